@@ -1,0 +1,59 @@
+# `make demo` runs the main job, `make test` checks everything; both set up what they need from Python 3.11 and git.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-full lint types imports unit bench gpu docs lock clean
+
+help: ## show these lines
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
+
+$(VENV)/.user: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c requirements-dev.lock -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml requirements-dev.lock
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements-dev.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps -e .
+	@touch $@ $(VENV)/.user
+
+demo: $(VENV)/.user ## a simulated fleet with known answers: stored, reported, drawn
+	$(BIN)/ullage demo
+
+test: $(VENV)/.dev lint types imports unit ## everything that CI runs
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check src tests benchmarks gpu
+	$(BIN)/ruff format --check --quiet src tests benchmarks gpu
+
+types: $(VENV)/.dev
+	$(BIN)/mypy
+
+imports: $(VENV)/.dev
+	$(BIN)/lint-imports --no-cache
+
+unit: $(VENV)/.dev
+	$(BIN)/pytest -n $(WORKERS) -m "not full"
+
+test-full: $(VENV)/.dev lint types imports ## the long checks too
+	$(BIN)/pytest -n $(WORKERS)
+
+bench: $(VENV)/.dev ## speed beside the peers; prints ratios
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
+	$(BIN)/python benchmarks/run.py
+
+gpu: $(VENV)/.dev ## every check that needs a GPU; writes results/<gpu>/
+	$(BIN)/python gpu/run.py
+
+docs: $(VENV)/.dev ## print the generated pages of docs/ from the code
+	$(BIN)/python docs/generate.py
+
+lock: ## renew the lock file for development (needs uv)
+	uv pip compile --universal --python-version 3.11 --extra dev --quiet --no-header --no-annotate pyproject.toml -o requirements-dev.lock
+
+clean: ## remove what make made
+	rm -rf $(VENV) build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

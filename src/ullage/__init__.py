@@ -1,0 +1,38 @@
+"""Ullage: how far every GPU falls short of full, and where the shortfall goes.
+
+    ullage.peak("H100 SXM", "bf16")                      peak of a GPU, FLOP/s
+    ullage.read_samples("scrapes/")                      telemetry as record batches (`ullage.tables.SAMPLES`)
+    ullage.fleet("scrapes/", by="job")                   OFU, the telemetry tree, the ledger, trust
+
+Importing the package is cheap: what a function needs is loaded when it is called.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ullage.errors import UllageError as UllageError
+    from ullage.gpus.chip import find as gpu
+    from ullage.gpus.chip import peak as peak
+    from ullage.questions import fleet as fleet
+    from ullage.sources.source import read_samples as read_samples
+
+__version__ = "0.1.0"
+__all__ = ["UllageError", "__version__", "fleet", "gpu", "peak", "read_samples"]
+
+_HOME = {
+    "UllageError": ("ullage.errors", "UllageError"),
+    "fleet": ("ullage.questions", "fleet"),
+    "gpu": ("ullage.gpus.chip", "find"),
+    "peak": ("ullage.gpus.chip", "peak"),
+    "read_samples": ("ullage.sources.source", "read_samples"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'ullage' has no attribute '{name}'")
+    module, attribute = _HOME[name]
+    return getattr(import_module(module), attribute)

@@ -1,0 +1,71 @@
+"""A registry reads its folder: a new member is a new file, with no list to extend."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from typing import Generic, TypeVar
+
+from ullage.errors import UllageError, did_you_mean
+
+T = TypeVar("T")
+
+
+class Registry(Generic[T]):
+    """Members by name, found by importing every module of a package once, on first use.
+
+    `noun` and `command` shape the error for an unknown name: "no metric is called …; `ullage metrics` lists all".
+    A second member under one name is refused.
+
+    >>> colours = Registry[int]("colour", package="", command="ullage colours")
+    >>> colours.add("red", 1); colours["red"]
+    1
+    """
+
+    def __init__(self, noun: str, package: str, command: str) -> None:
+        self.noun, self.package, self.command = noun, package, command
+        self._members: dict[str, T] = {}
+        self._loaded = not package
+
+    def add(self, name: str, member: T) -> None:
+        """Register `member` under `name`; raises ValueError when the name is taken (a mistake of ours, not the user's)."""
+        if name in self._members:
+            raise ValueError(f"two {self.noun}s are called '{name}'")
+        self._members[name] = member
+
+    def load(self) -> None:
+        """Import every module of the registry's package, so that each registers what it holds."""
+        if self._loaded:
+            return
+        self._loaded = True
+        for module in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
+            importlib.import_module(f"{self.package}.{module.name}")
+
+    def __getitem__(self, name: str) -> T:
+        self.load()
+        if name not in self._members:
+            raise UllageError(f"no {self.noun} is called '{name}'", did_you_mean(name, self._members, self.command))
+        return self._members[name]
+
+    def __contains__(self, name: object) -> bool:
+        self.load()
+        return name in self._members
+
+    def __iter__(self) -> Iterator[str]:
+        self.load()
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        self.load()
+        return len(self._members)
+
+    def items(self) -> list[tuple[str, T]]:
+        """Return (name, member) pairs in the order of registration."""
+        self.load()
+        return list(self._members.items())
+
+    def values(self) -> list[T]:
+        """Return the members in the order of registration."""
+        self.load()
+        return list(self._members.values())

@@ -1,0 +1,207 @@
+"""The waist: the columnar tables that everything passes through, declared once.
+
+`SAMPLES` is wide: a row says what one device reported at one time. Readers yield record batches of it with whatever
+columns they know; `samples()` fills the rest with nulls. A null is "not known", never zero.
+
+Conventions:
+
+- `time` is UTC in whole milliseconds. A sample speaks for the time *before* it, `(time - span_ms, time]`, because
+  DCGM and GPM report averages over the window that ends at the reading.
+- fields are in SI units without prefixes (Hz, W, J, B); ratios are in [0, 1]; counters are cumulative.
+- `span_ms` and the `*_delta` columns are derived when samples are settled (`ullage.sums.windows`), never by a reader.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import IntFlag
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+
+Kind = Literal["ratio", "level", "rate", "counter", "mask"]
+
+
+@dataclass(frozen=True)
+class Field:
+    """What a device can report: its name, SI unit, kind, plausible range and meaning.
+
+    `kind`: `ratio` in [0, 1]; `level` a reading at an instant (clock, power); `rate` an average per second;
+    `counter` a cumulative count; `mask` a set of bits.
+    """
+
+    name: str
+    unit: str
+    kind: Kind
+    lowest: float
+    highest: float
+    meaning: str
+
+    @property
+    def type(self) -> pa.DataType:
+        """The Arrow type at rest: counters and masks are whole, everything else needs no more than 24 bits."""
+        return pa.int64() if self.kind in ("counter", "mask") else pa.float32()
+
+
+# A ratio may pass 1 a little by the vendor's own rounding; above 1.1 it is impossible and becomes missing.
+_R = 1.1
+FIELDS: dict[str, Field] = {
+    field.name: field
+    for field in (
+        Field("tensor_active", "1", "ratio", 0, _R, "share of cycles in which any tensor pipe is active (TPA)"),
+        Field("hmma_active", "1", "ratio", 0, _R, "share of cycles in which the FP16/BF16/FP8 tensor pipe is active"),
+        Field("imma_active", "1", "ratio", 0, _R, "share of cycles in which the integer tensor pipe is active"),
+        Field("dfma_active", "1", "ratio", 0, _R, "share of cycles in which the FP64 tensor pipe is active"),
+        Field("sm_active", "1", "ratio", 0, _R, "share of cycles in which an SM has a resident warp, averaged over SMs"),
+        Field("sm_occupancy", "1", "ratio", 0, _R, "resident warps over the most that fit"),
+        Field("gr_active", "1", "ratio", 0, _R, "share of time in which the graphics or compute engine is busy"),
+        Field("dram_active", "1", "ratio", 0, _R, "share of cycles in which the memory interface moves data"),
+        Field("fp64_active", "1", "ratio", 0, _R, "share of cycles in which the FP64 pipe is active"),
+        Field("fp32_active", "1", "ratio", 0, _R, "share of cycles in which the FP32 pipe is active"),
+        Field("fp16_active", "1", "ratio", 0, _R, "share of cycles in which the FP16 pipe (not tensor) is active"),
+        Field("gpu_util", "1", "ratio", 0, _R, "share of time in which at least one kernel ran ('GPU utilization')"),
+        Field("sm_clock", "Hz", "level", 0, 5e9, "SM clock at the instant of reading"),
+        Field("memory_clock", "Hz", "level", 0, 20e9, "memory clock at the instant of reading"),
+        Field("power", "W", "level", 0, 5e3, "board power"),
+        Field("temperature", "C", "level", -50, 200, "GPU temperature"),
+        Field("memory_used", "B", "level", 0, 1e13, "device memory in use"),
+        Field("pcie_tx", "B/s", "rate", 0, 1e13, "PCIe bytes sent per second"),
+        Field("pcie_rx", "B/s", "rate", 0, 1e13, "PCIe bytes received per second"),
+        Field("nvlink_tx", "B/s", "rate", 0, 1e14, "NVLink bytes sent per second"),
+        Field("nvlink_rx", "B/s", "rate", 0, 1e14, "NVLink bytes received per second"),
+        Field("throttle", "mask", "mask", 0, 2.0**62, "clock event reasons, as NVML's bit mask"),
+        Field("energy", "J", "counter", 0, 2.0**62, "energy since the driver was loaded, in whole joules"),
+        Field("tensor_cycles", "cycles", "counter", 0, 2.0**63, "cycles in which any tensor pipe was active, cumulative"),
+        Field("sm_cycles", "cycles", "counter", 0, 2.0**63, "SM cycles elapsed, cumulative"),
+        Field("sm_active_cycles", "cycles", "counter", 0, 2.0**63, "SM cycles with a resident warp, cumulative"),
+    )
+}
+
+RATIOS = tuple(f.name for f in FIELDS.values() if f.kind == "ratio")
+COUNTERS = tuple(f.name for f in FIELDS.values() if f.kind == "counter")
+
+
+class Flag(IntFlag):
+    """What happened to a sample on the way in; a bit each in the `flags` column. Trust reads them."""
+
+    SENTINEL = 1  # the exporter wrote a "no value" number; it became missing
+    IMPOSSIBLE = 2  # a value outside the field's range; it became missing
+    UNIT_GUESSED = 4  # the unit was settled by magnitude against the name
+    COPIED = 8  # several copies of this sample came in (jobs, pods, scrapes) and were counted once
+    REPEATED = 16  # every activity field reads exactly as in the sample before, and is not zero
+    RESET = 32  # a cumulative counter went backwards before this sample
+    REORDERED = 64  # the sample came in after a later one
+    GAP = 128  # the time before this sample was longer than the gap limit; the excess is unknown
+    CONFLICT = 256  # copies of this sample disagreed
+    FROZEN = 512  # the fifth or later sample in a row that is REPEATED
+
+
+_word = pa.dictionary(pa.int32(), pa.string())
+
+# Who reported, and to whom it belonged.
+IDENTITY = pa.schema(
+    [
+        pa.field("cluster", _word),
+        pa.field("host", _word),
+        pa.field("gpu", _word, metadata={"meaning": "the device's UUID; host/index where the source knows no UUID"}),
+        pa.field("index", pa.int16(), metadata={"meaning": "the device's number on its host, as DCGM counts"}),
+        pa.field("mig", _word, metadata={"meaning": "MIG instance as 'profile/instance id', e.g. '1g.10gb/7'; null for a whole GPU"}),
+        pa.field("model", _word, metadata={"meaning": "the device's name as the source wrote it"}),
+        pa.field("job", _word, metadata={"meaning": "job id; several that share the device are joined by ','"}),
+        pa.field("user", _word),
+        pa.field("namespace", _word),
+        pa.field("pod", _word),
+        pa.field("container", _word),
+    ]
+)
+
+SAMPLES = pa.schema(
+    [
+        pa.field("time", pa.timestamp("ms", "UTC"), nullable=False),
+        *IDENTITY,
+        *(pa.field(f.name, f.type, metadata={"unit": f.unit, "meaning": f.meaning}) for f in FIELDS.values()),
+        pa.field("flags", pa.uint16(), nullable=False),
+    ]
+)
+
+# Samples at rest: sorted by (gpu, mig, time), one row each, with what can only be known from the neighbour.
+SETTLED = pa.schema(
+    [
+        *SAMPLES,
+        pa.field("span_ms", pa.int32(), nullable=False, metadata={"meaning": "the time this sample stands for"}),
+        pa.field("sharers", pa.int8(), nullable=False, metadata={"meaning": "how many jobs held the device"}),
+        *(pa.field(f"{name}_delta", pa.int64(), metadata={"unit": FIELDS[name].unit}) for name in COUNTERS),
+    ]
+)
+
+# A row per job and device (or whole host when `index` and `gpu` are null), and what the application reported of itself.
+JOBS = pa.schema(
+    [
+        pa.field("job", pa.string(), nullable=False),
+        pa.field("name", pa.string()),
+        pa.field("user", pa.string()),
+        pa.field("cluster", pa.string()),
+        pa.field("host", pa.string()),
+        pa.field("index", pa.int16()),
+        pa.field("gpu", pa.string()),
+        pa.field("start", pa.timestamp("ms", "UTC")),
+        pa.field("end", pa.timestamp("ms", "UTC"), metadata={"meaning": "null while the job runs"}),
+        pa.field("gpus", pa.int32(), metadata={"meaning": "how many devices the whole job holds"}),
+        pa.field("mfu", pa.float64(), metadata={"unit": "1", "meaning": "model FLOP utilization as the application reported it"}),
+        pa.field(
+            "flops_per_gpu", pa.float64(), metadata={"unit": "FLOP/s", "meaning": "model FLOP/s per GPU as the application reported it"}
+        ),
+    ]
+)
+
+
+def samples(columns: Mapping[str, Any]) -> pa.RecordBatch:
+    """Return a `SAMPLES` record batch from whatever columns are known; the rest is null (flags: 0).
+
+    Each column is an Arrow array, a NumPy array or a list, all of one length; `time` is required (integer ms since
+    1970, datetime64, or an Arrow timestamp). NaN in a NumPy field column means missing. Identity columns are strings
+    or already dictionary-encoded. Raises KeyError for a column that is not in the schema.
+
+    >>> batch = samples({"time": [1_700_000_000_000], "gpu": ["GPU-1"], "tensor_active": np.array([0.5])})
+    >>> batch.num_columns == len(SAMPLES), batch["sm_clock"][0].as_py()
+    (True, None)
+    """
+    unknown = set(columns) - set(SAMPLES.names)
+    if unknown:
+        raise KeyError(f"not columns of the samples table: {sorted(unknown)}")
+    length = len(columns["time"])
+    arrays = []
+    for field in SAMPLES:
+        if field.name in columns:
+            arrays.append(_column(columns[field.name], field.type))
+        elif field.name == "flags":
+            arrays.append(pa.array(np.zeros(length, np.uint16)))
+        else:
+            arrays.append(pa.nulls(length, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=SAMPLES)
+
+
+def _column(values: Any, kind: pa.DataType) -> pa.Array:
+    if isinstance(values, pa.ChunkedArray):
+        values = values.combine_chunks()
+    if isinstance(values, np.ndarray) and values.dtype.kind == "f":
+        missing = np.isnan(values)
+        if pa.types.is_integer(kind):
+            whole = np.where(missing, 0, np.clip(values, -(2.0**63), 2.0**63 - 1024)).astype(np.int64)
+            return pa.array(whole, mask=missing).cast(kind)
+        return (
+            pa.array(values, type=kind, from_pandas=True)
+            if values.dtype == np.float32
+            else pa.array(values.astype(np.float32), mask=missing)
+        )
+    if not isinstance(values, pa.Array):
+        values = pa.array(values) if not (isinstance(values, list) and all(v is None for v in values)) else pa.nulls(len(values), kind)
+    if values.type == kind:
+        return values
+    if pa.types.is_dictionary(kind) and not pa.types.is_dictionary(values.type):
+        return values.cast(pa.string()).dictionary_encode()
+    if pa.types.is_timestamp(kind) and pa.types.is_integer(values.type):
+        return values.cast(pa.int64()).cast(pa.timestamp("ms")).cast(kind)
+    return values.cast(kind)

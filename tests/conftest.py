@@ -1,0 +1,67 @@
+"""What several tests share: hand-made settled samples, and where the real recordings lie when they are there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import settings
+
+from ullage.tables import SETTLED
+
+# machines that run these tests are shared: a slow example is no failure
+settings.register_profile("shared", deadline=None)
+settings.load_profile("shared")
+
+T0 = 1_786_320_000_000  # 2026-08-10T00:00:00Z
+
+
+def settled_table(rows: list[dict[str, Any]]) -> pa.Table:
+    """A table of `tables.SETTLED` from rows that name only what matters; 30 s a sample, one H100, one job a row."""
+    defaults: dict[str, Any] = {
+        "gpu": "GPU-0",
+        "host": "node-1",
+        "model": "NVIDIA H100 80GB HBM3",
+        "span_ms": 30_000,
+        "sharers": 1,
+        "flags": 0,
+    }
+    full = [defaults | row for row in rows]
+    for number, row in enumerate(full):
+        row.setdefault("time", T0 + 30_000 * (number + 1))
+        if row.get("job") is None:
+            row["sharers"] = 0
+    columns = []
+    for field in SETTLED:
+        values = [row.get(field.name) for row in full]
+        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        array = pa.array(values, pa.int64()).cast(pa.timestamp("ms")).cast(kind) if pa.types.is_timestamp(kind) else pa.array(values, kind)
+        columns.append(array.dictionary_encode() if pa.types.is_dictionary(field.type) else array)
+    return pa.Table.from_arrays(columns, schema=SETTLED)
+
+
+@pytest.fixture
+def settled(tmp_path: Path) -> Callable[[list[dict[str, Any]]], Any]:
+    """A function from rows to an Ibis table of settled samples."""
+    import ibis
+    import pyarrow.parquet as parquet
+
+    connection = ibis.duckdb.connect()
+
+    def make(rows: list[dict[str, Any]]) -> Any:
+        parquet.write_table(settled_table(rows), tmp_path / "settled.parquet")
+        return connection.read_parquet(tmp_path / "settled.parquet")
+
+    return make
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    """The folder of real recordings beside the checkout; a test that needs it skips without it."""
+    folder = Path(__file__).parents[2] / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip("the folder of real recordings is not beside this checkout")
+    return folder
