@@ -1,0 +1,107 @@
+"""What several commands share: times, prices, where the answer goes, and a word about progress."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ullage.errors import UllageError
+
+C = TypeVar("C", bound=Callable[..., Any])
+
+_SPAN = re.compile(r"^(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)$")
+_SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
+
+
+def seconds(text: str) -> float:
+    """Return a span such as 90s, 15m, 24h, 7d in seconds.
+
+    >>> seconds("24h"), seconds("90")
+    (86400.0, 90.0)
+    """
+    found = _SPAN.match(text.strip().lower())
+    if found:
+        return float(found[1]) * _SECONDS[found[2]]
+    try:
+        return float(text)
+    except ValueError:
+        raise UllageError(f"'{text}' is not a span of time", "write 90s, 15m, 24h or 7d") from None
+
+
+def moment(text: str | None, now: float) -> int | None:
+    """Return a time in ms since 1970: ISO 8601 (UTC where no zone is given), seconds since 1970, or a span before now.
+
+    >>> moment("2026-08-10T12:00:00Z", now=0), moment("1h", now=7200), moment(None, now=0)
+    (1786363200000, 3600000, None)
+    """
+    if text is None:
+        return None
+    if _SPAN.match(text.strip().lower()):
+        return round((now - seconds(text)) * 1000)
+    if re.fullmatch(r"\d{9,10}(\.\d+)?", text.strip()):
+        return round(float(text) * 1000)
+    try:
+        when = datetime.datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise UllageError(
+            f"'{text}' is not a time", "write 2026-08-10, 2026-08-10T12:00:00Z, seconds since 1970, or a span before now such as 24h"
+        ) from None
+    if when.tzinfo is None:
+        when = when.replace(tzinfo=datetime.UTC)
+    return round(when.timestamp() * 1000)
+
+
+def prices(texts: tuple[str, ...]) -> dict[str, float]:
+    """Return prices per GPU-hour by GPU name; "" is for every other GPU.
+
+    >>> prices(("2.5", "A100=1.2"))
+    {'': 2.5, 'A100': 1.2}
+    """
+    found: dict[str, float] = {}
+    for text in texts:
+        for part in text.split(","):
+            name, _, amount = part.rpartition("=")
+            try:
+                found[name.strip()] = float(amount)
+            except ValueError:
+                raise UllageError(f"'{part}' is not a price", "write --price 2.50, or --price H100=2.50,A100=1.20") from None
+            if found[name.strip()] < 0:
+                raise UllageError(f"a price can't be negative: '{part}'")
+    return found
+
+
+def output_options(command: C) -> C:
+    """Give a command `--json` and `--out`."""
+    command = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")(command)
+    return click.option(
+        "--out", type=click.Path(path_type=Path), help="Write the report to FILE; the form follows its name.", metavar="FILE"
+    )(command)
+
+
+def dump(data: Any) -> str:
+    """Return data as JSON text, one key a line."""
+    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+
+
+class Progress:
+    """One line on stderr that says how far the work is; silent when nobody watches."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._shown = not quiet and sys.stderr.isatty()
+
+    def __call__(self, text: str) -> None:
+        """Show a word in place of the last one."""
+        if self._shown:
+            click.echo(f"\r\x1b[2K{text[:100]}", nl=False, err=True)
+
+    def done(self) -> None:
+        """Clear the line."""
+        if self._shown:
+            click.echo("\r\x1b[2K", nl=False, err=True)

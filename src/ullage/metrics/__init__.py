@@ -1,0 +1,1 @@
+"""Equations over sums and ceilings, each defined once. See `ullage.metrics.metric`."""

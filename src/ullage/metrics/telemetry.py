@@ -1,0 +1,159 @@
+"""The telemetry tree: OFU as a product of factors that an exporter's gauges give, no trace needed.
+
+    OFU = load balance x activity x SM fill x tensor issue x clock
+
+A bar is the mean over a job's GPUs, each weighted by its time; a maximum is over the GPUs' own means. The parent is the
+product of its children, to rounding. Where a gauge is not exported its factor is merged with its neighbour and the
+merged factor says so; it is never invented.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ullage.metrics.metric import Value, metric, ratio
+
+
+@metric(unit="1", source="Ullage equations, section 6; after TALP paper, eq. 10")
+def load_balance(mean_activity: Value, max_activity: Value) -> Value:
+    """How evenly the engines of a job's GPUs are busy: 1 when all are equally busy, 1/m when one of m does it all.
+
+    The work of the scheduler and of the sharding.
+
+    >>> load_balance(mean_activity=0.4, max_activity=0.8)
+    0.5
+    """
+    return ratio(mean_activity, max_activity)
+
+
+@metric(unit="1", source="Ullage equations, section 6")
+def activity(max_activity: Value) -> Value:
+    """How much of the time the busiest GPU has anything to run: what is missing is the host, the data, the network.
+
+    >>> activity(max_activity=0.8)
+    0.8
+    """
+    return max_activity
+
+
+@metric(unit="1", source="Ullage equations, section 6")
+def sm_fill(mean_sm_active: Value, mean_activity: Value) -> Value:
+    """How many of the SMs hold work while the engine is busy: small kernels and few blocks leave SMs empty.
+
+    >>> sm_fill(mean_sm_active=0.45, mean_activity=0.6)
+    0.75
+    """
+    return ratio(mean_sm_active, mean_activity)
+
+
+@metric(unit="1", source="Ullage equations, section 6")
+def tensor_issue(mean_tensor_active: Value, mean_sm_active: Value) -> Value:
+    """How much of the SMs' occupied time the tensor pipes work: memory-bound kernels and poor GEMMs lower it.
+
+    >>> tensor_issue(mean_tensor_active=0.3, mean_sm_active=0.6)
+    0.5
+    """
+    return ratio(mean_tensor_active, mean_sm_active)
+
+
+@metric(unit="1", source="Ullage equations, section 6")
+def clock_efficiency(ofu: Value, mean_tensor_active: Value) -> Value:
+    """The clock over the tensor clock, weighted by tensor activity: power and heat lower it.
+
+    Above 1 where the SM clock passes the clock that the peak is stated at.
+
+    >>> clock_efficiency(ofu=0.3, mean_tensor_active=0.5)
+    0.6
+    """
+    return ratio(ofu, mean_tensor_active)
+
+
+@dataclass(frozen=True)
+class Factor:
+    """One step of the chain: its key, what a person reads, its value, and which keys it stands for when merged."""
+
+    name: str
+    label: str
+    value: float | None
+    stands_for: tuple[str, ...]
+
+
+LABELS = {
+    "load_balance": "load balance",
+    "activity": "activity",
+    "sm_fill": "SM fill",
+    "tensor_issue": "tensor issue",
+    "clock": "clock",
+}
+
+
+@dataclass(frozen=True)
+class Tree:
+    """OFU and the factors whose product it is, first to last."""
+
+    ofu: float | None
+    factors: tuple[Factor, ...]
+
+    def factor(self, name: str) -> float | None:
+        """Return the value of one factor, or None when it was not measured on its own."""
+        return next((f.value for f in self.factors if f.stands_for == (name,)), None)
+
+    def losses(self, gpu_hours: float) -> list[tuple[Factor, float]]:
+        """Return each factor with the GPU-hours lost at its step, walking from full to OFU; they add up to the ullage."""
+        left, losses = gpu_hours, []
+        for factor in self.factors:
+            if factor.value is None:
+                continue
+            losses.append((factor, left * (1 - factor.value)))
+            left *= factor.value
+        return losses
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the tree for JSON: a key per factor (null where merged), and `factors`, whose product is `ofu`."""
+        flat: dict[str, Any] = {"ofu": self.ofu}
+        flat |= {name: self.factor(name) for name in LABELS}
+        flat["factors"] = [{"name": f.name, "label": f.label, "value": f.value} for f in self.factors]
+        return flat
+
+
+def tree(
+    *,
+    ofu: float | None,
+    tensor: float | None,
+    sm: float | None,
+    sm_max: float | None,
+    gr: float | None,
+    gr_max: float | None,
+    tensor_max: float | None,
+) -> Tree:
+    """Return the telemetry tree from means over GPUs (`gr`, `sm`, `tensor`) and the busiest GPU's own mean (`*_max`).
+
+    A mean that is None was not exported: its factor merges with its neighbour.
+
+    >>> chain = tree(ofu=0.27, tensor=0.3, sm=0.6, sm_max=0.7, gr=0.72, gr_max=0.8, tensor_max=0.4)
+    >>> [(f.name, round(f.value, 3)) for f in chain.factors]
+    [('load_balance', 0.9), ('activity', 0.8), ('sm_fill', 0.833), ('tensor_issue', 0.5), ('clock', 0.9)]
+    >>> [f.label for f in tree(ofu=0.27, tensor=0.3, sm=None, sm_max=None, gr=0.72, gr_max=0.8, tensor_max=0.4).factors]
+    ['load balance', 'activity', 'SM fill × tensor issue', 'clock']
+    """
+    if tensor is None:
+        return Tree(ofu, (_factor(ofu, *LABELS),) if ofu is not None else ())
+    clock = _factor(None if ofu is None else clock_efficiency(ofu, tensor), "clock")
+    if gr is not None and sm is not None:
+        middle = (_factor(sm_fill(sm, gr), "sm_fill"), _factor(tensor_issue(tensor, sm), "tensor_issue"))
+        return Tree(ofu, (*_spread(gr, gr_max, "activity"), *middle, clock))
+    if gr is not None:
+        return Tree(ofu, (*_spread(gr, gr_max, "activity"), _factor(ratio(tensor, gr), "sm_fill", "tensor_issue"), clock))
+    if sm is not None:
+        return Tree(ofu, (*_spread(sm, sm_max, "activity", "sm_fill"), _factor(tensor_issue(tensor, sm), "tensor_issue"), clock))
+    return Tree(ofu, (*_spread(tensor, tensor_max, "activity", "sm_fill", "tensor_issue"), clock))
+
+
+def _spread(mean: float, most: float | None, *names: str) -> tuple[Factor, Factor]:
+    most = mean if most is None else most
+    return _factor(load_balance(mean, most), "load_balance"), _factor(activity(most), *names)
+
+
+def _factor(value: float | None, *names: str) -> Factor:
+    return Factor("_x_".join(names), " × ".join(LABELS[n] for n in names), value, names)
