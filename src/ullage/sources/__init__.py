@@ -1,0 +1,1 @@
+"""Telemetry in, samples out: one file a format, found by content. See `ullage.sources.source`."""

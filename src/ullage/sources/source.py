@@ -1,0 +1,234 @@
+"""What a telemetry source is, and how a place that the user names finds its reader.
+
+A source is one module in this folder with one function under `@source`. It is handed a `Place` (a file with its first
+bytes, or a URL) and yields record batches of `ullage.tables.SAMPLES` (build them with `tables.samples`). It knows
+nothing of metrics, GPUs or reports. What it must leave out it counts in `Problems`; what it can't read at all is a
+`UllageError` that names the place.
+
+Rows may be partial: several rows of one device and time with different fields are one sample, and are merged when
+samples are settled. Rows may come in any order.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import lzma
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import pyarrow as pa
+
+from ullage.errors import UllageError
+from ullage.problems import Problems
+from ullage.registry import Registry
+
+HEAD = 64 * 1024  # how many (decompressed) bytes a recogniser may look at
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the user may say about a source. Times are integer milliseconds since 1970, UTC.
+
+    `since`, `until` limit what is asked of a server or kept of a file; `header` holds extra HTTP headers
+    (authentication); `progress` is called with a word about what was done so far; `now` is the clock, in ms.
+    """
+
+    since: int | None = None
+    until: int | None = None
+    cluster: str | None = None
+    headers: dict[str, str] = field(default_factory=dict)
+    verify_tls: bool | str = True
+    timeout: float = 30.0
+    retries: int = 4
+    watch: float = 0.0  # for a live place (an exporter, this machine): how many seconds to watch
+    interval: float = 15.0  # seconds between two readings of a live place
+    progress: Callable[[str], None] = lambda _: None
+    now: Callable[[], int] | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file, or a URL, with the first bytes of what is there (decompressed; empty for a URL not yet asked)."""
+
+    name: str
+    path: Path | None = None
+    head: bytes = b""
+
+    @property
+    def url(self) -> str | None:
+        """The URL, when the place is one."""
+        return None if self.path else self.name
+
+    def open(self) -> IO[bytes]:
+        """Open the file for reading, decompressed. A compressed file that ends early raises UllageError where it ends."""
+        if self.path is None:
+            raise UllageError(f"{self.name} is not a file")
+        return _decompressed(self.path)
+
+
+class Reader(Protocol):
+    """A function that turns a place into record batches of samples."""
+
+    def __call__(self, place: Place, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
+        """Yield record batches of `tables.SAMPLES`."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A registered format: its name, how its content is recognised, how it is read, and one line about it.
+
+    `recognise` sees a place and says how sure it is: 0 not mine, 1 perhaps (a loose format such as CSV), 2 certainly.
+    A source that reads a whole folder as one thing says so with `folder=True` and is asked first, with `Place.path`
+    the folder.
+    """
+
+    name: str
+    recognise: Callable[[Place], int]
+    read: Reader
+    reads: str
+    folder: bool = False
+
+
+SOURCES: Registry[Source] = Registry("telemetry source", package="ullage.sources", command="ullage fleet --help")
+
+
+def source(name: str, *, recognise: Callable[[Place], int], reads: str, folder: bool = False) -> Callable[[Reader], Reader]:
+    """Register the decorated function as the reader of a format. `reads` is one line for the table of formats."""
+
+    def register(reader: Reader) -> Reader:
+        SOURCES.add(name, Source(name, recognise, reader, reads, folder))
+        return reader
+
+    return register
+
+
+def read_samples(name: str, options: Options | None = None, problems: Problems | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield record batches of `tables.SAMPLES` from a file, a folder, or a URL, its format recognised by content.
+
+    Raises UllageError when the place does not exist or nothing recognises it. In a folder, files that nothing
+    recognises are counted in `problems`; when there is no other file, that is an error.
+    """
+    options, problems = options or Options(), problems if problems is not None else Problems()
+    if "://" in name or name in SOURCES:
+        place = Place(name)
+        yield from _reader(place).read(place, options, problems)
+        return
+    path = Path(name).expanduser()
+    if not path.exists():
+        raise UllageError(f"there is no file or folder '{name}'", "give a file, a folder of files, or a URL such as http://prometheus:9090")
+    if path.is_dir():
+        yield from _read_folder(path, options, problems)
+    else:
+        place = Place(str(path), path, head(path))
+        yield from _reader(place).read(place, options, problems)
+
+
+def _read_folder(folder: Path, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
+    place = Place(str(folder), folder)
+    whole = [s for s in SOURCES.values() if s.folder and s.recognise(place)]
+    if whole:
+        yield from whole[0].read(place, options, problems)
+        return
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("."))
+    found = 0
+    for number, path in enumerate(files, 1):
+        try:
+            place = Place(str(path), path, head(path))
+            reader = _reader(place)
+        except UllageError as error:
+            problems.drop("files that are not telemetry", where=f"{path.name}: {error.problem}")
+            continue
+        found += 1
+        options.progress(f"{number:,} of {len(files):,} files")
+        try:
+            yield from reader.read(place, options, problems)
+        except UllageError as error:
+            problems.drop("files that could not be read to the end", where=error.problem)
+    if not found:
+        raise UllageError(f"nothing in the folder '{folder}' is telemetry that Ullage reads ({len(files)} files)", formats())
+
+
+def _reader(place: Place) -> Source:
+    ranked = [(s.recognise(place), s) for s in SOURCES.values() if not s.folder]
+    sure = max((score for score, _ in ranked), default=0)
+    if not sure:
+        what = "an HTML page" if place.head.lstrip()[:15].lower().startswith((b"<!doctype", b"<html")) else "an unknown format"
+        raise UllageError(f"{place.name} is {what}, not telemetry that Ullage reads", formats())
+    return next(s for score, s in ranked if score == sure)
+
+
+def formats() -> str:
+    """Return one sentence that lists what can be read."""
+    return "it reads: " + "; ".join(s.reads for s in SOURCES.values())
+
+
+def head(path: Path) -> bytes:
+    """Return the first `HEAD` bytes of a file, decompressed."""
+    try:
+        with _decompressed(path) as file:
+            return _start(file)
+    except OSError as error:
+        raise UllageError(f"{path} can't be read: {error.strerror or error}") from error
+
+
+def _start(file: IO[bytes]) -> bytes:
+    """Return the first bytes of a stream; of a damaged one what comes before the damage, if anything does."""
+    start, take = b"", getattr(file, "read1", file.read)
+    try:
+        while len(start) < HEAD and (part := take(HEAD - len(start))):
+            start += part
+    except UllageError:
+        if not start:
+            raise
+    return start
+
+
+_MAGIC: tuple[tuple[bytes, Callable[[IO[bytes]], Any]], ...] = (
+    (b"\x1f\x8b", lambda f: gzip.GzipFile(fileobj=f)),
+    (b"BZh", bz2.BZ2File),
+    (b"\xfd7zXZ\x00", lzma.LZMAFile),
+)
+
+
+def _decompressed(path: Path) -> IO[bytes]:
+    """Open by content: gzip, bzip2, xz or plain. Reads past a truncated end return what there is and then raise."""
+    try:
+        raw = path.open("rb")
+    except OSError as error:
+        raise UllageError(f"{path} can't be opened: {error.strerror or error}") from error
+    magic = raw.read(6)
+    raw.seek(0)
+    for start, unpack in _MAGIC:
+        if magic.startswith(start):
+            return io.BufferedReader(_Tolerant(unpack(raw), path))
+    return raw
+
+
+class _Tolerant(io.RawIOBase):
+    """A decompressing stream that turns the library's several errors into one that names the file and byte."""
+
+    def __init__(self, inner: Any, path: Path) -> None:
+        self._inner, self._path, self._read = inner, path, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        try:
+            data = self._inner.read1(len(buffer))  # read would lose what comes before the damage
+        except (EOFError, OSError, lzma.LZMAError) as error:
+            raise UllageError(
+                f"{self._path} is damaged after {self._read:,} decompressed bytes ({error})",
+                "copy or export the file again; what came before was read",
+            ) from error
+        buffer[: len(data)] = data
+        self._read += len(data)
+        return len(data)
+
+    def close(self) -> None:
+        self._inner.close()
+        super().close()
