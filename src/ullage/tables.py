@@ -90,7 +90,7 @@ class Flag(IntFlag):
     IMPOSSIBLE = 2  # a value outside the field's range; it became missing
     UNIT_GUESSED = 4  # the unit was settled by magnitude against the name
     COPIED = 8  # several copies of this sample came in (jobs, pods, scrapes) and were counted once
-    REPEATED = 16  # every activity field reads exactly as in the sample before, and is not zero
+    REPEATED = 16  # every activity field reads exactly as in the sample before, and one of them is no whole percentage
     RESET = 32  # a cumulative counter went backwards before this sample
     REORDERED = 64  # the sample came in after a later one
     GAP = 128  # the time before this sample was longer than the gap limit; the excess is unknown

@@ -23,10 +23,15 @@ Flags = npt.NDArray[np.uint16]
 Codes = npt.NDArray[np.integer]
 
 
+# What OFU and the tree rest on: only these fields decide whether a series can be trusted. A memory size that nobody
+# supports is counted as dropped, and says nothing about the activity gauges.
+JUDGED = frozenset({"tensor_active", "sm_active", "gr_active", "gpu_util", "sm_clock", "tensor_cycles", "sm_cycles"})
+
+
 def clean(alias: Alias, values: Floats, problems: Problems, where: str = "", series: Codes | None = None) -> tuple[Floats, Flags]:
     """Return values in the field's SI unit with missing as NaN, and a flag per value (see `tables.Flag`).
 
-    Sentinels in any of their forms, NaN and infinities become missing; a unit that the magnitude contradicts is
+    Only the fields in `JUDGED` are flagged. Sentinels in any of their forms, NaN and infinities become missing; a unit that the magnitude contradicts is
     settled by magnitude; what then lies outside the field's range is impossible and becomes missing. Each is counted.
     `values` is one column of one source, any length; it is not changed. `series` says which series each value is of
     (integer codes from 0), so that hosts with a new and with an old exporter may share a column; None: all are one.
@@ -42,7 +47,7 @@ def clean(alias: Alias, values: Floats, problems: Problems, where: str = "", ser
     impossible = (values < field.lowest) | (values > field.highest)
     flags = np.zeros(len(values), np.uint16)
     for mask, flag in ((sentinel, Flag.SENTINEL), (guessed, Flag.UNIT_GUESSED), (impossible, Flag.IMPOSSIBLE)):
-        if mask.any():
+        if alias.field in JUDGED and mask.any():
             flags[mask] |= np.uint16(flag)
     if impossible.any():
         values[impossible] = np.nan

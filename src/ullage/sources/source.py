@@ -22,7 +22,7 @@ from typing import IO, Any, Protocol
 
 import pyarrow as pa
 
-from ullage.errors import UllageError
+from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 from ullage.registry import Registry
 
@@ -156,9 +156,18 @@ def _reader(place: Place) -> Source:
     ranked = [(s.recognise(place), s) for s in SOURCES.values() if not s.folder]
     sure = max((score for score, _ in ranked), default=0)
     if not sure:
-        what = "an HTML page" if place.head.lstrip()[:15].lower().startswith((b"<!doctype", b"<html")) else "an unknown format"
-        raise UllageError(f"{place.name} is {what}, not telemetry that Ullage reads", formats())
+        raise UllageError(f"{place.name} {_looks(place)}, not telemetry that Ullage reads", formats())
     return next(s for score, s in ranked if score == sure)
+
+
+def _looks(place: Place) -> str:
+    head = place.head.lstrip()
+    if not place.head and place.path is not None:
+        return "is empty"
+    if head[:15].lower().startswith((b"<!doctype", b"<html")):
+        return "is an HTML page"
+    first = harmless(head.split(b"\n", 1)[0][:60].decode("utf-8", "replace"))
+    return f"is of an unknown format (it begins with '{first}')"
 
 
 def formats() -> str:

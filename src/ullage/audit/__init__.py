@@ -1,0 +1,1 @@
+"""Whether what was measured can be believed."""

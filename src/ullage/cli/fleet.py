@@ -1,0 +1,170 @@
+"""`ullage fleet`: how full is the fleet, and where does the shortfall go."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from ullage.cli.options import Progress, dump, moment, output_options, prices, seconds
+from ullage.errors import UllageError
+
+
+@click.command(
+    "fleet",
+    epilog="""\b
+Examples:
+  ullage fleet scrapes/                                     dcgm-exporter expositions, one file a scrape
+  ullage fleet http://prometheus:9090 --since 24h           a Prometheus, Thanos, Mimir or VictoriaMetrics
+  ullage fleet http://node-1:9400/metrics --watch 60s       an exporter, watched for a minute
+  ullage fleet week.parquet --jobs sacct.txt --by user      a table, with Slurm's records of who held what
+  ullage fleet dmon.log --gpu 'H100 SXM'                    nvidia-smi dmon --gpm-metrics 2,3,5
+  ullage fleet local --watch 60s                            this machine's GPUs, no exporter needed
+  ullage fleet store/ --price H100=2.50 --out fleet.html    the report as a page, with money""",
+)
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE…")
+@click.option("--by", help="Group by job, user, model, host, cluster, gpu, namespace or hour.  [default: job, if any is known]")
+@click.option("--since", help="Begin of the window: a time, or a span before now (24h, 7d).")
+@click.option("--until", help="End of the window.")
+@click.option("--jobs", "job_files", multiple=True, metavar="FILE", help="Job records: sacct output, a CSV, a mapping folder. Repeatable.")
+@click.option(
+    "--price",
+    "price_texts",
+    multiple=True,
+    envvar="ULLAGE_PRICE",
+    metavar="[GPU=]AMOUNT",
+    help="Money per GPU-hour: 2.50, or H100=2.50,A100=1.20.",
+)
+@click.option("--gpu", "model", help="Which GPU it is, where the samples don't say.")
+@click.option("--gap", default=None, help="Longest time one sample may stand for.  [default: 60s, or twice the interval]")
+@click.option("--top", default=20, show_default=True, help="Rows of the table.")
+@click.option("--noise", is_flag=True, help="Tell what sampling the clock costs (done by itself for fine series).")
+@click.option("--store", "store_folder", metavar="FOLDER", help="Keep what was read in this store.")
+@click.option("--cluster", help="Name of the cluster, where the samples don't say.")
+@click.option("--watch", default="0s", help="How long to watch a live place.")
+@click.option("--every", default="15s", show_default=True, help="Time between two readings of a live place.")
+@click.option(
+    "--header", "headers", multiple=True, metavar="'NAME: VALUE'", help="HTTP header, such as 'Authorization: Bearer …'. Repeatable."
+)
+@click.option("--ca", metavar="FILE", help="Certificates to trust for TLS.")
+@click.option("--insecure", is_flag=True, help="Do not check the server's certificate.")
+@click.option("--timeout", default=30.0, show_default=True, help="Seconds to wait for a server.")
+@output_options
+def command(sources: tuple[str, ...], as_json: bool, out: Path | None, **asked: object) -> None:
+    """OFU of every GPU and job, and where the shortfall goes.
+
+    SOURCE is a file, a folder, a store, or a URL; its format is recognised by content. OFU is the share of the peak FLOP
+    rate that the tensor pipes delivered: tensor activity × SM clock / tensor clock.
+    """
+    from ullage.intake import opened
+    from ullage.reports.fleet import fleet
+
+    progress = Progress(quiet=as_json)
+    options, question = _options(asked, progress), _question(asked, progress)
+    gap = None if asked["gap"] is None else round(seconds(str(asked["gap"])) * 1000)
+    form = _form(out)
+    with opened(sources, jobs=_words(asked["job_files"]), options=options, gap_ms=gap, store=_word(asked["store_folder"])) as taken:
+        report = fleet(taken.samples, taken.jobs, question, taken.problems.lines())
+    progress.done()
+    if out is not None:
+        _write(report, out, form)
+        click.echo(f"wrote {out}", err=True)
+    if as_json:
+        from ullage.render.json import fleet as as_data
+
+        click.echo(dump(as_data(report)))
+    elif out is None:
+        from ullage.render.text import fleet as as_text
+
+        click.echo(as_text(report, top=int(str(asked["top"]))), nl=False)
+
+
+def _options(asked: dict[str, object], progress: Progress):  # type: ignore[no-untyped-def]
+    from ullage.sources.source import Options
+
+    now = time.time()
+    return Options(
+        since=moment(_word(asked["since"]), now),
+        until=moment(_word(asked["until"]), now),
+        cluster=_word(asked["cluster"]),
+        headers=dict(_header(text) for text in _words(asked["headers"])),
+        verify_tls=False if asked["insecure"] else (_word(asked["ca"]) or True),
+        timeout=float(str(asked["timeout"])),
+        watch=seconds(str(asked["watch"])),
+        interval=seconds(str(asked["every"])),
+        progress=progress,
+    )
+
+
+def _question(asked: dict[str, object], progress: Progress):  # type: ignore[no-untyped-def]
+    from ullage.reports.fleet import Question
+
+    now = time.time()
+    return Question(
+        by=_word(asked["by"]),
+        since=moment(_word(asked["since"]), now),
+        until=moment(_word(asked["until"]), now),
+        prices=prices(_words(asked["price_texts"])),
+        model=_word(asked["model"]),
+        noise=bool(asked["noise"]),
+        command=shlex.join(["ullage", *_public(sys.argv[1:])]),
+        progress=progress,
+    )
+
+
+def _public(arguments: list[str]) -> list[str]:
+    """Return the command line without secrets: headers and passwords never reach a report."""
+    import re
+
+    shown: list[str] = []
+    hidden = False
+    for argument in arguments:
+        if hidden:
+            hidden = False
+            shown.append("…")
+        elif argument == "--header":
+            hidden = True
+            shown.append(argument)
+        elif argument.startswith("--header="):
+            shown.append("--header=…")
+        else:
+            shown.append(re.sub(r"(://)[^/@]*@", r"\1…@", argument))
+    return shown
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon or not name.strip() or any(c in text for c in "\r\n"):
+        raise UllageError("a --header has no 'NAME: VALUE'", "write --header 'Authorization: Bearer …'")
+    return name.strip(), value.strip()
+
+
+def _word(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _words(values: object) -> tuple[str, ...]:
+    return tuple(str(v) for v in values) if isinstance(values, tuple) else ()
+
+
+def _form(out: Path | None) -> str:
+    forms = {".html": "html", ".htm": "html", ".json": "json", ".parquet": "parquet", ".txt": "text", ".svg": "svg"}
+    if out is None:
+        return "text"
+    if out.suffix.lower() not in forms:
+        raise UllageError(f"'{out}' does not say in which form to write", f"end it with one of {', '.join(forms)}")
+    if not out.absolute().parent.is_dir():
+        raise UllageError(f"there is no folder '{out.parent}' to write into")
+    return forms[out.suffix.lower()]
+
+
+def _write(report, out: Path, form: str) -> None:  # type: ignore[no-untyped-def]
+    from ullage.render import files
+
+    try:
+        files.write(report, out, form)
+    except OSError as error:
+        raise UllageError(f"{out} can't be written: {error.strerror or error}") from error

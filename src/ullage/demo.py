@@ -1,0 +1,78 @@
+"""The main job end to end on a simulated fleet: simulate, store, report, and check against the known answers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ullage.errors import UllageError
+from ullage.intake import gathered
+from ullage.problems import Problems
+from ullage.render.files import write
+from ullage.render.numbers import hours as as_hours
+from ullage.render.numbers import percent
+from ullage.render.text import table
+from ullage.reports.fleet import FleetReport, Question, fleet
+from ullage.simulate import faults
+from ullage.simulate.fleet import Specification
+from ullage.simulate.fleet import fleet as simulated
+from ullage.store.store import Store
+
+# What a fleet owner meets in a day; the rest of `ullage simulate --fault` would drown the picture.
+FAULTS = ("straggler", "held_idle", "free", "shared", "throttled", "regression", "latent_moe", "hybrid", "recomputation", "stuck", "stale", "silent")
+PRICES = {"H100": 2.5, "A100": 1.25}  # made up, to show what money looks like
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What a demonstration left behind: the report, how it compares with the planted answers, and where everything is."""
+
+    report: FleetReport
+    against_answers: list[str]
+    page: Path
+    store: Path
+    answers: Path
+    rows: int
+
+
+def demo(folder: Path, *, gpus: int, hours: float, seed: int, progress: Callable[[str], None]) -> Demo:
+    """Simulate a fleet into `folder`/store, report on it, write `folder`/report.html and answers.json; returns what was found."""
+    folder.mkdir(parents=True, exist_ok=True)
+    store = _fresh_store(folder / "store")
+    simulation = simulated(Specification(gpus=gpus, hours=hours, seed=seed, faults=tuple(f for f in FAULTS if f in faults.FAULTS)))
+    store.add_jobs(simulation.jobs())
+    rows = 0
+    for part in gathered(simulation.batches(progress=lambda done: progress(f"simulating {done}"))):
+        rows += store.append(part).rows_new
+    question = Question(prices=PRICES, progress=progress, command=f"ullage fleet {store.path} --price H100=2.50,A100=1.25")
+    report = fleet(store.samples(), store.jobs(), question, Problems().lines())
+    write(report, folder / "report.html", "html")
+    key = simulation.answers
+    (folder / "answers.json").write_text(json.dumps(key, indent=2), encoding="utf-8")
+    return Demo(report, _compare(report, key), folder / "report.html", store.path, folder / "answers.json", rows)
+
+
+def _fresh_store(folder: Path) -> Store:
+    if folder.exists():
+        if not (folder / "manifest.json").exists():
+            raise UllageError(f"{folder} is in the way, and is not a store", "give another place with --out")
+        shutil.rmtree(folder)  # the last demonstration's
+    return Store.open(folder, create=True)
+
+
+def _compare(report: FleetReport, key: dict[str, Any]) -> list[str]:
+    planted = {gpu: word for gpu, word in key["faults"].items() if word != "ok"}
+    found = {v.gpu: v.verdict for v in report.findings}
+    right = sum(found.get(gpu) == word for gpu, word in planted.items())
+    rows = [
+        ["OFU of trusted series", percent(report.ofu, 2), percent(key["fleet"]["trusted_ofu"], 2)],
+        ["OFU, true cycles", percent(report.ofu_all, 2), percent(key["fleet"]["ofu"], 2)],
+        *([f"ledger: {owner}", as_hours(report.ledger[owner]), as_hours(time / 3_600_000)] for owner, time in key["ledger"].items()),
+        ["faulty series named", f"{right}", f"{len(planted)}"],
+        ["sound series accused", f"{len(set(found) - set(planted))}", "0"],
+    ]
+    return [table(["against the planted answers", "reported", "planted"], rows)]

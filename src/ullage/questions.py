@@ -1,0 +1,40 @@
+"""The questions as Python functions, with the same words as the commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from ullage.intake import opened
+from ullage.reports.fleet import FleetReport, Question
+from ullage.reports.fleet import fleet as answer
+from ullage.sources.source import Options
+from ullage.units import HOUR_MS
+
+
+def fleet(
+    source: str | Sequence[str],
+    *,
+    by: str | None = None,
+    hours: float | None = None,
+    since: int | None = None,
+    until: int | None = None,
+    jobs: Sequence[str] = (),
+    prices: Mapping[str, float] | None = None,
+    gpu: str | None = None,
+    options: Options | None = None,
+) -> FleetReport:
+    """Return how full a fleet is and where the shortfall goes; the command `ullage fleet` prints the same.
+
+    `source` is a file, a folder, a store, a URL, or several; `by` one of `ullage.reports.fleet.KEYS`; `hours` looks back
+    from now, `since` and `until` are ms since 1970; `prices` is money per GPU-hour by GPU name ("" for all); `gpu` names the
+    GPU where the samples don't. Raises UllageError for what the user can mend.
+    """
+    import dataclasses
+    import time
+
+    if hours is not None:
+        since = int(time.time() * 1000 - hours * HOUR_MS)
+    options = dataclasses.replace(options or Options(), since=since, until=until)
+    question = Question(by=by, since=since, until=until, prices=dict(prices or {}), model=gpu)
+    with opened([source] if isinstance(source, str) else source, jobs=jobs, options=options) as taken:
+        return answer(taken.samples, taken.jobs, question, taken.problems.lines())

@@ -1,0 +1,65 @@
+"""A report written to a file, whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from ullage.render import json as as_json
+from ullage.render import text
+from ullage.reports.fleet import FleetReport
+
+
+def write(report: FleetReport, path: Path, form: str) -> None:
+    """Write a fleet report as `html`, `svg`, `json`, `text` or `parquet` (a row per group); an old file stays until the new is whole."""
+    if form == "parquet":
+        content = _parquet(report)
+    elif form == "json":
+        content = json.dumps(as_json.fleet(report), indent=2, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+    elif form == "text":
+        content = text.fleet(report, top=10**9).encode("utf-8", "replace")
+    elif form == "svg":
+        from ullage.render.svg import waterfall
+
+        content = waterfall(report).encode("utf-8", "replace")
+    else:
+        from ullage.render.html import html
+
+        content = html(report).encode("utf-8", "replace")
+    _replace(path, content)
+
+
+def _replace(path: Path, content: bytes) -> None:
+    handle, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _parquet(report: FleetReport) -> bytes:
+    import io
+
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
+    buffer = io.BytesIO()
+    rows = [_flat(as_json.group(group)) for group in report.groups]
+    columns = list(rows[0]) if rows else ["key"]
+    words = {"key", "method"}
+    table = pa.table({name: pa.array([row[name] for row in rows], pa.string() if name in words else pa.float64()) for name in columns})
+    parquet.write_table(table.replace_schema_metadata({"by": report.by, "window": f"{report.window[0]}/{report.window[1]}"}), buffer)
+    return buffer.getvalue()
+
+
+def _flat(row: dict[str, Any]) -> dict[str, Any]:
+    tree: dict[str, Any] = row.pop("tree")
+    merged = {factor["name"]: factor["value"] for factor in tree.pop("factors")}
+    return tree | merged | row

@@ -1,0 +1,107 @@
+"""The style sheet and the script of an HTML report. Both are inline, and both are named by hash in its security policy."""
+
+from __future__ import annotations
+
+from ullage.render.svg.palette import SANS, variables
+
+SERIF = '"Iowan Old Style", "Palatino Linotype", Palatino, "Book Antiqua", Georgia, "Liberation Serif", serif'
+
+LAYOUT = """
+*{box-sizing:border-box}
+html{-webkit-text-size-adjust:100%;text-size-adjust:100%}
+body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.6 SANS;overflow-wrap:break-word}
+main{max-width:60rem;margin:0 auto;padding:clamp(1.5rem,6vw,5rem) clamp(1.1rem,4vw,2.5rem) 5rem}
+h1,h2{font-family:SERIF;font-weight:400;line-height:1.15;text-wrap:balance;margin:0}
+h1{font-size:clamp(2rem,6.5vw,3.5rem);letter-spacing:-.015em}
+h1 small{display:block;margin-top:.6rem;font-size:1.25rem;letter-spacing:0;color:var(--muted)}
+h1 strong{font-weight:400;color:var(--ofu);white-space:nowrap}
+h2{font-size:1.75rem;letter-spacing:-.005em}
+h3{font-size:1rem;font-weight:600;margin:2.25rem 0 .5rem}
+p{max-width:42rem;margin:.6rem 0;text-wrap:pretty}
+a{color:var(--ofu)}
+.eyebrow{margin:0 0 1.2rem;color:var(--muted);font-size:.95rem}
+.lede{font:1.25rem/1.5 SERIF;margin:1.2rem 0 0}
+.lede,.key dd{font-variant-numeric:lining-nums}
+.how{color:var(--muted)}
+.key{display:grid;grid-template-columns:repeat(auto-fit,minmax(9.5rem,1fr));gap:1.4rem 2rem;margin:2.6rem 0 0;padding:1.6rem 0;
+border:solid var(--rule);border-width:1px 0}
+.key div{min-width:0}
+.key dt{color:var(--muted);font-size:.875rem;line-height:1.35}
+.key dd{margin:.1rem 0 0;font:1.6rem/1.25 SERIF}
+.key small{display:block;font:.875rem/1.4 SANS;color:var(--muted)}
+.command{margin:1.6rem 0 0;color:var(--muted);font-size:.875rem}
+code{font:.875em/1.5 ui-monospace,"SF Mono",Menlo,Consolas,"Liberation Mono",monospace;overflow-wrap:anywhere;color:var(--ink)}
+section{margin-top:clamp(3.5rem,8vw,5.5rem)}
+figure{margin:1.8rem 0 0}
+.picture{display:block;width:100%;height:auto}
+.phone{display:none;max-width:30rem}
+.scroll{overflow-x:auto;margin-top:1.2rem;scrollbar-width:thin}
+.scroll:focus-visible,button:focus-visible,a:focus-visible{outline:2px solid var(--ofu);outline-offset:2px}
+table{border-collapse:collapse;width:100%;font-size:.875rem;line-height:1.4;font-variant-numeric:tabular-nums lining-nums}
+th,td{padding:.45rem .5rem;text-align:right;white-space:nowrap;vertical-align:top;border-bottom:1px solid var(--rule)}
+th:first-child,td:first-child{padding-left:0}
+th:last-child,td:last-child{padding-right:0}
+thead th{font-weight:400;color:var(--muted);vertical-align:bottom;border-bottom-color:var(--muted);white-space:normal}
+tbody th{font-weight:400;text-align:left}
+thead th:first-child{text-align:left}
+table.numbers{width:auto;min-width:min(100%,32rem)}
+.words{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:5.5rem;max-width:24rem}
+tbody th.words{min-width:9rem}
+td.strong{font-weight:600}
+td.doubt{color:var(--doubt)}
+thead button{all:unset;cursor:pointer;color:inherit}
+thead button:hover{color:var(--ink);text-decoration:underline;text-underline-offset:.2em}
+th[aria-sort] button{color:var(--ink)}
+th[aria-sort=ascending] button::after{content:"\\00a0↑"}
+th[aria-sort=descending] button::after{content:"\\00a0↓"}
+.more{color:var(--muted);font-size:.875rem}
+.notes{padding-left:1.1rem;max-width:42rem}
+.notes li{margin:.5rem 0}
+footer{margin-top:5rem;padding-top:1.2rem;border-top:1px solid var(--rule);color:var(--muted);font-size:.875rem}
+@media screen and (max-width:45rem){.page{display:none}.phone{display:block}}
+@media print{
+@page{margin:18mm 16mm}
+main{max-width:none;padding:0}
+body{font-size:10pt;print-color-adjust:exact;-webkit-print-color-adjust:exact}
+section{margin-top:2.2rem}
+h2,h3{break-after:avoid}
+figure,tr,.key{break-inside:avoid}
+thead{display:table-header-group}
+.scroll{overflow:visible}
+thead button::after{content:none!important}
+}
+"""
+
+# Every table with numbers in `data-v` sorts by a click on its head; the third click brings the report's order back.
+SCRIPT = """
+for (const table of document.querySelectorAll("table.sorts")) {
+  const body = table.tBodies[0], first = [...body.rows];
+  [...table.tHead.rows[0].cells].forEach((head, at) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...head.childNodes);
+    head.append(button);
+    button.addEventListener("click", () => {
+      const words = head.classList.contains("words"), was = head.getAttribute("aria-sort");
+      const order = words ? ["ascending", "descending"] : ["descending", "ascending"];
+      const now = was === null ? order[0] : was === order[0] ? order[1] : null;
+      for (const other of head.parentNode.cells) other.removeAttribute("aria-sort");
+      if (now) head.setAttribute("aria-sort", now);
+      const sign = now === "ascending" ? 1 : -1;
+      const value = row => words ? row.cells[at].textContent : row.cells[at].dataset.v;
+      const rows = now === null ? first : [...first].sort((a, b) => {
+        const x = value(a), y = value(b);
+        if (words) return sign * x.localeCompare(y, "en", {numeric: true});
+        if (x === undefined || y === undefined) return (x === undefined) - (y === undefined);
+        return sign * (x - y);
+      });
+      body.append(...rows);
+    });
+  });
+}
+"""
+
+
+def style() -> str:
+    """Return the style sheet: the palette as variables, the rules of pictures, the layout."""
+    return variables() + LAYOUT.replace("SANS", SANS).replace("SERIF", SERIF)

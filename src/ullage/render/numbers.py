@@ -1,0 +1,73 @@
+"""Numbers for people: the one place that turns quantities into words."""
+
+from __future__ import annotations
+
+import datetime
+
+UNKNOWN = "–"
+
+
+def percent(value: float | None, digits: int = 0) -> str:
+    """Return a ratio as percent, with the digits that a small one needs to be told from 0.
+
+    >>> percent(0.314), percent(0.992, 1), percent(0.0004), percent(None)
+    ('31 %', '99.2 %', '0.04 %', '–')
+    """
+    if value is None:
+        return UNKNOWN
+    if 0 < abs(value) < 0.01 * 10**-digits and digits < 3:
+        return percent(value, digits + 1)
+    return f"{value * 100:.{digits}f} %"
+
+
+def factor(value: float | None) -> str:
+    """Return an efficiency with two digits.
+
+    >>> factor(0.7149), factor(None)
+    ('0.71', '–')
+    """
+    return UNKNOWN if value is None else f"{value:.2f}"
+
+
+def hours(value: float | None) -> str:
+    """Return GPU-hours: whole from 100 on, three digits below.
+
+    >>> hours(86016.2), hours(12.345), hours(0.5), hours(None)
+    ('86,016', '12.3', '0.500', '–')
+    """
+    if value is None:
+        return UNKNOWN
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
+    return f"{value:,.{digits}f}" if value else "0"
+
+
+def money(value: float | None) -> str:
+    """Return an amount, in the currency of the given prices.
+
+    >>> money(1234567.8), money(12.3)
+    ('1,234,568', '12.30')
+    """
+    if value is None:
+        return UNKNOWN
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:,.2f}"
+
+
+def moment(milliseconds: int, *, seconds: bool = False) -> str:
+    """Return a time in UTC.
+
+    >>> moment(1_786_363_200_000)
+    '2026-08-10 12:00'
+    """
+    when = datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC)
+    return when.strftime("%Y-%m-%d %H:%M:%S" if seconds else "%Y-%m-%d %H:%M")
+
+
+def span(window: tuple[int, int]) -> str:
+    """Return a window as words, as short as it can be.
+
+    >>> span((1_786_363_200_000, 1_786_449_600_000)), span((1_786_363_200_000, 1_786_363_260_000))
+    ('2026-08-10 12:00 to 2026-08-11 12:00 UTC', '2026-08-10 12:00:00 to 12:01:00 UTC')
+    """
+    short = window[1] - window[0] < 3_600_000
+    start, end = (moment(t, seconds=short) for t in window)
+    return f"{start} to {end[11:] if start[:10] == end[:10] else end} UTC"

@@ -1,0 +1,118 @@
+"""The telemetry tree as a waterfall: 100 % at the left, OFU at the right, each factor a step with the GPU-hours it costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ullage.metrics.telemetry import Tree
+from ullage.render.markup import Markup, element, known
+from ullage.render.numbers import UNKNOWN, factor, hours, percent
+from ullage.render.svg.draw import SIZE, SMALL, WIDE, Scale, box, extent, line, picture, text, wrap
+
+PLOT = 260.0
+
+
+@dataclass(frozen=True)
+class _Step:
+    """A bar from one level to another, what stands below it and the two lines above it."""
+
+    label: str
+    start: float
+    end: float
+    value: str
+    cost: str
+    colour: str
+
+
+def waterfall(tree: Tree, gpu_hours: float, *, width: int = WIDE, standalone: bool = True) -> Markup:
+    """Return the picture of a telemetry tree over `gpu_hours`: from full down to OFU, a falling step for each factor.
+
+    A step's height is the share of all GPU-hours that it takes; a factor above 1 (a clock above the one that the peak is
+    stated at) rises. A merged factor says so in its label. Factors that are not known are named and take nothing.
+    """
+    steps = _steps(tree, gpu_hours)
+    column = float(width) / len(steps)
+    size = SIZE if column > 90 else SMALL - 1
+    labels = [wrap(step.label, column - 2, size) for step in steps]
+    top = 44.0
+    below = top + PLOT + 20
+    up = Scale(0.0, max(1.0, *(max(step.start, step.end) for step in steps)), top + PLOT, top)
+    height = below + max((len(lines) for lines in labels), default=1) * (size + 4) + 6
+    unknown = [f.label for f in tree.factors if known(f.value) is None]
+    if unknown:
+        height += 22
+    return picture(
+        "waterfall",
+        "Where the shortfall goes, in GPU-hours",
+        _described(steps, unknown),
+        (width, height),
+        [
+            _drawn(step, steps[number + 1] if number + 1 < len(steps) else None, column * number, column, up, size)
+            for number, step in enumerate(steps)
+        ],
+        [
+            text(column * (n + 0.5), below + r * (size + 4), row, anchor="middle", size=size)
+            for n, lines in enumerate(labels)
+            for r, row in enumerate(lines)
+        ],
+        line(0, up(0.0), width, up(0.0), "muted"),
+        text(0, height - 8, f"not known: {', '.join(unknown)}", colour="muted", size=SMALL) if unknown else None,
+        standalone=standalone,
+    )
+
+
+def _steps(tree: Tree, gpu_hours: float) -> list[_Step]:
+    level, steps = 1.0, [_Step("full", 0.0, 1.0, "100 %", hours(known(gpu_hours)), "pale")]
+    whole = Tree(tree.ofu, tuple(f for f in tree.factors if known(f.value) is not None))
+    for step, lost in whole.losses(gpu_hours):
+        value = step.value or 0.0
+        colour = "loss" if value <= 1 else "gain"
+        cost = f"{'−' if lost >= 0 else '+'}{hours(abs(lost))}" if known(lost) is not None else UNKNOWN
+        steps.append(_Step(step.label, level, level * value, f"× {factor(value)}", cost, colour))
+        level *= value
+    ofu = known(tree.ofu)
+    kept = known(gpu_hours * ofu) if ofu is not None else None
+    return [
+        *steps,
+        _Step("OFU", 0.0, ofu or 0.0, percent(ofu) if ofu is not None else "unknown", hours(kept), "ofu" if ofu is not None else ""),
+    ]
+
+
+def _drawn(step: _Step, after: _Step | None, x: float, column: float, up: Scale, size: int) -> Markup:
+    gap = column * 0.11
+    high, low = up(max(step.start, step.end)), up(min(step.start, step.end))
+    middle = x + column / 2
+    joint = (
+        None
+        if after is None or not after.colour
+        else line(x + column - gap, up(step.end), x + column + gap, up(step.end), "muted", stroke_dasharray="2 2")
+    )
+    cost = step.cost if extent(step.cost, size) <= column else _compact(step.cost)
+    return element(
+        "g",
+        element("title", f"{step.label}: {step.value}, {step.cost} GPU-hours"),
+        box(x + gap, high, column - 2 * gap, max(low - high, 1.5), step.colour) if step.colour else None,
+        text(middle, high - 8 - size - 4, step.value, anchor="middle", bold=True, size=size),
+        text(middle, high - 8, cost, anchor="middle", colour=step.colour if step.colour in ("loss", "gain") else "muted", size=size),
+        joint,
+    )
+
+
+def _compact(amount: str) -> str:
+    """Return a number of GPU-hours in thousands or millions, for columns too narrow for it.
+
+    >>> _compact("−1,234,567"), _compact("+12,345"), _compact("12.3")
+    ('−1.23 M', '+12 k', '12.3')
+    """
+    groups = amount.split(",")
+    if len(groups) < 2:
+        return amount
+    if len(groups) == 2:
+        return f"{groups[0]} k"
+    sign = amount[0] if amount[0] in "−+" else ""
+    return f"{sign}{int(''.join(groups).lstrip('−+')) / 1e6:,.2f} M"
+
+
+def _described(steps: list[_Step], unknown: list[str]) -> str:
+    told = "; ".join(f"{step.label} {step.value} ({step.cost} GPU-hours)" for step in steps)
+    return f"From full to OFU: {told}." + (f" Not known: {', '.join(unknown)}." if unknown else "")

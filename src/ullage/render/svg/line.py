@@ -1,0 +1,158 @@
+"""OFU over time, and "GPU utilization" as the pale line above it: the contrast is the point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+
+from ullage.render.markup import Markup, element, known, number
+from ullage.render.numbers import percent, span
+from ullage.render.svg.calendar import DAY, HOUR, MINUTE, ticks
+from ullage.render.svg.draw import SMALL, WIDE, Scale, extent, line, picture, text
+from ullage.reports.fleet import BUCKETS, Point
+
+Step = tuple[float, float, float]  # from x, to x, at y
+TOP, PLOT, STRIP = 34.0, 250.0, 26.0
+
+
+def course(points: Sequence[Point], window: tuple[int, int] | None = None, *, width: int = WIDE, standalone: bool = True) -> Markup:
+    """Return the picture of OFU and "GPU utilization" over time, and below it how many GPU-hours stand behind each mean.
+
+    Each step is the mean over one span of time; where nothing was measured the line stops. `points` in order of time;
+    `window` (ms) is the whole axis, by default what the points cover.
+    """
+    length = bucket(points, window)
+    start, end = window or ((points[0].time, points[-1].time + length) if points else (0, length))
+    left, right = 44.0, width - 16.0
+    across = Scale(start, end, left, right)
+    highest = max((known(value) or 0.0 for point in points for value in (point.ofu, point.gpu_util)), default=0.0)
+    up = Scale(0.0, 1.0 if highest <= 1.0 else 1.1, TOP + PLOT, TOP)
+    edges = {point.time: (across(max(point.time, start)), across(min(point.time + length, end))) for point in points}
+    ofu = _runs(points, edges, length, up, lambda point: point.ofu)
+    busy = _runs(points, edges, length, up, lambda point: point.gpu_util)
+    return picture(
+        "course",
+        "OFU over time",
+        _described(points, (start, end)),
+        (width, TOP + PLOT + STRIP + 66),
+        _legend(left, bool(ofu), bool(busy)),
+        text(right, 16, f"{_duration(length)} steps, UTC" if width > 600 and points else "UTC", anchor="end", colour="muted", size=SMALL),
+        _grid(up, left, right),
+        [_area(run, up(0.0)) for run in ofu],
+        [_path(run, "pale", 2.0) for run in busy],
+        [_path(run, "ofu", 2.4) for run in ofu],
+        _observed(points, edges, length, left, right),
+        _axis(across, start, end, most=7 if width > 600 else 4),
+        None
+        if ofu or busy
+        else text((left + right) / 2, TOP + PLOT * 0.4, "OFU is not known at any time in this window", anchor="middle", colour="muted"),
+        standalone=standalone,
+    )
+
+
+def bucket(points: Sequence[Point], window: tuple[int, int] | None = None) -> int:
+    """Return the span of time, in ms, that each point stands for: the least distance of two; for a single one what the report would choose.
+
+    >>> bucket([Point(0, 0.3, 0.6, 1.0), Point(60_000, 0.3, 0.6, 1.0), Point(300_000, 0.3, 0.6, 1.0)])
+    60000
+    """
+    distances = [after.time - before.time for before, after in pairwise(points)]
+    if distances:
+        return max(1, min(distances))
+    return next((b for b in BUCKETS if (window[1] - window[0]) / b <= 400), BUCKETS[-1]) if window else HOUR
+
+
+def _runs(
+    points: Sequence[Point], edges: dict[int, tuple[float, float]], length: int, up: Scale, value: Callable[[Point], float | None]
+) -> list[list[Step]]:
+    """Return the stretches without a gap, each a list of steps."""
+    runs: list[list[Step]] = []
+    due = None
+    for point in points:
+        height = known(value(point))
+        if height is None:
+            continue
+        step = (*edges[point.time], up(height))
+        if runs and point.time == due:
+            runs[-1].append(step)
+        else:
+            runs.append([step])
+        due = point.time + length
+    return runs
+
+
+def _corners(run: list[Step]) -> str:
+    return " L".join(f"{number(a)} {number(y)} L{number(b)} {number(y)}" for a, b, y in run)
+
+
+def _path(run: list[Step], colour: str, thick: float) -> Markup:
+    return element("path", d=Markup(f"M{_corners(run)}"), fill="none", stroke_width=thick, stroke_linejoin="round", class_=f"s-{colour}")
+
+
+def _area(run: list[Step], floor: float, colour: str = "ofu", opacity: float = 0.14) -> Markup:
+    d = f"M{number(run[0][0])} {number(floor)} L{_corners(run)} L{number(run[-1][1])} {number(floor)} Z"
+    return element("path", d=Markup(d), fill_opacity=opacity, class_=f"f-{colour}")
+
+
+def _legend(left: float, ofu: bool, busy: bool) -> list[Markup]:
+    marks, x = [], left
+    for name, colour, thick, shown in (("OFU", "ofu", 2.4, ofu), ("GPU utilization", "pale", 2.0, busy)):
+        if shown:
+            marks += [line(x, 12, x + 22, 12, colour, stroke_width=thick + 0.6), text(x + 28, 16, name, bold=colour == "ofu")]
+            x += 28 + extent(name) + 24
+    return marks
+
+
+def _grid(up: Scale, left: float, right: float) -> list[Markup]:
+    marks = []
+    for value in (0.0, 0.25, 0.5, 0.75, 1.0):
+        y = up(value)
+        marks += [
+            line(left, y, right, y, "muted" if value == 0 else "rule"),
+            text(left - 8, y + 4, percent(value), anchor="end", colour="muted", size=SMALL),
+        ]
+    return marks
+
+
+def _observed(points: Sequence[Point], edges: dict[int, tuple[float, float]], length: int, left: float, right: float) -> list[Markup]:
+    top = TOP + PLOT + 8
+    most = max((known(point.gpu_hours) or 0.0 for point in points), default=0.0)
+    runs = _runs(points, edges, length, Scale(0.0, most, top + STRIP, top), lambda point: point.gpu_hours) if most > 0 else []
+    label = text(left - 8, top + STRIP, "hours", anchor="end", colour="muted", size=SMALL)
+    return [*(_area(run, top + STRIP, "unknown", 0.45) for run in runs), label, line(left, top + STRIP, right, top + STRIP, "rule")]
+
+
+def _axis(across: Scale, start: int, end: int, most: int) -> list[Markup]:
+    top = TOP + PLOT + 8 + STRIP
+    marks = []
+    for tick in ticks(start, end, most):
+        x = across(tick.time)
+        marks.append(line(x, top, x, top + 5, "muted"))
+        middle = min(max(x, across.start + 4), across.end - 14)  # a label at the rim must not be cut
+        marks.append(text(middle, top + 19, tick.label, anchor="middle", colour="muted", size=SMALL))
+        if tick.below:
+            marks.append(
+                text(max(middle, extent(tick.below, SMALL) / 2), top + 35, tick.below, anchor="middle", colour="muted", size=SMALL)
+            )
+    return marks
+
+
+def _duration(milliseconds: int) -> str:
+    """Return a step's length in the largest unit that divides it.
+
+    >>> _duration(900_000), _duration(HOUR), _duration(1_500)
+    ('15 min', '1 h', '1.5 s')
+    """
+    for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
+        if milliseconds % unit == 0:
+            return f"{milliseconds // unit:,} {name}"
+    return f"{milliseconds / 1000:,.10g} s"
+
+
+def _described(points: Sequence[Point], window: tuple[int, int]) -> str:
+    def told(name: str, values: list[float | None]) -> str:
+        found = [value for value in map(known, values) if value is not None]
+        return f"{name} between {percent(min(found))} and {percent(max(found))}" if found else f"{name} unknown"
+
+    both = told("OFU", [point.ofu for point in points]), told("GPU utilization", [point.gpu_util for point in points])
+    return f"{span(window)}: {both[0]}; {both[1]}."

@@ -1,0 +1,288 @@
+"""How full is the fleet, and where does the shortfall go: OFU by whatever key, the telemetry tree, the ledger, trust."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ullage.audit.trust import VERDICTS, Verdict
+from ullage.errors import UllageError, did_you_mean, harmless
+from ullage.metrics.clocks import SamplingNoise
+from ullage.metrics.metric import ratio
+from ullage.metrics.telemetry import Tree
+from ullage.reports.agreement import Agreement, agreement
+from ullage.reports.groups import Array, Group, Mask, exact_share, gauge, gpu_hours, groups_of, prices_of, whole_or_sliced
+from ullage.reports.rated import Rated, rate, tree_of, weighted_mean
+from ullage.reports.series import beats, noise
+from ullage.reports.trusted import judge
+from ullage.sums.devices import device_sums, time_sums
+from ullage.sums.grouping import collapse
+from ullage.sums.ledger import OWNERS, owners
+from ullage.units import HOUR_MS
+
+KEYS = ("job", "user", "model", "host", "cluster", "gpu", "namespace", "hour")
+BUCKETS = (60_000, 300_000, 900_000, HOUR_MS, 6 * HOUR_MS, 24 * HOUR_MS)
+
+
+@dataclass(frozen=True)
+class Point:
+    """The fleet in one span of time: its start (ms), OFU, "GPU utilization", and GPU-hours observed."""
+
+    time: int
+    ofu: float | None
+    gpu_util: float | None
+    gpu_hours: float
+
+
+@dataclass(frozen=True)
+class FleetReport:
+    """The answer to `ullage fleet`. Ratios in [0, 1]; hours are GPU-hours; times are ms since 1970, UTC.
+
+    `ofu` and `tree` are over trusted series; `ofu_all` over all. `ledger` has GPU-hours by owner, which add up to `gpus` x window.
+    """
+
+    ofu: float | None
+    ofu_all: float | None
+    method: str
+    exact_share: float
+    gpus: float
+    gpu_hours: float
+    trusted_share: float
+    window: tuple[int, int]
+    gpu_util: float | None
+    tensor_active: float | None
+    power: float | None
+    tree: Tree
+    ledger: dict[str, float]
+    by: str
+    groups: list[Group]
+    models: list[Group]
+    course: list[Point]
+    verdicts: dict[str, tuple[int, float]]
+    findings: list[Verdict]
+    agreement: Agreement | None
+    noise: list[SamplingNoise]
+    ullage: float | None
+    cost: float | None
+    ullage_cost: float | None
+    idle_cost: float | None
+    command: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked.
+
+    `by` is the grouping key (None: the one that fits); `since` and `until` bound the window (ms); `prices` are per GPU-hour by
+    GPU name ("" for every other); `model` names the GPU where samples don't.
+    """
+
+    by: str | None = None
+    since: int | None = None
+    until: int | None = None
+    prices: Mapping[str, float] = field(default_factory=dict)
+    model: str | None = None
+    noise: bool = False
+    command: str = ""
+    progress: Callable[[str], None] = lambda _: None
+
+
+def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[str] | None = None) -> FleetReport:
+    """Return the fleet report over settled samples (an Ibis table of `tables.SETTLED`) and job records.
+
+    Raises UllageError for an empty window, an unknown key, or a fleet of which no GPU is known.
+    """
+    if question.by is not None and question.by not in KEYS:
+        raise UllageError(f"can't group by '{question.by}'", did_you_mean(question.by, KEYS, "ullage fleet --help"))
+    notes = list(notes or [])
+    samples = within(samples, question.since, question.until)
+    question.progress("adding up")
+    sums = whole_or_sliced(device_sums(samples).to_pyarrow(), notes)
+    if not len(sums):
+        raise UllageError(
+            "there is no sample in the window",
+            "widen --since/--until, or check that the source holds the fields it needs: `ullage metrics --fields`",
+        )
+    rated = rate(sums, question.model)
+    _note_unknown(rated, notes)
+    question.progress("judging")
+    devices = rate(collapse(sums, ["gpu", "mig"]), question.model)
+    verdicts = judge(devices, beats(samples, sums))
+    trusted, good_devices = _believed(rated, verdicts), devices.take(_believed(devices, verdicts))
+    good = rated.take(trusted)
+    window = _window(sums, question)
+    by = question.by or _natural_key(sums)
+    question.progress("grouping")
+    return FleetReport(
+        ofu=weighted_mean(good.ofu_part, good.ofu_time, good.weight),
+        ofu_all=weighted_mean(rated.ofu_part, rated.ofu_time, rated.weight),
+        method="exact" if exact_share(good) > 0.999 else "sampled",
+        exact_share=exact_share(good),
+        gpus=float(devices.weight.sum()),
+        gpu_hours=gpu_hours(rated),
+        trusted_share=ratio(gpu_hours(good), gpu_hours(rated)) or 0.0,
+        window=window,
+        gpu_util=gauge(rated, "gpu_util"),
+        tensor_active=gauge(good, "tensor_active"),
+        power=gauge(rated, "power"),
+        tree=tree_of(good_devices) if len(good_devices) else Tree(None, ()),
+        ledger=_ledger(rated, devices, window),
+        by=by,
+        groups=_hourly(samples, question, verdicts) if by == "hour" else groups_of(rated, trusted, by, question.prices),
+        models=groups_of(rated, trusted, "model", question.prices),
+        course=_course(samples, window, verdicts, question),
+        verdicts=_tally(verdicts),
+        findings=sorted((v for v in verdicts.values() if v.verdict != "ok"), key=lambda v: (VERDICTS.index(v.verdict), v.gpu)),
+        agreement=agreement(_by_job(good), jobs, rated.chips),
+        noise=noise(samples, sums, rated, wanted=question.noise),
+        **_money(rated, trusted, prices_of(rated, question.prices)),
+        command=question.command,
+        notes=notes + _remarks(rated, good),
+    )
+
+
+def _believed(rated: Rated, verdicts: Mapping[str, Verdict]) -> Mask:
+    return np.array([gpu is not None and verdicts[gpu].trusted for gpu in rated.words("gpu")], dtype=np.bool_)
+
+
+def _hourly(samples: Any, question: Question, verdicts: Mapping[str, Verdict]) -> list[Group]:
+    sums = whole_or_sliced(device_sums(samples, bucket_ms=HOUR_MS).to_pyarrow(), [])
+    rated = rate(collapse(sums, ["gpu", "mig", "bucket"]), question.model)
+    return groups_of(rated, _believed(rated, verdicts), "bucket", question.prices)
+
+
+def within(samples: Any, since: int | None, until: int | None) -> Any:
+    """Return the samples of a window; the first sample of a device speaks only for its time inside the window."""
+    import ibis
+
+    from ullage.sums.devices import milliseconds_of
+
+    if since is not None:
+        samples = samples.filter(samples.time > _timestamp(since))
+        inside = milliseconds_of(samples.time) - since
+        samples = samples.mutate(span_ms=ibis.least(samples.span_ms.cast("int64"), inside).cast("int32"))
+    return samples if until is None else samples.filter(samples.time <= _timestamp(until))
+
+
+def _timestamp(milliseconds: int) -> Any:
+    import datetime
+
+    import ibis
+
+    return ibis.literal(datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC), type="timestamp('UTC')")
+
+
+def _natural_key(sums: pa.Table) -> str:
+    if any(sums["job"].to_pylist()):
+        return "job"
+    return "gpu" if len(set(sums["gpu"].to_pylist())) <= 64 or not any(sums["host"].to_pylist()) else "host"
+
+
+def _window(sums: pa.Table, question: Question) -> tuple[int, int]:
+    start, end = min(sums["start_ms"].to_pylist()), max(sums["last_ms"].to_pylist())
+    return (int(start) if question.since is None else question.since, int(end) if question.until is None else question.until)
+
+
+def _by_job(good: Rated) -> dict[str, tuple[float, int]]:
+    rows: dict[str, list[int]] = {}
+    for row, job in enumerate(good.words("job")):
+        if job is not None:
+            rows.setdefault(job, []).append(row)
+    means = {job: weighted_mean(good.ofu_part[own], good.ofu_time[own], good.weight[own]) for job, own in rows.items()}
+    return {job: (ofu, len(rows[job])) for job, ofu in means.items() if ofu is not None}
+
+
+def _ledger(rated: Rated, devices: Rated, window: tuple[int, int]) -> dict[str, float]:
+    held = np.array([job is not None for job in rated.words("job")], dtype=bool)
+    columns = {name: rated.column(name) for name in ("span_ms", "idle_ms", "shared_ms", "shared_idle_ms")}
+    parts = {owner: float((time * rated.weight).sum()) for owner, time in owners(held, columns).items()}
+    total = float(devices.weight.sum()) * (window[1] - window[0])
+    parts["unknown"] += max(0.0, total - sum(parts.values()))
+    return {owner: parts[owner] / HOUR_MS for owner in OWNERS} | {"total": sum(parts.values()) / HOUR_MS}
+
+
+def _course(samples: Any, window: tuple[int, int], verdicts: Mapping[str, Verdict], question: Question) -> list[Point]:
+    bucket_ms = next((b for b in BUCKETS if (window[1] - window[0]) / b <= 400), BUCKETS[-1])
+    doubted = [gpu for gpu, verdict in verdicts.items() if not verdict.trusted]
+    believed = samples.filter(~samples.gpu.isin(doubted)) if doubted else samples
+    sums = time_sums(believed, bucket_ms=bucket_ms).to_pyarrow()
+    if not len(sums):
+        return []
+    sums = sums.append_column("mig", pa.nulls(len(sums), pa.string()))
+    for name in ("tensor_active_ms", "tensor_active_sum"):
+        sums = sums.append_column(name, pa.array(np.zeros(len(sums))))
+    rated = rate(collapse(sums, ["bucket", "model", "mig"]), question.model)
+    buckets = rated.column("bucket")
+    points = []
+    for start in np.unique(buckets):
+        part = rated.take(buckets == start)
+        ofu = weighted_mean(part.ofu_part, part.ofu_time, part.weight)
+        points.append(Point(int(start), ofu, gauge(part, "gpu_util"), gpu_hours(part)))
+    return points
+
+
+def _tally(verdicts: Mapping[str, Verdict]) -> dict[str, tuple[int, float]]:
+    tally = {}
+    for name in VERDICTS:
+        chosen = [v for v in verdicts.values() if v.verdict == name]
+        if chosen:
+            tally[name] = (len(chosen), sum(v.gpu_hours for v in chosen))
+    return tally
+
+
+def _money(rated: Rated, trusted: Mask, prices: Array) -> dict[str, float | None]:
+    hours = rated.column("span_ms") * rated.weight / HOUR_MS
+    ofu = np.where(rated.ofu_time > 0, rated.ofu_part / np.maximum(rated.ofu_time, 1), np.nan)
+    known = ~np.isnan(ofu) & trusted
+    ullage = float((hours * (1 - ofu))[known].sum()) if known.any() else None
+    priced = len(prices) > 0 and not np.isnan(prices).any()
+    idle = rated.column("idle_ms") * rated.weight / HOUR_MS
+    return {
+        "ullage": ullage,
+        "cost": float((hours * prices).sum()) if priced else None,
+        "ullage_cost": float((hours * (1 - ofu) * prices)[known].sum()) if priced and known.any() else None,
+        "idle_cost": float((idle * prices).sum()) if priced else None,
+    }
+
+
+def _note_unknown(rated: Rated, notes: list[str]) -> None:
+    if not rated.unknown_models:
+        return
+    listed = ", ".join(f"'{harmless(name, 60)}'" if name else "no name" for name in list(rated.unknown_models)[:5])
+    hint = 'name it with --gpu, or map it with ULLAGE_GPU_ALIAS="their name=our name"; `ullage gpus` lists all'
+    if not rated.chips:
+        raise UllageError(f"no GPU of this fleet is known: {listed}", hint)
+    notes.append(f"{sum(rated.unknown_models.values()):,.1f} GPU-hours are of GPUs that are not known ({listed}) and have no OFU; {hint}")
+
+
+def _remarks(rated: Rated, good: Rated) -> list[str]:
+    remarks = [chip.warning for chip in rated.chips if chip.warning]
+    if not (rated.column("tensor_active_ms") + rated.column("cycles_ms")).any():
+        remarks.append(
+            "nobody measured tensor_active; OFU needs DCGM_FI_PROF_PIPE_TENSOR_ACTIVE, which the exporter's default list holds"
+        )
+    elif not (rated.column("ofu_ms") + rated.column("cycles_ms")).any():
+        remarks.append(_bound(good))
+    if not rated.column("sm_active_ms").any():
+        remarks.append(
+            "nobody measured sm_active: DCGM_FI_PROF_SM_ACTIVE is off in the exporter's default list; 'SM fill' is merged with its neighbour"
+        )
+    doubted = gpu_hours(rated) - gpu_hours(good)
+    if doubted > 0:
+        remarks.append(f"{doubted:,.1f} GPU-hours of series that can't be trusted are left out of OFU and the tree; see trust")
+    share = exact_share(good)
+    if 0 < share <= 0.999:
+        remarks.append(f"{share:.0%} of the time OFU comes from cycle counters (exact), the rest from clock samples")
+    return remarks
+
+
+def _bound(good: Rated) -> str:
+    over = max(((chip.sm_clock or chip.tensor_clock) / chip.tensor_clock for chip in good.chips), default=1.0)
+    activity = gauge(good, "tensor_active")
+    bound = "" if activity is None else f": OFU is at most {activity * over:.1%} (tensor activity at the highest clock)"
+    return f"nobody measured sm_clock, so OFU can't be computed{bound}"

@@ -1,0 +1,1 @@
+"""Job records in, one table of who held which device when: one file a format. See `ullage.sources.jobs.job`."""

@@ -1,0 +1,169 @@
+"""Who held the device: job records joined to samples, once, at intake.
+
+A sample at time t stands for the time before it, so it belongs to a job with start < t <= end. Labels win: where a
+sample already names a job, records add only the job's user. Nothing is joined as tables: each device's records
+become a line of moments at which its holders change, and every sample finds its place on that line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ullage.errors import harmless
+from ullage.problems import Problems
+from ullage.sources.jobs.line import Codes, Ints, Line, line
+from ullage.sources.jobs.places import Device, directory, meant
+from ullage.sources.jobs.record import Record, records
+
+_ROWS = 1 << 22  # rows at a time: what is held beside the table stays in the low hundreds of MB
+_WHO = ("cluster", "host", "index", "gpu", "mig")
+Words = list[str | None]
+
+
+def attribute(samples: pa.Table, jobs: pa.Table, problems: Problems, seen: set[str] | None = None) -> pa.Table:
+    """Return the samples with `job` and `user` filled from the records where they have none; nothing else changes.
+
+    `samples`: a table with the columns of `tables.SAMPLES`, rows in any order, partial rows welcome; all devices of a
+    host at once, since a whole host's GPUs are counted here. `jobs`: a table of `tables.JOBS`. Several jobs at once on
+    a device are joined by ',', sorted, and so are their users. Jobs that match no sample are counted in a note; a caller
+    that brings the samples in pieces gives `seen`, to which the jobs found are added, and calls `note_unmatched` at the end.
+    """
+    if not samples.num_rows or not jobs.num_rows:
+        return samples
+    samples, told = _encoded(samples), records(jobs)
+    devices, people = _devices(samples)
+    ends = pc.min_max(samples["time"].cast(pa.int64()))
+    held = line(meant(told, directory(people), problems), ends["min"].as_py(), ends["max"].as_py())
+    filled, found = _filled(samples, devices, held, told)
+    if seen is None:
+        note_unmatched(jobs, found, problems)
+    else:
+        seen |= found
+    return filled
+
+
+def _filled(samples: pa.Table, devices: Sequence[Codes], held: Line, told: Sequence[Record]) -> tuple[pa.Table, set[str]]:
+    """Return the samples with their jobs and users, and the jobs that any sample has."""
+    jobs, users = _vocabulary(samples["job"]), _vocabulary(samples["user"])
+    job_words, job_old, job_new = _merged(jobs, held.holders)
+    of_job = _users(job_words, told)
+    user_words, user_old, user_new = _merged(users, of_job)
+    count = np.zeros(len(job_words) + 1, np.int64)
+    parts: tuple[list[pa.Array], list[pa.Array]] = ([], [])
+    for piece, device in zip(_pieces(samples), devices, strict=True):
+        job, user = job_old[_codes(piece["job"])], user_old[_codes(piece["user"])]
+        found = job_new[held.at(device, _times(piece))]
+        job = np.where(job >= 0, job, found)
+        user = np.where(user >= 0, user, user_new[job])
+        count += np.bincount(job + 1, minlength=len(count))
+        for part, codes, words in ((parts[0], job, job_words), (parts[1], user, user_words)):
+            part.append(pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(words, pa.string())))
+    for name, part in zip(("job", "user"), parts, strict=True):
+        samples = samples.set_column(samples.schema.get_field_index(name), samples.schema.field(name), pa.chunked_array(part))
+    return samples, {job for number in np.flatnonzero(count[1:]) for job in _parts(job_words[number])}
+
+
+def _merged(before: Words, more: Sequence[str | None]) -> tuple[list[str], Codes, Codes]:
+    """Return one list of words, and the number in it of every word of `before` and of `more`; at the end, -1 for null."""
+    words = list(dict.fromkeys(word for word in (*before, *more) if word is not None))
+    number: dict[str | None, int] = {word: at for at, word in enumerate(words)} | {None: -1}
+    old, new = (np.array([*(number[word] for word in told), -1], np.int32) for told in (before, more))
+    return words, old, new
+
+
+def _users(jobs: Sequence[str], told: Sequence[Record]) -> list[str | None]:
+    """Return the users of every job (or of several, joined), None where no record says."""
+    of_job = {record.job: record.user for record in told if record.user is not None}
+    found = []
+    for job in jobs:
+        users = sorted({of_job[part] for part in _parts(job) if part in of_job})
+        found.append(",".join(users) or None)
+    return found
+
+
+def _parts(job: str) -> list[str]:
+    return job.split(",")
+
+
+def _encoded(samples: pa.Table) -> pa.Table:
+    """Return the table with one dictionary per column of words, for all chunks."""
+    for name in (*_WHO, "job", "user"):
+        column = samples[name]
+        if name != "index" and not pa.types.is_dictionary(column.type):
+            kind = pa.dictionary(pa.int32(), pa.string())
+            column = column.cast(pa.string()).dictionary_encode().cast(kind)
+            samples = samples.set_column(samples.schema.get_field_index(name), pa.field(name, kind), column)
+    return samples.unify_dictionaries()
+
+
+def _devices(samples: pa.Table) -> tuple[list[Codes], list[Device]]:
+    """Return a device's number for every row, a piece of the table at a time, and the devices by number."""
+    words = {name: None if name == "index" else _vocabulary(samples[name]) for name in _WHO}
+    numbers: dict[tuple[str | int | None, ...], int] = {}
+    rows: list[Codes] = []
+    for piece in _pieces(samples):
+        columns = [_codes(piece[name]) for name in _WHO]
+        key = np.zeros(piece.num_rows, np.int64)
+        for column in columns:  # compact after each column, so that the key stays small
+            key = _compact(key * (int(column.max(initial=-1)) + 2) + column + 1)
+        first = np.zeros(int(key.max()) + 1, np.int64)
+        first[key[::-1]] = np.arange(len(key))[::-1]
+        told = [_told(words[name], column[first]) for name, column in zip(_WHO, columns, strict=True)]
+        rows.append(np.array([numbers.setdefault(who, len(numbers)) for who in zip(*told, strict=True)], np.int32)[key])
+    return rows, _completed([Device(number, *who) for who, number in numbers.items()])  # type: ignore[arg-type]
+
+
+def _told(words: Words | None, codes: Ints) -> list[str | int | None]:
+    """Return what codes mean: words of a vocabulary, or for a column of numbers the numbers themselves."""
+    if words is None:
+        return [code if code >= 0 else None for code in codes.tolist()]
+    return [words[code] if code >= 0 else None for code in codes.tolist()]
+
+
+def _completed(devices: list[Device]) -> list[Device]:
+    """Return the devices with what other series of the same UUID know: a partial row may name no host."""
+    known = {(device.gpu, device.cluster): device for device in devices if device.gpu is not None and device.host is not None}
+    found = []
+    for device in devices:
+        twin = known.get((device.gpu, device.cluster)) if device.host is None and device.gpu is not None else None
+        found.append(Device(device.number, twin.cluster, twin.host, twin.index, device.gpu, device.mig) if twin else device)
+    return found
+
+
+def _compact(key: Ints) -> Ints:
+    codes: Ints = pa.array(key).dictionary_encode().indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return codes
+
+
+def _vocabulary(column: pa.ChunkedArray) -> Words:
+    words: Words = column.chunk(0).dictionary.to_pylist()
+    return words
+
+
+def _codes(column: pa.ChunkedArray) -> Ints:
+    """Return the codes of a column of words, or the numbers of a column of numbers; null is -1."""
+    parts = [chunk.indices if pa.types.is_dictionary(chunk.type) else chunk for chunk in column.chunks]
+    return np.concatenate([part.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64) for part in parts])
+
+
+def _times(piece: pa.Table) -> Ints:
+    times: npt.NDArray[np.int64] = piece["time"].cast(pa.int64()).to_numpy()
+    return times
+
+
+def _pieces(samples: pa.Table) -> Iterator[pa.Table]:
+    for start in range(0, samples.num_rows, _ROWS):
+        yield samples.slice(start, _ROWS)
+
+
+def note_unmatched(jobs: pa.Table, seen: set[str], problems: Problems) -> None:
+    """Note how many jobs of the records (`tables.JOBS`) are not among those `seen` in samples."""
+    told = dict.fromkeys(record.job for record in records(jobs))
+    unmatched = [job for job in told if job not in seen]
+    if unmatched:
+        problems.note(f"{len(unmatched):,} of {len(told):,} jobs in the records match no sample (first: {harmless(unmatched[0], 60)})")

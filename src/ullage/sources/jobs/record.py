@@ -1,0 +1,112 @@
+"""One row of `tables.JOBS` as a value, and the table of many: what every reader of job records makes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, fields, replace
+
+import pyarrow as pa
+
+from ullage.problems import Problems
+from ullage.sources import clock
+from ullage.tables import JOBS
+
+_MOST_GPUS = 10_000_000
+
+
+@dataclass(frozen=True)
+class Record:
+    """A job on one device, or on a host whose devices nobody names (`index` and `gpu` null), or of unknown place.
+
+    Times are ms since 1970 UTC; `start` null means before everything, `end` null still running. `gpus` counts the
+    whole job's devices. `gpu` is a UUID, 'host/index', or '0.7' for MIG instance 7 of GPU 0 (as in mapping folders).
+    """
+
+    job: str
+    name: str | None = None
+    user: str | None = None
+    cluster: str | None = None
+    host: str | None = None
+    index: int | None = None
+    gpu: str | None = None
+    start: int | None = None
+    end: int | None = None
+    gpus: int | None = None
+    mfu: float | None = None
+    flops_per_gpu: float | None = None
+
+
+def table(records: Iterable[Record], problems: Problems, where: str = "") -> pa.Table:
+    """Return the `JOBS` table; a job that ends before it starts is left out and counted, once however many devices it has.
+
+    >>> table([Record("1", start=20, end=10), Record("2", start=10, end=20)], Problems())["job"].to_pylist()
+    ['2']
+    """
+    kept, reversed_ = [], set()
+    for record in records:
+        if record.start is not None and record.end is not None and record.end < record.start:
+            reversed_.add(record.job)
+        else:
+            kept.append(_without_comma(record, problems))
+    problems.drop("jobs that end before they start", len(reversed_), f"{where} job {min(reversed_)}" if reversed_ else "")
+    columns = {field.name: [getattr(record, field.name) for record in kept] for field in fields(Record)}
+    return pa.table([_column(columns[field.name], field.type) for field in JOBS], schema=JOBS)
+
+
+def records(jobs: pa.Table) -> list[Record]:
+    """Return the rows of a `JOBS` table as records, times in ms."""
+    columns = []
+    for name in (field.name for field in fields(Record)):
+        column = jobs[name]
+        column = column.cast(JOBS.field(name).type).cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
+        columns.append(column.to_pylist())
+    return [Record(*row) for row in zip(*columns, strict=True)]
+
+
+def _without_comma(record: Record, problems: Problems) -> Record:
+    """A comma joins the jobs that share a device (`tables.IDENTITY`), so no job's id may hold one."""
+    if "," not in record.job:
+        return record
+    problems.mend("job ids with a comma, written with ';' instead", where=record.job)
+    return replace(record, job=record.job.replace(",", ";"))
+
+
+def _column(values: list[object], kind: pa.DataType) -> pa.Array:
+    if pa.types.is_timestamp(kind):
+        return pa.array(values, pa.int64()).cast(kind)
+    return pa.array(values, kind)
+
+
+def times(start: str, end: str, problems: Problems, where: str) -> tuple[int | None, int | None]:
+    """Return two written times in ms; raises ValueError for one that says something and can't be read."""
+    return _time(start, problems, where), _time(end, problems, where)
+
+
+def count(number: int) -> int:
+    """Return a number of GPUs; raises ValueError beyond what any machine has, so that a broken number is no job's size."""
+    if not 0 <= number <= _MOST_GPUS:
+        raise ValueError(f"{number} is no number of GPUs")
+    return number
+
+
+def _time(text: str, problems: Problems, where: str) -> int | None:
+    found = clock.moment(text, problems, where)
+    if found is None and text.strip().casefold() not in clock.NOTHING:
+        raise ValueError(f"'{text}' is no time")
+    return found
+
+
+def numbers(text: str) -> list[int]:
+    """Return the GPU numbers of a list such as '0-3,6'; raises ValueError where it is none (or beyond 1,024 GPUs).
+
+    >>> numbers("0-3,6"), numbers("2")
+    ([0, 1, 2, 3, 6], [2])
+    """
+    found: list[int] = []
+    for part in text.split(","):
+        match = re.fullmatch(r"\s*(\d{1,4})(?:-(\d{1,4}))?\s*", part, re.ASCII)
+        if match is None or int(match[2] or match[1]) >= 1024:
+            raise ValueError(f"'{text}' is no list of GPU numbers")
+        found.extend(range(int(match[1]), int(match[2] or match[1]) + 1))
+    return sorted(set(found))

@@ -1,0 +1,183 @@
+"""Slurm's accounting: `sacct --parsable2` (or --parsable), `sacct --json`, and `squeue --json` or `scontrol show job --json`.
+
+Source: Slurm's manual pages sacct(1) and squeue(1). The job's id is Slurm's own number (JobIDRaw, what a prolog
+script sees as SLURM_JOB_ID) where the output has it, else JobID. Steps (123.batch) are no jobs of their own. `sacct`
+writes times without a zone unless SLURM_TIME_FORMAT says otherwise: run it with TZ=UTC, or with
+SLURM_TIME_FORMAT=%s. It names the hosts of a job, not its GPUs; `squeue --json` names both.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from ullage.errors import UllageError, harmless
+from ullage.problems import Problems
+from ullage.sources import clock
+from ullage.sources.jobs.hostlist import expand
+from ullage.sources.jobs.job import job_source
+from ullage.sources.jobs.record import Record, count, numbers, table, times
+from ullage.sources.source import Place
+
+_NOWHERE = ("", "none assigned", "(null)", "unknown", "n/a")
+_DETAIL = re.compile(r"gpu(?::[^:(]+)?:\d+\(IDX:([\d,-]+)\)")
+
+
+def recognise(place: Place) -> int:
+    """Return 2 for a first line with JobID between bars, or JSON with Slurm's jobs."""
+    start = place.head.lstrip()
+    first = start.split(b"\n", 1)[0].split(b"|")
+    if len(first) > 1 and any(name.strip() in (b"JobID", b"JobIDRaw") for name in first):
+        return 2
+    return 2 if start.startswith(b"{") and b'"jobs"' in start and b'"job_id"' in start else 0
+
+
+@job_source("sacct", recognise=recognise, reads="sacct --parsable2, sacct --json, squeue --json")
+def read(place: Place, problems: Problems) -> pa.Table:
+    """Return a record per job and host (per GPU where Slurm names them). Jobs that never started or hold no GPU are counted."""
+    where = Path(place.name).name
+    records = _json(place, where, problems) if place.head.lstrip().startswith(b"{") else _text(place, where, problems)
+    return table(records, problems, where)
+
+
+def _text(place: Place, where: str, problems: Problems) -> Iterator[Record]:
+    with place.open() as file:
+        lines = (line.decode("utf-8", "replace").rstrip("\r\n") for line in file)
+        heads = next((line for line in lines if line.strip()), "").strip().split("|")
+        if "AllocTRES" not in heads:
+            problems.note(f"{where} has no column AllocTRES: its jobs are taken to hold every GPU of their hosts")
+        for number, line in enumerate(lines, 2):
+            cells = _cells(line, heads)
+            if cells is None:
+                problems.drop("lines of sacct with a wrong number of columns", 1 if line else 0, f"{where} line {number:,}")
+                continue
+            told = dict(zip(heads, cells, strict=True))
+            job = told.get("JobIDRaw") or told.get("JobID") or ""
+            if job and "." not in job:
+                yield from _told(told, job, f"{where} line {number:,}", where, problems)
+
+
+def _cells(line: str, heads: list[str]) -> list[str] | None:
+    """Return the cells of a line; a job's name may hold bars, since sacct does not escape them."""
+    cells, width = line.split("|"), len(heads)
+    if len(cells) > width and "JobName" in heads:
+        at, extra = heads.index("JobName"), len(cells) - width
+        cells[at : at + extra + 1] = ["|".join(cells[at : at + extra + 1])]
+    return cells if len(cells) == width else None
+
+
+def _told(told: Mapping[str, str], job: str, place: str, where: str, problems: Problems) -> Iterator[Record]:
+    try:
+        start, end = times(told.get("Start", ""), told.get("End", ""), problems, where)
+        hosts = _hosts(told.get("NodeList", ""))
+        gpus = allocated(told["AllocTRES"]) if "AllocTRES" in told else None
+    except (ValueError, UllageError) as error:
+        problems.drop("job records that can't be read", 1, f"{place}: {error}")
+        return
+    record = Record(
+        job, told.get("JobName") or None, told.get("User") or None, told.get("Cluster") or None, start=start, end=end, gpus=gpus
+    )
+    if _holds(record, hosts, "NodeList" in told, place, problems):
+        yield from (replace(record, host=host) for host in (hosts or (None,)))
+
+
+def _holds(record: Record, hosts: list[str], told: bool, place: str, problems: Problems) -> bool:
+    """Return whether the job ever held a GPU, as far as is known; counts those that did not."""
+    if record.start is None or (told and not hosts):
+        problems.drop("jobs that never started", 1, place)
+        return False
+    if record.gpus == 0:
+        problems.drop("jobs without GPUs", 1, place)
+        return False
+    return True
+
+
+def _hosts(text: str) -> list[str]:
+    return [] if text.strip().casefold() in _NOWHERE else expand(text)
+
+
+def allocated(text: str) -> int:
+    """Return how many GPUs a job holds by its AllocTRES: the total, or the sum over types where only they are told.
+
+    >>> allocated("billing=9,cpu=9,gres/gpu:h100=8,gres/gpu=8"), allocated("gres/gpu:a100=2,gres/gpu:h100=1"), allocated("cpu=4")
+    (8, 3, 0)
+    """
+    counts = {name: int(number) for name, number in re.findall(r"gres/gpu(:[^=,]+)?=(\d{1,9})", text)}
+    return count(counts[""] if "" in counts else sum(counts.values()))
+
+
+def _json(place: Place, where: str, problems: Problems) -> Iterator[Record]:
+    with place.open() as file:
+        data = file.read()
+    try:
+        jobs = msgspec.json.decode(data, type=dict[str, Any]).get("jobs")
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise UllageError(f"{where} is not whole JSON: {error}", "write it again with sacct --json") from error
+    for number, job in enumerate(jobs if isinstance(jobs, list) else [], 1):
+        place_ = f"{where} job {number:,}"
+        try:
+            record, hosts, details = _decoded(job)
+        except (TypeError, ValueError, AttributeError, KeyError, OverflowError, UllageError) as error:
+            problems.drop("job records that can't be read", 1, f"{place_}: {harmless(str(error))}")
+            continue
+        if not _holds(record, hosts, "nodes" in job, place_, problems):
+            continue
+        if len(details) == len(hosts) and any(details):
+            yield from (replace(record, host=host, index=index) for host, indexes in zip(hosts, details, strict=True) for index in indexes)
+        else:
+            yield from (replace(record, host=host) for host in (hosts or (None,)))
+
+
+def _decoded(job: dict[str, Any]) -> tuple[Record, list[str], list[list[int]]]:
+    """Return a job, its hosts and their GPUs, from sacct's JSON (`time`, `tres`) or squeue's (`start_time`, `tres_alloc_str`)."""
+    time = job.get("time") or {}
+    start, end = (_moment(time.get(name) if name in time else job.get(f"{name}_time")) for name in ("start", "end"))
+    record = Record(
+        str(job["job_id"]),
+        name=_word(job.get("name")),
+        user=_word((job.get("association") or {}).get("user") or job.get("user") or job.get("user_name")),
+        cluster=_word(job.get("cluster")),
+        start=start,
+        end=None if _running(job) else end,  # squeue tells the end that the time limit sets
+        gpus=_gpus(job),
+    )
+    details = [numbers(found[1]) if (found := _DETAIL.search(str(one))) else [] for one in job.get("gres_detail") or []]
+    return record, _hosts(str(job.get("nodes") or "")), details
+
+
+def _running(job: dict[str, Any]) -> bool:
+    state = job.get("job_state") or (job.get("state") or {}).get("current") or ()
+    return bool({"RUNNING", "SUSPENDED"} & set([state] if isinstance(state, str) else state))
+
+
+def _gpus(job: dict[str, Any]) -> int | None:
+    tres = job.get("tres")
+    if isinstance(tres, dict):
+        told = [
+            one for one in tres.get("allocated") or [] if one.get("type") == "gres" and str(one.get("name") or "").split(":")[0] == "gpu"
+        ]
+        total = [one for one in told if one["name"] == "gpu"]
+        return count(sum(int(one["count"]) for one in total or told))
+    return allocated(job["tres_alloc_str"]) if isinstance(job.get("tres_alloc_str"), str) else None
+
+
+def _moment(value: Any) -> int | None:
+    """Return a time in ms, as Slurm's JSON writes it: seconds, since 23.02 as {"set": true, "infinite": false, "number": 7}."""
+    if isinstance(value, dict):
+        value = value.get("number") if value.get("set", True) and not value.get("infinite") else None
+    if not value:
+        return None
+    found = clock.moment(str(int(value)), Problems())
+    if found is None:
+        raise ValueError(f"{value} is no time")
+    return found
+
+
+def _word(value: Any) -> str | None:
+    return value if isinstance(value, str) and value else None

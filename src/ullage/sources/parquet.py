@@ -1,0 +1,145 @@
+"""Parquet: Ullage's own samples as they are, and any wide or long table by the names of its columns.
+
+Only the columns that mean something are read, a batch at a time; row groups outside the time that was asked for are
+passed over where the file says what times they hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ullage.errors import UllageError, harmless
+from ullage.problems import Problems
+from ullage.sources.clock import milliseconds
+from ullage.sources.columns import Layout, layout
+from ullage.sources.source import Options, Place, source
+from ullage.sources.tabular import ROWS, Reading, batches, nothing_known, within
+from ullage.tables import IDENTITY, SAMPLES
+
+
+def recognise(place: Place) -> int:
+    """Return 2 for the first bytes of a Parquet file."""
+    return 2 if place.path is not None and place.head.startswith(b"PAR1") else 0
+
+
+@source("parquet", recognise=recognise, reads="Parquet (Ullage's own, wide, or long)")
+def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
+    """Yield record batches of samples. Raises UllageError when the file is damaged or holds nothing that Ullage knows."""
+    where = place.path.name if place.path else place.name
+    reading = Reading(where, options, problems)
+    file = _opened(place)
+    schema = file.schema_arrow
+    try:
+        if _ours(schema):
+            yield from _own(file, schema, reading)
+        else:
+            yield from _foreign(file, layout(schema.names, where), schema, reading)
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(where, error) from error
+
+
+def _opened(place: Place) -> Any:
+    """Return the open file, words still encoded as the file holds them."""
+    import pyarrow.parquet
+
+    try:
+        names = pyarrow.parquet.read_schema(place.path).names
+        return pyarrow.parquet.ParquetFile(
+            place.path, read_dictionary=[name for name in names if name in IDENTITY.names and name != "index"]
+        )
+    except (pa.ArrowException, OSError) as error:
+        raise _damaged(place.name, error) from error
+
+
+def _damaged(where: str, error: Exception) -> UllageError:
+    return UllageError(
+        f"{where} is a damaged Parquet file: {harmless(str(error))}",
+        "copy or write it again; a Parquet file is unreadable until it is closed",
+    )
+
+
+def _ours(schema: pa.Schema) -> bool:
+    """Return whether the file was written from `tables.SAMPLES` or `SETTLED`: its units are settled and need no cleaning."""
+    if "flags" not in schema.names or not pa.types.is_uint16(schema.field("flags").type):
+        return False
+    shared = [schema.field(name) for name in SAMPLES.names if name in schema.names]
+    return all(_alike(field.type, SAMPLES.field(field.name).type) for field in shared) and "time" in schema.names
+
+
+def _alike(kind: pa.DataType, ours: pa.DataType) -> bool:
+    if pa.types.is_dictionary(ours):
+        return bool(pa.types.is_dictionary(kind) or pa.types.is_string(kind))
+    if pa.types.is_timestamp(ours):
+        return bool(pa.types.is_timestamp(kind) and kind.tz is not None)
+    return bool(kind == ours)
+
+
+def _own(file: Any, schema: pa.Schema, reading: Reading) -> Iterator[pa.RecordBatch]:
+    names = [name for name in SAMPLES.names if name in schema.names]
+    groups = _groups(file, "time", reading.options)
+    for batch in file.iter_batches(batch_size=8 * ROWS, columns=names, row_groups=groups):
+        batch = _limited(batch, reading.options)
+        if batch.num_rows:
+            yield _completed(batch, reading.options.cluster)
+
+
+def _limited(batch: pa.RecordBatch, options: Options) -> pa.RecordBatch:
+    if options.since is None and options.until is None:
+        return batch
+    times = pc.cast(batch["time"], pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).to_numpy(zero_copy_only=False)
+    return batch.filter(pa.array(within(times, options)))
+
+
+def _completed(batch: pa.RecordBatch, cluster: str | None) -> pa.RecordBatch:
+    """Return the batch with every column of `SAMPLES`, in its type: what is there as it is, the rest null."""
+    columns = []
+    for field in SAMPLES:
+        column = batch[field.name] if field.name in batch.schema.names else pa.nulls(batch.num_rows, field.type)
+        if column.type != field.type:
+            column = _words(column) if pa.types.is_dictionary(field.type) else pc.cast(column, field.type, safe=False)
+        if field.name == "cluster" and cluster is not None and column.null_count:
+            column = _words(column.cast(pa.string()).fill_null(cluster))
+        columns.append(column)
+    return pa.RecordBatch.from_arrays(columns, schema=SAMPLES)
+
+
+def _words(column: pa.Array) -> pa.Array:
+    if pa.types.is_dictionary(column.type):
+        return column.cast(pa.dictionary(pa.int32(), pa.string()))
+    return column.cast(pa.string()).dictionary_encode()
+
+
+def _foreign(file: Any, meaning: Layout, schema: pa.Schema, reading: Reading) -> Iterator[pa.RecordBatch]:
+    names = [schema.names[at] for at in meaning.needed]
+    if len(set(schema.names)) != len(schema.names):
+        raise UllageError(f"{reading.where} has two columns of one name", "write it again with different names")
+    for batch in file.iter_batches(batch_size=ROWS, columns=names, row_groups=_groups(file, schema.names[meaning.time], reading.options)):
+        yield from batches({at: batch[name] for at, name in zip(meaning.needed, names, strict=True)}, meaning, reading)
+        reading.line += batch.num_rows
+        reading.options.progress(f"{reading.where}: {reading.line:,} rows")
+    if meaning.metric is not None and reading.metrics and not any(reading.metrics.values()):
+        raise nothing_known(reading)
+
+
+def _groups(file: Any, time: str, options: Options) -> list[int]:
+    """Return the row groups that may hold times in what was asked for, by the statistics of the column of times."""
+    every = range(file.metadata.num_row_groups)
+    at = next((i for i in range(file.metadata.num_columns) if file.metadata.schema.column(i).path == time), None)
+    if at is None or (options.since is None and options.until is None):
+        return list(every)
+    return [group for group in every if _overlaps(file.metadata.row_group(group).column(at).statistics, options)]
+
+
+def _overlaps(statistics: Any, options: Options) -> bool:
+    if statistics is None or not statistics.has_min_max or isinstance(statistics.min, str | bytes):
+        return True
+    ends, valid = milliseconds(pa.array([statistics.min, statistics.max]), Problems())
+    if not valid.all():
+        return True
+    first, last = int(np.min(ends)), int(np.max(ends))
+    return (options.until is None or first <= options.until) and (options.since is None or last >= options.since)

@@ -1,0 +1,124 @@
+"""Sums by device and job, the ledger, and what they are divided into."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.conftest import T0
+from ullage.reports.rated import rate, tree_of
+from ullage.sums.devices import device_sums
+from ullage.sums.grouping import collapse
+from ullage.sums.ledger import OWNERS, owners
+from ullage.tables import Flag
+
+
+def test_ofu_is_the_mean_of_products_not_the_product_of_means(settled):
+    # half the time 0.8 at the tensor clock, half the time 0.2 at half of it: (0.8 + 0.1) / 2 = 0.45;
+    # the product of the means would be 0.5 x 0.75 = 0.375
+    samples = settled([{"tensor_active": 0.8, "sm_clock": 1830e6}, {"tensor_active": 0.2, "sm_clock": 915e6}])
+    rated = rate(device_sums(samples).to_pyarrow())
+    assert tree_of(rated).ofu == pytest.approx(0.45, rel=1e-6)
+
+
+def test_a_sample_counts_for_the_time_it_stands_for(settled):
+    # 0.5 for 10 s and 0.2 for 30 s: (5 + 6) / 40 = 0.275
+    samples = settled([{"tensor_active": 0.5, "sm_clock": 1830e6, "span_ms": 10_000}, {"tensor_active": 0.2, "sm_clock": 1830e6}])
+    assert tree_of(rate(device_sums(samples).to_pyarrow())).ofu == pytest.approx(0.275, rel=1e-6)
+
+
+def test_missing_time_is_missing_not_zero(settled):
+    # the second sample has no clock: OFU is that of the first, over the first's 30 s
+    rated = rate(device_sums(settled([{"tensor_active": 0.5, "sm_clock": 1830e6}, {"tensor_active": 0.5}])).to_pyarrow())
+    assert tree_of(rated).ofu == pytest.approx(0.5, rel=1e-6)
+    assert rated.ofu_time.tolist() == [30_000]
+
+
+@pytest.mark.parametrize("unit", [1, 132])
+def test_cycle_counters_give_exact_ofu_whether_per_sm_or_summed(settled, unit):
+    # 30 s at 1830 MHz are 54.9e9 cycles; tensor pipes active in a quarter of them; the clock sample lies (915 MHz)
+    row = {"tensor_active": 0.25, "sm_clock": 915e6, "tensor_cycles_delta": 13_725_000_000 * unit, "sm_cycles_delta": 54_900_000_000 * unit}
+    rated = rate(device_sums(settled([row, row])).to_pyarrow())
+    assert rated.exact.all()
+    assert tree_of(rated).ofu == pytest.approx(0.25, rel=1e-9)
+    assert tree_of(rated).factor("clock") == pytest.approx(1.0, rel=1e-6)
+
+
+def test_without_enough_counted_time_ofu_is_sampled(settled):
+    rows = [{"tensor_active": 0.25, "sm_clock": 1830e6, "tensor_cycles_delta": 1, "sm_cycles_delta": 1}] + [
+        {"tensor_active": 0.25, "sm_clock": 1830e6}
+    ] * 9
+    rated = rate(device_sums(settled(rows)).to_pyarrow())
+    assert not rated.exact.any()
+    assert tree_of(rated).ofu == pytest.approx(0.25, rel=1e-6)
+
+
+def test_the_tree_is_a_product_over_two_uneven_devices(settled):
+    # G: 0.9 and 0.3, mean 0.6, most 0.9 -> load balance 2/3, activity 0.9; S mean 0.4 -> fill 2/3; T mean 0.2 -> issue 1/2
+    rows = [
+        {"gpu": "a", "gr_active": 0.9, "sm_active": 0.6, "tensor_active": 0.3, "sm_clock": 1830e6},
+        {"gpu": "b", "gr_active": 0.3, "sm_active": 0.2, "tensor_active": 0.1, "sm_clock": 915e6},
+    ]
+    tree = tree_of(rate(device_sums(settled(rows)).to_pyarrow()))
+    # OFU: (0.3 + 0.05) / 2 = 0.175
+    expected = {"load_balance": 2 / 3, "activity": 0.9, "sm_fill": 2 / 3, "tensor_issue": 0.5, "clock": 0.875}
+    assert {name: tree.factor(name) for name in expected} == pytest.approx(expected, rel=1e-6)
+    assert np.prod([f.value for f in tree.factors]) == pytest.approx(tree.ofu, rel=1e-12)
+
+
+def test_a_mig_instance_weighs_as_much_as_its_share_of_the_gpu(settled):
+    # 3g.40gb is 3 of 7 slices, 1g.10gb one: (0.7 x 3 + 0.3 x 1) / 4 = 0.6
+    rows = [
+        {"mig": "3g.40gb/1", "tensor_active": 0.7, "sm_clock": 1830e6},
+        {"mig": "1g.10gb/9", "tensor_active": 0.3, "sm_clock": 1830e6},
+    ]
+    assert tree_of(rate(device_sums(settled(rows)).to_pyarrow())).ofu == pytest.approx(0.6, rel=1e-6)
+
+
+def test_flags_are_counted_by_device(settled):
+    rows = [{"flags": int(Flag.SENTINEL | Flag.COPIED)}, {"flags": int(Flag.COPIED)}, {"flags": 0}]
+    row = device_sums(settled(rows)).to_pyarrow().to_pylist()[0]
+    assert (row["sentinel_rows"], row["copied_rows"], row["reset_rows"], row["rows"]) == (1, 2, 0, 3)
+
+
+def test_the_observed_window_begins_where_the_first_sample_begins_to_speak(settled):
+    row = device_sums(settled([{}, {}])).to_pyarrow().to_pylist()[0]
+    assert (row["start_ms"], row["last_ms"]) == (T0, T0 + 60_000)
+
+
+def test_hours_hold_the_time_before_the_sample(settled):
+    # a sample at exactly one o'clock speaks for the hour before it
+    rows = [{"time": T0 + 3_600_000}, {"time": T0 + 3_630_000}]
+    assert sorted(device_sums(settled(rows), bucket_ms=3_600_000).to_pyarrow()["bucket"].to_pylist()) == [T0, T0 + 3_600_000]
+
+
+def test_half_a_second_does_not_move_a_sample_to_another_bucket(settled):
+    row = device_sums(settled([{"time": T0 + 3_599_900}]), bucket_ms=3_600_000).to_pyarrow()
+    assert row["bucket"].to_pylist() == [T0]
+    assert row["last_ms"].to_pylist() == [T0 + 3_599_900]
+
+
+def test_collapsing_to_devices_adds_what_can_be_added(settled):
+    sums = device_sums(settled([{"job": "1", "tensor_active": 0.5}, {"job": "2", "tensor_active": 0.1}])).to_pyarrow()
+    row = collapse(sums, ["gpu", "mig"]).to_pylist()[0]
+    assert row["span_ms"] == 60_000
+    assert row["tensor_active_sum"] == pytest.approx(18_000)
+
+
+times = st.integers(0, 10**9)
+
+
+@given(st.lists(st.tuples(st.booleans(), times, st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=20))
+def test_every_millisecond_has_exactly_one_owner(rows):
+    held = np.array([row[0] for row in rows])
+    span = np.array([float(row[1]) for row in rows])
+    idle = np.floor(span * np.array([row[2] for row in rows]))
+    shared = np.where(held, np.floor(span * np.array([row[3] for row in rows])), 0)
+    shared_idle = np.minimum(np.floor(shared / 2), idle)
+    shared_idle = np.maximum(shared_idle, idle + shared - span)  # idle and shared time overlap at least by what does not fit beside
+    parts = owners(held, {"span_ms": span, "idle_ms": idle, "shared_ms": shared, "shared_idle_ms": shared_idle})
+    assert set(parts) == set(OWNERS)
+    assert (sum(parts.values()) == span).all()
+    assert all((time >= 0).all() for time in parts.values())
