@@ -9,6 +9,7 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -319,3 +320,17 @@ def test_a_cut_at_any_byte_gives_a_beginning_of_the_whole(
     found = flattened(list(blocks(io.BytesIO(text[:cut]).read, answer, Problems(), "x")))
     assert same(found, reference(result)[: len(found)])
     assert cut == 0 or not answer.whole
+
+
+def test_one_host_in_percent_does_not_divide_the_others_by_a_hundred(tmp_path):
+    # node-1 says 0.4, node-2 says 40 under the same name: both are 0.4
+    series = [
+        {
+            "metric": {"__name__": "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "UUID": f"GPU-{n}", "Hostname": f"node-{n}"},
+            "values": [[1700000000 + 30 * i, str(v)] for i in range(50)],
+        }
+        for n, v in ((1, 0.4), (2, 40), (3, 0.4))
+    ]
+    (tmp_path / "tpa.json").write_text(json.dumps({"status": "success", "data": {"resultType": "matrix", "result": series}}))
+    told = pa.Table.from_batches(read_samples(str(tmp_path / "tpa.json")))
+    assert {round(v, 6) for v in told["tensor_active"].to_pylist()} == {0.4}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +24,20 @@ from ullage.simulate.fleet import fleet as simulated
 from ullage.store.store import Store
 
 # What a fleet owner meets in a day; the rest of `ullage simulate --fault` would drown the picture.
-FAULTS = ("straggler", "held_idle", "free", "shared", "throttled", "regression", "latent_moe", "hybrid", "recomputation", "stuck", "stale", "silent")
+FAULTS = (
+    "straggler",
+    "held_idle",
+    "free",
+    "shared",
+    "throttled",
+    "regression",
+    "latent_moe",
+    "hybrid",
+    "recomputation",
+    "stuck",
+    "stale",
+    "silent",
+)
 PRICES = {"H100": 2.5, "A100": 1.25}  # made up, to show what money looks like
 
 
@@ -48,7 +62,9 @@ def demo(folder: Path, *, gpus: int, hours: float, seed: int, progress: Callable
     rows = 0
     for part in gathered(simulation.batches(progress=lambda done: progress(f"simulating {done}"))):
         rows += store.append(part).rows_new
-    question = Question(prices=PRICES, progress=progress, command=f"ullage fleet {store.path} --price H100=2.50,A100=1.25")
+    question = Question(
+        prices=PRICES, progress=progress, command=shlex.join(["ullage", "fleet", str(store.path), "--price", "H100=2.50,A100=1.25"])
+    )
     report = fleet(store.samples(), store.jobs(), question, Problems().lines())
     write(report, folder / "report.html", "html")
     key = simulation.answers

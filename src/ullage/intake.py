@@ -80,7 +80,9 @@ def take(
         try:
             for table in gathered(read_samples(name, options, problems)):
                 rows += len(table)
-                new += store.append(attribute(table, known, problems, seen) if len(known) else table, **({} if gap_ms is None else {"gap_ms": gap_ms})).rows_new
+                new += store.append(
+                    attribute(table, known, problems, seen) if len(known) else table, **({} if gap_ms is None else {"gap_ms": gap_ms})
+                ).rows_new
                 options.progress(f"{rows:,} samples")
         except UllageError as error:
             if rows == before:

@@ -263,14 +263,12 @@ def _note_unknown(rated: Rated, notes: list[str]) -> None:
 def _remarks(rated: Rated, good: Rated) -> list[str]:
     remarks = [chip.warning for chip in rated.chips if chip.warning]
     if not (rated.column("tensor_active_ms") + rated.column("cycles_ms")).any():
-        remarks.append(
-            "nobody measured tensor_active; OFU needs DCGM_FI_PROF_PIPE_TENSOR_ACTIVE, which the exporter's default list holds"
-        )
+        remarks.append("nobody measured tensor_active; OFU needs DCGM_FI_PROF_PIPE_TENSOR_ACTIVE, which the exporter's default list holds")
     elif not (rated.column("ofu_ms") + rated.column("cycles_ms")).any():
         remarks.append(_bound(good))
     if not rated.column("sm_active_ms").any():
         remarks.append(
-            "nobody measured sm_active: DCGM_FI_PROF_SM_ACTIVE is off in the exporter's default list; 'SM fill' is merged with its neighbour"
+            "nobody measured sm_active: DCGM_FI_PROF_SM_ACTIVE is off in the exporter's default list; 'SM fill' joins its neighbour"
         )
     doubted = gpu_hours(rated) - gpu_hours(good)
     if doubted > 0:

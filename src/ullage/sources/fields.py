@@ -31,8 +31,9 @@ JUDGED = frozenset({"tensor_active", "sm_active", "gr_active", "gpu_util", "sm_c
 def clean(alias: Alias, values: Floats, problems: Problems, where: str = "", series: Codes | None = None) -> tuple[Floats, Flags]:
     """Return values in the field's SI unit with missing as NaN, and a flag per value (see `tables.Flag`).
 
-    Only the fields in `JUDGED` are flagged. Sentinels in any of their forms, NaN and infinities become missing; a unit that the magnitude contradicts is
-    settled by magnitude; what then lies outside the field's range is impossible and becomes missing. Each is counted.
+    Sentinels in any of their forms, NaN and infinities become missing; a unit that the magnitude contradicts is settled
+    by magnitude; what then lies outside the field's range is impossible and becomes missing. Each is counted; only the
+    fields in `JUDGED` are flagged.
     `values` is one column of one source, any length; it is not changed. `series` says which series each value is of
     (integer codes from 0), so that hosts with a new and with an old exporter may share a column; None: all are one.
     `where` names the place for the count.

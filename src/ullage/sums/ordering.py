@@ -53,7 +53,7 @@ def whole(column: pa.ChunkedArray) -> pa.Array:
     return pa.concat_arrays(column.unify_dictionaries().chunks if pa.types.is_dictionary(column.type) else column.chunks)
 
 
-def column(table: pa.Table, name: str) -> pa.Array:
+def column_of(table: pa.Table, name: str) -> pa.Array:
     """Return a column of a table in one batch as an array."""
     return whole(table[name])
 
@@ -83,7 +83,7 @@ def numbers(column: pa.Array) -> Numbers:
     return np.asarray((pc.fill_null(plain, 0) if plain.null_count else plain).to_numpy())
 
 
-def valid(column: pa.Array) -> Mask:
+def has_value(column: pa.Array) -> Mask:
     """Return where a column has a value."""
     return np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False))
 
@@ -107,7 +107,7 @@ def _ranks(column: pa.Array) -> Ints:
     if empty(column):
         return np.zeros(len(column), np.int64)
     places: Ints = pc.rank(column.dictionary, tiebreaker="dense").to_numpy().astype(np.int64)
-    places[~valid(column.dictionary)] = 0
+    places[~has_value(column.dictionary)] = 0
     codes: Ints = pc.fill_null(column.indices, len(places)).to_numpy()
     return np.append(places, 0)[codes]
 
@@ -125,13 +125,13 @@ def pack(high: Ints, low: Ints) -> Ints:
     if range_bits + int(high.max()).bit_length() > 62:  # centuries at many devices: ranks do as well
         low = np.unique(low, return_inverse=True)[1].reshape(-1)
         range_bits = int(low.max()).bit_length()
-    return (high << range_bits) | (low - low.min())
+    return np.asarray((high << range_bits) | (low - low.min()))
 
 
 def keys(table: pa.Table) -> tuple[Ints, Ints]:
     """Return (device number, key) of each row of samples; keys sort and compare as (gpu, mig, time) do."""
-    device = device_codes(column(table, "gpu"), column(table, "mig"))
-    return device, pack(device, milliseconds(column(table, "time")))
+    device = device_codes(column_of(table, "gpu"), column_of(table, "mig"))
+    return device, pack(device, milliseconds(column_of(table, "time")))
 
 
 def sorting(key: Ints) -> Ints | None:

@@ -18,9 +18,10 @@ from ullage.sums.ordering import (
     Ints,
     Mask,
     Numbers,
-    column,
+    column_of,
     device_codes,
     empty,
+    has_value,
     milliseconds,
     numbers,
     one_batch,
@@ -28,7 +29,6 @@ from ullage.sums.ordering import (
     sorting,
     starts_of,
     take,
-    valid,
     whole,
 )
 from ullage.tables import COUNTERS, FIELDS, RATIOS, SAMPLES, SETTLED, Flag
@@ -101,7 +101,7 @@ def merge(table: pa.Table) -> pa.Table:
 def _columns(table: pa.Table) -> Columns:
     """Each column of `SAMPLES` as one array."""
     table = one_batch(table.select(SAMPLES.names))
-    return {name: _without_nan(column(table, name)) for name in SAMPLES.names}
+    return {name: _without_nan(column_of(table, name)) for name in SAMPLES.names}
 
 
 def _without_nan(column: pa.Array) -> pa.Array:
@@ -150,7 +150,7 @@ def _winners(column: pa.Array, order: Ints, group: Ints, groups: int) -> tuple[I
     """For each key: the row of its first value (-1: none), whether it has several, whether they differ."""
     rows, of = order, group
     if column.null_count:
-        valid = valid(column)[order]
+        valid = has_value(column)[order]
         rows, of = order[valid], group[valid]
     again = np.flatnonzero(of[1:] == of[:-1]) + 1  # later values of a key that has one already
     leads = np.delete(np.arange(len(of)), again)
@@ -294,7 +294,7 @@ def _both(inner: pa.Array, outer: pa.Array | None) -> pa.Array:
 def _in_order(name: str, sequence: _Sequence, columns: Columns, around: Columns | None) -> tuple[Numbers, Mask]:
     """A column along the sequence: its numbers (0 where null), and where it has any."""
     column = _both(columns[name], around and around[name])
-    values, valid = numbers(column), valid(column)
+    values, valid = numbers(column), has_value(column)
     return (values, valid) if sequence.order is None else (values[sequence.order], valid[sequence.order])
 
 

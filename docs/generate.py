@@ -1,0 +1,152 @@
+"""Print the pages of docs/ that come from the code: metrics, fields, GPUs, commands, formats. `--check` fails when one is stale."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from ullage.demo import demo
+from ullage.render import text
+from ullage.render.svg import waterfall
+from ullage.reports.fleet import FleetReport
+
+FOLDER = Path(__file__).parent
+NOTE = "<!-- Printed from the code by `make docs`; edit the docstrings, not this page. -->\n"
+
+
+def metrics() -> str:
+    """Every metric: equation, unit, source, and its whole page."""
+    from ullage.metrics.metric import METRICS
+
+    parts = [NOTE, "# Metrics\n", "Each is defined once, as the body of a Python function; this page is printed from it.\n"]
+    for m in sorted(METRICS.values(), key=lambda m: m.name):
+        parts.append(f"## {m.name}\n\n`{m.name} = {m.equation}`, unit {m.unit}. Source: {m.source}.\n\n{_fenced(m.page)}\n")
+    return "\n".join(parts)
+
+
+def _fenced(page: str) -> str:
+    lines, example = [], False
+    for line in page.splitlines():
+        starts = line.startswith(">>>")
+        if starts and not example:
+            lines.append("```python")
+        if example and not line.strip():
+            lines.append("```")
+            example = False
+        example = example or starts
+        lines.append(line)
+    return "\n".join([*lines, "```"] if example else lines)
+
+
+def fields() -> str:
+    """What is read from telemetry, and under which names."""
+    from ullage.sources.names import NAMES
+    from ullage.tables import FIELDS
+
+    def known(field: str) -> str:
+        return ", ".join(f"`{name}` ({unit})" for unit, names in NAMES.get(field, {}).items() for name in names.split())
+
+    rows = [f"| `{f.name}` | {f.unit} | {f.kind} | {f.meaning} | {known(f.name)} |" for f in FIELDS.values()]
+    head = "| field | unit | kind | meaning | also known as |\n|---|---|---|---|---|\n"
+    return (
+        f"{NOTE}\n# Fields\n\nThe columns of the samples table, in SI units, and the names under which exporters write them.\n\n"
+        + head
+        + "\n".join(rows)
+        + "\n"
+    )
+
+
+def gpus() -> str:
+    """Every GPU with its peaks and where they come from."""
+    from ullage.gpus.chip import CHIPS
+
+    rows = []
+    for chip in CHIPS.values():
+        peaks = ", ".join(f"{p} {chip.peak(p) / 1e12:,.1f}" for p in chip.precisions)
+        doubt = chip.warning.replace("|", "/") or "–"
+        clock = f"{chip.tensor_clock / 1e6:,.0f} ({chip.tensor_clock_status})"
+        source = chip.source.replace("|", "/")
+        rows.append(f"| {chip.name} | {chip.architecture} | {chip.sms} | {clock} | {peaks} | {chip.confidence} | {doubt} | {source} |")
+    titles = ("GPU", "architecture", "SMs", "tensor clock, MHz", "dense peaks, TFLOP/s", "confidence", "caution", "source")
+    head = "| " + " | ".join(titles) + " |\n" + "|---" * len(titles) + "|\n"
+    return (
+        f"{NOTE}\n# GPUs\n\nPeaks are SMs × FLOPs per cycle × tensor clock (OFU paper, eq. 5), dense. "
+        "How to add one: [adding-a-gpu.md](adding-a-gpu.md).\n\n" + head + "\n".join(rows) + "\n"
+    )
+
+
+def commands() -> str:
+    """The help of every command."""
+    from ullage.cli import cli
+
+    parts = [NOTE, "# Commands\n"]
+    context = click.Context(cli, info_name="ullage")
+    parts.append(f"```\n{cli.get_help(context)}\n```\n")
+    for name in cli.list_commands(context):
+        command = cli.get_command(context, name)
+        assert command is not None
+        own = click.Context(command, info_name=f"ullage {name}", max_content_width=110, terminal_width=110)
+        parts.append(f"## ullage {name}\n\n```\n{command.get_help(own)}\n```\n")
+    return "\n".join(parts)
+
+
+def sources() -> str:
+    """The formats that are read."""
+    from ullage.sources.jobs.job import JOB_SOURCES
+    from ullage.sources.source import SOURCES
+
+    telemetry = "\n".join(f"| `{s.name}` | {s.reads} |" for s in sorted(SOURCES.values(), key=lambda s: s.name))
+    jobs = "\n".join(f"| `{s.name}` | {s.reads} |" for s in sorted(JOB_SOURCES.values(), key=lambda s: s.name))
+    return (
+        f"{NOTE}\n# What is read\n\nFormats are recognised by content. How to add one: [adding-a-source.md](adding-a-source.md).\n\n"
+        f"| telemetry | reads |\n|---|---|\n{telemetry}\n\n| job records | reads |\n|---|---|\n{jobs}\n"
+    )
+
+
+def readme() -> str:
+    """The README with the demonstration's own output in it, and the picture beside it."""
+    report = _demo()
+    shown = text.fleet(report, top=4, width=110).split("\n\nwhose GPU-hours")[0]
+    before, rest = (FOLDER.parent / "README.md").read_text(encoding="utf-8").split(BEGIN)
+    after = rest.split(END)[1]
+    return f"{before}{BEGIN}\n```console\n$ ullage demo\n{shown}\n…\n```\n{END}{after}"
+
+
+def picture() -> str:
+    """The waterfall of the demonstration."""
+    return waterfall(_demo())
+
+
+@functools.cache
+def _demo() -> FleetReport:
+    with tempfile.TemporaryDirectory() as folder:
+        return demo(Path(folder), gpus=256, hours=24, seed=0, progress=lambda _: None).report
+
+
+BEGIN, END = "<!-- demo: printed by `make docs` from `ullage demo` -->", "<!-- end of demo -->"
+PAGES: dict[str, Callable[[], str]] = {
+    "metrics.md": metrics,
+    "fields.md": fields,
+    "gpus.md": gpus,
+    "commands.md": commands,
+    "sources.md": sources,
+    "images/demo.svg": picture,
+    "../README.md": readme,
+}
+
+
+def stale() -> list[str]:
+    """Return the pages that no longer say what the code says."""
+    return [name for name, page in PAGES.items() if not (FOLDER / name).exists() or (FOLDER / name).read_text(encoding="utf-8") != page()]
+
+
+if __name__ == "__main__":
+    if "--check" in sys.argv:
+        sys.exit(f"stale: {', '.join(stale())}; run `make docs`" if stale() else 0)
+    for name, page in PAGES.items():
+        (FOLDER / name).write_text(page(), encoding="utf-8")

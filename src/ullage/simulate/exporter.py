@@ -1,0 +1,210 @@
+"""What the exporters of a host give out: the readings, disturbed by whatever is planted in the exporter.
+
+`Emission` holds both sides: `values` are what a perfect reader gets (missing as NaN), `wire` what is written, still in SI
+units but with sentinels and impossible numbers as they come; `wrong` says which units the writer then gets wrong.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ullage.simulate.faults import Plan, Planted
+from ullage.simulate.load import Readings
+from ullage.simulate.specification import CYCLES, Device, Specification, stream
+from ullage.tables import Flag
+
+Codes = npt.NDArray[np.int64]
+Column = npt.NDArray[Any]  # float64, or int64 for counters
+
+PROFILING = ("gr_active", "sm_active", "tensor_active", "dram_active")
+# dcgm_structs.h: blank, not found, not supported, no permission, as double, int64 and int32; then what exporters made of
+# them: scaled to percent (slurm-job-exporter PR 53), and an unsigned -1 (DCGM issue 199). Form n of a sample is SENTINELS[n - 1].
+SENTINELS = (
+    *("140737488355328", "140737488355329", "140737488355330", "140737488355331"),
+    *("9223372036854775792", "9223372036854775793", "9223372036854775794", "9223372036854775795"),
+    *("2147483632", "2147483633", "2147483634", "2147483635"),
+    *("14073748835532800", "4294967295"),
+)
+IMPOSSIBLE, IMPOSSIBLE_SHARE = 327.68, 0.04
+SKEW = 1.2  # of an interval: enough for a row to be stamped later than the next one
+
+
+@dataclass
+class Emission:
+    """What one host's GPUs give out. Arrays are [gpus, windows]; `times` are the n + 1 true boundaries in ms.
+
+    `first`, `second` are the numbers of the jobs that hold a GPU (-1: nobody); `stamps` the times as written; `present`
+    where a row is given out at all; `form` the sentinel's form (0: none); `copies` rows per reading; `wrong` the wrong units.
+    """
+
+    host: int
+    device: Device
+    times: npt.NDArray[np.int64]
+    first: Codes
+    second: Codes
+    values: dict[str, Column]
+    wire: dict[str, Column]
+    truth: Readings
+    stamps: Codes
+    present: npt.NDArray[np.bool_]
+    flags: npt.NDArray[np.uint16]
+    form: npt.NDArray[np.uint8]
+    copies: Codes
+    wrong: set[str] = field(default_factory=set)
+    reordered: bool = False
+
+
+def emission(
+    plan: Plan, host: int, device: Device, times: npt.NDArray[np.int64], owners: tuple[Codes, Codes], truth: Readings, bases: Codes
+) -> Emission:
+    """Return what a host gives out: its readings with cumulative counters, and the planted faults upon them.
+
+    `bases` [gpus, 3] are what the cycle counters read at the beginning of the window.
+    """
+    specification = plan.draft.specification
+    values: dict[str, Column] = {name: column.copy() for name, column in truth.values.items()}
+    if specification.counters:
+        values |= _counters(truth, specification, device, bases)
+    shape = owners[0].shape
+    given = Emission(
+        host=host,
+        device=device,
+        times=times,
+        first=owners[0],
+        second=owners[1],
+        values=values,
+        wire=values,
+        truth=truth,
+        stamps=np.broadcast_to(times[1:], shape).copy(),
+        present=np.ones(shape, np.bool_),
+        flags=np.zeros(shape, np.uint16),
+        form=np.zeros(shape, np.uint8),
+        copies=np.ones(shape[0], np.int64),
+    )
+    mine = specification.gpus_of(host)
+    for planted in plan.planted:
+        disturb = _DISTURBED.get(planted.fault)
+        rows = [gpu - mine.start for gpu in planted.gpus if gpu in mine]
+        if disturb and rows:
+            disturb(given, specification, planted, rows)
+    _write(given)
+    return given
+
+
+def _counters(truth: Readings, specification: Specification, device: Device, bases: Codes) -> dict[str, Column]:
+    unit = device.sms if specification.summed else 1
+    grown = (truth.tensor_cycles, truth.sm_cycles, truth.sm_active_cycles)
+    return {
+        name: np.cumsum(np.rint(column * unit).astype(np.int64), axis=1) + unit * bases[:, i : i + 1]
+        for i, (name, column) in enumerate(zip(CYCLES, grown, strict=True))
+    }
+
+
+def scale(given: Emission, name: str, factor: float) -> float:
+    """Return by what a host multiplies a field to write it: `factor` if its units are right.
+
+    A wrong clock is in the other one of Hz and MHz, a wrong ratio in percent.
+    """
+    if name == "sm_clock" and "hertz" in given.wrong:
+        return 1e-6 if factor == 1 else 1.0
+    return 100 * factor if name in PROFILING and "percent" in given.wrong else factor
+
+
+def _inside(given: Emission, planted: Planted) -> slice:
+    """Return the windows that lie within the time of what was planted."""
+    begin = int(np.searchsorted(given.times[:-1], planted.start))
+    return slice(begin, max(begin, int(np.searchsorted(given.times[1:], planted.end, side="right"))))
+
+
+def _stuck(given: Emission, _: Specification, planted: Planted, rows: list[int]) -> None:
+    for name in PROFILING:
+        if name in given.values:
+            given.values[name][rows, _inside(given, planted)] = 0
+
+
+def _stale(given: Emission, _: Specification, planted: Planted, rows: list[int]) -> None:
+    windows = _inside(given, planted)
+    for name, column in given.values.items():
+        if windows.stop > windows.start and name:
+            column[rows, windows] = column[rows, windows.start][:, None]
+
+
+def _sentinel(given: Emission, _: Specification, planted: Planted, rows: list[int]) -> None:
+    windows = _inside(given, planted)
+    count = windows.stop - windows.start
+    given.form[rows, windows] = 1 + np.arange(count) * len(SENTINELS) // max(count, 1)
+    given.flags[rows, windows] |= np.uint16(Flag.SENTINEL)
+
+
+def _impossible(given: Emission, specification: Specification, _: Planted, rows: list[int]) -> None:
+    for row in rows:
+        hit = stream(specification, 5, specification.gpus_of(given.host).start + row).random(given.flags.shape[1]) < IMPOSSIBLE_SHARE
+        given.flags[row, hit] |= np.uint16(Flag.IMPOSSIBLE)
+
+
+def _duplicated(given: Emission, _: Specification, __: Planted, rows: list[int]) -> None:
+    given.copies[rows] = 2
+
+
+def _percent(given: Emission, _: Specification, __: Planted, ___: list[int]) -> None:
+    given.wrong.add("percent")
+    given.flags |= np.uint16(Flag.UNIT_GUESSED)
+
+
+def _hertz(given: Emission, _: Specification, __: Planted, ___: list[int]) -> None:
+    given.wrong.add("hertz")
+    given.flags |= np.uint16(Flag.UNIT_GUESSED)
+
+
+def _silent(given: Emission, _: Specification, planted: Planted, rows: list[int]) -> None:
+    given.present[rows, _inside(given, planted)] = False
+
+
+def _reordered(given: Emission, _: Specification, __: Planted, ___: list[int]) -> None:
+    given.reordered = True
+
+
+def _skewed(given: Emission, specification: Specification, planted: Planted, rows: list[int]) -> None:
+    given.stamps[rows, _inside(given, planted)] += round(SKEW * specification.interval_ms)
+
+
+def _reset(given: Emission, _: Specification, planted: Planted, rows: list[int]) -> None:
+    """Let counters begin again from 0 with the first window of what was planted; what they held in it before is lost."""
+    window = min(_inside(given, planted).start, given.flags.shape[1] - 1)
+    for name in (*CYCLES, "energy"):
+        if name in given.values and window > 0:
+            column = given.values[name]
+            column[rows, window:] -= (column[rows, window - 1] + column[rows, window])[:, None] // 2
+
+
+def _write(given: Emission) -> None:
+    """Work out both sides: what is missing for a reader, and what stands on the wire."""
+    given.wire = dict(given.values)
+    silenced, impossible = given.form > 0, (given.flags & np.uint16(Flag.IMPOSSIBLE)) > 0
+    numbers = np.array([0.0, *(float(text) for text in SENTINELS)])
+    for name, column in given.values.items():
+        if silenced.any() and name not in (*CYCLES, "energy", "throttle"):
+            given.wire[name] = np.where(silenced, numbers[given.form], column)
+            given.values[name] = np.where(silenced, np.nan, column)
+        if impossible.any() and name in ("sm_active", "tensor_active"):
+            given.wire[name] = np.where(impossible, IMPOSSIBLE, given.wire[name])
+            given.values[name] = np.where(impossible, np.nan, given.values[name])
+
+
+_DISTURBED = {
+    "stuck": _stuck,
+    "stale": _stale,
+    "sentinel": _sentinel,
+    "impossible": _impossible,
+    "duplicated": _duplicated,
+    "percent": _percent,
+    "hertz": _hertz,
+    "silent": _silent,
+    "reordered": _reordered,
+    "skewed": _skewed,
+    "reset": _reset,
+}

@@ -1,0 +1,165 @@
+"""What dcgm-exporter writes: a host's page of text at one time, with the old names and units or the new ones.
+
+Format: dcgm-exporter's template `internal/pkg/rendermetrics/render_metrics.go`: label order gpu, UUID, pci_bus_id, device,
+modelName, Hostname, then label-type fields, then attributes such as hpc_job; values are integers or have six decimals.
+Names, units and help texts: its `etc/default-counters.csv`; new ones: DCGM 4.6's `dcgm_fields.h` and go-dcgm's base-unit fields.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ullage.simulate.exporter import SENTINELS, Emission, scale
+from ullage.simulate.specification import Specification, host_name, uuid
+
+DRIVER = "580.95.05"
+
+
+@dataclass(frozen=True)
+class Name:
+    """How the exporter calls a field: its factor from the SI unit, its decimals (0 or 6), the metric's type and help."""
+
+    name: str
+    factor: float
+    decimals: int
+    kind: str
+    help: str
+
+
+def _gauge(name: str, factor: float, decimals: int, words: str) -> Name:
+    return Name(name, factor, decimals, "gauge", words)
+
+
+def _counter(name: str, factor: float, words: str) -> Name:
+    return Name(name, factor, 0, "counter", words)
+
+
+_CYCLES = {
+    "tensor_cycles": _counter("DCGM_FI_PROF_MMA_CYCLES_ACTIVE_TOTAL", 1, "Cycles in which any tensor pipe was active."),
+    "sm_cycles": _counter("DCGM_FI_PROF_SM_CYCLES_ELAPSED_TOTAL", 1, "SM cycles elapsed."),
+    "sm_active_cycles": _counter("DCGM_FI_PROF_SM_CYCLES_ACTIVE_TOTAL", 1, "SM cycles with a resident warp."),
+}
+OLD: dict[str, Name] = {
+    "sm_clock": _gauge("DCGM_FI_DEV_SM_CLOCK", 1e-6, 0, "SM clock frequency (in MHz)."),
+    "temperature": _gauge("DCGM_FI_DEV_GPU_TEMP", 1, 0, "GPU temperature (in C)."),
+    "power": _gauge("DCGM_FI_DEV_POWER_USAGE", 1, 6, "Power draw (in W)."),
+    "energy": _counter("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 1e3, "Total energy consumption since boot (in mJ)."),
+    "gpu_util": _gauge("DCGM_FI_DEV_GPU_UTIL", 100, 0, "GPU utilization (in %)."),
+    "memory_used": _gauge("DCGM_FI_DEV_FB_USED", 2.0**-20, 0, "Framebuffer memory used (in MiB)."),
+    "throttle": _gauge("DCGM_FI_DEV_CLOCKS_EVENT_REASONS", 1, 0, "Current clock event reasons."),
+    "gr_active": _gauge("DCGM_FI_PROF_GR_ENGINE_ACTIVE", 1, 6, "Ratio of time the graphics engine is active."),
+    "sm_active": _gauge("DCGM_FI_PROF_SM_ACTIVE", 1, 6, "The ratio of cycles an SM has at least 1 warp assigned."),
+    "tensor_active": _gauge("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", 1, 6, "Ratio of cycles the tensor (HMMA) pipe is active."),
+    "dram_active": _gauge("DCGM_FI_PROF_DRAM_ACTIVE", 1, 6, "Ratio of cycles the device memory interface is active."),
+    **_CYCLES,
+}
+NEW: dict[str, Name] = {
+    "sm_clock": _gauge("DCGM_FI_DEV_SM_CLOCK_HERTZ", 1, 0, "SM clock frequency (in Hz)."),
+    "temperature": _gauge("DCGM_FI_DEV_GPU_TEMP_CELSIUS", 1, 0, "GPU temperature (in C)."),
+    "power": _gauge("DCGM_FI_DEV_BOARD_POWER_WATTS", 1, 6, "Power draw (in W)."),
+    "energy": _counter("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", 1, "Total energy consumption since boot (in J)."),
+    "gpu_util": _gauge("DCGM_FI_DEV_GPU_UTIL_RATIO", 1, 6, "GPU utilization (ratio)."),
+    "memory_used": OLD["memory_used"],  # DCGM 4.6 has no field in bytes for it
+    "throttle": OLD["throttle"],
+    "gr_active": _gauge("DCGM_FI_PROF_GR_ENGINE_UTIL_RATIO", 1, 6, "Ratio of time the graphics engine is active."),
+    "sm_active": _gauge("DCGM_FI_PROF_SM_UTIL_RATIO", 1, 6, "The ratio of cycles an SM has at least 1 warp assigned."),
+    "tensor_active": _gauge("DCGM_FI_PROF_TENSOR_UTIL_RATIO", 1, 6, "Ratio of cycles the tensor (HMMA) pipe is active."),
+    "dram_active": _gauge("DCGM_FI_PROF_DRAM_UTIL_RATIO", 1, 6, "Ratio of cycles the device memory interface is active."),
+    **_CYCLES,
+}
+
+
+@dataclass(frozen=True)
+class Pages:
+    """One host's pages: its readings as they go over the wire, and the words for names and labels."""
+
+    specification: Specification
+    given: Emission
+    names: dict[str, Name]
+    labels: list[str]  # of each GPU, without braces and without a job
+    jobs: list[str]
+
+    @property
+    def count(self) -> int:
+        """How many different pages there are."""
+        return int(self.given.present.shape[1])
+
+    def window_at(self, time: int) -> int:
+        """Return which page the exporter serves at a time in ms: the last that was collected by then, at least the first."""
+        return max(0, int(np.searchsorted(self.given.times[1:], time, side="right")) - 1)
+
+    def page(self, window: int) -> str:
+        """Return the page after a window, one line a metric and GPU; a GPU that is silent then is left out."""
+        return "".join(f"{head}{body}" for head, body in self.groups(window))
+
+    def groups(self, window: int) -> Iterator[tuple[str, str]]:
+        """Yield the page in parts, one a metric: the two comment lines, and the lines of its GPUs."""
+        labels = [self.holders(row, window) for row in range(len(self.labels))]
+        for field, name in self.names.items():
+            numbers = self.texts(field, np.s_[:, window])
+            lines = [f"{name.name}{{{words}}} {number}\n" for number, holders in zip(numbers, labels, strict=True) for words in holders]
+            yield f"# HELP {name.name} {name.help}\n# TYPE {name.name} {name.kind}\n", "".join(lines)
+
+    def holders(self, row: int, window: int) -> list[str]:
+        """Return the labels of a GPU, once for each copy that the exporter gives of its readings after a window."""
+        given = self.given
+        if not given.present[row, window]:
+            return []
+        holder = self.labels_of(row, int(given.first[row, window]))
+        if given.second[row, window] >= 0:
+            return [holder, self.labels_of(row, int(given.second[row, window]))]
+        return [holder] if given.copies[row] == 1 else [f'{holder},vgpu="{copy}"' for copy in range(given.copies[row])]
+
+    def labels_of(self, row: int, job: int) -> str:
+        """Return the labels of a GPU that a job holds; -1 is no job."""
+        return self.labels[row] if job < 0 else f'{self.labels[row]},hpc_job="{self.jobs[job]}"'
+
+    def texts(self, field: str, where: Any) -> list[str]:
+        """Return the numbers of a field as they are written; `where` picks one row or one window of [gpus, windows]."""
+        name, wire = self.names[field], self.given.wire[field][where]
+        factor = scale(self.given, field, name.factor)
+        texts = _integers(wire, factor) if not name.decimals else [f"{number:.6f}" for number in (wire * factor).tolist()]
+        form = self.given.form[where]
+        if form.any() and self.given.wire[field] is not self.given.values[field]:
+            texts = [SENTINELS[number - 1] if number else text for number, text in zip(form.tolist(), texts, strict=True)]
+        return texts
+
+
+def _integers(column: npt.NDArray[Any], factor: float) -> list[str]:
+    if column.dtype.kind == "i":
+        return [str(number) for number in column.tolist()]
+    return [str(round(number)) for number in (column * factor).tolist()]
+
+
+def pages(specification: Specification, given: Emission, jobs: list[str], *, new_names: bool = False) -> Pages:
+    """Return a host's pages. `jobs` are the ids of the fleet's jobs, by number; `new_names` are those of DCGM 4.6 and later."""
+    names = NEW if new_names else OLD
+    gpus = specification.gpus_of(given.host)
+    labels = [gpu_labels(specification, gpu, given.device.model, new_names=new_names) for gpu in gpus]
+    return Pages(specification, given, {field: names[field] for field in names if field in specification.exported}, labels, jobs)
+
+
+def gpu_labels(specification: Specification, gpu: int, model: str, *, new_names: bool = False) -> str:
+    """Return a GPU's labels without braces, in the template's order.
+
+    >>> gpu_labels(Specification(), 9, "NVIDIA H100 80GB HBM3").split(",")[2:5]
+    ['pci_bus_id="00000000:2B:00.0"', 'device="nvidia1"', 'modelName="NVIDIA H100 80GB HBM3"']
+    """
+    index = gpu % specification.gpus_per_host
+    host, driver = ("hostname", "DCGM_FI_SYSTEM_DRIVER_VERSION") if new_names else ("Hostname", "DCGM_FI_DRIVER_VERSION")
+    labels = {
+        "gpu": index,
+        "UUID": uuid(specification, gpu),
+        "pci_bus_id": f"00000000:{27 + 16 * index & 255:02X}:00.0",
+        "device": f"nvidia{index}",
+        "modelName": model,
+        host: host_name(gpu // specification.gpus_per_host),
+        driver: DRIVER,
+    }
+    return ",".join(f"{name}={json.dumps(str(value))}" for name, value in labels.items())

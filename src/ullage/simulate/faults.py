@@ -1,0 +1,313 @@
+"""What can be planted in a fleet: slow, idle and shared GPUs, jobs that miscount, and exporters that do not tell the truth.
+
+Each name of `FAULTS` is planted once (miscounts: one job each), where it fits; what did not fit is listed. `before` plants
+what needs hosts of its own, before jobs are drawn; `after` the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ullage.errors import UllageError, did_you_mean
+from ullage.simulate.load import Array, expected_ofu, load
+from ullage.simulate.schedule import Draft, Job, draw_job, resting, slowed, straggling
+from ullage.simulate.specification import device, host_name, uuid
+
+OK = "ok"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What a name plants, and the verdict that trust must give for the GPUs concerned."""
+
+    name: str
+    verdict: str
+    what: str
+
+
+FAULTS: dict[str, Fault] = {
+    fault.name: fault
+    for fault in (
+        Fault("straggler", OK, "one GPU of a job computes 1.6 times as long, and the others wait for it"),
+        Fault("held_idle", OK, "a job holds GPUs and nothing runs on them"),
+        Fault("free", OK, "nobody holds some GPUs for the whole window"),
+        Fault("shared", "duplicated", "two jobs hold one GPU: the exporter gives every reading once for each"),
+        Fault("throttled", OK, "a GPU that is too hot runs at about 900 MHz (H100)"),
+        Fault("regression", OK, "the middle one of three jobs of a family runs with a debug flag: OFU falls 2.5 times"),
+        Fault("latent_moe", OK, "a job's MFU counts experts of latent width 512 at 2048: 2.94 times too high"),
+        Fault("hybrid", OK, "a job's MFU counts hybrid layers as attention and dense MLP: 1.57 times too high"),
+        Fault("recomputation", OK, "a job's MFU leaves out the recomputed forward pass: 3/4 of what it is"),
+        Fault("stuck", "stuck at zero", "profiling gauges read 0 while the GPU works"),
+        Fault("stale", "stale", "the exporter gives its last reading for ever"),
+        Fault("sentinel", "sentinel", "the exporter writes 'no value' numbers, in every form"),
+        Fault("duplicated", "duplicated", "every reading comes twice"),
+        Fault("impossible", "impossible", "some activity readings are far above 1"),
+        Fault("percent", "wrong unit", "a host's activity is in percent, under a name that says ratio"),
+        Fault("hertz", "wrong unit", "a host's clock is in the wrong one of Hz and MHz for its name"),
+        Fault("slow", "slow interval", "a host is scraped half as often"),
+        Fault("beating", "beating", "a job's step nearly divides the scrape interval, and the clock follows the step"),
+        Fault("silent", OK, "a GPU says nothing for a while"),
+        Fault("reordered", OK, "a host's rows come in the wrong order"),
+        Fault("skewed", OK, "a host's clock runs ahead for a while and is then set back"),
+        Fault("reset", OK, "a reboot sets a GPU's cumulative counters to zero"),
+    )
+}
+
+# OFU paper, sections V-C and VI-C: 54.27 / 18.45; 24.51 / 15.56; 26 where 4/3 of it would be right.
+MISTAKES = {"latent_moe": (2.94, "moe-16b-pretrain"), "hybrid": (1.57, "hybrid-8b-pretrain"), "recomputation": (0.75, "world-model-8b")}
+STRAGGLING, REGRESSION, THROTTLED = 1.6, 2.5, 900 / 1352
+BEAT_SAMPLES = 20  # the sampled clock walks through the step once in so many samples
+
+
+@dataclass(frozen=True)
+class Planted:
+    """What was planted: the fault's name, the GPUs concerned (numbers in the fleet), from when to when (ms), and the job."""
+
+    fault: str
+    gpus: tuple[int, ...]
+    start: int
+    end: int
+    job: str | None = None
+
+
+@dataclass
+class Plan:
+    """What has been planted so far in a draft, and the names that found no place."""
+
+    draft: Draft
+    planted: list[Planted]
+    skipped: list[str]
+
+    @property
+    def marked(self) -> set[int]:
+        """The GPUs on which something is planted that would disturb another fault."""
+        return {gpu for planted in self.planted if _PLANTERS.get(planted.fault) is not _anywhere for gpu in planted.gpus}
+
+    def of(self, *faults: str) -> list[Planted]:
+        """Return what was planted under some names."""
+        return [planted for planted in self.planted if planted.fault in faults]
+
+
+def resolve(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return known fault names in their fixed order; `all` and `none` are understood.
+
+    >>> resolve(("stale", "shared")), resolve(("none",)), len(resolve(("all",))) == len(FAULTS)
+    (('shared', 'stale'), (), True)
+    """
+    for name in names:
+        if name not in FAULTS and name not in ("all", "none"):
+            raise UllageError(f"the simulator can't plant '{name}'", did_you_mean(name, FAULTS, "ullage simulate --help"))
+    return tuple(FAULTS) if "all" in names else tuple(name for name in FAULTS if name in names)
+
+
+def before(plan: Plan, faults: tuple[str, ...]) -> None:
+    """Plant what needs hosts of its own, as long as one host is left for ordinary jobs."""
+    groups: tuple[tuple[tuple[str, ...], Callable[[Plan, int, set[str]], None]], ...] = (
+        (("beating",), _beating),
+        (("held_idle", "free"), _idle),
+        (("regression",), _regression),
+    )
+    for names, plant in groups:
+        wanted = {name for name in names if name in faults}
+        if not wanted:
+            continue
+        if len(plan.draft.free_hosts) < 2:
+            plan.skipped += sorted(wanted)
+            continue
+        host = plan.draft.free_hosts[0]
+        plan.draft.reserved.add(host)
+        plant(plan, host, wanted)
+
+
+def _gpus(plan: Plan, host: int) -> list[int]:
+    return list(plan.draft.specification.gpus_of(host))
+
+
+def _beating(plan: Plan, host: int, _: set[str]) -> None:
+    draft, specification = plan.draft, plan.draft.specification
+    # three steps an interval, and a twentieth of a step less
+    turns = max(1.0, round(specification.interval / 10)) - 1 / BEAT_SAMPLES
+    one = load(step=specification.interval / turns, compute=0.42, communication=0.08, tensor=0.6, alternates=True)
+    start, end = specification.window
+    job = draw_job(draft, np.array(_gpus(plan, host)), start - 600_000, end + 600_000, family="evaluation")
+    draft.jobs.append(replace(job, loads=np.tile(one, (len(job.gpus), 1)), startup=0))
+    plan.planted.append(Planted("beating", tuple(map(int, job.gpus)), start, end, job.name))
+
+
+def _idle(plan: Plan, host: int, wanted: set[str]) -> None:
+    draft, gpus = plan.draft, _gpus(plan, host)
+    start, end = draft.specification.window
+    held = len(gpus) if "free" not in wanted else 0 if "held_idle" not in wanted else (len(gpus) + 1) // 2
+    if held:
+        job = draw_job(draft, np.array(gpus[:held]), start - 600_000, end + 600_000, family="evaluation")
+        draft.jobs.append(replace(job, loads=resting(job.loads, slice(None)), startup=0))
+        plan.planted.append(Planted("held_idle", tuple(gpus[:held]), start, end, job.name))
+    if "free" in wanted and held < len(gpus):
+        plan.planted.append(Planted("free", tuple(gpus[held:]), start, end))
+    plan.skipped += ["free"] if "free" in wanted and held == len(gpus) else []
+
+
+def _regression(plan: Plan, host: int, _: set[str]) -> None:
+    draft, specification = plan.draft, plan.draft.specification
+    start, end = specification.window
+    gpus, length = np.array(_gpus(plan, host)), end - start
+    loads: Array | None = None
+    for number, (begin, finish) in enumerate(((-0.05, 0.38), (0.39, 0.69), (0.70, 1.05))):
+        times = (start + int(begin * length) // 1000 * 1000, start + int(finish * length) // 1000 * 1000)
+        job = draw_job(draft, gpus, *times, family="vision-robot", user="grace")
+        loads = job.loads if loads is None else loads
+        job = replace(job, loads=slowed(loads, REGRESSION) if number == 1 else loads, startup=min(job.startup, length // 50))
+        draft.jobs.append(job)
+        if number == 1:
+            plan.planted.append(Planted("regression", tuple(map(int, gpus)), *times, job.name))
+
+
+def after(plan: Plan, faults: tuple[str, ...]) -> None:
+    """Plant the rest on hosts that ordinary jobs keep busy, whole hosts first; a name that finds no place goes to `skipped`."""
+    early = {"beating", "held_idle", "free", "regression"}
+    for name in sorted((n for n in faults if n not in early), key=lambda n: _PLANTERS.get(n) is not _on_host):
+        planted = _PLANTERS.get(name, _on_gpu)(plan, name)
+        if planted is None:
+            plan.skipped.append(name)
+        else:
+            plan.planted.append(planted)
+
+
+def _ordinary(plan: Plan, *, untouched: bool = False) -> list[tuple[int, Job, int, int]]:
+    """Return (index, job, start, end) of ordinary jobs; start and end of their steps within the window. The longest come first,
+    and after them those whose load or MFU is planted, or none of these when they must be `untouched`.
+    """
+    start, end = plan.draft.specification.window
+    reserved = {gpu for host in plan.draft.reserved for gpu in _gpus(plan, host)}
+    touched = {planted.job for planted in plan.of("straggler", *MISTAKES)}
+    found = []
+    for index, job in enumerate(plan.draft.jobs):
+        begin, finish = max(start, job.start + job.startup), min(end, job.end)
+        ordinary = not job.rider and not set(map(int, job.gpus)) & reserved
+        if ordinary and finish - begin > 0.1 * (end - start) and not (untouched and job.name in touched):
+            found.append((index, job, begin, finish))
+    return sorted(found, key=lambda item: (item[1].name in touched, item[2] - item[3], item[0]))
+
+
+def _straggler(plan: Plan, name: str) -> Planted | None:
+    for index, job, start, end in _ordinary(plan, untouched=True):
+        slow = next((i for i, gpu in enumerate(job.gpus) if int(gpu) not in plan.marked), None)
+        if slow is not None and len(job.gpus) > 1:
+            plan.draft.jobs[index] = replace(job, loads=straggling(job.loads, slow, STRAGGLING))
+            return Planted(name, (int(job.gpus[slow]),), start, end, job.name)
+    return None
+
+
+def _shared(plan: Plan, name: str) -> Planted | None:
+    for _, job, start, end in _ordinary(plan):
+        gpus = [int(gpu) for gpu in job.gpus if int(gpu) not in plan.marked][:2]
+        if gpus and not _has_verdict(plan, gpus[0]):
+            quarter = (end - start) // 4 // 1000 * 1000
+            rider = draw_job(plan.draft, np.array(gpus), start + quarter, end - quarter)
+            plan.draft.jobs.append(replace(rider, rider=True, startup=0))
+            return Planted(name, tuple(gpus), start + quarter, end - quarter, rider.name)
+    return None
+
+
+def _on_gpu(plan: Plan, name: str) -> Planted | None:
+    """Plant on the unmarked GPU of an ordinary host that works longest in one go."""
+    start, end = plan.draft.specification.window
+    for _, job, begin, finish in _ordinary(plan):
+        for gpu in map(int, job.gpus):
+            if gpu not in plan.marked and not _has_verdict(plan, gpu):
+                return Planted(name, (gpu,), *_period(name, begin, finish, start, end), job.name)
+    return None
+
+
+def _period(name: str, begin: int, finish: int, start: int, end: int) -> tuple[int, int]:
+    """Return from when to when a fault lasts on a GPU that works from `begin` to `finish`."""
+    length = finish - begin
+    if name in ("duplicated", "impossible"):
+        return start, end
+    if name == "sentinel":  # more than half of the readings
+        return start + (end - start) // 4, end
+    if name == "silent":
+        return begin + length // 3, begin + length // 3 + min(length // 3, 2_400_000)
+    if name == "reset":
+        return begin + length // 2, begin + length // 2
+    return begin + length // 5, finish
+
+
+def _on_host(plan: Plan, name: str) -> Planted | None:
+    """Plant on a whole host, from the last one backwards, and leave half of the ordinary hosts alone."""
+    start, end = plan.draft.specification.window
+    free = plan.draft.free_hosts
+    for host in reversed(free[len(free) // 2 :]):
+        gpus = _gpus(plan, host)
+        if len(free) > 1 and not any(_has_verdict(plan, gpu) for gpu in gpus) and not set(gpus) & plan.marked:
+            third = (end - start) // 3
+            return Planted(name, tuple(gpus), *((start + third, end - third) if name == "skewed" else (start, end)))
+    return None
+
+
+def _anywhere(plan: Plan, name: str) -> Planted | None:
+    """Plant on a host whatever else is there: the order of rows and a wandering clock disturb nothing else."""
+    specification = plan.draft.specification
+    start, end = specification.window
+    slow = {gpu // specification.gpus_per_host for planted in plan.of("slow") for gpu in planted.gpus}
+    hosts = [host for host in plan.draft.free_hosts or range(specification.hosts) if host not in slow]
+    middle = (start + end) // 2
+    period = (start, end) if name == "reordered" else (middle, middle + 10 * specification.interval_ms)
+    # stamps that run ahead must not run out of the window
+    if not hosts or period[1] > end or (name == "skewed" and specification.samples < 30):
+        return None
+    return Planted(name, tuple(_gpus(plan, hosts[0 if name == "reordered" else -1])), *period)
+
+
+def _mistake(plan: Plan, name: str) -> Planted | None:
+    factor, family = MISTAKES[name]
+    start, end = plan.draft.specification.window
+    for index, job, _, _ in sorted(_ordinary(plan, untouched=True), key=lambda item: item[1].family != family):
+        chip = device(plan.draft.models[int(job.gpus[0]) // plan.draft.specification.gpus_per_host])
+        if float(expected_ofu(job.loads, chip).mean()) * factor < 0.95:  # an MFU that nobody would believe is not reported
+            plan.draft.jobs[index] = replace(job, family=family, mistake=name, factor=factor)
+            return Planted(name, (), max(start, job.start), min(end, job.end), job.name)
+    return None
+
+
+def _has_verdict(plan: Plan, gpu: int) -> bool:
+    return any(gpu in planted.gpus and FAULTS[planted.fault].verdict != OK for planted in plan.planted)
+
+
+_PLANTERS: dict[str, Callable[[Plan, str], Planted | None]] = {
+    "straggler": _straggler,
+    "shared": _shared,
+    **dict.fromkeys(MISTAKES, _mistake),
+    **dict.fromkeys(("percent", "hertz", "slow"), _on_host),
+    **dict.fromkeys(("reordered", "skewed"), _anywhere),
+}
+
+
+def describe(plan: Plan) -> list[dict[str, object]]:
+    """Return what was planted, for the answer key."""
+    specification = plan.draft.specification
+    return [
+        {
+            "fault": planted.fault,
+            "what": FAULTS[planted.fault].what,
+            "gpus": [uuid(specification, gpu) for gpu in planted.gpus],
+            "hosts": sorted({host_name(gpu // specification.gpus_per_host) for gpu in planted.gpus}),
+            "job": planted.job,
+            "start": planted.start,
+            "end": planted.end,
+        }
+        for planted in plan.planted
+    ]
+
+
+def verdicts(plan: Plan) -> list[str]:
+    """Return the verdict that trust must give each GPU, by number."""
+    words = [OK] * plan.draft.specification.gpus
+    for planted in plan.planted:
+        if FAULTS[planted.fault].verdict != OK:
+            for gpu in planted.gpus:
+                words[gpu] = FAULTS[planted.fault].verdict
+    return words

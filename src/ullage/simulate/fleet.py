@@ -1,0 +1,277 @@
+"""A simulated fleet with known answers. Begin here.
+
+    simulation = fleet(Specification(gpus=64, hours=24, faults=("stale", "shared")))
+    for batch in simulation.batches(): ...       # tables.SAMPLES, as a perfect reader gives them
+    simulation.jobs()                            # tables.JOBS
+    simulation.answers                           # what every report must find
+
+Hosts are generated one by one, each from its own random streams: memory stays bounded, and no reading depends on how many
+hosts are generated together or in which order. `write` puts a fleet into files, `serve` behind HTTP.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ullage.simulate import answers, faults
+from ullage.simulate.exporter import Codes, Emission, emission, scale
+from ullage.simulate.load import (
+    CLOCK,
+    HARDWARE_THERMAL,
+    LIMITS,
+    POWER_CAP,
+    SOFTWARE_THERMAL,
+    Array,
+    Readings,
+    expected_ofu,
+    idle_load,
+    readings,
+)
+from ullage.simulate.schedule import Draft, Job, draw_jobs
+from ullage.simulate.specification import NEEDED, Specification, boundaries, device, host_models, host_name, stream, uuid
+from ullage.tables import JOBS, SAMPLES, samples
+
+ROWS = 1 << 18  # rows of a batch, at least, where there are so many
+
+Hold = tuple[int, int]  # a job's number, and which of its GPUs this is
+
+
+@dataclass(eq=False)
+class Simulation:
+    """A fleet that was drawn: its jobs and what is planted; readings are generated when asked for, the same every time."""
+
+    specification: Specification
+    models: list[str]
+    records: list[Job]
+    plan: faults.Plan
+    holds: list[list[Hold]] = field(repr=False)
+    _tallies: dict[int, answers.Tally] = field(default_factory=dict, repr=False)
+
+    @property
+    def skipped(self) -> list[str]:
+        """The faults that found no place in so small or so idle a fleet."""
+        return self.plan.skipped
+
+    @property
+    def answers(self) -> dict[str, Any]:
+        """The answer key (see `answers.key`), ready for JSON. It needs every host to have been generated once."""
+        for host in range(self.specification.hosts):
+            if host not in self._tallies:
+                self.host(host)
+        return answers.key(self.specification, self.records, self.plan, [self._tallies[h] for h in range(self.specification.hosts)])
+
+    def interval_ms(self, host: int) -> int:
+        """Return the scrape interval of a host."""
+        slow = any(self.specification.gpus_of(host).start in planted.gpus for planted in self.plan.of("slow"))
+        return self.specification.interval_ms * (2 if slow else 1)
+
+    def host(self, host: int) -> Emission:
+        """Return everything that one host gives out in the whole window."""
+        specification, chip = self.specification, device(self.models[host])
+        times = boundaries(specification, host, self.interval_ms(host))
+        course, owners = self._course(host, times)
+        draws, bases = _draws(specification, host, len(times))
+        wanted = set(NEEDED) | set(specification.fields)
+        truth = readings(course, times, specification.start, chip, draws, self.interval_ms(host) / 1000, wanted)
+        given = emission(self.plan, host, chip, times, owners, truth, bases)
+        if host not in self._tallies:
+            self._tallies[host] = answers.tally(given, self.interval_ms(host), specification.gpus_of(host).start)
+        return given
+
+    def batches(
+        self, *, wire: bool = False, hosts: Iterable[int] | None = None, progress: Callable[[str], None] = lambda _: None
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield record batches of `tables.SAMPLES`, host by host, each GPU's rows together, sorted by time unless reordered.
+
+        They are what a perfect reader of the exporters gives: missing is null, units are settled, flags say why. With
+        `wire` they are what the exporters wrote, in a schema of `wire_schema`: sentinels, impossible numbers, wrong units, no flags.
+        """
+        waiting: list[dict[str, Any]] = []
+        rows = 0
+        chosen = range(self.specification.hosts) if hosts is None else list(hosts)
+        for number, host in enumerate(chosen, 1):
+            waiting.append(_rows(self, self.host(host), wire))
+            rows += len(waiting[-1]["time"])
+            if rows >= ROWS or number == len(chosen):
+                yield _batch(self, waiting, wire)
+                waiting, rows = [], 0
+            progress(f"{number:,} of {len(chosen):,} hosts")
+
+    def jobs(self) -> pa.Table:
+        """Return the job records (`tables.JOBS`), a row per job and device; a job that runs past the window has no end."""
+        finish = self.specification.window[1]
+        jobs = [(job, int(gpu)) for job in self.records for gpu in job.gpus]
+        per_host = self.specification.gpus_per_host
+        columns = {
+            "job": [job.name for job, _ in jobs],
+            "name": [job.family for job, _ in jobs],
+            "user": [job.user for job, _ in jobs],
+            "cluster": [self.specification.cluster] * len(jobs),
+            "host": [host_name(gpu // per_host) for _, gpu in jobs],
+            "index": [gpu % per_host for _, gpu in jobs],
+            "gpu": [uuid(self.specification, gpu) for _, gpu in jobs],
+            "start": [job.start for job, _ in jobs],
+            "end": [None if job.end > finish else job.end for job, _ in jobs],
+            "gpus": [len(job.gpus) for job, _ in jobs],
+            "mfu": [job.mfu for job, _ in jobs],
+            "flops_per_gpu": [None] * len(jobs),
+        }
+        return pa.table(
+            {f.name: pa.array(columns[f.name], pa.int64() if pa.types.is_timestamp(f.type) else f.type).cast(f.type) for f in JOBS},
+            schema=JOBS,
+        )
+
+    def _course(self, host: int, times: npt.NDArray[np.int64]) -> tuple[Array, tuple[Codes, Codes]]:
+        """Return the course of loads of a host's GPUs, and the numbers of the jobs that hold them (second: a rider)."""
+        gpus = self.specification.gpus_of(host)
+        course = np.repeat(np.tile(idle_load(), (len(gpus), 1))[:, :, None], len(times) - 1, axis=2)
+        first = np.full((len(gpus), len(times) - 1), -1, np.int64)
+        second = first.copy()
+        for row, gpu in enumerate(gpus):
+            for number, which in self.holds[gpu]:
+                job = self.records[number]
+                begin, end = np.searchsorted(times[1:], (job.start, job.end), side="right")
+                (second if job.rider else first)[row, begin:end] = number
+                if job.rider:
+                    continue
+                course[row, :, begin:end] = idle_load(memory=0.1)[:, None]
+                begin = int(np.searchsorted(times[:-1], job.start + job.startup))
+                course[row, :, begin:end] = job.loads[which][:, None]
+            self._throttle(gpu, course[row], times)
+        return course, (first, second)
+
+    def _throttle(self, gpu: int, course: Array, times: npt.NDArray[np.int64]) -> None:
+        for planted in self.plan.of("throttled"):
+            if gpu in planted.gpus:
+                begin, end = np.searchsorted(times, (planted.start, planted.end))
+                course[CLOCK, begin : end - 1] *= faults.THROTTLED
+                course[LIMITS, begin : end - 1] = POWER_CAP | SOFTWARE_THERMAL | HARDWARE_THERMAL
+
+
+def fleet(specification: Specification) -> Simulation:
+    """Return a fleet drawn from a specification: who held which GPU when, what is planted, and readings on demand.
+
+    Raises UllageError for a model that is not known or a fault that can't be planted.
+
+    >>> simulation = fleet(Specification(gpus=8, hours=1, sizes=((8, 1.0),)))
+    >>> batch = next(simulation.batches())
+    >>> batch.num_rows, simulation.answers["ledger"]["total"] == 8 * 3_600_000
+    (960, True)
+    """
+    wanted = faults.resolve(specification.faults)
+    models = host_models(specification)
+    draft = Draft(specification, models, [], set())
+    plan = faults.Plan(draft, [], [])
+    faults.before(plan, wanted)
+    draw_jobs(draft)
+    faults.after(plan, wanted)
+    draft.jobs[:] = _reporting(draft, specification)
+    holds: list[list[Hold]] = [[] for _ in range(specification.gpus)]
+    for number, job in enumerate(draft.jobs):
+        for which, gpu in enumerate(job.gpus):
+            holds[int(gpu)].append((number, which))
+    return Simulation(specification, models, draft.jobs, plan, holds)
+
+
+def _reporting(draft: Draft, specification: Specification) -> list[Job]:
+    """Return the jobs with the MFU that some of them report: what they do x the tile efficiency x their mistake."""
+    draw = stream(specification, 6).random(len(draft.jobs))
+    jobs = []
+    for job, chance in zip(draft.jobs, draw, strict=True):
+        chip = device(draft.models[int(job.gpus[0]) // specification.gpus_per_host])
+        running = 1 - job.startup / max(1, job.end - job.start)
+        honest = float(expected_ofu(job.loads, chip).mean()) * running * job.tile_efficiency
+        reports = not job.rider and honest > 0 and (job.mistake is not None or chance < specification.reporting)
+        jobs.append(replace(job, mfu=round(honest * job.factor, 4)) if reports else job)
+    return jobs
+
+
+def _draws(specification: Specification, host: int, count: int) -> tuple[Array, Codes]:
+    """Return each GPU's normal numbers [gpus, 4, count] and what its three cycle counters read at first, from its own stream."""
+    gpus = specification.gpus_of(host)
+    draws, bases = np.empty((len(gpus), 4, count)), np.empty((len(gpus), 3), np.int64)
+    for row, gpu in enumerate(gpus):
+        own = stream(specification, 1, gpu)
+        bases[row] = own.integers(10**13, 10**14, 3)
+        own.standard_normal(out=draws[row])
+    return draws, bases
+
+
+def wire_schema(specification: Specification) -> pa.Schema:
+    """Return the columns of a table as an exporter's dump has them; 64 bits where a sentinel would not fit into 32."""
+    wide = "sentinel" in faults.resolve(specification.faults)
+    identity = [f for f in SAMPLES if f.name in ("time", "cluster", "host", "gpu", "index", "model", "job", "user")]
+    fields = [SAMPLES.field(name) for name in specification.exported]
+    return pa.schema([*identity, *(f.with_type(pa.float64()) if wide and pa.types.is_floating(f.type) else f for f in fields)])
+
+
+def _rows(simulation: Simulation, given: Emission, wire: bool) -> dict[str, Any]:
+    """Return the columns of one host's rows: identities as numbers, fields as arrays."""
+    count = given.present.shape[1]
+    times_given = np.where(given.second >= 0, 2, given.copies[:, None]) * given.present
+    cell = np.repeat(np.arange(given.present.size), times_given.ravel())
+    copy = np.arange(len(cell)) - np.searchsorted(cell, cell)
+    if given.reordered:  # within every six rows of a GPU the last comes first
+        order = np.lexsort((-cell, cell // count * count + (cell % count) // 6))
+        cell, copy = cell[order], copy[order]
+    gpus = simulation.specification.gpus_of(given.host)
+    columns: dict[str, Any] = {
+        "time": given.stamps.ravel()[cell],
+        "host": np.full(len(cell), given.host),
+        "gpu": cell // count + gpus.start,
+        "job": np.where((copy > 0) & (given.second.ravel()[cell] >= 0), given.second.ravel()[cell], given.first.ravel()[cell]),
+        "flags": given.flags.ravel()[cell],
+    }
+    for name in simulation.specification.exported:
+        column = (given.wire if wire else given.values)[name].ravel()[cell]
+        factor = scale(given, name, 1) if wire else 1
+        columns[name] = column if factor == 1 else np.round(column * factor, 6)
+    return columns
+
+
+def _batch(simulation: Simulation, parts: list[dict[str, Any]], wire: bool) -> pa.RecordBatch:
+    specification = simulation.specification
+    joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    gpu, host, job = joined.pop("gpu"), joined.pop("host"), joined.pop("job")
+    names = list(dict.fromkeys(simulation.models))
+    columns: dict[str, Any] = {
+        **joined,
+        "cluster": _words(np.zeros(len(gpu), np.int64), [specification.cluster]),
+        "host": _words(host, [host_name(h) for h in range(host.min(), host.max() + 1)], int(host.min())),
+        "gpu": _words(gpu, [uuid(specification, g) for g in range(gpu.min(), gpu.max() + 1)], int(gpu.min())),
+        "index": (gpu % specification.gpus_per_host).astype(np.int16),
+        "model": _words(np.array([names.index(model) for model in simulation.models])[host], names),
+        "job": _words(job, [record.name for record in simulation.records]),
+        "user": _words(job, [record.user for record in simulation.records]),
+    }
+    if not wire:
+        return samples(columns)
+    schema = wire_schema(specification)
+    return pa.RecordBatch.from_arrays([_cast(columns[f.name], f.type) for f in schema], schema=schema)
+
+
+def _cast(column: Any, kind: pa.DataType) -> pa.Array:
+    array = column if isinstance(column, pa.Array) else pa.array(column)
+    if pa.types.is_timestamp(kind):
+        array = array.cast(pa.timestamp("ms"))
+    return array.cast(kind, safe=False)
+
+
+def _words(codes: Codes, words: list[str], first: int = 0) -> pa.DictionaryArray:
+    """Return numbers as words; -1 is nobody."""
+    encoded = pa.array((codes - first).astype(np.int32), mask=codes < 0)
+    distinct = list(dict.fromkeys(words))
+    if len(distinct) < len(words):
+        place = {word: number for number, word in enumerate(distinct)}
+        table = np.array([place[word] for word in words], np.int32)
+        encoded = pa.array(table[np.maximum(codes - first, 0)], mask=codes < 0)
+    return pa.DictionaryArray.from_arrays(encoded, pa.array(distinct, pa.string()))
+
+
+__all__ = ["Emission", "Job", "Readings", "Simulation", "Specification", "fleet", "wire_schema"]

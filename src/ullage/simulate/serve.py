@@ -1,0 +1,150 @@
+"""A simulated fleet behind HTTP, as its dcgm-exporters would serve it, so that a real Prometheus can scrape it.
+
+`/metrics` is the whole fleet, `/node0001/metrics` (or `/metrics?host=node0001`) one host. The page at a time is the
+simulation's page at that time; after the end of the window it begins again, and counters then start anew.
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from ullage.errors import UllageError
+from ullage.simulate.exposition import Pages, pages
+from ullage.simulate.fleet import Simulation
+from ullage.simulate.specification import host_name
+
+KEPT_HOSTS = 128  # hosts whose readings stay in memory: about 3 MB each for a day at 30 s
+
+
+class Server(ThreadingHTTPServer):
+    """A running server: `port` is the one it got; `serve_forever` blocks, `start` runs it beside; `stop` ends it."""
+
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 64
+
+    def __init__(self, address: tuple[str, int], page: Callable[[str | None], str | None], hosts: list[str]) -> None:
+        super().__init__(address, _Handler)
+        self.page = page
+        self.hosts = hosts
+
+    @property
+    def port(self) -> int:
+        """The port that it listens on."""
+        return int(self.server_address[1])
+
+    def start(self) -> Server:
+        """Serve in a thread of its own, and return the server."""
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+        return self
+
+    def stop(self) -> None:
+        """End a server that runs in another thread, and free the port."""
+        self.shutdown()
+        self.server_close()
+
+
+def serve(
+    simulation: Simulation,
+    port: int,
+    clock: Callable[[], float] = time.time,
+    *,
+    speed: float = 1.0,
+    address: str = "127.0.0.1",
+    new_names: bool = False,
+) -> Server:
+    """Return a server of a fleet's pages, bound to `port` (0: any that is free) and not yet running.
+
+    `clock` gives seconds since 1970; at the start of the specification's window it shows the first page, and it runs `speed`
+    times as fast from there. Raises UllageError when the port is taken.
+    """
+    page = pager(simulation, clock, speed=speed, new_names=new_names)
+    try:
+        return Server((address, port), page, [host_name(host) for host in range(simulation.specification.hosts)])
+    except (OSError, OverflowError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UllageError(f"can't serve at {address}:{port}: {reason}", "choose another port, or 0 for any that is free") from error
+
+
+def pager(
+    simulation: Simulation, clock: Callable[[], float], *, speed: float = 1.0, new_names: bool = False
+) -> Callable[[str | None], str | None]:
+    """Return a function from a host's name (None: all hosts) to its page now, or None for a host that is not there."""
+    start, end = simulation.specification.window
+    names = {host_name(host): host for host in range(simulation.specification.hosts)}
+    jobs = [job.name for job in simulation.records]
+
+    @functools.lru_cache(maxsize=KEPT_HOSTS)
+    def of_host(host: int) -> Pages:
+        return pages(simulation.specification, simulation.host(host), jobs, new_names=new_names)
+
+    def page(name: str | None) -> str | None:
+        now = start + round((clock() * 1000 - start) * speed) % (end - start)
+        if name is not None:
+            return _one(of_host(names[name]), now) if name in names else None
+        return _all([of_host(host) for host in names.values()], now)
+
+    return page
+
+
+def _one(host: Pages, now: int) -> str:
+    return host.page(host.window_at(now))
+
+
+def _all(hosts: list[Pages], now: int) -> str:
+    """Return one page of many hosts: the format wants a metric's lines together, under one pair of comments."""
+    parts: dict[str, list[str]] = {}
+    for host in hosts:
+        for head, body in host.groups(host.window_at(now)):
+            parts.setdefault(head, []).append(body)
+    return "".join(head + "".join(bodies) for head, bodies in parts.items())
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: Server
+    protocol_version = "HTTP/1.1"
+    timeout = 30
+
+    def do_GET(self) -> None:
+        """Answer with a page, the index, or 404."""
+        path, _, query = self.path.partition("?")
+        parts = [urllib.parse.unquote(part) for part in path.split("/") if part]
+        asked = urllib.parse.parse_qs(query).get("host", [None])[0]
+        if not parts:
+            self._answer(200, "text/html; charset=utf-8", _index(self.server.hosts))
+            return
+        page = None
+        if parts[-1] == "metrics" and len(parts) <= 2:
+            page = self.server.page(parts[0] if len(parts) == 2 else asked)
+        if page is None:
+            self._answer(404, "text/plain; charset=utf-8", "not here: ask /metrics, or /node0001/metrics for one host\n")
+        else:
+            self._answer(200, "text/plain; version=0.0.4; charset=utf-8", page)
+
+    do_HEAD = do_GET  # noqa: N815 - the library's name
+
+    def _answer(self, status: int, kind: str, text: str) -> None:
+        body = text.encode()
+        try:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            if self.command != "HEAD":
+                self.wfile.write(body)
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: a scrape every few seconds is no news."""
+
+
+def _index(hosts: list[str]) -> str:
+    links = "".join(f'<li><a href="/{html.escape(host)}/metrics">{html.escape(host)}</a></li>' for host in hosts)
+    return f'<!doctype html><title>simulated fleet</title><h1>A simulated fleet</h1><p><a href="/metrics">all hosts</a></p><ul>{links}</ul>'

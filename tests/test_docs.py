@@ -1,0 +1,67 @@
+"""The documentation is under test: what comes from the code is fresh, links lead somewhere, commands exist."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import shlex
+import tomllib
+from pathlib import Path
+
+import click
+import pytest
+
+from ullage.cli import cli
+
+ROOT = Path(__file__).parents[1]
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+
+
+def test_pages_printed_from_the_code_are_fresh():
+    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert spec is not None and spec.loader is not None
+    generate = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(generate)
+    assert generate.stale() == [], "run `make docs`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def shown_commands() -> list[str]:
+    lines = []
+    for page in PAGES:
+        for line in re.findall(
+            r"^\s*(?:\$ )?(ullage (?:fleet|gpus|metrics|simulate|store|demo)\b.*)$", page.read_text(encoding="utf-8"), re.M
+        ):
+            lines.append(re.split(r"  | #| \| ", line)[0].strip())
+    return sorted({line for line in lines if "…" not in line and "[OPTIONS]" not in line and "`" not in line})
+
+
+@pytest.mark.parametrize("line", shown_commands())
+def test_every_command_that_is_shown_exists_with_its_options(line):
+    words = shlex.split(line)
+    command = cli.get_command(click.Context(cli), words[1])
+    assert command is not None
+    if isinstance(command, click.Group) and len(words) > 2 and not words[2].startswith("-"):
+        command = command.get_command(click.Context(command), words[2])
+        assert command is not None
+    options = {name for parameter in command.params for name in parameter.opts} | {"-h", "--help"}
+    assert {word.split("=")[0] for word in words[2:] if re.match(r"--?[a-z]", word)} <= options
+
+
+def test_every_dependency_has_its_reason():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    told = (ROOT / "docs" / "dependencies.md").read_text().lower().replace("-", "").replace(" ", "")
+    for requirement in project["dependencies"]:
+        name = re.split(r"[\[><=]", requirement)[0].replace("-framework", "").replace("-", "")
+        assert name in told, name
+
+
+def test_the_readme_shows_the_two_commands():
+    text = (ROOT / "README.md").read_text()
+    assert "make demo" in text and "make test" in text
