@@ -133,6 +133,23 @@ def test_every_key_adds_up_to_the_whole(fleet, by):
     assert answer["by"] == by
 
 
+def test_ofu_of_every_sample_is_a_table(fleet, tmp_path):
+    import pyarrow.parquet as parquet
+
+    words, _ = given(fleet, "parquet")
+    run("fleet", *words, "--by", "sample", "--out", str(tmp_path / "s.parquet"))
+    table = parquet.read_table(tmp_path / "s.parquet", columns=["ofu", "tensor_active", "sm_clock", "tensor_clock"]).drop_null()
+    row = table.slice(100, 1).to_pylist()[0]
+    assert row["ofu"] == pytest.approx(row["tensor_active"] * row["sm_clock"] / 1830e6)
+    assert row["tensor_clock"] == 1830e6
+    run("fleet", *words, "--by", "sample", code=1)
+
+
+def test_python_reads_the_samples_themselves(fleet):
+    words, _ = given(fleet, "parquet")
+    assert sum(batch.num_rows for batch in ullage.read_samples(words[0])) >= 32 * 3 * 120
+
+
 def test_python_gives_what_the_command_gives(fleet):
     words, _ = given(fleet, "parquet")
     report = ullage.fleet(words[0], jobs=[words[2]], by="user")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ullage.gpus.chip import find as gpu
     from ullage.gpus.chip import peak as peak
     from ullage.questions import fleet as fleet
-    from ullage.sources.source import read_samples as read_samples
+    from ullage.questions import read_samples as read_samples
 
 __version__ = "0.1.0"
 __all__ = ["UllageError", "__version__", "fleet", "gpu", "peak", "read_samples"]
@@ -27,7 +27,7 @@ _HOME = {
     "fleet": ("ullage.questions", "fleet"),
     "gpu": ("ullage.gpus.chip", "find"),
     "peak": ("ullage.gpus.chip", "peak"),
-    "read_samples": ("ullage.sources.source", "read_samples"),
+    "read_samples": ("ullage.questions", "read_samples"),
 }
 
 

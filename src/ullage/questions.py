@@ -2,13 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import dataclasses
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import pyarrow as pa
 
 from ullage.intake import opened
 from ullage.reports.fleet import FleetReport, Question
 from ullage.reports.fleet import fleet as answer
 from ullage.sources.source import Options
+from ullage.sources.source import read_samples as read
 from ullage.units import HOUR_MS
+
+
+def read_samples(
+    source: str, *, hours: float | None = None, since: int | None = None, until: int | None = None, options: Options | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield what a place says as record batches of `ullage.tables.SAMPLES`: clean, in SI units, not yet settled.
+
+    `source` is a file, a folder or a URL; `hours` looks back from now, `since` and `until` are ms since 1970. Raises
+    UllageError for a place that does not exist or is no telemetry.
+    """
+    yield from read(source, _window(options, hours, since, until))
 
 
 def fleet(
@@ -29,12 +45,13 @@ def fleet(
     from now, `since` and `until` are ms since 1970; `prices` is money per GPU-hour by GPU name ("" for all); `gpu` names the
     GPU where the samples don't. Raises UllageError for what the user can mend.
     """
-    import dataclasses
-    import time
-
-    if hours is not None:
-        since = int(time.time() * 1000 - hours * HOUR_MS)
-    options = dataclasses.replace(options or Options(), since=since, until=until)
-    question = Question(by=by, since=since, until=until, prices=dict(prices or {}), model=gpu)
+    options = _window(options, hours, since, until)
+    question = Question(by=by, since=options.since, until=options.until, prices=dict(prices or {}), model=gpu)
     with opened([source] if isinstance(source, str) else source, jobs=jobs, options=options) as taken:
         return answer(taken.samples, taken.jobs, question, taken.problems.lines())
+
+
+def _window(options: Options | None, hours: float | None, since: int | None, until: int | None) -> Options:
+    if hours is not None:
+        since = int(time.time() * 1000 - hours * HOUR_MS)
+    return dataclasses.replace(options or Options(), since=since, until=until)

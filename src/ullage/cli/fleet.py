@@ -6,11 +6,16 @@ import shlex
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ullage.cli.options import Progress, dump, moment, output_options, prices, seconds
 from ullage.errors import UllageError
+
+if TYPE_CHECKING:
+    from ullage.reports.fleet import FleetReport, Question
+    from ullage.sources.source import Options
 
 
 @click.command(
@@ -26,7 +31,10 @@ Examples:
   ullage fleet store/ --price H100=2.50 --out fleet.html    the report as a page, with money""",
 )
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE…")
-@click.option("--by", help="Group by job, user, model, host, cluster, gpu, namespace or hour.  [default: job, if any is known]")
+@click.option(
+    "--by",
+    help="job, user, model, host, cluster, gpu, namespace or hour; sample, with --out FILE.parquet.  [default: job]",
+)
 @click.option("--since", help="Begin of the window: a time, or a span before now (24h, 7d).")
 @click.option("--until", help="End of the window.")
 @click.option("--jobs", "job_files", multiple=True, metavar="FILE", help="Job records: sacct output, a CSV, a mapping folder. Repeatable.")
@@ -39,6 +47,12 @@ Examples:
     help="Money per GPU-hour: 2.50, or H100=2.50,A100=1.20.",
 )
 @click.option("--gpu", "model", help="Which GPU it is, where the samples don't say.")
+@click.option(
+    "--peak-tflops",
+    envvar="ULLAGE_PEAK_TFLOPS",
+    metavar="TFLOPS",
+    help="Peak of a relabelled board, for reported FLOP/s: 989.4, or bf16=989.4.",
+)
 @click.option("--gap", default=None, help="Longest time one sample may stand for.  [default: 60s, or twice the interval]")
 @click.option("--top", default=20, show_default=True, help="Rows of the table.")
 @click.option("--noise", is_flag=True, help="Tell what sampling the clock costs (done by itself for fine series).")
@@ -67,6 +81,11 @@ def command(sources: tuple[str, ...], as_json: bool, out: Path | None, **asked: 
     gap = None if asked["gap"] is None else round(seconds(str(asked["gap"])) * 1000)
     form = _form(out)
     with opened(sources, jobs=_words(asked["job_files"]), options=options, gap_ms=gap, store=_word(asked["store_folder"])) as taken:
+        if asked["by"] == "sample":
+            _write_samples(taken.samples, out, question)
+            progress.done()
+            click.echo(f"wrote {out}", err=True)
+            return
         report = fleet(taken.samples, taken.jobs, question, taken.problems.lines())
     progress.done()
     if out is not None:
@@ -82,7 +101,7 @@ def command(sources: tuple[str, ...], as_json: bool, out: Path | None, **asked: 
         click.echo(as_text(report, top=int(str(asked["top"]))), nl=False)
 
 
-def _options(asked: dict[str, object], progress: Progress):  # type: ignore[no-untyped-def]
+def _options(asked: dict[str, object], progress: Progress) -> Options:
     from ullage.sources.source import Options
 
     now = time.time()
@@ -99,7 +118,7 @@ def _options(asked: dict[str, object], progress: Progress):  # type: ignore[no-u
     )
 
 
-def _question(asked: dict[str, object], progress: Progress):  # type: ignore[no-untyped-def]
+def _question(asked: dict[str, object], progress: Progress) -> Question:
     from ullage.reports.fleet import Question
 
     now = time.time()
@@ -109,6 +128,7 @@ def _question(asked: dict[str, object], progress: Progress):  # type: ignore[no-
         until=moment(_word(asked["until"]), now),
         prices=prices(_words(asked["price_texts"])),
         model=_word(asked["model"]),
+        peak_tflops=_word(asked["peak_tflops"]),
         noise=bool(asked["noise"]),
         command=shlex.join(["ullage", *_public(sys.argv[1:])]),
         progress=progress,
@@ -142,6 +162,21 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
+def _write_samples(samples: Any, out: Path | None, question: Question) -> None:
+    from ullage.reports.fleet import within
+    from ullage.reports.samples import with_ofu
+
+    if out is None or out.suffix.lower() != ".parquet":
+        raise UllageError("OFU by sample is a table too long to print", "add --out FILE.parquet")
+    part = out.with_name(f".{out.name}.part")
+    try:
+        with_ofu(within(samples, question.since, question.until), question.model).to_parquet(part)
+        part.replace(out)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise UllageError(f"{out} can't be written: {error.strerror or error}") from error
+
+
 def _word(value: object) -> str | None:
     return None if value is None else str(value)
 
@@ -161,7 +196,7 @@ def _form(out: Path | None) -> str:
     return forms[out.suffix.lower()]
 
 
-def _write(report, out: Path, form: str) -> None:  # type: ignore[no-untyped-def]
+def _write(report: FleetReport, out: Path, form: str) -> None:
     from ullage.render import files
 
     try:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ullage.gpus.chip import Chip
+from ullage.gpus.chip import peak
 from ullage.metrics.agreement import absolute_error, pearson, relative_error
 from ullage.metrics.metric import ratio
 
@@ -53,14 +53,23 @@ class Agreement:
     above_20: float
 
 
-def agreement(measured: Mapping[str, tuple[float, int]], jobs: pa.Table | None, chips: Sequence[Chip]) -> Agreement | None:
+@dataclass(frozen=True)
+class Measured:
+    """What telemetry says of a job: its OFU, how many GPUs it held, and of which model."""
+
+    ofu: float
+    gpus: int
+    chip: str
+
+
+def agreement(measured: Mapping[str, Measured], jobs: pa.Table | None, peak_tflops: str | None = None) -> Agreement | None:
     """Return how reported MFU and OFU agree, jobs that diverge most first; None when no measured job reported anything.
 
-    `measured` maps a job to its (OFU, number of GPUs); `jobs` is a `tables.JOBS` table. FLOP/s per GPU is divided by the
-    BF16 peak of the fleet's GPU; in a mixed fleet only a reported MFU counts. Standard deviations are of the sample (n − 1).
+    `jobs` is a `tables.JOBS` table. A job that reports FLOP/s per GPU is divided by the BF16 peak of its GPU, or by
+    `peak_tflops` (see `gpus.chip.peak`). Standard deviations are of the sample (n − 1).
     """
-    reported = _reported(jobs, chips)
-    found = [_compare(job, *measured[job], reported[job]) for job in measured if job in reported]
+    reported = _reported(measured, jobs, peak_tflops)
+    found = [_compare(job, measured[job].ofu, measured[job].gpus, reported[job]) for job in measured if job in reported]
     if not found:
         return None
     mfu, ofu = np.array([c.mfu for c in found]), np.array([c.ofu for c in found])
@@ -90,13 +99,12 @@ def _deviation(values: Array) -> float:
     return float(values.std(ddof=1)) if len(values) > 1 else 0.0
 
 
-def _reported(jobs: pa.Table | None, chips: Sequence[Chip]) -> dict[str, float]:
-    if jobs is None:
-        return {}
-    peak = chips[0].peak("bf16") if len(chips) == 1 and "bf16" in chips[0].precisions else None
+def _reported(measured: Mapping[str, Measured], jobs: pa.Table | None, peak_tflops: str | None) -> dict[str, float]:
     reported: dict[str, float] = {}
-    for row in jobs.select(["job", "mfu", "flops_per_gpu"]).to_pylist():
-        mfu = row["mfu"] if row["mfu"] is not None else ratio(row["flops_per_gpu"], peak)
+    for row in [] if jobs is None else jobs.select(["job", "mfu", "flops_per_gpu"]).to_pylist():
+        mfu = row["mfu"]
+        if mfu is None and row["flops_per_gpu"] is not None and row["job"] in measured:
+            mfu = ratio(row["flops_per_gpu"], peak(measured[row["job"]].chip, "bf16", override=peak_tflops))
         if mfu is not None:
             reported.setdefault(row["job"], float(mfu))
     return reported

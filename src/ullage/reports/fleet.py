@@ -14,7 +14,7 @@ from ullage.errors import UllageError, did_you_mean, harmless
 from ullage.metrics.clocks import SamplingNoise
 from ullage.metrics.metric import ratio
 from ullage.metrics.telemetry import Tree
-from ullage.reports.agreement import Agreement, agreement
+from ullage.reports.agreement import Agreement, Measured, agreement
 from ullage.reports.groups import Array, Group, Mask, exact_share, gauge, gpu_hours, groups_of, prices_of, whole_or_sliced
 from ullage.reports.rated import Rated, rate, tree_of, weighted_mean
 from ullage.reports.series import beats, noise
@@ -79,7 +79,7 @@ class Question:
     """What is asked.
 
     `by` is the grouping key (None: the one that fits); `since` and `until` bound the window (ms); `prices` are per GPU-hour by
-    GPU name ("" for every other); `model` names the GPU where samples don't.
+    GPU name ("" for every other); `model` names the GPU where samples don't; `peak_tflops` goes before the table of peaks.
     """
 
     by: str | None = None
@@ -87,6 +87,7 @@ class Question:
     until: int | None = None
     prices: Mapping[str, float] = field(default_factory=dict)
     model: str | None = None
+    peak_tflops: str | None = None
     noise: bool = False
     command: str = ""
     progress: Callable[[str], None] = lambda _: None
@@ -138,7 +139,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
         course=_course(samples, window, verdicts, question),
         verdicts=_tally(verdicts),
         findings=sorted((v for v in verdicts.values() if v.verdict != "ok"), key=lambda v: (VERDICTS.index(v.verdict), v.gpu)),
-        agreement=agreement(_by_job(good), jobs, rated.chips),
+        agreement=agreement(_by_job(good), jobs, question.peak_tflops),
         noise=noise(samples, sums, rated, wanted=question.noise),
         **_money(rated, trusted, prices_of(rated, question.prices)),
         command=question.command,
@@ -188,13 +189,13 @@ def _window(sums: pa.Table, question: Question) -> tuple[int, int]:
     return (int(start) if question.since is None else question.since, int(end) if question.until is None else question.until)
 
 
-def _by_job(good: Rated) -> dict[str, tuple[float, int]]:
+def _by_job(good: Rated) -> dict[str, Measured]:
     rows: dict[str, list[int]] = {}
     for row, job in enumerate(good.words("job")):
-        if job is not None:
+        if job is not None and good.chip[row] >= 0:
             rows.setdefault(job, []).append(row)
     means = {job: weighted_mean(good.ofu_part[own], good.ofu_time[own], good.weight[own]) for job, own in rows.items()}
-    return {job: (ofu, len(rows[job])) for job, ofu in means.items() if ofu is not None}
+    return {job: Measured(ofu, len(rows[job]), good.chips[good.chip[rows[job][0]]].name) for job, ofu in means.items() if ofu is not None}
 
 
 def _ledger(rated: Rated, devices: Rated, window: tuple[int, int]) -> dict[str, float]:
