@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from ullage.errors import UllageError
-from ullage.intake import gathered
 from ullage.problems import Problems
 from ullage.render.files import write
 from ullage.render.numbers import hours as as_hours
@@ -59,9 +58,7 @@ def demo(folder: Path, *, gpus: int, hours: float, seed: int, progress: Callable
     store = _fresh_store(folder / "store")
     simulation = simulated(Specification(gpus=gpus, hours=hours, seed=seed, faults=tuple(f for f in FAULTS if f in faults.FAULTS)))
     store.add_jobs(simulation.jobs())
-    rows = 0
-    for part in gathered(simulation.batches(progress=lambda done: progress(f"simulating {done}"))):
-        rows += store.append(part).rows_new
+    rows = store.append(simulation.batches(progress=lambda done: progress(f"simulating {done}"))).rows_new
     question = Question(
         prices=PRICES, progress=progress, command=shlex.join(["ullage", "fleet", str(store.path), "--price", "H100=2.50,A100=1.25"])
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,23 +74,39 @@ def take(
     if jobs is not None:
         store.add_jobs(jobs)
     known, seen = store.jobs(), set[str]()
-    new = rows = 0
+    taken = _Count(options.progress)
     for name in sources:
-        before = rows
+        before = taken.rows
+        tables = taken.each(gathered(read_samples(name, options, problems)))
         try:
-            for table in gathered(read_samples(name, options, problems)):
-                rows += len(table)
-                new += store.append(
-                    attribute(table, known, problems, seen) if len(known) else table, **({} if gap_ms is None else {"gap_ms": gap_ms})
-                ).rows_new
-                options.progress(f"{rows:,} samples")
-        except UllageError as error:
-            if rows == before:
+            taken.new += store.append(_attributed(tables, known, problems, seen), gap_ms=gap_ms).rows_new
+        except UllageError as error:  # what came before it is stored
+            if taken.rows == before:
                 raise
             problems.note(f"{harmless(name)} ended early, and what came before is reported: {error.problem}")
     if jobs is not None:
         note_unmatched(jobs, seen, problems)
-    return new
+    return taken.new
+
+
+@dataclass
+class _Count:
+    """How many rows came by, told as they come."""
+
+    progress: Callable[[str], None]
+    rows: int = 0
+    new: int = 0
+
+    def each(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
+        for table in tables:
+            self.rows += len(table)
+            self.progress(f"{self.rows:,} samples")
+            yield table
+
+
+def _attributed(tables: Iterator[pa.Table], jobs: pa.Table, problems: Problems, seen: set[str]) -> Iterator[pa.RecordBatch]:
+    for table in tables:
+        yield from (attribute(table, jobs, problems, seen) if len(jobs) else table).to_batches()
 
 
 def gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:

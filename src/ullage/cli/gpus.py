@@ -37,7 +37,7 @@ _LEFT_OUT_WHEN_NARROW = ("architecture", "memory, GB", "TDP, W")
 @click.option("--precision", "-p", help=f"Only this precision: {', '.join(PRECISIONS)}, or a name such as bfloat16, e4m3, nvfp4.")
 @click.option("--json", "as_json", is_flag=True, help="A list of dictionaries in SI units (Hz, FLOP/s, B/s, B, W).")
 def command(name: str | None, precision: str | None, as_json: bool) -> None:
-    """List the GPUs that Ullage knows with their dense peaks, or show one of them in full.
+    """The GPUs and their dense peaks, or one of them in full.
 
     NAME is as drivers, exporters, Kubernetes or people write it: 'NVIDIA H100 80GB HBM3', 'H100 SXM', 'A100-SXM-80GB'.
     """

@@ -65,7 +65,7 @@ What can be planted: """
 @click.option("--address", default="127.0.0.1", show_default=True, help="Where to serve.")
 @click.option("--speed", default=1.0, show_default=True, help="How much faster than real time to serve.")
 def command(**asked: object) -> None:
-    """A fleet with known answers: samples, job records, and the key to check reports against."""
+    """A fleet with known answers: samples, job records, answer key."""
     from ullage.simulate.fleet import fleet
 
     simulation = fleet(_specification(asked))

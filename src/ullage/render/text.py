@@ -135,7 +135,7 @@ def _agreement(found: Agreement | None) -> str:
         return ""
     r = "" if found.pearson is None else f", Pearson r {found.pearson:.2f}"
     head = (
-        f"OFU beside reported MFU, {len(found.jobs):,} jobs: MFU {percent(found.mfu, 1)}, OFU {percent(found.ofu, 1)}, mean absolute error "
+        f"OFU beside reported MFU, {len(found.jobs):,} job{'s' * (len(found.jobs) != 1)}: MFU {percent(found.mfu, 1)}, OFU {percent(found.ofu, 1)}, mean absolute error "
         f"{found.error * 100:.1f} points{r}; {percent(found.within_10, 1)} within 10 points, {percent(found.above_20, 1)} above 20"
     )
     rows = [

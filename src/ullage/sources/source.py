@@ -15,6 +15,7 @@ import bz2
 import gzip
 import io
 import lzma
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -229,7 +230,7 @@ class _Tolerant(io.RawIOBase):
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         try:
             data = self._inner.read1(len(buffer))  # read would lose what comes before the damage
-        except (EOFError, OSError, lzma.LZMAError) as error:
+        except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
             raise UllageError(
                 f"{self._path} is damaged after {self._read:,} decompressed bytes ({error})",
                 "copy or export the file again; what came before was read",

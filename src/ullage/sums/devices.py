@@ -68,14 +68,17 @@ def bucket(time: Any, bucket_ms: int) -> Any:
 
 
 def milliseconds_of(time: Any) -> Any:
-    """Return an Ibis timestamp column as integer milliseconds since 1970."""
+    """Return an Ibis timestamp column as integer milliseconds since 1970, by the engine's own function."""
     import ibis
 
-    @ibis.udf.scalar.builtin(signature=((ibis.dtype("timestamp('UTC')"),), ibis.dtype("int64")))
-    def epoch_ms(when):  # type: ignore[no-untyped-def]
+    @ibis.udf.scalar.builtin(
+        name="unix_millis" if time.get_backend().name == "pyspark" else "epoch_ms",
+        signature=((ibis.dtype("timestamp('UTC')"),), ibis.dtype("int64")),
+    )
+    def epoch_milliseconds(when):  # type: ignore[no-untyped-def]
         ...
 
-    return epoch_ms(time)
+    return epoch_milliseconds(time)
 
 
 _FIRST = ("cluster", "host", "user", "namespace", "index")

@@ -1,0 +1,127 @@
+"""Which files are the store: one small JSON file, replaced in one step. A part that it does not list does not exist."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from ullage.errors import UllageError, harmless
+from ullage.store.durable import Hook, nothing, write_whole
+
+VERSION = 1
+NAME = "manifest.json"
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One Parquet file of samples of one day: its name within the store, size, and first and last time in ms (UTC)."""
+
+    file: str
+    day: str
+    rows: int
+    bytes: int
+    first: int
+    last: int
+    sha256: str
+
+    @property
+    def tail(self) -> str:
+        """The name within the store of the file with each device's range and last rows."""
+        return f"tails/{Path(self.file).name}"
+
+
+class Dead(msgspec.Struct, frozen=True):
+    """A file that was replaced or dropped at a time (ms); it stays a while for those who are reading it."""
+
+    file: str
+    since: int
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """The live parts, by first time, and the files that wait for removal."""
+
+    version: int = VERSION
+    parts: tuple[Part, ...] = ()
+    dead: tuple[Dead, ...] = ()
+
+
+@dataclass(frozen=True)
+class Folder:
+    """Where a store lies, and the hook that tests hang on."""
+
+    path: Path
+    hook: Hook = nothing
+
+    def read(self) -> Manifest:
+        """Return the manifest as it stands on the disk. Raises UllageError when there is none or it is damaged."""
+        path = self.path / NAME
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise UllageError(f"there is no store at '{self.path}'", "`ullage fleet SOURCE --store FOLDER` makes one") from None
+        except OSError as error:
+            raise UllageError(f"{path} can't be read: {error.strerror or error}", "check the folder's permissions") from error
+        return _decoded(content, path)
+
+    def write(self, manifest: Manifest) -> None:
+        """Replace the manifest in one step: this is the moment in which a change happens."""
+        ordered = Manifest(parts=tuple(sorted(manifest.parts, key=lambda p: (p.first, p.file))), dead=manifest.dead)
+
+        def write(file: IO[bytes]) -> None:
+            file.write(msgspec.json.format(msgspec.json.encode(ordered), indent=1))
+
+        write_whole(self.path, NAME, write, self.hook, "manifest")
+
+    def replace(self, old: Manifest, out: tuple[Part, ...], new: tuple[Part, ...], now: int) -> Manifest:
+        """Commit `old` without the parts `out` and with the parts `new`; return it. Files of `out` wait for removal."""
+        gone, come = {p.file for p in out}, {p.file for p in new}
+        parts = tuple(p for p in old.parts if p.file not in gone | come) + new
+        dead = tuple(d for d in old.dead if d.file not in come) + tuple(Dead(p.file, now) for p in out if p.file not in come)
+        manifest = Manifest(parts=parts, dead=dead)
+        self.write(manifest)
+        return manifest
+
+    def check(self, manifest: Manifest) -> None:
+        """Raise UllageError for the first live file that is missing or not as long as it was written."""
+        for part in manifest.parts:
+            for name in (part.file, part.tail):
+                size = self._size(name)
+                if size is None:
+                    raise lost(self.path / name, "is missing")
+            if self._size(part.file) != part.bytes:
+                raise lost(self.path / part.file, f"has {self._size(part.file):,} bytes where {part.bytes:,} were written")
+
+    def _size(self, name: str) -> int | None:
+        try:
+            return (self.path / name).stat().st_size
+        except OSError:
+            return None
+
+
+def _decoded(content: bytes, path: Path) -> Manifest:
+    hint = "bring back that file from a backup; the samples beside it are untouched"
+    try:
+        manifest = msgspec.json.decode(content, type=Manifest)
+    except msgspec.DecodeError as error:
+        raise UllageError(f"{path} is damaged: {harmless(str(error))}", hint) from error
+    if manifest.version != VERSION:
+        raise UllageError(
+            f"{path} has version {manifest.version}; this Ullage reads version {VERSION}", "use the Ullage that wrote it, or a newer one"
+        )
+    bad = next((p.file for p in manifest.parts if not _within(p.file)), None)
+    if bad is not None:
+        raise UllageError(f"{path} is damaged: it lists '{harmless(bad)}', which is no file of a store", hint)
+    return manifest
+
+
+def _within(name: str) -> bool:
+    return name.startswith("samples/day=") and ".." not in name and name.count("/") == 2
+
+
+def lost(path: Path, what: str) -> UllageError:
+    """Return the error for a live file that is damaged or gone."""
+    return UllageError(
+        f"the store's file {path} {what}", "bring it back from a backup, or remove its entry from manifest.json to go on without it"
+    )

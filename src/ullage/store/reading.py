@@ -1,0 +1,158 @@
+"""Settled samples in Parquet files as one Ibis table, asked by DuckDB where they lie."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+import weakref
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ullage.errors import UllageError, did_you_mean, harmless
+from ullage.tables import JOBS, SETTLED
+
+MEMORY = "1GB"  # DuckDB's own limit; beyond it, it spills to the system's temporary folder
+
+
+def connection(memory: str = MEMORY) -> Any:
+    """Return an Ibis connection to a DuckDB in memory: all cores, `memory` at most, no network, times in UTC."""
+    import ibis
+
+    spill = tempfile.TemporaryDirectory(prefix="ullage-", ignore_cleanup_errors=True)
+    made = ibis.duckdb.connect(
+        threads=os.cpu_count() or 1,
+        memory_limit=memory,
+        temp_directory=spill.name,
+        preserve_insertion_order=False,
+        autoinstall_known_extensions=False,
+        autoload_known_extensions=False,
+    )
+    weakref.finalize(made, spill.cleanup)
+    return made
+
+
+def settled_table(con: Any, files: Sequence[Path], columns: Sequence[str] | None, since: int | None, until: int | None) -> Any:
+    """Return an Ibis table over Parquet files of `SETTLED`: `columns` (None: all), samples with since < time <= until (ms).
+
+    A sample at `until` speaks for the time before it, and one at `since` for what came before the window.
+    Raises UllageError for a column that is not in `SETTLED`.
+    """
+    wanted = list(SETTLED.names if columns is None else columns)
+    unknown = next((name for name in wanted if name not in SETTLED.names), None)
+    if unknown is not None:
+        raise UllageError(f"samples have no column '{harmless(unknown)}'", did_you_mean(unknown, SETTLED.names, "ullage metrics"))
+    table = con.read_parquet([_literal(f) for f in files], hive_partitioning=False, union_by_name=True) if files else _empty(con)
+    if since is not None:
+        table = table.filter(table.time > _time(since))
+    if until is not None:
+        table = table.filter(table.time <= _time(until))
+    return table.select(**{name: _column(table, name) for name in wanted})
+
+
+def _literal(file: Path) -> str:
+    """DuckDB reads a name as a pattern: what a pattern means something by, stands for itself in brackets."""
+    return re.sub(r"([*?\[])", r"[\1]", str(file))
+
+
+def _time(milliseconds: int) -> Any:
+    import ibis
+
+    return ibis.literal(datetime.fromtimestamp(milliseconds / 1000, UTC))
+
+
+def _empty(con: Any) -> Any:
+    import ibis
+
+    return con.create_table(ibis.util.gen_name("empty"), schema=ibis.schema({f.name: _type(f.name) for f in SETTLED}), temp=True)
+
+
+def _type(name: str) -> str:
+    """The Ibis type of a column of `SETTLED`; words are strings to DuckDB."""
+    import ibis
+
+    kind = SETTLED.field(name).type
+    if pa.types.is_timestamp(kind):
+        return "timestamp('UTC')"
+    return "string" if pa.types.is_dictionary(kind) else str(ibis.dtype(kind))
+
+
+def _column(table: Any, name: str) -> Any:
+    """A column as `SETTLED` has it; what the files do not have is null, or what it is when nothing is known."""
+    import ibis
+
+    if name in table.columns:
+        same = table[name].type() == ibis.dtype(_type(name)) or name == "time"
+        return table[name] if same else table[name].cast(_type(name))
+    if name == "sharers":
+        return table.job.notnull().cast("int8") if "job" in table.columns else ibis.literal(0, "int8")
+    return ibis.literal(0, _type(name)) if name == "flags" else ibis.null(_type(name))
+
+
+class SettledFiles:
+    """Settled samples in Parquet files that are no store: read in place, never written. Made by `open_settled`."""
+
+    def __init__(self, files: Sequence[Path], memory: str = MEMORY) -> None:
+        self.files = tuple(files)
+        self._connection = connection(memory)
+
+    def samples(self, columns: Sequence[str] | None = None, since: int | None = None, until: int | None = None) -> Any:
+        """Return an Ibis table of `SETTLED` (see `settled_table`)."""
+        return settled_table(self._connection, self.files, columns, since, until)
+
+    def jobs(self) -> pa.Table:
+        """Return the job records (`JOBS`): none."""
+        return JOBS.empty_table()
+
+    def window(self) -> tuple[int, int] | None:
+        """Return the first and the last sample's time in ms, None when there is no sample."""
+        table = self.samples(["time"])
+        ends = table.aggregate(first=table.time.min(), last=table.time.max()).to_pyarrow()
+        first, last = (ends[name].cast(pa.timestamp("ms", "UTC")).cast(pa.int64())[0].as_py() for name in ("first", "last"))
+        return None if first is None else (first, last)
+
+
+def open_settled(path: str | Path, memory: str = MEMORY) -> SettledFiles:
+    """Return what a Parquet file (or a pattern such as "days/*.parquet") of settled samples holds, asked in place.
+
+    The columns `time` (a timestamp, UTC), `gpu` and `span_ms` must be there; other columns of `SETTLED` are null where
+    they are missing. Raises UllageError for a file that is missing, no Parquet, or lacks those columns.
+    """
+    place = Path(path).expanduser()
+    pattern = place.name if any(sign in place.name for sign in "*?[") and not place.exists() else None
+    files = sorted(place.parent.glob(pattern)) if pattern else [place]
+    if not files or not files[0].is_file():
+        raise UllageError(f"there is no file '{path}'", "give a Parquet file of settled samples, a pattern, or the folder of a store")
+    for file in files:
+        _check(file)
+    return SettledFiles(files, memory)
+
+
+def is_settled(path: Path) -> bool:
+    """Return whether a file is Parquet with the columns that settled samples must have."""
+    try:
+        _check(path)
+    except (UllageError, OSError):
+        return False
+    return True
+
+
+def _check(file: Path) -> None:
+    import pyarrow.parquet as pq
+
+    try:
+        schema = pq.read_schema(file)
+    except (OSError, pa.ArrowException) as error:
+        raise UllageError(f"{file} is no Parquet file that can be read: {harmless(str(error))}", "export it again") from error
+    missing = [name for name in ("time", "gpu", "span_ms") if name not in schema.names]
+    if missing:
+        raise UllageError(
+            f"{file} lacks the column{'s' * (len(missing) > 1)} {', '.join(missing)}: it is not settled samples",
+            "give it to `ullage fleet` as a telemetry source, which settles it",
+        )
+    if not pa.types.is_timestamp(schema.field("time").type):
+        raise UllageError(f"the column time of {file} is {schema.field('time').type}, not a timestamp", "write it as timestamp[ms, UTC]")

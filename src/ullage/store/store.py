@@ -1,0 +1,187 @@
+"""The store: settled samples at rest in one folder, appended to atomically, asked through Ibis.
+
+manifest.json                           which files are the store; replaced in one step
+samples/day=2026-08-10/part-<hash>.parquet   rows of `tables.SETTLED`, sorted by (gpu, mig, time)
+tails/part-<hash>.parquet               each device's range and last rows in that part
+jobs.parquet                            job records (`tables.JOBS`)
+lock                                    held by the one writer
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from ullage.errors import UllageError
+from ullage.store import append, jobs, upkeep
+from ullage.store.append import Appended
+from ullage.store.durable import Hook, content_hash, locked, make_folder, nothing, refused
+from ullage.store.manifest import NAME, Folder, Manifest, lost
+from ullage.store.parts import read_tails
+from ullage.store.reading import MEMORY, connection, settled_table
+
+OURS = frozenset({NAME, "samples", "tails", "jobs.parquet", "lock"})
+
+
+@dataclass(frozen=True)
+class Info:
+    """What a store holds: counts, sizes in bytes, first and last time in ms (None when empty), rows by day."""
+
+    folder: str
+    rows: int
+    devices: int
+    jobs: int
+    parts: int
+    bytes: int
+    first: int | None
+    last: int | None
+    days: dict[str, int]
+
+
+def _clock() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Store:
+    """A store that is open. Reading never locks and always sees the last commit; one process writes at a time."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        hook: Hook = nothing,
+        now: Callable[[], int] = _clock,
+        wait_s: float = 60.0,
+        say: Callable[[str], None] = nothing,
+        memory: str = MEMORY,
+    ) -> None:
+        self.path, self.now, self.memory = folder, now, memory
+        self._folder = Folder(folder, hook)
+        self._wait_s, self._say = wait_s, say
+
+    @classmethod
+    def open(cls, folder: str | Path, create: bool = False, **options: Any) -> Store:
+        """Return the store in a folder; with `create`, make it when there is none.
+
+        Raises UllageError when there is no store, or its manifest or one of its files is damaged or missing.
+        `options`: `wait_s` and `say` for the lock, `memory` for DuckDB, `now` and `hook` for tests.
+        """
+        store = cls(Path(folder).expanduser(), **options)
+        if create and not (store.path / NAME).exists():
+            store._create()
+        store._folder.check(store.manifest())
+        return store
+
+    def manifest(self) -> Manifest:
+        """Return the list of live parts as it stands now."""
+        return self._folder.read()
+
+    def append(
+        self,
+        rows: pa.Table | pa.RecordBatch | Iterable[pa.RecordBatch | pa.Table],
+        *,
+        gap_ms: int | None = None,
+        chunk_rows: int = append.CHUNK_ROWS,
+    ) -> Appended:
+        """Store rows of `tables.SAMPLES` (any order, partial rows, copies) and return what was new, changed, and known.
+
+        Rows are settled and committed `chunk_rows` at a time, which bounds the memory. When this returns, everything
+        is on the disk. When it raises or the process is killed, every commit before that stays, and appending the same
+        rows again skips what is stored: the same content never changes the store. Give one iterable rather than many
+        calls: scrapes that are cut between two batches are then put together before they are written. When the
+        iterable raises UllageError, what came before is stored, and then it is raised.
+        `gap_ms` is the longest time that a sample may stand for (see `windows.settle`).
+        """
+        batches = [rows] if isinstance(rows, pa.Table | pa.RecordBatch) else rows
+        with self._lock():
+            return append.append(self._folder, batches, self.now, gap_ms=gap_ms, chunk_rows=chunk_rows)
+
+    def add_jobs(self, records: pa.Table) -> int:
+        """Store job records (`tables.JOBS`) and return how many there are now.
+
+        Records of one job, host, index, gpu and start are one; the later ones' values replace the earlier ones'.
+        """
+        with self._lock():
+            return jobs.add(self._folder, records)
+
+    def samples(self, columns: Sequence[str] | None = None, since: int | None = None, until: int | None = None) -> Any:
+        """Return an Ibis table of `tables.SETTLED` as stored now, with since < time <= until (ms), asked by DuckDB."""
+        parts = self.manifest().parts
+        parts = tuple(p for p in parts if (since is None or p.last > since) and (until is None or p.first <= until))
+        return settled_table(self._connection, [self.path.absolute() / p.file for p in parts], columns, since, until)
+
+    def jobs(self) -> pa.Table:
+        """Return the job records (`tables.JOBS`)."""
+        return jobs.read(self.path)
+
+    def window(self) -> tuple[int, int] | None:
+        """Return the first and the last sample's time in ms, None when there is no sample."""
+        parts = self.manifest().parts
+        return (min(p.first for p in parts), max(p.last for p in parts)) if parts else None
+
+    def info(self) -> Info:
+        """Return what the store holds."""
+        parts, window = self.manifest().parts, self.window()
+        pairs = {pair for p in parts for pair in _devices(self._folder, p)}
+        days: dict[str, int] = {}
+        for part in parts:
+            days[part.day] = days.get(part.day, 0) + part.rows
+        sizes = [(self.path / name).stat().st_size for p in parts for name in (p.file, p.tail)]
+        first, last = window or (None, None)
+        return Info(str(self.path), sum(days.values()), len(pairs), self.jobs().num_rows, len(parts), sum(sizes), first, last, days)
+
+    def verify(self) -> None:
+        """Read every part and raise UllageError for the first that is not as it was written."""
+        for part in self.manifest().parts:
+            if content_hash(self.path / part.file) != part.sha256:
+                raise lost(self.path / part.file, "is not as it was written")
+            read_tails(self._folder, part)
+
+    def compact(self, **options: int) -> upkeep.Kept:
+        """Merge small parts, remove what nobody needs, and return what was done (see `upkeep.compact`)."""
+        with self._lock():
+            return upkeep.compact(self._folder, self.now, **options)
+
+    def retain(self, days: int, **options: int) -> upkeep.Kept:
+        """Drop samples, and jobs that ended, more than `days` days before the newest sample (see `upkeep.retain`)."""
+        if days < 1:
+            raise UllageError(f"{days} days can't be kept", "keep at least 1 day")
+        with self._lock():
+            limit = upkeep.oldest_kept(self.manifest(), days)
+            kept = upkeep.retain(self._folder, days, self.now, **options)
+            jobs.drop(self._folder, limit)
+            return kept
+
+    @cached_property
+    def _connection(self) -> Any:
+        return connection(self.memory)
+
+    def _lock(self) -> AbstractContextManager[None]:
+        return locked(self.path / "lock", self._wait_s, self._say)
+
+    def _create(self) -> None:
+        if self.path.exists() and not self.path.is_dir():
+            raise UllageError(f"'{self.path}' is a file, and a store is a folder", "give another folder")
+        with refused(self.path):
+            make_folder(self.path)
+        foreign = sorted(p.name for p in self.path.iterdir() if p.name not in OURS and not p.name.endswith(".tmp"))
+        if foreign:
+            raise UllageError(
+                f"'{self.path}' holds other files ({foreign[0]}) and no store", "give a folder that is empty or not there yet"
+            )
+        with self._lock():
+            if not (self.path / NAME).exists():
+                self._folder.write(Manifest())
+
+
+def _devices(folder: Folder, part: Any) -> set[tuple[str | None, str | None]]:
+    table = read_tails(folder, part, ("gpu", "mig"))
+    plain = pa.table({name: table[name].cast(pa.string()) for name in ("gpu", "mig")})
+    return {(row["gpu"], row["mig"]) for row in plain.group_by(["gpu", "mig"]).aggregate([]).to_pylist()}

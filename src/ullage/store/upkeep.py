@@ -1,0 +1,104 @@
+"""Upkeep: few large parts instead of many small ones, old days dropped, files that nobody needs any more removed.
+
+Each change is one commit of the manifest, so a kill leaves the store as it was before or as it is after. Files are
+removed only after the commit that made them useless, and those that were live only when their readers had time to end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import groupby
+
+from ullage.store.durable import refused, sync_folder
+from ullage.store.manifest import Folder, Manifest, Part
+from ullage.store.rewrite import PART_ROWS, rewrite
+from ullage.units import DAY_MS, HOUR_MS
+
+GRACE_MS = HOUR_MS  # how long a replaced file stays for a query that began before
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What upkeep did: parts and bytes before and after, rows dropped, leftover files removed."""
+
+    parts_before: int
+    parts_after: int
+    bytes_before: int
+    bytes_after: int
+    rows_dropped: int
+    files_removed: int
+
+
+def compact(folder: Folder, now: Callable[[], int], *, part_rows: int = PART_ROWS, grace_ms: int = GRACE_MS) -> Kept:
+    """Merge each day's small parts into parts of about `part_rows` rows, sorted by device; return what was done.
+
+    The rows stay exactly as they are. Parts of half that size and more are large enough, and a day with one small part
+    is compact: they are not touched. The caller holds the lock.
+    """
+    before = manifest = folder.read()
+    for _, of_day in groupby(sorted(before.parts, key=lambda p: p.day), key=lambda p: p.day):
+        parts = tuple(p for p in of_day if 2 * p.rows < part_rows)
+        if len(parts) > 1:
+            manifest = folder.replace(manifest, parts, rewrite(folder, manifest, parts, None, part_rows=part_rows), now())
+    return _kept(before, *clean(folder, manifest, now, grace_ms))
+
+
+def retain(folder: Folder, days: int, now: Callable[[], int], *, grace_ms: int = GRACE_MS) -> Kept:
+    """Drop the parts of days that ended more than `days` days before the newest sample; return what was done.
+
+    "Old" is measured from the newest sample and not from the clock, so that a store of last year's recordings does not
+    vanish. The caller holds the lock.
+    """
+    before = folder.read()
+    limit = oldest_kept(before, days)
+    old = tuple(p for p in before.parts if p.last < limit)
+    manifest = folder.replace(before, old, (), now()) if old else before
+    return _kept(before, *clean(folder, manifest, now, grace_ms))
+
+
+def oldest_kept(manifest: Manifest, days: int) -> int:
+    """Return the time (ms) before which samples are dropped when `days` days are kept."""
+    return max((p.last for p in manifest.parts), default=0) - days * DAY_MS
+
+
+def clean(folder: Folder, manifest: Manifest, now: Callable[[], int], grace_ms: int = GRACE_MS) -> tuple[Manifest, int]:
+    """Remove files that were replaced longer than `grace_ms` ago, and what a killed process left; return what remains.
+
+    The caller holds the lock, so that no other process can be between writing a part and committing it.
+    """
+    waiting = tuple(d for d in manifest.dead if d.since > now() - grace_ms)
+    kept = {p.file for p in manifest.parts} | {d.file for d in waiting}
+    removed = _remove_others(folder, kept | {_tail(name) for name in kept})
+    if len(waiting) < len(manifest.dead):
+        manifest = Manifest(parts=manifest.parts, dead=waiting)
+        folder.write(manifest)
+    return manifest, removed
+
+
+def _tail(file: str) -> str:
+    return Part(file, "", 0, 0, 0, 0, "").tail
+
+
+def _remove_others(folder: Folder, kept: set[str]) -> int:
+    halves = list(folder.path.glob(".*.tmp"))
+    removed = len(halves)
+    with refused(folder.path):
+        for path in halves:
+            path.unlink()
+        for place in (*sorted((folder.path / "samples").glob("day=*")), folder.path / "tails"):
+            names = sorted(place.iterdir()) if place.is_dir() else []
+            others = [path for path in names if path.relative_to(folder.path).as_posix() not in kept]
+            for path in others:
+                path.unlink()
+                folder.hook("old removed")
+            removed += len(others)
+            if others and len(others) == len(names) and place.name != "tails":
+                place.rmdir()
+                sync_folder(place.parent)
+    return removed
+
+
+def _kept(before: Manifest, after: Manifest, removed: int) -> Kept:
+    rows, size = (tuple(sum(getattr(p, name) for p in m.parts) for m in (before, after)) for name in ("rows", "bytes"))
+    return Kept(len(before.parts), len(after.parts), size[0], size[1], rows[0] - rows[1], removed)
