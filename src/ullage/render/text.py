@@ -134,9 +134,11 @@ def _agreement(found: Agreement | None) -> str:
     if found is None:
         return ""
     r = "" if found.pearson is None else f", Pearson r {found.pearson:.2f}"
+    plural = "" if len(found.jobs) == 1 else "s"
     head = (
-        f"OFU beside reported MFU, {len(found.jobs):,} job{'s' * (len(found.jobs) != 1)}: MFU {percent(found.mfu, 1)}, OFU {percent(found.ofu, 1)}, mean absolute error "
-        f"{found.error * 100:.1f} points{r}; {percent(found.within_10, 1)} within 10 points, {percent(found.above_20, 1)} above 20"
+        f"OFU beside reported MFU, {len(found.jobs):,} job{plural}: MFU {percent(found.mfu, 1)}, OFU {percent(found.ofu, 1)}, "
+        f"mean absolute error {found.error * 100:.1f} points{r}; "
+        f"{percent(found.within_10, 1)} within 10 points, {percent(found.above_20, 1)} above 20"
     )
     rows = [
         [
