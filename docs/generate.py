@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from ullage.demo import demo
+from ullage.metrics.metric import METRICS, Metric
 from ullage.render import text
 from ullage.render.svg import waterfall
 from ullage.reports.fleet import FleetReport
@@ -21,26 +22,24 @@ NOTE = "<!-- Printed from the code by `make docs`; edit the docstrings, not this
 
 def metrics() -> str:
     """Every metric: equation, unit, source, and its whole page."""
-    from ullage.metrics.metric import METRICS
-
     parts = [NOTE, "# Metrics\n", "Each is defined once, as the body of a Python function; this page is printed from it.\n"]
     for m in sorted(METRICS.values(), key=lambda m: m.name):
-        parts.append(f"## {m.name}\n\n`{m.name} = {m.equation}`, unit {m.unit}. Source: {m.source}.\n\n{_fenced(m.page)}\n")
+        parts.append(f"## {m.name}\n\n`{m.name} = {m.equation}`, unit {m.unit}. Source: {m.source}.\n\n{_fenced(m)}\n")
     return "\n".join(parts)
 
 
-def _fenced(page: str) -> str:
+def _fenced(metric: Metric) -> str:
     lines, example = [], False
-    for line in page.splitlines():
+    for line in metric.page.splitlines():
         starts = line.startswith(">>>")
         if starts and not example:
-            lines.append("```python")
+            lines += ["```python", f">>> from {metric.function.__module__} import {metric.name}"]
         if example and not line.strip():
-            lines.append("```")
+            lines += ["", "```"]  # the blank line ends the example for doctest
             example = False
         example = example or starts
         lines.append(line)
-    return "\n".join([*lines, "```"] if example else lines)
+    return "\n".join([*lines, "", "```"] if example else lines)
 
 
 def fields() -> str:
