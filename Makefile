@@ -46,8 +46,8 @@ bench: $(VENV)/.dev ## speed beside the peers; prints ratios
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	$(BIN)/python benchmarks/run.py
 
-gpu: $(VENV)/.dev ## every check that needs a GPU; writes results/<gpu>/
-	$(BIN)/python gpu/run.py
+gpu: ## every check that needs a GPU; writes results/<gpu>/; needs no installation
+	$(PYTHON) gpu/run.py
 
 docs: $(VENV)/.dev ## print the generated pages of docs/ from the code
 	$(BIN)/python docs/generate.py

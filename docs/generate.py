@@ -107,6 +107,14 @@ def sources() -> str:
     )
 
 
+def gpu_checks() -> str:
+    """What only a real GPU can tell, and what was measured so far."""
+    sys.path.insert(0, str(FOLDER.parent))  # the folder gpu/ is no part of the package
+    from gpu.page import page
+
+    return f"{NOTE}\n{page()}"
+
+
 def readme() -> str:
     """The README with the demonstration's own output in it, and the picture beside it."""
     report = _demo()
@@ -134,6 +142,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "gpus.md": gpus,
     "commands.md": commands,
     "sources.md": sources,
+    "gpu-checks.md": gpu_checks,
     "images/demo.svg": picture,
     "../README.md": readme,
 }

@@ -1,0 +1,125 @@
+"""Does OFU, sampled and exact, agree with the MFU of products whose FLOPs are known?"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gpu.check import Findings, check
+from gpu.counters import units
+from gpu.load import Work
+from gpu.machine import Machine
+from gpu.telemetry import column, mean, watched
+from ullage.metrics.ofu import exact_ofu, sampled_ofu
+
+SIZES = (1024, 2048, 4096, 8192, 16384)
+GAPS = (0.35, 0.25)  # seconds on and off: no whole fraction of the sampling interval
+SECONDS, INTERVAL = 8.0, 1.0
+LARGE = 4096  # from this size on a product fills the GPU
+WORST = 0.10  # beyond 10 points one of the two is not what we take it for
+
+
+@check(
+    seconds=75,
+    loaded=True,
+    answers={
+        "sampled_error": "largest distance of sampled OFU from MFU, steady products",
+        "exact_error": "largest distance of exact OFU from MFU, steady products (–: no cycle counters)",
+        "sampled_error_with_gaps": "distance of sampled OFU from MFU with idle gaps",
+        "exact_error_with_gaps": "distance of exact OFU from MFU with idle gaps",
+        "highest_clock": "highest SM clock sampled over the tensor clock: above 1, sampled OFU can pass 1",
+        "best_flops": "best rate reached, FLOP/s",
+        "best_mfu": "the same over the chip's peak",
+    },
+    columns={
+        "size": "M = N = K",
+        "pattern": "steady, or gaps",
+        "seconds": "of the window",
+        "tensor_active": "mean of GPM's activity",
+        "sm_clock": "mean of the samples, Hz",
+        "power": "mean, W",
+        "temperature": "mean, C",
+        "throttle": "clock event reasons that occurred, as NVML's bit mask",
+        "sampled_ofu": "mean of activity × SM clock / tensor clock",
+        "exact_ofu": "from the cycle counters",
+        "mfu": "2·M·N·K of the products done, over the time and the peak",
+    },
+)
+def ofu_gemm(machine: Machine) -> Findings:
+    """Does OFU, sampled and exact, agree with the MFU of products whose FLOPs are known?
+
+    Square BF16 products of random normal numbers, 8 s each from size 1024 to 16384, queued without a gap, and once with
+    idle gaps. OFU comes from our own reader at 1 s, FLOPs from CUDA events over the same seconds.
+    """
+    patterns = [(size, 0.0, 0.0) for size in SIZES] + [(SIZES[-2], *GAPS)]
+    findings = Findings({"dtype": "bfloat16", "seconds": SECONDS, "interval": INTERVAL, "gap_on": GAPS[0], "gap_off": GAPS[1]})
+    highest = 0.0
+    for size, on, off in patterns:
+        assert machine.load is not None, "the runner asks for a load"
+        with machine.load(size, "bfloat16", on, off) as work:
+            found = watched(machine, SECONDS + INTERVAL, INTERVAL)
+        findings.rows.append(_row(machine, work, found, "gaps" if off else "steady"))
+        highest = max(highest, float(np.nanmax(column(found, "sm_clock"))))
+    findings.answers = _answers(machine, findings.rows, highest)
+    findings.wrong = _wrong(findings.rows)
+    return findings
+
+
+def _row(machine: Machine, work: Work, found: list[dict[str, Any]], pattern: str) -> dict[str, Any]:
+    """Return one line of the table. The first reading is the begin of the window and otherwise left out: it saw the ramp."""
+    chip, samples = machine.chip, found[1:]
+    begin, end = found[0]["time"], found[-1]["time"]
+    sampled = sampled_ofu(column(samples, "tensor_active"), column(samples, "sm_clock"), chip.tensor_clock)
+    return {
+        "size": work.size,
+        "pattern": pattern,
+        "seconds": end - begin,
+        **{name: mean(samples, name) for name in ("tensor_active", "sm_clock", "power", "temperature")},
+        "throttle": int(np.bitwise_or.reduce([int(row.get("throttle", 0)) for row in samples])),
+        "sampled_ofu": float(np.nanmean(sampled)),
+        "exact_ofu": _exact(machine, found),
+        "mfu": work.flops_between(begin, end) / (end - begin) / chip.peak("bf16"),
+    }
+
+
+def _exact(machine: Machine, found: list[dict[str, Any]]) -> float | None:
+    first, last = found[0], found[-1]
+    if not {"sm_cycles", "tensor_cycles"} <= first.keys() & last.keys():
+        return None
+    seconds = last["time"] - first["time"]
+    elapsed, clock = last["sm_cycles"] - first["sm_cycles"], mean(found[1:], "sm_clock")
+    counted = units(elapsed / seconds, clock or 0.0, machine.sms)
+    if counted is None:
+        return None
+    return float(exact_ofu(last["tensor_cycles"] - first["tensor_cycles"], seconds, machine.chip.tensor_clock, counted))
+
+
+def _answers(machine: Machine, rows: list[dict[str, Any]], highest: float) -> dict[str, Any]:
+    best = max(row["mfu"] for row in rows)
+    worst = {
+        f"{kind}_error{suffix}": _largest([row for row in rows if row["pattern"] == pattern], f"{kind}_ofu")
+        for kind in ("sampled", "exact")
+        for pattern, suffix in (("steady", ""), ("gaps", "_with_gaps"))
+    }
+    return {
+        **worst,
+        "highest_clock": highest / machine.chip.tensor_clock,
+        "best_flops": best * machine.chip.peak("bf16"),
+        "best_mfu": best,
+    }
+
+
+def _largest(rows: list[dict[str, Any]], estimate: str) -> float | None:
+    return max((abs(row[estimate] - row["mfu"]) for row in rows if row[estimate] is not None), default=None)
+
+
+def _wrong(rows: list[dict[str, Any]]) -> list[str]:
+    wrong = [f"MFU of size {row['size']} is {row['mfu']:.3f}: the peak or the count is wrong" for row in rows if row["mfu"] > 1]
+    for row in rows:
+        for kind in ("sampled", "exact"):
+            estimate = row[f"{kind}_ofu"]
+            steady = row["pattern"] == "steady" and row["size"] >= LARGE
+            if steady and estimate is not None and abs(estimate - row["mfu"]) > WORST:
+                wrong.append(f"{kind} OFU of size {row['size']} is {estimate:.3f} where MFU is {row['mfu']:.3f}")
+    return wrong

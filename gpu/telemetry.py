@@ -1,0 +1,66 @@
+"""What Ullage's own reader tells of the measured GPU, as plain rows."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from gpu.check import NotMeasured
+from gpu.machine import Machine
+from ullage.problems import Problems
+from ullage.sources.nvml import watch
+from ullage.sources.source import Options
+
+Row = dict[str, Any]
+
+
+def batches(machine: Machine, seconds: float, interval: float, problems: Problems | None = None) -> pa.Table:
+    """Return the samples (`tables.SAMPLES`) of all GPUs over some seconds, read by `ullage.sources.nvml`."""
+    options = Options(watch=seconds, interval=interval)
+    told = watch(machine.nvml, options, problems or Problems(), "node", machine.clock, machine.sleep)
+    return pa.Table.from_batches(list(told))
+
+
+def rows(table: pa.Table, uuid: str) -> list[Row]:
+    """Return the samples of one whole GPU as dictionaries without nulls; `time` in seconds since 1970."""
+    milliseconds = table["time"].cast(pa.int64()).to_pylist()
+    told = [{name: value for name, value in row.items() if value is not None} for row in table.to_pylist()]
+    paired = zip(told, milliseconds, strict=True)
+    return [{**row, "time": time / 1000} for row, time in paired if row["gpu"] == uuid and "mig" not in row]
+
+
+def watched(machine: Machine, seconds: float, interval: float) -> list[Row]:
+    """Return the measured GPU's samples. Raises NotMeasured for a GPU without tensor activity (before Hopper, or cut by MIG)."""
+    problems = Problems()
+    found = rows(batches(machine, seconds, interval, problems), machine.uuid)
+    if not any("tensor_active" in row for row in found):
+        raise NotMeasured(f"the GPU tells no tensor activity{''.join(f' ({line})' for line in problems.lines()[:1])}")
+    return found
+
+
+def parquet(table: pa.Table) -> bytes:
+    """Return a table as the bytes of a Parquet file."""
+    import pyarrow.parquet
+
+    buffer = io.BytesIO()
+    pyarrow.parquet.write_table(table, buffer, compression="zstd")
+    return buffer.getvalue()
+
+
+def column(found: list[Row], name: str) -> npt.NDArray[np.float64]:
+    """Return one field of the rows, NaN where it was not told."""
+    return np.array([row.get(name, np.nan) for row in found], np.float64)
+
+
+def mean(found: list[Row], name: str) -> float | None:
+    """Return the mean of what was told of a field, or None when nothing was.
+
+    >>> mean([{"power": 1.0}, {}, {"power": 3.0}], "power"), mean([{}], "power")
+    (2.0, None)
+    """
+    values = column(found, name)
+    return None if np.isnan(values).all() else float(np.nanmean(values))

@@ -1,0 +1,128 @@
+"""A GPU that lives in simulated time: clocks, cycle counters and a load with known FLOPs, behind the double of nvidia-ml-py."""
+
+from __future__ import annotations
+
+import json
+import math
+from contextlib import contextmanager
+
+from gpu.counters import fresh
+from gpu.load import Work
+from gpu.machine import Machine
+
+from tests.nvml_double import Gpu, Nvml
+
+SMS, FLOPS_PER_CYCLE = 132, 4096  # H100 SXM at BF16
+SHARE = 0.7  # of cycles in which the tensor pipes work while a load runs
+
+
+class World(Nvml):
+    """NVML over one H100 and its time, which passes only while somebody sleeps, in steps of 1 ms.
+
+    `scale`: 1 when cycles are counted per SM, 132 when summed. `differences`: the counters tell what passed since the
+    older sample. `stops_idle`: they stand still without a load. `torn`: another process sees them start anew.
+    """
+
+    def __init__(self, gpu=None, scale=1, differences=False, stops_idle=False, torn=False):
+        super().__init__([gpu or Gpu("GPU-secret")])
+        self.scale, self.differences, self.stops_idle, self.torn = scale, differences, stops_idle, torn
+        self.ms, self.elapsed, self.tensor = 1_700_000_000_000, 1e12 * scale, 2e11 * scale
+        self.load = None
+
+    # --- time ---
+
+    @property
+    def hertz(self):
+        return (1350 + round(30 * math.sin(self.ms / 1700))) * 1e6 if self.load else 345e6
+
+    def sleep(self, seconds):
+        for _ in range(round(seconds * 1000)):
+            self._step()
+
+    def _step(self):
+        cycles = self.hertz / 1000
+        working = self.load is not None and self.load.works(self.ms)
+        if working:
+            self.tensor += SHARE * cycles * self.scale
+            self.load.work.bursts.append((self.ms / 1000, (self.ms + 1) / 1000))
+            self.load.cycles.append(SHARE * cycles)
+        if self.load is not None or not self.stops_idle:
+            self.elapsed += cycles * self.scale
+        self.ms += 1
+
+    # --- NVML ---
+
+    def nvmlDeviceGetClockInfo(self, handle, type):
+        return round(self.hertz / 1e6) if type == self.NVML_CLOCK_SM else 2619
+
+    def nvmlDeviceGetMaxClockInfo(self, handle, type):
+        return 1980
+
+    def nvmlDeviceGetNumGpuCores(self, handle):
+        return 128 * SMS
+
+    def nvmlDeviceGetCudaComputeCapability(self, handle):
+        return 9, 0
+
+    def nvmlDeviceGetPowerManagementDefaultLimit(self, handle):
+        return 700_000
+
+    def nvmlDeviceGetEnforcedPowerLimit(self, handle):
+        return 700_000
+
+    def nvmlSystemGetDriverVersion(self):
+        return "595.10"
+
+    def nvmlSystemGetNVMLVersion(self):
+        return b"13.595.10"
+
+    def nvmlSystemGetCudaDriverVersion(self):
+        return 13020
+
+    def _take(self, gpu, of, sample):
+        super()._take(gpu, of, sample)
+        sample.elapsed, sample.tensor = self.elapsed, self.tensor
+        return sample
+
+    def nvmlGpmMetricsGet(self, metricsGet):
+        older, newer = metricsGet.sample1, metricsGet.sample2
+        cycles, tensor = newer.elapsed - older.elapsed, newer.tensor - older.tensor
+        counters = (cycles, tensor) if self.differences else (newer.elapsed, newer.tensor)
+        newer.gpu.activity = [{5: 100 * tensor / cycles if cycles else 0.0, 248: float(int(counters[0])), 250: float(int(counters[1]))}]
+        return super().nvmlGpmMetricsGet(metricsGet)
+
+    # --- the machine ---
+
+    @contextmanager
+    def gemm(self, size, dtype="bfloat16", on=0.0, off=0.0):
+        self.load = _Load(Work(size, dtype, 1.0), on, off, self.ms)
+        try:
+            yield self.load.work
+        finally:
+            done = self.load
+            self.load = None
+            done.settle()
+
+    def elsewhere(self, index):
+        told = fresh(self, self.gpus[index], self.sleep)
+        return json.dumps({name: value / 1e6 for name, value in told.items()} if self.torn else told)
+
+    def machine(self, loaded=True):
+        gpu = self.gpus[0]
+        load = self.gemm if loaded else None
+        return Machine(self, gpu, 0, gpu.name, gpu.uuid, None, load, lambda: self.ms, self.sleep, self.elsewhere)
+
+
+class _Load:
+    """A load and its work: each millisecond is a burst, worth the FLOPs of its active tensor cycles."""
+
+    def __init__(self, work, on, off, begin):
+        self.work, self.on, self.off, self.begin, self.cycles = work, on * 1000, off * 1000, begin, []
+
+    def works(self, ms):
+        return not self.off or (ms - self.begin) % (self.on + self.off) < self.on
+
+    def settle(self):
+        """Bursts of one `Work` are worth the same: the mean of what the milliseconds did."""
+        if self.cycles:
+            self.work.flops = sum(self.cycles) / len(self.cycles) * SMS * FLOPS_PER_CYCLE
