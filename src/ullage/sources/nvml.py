@@ -106,12 +106,14 @@ def watch(
     devices: list[_Device] = []
     try:
         devices += _devices(nvml, problems)
-        begin = now()
+        begin = last = now()
         for device in devices:
             _sample(nvml, device, problems)
         for turn in range(1, turns + 1):
-            sleep(max(0.0, (begin + 1000 * turn * interval - now()) / 1000))
-            yield _batch(now(), host, devices, [_reading(nvml, device, problems) for device in devices], options, problems)
+            # after a stall the next reading is late, never too close to the one before
+            sleep(max(0.0, (max(begin + 1000 * turn * interval, last + 1000 * SHORTEST) - now()) / 1000))
+            last = now()
+            yield _batch(last, host, devices, [_reading(nvml, device, problems) for device in devices], options, problems)
             options.progress(f"{turn:,} of {turns:,} readings of {len(devices):,} devices")
     finally:
         for device in devices:
