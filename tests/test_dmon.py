@@ -109,7 +109,7 @@ def test_a_log_without_a_line_is_an_error(log):
 
 def test_only_the_time_that_was_asked_for_is_kept(log):
     text = "# gpu    pwr\n    0    1\n    0    2\n    0    3\n"
-    assert [row["power"] for row in log(text, options=Options(since=(NOON - 1) * 1000, until=NOON * 1000))] == [2]
+    assert [row["power"] for row in log(text, options=Options(since=(NOON - 1) * 1000, until=NOON * 1000))] == [3]
 
 
 @pytest.mark.parametrize(

@@ -159,7 +159,7 @@ def test_infinities_are_missing_and_impossible_numbers_are_counted():
     values, flags, problems = cleaned("DCGM_FI_DEV_GPU_UTIL", [np.inf, -np.inf, np.nan, 999, 51])
     assert values == [None, None, None, None, 0.51]
     assert flags == [0, 0, 0, Flag.IMPOSSIBLE, 0]
-    assert problems.dropped == {"impossible values of gpu_util": 1}
+    assert problems.dropped == {"impossible values of gpu_util": 1, "infinite readings": 2}
 
 
 def test_the_column_that_is_cleaned_is_not_changed():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -43,11 +44,25 @@ def did_you_mean(word: str, known: Iterable[str], command: str) -> str:
     """
     folded = {k.casefold(): k for k in known}
     near = difflib.get_close_matches(word.casefold(), folded, n=3, cutoff=0.6)
+    near = near or [name for name in folded if len(word) > 2 and word.casefold() in name][:3]
     if not near:
         return f"`{command}` lists all"
     words = [f"'{folded[n]}'" for n in near]
     listed = " or ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
     return f"did you mean {listed}? `{command}` lists all"
+
+
+def public(place: str) -> str:
+    """Return the name of a place without what may be secret in a URL: user, password and query.
+
+    >>> public("https://me:p@ss@prometheus.example/api?token=7"), public("scrapes/a?.prom")
+    ('https://…@prometheus.example/api?…', 'scrapes/a?.prom')
+    """
+    scheme, mark, rest = place.partition("://")
+    if not mark:
+        return place
+    rest, question, _ = rest.partition("?")
+    return scheme + mark + re.sub(r"^[^/#]*@", "…@", rest) + ("?…" if question else "")
 
 
 def harmless(text: str, limit: int = 200) -> str:

@@ -6,20 +6,22 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ullage.errors import UllageError, harmless
+from ullage.errors import UllageError, harmless, public
 from ullage.problems import Problems
 from ullage.sources.jobs.attribute import attribute, note_unmatched
 from ullage.sources.jobs.job import read_jobs
 from ullage.sources.source import Options, read_samples
-from ullage.store.reading import SettledFiles, is_settled, open_settled
+from ullage.store.reading import SettledFiles, asking, is_settled, open_settled
 from ullage.store.store import Store
 
+EARLIEST, LATEST = -62_135_596_800_000, 253_402_300_800_000  # the years 1 to 9999: what a calendar can say, in ms
 ROWS = 1_000_000  # rows gathered before they are settled and stored together
 
 
@@ -41,23 +43,37 @@ def opened(
     What is taken in goes to the store `store` (made when it does not exist), or to a temporary one that is gone after.
     """
     options, problems = options or Options(), Problems()
+    _check_window(options)
     records = [read_jobs(name, problems) for name in jobs]
     if len(sources) == 1 and store is None and at_rest(sources[0]):
-        place = _resting(Path(sources[0]).expanduser())
-        if records:
-            problems.note("samples at rest keep the jobs they were stored with; the job records given now only tell what was reported")
-        yield Intake(place.samples(), pa.concat_tables([place.jobs(), *records]), problems)
+        with asking(sources[0]):
+            place = _resting(Path(sources[0]).expanduser())
+            if records:
+                problems.note("samples at rest keep the jobs they were stored with; the job records given now only tell what was reported")
+            if gap_ms is not None:
+                problems.note("samples at rest stand for the time that they were stored with; --gap changes nothing")
+            yield Intake(place.samples(), pa.concat_tables([place.jobs(), *records]), problems)
         return
     with tempfile.TemporaryDirectory(prefix="ullage-") as folder:
         kept = Store.open(Path(store) if store else Path(folder), create=True)
         take(kept, sources, pa.concat_tables(records) if records else None, options=options, problems=problems, gap_ms=gap_ms)
-        yield Intake(kept.samples(), kept.jobs(), problems)
+        with asking(str(kept.path)):
+            yield Intake(kept.samples(), kept.jobs(), problems)
+
+
+def _check_window(options: Options) -> None:
+    for time in (options.since, options.until):
+        if time is not None and not EARLIEST <= time < LATEST:
+            raise UllageError(f"{time:,} ms since 1970 is no time of the calendar", "give a time between the years 1 and 9999")
+    if options.since is not None and options.until is not None and options.since >= options.until:
+        start, end = (datetime.fromtimestamp(t / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for t in (options.since, options.until))
+        raise UllageError(f"the window is empty: it begins at {start} and ends at {end}", "--since must lie before --until")
 
 
 def at_rest(name: str) -> bool:
     """Return whether a place is a store, or a Parquet file of settled samples."""
     path = Path(name).expanduser()
-    return "://" not in name and ((path / "manifest.json").is_file() or (path.is_file() and is_settled(path)))
+    return bool(name) and "://" not in name and ((path / "manifest.json").is_file() or (path.is_file() and is_settled(path)))
 
 
 def _resting(path: Path) -> Store | SettledFiles:
@@ -76,17 +92,27 @@ def take(
     known, seen = store.jobs(), set[str]()
     taken = _Count(options.progress)
     for name in sources:
-        before = taken.rows
-        tables = taken.each(gathered(read_samples(name, options, problems)))
-        try:
-            taken.new += store.append(_attributed(tables, known, problems, seen), gap_ms=gap_ms).rows_new
-        except UllageError as error:  # what came before it is stored
-            if taken.rows == before:
-                raise
-            problems.note(f"{harmless(name)} ended early, and what came before is reported: {error.problem}")
+        tables = taken.each(_as_far_as_it_goes(name, options, problems))
+        taken.new += store.append(_attributed(tables, known, problems, seen), gap_ms=gap_ms).rows_new
     if jobs is not None:
         note_unmatched(jobs, seen, problems)
     return taken.new
+
+
+def _as_far_as_it_goes(name: str, options: Options, problems: Problems) -> Iterator[pa.Table]:
+    """Yield the tables of a place up to where it fails, with a note; a failure before the first is raised.
+
+    Only reading may end early: where nothing more can be stored, the work has failed.
+    """
+    begun = False
+    try:
+        for table in gathered(read_samples(name, options, problems)):
+            begun = True
+            yield table
+    except UllageError as error:
+        if not begun:
+            raise
+        problems.note(f"{harmless(public(name))} ended early, and what came before is reported: {error.problem}")
 
 
 @dataclass

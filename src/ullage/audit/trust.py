@@ -2,7 +2,7 @@
 
 Verdicts, worst first. The first that applies is the series' own; only those marked * take it out of the totals.
 
-- `impossible`*: readings that no device can give (a ratio above 1.1, two models under one UUID)
+- `impossible`*: readings that no device can give (a ratio above 1.1, a clock far above the GPU's highest, two models under one UUID)
 - `stuck at zero`*: every activity gauge reads exactly 0 while the GPU works (a profiling module that stopped)
 - `stale`*: gauges that repeat to the last digit for many samples (an exporter that serves its last reading for ever)
 - `beating`*: the scrape interval and the job's step time beat: clock samples walk through the step, sampled OFU is biased

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import errno
 import importlib
+import io
 import os
 import pkgutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
 
 import click
 
-from ullage.errors import UllageError
+from ullage.errors import UllageError, harmless
 
 
 class Commands(click.Group):
@@ -36,6 +41,26 @@ class Commands(click.Group):
             raise click.UsageError(f"there is no command '{args[0]}'; " + did_you_mean(args[0], self.list_commands(ctx), "ullage --help"))
         return super().resolve_command(ctx, args)
 
+    def make_context(self, *args: Any, **extra: Any) -> click.Context:
+        """Read the command line, or show the help."""
+        with _while_somebody_reads():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        with _while_somebody_reads():
+            return super().invoke(ctx)
+
+
+@contextmanager
+def _while_somebody_reads() -> Iterator[None]:
+    """When the reader has left (`ullage fleet … | head`), end without a word."""
+    try:
+        yield
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise click.exceptions.Exit(0) from None
+
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="ullage", message="ullage %(version)s")
@@ -51,14 +76,40 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line; exit 1 with one sentence for what the user can mend, 2 for usage."""
+    """Run the command line; exit 1 with one sentence for what the user can mend, 2 for usage, 130 for Ctrl-C."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without "█" gets "?", not a traceback
     try:
-        cli(standalone_mode=True)
-    except UllageError as error:
-        click.echo(f"ullage: {error}", err=True)
-        sys.exit(1)
-    except BrokenPipeError:  # `ullage fleet … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(0)
-    except KeyboardInterrupt:
+        sys.exit(cli.main(standalone_mode=False))
+    except (click.exceptions.Abort, KeyboardInterrupt):
+        _clear()
         sys.exit(130)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except UllageError as error:
+        _tell(str(error))
+    except OSError as error:
+        if error.errno not in _REFUSALS:
+            raise
+        _tell(f"{error.filename or 'the answer'} can't be read or written: {error.strerror}")
+
+
+# What the machine refuses and its owner can mend; any other error of the operating system is a bug of ours.
+_REFUSALS = {
+    *(errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO),
+    *(errno.EMFILE, errno.ENFILE, errno.ENAMETOOLONG),
+}
+
+
+def _tell(words: str) -> None:
+    _clear()
+    click.echo("\n".join(harmless(line, 4000) for line in f"ullage: {words}".split("\n")), err=True)
+    sys.exit(1)
+
+
+def _clear() -> None:
+    """Remove the line that says how far the work is."""
+    if sys.stderr.isatty():
+        click.echo("\r\x1b[2K", nl=False, err=True)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ullage.cli.options import Progress, dump, moment, output_options, prices, seconds
-from ullage.errors import UllageError
+from ullage.errors import UllageError, public
 
 if TYPE_CHECKING:
     from ullage.reports.fleet import FleetReport, Question
@@ -54,7 +54,7 @@ Examples:
     help="Peak of a relabelled board, for reported FLOP/s: 989.4, or bf16=989.4.",
 )
 @click.option("--gap", default=None, help="Longest time one sample may stand for.  [default: 60s, or twice the interval]")
-@click.option("--top", default=20, show_default=True, help="Rows of the table.")
+@click.option("--top", type=click.IntRange(min=0), default=20, show_default=True, help="Rows of the table.")
 @click.option("--noise", is_flag=True, help="Tell what sampling the clock costs (done by itself for fine series).")
 @click.option("--store", "store_folder", metavar="FOLDER", help="Keep what was read in this store.")
 @click.option("--cluster", help="Name of the cluster, where the samples don't say.")
@@ -65,7 +65,7 @@ Examples:
 )
 @click.option("--ca", metavar="FILE", help="Certificates to trust for TLS.")
 @click.option("--insecure", is_flag=True, help="Do not check the server's certificate.")
-@click.option("--timeout", default=30.0, show_default=True, help="Seconds to wait for a server.")
+@click.option("--timeout", default="30s", show_default=True, help="How long to wait for a server.")
 @output_options
 def command(sources: tuple[str, ...], as_json: bool, out: Path | None, **asked: object) -> None:
     """OFU of every GPU and job, and where the shortfall goes.
@@ -77,11 +77,14 @@ def command(sources: tuple[str, ...], as_json: bool, out: Path | None, **asked: 
     from ullage.reports.fleet import fleet
 
     progress = Progress(quiet=as_json)
-    options, question = _options(asked, progress), _question(asked, progress)
-    gap = None if asked["gap"] is None else round(seconds(str(asked["gap"])) * 1000)
+    now = time.time()
+    options, question = _options(asked, progress, now), _question(asked, progress, now)
+    gap = None if asked["gap"] is None else round(_positive("--gap", asked["gap"]) * 1000)
     form = _form(out)
+    if asked["by"] == "sample" and form != "parquet":
+        raise UllageError("OFU by sample is a table too long to print", "add --out FILE.parquet")
     with opened(sources, jobs=_words(asked["job_files"]), options=options, gap_ms=gap, store=_word(asked["store_folder"])) as taken:
-        if asked["by"] == "sample":
+        if asked["by"] == "sample" and out is not None:
             _write_samples(taken.samples, out, question)
             progress.done()
             click.echo(f"wrote {out}", err=True)
@@ -101,29 +104,34 @@ def command(sources: tuple[str, ...], as_json: bool, out: Path | None, **asked: 
         click.echo(as_text(report, top=int(str(asked["top"]))), nl=False)
 
 
-def _options(asked: dict[str, object], progress: Progress) -> Options:
+def _options(asked: dict[str, object], progress: Progress, now: float) -> Options:
     from ullage.sources.source import Options
 
-    now = time.time()
     return Options(
         since=moment(_word(asked["since"]), now),
         until=moment(_word(asked["until"]), now),
         cluster=_word(asked["cluster"]),
         headers=dict(_header(text) for text in _words(asked["headers"])),
         verify_tls=False if asked["insecure"] else (_word(asked["ca"]) or True),
-        timeout=float(str(asked["timeout"])),
+        timeout=_positive("--timeout", asked["timeout"]),
         watch=seconds(str(asked["watch"])),
-        interval=seconds(str(asked["every"])),
+        interval=_positive("--every", asked["every"]),
         progress=progress,
     )
 
 
-def _question(asked: dict[str, object], progress: Progress) -> Question:
+def _positive(option: str, text: object) -> float:
+    value = seconds(str(text))
+    if value < 0.001:
+        raise UllageError(f"{option} {text} is too short", "a millisecond is the least")
+    return value
+
+
+def _question(asked: dict[str, object], progress: Progress, now: float) -> Question:
     from ullage.reports.fleet import Question
 
-    now = time.time()
     return Question(
-        by=_word(asked["by"]),
+        by=None if asked["by"] == "sample" else _word(asked["by"]),
         since=moment(_word(asked["since"]), now),
         until=moment(_word(asked["until"]), now),
         prices=prices(_words(asked["price_texts"])),
@@ -137,8 +145,6 @@ def _question(asked: dict[str, object], progress: Progress) -> Question:
 
 def _public(arguments: list[str]) -> list[str]:
     """Return the command line without secrets: headers and passwords never reach a report."""
-    import re
-
     shown: list[str] = []
     hidden = False
     for argument in arguments:
@@ -151,7 +157,7 @@ def _public(arguments: list[str]) -> list[str]:
         elif argument.startswith("--header="):
             shown.append("--header=…")
         else:
-            shown.append(re.sub(r"(://)[^/@]*@", r"\1…@", argument))
+            shown.append(public(argument))
     return shown
 
 
@@ -162,12 +168,10 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def _write_samples(samples: Any, out: Path | None, question: Question) -> None:
+def _write_samples(samples: Any, out: Path, question: Question) -> None:
     from ullage.reports.fleet import within
     from ullage.reports.samples import with_ofu
 
-    if out is None or out.suffix.lower() != ".parquet":
-        raise UllageError("OFU by sample is a table too long to print", "add --out FILE.parquet")
     part = out.with_name(f".{out.name}.part")
     try:
         with_ofu(within(samples, question.since, question.until), question.model).to_parquet(part)

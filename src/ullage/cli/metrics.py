@@ -7,6 +7,7 @@ from typing import Any
 import click
 
 from ullage.cli.options import dump
+from ullage.errors import UllageError
 
 
 @click.command(
@@ -34,6 +35,8 @@ def command(name: str | None, fields: bool, as_json: bool) -> None:
 def _metrics(name: str | None) -> list[dict[str, Any]]:
     from ullage.metrics.metric import METRICS
 
+    if name is not None and name not in METRICS and name in {row["name"] for row in _fields()}:
+        raise UllageError(f"'{name}' is no metric but a field of the telemetry", "`ullage metrics --fields` lists all")
     chosen = [METRICS[name]] if name is not None else METRICS.values()
     return [
         {

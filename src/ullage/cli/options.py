@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import json
+import math
 import re
 import sys
 from collections.abc import Callable
@@ -17,6 +17,7 @@ from ullage.errors import UllageError
 C = TypeVar("C", bound=Callable[..., Any])
 
 _SPAN = re.compile(r"^(\d+(?:\.\d+)?)\s*(s|m|min|h|d|w)$")
+_LONGEST = 1e11  # seconds; some 3,000 years
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400, "w": 604800}
 
 
@@ -27,12 +28,13 @@ def seconds(text: str) -> float:
     (86400.0, 90.0)
     """
     found = _SPAN.match(text.strip().lower())
-    if found:
-        return float(found[1]) * _SECONDS[found[2]]
     try:
-        return float(text)
+        value = float(found[1]) * _SECONDS[found[2]] if found else float(text)
     except ValueError:
-        raise UllageError(f"'{text}' is not a span of time", "write 90s, 15m, 24h or 7d") from None
+        value = -1.0
+    if not 0 <= value <= _LONGEST:
+        raise UllageError(f"'{text}' is not a span of time", "write 90s, 15m, 24h or 7d")
+    return value
 
 
 def moment(text: str | None, now: float) -> int | None:
@@ -72,8 +74,8 @@ def prices(texts: tuple[str, ...]) -> dict[str, float]:
                 found[name.strip()] = float(amount)
             except ValueError:
                 raise UllageError(f"'{part}' is not a price", "write --price 2.50, or --price H100=2.50,A100=1.20") from None
-            if found[name.strip()] < 0:
-                raise UllageError(f"a price can't be negative: '{part}'")
+            if not 0 <= found[name.strip()] < math.inf:
+                raise UllageError(f"a price is an amount from 0 on, not '{part}'", "write --price 2.50, or --price H100=2.50,A100=1.20")
     return found
 
 
@@ -87,7 +89,9 @@ def output_options(command: C) -> C:
 
 def dump(data: Any) -> str:
     """Return data as JSON text, one key a line."""
-    return json.dumps(data, indent=2, ensure_ascii=False, allow_nan=False)
+    from ullage.render.json_text import json_text
+
+    return json_text(data)
 
 
 class Progress:

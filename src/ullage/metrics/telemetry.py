@@ -139,6 +139,10 @@ def tree(
     """
     if tensor is None:
         return Tree(ofu, (_factor(ofu, *LABELS),) if ofu is not None else ())
+    if sm == 0 and tensor > 0:  # a gauge that is stuck at 0 explains nothing: as if it were not exported
+        sm = None
+    if gr == 0 and max(tensor, sm or 0) > 0:
+        gr = None
     clock = _factor(None if ofu is None else clock_efficiency(ofu, tensor), "clock")
     if gr is not None and sm is not None:
         middle = (_factor(sm_fill(sm, gr), "sm_fill"), _factor(tensor_issue(tensor, sm), "tensor_issue"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import tempfile
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from ullage.render import json as as_json
 from ullage.render import text
+from ullage.render.json_text import json_text
 from ullage.reports.fleet import FleetReport
 
 
@@ -18,7 +18,7 @@ def write(report: FleetReport, path: Path, form: str) -> None:
     if form == "parquet":
         content = _parquet(report)
     elif form == "json":
-        content = json.dumps(as_json.fleet(report), indent=2, ensure_ascii=False, allow_nan=False).encode("utf-8", "replace")
+        content = json_text(as_json.fleet(report)).encode()
     elif form == "text":
         content = text.fleet(report, top=10**9).encode("utf-8", "replace")
     elif form == "svg":

@@ -103,7 +103,7 @@ def _figures(report: FleetReport) -> list[tuple[str, str, str]]:
         ("Tensor activity", percent(known(report.tensor_active), 1), "any tensor pipe working"),
         ("Ullage", hours(known(report.ullage)), "GPU-hours short of full"),
         ("Trusted", percent(known(report.trusted_share), 1), f"OFU over all series: {percent(known(report.ofu_all), 1)}"),
-        ("GPUs", f"{report.gpus:,.10g}", f"{hours(known(report.gpu_hours))} GPU-hours observed"),
+        ("GPUs", f"{round(report.gpus, 2):,.10g}", f"{hours(known(report.gpu_hours))} GPU-hours observed"),
         ("Power", UNKNOWN if power is None else f"{power:,.0f} W", "mean per GPU"),
         ("Method", report.method, method),
     ]

@@ -26,7 +26,7 @@ def fleet(report: FleetReport, *, top: int = SHOWN, width: int | None = None) ->
         _trust(report),
         _agreement(report.agreement),
         _noise(report),
-        "\n".join(f"note: {note}" for note in report.notes),
+        "\n".join(f"note: {harmless(note, 1000)}" for note in report.notes),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -57,7 +57,8 @@ def _headline(report: FleetReport, width: int) -> str:
 
 
 def _contrast(report: FleetReport) -> str:
-    words = [f"{report.gpus:,.10g} GPUs, {report.method} OFU"]
+    plural = "" if report.gpus == 1 else "s"
+    words = [f"{round(report.gpus, 2):,.10g} GPU{plural}, {report.method} OFU"]
     if report.gpu_util is not None:
         words.append(f"'GPU utilization' says {percent(report.gpu_util)}")
     if report.ullage is not None:
@@ -116,7 +117,8 @@ def _ledger(report: FleetReport) -> str:
 
 def _trust(report: FleetReport) -> str:
     if set(report.verdicts) <= {"ok"} and not report.findings:
-        return f"trust: all {sum(count for count, _ in report.verdicts.values()):,} series ok"
+        series = sum(count for count, _ in report.verdicts.values())
+        return "trust: the one series is ok" if series == 1 else f"trust: all {series:,} series ok"
     rows = [[name, f"{count:,}", hours(time)] for name, (count, time) in report.verdicts.items()]
     return table(["trust", "series", "GPU-hours"], rows) + "\n" + "\n".join(_findings(report))
 

@@ -11,6 +11,8 @@ import pyarrow as pa
 
 from ullage.audit.trust import VERDICTS, Verdict
 from ullage.errors import UllageError, did_you_mean, harmless
+from ullage.gpus.chip import find
+from ullage.gpus.overrides import peaks
 from ullage.metrics.clocks import SamplingNoise
 from ullage.metrics.metric import ratio
 from ullage.metrics.telemetry import Tree
@@ -92,23 +94,27 @@ class Question:
     command: str = ""
     progress: Callable[[str], None] = lambda _: None
 
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense before anything is read: a key, a GPU or a peak that nobody knows."""
+        if self.by is not None and self.by not in KEYS:
+            raise UllageError(f"can't group by '{harmless(self.by)}'", did_you_mean(self.by, KEYS, "ullage fleet --help"))
+        for name in filter(None, (*self.prices, self.model)):
+            find(name)
+        peaks(self.peak_tflops or "")
+
 
 def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[str] | None = None) -> FleetReport:
     """Return the fleet report over settled samples (an Ibis table of `tables.SETTLED`) and job records.
 
     Raises UllageError for an empty window, an unknown key, or a fleet of which no GPU is known.
     """
-    if question.by is not None and question.by not in KEYS:
-        raise UllageError(f"can't group by '{question.by}'", did_you_mean(question.by, KEYS, "ullage fleet --help"))
     notes = list(notes or [])
     samples = within(samples, question.since, question.until)
     question.progress("adding up")
     sums = whole_or_sliced(device_sums(samples).to_pyarrow(), notes)
     if not len(sums):
-        raise UllageError(
-            "there is no sample in the window",
-            "widen --since/--until, or check that the source holds the fields it needs: `ullage metrics --fields`",
-        )
+        hint = "widen --since/--until, or check that the source holds the fields it needs: `ullage metrics --fields`"
+        raise UllageError("there is no sample in the window", "; ".join([*notes[:3], hint]))
     rated = rate(sums, question.model)
     _note_unknown(rated, notes)
     question.progress("judging")
@@ -119,6 +125,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
     window = _window(sums, question)
     by = question.by or _natural_key(sums)
     question.progress("grouping")
+    tree = tree_of(good_devices) if len(good_devices) else Tree(None, ())
     return FleetReport(
         ofu=weighted_mean(good.ofu_part, good.ofu_time, good.weight),
         ofu_all=weighted_mean(rated.ofu_part, rated.ofu_time, rated.weight),
@@ -131,7 +138,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
         gpu_util=gauge(rated, "gpu_util"),
         tensor_active=gauge(good, "tensor_active"),
         power=gauge(rated, "power"),
-        tree=tree_of(good_devices) if len(good_devices) else Tree(None, ()),
+        tree=tree,
         ledger=_ledger(rated, devices, window),
         by=by,
         groups=_hourly(samples, question, verdicts) if by == "hour" else groups_of(rated, trusted, by, question.prices),
@@ -143,7 +150,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
         noise=noise(samples, sums, rated, wanted=question.noise),
         **_money(rated, trusted, prices_of(rated, question.prices)),
         command=question.command,
-        notes=notes + _remarks(rated, good),
+        notes=notes + _remarks(rated, good) + _contradictions(tree),
     )
 
 
@@ -261,12 +268,25 @@ def _note_unknown(rated: Rated, notes: list[str]) -> None:
     notes.append(f"{sum(rated.unknown_models.values()):,.1f} GPU-hours are of GPUs that are not known ({listed}) and have no OFU; {hint}")
 
 
+_TENSOR = (
+    "nobody measured tensor_active, without which there is no OFU: dcgm-exporter has DCGM_FI_PROF_PIPE_TENSOR_ACTIVE in its default list, "
+    "nvidia-smi dmon needs --gpm-metrics 2,3,5 (Hopper and later)"
+)
+
+
 def _remarks(rated: Rated, good: Rated) -> list[str]:
     remarks = [chip.warning for chip in rated.chips if chip.warning]
     if not (rated.column("tensor_active_ms") + rated.column("cycles_ms")).any():
-        remarks.append("nobody measured tensor_active; OFU needs DCGM_FI_PROF_PIPE_TENSOR_ACTIVE, which the exporter's default list holds")
+        remarks.append(_TENSOR)
     elif not (rated.column("ofu_ms") + rated.column("cycles_ms")).any():
         remarks.append(_bound(good))
+    if not any(rated.words("job")):
+        remarks.append(
+            "no sample names a job, so nobody knows whose the busy GPU-hours were; --jobs takes Slurm's records, a CSV and others"
+        )
+    covered = _covered(good)
+    if 0 < covered < 0.95:
+        remarks.append(f"OFU is known for {covered:.0%} of the trusted GPU-hours; for the rest tensor_active or sm_clock is missing")
     if not rated.column("sm_active_ms").any():
         remarks.append(
             "nobody measured sm_active: DCGM_FI_PROF_SM_ACTIVE is off in the exporter's default list; 'SM fill' joins its neighbour"
@@ -278,6 +298,18 @@ def _remarks(rated: Rated, good: Rated) -> list[str]:
     if 0 < share <= 0.999:
         remarks.append(f"{share:.0%} of the time OFU comes from cycle counters (exact), the rest from clock samples")
     return remarks
+
+
+def _contradictions(tree: Tree) -> list[str]:
+    """A clock may pass the tensor clock; of any other factor nothing passes 1 but gauges that disagree."""
+    over = [f for f in tree.factors if f.name != "clock" and f.value is not None and f.value > 1.05]
+    return [f"{f.label} comes to {f.value:.2f}, above 1: the gauges that it is made of contradict each other" for f in over]
+
+
+def _covered(good: Rated) -> float:
+    """The share of the time of GPUs that are known for which there is an OFU."""
+    named = good.take(good.chip >= 0)
+    return float(ratio(float((named.ofu_time * named.weight).sum()) / HOUR_MS, gpu_hours(named)) or 0.0)
 
 
 def _bound(good: Rated) -> str:

@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ullage.errors import harmless
+from ullage.errors import UllageError, harmless
 from ullage.gpus.chip import find
+from ullage.gpus.mig import mig_share
 from ullage.metrics.metric import ratio
 from ullage.metrics.telemetry import Tree
 from ullage.reports.rated import Rated, rate, trees, weighted_mean
@@ -53,11 +54,11 @@ def groups_of(rated: Rated, trusted: Mask, by: str, prices: Mapping[str, float])
         believed = {gpu for gpu, good in zip(rated.words("gpu"), trusted, strict=True) if good}
         trusted = np.array([gpu in believed for gpu in devices.words("gpu")], dtype=np.bool_)
         rated = devices
-    names = [_label(name, by) for name in rated.sums[by].to_pylist()]
-    keys_found = sorted(set(names))
+    names = rated.sums[by].to_pylist()
+    keys_found = sorted(set(names), key=lambda name: _label(name, by))
     place = {key: code for code, key in enumerate(keys_found)}
     codes = np.array([place[name] for name in names], dtype=np.int64)
-    found = _groups(rated, trusted, codes, keys_found, prices_of(rated, prices))
+    found = _groups(rated, trusted, codes, [_label(name, by) for name in keys_found], prices_of(rated, prices))
     return found if by == "bucket" else sorted(found, key=lambda g: (-(g.ullage if g.ullage is not None else -1.0), g.key))
 
 
@@ -118,7 +119,11 @@ def prices_of(rated: Rated, prices: Mapping[str, float]) -> Array:
 
 
 def whole_or_sliced(sums: pa.Table, notes: list[str]) -> pa.Table:
-    """Return the sums without the whole-GPU rows of GPUs whose MIG instances report too: their time must not count twice."""
+    """Return the sums without the whole-GPU rows of GPUs whose MIG instances report too: their time must not count twice.
+
+    Instances whose share of the GPU nobody knows can't be added to the others, and are left out with a note.
+    """
+    sums = _measurable(sums, notes)
     devices = list(zip(sums["gpu"].to_pylist(), sums["mig"].to_pylist(), strict=True))
     sliced = {gpu for gpu, mig in devices if mig}
     twice = [gpu in sliced and not mig for gpu, mig in devices]
@@ -128,3 +133,27 @@ def whole_or_sliced(sums: pa.Table, notes: list[str]) -> pa.Table:
         )
         return sums.filter(pa.array([not t for t in twice]))
     return sums
+
+
+def _measurable(sums: pa.Table, notes: list[str]) -> pa.Table:
+    pairs = list(zip(sums["mig"].to_pylist(), sums["model"].to_pylist(), strict=True))
+    strange = {pair for pair in set(pairs) if not _has_share(*pair)}
+    if not strange:
+        return sums
+    gpus = {gpu for gpu, pair in zip(sums["gpu"].to_pylist(), pairs, strict=True) if pair in strange}
+    named = harmless(min(str(mig) for mig, _ in strange), 40)
+    notes.append(f"instances of {len(gpus):,} GPUs are left out, since it is not known what share of the GPU they are (such as '{named}')")
+    return sums.filter(pa.array([pair not in strange for pair in pairs]))
+
+
+def _has_share(mig: str | None, model: str | None) -> bool:
+    if not mig:
+        return True
+    try:
+        chip = find(model) if model else None
+    except UllageError:
+        chip = None
+    try:
+        return mig_share(mig, chip) > 0
+    except UllageError:
+        return False

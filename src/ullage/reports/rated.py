@@ -80,7 +80,8 @@ def rate(sums: pa.Table, model: str | None = None) -> Rated:
     }
     seconds = column["cycles_ms"] / 1000
     units = _units(ratio(column["sm_cycles"], seconds), ceiling, sms)
-    exact = (column["cycles_ms"] >= 0.9 * np.maximum(column["ofu_ms"], 1)) & (column["cycles_ms"] >= 0.5 * column["span_ms"])
+    # counters need a reading before: of a short watch (four readings), a quarter of the time has none
+    exact = (column["cycles_ms"] >= 0.7 * np.maximum(column["ofu_ms"], 1)) & (column["cycles_ms"] >= 0.5 * column["span_ms"])
     by_cycles = exact_ofu(column["tensor_cycles"], seconds, clock, units) * column["cycles_ms"]
     has_gauge = column["tensor_active_ms"] > 0
     by_gauge = exact & ~has_gauge

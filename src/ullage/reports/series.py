@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ullage.metrics.clocks import Beat, SamplingNoise, beat, sampling_noise
 from ullage.metrics.ofu import sampled_ofu
@@ -22,9 +23,10 @@ def beats(samples: Any, sums: pa.Table) -> dict[str, Beat]:
     """Return, for each GPU of a job whose clock shows one, the strongest line in the spectrum of its clock samples."""
     witnesses = _witnesses(sums)
     lines: dict[str | None, Beat] = {}
-    for (gpu, job), (_, values) in _series(samples, list(witnesses), ["sm_clock"]).items():
-        found = beat(values["sm_clock"])
-        if found and witnesses.get(gpu) == job and (job not in lines or found.share < lines[job].share):
+    theirs = samples.filter(samples.job.isin(sorted(set(witnesses.values())))) if witnesses else samples
+    for (gpu, job), (_, values) in _series(theirs, list(witnesses), ["sm_clock"]).items():
+        found = beat(values["sm_clock"]) if witnesses.get(gpu) == job else None
+        if found and (job not in lines or found.share < lines[job].share):
             lines[job] = found  # the weaker of two witnesses: both must show it
     return {gpu: lines[job] for gpu, job in zip(sums["gpu"].to_pylist(), sums["job"].to_pylist(), strict=True) if job in lines}
 
@@ -75,13 +77,13 @@ def _series(samples: Any, gpus: list[str], fields: list[str]) -> Series:
     if not gpus:
         return {}
     table = samples.filter(samples.gpu.isin(gpus)).select("gpu", "job", "time", *fields).order_by(["gpu", "job", "time"]).to_pyarrow()
-    names = np.array([f"{gpu}\0{job}" for gpu, job in zip(table["gpu"].to_pylist(), table["job"].to_pylist(), strict=True)])
-    if not len(names):
+    if not len(table):
         return {}
-    edges = np.flatnonzero(np.concatenate([[True], names[1:] != names[:-1], [True]]))
+    gpu, job = (pc.dictionary_encode(table[name].combine_chunks(), null_encoding="encode") for name in ("gpu", "job"))
+    whose = gpu.indices.to_numpy().astype(np.int64) * len(job.dictionary) + job.indices.to_numpy()
+    edges = np.flatnonzero(np.concatenate([[True], whose[1:] != whose[:-1], [True]]))
     times = table["time"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_numpy()
     columns = {name: np.asarray(table[name].to_numpy(zero_copy_only=False), dtype=float) for name in fields}
-    gpu, job = table["gpu"], table["job"]
     return {
         (gpu[int(a)].as_py(), job[int(a)].as_py()): (times[a:b], {name: values[a:b] for name, values in columns.items()})
         for a, b in itertools.pairwise(edges)

@@ -80,7 +80,9 @@ def layout(heads: Sequence[str], where: str) -> Layout:
     time = _find(heads, _TIMES)
     _refuse_quantiles(heads, time, where)
     if time is None:
-        raise UllageError(f"{where} has no time column; its columns are {listed(heads)}", "name the column of times 'time'")
+        records = {"jobid", "job", "job_id"} & {head.strip().lower() for head in heads}
+        hint = "job records go behind --jobs, beside the telemetry" if records else "name the column of times 'time'"
+        raise UllageError(f"{where} has no time column; its columns are {listed(heads)}", hint)
     metric, value = _find(heads, _METRICS), _find(heads, _VALUES)
     labels = _labels(heads, {time, metric, value})
     if metric is not None and value is not None:

@@ -234,6 +234,6 @@ def _batch(log: _Log, path: Path, shift: int, options: Options, problems: Proble
 
 def _within(batch: pa.RecordBatch, options: Options) -> pa.RecordBatch:
     times = batch.column("time").cast(pa.int64()).to_numpy()
-    since = times >= options.since if options.since is not None else np.ones(len(times), np.bool_)
-    until = times < options.until if options.until is not None else np.ones(len(times), np.bool_)
+    since = times > options.since if options.since is not None else np.ones(len(times), np.bool_)
+    until = times <= options.until if options.until is not None else np.ones(len(times), np.bool_)
     return batch.filter(pa.array(since & until))

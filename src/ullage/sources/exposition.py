@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
-from ullage.errors import UllageError
+from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 from ullage.sources.http import Client, ServerError
 from ullage.sources.lines import Lines
@@ -41,7 +41,7 @@ def recognise(place: Place) -> int:
         return 2 if place.url.split("?", 1)[0].rstrip("/").endswith(("/metrics", "/federate")) else 1
     if _HELP.search(place.head):
         return 2
-    return 1 if _SAMPLE.search(place.head) else 0
+    return 2 if _SAMPLE.search(place.head) else 0
 
 
 @source("exposition", recognise=recognise, reads="text exposition of dcgm-exporter and other GPU exporters (file or URL)")
@@ -159,6 +159,7 @@ def _batches(file: IO[bytes], lines: Lines, moment: int, problems: Problems, opt
         for number, chunk in chunks(file, problems, lines.place):
             if number == 1:
                 refuse_html(chunk, lines.place)
+                chunk = chunk.removeprefix(b"\xef\xbb\xbf")
             lines.parse(chunk, number)
             batch = lines.take() if lines.pending > held else None
             if batch is not None:
@@ -199,6 +200,8 @@ def chunks(file: IO[bytes], problems: Problems, place: str, size: int = CHUNK, l
     if skipping:
         problems.drop(f"lines longer than {longest >> 20} MB", where=f"{place} line {number}")
     elif pending.strip() and not pending.lstrip().startswith(b"#"):
+        if number == 1:  # a page in one line
+            refuse_html(pending, place)
         problems.drop("last lines without an end", where=f"{place} line {number}")
 
 
@@ -225,7 +228,7 @@ def refuse_html(text: bytes, place: str) -> None:
     """Raise UllageError when the text is a web page: a login form or a proxy's error, saved in place of metrics."""
     if text.lstrip()[:15].lower().startswith((b"<!doctype", b"<html", b"<?xml", b"<head")):
         title = re.search(rb"<title>\s*([^<]{0,80})", text[:65536], re.IGNORECASE)
-        named = f" ('{title[1].decode(errors='replace').strip()}')" if title else ""
+        named = f" ('{harmless(title[1].decode(errors='replace').strip())}')" if title else ""
         raise UllageError(
             f"{place} is an HTML page{named}, not metrics", "a proxy or a login page answered in place of the exporter; " + _ADVICE
         )

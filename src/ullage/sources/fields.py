@@ -44,6 +44,7 @@ def clean(alias: Alias, values: Floats, problems: Problems, where: str = "", ser
     unreal = np.isinf(values)
     if unreal.any():
         values[unreal] = np.nan
+        problems.drop("infinite readings", int(np.count_nonzero(unreal)), place)
     values, guessed = settled(alias, values, series)
     impossible = (values < field.lowest) | (values > field.highest)
     flags = np.zeros(len(values), np.uint16)
@@ -104,9 +105,10 @@ def settled(alias: Alias, values: Floats, series: Codes | None = None) -> tuple[
     """
     other, factor = _contradicted(alias, values, series)
     promised = TO_SI[alias.unit]
-    if not other.any():
-        return (values if promised == 1.0 else values * promised), other
-    return values * np.where(other, factor, promised), other
+    with np.errstate(over="ignore"):  # what is too large for a number is too large for the field
+        if not other.any():
+            return (values if promised == 1.0 else values * promised), other
+        return values * np.where(other, factor, promised), other
 
 
 def _contradicted(alias: Alias, values: Floats, series: Codes | None) -> tuple[Masks, float]:

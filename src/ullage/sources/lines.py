@@ -234,6 +234,8 @@ class Lines:
             self._bad(position)
             return None
         named = who[_GPU] is not None
+        if any(isinstance(value, str) and "\ufffd" in value for value in who):
+            self._problems.mend("label sets that are not UTF-8, their bad bytes replaced", where=where)
         if not named:
             self._problems.drop("label sets that name no device", where=where)
         number = len(self._set_rows)
@@ -295,9 +297,9 @@ class Lines:
         since, until = self._options.since, self._options.until
         wanted = np.ones(len(times), np.bool_)
         if since is not None:
-            wanted &= times >= since
+            wanted &= times > since
         if until is not None:
-            wanted &= times < until
+            wanted &= times <= until  # a sample speaks for the time before it
         return wanted
 
     def _identity_columns(self, rows: _Integers) -> dict[str, Any]:
@@ -323,6 +325,8 @@ class Lines:
         numbers, starts = np.unique(aliases[order], return_index=True)
         for number, lines in zip(numbers, np.split(order, starts[1:]), strict=True):
             alias = self._aliases[number]
+            nan = int(np.count_nonzero(np.isnan(values[lines])))
+            self._problems.drop("readings that are not a number (NaN)", nan, f"{self.place} {alias.name}")
             cleaned, marks = clean(alias, values[lines], self._problems, self.place, hosts[rows[lines]])
             column = columns.setdefault(alias.field, np.full(length, np.nan))
             lines, cleaned, marks = lines[::-1], cleaned[::-1], marks[::-1]  # written backwards, the first of equals stays
@@ -338,6 +342,7 @@ class Lines:
         return np.array([numbers.setdefault(who[_HOST], len(numbers)) for who in self._identities], np.int64)
 
 
+_NEVER = 2.0**60  # ms; fits 64 bits, and is no time of any calendar
 _HOST, _GPU = IDENTITY.get_field_index("host"), IDENTITY.get_field_index("gpu")
 
 
@@ -347,7 +352,7 @@ def _milliseconds(moment: float) -> int:
     >>> _milliseconds(1723280400), _milliseconds(1723280400000)
     (1723280400000, 1723280400000)
     """
-    return round(moment * 1000 if abs(moment) < 1e11 else moment)
+    return round(moment * 1000 if abs(moment) < 1e11 else max(-_NEVER, min(moment, _NEVER)))
 
 
 @functools.lru_cache(maxsize=16384)

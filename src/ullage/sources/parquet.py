@@ -39,7 +39,7 @@ def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.Reco
             yield from _own(file, schema, reading)
         else:
             yield from _foreign(file, layout(schema.names, where), schema, reading)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeError) as error:
         raise _damaged(where, error) from error
 
 
@@ -52,7 +52,7 @@ def _opened(place: Place) -> Any:
         return pyarrow.parquet.ParquetFile(
             place.path, read_dictionary=[name for name in names if name in IDENTITY.names and name != "index"]
         )
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeError) as error:
         raise _damaged(place.name, error) from error
 
 

@@ -80,6 +80,8 @@ class Readings:
         for number in sorted(self._parts):
             alias = self._aliases[number]
             who, times, values = (np.concatenate(part) for part in zip(*self._parts[number], strict=True))
+            nan = int(np.count_nonzero(np.isnan(values)))
+            self._problems.drop("readings that are not a number (NaN)", nan, f"{self._where} {alias.name}".strip())
             cleaned, flags = clean(alias, cast(Floats, values), self._problems, self._where, exporters[who])
             columns.append(Column(alias.field, cast(Ints, who), cast(Ints, times), cleaned, flags))
         self.forget()
@@ -137,6 +139,8 @@ class Readings:
         if who["gpu"] is None:
             self._problems.drop("series that name no device", where=f"{self._where} {labels.get('__name__', '')}".strip())
             return -1
+        if any(isinstance(value, str) and "\ufffd" in value for value in who.values()):
+            self._problems.mend("label sets that are not UTF-8, their bad bytes replaced", where=self._where)
         if self._options.cluster is not None and who["cluster"] is None:
             who["cluster"] = self._options.cluster
         return self._devices.code(who)

@@ -23,10 +23,11 @@ from typing import IO, Any, Protocol
 
 import pyarrow as pa
 
-from ullage.errors import UllageError, harmless
+from ullage.errors import UllageError, harmless, public
 from ullage.problems import Problems
 from ullage.registry import Registry
 
+LATEST = 4_102_444_800_000  # 2100-01-01 in ms
 HEAD = 64 * 1024  # how many (decompressed) bytes a recogniser may look at
 
 
@@ -116,16 +117,28 @@ def read_samples(name: str, options: Options | None = None, problems: Problems |
     options, problems = options or Options(), problems if problems is not None else Problems()
     if "://" in name or name in SOURCES:
         place = Place(name)
-        yield from _reader(place).read(place, options, problems)
+        yield from _sane(_reader(place).read(place, options, problems), problems)
         return
     path = Path(name).expanduser()
-    if not path.exists():
+    if not name or not path.exists():
         raise UllageError(f"there is no file or folder '{name}'", "give a file, a folder of files, or a URL such as http://prometheus:9090")
     if path.is_dir():
-        yield from _read_folder(path, options, problems)
+        yield from _sane(_read_folder(path, options, problems), problems)
     else:
         place = Place(str(path), path, head(path))
-        yield from _reader(place).read(place, options, problems)
+        yield from _sane(_reader(place).read(place, options, problems), problems)
+
+
+def _sane(batches: Iterator[pa.RecordBatch], problems: Problems) -> Iterator[pa.RecordBatch]:
+    """Yield the batches without rows whose time is none: from them on, every time can be written as a date."""
+    for batch in batches:
+        time = batch.column("time").cast(pa.int64()).to_numpy()
+        sane = (time >= 0) & (time < LATEST)
+        if sane.all():
+            yield batch
+        else:
+            problems.drop("samples with a time before 1970 or after 2100", int(len(sane) - sane.sum()))
+            yield batch.filter(pa.array(sane))
 
 
 def _read_folder(folder: Path, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
@@ -157,13 +170,15 @@ def _reader(place: Place) -> Source:
     ranked = [(s.recognise(place), s) for s in SOURCES.values() if not s.folder]
     sure = max((score for score, _ in ranked), default=0)
     if not sure:
-        raise UllageError(f"{place.name} {_looks(place)}, not telemetry that Ullage reads", formats())
+        raise UllageError(f"{harmless(public(place.name))} {_looks(place)}, not telemetry that Ullage reads", formats())
     return next(s for score, s in ranked if score == sure)
 
 
 def _looks(place: Place) -> str:
     head = place.head.lstrip()
-    if not place.head and place.path is not None:
+    if place.path is None:
+        return "is a URL of a kind that is not known"
+    if not place.head:
         return "is empty"
     if head[:15].lower().startswith((b"<!doctype", b"<html")):
         return "is an HTML page"

@@ -8,8 +8,9 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ullage.errors import UllageError, harmless
 from ullage.store.durable import write_whole
-from ullage.store.manifest import Folder, lost
+from ullage.store.manifest import Folder
 from ullage.tables import JOBS
 
 NAME = "jobs.parquet"
@@ -24,9 +25,11 @@ def read(folder: Path) -> pa.Table:
     if not path.exists():
         return JOBS.empty_table()
     try:
-        return pq.read_table(path, partitioning=None).select(JOBS.names).cast(JOBS)
-    except (OSError, KeyError, pa.ArrowException) as error:
-        raise lost(path, f"is damaged ({error})") from error
+        return pq.ParquetFile(path).read().select(JOBS.names).cast(JOBS)
+    except (OSError, KeyError, pa.ArrowException, UnicodeError) as error:
+        raise UllageError(
+            f"the store's job records {path} are damaged ({harmless(str(error))})", "bring them back from a backup, or remove that file"
+        ) from error
 
 
 def add(folder: Folder, records: pa.Table) -> int:

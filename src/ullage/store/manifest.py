@@ -104,7 +104,7 @@ def _decoded(content: bytes, path: Path) -> Manifest:
     hint = "bring back that file from a backup; the samples beside it are untouched"
     try:
         manifest = msgspec.json.decode(content, type=Manifest)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UllageError(f"{path} is damaged: {harmless(str(error))}", hint) from error
     if manifest.version != VERSION:
         raise UllageError(

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ullage.errors import harmless
 from ullage.store.durable import write_whole
 from ullage.store.manifest import Folder, Part, lost
 from ullage.sums.ordering import Nulls, chosen, column_of, empty, keys, milliseconds, one_batch, starts_of
@@ -120,8 +121,8 @@ def _read(path: Path, schema: pa.Schema, gpus: pa.Array | None) -> pa.Table:
             table = one_batch(file.read_row_groups(groups, columns=held))
     except FileNotFoundError:
         raise lost(path, "is missing") from None
-    except (OSError, pa.ArrowException) as error:
-        raise lost(path, f"is damaged ({error})") from error
+    except (OSError, pa.ArrowException, UnicodeError) as error:
+        raise lost(path, f"is damaged ({harmless(str(error))})") from error
     if gpus is not None:
         table = chosen(table, among(column_of(table, "gpu"), gpus))
     return filled(table, schema)

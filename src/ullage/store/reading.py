@@ -6,7 +6,8 @@ import os
 import re
 import tempfile
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from ullage.errors import UllageError, did_you_mean, harmless
-from ullage.tables import JOBS, SETTLED
+from ullage.store.footers import empty_and_full
+from ullage.tables import FIELDS, JOBS, SETTLED
 
 MEMORY = "1GB"  # DuckDB's own limit; beyond it, it spills to the system's temporary folder
 
@@ -36,12 +38,32 @@ def connection(memory: str = MEMORY) -> Any:
     return made
 
 
+@contextmanager
+def asking(place: str) -> Iterator[None]:
+    """Turn DuckDB's refusals (a damaged file, no memory, a full disk) into a UllageError that names the place asked."""
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException):
+        raise  # our own question is wrong
+    except duckdb.OutOfMemoryException as error:
+        problem = f"there is not enough memory to ask {harmless(place)}: {harmless(str(error))}"
+        raise UllageError(problem, "ask for a shorter time") from error
+    except duckdb.Error as error:
+        raise UllageError(
+            f"{harmless(place)} can't be read to the end: {harmless(str(error))}",
+            "a file of it is damaged (`ullage store info FOLDER --check` names it), or the disk is full",
+        ) from error
+
+
 def settled_table(con: Any, files: Sequence[Path], columns: Sequence[str] | None, since: int | None, until: int | None) -> Any:
     """Return an Ibis table over Parquet files of `SETTLED`: `columns` (None: all), samples with since < time <= until (ms).
 
     A sample at `until` speaks for the time before it, and one at `since` for what came before the window.
     Raises UllageError for a column that is not in `SETTLED`.
     """
+    empty, full = empty_and_full(files)
     wanted = list(SETTLED.names if columns is None else columns)
     unknown = next((name for name in wanted if name not in SETTLED.names), None)
     if unknown is not None:
@@ -51,7 +73,7 @@ def settled_table(con: Any, files: Sequence[Path], columns: Sequence[str] | None
         table = table.filter(table.time > _time(since))
     if until is not None:
         table = table.filter(table.time <= _time(until))
-    return table.select(**{name: _column(table, name) for name in wanted})
+    return table.select(**{name: _column(table, name, empty, full) for name in wanted})
 
 
 def _literal(file: Path) -> str:
@@ -71,22 +93,28 @@ def _empty(con: Any) -> Any:
     return con.create_table(ibis.util.gen_name("empty"), schema=ibis.schema({f.name: _type(f.name) for f in SETTLED}), temp=True)
 
 
-def _type(name: str) -> str:
+def _type(name: str, nullable: bool = True) -> Any:
     """The Ibis type of a column of `SETTLED`; words are strings to DuckDB."""
-    import ibis
+    import ibis.expr.datatypes as types
 
     kind = SETTLED.field(name).type
     if pa.types.is_timestamp(kind):
-        return "timestamp('UTC')"
-    return "string" if pa.types.is_dictionary(kind) else str(ibis.dtype(kind))
+        return types.Timestamp("UTC", nullable=nullable)
+    return types.String(nullable=nullable) if pa.types.is_dictionary(kind) else types.dtype(kind).copy(nullable=nullable)
 
 
-def _column(table: Any, name: str) -> Any:
-    """A column as `SETTLED` has it; what the files do not have is null, or what it is when nothing is known."""
+def _column(table: Any, name: str, empty: frozenset[str], full: frozenset[str]) -> Any:
+    """A column as `SETTLED` has it; what the files do not have is null, or what it is when nothing is known.
+
+    The type of a reading that is never missing says so, and so does the null that stands for one that always is: sums
+    are spared the question (see `ullage.sums.held`).
+    """
     import ibis
 
-    if name in table.columns:
-        same = table[name].type() == ibis.dtype(_type(name)) or name == "time"
+    if name in full and name in FIELDS:
+        return table[name].cast(_type(name, nullable=False))
+    if name in table.columns and name not in empty:
+        same = table[name].type() == _type(name) or name == "time"
         return table[name] if same else table[name].cast(_type(name))
     if name == "sharers":
         return table.job.notnull().cast("int8") if "job" in table.columns else ibis.literal(0, "int8")
@@ -146,7 +174,7 @@ def _check(file: Path) -> None:
 
     try:
         schema = pq.read_schema(file)
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, pa.ArrowException, UnicodeError) as error:
         raise UllageError(f"{file} is no Parquet file that can be read: {harmless(str(error))}", "export it again") from error
     missing = [name for name in ("time", "gpu", "span_ms") if name not in schema.names]
     if missing:

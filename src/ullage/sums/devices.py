@@ -6,9 +6,11 @@ time; ratios are taken last, in `metrics`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ullage.metrics.ofu import sampled_ofu
+from ullage.sums.held import empty, full, known
 from ullage.tables import Flag
 
 # A device is idle in a sample when no engine is busier than this (DCGM rounds to 1e-6; a display costs about 0.1 %).
@@ -19,10 +21,14 @@ WORKS = 0.5
 ACTIVITY = ("gr_active", "sm_active", "tensor_active", "gpu_util")
 MEANS = ("tensor_active", "sm_active", "gr_active", "gpu_util", "power")
 KEYS = ("gpu", "mig", "job")
+OFU = ("span_ms", "ofu_ms", "ofu_sum", "cycles_ms", "tensor_cycles", "sm_cycles")
+TREE = (*OFU, "ofu_tensor_sum", *(f"{name}_{what}" for name in ("tensor_active", "sm_active", "gr_active") for what in ("ms", "sum")))
+
+Sums = dict[str, Any]  # what is added up, by name: a value per sample, None where no sample has one
 
 
 def device_sums(samples: Any, *, bucket_ms: int | None = None) -> Any:
-    """Return an Ibis table with a row per (gpu, mig, job) and its sums; with `bucket_ms`, also per `bucket` of time.
+    """Return an Ibis table with a row per (gpu, mig, job), in that order, and its sums; with `bucket_ms`, also per `bucket` of time.
 
     `samples` is an Ibis table of `tables.SETTLED`. Times are in milliseconds, so sums of them are exact integers:
 
@@ -40,75 +46,97 @@ def device_sums(samples: Any, *, bucket_ms: int | None = None) -> Any:
     if bucket_ms is not None:
         samples = samples.mutate(bucket=bucket(samples.time, bucket_ms))
         keys.append("bucket")
-    # flags and sharers have few values: grouped by first and unfolded after, they cost nothing per sample
-    fine = samples.group_by([*keys, "flags", "sharers"]).aggregate(
-        **_who(samples), **_seconds(samples), **_integrals(samples), **_cycles(samples)
-    )
-    added = [c for c in fine.columns if c not in {*keys, "flags", "sharers", *_FIRST, "model", "other_model", "start_ms", "last_ms"}]
-    return fine.group_by(keys).aggregate(
+    sums = {"span_ms": samples.span_ms, **_states(samples), **_integrals(samples), **_cycles(samples)}
+    # what has few values is grouped by first and unfolded after, which costs less than a sum for each of them
+    fine = _added(samples, [*keys, *_FEW], sums, rows=samples.count(), **_who(samples), **_window(samples))
+    found = fine.group_by(keys).aggregate(
         **{name: fine[name].max() for name in (*_FIRST, "model", "last_ms")},
-        **{name: fine[name].min() for name in ("other_model", "start_ms")},
-        **{name: fine[name].sum() for name in added},
+        other_model=fine.model.min(),
+        start_ms=fine.start_ms.min(),
+        **{name: fine[name].sum() for name in (*sums, "rows")},
         **_shared(fine),
         **{f"{flag.name.lower()}_rows": _when((fine.flags.cast("int32") & int(flag)) > 0, fine.rows).sum() for flag in Flag if flag.name},
     )
+    return found.order_by(keys)
 
 
 def time_sums(samples: Any, *, bucket_ms: int) -> Any:
     """Return an Ibis table with a row per (bucket, model) and the sums of `device_sums` that the course of OFU over time needs."""
-    chosen = {name: value for name, value in _integrals(samples).items() if name.startswith(("ofu", "gpu_util"))}
     bucketed = samples.mutate(bucket=bucket(samples.time, bucket_ms))
-    return bucketed.group_by(["bucket", "model"]).aggregate(span_ms=samples.span_ms.sum(), **chosen, **_cycles(samples))
+    return chosen_sums(bucketed, ("bucket", "model"), (*OFU, "ofu_tensor_sum", "gpu_util_ms", "gpu_util_sum"))
+
+
+def chosen_sums(samples: Any, keys: Sequence[str], names: Sequence[str]) -> Any:
+    """Return an Ibis table with a row per `keys` (columns of the samples), in their order, and only some of the sums of `device_sums`.
+
+    Only the columns that those sums need are read: a question that asks for little is answered soon.
+    """
+    sums = {"span_ms": samples.span_ms, **_states(samples), **_integrals(samples), **_cycles(samples)}
+    return _added(samples, keys, {name: sums[name] for name in names}).order_by(keys)
 
 
 def bucket(time: Any, bucket_ms: int) -> Any:
     """Return the start (ms) of the bucket in which a sample's time lies; a sample speaks for the time before it."""
-    milliseconds = milliseconds_of(time) - 1
-    return milliseconds - milliseconds % bucket_ms
+    return (_microseconds(time) - 1000) // (1000 * bucket_ms) * bucket_ms
 
 
 def milliseconds_of(time: Any) -> Any:
-    """Return an Ibis timestamp column as integer milliseconds since 1970, by the engine's own function."""
+    """Return an Ibis timestamp column as integer milliseconds since 1970."""
+    return _microseconds(time) // 1000  # DuckDB's own epoch_ms takes ten times as long
+
+
+def _microseconds(time: Any) -> Any:
+    """The engine's own function; exact in a double, which Ibis divides in, until the year 2255."""
     import ibis
+    import ibis.expr.datatypes as types
 
     @ibis.udf.scalar.builtin(
-        name="unix_millis" if time.get_backend().name == "pyspark" else "epoch_ms",
-        signature=((ibis.dtype("timestamp('UTC')"),), ibis.dtype("int64")),
+        name="unix_micros" if time.get_backend().name == "pyspark" else "epoch_us",
+        signature=((types.Timestamp("UTC"),), types.int64),
     )
-    def epoch_milliseconds(when):  # type: ignore[no-untyped-def]
+    def epoch_microseconds(when):  # type: ignore[no-untyped-def]
         ...
 
-    return epoch_milliseconds(time)
+    return epoch_microseconds(time)
 
 
+_FEW = ("flags", "sharers", "model")
 _FIRST = ("cluster", "host", "user", "namespace", "index")
 
 
-def _who(samples: Any) -> dict[str, Any]:
-    return {name: samples[name].arbitrary() for name in _FIRST} | {"model": samples.model.max(), "other_model": samples.model.min()}
-
-
-def _when(condition: Any, value: Any) -> Any:
-    # a CASE, not a FILTER: three times as fast in DuckDB
-    return condition.ifelse(value, 0)
-
-
-def _seconds(samples: Any) -> dict[str, Any]:
+def _added(samples: Any, keys: Sequence[str], sums: Mapping[str, Any], **others: Any) -> Any:
+    """Group samples by `keys` and add up `sums`; what no sample has is 0 (of no time), and is not asked of any."""
     import ibis
 
-    span = samples.span_ms
-    dark = ibis.and_(*(samples[name].isnull() for name in ACTIVITY))
-    idle = ibis.and_(*(samples[name].fill_null(0) < IDLE for name in ACTIVITY)) & ~dark
-    gauges = [samples[name] for name in ACTIVITY[:3]]
-    zero = ibis.and_(*(gauge.fill_null(0) == 0 for gauge in gauges)) & ibis.or_(*(gauge.notnull() for gauge in gauges))
+    held = [key for key in keys if not empty(samples, key)] or [keys[0]]
+    some = {name: value.sum() for name, value in sums.items() if value is not None}
+    table = samples.group_by(held).aggregate(**some, **{name: value for name, value in others.items() if value is not None})
+    nothing = {name: ibis.literal(0, "int64") for name, value in sums.items() if value is None}
+    nobody = {name: ibis.null(samples[name].type()) for name in keys if name not in held}
+    return table.mutate(**nothing, **nobody, **{name: ibis.null(samples[name].type()) for name, value in others.items() if value is None})
+
+
+def _who(samples: Any) -> dict[str, Any]:
+    return {name: None if empty(samples, name) else samples[name].arbitrary() for name in _FIRST}
+
+
+def _window(samples: Any) -> dict[str, Any]:
+    return {"start_ms": (milliseconds_of(samples.time) - samples.span_ms).min(), "last_ms": milliseconds_of(samples.time.max())}
+
+
+def _states(samples: Any) -> Sums:
+    import ibis
+
+    told = [name for name in ACTIVITY if not empty(samples, name)]
+    level = {name: samples[name] if full(samples, name) else samples[name].fill_null(0) for name in told}
+    gauges = [name for name in told if name != "gpu_util"]
+    dark = False if any(full(samples, name) for name in told) else ibis.and_(*(samples[name].isnull() for name in told))
+    quiet = ibis.and_(*(value < IDLE for value in level.values()))
+    zero = ibis.and_(*(level[name] == 0 for name in gauges)) & ibis.or_(*(samples[name].notnull() for name in gauges))
     return {
-        "rows": samples.count(),
-        "span_ms": span.sum(),
-        "idle_ms": _when(idle, span).sum(),
-        "dark_ms": _when(dark, span).sum(),
-        "stuck_ms": _when(zero & (samples.gpu_util.fill_null(0) >= WORKS), span).sum(),
-        "start_ms": (milliseconds_of(samples.time) - span).min(),
-        "last_ms": milliseconds_of(samples.time.max()),
+        "idle_ms": _when(quiet if dark is False else quiet & ~dark, samples.span_ms),
+        "dark_ms": _when(dark, samples.span_ms),
+        "stuck_ms": _when(zero & (level["gpu_util"] >= WORKS) if "gpu_util" in told else False, samples.span_ms),
     }
 
 
@@ -117,25 +145,32 @@ def _shared(fine: Any) -> dict[str, Any]:
     return {"shared_ms": _when(several, fine.span_ms).sum(), "shared_idle_ms": _when(several, fine.idle_ms).sum()}
 
 
-def _integrals(samples: Any) -> dict[str, Any]:
-    span = samples.span_ms
-    sums = {}
+def _integrals(samples: Any) -> Sums:
+    span = samples.span_ms.cast("float64")
+    sums: Sums = {}
     for name in MEANS:
-        sums[f"{name}_ms"] = _when(samples[name].notnull(), span).sum()
-        sums[f"{name}_sum"] = (span.cast("float64") * samples[name]).sum()
+        sums[f"{name}_ms"] = _when(known(samples, name), samples.span_ms)
+        sums[f"{name}_sum"] = None if empty(samples, name) else span * samples[name]
+    both = known(samples, "tensor_active", "sm_clock")
+    sums["ofu_ms"] = _when(both, samples.span_ms)
     # OFU is linear in 1 / tensor clock, which only `gpus` knows: here it is taken for a tensor clock of 1 Hz
-    product = sampled_ofu(samples.tensor_active, samples.sm_clock, 1.0)
-    sums["ofu_ms"] = _when(samples.tensor_active.notnull() & samples.sm_clock.notnull(), span).sum()
-    sums["ofu_sum"] = (span.cast("float64") * product).sum()
+    sums["ofu_sum"] = None if both is False else span * sampled_ofu(samples.tensor_active, samples.sm_clock, 1.0)
     # tensor activity over the very samples that OFU has, so that the clock factor compares like with like
-    sums["ofu_tensor_sum"] = _when(samples.sm_clock.notnull(), span.cast("float64") * samples.tensor_active).sum()
+    sums["ofu_tensor_sum"] = None if both is False else _when(known(samples, "sm_clock"), span * samples.tensor_active)
     return sums
 
 
-def _cycles(samples: Any) -> dict[str, Any]:
-    counted = samples.tensor_cycles_delta.notnull()
+def _cycles(samples: Any) -> Sums:
+    counted = known(samples, "tensor_cycles_delta")
     return {
-        "cycles_ms": _when(counted, samples.span_ms).sum(),
-        "tensor_cycles": samples.tensor_cycles_delta.cast("float64").sum(),
-        "sm_cycles": _when(counted, samples.sm_cycles_delta.cast("float64")).sum(),
+        "cycles_ms": _when(counted, samples.span_ms),
+        "tensor_cycles": _when(counted, samples.tensor_cycles_delta.cast("float64")),
+        "sm_cycles": _when(counted, samples.sm_cycles_delta.cast("float64")),
     }
+
+
+def _when(condition: Any, value: Any) -> Any:
+    """The value where a condition holds and 0 elsewhere, None where it never does."""
+    if isinstance(condition, bool):
+        return value if condition else None
+    return condition.ifelse(value, 0)  # a CASE, not a FILTER: three times as fast in DuckDB

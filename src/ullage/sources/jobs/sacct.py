@@ -114,7 +114,7 @@ def allocated(text: str) -> int:
 
 def _json(place: Place, where: str, problems: Problems) -> Iterator[Record]:
     with place.open() as file:
-        data = file.read()
+        data = file.read().decode("utf-8", "replace")  # a name in another encoding spoils only itself
     try:
         jobs = msgspec.json.decode(data, type=dict[str, Any]).get("jobs")
     except (msgspec.DecodeError, RecursionError) as error:

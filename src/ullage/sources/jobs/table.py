@@ -110,7 +110,7 @@ def _parquet(place: Place, where: str, problems: Problems) -> Cells:
 
     try:
         stored = pyarrow.parquet.read_table(place.path)
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeError) as error:
         raise UllageError(f"{where} is a damaged Parquet file: {harmless(str(error))}", "copy or write it again") from error
     columns = _columns(stored.column_names)
     if "job" not in columns:

@@ -1,0 +1,37 @@
+"""What an Ibis table says of its columns before it is asked, so that sums over what no exporter wrote cost nothing.
+
+The store says it in the expression: a column without a value is the literal null, and a column that always has one is of
+a type that can't be null. Of tables from elsewhere nothing is known, and everything is asked.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def empty(samples: Any, name: str) -> bool:
+    """Return whether a column is known to be null in every row."""
+    import ibis.expr.operations as ops
+
+    relation = samples.op()
+    while name in relation.values:  # a table in a database has none: its columns come from nowhere
+        value = relation.values[name]
+        if not isinstance(value, ops.Field):
+            return isinstance(value, ops.Literal) and value.value is None
+        relation, name = value.rel, value.name
+    return False
+
+
+def full(samples: Any, name: str) -> bool:
+    """Return whether a column is known to have a value in every row."""
+    return not samples[name].type().nullable
+
+
+def known(samples: Any, *names: str) -> Any:
+    """Return where all of these columns have a value: a condition, or True or False where it is so in every row."""
+    import ibis
+
+    if any(empty(samples, name) for name in names):
+        return False
+    asked = [samples[name].notnull() for name in names if not full(samples, name)]
+    return ibis.and_(*asked) if asked else True
