@@ -1,6 +1,6 @@
 """Text exposition: lines a second, beside prometheus_client's own parser in the same process.
 
-    python benchmarks/exposition.py [hosts]
+    python benchmarks/exposition.py [--hosts 100] [--quick] [--json FILE]
 
 The text is what dcgm-exporter writes: its default counters and the profiling fields that Ullage asks for, eight GPUs a
 host, HELP and TYPE lines, long labels. Both parsers read the same text; ours also builds the table of samples.
@@ -9,14 +9,13 @@ host, HELP and TYPE lines, long labels. Both parsers read the same text; ours al
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from measure import Figure, Figures, parser, seconds
 from ullage.problems import Problems
 from ullage.sources.exposition import read_folder
 from ullage.sources.lines import Lines
@@ -67,16 +66,6 @@ def text(hosts: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def rate(work: Callable[[], object], lines: int) -> float:
-    """Return lines a second, the best of three runs."""
-    best = float("inf")
-    for _ in range(3):
-        begin = time.perf_counter()
-        work()
-        best = min(best, time.perf_counter() - begin)
-    return lines / best
-
-
 def folder(pages: int) -> tuple[Path, str]:
     """Return a folder of `pages` scrapes of one host, 30 s apart, and the text of one."""
     page, path = text(1), Path(tempfile.mkdtemp())
@@ -85,25 +74,41 @@ def folder(pages: int) -> tuple[Path, str]:
     return path, page
 
 
-def report(what: str, lines: int, ours: float, theirs: float) -> None:
-    """Print both rates and their ratio."""
-    print(f"{what}, {lines:,} lines: ullage {ours:,.0f} lines/s, prometheus_client {theirs:,.0f} lines/s, {ours / theirs:.1f} times")
+def beside(what: str, lines: int, ours: Callable[[], object], theirs: Callable[[], object], target: float | None) -> tuple[Figure, ...]:
+    """Return both rates, and how many times faster ours is."""
+    rates = [lines / seconds(work) for work in (ours, theirs)]
+    measured = Figure(f"{what}, {lines:,} lines", rates[0], "lines/s", {"prometheus_client": rates[1]})
+    return measured, Figure(f"{what}, faster than prometheus_client", rates[0] / rates[1], "times", target=target)
 
 
 def main() -> None:
-    """Print one line for each kind of text: one host's page, a folder of them, and one page of many hosts."""
-    hosts = int(sys.argv[1]) if len(sys.argv) > 1 else 100
+    """Print figures for each kind of text: one host's page, a folder of them, and one page of many hosts."""
+    options = parser(__doc__)
+    options.add_argument("--hosts", type=int, default=100)
+    asked = options.parse_args()
+    hosts, target = (5, None) if asked.quick else (asked.hosts, 20)
+    figures = Figures(asked.json)
     for count in (1, hosts):
         page = text(count)
-        lines, data = page.count("\n"), page.encode()
-        ours = rate(lambda: Lines("page", Options(), Problems()).batch(data, 1), lines)  # noqa: B023
-        theirs = rate(lambda: list(text_string_to_metric_families(page)), lines)  # noqa: B023
-        report(f"one page of {count:,} hosts", lines, ours, theirs)
+        figures.add(
+            *beside(
+                f"one page of {count:,} host{'s' * (count > 1)}",
+                page.count("\n"),
+                lambda page=page: Lines("page", Options(), Problems()).batch(page.encode(), 1),
+                lambda page=page: list(text_string_to_metric_families(page)),
+                target,
+            )
+        )
     path, page = folder(2 * hosts)
-    lines = 2 * hosts * page.count("\n")
-    ours = rate(lambda: list(read_folder(Place(str(path), path), Options(), Problems())), lines)
-    theirs = rate(lambda: [list(text_string_to_metric_families(file.read_text())) for file in path.iterdir()], lines)
-    report(f"a folder of {2 * hosts:,} pages", lines, ours, theirs)
+    figures.add(
+        *beside(
+            f"a folder of {2 * hosts:,} pages",
+            2 * hosts * page.count("\n"),
+            lambda: list(read_folder(Place(str(path), path), Options(), Problems())),
+            lambda: [list(text_string_to_metric_families(file.read_text())) for file in path.iterdir()],
+            target,
+        )
+    )
     shutil.rmtree(path)
 
 

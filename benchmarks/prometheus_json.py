@@ -1,9 +1,9 @@
 """Reading Prometheus range-query JSON: readings per second, beside what a user would write with a JSON parser.
 
-    python benchmarks/prometheus_json.py [GPUS] [READINGS]
+    python benchmarks/prometheus_json.py [--gpus 2000] [--readings 120] [--quick] [--json FILE]
 
-Made-up answers in the shape of dcgm-exporter's series: GPUS series (default 2,000) of READINGS (default 120) each,
-for two metrics. Each row is the best of five runs in one process.
+Made-up answers in the shape of dcgm-exporter's series: one of `readings` for each GPU and metric, of two metrics. Each
+figure is the median of five runs in one process.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ from __future__ import annotations
 import io
 import json
 import random
-import resource
-import sys
-import time
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 
+from measure import Figure, Figures, parser, seconds
 from ullage.problems import Problems
 from ullage.sources.prometheus_json import Answer, blocks
 from ullage.sources.readings import Readings
@@ -69,36 +67,26 @@ def plain(body: bytes, loads: Callable[[bytes], Any] = json.loads) -> int:
     return count
 
 
-def rate(run: Callable[[], int]) -> float:
-    """Return readings per second, the best of five."""
-    best = 0.0
-    for _ in range(5):
-        begin = time.perf_counter()
-        count = run()
-        best = max(best, count / (time.perf_counter() - begin))
-    return best
-
-
 def main() -> None:
-    """Print a table."""
-    gpus, readings = (int(word) for word in (sys.argv[1:] or ["2000", "120"]))
+    """Print a figure for the JSON alone, and one for all the way to samples."""
+    options = parser(__doc__)
+    options.add_argument("--gpus", type=int, default=2000)
+    options.add_argument("--readings", type=int, default=120)
+    asked = options.parse_args()
+    gpus, readings = (50, 20) if asked.quick else (asked.gpus, asked.readings)
     dice = random.Random(1)
     bodies = [answer(metric, gpus, readings, dice) for metric in ("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE")]
-    first = bodies[0]
-    print(f"{gpus:,} series of {readings:,} readings, {len(first) / 1e6:.1f} MB of JSON a metric\n")
-    base = rate(lambda: plain(first))
-    rows = [
-        ("json.loads and float", base),
-        ("ullage, numbers", rate(lambda: numbers(first))),
-        ("ullage, two metrics to samples", rate(lambda: samples(bodies))),
-    ]
+    print(f"{gpus:,} series of {readings:,} readings, {len(bodies[0]) / 1e6:.1f} MB of JSON a metric")
+    peers = {"json.loads and float": gpus * readings / seconds(lambda: plain(bodies[0]))}
     if find_spec("orjson"):
         import orjson
 
-        rows.insert(1, ("orjson and float", rate(lambda: plain(first, orjson.loads))))
-    for name, speed in rows:
-        print(f"{name:<32}{speed / 1e6:8.2f} million readings/s {speed / base:6.1f} ×")
-    print(f"\npeak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:,.0f} MiB")
+        peers["orjson and float"] = gpus * readings / seconds(lambda: plain(bodies[0], orjson.loads))
+    target = None if asked.quick else 1e6
+    Figures(asked.json).add(
+        Figure("API JSON to numbers", gpus * readings / seconds(lambda: numbers(bodies[0])), "readings/s", peers, target),
+        Figure("API JSON to samples, two metrics", 2 * gpus * readings / seconds(lambda: samples(bodies)), "readings/s", peers, target),
+    )
 
 
 if __name__ == "__main__":

@@ -1,14 +1,14 @@
 """What the store costs: bytes a sample-field, sample-fields stored a second, the latency of one scrape, peak memory.
 
-    python benchmarks/store.py [--gpus 256] [--hours 24] [--counters]
+    python benchmarks/store.py [--gpus 256] [--hours 24] [--quick] [--json FILE]
 
 A field of a sample counts once, when it has a value; the growth of counters that is stored beside them counts nothing.
-Every byte of the folder counts: samples, tails, manifest.
+Every byte of the folder counts: samples, tails, manifest. The peer is what a user would write instead: pandas sorts by
+device and time, drops copies, and writes Parquet under zstd; it derives no spans, and is not safe against a kill.
 """
 
 from __future__ import annotations
 
-import argparse
 import resource
 import tempfile
 import time
@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from measure import Figure, Figures, parser
 from ullage.simulate.fleet import Specification, fleet
 from ullage.store.store import Store
 from ullage.sums.windows import settle
@@ -25,24 +26,26 @@ SIX = ("gr_active", "sm_active", "tensor_active", "gpu_util", "sm_clock", "power
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--gpus", type=int, default=256)
-    parser.add_argument("--hours", type=float, default=24)
-    asked = parser.parse_args()
+    options = parser(__doc__)
+    options.add_argument("--gpus", type=int, default=256)
+    options.add_argument("--hours", type=float, default=24)
+    asked = options.parse_args()
+    gpus, hours = (8, 1) if asked.quick else (asked.gpus, asked.hours)
+    figures = Figures(asked.json)
     with tempfile.TemporaryDirectory() as folder:
         for name, fields, counters in (
             ("six gauges", SIX, False),
             ("six gauges, energy", (*SIX, "energy"), False),
             ("six gauges, energy, cycle counters", (*SIX, "energy"), True),
         ):
-            specification = Specification(gpus=asked.gpus, hours=asked.hours, fields=fields, counters=counters, faults=())
+            specification = Specification(gpus=gpus, hours=hours, fields=fields, counters=counters, faults=())
             batches = list(fleet(specification).batches())
-            measure(name, batches, Path(folder) / name)
-        latency(batches, Path(folder) / "live")
-    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:,.2f} GB (the simulated batches among it)")
+            figures.add(*measure(name, batches, Path(folder) / name, promised=not asked.quick))
+        figures.add(latency(batches, Path(folder) / "live"))
+    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6:,.2f} GB (the simulated batches and pandas among it)")
 
 
-def measure(name: str, batches: list[pa.RecordBatch], folder: Path) -> None:
+def measure(name: str, batches: list[pa.RecordBatch], folder: Path, *, promised: bool) -> tuple[Figure, ...]:
     table = pa.Table.from_batches(batches)
     values = sum(table.num_rows - table[field].null_count for field in FIELDS)
     print(f"{name}: {table.num_rows:,} samples, {values:,} sample-fields")
@@ -53,18 +56,29 @@ def measure(name: str, batches: list[pa.RecordBatch], folder: Path) -> None:
     started = time.perf_counter()
     store.append(batches)
     stored = time.perf_counter() - started
-    print(f"  stored in {stored:,.1f} s: {values / stored / 1e6:,.1f} M sample-fields/s")
     growth = sum(1 for field in FIELDS if field in COUNTERS and table[field].null_count < table.num_rows) * table.num_rows
-    print(f"  {size(folder) / values:,.2f} bytes a sample-field, {size(folder) / table.num_rows:,.1f} bytes a sample;", end="")
-    print(f" {size(folder) / (values + growth):,.2f} with the growth of counters as fields")
+    print(f"  {size(folder) / table.num_rows:,.1f} bytes a sample; {size(folder) / (values + growth):,.2f} bytes with the growth as fields")
+    columns(store, table)
     started = time.perf_counter()
     known = store.append(batches).rows_known
     print(f"  the same again: {known:,} rows known in {time.perf_counter() - started:,.1f} s")
     started = time.perf_counter()
     kept = store.compact(grace_ms=0)
-    print(f"  compacted from {kept.parts_before} to {kept.parts_after} parts in {time.perf_counter() - started:,.1f} s:", end="")
-    print(f" {size(folder) / values:,.2f} bytes a sample-field")
-    columns(store, table)
+    print(f"  compacted from {kept.parts_before} to {kept.parts_after} parts in {time.perf_counter() - started:,.1f} s")
+    theirs, written = with_pandas(table, folder.with_suffix(".parquet"))
+    return (
+        Figure(f"{name}, stored", values / stored, "sample-fields/s", {"pandas": values / theirs}, 1e6 if promised else None),
+        Figure(f"{name}, size", size(folder) / values, "bytes a sample-field", {"pandas": written / values}, 4 if promised else None),
+    )
+
+
+def with_pandas(table: pa.Table, file: Path) -> tuple[float, int]:
+    """Return the seconds that pandas takes to sort, drop copies and write, and the bytes it wrote."""
+    held = [name for name in table.column_names if table[name].null_count < table.num_rows]
+    started = time.perf_counter()
+    samples = table.select(held).to_pandas().sort_values(["gpu", "time"]).drop_duplicates(["gpu", "time"])
+    samples.to_parquet(file, compression="zstd")
+    return time.perf_counter() - started, file.stat().st_size
 
 
 def columns(store: Store, table: pa.Table) -> None:
@@ -81,7 +95,7 @@ def columns(store: Store, table: pa.Table) -> None:
     print("  bytes a sample by column: " + ", ".join(f"{name} {share:.2f}" for name, share in large.items()))
 
 
-def latency(batches: list[pa.RecordBatch], folder: Path) -> None:
+def latency(batches: list[pa.RecordBatch], folder: Path) -> Figure:
     """One scrape of the whole fleet at a time, as a live collector appends."""
     table = pa.Table.from_batches(batches).sort_by("time")
     gpus = len(table["gpu"].unique())
@@ -91,8 +105,7 @@ def latency(batches: list[pa.RecordBatch], folder: Path) -> None:
         started = time.perf_counter()
         store.append(table.slice(number * gpus, gpus))
         times.append(time.perf_counter() - started)
-    times.sort()
-    print(f"one scrape of {gpus:,} GPUs appended in {times[10] * 1000:,.0f} ms (median of 20, the slowest {times[-1] * 1000:,.0f} ms)")
+    return Figure(f"one scrape of {gpus:,} GPUs appended", sorted(times)[10] * 1000, "ms")
 
 
 def size(folder: Path) -> int:

@@ -87,7 +87,7 @@ def sound(report: FleetReport) -> FleetReport:
     assert not {name for name in seen.attributes if name.startswith("on")} | ({"src", "href"} & seen.attributes)
     rows = [data, *data["groups"], *data["models"], *data["course"]]
     ratios = [row.get(name) for row in rows for name in ("gpu_util", "tensor_active", "trusted_share")]
-    assert all(value is None or 0 <= value <= 1.1 for value in ratios), ratios
+    assert all(value is None or 0 <= value <= 1.1 * (1 + 1e-6) for value in ratios), ratios  # 32 bits round
     # tensor activity at up to 1.1, times a clock of up to a quarter more than an H100's 1980 MHz over 1830
     assert all(row["ofu"] is None or 0 <= row["ofu"] <= 1.1 * 1.25 * 1980 / 1830 for row in rows)
     for tree in (row["tree"] for row in rows if "tree" in row and row["tree"]["ofu"]):  # of an OFU of 0, some factors are 0 / 0
@@ -383,7 +383,13 @@ def valid(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Path]]:
         words = ["simulate", "--gpus", "4", "--hours", "0.1", "--faults", "none", "--format", form, "--out", str(folder / form)]
         assert CliRunner().invoke(cli, words).exit_code == 0
         found[form] = sorted(p for p in (folder / form / "samples").rglob("*") if p.is_file())[:3]
-    found["jobs"] = [folder / "csv" / "jobs.csv"]
+    (folder / "sacct.txt").write_text(
+        "JobID|User|NodeList|Start|End|AllocTRES\n"
+        "7|ada|node[0001-0002]|2026-08-10T00:00:00|2026-08-10T01:00:00|gres/gpu=8\n7.batch|ada|node0001|Unknown|Unknown|\n"
+    )
+    one = {"job_id": 7, "user": "ada", "nodes": "node0001", "time": {"start": T, "end": {"set": True, "number": T + 900}}}
+    (folder / "sacct.json").write_text(json.dumps({"jobs": [one, one | {"job_id": 8, "gres_detail": ["gpu:h100:2(IDX:0-1)"]}]}))
+    found["jobs"] = [folder / "csv" / "jobs.csv", folder / "sacct.txt", folder / "sacct.json"]
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         assert CliRunner().invoke(cli, ["fleet", "csv/samples", "--store", "store"]).exit_code == 0
@@ -529,7 +535,7 @@ def expositions(draw: st.DrawFn) -> bytes:
     return content if draw(st.booleans()) else content + b"\n"
 
 
-@settings(slow, max_examples=40)
+@settings(slow, max_examples=25)
 @given(expositions(), st.sampled_from(["job", "user", "host", "model", "gpu", "hour", "namespace", "cluster", None]), st.booleans())
 def test_any_exposition_is_a_sound_report_or_one_error(tmp_path, content, by, named):
     place = tmp_path / "a.prom"

@@ -44,7 +44,6 @@ def did_you_mean(word: str, known: Iterable[str], command: str) -> str:
     """
     folded = {k.casefold(): k for k in known}
     near = difflib.get_close_matches(word.casefold(), folded, n=3, cutoff=0.6)
-    near = near or [name for name in folded if len(word) > 2 and word.casefold() in name][:3]
     if not near:
         return f"`{command}` lists all"
     words = [f"'{folded[n]}'" for n in near]

@@ -26,7 +26,7 @@ def command(name: str | None, fields: bool, as_json: bool) -> None:
     rows = _fields() if fields else _metrics(name)
     if as_json:
         click.echo(dump(rows))
-    elif name is not None and not fields:
+    elif len(rows) == 1 and rows[0]["name"] == name and not fields:
         click.echo(_whole(rows[0]))
     else:
         click.echo("\n".join(_line(row) for row in rows))
@@ -37,7 +37,8 @@ def _metrics(name: str | None) -> list[dict[str, Any]]:
 
     if name is not None and name not in METRICS and name in {row["name"] for row in _fields()}:
         raise UllageError(f"'{name}' is no metric but a field of the telemetry", "`ullage metrics --fields` lists all")
-    chosen = [METRICS[name]] if name is not None else METRICS.values()
+    alike = [m for m in METRICS.values() if name is None or name in m.name]
+    chosen = alike if name not in METRICS and alike else [METRICS[str(name)]]
     return [
         {
             "name": m.name,

@@ -138,14 +138,18 @@ def _serve(simulation, asked: dict[str, object]) -> None:  # type: ignore[no-unt
     if not speed > 0:
         raise UllageError(f"a speed of {speed:g} is not possible", "1 is real time, 60 an hour in a minute")
     server = serve(simulation, int(str(asked["port"])), speed=speed, address=address, new_names=bool(asked["new_names"]))
-    click.echo(
-        f"serving {simulation.specification.gpus:,} GPUs of {simulation.specification.hosts:,} hosts at http://{address}:{server.port}/metrics"
-    )
-    click.echo(f"one host: http://{address}:{server.port}/{server.hosts[0]}/metrics; Ctrl-C stops")
-    click.echo(f"next: ullage fleet http://{address}:{server.port}/metrics --watch 60s")
     try:
+        _announce(simulation, server, address)
         server.serve_forever(poll_interval=0.2)
     except KeyboardInterrupt:
         click.echo("stopped", err=True)
     finally:
         server.server_close()
+
+
+def _announce(simulation, server, address: str) -> None:  # type: ignore[no-untyped-def]
+    click.echo(
+        f"serving {simulation.specification.gpus:,} GPUs of {simulation.specification.hosts:,} hosts at http://{address}:{server.port}/metrics"
+    )
+    click.echo(f"one host: http://{address}:{server.port}/{server.hosts[0]}/metrics; Ctrl-C stops")
+    click.echo(f"next: ullage fleet http://{address}:{server.port}/metrics --watch 60s")

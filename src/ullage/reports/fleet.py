@@ -281,9 +281,7 @@ def _remarks(rated: Rated, good: Rated) -> list[str]:
     elif not (rated.column("ofu_ms") + rated.column("cycles_ms")).any():
         remarks.append(_bound(good))
     if not any(rated.words("job")):
-        remarks.append(
-            "no sample names a job, so nobody knows whose the busy GPU-hours were; --jobs takes Slurm's records, a CSV and others"
-        )
+        remarks.append("no sample names a job, so nobody knows whose the busy hours were; --jobs takes Slurm's records, a CSV and others")
     covered = _covered(good)
     if 0 < covered < 0.95:
         remarks.append(f"OFU is known for {covered:.0%} of the trusted GPU-hours; for the rest tensor_active or sm_clock is missing")

@@ -1,0 +1,81 @@
+"""The benchmarks run, in their quick form, and print how we stand beside a peer. Nothing here holds a time to anything."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[1] / "benchmarks"
+
+
+def load(name: str):
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # its dataclasses look themselves up
+    spec.loader.exec_module(module)
+    return module
+
+
+measure = load("measure")
+
+
+def run(name: str, *words: str) -> str:
+    done = subprocess.run([sys.executable, str(FOLDER / f"{name}.py"), *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", ["exposition", "prometheus_json", "store"])
+def test_a_benchmark_prints_ratios_and_keeps_its_numbers(name, tmp_path):
+    assert " times)" in run(name, "--quick", "--json", str(tmp_path / "numbers.json"))
+    figures = json.loads((tmp_path / "numbers.json").read_text())
+    assert any(figure["ratios"] for figure in figures)
+    assert all(figure["ours"] > 0 for figure in figures)
+
+
+@pytest.mark.full
+def test_a_small_fleet_day_gives_the_same_answer_in_every_way(tmp_path):
+    pytest.importorskip("polars", reason="a peer of the benchmarks (pip install 'ullage[bench]')")
+    told = run("fleet_day", "--quick", "--json", str(tmp_path / "numbers.json"))
+    assert "seconds for a fleet of" in told and "pandas" in told
+    measured = {figure["what"] for figure in json.loads((tmp_path / "numbers.json").read_text())}
+    assert {"fleet OFU, 8 GPUs", "tree of every job, 16 GPUs", "whole report, 16 GPUs, peak memory"} <= measured
+
+
+def test_all_of_them_are_run_from_one_place(tmp_path):
+    told = run("run", "--quick", "--json", str(tmp_path / "numbers.json"), "prometheus_json")
+    assert "== API JSON beside json.loads" in told and "cores, load" in told
+    assert list(json.loads((tmp_path / "numbers.json").read_text())["figures"]) == ["prometheus_json"]
+
+
+def test_a_benchmark_that_does_not_exist_is_named():
+    done = subprocess.run([sys.executable, str(FOLDER / "run.py"), "speed"], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "no benchmark is called speed; there are exposition," in done.stderr
+
+
+def test_every_benchmark_is_run_by_make_bench():
+    not_measured = {"acmetrace", "asked", "day", "measure", "prometheus_day", "run"}
+    assert set(load("run").BENCHMARKS) == {path.stem for path in FOLDER.glob("*.py")} - not_measured
+
+
+def test_less_time_and_more_speed_are_both_better():
+    # 2 s beside 6 s is 3 times; 3 a second beside 6 a second is half
+    assert measure.Figure("a question", 2, "s", {"peer": 6}).ratios == {"peer": 3}
+    assert measure.Figure("a stream", 3, "lines/s", {"peer": 6}).ratios == {"peer": 0.5}
+
+
+def test_a_promise_is_kept_or_missed():
+    assert measure.Figure("a question", 2, "s", target=1.5).met is False
+    assert measure.Figure("a stream", 3, "lines/s", target=2).met is True
+    assert measure.Figure("a factor", 21, "times", target=20).met is True
+    assert measure.Figure("a question", 2, "s").met is None
+
+
+def test_a_figure_reads_as_one_line():
+    figure = measure.Figure("fleet OFU, 100 GPUs", 0.51234, "s", {"pandas": 1.53702, "Polars": 0.25617}, 1.5)
+    assert figure.line() == "fleet OFU, 100 GPUs: 0.512 s; pandas 1.54 (3 times), Polars 0.256 (0.5 times); target 1.5 met"
