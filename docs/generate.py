@@ -84,7 +84,7 @@ def commands() -> str:
     from ullage.cli import cli
 
     parts = [NOTE, "# Commands\n"]
-    context = click.Context(cli, info_name="ullage")
+    context = click.Context(cli, info_name="ullage", max_content_width=110, terminal_width=110)
     parts.append(f"```\n{cli.get_help(context)}\n```\n")
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
