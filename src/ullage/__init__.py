@@ -3,6 +3,7 @@
     ullage.peak("H100 SXM", "bf16")                      peak of a GPU, FLOP/s
     ullage.read_samples("scrapes/")                      telemetry as record batches (`ullage.tables.SAMPLES`)
     ullage.fleet("scrapes/", by="job")                   OFU, the telemetry tree, the ledger, trust
+    ullage.flops("config.json", batch=8, seq=4096)       FLOPs of a model step; with step_time and gpu, MFU and HFU
 
 Importing the package is cheap: what a function needs is loaded when it is called.
 """
@@ -17,14 +18,16 @@ if TYPE_CHECKING:
     from ullage.gpus.chip import find as gpu
     from ullage.gpus.chip import peak as peak
     from ullage.questions import fleet as fleet
+    from ullage.questions import flops as flops
     from ullage.questions import read_samples as read_samples
 
 __version__ = "0.1.0"
-__all__ = ["UllageError", "__version__", "fleet", "gpu", "peak", "read_samples"]
+__all__ = ["UllageError", "__version__", "fleet", "flops", "gpu", "peak", "read_samples"]
 
 _HOME = {
     "UllageError": ("ullage.errors", "UllageError"),
     "fleet": ("ullage.questions", "fleet"),
+    "flops": ("ullage.questions", "flops"),
     "gpu": ("ullage.gpus.chip", "find"),
     "peak": ("ullage.gpus.chip", "peak"),
     "read_samples": ("ullage.questions", "read_samples"),

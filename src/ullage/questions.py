@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from ullage.intake import opened
-from ullage.reports.fleet import FleetReport, Question
-from ullage.reports.fleet import fleet as answer
-from ullage.sources.source import Options
-from ullage.sources.source import read_samples as read
+from ullage.errors import UllageError, did_you_mean
+from ullage.models.passes import Backward, Training
+from ullage.models.sample import Convention
+from ullage.models.shapes import Shapes
 from ullage.units import HOUR_MS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ullage.reports.fleet import FleetReport
+    from ullage.reports.flops import FlopsReport
+    from ullage.sources.source import Options
 
 
 def read_samples(
@@ -24,6 +30,8 @@ def read_samples(
     `source` is a file, a folder or a URL; `hours` looks back from now, `since` and `until` are ms since 1970. Raises
     UllageError for a place that does not exist or is no telemetry.
     """
+    from ullage.sources.source import read_samples as read
+
     yield from read(source, _window(options, hours, since, until))
 
 
@@ -45,6 +53,10 @@ def fleet(
     from now, `since` and `until` are ms since 1970; `prices` is money per GPU-hour by GPU name ("" for all); `gpu` names the
     GPU where the samples don't. Raises UllageError for what the user can mend.
     """
+    from ullage.intake import opened
+    from ullage.reports.fleet import Question
+    from ullage.reports.fleet import fleet as answer
+
     options = _window(options, hours, since, until)
     question = Question(by=by, since=options.since, until=options.until, prices=dict(prices or {}), model=gpu)
     with opened([source] if isinstance(source, str) else source, jobs=jobs, options=options) as taken:
@@ -52,6 +64,75 @@ def fleet(
 
 
 def _window(options: Options | None, hours: float | None, since: int | None, until: int | None) -> Options:
+    from ullage.sources.source import Options
+
     if hours is not None:
         since = int(time.time() * 1000 - hours * HOUR_MS)
     return dataclasses.replace(options or Options(), since=since, until=until)
+
+
+def flops(
+    config: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    attention: Convention | None = None,
+    forward_only: bool = False,
+    backward: Backward = "twice",
+    freeze: Sequence[str] = (),
+    freeze_layers: int = 0,
+    lora_rank: int | None = None,
+    lora_targets: Sequence[str] = ("all-linear",),
+    recompute: str | Sequence[str] = "none",
+    reentrant: bool = False,
+    config_kind: str | None = None,
+    imitate: str | None = None,
+    precision: str | Mapping[str, str] = "bf16",
+    step_time: float | None = None,
+    gpus: int | None = None,
+    gpu: str | None = None,
+    peak_tflops: str | float | None = None,
+    layout: Mapping[str, int] | None = None,
+    **shapes: Any,
+) -> FlopsReport:
+    """Return the FLOP ledger of a model step, and with `step_time` (s) MFU and HFU; the command `ullage flops` prints the same.
+
+    `config` is a config.json, a folder with one, a diffusers folder, or a mapping. `shapes` are those of
+    `ullage.models.shapes.Shapes`: batch, seq, seqlens, encoder_seq, decoder_seq, context, logits, image, grid, latent,
+    latent_tokens, prompt_tokens, timesteps, forward_passes, … `layout` holds dp, tp, pp, cp, sp, ep. `imitate` names a
+    framework whose count is wanted. Raises UllageError for what the user can mend.
+
+    >>> tiny = dict(model_type="llama", hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16, vocab_size=10)
+    >>> flops(tiny, batch=1, seq=4, attention="full").forward
+    11904
+    """
+    from ullage.models.reading import read_config
+    from ullage.reports import flops as report
+
+    known = {f.name for f in dataclasses.fields(Shapes)}
+    for word in shapes:
+        if word not in known:
+            raise UllageError(f"a step has no '{word}'", did_you_mean(word, known, "ullage flops --help"))
+    training = Training(
+        forward_only=forward_only,
+        backward=backward,
+        frozen=tuple(freeze),
+        frozen_layers=freeze_layers,
+        lora_rank=lora_rank,
+        lora_targets=tuple(lora_targets),
+        recompute=recompute if isinstance(recompute, str) else tuple(recompute),
+        reentrant=reentrant,
+    )
+    laid = report.Layout(**(layout or {}))
+    question = report.Question(
+        shapes=Shapes(**{"sp": laid.sp, **shapes}),
+        training=training,
+        attention=attention,
+        kind=config_kind,
+        imitated=imitate,
+        precisions={"*": precision} if isinstance(precision, str) else precision,
+        step_time=step_time,
+        gpus=gpus,
+        gpu=gpu,
+        peak_tflops=peak_tflops,
+        layout=laid,
+    )
+    return report.flops(read_config(config), question)

@@ -29,10 +29,11 @@ def write(report: FleetReport, path: Path, form: str) -> None:
         from ullage.render.html import html
 
         content = html(report).encode("utf-8", "replace")
-    _replace(path, content)
+    replace(path, content)
 
 
-def _replace(path: Path, content: bytes) -> None:
+def replace(path: Path, content: bytes) -> None:
+    """Write a file whole: an old one of that name stays until the new one is on the disk."""
     handle, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

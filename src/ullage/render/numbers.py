@@ -71,3 +71,21 @@ def span(window: tuple[int, int]) -> str:
     short = window[1] - window[0] < 3_600_000
     start, end = (moment(t, seconds=short) for t in window)
     return f"{start} to {end[11:] if start[:10] == end[:10] else end} UTC"
+
+
+_PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
+
+
+def flops(value: int | None, unit: str = "FLOP") -> str:
+    """Return a count of FLOPs with four digits and the prefix that fits.
+
+    >>> flops(32_938_104_193_024), flops(999_960), flops(0), flops(None)
+    ('32.94 TFLOP', '1.000 MFLOP', '0 FLOP', '–')
+    """
+    if value is None:
+        return UNKNOWN
+    scaled, steps = float(value), 0
+    while abs(scaled) >= 999.95 and steps < len(_PREFIXES) - 1:
+        scaled, steps = scaled / 1000, steps + 1
+    digits = 3 if abs(scaled) < 10 else 2 if abs(scaled) < 100 else 1
+    return f"{scaled:.{digits}f} {_PREFIXES[steps]}{unit}" if steps else f"{value:,} {unit}"

@@ -1,0 +1,149 @@
+"""`ullage flops`: what a model step costs, and how much of the GPUs' peak went into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ullage.cli._step import LAYOUT, described
+from ullage.cli.options import Progress, dump
+from ullage.errors import UllageError
+
+_EPILOG = """\b
+Examples:
+  ullage flops config.json --batch 8 --seq 4096                     FLOPs of a training step, by group
+  ullage flops Llama-3-8B/ --batch 1024 --seq 8192 --step-time 21 --gpus 256 --gpu 'H100 SXM'
+                                                                    MFU and HFU
+  ullage flops config.json --seqlens 512,1024,2048                  packed sequences: Σs and Σs²
+  ullage flops config.json --context 4096 --batch 32                one step of generation
+  ullage flops config.json --lora-rank 16 --lora-targets q_proj,v_proj --seq 2048
+  ullage flops config.json --recompute full --seq 4096              executed FLOPs, for HFU
+  ullage flops Wan2.1/ --latent 21,60,104 --prompt-tokens 512 --timesteps 50 --forward-passes 2 --forward-only
+  ullage flops Qwen2.5-VL/ --seq 1024 --grid 1,32,32 --grid 1,64,64
+  ullage flops config.json --seq 4096 --as verl                     what that framework would print
+  ullage flops config.json --certify                                prove the formula by tracing (needs torch)
+  ullage flops --list                                               the architectures
+"""
+
+
+def _pairs(text: tuple[str, ...]) -> dict[str, str]:
+    """Return precisions by pattern of work.
+
+    >>> _pairs(("bf16", "mlp=fp8"))
+    {'*': 'bf16', 'mlp': 'fp8'}
+    """
+    found = {}
+    for part in text:
+        pattern, _, precision = part.rpartition("=")
+        found[pattern or "*"] = precision
+    return found
+
+
+def _words(text: str | None) -> tuple[str, ...]:
+    return tuple(w for w in (text or "").split(",") if w)
+
+
+@click.command("flops", epilog=_EPILOG)
+@click.argument("config", required=False)
+@described
+@click.option("--by", type=click.Choice(["group", "name"]), default="group", show_default=True, help="Rows of the table.")
+@click.option("--certify", is_flag=True, help="Trace the model at small shapes and demand integer equality; stores a certificate.")
+@click.option("--trace", is_flag=True, help="Derive FLOPs from traces, for an architecture without a formula.")
+@click.option("--list", "listed", is_flag=True, help="List the architectures that have a formula.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write the report to FILE: .json, .svg or .txt.")
+def command(config: str | None, listed: bool, as_json: bool, out: Path | None, by: str, certify: bool, trace: bool, **asked: Any) -> None:
+    """FLOPs of a model step, term by term; with its time, MFU and HFU.
+
+    CONFIG is a Hugging Face config.json, a folder with one, or a diffusers folder. FLOPs are exact integers; attention is
+    counted causally where it is (windows too), backward as twice the forward pass.
+    """
+    if listed:
+        click.echo(_architectures(as_json), nl=False)
+        return
+    if config is None:
+        raise click.UsageError("name a config.json or a folder, or say --list")
+    progress = Progress(quiet=as_json)
+    if certify or trace:
+        from ullage.cli._proofs import prove
+
+        prove(config, asked, progress, trace=trace, as_json=as_json)
+        return
+    report = answer(config, asked)
+    _give(report, by, as_json, out)
+
+
+def answer(config: str | Mapping[str, Any], asked: Mapping[str, Any]) -> Any:
+    """Return the report for what the command line asks."""
+    from ullage.questions import flops
+
+    given = dict(asked)
+    layout = {name: given.pop(name) for name in LAYOUT}
+    passes, scale = given.pop("forward_passes"), given.pop("guidance_scale")
+    given["forward_passes"] = forward_passes(config, passes, scale)
+    for word in ("latent_tokens", "prompt_tokens"):
+        value = given[word]
+        given[word] = value[0] if value is not None and len(value) == 1 else value
+    given["freeze"] = _words(given["freeze"])
+    given["lora_targets"] = _words(given["lora_targets"])
+    recompute = given["recompute"]
+    given["recompute"] = recompute if recompute in ("none", "full") else _words(recompute)
+    given["precision"] = _pairs(given["precision"])
+    for word, value in given.items():
+        if word in ("step_time", "gpus", "lora_rank", *layout) and value is not None and not 0 < value < 1e12:
+            raise UllageError(f"--{word.replace('_', '-')} {value} can't be", "give a number above 0")
+    return flops(config, layout=layout, **given)
+
+
+def forward_passes(config: str | Mapping[str, Any], passes: int | None, scale: float | None) -> int:
+    """Return how often the network runs a timestep: as said, or 2 for a guidance scale above 1 on a model that is not distilled."""
+    if passes is not None:
+        return passes
+    if scale is None:
+        return 1
+    from ullage.models.reading import read_config
+
+    distilled = read_config(config).values.get("guidance_embeds") is True
+    return 2 if scale > 1 and not distilled else 1
+
+
+def _give(report: Any, by: str, as_json: bool, out: Path | None) -> None:
+    from ullage.render import flops as render
+
+    if out is not None:
+        _write(report, by, out)
+        click.echo(f"wrote {out}", err=True)
+    if as_json:
+        click.echo(dump(render.record(report)))
+    elif out is None:
+        click.echo(render.text(report, by=by), nl=False)
+
+
+def _write(report: Any, by: str, out: Path) -> None:
+    from ullage.render import flops as render
+    from ullage.render.files import replace
+    from ullage.render.svg.terms import terms
+
+    forms: dict[str, Callable[[], str]] = {
+        ".json": lambda: dump(render.record(report)),
+        ".svg": lambda: str(terms(report)),
+        ".txt": lambda: render.text(report, by=by),
+    }
+    if out.suffix not in forms:
+        raise UllageError(f"{out} has no form that this report can take", f"name it {', '.join(forms)}")
+    replace(out, forms[out.suffix]().encode())
+
+
+def _architectures(as_json: bool) -> str:
+    from ullage.models.model import MODELS
+    from ullage.render.text import table
+
+    members = sorted({id(m): m for m in MODELS.values()}.values(), key=lambda m: (m.kind, m.family))
+    if as_json:
+        return dump([{"family": m.family, "kind": m.kind, "names": list(m.names), "source": m.source} for m in members]) + "\n"
+    rows = [[m.family, m.kind, f"{len(m.names)} names", m.summary] for m in members]
+    names = sum(len(m.names) for m in members)
+    return f"{len(members)} families under {names} names\n\n" + table(["family", "kind", "", "what"], rows, left=4) + "\n"

@@ -1,0 +1,1 @@
+"""The architectures, one family a file: each registers what it is called in configs, and yields the work of its forward pass."""

@@ -1,0 +1,134 @@
+"""A configuration compiled once: its work and passes, ready to be evaluated for any step."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import cached_property
+
+from ullage.models.config import Config
+from ullage.models.ledger import Term
+from ullage.models.model import Model, find
+from ullage.models.passes import Booked, Training, booked
+from ullage.models.sample import Convention, Quantity, Sample
+from ullage.models.step import Step
+from ullage.models.work import Work
+
+Precisions = Mapping[str, str]  # patterns of names of work, the last match wins; "*" is all of it
+
+
+@dataclass(frozen=True, eq=False)
+class Formula:
+    """One architecture at one configuration: `works` is one forward pass."""
+
+    model: Model
+    name: str
+    config: Config
+    works: tuple[Work, ...]
+
+    def terms(self, step: Step, training: Training, precisions: Precisions | None = None) -> tuple[Term, ...]:
+        """Return the ledger's terms for a step; work of one name and pass stands together."""
+        rows = booked(self.works, training)
+        terms = _terms(rows, step, precisions or {})
+        if step.padded is not None:
+            padded = _terms(rows, Step(step.padded, step.attention, step.repeats), precisions or {})
+            terms += _beyond(padded, terms)
+        return tuple(terms)
+
+    def forward(self, step: Step) -> int:
+        """Return the forward FLOPs of a step."""
+        return sum(work.flops * len(work.layers) * step.value(work.quantity) for work in self.works)
+
+    def per_sample(self, training: Training, attention: Convention) -> Callable[[Sample], int]:
+        """Return a function from a sample to its model FLOPs: for those who count every step."""
+        sums: dict[Quantity, int] = defaultdict(int)
+        for row in booked(self.works, training):
+            if row.pass_ != "recompute":
+                sums[row.quantity] += row.coefficient
+        rows = [(q.of, coefficient) for q, coefficient in sums.items()]
+        return lambda sample: sum(coefficient * of(sample, attention) for of, coefficient in rows)
+
+    def per_lengths(self, training: Training | None = None, attention: Convention | None = None) -> Callable[[Sequence[int]], int]:
+        """Return a function from the lengths of a step's sequences to its model FLOPs, in a few microseconds.
+
+        Exact: where FLOPs are a polynomial of a sequence's length its coefficients are solved for once, and a step needs
+        only Σ1, Σs and Σs²; what is not (windows, chunks) is kept by length.
+        """
+        of = self.per_sample(training or Training(), attention or self.attention)
+        return _by_moments(lambda length: of(Sample(text=length, encoder=length)))
+
+    @property
+    def attention(self) -> Convention:
+        """The convention that is right for this model: causal where its attention is."""
+        return "causal" if self.model.causal else "full"
+
+    @cached_property
+    def parameters(self) -> int:
+        """Weights in products, all experts' not counted apart: what the formula multiplies with."""
+        return sum(work.shape[0] * work.shape[1] * len(work.layers) for work in self.works if work.shape)
+
+
+def compiled(config: Config, kind: str | None = None) -> Formula:
+    """Return the formula of a configuration; `kind` names the architecture where the configuration can't tell.
+
+    Raises UllageError for an unknown architecture, and for missing or contradictory fields.
+    """
+    model, name = find(config, kind)
+    named = Config(config.values, config.place, config.path, name)
+    return Formula(model, name, named, tuple(model.function(named)))
+
+
+def _terms(rows: Sequence[Booked], step: Step, precisions: Precisions) -> list[Term]:
+    values = {row.quantity: 0 for row in rows}
+    for quantity in values:
+        values[quantity] = step.value(quantity)
+    sums: dict[tuple[str, str, str], list[int]] = {}
+    for row in rows:
+        total = sums.setdefault((row.name, row.group, row.pass_), [0, 0])
+        total[0] += row.coefficient * values[row.quantity]
+        total[1] += row.least * values[row.quantity]
+    return [
+        Term(name, group, pass_, flops, _precision(name, precisions), pass_ != "recompute", least)  # type: ignore[arg-type]
+        for (name, group, pass_), (flops, least) in sums.items()
+        if flops
+    ]
+
+
+def _beyond(padded: Sequence[Term], true: Sequence[Term]) -> list[Term]:
+    """Return what padding adds, as terms that are only executed."""
+    needed = {(t.name, t.pass_): t.flops for t in true}
+    extra = [(t, t.flops - needed.get((t.name, t.pass_), 0)) for t in padded]
+    return [Term(t.name, "padding", t.pass_, flops, t.precision, False) for t, flops in extra if flops]
+
+
+def _precision(name: str, precisions: Precisions) -> str:
+    found = "bf16"
+    for pattern, precision in precisions.items():
+        if fnmatchcase(name, pattern) or name.startswith(f"{pattern}."):
+            found = precision
+    return found
+
+
+# Lengths at which a polynomial is tried: near, past every usual chunk and window, and beyond any
+_TRIED = (4, 7, 129, 4097, 131_073, 1 << 34)
+
+
+def _by_moments(flops: Callable[[int], int]) -> Callable[[Sequence[int]], int]:
+    """Return the sum of `flops` over lengths, by Σ1, Σs, Σs² if it is a polynomial of degree 2 (twice its coefficients are integers)."""
+    one, two, three = flops(1), flops(2), flops(3)
+    square = three - 2 * two + one  # twice the leading coefficient
+    line = 2 * (two - one) - 3 * square
+    constant = 2 * one - line - square
+    if all(2 * flops(s) == constant + line * s + square * s * s for s in _TRIED):
+        return lambda lengths: (constant * len(lengths) + line * sum(lengths) + square * sum([s * s for s in lengths])) // 2
+    kept: dict[int, int] = {}
+
+    def kept_sum(lengths: Sequence[int]) -> int:
+        for length in lengths:
+            if length not in kept:
+                kept[length] = flops(length)
+        return sum([kept[length] for length in lengths])
+
+    return kept_sum

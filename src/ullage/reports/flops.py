@@ -1,0 +1,208 @@
+"""What a step costs, and how much of the GPUs' peak went into it: the answer of `ullage flops`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ullage.errors import UllageError
+from ullage.gpus import chip as gpus
+from ullage.gpus.precision import canonical
+from ullage.metrics.mfu import flops_per_gpu, hfu, mfu, model_efficiency
+from ullage.metrics.peaks import effective_peak
+from ullage.models.config import Config
+from ullage.models.conventions import convention
+from ullage.models.formula import Formula, compiled
+from ullage.models.ledger import Ledger
+from ullage.models.passes import Training
+from ullage.models.sample import Convention
+from ullage.models.shapes import Shapes, step
+from ullage.models.step import Step
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How GPUs share a step: data, tensor, pipeline, context (Ulysses: `sp`) and expert parallel sizes.
+
+    The world is dp × tp × pp × cp × sp; experts are spread over ranks that are there already. Megatron's sequence
+    parallelism runs on the tensor-parallel ranks and adds none: leave `sp` at 1 for it.
+    """
+
+    dp: int = 1
+    tp: int = 1
+    pp: int = 1
+    cp: int = 1
+    sp: int = 1
+    ep: int = 1
+
+    @property
+    def world(self) -> int:
+        """The number of GPUs.
+
+        >>> Layout(dp=8, tp=4, pp=2, ep=8).world
+        64
+        """
+        return self.dp * self.tp * self.pp * self.cp * self.sp
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked about a configuration: the step, how it trains, by which convention, and on what it ran.
+
+    `attention` None is the convention that is right for the model. `imitated` names a framework whose count is to be
+    given (`ullage.models.conventions`). `precisions` are patterns of work and their precision, the last match wins.
+    `step_time` is in s, `gpus` the GPUs that worked on the step, `peak_tflops` a peak that goes before the tables.
+    """
+
+    shapes: Shapes = field(default_factory=Shapes)
+    training: Training = field(default_factory=Training)
+    attention: Convention | None = None
+    kind: str | None = None
+    imitated: str | None = None
+    precisions: Mapping[str, str] = field(default_factory=dict)
+    step_time: float | None = None
+    gpus: int | None = None
+    gpu: str | None = None
+    peak_tflops: str | float | None = None
+    layout: Layout = field(default_factory=Layout)
+
+
+@dataclass(frozen=True)
+class FlopsReport:
+    """The ledger of a step, and with a step time MFU and HFU; None is not known.
+
+    Every number of the ledger is here under its own name: `forward`, `backward`, `training`, `executed`, `terms`,
+    `convention`, `status`. `peak` is one GPU's in FLOP/s, effective over the precisions (eq. 12), `peak_source` whence.
+    """
+
+    ledger: Ledger
+    step: Step
+    gpus: int = 1
+    step_time: float | None = None
+    peak: float | None = None
+    peak_source: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("_") or name == "ledger":
+            raise AttributeError(name)
+        return getattr(self.ledger, name)
+
+    @property
+    def tflops_per_gpu(self) -> float | None:
+        """Model TFLOP/s per GPU."""
+        rate: float | None = None if self.step_time is None else flops_per_gpu(self.ledger.training, self.step_time, self.gpus)
+        return None if rate is None else rate / 1e12
+
+    @property
+    def mfu(self) -> float | None:
+        """Model FLOPs utilization (eq. 10)."""
+        return self._utilization(mfu, self.ledger.training)
+
+    @property
+    def hfu(self) -> float | None:
+        """Hardware FLOPs utilization, by formula: also what OFU should show where no tile is partly empty."""
+        return self._utilization(hfu, self.ledger.executed)
+
+    @property
+    def model_efficiency(self) -> float | None:
+        """Model FLOPs over executed FLOPs."""
+        value: float | None = model_efficiency(self.ledger.training, self.ledger.executed)
+        return value
+
+    def _utilization(self, metric: object, flops: int) -> float | None:
+        if self.step_time is None or self.peak is None:
+            return None
+        value: float = metric(flops, self.step_time, self.gpus, self.peak)  # type: ignore[operator]
+        return value
+
+
+def flops(config: Config, question: Question) -> FlopsReport:
+    """Return the FLOPs of a step, and with a step time how much of the peak they are.
+
+    Raises UllageError for an unknown architecture, wrong shapes, a GPU or precision that is not known, and for an MFU above 1.
+    """
+    formula = compiled(config, question.kind)
+    attention = question.attention or formula.attention
+    training = _training(question)
+    described, notes = step(question.shapes, formula, attention)
+    ledger = _ledger(formula, described, training, question)
+    peak, source = _peak(question, ledger)
+    report = FlopsReport(ledger, described, _world(question), question.step_time, peak, source, tuple(notes))
+    _refuse_impossible(report, question, formula)
+    return report
+
+
+def _training(question: Question) -> Training:
+    """Return how the step trains; a step of generation has no backward pass."""
+    if question.shapes.decodes and not question.training.forward_only:
+        return Training(forward_only=True)
+    return question.training
+
+
+def _ledger(formula: Formula, described: Step, training: Training, question: Question) -> Ledger:
+    counted = {
+        "attention": described.attention,
+        "backward": "none" if training.forward_only else training.counted,
+        "recompute": training.recompute if isinstance(training.recompute, str) else list(training.recompute),
+        "logits": question.shapes.logits,
+    }
+    precisions = {pattern: canonical(p) for pattern, p in question.precisions.items()}
+    if question.imitated:
+        terms, note = convention.terms(question.imitated, formula, described, training)
+        return Ledger(terms, formula.name, formula.model.family, question.imitated, counted, notes=(note,))
+    terms = formula.terms(described, training, precisions)
+    return Ledger(terms, formula.name, formula.model.family, described.attention, counted)
+
+
+def _world(question: Question) -> int:
+    world = question.layout.world
+    if question.gpus is None:
+        return world
+    if world not in (1, question.gpus):
+        raise UllageError(
+            f"--gpus {question.gpus:,} and a layout of {world:,} ranks (dp × tp × pp × cp × sp) disagree",
+            "every rank is a GPU: correct one of them, or leave --gpus out",
+        )
+    return question.gpus
+
+
+def _peak(question: Question, ledger: Ledger) -> tuple[float | None, str | None]:
+    if question.gpu is None and question.peak_tflops is None:
+        return None, None
+    name = question.gpu or ""
+    peaks = {p: gpus.peak(name, p, override=question.peak_tflops) for p in ledger.by_precision}
+    peak: float | None = effective_peak(ledger.by_precision, peaks)
+    listed = " and ".join(p.upper() for p in peaks)
+    if question.peak_tflops is not None:
+        return peak, f"given, for {listed}"
+    chip = gpus.find(name)
+    return peak, f"{chip.name}, dense {listed}" + (f" ({chip.warning})" if chip.warning else "")
+
+
+def _refuse_impossible(report: FlopsReport, question: Question, formula: Formula) -> None:
+    value = report.mfu
+    if value is None or value <= 1:
+        return
+    if not math.isfinite(value):
+        raise UllageError("the MFU is not a number", "check --step-time")
+    causes = list(_causes(value, report, question, formula))
+    raise UllageError(
+        f"an MFU of {value:.0%} can't be: {report.tflops_per_gpu:,.0f} TFLOP/s per GPU is above the peak"
+        f" of {(report.peak or 0) / 1e12:,.0f} TFLOP/s",
+        "likeliest: " + "; or ".join(causes),
+    )
+
+
+def _causes(value: float, report: FlopsReport, question: Question, formula: Formula) -> list[str]:
+    """Return what may have gone wrong, the likeliest first: only mistakes that are large enough."""
+    causes = []
+    if report.gpus == 1:
+        causes.append(f"more GPUs than one worked on the step (at least {math.ceil(value)}): give --gpus")
+    if question.gpu and value <= 2 and "bf16" in report.ledger.by_precision and "fp8" in gpus.find(question.gpu).precisions:
+        causes.append("products were done in FP8: give --precision fp8")
+    if formula.model.causal and report.step.attention == "full":
+        causes.append("attention is causal: leave --attention full out")
+    causes.append("--step-time is not that of the whole step (all micro-batches), --batch is more than it worked on, or it is another GPU")
+    return causes
