@@ -2,7 +2,7 @@
 
     python benchmarks/run.py [--quick] [--json FILE] [NAME …]
 
-NAME is one or more of: exposition, prometheus_json, store, fleet_day. What the numbers mean: docs/benchmarks.md.
+NAME is one or more of: exposition, prometheus_json, store, flops_call, fleet_day. What the numbers mean: docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ BENCHMARKS = {
     "exposition": "text exposition beside prometheus_client",
     "prometheus_json": "API JSON beside json.loads",
     "store": "the store: ingest and size, beside pandas",
+    "flops_call": "FLOPs of a step, per call, beside verl",
     "fleet_day": "a fleet day beside pandas, Polars, SQL by hand and Prometheus",
 }
 LIBRARIES = ("duckdb", "ibis-framework", "numpy", "pandas", "polars", "prometheus-client", "pyarrow")

@@ -24,6 +24,7 @@ TINY = {
     "intermediate_size": 16,
     "vocab_size": 10,
 }
+SLIDING = {"model_type": "qwen2", "num_key_value_heads": 2, "use_sliding_window": True, "sliding_window": 4}
 LLAMA_8B = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -152,8 +153,8 @@ def test_an_unknown_architecture_is_an_error_with_the_nearest_and_never_zero():
         ({"hidden_size": 1 << 60}, "must lie between"),
         ({"num_hidden_layers": 10**9}, "must lie between"),
         ({"num_hidden_layers": True}, "must be a whole number"),
-        ({"layer_types": ["full_attention"], "sliding_window": 4}, "1 entries for 2 layers"),
-        ({"layer_types": ["what", "ever"], "sliding_window": 4}, "which is none of"),
+        ({**SLIDING, "layer_types": ["full_attention"]}, "1 entries for 2 layers"),
+        ({**SLIDING, "layer_types": ["what", "ever"]}, "which is none of"),
         ({"model_type": None}, "does not say what model it is"),
     ],
 )
@@ -176,7 +177,7 @@ def test_the_band_is_what_counting_every_pair_gives(new, context, window):
 
 @given(st.lists(st.integers(1, 5000), max_size=20), st.sampled_from([None, 64]))
 def test_the_compiled_count_of_lengths_is_the_ledgers(lengths, window):
-    config = {**TINY, **({"model_type": "mistral", "sliding_window": window} if window else {})}
+    config = {**TINY, "num_key_value_heads": 2, **({"model_type": "mistral", "sliding_window": window} if window else {})}
     count = compiled(Config(config)).per_lengths()(lengths)
     assert count == (ullage.flops(config, seqlens=lengths).training if lengths else 0)
 

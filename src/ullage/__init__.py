@@ -4,6 +4,7 @@
     ullage.read_samples("scrapes/")                      telemetry as record batches (`ullage.tables.SAMPLES`)
     ullage.fleet("scrapes/", by="job")                   OFU, the telemetry tree, the ledger, trust
     ullage.flops("config.json", batch=8, seq=4096)       FLOPs of a model step; with step_time and gpu, MFU and HFU
+    ullage.audit_mfu("config.json", reported=0.54, ofu=0.26)   which mistakes explain a reported MFU
 
 Importing the package is cheap: what a function needs is loaded when it is called.
 """
@@ -17,15 +18,17 @@ if TYPE_CHECKING:
     from ullage.errors import UllageError as UllageError
     from ullage.gpus.chip import find as gpu
     from ullage.gpus.chip import peak as peak
+    from ullage.questions import audit_mfu as audit_mfu
     from ullage.questions import fleet as fleet
     from ullage.questions import flops as flops
     from ullage.questions import read_samples as read_samples
 
 __version__ = "0.1.0"
-__all__ = ["UllageError", "__version__", "fleet", "flops", "gpu", "peak", "read_samples"]
+__all__ = ["UllageError", "__version__", "audit_mfu", "fleet", "flops", "gpu", "peak", "read_samples"]
 
 _HOME = {
     "UllageError": ("ullage.errors", "UllageError"),
+    "audit_mfu": ("ullage.questions", "audit_mfu"),
     "fleet": ("ullage.questions", "fleet"),
     "flops": ("ullage.questions", "flops"),
     "gpu": ("ullage.gpus.chip", "find"),

@@ -9,16 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ullage.errors import UllageError, did_you_mean
-from ullage.models.passes import Backward, Training
-from ullage.models.sample import Convention
-from ullage.models.shapes import Shapes
 from ullage.units import HOUR_MS
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from ullage.models.passes import Backward
+    from ullage.models.sample import Convention
+    from ullage.reports.audit import AuditReport
     from ullage.reports.fleet import FleetReport
-    from ullage.reports.flops import FlopsReport
+    from ullage.reports.flops import FlopsReport, Question
     from ullage.sources.source import Options
 
 
@@ -71,8 +71,52 @@ def _window(options: Options | None, hours: float | None, since: int | None, unt
     return dataclasses.replace(options or Options(), since=since, until=until)
 
 
-def flops(
+def flops(config: str | os.PathLike[str] | Mapping[str, Any], **asked: Any) -> FlopsReport:
+    """Return the FLOP ledger of a model step, and with `step_time` (s) MFU and HFU; the command `ullage flops` prints the same.
+
+    `config` is a config.json, a folder with one, a diffusers folder, or a mapping. The step: batch, seq, seqlens, encoder_seq,
+    decoder_seq, context, logits, image, image_tokens, grid, latent, latent_tokens, reference_tokens, prompt_tokens,
+    audio_frames, timesteps, forward_passes, accumulation, padded_seq (`ullage.models.shapes.Shapes`). Training: forward_only,
+    backward, freeze, freeze_layers, lora_rank, lora_targets, recompute, reentrant (`ullage.models.passes.Training`). Counting:
+    attention ("causal" or "full"), imitate (a framework), config_kind. Use: step_time, gpus, gpu, precision, peak_tflops,
+    layout (dp, tp, pp, cp, sp, ep). Raises UllageError for what the user can mend.
+
+    >>> tiny = dict(model_type="llama", hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16, vocab_size=10)
+    >>> flops(tiny, batch=1, seq=4, attention="full").forward
+    11904
+    """
+    from ullage.models.reading import read_config
+    from ullage.reports.flops import flops as answer
+
+    return answer(read_config(config), step_question(**asked))
+
+
+def audit_mfu(
     config: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    reported: float,
+    ofu: float,
+    tile_efficiency: float | None = None,
+    error: float | None = None,
+    node: int = 8,
+    most: int = 10,
+    **asked: Any,
+) -> AuditReport:
+    """Return which known mistakes explain a reported MFU beside OFU; the command `ullage audit mfu` prints the same.
+
+    `reported`, `ofu` and `tile_efficiency` are ratios, `error` is OFU's relative error, `node` the GPUs of a machine; the job
+    is described as for `flops`. Raises UllageError for what the user can mend.
+    """
+    from ullage.audit.mfu import OFU_ERROR
+    from ullage.models.reading import read_config
+    from ullage.reports.audit import Reported
+    from ullage.reports.audit import audit_mfu as answer
+
+    said = Reported(reported, ofu, tile_efficiency, OFU_ERROR if error is None else error, node)
+    return answer(read_config(config), step_question(**asked), said, most=most)
+
+
+def step_question(
     *,
     attention: Convention | None = None,
     forward_only: bool = False,
@@ -92,20 +136,11 @@ def flops(
     peak_tflops: str | float | None = None,
     layout: Mapping[str, int] | None = None,
     **shapes: Any,
-) -> FlopsReport:
-    """Return the FLOP ledger of a model step, and with `step_time` (s) MFU and HFU; the command `ullage flops` prints the same.
-
-    `config` is a config.json, a folder with one, a diffusers folder, or a mapping. `shapes` are those of
-    `ullage.models.shapes.Shapes`: batch, seq, seqlens, encoder_seq, decoder_seq, context, logits, image, grid, latent,
-    latent_tokens, prompt_tokens, timesteps, forward_passes, … `layout` holds dp, tp, pp, cp, sp, ep. `imitate` names a
-    framework whose count is wanted. Raises UllageError for what the user can mend.
-
-    >>> tiny = dict(model_type="llama", hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16, vocab_size=10)
-    >>> flops(tiny, batch=1, seq=4, attention="full").forward
-    11904
-    """
-    from ullage.models.reading import read_config
-    from ullage.reports import flops as report
+) -> Question:
+    """Return the question about a step in the words of `flops`; raises UllageError for a word that no step has."""
+    from ullage.models.passes import Training
+    from ullage.models.shapes import Shapes
+    from ullage.reports.flops import Layout, Question
 
     known = {f.name for f in dataclasses.fields(Shapes)}
     for word in shapes:
@@ -121,8 +156,8 @@ def flops(
         recompute=recompute if isinstance(recompute, str) else tuple(recompute),
         reentrant=reentrant,
     )
-    laid = report.Layout(**(layout or {}))
-    question = report.Question(
+    laid = Layout(**(layout or {}))
+    return Question(
         shapes=Shapes(**{"sp": laid.sp, **shapes}),
         training=training,
         attention=attention,
@@ -135,4 +170,3 @@ def flops(
         peak_tflops=peak_tflops,
         layout=laid,
     )
-    return report.flops(read_config(config), question)

@@ -38,9 +38,13 @@ class Registry(Generic[T]):
         """Import every module of the registry's package, so that each registers what it holds."""
         if self._loaded:
             return
-        self._loaded = True
-        for module in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
-            importlib.import_module(f"{self.package}.{module.name}")
+        self._loaded = True  # a member may ask while it is being imported
+        try:
+            for module in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
+                importlib.import_module(f"{self.package}.{module.name}")
+        except BaseException:
+            self._loaded = False
+            raise
 
     def __getitem__(self, name: str) -> T:
         self.load()

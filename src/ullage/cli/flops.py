@@ -76,29 +76,32 @@ def command(config: str | None, listed: bool, as_json: bool, out: Path | None, b
     _give(report, by, as_json, out)
 
 
-def answer(config: str | Mapping[str, Any], asked: Mapping[str, Any]) -> Any:
+def answer(config: str, asked: Mapping[str, Any]) -> Any:
     """Return the report for what the command line asks."""
     from ullage.questions import flops
 
+    return flops(config, **words(config, asked))
+
+
+def words(config: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of a step in the words of the Python call."""
     given = dict(asked)
-    layout = {name: given.pop(name) for name in LAYOUT}
-    passes, scale = given.pop("forward_passes"), given.pop("guidance_scale")
-    given["forward_passes"] = forward_passes(config, passes, scale)
+    given["layout"] = {name: given.pop(name) for name in LAYOUT}
+    given["forward_passes"] = forward_passes(config, given.pop("forward_passes"), given.pop("guidance_scale"))
     for word in ("latent_tokens", "prompt_tokens"):
         value = given[word]
         given[word] = value[0] if value is not None and len(value) == 1 else value
     given["freeze"] = _words(given["freeze"])
     given["lora_targets"] = _words(given["lora_targets"])
-    recompute = given["recompute"]
-    given["recompute"] = recompute if recompute in ("none", "full") else _words(recompute)
+    given["recompute"] = given["recompute"] if given["recompute"] in ("none", "full") else _words(given["recompute"])
     given["precision"] = _pairs(given["precision"])
-    for word, value in given.items():
-        if word in ("step_time", "gpus", "lora_rank", *layout) and value is not None and not 0 < value < 1e12:
+    for word, value in {**given["layout"], **{w: given[w] for w in ("step_time", "gpus", "lora_rank")}}.items():
+        if value is not None and not 0 < value < 1e12:
             raise UllageError(f"--{word.replace('_', '-')} {value} can't be", "give a number above 0")
-    return flops(config, layout=layout, **given)
+    return given
 
 
-def forward_passes(config: str | Mapping[str, Any], passes: int | None, scale: float | None) -> int:
+def forward_passes(config: str, passes: int | None, scale: float | None) -> int:
     """Return how often the network runs a timestep: as said, or 2 for a guidance scale above 1 on a model that is not distilled."""
     if passes is not None:
         return passes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 
@@ -30,7 +30,7 @@ class Formula:
 
     def terms(self, step: Step, training: Training, precisions: Precisions | None = None) -> tuple[Term, ...]:
         """Return the ledger's terms for a step; work of one name and pass stands together."""
-        rows = booked(self.works, training)
+        rows = booked(self.works, replace(training, spares=self.model.kind != "diffusion"))
         terms = _terms(rows, step, precisions or {})
         if step.padded is not None:
             padded = _terms(rows, Step(step.padded, step.attention, step.repeats), precisions or {})
@@ -126,9 +126,10 @@ def _by_moments(flops: Callable[[int], int]) -> Callable[[Sequence[int]], int]:
     kept: dict[int, int] = {}
 
     def kept_sum(lengths: Sequence[int]) -> int:
-        for length in lengths:
-            if length not in kept:
-                kept[length] = flops(length)
-        return sum([kept[length] for length in lengths])
+        try:
+            return sum(map(kept.__getitem__, lengths))
+        except KeyError:
+            kept.update((length, flops(length)) for length in set(lengths) - kept.keys())
+            return sum(map(kept.__getitem__, lengths))
 
     return kept_sum

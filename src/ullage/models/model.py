@@ -78,7 +78,7 @@ def model(
 def find(config: Config, kind: str | None = None) -> tuple[Model, str]:
     """Return the family of a configuration and the name under which it was found.
 
-    Asked in this order: `kind` (the user's word), `architectures`, `_class_name`, `model_type`. Raises UllageError for an
+    Asked in this order: `kind` (the user's word), `architectures`, `_class_name`; `model_type` where no class is named. Raises UllageError for an
     unknown architecture, with the nearest known one: never a generic formula, never 0.
     """
     asked = names(config) if kind is None else [kind]
@@ -90,21 +90,30 @@ def find(config: Config, kind: str | None = None) -> tuple[Model, str]:
             f"{config.place} does not say what model it is: it has no architectures, _class_name or model_type",
             "say it: --config-kind llama; `ullage flops --list` lists all",
         )
-    raise unknown(asked[0], config.place)
+    raise unknown(asked[0], config)
 
 
 def names(config: Config) -> list[str]:
-    """Return the names that a configuration gives itself, the most exact first."""
+    """Return the names that a configuration gives itself, the most exact first.
+
+    `model_type` counts only where no class is named: a class that is not known may have another head.
+    """
     given = config.values.get("architectures") or []
     listed = [n for n in given if isinstance(n, str)] if isinstance(given, list) else []
-    return [*listed, *(n for n in (config.values.get(f) for f in ("_class_name", "model_type")) if isinstance(n, str) and n)]
+    if isinstance(config.values.get("_class_name"), str):
+        listed.append(config.values["_class_name"])
+    kind = config.values.get("model_type")
+    return listed or ([kind] if isinstance(kind, str) and kind else [])
 
 
-def unknown(name: str, place: str) -> UllageError:
+def unknown(name: str, config: Config) -> UllageError:
     """Return the error for an architecture that no family knows: the nearest ones, and how to go on."""
     near = difflib.get_close_matches(name.casefold(), known := {n.casefold(): n for n in MODELS}, n=2, cutoff=0.5)
     nearest = f"the nearest known: {' or '.join(known[n] for n in near)}. " if near else ""
+    kind = config.values.get("model_type")
+    if isinstance(kind, str) and kind in MODELS and kind != name:
+        nearest += f"If it is a {kind} with its usual head: --config-kind {kind}. "
     return UllageError(
-        f"no formula for the architecture '{harmless(name, 80)}' of {place}",
+        f"no formula for the architecture '{harmless(name, 80)}' of {config.place}",
         f"{nearest}`ullage flops --list` lists all; --trace derives one; docs/adding-a-model.md adds one",
     )

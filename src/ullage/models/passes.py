@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from itertools import groupby
-from typing import Literal
+from typing import Any, Literal
 
 from ullage.errors import UllageError
 from ullage.models.sample import Quantity
@@ -31,7 +31,8 @@ class Training:
     the number of layers frozen from the bottom. With `lora_rank` all but the adapters is frozen; `lora_targets` are ends of
     module paths ("q_proj"), or "all-linear" for every weight but the head. `recompute` is "none", "full" (each layer is a
     checkpoint) or patterns of names of work that are done again ("attention.scores"). A `reentrant` checkpoint does whole
-    layers again; PyTorch's other kind stops before each layer's last product.
+    layers again; PyTorch's other kind stops before each layer's last product, where nothing of the backward pass reads its result
+    (`spares`: not in diffusion transformers, whose last product is gated).
     """
 
     forward_only: bool = False
@@ -42,6 +43,7 @@ class Training:
     lora_targets: tuple[str, ...] = ("all-linear",)
     recompute: str | tuple[str, ...] = "none"
     reentrant: bool = False
+    spares: bool = True
 
     @property
     def partial(self) -> bool:
@@ -191,22 +193,26 @@ def _adapted(works: Iterable[Work], training: Training) -> Iterator[Work]:
     found = False
     for work in works:
         yield work
-        every = "all-linear" in targets and work.name != "head" and bool(work.stack)
+        every = "all-linear" in targets and bool(work.stack) and not any(part in work.name for part in _NO_LINEAR)
         named = any(work.module == t or work.module.endswith(f".{t}") for t in targets)
         if work.shape is None or not (every or named):
             continue
         found = True
         inner, columns = work.shape
         times = work.flops // (2 * inner * columns)
-        place = {"stack": work.stack, "times": times}
-        down = matmul(f"{work.name}.lora_a", work.quantity, inner, rank, work.layers, reads=work.reads, to=None, **place)  # type: ignore[arg-type]
+        place: dict[str, Any] = {"stack": work.stack, "times": times, "gradient": work.gradient}
+        down = matmul(f"{work.name}.lora_a", work.quantity, inner, rank, work.layers, reads=work.reads, to=None, **place)
         yield replace(down, module=f"{work.module}.lora_A")
-        up = matmul(f"{work.name}.lora_b", work.quantity, rank, columns, work.layers, reads=(down.name,), to=work.to, **place)  # type: ignore[arg-type]
+        up = matmul(f"{work.name}.lora_b", work.quantity, rank, columns, work.layers, reads=(down.name,), to=work.to, **place)
         yield replace(up, module=f"{work.module}.lora_B")
     if not found:
         raise UllageError(
             f"no weight of this model is called {' or '.join(targets)}", "name ends of module paths: --lora-targets q_proj,v_proj"
         )
+
+
+# What "all-linear" leaves out, as peft does: the head, convolutions, and the parameters of routed experts, which are no linear modules
+_NO_LINEAR = ("head", "conv", "moe.experts", "moe.router")
 
 
 def _recomputed(works: Sequence[Work], training: Training) -> Iterator[tuple[Work, int]]:
@@ -218,13 +224,17 @@ def _recomputed(works: Sequence[Work], training: Training) -> Iterator[tuple[Wor
         for work in works:
             yield work, sum(any(matches(p, work, layer) for p in chosen) for layer in work.layers)
         return
+
+    def spared(last: Work) -> int:
+        return 0 if training.reentrant or not training.spares else _spared(last)
+
     flows = {index for index, work, layer in _flowing(works, training)}
     times: dict[int, int] = defaultdict(int)
     for _, layer_works in groupby(_flowing(works, training), key=lambda item: (item[1].stack, item[2])):
         members = list(layer_works)
         if not members[0][1].stack:
             continue
-        for index, _, _ in members if training.reentrant else members[: len(members) - _spared(members[-1][1])]:
+        for index, _, _ in members[: len(members) - spared(members[-1][1])]:
             times[index] += 1
     for index in sorted(flows & set(times)):
         yield works[index], times[index]

@@ -53,7 +53,10 @@ def _pipeline(folder: Path) -> Config:
     file = _inside(folder, f"{component}/config.json")
     values = _object(file)
     names = [n for n in (index.get("_class_name"), values.get("_class_name")) if isinstance(n, str)]
-    return Config({**values, "architectures": names}, str(file))
+    told = {k: v for k, v in index.items() if not k.startswith("_") and not isinstance(v, list)}  # settings, such as expand_timesteps
+    if _names_class(index.get("controlnet")):
+        values = {**values, "controlnet": _object(_inside(folder, "controlnet/config.json"))}
+    return Config({**told, **values, "architectures": names}, str(file))
 
 
 def _names_class(entry: Any) -> bool:

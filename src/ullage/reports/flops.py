@@ -125,16 +125,16 @@ def flops(config: Config, question: Question) -> FlopsReport:
     """
     formula = compiled(config, question.kind)
     attention = question.attention or formula.attention
-    training = _training(question)
+    trained = training(question)
     described, notes = step(question.shapes, formula, attention)
-    ledger = _ledger(formula, described, training, question)
+    ledger = _ledger(formula, described, trained, question)
     peak, source = _peak(question, ledger)
-    report = FlopsReport(ledger, described, _world(question), question.step_time, peak, source, tuple(notes))
+    report = FlopsReport(ledger, described, world(question), question.step_time, peak, source, tuple(notes))
     _refuse_impossible(report, question, formula)
     return report
 
 
-def _training(question: Question) -> Training:
+def training(question: Question) -> Training:
     """Return how the step trains; a step of generation has no backward pass."""
     if question.shapes.decodes and not question.training.forward_only:
         return Training(forward_only=True)
@@ -156,7 +156,8 @@ def _ledger(formula: Formula, described: Step, training: Training, question: Que
     return Ledger(terms, formula.name, formula.model.family, described.attention, counted)
 
 
-def _world(question: Question) -> int:
+def world(question: Question) -> int:
+    """Return how many GPUs worked on the step; raises UllageError when the layout and `gpus` disagree."""
     world = question.layout.world
     if question.gpus is None:
         return world

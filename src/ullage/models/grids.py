@@ -1,0 +1,241 @@
+"""What diffusion transformers share: the grid of latents after patching, its pairs, cross-attention, the embedders.
+
+A family yields one forward pass of the denoiser; timesteps and guidance passes multiply it elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ullage.models.config import Config
+from ullage.models.sample import ONCE, PROMPT, Quantity, Sample, quantity, required
+from ullage.models.work import Work, attention, matmul
+
+GATED = frozenset({"geglu", "swiglu"})
+PLAIN = frozenset({"gelu", "gelu-approximate", "geglu-approximate", "linear-silu"})  # one projection each, whatever the name says
+
+
+def prompt_tokens(sample: Sample) -> int:
+    """Return the tokens that condition generation; a model that attends to them cannot do without."""
+    return required("--prompt-tokens", sample.prompt, "a prompt")
+
+
+def image_tokens(sample: Sample) -> int:
+    """Return the tokens of the image that conditions generation; a model with weights for them cannot do without."""
+    return required("--image-tokens", sample.image_tokens, "tokens of a conditioning image")
+
+
+IMAGE_CONDITION = quantity("tokens of the conditioning image", image_tokens)
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The latent tokens of a sample: its grid of latents, cut into patches of frames × rows × columns.
+
+    Tokens that are given after patching are taken as they are; reference tokens join them; `extra` are tokens that the
+    model itself adds to each sample. What does not fill a patch is cut off.
+
+    >>> Grid(1, 2, 2).tokens(Sample(latent=(21, 60, 104)))
+    32760
+    """
+
+    frames: int
+    rows: int
+    columns: int
+    extra: int = 0
+
+    @property
+    def volume(self) -> int:
+        """The latent positions in a patch."""
+        return self.frames * self.rows * self.columns
+
+    @property
+    def name(self) -> str:
+        """What tells two grids apart."""
+        return f"patch {self.frames}x{self.rows}x{self.columns}" + (f" and {self.extra} more" if self.extra else "")
+
+    def patches(self, sample: Sample) -> int:
+        """Return the patches of a sample, without the tokens that the model adds."""
+        if sample.latent_tokens is not None:
+            own = sample.latent_tokens
+        else:
+            frames, rows, columns = sample.latent or (0, 0, 0)
+            own = (frames // self.frames) * (rows // self.rows) * (columns // self.columns)
+        return required("--latent", own, "a grid of latents") + sample.reference_tokens
+
+    def tokens(self, sample: Sample) -> int:
+        """Return the tokens of the latent stream."""
+        return self.patches(sample) + self.extra
+
+    @property
+    def latents(self) -> Quantity:
+        """The patches."""
+        return quantity(f"latent patches, patch {self.frames}x{self.rows}x{self.columns}", self.patches)
+
+    @property
+    def stream(self) -> Quantity:
+        """The tokens of the latent stream."""
+        return quantity(f"latent tokens, {self.name}", self.tokens)
+
+    @property
+    def pairs(self) -> Quantity:
+        """The pairs of self-attention in the latent stream."""
+        return quantity(f"latent pairs, {self.name}", lambda s: self.tokens(s) ** 2)
+
+    @property
+    def prompt_pairs(self) -> Quantity:
+        """The pairs of cross-attention, latents to prompt."""
+        return quantity(f"latent-prompt pairs, {self.name}", lambda s: self.tokens(s) * prompt_tokens(s))
+
+    @property
+    def image_pairs(self) -> Quantity:
+        """The pairs of cross-attention, latents to the conditioning image."""
+        return quantity(f"latent-image pairs, {self.name}", lambda s: self.tokens(s) * image_tokens(s))
+
+    @property
+    def joint(self) -> Quantity:
+        """The tokens of latents and prompt in one sequence."""
+        return quantity(f"joint tokens, {self.name}", lambda s: self.tokens(s) + prompt_tokens(s))
+
+    @property
+    def joint_pairs(self) -> Quantity:
+        """The pairs of attention over latents and prompt in one sequence."""
+        return quantity(f"joint pairs, {self.name}", lambda s: (self.tokens(s) + prompt_tokens(s)) ** 2)
+
+
+def square_patch(config: Config, default: int, default_frames: int = 1, extra: int = 0) -> Grid:
+    """Return the grid of a model that names its patch by `patch_size` and, for video, `patch_size_t`."""
+    side = config.integer("patch_size", default=default, most=1024)
+    return Grid(config.integer("patch_size_t", default=default_frames, most=1024), side, side, extra)
+
+
+def solid_patch(config: Config, default: tuple[int, int, int] | None = None) -> Grid:
+    """Return the grid of a model whose `patch_size` is (frames, rows, columns)."""
+    given = config.integers("patch_size", least=1)
+    if given is None and default is None:
+        raise config.missing("patch_size")
+    sides = given or list(default or ())
+    if len(sides) != 3:
+        raise config.error(("patch_size",), "needs three numbers: frames, rows, columns")
+    return Grid(*sides)
+
+
+def heads_and_width(config: Config, heads: int, dim: int) -> tuple[int, int, int]:
+    """Return the heads, a head's width and their product, the width of the stream; the arguments are the class's defaults."""
+    n = config.integer("num_attention_heads", default=heads)
+    d = config.integer("attention_head_dim", default=dim)
+    return n, d, n * d
+
+
+def output_channels(config: Config, inputs: int, default: int | None = None) -> int:
+    """Return the channels of the output: the field, those of the input where it is null, the class's default where it is missing."""
+    missing = inputs if default is None or "out_channels" in config.values else default
+    return config.integer("out_channels", default=missing)
+
+
+def timestep(
+    inner: int,
+    width: int,
+    module: str,
+    *,
+    name: str = "time",
+    rows: Quantity = ONCE,
+    outputs: int | None = None,
+    reads: str = "data",
+    modules: tuple[str, str] = ("linear_1", "linear_2"),
+    layers: Sequence[int] = (0,),
+    stack: str = "",
+    to: str = "vector",
+) -> Iterator[Work]:
+    """Yield an embedder of two products: inner → width → `outputs` (width), once a sample unless `rows` says otherwise."""
+    first, second = (f"{module}.{m}" for m in modules)
+    yield matmul(f"{name}.up", rows, inner, width, layers, stack=stack, module=first, reads=(reads,), to=None)
+    columns = width if outputs is None else outputs
+    yield matmul(f"{name}.down", rows, width, columns, layers, stack=stack, module=second, reads=(f"{name}.up",), to=to)
+
+
+def text_projection(
+    inner: int, width: int, module: str, *, modules: tuple[str, str] = ("linear_1", "linear_2"), name: str = "prompt", to: str = "prompt"
+) -> Iterator[Work]:
+    """Yield the two products that bring a prompt's embeddings to the width of the stream."""
+    yield from timestep(inner, width, module, name=name, rows=PROMPT, modules=modules, to=to)
+
+
+def modulation(
+    width: int,
+    columns: int,
+    layers: Sequence[int] = (0,),
+    *,
+    name: str,
+    module: str,
+    stack: str = "",
+    rows: Quantity = ONCE,
+    times: int = 1,
+) -> Work:
+    """Return the product that makes shifts, scales and gates from the modulation vector; they flow into the stream."""
+    return matmul(name, rows, width, columns, layers, stack=stack, module=module, times=times, reads=("vector",))
+
+
+def cross_attention(
+    width: int,
+    heads: int,
+    dim: int,
+    layers: Sequence[int],
+    *,
+    rows: Quantity,
+    source: Quantity = PROMPT,
+    of: Quantity,
+    source_width: int,
+    source_stream: str = "prompt",
+    key_heads: int | None = None,
+    name: str = "cross_attention",
+    stack: str,
+    module: str = "attn2",
+    stream: str = "stream",
+    beside: Sequence[Work] = (),
+) -> Iterator[Work]:
+    """Yield cross-attention: queries and output of the stream, keys and values of a source of its own width.
+
+    `beside` is attention of the same queries to another source; its result joins before the output.
+    """
+    inner, keys = heads * dim, (key_heads or heads) * dim
+    yield matmul(f"{name}.q", rows, width, inner, layers, stack=stack, module=f"{module}.to_q", reads=(stream,), to=None)
+    for what in ("k", "v"):
+        path = f"{module}.to_{what}"
+        yield matmul(f"{name}.{what}", source, source_width, keys, layers, stack=stack, module=path, reads=(source_stream,), to=None)
+    yield from attention(of, heads, dim, layers, name=name, stack=stack)
+    yield from beside
+    made = (f"{name}.values", *(work.name for work in beside if work.name.endswith(".values")))
+    yield matmul(f"{name}.out", rows, inner, width, layers, stack=stack, module=f"{module}.to_out.0", reads=made, to=stream)
+
+
+def feed_forward(
+    width: int,
+    inner: int,
+    layers: Sequence[int],
+    *,
+    rows: Quantity,
+    activation: str = "gelu-approximate",
+    stack: str,
+    module: str = "ff",
+    name: str = "mlp",
+    stream: str = "stream",
+    gradient: bool = True,
+) -> Iterator[Work]:
+    """Yield a feed-forward block of diffusers: up (twice as wide and fused where the activation is gated) and down."""
+    what, columns = (f"{name}.gate_up", 2 * inner) if activation in GATED else (f"{name}.up", inner)
+    up, down = f"{module}.net.0.proj", f"{module}.net.2"
+    yield matmul(what, rows, width, columns, layers, stack=stack, module=up, reads=(stream,), to=None, gradient=gradient)
+    yield matmul(f"{name}.down", rows, inner, width, layers, stack=stack, module=down, reads=(what,), to=stream, gradient=gradient)
+
+
+def activation(config: Config, default: str) -> str:
+    """Return the activation of the feed-forward block, one that is known."""
+    word = config.word("activation_fn", default=default)
+    if word not in GATED | PLAIN:
+        raise config.error(("activation_fn",), f"is '{word[:60]}', which is none of {', '.join(sorted(GATED | PLAIN))}")
+    return word
+
+
+ATTENTION = ("to_q", "to_k", "to_v", "to_out.0")

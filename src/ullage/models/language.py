@@ -1,0 +1,48 @@
+"""The language model inside a model of vision or sound and language: found by its own name, and moved to where it lies there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ullage.models.config import Config
+from ullage.models.model import MODELS, names, unknown
+from ullage.models.plans import moved
+from ullage.models.work import Work
+
+SECTIONS = ("text_config", "llm_config", "language_config")
+STACK = "model.language_model.layers"
+# Text models that are known by another name elsewhere: the same layers, other positions
+ALIASES = {
+    "qwen2_vl": "qwen2",
+    "qwen2_vl_text": "qwen2",
+    "qwen2_5_vl": "qwen2",
+    "qwen2_5_vl_text": "qwen2",
+    "qwen3_vl": "qwen3",
+    "qwen3_vl_text": "qwen3",
+    "qwen3_vl_moe": "qwen3_moe",
+    "qwen3_vl_moe_text": "qwen3_moe",
+}
+
+
+def language(config: Config, default: str | None = None, stack: str = STACK) -> Iterator[Work]:
+    """Yield the works of the language model that a configuration holds, embedding and head with it.
+
+    It lies in a section of its own, or, in older files, at the top beside the vision section. Its name is the section's, or
+    the `default` of the class around it. Raises UllageError for one that has no formula.
+    """
+    section = text(config)
+    asked = [ALIASES.get(name, name) for name in names(section)] or ([default] if default else [])
+    name = next((n for n in asked if n in MODELS and MODELS[n].kind == "decoder"), None)
+    if name is None:
+        raise unknown(asked[-1], section) if asked else section.missing("model_type")
+    yield from moved(MODELS[name].function(Config(section.values, section.place, section.path, name)), stack)
+
+
+def width(works: Sequence[Work]) -> int:
+    """Return the width of a language model: what its head reads. Its section may leave it to the default of its class."""
+    return next(work.shape[0] for work in works if work.name == "head" and work.shape)
+
+
+def text(config: Config) -> Config:
+    """Return the section of the language model, or the configuration itself where its fields stand at the top."""
+    return config.section(*SECTIONS) if config.has(*SECTIONS) else config

@@ -1,0 +1,240 @@
+"""What transformers with joint attention share: latents and prompt as two streams that meet in one attention.
+
+Each stream has its own weights and is modulated by one vector of the sample (SD3, arXiv:2403.03206). A family yields one
+forward pass of the denoiser; timesteps and guidance passes multiply it elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from ullage.errors import UllageError
+from ullage.models.config import Config
+from ullage.models.grids import Grid, feed_forward, modulation, prompt_tokens, timestep
+from ullage.models.sample import ONCE, Quantity, Sample, quantity
+from ullage.models.work import Work, attention, lookup, matmul
+
+# What becomes of the prompt's stream after a stack's last layer: read on, computed but read by nothing, or not computed
+Ending = Literal["used", "unused", "absent"]
+
+
+def multiple(number: int, of: int) -> int:
+    """Return the smallest multiple that is not below a number.
+
+    >>> multiple(33, 32), multiple(64, 32)
+    (64, 64)
+    """
+    return -(-number // of) * of
+
+
+@dataclass(frozen=True)
+class Streams:
+    """The tokens of latents and prompt, as the model sees them.
+
+    `registers` are tokens that the model itself adds to the prompt; it pads each stream to multiples of `padding`. A grid of
+    latents that the patch does not divide is an error: a pipeline never makes one.
+
+    >>> Streams(Grid(1, 2, 2), registers=8).joint.of(Sample(latent=(1, 64, 64), prompt=77), "full")
+    1109
+    """
+
+    grid: Grid
+    registers: int = 0
+    padding: int = 1
+
+    @property
+    def name(self) -> str:
+        """What tells two of them apart."""
+        more = f", {self.registers} registers" if self.registers else ""
+        return self.grid.name + more + (f", padded to {self.padding}" if self.padding > 1 else "")
+
+    def latent(self, sample: Sample) -> int:
+        """Return the tokens of the latent stream, reference tokens among them."""
+        sides = (self.grid.frames, self.grid.rows, self.grid.columns)
+        given = sample.latent if sample.latent_tokens is None else None  # a count after patching stands above the grid
+        if given and any(g % s for g, s in zip(given, sides, strict=True)):
+            shown, patch = (" × ".join(str(n) for n in numbers) for numbers in (given, sides))
+            raise UllageError(f"a latent of {shown} can't be cut into patches of {patch}", "give multiples of the patch: --latent T,H,W")
+        return multiple(self.grid.tokens(sample), self.padding)
+
+    def prompt(self, sample: Sample) -> int:
+        """Return the tokens of the prompt's stream."""
+        return multiple(prompt_tokens(sample) + self.registers, self.padding)
+
+    @property
+    def latents(self) -> Quantity:
+        """The tokens of the latent stream."""
+        return quantity(f"latent tokens, {self.name}, exactly", self.latent)
+
+    @property
+    def prompts(self) -> Quantity:
+        """The tokens of the prompt's stream."""
+        return quantity(f"prompt tokens, {self.name}", self.prompt)
+
+    @property
+    def joint(self) -> Quantity:
+        """The tokens of both in one sequence."""
+        return quantity(f"joint tokens, {self.name}, exactly", lambda s: self.latent(s) + self.prompt(s))
+
+    @property
+    def pairs(self) -> Quantity:
+        """The pairs of attention over both in one sequence."""
+        return quantity(f"joint pairs, {self.name}, exactly", lambda s: (self.latent(s) + self.prompt(s)) ** 2)
+
+    @property
+    def latent_pairs(self) -> Quantity:
+        """The pairs of attention among the latents alone."""
+        return quantity(f"latent pairs, {self.name}, exactly", lambda s: self.latent(s) ** 2)
+
+    @property
+    def prompt_pairs(self) -> Quantity:
+        """The pairs of attention within the prompt alone."""
+        return quantity(f"prompt pairs, {self.name}", lambda s: self.prompt(s) ** 2)
+
+
+@dataclass(frozen=True)
+class Stack:
+    """A stack of blocks: its path in the checkpoint, its layers, and the heads of its attention."""
+
+    path: str
+    layers: Sequence[int]
+    heads: int
+    dim: int
+
+    @property
+    def width(self) -> int:
+        """The width of its streams."""
+        return self.heads * self.dim
+
+    def lasting(self, ending: Ending) -> list[tuple[Sequence[int], bool]]:
+        """Return the layers that compute the prompt's output, each part with whether a gradient reaches it."""
+        cut = [(self.layers, True)] if ending == "used" else [(self.layers[:-1], True)]
+        if ending == "unused":
+            cut.append((self.layers[-1:], False))
+        return [(layers, flows) for layers, flows in cut if len(layers)]
+
+
+def same_width(config: Config, field: str, width: int) -> None:
+    """Refuse a configuration whose `field`, the width of the prompt's stream, is not that of the latents: it could not run."""
+    if config.has(field) and config.integer(field) != width:
+        raise config.error((field,), f"is {config.integer(field):,}, and heads × head width are {width:,}")
+
+
+def normed_prompt(module: str, rows: Quantity) -> Work:
+    """Return the norm before the prompt's embedder: no FLOPs, but weights that train, so that a gradient flows through the embedder."""
+    return lookup("prompt.norm", rows, module, to="normed prompt")
+
+
+def vectors(width: int, module: str, *, pooled: int | None, guidance: bool, channels: int = 256) -> Iterator[Work]:
+    """Yield the embedders of timestep, guidance strength and pooled prompt, which sum to the modulation vector."""
+    yield from timestep(channels, width, f"{module}.timestep_embedder")
+    if guidance:
+        yield from timestep(channels, width, f"{module}.guidance_embedder", name="guidance")
+    if pooled is not None:
+        yield from timestep(pooled, width, f"{module}.text_embedder", name="prompt.pooled")
+
+
+def modulations(stack: Stack) -> Iterator[Work]:
+    """Yield the shifts, scales and gates of both streams: six vectors each, in every layer."""
+    width = stack.width
+    yield modulation(width, 6 * width, stack.layers, name="modulation.latent", module="norm1.linear", stack=stack.path)
+    yield prompt_modulation(stack, stack.layers, 6)
+
+
+def prompt_modulation(stack: Stack, layers: Sequence[int], vectors: int, module: str = "norm1_context.linear") -> Work:
+    """Return the modulation of the prompt's stream in some layers."""
+    width, path, name = stack.width, stack.path, "modulation.prompt"
+    return matmul(name, ONCE, width, vectors * width, layers, stack=path, module=module, reads=("vector",), to="prompt")
+
+
+def joint_attention(streams: Streams, stack: Stack, ending: Ending) -> Iterator[Work]:
+    """Yield attention over both streams at once: projections of each by its own weights, one softmax over all."""
+    width, layers, path, values = stack.width, stack.layers, stack.path, ("attention.values",)
+    for what in "qkv":
+        name = f"attention.{what}"
+        yield matmul(name, streams.latents, width, width, layers, stack=path, module=f"attn.to_{what}", to=None)
+    for what in "qkv":
+        name, module = f"prompt.attention.{what}", f"attn.add_{what}_proj"
+        # they stand in one tensor with the latents' own, and so share their need of a gradient
+        to = f"attention.{what}"
+        yield matmul(name, streams.prompts, width, width, layers, stack=path, module=module, reads=("prompt",), to=to)
+    yield from attention(streams.pairs, stack.heads, stack.dim, layers, stack=path)
+    yield matmul("attention.out", streams.latents, width, width, layers, stack=path, module="attn.to_out.0", reads=values)
+    for some, flows in stack.lasting(ending):
+        name, module = "prompt.attention.out", "attn.to_add_out"
+        yield matmul(name, streams.prompts, width, width, some, stack=path, module=module, reads=values, to="prompt", gradient=flows)
+
+
+def feed_forwards(
+    streams: Streams, stack: Stack, inner: int, ending: Ending, latent: str = "ff", prompt: str = "ff_context"
+) -> Iterator[Work]:
+    """Yield the feed-forward block of each stream."""
+    width, path, name = stack.width, stack.path, "prompt.mlp"
+    yield from feed_forward(width, inner, stack.layers, rows=streams.latents, stack=path, module=latent)
+    for some, flows in stack.lasting(ending):
+        yield from feed_forward(
+            width, inner, some, rows=streams.prompts, stack=path, module=prompt, name=name, stream="prompt", gradient=flows
+        )
+
+
+def gated_feed_forward(
+    stack: Stack,
+    inner: int,
+    layers: Sequence[int],
+    *,
+    rows: Quantity,
+    modules: tuple[str, str, str],
+    name: str = "mlp",
+    reads: tuple[str, ...] = ("stream",),
+    to: str = "stream",
+    gradient: bool = True,
+) -> Iterator[Work]:
+    """Yield a feed-forward block of three products in some layers of a stack: gate, up and down, by the paths of their weights."""
+    made, width, path = (f"{name}.gate", f"{name}.up"), stack.width, stack.path
+    for what, module in zip(made, modules[:2], strict=True):
+        yield matmul(what, rows, width, inner, layers, stack=path, module=module, reads=reads, to=None, gradient=gradient)
+    yield matmul(f"{name}.down", rows, inner, width, layers, stack=path, module=modules[2], reads=made, to=to, gradient=gradient)
+
+
+def single_attention(
+    rows: Quantity,
+    of: Quantity,
+    stack: Stack,
+    *,
+    name: str = "attention",
+    module: str = "attn",
+    reads: tuple[str, ...] = ("stream", "prompt"),
+    out: str | None = "to_out.0",
+    to: str = "stream",
+) -> Iterator[Work]:
+    """Yield self-attention over streams that stand in one sequence; without `out` its output stays to be projected."""
+    width = stack.width
+    for what in "qkv":
+        path = f"{module}.to_{what}"
+        yield matmul(f"{name}.{what}", rows, width, width, stack.layers, stack=stack.path, module=path, reads=reads, to=None)
+    yield from attention(of, stack.heads, stack.dim, stack.layers, name=name, stack=stack.path)
+    if out:
+        values, path = (f"{name}.values",), f"{module}.{out}"
+        yield matmul(f"{name}.out", rows, width, width, stack.layers, stack=stack.path, module=path, reads=values, to=to)
+
+
+def output(streams: Streams, width: int, columns: int) -> Iterator[Work]:
+    """Yield the last modulation and the projection of the latents to what is predicted."""
+    yield modulation(width, 2 * width, name="output.modulation", module="norm_out.linear")
+    yield matmul("output.proj", streams.latents, width, columns, module="proj_out")
+
+
+def fused_blocks(streams: Streams, stack: Stack, inner: int, *, modules: tuple[str, str]) -> Iterator[Work]:
+    """Yield blocks over both streams in one sequence, whose attention and feed-forward run side by side into one projection.
+
+    `modules` are the paths of the way into the feed-forward block and of the shared way out.
+    """
+    width, layers = stack.width, stack.layers
+    yield modulation(width, 3 * width, layers, name="modulation.joint", module="norm.linear", stack=stack.path)
+    both = ("stream", "prompt")
+    yield matmul("mlp.up", streams.joint, width, inner, layers, stack=stack.path, module=modules[0], reads=both, to=None)
+    yield from single_attention(streams.joint, streams.pairs, stack, out=None)
+    made = ("attention.values", "mlp.up")
+    yield matmul("fused.out", streams.joint, width + inner, width, layers, stack=stack.path, module=modules[1], reads=made)
