@@ -39,7 +39,12 @@ imports: $(VENV)/.dev
 unit: $(VENV)/.dev
 	$(BIN)/pytest -n $(WORKERS) -m "not full"
 
-test-full: $(VENV)/.dev lint types imports ## the long checks too
+# torch 2.13: any build of it will do; the CPU's is the smallest
+$(VENV)/.full: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[certify,trainers]' 'torch==2.13.*'
+	@touch $@
+
+test-full: $(VENV)/.full lint types imports ## the long checks too: certificates of every architecture, the trainers (needs torch, which it installs)
 	$(BIN)/pytest -n $(WORKERS)
 
 bench: $(VENV)/.dev ## speed beside the peers; prints ratios

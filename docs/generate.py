@@ -1,4 +1,4 @@
-"""Print the pages of docs/ that come from the code: metrics, fields, GPUs, commands, formats. `--check` fails when one is stale."""
+"""Print the pages of docs/ that come from the code: metrics, fields, GPUs, models, commands, formats. `--check` fails when one is stale."""
 
 from __future__ import annotations
 
@@ -91,6 +91,31 @@ def commands() -> str:
         assert command is not None
         own = click.Context(command, info_name=f"ullage {name}", max_content_width=110, terminal_width=110)
         parts.append(f"## ullage {name}\n\n```\n{command.get_help(own)}\n```\n")
+        if isinstance(command, click.Group) and name == "audit":
+            parts += [_subcommand(command, own, part) for part in command.list_commands(own)]
+    return "\n".join(parts)
+
+
+def _subcommand(group: click.Group, context: click.Context, name: str) -> str:
+    command = group.get_command(context, name)
+    assert command is not None
+    own = click.Context(command, info_name=f"{context.info_name} {name}", max_content_width=110, terminal_width=110)
+    return f"### {own.info_name}\n\n```\n{command.get_help(own)}\n```\n"
+
+
+def models() -> str:
+    """Every architecture with a formula, and the names by which configurations call it."""
+    from ullage.models.model import MODELS
+
+    members = list({id(m): m for m in MODELS.values()}.values())
+    parts = [
+        f"{NOTE}\n# Architectures\n",
+        f"{len(members)} families under {sum(len(m.names) for m in members)} names, found by the class or `model_type` of a configuration. "
+        "How to add one: [adding-a-model.md](adding-a-model.md).\n",
+    ]
+    for kind in sorted({m.kind for m in members}):
+        rows = [f"| `{m.family}` | {m.summary} | {', '.join(f'`{n}`' for n in m.names)} |" for m in members if m.kind == kind]
+        parts.append(f"## {kind}\n\n| family | what | names |\n|---|---|---|\n" + "\n".join(sorted(rows)) + "\n")
     return "\n".join(parts)
 
 
@@ -141,6 +166,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "fields.md": fields,
     "gpus.md": gpus,
     "commands.md": commands,
+    "models.md": models,
     "sources.md": sources,
     "gpu-checks.md": gpu_checks,
     "images/demo.svg": picture,
