@@ -56,7 +56,12 @@ _STEP: list[Any] = [
 ]
 _TRAINING: list[Any] = [
     click.option("--attention", type=click.Choice(["causal", "full"]), help="How attention is counted.  [default: causal where it is]"),
-    click.option("--as", "imitate", metavar="NAME", help="What a framework would print: verl, megatron, palm, torchtitan, hf."),
+    click.option(
+        "--as",
+        "imitate",
+        metavar="NAME",
+        help="What a framework would print: verl, megatron, palm, torchtitan, hf, automodel, nemo, verl-omni.",
+    ),
     click.option("--forward-only", is_flag=True, help="No backward pass."),
     click.option("--backward", type=click.Choice(["twice", "exact"]), default="twice", show_default=True, help="Convention of backward."),
     click.option(

@@ -227,6 +227,14 @@ def unused(works: Iterator[Work], layers: Sequence[int]) -> Iterator[Work]:
             yield work
 
 
+def scaled(config: Config, width: int, name: str = "mlp_ratio", default: float = 4.0) -> int:
+    """Return a width times a ratio of the configuration, cut to a whole number."""
+    ratio = config.number(name, default=default)
+    if not 1e-3 <= ratio <= 1e3:
+        raise config.error((name,), f"is {ratio}, and must lie between 0.001 and 1,000")
+    return max(1, int(width * ratio))
+
+
 def pair(config: Config, name: str, default: int | None = None) -> tuple[int, int]:
     """Return a field that is one number for rows and columns, or a list of both."""
     if isinstance(config.values.get(name), list | tuple):

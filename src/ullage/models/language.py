@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ullage.models.config import Config
-from ullage.models.model import MODELS, names, unknown
+from ullage.models.model import MODELS, unknown
 from ullage.models.plans import moved
 from ullage.models.work import Work
 
@@ -24,18 +24,20 @@ ALIASES = {
 }
 
 
-def language(config: Config, default: str | None = None, stack: str = STACK) -> Iterator[Work]:
+def language(config: Config, default: str, stack: str = STACK) -> Iterator[Work]:
     """Yield the works of the language model that a configuration holds, embedding and head with it.
 
-    It lies in a section of its own, or, in older files, at the top beside the vision section. Its name is the section's, or
-    the `default` of the class around it. Raises UllageError for one that has no formula.
+    It lies in a section of its own, or, in older files, at the top beside the vision section. Its `model_type` says which it
+    is, else the class that it names, else the `default` of the class around it. Raises UllageError for one that has no formula.
     """
     section = text(config)
-    asked = [ALIASES.get(name, name) for name in names(section)] or ([default] if default else [])
-    name = next((n for n in asked if n in MODELS and MODELS[n].kind == "decoder"), None)
-    if name is None:
-        raise unknown(asked[-1], section) if asked else section.missing("model_type")
-    yield from moved(MODELS[name].function(Config(section.values, section.place, section.path, name)), stack)
+    classes = section.values.get("architectures")
+    asked = [section.values.get("model_type"), *(classes if isinstance(classes, list) else [])]
+    names = [ALIASES.get(name, name) for name in asked if isinstance(name, str)]
+    known = next((n for n in names or [default] if n in MODELS and MODELS[n].kind == "decoder"), None)
+    if known is None:
+        raise unknown(names[0] if names else default, section)
+    yield from moved(MODELS[known].function(Config(section.values, section.place, section.path, known)), stack)
 
 
 def width(works: Sequence[Work]) -> int:

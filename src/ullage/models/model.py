@@ -78,8 +78,8 @@ def model(
 def find(config: Config, kind: str | None = None) -> tuple[Model, str]:
     """Return the family of a configuration and the name under which it was found.
 
-    Asked in this order: `kind` (the user's word), `architectures`, `_class_name`; `model_type` where no class is named. Raises UllageError for an
-    unknown architecture, with the nearest known one: never a generic formula, never 0.
+    Asked in this order: `kind` (the user's word), `architectures`, `_class_name`; `model_type` where no class is named. Raises
+    UllageError for an unknown architecture, with the nearest known one: never a generic formula, never 0.
     """
     asked = names(config) if kind is None else [kind]
     for name in asked:

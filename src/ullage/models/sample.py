@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 from ullage.errors import UllageError
 
 Convention = Literal["causal", "full"]
+Samples = Sequence[tuple["Sample", int]]  # each with its count
 CAUSAL: Convention = "causal"
 FULL: Convention = "full"
 
@@ -44,11 +45,13 @@ class Sample:
 class Quantity:
     """How often a piece of work is done in a sample: tokens, query-key pairs, pixels. Two of one name are equal.
 
-    `of(sample, convention)` is an exact integer; a step's value is the sum over its samples.
+    `of(sample, convention)` is an exact integer; a step's value is the sum over its samples, unless `whole` gives it from all
+    of them together (a contrastive loss compares every text with every image).
     """
 
     name: str
     of: Callable[[Sample, Convention], int] = field(compare=False, repr=False)
+    whole: Callable[[Samples], int] | None = field(default=None, compare=False, repr=False)
 
 
 def quantity(name: str, of: Callable[[Sample], int]) -> Quantity:
@@ -58,6 +61,21 @@ def quantity(name: str, of: Callable[[Sample], int]) -> Quantity:
     1500
     """
     return Quantity(name, lambda sample, _: of(sample))
+
+
+def every_pair(count: Quantity) -> Quantity:
+    """Return the pairs of every sample with everything that is counted, over the whole step.
+
+    Two samples with one image each make four pairs.
+
+    >>> every_pair(ONCE).whole([(Sample(), 2)])
+    4
+    """
+
+    def whole(samples: Samples) -> int:
+        return sum(n for _, n in samples) * sum(n * count.of(sample, FULL) for sample, n in samples)
+
+    return Quantity(f"samples × {count.name}", count.of, whole)
 
 
 def required(option: str, value: int | None, what: str) -> int:

@@ -14,7 +14,7 @@ from ullage.models.step import Step, together
 
 MOST = 1 << 40
 _LONGEST_DEFAULT = 4096  # tokens, where nobody says how long sequences are
-_LENGTH_FIELDS = ("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length")
+_LENGTH_FIELDS = ("max_position_embeddings", "n_positions", "n_ctx", "max_sequence_length", "seq_length", "max_target_positions")
 
 
 @dataclass(frozen=True)

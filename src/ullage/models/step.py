@@ -24,6 +24,8 @@ class Step:
 
     def value(self, quantity: Quantity) -> int:
         """Return how often work of this quantity is done in the step."""
+        if quantity.whole is not None:
+            return self.repeats * quantity.whole(self.samples)
         return self.repeats * sum(count * quantity.of(sample, self.attention) for sample, count in self.samples)
 
     @property

@@ -13,12 +13,15 @@ from ullage.metrics.mfu import flops_per_gpu, hfu, mfu, model_efficiency
 from ullage.metrics.peaks import effective_peak
 from ullage.models.config import Config
 from ullage.models.conventions import convention
+from ullage.models.conventions.outline import BY_FIELDS, bare
 from ullage.models.formula import Formula, compiled
-from ullage.models.ledger import Ledger
+from ullage.models.ledger import Ledger, Status
+from ullage.models.model import MODELS, names
 from ullage.models.passes import Training
 from ullage.models.sample import Convention
 from ullage.models.shapes import Shapes, step
 from ullage.models.step import Step
+from ullage.models.tracing.shelf import stored
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,7 @@ def flops(config: Config, question: Question) -> FlopsReport:
 
     Raises UllageError for an unknown architecture, wrong shapes, a GPU or precision that is not known, and for an MFU above 1.
     """
-    formula = compiled(config, question.kind)
+    formula = _formula(config, question)
     attention = question.attention or formula.attention
     trained = training(question)
     described, notes = step(question.shapes, formula, attention)
@@ -132,6 +135,19 @@ def flops(config: Config, question: Question) -> FlopsReport:
     report = FlopsReport(ledger, described, world(question), question.step_time, peak, source, tuple(notes))
     _refuse_impossible(report, question, formula)
     return report
+
+
+def _formula(config: Config, question: Question) -> Formula:
+    """Return the formula; a framework that reads fields alone is imitated for an architecture that only it knows, too."""
+    if question.imitated in BY_FIELDS and not any(name in MODELS for name in names(config)):
+        return bare(config)
+    return compiled(config, question.kind)
+
+
+def _status(formula: Formula, question: Question) -> Status:
+    """Return "certified" where a certificate of this very configuration and formula is kept."""
+    kept = stored(formula.config, question.kind)
+    return "certified" if kept is not None and kept.equal else "formula"
 
 
 def training(question: Question) -> Training:
@@ -153,7 +169,7 @@ def _ledger(formula: Formula, described: Step, training: Training, question: Que
         terms, note = convention.terms(question.imitated, formula, described, training)
         return Ledger(terms, formula.name, formula.model.family, question.imitated, counted, notes=(note,))
     terms = formula.terms(described, training, precisions)
-    return Ledger(terms, formula.name, formula.model.family, described.attention, counted)
+    return Ledger(terms, formula.name, formula.model.family, described.attention, counted, _status(formula, question))
 
 
 def world(question: Question) -> int:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ullage.models.blocks import head, self_attention
 from ullage.models.config import Config
+from ullage.models.decoders import head_dim
 from ullage.models.model import model
 from ullage.models.sample import CROSS_PAIRS, TEXT, Quantity, pairs, quantity
 from ullage.models.work import Work, attention, lookup, matmul
@@ -84,7 +85,8 @@ def sides(config: Config, base: str) -> tuple[Side, Side]:
     def side(name: str) -> Side:
         heads = config.integer(f"{name}_attention_heads")
         inner = config.integer(f"{name}_ffn_dim")
-        return Side(name, f"{base}{name}.layers", config.layers(f"{name}_layers"), width, heads, width // heads, inner)
+        dim = head_dim(config.replaced(head_dim=None), width, heads)
+        return Side(name, f"{base}{name}.layers", config.layers(f"{name}_layers"), width, heads, dim, inner)
 
     return side("encoder"), side("decoder")
 

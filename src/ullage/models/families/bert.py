@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from ullage.models.blocks import embedding, self_attention
 from ullage.models.config import Config
+from ullage.models.decoders import head_dim
 from ullage.models.model import model
 from ullage.models.planes import labels
 from ullage.models.sample import ONCE, TEXT, square
@@ -137,9 +138,8 @@ def _trunk(config: Config, paths: _Paths, narrow: int | None = None) -> Iterator
     yield embedding(module=f"{base}embeddings.word_embeddings")
     if narrow not in (None, width):
         yield matmul("embedding.project", TEXT, narrow or width, width, module=f"{base}embeddings_project")
-    yield from self_attention(
-        width, heads, heads, width // heads, layers, of=TEXT_PAIRS, stack=stack, module="attention", modules=paths.attention
-    )
+    dim = head_dim(config.replaced(head_dim=None), width, heads)
+    yield from self_attention(width, heads, heads, dim, layers, of=TEXT_PAIRS, stack=stack, module="attention", modules=paths.attention)
     yield matmul("mlp.up", TEXT, width, inner, layers, stack=stack, module=paths.up, to=None)
     yield matmul("mlp.down", TEXT, inner, width, layers, stack=stack, module=paths.down, reads=("mlp.up",))
 

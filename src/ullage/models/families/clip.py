@@ -6,11 +6,11 @@ from collections.abc import Generator, Iterator
 
 from ullage.models.blocks import embedding
 from ullage.models.config import Config
-from ullage.models.decoders import documented
+from ullage.models.decoders import documented, head_dim
 from ullage.models.images import Images, Tower, pair, patching
 from ullage.models.model import model
 from ullage.models.planes import labels
-from ullage.models.sample import ONCE, TEXT, Quantity, pairs
+from ullage.models.sample import ONCE, TEXT, Quantity, every_pair, pairs
 from ullage.models.work import Work, contraction, matmul
 
 _SOURCE = "transformers 5.23, models/clip; Radford et al., arXiv:2103.00020; verified to the integer against traces"
@@ -24,8 +24,7 @@ def clip(config: Config) -> Iterator[Work]:
     """CLIP: images and texts through a tower each, one vector of each compared.
 
     An image of P patches costs 2P·3p²h + 2(P + 1)L(4h² + 2hf) + 4hL × (P + 1)²; the text the same without patches, causally.
-    Of the comparison, a text is counted with the images of its own sample: 2 × projection_dim each. A step compares all with
-    all, 2 × projection_dim × B² for B samples: less than 1e-6 of the whole up to B = 1,000, and no sample's own.
+    The comparison of all texts of a step with all its images costs 2 × projection_dim a pair.
     """
     yield embedding(module="text_model.embeddings.token_embedding")
     width = yield from text_tower(config.section("text_config", optional=True), "text_model.", pairs())
@@ -34,7 +33,7 @@ def clip(config: Config) -> Iterator[Work]:
     place = "visual_projection"
     yield matmul("head.image", images.count, seen, columns, module=place, reads=("vision",), to=None)
     yield matmul("head.text", ONCE, width, columns, module="text_projection", to=None)
-    yield contraction("head", images.count, 2 * columns, reads=("head.text", "head.image"))
+    yield contraction("head", every_pair(images.count), 2 * columns, reads=("head.text", "head.image"))
 
 
 @model("clip_text_model", "CLIPTextModel", "CLIPTextModelWithProjection", kind="encoder", causal=True, source=_SOURCE)
@@ -93,4 +92,5 @@ def text_tower(section: Config, base: str, of: Quantity, defaults: dict[str, int
 def _layers(section: Config, base: str, name: str, stream: str) -> Tower:
     width, heads = section.integer("hidden_size"), section.integer("num_attention_heads")
     layers, inner = section.layers(), section.integer("intermediate_size")
-    return Tower(f"{base}encoder.layers", layers, width, heads, inner, name=name, stream=stream)
+    dim = head_dim(section.replaced(head_dim=None), width, heads)
+    return Tower(f"{base}encoder.layers", layers, width, heads, inner, dim=dim, name=name, stream=stream)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ullage.models.config import Config
-from ullage.models.decoders import documented
+from ullage.models.decoders import documented, head_dim
 from ullage.models.families.pixtral import features
 from ullage.models.images import FUSED, Images, Tower, pair, patching, unused
 from ullage.models.language import STACK, language, width
@@ -30,7 +30,7 @@ def internvl(config: Config) -> Iterator[Work]:
     """
     section = documented(config.section("vision_config"), **VISION)
     original = config.architecture.startswith(("internvl_chat", "InternVLChat"))
-    merge = round(1 / config.number("downsample_ratio", default=0.5))
+    merge = _merge(config)
     rows, columns = pair(section, "patch_size", 14)
     images = Images(rows, columns, 1, merge, size=pair(section, "image_size", 448))
     wide, layers = section.integer("hidden_size"), section.layers()
@@ -38,7 +38,7 @@ def internvl(config: Config) -> Iterator[Work]:
     base, patches, stack, queries = _paths(original)
     yield patching(images, section.integer("num_channels", default=3), wide, f"{base}{patches}")
     heads, inner = section.integer("num_attention_heads"), section.integer("intermediate_size")
-    tower = Tower(f"{base}{stack}", layers, wide, heads, inner, queries)
+    tower = Tower(f"{base}{stack}", layers, wide, heads, inner, queries, dim=head_dim(section, wide, heads))
     read = features(config, config.integer("select_layer", default=-1, least=-len(layers)), len(layers))
     yield from unused(tower.works(images.tokens, [(images.pairs, layers)]), layers[max(read) :])
     up, down = ("mlp1.1", "mlp1.3") if original else (f"model.multi_modal_projector.linear_{i}" for i in (1, 2))
@@ -46,6 +46,14 @@ def internvl(config: Config) -> Iterator[Work]:
     yield matmul("vision.merger.up", images.merged, wide * merge**2, outer, module=up, reads=("vision",), to=None)
     yield matmul("vision.merger.down", images.merged, outer, outer, module=down, reads=("vision.merger.up",))
     yield from works
+
+
+def _merge(config: Config) -> int:
+    """Return how many patches on a side become one token: one divided by `downsample_ratio`."""
+    ratio = config.number("downsample_ratio", default=0.5)
+    if not 0.01 <= ratio <= 1:
+        raise config.error(("downsample_ratio",), f"is {ratio}, and must lie between 0.01 and 1")
+    return int(1 / ratio)
 
 
 def _paths(original: bool) -> tuple[str, str, str, tuple[str, ...]]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ullage.errors import UllageError
 from ullage.models.blocks import embedding, head, mlp, self_attention
 from ullage.models.config import Config
-from ullage.models.decoders import documented
+from ullage.models.decoders import documented, head_dim
 from ullage.models.images import Tower
 from ullage.models.model import model
 from ullage.models.sample import TEXT, Quantity, Sample, quantity
@@ -30,8 +30,9 @@ def mllama(config: Config) -> Iterator[Work]:
     """Llama 3.2 Vision: tiles through two stages of a ViT, Llama, and cross-attention of the text to all tiles' tokens.
 
     An image is cut into tiles of image_size, those at its edges filled; all tiles of an image see each other. A tile's P + 1
-    tokens are padded to a multiple of 8 in the tower. Tiles that fill an image up to max_num_tiles are left out: they are
-    masked. Without images the layers with cross-attention are skipped; with a context the images' keys and values are cached.
+    tokens are padded to a multiple of 8 in the tower. Tiles that fill an image up to max_num_tiles are masked, and left out,
+    as is the product that makes the mask: 2 × (tokens of an image)². Without images the layers with cross-attention are
+    skipped; with a context the images' keys and values are cached.
     """
     seen, section = documented(config.section("vision_config"), **VISION), documented(config.section("text_config"), **TEXTUAL)
     side, patch = seen.integer("image_size", default=448), seen.integer("patch_size", default=14, most=1024)
@@ -56,7 +57,7 @@ def _tower(seen: Config, tiles: Tiles, patch: int) -> Iterator[Work]:
     queries = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj")
     for stage, field in (("transformer", "num_hidden_layers"), ("global_transformer", "num_global_layers")):
         layers = seen.layers(field)
-        tower = Tower(f"{base}{stage}.layers", layers, width, heads, inner, queries)
+        tower = Tower(f"{base}{stage}.layers", layers, width, heads, inner, queries, dim=head_dim(seen, width, heads))
         yield from tower.works(tiles.padded, [(tiles.pairs, layers)])
 
 
@@ -66,7 +67,7 @@ def _text(section: Config, width: int, tiles: Tiles) -> Iterator[Work]:
     crossed = [i for i in layers if i in set(CROSS_LAYERS if given is None else given)]
     plain = [i for i in layers if i not in crossed]
     heads, inner = section.integer("num_attention_heads"), section.integer("intermediate_size")
-    keys, dim = section.integer("num_key_value_heads"), section.integer("head_dim", default=width // heads)
+    keys, dim = section.integer("num_key_value_heads"), head_dim(section, width, heads)
     yield from self_attention(width, heads, keys, dim, plain, stack=STACK)
     yield from _cross_attention(width, heads, keys, dim, crossed, tiles)
     yield from mlp(width, inner, plain, gated=True, stack=STACK)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from ullage.models.blocks import embedding
 from ullage.models.config import Config
+from ullage.models.decoders import head_dim
 from ullage.models.families.bert import TEXT_PAIRS
 from ullage.models.model import model
 from ullage.models.planes import labels
@@ -35,8 +36,9 @@ def modernbert(config: Config) -> Iterator[Work]:
     yield embedding(module=f"{base}embeddings.tok_embeddings")
     yield matmul("attention.qkv", TEXT, width, 3 * width, layers, stack=stack, module="attn.Wqkv", to=None)
     fused = ("attention.qkv", "attention.qkv", "attention.qkv")
+    dim = head_dim(config, width, heads)
     for near, members in _reaches(config, layers, reach):
-        yield from attention(both_ways(near), heads, width // heads, members, stack=stack, inputs=fused)
+        yield from attention(both_ways(near), heads, dim, members, stack=stack, inputs=fused)
     yield matmul("attention.out", TEXT, width, width, layers, stack=stack, module="attn.Wo", reads=("attention.values",))
     yield matmul("mlp.gate_up", TEXT, width, 2 * inner, layers, stack=stack, module="mlp.Wi", to=None)
     yield matmul("mlp.down", TEXT, inner, width, layers, stack=stack, module="mlp.Wo", reads=("mlp.gate_up",))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ullage.models.config import Config
-from ullage.models.decoders import documented
+from ullage.models.decoders import documented, head_dim
 from ullage.models.images import Images, Tower, patching, unused
 from ullage.models.language import language, width
 from ullage.models.model import model
@@ -53,7 +53,7 @@ def tower(section: Config, base: str, images: Images) -> Iterator[Work]:
     wide, heads = known.integer("hidden_size"), known.integer("num_attention_heads")
     layers, inner = known.layers(), known.integer("intermediate_size")
     yield patching(images, known.integer("num_channels", default=3), wide, f"{base}patch_conv")
-    dim = known.integer("head_dim", default=wide // heads)
+    dim = head_dim(known.replaced(head_dim=None), wide, heads)
     stack = Tower(f"{base}transformer.layers", layers, wide, heads, inner, _QUERIES, _FEED, dim)
     yield from stack.works(images.patches, [(images.pairs, layers)])
 

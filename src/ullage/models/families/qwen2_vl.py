@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ullage.models.config import Config
-from ullage.models.images import FUSED, Images, Tower, patching
+from ullage.models.images import FUSED, Images, Tower, patching, scaled
 from ullage.models.language import language
 from ullage.models.model import model
 from ullage.models.sample import Quantity
@@ -65,6 +65,14 @@ def embedded(config: Config, images: Images, width: int, base: str) -> Work:
     return patching(images, channels, width, f"{base}patch_embed.proj", frames=frames)
 
 
+def heads(config: Config, width: int) -> int:
+    """Return the heads of a tower, which must divide its width."""
+    count = config.integer("num_heads", default=16)
+    if width % count:
+        raise config.error(("num_heads",), f"is {count:,}, which does not divide the width of {width:,}")
+    return count
+
+
 def merger(
     images: Images, width: int, outer: int, module: str, modules: tuple[str, str], *, to: str | None, name: str = "vision.merger",
     layers: Sequence[int] = (0,), stack: str = "",
@@ -78,16 +86,16 @@ def merger(
 
 def _tower(config: Config, base: str, *, to: str | None = None, needed: bool = False) -> Iterator[Work]:
     width = config.integer("embed_dim", default=1280)
-    inner = int(width * config.number("mlp_ratio", default=4.0))
+    inner = scaled(config, width)
     images, layers = patched(config, 14, needed), config.layers("depth", default=32)
-    tower = Tower(f"{base}blocks", layers, width, config.integer("num_heads", default=16), inner, FUSED)
+    tower = Tower(f"{base}blocks", layers, width, heads(config, width), inner, FUSED)
     yield from _works(config, base, images, tower, [(images.frame_pairs, layers)], config.integer("hidden_size", default=3584), to)
 
 
 def _windowed(config: Config, base: str, *, to: str | None = None, needed: bool = False) -> Iterator[Work]:
     width, inner = config.integer("hidden_size"), config.integer("intermediate_size", default=3420)
     images, layers = patched(config, 14, needed), config.layers("depth", default=32)
-    tower = Tower(f"{base}blocks", layers, width, config.integer("num_heads", default=16), inner, FUSED, _GATED)
+    tower = Tower(f"{base}blocks", layers, width, heads(config, width), inner, FUSED, _GATED)
     given = config.integers("fullatt_block_indexes")
     whole = set(FULL_BLOCKS if given is None else given)
     merged = config.integer("window_size", default=112) // images.merge // images.rows  # tokens on a side of a window

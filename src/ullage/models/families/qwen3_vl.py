@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ullage.models.config import Config
-from ullage.models.families.qwen2_vl import embedded, merger, patched
+from ullage.models.families.qwen2_vl import embedded, heads, merger, patched
 from ullage.models.images import FUSED, Tower
 from ullage.models.language import language
 from ullage.models.model import model
@@ -45,8 +45,8 @@ def qwen3_vl_vision(config: Config) -> Iterator[Work]:
 def _tower(config: Config, base: str, *, to: str | None, needed: bool = False) -> Iterator[Work]:
     width, outer = config.integer("hidden_size", default=1152), config.integer("out_hidden_size", default=3584)
     images, layers = patched(config, 16, needed), config.layers("depth", default=27)
-    heads, inner = config.integer("num_heads", default=16), config.integer("intermediate_size", default=4304)
-    tower = Tower(f"{base}blocks", layers, width, heads, inner, FUSED, ("mlp.linear_fc1", "mlp.linear_fc2"))
+    inner = config.integer("intermediate_size", default=4304)
+    tower = Tower(f"{base}blocks", layers, width, heads(config, width), inner, FUSED, ("mlp.linear_fc1", "mlp.linear_fc2"))
     yield embedded(config, images, width, base)
     yield lookup("vision.positions", images.patches, f"{base}pos_embed", to="vision")
     yield from tower.works(images.patches, [(images.frame_pairs, layers)])

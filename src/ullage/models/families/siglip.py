@@ -11,7 +11,7 @@ from ullage.models.families.clip import photographs, text_tower, vision_tower
 from ullage.models.images import Images
 from ullage.models.model import model
 from ullage.models.planes import labels
-from ullage.models.sample import ONCE
+from ullage.models.sample import ONCE, every_pair
 from ullage.models.work import Work, attention, contraction, matmul
 
 _SOURCE = "transformers 5.23, models/siglip and siglip2; Zhai et al., arXiv:2303.15343; verified to the integer against traces"
@@ -28,8 +28,8 @@ SIZES = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 12,
 def siglip(config: Config) -> Iterator[Work]:
     """SigLIP and SigLIP 2: texts (all tokens see all) and images through a tower each, one vector of each compared.
 
-    A learned query pools an image's T tokens: 4Th² for keys and values, 4Th for its attention, 4h² + 4hf once. Of the comparison
-    a text is counted with the images of its own sample; a step compares all with all (see CLIP). Images are counted without
+    A learned query pools an image's T tokens: 4Th² for keys and values, 4Th for its attention, 4h² + 4hf once. The
+    comparison of all texts with all images (see CLIP) ends it. Images are counted without
     the padding that SigLIP 2's processor adds.
     """
     texts, seen = config.section("text_config", optional=True), config.section("vision_config", optional=True)
@@ -37,7 +37,7 @@ def siglip(config: Config) -> Iterator[Work]:
     columns = yield from _text(texts, "text_model.")
     images = photographs(seen, 0, 16)
     yield from pooled_tower(seen, "vision_model.", images)
-    yield contraction("head", images.count, 2 * columns, reads=("head.text", "vision.pool.down"))
+    yield contraction("head", every_pair(images.count), 2 * columns, reads=("head.text", "vision.pool.down"))
 
 
 @model("siglip_text_model", "SiglipTextModel", "siglip2_text_model", "Siglip2TextModel", kind="encoder", source=_SOURCE)

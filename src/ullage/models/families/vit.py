@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Sequence
 
 from ullage.models.config import Config
-from ullage.models.images import Images, Tower, pair, patching
+from ullage.models.decoders import head_dim
+from ullage.models.images import Images, Tower, pair, patching, scaled
 from ullage.models.model import model
 from ullage.models.planes import labels
 from ullage.models.work import Work, matmul
@@ -59,7 +60,7 @@ def dinov2(config: Config) -> Iterator[Work]:
     bare = config.architecture.endswith("Model")
     prefix = "" if bare else ("dinov2_with_registers." if registers else "dinov2.")
     gated = config.flag("use_swiglu_ffn")
-    inner = int(config.integer("hidden_size") * config.number("mlp_ratio", default=4.0))
+    inner = scaled(config, config.integer("hidden_size"))
     if gated:
         inner = (inner * 2 // 3 + 7) // 8 * 8
     width = yield from _trunk(config, images, prefix, "encoder.layer", inner, GATED_FEED if gated else FEED)
@@ -92,6 +93,6 @@ def _trunk(
     width, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
     layers, channels = config.layers(), config.integer("num_channels", default=3)
     yield patching(images, channels, width, f"{prefix}{module}", to="stream")
-    tower = Tower(f"{prefix}{stack}", layers, width, heads, inner, QUERIES, tuple(feed), name="", stream="stream")
+    tower = Tower(f"{prefix}{stack}", layers, width, heads, inner, QUERIES, tuple(feed), head_dim(config, width, heads), "", "stream")
     yield from tower.works(images.tokens, [(images.pairs, layers)])
     return width

@@ -1,0 +1,289 @@
+"""What a denoiser of diffusers is called with for a sample: latents in its layout, a prompt, a timestep and what else it takes."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from ullage.models.config import Config
+from ullage.models.tracing.build import Place
+from ullage.models.tracing.libraries import library
+from ullage.models.tracing.trials import Trial
+
+PROMPT_WIDTHS = (
+    "text_dim",
+    "text_embed_dim",
+    "cross_attention_input_dim",
+    "caption_channels",
+    "joint_attention_dim",
+    "cap_feat_dim",
+    "text_hidden_dim",
+    "encoder_hid_dim",
+    "cross_attention_dim",
+)
+
+
+def entry(model: Any, architecture: str) -> Any:
+    """Return what is run of a model: all of it, or the half that its name asks for ("AutoencoderKL.decode")."""
+    half = architecture.rpartition(".")[2]
+    return getattr(model, half) if half in ("encode", "decode") else model.forward
+
+
+def arguments(model: Any, config: Config, trial: Trial, place: Place) -> dict[str, Any]:
+    """Return the keyword arguments for one call of a denoiser or autoencoder, by the names that it takes."""
+    call = _Call(model, config, trial, place)
+    takes = inspect.signature(entry(model, config.architecture)).parameters
+    made = {name: make(call) for name, make in _MAKERS.items() if name in takes}
+    return {name: value for name, value in made.items() if value is not None}
+
+
+class _Call:
+    """What a maker of an argument may look at."""
+
+    def __init__(self, model: Any, config: Config, trial: Trial, place: Place) -> None:
+        self.model, self.config, self.batch, self.sample, self.place = model, config, trial.batch, trial.sample, place
+        self.kind = type(model).__name__
+        self.latent = trial.sample.latent or (1, 1, 1)
+
+    def setting(self, *names: str, default: Any = None) -> Any:
+        """Return the first of the model's fields that is there."""
+        for name in names:
+            value = getattr(self.model.config, name, None)
+            if value is not None:
+                return value
+        return default
+
+    def reals(self, *shape: int) -> Any:
+        """Return real numbers in the model's precision."""
+        dtype = next(self.model.parameters()).dtype
+        return library("torch").zeros(shape, dtype=dtype, device=self.place.device)
+
+    def whole(self, *shape: int) -> Any:
+        """Return whole numbers, all one: masks, labels."""
+        torch = library("torch")
+        return torch.ones(shape, dtype=torch.long, device=self.place.integers)
+
+    @property
+    def patched(self) -> tuple[int, int, int]:
+        """The grid of tokens of a model that takes them packed: Flux and its like pack 2 × 2, LTX what its patch says."""
+        side, deep = 2, 1
+        if self.kind.startswith("LTX"):
+            side, deep = self.setting("patch_size", default=1), self.setting("patch_size_t", default=1)
+        frames, rows, columns = self.latent
+        return frames // deep, rows // side, columns // side
+
+    @property
+    def tokens(self) -> int:
+        """Packed latent tokens, with those of a reference."""
+        frames, rows, columns = self.patched
+        return frames * rows * columns + self.sample.reference_tokens
+
+
+def _latents(call: _Call) -> Any:
+    channels = int(call.setting("in_channels", default=4))
+    frames, rows, columns = call.latent
+    arrangement = layout(call.kind)
+    if arrangement == "packed":
+        return call.reals(call.batch, call.tokens, channels)
+    if arrangement == "video":
+        return call.reals(call.batch, channels, frames, rows, columns)
+    if arrangement == "frames first":
+        return call.reals(call.batch, frames, channels, rows, columns)
+    if arrangement == "sound":
+        return call.reals(call.batch, channels, columns)
+    return call.reals(call.batch, channels, rows, columns)
+
+
+_LAYOUTS: Mapping[str, str] = {
+    "Flux": "packed",
+    "QwenImage": "packed",
+    "LTX": "packed",
+    "Chroma": "packed",
+    "Wan": "video",
+    "SkyReels": "video",
+    "HunyuanVideo": "video",
+    "SanaVideo": "video",
+    "Mochi": "video",
+    "Allegro": "video",
+    "Latte": "video",
+    "Cosmos": "video",
+    "CogVideoX": "frames first",
+    "StableAudio": "sound",
+}
+
+
+def layout(kind: str) -> str:
+    """Return how a class of denoisers takes its latents: "packed" in tokens, "image", "video", "frames first" or "sound".
+
+    >>> layout("WanTransformer3DModel"), layout("DiTTransformer2DModel")
+    ('video', 'image')
+    """
+    return next((arrangement for start, arrangement in _LAYOUTS.items() if kind.startswith(start)), "image")
+
+
+def films(kind: str) -> bool:
+    """Return whether a class of denoisers takes several frames."""
+    return layout(kind) in ("video", "frames first") or kind.startswith("LTX")
+
+
+def _prompt(call: _Call) -> Any:
+    width = call.setting(*PROMPT_WIDTHS)
+    width = width[0] if isinstance(width, list | tuple) else width
+    return call.reals(call.batch, call.sample.prompt, int(width)) if width and call.sample.prompt else None
+
+
+def _timestep(call: _Call) -> Any:
+    if call.kind.startswith("WanTransformer") and call.config.values.get("expand_timesteps"):
+        return call.reals(call.batch, call.tokens)
+    return call.reals(call.batch)
+
+
+def _pooled(call: _Call) -> Any:
+    width = call.setting("pooled_projection_dim")
+    return call.reals(call.batch, int(width)) if width else None
+
+
+def _image_ids(call: _Call) -> Any:
+    axes = len(call.setting("axes_dims_rope", default=(16, 56, 56)))
+    return call.reals(call.tokens, axes)
+
+
+def _text_ids(call: _Call) -> Any:
+    axes = len(call.setting("axes_dims_rope", default=(16, 56, 56)))
+    return call.reals(call.sample.prompt, axes)
+
+
+def _image_shapes(call: _Call) -> Any:
+    """Return each sample's grids; tokens of a reference stand as one row of their own."""
+    grids = [call.patched, *([(1, 1, call.sample.reference_tokens)] if call.sample.reference_tokens else [])]
+    return [grids] * call.batch
+
+
+def _guidance(call: _Call) -> Any:
+    return call.reals(call.batch) if call.setting("guidance_embeds") else None
+
+
+def _condition_image(call: _Call) -> Any:
+    width = call.setting("image_dim", "image_embed_dim")
+    return call.reals(call.batch, call.sample.image_tokens, int(width)) if width else None
+
+
+def _prompt_mask(call: _Call) -> Any:
+    if not call.kind.startswith(("HunyuanVideo", "HunyuanImage", "LTX", "Mochi")):
+        return None
+    return call.whole(call.batch, call.sample.prompt)
+
+
+def _control(call: _Call) -> Any:
+    frames, rows, columns = call.latent
+    return call.reals(call.batch, int(call.setting("vace_in_channels", default=96)), frames, rows, columns)
+
+
+def _control_condition(call: _Call) -> Any:
+    """Return the condition of a ControlNet: pixels for that of a UNet, else latents with what channels are added."""
+    _, rows, columns = call.latent
+    if call.kind == "ControlNetModel":
+        return call.reals(call.batch, int(call.setting("conditioning_channels", default=3)), 8 * rows, 8 * columns)
+    extra = int(call.setting("extra_conditioning_channels", "extra_condition_channels", default=0))
+    channels = int(call.setting("in_channels", default=16)) + extra
+    if layout(call.kind) == "packed":
+        return call.reals(call.batch, call.tokens, channels)
+    return call.reals(call.batch, channels, rows, columns)
+
+
+def _added(call: _Call) -> Any:
+    """Return the pooled prompt and sizes of SDXL, the resolution of PixArt."""
+    if call.kind.startswith("PixArt"):
+        known = call.model.use_additional_conditions
+        return {"resolution": call.reals(call.batch, 2) if known else None, "aspect_ratio": call.reals(call.batch, 1) if known else None}
+    if call.setting("addition_embed_type") != "text_time":
+        return None
+    width = int(call.setting("projection_class_embeddings_input_dim")) - 6 * int(call.setting("addition_time_embed_dim"))
+    return {"text_embeds": call.reals(call.batch, width), "time_ids": call.reals(call.batch, 6)}
+
+
+def _class_labels(call: _Call) -> Any:
+    labelled = call.kind.startswith("DiT") or call.setting("num_class_embeds") or call.setting("class_embed_type") == "timestep"
+    return call.whole(call.batch).to(call.place.device) if labelled else None
+
+
+def _global(call: _Call) -> Any:
+    return call.reals(call.batch, 1, int(call.setting("global_states_input_dim", default=1536)))
+
+
+def _pixels(call: _Call) -> Any:
+    """Return latents for a UNet, pixels for an autoencoder: eight a latent and, in a video, four frames after the first."""
+    if call.kind.startswith("AutoencoderKL") and call.sample.latent:
+        frames, rows, columns = call.sample.latent
+        return call.reals(call.batch, int(call.setting("in_channels", "input_channels", default=3)), 4 * frames - 3, 8 * rows, 8 * columns)
+    if not call.sample.pixels:
+        return _latents(call)
+    height, width = call.sample.pixels[0]
+    return call.reals(call.batch, int(call.setting("in_channels", default=3)), height, width)
+
+
+def _coded(call: _Call) -> Any:
+    """Return what an autoencoder decodes: the grid of latents, or what pixels become when each stage but the last halves them."""
+    channels = int(call.setting("latent_channels", "z_dim"))
+    if call.sample.latent:
+        return call.reals(call.batch, channels, *call.sample.latent)
+    height, width = call.sample.pixels[0]
+    smaller = 2 ** (len(call.setting("block_out_channels")) - 1)
+    return call.reals(call.batch, channels, height // smaller, width // smaller)
+
+
+def _one_by_one(call: _Call) -> Any:
+    if call.kind.startswith("Autoencoder"):
+        return _pixels(call)
+    frames, rows, columns = call.latent
+    return [call.reals(int(call.setting("in_channels", default=16)), frames, rows, columns) for _ in range(call.batch)]
+
+
+def _captions(call: _Call) -> Any:
+    return [call.reals(call.sample.prompt, int(call.setting("cap_feat_dim", default=2560))) for _ in range(call.batch)]
+
+
+def _padding(call: _Call) -> Any:
+    _, rows, columns = call.latent
+    return call.reals(1, 1, rows, columns) if call.setting("concat_padding_mask") else None
+
+
+def _if_ltx(which: int) -> Any:
+    return lambda call: call.patched[which] if call.kind.startswith("LTX") else None
+
+
+def _sides(call: _Call) -> Any:
+    return call.reals(call.batch, 2)
+
+
+_MAKERS: dict[str, Any] = {
+    "hidden_states": _latents,
+    "sample": _pixels,
+    "x": _one_by_one,
+    "z": _coded,
+    "encoder_hidden_states": _prompt,
+    "cap_feats": _captions,
+    "timestep": _timestep,
+    "t": lambda call: call.reals(call.batch),
+    "pooled_projections": _pooled,
+    "guidance": _guidance,
+    "img_ids": _image_ids,
+    "txt_ids": _text_ids,
+    "img_shapes": _image_shapes,
+    "encoder_hidden_states_image": _condition_image,
+    "image_embeds": _condition_image,
+    "encoder_attention_mask": _prompt_mask,
+    "control_hidden_states": _control,
+    "controlnet_cond": _control_condition,
+    "added_cond_kwargs": _added,
+    "class_labels": _class_labels,
+    "global_hidden_states": _global,
+    "padding_mask": _padding,
+    "num_frames": _if_ltx(0),
+    "height": _if_ltx(1),
+    "width": _if_ltx(2),
+    "original_size": _sides,
+    "target_size": _sides,
+    "crop_coords": _sides,
+}
