@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from ullage.models.passes import Backward
     from ullage.models.sample import Convention
     from ullage.reports.audit import AuditReport
+    from ullage.reports.audit_fleet import FleetAudit
     from ullage.reports.fleet import FleetReport
     from ullage.reports.flops import FlopsReport, Question
     from ullage.sources.source import Options
@@ -116,6 +117,46 @@ def audit_mfu(
     return answer(read_config(config), step_question(**asked), said, most=most)
 
 
+def audit_fleet(
+    source: str | Sequence[str],
+    *,
+    configs: str | os.PathLike[str],
+    jobs: Sequence[str] = (),
+    gpu: str | None = None,
+    tile_efficiency: float | None = None,
+    error: float | None = None,
+    node: int = 8,
+    options: Options | None = None,
+) -> FleetAudit:
+    """Return the audit of every MFU that the jobs of a fleet report; `ullage audit mfu --fleet` prints the same.
+
+    `source`, `jobs` and `gpu` are as for `fleet`; `configs` is a folder with a configuration for each job or job name
+    (`ullage.audit.configs.Folder`). Raises UllageError for what the user can mend; jobs that can't be audited are left out.
+    """
+    from pathlib import Path
+
+    from ullage.audit.configs import Folder
+    from ullage.audit.mfu import OFU_ERROR
+    from ullage.intake import opened
+    from ullage.models.config import Config
+    from ullage.reports.audit_fleet import Measure
+    from ullage.reports.audit_fleet import audit_fleet as answer
+    from ullage.reports.fleet import Question as FleetQuestion
+    from ullage.reports.fleet import fleet as measured
+    from ullage.reports.flops import Question as StepQuestion
+
+    folder = Folder(Path(configs).expanduser())
+
+    def describe(job: str, name: str | None) -> tuple[Config, StepQuestion] | None:
+        found = folder.get(job, name)
+        return None if found is None else (found.config, step_question(**found.step))
+
+    question = FleetQuestion(by="job", model=gpu)
+    with opened([source] if isinstance(source, str) else source, jobs=jobs, options=options) as taken:
+        report = measured(taken.samples, taken.jobs, question, taken.problems.lines())
+        return answer(report, taken.jobs, describe, Measure(tile_efficiency, OFU_ERROR if error is None else error, node))
+
+
 def step_question(
     *,
     attention: Convention | None = None,
@@ -135,6 +176,7 @@ def step_question(
     gpu: str | None = None,
     peak_tflops: str | float | None = None,
     layout: Mapping[str, int] | None = None,
+    tile_efficiency: float = 1.0,
     **shapes: Any,
 ) -> Question:
     """Return the question about a step in the words of `flops`; raises UllageError for a word that no step has."""
@@ -169,4 +211,5 @@ def step_question(
         gpu=gpu,
         peak_tflops=peak_tflops,
         layout=laid,
+        tile_efficiency=tile_efficiency,
     )

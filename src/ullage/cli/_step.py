@@ -78,6 +78,9 @@ _TRAINING: list[Any] = [
     click.option("--lora-targets", default="all-linear", show_default=True, metavar="NAME…", help="Modules with adapters: q_proj,v_proj."),
     click.option("--config-kind", metavar="NAME", help="What the model is, where the config can't tell: llama."),
 ]
+TILES = click.option(
+    "--tile-efficiency", type=float, default=1.0, help="Share of executed FLOPs that tiles did not pad: for the OFU to expect."
+)
 LAYOUT = {"dp": "data", "tp": "tensor", "pp": "pipeline", "cp": "context", "sp": "Ulysses sequence", "ep": "expert"}
 _USE: list[Any] = [
     click.option("--step-time", type=float, metavar="SECONDS", help="Measured time of a step: gives FLOP/s, MFU and HFU."),

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from ullage.cli._step import LAYOUT, described
+from ullage.cli._step import LAYOUT, TILES, described
 from ullage.cli.options import Progress, dump
 from ullage.errors import UllageError
 
@@ -49,6 +49,7 @@ def _words(text: str | None) -> tuple[str, ...]:
 @click.command("flops", epilog=_EPILOG)
 @click.argument("config", required=False)
 @described
+@TILES
 @click.option("--by", type=click.Choice(["group", "name"]), default="group", show_default=True, help="Rows of the table.")
 @click.option("--certify", is_flag=True, help="Trace the model at small shapes and demand integer equality; stores a certificate.")
 @click.option("--trace", is_flag=True, help="Derive FLOPs from traces, for an architecture without a formula.")

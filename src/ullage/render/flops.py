@@ -43,6 +43,7 @@ def record(report: FlopsReport) -> dict[str, Any]:
             "tflops_per_gpu": report.tflops_per_gpu,
             "mfu": report.mfu,
             "hfu": report.hfu,
+            "expected_ofu": report.expected_ofu,
         }
     if report.peak is not None:
         data |= {"peak": report.peak, "peak_source": report.peak_source}
@@ -54,7 +55,9 @@ def _headline(report: FlopsReport) -> str:
     lines = []
     if report.mfu is not None:
         peak = f"{report.gpus:,} × {(report.peak or 0) / 1e12:,.1f} TFLOP/s ({report.peak_source})"
-        lines.append(f"MFU {percent(report.mfu, 1)}, HFU {percent(report.hfu, 1)} of {peak}")
+        lines.append(
+            f"MFU {percent(report.mfu, 1)}, HFU {percent(report.hfu, 1)} of {peak}; OFU to expect {percent(report.expected_ofu, 1)}"
+        )
     if report.tflops_per_gpu is not None:
         lines.append(
             f"{report.tflops_per_gpu:,.1f} TFLOP/s per GPU: {counted(ledger.training)} in {report.step_time:g} s on {report.gpus:,}"

@@ -55,7 +55,8 @@ class Question:
 
     `attention` None is the convention that is right for the model. `imitated` names a framework whose count is to be
     given (`ullage.models.conventions`). `precisions` are patterns of work and their precision, the last match wins.
-    `step_time` is in s, `gpus` the GPUs that worked on the step, `peak_tflops` a peak that goes before the tables.
+    `step_time` is in s, `gpus` the GPUs that worked on the step, `peak_tflops` a peak that goes before the tables,
+    `tile_efficiency` the share of executed FLOPs that tiles did not pad, for the OFU to expect.
     """
 
     shapes: Shapes = field(default_factory=Shapes)
@@ -69,6 +70,11 @@ class Question:
     gpu: str | None = None
     peak_tflops: str | float | None = None
     layout: Layout = field(default_factory=Layout)
+    tile_efficiency: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.tile_efficiency <= 1:
+            raise UllageError(f"a tile efficiency of {self.tile_efficiency:g} can't be", "give a ratio above 0 and at most 1")
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,7 @@ class FlopsReport:
     peak: float | None = None
     peak_source: str | None = None
     notes: tuple[str, ...] = ()
+    tile_efficiency: float = 1.0
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("_") or name == "ledger":
@@ -107,6 +114,11 @@ class FlopsReport:
     def hfu(self) -> float | None:
         """Hardware FLOPs utilization, by formula: also what OFU should show where no tile is partly empty."""
         return self._utilization(hfu, self.ledger.executed)
+
+    @property
+    def expected_ofu(self) -> float | None:
+        """What the counters should show: HFU over the tile efficiency, for padding to tiles is executed too."""
+        return None if self.hfu is None else self.hfu / self.tile_efficiency
 
     @property
     def model_efficiency(self) -> float | None:
@@ -132,7 +144,7 @@ def flops(config: Config, question: Question) -> FlopsReport:
     described, notes = step(question.shapes, formula, attention)
     ledger = _ledger(formula, described, trained, question)
     peak, source = _peak(question, ledger)
-    report = FlopsReport(ledger, described, world(question), question.step_time, peak, source, tuple(notes))
+    report = FlopsReport(ledger, described, world(question), question.step_time, peak, source, tuple(notes), question.tile_efficiency)
     _refuse_impossible(report, question, formula)
     return report
 

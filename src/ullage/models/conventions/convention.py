@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from ullage.errors import UllageError, harmless
 from ullage.models.formula import Formula
 from ullage.models.ledger import Term
 from ullage.models.passes import Pass, Training
@@ -44,6 +45,8 @@ def terms(name: str, formula: Formula, step: Step, training: Training) -> tuple[
     Frameworks know neither frozen weights nor recomputation: backward is twice the forward. Raises UllageError for an
     unknown name, and where the framework has no count for this architecture.
     """
+    if name not in CONVENTIONS:
+        raise UllageError(f"no framework is called '{harmless(name, 40)}'", f"known are {', '.join(sorted(CONVENTIONS))}")
     counting = CONVENTIONS[name]
     passes: tuple[Pass, ...] = ("forward",) if training.forward_only else ("forward", "dgrad", "wgrad")
     rows = list(counting.function(formula, step))
