@@ -12,6 +12,8 @@ from ullage.models.work import Work, attention, convolution, matmul
 
 STACK = "transformer_blocks"
 POOL_HEADS = 8
+# Positions times learned frequencies: once a step whatever the batch, so that no sample pays for it
+LEFT_OUT = ("rope",)
 POOLED = quantity("prompt tokens and their mean", lambda s: prompt_tokens(s) + 1)
 
 
@@ -25,7 +27,8 @@ def mochi(config: Config) -> Iterator[Work]:
 
     With I latent and P prompt tokens, widths d and e: a block costs 2I(4d² + 3df) + 2P(4ed + 3eg) + 4d(I + P)², f = 8d/3,
     g = 8e/3, gated; the last one spares the prompt's output and MLP. The prompt counted is the one that attention sees:
-    projections of padding are not in it, and the pooled prompt is one query over it and its mean.
+    projections of padding are not in it, and the pooled prompt is one query over it and its mean. The product of positions with
+    learned frequencies, once a step, is left out.
     """
     grid = square_patch(config, 2)
     layers = config.layers("num_layers", default=48)

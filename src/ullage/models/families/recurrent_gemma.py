@@ -33,7 +33,9 @@ def recurrent_gemma(config: Config) -> Iterator[Work]:
     yield embedding()
     heads = config.integer("num_attention_heads")
     key_heads = config.integer("num_key_value_heads", default=heads)
-    yield from self_attention(width, heads, key_heads, width // heads, attending, of=pairs(window), module="temporal_block")
+    yield from self_attention(
+        width, heads, key_heads, config.integer("head_dim", default=width // heads), attending, of=pairs(window), module="temporal_block"
+    )
     yield from _recurrence(config, width, recurrent)
     yield from mlp(width, config.integer("intermediate_size", least=2) // 2, layers, gated=True, module="mlp_block")
     yield head(width, config.integer("vocab_size"))

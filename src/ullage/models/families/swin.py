@@ -10,6 +10,8 @@ from ullage.models.planes import DEPTH, PIXELS, Plane, Size, head_dim, labels, n
 from ullage.models.sample import Quantity, Sample, quantity
 from ullage.models.work import Work, attention, convolution, matmul
 
+# V2's position bias: once a step whatever the batch, so that no sample pays for it
+LEFT_OUT = ("*.continuous_position_bias_mlp.*",)
 QUERIES = ("attention.q_proj", "attention.k_proj", "attention.v_proj", "attention.o_proj")
 QUERIES_V2 = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
 FEED, FEED_V2 = ("mlp.fc1", "mlp.fc2"), ("intermediate.dense", "output.dense")
