@@ -17,7 +17,7 @@ from ullage.render.numbers import hours as as_hours
 from ullage.render.numbers import percent
 from ullage.render.text import table
 from ullage.reports.fleet import FleetReport, Question, fleet
-from ullage.simulate import faults
+from ullage.simulate import configs, faults
 from ullage.simulate.fleet import Specification
 from ullage.simulate.fleet import fleet as simulated
 from ullage.store.store import Store
@@ -53,7 +53,7 @@ class Demo:
 
 
 def demo(folder: Path, *, gpus: int, hours: float, seed: int, progress: Callable[[str], None]) -> Demo:
-    """Simulate a fleet into `folder`/store, report on it, write `folder`/report.html and answers.json; returns what was found."""
+    """Simulate a fleet into `folder`/store, report on it, write `folder`/report.html, answers.json and configs; returns what was found."""
     folder.mkdir(parents=True, exist_ok=True)
     store = _fresh_store(folder / "store")
     simulation = simulated(Specification(gpus=gpus, hours=hours, seed=seed, faults=tuple(f for f in FAULTS if f in faults.FAULTS)))
@@ -66,6 +66,7 @@ def demo(folder: Path, *, gpus: int, hours: float, seed: int, progress: Callable
     write(report, folder / "report.html", "html")
     key = simulation.answers
     (folder / "answers.json").write_text(json.dumps(key, indent=2), encoding="utf-8")
+    configs.write(folder / "configs")
     return Demo(report, _compare(report, key), folder / "report.html", store.path, folder / "answers.json", rows)
 
 

@@ -128,6 +128,7 @@ def _write(simulation, asked: dict[str, object]) -> None:  # type: ignore[no-unt
     click.echo(f"  {made.samples}   the samples ({asked['form']}), as exporters give them")
     click.echo(f"  {made.jobs}   the job records")
     click.echo(f"  {made.answers}   what a report must find")
+    click.echo(f"  {made.configs}   the models that the jobs train, for `ullage audit mfu`")
     click.echo(f"next: ullage fleet {shlex.quote(str(made.samples))} --jobs {shlex.quote(str(made.jobs))}")
 
 

@@ -18,13 +18,14 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Comparison:
-    """One job: how many GPUs it held, the MFU it reported, the OFU measured, and (MFU − OFU) / OFU."""
+    """One job: how many GPUs it held, the MFU it reported, the OFU measured, (MFU − OFU) / OFU, and the GPUs' name."""
 
     job: str
     gpus: int
     mfu: float
     ofu: float
     relative_error: float | None
+    chip: str = ""
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def agreement(measured: Mapping[str, Measured], jobs: pa.Table | None, peak_tflo
     `peak_tflops` (see `gpus.chip.peak`). Standard deviations are of the sample (n − 1).
     """
     reported = _reported(measured, jobs, peak_tflops)
-    found = [_compare(job, measured[job].ofu, measured[job].gpus, reported[job]) for job in measured if job in reported]
+    found = [_compare(job, measured[job], reported[job]) for job in measured if job in reported]
     if not found:
         return None
     mfu, ofu = np.array([c.mfu for c in found]), np.array([c.ofu for c in found])
@@ -87,8 +88,9 @@ def agreement(measured: Mapping[str, Measured], jobs: pa.Table | None, peak_tflo
     )
 
 
-def _compare(job: str, ofu: float, gpus: int, mfu: float) -> Comparison:
-    return Comparison(job, gpus, mfu, ofu, relative_error(mfu, ofu) if ofu else None)
+def _compare(job: str, measured: Measured, mfu: float) -> Comparison:
+    ofu = measured.ofu
+    return Comparison(job, measured.gpus, mfu, ofu, relative_error(mfu, ofu) if ofu else None, measured.chip)
 
 
 def _row(gpus: int, mfu: Array, error: Array) -> Row:

@@ -171,7 +171,7 @@ def fleet(specification: Specification) -> Simulation:
     faults.before(plan, wanted)
     draw_jobs(draft)
     faults.after(plan, wanted)
-    draft.jobs[:] = _reporting(draft, specification)
+    draft.jobs[:] = _reporting(plan)
     holds: list[list[Hold]] = [[] for _ in range(specification.gpus)]
     for number, job in enumerate(draft.jobs):
         for which, gpu in enumerate(job.gpus):
@@ -179,17 +179,28 @@ def fleet(specification: Specification) -> Simulation:
     return Simulation(specification, models, draft.jobs, plan, holds)
 
 
-def _reporting(draft: Draft, specification: Specification) -> list[Job]:
+def _reporting(plan: faults.Plan) -> list[Job]:
     """Return the jobs with the MFU that some of them report: what they do x the tile efficiency x their mistake."""
+    draft, specification = plan.draft, plan.draft.specification
     draw = stream(specification, 6).random(len(draft.jobs))
     jobs = []
     for job, chance in zip(draft.jobs, draw, strict=True):
         chip = device(draft.models[int(job.gpus[0]) // specification.gpus_per_host])
         running = 1 - job.startup / max(1, job.end - job.start)
-        honest = float(expected_ofu(job.loads, chip).mean()) * running * job.tile_efficiency
+        honest = float(expected_ofu(job.loads, chip).mean()) * running * _unthrottled(plan, job) * job.tile_efficiency
         reports = not job.rider and honest > 0 and (job.mistake is not None or chance < specification.reporting)
         jobs.append(replace(job, mfu=round(honest * job.factor, 4)) if reports else job)
     return jobs
+
+
+def _unthrottled(plan: faults.Plan, job: Job) -> float:
+    """Return how much of its work a job does beside throttled GPUs; the others do not wait here, as their readings show."""
+    lost = 0.0
+    for planted in plan.of("throttled"):
+        both = min(job.end, planted.end) - max(job.start, planted.start)
+        count = len(set(planted.gpus) & set(map(int, job.gpus)))
+        lost += (1 - faults.THROTTLED) * max(0, both) * count
+    return 1 - lost / (max(1, job.end - job.start) * len(job.gpus))
 
 
 def _draws(specification: Specification, host: int, count: int) -> tuple[Array, Codes]:

@@ -1,4 +1,4 @@
-"""A simulated fleet into files: samples in one of several formats, jobs.csv and answers.json.
+"""A simulated fleet into files: samples in one of several formats, jobs.csv, the jobs' models and answers.json.
 
 What is written is what goes over the wire, faults and all; the formats are those that Ullage reads. Hosts are written one
 after the other, so memory stays bounded. A host whose units are wrong gets files of its own, as it would have a collector of its own.
@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from ullage.errors import UllageError
+from ullage.simulate import configs
 from ullage.simulate.exposition import OLD, Pages, pages
 from ullage.simulate.fleet import Simulation, wire_schema
 from ullage.simulate.schedule import Job
@@ -55,11 +56,12 @@ class Task:
 
 @dataclass(frozen=True)
 class Written:
-    """What `write` made: the folder of samples, the jobs, the answers."""
+    """What `write` made: the folder of samples, the jobs, the answers, the folder of the jobs' models."""
 
     samples: Path
     jobs: Path
     answers: Path
+    configs: Path
 
 
 def write(
@@ -79,12 +81,13 @@ def write(
     """
     if form not in FORMATS:
         raise UllageError(f"the simulator writes no '{form}'", f"it writes {', '.join(FORMATS)}")
-    made = Written(folder / "samples", folder / "jobs.csv", folder / "answers.json")
+    made = Written(folder / "samples", folder / "jobs.csv", folder / "answers.json", folder / "configs")
     try:
         _clear(made, folder, force)
         FORMATS[form](Task(simulation, made.samples, new_names, compress, progress))
         made.jobs.write_text(jobs_csv(simulation), encoding="utf-8")
         made.answers.write_text(json.dumps(simulation.answers, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+        configs.write(made.configs)
     except OSError as error:
         raise UllageError(f"{error.filename or folder} can't be written: {error.strerror or error}") from error
     return made
@@ -97,6 +100,7 @@ def _clear(made: Written, folder: Path, force: bool) -> None:
         if not force:
             raise UllageError(f"the folder '{folder}' is not empty", "name another with --out, or replace what is there with --force")
         shutil.rmtree(made.samples, ignore_errors=True)
+        shutil.rmtree(made.configs, ignore_errors=True)
         made.jobs.unlink(missing_ok=True)
         made.answers.unlink(missing_ok=True)
     made.samples.mkdir(parents=True, exist_ok=True)

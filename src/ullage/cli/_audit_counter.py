@@ -1,0 +1,37 @@
+"""`ullage audit counter`: somebody's FLOPs function over cases with known answers."""
+
+from __future__ import annotations
+
+import click
+
+from ullage.cli.options import dump
+
+
+@click.command(
+    "counter",
+    epilog="""\b
+Examples:
+  ullage audit counter mytrainer.flops:step_flops    function(config, seqlens) -> training FLOPs of the step
+  ullage audit counter verl                          verl's FlopsCounter, as it is installed
+  ullage audit counter hf                            the Transformers trainer's floating_point_ops
+  ullage audit counter verl --json
+
+\b
+Exit code 0 when every case is right, 3 when one is not.""",
+)
+@click.argument("function", metavar="MODULE:FUNCTION")
+@click.option("--timeout", type=float, default=20.0, show_default=True, help="Seconds a call may take.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+def command(function: str, timeout: float, as_json: bool) -> None:
+    """What a FLOPs function counts wrongly, feature by feature.
+
+    FUNCTION is called with a configuration (a mapping that also has attributes) and the lengths of a step's sequences, in
+    another process, and returns the training FLOPs of the step. It runs: name only code that you trust.
+    """
+    from ullage.render import counter as render
+    from ullage.reports.counter import audit_counter
+
+    report = audit_counter(function, timeout=timeout)
+    click.echo(dump(render.record(report)) if as_json else render.text(report), nl=as_json)
+    if report.right < len(report.rows):
+        click.get_current_context().exit(3)

@@ -1,0 +1,161 @@
+"""`ullage audit mfu`: which known mistakes explain a reported MFU beside OFU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ullage.cli._step import described
+from ullage.cli.options import Progress, dump, output_options
+from ullage.errors import UllageError
+
+if TYPE_CHECKING:
+    from ullage.reports.audit import AuditReport
+    from ullage.reports.audit_fleet import FleetAudit
+
+
+def share(text: str, option: str) -> float:
+    """Return a ratio: "54.27%" and "54.27" are percent, "0.5427" is one already (at most 1 without a percent sign).
+
+    >>> round(share("54.27", "--ofu"), 4), share("0.5", "--ofu"), share("50%", "--ofu")
+    (0.5427, 0.5, 0.5)
+    """
+    try:
+        value = float(text.strip().removesuffix("%"))
+    except ValueError:
+        raise UllageError(f"{option} '{text}' is not a number", "give percent such as 54.27, or a ratio such as 0.5427") from None
+    return value / 100 if text.strip().endswith("%") or value > 1 else value
+
+
+@click.command(
+    "mfu",
+    epilog="""\b
+Examples:
+  ullage audit mfu --config config.json --reported 54.27 --ofu 25.58 --seq 4096 --gpu 'H100 SXM'
+  ullage audit mfu --config config.json --reported 26 --ofu 34 --seq 8192 --tile-efficiency 0.97
+  ullage audit mfu --config Wan2.1/ --reported 3.1 --ofu 0.31 --latent 21,60,104 --prompt-tokens 512
+  ullage audit mfu --fleet week.parquet --jobs jobs.csv --configs configs/
+  ullage audit mfu --list
+
+\b
+With --fleet, configs/ holds NAME.json for each job or job name, its step in a section "step" in the words of
+`ullage flops` ({"batch": 512, "seq": 4096}) or in NAME.step.json; GPUs and their number come from the samples.
+
+\b
+Exit code 0 when the reported MFU agrees with OFU or a circumstance explains it, 3 when one is wrong or unexplained.""",
+)
+@click.option("--config", metavar="CONFIG", help="config.json, a folder with one, or a diffusers folder.")
+@click.option("--reported", metavar="MFU", help="The MFU that was reported: percent (54.27), or a ratio (0.5427).")
+@click.option("--ofu", metavar="OFU", help="What the counters say, in the same way.")
+@click.option(
+    "--fleet", "fleet", multiple=True, metavar="SOURCE", help="Audit every job of a fleet instead, as `ullage fleet` reads it. Repeatable."
+)
+@click.option("--jobs", "jobs", multiple=True, metavar="FILE", help="With --fleet: job records with the reported MFU. Repeatable.")
+@click.option("--configs", metavar="FOLDER", help="With --fleet: a configuration for each job or job name.")
+@click.option("--tile-efficiency", metavar="RATIO", help="Share of the executed FLOPs that tiles did not pad (`ullage gemm`).")
+@click.option("--error", type=float, help="Relative error of OFU.  [default: 0.03]")
+@click.option("--node", type=int, default=8, show_default=True, help="GPUs in a machine.")
+@described
+@click.option("--top", type=click.IntRange(min=1), default=10, show_default=True, help="Explanations to show.")
+@click.option("--list", "listed", is_flag=True, help="List the known mistakes.")
+@output_options
+def command(listed: bool, as_json: bool, out: Path | None, **asked: Any) -> None:
+    """Which known mistakes explain a reported MFU beside OFU: the smallest sets that fit, the likeliest first.
+
+    MFU = OFU × tile efficiency × model efficiency. Each mistake's factor is computed from this configuration and step,
+    described with the options of `ullage flops`.
+    """
+    if listed:
+        click.echo(_list(as_json))
+        return
+    names = ("config", "reported", "ofu", "tile_efficiency", "error", "node", "top", "fleet", "jobs", "configs")
+    given = {name: asked.pop(name) for name in names}
+    if given["fleet"]:
+        from ullage.render import audit_fleet as render_fleet
+
+        audited = _fleet(given, asked["gpu"])
+        _give(render_fleet.text(audited), render_fleet.record(audited), as_json, out)
+        flagged = bool(audited.of("wrong", "unexplained"))
+    else:
+        from ullage.render import audit as render
+
+        for name in ("config", "reported", "ofu"):
+            if given[name] is None:
+                raise click.UsageError(f"--{name} is missing")
+        report = _answer(given, asked)
+        _give(render.text(report), render.record(report), as_json, out)
+        flagged = report.finding.flagged
+    if flagged:
+        click.get_current_context().exit(3)
+
+
+def _answer(given: dict[str, Any], asked: dict[str, Any]) -> AuditReport:
+    from ullage.cli.flops import words
+    from ullage.questions import audit_mfu
+
+    return audit_mfu(
+        given["config"],
+        reported=share(given["reported"], "--reported"),
+        ofu=share(given["ofu"], "--ofu"),
+        tile_efficiency=_tile(given),
+        error=given["error"],
+        node=given["node"],
+        most=given["top"],
+        **words(given["config"], asked),
+    )
+
+
+def _fleet(given: dict[str, Any], gpu: str | None) -> FleetAudit:
+    from ullage.questions import audit_fleet
+    from ullage.sources.source import Options
+
+    for name in ("config", "reported", "ofu"):
+        if given[name] is not None:
+            raise click.UsageError(f"--{name} is for one job, and --fleet for all of a fleet's")
+    if given["configs"] is None:
+        raise click.UsageError("--configs is missing: the folder with the jobs' configurations")
+    progress = Progress()
+    audited = audit_fleet(
+        given["fleet"],
+        configs=given["configs"],
+        jobs=given["jobs"],
+        gpu=gpu,
+        tile_efficiency=_tile(given),
+        error=given["error"],
+        node=given["node"],
+        options=Options(progress=progress),
+    )
+    progress.done()
+    return audited
+
+
+def _tile(given: dict[str, Any]) -> float | None:
+    tile = given["tile_efficiency"]
+    return None if tile is None else share(tile, "--tile-efficiency")
+
+
+def _give(text: str, data: Any, as_json: bool, out: Path | None) -> None:
+    """Print an answer, or write it to a file whose name says the form."""
+    if out is not None:
+        from ullage.render.files import replace
+
+        if out.suffix not in (".json", ".txt"):
+            raise UllageError(f"{out} has no form that this report can take", "name it .json or .txt")
+        replace(out, (dump(data) if out.suffix == ".json" else text).encode())
+        click.echo(f"wrote {out}", err=True)
+    if as_json:
+        click.echo(dump(data))
+    elif out is None:
+        click.echo(text, nl=False)
+
+
+def _list(as_json: bool) -> str:
+    from ullage.audit.mistakes.mistake import MISTAKES
+    from ullage.render.text import table
+
+    members = sorted(MISTAKES.values(), key=lambda m: (m.about, m.name))
+    if as_json:
+        return dump([{"name": m.name, "about": m.about, "says": m.says, "decided_by": m.decides} for m in members])
+    return table(["mistake", "about", "what is done"], [[m.name, m.about, m.says] for m in members], left=3)

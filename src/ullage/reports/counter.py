@@ -1,0 +1,43 @@
+"""What a FLOPs function counts wrongly, feature by feature: the answer of `ullage audit counter`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ullage.audit.counter import Compared, asked, compared
+from ullage.audit.counter_cases import EXAMPLES, Example
+from ullage.errors import UllageError
+
+TIMEOUT = 20.0  # s a call
+
+
+@dataclass(frozen=True)
+class CounterReport:
+    """The answers of one counter; `version` is its package's, if it is known."""
+
+    target: str
+    version: str | None
+    rows: tuple[Compared, ...]
+
+    @property
+    def right(self) -> int:
+        """How many answers are right by one of the two conventions."""
+        return sum(row.agrees for row in self.rows)
+
+    @property
+    def silent(self) -> int:
+        """How many cases got no number above 0."""
+        return sum(row.ratio is None for row in self.rows)
+
+
+def audit_counter(target: str, *, timeout: float = TIMEOUT, examples: Sequence[Example] = EXAMPLES) -> CounterReport:
+    """Return what a counter says to every case beside what is right.
+
+    `target` is `module:function`, or `verl` or `hf`. The function runs in another process; what it raises, 0 and None are
+    answers. Raises UllageError for a function that can't be loaded, and a limit that is none.
+    """
+    if not 0 < timeout <= 3600:
+        raise UllageError(f"a limit of {timeout:g} s a call can't be", "give seconds, up to 3600")
+    version, told = asked(target, examples, timeout)
+    return CounterReport(target, version, tuple(compared(e, t) for e, t in zip(examples, told, strict=True)))
