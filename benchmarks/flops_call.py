@@ -17,7 +17,6 @@ from types import SimpleNamespace
 from typing import Any
 
 from measure import Figure, Figures, parser
-
 from ullage.models.config import Config
 from ullage.models.formula import compiled
 

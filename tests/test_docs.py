@@ -36,7 +36,7 @@ def shown_commands() -> list[str]:
     lines = []
     for page in PAGES:
         for line in re.findall(
-            r"^\s*(?:\$ )?(ullage (?:fleet|gpus|metrics|simulate|store|demo)\b.*)$", page.read_text(encoding="utf-8"), re.M
+            r"^\s*(?:\$ )?(ullage (?:fleet|flops|audit|gpus|metrics|simulate|store|demo)\b.*)$", page.read_text(encoding="utf-8"), re.M
         ):
             lines.append(re.split(r"  | #| \| ", line)[0].strip())
     return sorted({line for line in lines if "…" not in line and "[OPTIONS]" not in line and "`" not in line})

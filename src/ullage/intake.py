@@ -20,6 +20,7 @@ from ullage.sources.jobs.job import read_jobs
 from ullage.sources.source import Options, read_samples
 from ullage.store.reading import SettledFiles, asking, is_settled, open_settled
 from ullage.store.store import Store
+from ullage.trainlogs.reported import read_reported
 
 EARLIEST, LATEST = -62_135_596_800_000, 253_402_300_800_000  # the years 1 to 9999: what a calendar can say, in ms
 ROWS = 1_000_000  # rows gathered before they are settled and stored together
@@ -36,15 +37,23 @@ class Intake:
 
 @contextmanager
 def opened(
-    sources: Sequence[str], *, jobs: Sequence[str] = (), options: Options | None = None, gap_ms: int | None = None, store: str | None = None
+    sources: Sequence[str],
+    *,
+    jobs: Sequence[str] = (),
+    reported: Sequence[str] = (),
+    options: Options | None = None,
+    gap_ms: int | None = None,
+    store: str | None = None,
 ) -> Iterator[Intake]:
     """Yield the settled samples of some places: a store or a settled file is asked where it lies, the rest is taken in.
 
     What is taken in goes to the store `store` (made when it does not exist), or to a temporary one that is gone after.
+    `jobs` are job records, `reported` trainers' logs as `LOG=JOB`.
     """
     options, problems = options or Options(), Problems()
     _check_window(options)
     records = [read_jobs(name, problems) for name in jobs]
+    records += [read_reported(text, problems, since=options.since, until=options.until) for text in reported]
     if len(sources) == 1 and store is None and at_rest(sources[0]):
         with asking(sources[0]):
             place = _resting(Path(sources[0]).expanduser())

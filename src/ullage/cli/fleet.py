@@ -26,6 +26,7 @@ Examples:
   ullage fleet http://prometheus:9090 --since 24h           a Prometheus, Thanos, Mimir or VictoriaMetrics
   ullage fleet http://node-1:9400/metrics --watch 60s       an exporter, watched for a minute
   ullage fleet week.parquet --jobs sacct.txt --by user      a table, with Slurm's records of who held what
+  ullage fleet scrapes/ --reported train.log=4711           the MFU that the trainer of job 4711 logged, beside its OFU
   ullage fleet dmon.log --gpu 'H100 SXM'                    nvidia-smi dmon --gpm-metrics 2,3,5
   ullage fleet local --watch 60s                            this machine's GPUs, no exporter needed
   ullage fleet store/ --price H100=2.50 --out fleet.html    the report as a page, with money""",
@@ -38,6 +39,9 @@ Examples:
 @click.option("--since", help="Begin of the window: a time, or a span before now (24h, 7d).")
 @click.option("--until", help="End of the window.")
 @click.option("--jobs", "job_files", multiple=True, metavar="FILE", help="Job records: sacct output, a CSV, a mapping folder. Repeatable.")
+@click.option(
+    "--reported", multiple=True, metavar="LOG[=JOB]", help="A trainer's log: what a job reported of itself, beside its OFU. Repeatable."
+)
 @click.option(
     "--price",
     "price_texts",
@@ -83,7 +87,8 @@ def command(sources: tuple[str, ...], as_json: bool, out: Path | None, **asked: 
     form = _form(out)
     if asked["by"] == "sample" and form != "parquet":
         raise UllageError("OFU by sample is a table too long to print", "add --out FILE.parquet")
-    with opened(sources, jobs=_words(asked["job_files"]), options=options, gap_ms=gap, store=_word(asked["store_folder"])) as taken:
+    records = {"jobs": _words(asked["job_files"]), "reported": _words(asked["reported"])}
+    with opened(sources, **records, options=options, gap_ms=gap, store=_word(asked["store_folder"])) as taken:
         if asked["by"] == "sample" and out is not None:
             _write_samples(taken.samples, out, question)
             progress.done()

@@ -1,0 +1,211 @@
+"""Whether somebody's table of peaks is right: each row held against the GPU it names, with the mistake that explains it.
+
+Peaks are dense. The ways in which tables go wrong are few, and each has a number to be known by: the figure with sparsity
+(twice the dense one), the figure of another precision or of another board of the family, half the figure, a unit that the
+other rows do not use, a fallback that makes MFU 0 or nonsense, and a name that is part of another GPU's name.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from ullage.audit.peak_tables import FALLBACK_NAMES, Row
+from ullage.errors import UllageError
+from ullage.gpus.chip import CHIPS, Chip, find
+from ullage.gpus.names import fold
+
+Kind = Literal["right", "sparse", "precision", "sku", "unit", "half", "ambiguous", "fallback", "unexplained", "unknown", "unjudged"]
+
+# What a verdict means. "unknown" and "unjudged" accuse nobody: Ullage does not know.
+MEANINGS: Final[dict[Kind, str]] = {
+    "right": "the dense peak",
+    "sparse": "the figure with sparsity, twice the dense one",
+    "precision": "the peak of another precision",
+    "sku": "the peak of another GPU",
+    "unit": "in another unit than the other rows",
+    "half": "half the peak: a dense figure halved",
+    "ambiguous": "the name is of several GPUs with different peaks",
+    "fallback": "no peak: MFU becomes 0, infinite or negative, and nobody is told",
+    "unexplained": "no peak that is known",
+    "unknown": "no GPU of this name is known",
+    "unjudged": "the peak of this precision is not known",
+}
+ROUNDING: Final = 0.015  # makers print 2,000 for 1,979, and state rounded clocks: nearer than this is the same figure
+SOUND: Final = frozenset({"right", "unknown", "unjudged"})
+
+# Units by the size of the number: a peak lies between 5 TFLOP/s (an old GPU's FP64) and 50,000 (FP4 with sparsity, and room).
+_UNITS: Final = ((1e9, 1.0, "FLOP/s"), (5e4, 1e9, "GFLOP/s"), (5.0, 1e12, "TFLOP/s"), (0.0, 1e15, "PFLOP/s"))
+
+# Drivers' names of boards that `ullage gpus` does not have, whose name holds that of a much faster or slower one.
+OTHER_BOARDS: Final = ("NVIDIA L20X", "NVIDIA RTX A4000", "NVIDIA RTX A400", "NVIDIA T400 4GB")
+
+
+@dataclass(frozen=True)
+class Trap:
+    """A GPU whose driver's name holds a row's name: a lookup by substring gives it this row's peak. `peak` is its own, if known."""
+
+    gpu: str
+    peak: float | None
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A row and what is wrong with it. `value` and `right` are in FLOP/s, `right` the peak of the GPU named, where known.
+
+    `of` names what the number really is: GPU, precision, with sparsity. `factor` is what the row does to an MFU.
+    """
+
+    row: Row
+    kind: Kind
+    value: float | None
+    right: float | None = None
+    precision: str = "bf16"
+    of: tuple[str, ...] = ()
+    traps: tuple[Trap, ...] = ()
+
+    @property
+    def wrong(self) -> bool:
+        """Whether the row gives a wrong peak to any GPU that is known."""
+        return self.kind not in SOUND or bool(self.traps)
+
+    @property
+    def factor(self) -> float | None:
+        """The factor that the row puts on an MFU, 1 where it is right."""
+        return self.right / self.value if self.right and self.value else None
+
+
+def judge(rows: Sequence[Row], precision: str = "bf16", *, exact: bool = False) -> list[Judgement]:
+    """Return a judgement for every row, in order. `precision` is that of rows that name none.
+
+    `exact` says that names are compared whole: then being part of another name does no harm.
+    """
+    unit = _usual_unit(rows)
+    return [_judged(row, row.precision or precision, unit, () if exact else rows) for row in rows]
+
+
+def unit_of(number: float) -> tuple[float, str]:
+    """Return the factor to FLOP/s of a peak's number, by its size, and the unit's name.
+
+    >>> unit_of(989.4), unit_of(9.89e14)
+    ((1000000000000.0, 'TFLOP/s'), (1.0, 'FLOP/s'))
+    """
+    return next((factor, name) for least, factor, name in _UNITS if number >= least)
+
+
+def _usual_unit(rows: Iterable[Row]) -> float:
+    """Return the unit that most rows are written in."""
+    found = [unit_of(row.number)[0] for row in rows if row.unit is None and 0 < row.number < math.inf and _names(row.name)]
+    return statistics.mode(found) if found else 1e12
+
+
+def _judged(row: Row, precision: str, unit: float, table: Sequence[Row]) -> Judgement:
+    if not row.key or not 0 < row.number < math.inf or row.name.strip().lower() in FALLBACK_NAMES:
+        return Judgement(row, "fallback", row.number * unit if 0 < row.number < math.inf else None, precision=precision)
+    chips = _names(row.name)
+    small = precision in ("fp64", "fp32") and row.number < _UNITS[2][0]  # few TFLOP/s rather than PFLOP/s
+    own = unit if small or not chips else unit_of(row.number)[0]
+    value = row.number * (own if row.unit is None else row.unit)
+    if not chips or precision == "fp32":
+        kind: Kind = "unjudged" if chips else "unknown"
+        return Judgement(row, kind, value, precision=precision, traps=() if chips else tuple(_traps(row, [value], precision, (), table)))
+    peaks = [peak for chip in chips for peak in _peaks(chip, precision)]
+    matching = [chip for chip in chips if any(_same(value, peak) for peak in _peaks(chip, precision))]
+    kind, of = _verdict(value, precision, chips, matching)
+    if kind == "right" and row.unit is None and own != unit:
+        kind, of = "unit", (unit_of(row.number)[1],)
+    traps = tuple(_traps(row, [value, *peaks], precision, chips, table))
+    return Judgement(row, kind, value, peaks[0] if peaks else None, precision, of, traps)
+
+
+def _verdict(value: float, precision: str, chips: Sequence[Chip], matching: Sequence[Chip]) -> tuple[Kind, tuple[str, ...]]:
+    """Return the verdict on a value for the chips of its name, of which some have that peak, and what the value is."""
+    if matching:
+        others = tuple(chip.name for chip in chips if chip not in matching)
+        return ("ambiguous", others) if others else ("right", (chips[0].name,))
+    kind, of = _explained(value, precision, chips)
+    return ("unjudged", ()) if kind == "unexplained" and not _peaks(chips[0], precision) else (kind, of)
+
+
+def _explained(value: float, precision: str, chips: Sequence[Chip]) -> tuple[Kind, tuple[str, ...]]:
+    """Return the mistake that turns a peak into the value, and what the value really is; the likeliest first."""
+    chip, peaks = chips[0], _peaks(chips[0], precision)
+    found: list[tuple[Kind, str]] = []
+    if any(_same(value, 2 * peak) for peak in peaks):
+        found.append(("sparse", f"{precision} with sparsity"))
+    found += [("precision", f"{other} of {chip.name}") for other in chip.precisions if other != precision and _is(value, chip, other)][:1]
+    if any(_same(value, peak / 2) for peak in peaks):
+        found.append(("half", f"half of {precision}"))
+    found = found or _of_others(value, precision, chip)
+    if not found:
+        found = [("sparse", f"{other} with sparsity") for other in chip.precisions if _is(value / 2, chip, other)][:1]
+    return (found[0][0] if found else "unexplained"), tuple(of for _, of in found)
+
+
+def _of_others(value: float, precision: str, chip: Chip) -> list[tuple[Kind, str]]:
+    """Return the other GPUs whose peak the value is, with sparsity if not without; those of the nearest names."""
+    others = _relatives(chip)
+    found = [(other, other.name) for other in others if _is(value, other, precision)]
+    found = found or [(other, f"{other.name} with sparsity") for other in others if _is(value / 2, other, precision)]
+    nearest = [said for other, said in found if _shared(other, chip) == _shared(found[0][0], chip)]
+    return [("sku", said) for said in nearest[:3]]
+
+
+def _relatives(chip: Chip) -> list[Chip]:
+    """Return the other chips, those of the same architecture first, and among them those that share most of the name."""
+    others = [other for other in CHIPS.values() if other is not chip]
+    return sorted(others, key=lambda other: (other.architecture != chip.architecture, -_shared(other, chip), len(other.name)))
+
+
+def _shared(other: Chip, chip: Chip) -> int:
+    return len(set(fold(chip.name)) & set(fold(other.name)))
+
+
+def _traps(row: Row, allowed: Sequence[float], precision: str, chips: Sequence[Chip], table: Sequence[Row]) -> Iterator[Trap]:
+    """Yield the GPUs that a lookup by substring would take for this row's: no longer name of the table holds for them.
+
+    A GPU whose peak is among the `allowed` ones (the row's, or the right one) is none.
+    """
+    name = row.name.strip().casefold()
+    if len(name) < 2 or not table or not fold(name):
+        return
+    longer = [other.name.strip().casefold() for other in table if other.key and len(other.name.strip()) > len(name)]
+    own = {fold(row.name), *(fold(chip.name) for chip in chips)}
+    boards = [(chip.name, _peaks(chip, precision)) for chip in CHIPS.values()] + [(board, []) for board in OTHER_BOARDS]
+    for board, peaks in boards:
+        driver = board.casefold()
+        if name not in driver or fold(board) in own or any(other in driver for other in longer):
+            continue
+        if not any(_same(value, peak) for value in allowed for peak in peaks):
+            yield Trap(board, peaks[0] if peaks else None)
+
+
+def _names(name: str) -> list[Chip]:
+    """Return the chips that a name means: one, several of different peaks, or none."""
+    try:
+        return [find(name)]
+    except UllageError as error:
+        if "may be any of" not in error.problem:
+            return []
+    words = fold(name)
+    return [chip for chip in CHIPS.values() if words in map(fold, chip.shared_names)]
+
+
+def _peaks(chip: Chip, precision: str) -> list[float]:
+    """Return the peak by rates and clock, and the maker's own figure where it differs; of a GPU without BF16, FP16's."""
+    wanted = "fp16" if precision == "bf16" and "bf16" not in chip.precisions else precision
+    if wanted not in chip.precisions:
+        return []
+    stated = chip.stated.get(wanted)
+    return [chip.peak(wanted), *([] if stated is None else [stated])]
+
+
+def _is(value: float, chip: Chip, precision: str) -> bool:
+    return precision in chip.precisions and any(_same(value, peak) for peak in _peaks(chip, precision))
+
+
+def _same(value: float, peak: float) -> bool:
+    return abs(value - peak) <= ROUNDING * peak

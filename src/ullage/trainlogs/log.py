@@ -1,0 +1,171 @@
+"""What a trainer's log is: a reader that turns its lines into steps, and how a file finds its reader.
+
+A reader is one module of this folder with one function under `@trainlog`. It is handed the lines of a file and yields a
+`Step` for every line (or group of lines) that reports one, in SI units; a line that looks like its own and can't be read
+it counts in `Problems`. It knows nothing of jobs, GPUs or peaks. Values that can't be are taken out here, and the lines
+that several ranks wrote about one step become one row.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+from datetime import UTC, tzinfo
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import pyarrow as pa
+
+from ullage.errors import UllageError, harmless
+from ullage.problems import Problems
+from ullage.registry import Registry
+from ullage.sources.source import Place
+from ullage.trainlogs.lines import Line, Lines
+from ullage.trainlogs.ranks import one_a_step
+from ullage.trainlogs.step import Step
+
+# A row a step. A null is "not reported", never zero.
+SERIES = pa.schema(
+    [
+        pa.field("line", pa.int64(), nullable=False, metadata={"meaning": "the line of the log, from 1"}),
+        pa.field("step", pa.int64(), metadata={"meaning": "the number of the step, as the trainer counts"}),
+        pa.field("time", pa.timestamp("ms", "UTC"), metadata={"meaning": "when the line was written: the end of the step"}),
+        pa.field("step_time", pa.float64(), metadata={"unit": "s", "meaning": "time of one step"}),
+        pa.field("tokens", pa.float64(), metadata={"unit": "1", "meaning": "tokens of one step, of the whole job"}),
+        pa.field("tokens_per_second_per_gpu", pa.float64(), metadata={"unit": "1/s"}),
+        pa.field("samples_per_second", pa.float64(), metadata={"unit": "1/s", "meaning": "of the whole job"}),
+        pa.field("flops_per_gpu", pa.float64(), metadata={"unit": "FLOP/s", "meaning": "model FLOP/s per GPU as reported"}),
+        pa.field("mfu", pa.float64(), metadata={"unit": "1", "meaning": "model FLOP utilization as reported"}),
+    ]
+)
+
+# What a number can be: above 0, and at most this. A reported MFU above 1 is wrong, but it was reported.
+_HIGHEST: Final = {
+    "step_time": 1e6,
+    "tokens": 1e15,
+    "tokens_per_second_per_gpu": 1e12,
+    "samples_per_second": 1e12,
+    "flops_per_gpu": 1e18,
+    "mfu": 100.0,
+}
+_STEPS: Final = 1 << 53
+_FIRST, _LAST = 0, 4_102_444_800_000  # 1970 and 2100, in ms
+
+
+class Reader(Protocol):
+    """A function that turns the lines of a log into steps."""
+
+    def __call__(self, lines: Iterable[Line], problems: Problems, where: str) -> Iterator[Step]:
+        """Yield what each step reports, in the order of the lines."""
+
+
+@dataclass(frozen=True)
+class TrainLog:
+    """A registered format. `recognise` sees a line's text and says how sure it is: 0 not mine, 1 perhaps, 2 certainly."""
+
+    name: str
+    recognise: Callable[[str], int]
+    read: Reader
+    reads: str
+
+
+TRAINLOGS: Registry[TrainLog] = Registry("trainer log format", package="ullage.trainlogs", command="ullage fleet --help")
+
+
+def trainlog(name: str, *, recognise: Callable[[str], int], reads: str) -> Callable[[Reader], Reader]:
+    """Register the decorated function as the reader of a trainer's log. `reads` is one line for the table of formats."""
+
+    def register(reader: Reader) -> Reader:
+        TRAINLOGS.add(name, TrainLog(name, recognise, reader, reads))
+        return reader
+
+    return register
+
+
+def read_log(name: str, problems: Problems | None = None, *, zone: tzinfo = UTC) -> pa.Table:
+    """Return the `SERIES` table of a trainer's log (plain, or compressed by gzip, bzip2 or xz), its format recognised by content.
+
+    Times without a zone are taken to be in `zone`, and a note says so. Raises UllageError for a place that is no file, that
+    no reader recognises, or that reports nothing.
+    """
+    problems = problems if problems is not None else Problems()
+    path = Path(name).expanduser()
+    if not path.is_file():
+        raise UllageError(
+            f"there is no trainer log '{harmless(name)}'", "give a file: what the trainer printed, or its metrics in JSON lines"
+        )
+    place, where = Place(str(path), path), path.name
+    log = _recognised(place, where)
+    with place.open() as file:
+        lines = Lines(file, where, problems, zone)
+        steps = list(one_a_step(_sane(_as_far_as_it_goes(log, lines, problems, where), problems, where), problems))
+    if not steps:
+        raise UllageError(f"{where} reports no step of a training", f"it reads like {log.name}: {log.reads}")
+    if lines.assumed:
+        problems.note(f"the times of {where} name no zone; they are taken as {zone}")
+    return table(steps)
+
+
+def table(steps: Iterable[Step]) -> pa.Table:
+    """Return steps as a `SERIES` table."""
+    rows = list(steps)
+    columns = []
+    for field in SERIES:
+        values = [getattr(row, field.name) for row in rows]
+        kind = pa.int64() if pa.types.is_timestamp(field.type) else field.type
+        columns.append(pa.array(values, kind).cast(field.type))
+    return pa.Table.from_arrays(columns, schema=SERIES)
+
+
+def _recognised(place: Place, where: str) -> TrainLog:
+    """Return the first format that is certain of a line; without one, the one that was perhaps right first."""
+    perhaps: TrainLog | None = None
+    logs, seen = TRAINLOGS.values(), 0
+    try:
+        with place.open() as file:
+            for line in Lines(file, where, Problems()):
+                seen = line.number
+                for log in logs:
+                    sure = log.recognise(line.text)
+                    if sure > 1:
+                        return log
+                    perhaps = log if sure and perhaps is None else perhaps
+    except UllageError:  # damaged: what came before may still be read
+        if not seen:
+            raise
+    if perhaps is None:
+        raise UllageError(
+            f"{where} is no trainer's log that Ullage reads ({seen:,} lines)", "it reads: " + "; ".join(log.reads for log in logs)
+        )
+    return perhaps
+
+
+def _as_far_as_it_goes(log: TrainLog, lines: Lines, problems: Problems, where: str) -> Iterator[Step]:
+    """Yield the steps up to where a damaged file ends, with a note."""
+    try:
+        yield from log.read(lines, problems, where)
+    except UllageError as error:
+        problems.note(f"{where} ended early, and what came before is used: {error.problem}")
+
+
+def _sane(steps: Iterable[Step], problems: Problems, where: str) -> Iterator[Step]:
+    """Yield the steps that still say something once what can't be is taken out."""
+    for step in steps:
+        wrong: dict[str, Any] = {name: None for name, highest in _HIGHEST.items() if not _possible(getattr(step, name), highest)}
+        for name in wrong:
+            problems.drop(f"impossible values of {name}", where=f"{where} line {step.line:,}")
+        if step.step is not None and not 0 <= step.step < _STEPS:
+            wrong["step"] = None
+        if step.time is not None and not _FIRST <= step.time < _LAST:
+            wrong["time"] = None
+        sane = replace(step, **wrong) if wrong else step
+        if any(getattr(sane, name) is not None for name in _HIGHEST):
+            yield sane
+
+
+def _possible(value: float | None, highest: float) -> bool:
+    return value is None or (math.isfinite(value) and 0 < value <= highest)
+
+
+assert tuple(field.name for field in fields(Step)) == tuple(SERIES.names)

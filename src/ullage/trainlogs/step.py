@@ -1,0 +1,33 @@
+"""What a trainer reports of one step."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step as reported: SI units without prefixes, `time` in ms since 1970 (the end of the step), None for what is not said.
+
+    `step_time` is of one step, also where a line stands for several. `tokens` and `samples_per_second` are of the whole
+    job, the other rates per GPU. `mfu` is a ratio.
+    """
+
+    line: int
+    step: int | None = None
+    time: int | None = None
+    step_time: float | None = None
+    tokens: float | None = None
+    tokens_per_second_per_gpu: float | None = None
+    samples_per_second: float | None = None
+    flops_per_gpu: float | None = None
+    mfu: float | None = None
+
+
+def counted(value: float | None) -> int | None:
+    """Return a step's number as a whole one; None for what is none.
+
+    >>> counted(9e3), counted(None), counted(float("nan"))
+    (9000, None, None)
+    """
+    return int(value) if value is not None and value == value and abs(value) < 2.0**53 else None
