@@ -84,22 +84,29 @@ def commands() -> str:
     from ullage.cli import cli
 
     parts = [NOTE, "# Commands\n"]
-    context = click.Context(cli, info_name="ullage", max_content_width=110, terminal_width=110)
+    context = _context(cli, "ullage")
     parts.append(f"```\n{cli.get_help(context)}\n```\n")
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
         assert command is not None
-        own = click.Context(command, info_name=f"ullage {name}", max_content_width=110, terminal_width=110)
+        own = _context(command, f"ullage {name}")
         parts.append(f"## ullage {name}\n\n```\n{command.get_help(own)}\n```\n")
         if isinstance(command, click.Group) and name == "audit":
             parts += [_subcommand(command, own, part) for part in command.list_commands(own)]
     return "\n".join(parts)
 
 
+def _context(command: click.Command, name: str) -> click.Context:
+    """Return a context with the command line's own settings: a command keeps the help option that it was first asked for."""
+    from ullage.cli import cli
+
+    return click.Context(command, info_name=name, max_content_width=110, terminal_width=110, **cli.context_settings)
+
+
 def _subcommand(group: click.Group, context: click.Context, name: str) -> str:
     command = group.get_command(context, name)
     assert command is not None
-    own = click.Context(command, info_name=f"{context.info_name} {name}", max_content_width=110, terminal_width=110)
+    own = _context(command, f"{context.info_name} {name}")
     return f"### {own.info_name}\n\n```\n{command.get_help(own)}\n```\n"
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 import pytest
+from click.testing import CliRunner
 
 from ullage.cli import cli
 
@@ -23,6 +24,11 @@ def test_pages_printed_from_the_code_are_fresh():
     generate = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(generate)
     assert generate.stale() == [], "run `make docs`"
+
+
+def test_the_command_pages_do_not_depend_on_what_was_asked_before():
+    CliRunner().invoke(cli, ["gpus", "--help"])  # click keeps a command's help option from here on
+    test_pages_printed_from_the_code_are_fresh()
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
