@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 from gpu.check import Findings, check
-from gpu.counters import units
 from gpu.load import Work
 from gpu.machine import Machine
-from gpu.telemetry import column, mean, watched
-from ullage.metrics.ofu import exact_ofu, sampled_ofu
+from gpu.telemetry import column, exact, mean, watched
+from ullage.metrics.ofu import sampled_ofu
 
 SIZES = (1024, 2048, 4096, 8192, 16384)
 GAPS = (0.35, 0.25)  # seconds on and off: no whole fraction of the sampling interval
@@ -78,21 +77,9 @@ def _row(machine: Machine, work: Work, found: list[dict[str, Any]], pattern: str
         **{name: mean(samples, name) for name in ("tensor_active", "sm_clock", "power", "temperature")},
         "throttle": int(np.bitwise_or.reduce([int(row.get("throttle", 0)) for row in samples])),
         "sampled_ofu": float(np.nanmean(sampled)),
-        "exact_ofu": _exact(machine, found),
+        "exact_ofu": exact(machine, found),
         "mfu": work.flops_between(begin, end) / (end - begin) / chip.peak("bf16"),
     }
-
-
-def _exact(machine: Machine, found: list[dict[str, Any]]) -> float | None:
-    first, last = found[0], found[-1]
-    if not {"sm_cycles", "tensor_cycles"} <= first.keys() & last.keys():
-        return None
-    seconds = last["time"] - first["time"]
-    elapsed, clock = last["sm_cycles"] - first["sm_cycles"], mean(found[1:], "sm_clock")
-    counted = units(elapsed / seconds, clock or 0.0, machine.sms)
-    if counted is None:
-        return None
-    return float(exact_ofu(last["tensor_cycles"] - first["tensor_cycles"], seconds, machine.chip.tensor_clock, counted))
 
 
 def _answers(machine: Machine, rows: list[dict[str, Any]], highest: float) -> dict[str, Any]:

@@ -10,7 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from gpu.check import NotMeasured
+from gpu.counters import units
 from gpu.machine import Machine
+from ullage.metrics.ofu import exact_ofu
 from ullage.problems import Problems
 from ullage.sources.nvml import watch
 from ullage.sources.source import Options
@@ -64,3 +66,16 @@ def mean(found: list[Row], name: str) -> float | None:
     """
     values = column(found, name)
     return None if np.isnan(values).all() else float(np.nanmean(values))
+
+
+def exact(machine: Machine, found: list[dict[str, Any]]) -> float | None:
+    """Return OFU over a window from its first and last cycle counters; None without them."""
+    first, last = found[0], found[-1]
+    if not {"sm_cycles", "tensor_cycles"} <= first.keys() & last.keys():
+        return None
+    seconds = last["time"] - first["time"]
+    elapsed, clock = last["sm_cycles"] - first["sm_cycles"], mean(found[1:], "sm_clock")
+    counted = units(elapsed / seconds, clock or 0.0, machine.sms)
+    if counted is None:
+        return None
+    return float(exact_ofu(last["tensor_cycles"] - first["tensor_cycles"], seconds, machine.chip.tensor_clock, counted))

@@ -9,8 +9,10 @@ from contextlib import contextmanager
 from gpu.counters import fresh
 from gpu.load import Work
 from gpu.machine import Machine
+from gpu.step import BATCH, CONFIG, LENGTH, METERED, Trial, ledger
 
 from tests.nvml_double import Gpu, Nvml
+from ullage.adapters.meter import Meter
 
 SMS, FLOPS_PER_CYCLE = 132, 4096  # H100 SXM at BF16
 SHARE = 0.7  # of cycles in which the tensor pipes work while a load runs
@@ -103,6 +105,17 @@ class World(Nvml):
             self.load = None
             done.settle()
 
+    @contextmanager
+    def trials(self, variant):
+        """Steps that take as long as their executed FLOPs; PyTorch's counter and TorchMeter are right."""
+        lengths, seconds = [LENGTH] * BATCH * METERED, 1.5
+        meter = Meter(CONFIG, gpu=self.gpus[0].name, training=variant.training)
+        told = meter.rate(*(count(lengths, variant.training.forward_only) for count in (meter.flops, meter.executed)), seconds)
+        work = Work(BATCH * LENGTH, "bfloat16", float(ledger(variant).executed))
+        with self.gemm(LENGTH) as products:
+            yield Trial(work, ledger(variant, attention="full").forward, told, seconds)
+        work.bursts += _steps(products, work.flops)
+
     def elsewhere(self, index):
         told = fresh(self, self.gpus[index], self.sleep)
         return json.dumps({name: value / 1e6 for name, value in told.items()} if self.torn else told)
@@ -110,7 +123,27 @@ class World(Nvml):
     def machine(self, loaded=True):
         gpu = self.gpus[0]
         load = self.gemm if loaded else None
-        return Machine(self, gpu, 0, gpu.name, gpu.uuid, None, load, lambda: self.ms, self.sleep, self.elsewhere)
+        return Simulated(self, gpu, 0, gpu.name, gpu.uuid, None, load, lambda: self.ms, self.sleep, self.elsewhere)
+
+
+class Simulated(Machine):
+    """A machine that trains in its world's time, without PyTorch."""
+
+    @property
+    def trials(self):
+        return self.nvml.trials if self.load else None
+
+
+def _steps(products, flops):
+    """Return when each step began and ended, if the GPU goes through the FLOPs of steps as it did through products."""
+    done, begin, ends = 0.0, products.bursts[0][0], []
+    for _, end in products.bursts:
+        done += products.flops
+        if done >= flops:
+            ends.append(end - (done - flops) / products.flops / 1000)
+            done -= flops
+    ends.append(end + (flops - done) / products.flops / 1000)  # the one that was begun is ended
+    return list(zip([begin, *ends], ends, strict=False))
 
 
 class _Load:
