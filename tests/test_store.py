@@ -267,6 +267,17 @@ def test_no_order_of_delivery_changes_what_is_stored(
     assert stored == expected
 
 
+def test_a_late_value_reaches_the_row_behind_it_though_another_device_moved_the_rows_between(store: Store) -> None:
+    # device b: 0 s without counters, 10 s in a part of its own, 20 s joined to the first part by device a's late row
+    store.append(made([0], ("a", "b"), tensor_cycles=pa.nulls(2)))
+    store.append(made([10_000], ("b",)))
+    late = pa.concat_tables([made([-10_000], ("a",)), made([20_000], ("b",))])
+    store.append(late)
+    store.append(made([0], ("b",)))
+    everything = pa.concat_tables([made([0], ("a",), tensor_cycles=pa.nulls(1)), late, made([0, 10_000], ("b",))])
+    assert [row["tensor_cycles_delta"] for row in on_disk(store)] == [row["tensor_cycles_delta"] for row in plain(settle(everything))]
+
+
 # --- upkeep ---
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ullage.errors import UllageError
-from ullage.store.devices import Devices, affected, devices_of, lying, neighbours, reachable
+from ullage.store.devices import Devices, affected, devices_of, lying, neighbours, reachable, untangled
 from ullage.store.manifest import Folder, Manifest, Part
 from ullage.store.parts import read_part, write_days
 from ullage.store.rewrite import rewrite
@@ -125,6 +125,7 @@ def _add(folder: Folder, manifest: Manifest, chunk: pa.Table, now: Callable[[], 
         devices = devices_of(chunk)
     replaced = affected(devices, ranges)
     if replaced:
+        replaced = untangled(folder, manifest.parts, devices, replaced)
         parts = rewrite(folder, manifest, replaced, chunk, gap_ms=gap_ms)
     else:
         around = neighbours(folder, manifest.parts, devices, int(devices.first.min()), int(devices.last.max()))

@@ -109,6 +109,39 @@ def affected(devices: Devices, ranges: Mapping[Part, pa.Table]) -> tuple[Part, .
     return tuple(part for part, place in places.items() if place.overlaps.any() or _next(place, devices, following, covered).any())
 
 
+def untangled(folder: Folder, parts: Iterable[Part], devices: Devices | None, replaced: Iterable[Part]) -> tuple[Part, ...]:
+    """Return the parts to make anew so that no device's rows come to lie in one part before and behind its rows in another.
+
+    What is made anew joins the rows of all `replaced` parts and of new rows of these `devices` (None: no rows come in); a part that holds a device's rows in
+    between must be joined too, and so on. Looking back at the last rows of a part, and ahead to the next part, rests on it.
+    """
+    chosen_parts, others = list(replaced), [part for part in parts if part not in set(replaced)]
+    while True:
+        joined = _joined(devices, [read_ranges(folder, part) for part in chosen_parts])
+        first, last = int(joined.first.min()), int(joined.last.max())
+        near = [part for part in others if part.last >= first and part.first <= last]
+        found = [part for part in near if lying(joined, read_ranges(folder, part)).overlaps.any()]
+        if not found:
+            return tuple(chosen_parts)
+        chosen_parts += found
+        others = [part for part in others if part not in set(found)]
+
+
+def _joined(devices: Devices | None, ranges: Iterable[pa.Table]) -> Devices:
+    """Return the devices of some rows and parts, each with the range of all its rows there."""
+    tables = list(ranges)
+    if devices is not None:
+        tables.append(pa.table({"gpu": devices.gpu, "mig": devices.mig, "first": devices.first, "last": devices.last}))
+    text = pa.schema([("gpu", pa.string()), ("mig", pa.string()), ("first", pa.int64()), ("last", pa.int64())])
+    spans = (
+        pa.concat_tables([table.select(text.names).cast(text) for table in tables])
+        .group_by(["gpu", "mig"])
+        .aggregate([("first", "min"), ("last", "max")])
+    )
+    gpu, mig = (spans[name].combine_chunks().dictionary_encode() for name in ("gpu", "mig"))
+    return Devices(gpu, mig, spans["first_min"].to_numpy(), spans["last_max"].to_numpy())
+
+
 def _after(place: Lying, devices: Devices) -> Mask:
     last = devices.last[place.number]
     return np.asarray((place.first > last) & (place.first <= last + SILENCE_MS))

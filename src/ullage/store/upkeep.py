@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import groupby
 
+from ullage.store.devices import untangled
 from ullage.store.durable import refused, sync_folder
 from ullage.store.manifest import Folder, Manifest, Part
 from ullage.store.rewrite import PART_ROWS, rewrite
@@ -34,12 +35,14 @@ def compact(folder: Folder, now: Callable[[], int], *, part_rows: int = PART_ROW
     """Merge each day's small parts into parts of about `part_rows` rows, sorted by device; return what was done.
 
     The rows stay exactly as they are. Parts of half that size and more are large enough, and a day with one small part
-    is compact: they are not touched. The caller holds the lock.
+    is compact: they are not touched, but for a large one whose devices have rows before and behind it in small ones. The
+    caller holds the lock.
     """
     before = manifest = folder.read()
     for _, of_day in groupby(sorted(before.parts, key=lambda p: p.day), key=lambda p: p.day):
         parts = tuple(p for p in of_day if 2 * p.rows < part_rows)
         if len(parts) > 1:
+            parts = untangled(folder, manifest.parts, None, parts)
             manifest = folder.replace(manifest, parts, rewrite(folder, manifest, parts, None, part_rows=part_rows), now())
     return _kept(before, *clean(folder, manifest, now, grace_ms))
 
