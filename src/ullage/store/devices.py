@@ -112,8 +112,9 @@ def affected(devices: Devices, ranges: Mapping[Part, pa.Table]) -> tuple[Part, .
 def untangled(folder: Folder, parts: Iterable[Part], devices: Devices | None, replaced: Iterable[Part]) -> tuple[Part, ...]:
     """Return the parts to make anew so that no device's rows come to lie in one part before and behind its rows in another.
 
-    What is made anew joins the rows of all `replaced` parts and of new rows of these `devices` (None: no rows come in); a part that holds a device's rows in
-    between must be joined too, and so on. Looking back at the last rows of a part, and ahead to the next part, rests on it.
+    What is made anew joins the rows of all `replaced` parts and of new rows of these `devices` (None: no rows come in); a part
+    that holds a device's rows in between must be joined too, and so on. Looking back at the last rows of a part, and ahead to
+    the next part, rests on it.
     """
     chosen_parts, others = list(replaced), [part for part in parts if part not in set(replaced)]
     while True:
