@@ -33,6 +33,9 @@ def dense(config, seqlens):
 def nothing(config, seqlens):
     return None
 
+def vast(config, seqlens):
+    return 10**400
+
 def zero(config, seqlens):
     return 0
 
@@ -120,6 +123,7 @@ def test_a_counter_of_ones_own_is_called_in_another_process(trainer):
     ("function", "says"),
     [
         ("nothing", "ValueError: returned None"),
+        ("vast", "ValueError: returned an integer of 1,329 bits"),
         ("zero", "says 0"),
         ("stuck", "took more than"),
         ("gone", "ended its process (exit code 9)"),

@@ -14,6 +14,8 @@ import ullage
 from ullage.audit.configs import Folder
 from ullage.cli import cli
 from ullage.errors import UllageError
+from ullage.render.audit_fleet import text
+from ullage.reports.audit_fleet import FleetAudit
 from ullage.simulate.configs import CONFIGS, taken_for, write
 from ullage.simulate.faults import MISTAKES
 from ullage.simulate.schedule import FAMILIES
@@ -118,6 +120,31 @@ def test_the_command_finds_the_planted_jobs_and_flags_no_other(simulated, tmp_pa
         assert sum(line.startswith(job) for line in text.splitlines()) == 1
     run(*words, "--out", str(tmp_path / "audit.json"), code=3)
     assert json.loads((tmp_path / "audit.json").read_text()) == answer
+
+
+def test_a_job_that_reports_and_was_not_measured_is_left_out_with_the_reason(simulated, tmp_path):
+    write(tmp_path / "configs")
+    lines = (simulated / "jobs.csv").read_text().rstrip("\n").split("\n")
+    nowhere = lines[1].split(",")
+    nowhere[lines[0].split(",").index("gpus")] = "nowhere:0"
+    nowhere[0], nowhere[-1] = "unseen", "0.4"
+    (tmp_path / "jobs.csv").write_text("\n".join([*lines, ",".join(nowhere)]) + "\n")
+    words = ["--fleet", str(simulated / "samples"), "--jobs", str(tmp_path / "jobs.csv"), "--configs", str(tmp_path / "configs")]
+    answer = json.loads(run("audit", "mfu", *words, "--json", code=3))
+    assert {"job": "unseen", "reason": "no telemetry of its own can be trusted, or there is none"} in answer["left_out"]
+
+
+def test_what_was_left_out_is_told_in_few_lines():
+    left = [(f"job{i}", "it was observed for less than 30 min") for i in range(5)] + [(f"odd{i}", f"reason {i}") for i in range(12)]
+    said = text(FleetAudit((), tuple(left), ())).splitlines()
+    assert "  5 jobs: it was observed for less than 30 min (job0, job1, job2, …)" in said
+    assert "  1 job: reason 0 (odd0)" in said
+    assert said[-1] == "  3 jobs for 3 more reasons; --json has them all"
+
+
+def test_a_step_may_name_the_framework_that_reported(tmp_path):
+    (tmp_path / "job.json").write_text(json.dumps({**TINY, "step": {"batch": 1, "seq": 64, "imitate": "verl"}}))
+    assert Folder(tmp_path).get("job").step["imitate"] == "verl"
 
 
 def test_a_job_without_a_configuration_is_left_out_with_the_reason(simulated, tmp_path):

@@ -6,6 +6,8 @@ import json
 import math
 import re
 import shlex
+import xml.etree.ElementTree as ET
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from click.testing import CliRunner
 import ullage
 from ullage.audit.mfu import OFU_ERROR, UNLISTED, Finding, audit
 from ullage.audit.mistakes.mistake import MISTAKES, Case
+from ullage.audit.mistakes.recount import together
 from ullage.cli import cli
 from ullage.errors import UllageError
 from ullage.gpus.chip import find
@@ -53,12 +56,21 @@ FLUX = {
     "_class_name": "FluxTransformer2DModel", "attention_head_dim": 8, "num_attention_heads": 2, "num_layers": 1, "num_single_layers": 1,
     "in_channels": 8, "joint_attention_dim": 12, "pooled_projection_dim": 6, "guidance_embeds": True,
 }  # fmt: skip
+TOWER = {
+    "model_type": "qwen2_5_vl_vision", "depth": 2, "hidden_size": 8, "num_heads": 2, "intermediate_size": 20, "out_hidden_size": 6,
+    "in_channels": 3, "patch_size": 4, "temporal_patch_size": 2, "spatial_merge_size": 2, "window_size": 16, "fullatt_block_indexes": [1],
+}  # fmt: skip
+GRID = {"grid": [(1, 8, 8)]}
 LATENT = {"latent": [8, 8], "prompt_tokens": 4}
 
 
 def case(config: dict[str, Any], node: int = 8, **asked: Any) -> Case:
-    diffusion = "_class_name" in config
-    return case_of(Config(config), step_question(**({} if diffusion or "seqlens" in asked else {"seq": 4}), **asked), node)[0]
+    return case_of(Config(config), step_question(**({} if _whole(config, asked) else {"seq": 4}), **asked), node)[0]
+
+
+def _whole(config: dict[str, Any], asked: dict[str, Any]) -> bool:
+    """Whether a step needs no length of text besides what is asked."""
+    return "_class_name" in config or "depth" in config or "seqlens" in asked
 
 
 def factor(name: str, config: dict[str, Any], **asked: Any) -> Any:
@@ -68,7 +80,7 @@ def factor(name: str, config: dict[str, Any], **asked: Any) -> Any:
 def counted(config: dict[str, Any], *, without: tuple[str, ...] = (), halved: tuple[str, ...] = (), **asked: Any) -> float:
     """Recount the training step from the ledger's terms, some left out or halved."""
     total = 0.0
-    for term in ullage.flops(config, **({} if "_class_name" in config or "seqlens" in asked else {"seq": 4}), **asked).terms:
+    for term in ullage.flops(config, **({} if _whole(config, asked) else {"seq": 4}), **asked).terms:
         share = 0 if term.name.startswith(without or ("-",)) else 0.5 if term.name.endswith(halved or ("-",)) else 1
         total += share * term.flops
     return total
@@ -113,6 +125,17 @@ WORKED: dict[str, list[tuple[Any, Any]]] = {
         (factor("experts_at_full_width", HYBRID), other(HYBRID, {"moe_latent_size": None})),
         (factor("experts_at_full_width", LLAMA), None),
     ],
+    # one MLP 24 wide without a gate in the place of all of the experts' layer
+    "experts_as_dense": [
+        (factor("experts_as_dense", HYBRID), other(HYBRID, {"hybrid_override_pattern": "*M--"})),
+        (factor("experts_as_dense", LLAMA), None),
+    ],
+    # the first layer is dense; a hybrid's MLPs are layers by themselves
+    "dense_layers_as_experts": [
+        (factor("dense_layers_as_experts", MTP), other(MTP, {"first_k_dense_replace": 0})),
+        (factor("dense_layers_as_experts", HYBRID), None),
+        (factor("dense_layers_as_experts", LLAMA), None),
+    ],
     # two products of 2·8·4 for each of 4 tokens
     "latent_projections_forgotten": [(factor("latent_projections_forgotten", HYBRID), 1 - 3 * 4 * 128 / counted(HYBRID))],
     "dense_width_for_experts": [
@@ -128,6 +151,22 @@ WORKED: dict[str, list[tuple[Any, Any]]] = {
         (factor("hybrid_as_dense", HYBRID), other(HYBRID, {"hybrid_override_pattern": "*-" * 4})),
         (factor("hybrid_as_dense", LLAMA), None),
     ],
+    "hybrid_as_experts": [
+        (factor("hybrid_as_experts", HYBRID), other(HYBRID, {"hybrid_override_pattern": "*E" * 4})),
+        (factor("hybrid_as_experts", LLAMA), None),
+    ],
+    # 32 for 16: the MLP's 3·256·2·4 = 6144 once more; where there are experts nobody is suspected of it
+    "mlp_of_four_widths": [
+        (factor("mlp_of_four_widths", LLAMA), (10_496 + 6144) / 10_496),
+        (factor("mlp_of_four_widths", {**LLAMA, "model_type": "phi3", "head_dim": None}), (10_496 + 6144) / 10_496),
+        (factor("mlp_of_four_widths", HYBRID), None),
+    ],
+    # a token and layer: q_down 2·8·3, q_up 2·3·12, kv_down 2·8·7, kv_up 2·5·14: 372; q and k 2·8·12 each, v 2·8·6: 480.
+    # Three layers, the one of multi-token prediction among them
+    "latent_attention_as_plain": [
+        (factor("latent_attention_as_plain", MTP), 1 + 3 * 4 * 3 * (480 - 372) / counted(MTP)),
+        (factor("latent_attention_as_plain", LLAMA), None),
+    ],
     # two heads 4 wide make an inner width of 8, where 2h is 16: as much as heads twice as wide
     "state_space_twice_hidden": [
         (factor("state_space_twice_hidden", TWO_HEADS), other(TWO_HEADS, {"mamba_head_dim": 8})),
@@ -136,7 +175,35 @@ WORKED: dict[str, list[tuple[Any, Any]]] = {
     "embedding_counted": [(factor("embedding_counted", LLAMA), (10_496 + 640) / 10_496)],
     "head_forgotten": [(factor("head_forgotten", LLAMA), (10_496 - 640) / 10_496)],
     "mtp_forgotten": [(factor("mtp_forgotten", MTP), other(MTP, {"num_nextn_predict_layers": 0})), (factor("mtp_forgotten", LLAMA), None)],
+    # 2·8·10 for each of 4 tokens
+    "mtp_head_forgotten": [
+        (factor("mtp_head_forgotten", MTP), 1 - 3 * 4 * 160 / counted(MTP)),
+        (factor("mtp_head_forgotten", LLAMA), None),
+    ],
+    "mtp_counted": [
+        (factor("mtp_counted", {**MTP, "count_mtp": False}), counted(MTP) / counted({**MTP, "count_mtp": False})),
+        (factor("mtp_counted", {**MTP, "count_mtp": False, "q_lora_rank": None}), other(
+            {**MTP, "count_mtp": False, "q_lora_rank": None}, {"count_mtp": True})),
+        (factor("mtp_counted", MTP), None),
+        (factor("mtp_counted", LLAMA), None),
+    ],
+    # the windowed block sees its frame, as the other one does
+    "vision_windows_ignored": [
+        (factor("vision_windows_ignored", TOWER, **GRID), other(TOWER, {"fullatt_block_indexes": [0, 1]}, **GRID)),
+        (factor("vision_windows_ignored", LLAMA), None),
+    ],
+    # 64 patches are 16 tokens: 2·32·32 and 2·32·6 a token, counted four times: 3 times more
+    "mergers_per_patch": [
+        (factor("mergers_per_patch", TOWER, **GRID), 1 + 3 * 3 * 16 * (2048 + 384) / counted(TOWER, **GRID)),
+        (factor("mergers_per_patch", LLAMA), None),
+    ],
+    # verl counts the embedding's 640 too, and 16/2 pairs for 10: 128 less
+    "framework_formula": [
+        (factor("framework_formula", LLAMA, imitate="verl"), (10_496 + 640 - 128) / 10_496),
+        (factor("framework_formula", LLAMA), None),
+    ],
     "sparse_peak": [(factor("sparse_peak", LLAMA), 0.5)],
+    "peak_halved": [(factor("peak_halved", LLAMA), 2.0)],
     "percent_as_ratio": [(factor("percent_as_ratio", LLAMA), 100.0)],
     # whole forward pass again: 4/3; without the head (640) and each layer's down (256·4·2): 10,496 - 640 - 2048 = 7,808 more
     "recomputation_counted": [(factor("recomputation_counted", LLAMA), (1 + 7_808 / 31_488, 4 / 3))],
@@ -161,6 +228,11 @@ WORKED: dict[str, list[tuple[Any, Any]]] = {
         (factor("longest_for_all", LLAMA, seqlens=[4, 2]), 2 * counted(LLAMA) / counted(LLAMA, seqlens=[4, 2])),
         (factor("longest_for_all", LLAMA), None),
     ],
+    # one of length 6: 21 pairs, not 10 + 3
+    "packed_as_one": [
+        (factor("packed_as_one", LLAMA, seqlens=[4, 2]), 1 + 3 * 8 * 32 * 2 / counted(LLAMA, seqlens=[4, 2])),
+        (factor("packed_as_one", LLAMA, batch=2), None),
+    ],
     "padding_counted": [(factor("padding_counted", LLAMA, seqlens=[4, 2], padded_seq=4), 62_976 / counted(LLAMA, seqlens=[4, 2]))],
     # 8 × 8 for 4 × 4 tokens
     "latents_unpatched": [
@@ -172,6 +244,11 @@ WORKED: dict[str, list[tuple[Any, Any]]] = {
     "data_parallel_for_world": [(factor("data_parallel_for_world", LLAMA, layout={"dp": 4, "tp": 8}), 8.0)],
     "sequence_parallel_forgotten": [(factor("sequence_parallel_forgotten", LLAMA, layout={"dp": 2, "sp": 4}), 4.0)],
     "node_for_gpu": [(factor("node_for_gpu", LLAMA, gpus=16), 8.0), (factor("node_for_gpu", LLAMA, gpus=4), None)],
+    "gpus_forgotten": [
+        (factor("gpus_forgotten", LLAMA, gpus=16), 16.0),
+        (factor("gpus_forgotten", LLAMA, gpus=8), None),  # that is the node
+        (factor("gpus_forgotten", LLAMA), None),
+    ],
     "accumulation_forgotten": [(factor("accumulation_forgotten", LLAMA, accumulation=4), 1 / 4)],
     # dense peaks of an H100 SXM double from TF32 to BF16 to FP8 and INT8; FP16 is as fast as BF16
     "peak_of_tf32": [(factor("peak_of_tf32", LLAMA, gpu="H100 SXM"), 2.0), (factor("peak_of_tf32", LLAMA), None)],
@@ -328,8 +405,62 @@ def test_no_set_holds_two_mistakes_about_one_thing_nor_a_set_that_is_listed():
             about = [mistake.about for mistake, _ in explanation.mistakes]
             assert len(set(about)) == len(about)
             assert finding.expected[0] * 0.999 <= explanation.comparable <= finding.expected[1] * 1.001
-            assert math.prod(value for _, value in explanation.mistakes) == pytest.approx(explanation.factor)
+            members = {e.mistake.name: e for e in finding.considered}
+            least, most = (together(getattr(members[name], end) for name in explanation.names) for end in ("low", "high"))
+            assert least * 0.999 <= explanation.factor <= most * 1.001
             assert len(explanation.mistakes) == 1 or explanation.likelihood > UNLISTED
+
+
+def test_mistakes_about_different_parts_add_what_they_change():
+    # no head and no attention: 10,496 - 640 - 640, and over a sparse peak half of that
+    made = {e.mistake.name: e.low for e in case(LLAMA).effects}
+    both = [made["head_forgotten"], made["attention_forgotten"]]
+    assert together(both) == pytest.approx((10_496 - 1280) / 10_496, rel=1e-12)
+    assert together([*both, made["sparse_peak"]]) == pytest.approx((10_496 - 1280) / 10_496 / 2, rel=1e-12)
+    # experts of another width without a gate: a part of a part
+    gated = {**MTP, "count_mtp": False}
+    one = {e.mistake.name: e.low for e in case(gated).effects}
+    expected = case(gated).counted(
+        replace(w, flops=round(w.flops * 16 / 6)) if w.name.startswith("moe.experts") else w
+        for w in case(gated).formula.works
+        if not w.name.endswith(".gate")
+    )
+    found = together([one["dense_width_for_experts"], one["gate_forgotten"]])
+    assert found == pytest.approx(expected / case(gated).truth, rel=1e-12)
+
+
+def test_what_multiplies_no_part_is_a_plain_number():
+    # with adapters a part's share of the step is not its share of the forward pass
+    effects = {e.mistake.name: e.low for e in case(LLAMA, lora_rank=2).effects}
+    assert type(effects["head_forgotten"]) is float and type(effects["sparse_peak"]) is float
+
+
+def test_a_framework_that_is_named_is_suspected_first():
+    # verl's (10,496 + 640 - 128) of 10,496 is 1.049
+    wide = {**LLAMA, "vocab_size": 100}
+    count = factor("framework_formula", wide, imitate="verl")
+    finding = found(wide, 0.3 * count, 0.3, tile_efficiency=1.0, imitate="verl")
+    assert names(finding)[0] == ("framework_formula",) and finding.explanations[0].corrected == pytest.approx(0.3)
+    assert not any("framework_formula" in n for n in names(found(wide, 0.3 * count, 0.3, tile_efficiency=1.0)))
+    # over a sparse peak as well: found with it, and never with a mistake that its own count is made of
+    both = found(wide, 0.15 * count, 0.3, tile_efficiency=1.0, error=0.01, imitate="verl")
+    assert {"framework_formula", "sparse_peak"} in [set(n) for n in names(both)]
+    assert not any("framework_formula" in n and "embedding_counted" in n for n in names(both))
+
+
+def test_a_framework_without_a_count_for_the_model_is_one_clear_error():
+    with pytest.raises(UllageError, match="no count"):
+        found({**HYBRID}, 0.3, 0.2, imitate="verl")
+    with pytest.raises(UllageError, match="no framework is called"):
+        found(LLAMA, 0.3, 0.2, imitate="verbal")
+
+
+def test_windows_of_every_kind_can_be_ignored():
+    from tests.certified_configs import CONFIGS
+
+    config = {**CONFIGS["deepseek_v32"][0], "index_topk": 2}
+    wide = {**config, "index_topk": 1000}
+    assert factor("window_ignored", config) == pytest.approx(counted(wide) / counted(config), rel=1e-12)
 
 
 def test_what_is_smaller_than_the_error_of_ofu_is_not_seen():
@@ -435,6 +566,30 @@ def test_the_answer_goes_to_a_file_of_a_known_form(tiny, tmp_path):
     run(*words, "--out", str(tmp_path / "a.txt"), code=3)
     assert "the peak is the one with sparsity" in (tmp_path / "a.txt").read_text()
     run(*words, "--out", str(tmp_path / "a.docx"), code=1)
+
+
+def test_the_picture_shows_the_report_ofu_and_every_explanation(tiny, tmp_path):
+    words = ("--config", tiny, "--seq", "4", "--ofu", "30")
+    for reported, code, shown in (
+        ("15", 3, ["15.00 %", "30.00 %", "sparse_peak", "too much"]),
+        ("23", 0, ["23.00 %", "recomputation_runs", "executed beside it", "MFU as reported"]),
+        ("29", 0, ["29.00 %", "MFU as reported"]),
+        ("2500", 3, ["2500.00 %", "MFU as reported"]),
+    ):
+        out = tmp_path / f"{reported}.svg"
+        run(*words, "--reported", reported, "--out", str(out), code=code)
+        root = ET.parse(out).getroot()
+        told = "|".join("".join(node.itertext()) for node in root.iter("{http://www.w3.org/2000/svg}text"))
+        found = [word for word in shown if word != "too much"]
+        assert all(word in told for word in found), told
+        widths = [float(node.get("width", 0)) for node in root.iter("{http://www.w3.org/2000/svg}rect")]
+        assert min(widths) >= 0
+
+
+def test_options_that_would_be_ignored_are_refused(tiny, tmp_path):
+    words = ("--config", tiny, "--seq", "4", "--reported", "15", "--ofu", "30")
+    assert "--step-time plays no part" in run(*words, "--step-time", "2", code=2)
+    assert "--seq is for one job" in run("--fleet", str(tmp_path), "--configs", str(tmp_path), "--seq", "4", code=2)
 
 
 def test_the_error_of_ofu_is_the_one_of_the_docs():

@@ -99,7 +99,7 @@ _KINDS: dict[str, tuple[Callable[[Any], bool], str]] = {
     "logits": (_one_of("all", "last"), "all or last"),
     "attention": (_one_of("causal", "full"), "causal or full"),
     "backward": (_one_of("twice", "exact"), "twice or exact"),
-    "config_kind": (lambda v: isinstance(v, str), "a word"),
+    **dict.fromkeys(("config_kind", "imitate"), (lambda v: isinstance(v, str), "a word")),
     "precision": (lambda v: isinstance(v, str) or _by_word(lambda p: isinstance(p, str))(v), "a precision, or one for each kind of work"),
     "layout": (_by_word(_whole), "sizes, such as {\"dp\": 8, \"tp\": 4}"),
 }  # fmt: skip

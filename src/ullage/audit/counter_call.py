@@ -60,14 +60,21 @@ def answer(function: Callable[..., Any], case: Mapping[str, Any]) -> dict[str, A
         return {"failed": f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]}
 
 
+_LARGEST_BITS = 200  # 10^60: far above any step, and still a float
+
+
 def number(value: Any) -> float | int:
     """Return what a counter answered as a number; raises ValueError for what is none."""
     if value is None or isinstance(value, bool | str):
         raise ValueError(f"returned {value!r}")
     try:
-        return operator.index(value)
+        whole = operator.index(value)
     except TypeError:
         made = float(value)
+    else:
+        if whole.bit_length() > _LARGEST_BITS:
+            raise ValueError(f"returned an integer of {whole.bit_length():,} bits")
+        return whole
     if not math.isfinite(made):
         raise ValueError(f"returned {made}")
     return made

@@ -1,6 +1,7 @@
 """Why a reported MFU and the counters disagree: the smallest sets of known mistakes that bring them together.
 
-A set fits when the MFU without it lies where OFU allows. Among dozens of mistakes many pairs and most triples fit something by
+A set fits when the MFU without it lies where OFU allows; its factor is put together work by work (`mistakes.recount`).
+Among dozens of mistakes many pairs and most triples fit something by
 chance, so a set must also be likelier than a mistake that is not in the list. How likely, given that a report is wrong:
 a mistake of weight w is in w of a hundred reports; who makes one makes another five times as readily; a circumstance of
 weight w holds for w of a hundred jobs. The share is divided by the width of what the set could explain (as a logarithm), so
@@ -16,6 +17,7 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from ullage.audit.mistakes.mistake import SAME, Case, Effect, Mistake
+from ullage.audit.mistakes.recount import together
 from ullage.errors import UllageError
 
 LARGEST_SET = 3
@@ -23,6 +25,10 @@ LARGEST_SET = 3
 TILE_UNKNOWN = (0.90, 1.0)
 # What OFU itself may be off, relative: clock sampling and the tensor clock (OFU paper, IV-C, V)
 OFU_ERROR = 0.03
+
+# A framework's whole count goes with what is wrong beside it, not with mistakes that a count is made of
+FORMULA = "formula"
+_BESIDE_FORMULA = frozenset({"peak", "ranks", "unit", "accumulation", "recomputation", "lengths", "adapters", FORMULA})
 
 ANOTHER = 5  # how much likelier a mistake is in a report that has one already
 UNLISTED = 0.10 / math.log(30**2)  # per unit of the logarithm
@@ -117,9 +123,10 @@ def _smallest(effects: Sequence[Effect], reported: float, low: float, high: floa
     fitting: list[frozenset[str]] = []
     for size in range(1, LARGEST_SET + 1):
         for chosen in combinations(effects, size):
-            if len({effect.mistake.about for effect in chosen}) < size:
+            about = {effect.mistake.about for effect in chosen}
+            if len(about) < size or (FORMULA in about and not about <= _BESIDE_FORMULA):
                 continue
-            least, most = math.prod(e.low for e in chosen), math.prod(e.high for e in chosen)
+            least, most = _span(chosen)
             if reported / most > high or reported / least < low:
                 continue
             names = frozenset(effect.mistake.name for effect in chosen)
@@ -128,14 +135,19 @@ def _smallest(effects: Sequence[Effect], reported: float, low: float, high: floa
                 yield chosen
 
 
+def _span(chosen: Sequence[Effect]) -> tuple[float, float]:
+    """Return the least and the most that some mistakes make together."""
+    return together(e.low for e in chosen), together(e.high for e in chosen)
+
+
 def _explained(chosen: Sequence[Effect], reported: float, low: float, high: float) -> Explanation:
     """Return the explanation that a fitting set is: of a range of factors, those that come nearest to the middle."""
     middle = math.sqrt(low * high)
-    least, most = math.prod(e.low for e in chosen), math.prod(e.high for e in chosen)
+    least, most = _span(chosen)
     factor = min(max(reported / middle, least), most)
     part = math.log(factor / least) / math.log(most / least) if most > least else 0.0
     mistakes = tuple((e.mistake, e.low * (e.high / e.low) ** part) for e in chosen)
-    wrong = math.prod(value for mistake, value in mistakes if not mistake.circumstance)
+    wrong = factor / math.prod(value for mistake, value in mistakes if mistake.circumstance)
     width, reach = max(math.log(high / low), SAME), math.log(most / least)
     overlap = max(min(math.log(reported / low), math.log(most)) - max(math.log(reported / high), math.log(least)), 0.0)
     density = overlap / (width * reach) if reach > SAME else 1 / width

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +22,7 @@ from ullage.gpus.names import LONGEST
 from ullage.gpus.precision import canonical
 
 LARGEST: Final = 4 << 20  # bytes of a file
-_MOST_ROWS: Final = 10_000
+_MOST_ROWS: Final = 2_000
 _DEEPEST: Final = 50
 
 # The FP32 of ordinary cores has no tensor peak, and TF32 is another precision than the FP32 of a table.
@@ -72,8 +73,12 @@ def rows(given: Iterable[str]) -> list[Row]:
         else:
             raise UllageError(f"there is no file '{harmless(text, 200)}'", "give a file with a table of peaks, or name=value")
         if len(found) > _MOST_ROWS:
-            raise UllageError(f"the table has more than {_MOST_ROWS:,} rows", "this is no table of peaks")
+            raise _too_many()
     return found
+
+
+def _too_many() -> UllageError:
+    return UllageError(f"the table has more than {_MOST_ROWS:,} rows", "this is no table of peaks")
 
 
 def _is_file(path: Path) -> bool:
@@ -94,11 +99,12 @@ def _file(path: Path) -> list[Row]:
     readers = {".py": (_python,), ".json": (_json,)}.get(path.suffix.lower(), (_json, _lines, _python))
     for number, reader in enumerate(readers, 1):
         try:
-            found = list(reader(text))
+            found = list(islice(reader(text), _MOST_ROWS + 1))
         except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
             if number == len(readers):
                 raise UllageError(
-                    f"{harmless(path.name)} can't be read: {harmless(str(error))}", "give Python, JSON or name=value lines"
+                    f"{harmless(path.name)} can't be read: {harmless(str(error).replace('(<unknown>, ', '('))}",
+                    "give Python, JSON or name=value lines",
                 ) from error
             continue
         if any(row.key for row in found):
@@ -152,6 +158,8 @@ def _row(path: tuple[str, ...], number: float, where: str, unit: float | None = 
 
 def _table(found: list[Row]) -> list[Row]:
     """Return the rows when they are a table of peaks: at least one names a GPU."""
+    if len(found) > _MOST_ROWS:  # each name costs a search among all GPUs
+        raise _too_many()
     return found if any(known(row.name) for row in found) else []
 
 
@@ -161,7 +169,7 @@ def _table(found: list[Row]) -> list[Row]:
 def _json(text: str) -> Iterator[Row]:
     if text.lstrip()[:1] not in ("{", "["):
         raise ValueError("it does not begin like JSON")
-    yield from _table(list(_values(json.loads(text), (), 0)))
+    yield from _table(list(islice(_values(json.loads(text), (), 0), _MOST_ROWS + 1)))
 
 
 def _values(read: Any, path: tuple[str, ...], depth: int) -> Iterator[Row]:
@@ -206,6 +214,8 @@ def _lines(text: str) -> Iterator[Row]:
         row = _line_row(name, value, tuple(word for _, word in stack), f"line {number:,}")
         if row is not None:
             found.append(row)
+        if len(found) > _MOST_ROWS:
+            break
     yield from _table(found)
 
 
@@ -280,6 +290,8 @@ def _constants(tree: ast.Module) -> dict[str, float]:
 def _dictionary(node: ast.Dict, path: tuple[str, ...], constants: Mapping[str, float], depth: int) -> Iterator[Row]:
     if depth > _DEEPEST:
         return
+    if len(node.keys) > _MOST_ROWS:
+        raise _too_many()
     pairs = [(words, value) for key, value in zip(node.keys, node.values, strict=True) if (words := _key(key))]
     named = [str(value.value) for words, value in pairs if words[-1] in _NAMES and isinstance(value, ast.Constant) and value.value]
     path = (*path, *named[:1])

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from ullage.cli._step import described
 from ullage.cli.options import Progress, dump, output_options
@@ -14,6 +16,9 @@ from ullage.errors import UllageError
 if TYPE_CHECKING:
     from ullage.reports.audit import AuditReport
     from ullage.reports.audit_fleet import FleetAudit
+
+
+_USELESS = ("step_time", "peak_tflops")
 
 
 def share(text: str, option: str) -> float:
@@ -36,6 +41,7 @@ Examples:
   ullage audit mfu --config config.json --reported 54.27 --ofu 25.58 --seq 4096 --gpu 'H100 SXM'
   ullage audit mfu --config config.json --reported 26 --ofu 34 --seq 8192 --tile-efficiency 0.97
   ullage audit mfu --config Wan2.1/ --reported 3.1 --ofu 0.31 --latent 21,60,104 --prompt-tokens 512
+  ullage audit mfu --config config.json --reported 54.27 --ofu 43.1 --seq 4096 --as verl --out audit.svg
   ullage audit mfu --fleet week.parquet --jobs jobs.csv --configs configs/
   ullage audit mfu --list
 
@@ -75,6 +81,10 @@ def command(listed: bool, as_json: bool, out: Path | None, **asked: Any) -> None
     if given["fleet"]:
         from ullage.render import audit_fleet as render_fleet
 
+        allowed = {"gpu", *names, "listed", "as_json", "out"}
+        _refuse(
+            [word for word in click.get_current_context().params if word not in allowed], "is for one job: a fleet's stand in --configs"
+        )
         audited = _fleet(given, asked["gpu"])
         _give(render_fleet.text(audited), render_fleet.record(audited), as_json, out)
         flagged = bool(audited.of("wrong", "unexplained"))
@@ -84,8 +94,9 @@ def command(listed: bool, as_json: bool, out: Path | None, **asked: Any) -> None
         for name in ("config", "reported", "ofu"):
             if given[name] is None:
                 raise click.UsageError(f"--{name} is missing")
+        _refuse(_USELESS, "plays no part in an audit: what is compared are ratios")
         report = _answer(given, asked)
-        _give(render.text(report), render.record(report), as_json, out)
+        _give(render.text(report), render.record(report), as_json, out, lambda: _picture(report))
         flagged = report.finding.flagged
     if flagged:
         click.get_current_context().exit(3)
@@ -136,14 +147,30 @@ def _tile(given: dict[str, Any]) -> float | None:
     return None if tile is None else share(tile, "--tile-efficiency")
 
 
-def _give(text: str, data: Any, as_json: bool, out: Path | None) -> None:
+def _picture(report: AuditReport) -> str:
+    from ullage.render.svg.audit import audit
+
+    return str(audit(report))
+
+
+def _refuse(words: Iterable[str], why: str) -> None:
+    """Refuse options that would be ignored; what the environment sets is no option."""
+    context = click.get_current_context()
+    for word in words:
+        if context.get_parameter_source(word) is ParameterSource.COMMANDLINE:
+            option = next(p.opts[0] for p in context.command.params if p.name == word)
+            raise click.UsageError(f"{option} {why}")
+
+
+def _give(text: str, data: Any, as_json: bool, out: Path | None, drawn: Callable[[], str] | None = None) -> None:
     """Print an answer, or write it to a file whose name says the form."""
     if out is not None:
         from ullage.render.files import replace
 
-        if out.suffix not in (".json", ".txt"):
-            raise UllageError(f"{out} has no form that this report can take", "name it .json or .txt")
-        replace(out, (dump(data) if out.suffix == ".json" else text).encode())
+        forms: dict[str, Callable[[], str]] = {".json": lambda: dump(data), ".txt": lambda: text, **({".svg": drawn} if drawn else {})}
+        if out.suffix not in forms:
+            raise UllageError(f"{out} has no form that this report can take", f"name it {', '.join(forms)}")
+        replace(out, forms[out.suffix]().encode("utf-8", "replace"))
         click.echo(f"wrote {out}", err=True)
     if as_json:
         click.echo(dump(data))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Any
 
 from ullage.errors import harmless
@@ -11,6 +10,7 @@ from ullage.render.numbers import UNKNOWN, percent
 from ullage.render.text import table
 from ullage.reports.audit_fleet import Audited, FleetAudit
 
+_REASONS, _NAMED = 10, 3  # shown, of each
 _UNEXPLAINED = "nothing in the list explains it"
 
 
@@ -44,13 +44,13 @@ def _headline(audit: FleetAudit) -> str:
     if not audit.jobs:
         return "no reported MFU could be audited"
     wrong, unexplained, explained = (len(audit.of(v)) for v in ("wrong", "unexplained", "explained"))
-    many = f"{len(audit.jobs):,} reported MFUs" if len(audit.jobs) > 1 else "1 reported MFU"
-    parts = [f"{wrong + unexplained:,} of {many} {'is' if wrong + unexplained == 1 else 'are'} wrong"]
+    agreed = len(audit.of("agrees"))
+    parts = [f"{wrong + unexplained:,} of {len(audit.jobs):,} reported MFUs {'is' if wrong + unexplained == 1 else 'are'} wrong"]
     if unexplained:
         parts.append(f"{unexplained:,} of them for no cause in the list")
     if explained:
         parts.append(f"{explained:,} {'differs' if explained == 1 else 'differ'} from OFU for a reason that makes neither wrong")
-    return "; ".join([*parts, f"{len(audit.of('agrees')):,} agree with OFU"])
+    return "; ".join([*parts, f"{agreed:,} {'agrees' if agreed == 1 else 'agree'} with OFU"])
 
 
 def _row(job: Audited) -> list[str]:
@@ -72,11 +72,21 @@ def _left_out(audit: FleetAudit) -> str:
     """Say what was left out, a line for each reason."""
     if not audit.left_out:
         return ""
-    reasons = Counter(reason for _, reason in audit.left_out)
-    first = {reason: job for job, reason in reversed(audit.left_out)}
-    lines = [
-        f"  {count:,} {'jobs' if count > 1 else 'job'}: {harmless(reason, 200)}"
-        + (f" (job {harmless(first[reason], 40)})" if count == 1 else "")
-        for reason, count in reasons.most_common(10)
-    ]
+    reasons: dict[str, list[str]] = {}
+    for job, reason in audit.left_out:
+        reasons.setdefault(reason, []).append(job)
+    ranked = sorted(reasons.items(), key=lambda item: -len(item[1]))
+    lines = [f"  {_counted(len(jobs))}: {harmless(reason, 200)} ({_listed(jobs)})" for reason, jobs in ranked[:_REASONS]]
+    if ranked[_REASONS:]:
+        rest = sum(len(jobs) for _, jobs in ranked[_REASONS:])
+        lines.append(f"  {_counted(rest)} for {len(ranked) - _REASONS:,} more reasons; --json has them all")
     return "left out:\n" + "\n".join(lines)
+
+
+def _counted(jobs: int) -> str:
+    return f"{jobs:,} {'job' if jobs == 1 else 'jobs'}"
+
+
+def _listed(jobs: list[str]) -> str:
+    """Return a few of the jobs by name."""
+    return ", ".join(harmless(job, 40) for job in jobs[:_NAMED]) + (", …" if jobs[_NAMED:] else "")

@@ -63,6 +63,7 @@ def case_of(config: Config, question: Question, node: int) -> tuple[Case, list[s
         data_parallel=question.layout.dp,
         sequence_parallel=question.layout.sp,
         accumulation=question.shapes.accumulation,
+        framework=question.imitated,
     )
     return case, notes
 
@@ -72,6 +73,8 @@ def _assumed(question: Question, reported: Reported) -> list[str]:
     if reported.tile_efficiency is None:
         low, high = TILE_UNKNOWN
         notes.append(f"tile efficiency is not given: {low:.2f} to {high:.2f} is allowed (--tile-efficiency)")
+    if question.imitated is None:
+        notes.append("the framework is not given: its own formula is not tried (--as)")
     if question.gpu is None:
         notes.append("no GPU is given: another GPU's or precision's peak is not tried (--gpu)")
     if question.training.recompute == "none":

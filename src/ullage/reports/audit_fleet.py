@@ -89,11 +89,15 @@ def audit_fleet(report: FleetReport, jobs: pa.Table | None, describe: Describe, 
     `report` is a fleet report by job, `jobs` a table of `tables.JOBS`; `describe(job, name)` gives a job's configuration and
     step, if there is one. What can't be audited is left out with the reason.
     """
-    names = {row["job"]: row["name"] for row in ([] if jobs is None else jobs.select(["job", "name"]).to_pylist())}
+    rows = [] if jobs is None else jobs.select(["job", "name", "mfu"]).to_pylist()
+    names = {row["job"]: row["name"] for row in rows}
     groups = {group.key: group for group in report.groups}
     compared = report.agreement.jobs if report.agreement else []
     jobs_seen = [Observed(c, names.get(c.job), *_seen(groups.get(harmless(c.job)))) for c in compared]
     found, left_out = audit_jobs(jobs_seen, describe, measure)
+    known = {c.job for c in compared}
+    reported = dict.fromkeys(row["job"] for row in rows if row["mfu"] is not None and row["job"] not in known)
+    left_out += [(job, "no telemetry of its own can be trusted, or there is none") for job in reported]
     return FleetAudit(tuple(found), tuple(left_out), tuple(_notes(report, measure)))
 
 
@@ -138,7 +142,7 @@ class _Cases:
         """Return a job's case; raises UllageError where it has no configuration, or none that can be used."""
         described = self.describe(comparison.job, name)
         if described is None:
-            raise UllageError(f"no configuration is called {comparison.job}" + (f" or {name}" if name else ""))
+            raise UllageError(f"no configuration is called {name}, nor by the job" if name else "no configuration is called by the job")
         config, question = described
         key = (config.place, comparison.gpus, comparison.chip)
         if key not in self.kept:

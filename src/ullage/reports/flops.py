@@ -73,6 +73,11 @@ class Question:
     tile_efficiency: float = 1.0
 
     def __post_init__(self) -> None:
+        if self.attention not in (None, "causal", "full"):
+            raise UllageError(f"attention '{self.attention}' is not known", "say causal or full")
+        for word, value in (("step-time", self.step_time), ("gpus", self.gpus)):
+            if value is not None and not 0 < value < 1e12:
+                raise UllageError(f"--{word} {value} can't be", "give a number above 0")
         if not 0 < self.tile_efficiency <= 1:
             raise UllageError(f"a tile efficiency of {self.tile_efficiency:g} can't be", "give a ratio above 0 and at most 1")
 
@@ -144,6 +149,7 @@ def flops(config: Config, question: Question) -> FlopsReport:
     described, notes = step(question.shapes, formula, attention)
     ledger = _ledger(formula, described, trained, question)
     peak, source = _peak(question, ledger)
+    notes += _quantized(config, question, ledger)
     report = FlopsReport(ledger, described, world(question), question.step_time, peak, source, tuple(notes), question.tile_efficiency)
     _refuse_impossible(report, question, formula)
     return report
@@ -154,6 +160,16 @@ def _formula(config: Config, question: Question) -> Formula:
     if question.imitated in BY_FIELDS and not any(name in MODELS for name in names(config)):
         return bare(config)
     return compiled(config, question.kind)
+
+
+def _quantized(config: Config, question: Question, ledger: Ledger) -> list[str]:
+    """Return a note where weights are kept in FP8 or FP4 and the peak is another's: products may run in what weights are kept in."""
+    kept = config.section("quantization_config", optional=True).values.get("quant_method")
+    names = {"fp8": "fp8", "mxfp4": "fp4", "nvfp4": "fp4"}
+    if question.gpu is None or kept not in names or {"fp8", "fp4"} & set(ledger.by_precision):
+        return []
+    listed = " and ".join(p.upper() for p in ledger.by_precision)
+    return [f"quantization_config says {kept}, and the peak is that of {listed}: --precision {names[str(kept)]} where products run in it"]
 
 
 def _status(formula: Formula, question: Question) -> Status:
@@ -229,7 +245,7 @@ def _causes(value: float, report: FlopsReport, question: Question, formula: Form
     causes = []
     if report.gpus == 1:
         causes.append(f"more GPUs than one worked on the step (at least {math.ceil(value)}): give --gpus")
-    if question.gpu and value <= 2 and "bf16" in report.ledger.by_precision and "fp8" in gpus.find(question.gpu).precisions:
+    if question.gpu and value <= 2 and list(report.ledger.by_precision) == ["bf16"] and "fp8" in gpus.find(question.gpu).precisions:
         causes.append("products were done in FP8: give --precision fp8")
     if formula.model.causal and report.step.attention == "full":
         causes.append("attention is causal: leave --attention full out")

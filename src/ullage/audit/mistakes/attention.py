@@ -10,6 +10,7 @@ from ullage.models.sample import pairs
 from ullage.models.work import Work
 
 _SEEN = "the framework's FLOPs per token at two sequence lengths: only attention grows with the length"
+_NARROWED = ("causal pairs, window", "causal pairs, chunk")
 
 
 def _outputs(case: Case) -> dict[tuple[str, str], tuple[int, int]]:
@@ -44,15 +45,15 @@ def attention_forgotten(case: Case) -> float | None:
 @mistake(
     "window_ignored",
     about="attention",
-    says="sliding windows are ignored: every layer is counted as seeing all that came before",
+    says="windows (sliding ones, chunks, the top-k of sparse attention) are ignored: every layer is counted as seeing all before",
     decides=_SEEN,
     weight=2,
 )
 def window_ignored(case: Case) -> float | None:
-    """Megatron-LM charges gpt-oss so."""
-    if not any("window" in w.quantity.name for w in case.formula.works):
+    """Megatron-LM charges gpt-oss so, and sparse attention as dense (Megatron-LM#7043)."""
+    if not any(w.quantity.name.startswith(_NARROWED) for w in case.formula.works):
         return None
-    return case.with_works(lambda w: [replace(w, quantity=pairs())] if w.quantity.name.startswith("causal pairs, window") else [w])
+    return case.with_works(lambda w: [replace(w, quantity=pairs()) if w.quantity.name.startswith(_NARROWED) else w])
 
 
 @mistake("window_halved", about="attention", says="windows are applied and halved again as if causal", decides=_SEEN)
@@ -96,5 +97,31 @@ def head_width_assumed(case: Case) -> float | None:
     def change(work: Work) -> Iterable[Work]:
         inner, width = outputs.get((work.group, work.stack), (1, 1))
         return [scaled(work, width / inner) if work.name.rpartition(".")[2] in parts else work]
+
+    return case.with_works(change)
+
+
+@mistake(
+    "latent_attention_as_plain",
+    about="latent attention",
+    says="latent attention (MLA) is counted as multi-head attention: queries, keys and values straight from the hidden width",
+    decides="the shapes of the q, k and v products in a trace",
+)
+def latent_attention_as_plain(case: Case) -> float | None:
+    """Megatron-LM#1475 had no latent projections; the cores of both are alike."""
+    outputs = _outputs(case)
+    narrow = [w for w in case.named("attention.kv_down") if w.shape and (w.group, w.stack) in outputs]
+    if not narrow:
+        return None
+    queries = {w.stack: w.shape[1] for w in case.named("attention.q_up", "attention.q") if w.shape}
+
+    def change(work: Work) -> Iterable[Work]:
+        part = work.name.rpartition(".")[2]
+        if part in ("q", "q_down", "q_up", "kv_up") and (work.group, work.stack) in outputs:
+            return []
+        if work not in narrow or not work.shape:
+            return [work]
+        values, width = outputs[work.group, work.stack]
+        return [replace(work, flops=2 * width * (2 * queries[work.stack] + values))]
 
     return case.with_works(change)

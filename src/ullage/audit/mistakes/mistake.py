@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from ullage.audit.mistakes.recount import recount
 from ullage.gpus.chip import Chip
 from ullage.models.formula import Formula
 from ullage.models.passes import Training, matches
@@ -20,6 +21,7 @@ class Case:
     """The job whose MFU was reported: what its step is in truth, and on what it ran.
 
     `gpus` worked on the step, `node` of them in one machine; `data_parallel` and `sequence_parallel` are the layout's sizes.
+    `framework` is the one that reported, where its count is known (`models.conventions`).
     """
 
     formula: Formula
@@ -32,6 +34,7 @@ class Case:
     data_parallel: int = 1
     sequence_parallel: int = 1
     accumulation: int = 1
+    framework: str | None = None
 
     @cached_property
     def effects(self) -> tuple[Effect, ...]:
@@ -63,11 +66,19 @@ class Case:
 
     def with_works(self, change: Callable[[Work], Iterable[Work]]) -> float:
         """Return the factor on the FLOPs when each work is counted as `change` says."""
-        return self.counted(w for work in self.formula.works for w in change(work)) / self.truth
+        changed = [list(change(work)) for work in self.formula.works]
+        factor = self.counted(w for works in changed for w in works) / self.truth
+        return recount(self._forward([[w] for w in self.formula.works], self.step), self._forward(changed, self.step), factor)
 
     def at(self, step: Step) -> float:
         """Return the factor on the FLOPs when another step is counted."""
-        return self.counted(self.formula.works, step=step) / self.truth
+        works = [[w] for w in self.formula.works]
+        factor = self.counted(self.formula.works, step=step) / self.truth
+        return recount(self._forward(works, self.step), self._forward(works, step), factor)
+
+    def _forward(self, parts: Iterable[Iterable[Work]], step: Step) -> list[int]:
+        """Return the forward FLOPs of each part."""
+        return [sum(w.flops * len(w.layers) * step.value(w.quantity) for w in works) for works in parts]
 
     def named(self, *starts: str) -> list[Work]:
         """Return the works whose names are one of `starts` or lie below one ("moe.experts")."""
@@ -140,6 +151,8 @@ class Effect:
 MISTAKES: Registry[Mistake] = Registry("mistake", package="ullage.audit.mistakes", command="ullage audit mfu --list")
 
 Computed = Callable[[Case], Factor]
+SHAPES = "the GEMM shapes of a trace, or the framework's FLOPs per token against `ullage flops`"  # what decides about layers
+EXPERTS = "moe.experts"
 SAME = 1e-3  # logarithm of a factor nearer to 1 than anything that matters
 
 

@@ -22,6 +22,12 @@ def sparse_peak(case: Case) -> float | None:  # noqa: ARG001 - it can be made on
     return 0.5
 
 
+@mistake("peak_halved", about="peak", says="the dense peak is halved, as if it were the one with sparsity", decides=_TABLE)
+def peak_halved(case: Case) -> float | None:  # noqa: ARG001 - it can be made on every model
+    """OLMo-core#614: the A100's 312 TFLOP/s taken as 156."""
+    return 2.0
+
+
 def _of_precision(precision: str) -> Callable[[Case], float | None]:
     def factor(case: Case) -> float | None:
         if case.chip is None or precision == case.precision or precision not in case.chip.precisions:

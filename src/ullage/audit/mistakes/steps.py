@@ -130,6 +130,25 @@ def longest_for_all(case: Case) -> float | None:
     return case.at(replace(case.step, samples=stretched, padded=None))
 
 
+@mistake(
+    "packed_as_one",
+    about="lengths",
+    says="packed sequences are counted as one sequence of their total length",
+    decides="the lengths of the packed sequences",
+    weight=2,
+)
+def packed_as_one(case: Case) -> float | None:
+    """Formulas of batch and length, given the packed length (NeMo-RL#2790, Megatron-Bridge#3839)."""
+    samples = [(s, n) for s, n in case.step.samples if s.text]
+    if len(samples) < 2 or len(samples) < len(case.step.samples):
+        return None  # a batch of equal lengths is no packing
+    first = replace(samples[0][0], text=case.step.tokens, encoder=sum(s.encoder * n for s, n in samples))
+    joined = replace(
+        first, grids=tuple(g for s, n in samples for g in s.grids * n), pixels=tuple(p for s, n in samples for p in s.pixels * n)
+    )
+    return case.at(replace(case.step, samples=((joined, 1),), padded=None))
+
+
 @mistake("padding_counted", about="lengths", says="padding is counted as tokens", decides="the share of padding in a batch", weight=2)
 def padding_counted(case: Case) -> float | None:
     """Batches padded to one length, counted at it."""
@@ -196,6 +215,12 @@ def sequence_parallel_forgotten(case: Case) -> float | None:
 def node_for_gpu(case: Case) -> float | None:
     """prime-rl#20: 337 % MFU."""
     return float(case.node) if case.gpus >= case.node > 1 else None
+
+
+@mistake("gpus_forgotten", about="ranks", says="the FLOPs of all GPUs are divided by one GPU's peak", decides=_LAYOUT)
+def gpus_forgotten(case: Case) -> float | None:
+    """A batch of the whole job beside one GPU's peak: far above 100 %."""
+    return float(case.gpus) if case.gpus > 1 and case.gpus != case.node else None
 
 
 @mistake("percent_as_ratio", about="unit", says="a number in percent is taken for a ratio", decides="the unit of the log")
