@@ -72,24 +72,29 @@ def _window(options: Options | None, hours: float | None, since: int | None, unt
     return dataclasses.replace(options or Options(), since=since, until=until)
 
 
-def flops(config: str | os.PathLike[str] | Mapping[str, Any], **asked: Any) -> FlopsReport:
+def flops(config: str | os.PathLike[str] | Mapping[str, Any], *, guidance_scale: float | None = None, **asked: Any) -> FlopsReport:
     """Return the FLOP ledger of a model step, and with `step_time` (s) MFU and HFU; the command `ullage flops` prints the same.
 
     `config` is a config.json, a folder with one, a diffusers folder, or a mapping. The step: batch, seq, seqlens, encoder_seq,
     decoder_seq, context, logits, image, image_tokens, grid, latent, latent_tokens, reference_tokens, prompt_tokens,
-    audio_frames, timesteps, forward_passes, accumulation, padded_seq (`ullage.models.shapes.Shapes`). Training: forward_only,
+    audio_frames, timesteps, forward_passes or guidance_scale, accumulation, padded_seq (`ullage.models.shapes.Shapes`). Training:
+    forward_only,
     backward, freeze, freeze_layers, lora_rank, lora_targets, recompute, reentrant (`ullage.models.passes.Training`). Counting:
     attention ("causal" or "full"), imitate (a framework), config_kind. Use: step_time, gpus, gpu, precision, peak_tflops,
-    layout (dp, tp, pp, cp, sp, ep). Raises UllageError for what the user can mend.
+    dp, tp, pp, cp, sp, ep (or a mapping of them, layout). Raises UllageError for what the user can mend.
 
     >>> tiny = dict(model_type="llama", hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16, vocab_size=10)
     >>> flops(tiny, batch=1, seq=4, attention="full").forward
     11904
     """
     from ullage.models.reading import read_config
+    from ullage.models.shapes import forward_passes
     from ullage.reports.flops import flops as answer
 
-    return answer(read_config(config), step_question(**asked))
+    found = read_config(config)
+    if guidance_scale is not None:
+        asked["forward_passes"] = forward_passes(found, asked.get("forward_passes"), guidance_scale)
+    return answer(found, step_question(**asked))
 
 
 def audit_mfu(
@@ -162,10 +167,10 @@ def step_question(
     attention: Convention | None = None,
     forward_only: bool = False,
     backward: Backward = "twice",
-    freeze: Sequence[str] = (),
+    freeze: str | Sequence[str] = (),
     freeze_layers: int = 0,
     lora_rank: int | None = None,
-    lora_targets: Sequence[str] = ("all-linear",),
+    lora_targets: str | Sequence[str] = ("all-linear",),
     recompute: str | Sequence[str] = "none",
     reentrant: bool = False,
     config_kind: str | None = None,
@@ -184,6 +189,7 @@ def step_question(
     from ullage.models.shapes import Shapes
     from ullage.reports.flops import Layout, Question
 
+    sizes = {**(layout or {}), **{word: shapes.pop(word) for word in Layout.__dataclass_fields__ if word in shapes}}
     known = {f.name for f in dataclasses.fields(Shapes)}
     for word in shapes:
         if word not in known:
@@ -191,14 +197,17 @@ def step_question(
     training = Training(
         forward_only=forward_only,
         backward=backward,
-        frozen=tuple(freeze),
+        frozen=_words(freeze),
         frozen_layers=freeze_layers,
         lora_rank=lora_rank,
-        lora_targets=tuple(lora_targets),
-        recompute=recompute if isinstance(recompute, str) else tuple(recompute),
+        lora_targets=_words(lora_targets),
+        recompute=recompute if recompute in ("none", "full") else _words(recompute),
         reentrant=reentrant,
     )
-    laid = Layout(**(layout or {}))
+    for word in sizes:
+        if word not in Layout.__dataclass_fields__:
+            raise UllageError(f"a layout has no '{word}'", "it has dp, tp, pp, cp, sp, ep")
+    laid = Layout(**sizes)
     return Question(
         shapes=Shapes(**{"sp": laid.sp, **shapes}),
         training=training,
@@ -213,3 +222,12 @@ def step_question(
         layout=laid,
         tile_efficiency=tile_efficiency,
     )
+
+
+def _words(given: str | Sequence[str]) -> tuple[str, ...]:
+    """Return the words of a list, or of a text as the command takes it.
+
+    >>> _words("q_proj,v_proj")
+    ('q_proj', 'v_proj')
+    """
+    return tuple(word for word in given.split(",") if word) if isinstance(given, str) else tuple(given)

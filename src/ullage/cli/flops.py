@@ -86,9 +86,13 @@ def answer(config: str, asked: Mapping[str, Any]) -> Any:
 
 def words(config: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a step in the words of the Python call."""
+    from ullage.models.reading import read_config
+    from ullage.models.shapes import forward_passes
+
     given = dict(asked)
     given["layout"] = {name: given.pop(name) for name in LAYOUT}
-    given["forward_passes"] = forward_passes(config, given.pop("forward_passes"), given.pop("guidance_scale"))
+    passes, scale = given.pop("forward_passes"), given.pop("guidance_scale")
+    given["forward_passes"] = forward_passes(read_config(config), passes, scale) if scale is not None else passes or 1
     for word in ("latent_tokens", "prompt_tokens"):
         value = given[word]
         given[word] = value[0] if value is not None and len(value) == 1 else value
@@ -100,18 +104,6 @@ def words(config: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         if value is not None and not 0 < value < 1e12:
             raise UllageError(f"--{word.replace('_', '-')} {value} can't be", "give a number above 0")
     return given
-
-
-def forward_passes(config: str, passes: int | None, scale: float | None) -> int:
-    """Return how often the network runs a timestep: as said, or 2 for a guidance scale above 1 on a model that is not distilled."""
-    if passes is not None:
-        return passes
-    if scale is None:
-        return 1
-    from ullage.models.reading import read_config
-
-    distilled = read_config(config).values.get("guidance_embeds") is True
-    return 2 if scale > 1 and not distilled else 1
 
 
 def _give(report: Any, by: str, as_json: bool, out: Path | None) -> None:

@@ -59,6 +59,8 @@ class Config:
         value = self._first(names, default)
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.error(names, f"is {harmless(repr(value), 60)}, and must be a number")
+        if not -MOST <= value <= MOST:  # NaN too
+            raise self.error(names, f"is {harmless(repr(value), 60)}, and must be a number of a sensible size")
         return float(value)
 
     def flag(self, name: str, default: bool = False) -> bool:

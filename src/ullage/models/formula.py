@@ -11,7 +11,7 @@ from functools import cached_property
 from ullage.models.config import Config
 from ullage.models.ledger import Term
 from ullage.models.model import Model, find
-from ullage.models.passes import Booked, Training, booked
+from ullage.models.passes import Booked, Training, booked, unmatched
 from ullage.models.sample import Convention, Quantity, Sample
 from ullage.models.step import Step
 from ullage.models.work import Work
@@ -31,6 +31,7 @@ class Formula:
     def terms(self, step: Step, training: Training, precisions: Precisions | None = None) -> tuple[Term, ...]:
         """Return the ledger's terms for a step; work of one name and pass stands together."""
         rows = booked(self.works, replace(training, spares=self.model.kind != "diffusion"))
+        _refuse_idle_precisions(rows, self.works, precisions or {})
         terms = _terms(rows, step, precisions or {})
         if step.padded is not None:
             padded = _terms(rows, Step(step.padded, step.attention, step.repeats), precisions or {})
@@ -106,9 +107,19 @@ def _beyond(padded: Sequence[Term], true: Sequence[Term]) -> list[Term]:
 def _precision(name: str, precisions: Precisions) -> str:
     found = "bf16"
     for pattern, precision in precisions.items():
-        if fnmatchcase(name, pattern) or name.startswith(f"{pattern}."):
+        if _meant(pattern, name):
             found = precision
     return found
+
+
+def _meant(pattern: str, name: str) -> bool:
+    return fnmatchcase(name, pattern) or name.startswith(f"{pattern}.")
+
+
+def _refuse_idle_precisions(rows: Sequence[Booked], works: Sequence[Work], precisions: Precisions) -> None:
+    for pattern in precisions:
+        if pattern != "*" and not any(_meant(pattern, row.name) for row in rows):
+            raise unmatched(pattern, works)
 
 
 # Lengths at which a polynomial is tried: near, past every usual chunk and window, and beyond any

@@ -99,7 +99,7 @@ def names(config: Config) -> list[str]:
     `model_type` counts only where no class is named: a class that is not known may have another head.
     """
     given = config.values.get("architectures") or []
-    listed = [n for n in given if isinstance(n, str)] if isinstance(given, list) else []
+    listed = [n for n in ([given] if isinstance(given, str) else given) if isinstance(n, str)] if isinstance(given, list | str) else []
     if isinstance(config.values.get("_class_name"), str):
         listed.append(config.values["_class_name"])
     kind = config.values.get("model_type")

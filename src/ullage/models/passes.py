@@ -45,6 +45,15 @@ class Training:
     reentrant: bool = False
     spares: bool = True
 
+    def __post_init__(self) -> None:
+        if self.backward not in ("twice", "exact"):
+            raise UllageError(f"a backward pass '{self.backward}' is not known", "say twice or exact")
+        if isinstance(self.recompute, str) and self.recompute not in ("none", "full"):
+            raise UllageError(f"recompute '{self.recompute}' is not known", "say none or full, or name works in a tuple: attention.scores")
+        for word, value, least in (("freeze-layers", self.frozen_layers, 0), ("lora-rank", self.lora_rank, 1)):
+            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < least):
+                raise UllageError(f"--{word} {value} can't be", f"give a whole number from {least} on")
+
     @property
     def partial(self) -> bool:
         """Whether some weights do not train."""
@@ -173,17 +182,35 @@ def path(work: Work, layer: int) -> str:
 
 
 def matches(pattern: str, work: Work, layer: int) -> bool:
-    """Return whether a pattern means this work: its path, a parent of it, or its name."""
+    """Return whether a pattern means this work: its path, a parent of it, or its name or group, and what lies below them.
+
+    Checkpoints of one model are written with the outermost "model." and without: "visual.*" is "model.visual.*" too.
+    """
     where = path(work, layer)
-    return any(fnmatchcase(word, pattern) for word in (where, work.name)) or where.startswith(f"{pattern}.") or work.group == pattern
+    words = (where, where.removeprefix("model."), work.name)
+    return any(fnmatchcase(word, pattern) or word.startswith(f"{pattern}.") for word in words)
 
 
 def _refuse_idle_patterns(works: Sequence[Work], training: Training) -> None:
     wanted = [*training.frozen, *(training.recompute if isinstance(training.recompute, tuple) else ())]
     for pattern in wanted:
         if not any(matches(pattern, work, layer) for work in works for layer in work.layers):
-            known = sorted({work.group for work in works})
-            raise UllageError(f"no weight or work of this model matches '{pattern}'", f"its groups are {', '.join(known)}")
+            raise unmatched(pattern, works)
+    deepest = _Trains(works, training).deepest
+    layers = 1 + max((layer for work in works if work.stack == deepest for layer in work.layers), default=-1)
+    if training.frozen_layers > layers:
+        raise UllageError(
+            f"--freeze-layers {training.frozen_layers:,} can't be: the model has {layers:,} layers", "freeze as many or fewer"
+        )
+
+
+def unmatched(pattern: str, works: Iterable[Work]) -> UllageError:
+    """Return the error for a pattern that means no work: with what there is to name."""
+    listed = list(works)
+    stacks = sorted({work.stack for work in listed if work.stack})
+    paths = f"; its layers lie at {', '.join(stacks[:8])}" if stacks else ""
+    groups = ", ".join(sorted({work.group for work in listed}))
+    return UllageError(f"no weight or work of this model matches '{pattern}'", f"its groups are {groups}{paths}")
 
 
 def _adapted(works: Iterable[Work], training: Training) -> Iterator[Work]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,26 @@ def _inside(folder: Path, name: str) -> Path:
     return file
 
 
+def _decoded(content: bytes) -> Any:
+    """Return what JSON says; Python's Infinity is read as well, for released configurations have it (`time_step_limit`)."""
+    import json
+
+    import msgspec
+
+    try:
+        return msgspec.json.decode(content)
+    except msgspec.DecodeError:
+        with suppress(ValueError):
+            return json.loads(content, parse_constant=_infinity)
+        raise
+
+
+def _infinity(word: str) -> float:
+    if "Infinity" not in word:
+        raise ValueError(word)
+    return float(word)
+
+
 def _object(file: Path) -> dict[str, Any]:
     import msgspec
 
@@ -81,7 +102,7 @@ def _object(file: Path) -> dict[str, Any]:
         size = file.stat().st_size
         if size > LARGEST:
             raise UllageError(f"{file} is {size:,} bytes long, which is no configuration", "name the config.json, not the weights")
-        values = msgspec.json.decode(file.read_bytes())
+        values = _decoded(file.read_bytes())
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise UllageError(f"{file} is not JSON: {harmless(str(error), 120)}", "name the config.json of the model") from None
     except OSError as error:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ullage.models.config import Config
 from ullage.models.sample import TEXT, Quantity, Sample, quantity
 from ullage.models.work import Work, contraction, convolution, matmul
 
@@ -271,3 +272,15 @@ def delta_rule(
     yield contraction(padding, lone_padding(chunk), 2 * one, layers, stack=stack, reads=(source,), least=0)
     yield contraction(padding, late_padding(chunk), 2 * one, layers, stack=stack, reads=twice, least=0)
     yield contraction(padding, chunk_padding(chunk), one, layers, stack=stack, reads=twice, gradient=False, least=0)
+
+
+def expanded(config: Config, width: int) -> int:
+    """Return the width of a state space's channels, `mamba_expand` times that of the model; less than one is an error.
+
+    >>> expanded(Config({"mamba_expand": 1.5}), 64)
+    96
+    """
+    inner = int(config.number("mamba_expand", default=2) * width)
+    if inner < 1:
+        raise config.error(("mamba_expand",), "leaves a state space without channels")
+    return inner

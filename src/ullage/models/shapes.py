@@ -55,6 +55,10 @@ class Shapes:
             raise UllageError(f"--logits {self.logits} is not known", "say all or last")
         if self.latent is not None and len(self.latent) not in (2, 3):
             raise UllageError("--latent takes H,W or T,H,W", "for example --latent 64,64 or --latent 21,60,104")
+        for option, name, sizes in (("--image", "H,W", 2), ("--grid", "T,H,W", 3)):
+            for each in getattr(self, option[2:]):
+                if not isinstance(each, list | tuple) or len(each) != sizes:
+                    raise UllageError(f"{option} takes {name}, each a list of its own", f"for example {option[2:]}=[({name})]")
 
     @property
     def decodes(self) -> bool:
@@ -74,6 +78,17 @@ def _refuse_sizes(option: str, value: Any, least: int) -> None:
             raise UllageError(f"{option} {value!r} is not a whole number", f"give a whole number from {least} on")
         if not least <= value <= MOST:
             raise UllageError(f"{option} {value:,} can't be", f"give a whole number from {least} on")
+
+
+def forward_passes(config: Config, passes: int | None, scale: float | None) -> int:
+    """Return how often the network runs a timestep: as said, or 2 for a guidance scale above 1 on a model that is not distilled.
+
+    >>> forward_passes(Config({}), None, 7.5), forward_passes(Config({"guidance_embeds": True}), None, 3.5)
+    (2, 1)
+    """
+    if passes is not None:
+        return passes
+    return 2 if scale is not None and scale > 1 and config.values.get("guidance_embeds") is not True else 1
 
 
 def step(shapes: Shapes, formula: Formula, attention: Convention) -> tuple[Step, list[str]]:
@@ -105,6 +120,7 @@ def _samples(shapes: Shapes, formula: Formula, notes: list[str]) -> tuple[tuple[
         context=shapes.context or 0,
         logits=1 if shapes.logits == "last" else None,
     )
+    _refuse_unread(shapes, formula)
     if model.kind == "diffusion":
         return _diffusion(shapes, base, config, notes)
     if not (base.grids or base.pixels or base.image_tokens) and model.kind in ("vision", "vision-language"):
@@ -114,6 +130,25 @@ def _samples(shapes: Shapes, formula: Formula, notes: list[str]) -> tuple[tuple[
             raise UllageError("--seqlens stands beside --batch or --seq", "packed lengths say both: give one or the other")
         return together(replace(base, text=s, encoder=s) for s in shapes.seqlens)
     return ((_texts(shapes, base, formula, notes), shapes.batch or 1),)
+
+
+# What a kind of model has no use for: a step with it is not the step that was meant
+_PICTURES, _LATENTS = ("image", "image_tokens", "grid"), ("latent", "latent_tokens", "reference_tokens", "prompt_tokens")
+_UNREAD: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("decoder", "encoder", "encoder-decoder", "recommendation"), (*_PICTURES, *_LATENTS)),
+    "vision-language": _LATENTS,
+    "diffusion": ("seq", "seqlens", "encoder_seq", "decoder_seq", "context", "padded_seq", "audio_frames"),
+}
+
+
+def _refuse_unread(shapes: Shapes, formula: Formula) -> None:
+    """Raise for a shape that this kind of model does not read: --image for a model of text."""
+    reads = formula.model.shapes
+    for word in _UNREAD.get(formula.model.kind, ()):
+        option = word.replace("_", "-")
+        if getattr(shapes, word) and option not in reads:
+            known = " and ".join(f"--{name}" for name in reads) or "--batch"
+            raise UllageError(f"{formula.name} does not read --{option}", f"it is a {formula.model.kind} model, described by {known}")
 
 
 def _three(latent: Sequence[int]) -> tuple[int, int, int]:
@@ -147,7 +182,12 @@ def _default_image(base: Sample, config: Config, notes: list[str]) -> Sample:
         if isinstance(pair, list) and len(pair) == 2 and all(isinstance(s, int) and 0 < s < MOST for s in pair):
             notes.append(f"no --image was given: one of {pair[0]} × {pair[1]} pixels a sample is assumed")
             return replace(base, pixels=((pair[0], pair[1]),))
+    if config.has("vision_config"):
+        notes.append("no --image or --grid was given: text alone is counted, without the vision tower")
     return base
+
+
+_EDITING = ("ImageEdit", "Kontext")  # pipelines whose references stand beside the latents as tokens of their own
 
 
 def _diffusion(shapes: Shapes, base: Sample, config: Config, notes: list[str]) -> tuple[tuple[Sample, int], ...]:
@@ -157,6 +197,8 @@ def _diffusion(shapes: Shapes, base: Sample, config: Config, notes: list[str]) -
         if isinstance(pair, list) and len(pair) == 2 and all(isinstance(s, int) and 0 < s < MOST for s in pair):
             notes.append(f"no --latent was given: sample_size, {pair[0]} × {pair[1]}, is assumed")
             base = replace(base, latent=(1, pair[0], pair[1]))
+    if not base.reference_tokens and any(word in config.architecture for word in _EDITING):
+        notes.append("no --reference-tokens were given: the images that are edited or followed are not counted")
     latents, prompts = _each(shapes.latent_tokens), _each(shapes.prompt_tokens)
     counts = {len(x) for x in (latents, prompts) if len(x) > 1}
     if len(counts) > 1:

@@ -38,8 +38,11 @@ class Work:
 
     @property
     def group(self) -> str:
-        """The part of the name before its last dot: what the ledger is grouped by."""
-        return self.name.rpartition(".")[0] or self.name
+        """The part of the name before its last dot: what the ledger is grouped by; adapters of LoRA are "attention.lora"."""
+        group, _, what = self.name.rpartition(".")
+        if what in ("lora_a", "lora_b"):
+            group = f"{group.rpartition('.')[0] or group}.lora"
+        return group or self.name
 
 
 def matmul(

@@ -66,7 +66,7 @@ def _headline(report: FlopsReport) -> str:
     if ledger.backward:
         kind = f"{counted(ledger.training)} a step: {kind}, {counted(ledger.backward)} backward"
     how = f"{ledger.convention} attention" if ledger.convention in ("causal", "full") else f"counted as {ledger.convention} does"
-    lines.append(f"{kind}; {ledger.architecture}, {how}, {ledger.status}" + _per_token(report))
+    lines.append(f"{kind}; {ledger.architecture}, {how}, {ledger.status}" + _per_token(report) + _runs(report))
     if ledger.executed != ledger.training:
         lines.append(f"{counted(ledger.executed)} executed, {percent(report.model_efficiency, 1)} of them for the model")
     return "\n".join(lines)
@@ -75,6 +75,11 @@ def _headline(report: FlopsReport) -> str:
 def _per_token(report: FlopsReport) -> str:
     tokens = report.step.tokens
     return f"; {counted(report.ledger.training // tokens)} a token of {tokens:,}" if tokens else ""
+
+
+def _runs(report: FlopsReport) -> str:
+    runs = report.step.repeats
+    return f"; the network runs {runs:,} times" if runs > 1 else ""
 
 
 _COLUMNS = {"forward": ("forward",), "backward": ("dgrad", "wgrad"), "recompute": ("recompute",)}

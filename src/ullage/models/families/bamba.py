@@ -8,7 +8,7 @@ from ullage.models.blocks import embedding, head, mlp
 from ullage.models.config import Config
 from ullage.models.mixture import grouped_attention, parted
 from ullage.models.model import model
-from ullage.models.scans import state_space
+from ullage.models.scans import expanded, state_space
 from ullage.models.work import Work
 
 
@@ -34,7 +34,7 @@ def mixer(config: Config, layers: Sequence[int], inner: int | None = None) -> It
     `inner` is the width of all heads together, expand × hidden_size by default.
     """
     width, heads = config.integer("hidden_size"), config.integer("mamba_n_heads")
-    inner = inner or int(config.number("mamba_expand", default=2) * width)
+    inner = inner or expanded(config, width)
     auto = config.values.get("mamba_d_head", "auto") in ("auto", None)
     dim = inner // heads if auto else config.integer("mamba_d_head")
     if heads * dim != inner:

@@ -10,7 +10,7 @@ from ullage.models.decoders import output
 from ullage.models.families.mamba import time_step_rank
 from ullage.models.mixture import Mixture, choice, grouped_attention, parted
 from ullage.models.model import model
-from ullage.models.scans import selective_scan
+from ullage.models.scans import expanded, selective_scan
 from ullage.models.work import Work
 
 
@@ -27,7 +27,7 @@ def jamba(config: Config) -> Iterator[Work]:
         sparse, dense = [], list(layers)
     yield embedding()
     yield from grouped_attention(config, [(None, attending)])
-    inner = int(config.number("mamba_expand", default=2) * width)
+    inner = expanded(config, width)
     rank, state = time_step_rank(config, width, "mamba_dt_rank"), config.integer("mamba_d_state", default=16)
     yield from selective_scan(width, inner, state, rank, config.integer("mamba_d_conv", default=4), recurrent, module="mamba")
     hidden = config.integer("intermediate_size")

@@ -12,7 +12,7 @@ from ullage.models.families.mamba import time_step_rank
 from ullage.models.mixture import parted
 from ullage.models.model import model
 from ullage.models.sample import TEXT, pairs
-from ullage.models.scans import selective_scan, state_space
+from ullage.models.scans import expanded, selective_scan, state_space
 from ullage.models.work import Work, attention, matmul
 
 _STACK = "model.layers"
@@ -31,7 +31,7 @@ def zamba(config: Config) -> Iterator[Work]:
     """
     layers, width = config.layers(), config.integer("hidden_size")
     hybrid, plain = _parts(config, layers)
-    inner = int(config.number("mamba_expand", default=2) * width)
+    inner = expanded(config, width)
     rank, state = time_step_rank(config, width, "mamba_dt_rank"), config.integer("mamba_d_state", default=16)
     taps = config.integer("mamba_d_conv", default=4)
     yield embedding()
@@ -59,7 +59,7 @@ def zamba2(config: Config) -> Iterator[Work]:
     layers, width = config.layers(), config.integer("hidden_size")
     hybrid, plain = _parts(config, layers)
     heads = config.integer("n_mamba_heads")
-    inner = int(config.number("mamba_expand", default=2) * width)
+    inner = expanded(config, width)
     state, groups = config.integer("mamba_d_state", default=64), config.integer("mamba_ngroups", default=1)
     taps, chunk = config.integer("mamba_d_conv", default=4), config.integer("chunk_size", default=256)
     if inner % heads:
