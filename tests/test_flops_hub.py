@@ -22,7 +22,8 @@ QWEN_VL = {
 }  # fmt: skip
 FLUX = {
     "_class_name": "FluxTransformer2DModel", "attention_head_dim": 8, "in_channels": 16, "joint_attention_dim": 12,
-    "num_attention_heads": 2, "num_layers": 1, "num_single_layers": 1, "patch_size": 1, "pooled_projection_dim": 6, "guidance_embeds": False,
+    "num_attention_heads": 2, "num_layers": 1, "num_single_layers": 1,
+    "patch_size": 1, "pooled_projection_dim": 6, "guidance_embeds": False,
 }  # fmt: skip
 
 
@@ -142,6 +143,21 @@ def test_weights_kept_in_fp8_are_noted_beside_a_peak_of_bf16():
     kept = {**LLAMA, "quantization_config": {"quant_method": "fp8"}}
     assert "--precision fp8" in ullage.flops(kept, seq=8, gpu="H100 SXM").notes[0]
     assert ullage.flops(kept, seq=8, gpu="H100 SXM", precision="fp8").notes == ()
+
+
+def test_an_imitated_count_is_measured_by_the_peak_of_its_precision():
+    # H100 SXM: FP8 at twice the rate of BF16
+    halves = ullage.flops(LLAMA, seq=8, gpu="H100 SXM", imitate="verl")
+    assert ullage.flops(LLAMA, seq=8, gpu="H100 SXM", imitate="verl", precision="fp8").peak == 2 * halves.peak
+
+
+def test_a_state_space_without_channels_is_refused():
+    jamba = {**LLAMA, "architectures": ["JambaForCausalLM"], "model_type": "jamba", "num_experts": 2, "num_experts_per_tok": 1}
+    jamba |= {"mamba_d_state": 4, "mamba_d_conv": 4, "mamba_expand": 0.001}
+    with pytest.raises(UllageError, match="mamba_expand of the configuration leaves a state space without channels"):
+        ullage.flops(jamba, seq=8)
+    with pytest.raises(UllageError, match="mamba_expand of the configuration is nan"):
+        ullage.flops({**jamba, "mamba_expand": float("nan")}, seq=8)
 
 
 def test_adapters_are_a_group_of_their_own():

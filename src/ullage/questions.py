@@ -77,11 +77,11 @@ def flops(config: str | os.PathLike[str] | Mapping[str, Any], *, guidance_scale:
 
     `config` is a config.json, a folder with one, a diffusers folder, or a mapping. The step: batch, seq, seqlens, encoder_seq,
     decoder_seq, context, logits, image, image_tokens, grid, latent, latent_tokens, reference_tokens, prompt_tokens,
-    audio_frames, timesteps, forward_passes or guidance_scale, accumulation, padded_seq (`ullage.models.shapes.Shapes`). Training:
-    forward_only,
-    backward, freeze, freeze_layers, lora_rank, lora_targets, recompute, reentrant (`ullage.models.passes.Training`). Counting:
-    attention ("causal" or "full"), imitate (a framework), config_kind. Use: step_time, gpus, gpu, precision, peak_tflops,
-    dp, tp, pp, cp, sp, ep (or a mapping of them, layout). Raises UllageError for what the user can mend.
+    audio_frames, timesteps, forward_passes or guidance_scale, accumulation, padded_seq (`ullage.models.shapes.Shapes`).
+    Training: forward_only, backward, freeze, freeze_layers, lora_rank, lora_targets, recompute, reentrant
+    (`ullage.models.passes.Training`). Counting: attention ("causal" or "full"), imitate (a framework), config_kind. Use:
+    step_time, gpus, gpu, precision, peak_tflops, dp, tp, pp, cp, sp, ep (or a mapping of them, layout). Raises UllageError
+    for what the user can mend.
 
     >>> tiny = dict(model_type="llama", hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16, vocab_size=10)
     >>> flops(tiny, batch=1, seq=4, attention="full").forward

@@ -91,7 +91,7 @@ def _terms(rows: Sequence[Booked], step: Step, precisions: Precisions) -> list[T
         total[0] += row.coefficient * values[row.quantity]
         total[1] += row.least * values[row.quantity]
     return [
-        Term(name, group, pass_, flops, _precision(name, precisions), pass_ != "recompute", least)  # type: ignore[arg-type]
+        Term(name, group, pass_, flops, precision_of(name, precisions), pass_ != "recompute", least)  # type: ignore[arg-type]
         for (name, group, pass_), (flops, least) in sums.items()
         if flops
     ]
@@ -104,7 +104,12 @@ def _beyond(padded: Sequence[Term], true: Sequence[Term]) -> list[Term]:
     return [Term(t.name, "padding", t.pass_, flops, t.precision, False) for t, flops in extra if flops]
 
 
-def _precision(name: str, precisions: Precisions) -> str:
+def precision_of(name: str, precisions: Precisions) -> str:
+    """Return the precision of a work: what the last pattern that means it says, bf16 where none does.
+
+    >>> precision_of("mlp.up", {"*": "bf16", "mlp": "fp8"})
+    'fp8'
+    """
     found = "bf16"
     for pattern, precision in precisions.items():
         if _meant(pattern, name):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ullage.errors import UllageError
 from ullage.gpus import chip as gpus
@@ -14,7 +14,7 @@ from ullage.metrics.peaks import effective_peak
 from ullage.models.config import Config
 from ullage.models.conventions import convention
 from ullage.models.conventions.outline import BY_FIELDS, bare
-from ullage.models.formula import Formula, compiled
+from ullage.models.formula import Formula, compiled, precision_of
 from ullage.models.ledger import Ledger, Status
 from ullage.models.model import MODELS, names
 from ullage.models.passes import Training
@@ -195,6 +195,7 @@ def _ledger(formula: Formula, described: Step, training: Training, question: Que
     precisions = {pattern: canonical(p) for pattern, p in question.precisions.items()}
     if question.imitated:
         terms, note = convention.terms(question.imitated, formula, described, training)
+        terms = tuple(replace(term, precision=precision_of(term.name, precisions)) for term in terms)
         return Ledger(terms, formula.name, formula.model.family, question.imitated, counted, notes=(note,))
     terms = formula.terms(described, training, precisions)
     return Ledger(terms, formula.name, formula.model.family, described.attention, counted, _status(formula, question))
