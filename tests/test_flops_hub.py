@@ -164,3 +164,18 @@ def test_adapters_are_a_group_of_their_own():
     report = ullage.flops(LLAMA, seq=8, lora_rank=2, lora_targets="q_proj")
     assert {t.group for t in report.terms if ".lora_" in t.name} == {"attention.lora"}
     assert "attention.q" not in {t.group for t in report.terms}
+
+
+def test_further_tokens_are_counted_when_asked_for_and_told_when_not():
+    deepseek = {
+        "architectures": ["DeepseekV3ForCausalLM"], "model_type": "deepseek_v3", "vocab_size": 100, "hidden_size": 32,
+        "intermediate_size": 48, "moe_intermediate_size": 16, "num_hidden_layers": 3, "num_attention_heads": 4, "n_shared_experts": 1,
+        "n_routed_experts": 8, "kv_lora_rank": 8, "q_lora_rank": 12, "qk_rope_head_dim": 4, "v_head_dim": 6, "qk_nope_head_dim": 6,
+        "num_experts_per_tok": 2, "first_k_dense_replace": 1, "num_nextn_predict_layers": 1,
+    }  # fmt: skip
+    plain, ahead = ullage.flops(deepseek, seq=16), ullage.flops(deepseek, seq=16, mtp=True)
+    assert any("--mtp" in note for note in plain.notes)
+    assert {term.group for term in ahead.ledger.terms} > {term.group for term in plain.ledger.terms}
+    assert ahead.forward > plain.forward
+    with pytest.raises(UllageError, match="no layers that predict further tokens"):
+        ullage.flops({**deepseek, "num_nextn_predict_layers": 0}, seq=16, mtp=True)

@@ -79,7 +79,7 @@ def flops(config: str | os.PathLike[str] | Mapping[str, Any], *, guidance_scale:
     decoder_seq, context, logits, image, image_tokens, grid, latent, latent_tokens, reference_tokens, prompt_tokens,
     audio_frames, timesteps, forward_passes or guidance_scale, accumulation, padded_seq (`ullage.models.shapes.Shapes`).
     Training: forward_only, backward, freeze, freeze_layers, lora_rank, lora_targets, recompute, reentrant
-    (`ullage.models.passes.Training`). Counting: attention ("causal" or "full"), imitate (a framework), config_kind. Use:
+    (`ullage.models.passes.Training`). Counting: attention ("causal" or "full"), imitate (a framework), config_kind, mtp. Use:
     step_time, gpus, gpu, precision, peak_tflops, dp, tp, pp, cp, sp, ep (or a mapping of them, layout). Raises UllageError
     for what the user can mend.
 
@@ -182,6 +182,7 @@ def step_question(
     peak_tflops: str | float | None = None,
     layout: Mapping[str, int] | None = None,
     tile_efficiency: float = 1.0,
+    mtp: bool = False,
     **shapes: Any,
 ) -> Question:
     """Return the question about a step in the words of `flops`; raises UllageError for a word that no step has."""
@@ -221,6 +222,7 @@ def step_question(
         peak_tflops=peak_tflops,
         layout=laid,
         tile_efficiency=tile_efficiency,
+        mtp=mtp,
     )
 
 

@@ -76,6 +76,7 @@ _TRAINING: list[Any] = [
     click.option("--freeze-layers", type=int, default=0, help="Layers frozen from the bottom."),
     click.option("--lora-rank", type=int, help="Rank of LoRA adapters; all else is frozen."),
     click.option("--lora-targets", default="all-linear", show_default=True, metavar="NAME…", help="Modules with adapters: q_proj,v_proj."),
+    click.option("--mtp", is_flag=True, help="Count the layers that predict further tokens (num_nextn_predict_layers)."),
     click.option("--config-kind", metavar="NAME", help="What the model is, where the config can't tell: llama."),
 ]
 TILES = click.option(

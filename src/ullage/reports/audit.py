@@ -10,9 +10,8 @@ from ullage.errors import UllageError
 from ullage.gpus.chip import find
 from ullage.gpus.precision import canonical
 from ullage.models.config import Config
-from ullage.models.formula import compiled
 from ullage.models.shapes import step
-from ullage.reports.flops import Question, training, world
+from ullage.reports.flops import Question, formula_of, training, world
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ def case_of(config: Config, question: Question, node: int) -> tuple[Case, list[s
     """Return the job that a question describes, `node` GPUs in a machine, and a note for each shape that nobody gave."""
     if node < 1:
         raise UllageError(f"a machine of {node} GPUs can't be", "give how many GPUs a machine has: --node 8")
-    formula = compiled(config, question.kind)
+    formula = formula_of(config, question)
     described, notes = step(question.shapes, formula, question.attention or formula.attention)
     case = Case(
         formula=formula,

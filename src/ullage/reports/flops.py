@@ -56,7 +56,8 @@ class Question:
     `attention` None is the convention that is right for the model. `imitated` names a framework whose count is to be
     given (`ullage.models.conventions`). `precisions` are patterns of work and their precision, the last match wins.
     `step_time` is in s, `gpus` the GPUs that worked on the step, `peak_tflops` a peak that goes before the tables,
-    `tile_efficiency` the share of executed FLOPs that tiles did not pad, for the OFU to expect.
+    `tile_efficiency` the share of executed FLOPs that tiles did not pad, for the OFU to expect. `mtp` counts the layers that
+    predict further tokens, which trainers build and the Transformers library does not.
     """
 
     shapes: Shapes = field(default_factory=Shapes)
@@ -71,6 +72,7 @@ class Question:
     peak_tflops: str | float | None = None
     layout: Layout = field(default_factory=Layout)
     tile_efficiency: float = 1.0
+    mtp: bool = False
 
     def __post_init__(self) -> None:
         if self.attention not in (None, "causal", "full"):
@@ -143,23 +145,36 @@ def flops(config: Config, question: Question) -> FlopsReport:
 
     Raises UllageError for an unknown architecture, wrong shapes, a GPU or precision that is not known, and for an MFU above 1.
     """
-    formula = _formula(config, question)
+    formula = formula_of(config, question)
     attention = question.attention or formula.attention
     trained = training(question)
     described, notes = step(question.shapes, formula, attention)
     ledger = _ledger(formula, described, trained, question)
     peak, source = _peak(question, ledger)
-    notes += _quantized(config, question, ledger)
+    notes += _quantized(config, question, ledger) + _predicted(config, question)
     report = FlopsReport(ledger, described, world(question), question.step_time, peak, source, tuple(notes), question.tile_efficiency)
     _refuse_impossible(report, question, formula)
     return report
 
 
-def _formula(config: Config, question: Question) -> Formula:
+def formula_of(config: Config, question: Question) -> Formula:
     """Return the formula; a framework that reads fields alone is imitated for an architecture that only it knows, too."""
     if question.imitated in BY_FIELDS and not any(name in MODELS for name in names(config)):
         return bare(config)
-    return compiled(config, question.kind)
+    if not question.mtp:
+        return compiled(config, question.kind)
+    formula = compiled(replace(config, values={**config.values, "count_mtp": True}), question.kind)
+    if not any(work.name.startswith("mtp.") for work in formula.works):
+        raise UllageError(f"{config.place} has no layers that predict further tokens", "leave --mtp out; DeepSeek V3 and GLM-4.5 have them")
+    return formula
+
+
+def _predicted(config: Config, question: Question) -> list[str]:
+    """Return a note where layers that predict further tokens are in the configuration and not asked for."""
+    ahead = config.values.get("num_nextn_predict_layers")
+    if question.mtp or question.training.forward_only or not isinstance(ahead, int) or ahead < 1:
+        return []
+    return [f"num_nextn_predict_layers is {ahead}, and what predicts further tokens is not counted: --mtp, where the trainer builds it"]
 
 
 def _quantized(config: Config, question: Question, ledger: Ledger) -> list[str]:
