@@ -16,10 +16,11 @@ if TYPE_CHECKING:
 
     from ullage.models.passes import Backward
     from ullage.models.sample import Convention
+    from ullage.models.shapes import Shapes
     from ullage.reports.audit import AuditReport
     from ullage.reports.audit_fleet import FleetAudit
     from ullage.reports.fleet import FleetReport
-    from ullage.reports.flops import FlopsReport, Question
+    from ullage.reports.flops import FlopsReport, Layout, Question
     from ullage.sources.source import Options
 
 
@@ -187,14 +188,9 @@ def step_question(
 ) -> Question:
     """Return the question about a step in the words of `flops`; raises UllageError for a word that no step has."""
     from ullage.models.passes import Training
-    from ullage.models.shapes import Shapes
-    from ullage.reports.flops import Layout, Question
+    from ullage.reports.flops import Question
 
-    sizes = {**(layout or {}), **{word: shapes.pop(word) for word in Layout.__dataclass_fields__ if word in shapes}}
-    known = {f.name for f in dataclasses.fields(Shapes)}
-    for word in shapes:
-        if word not in known:
-            raise UllageError(f"a step has no '{word}'", did_you_mean(word, known, "ullage flops --help"))
+    described, laid = _described(layout or {}, shapes)
     training = Training(
         forward_only=forward_only,
         backward=backward,
@@ -205,12 +201,8 @@ def step_question(
         recompute=recompute if recompute in ("none", "full") else _words(recompute),
         reentrant=reentrant,
     )
-    for word in sizes:
-        if word not in Layout.__dataclass_fields__:
-            raise UllageError(f"a layout has no '{word}'", "it has dp, tp, pp, cp, sp, ep")
-    laid = Layout(**sizes)
     return Question(
-        shapes=Shapes(**{"sp": laid.sp, **shapes}),
+        shapes=described,
         training=training,
         attention=attention,
         kind=config_kind,
@@ -224,6 +216,23 @@ def step_question(
         tile_efficiency=tile_efficiency,
         mtp=mtp,
     )
+
+
+def _described(layout: Mapping[str, int], shapes: Mapping[str, Any]) -> tuple[Shapes, Layout]:
+    """Return a step's shapes and layout; the layout's sizes may stand among the shapes. Raises UllageError for other words."""
+    from ullage.models.shapes import Shapes
+    from ullage.reports.flops import Layout
+
+    sizes = {f.name for f in dataclasses.fields(Layout)}
+    known = {f.name for f in dataclasses.fields(Shapes)} | sizes
+    for word in shapes:
+        if word not in known:
+            raise UllageError(f"a step has no '{word}'", did_you_mean(word, known, "ullage flops --help"))
+    for word in layout:
+        if word not in sizes:
+            raise UllageError(f"a layout has no '{word}'", f"it has {', '.join(sorted(sizes))}")
+    laid = Layout(**{**layout, **{word: size for word, size in shapes.items() if word in sizes}})
+    return Shapes(**{"sp": laid.sp, **{word: shape for word, shape in shapes.items() if word not in sizes}}), laid
 
 
 def _words(given: str | Sequence[str]) -> tuple[str, ...]:

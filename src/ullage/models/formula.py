@@ -6,7 +6,6 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from functools import cached_property
 
 from ullage.models.config import Config
 from ullage.models.ledger import Term
@@ -64,11 +63,6 @@ class Formula:
     def attention(self) -> Convention:
         """The convention that is right for this model: causal where its attention is."""
         return "causal" if self.model.causal else "full"
-
-    @cached_property
-    def parameters(self) -> int:
-        """Weights in products, all experts' not counted apart: what the formula multiplies with."""
-        return sum(work.shape[0] * work.shape[1] * len(work.layers) for work in self.works if work.shape)
 
 
 def compiled(config: Config, kind: str | None = None) -> Formula:

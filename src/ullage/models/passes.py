@@ -108,16 +108,6 @@ def _twice(works: Iterable[Work]) -> Iterator[tuple[Work, Pass, int]]:
             yield work, "wgrad", count
 
 
-def exact_backward(works: Sequence[Work], training: Training | None = None) -> int:
-    """Return nothing but the number of products in an exact backward pass; `booked` gives their FLOPs.
-
-    >>> from ullage.models.sample import TEXT
-    >>> exact_backward([matmul("a", TEXT, 2, 3, reads=("data",)), matmul("b", TEXT, 3, 1)])
-    3
-    """
-    return sum(times for _, _, times in _exact(works, training or Training(backward="exact")))
-
-
 def _exact(works: Sequence[Work], training: Training) -> Iterator[tuple[Work, Pass, int]]:
     """Follow the gradient's need through the model in the order of execution: an output needs one if its weight trains or an input does."""
     needs: dict[str, bool] = defaultdict(bool)

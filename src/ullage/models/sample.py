@@ -126,5 +126,4 @@ def square(name: str, tokens: Callable[[Sample], int]) -> Quantity:
     return quantity(name, lambda s: tokens(s) ** 2)
 
 
-ENCODER_PAIRS = square("encoder pairs", lambda s: s.encoder)
 CROSS_PAIRS = quantity("text-encoder pairs", lambda s: s.text * s.encoder)
