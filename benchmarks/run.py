@@ -2,7 +2,8 @@
 
     python benchmarks/run.py [--quick] [--json FILE] [NAME …]
 
-NAME is one or more of: exposition, prometheus_json, store, flops_call, fleet_day. What the numbers mean: docs/benchmarks.md.
+NAME is one or more of: exposition, prometheus_json, store, flops_call, intervals, trace_kineto,
+trace_nsys, fleet_day. What the numbers mean: docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -24,6 +25,9 @@ BENCHMARKS = {
     "prometheus_json": "API JSON beside json.loads",
     "store": "the store: ingest and size, beside pandas",
     "flops_call": "FLOPs of a step, per call, beside verl",
+    "intervals": "unions of intervals beside NumPy by hand and pandas",
+    "trace_kineto": "a PyTorch profile to trees, beside HolisticTraceAnalysis and traceinsight",
+    "trace_nsys": "an Nsight Systems export to columns, beside sqlite3 and pandas",
     "fleet_day": "a fleet day beside pandas, Polars, SQL by hand and Prometheus",
 }
 LIBRARIES = ("duckdb", "ibis-framework", "numpy", "pandas", "polars", "prometheus-client", "pyarrow")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import re
+import shlex
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -91,8 +95,8 @@ def commands() -> str:
         assert command is not None
         own = _context(command, f"ullage {name}")
         parts.append(f"## ullage {name}\n\n```\n{command.get_help(own)}\n```\n")
-        if isinstance(command, click.Group) and name == "audit":
-            parts += [_subcommand(command, own, part) for part in command.list_commands(own)]
+        if name in ("audit", "simulate", "trace"):  # commands whose parts are files of their own
+            parts += [_subcommand(command, own, part) for part in command.list_commands(own)]  # type: ignore[attr-defined]
     return "\n".join(parts)
 
 
@@ -103,7 +107,7 @@ def _context(command: click.Command, name: str) -> click.Context:
     return click.Context(command, info_name=name, max_content_width=110, terminal_width=110, **cli.context_settings)
 
 
-def _subcommand(group: click.Group, context: click.Context, name: str) -> str:
+def _subcommand(group: Any, context: click.Context, name: str) -> str:
     command = group.get_command(context, name)
     assert command is not None
     own = _context(command, f"{context.info_name} {name}")
@@ -130,12 +134,16 @@ def sources() -> str:
     """The formats that are read."""
     from ullage.sources.jobs.job import JOB_SOURCES
     from ullage.sources.source import SOURCES
+    from ullage.traces.trace import TRACES
 
+    traces = "\n".join(f"| `{t.name}` | {t.reads} |" for t in sorted(TRACES.values(), key=lambda t: t.name))
     telemetry = "\n".join(f"| `{s.name}` | {s.reads} |" for s in sorted(SOURCES.values(), key=lambda s: s.name))
     jobs = "\n".join(f"| `{s.name}` | {s.reads} |" for s in sorted(JOB_SOURCES.values(), key=lambda s: s.name))
     return (
-        f"{NOTE}\n# What is read\n\nFormats are recognised by content. How to add one: [adding-a-source.md](adding-a-source.md).\n\n"
-        f"| telemetry | reads |\n|---|---|\n{telemetry}\n\n| job records | reads |\n|---|---|\n{jobs}\n"
+        f"{NOTE}\n# What is read\n\nFormats are recognised by content. "
+        "How to add one: [a source](adding-a-source.md), [a trace format](adding-a-trace.md).\n\n"
+        f"| telemetry | reads |\n|---|---|\n{telemetry}\n\n| job records | reads |\n|---|---|\n{jobs}\n\n"
+        f"| traces | reads |\n|---|---|\n{traces}\n"
     )
 
 
@@ -154,6 +162,41 @@ def readme() -> str:
     before, rest = (FOLDER.parent / "README.md").read_text(encoding="utf-8").split(BEGIN)
     after = rest.split(END)[1]
     return f"{before}{BEGIN}\n```console\n$ ullage demo\n{shown}\n…\n```\n{END}{after}"
+
+
+RUN = re.compile(r"<!-- run: (.*?) -->\n.*?<!-- end of run -->", re.DOTALL)
+
+
+def trees() -> str:
+    """The page on efficiency trees, with the output of the commands that it shows."""
+    return RUN.sub(_ran, (FOLDER / "efficiency-trees.md").read_text(encoding="utf-8"))
+
+
+def _ran(found: re.Match[str]) -> str:
+    """Return a block of commands with what they print, run one after the other in a folder of their own."""
+    from click.testing import CliRunner
+
+    from ullage.cli import cli
+
+    shown, runner = [], CliRunner()
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        for line in found[1].split("; "):
+            result = runner.invoke(cli, shlex.split(line)[1:], catch_exceptions=False)
+            shown += [f"$ {line}", result.stdout.rstrip() + "\n"]
+    return f"<!-- run: {found[1]} -->\n```console\n" + "\n".join(shown).rstrip() + "\n```\n<!-- end of run -->"
+
+
+def timeline() -> str:
+    """The timeline of a training job with a slow rank."""
+    from click.testing import CliRunner
+
+    from ullage.cli import cli
+
+    runner = CliRunner()
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        runner.invoke(cli, ["simulate", "trace", "--straggler", "1", "--out", "job"], catch_exceptions=False)
+        runner.invoke(cli, ["trace", "job", "--out", "trace.svg"], catch_exceptions=False)
+        return Path("trace.svg").read_text(encoding="utf-8")
 
 
 def picture() -> str:
@@ -177,6 +220,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "sources.md": sources,
     "gpu-checks.md": gpu_checks,
     "images/demo.svg": picture,
+    "images/trace.svg": timeline,
+    "efficiency-trees.md": trees,
     "../README.md": readme,
 }
 

@@ -20,8 +20,8 @@ $ python3 gpu/run.py peaks --again      # one check, though it passed not long a
 ```
 
 A plain Python 3.11 or later with NumPy, pyarrow and nvidia-ml-py is enough; nothing is installed and no network is needed.
-Checks that need a load take PyTorch where it sees the GPU, and are otherwise "not measured: no PyTorch". Nothing on the card is
-changed: no clocks, no limits, no modes.
+Checks that need a load take PyTorch where it sees the GPU, and are otherwise "not measured: no PyTorch"; `trace_trees` takes msgspec too,
+and Nsight Systems where `nsys` is installed. Nothing on the card is changed: no clocks, no limits, no modes.
 
 Evidence goes to `results/<gpu>/<check>.json`: date, driver, versions, what was run, the numbers; recordings lie beside it.
 UUIDs are hashed. The script starts no check that would end after 9 minutes (`--minutes`) and skips what passed on the same GPU

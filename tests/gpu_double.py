@@ -5,14 +5,20 @@ from __future__ import annotations
 import json
 import math
 from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from gpu.counters import fresh
 from gpu.load import Work
 from gpu.machine import Machine
 from gpu.step import BATCH, CONFIG, LENGTH, METERED, Trial, ledger
+from gpu.trace_program import Known, Recorded
 
 from tests.nvml_double import Gpu, Nvml
 from ullage.adapters.meter import Meter
+from ullage.simulate.traces import kineto, nsys
+from ullage.simulate.traces.pils import Costs, load, pils
 
 SMS, FLOPS_PER_CYCLE = 132, 4096  # H100 SXM at BF16
 SHARE = 0.7  # of cycles in which the tensor pipes work while a load runs
@@ -30,6 +36,7 @@ class World(Nvml):
         self.scale, self.differences, self.stops_idle, self.torn = scale, differences, stops_idle, torn
         self.ms, self.elapsed, self.tensor = 1_700_000_000_000, 1e12 * scale, 2e11 * scale
         self.load = None
+        self.recorder = Recordings()
 
     # --- time ---
 
@@ -132,6 +139,43 @@ class Simulated(Machine):
     @property
     def trials(self):
         return self.nvml.trials if self.load else None
+
+    @property
+    def recorder(self):
+        return self.nvml.recorder if self.load else None
+
+
+class Recordings:
+    """Profiles of the program with known loads, as perfect profilers would write them; `nsys` may be missing.
+
+    `stretched`: kernels run this much longer than CUDA events say. `hidden`: of a graph's replays no kernel is recorded.
+    """
+
+    def __init__(self, stretched=1.0, hidden=False, nsys=True):
+        self.stretched, self.hidden, self.has_nsys = stretched, hidden, nsys
+
+    def _scenario(self, variant):
+        overlapped, copies = variant == "asynchronous", "5000" if variant == "copies" else "0"
+        gpu, costs = str(round(20_000 * self.stretched)), Costs(context=1_000_000)
+        told = load(variant, cpu="10000", gpu=gpu, memcpy=copies, rounds=10, asynchronous=overlapped, clock_mhz=1000, costs=costs)
+        found = pils(told)
+        if variant == "graph" and self.hidden:
+            found = replace(found, events=tuple(e for e in found.events if e.kind != "kernel"))
+        # 10 bursts of 20 ms, one kernel each; copies of 5 ms of which 89 % move data, and one of 1.5 us before all
+        return found, Known(0.2, 0.0445015 if variant == "copies" else 0.0, 0.1, 10)
+
+    def kineto(self, variant):
+        found, known = self._scenario(variant)
+        with TemporaryDirectory() as folder:
+            (path,) = kineto.write(found, Path(folder))
+            return Recorded(known, f"{variant}.json", path.read_bytes())
+
+    def nsys(self, variant):
+        if not self.has_nsys:
+            return None
+        found, known = self._scenario(variant)
+        with TemporaryDirectory() as folder:
+            return Recorded(known, f"{variant}.sqlite", nsys.write(found, Path(folder) / "x.sqlite").read_bytes())
 
 
 def _steps(products, flops):

@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ullage.compressed import head
 from ullage.errors import UllageError
 from ullage.problems import Problems
 from ullage.sources import clock, delimited, parquet
-from ullage.sources.source import Options, Place, head, read_samples
+from ullage.sources.source import Options, Place, read_samples
 from ullage.tables import SAMPLES, SETTLED, Flag, samples
 
 T = 1_700_000_000_000  # 2023-11-14 22:13:20 UTC

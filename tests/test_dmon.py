@@ -7,11 +7,12 @@ from datetime import UTC, datetime
 
 import pytest
 
+from ullage.compressed import head
 from ullage.errors import UllageError
 from ullage.problems import Problems
 from ullage.sources.dmon import read as read_dmon
 from ullage.sources.dmon import recognise
-from ullage.sources.source import Options, Place, head
+from ullage.sources.source import Options, Place
 
 # printed on an A100, which has no GPM: dashes (the en-dash is what a terminal's copy made of them)
 A100 = """\

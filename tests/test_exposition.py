@@ -15,11 +15,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
+from ullage.compressed import head
 from ullage.errors import UllageError
 from ullage.problems import Problems
 from ullage.sources.exposition import chunks, read, read_folder, recognise, recognise_folder, time_in_name, watch
 from ullage.sources.labels import identity, label_values
-from ullage.sources.source import Options, Place, head, read_samples
+from ullage.sources.source import Options, Place, read_samples
 from ullage.tables import SAMPLES
 
 A100 = 'gpu="0",UUID="GPU-34319582-d595-d1c7-d1d2-179bcfa61660",device="nvidia0",Hostname="ub20-a100-k8s"'

@@ -5,6 +5,7 @@
     ullage.fleet("scrapes/", by="job")                   OFU, the telemetry tree, the ledger, trust
     ullage.flops("config.json", batch=8, seq=4096)       FLOPs of a model step; with step_time and gpu, MFU and HFU
     ullage.audit_mfu("config.json", reported=0.54, ofu=0.26)   which mistakes explain a reported MFU
+    ullage.read_trace("rank*.json.gz").tree("ai")        host and device efficiency trees of a profile
 
 Importing the package is cheap: what a function needs is loaded when it is called.
 """
@@ -22,9 +23,11 @@ if TYPE_CHECKING:
     from ullage.questions import fleet as fleet
     from ullage.questions import flops as flops
     from ullage.questions import read_samples as read_samples
+    from ullage.questions import trace as trace
+    from ullage.traced import read_trace as read_trace
 
 __version__ = "0.1.0"
-__all__ = ["UllageError", "__version__", "audit_mfu", "fleet", "flops", "gpu", "peak", "read_samples"]
+__all__ = ["UllageError", "__version__", "audit_mfu", "fleet", "flops", "gpu", "peak", "read_samples", "read_trace", "trace"]
 
 _HOME = {
     "UllageError": ("ullage.errors", "UllageError"),
@@ -34,6 +37,8 @@ _HOME = {
     "gpu": ("ullage.gpus.chip", "find"),
     "peak": ("ullage.gpus.chip", "peak"),
     "read_samples": ("ullage.questions", "read_samples"),
+    "read_trace": ("ullage.traced", "read_trace"),
+    "trace": ("ullage.questions", "trace"),
 }
 
 

@@ -15,7 +15,7 @@ from ullage.problems import Problems
 from ullage.render.files import write
 from ullage.render.numbers import hours as as_hours
 from ullage.render.numbers import percent
-from ullage.render.text import table
+from ullage.render.table import table
 from ullage.reports.fleet import FleetReport, Question, fleet
 from ullage.simulate import configs, faults
 from ullage.simulate.fleet import Specification

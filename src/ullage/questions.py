@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ullage.errors import UllageError, did_you_mean
@@ -17,11 +17,14 @@ if TYPE_CHECKING:
     from ullage.models.passes import Backward
     from ullage.models.sample import Convention
     from ullage.models.shapes import Shapes
+    from ullage.recording import Mode
     from ullage.reports.audit import AuditReport
     from ullage.reports.audit_fleet import FleetAudit
     from ullage.reports.fleet import FleetReport
     from ullage.reports.flops import FlopsReport, Layout, Question
+    from ullage.reports.trace import TraceReport
     from ullage.sources.source import Options
+    from ullage.sums.lanes.states import Host
 
 
 def read_samples(
@@ -161,6 +164,40 @@ def audit_fleet(
     with opened([source] if isinstance(source, str) else source, jobs=jobs, options=options) as taken:
         report = measured(taken.samples, taken.jobs, question, taken.problems.lines())
         return answer(report, taken.jobs, describe, Measure(tile_efficiency, OFU_ERROR if error is None else error, node))
+
+
+def trace(
+    files: str | Sequence[str],
+    *,
+    mode: Mode | None = None,
+    region: str | None = None,
+    window: str = "first-last",
+    ranks: Mapping[str, int] | None = None,
+    price: float | None = None,
+    strict: bool = False,
+    limit: int = 64 * 2**30,
+    workers: int | None = None,
+    host: Host = "busiest",
+    progress: Callable[[str], None] | None = None,
+) -> TraceReport:
+    """Return the host and device trees of one run; the command `ullage trace` prints the same.
+
+    `files` is a trace, a folder or a glob of them (a file a rank), or several. `mode` counts collectives as work ("talp") or
+    apart ("ai"); None takes what suits the source. `window` is "first-last", "steps" or "A:B" seconds; `ranks` gives ranks by
+    file name to files that don't tell; `price` is money per GPU-hour; `strict` refuses damaged files; `limit` is the most
+    bytes that a file may unpack to; `workers` how many files are read side by side; `host` makes a
+    process' host lane its busiest thread in the GPU's interface, or the "union" of all. Raises UllageError for what the user can mend.
+    """
+    from ullage.profiles import Asked, profile
+    from ullage.reports.trace import Question
+    from ullage.reports.trace import trace as answer
+    from ullage.sums.lanes.window import parse
+    from ullage.traces.trace import Options
+
+    chosen = parse(window)
+    options = Options(strict=strict, limit=limit, progress=progress or (lambda _: None))
+    read = profile(files if isinstance(files, str) else list(files), Asked(chosen, dict(ranks or {}), options, workers, host))
+    return answer(read, chosen.words, Question(mode, region, price))
 
 
 def step_question(

@@ -21,6 +21,8 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
+from ullage.arrays import numbers
+
 Kind = Literal["ratio", "level", "rate", "counter", "mask"]
 
 
@@ -196,7 +198,9 @@ def _column(values: Any, kind: pa.DataType) -> pa.Array:
             if values.dtype == np.float32
             else pa.array(values.astype(np.float32), mask=missing)
         )
-    if not isinstance(values, pa.Array):
+    if isinstance(values, np.ndarray) and values.dtype.kind in "iub":
+        values = numbers(values)
+    elif not isinstance(values, pa.Array):
         values = pa.array(values) if not (isinstance(values, list) and all(v is None for v in values)) else pa.nulls(len(values), kind)
     if values.type == kind:
         return values
@@ -205,3 +209,57 @@ def _column(values: Any, kind: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(kind) and pa.types.is_integer(values.type):
         return values.cast(pa.int64()).cast(pa.timestamp("ms")).cast(kind)
     return values.cast(kind)
+
+
+# What an interval can be. On a device: kernel, collective (a kernel that only communicates), memcpy, memset, graph (a
+# graph's execution of which no kernel was recorded one by one), lost (a device event whose time is not known: a point).
+# On a host thread: api (a call of the GPU runtime or driver), mpi (MPI, or a collective that the host itself runs), region
+# (named by the user), step (a profiler's step), parallel (an OpenMP-like thread that waits inside a parallel region), off
+# (the thread was descheduled), operator (it computed: told only where it hides a collective that the host runs beside it).
+# Of the profiler: overhead.
+KINDS = (
+    "kernel", "collective", "memcpy", "memset", "graph", "lost", "api", "mpi", "region", "step", "parallel", "off", "overhead", "operator",
+)  # fmt: skip
+
+# What a call of the GPU runtime does.
+CALLS = ("launch", "graph", "copy", "sync", "other")
+
+INTERVALS = pa.schema(
+    [
+        pa.field("start", pa.int64(), nullable=False, metadata={"unit": "ns"}),
+        pa.field("end", pa.int64(), nullable=False, metadata={"unit": "ns"}),
+        pa.field("kind", pa.dictionary(pa.int8(), pa.string()), nullable=False, metadata={"meaning": "one of KINDS"}),
+        pa.field("name", _word),
+        pa.field("process", pa.int64(), metadata={"meaning": "the process' number in its capture"}),
+        pa.field("thread", pa.int64(), metadata={"meaning": "the host thread that did it"}),
+        pa.field("device", pa.int32(), metadata={"meaning": "the device's number in its capture"}),
+        pa.field("stream", pa.int64()),
+        pa.field("correlation", pa.int64(), metadata={"meaning": "the same number on an API call and on what it put on the device"}),
+        pa.field("call", pa.dictionary(pa.int8(), pa.string()), metadata={"meaning": "what an api interval does; one of CALLS"}),
+        pa.field("bytes", pa.int64(), metadata={"unit": "B"}),
+        pa.field("operation", _word, metadata={"meaning": "a collective's operation, as 'allreduce'"}),
+        pa.field("group", _word, metadata={"meaning": "a collective's process group"}),
+        pa.field("sequence", pa.int64(), metadata={"meaning": "a collective's number within its group"}),
+        pa.field("members", pa.int32(), metadata={"meaning": "how many ranks take part in a collective"}),
+        pa.field("blocks", pa.int64(), metadata={"meaning": "thread blocks of a kernel's grid"}),
+        pa.field("threads", pa.int32(), metadata={"meaning": "threads of a kernel's block"}),
+    ]
+)
+
+
+def intervals(columns: Mapping[str, Any]) -> pa.RecordBatch:
+    """Return an `INTERVALS` record batch from whatever columns are known; the rest is null.
+
+    Each column is an Arrow array, a NumPy array or a list, all of one length; `start`, `end` (integer ns) and `kind` are
+    required. Words are strings or already dictionary-encoded. Raises KeyError for a column that is not in the schema.
+
+    >>> batch = intervals({"start": [0], "end": [10], "kind": ["kernel"], "name": ["gemm"], "device": [0]})
+    >>> batch["end"][0].as_py(), batch["bytes"][0].as_py()
+    (10, None)
+    """
+    unknown = set(columns) - set(INTERVALS.names)
+    if unknown:
+        raise KeyError(f"not columns of the intervals table: {sorted(unknown)}")
+    length = len(columns["start"])
+    arrays = [_column(columns[f.name], f.type) if f.name in columns else pa.nulls(length, f.type) for f in INTERVALS]
+    return pa.RecordBatch.from_arrays(arrays, schema=INTERVALS)

@@ -180,7 +180,7 @@ def _give(text: str, data: Any, as_json: bool, out: Path | None, drawn: Callable
 
 def _list(as_json: bool) -> str:
     from ullage.audit.mistakes.mistake import MISTAKES
-    from ullage.render.text import table
+    from ullage.render.table import table
 
     members = sorted(MISTAKES.values(), key=lambda m: (m.about, m.name))
     if as_json:

@@ -45,7 +45,7 @@ def _row(compared: Any) -> list[str]:
 
 
 def _told(made: Any) -> str:
-    from ullage.render.text import table
+    from ullage.render.table import table
 
     libraries = ", ".join(f"{name} {version}" for name, version in made.versions.items())
     verdict = "certified" if made.equal else f"NOT certified: {len(made.differences)} differences"

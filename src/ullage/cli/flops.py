@@ -135,7 +135,7 @@ def _write(report: Any, by: str, out: Path) -> None:
 
 def _architectures(as_json: bool) -> str:
     from ullage.models.model import MODELS
-    from ullage.render.text import table
+    from ullage.render.table import table
 
     members = sorted({id(m): m for m in MODELS.values()}.values(), key=lambda m: (m.kind, m.family))
     if as_json:

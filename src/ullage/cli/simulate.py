@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from ullage.cli._parts import WithParts
 from ullage.cli.options import Progress
 from ullage.errors import UllageError
 
@@ -16,6 +17,7 @@ FORMATS = ("parquet", "exposition", "csv", "dmon", "prometheus", "acme")
 
 @click.command(
     "simulate",
+    cls=WithParts,
     epilog="""\b
 Examples:
   ullage simulate                                          64 GPUs for a day into ./simulated, as Parquet
@@ -24,6 +26,7 @@ Examples:
   ullage simulate --fault stale --fault shared --out two   only these two
   ullage simulate --serve 9400                             behind HTTP, for a Prometheus to scrape
   ullage simulate --serve 0 --speed 60                     an hour in a minute, on a free port
+  ullage simulate trace                                    traces of a training job, for `ullage trace`
 \b
 What can be planted: """
     + "straggler held_idle free shared throttled regression latent_moe hybrid\n"

@@ -8,7 +8,7 @@ from typing import Any
 from ullage.audit.mfu import Explanation, Finding
 from ullage.errors import harmless
 from ullage.render.numbers import percent
-from ullage.render.text import table
+from ullage.render.table import table
 from ullage.reports.audit import AuditReport
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from ullage.errors import harmless
 from ullage.render.audit import finding as finding_data
 from ullage.render.numbers import UNKNOWN, percent
-from ullage.render.text import table
+from ullage.render.table import table
 from ullage.reports.audit_fleet import Audited, FleetAudit
 
 _REASONS, _NAMED = 10, 3  # shown, of each

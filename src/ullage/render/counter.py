@@ -6,7 +6,7 @@ from typing import Any
 
 from ullage.audit.counter import Compared
 from ullage.errors import harmless
-from ullage.render.text import table
+from ullage.render.table import table
 from ullage.reports.counter import CounterReport
 
 _NOTES = (

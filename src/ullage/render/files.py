@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +33,12 @@ def write(report: FleetReport, path: Path, form: str) -> None:
     replace(path, content)
 
 
-def replace(path: Path, content: bytes) -> None:
-    """Write a file whole: an old one of that name stays until the new one is on the disk."""
+def replace(path: Path, content: bytes | Iterable[bytes]) -> None:
+    """Write a file whole, from bytes or from pieces: an old one of that name stays until the new one is on the disk."""
     handle, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            file.writelines([content] if isinstance(content, bytes) else content)
         Path(name).chmod(0o644)
         Path(name).replace(path)
     except BaseException:

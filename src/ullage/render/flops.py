@@ -7,7 +7,7 @@ from typing import Any
 from ullage.errors import harmless
 from ullage.render.numbers import flops as counted
 from ullage.render.numbers import percent
-from ullage.render.text import table
+from ullage.render.table import table
 from ullage.reports.flops import FlopsReport
 
 

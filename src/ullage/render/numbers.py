@@ -10,11 +10,13 @@ UNKNOWN = "–"
 def percent(value: float | None, digits: int = 0) -> str:
     """Return a ratio as percent, with the digits that a small one needs to be told from 0.
 
-    >>> percent(0.314), percent(0.992, 1), percent(0.0004), percent(None)
-    ('31 %', '99.2 %', '0.04 %', '–')
+    >>> percent(0.314), percent(0.992, 1), percent(0.0004), percent(1e-7), percent(None)
+    ('31 %', '99.2 %', '0.04 %', '< 0.001 %', '–')
     """
     if value is None:
         return UNKNOWN
+    if 0 < abs(value) < 5e-6:
+        return "< 0.001 %"
     if 0 < abs(value) < 0.01 * 10**-digits and digits < 3:
         return percent(value, digits + 1)
     return f"{value * 100:.{digits}f} %"

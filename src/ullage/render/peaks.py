@@ -8,7 +8,7 @@ from typing import Any
 from ullage.audit.peaks import MEANINGS, SOUND, Judgement
 from ullage.errors import harmless
 from ullage.render.numbers import UNKNOWN
-from ullage.render.text import table
+from ullage.render.table import table
 from ullage.reports.peaks import PeaksReport
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from ullage.errors import harmless
 from ullage.metrics.telemetry import LABELS, Tree
 from ullage.render.numbers import UNKNOWN, factor, hours, money, percent, span
+from ullage.render.table import table
 from ullage.reports.agreement import Agreement
 from ullage.reports.fleet import FleetReport
 from ullage.reports.groups import Group
@@ -29,22 +30,6 @@ def fleet(report: FleetReport, *, top: int = SHOWN, width: int | None = None) ->
         "\n".join(f"note: {harmless(note, 1000)}" for note in report.notes),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
-    """Return aligned columns, the first `left` of them to the left, the others to the right.
-
-    >>> print(table(["job", "OFU"], [["a", "0.31"], ["longer", "0.4"]]))
-    job      OFU
-    a       0.31
-    longer   0.4
-    """
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    lines = (
-        "  ".join(cell.ljust(w) if i < left else cell.rjust(w) for i, (cell, w) in enumerate(zip(row, widths, strict=True)))
-        for row in [head, *rows]
-    )
-    return "\n".join(line.rstrip() for line in lines)
 
 
 def _headline(report: FleetReport, width: int) -> str:

@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from ullage.compressed import head as first_bytes
 from ullage.errors import UllageError
 from ullage.problems import Problems
 from ullage.sources import clock
@@ -23,7 +24,6 @@ from ullage.sources.columns import is_time, meaning
 from ullage.sources.delimited import blocks, first_lines, head
 from ullage.sources.fields import Alias, Floats, is_sentinel
 from ullage.sources.source import Options, Place, source
-from ullage.sources.source import head as first_bytes
 from ullage.sources.tabular import Reading, matrix, numbers, within
 from ullage.tables import FIELDS
 

@@ -19,11 +19,12 @@ from urllib.parse import urlsplit
 
 import pyarrow as pa
 
+from ullage.compressed import head
 from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 from ullage.sources.http import Client, ServerError
 from ullage.sources.lines import Lines
-from ullage.sources.source import Options, Place, head, source
+from ullage.sources.source import Options, Place, source
 
 CHUNK = 8 << 20  # bytes read and parsed at a time
 HELD = 100_000  # lines of small files that are put into one batch

@@ -23,6 +23,14 @@ PALETTE: dict[str, tuple[str, str]] = {
     "free": ("#a88a4c", "#8c7440"),
     "unknown": ("#85888c", "#7d8288"),
     "doubt": ("#9c2f4b", "#ef8fa6"),
+    # what a process and a device are doing: neighbours in a lane differ for any colour vision
+    "useful": ("#4a88bd", "#4f94cf"),
+    "offload": ("#cc7514", "#f0b060"),
+    "communication": ("#8e1f3d", "#d9506f"),
+    "kernel": ("#17487d", "#4188c9"),
+    "collective": ("#b662a6", "#eaa6dc"),
+    "memory": ("#3f9468", "#63bd8f"),
+    "idle": ("#dedacf", "#343a41"),
 }
 
 SANS = '-apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Liberation Sans", Arial, sans-serif'

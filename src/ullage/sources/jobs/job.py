@@ -9,10 +9,11 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from ullage.compressed import head
 from ullage.errors import UllageError
 from ullage.problems import Problems
 from ullage.registry import Registry
-from ullage.sources.source import Place, head
+from ullage.sources.source import Place
 from ullage.tables import JOBS
 
 

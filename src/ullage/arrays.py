@@ -1,0 +1,72 @@
+"""NumPy arrays into Arrow arrays and back, by their memory.
+
+`pa.array` looks whether it was given an object of pandas', and imports pandas for that: half a second, in which most traces are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+
+def numbers(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """Return an Arrow array of integers, floats or booleans, null where `missing`; integers share their memory.
+
+    >>> numbers(np.array([1, 2]), np.array([True, False])).to_pylist()
+    [None, 2]
+    """
+    valid = None if missing is None or not missing.any() else _bits(~missing)
+    if values.dtype == bool:
+        return pa.Array.from_buffers(pa.bool_(), len(values), [valid, _bits(values)])
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [valid, pa.py_buffer(np.ascontiguousarray(values))])
+
+
+def texts(values: Sequence[str | None]) -> pa.StringArray:
+    """Return an Arrow array of strings, null for None. Raises ValueError for more than 2 GiB of them.
+
+    >>> texts(["a", None, "bc"]).to_pylist()
+    ['a', None, 'bc']
+    """
+    encoded = [b"" if value is None else value.encode("utf-8", "replace") for value in values]
+    offsets = np.zeros(len(encoded) + 1, np.int64)
+    np.cumsum([len(value) for value in encoded], out=offsets[1:])
+    if offsets[-1] >= 2**31:
+        raise ValueError("more than 2 GiB of strings in one array")
+    valid = _bits(np.array([value is not None for value in values], bool)) if None in values else None
+    return pa.Array.from_buffers(
+        pa.string(), len(encoded), [valid, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(b"".join(encoded))]
+    )
+
+
+def coded(codes: npt.NDArray[Any], words: Sequence[str | None]) -> pa.DictionaryArray:
+    """Return a column of words from their codes, null where a code is negative.
+
+    >>> coded(np.array([1, -1, 0], np.int8), ["a", "b"]).to_pylist()
+    ['b', None, 'a']
+    """
+    return pa.DictionaryArray.from_arrays(numbers(codes, codes < 0), texts(words))
+
+
+def plain(values: pa.Array, missing: int) -> npt.NDArray[Any]:
+    """Return an Arrow array of integers as NumPy array of their type, with `missing` for null.
+
+    >>> plain(numbers(np.array([7, 8]), np.array([False, True])), -1).tolist()
+    [7, -1]
+    """
+    kind = np.dtype(values.type.to_pandas_dtype())
+    valid, held = values.buffers()
+    if held is None or not len(values):
+        return np.full(len(values), missing, kind)
+    found = np.frombuffer(held, kind, len(values), values.offset * kind.itemsize)
+    if not values.null_count:
+        return found
+    bits = np.unpackbits(np.frombuffer(valid, np.uint8), bitorder="little")[values.offset : values.offset + len(values)]
+    return np.where(bits.astype(bool), found, kind.type(missing))
+
+
+def _bits(mask: npt.NDArray[np.bool_]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(mask, bitorder="little"))

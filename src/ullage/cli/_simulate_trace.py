@@ -1,0 +1,81 @@
+"""`ullage simulate trace`: runs with known answers, as any profiler would have recorded them."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+from ullage.errors import UllageError
+
+NSYS = ("2020", "2022", "2024", "2026", "newest")
+
+
+@click.command(
+    "trace",
+    epilog="""\b
+Examples:
+  ullage simulate trace                              a training job of two ranks, as PyTorch's profiler writes it
+  ullage simulate trace --ranks 8 --straggler 3      one rank comes late to every collective
+  ullage simulate trace --run 4                      the TALP paper's use case 4
+  ullage simulate trace --run 4 --format nsys        the same run as Nsight Systems exports it
+  ullage simulate trace --graph hidden               CUDA graphs whose kernels were not recorded
+""",
+)
+@click.option("--run", default="training", show_default=True, metavar="NAME", help="training, or a use case of the TALP paper: 1 to 7.")
+@click.option("--ranks", type=click.IntRange(1), default=2, show_default=True, help="Ranks of the training job.")
+@click.option("--steps", type=click.IntRange(1), default=3, show_default=True, help="Its profiler steps.")
+@click.option("--straggler", type=click.IntRange(0), metavar="RANK", help="This rank is slow.")
+@click.option(
+    "--graph", type=click.Choice(["kernels", "whole", "hidden"]), help="Launch CUDA graphs: recorded by kernel, as a whole, not at all."
+)
+@click.option("--host-bound", is_flag=True, help="Small kernels, launched one by one.")
+@click.option("--format", "form", type=click.Choice(["kineto", "nsys", "talp"]), default="kineto", show_default=True, help="Whose files.")
+@click.option("--generation", type=click.Choice(NSYS), default="2026", show_default=True, help="Nsight Systems' schema.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("traces"), show_default=True, metavar="FOLDER", help="Where to write.")
+def command(
+    run: str,
+    ranks: int,
+    steps: int,
+    straggler: int | None,
+    graph: str | None,
+    host_bound: bool,
+    form: str,
+    generation: str,
+    out: Path,
+) -> None:
+    """Traces of a run with known answers: PyTorch's, Nsight Systems' or TALP's files."""
+    from ullage.simulate.traces.pils import USE_CASES, pils
+    from ullage.simulate.traces.training import Plan, training
+
+    if run == "training":
+        plan = Plan(ranks=ranks, steps=steps, straggler=straggler, graph=graph or "", host_bound=host_bound)  # type: ignore[arg-type]
+        scenario = training(plan)
+    elif run in USE_CASES:
+        scenario = pils(USE_CASES[run].load)
+    else:
+        raise UllageError(f"no run is called '{run}'", f"there are training, {', '.join(USE_CASES)}")
+    out.mkdir(parents=True, exist_ok=True)
+    for path in _write(scenario, form, generation, out):
+        click.echo(f"  {path}")
+    click.echo(f"next: ullage trace {shlex.quote(str(out))}")
+
+
+def _write(scenario, form: str, generation: str, out: Path) -> list[Path]:  # type: ignore[no-untyped-def]
+    from ullage.simulate.traces import kineto, nsys, talp
+
+    if form == "kineto":
+        return list(kineto.write(scenario, out))
+    if form == "nsys":
+        return [nsys.write(scenario, out / f"{_plain(scenario.name)}.sqlite", generation=generation)]
+    return [talp.write(scenario, out / f"{_plain(scenario.name)}.json")]
+
+
+def _plain(name: str) -> str:
+    """Return a run's name as a file's.
+
+    >>> _plain("use case 7, overlapped")
+    'use-case-7-overlapped'
+    """
+    return name.replace(",", "").replace(" ", "-")

@@ -1,0 +1,97 @@
+"""`ullage trace compare`: what changed between two runs, factor by factor; a gate for CI."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ullage.cli._trace_scaling import named
+from ullage.cli.options import Progress, dump
+from ullage.cli.trace import answer, check_out, reading
+from ullage.errors import UllageError
+
+
+@click.command(
+    "compare",
+    epilog="""\b
+Examples:
+  ullage trace compare before.json after.json            what changed, and what explains it
+  ullage trace compare main=runs/main pr=runs/pr --window steps --fail-under 0.95
+                                                         exit 1 when the efficiency fell by more than 5 %
+  ullage trace compare a/ b/ --fail-under orchestration_efficiency=0.9 --fail-under speed=0.95
+""",
+)
+@click.argument("a", metavar="[NAME=]A")
+@click.argument("b", metavar="[NAME=]B")
+@reading
+@click.option("--region", metavar="R", help="Only within this region.")
+@click.option(
+    "--fail-under",
+    "limits",
+    multiple=True,
+    metavar="[METRIC=]X",
+    help="Exit 1 unless B keeps X of A's device parallel efficiency (without devices: the host's) or METRIC; 'speed': A's time over B's.",
+)
+@click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Regions shown.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE: .json or .txt.")
+def command(a: str, b: str, limits: tuple[str, ...], top: int, as_json: bool, out: Path | None, **asked: Any) -> None:
+    """What changed from run A to run B, and how much of the change in time each factor explains.
+
+    A and B are trace files, or folders or globs of one run's traces.
+    """
+    from ullage.reports.change import change, verdict
+
+    if out is not None:
+        check_out(out, (".json", ".txt"))
+    asked_limits = _limits(limits)
+    progress = Progress(quiet=as_json)
+    (first, before), (second, after) = named(a), named(b)
+    names = ("A", "B") if first == second else (first, second)
+    report = change(answer((before,), asked, progress), answer((after,), asked, progress), names)
+    gate = None
+    for limit in asked_limits:
+        found = verdict(report, limit)
+        gate = found if gate is None else type(gate)(gate.checks + found.checks)
+    _give(report, gate, top, as_json, out)
+    if gate is not None and not gate.passed:
+        raise click.exceptions.Exit(1)
+
+
+def _limits(texts: tuple[str, ...]) -> list[float | dict[str, float]]:
+    """Return the gate's limits: a number for the efficiency as a whole, the others by metric.
+
+    >>> _limits(("0.95", "speed=0.9"))
+    [0.95, {'speed': 0.9}]
+    """
+    plain: list[float | dict[str, float]] = []
+    by_metric: dict[str, float] = {}
+    for text in texts:
+        metric, _, number = text.rpartition("=")
+        try:
+            limit = float(number)
+        except ValueError:
+            limit = -1.0
+        if not 0 < limit < 1e6:
+            raise UllageError(f"'{text}' is no limit", "write --fail-under 0.95, or --fail-under orchestration_efficiency=0.9")
+        if metric:
+            by_metric[metric] = limit
+        else:
+            plain.append(limit)
+    return [*plain, *([by_metric] if by_metric else [])]
+
+
+def _give(report: Any, gate: Any, top: int, as_json: bool, out: Path | None) -> None:
+    from ullage.render.change import record, text
+    from ullage.render.files import replace
+
+    if out is not None:
+        forms = {".json": lambda: dump(record(report, gate)) + "\n", ".txt": lambda: text(report, gate)}
+        replace(out, forms[out.suffix]().encode("utf-8", "replace"))
+        click.echo(f"wrote {out}", err=True)
+    if as_json:
+        click.echo(dump(record(report, gate)))
+    elif out is None:
+        click.echo(text(report, gate, top=top), nl=False)

@@ -1,0 +1,1 @@
+"""What a kernel is, from its name."""

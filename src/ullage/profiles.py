@@ -1,0 +1,279 @@
+"""From trace files to one run: found, recognised, read one by one (or side by side in processes), reduced, merged.
+
+A file's events are let go before the next file is read in the same process; only states leave a worker.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ullage.errors import UllageError, harmless
+from ullage.named import found, ranks
+from ullage.problems import Problems
+from ullage.recording import Mode, Recording
+from ullage.sums.lanes.gather import gather
+from ullage.sums.lanes.reduce import Reduced, reduce
+from ullage.sums.lanes.run import Run, merge
+from ullage.sums.lanes.states import Host
+from ullage.sums.lanes.window import Window
+from ullage.totals import Region, united
+from ullage.traces.trace import TRACES, File, NoTraceError, Options, Trace, formats, recognised
+from ullage.workers import side_by_side
+
+SAME_LENGTH = 0.9  # of the longest recording; a shorter one is pointed out
+NO_TRACE, UNUSED = "files that are no trace", "traces that can't be used"
+WORTH_PROCESSES = 32 << 20  # bytes on disk from which on several files are read side by side
+
+
+@dataclass(frozen=True)
+class Asked:
+    """How traces are to be read: the window, which threads are a process' `host` lane, `ranks` by file name, the reader's `options`;
+    `workers` processes at most."""
+
+    window: Window = field(default_factory=Window)
+    ranks: dict[str, int] = field(default_factory=dict)
+    options: Options = field(default_factory=Options)
+    workers: int | None = None
+    host: Host = "busiest"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """One run as read: merged states (`run`), or `regions` where the files hold sums (TALP JSON); and what was left out."""
+
+    places: tuple[str, ...]
+    source: str
+    recordings: tuple[Recording, ...]
+    run: Run | None
+    regions: tuple[Region, ...]
+    problems: Problems
+    prefers: Mode
+
+    @property
+    def partial(self) -> bool:
+        """Whether something of the run is missing: a file that ends early, or device events that were dropped."""
+        return any(r.cut or r.untimed for r in self.recordings) or (
+            self.run is not None and bool(self.problems.dropped.keys() - {NO_TRACE})
+        )
+
+
+def profile(places: str | Sequence[str], asked: Asked | None = None) -> Profile:
+    """Return one run from its trace files: a file, a folder, a glob, or several of them; one file may hold several ranks.
+
+    Raises UllageError when nothing can be read, when two files claim one rank, or when files of different tools are mixed.
+    """
+    asked = asked or Asked()
+    problems = Problems()
+    files = _recognised(found([places] if isinstance(places, str) else places), problems)
+    tools = {trace.name: file.name for trace, file in reversed(files)}
+    if len(tools) > 1:
+        named = " and ".join(f"{name} ({tool})" for tool, name in sorted(tools.items()))
+        raise UllageError(f"these are traces of different tools: {named}", "give the files of one run by one tool")
+    trace = files[0][0]
+    if trace.sums is not None:
+        return _stated(trace, [file for _, file in files], asked, problems)
+    kept = _reduced([file for _, file in files], asked, problems)
+    _refuse_twins(kept)
+    _compare_clocks(kept, problems)
+    recordings = tuple(r.recording for r in kept)
+    run = merge(kept)
+    return Profile(
+        tuple(r.place for r in recordings), recordings[0].source or trace.name, recordings, run, (), problems, _prefers(recordings, run)
+    )
+
+
+def _recognised(paths: list[Path], problems: Problems) -> list[tuple[Trace, File]]:
+    TRACES.load()
+    aside = tuple(ending for t in TRACES.values() for ending in t.beside)
+    files: list[tuple[Trace, File]] = []
+    first: UllageError | None = None
+    for path in paths:
+        try:
+            files.append(recognised(path))
+        except UllageError as error:
+            if len(paths) == 1:
+                raise
+            if path.suffix not in aside:
+                first = first or error
+                problems.drop(NO_TRACE if isinstance(error, NoTraceError) else UNUSED, where=error.problem)
+    if not files:
+        raise first or UllageError("none of the files is a trace that Ullage reads", formats())
+    return files
+
+
+def _stated(trace: Trace, files: list[File], asked: Asked, problems: Problems) -> Profile:
+    """Return a run from files of sums: one of the whole run, or one for each of its processes."""
+    assert trace.sums is not None
+    if asked.window.kind != "first-last":
+        raise UllageError(
+            f"{files[0].name} holds sums over regions: no window can be cut out of them", "leave out --window, or use --region"
+        )
+    recordings, parts = [], []
+    for file in files:
+        recordings.append(Recording(file.name, source=trace.name, prefers="talp"))
+        parts.append(trace.sums(file, recordings[-1], asked.options, problems))
+    whole = [file.name for file, regions in zip(files, parts, strict=True) if not all(region.share for region in regions)]
+    if len(files) > 1 and whole:
+        raise UllageError(
+            f"{whole[0]} holds the sums of a whole run", "give one run at a time, or compare them: ullage trace scaling RUN RUN…"
+        )
+    by_name: dict[str, list[Region]] = {}
+    for region in (region for regions in parts for region in regions):
+        by_name.setdefault(region.name, []).append(region)
+    regions = tuple(united(shares) if len(shares) > 1 else shares[0] for shares in by_name.values())
+    return Profile(tuple(f.name for f in files), recordings[0].source, tuple(recordings), None, regions, problems, "talp")
+
+
+def _reduced(files: list[File], asked: Asked, problems: Problems) -> list[Reduced]:
+    given = ranks([file.path for file in files], asked.ranks)
+    tasks: list[_Task] = [
+        (file.path, replace(asked.options, rank=given.get(file.path, asked.options.rank)), asked.window, asked.host) for file in files
+    ]
+    workers = min(asked.workers or os.cpu_count() or 1, len(files))
+    size = sum(_size(file.path) for file in files)
+    if workers > 1 and (asked.workers or size >= WORTH_PROCESSES):
+        silent = [(path, replace(options, progress=_silent), window, host) for path, options, window, host in tasks]
+        results = side_by_side(read_one, silent, workers, lambda done: asked.options.progress(f"{done:,} of {len(tasks):,} traces"))
+    else:
+        within = asked.workers or os.cpu_count() or 1  # one file at a time may itself be read by several
+        tasks = [(path, replace(options, workers=within), window, host) for path, options, window, host in tasks]
+        results = [_one_by_one(task, number, len(tasks), asked.options.progress) for number, task in enumerate(tasks, 1)]
+    kept: list[Reduced] = []
+    for reduced, lost, error in results:
+        _add(problems, lost)
+        if error is not None:
+            if asked.options.strict or len(files) == 1:
+                raise error
+            problems.drop(UNUSED, where=error.problem)
+        elif reduced is not None:
+            kept.append(reduced)
+    if not kept:
+        raise next(error for _, _, error in results if error is not None)
+    return kept
+
+
+_Task = tuple[Path, Options, Window, Host]
+_Result = tuple[Reduced | None, Problems, UllageError | None]
+
+
+def _one_by_one(task: _Task, number: int, of: int, progress: Callable[[str], None]) -> _Result:
+    path, options, window, host = task
+    head = f"{number:,} of {of:,} traces" if of > 1 else ""
+    return read_one((path, replace(options, progress=lambda word: progress(f"{head} {word}".strip())), window, host))
+
+
+def _silent(word: str) -> None:
+    """Say nothing: a worker has no terminal."""
+
+
+def read_one(task: _Task) -> _Result:
+    """Return one file's states, what was left out of it, and the error that kept it from being used, if any."""
+    path, options, window, host = task
+    problems = Problems()
+    try:
+        trace, file = recognised(path)
+        assert trace.read is not None
+        recording = Recording(file.name, source=trace.name, rank=options.rank)
+        capture = gather(trace.read(file, recording, options, problems), recording)
+        if options.rank is not None:
+            _rename(recording, options.rank)
+        return reduce(capture, window, host), problems, None
+    except UllageError as error:
+        return None, problems, _with_losses(error, problems)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        return None, problems, UllageError(f"{harmless(str(path))} can't be read: {error.strerror or error}")
+
+
+def _rename(recording: Recording, rank: int) -> None:
+    """Give a capture the rank that the user says it is, whatever it says itself."""
+    own = {p.rank for p in recording.processes.values() if p.rank is not None}
+    if len(own) > 1:
+        raise UllageError(f"{recording.place} holds {len(own):,} ranks, which one number can't name", "leave out --rank for it")
+    for process in recording.processes.values():
+        process.rank = rank if process.rank is not None else None
+    recording.rank = rank
+
+
+def _with_losses(error: UllageError, problems: Problems) -> UllageError:
+    """Return an error that also says what was left out on the way to it: that may be why."""
+    lost = Problems(problems.dropped, first={}).lines()
+    return UllageError(f"{error.problem} ({'; '.join(lost[:3])})", error.hint) if lost else error
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0  # gone meanwhile: who reads it says so
+
+
+def _add(problems: Problems, more: Problems) -> None:
+    problems.dropped.update(more.dropped)
+    problems.mended.update(more.mended)
+    for what, where in more.first.items():
+        problems.first.setdefault(what, where)
+    for note in more.notes:
+        problems.note(note)
+
+
+def _refuse_twins(kept: list[Reduced]) -> None:
+    whose: dict[int, str] = {}
+    for capture in kept:
+        for rank in {p.rank for p in capture.processes if p.rank is not None}:
+            if rank in whose:
+                raise UllageError(
+                    f"rank {rank} is in both {whose[rank]} and {capture.recording.place}",
+                    "give one run's files at a time, or say which is which: --rank FILE=0 --rank FILE=1",
+                )
+            whose[rank] = capture.recording.place
+
+
+def _compare_clocks(kept: list[Reduced], problems: Problems) -> None:
+    clocks = {r.recording.clock for r in kept}
+    if len(kept) < 2:
+        return
+    if clocks == {"own"}:
+        problems.note("the files have no common clock; each is measured on its own, from its first event")
+    elif len(clocks) > 1:
+        own = next(r.recording.place for r in kept if r.recording.clock == "own")
+        problems.note(f"{own} has no common clock with the other files; it is measured on its own")
+    _compare_lengths(kept, problems)
+    windows = sorted((r.window, r.recording.place) for r in kept if r.recording.clock == "utc")
+    for (a, first), (b, second) in itertools.pairwise(windows):
+        if b[0] >= a[1]:
+            problems.note(f"{first} and {second} were recorded at different times ({_seconds(b[0] - a[1])} between them)")
+            break
+
+
+def _seconds(ns: int) -> str:
+    """Return a time for a note.
+
+    >>> _seconds(1_500_000), _seconds(1_000_000_000_000)
+    ('0.0015 s', '1,000 s')
+    """
+    return f"{ns / 1e9:,.0f} s" if ns >= 10**11 else f"{ns / 1e9:.3g} s"
+
+
+def _compare_lengths(kept: list[Reduced], problems: Problems) -> None:
+    """Say that a rank was recorded for much less time than another: nobody knows what it did in the rest."""
+    length = {r.recording.place: (r.window[1] - r.window[0]) / 1e9 for r in kept}
+    short, long = min(length, key=length.__getitem__), max(length, key=length.__getitem__)
+    if length[short] < SAME_LENGTH * length[long]:
+        problems.note(
+            f"{short} was recorded for {length[short]:.3g} s, {long} for {length[long]:.3g} s; the rest is not known and counts as lost: "
+            "start and stop the profiler behind a barrier, or look at --window steps"
+        )
+
+
+def _prefers(recordings: tuple[Recording, ...], run: Run) -> Mode:
+    """Return the mode that suits a run: what its source calls for; else `ai` where collectives run on devices and nobody uses MPI."""
+    stated = next((r.prefers for r in recordings if r.prefers), None)
+    if stated:
+        return stated
+    return "ai" if any(d.collective.pieces for d in run.devices) and not any(p.communication.pieces for p in run.processes) else "talp"

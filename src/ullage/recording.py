@@ -1,0 +1,70 @@
+"""What a trace says beside its intervals: whose it is, by which clock, on which devices, and what it lost.
+
+A reader (`traces/`) fills a `Recording` while it yields intervals, because metadata may stand before or after the
+events; the sums (`sums/lanes/`) read it when the reader is done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+Mode = Literal["talp", "ai"]
+
+
+@dataclass
+class Device:
+    """A device of a capture. `key` is the same for the same physical device in other captures (a UUID, host and PCI bus),
+    or empty when the source doesn't know one; then the device is this capture's own."""
+
+    name: str = ""
+    key: str = ""
+    sms: int | None = None
+
+
+@dataclass
+class Process:
+    """A process of a capture: its rank in the job where the source knows one, its name, its host."""
+
+    rank: int | None = None
+    name: str = ""
+    host: str = ""
+
+
+@dataclass
+class Recording:
+    """What one trace file says of itself. Times are integer nanoseconds on the clock of its intervals.
+
+    `clock` is "utc" when the intervals' times count from 1970, so that captures can be laid beside one another, and "own"
+    when their zero is arbitrary. `resolution` is the smallest step of the source's time stamps in ns (1000 for whole
+    microseconds). `extent` has, for each process, the first and last moment of *anything* recorded of it, also of events
+    that the reader did not pass on. `cut` says where a file ends early; then what is not there is not known to be idle.
+    `untimed` counts device events that were dropped without any usable time. `prefers` is the mode that this kind of source
+    calls for, None when either may be meant. `counters` has, for each process, what hardware counters summed up in useful time
+    alone, by name: `instructions`, `cycles`, and the `useful_time` in ns of the bursts that they were read over.
+    """
+
+    place: str
+    source: str = ""
+    rank: int | None = None
+    ranks: int | None = None
+    host: str = ""
+    clock: Literal["utc", "own"] = "own"
+    resolution: int = 1
+    devices: dict[int, Device] = field(default_factory=dict)
+    processes: dict[int, Process] = field(default_factory=dict)
+    extent: dict[int, tuple[int, int]] = field(default_factory=dict)
+    cut: str = ""
+    untimed: int = 0
+    prefers: Mode | None = None
+    counters: dict[int, dict[str, int]] = field(default_factory=dict)
+
+    def saw(self, process: int, first: int, last: int) -> None:
+        """Note that something of a process was recorded from `first` to `last`, in ns.
+
+        >>> recording = Recording("a.json")
+        >>> recording.saw(7, 10, 20); recording.saw(7, 5, 12); recording.extent[7]
+        (5, 20)
+        """
+        old = self.extent.get(process)
+        self.extent[process] = (first, last) if old is None else (min(old[0], first), max(old[1], last))

@@ -1,0 +1,51 @@
+"""What HTML reports share: a document that loads nothing, sections, and pictures laid out for a page and for a phone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ullage.render.html import policy
+from ullage.render.html_style import SCRIPT, style
+from ullage.render.markup import Child, Markup, element
+from ullage.render.svg.draw import NARROW, WIDE
+
+
+def document(title: str, *body: Child) -> Markup:
+    """Return one self-contained HTML document, light or dark as the reader's screen asks.
+
+    A security policy allows only our own style sheet and script, by their hashes, and no connection at all; without the script
+    tables just don't sort.
+    """
+    sheet = style()
+    head = element(
+        "head",
+        element("meta", charset="utf-8"),
+        element("meta", http_equiv="Content-Security-Policy", content=policy(sheet)),
+        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
+        element("meta", name="color-scheme", content="light dark"),
+        element("meta", name="referrer", content="no-referrer"),
+        element("title", f"{title} – Ullage"),
+        element("style", Markup(sheet)),
+    )
+    whole = element("html", head, element("body", element("main", *body), element("script", Markup(SCRIPT))), lang="en")
+    return Markup(f"<!doctype html>\n{whole}\n")
+
+
+def section(name: str, title: str, how: str, *children: Child) -> Markup:
+    """Return a section with its heading and a line on how to read it."""
+    heading = element("h2", title, id=name)
+    return element("section", heading, element("p", how, class_="how") if how else None, *children, aria_labelledby=name)
+
+
+def figure(draw: Callable[[int], Markup]) -> Markup:
+    """Return a picture twice, laid out for a page and for a phone; the style sheet shows the one that fits."""
+    return element("figure", element("div", draw(WIDE), class_="page"), element("div", draw(NARROW), class_="phone"))
+
+
+def figures(rows: list[tuple[str, str, str]]) -> Markup:
+    """Return key figures: what each is, its value, and a note below it."""
+    return element(
+        "dl",
+        [element("div", element("dt", name), element("dd", value, element("small", note) if note else None)) for name, value, note in rows],
+        class_="key",
+    )

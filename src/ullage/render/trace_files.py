@@ -1,0 +1,97 @@
+"""The report on a run as a file; the form follows the file's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from ullage.errors import UllageError
+from ullage.named import found
+from ullage.problems import Problems
+from ullage.recording import Recording
+from ullage.render.files import replace
+from ullage.reports.trace import TraceReport
+from ullage.traces.trace import Options, recognised
+
+FORMS = (".html", ".svg", ".json", ".txt", ".parquet", ".pftrace")
+TREE_ONLY = "the files hold sums, no events: there is no timeline to draw"
+
+
+def write(report: TraceReport, path: Path, *, files: Sequence[str] = (), by: str | None = None) -> None:
+    """Write a report; an old file stays until the new one is whole. `files` are read again for a .pftrace, which holds every event.
+
+    Raises UllageError for a form that the report can't take.
+    """
+    forms: dict[str, Callable[[], bytes]] = {
+        ".html": lambda: _html(report),
+        ".svg": lambda: _svg(report).encode("utf-8", "replace"),
+        ".json": lambda: _json(report),
+        ".txt": lambda: _text(report, by),
+        ".parquet": lambda: _parquet(report),
+    }
+    if path.suffix == ".pftrace":
+        replace(path, _perfetto(report, files))
+    elif path.suffix in forms:
+        replace(path, forms[path.suffix]())
+    else:
+        raise UllageError(f"{path} has no form that this report can take", f"name it {', '.join(FORMS)}")
+
+
+def timeline_of(report: TraceReport) -> str:
+    """Return the timeline as a picture. Raises UllageError for a run of which only sums are known."""
+    from ullage.render.svg.timeline import timeline
+
+    if report.run is None:
+        raise UllageError(TREE_ONLY, "name the file .html or .json, or draw the tree: ullage.read_trace(file).tree().svg()")
+    return str(timeline(report.run, mode=report.mode))
+
+
+def _svg(report: TraceReport) -> str:
+    from ullage.render.svg.tree import tree
+
+    if report.run is None:
+        return str(tree(report.whole.host, report.whole.device, title=report.whole.name))
+    return timeline_of(report)
+
+
+def _html(report: TraceReport) -> bytes:
+    from ullage.render.trace_html import html
+
+    return str(html(report)).encode("utf-8", "replace")
+
+
+def _json(report: TraceReport) -> bytes:
+    from ullage.render.json_text import json_text
+    from ullage.render.trace_json import record
+
+    return json_text(record(report)).encode()
+
+
+def _text(report: TraceReport, by: str | None) -> bytes:
+    from ullage.render.trace import text
+
+    return text(report, by=by, top=10**9).encode("utf-8", "replace")
+
+
+def _parquet(report: TraceReport) -> bytes:
+    from ullage.render.trace_parquet import parquet
+
+    return parquet(report)
+
+
+def _perfetto(report: TraceReport, files: Sequence[str]) -> Iterator[bytes]:
+    """Yield every event of the files, read again one after the other; of a run that came without files its states."""
+    from ullage.render.perfetto import events, perfetto
+
+    if report.run is None:
+        raise UllageError(TREE_ONLY, "name the file .html or .json")
+    if not files:
+        yield from perfetto(report.run)
+    for number, path in enumerate(found(files)):
+        try:
+            format_, file = recognised(path)
+        except UllageError:
+            continue  # the report has counted it
+        recording = Recording(file.name, source=format_.name)
+        if format_.read is not None:
+            yield from events(format_.read(file, recording, Options(), Problems()), recording, number=number)

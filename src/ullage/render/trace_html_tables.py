@@ -1,0 +1,198 @@
+"""The tables of a trace report's page."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ullage.errors import harmless
+from ullage.metrics.losses import Bill
+from ullage.metrics.tree import Node
+from ullage.render.html_tables import Cell, more, table
+from ullage.render.markup import Markup, element
+from ullage.render.numbers import UNKNOWN, factor, money, percent
+from ullage.render.svg.tree import bounds
+from ullage.render.times import seconds
+from ullage.render.trace_parts import CAUSES
+from ullage.reports.trace import TraceReport
+from ullage.reports.view import View
+
+ROWS, VIEWS, NAMES, GAPS = 200, 40, 30, 10
+_LONG = 400  # characters of a kernel's name, template arguments and all
+
+
+def bill(found: Bill, whose: str) -> Markup:
+    """Return what each factor costs; the shares add up to 100 %."""
+    priced = found.money is not None
+    head = ["factor", "share", "GPU-seconds" if whose == "devices" else "process-seconds", *(["money"] if priced else [])]
+    rows = [
+        [
+            Cell(loss.label),
+            Cell(percent(share(loss.share), 1), loss.share),
+            Cell(f"{round(loss.seconds, 9) + 0.0:,.4g}", loss.seconds),
+            *([Cell(money(loss.money), loss.money)] if priced else []),
+        ]
+        for loss in sorted(found.losses, key=lambda loss: -(loss.share or 0))
+    ]
+    return table(f"loss of the {whose}", head, rows, sorts=True)
+
+
+def share(value: float | None) -> float | None:
+    """Return a share without what rounding left of nothing.
+
+    >>> share(-1e-17), share(0.25)
+    (0.0, 0.25)
+    """
+    return None if value is None else round(value, 6) + 0.0
+
+
+def gaps(report: TraceReport) -> Markup | None:
+    """Return the longest gaps, each with its main cause and what ran around it."""
+    if report.idle is None or report.run is None:
+        return None
+    zero = min(c.window[0] for c in report.run.captures)
+    numbers = {d.key: n for n, d in enumerate(report.run.devices)}
+    rows = [
+        [
+            Cell(f"GPU {numbers.get(gap.device, '?')}"),
+            Cell(CAUSES.get(gap.cause, gap.cause)),
+            Cell(_kernel(gap.before) if gap.before else "the begin"),
+            Cell(_kernel(gap.after) if gap.after else "the end"),
+            Cell(seconds(gap.start - zero), gap.start - zero),
+            Cell(seconds(gap.end - gap.start), gap.end - gap.start),
+        ]
+        for gap in report.idle.gaps[:GAPS]
+    ]
+    return table("longest gaps", ["device", "mostly", "after", "before", "at", "idle"], rows, words=4, sorts=True)
+
+
+def _kernel(name: str) -> Markup:
+    """Return a kernel's bare name; the whole one shows when it is pointed at."""
+    whole = harmless(name, _LONG)
+    return element("span", bare(whole), title=whole)
+
+
+def bare(name: str) -> str:
+    """Return a C++ function's name without return type, template arguments and parameters; other names as they are.
+
+    >>> bare("void at::native::<unnamed>::norm<float, (int)4>(int, T *)"), bare("Memcpy HtoD (Pinned -> Device)")
+    ('at::native::norm', 'Memcpy HtoD (Pinned -> Device)')
+    """
+    if "::" not in name and "<" not in name and not name.startswith("void "):
+        return name
+    depth, kept = 0, []
+    for sign in name.removeprefix("void ").replace("<unnamed>::", "").replace("(anonymous namespace)::", "").replace("->", ""):
+        depth -= sign in ">)" and depth > 0
+        if not depth and sign not in "<>()":
+            kept.append(sign)
+        depth += sign in "<("
+    return "".join(kept).strip()[:120] or name
+
+
+def families(report: TraceReport) -> Markup | None:
+    """Return kernels by family, the most time first."""
+    if report.kernels is None:
+        return None
+    rows = [
+        [
+            Cell(row.family),
+            Cell(f"{row.names:,}", row.names),
+            Cell(f"{row.count:,}", row.count),
+            Cell(seconds(row.time), row.time),
+            Cell(percent(row.share, 1), row.share),
+        ]
+        for row in report.kernels.families
+    ]
+    return table("kernels by family", ["family", "names", "count", "time", "share"], rows, sorts=True)
+
+
+def names(report: TraceReport) -> Markup | None:
+    """Return the kernels that took the most time, by name."""
+    if report.kernels is None:
+        return None
+    found = report.kernels.kernels
+    rows = [
+        [
+            Cell(_kernel(row.name)),
+            Cell(row.family),
+            Cell(f"{row.count:,}", row.count),
+            Cell(seconds(row.time), row.time),
+            Cell(seconds(row.longest), row.longest),
+            Cell(percent(row.share, 1), row.share),
+        ]
+        for row in found[:NAMES]
+    ]
+    listed = table("kernels by name", ["kernel", "family", "count", "time", "longest", "share"], rows, words=2, sorts=True)
+    return Markup(listed + (more(len(found) - NAMES) or ""))
+
+
+def late(report: TraceReport) -> Markup | None:
+    """Return who came last to collectives; None where nobody can be said to have."""
+    found = [s for s in report.late.stragglers if s.last] if report.late is not None else []
+    if not found:
+        return None
+    rows = [
+        [
+            Cell(harmless(s.label, 80)),
+            Cell(f"{s.last:,} of {s.collectives:,}", s.last),
+            Cell(seconds(s.lost), s.lost),
+            Cell(seconds(s.waited), s.waited),
+        ]
+        for s in found[:ROWS]
+    ]
+    return table("who comes late", ["last to come", "times", "others waited", "waited itself"], rows, sorts=True)
+
+
+def processes(report: TraceReport) -> Markup:
+    """Return each process' times, as shares of its own elapsed time."""
+    parts = report.whole.host_parts
+    rows = [
+        [
+            Cell(harmless(p.process.label, 80) + (f", {harmless(p.process.host, 60)}" if p.process.host else "")),
+            Cell(seconds(p.elapsed), p.elapsed),
+            *(Cell(percent(ns / p.elapsed, 1) if p.elapsed else UNKNOWN, ns) for ns in (p.useful, p.offload, p.communication)),
+        ]
+        for p in parts[:ROWS]
+    ]
+    found = table("processes", ["process", "elapsed", "useful", "offload", "communication"], rows, sorts=True)
+    return Markup(found + (more(len(parts) - ROWS) or ""))
+
+
+def devices(report: TraceReport) -> Markup:
+    """Return each device's times, as shares of the run's elapsed time."""
+    parts, elapsed = report.whole.device_parts, report.whole.elapsed or 1
+    doubted = any(p.unknown for p in parts)
+    rows = []
+    for number, p in enumerate(parts):
+        times = (p.kernel, p.collective, p.memory, p.idle, *((p.unknown,) if doubted else ()))
+        name = f"GPU {number}" + (f", {harmless(p.device.name, 60)}" if p.device.name else "")
+        rows.append([Cell(name), *(Cell(percent(ns / elapsed, 1), ns) for ns in times), Cell(f"{p.device.launches:,}", p.device.launches)])
+    head = ["device", "kernels", "collectives", "memory", "idle", *(["of it unknown"] if doubted else []), "launches"]
+    return Markup(table("devices", head, rows[:ROWS], sorts=True) + (more(len(rows) - ROWS) or ""))
+
+
+_COLUMNS = {
+    "host_parallel_efficiency": "host parallel",
+    "mpi_parallel_efficiency": "MPI parallel",
+    "device_offload_efficiency": "device offload",
+    "device_parallel_efficiency": "device parallel",
+    "device_load_balance": "device balance",
+    "device_communication_efficiency": "device communication",
+    "orchestration_efficiency": "orchestration",
+}
+
+
+def views(by: str, found: Sequence[View]) -> Markup:
+    """Return a row of efficiencies for each region or step."""
+    present = {node.metric for v in found for tree in (v.host, v.device) if tree is not None for _, node in tree.walk()}
+    metrics = [metric for metric in _COLUMNS if metric in present]
+    head = [by, "elapsed", *(_COLUMNS[metric] for metric in metrics)]
+    rows = [[Cell(harmless(v.name, 80)), Cell(seconds(v.elapsed), v.elapsed), *(_cell(v, m) for m in metrics)] for v in found[:VIEWS]]
+    return Markup(table(f"by {by}", head, rows, sorts=True) + (more(len(found) - VIEWS) or ""))
+
+
+def _cell(found: View, metric: str) -> Cell:
+    nodes = (tree.find(metric) for tree in (found.host, found.device) if tree is not None)
+    node: Node | None = next((n for n in nodes if n is not None), None)
+    if node is None or node.value is None:
+        return Cell(UNKNOWN)
+    return Cell(factor(node.value), node.value) if node.certain else Cell(bounds(node), None, "doubt")

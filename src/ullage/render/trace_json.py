@@ -1,0 +1,139 @@
+"""The report on a run as plain data for JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from ullage.metrics.tree import Node
+from ullage.recording import Mode
+from ullage.reports.kernels import Overlap
+from ullage.reports.trace import TraceReport
+from ullage.reports.view import View
+from ullage.sums.lanes.idle import Rhythm
+from ullage.sums.lanes.run import DevicePart, HostPart
+
+# Efficiencies by their short names within a tree.
+_NAMES = {
+    "host_parallel_efficiency": "parallel_efficiency",
+    "mpi_parallel_efficiency": "mpi_parallel_efficiency",
+    "hybrid_mpi_parallel_efficiency": "mpi_parallel_efficiency",
+    "host_load_balance": "load_balance",
+    "hybrid_load_balance": "load_balance",
+    "host_communication_efficiency": "communication_efficiency",
+    "device_offload_efficiency": "device_offload_efficiency",
+    "device_parallel_efficiency": "parallel_efficiency",
+    "device_load_balance": "load_balance",
+    "device_communication_efficiency": "communication_efficiency",
+}
+_HOST = ("parallel_efficiency", "mpi_parallel_efficiency", "load_balance", "communication_efficiency", "device_offload_efficiency")
+_DEVICE = ("parallel_efficiency", "load_balance", "communication_efficiency", "orchestration_efficiency")
+
+
+def record(report: TraceReport) -> dict[str, Any]:
+    """Return the report as plain data: times in s (`_s`) or integer ns (`_ns`), ratios in [0, 1]; what does not exist is null.
+
+    `window` is on the captures' clock. In `talp` mode a collective counts as a kernel, in the trees and in `devices` alike.
+    """
+    data: dict[str, Any] = {
+        "files": list(report.places),
+        "source": report.source,
+        "status": "partial" if report.partial else "whole",
+        "mode": report.mode,
+        "window": _window(report),
+        "region": report.region,
+        **view(report.whole, report.mode),
+        "bill": None if report.bill is None else asdict(report.bill),
+        "host_bill": None if report.host_bill is None else asdict(report.host_bill),
+    }
+    for name, views in (("regions", report.regions), ("ranks", report.ranks), ("by_device", report.devices), ("steps", report.steps)):
+        data[name] = [{"name": v.name, **view(v, report.mode)} for v in views]
+    return data | explained(report) | {"problems": list(report.notes)}
+
+
+def _window(report: TraceReport) -> dict[str, Any]:
+    captures = report.run.captures if report.run is not None else ()
+    return {
+        "start_ns": min((c.window[0] for c in captures), default=None),
+        "end_ns": max((c.window[1] for c in captures), default=None),
+        "rule": report.window if captures else None,
+    }
+
+
+def view(found: View, mode: Mode) -> dict[str, Any]:
+    """Return a part of a run: its efficiencies, their bounds, the totals they come from, and the times of each process and device."""
+    return {
+        "elapsed_s": found.elapsed / 1e9,
+        "elapsed_ns": found.elapsed,
+        "host": None if found.host is None else _efficiencies(found.host, _HOST),
+        "device": None if found.device is None else _efficiencies(found.device, _DEVICE),
+        "bounds": {
+            name: None if tree is None else {_NAMES.get(n.metric, n.metric): [n.low, n.high] for _, n in tree.walk()}
+            for name, tree in (("host", found.host), ("device", found.device))
+        },
+        "cannot_tell": [n.metric for tree in (found.host, found.device) if tree for _, n in tree.walk() if not n.certain],
+        "host_totals": None if found.host_totals is None else asdict(found.host_totals),
+        "device_totals": None if found.device_totals is None else asdict(found.device_totals),
+        "processes": [_process(part) for part in found.host_parts],
+        "devices": [_device(part, mode) for part in found.device_parts],
+    }
+
+
+def _efficiencies(tree: Node, names: tuple[str, ...]) -> dict[str, float | None]:
+    """Return a tree flat: the names that every such tree has (null where a value does not exist), then those that this one has besides.
+
+    A host without any branch for devices and MPI communicates as its tree says: its MPI parallel efficiency is the whole.
+    """
+    values = {_NAMES.get(node.metric, node.metric): node.value for _, node in tree.walk()}
+    if "host_load_balance" in {child.metric for child in tree.children}:
+        values |= {"mpi_parallel_efficiency": tree.value, "device_offload_efficiency": None}
+    return {name: values.get(name) for name in names} | values
+
+
+def _process(part: HostPart) -> dict[str, Any]:
+    return {
+        "rank": part.process.rank,
+        "process": part.process.key[1],
+        "host": part.process.host,
+        "elapsed_s": part.elapsed / 1e9,
+        "useful_s": part.useful / 1e9,
+        "offload_s": part.offload / 1e9,
+        "communication_s": part.communication / 1e9,
+        "threads": part.threads,
+        "parallel_s": part.parallel / 1e9,
+    }
+
+
+def _device(part: DevicePart, mode: Mode) -> dict[str, Any]:
+    kernel, collective = (part.kernel + part.collective, 0) if mode == "talp" else (part.kernel, part.collective)
+    return {
+        "device": part.device.key,
+        "name": part.device.name,
+        "kernel_s": kernel / 1e9,
+        "memory_s": part.memory / 1e9,
+        "collective_s": collective / 1e9,
+        "idle_s": part.idle / 1e9,
+        "unknown_s": part.unknown / 1e9,
+    }
+
+
+def explained(report: TraceReport) -> dict[str, Any]:
+    """Return what explains the trees: idle time by cause, kernels, collectives across ranks, and TALP's own figures held against them."""
+    idle, kernels, late, restated = report.idle, report.kernels, report.late, report.restated
+    return {
+        "idle": None
+        if idle is None
+        else {"causes_ns": idle.causes, "gaps": [asdict(gap) for gap in idle.gaps], "rhythms": _plain(idle.rhythms)},
+        "kernels": None if kernels is None else asdict(kernels) | {"overlap_all": _overlap(kernels.overlap_all)},
+        "collectives": None if late is None else asdict(late),
+        "restated": None if restated is None else {"compared": restated.compared, "rows": [asdict(row) for row in restated.rows]},
+    }
+
+
+def _plain(rhythms: Mapping[str, Rhythm]) -> dict[str, Any]:
+    return {key: asdict(rhythm) for key, rhythm in rhythms.items()}
+
+
+def _overlap(found: Overlap) -> dict[str, Any]:
+    return asdict(found) | {"collective_hidden": found.collective_hidden, "memory_hidden": found.memory_hidden}

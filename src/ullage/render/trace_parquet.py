@@ -1,0 +1,56 @@
+"""The report on a run as a tidy table: a row for each efficiency and each time of each part of the run."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+
+from ullage.reports.trace import TraceReport
+from ullage.reports.view import View
+
+SCHEMA = pa.schema(
+    [
+        pa.field("part", pa.string(), metadata={"meaning": "run, region, rank, device or step"}),
+        pa.field("name", pa.string(), metadata={"meaning": "which one"}),
+        pa.field("elapsed_ns", pa.int64(), metadata={"unit": "ns"}),
+        pa.field("tree", pa.string(), metadata={"meaning": "host or device"}),
+        pa.field("metric", pa.string(), metadata={"meaning": "an efficiency by its name, or a total: a time in s, or a count"}),
+        pa.field("parent", pa.string(), metadata={"meaning": "the efficiency of which it is a factor"}),
+        pa.field("unit", pa.string(), metadata={"meaning": "1 (an efficiency), s, or nothing (a count)"}),
+        pa.field("value", pa.float64(), metadata={"meaning": "null: not known"}),
+        pa.field("low", pa.float64(), metadata={"meaning": "the value is surely not below"}),
+        pa.field("high", pa.float64(), metadata={"meaning": "the value is surely not above"}),
+    ]
+)
+
+
+def parquet(report: TraceReport) -> bytes:
+    """Return a Parquet file with all efficiencies and totals of a report; the columns' metadata says what they mean."""
+    views = [("run", report.whole)]
+    for part, found in (("region", report.regions), ("rank", report.ranks), ("device", report.devices), ("step", report.steps)):
+        views += [(part, view) for view in found]
+    rows = [{"part": part, "name": view.name, "elapsed_ns": view.elapsed, **row} for part, view in views for row in _rows(view)]
+    of = {"mode": report.mode, "window": report.window, "source": report.source, "partial": str(report.partial).lower()}
+    table = pa.Table.from_pylist(rows, SCHEMA.with_metadata(of))
+    buffer = io.BytesIO()
+    pa.parquet.write_table(table, buffer)
+    return buffer.getvalue()
+
+
+def _rows(view: View) -> Iterator[dict[str, Any]]:
+    for name, tree, totals in (("host", view.host, view.host_totals), ("device", view.device, view.device_totals)):
+        parents: dict[str, str | None] = {}
+        for _, node in tree.walk() if tree is not None else ():
+            parents.update((child.metric, node.metric) for child in node.children)
+            bounds = {"value": node.value, "low": node.low, "high": node.high}
+            yield {"tree": name, "metric": node.metric, "parent": parents.get(node.metric), "unit": "1", **bounds}
+        for metric, value in asdict(totals).items() if totals is not None else ():
+            if value is not None and metric != "elapsed":
+                time = metric.endswith("_time")
+                told = value / 1e9 if time else float(value)
+                yield {"tree": name, "metric": metric, "unit": "s" if time else "", "value": told, "low": told, "high": told}

@@ -1,0 +1,267 @@
+"""How full the devices of one run were, and why not fuller: host and device trees, of the whole and of its parts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from ullage.errors import UllageError, did_you_mean
+from ullage.metrics.bounds import device_bounds, host_bounds
+from ullage.metrics.losses import Bill, bill
+from ullage.metrics.tree import bounded
+from ullage.profiles import Profile
+from ullage.recording import Mode
+from ullage.reports.idleness import Idleness, idleness
+from ullage.reports.kernels import KernelSummary, kernel_summary
+from ullage.reports.late import Late, late
+from ullage.reports.restated import Restatement, restated
+from ullage.reports.view import View, view
+from ullage.sums.lanes.bounds import device_ranges, host_ranges
+from ullage.sums.lanes.matching import match
+from ullage.sums.lanes.reduce import MOST_REGIONS as MOST_NAMES
+from ullage.sums.lanes.run import Run, Windows, device_parts, device_totals, host_parts, host_totals
+from ullage.sums.lanes.series import Series, occurrences, steps
+from ullage.sums.lanes.transfer import transfer_notes, with_transfer
+from ullage.totals import Region
+
+MOST_REGIONS = 100  # regions shown; the rest is counted
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a run: `mode` (None: what suits the source), a `region`, and a `price` of a GPU-hour for the bill."""
+
+    mode: Mode | None = None
+    region: str | None = None
+    price: float | None = None
+
+
+@dataclass(frozen=True)
+class TraceReport:
+    """The trees of a run (`whole`), of its regions, ranks, devices and steps, and what explains the loss.
+
+    `partial` says that something of the run is missing; `notes` say what, and what the numbers rest on.
+    """
+
+    places: tuple[str, ...]
+    source: str
+    mode: Mode
+    window: str
+    region: str | None
+    whole: View
+    regions: tuple[View, ...]
+    ranks: tuple[View, ...]
+    devices: tuple[View, ...]
+    steps: tuple[View, ...]
+    series: Series | None
+    bill: Bill | None
+    host_bill: Bill | None
+    idle: Idleness | None
+    kernels: KernelSummary | None
+    late: Late | None
+    restated: Restatement | None
+    run: Run | None
+    notes: tuple[str, ...]
+    partial: bool
+
+
+def trace(profile: Profile, window: str, question: Question | None = None) -> TraceReport:
+    """Return the report of a run. Raises UllageError for a region that it doesn't have."""
+    question = question or Question()
+    mode = question.mode or profile.prefers
+    if profile.run is None:
+        return _stated(profile, mode, window, question)
+    run, several = profile.run, len(profile.run.processes) > 1
+    matched = match(run.captures)
+    run = with_transfer(run, matched)
+    summary = kernel_summary(run) if run.devices else None
+    windows = _chosen(run, question.region)
+    whole = part(run, mode, question.region or "run", windows)
+    series = steps(run) if question.region is None else occurrences(run, question.region)
+    return TraceReport(
+        places=profile.places,
+        source=profile.source,
+        mode=mode,
+        window=window,
+        region=question.region,
+        whole=whole,
+        regions=_regions(run, mode, question.region),
+        ranks=_ranks(run, mode, windows),
+        devices=_devices(run, mode, windows),
+        steps=_steps(series, mode),
+        series=series,
+        bill=device_bill(whole, question.price),
+        host_bill=host_bill(whole),
+        idle=idleness(run),
+        kernels=summary,
+        late=late(matched),
+        restated=None,
+        run=run,
+        notes=_notes(profile, run, summary, [*(transfer_notes(run, matched) if several else ()), *_left_out(run, series)]),
+        partial=profile.partial,
+    )
+
+
+def _stated(profile: Profile, mode: Mode, window: str, question: Question) -> TraceReport:
+    """Return the report of files that hold sums of regions, the whole run first."""
+    views = tuple(view(r.name, _elapsed(r), r.host, r.device, mode) for r in profile.regions)
+    if question.region is not None:
+        views = tuple(v for v in views if v.name == question.region)
+        if not views:
+            raise _no_region(question.region, [r.name for r in profile.regions])
+    whole = views[0]
+    return TraceReport(
+        places=profile.places,
+        source=profile.source,
+        mode=mode,
+        window=window,
+        region=question.region,
+        whole=whole,
+        regions=views[1:],
+        ranks=(),
+        devices=(),
+        steps=(),
+        series=None,
+        bill=device_bill(whole, question.price),
+        host_bill=host_bill(whole),
+        idle=None,
+        kernels=None,
+        late=None,
+        restated=restated(profile.regions),
+        run=None,
+        notes=tuple(profile.problems.lines()),
+        partial=profile.partial,
+    )
+
+
+def _elapsed(region: Region) -> int:
+    return max((t.elapsed for t in (region.host, region.device) if t is not None), default=0)
+
+
+def _no_region(name: str, known: Sequence[str]) -> UllageError:
+    hint = did_you_mean(name, known, "ullage trace FILE") if known else "regions are NVTX ranges and user annotations; there are none"
+    return UllageError(f"no region is called '{name}'", hint)
+
+
+def part(run: Run, mode: Mode, name: str, windows: Windows) -> View:
+    """Return the trees of what a run's processes did within `windows`."""
+    elapsed = run.elapsed(windows)
+    hosts, devices = host_parts(run, windows), device_parts(run, windows)
+    return _sure(view(name, elapsed, host_totals(hosts, elapsed), device_totals(devices, elapsed), mode, hosts, devices), mode)
+
+
+def _sure(found: View, mode: Mode) -> View:
+    """Return a part of a run with the bounds of its efficiencies: what was not recorded, and the step of the clock."""
+    elapsed = (found.elapsed, found.elapsed)
+    host, device = found.host, found.device
+    if device is not None:
+        ranges = device_ranges(found.device_parts)
+        device = bounded(device, device_bounds(**vars(ranges if mode == "ai" else ranges.counting_collectives()), elapsed=elapsed))
+    if host is not None and host.find("openmp_parallel_efficiency") is None:
+        step = max((part.device.resolution for part in found.device_parts), default=1)
+        host = bounded(host, host_bounds(**vars(host_ranges(found.host_parts, step)), elapsed=elapsed))
+    return replace(found, host=host, device=device)
+
+
+def device_bill(found: View, price: float | None = None) -> Bill | None:
+    """Return what each factor costs of the devices' time; `price` is for a GPU-hour."""
+    if found.device is None or found.device_totals is None:
+        return None
+    return bill(found.device, found.device_totals.devices * found.device_totals.elapsed, price)
+
+
+def host_bill(found: View) -> Bill | None:
+    """Return what each factor costs of the processes' time."""
+    if found.host is None or found.host_totals is None:
+        return None
+    return bill(found.host, found.host_totals.processes * found.host_totals.elapsed)
+
+
+def _chosen(run: Run, region: str | None) -> Windows:
+    if region is None:
+        return run.whole()
+    windows = run.region(region)
+    if not windows:
+        raise _no_region(region, sorted({name for p in run.processes for name in p.regions}))
+    return windows
+
+
+def _regions(run: Run, mode: Mode, only: str | None) -> tuple[View, ...]:
+    """Return the trees of the regions, the longest first."""
+    if only is not None:
+        return ()
+    length: dict[str, int] = {}
+    for process in run.processes:
+        for name, spans in process.regions.items():
+            length[name] = max(length.get(name, 0), spans.total)
+    ranked = sorted((name for name in length if length[name]), key=lambda name: (-length[name], name))
+    return tuple(part(run, mode, name, run.region(name)) for name in ranked[:MOST_REGIONS])
+
+
+def _ranks(run: Run, mode: Mode, windows: Windows) -> tuple[View, ...]:
+    mine = [p for p in run.processes if p.key in windows]
+    return tuple(part(_only(run, p.key), mode, p.label, {p.key: windows[p.key]}) for p in mine)
+
+
+def _only(run: Run, key: tuple[str, int]) -> Run:
+    return replace(
+        run,
+        processes=tuple(p for p in run.processes if p.key == key),
+        devices=tuple(replace(d, owners=(key,)) for d in run.devices if key in d.owners),
+    )
+
+
+def _devices(run: Run, mode: Mode, windows: Windows) -> tuple[View, ...]:
+    """Return each device's tree over the run's elapsed time."""
+    elapsed = run.elapsed(windows)
+    return tuple(
+        _sure(view(label(p.device.key, p.device.name, number), elapsed, None, device_totals([p], elapsed), mode, (), (p,)), mode)
+        for number, p in enumerate(device_parts(run, windows))
+    )
+
+
+def label(key: str, name: str, number: int) -> str:
+    """Return how a device is called: its number in the run, and its model."""
+    return f"GPU {number}" + (f" ({name})" if name else "") if key else name
+
+
+def _steps(series: Series | None, mode: Mode) -> tuple[View, ...]:
+    if series is None:
+        return ()
+    device = series.device or (None,) * len(series.names)
+    return tuple(
+        view(name, host.elapsed, host, on_device, mode) for name, host, on_device in zip(series.names, series.host, device, strict=True)
+    )
+
+
+def _left_out(run: Run, series: Series | None) -> list[str]:
+    """Return what there was too much of to look at all of it."""
+    found = (
+        [f"there are {series.more:,} more steps; the first {len(series.names):,} are looked at one by one"]
+        if series and series.more
+        else []
+    )
+    if any(len(p.regions) >= MOST_NAMES for p in run.processes):
+        found.append(f"of the regions those {MOST_NAMES:,} names are looked at that ran longest")
+    return found
+
+
+def _notes(profile: Profile, run: Run, summary: KernelSummary | None, transfers: Sequence[str]) -> tuple[str, ...]:
+    """Return what the numbers rest on: what is in doubt first, then what was left out, then how things were told."""
+    doubts = Counter(reason for device in run.devices for reason in device.doubts)
+    found = [f"{reason} ({count:,} devices)" if count > 1 else reason for reason, count in doubts.items()]
+    said = profile.problems.lines()
+    found += [f"{r.place} ends early: {r.cut}" for r in profile.recordings if r.cut and not any(r.cut in line for line in said)]
+    found += said
+    found += transfers
+    if not run.devices and any(p.calls for p in run.processes):
+        found.append("the hosts call the GPU's interface, but nothing that ran on a device was recorded: there is no device tree")
+    if any(r.resolution > 1 for r in profile.recordings):
+        step = max(r.resolution for r in profile.recordings)
+        found.append(f"the source counts time in steps of {step:,} ns; the bounds say what that leaves open")
+    if any(p.callers > len(p.threads) for p in run.processes):
+        found.append("a process' host lane is its busiest thread in the GPU's interface; others call it too: --host union counts all")
+    elif any(len(p.threads) > 1 for p in run.processes):
+        found.append("a process is in the GPU's interface while any of its threads is")
+    return tuple(dict.fromkeys((*found, *(summary.notes if summary else ()))))

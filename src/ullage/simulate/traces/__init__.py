@@ -1,0 +1,1 @@
+"""Runs with known answers, written as any tool would have recorded them."""

@@ -1,0 +1,1 @@
+"""Intervals in, times out: unions, states of devices and hosts, what each was busy with."""

@@ -1,0 +1,145 @@
+"""Record batches into columns: the rows of one capture, sorted by what they are, as NumPy arrays without padding.
+
+Batches of `tables.INTERVALS` are wide and sparse; a capture of millions of events must fit in little memory, so each batch
+is cut at once into the columns that its kinds need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ullage.arrays import plain
+from ullage.recording import Recording
+from ullage.sums.lanes.spans import Times
+from ullage.tables import CALLS, KINDS
+
+Codes = npt.NDArray[np.int32]
+NOT_KNOWN = -1  # of a whole number; process, thread, device, stream, correlation, … are never negative
+KIND = {name: code for code, name in enumerate(KINDS)}
+CALL = {name: code for code, name in enumerate(CALLS)}
+
+_DEVICE_KINDS = ("kernel", "collective", "memcpy", "memset", "graph", "lost")
+_NUMBERS = ("process", "thread", "device", "stream", "correlation", "bytes", "sequence", "members", "blocks", "threads")
+_WORDS = ("name", "operation", "group")
+_COLUMNS = {
+    "device": ("kind", "process", "device", "stream", "correlation", "bytes", "sequence", "members", "blocks", "threads", *_WORDS),
+    "calls": ("process", "thread", "correlation", "call", "name"),
+    "host": ("kind", "process", "thread", "bytes", "sequence", "members", *_WORDS),
+}
+
+
+class Rows:
+    """Rows of one sort: `start` and `end` (ns) and the other columns as attributes, all NumPy arrays of one length.
+
+    Whole numbers that are not known are `NOT_KNOWN`; `name`, `operation`, `group` are codes into `Capture.words`; `kind` and
+    `call` are codes of `KIND` and `CALL`.
+    """
+
+    kind: npt.NDArray[np.int8]
+    call: npt.NDArray[np.int8]
+    process: Times
+    thread: Times
+    device: Times
+    stream: Times
+    correlation: Times
+    bytes: Times
+    sequence: Times
+    members: Times
+    blocks: Times
+    threads: Times
+    name: Codes
+    operation: Codes
+    group: Codes
+
+    def __init__(self, start: Times, end: Times, **columns: npt.NDArray[np.generic]) -> None:
+        self.start, self.end = start, end
+        self._names = tuple(columns)
+        for name, values in columns.items():
+            setattr(self, name, values)
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def where(self, mask: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Rows:
+        """Return the rows where `mask` (or those at an array of positions)."""
+        return Rows(self.start[mask], self.end[mask], **{name: getattr(self, name)[mask] for name in self._names})
+
+    def of(self, *kinds: str) -> Rows:
+        """Return the rows of some kinds."""
+        return self.where(np.isin(self.kind, [KIND[k] for k in kinds]))
+
+
+@dataclass
+class Capture:
+    """One capture in memory: rows on devices, calls of the GPU runtime, other rows on hosts, and the words they use."""
+
+    recording: Recording
+    device: Rows
+    calls: Rows
+    host: Rows
+    words: list[str]
+
+
+def gather(batches: Iterable[pa.RecordBatch], recording: Recording) -> Capture:
+    """Return a capture from record batches of `tables.INTERVALS`; the order of batches and rows doesn't matter."""
+    words: dict[str, int] = {}
+    parts: dict[str, list[dict[str, npt.NDArray[np.generic]]]] = {sort: [] for sort in _COLUMNS}
+    for batch in batches:
+        for sort, part in _cut(batch, words):
+            parts[sort].append(part)
+    rows = {sort: _rows(sort, parts.pop(sort)) for sort in _COLUMNS}
+    return Capture(recording, rows["device"], rows["calls"], rows["host"], list(words))
+
+
+def _cut(batch: pa.RecordBatch, words: dict[str, int]) -> Iterable[tuple[str, dict[str, npt.NDArray[np.generic]]]]:
+    kind = _coded(batch["kind"], KIND)
+    on_device = np.isin(kind, [KIND[k] for k in _DEVICE_KINDS])
+    sorts = {"device": on_device, "calls": kind == KIND["api"], "host": ~on_device & (kind != KIND["api"])}
+    for sort, mask in sorts.items():
+        if mask.any():
+            part = {name: plain(batch[name], 0)[mask] for name in ("start", "end")}
+            for name in _COLUMNS[sort]:
+                part[name] = kind[mask] if name == "kind" else _column(batch[name], name, words)[mask]
+            yield sort, part
+
+
+def _column(values: pa.Array, name: str, words: dict[str, int]) -> npt.NDArray[np.generic]:
+    if name == "call":
+        return _coded(values, CALL)
+    if name in _WORDS:
+        return _worded(values, words)
+    return plain(values, NOT_KNOWN).astype(np.int64, copy=False)
+
+
+def _coded(values: pa.DictionaryArray, codes: dict[str, int]) -> npt.NDArray[np.int8]:
+    table = np.array([codes[word] for word in values.dictionary.to_pylist()] + [NOT_KNOWN], np.int8)
+    return table[_indices(values, len(table) - 1)]
+
+
+def _worded(values: pa.DictionaryArray, words: dict[str, int]) -> Codes:
+    if values.null_count == len(values):
+        return np.full(len(values), NOT_KNOWN, np.int32)
+    if len(values.dictionary) > 2 * len(values):  # a table of all the file's words: take those in use
+        values = values.cast(pa.string()).dictionary_encode()
+    table = [words.setdefault(word, len(words)) for word in values.dictionary.to_pylist()]
+    return np.array([*table, NOT_KNOWN], np.int32)[_indices(values, len(table))]
+
+
+def _indices(values: pa.DictionaryArray, missing: int) -> npt.NDArray[np.int64]:
+    codes = plain(values.indices, -1).astype(np.int64)
+    return np.where(codes < 0, missing, codes)
+
+
+def _rows(sort: str, parts: list[dict[str, npt.NDArray[np.generic]]]) -> Rows:
+    def whole(name: str) -> npt.NDArray[np.generic]:
+        if not parts:
+            small = np.int8 if name in ("kind", "call") else np.int32 if name in _WORDS else np.int64
+            return np.zeros(0, small)
+        return np.concatenate([part.pop(name) for part in parts])
+
+    return Rows(whole("start"), whole("end"), **{name: whole(name) for name in _COLUMNS[sort]})  # type: ignore[arg-type]

@@ -1,0 +1,193 @@
+"""What each device and each host did when: disjoint states over a window, from which every time in the trees is measured.
+
+A device is, by precedence, in a compute kernel, in a collective, in a memory operation, or idle (Ullage equations, section
+5; TALP paper, section 4.2). Streams are merged first, so time on two streams counts once. A host is, by precedence, in
+communication, in the GPU's interface (offload), or useful.
+
+A device's `unknown` is idle time of which the capture can't say that it was idle: see `ullage.sums.lanes.doubt`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Literal
+
+import numpy as np
+
+from ullage.sums.lanes.gather import CALL, KIND, Capture, Rows
+from ullage.sums.lanes.spans import NONE, Spans, Times, intersect, join, subtract, union
+
+Key = tuple[str, int]  # of a process: the capture's place, and the process' number in it
+
+
+@dataclass(frozen=True)
+class DeviceState:
+    """One device: three disjoint sets of spans, and what is not known.
+
+    `key` tells physical devices apart over all captures; `owners` are the processes that use it; `first` and `last` bound what
+    was recorded; `resolution` is the step of the time stamps in ns; `transfer` the part of `collective` in which data moves (None
+    unless collectives were matched across ranks). `number` is the device's in its capture. `graph` is the part of `kernel` in
+    which only a graph's run as a whole was recorded, none of its kernels; `doubts` say in words why `unknown` and `graph` are there.
+    `collective_all` and `memory_all` are when collectives and memory operations run, whether or not computing hides them.
+    """
+
+    key: str
+    name: str
+    owners: tuple[Key, ...]
+    kernel: Spans
+    collective: Spans
+    memory: Spans
+    unknown: Spans = NONE
+    transfer: Spans | None = None
+    sms: int | None = None
+    launches: int = 0
+    bytes: int = 0
+    resolution: int = 1
+    number: int = -1
+    graph: Spans = NONE
+    doubts: tuple[str, ...] = ()
+    collective_all: Spans = NONE
+    memory_all: Spans = NONE
+
+    @property
+    def busy(self) -> Spans:
+        """When the device does anything."""
+        return join(self.kernel, self.collective, self.memory)
+
+
+@dataclass(frozen=True)
+class Step:
+    """Steps or occurrences of a region in the order of their start: names and times in ns; they may nest or overlap."""
+
+    names: tuple[str, ...]
+    start: Times
+    end: Times
+
+
+@dataclass(frozen=True)
+class Worker:
+    """An OpenMP-like thread of a process: when it waits, disjoint sets by reason; the rest of the process' time it is useful.
+
+    `serialisation`: nothing is parallel; `scheduling`: work is handed out; `imbalance`: others have more of it.
+    """
+
+    thread: int
+    serialisation: Spans
+    scheduling: Spans
+    imbalance: Spans
+
+    @property
+    def waiting(self) -> Spans:
+        """When the thread waits, for whatever reason."""
+        return join(self.serialisation, self.scheduling, self.imbalance)
+
+
+@dataclass(frozen=True)
+class ProcessState:
+    """One host process: its window, and disjoint sets of spans within it; what is in none of them is useful time.
+
+    `sync` is the part of `offload` in which it waits for the device. `regions` has the union of each region's occurrences,
+    `occurrences` each of them, `steps` the profiler's steps. `off` is when its threads were descheduled, as far as known.
+    `workers` are the OpenMP-like threads beside the main one, where the source has them. `threads` are those whose calls count,
+    of `callers` that make any.
+    `counters` are the hardware's over useful time, empty unless the window holds all that they were summed over.
+    """
+
+    key: Key
+    label: str
+    rank: int | None
+    host: str
+    window: tuple[int, int]
+    offload: Spans
+    communication: Spans
+    sync: Spans = NONE
+    off: Spans = NONE
+    regions: dict[str, Spans] = field(default_factory=dict)
+    occurrences: dict[str, Step] = field(default_factory=dict)
+    steps: Step | None = None
+    workers: tuple[Worker, ...] = ()
+    threads: tuple[int, ...] = ()
+    callers: int = 0
+    calls: int = 0
+    counters: dict[str, int] = field(default_factory=dict)
+
+
+def flatten(rows: Rows) -> tuple[Spans, Spans, Spans]:
+    """Return when a device computes, when it only communicates, when it only moves memory: merged over streams, disjoint.
+
+    A graph of which no kernel was recorded one by one counts as compute; `doubt` says how sure that is.
+    """
+
+    def runs(*kinds: str) -> Spans:
+        of = np.isin(rows.kind, [KIND[k] for k in kinds])
+        return union(rows.start[of], rows.end[of])
+
+    kernel = runs("kernel", "graph")
+    collective = subtract(runs("collective"), kernel)
+    memory = subtract(runs("memcpy", "memset"), join(kernel, collective))
+    return kernel, collective, memory
+
+
+def host_spans(capture: Capture, process: int, threads: tuple[int, ...]) -> tuple[Spans, Spans, Spans]:
+    """Return when a process communicates, when it is otherwise in the GPU's interface, and the part of that in which it waits.
+
+    A collective that runs beside an operator costs nothing meanwhile. `threads` limits whose calls count; a process counts as in a
+    call while any of them is. Nested and duplicate rows of one call count once.
+    """
+    calls, host = capture.calls, capture.host
+    mine = (calls.process == process) & np.isin(calls.thread, threads)
+    waits = mine & (calls.call == CALL["sync"])
+    talks = (host.kind == KIND["mpi"]) & (host.process == process)
+    works = (host.kind == KIND["operator"]) & (host.process == process)
+    communication = subtract(union(host.start[talks], host.end[talks]), union(host.start[works], host.end[works]))
+    offload = subtract(union(calls.start[mine], calls.end[mine]), communication)
+    sync = subtract(union(calls.start[waits], calls.end[waits]), communication)
+    return communication, offload, sync
+
+
+_REASONS = (("scheduling", re.compile(r"(?i)sched|fork")), ("serialisation", re.compile(r"(?i)idle|outside|not created")))
+
+
+def waits_for(name: str) -> str:
+    """Return why a thread waits, told by what its state is called: a field of `Worker`.
+
+    >>> waits_for("Scheduling and Fork/Join"), waits_for("Idle"), waits_for("Synchronization")
+    ('scheduling', 'serialisation', 'imbalance')
+    """
+    return next((reason for reason, pattern in _REASONS if pattern.search(name)), "imbalance")
+
+
+def workers(rows: Rows, words: list[str], seen: Spans) -> tuple[Worker, ...]:
+    """Return a process' worker threads from its rows of kind `parallel`, cut to when it is looked at."""
+    reasons = {int(code): waits_for(words[code] if code >= 0 else "") for code in np.unique(rows.name)}
+    found = []
+    for thread in np.unique(rows.thread):
+        sets = {"serialisation": NONE, "scheduling": NONE, "imbalance": NONE}
+        mine = rows.where(rows.thread == thread)
+        for reason in sets:
+            of = np.isin(mine.name, [code for code, why in reasons.items() if why == reason])
+            sets[reason] = subtract(intersect(union(mine.start[of], mine.end[of]), seen), join(*sets.values()))
+        found.append(Worker(int(thread), **sets))
+    return tuple(found)
+
+
+Host = Literal["busiest", "union"]
+
+
+def host_threads(capture: Capture, process: int, host: Host = "busiest") -> tuple[int, ...]:
+    """Return the threads whose calls are a process' host lane: the one that is longest in the GPU's interface, or all of them.
+
+    The busiest is sought among threads that put work on a device, if any do: watchdogs and loaders only ask or wait, and their
+    waiting is nobody's loss. Of equally busy threads the one with the lowest number counts.
+    """
+    calls = capture.calls.where(capture.calls.process == process)
+    works = np.isin(calls.call, [CALL["launch"], CALL["graph"], CALL["copy"]])
+    if host == "union" or not len(calls):
+        return tuple(int(t) for t in np.unique(calls.thread))
+
+    def busy(thread: int) -> int:
+        mine = calls.thread == thread
+        return union(calls.start[mine], calls.end[mine]).total
+
+    return (max(np.unique(calls.thread[works] if works.any() else calls.thread).tolist(), key=busy),)

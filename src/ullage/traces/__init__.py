@@ -1,0 +1,1 @@
+"""Trace files in, intervals out: one file a format."""

@@ -1,0 +1,116 @@
+"""Rows of one kind, kept as narrow columns until the file's metadata, which may stand at its end, is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ullage import arrays
+from ullage.arrays import coded
+from ullage.tables import CALLS, KINDS, intervals
+from ullage.traces.calls import call
+
+Times = npt.NDArray[np.int64]
+Numbers = dict[str, npt.NDArray[np.signedinteger[Any]]]
+NOT_KNOWN = -1
+
+
+@dataclass(frozen=True)
+class Words:
+    """A column of words: a code a row (`NOT_KNOWN` for none) into a list of words."""
+
+    codes: npt.NDArray[np.int32]
+    words: list[str]
+
+    def values(self) -> list[str | None]:
+        """Return the word of each row."""
+        return [self.words[code] if code >= 0 else None for code in self.codes.tolist()]
+
+    def arrow(self) -> pa.DictionaryArray:
+        """Return it as Arrow keeps words."""
+        return coded(self.codes, self.words)
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rows of one of `tables.KINDS`: times in ns since the file's base, whole numbers (negative: not known) and words by column."""
+
+    kind: str
+    start: Times
+    end: Times
+    numbers: Numbers = field(default_factory=dict)
+    words: dict[str, Words] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def where(self, mask: npt.NDArray[np.bool_]) -> Part:
+        """Return the rows where `mask`."""
+        return replace(
+            self,
+            start=self.start[mask],
+            end=self.end[mask],
+            numbers={name: values[mask] for name, values in self.numbers.items()},
+            words={name: Words(found.codes[mask], found.words) for name, found in self.words.items()},
+        )
+
+    def batch(self, base: int) -> pa.RecordBatch:
+        """Return the rows as a batch of `tables.INTERVALS`, with `base` ns added to the times."""
+        columns: dict[str, object] = {"start": self.start + base, "end": self.end + base, "kind": _same(self.kind, KINDS, len(self))}
+        columns |= {name: _known(values) for name, values in self.numbers.items()}
+        columns |= {name: found.arrow() for name, found in self.words.items()}
+        if self.kind == "api":
+            columns["call"] = _calls(self.words["name"])
+        return intervals(columns)
+
+
+def numbers(values: Sequence[object]) -> Times:
+    """Return whole numbers from what a file has in their place: those that are none become `NOT_KNOWN`."""
+    try:
+        return np.array(values, np.int64)
+    except (TypeError, ValueError, OverflowError):
+        return np.array([whole(value) for value in values], np.int64)
+
+
+def whole(value: object) -> int:
+    """Return a whole number from what a file has in its place, `NOT_KNOWN` where it is none."""
+    if value is None:
+        return NOT_KNOWN
+    try:
+        number = int(value)  # type: ignore[call-overload]
+    except (TypeError, ValueError, OverflowError):
+        return NOT_KNOWN
+    return number if -(2**63) <= number < 2**63 else NOT_KNOWN
+
+
+def narrow(values: Times) -> npt.NDArray[np.int32]:
+    """Return whole numbers in half the memory; those that don't fit become `NOT_KNOWN`."""
+    return np.where((values >= 0) & (values < 2**31), values, NOT_KNOWN).astype(np.int32)
+
+
+def words(values: Sequence[str | None], known: dict[str, str]) -> Words:
+    """Return a column of words. `known` holds one copy of each word that was seen before."""
+    table = {word: code for code, word in enumerate(dict.fromkeys(values))}
+    listed = [known.setdefault(word, word) if word is not None else "" for word in table]
+    if None in table:
+        table[None] = NOT_KNOWN
+    return Words(np.array([table[value] for value in values], np.int32), listed)
+
+
+def _known(values: npt.NDArray[np.signedinteger[Any]]) -> pa.Array:
+    return arrays.numbers(values, values < 0)
+
+
+def _same(word: str, vocabulary: Iterable[str], length: int) -> pa.DictionaryArray:
+    names = list(vocabulary)
+    return coded(np.full(length, names.index(word), np.int8), names)
+
+
+def _calls(names: Words) -> pa.DictionaryArray:
+    table = np.array([CALLS.index(call(word)) for word in names.words], np.int8)
+    return coded(table[names.codes], CALLS)

@@ -1,0 +1,89 @@
+"""A long plain profile read in regions, side by side: each process decodes its own part, and only columns come back."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ullage.errors import UllageError
+from ullage.traces.json_array import Array
+from ullage.traces.json_regions import Region, regions
+from ullage.traces.json_source import Source
+from ullage.traces.kineto_columns import Columns, merged
+from ullage.traces.kineto_event import Event, events, usable
+from ullage.traces.trace import File, Options
+from ullage.workers import side_by_side
+
+WORTH = 96 << 20  # bytes of a file from which on starting processes costs less than it saves
+_PLAIN = (b"{", b"[", b" ", b"\n", b"\xef")
+
+
+@dataclass(frozen=True)
+class Shared:
+    """What the regions of a file gave together, and what stands behind its array of events."""
+
+    columns: Columns
+    after: bytes
+
+
+def in_regions(file: File, options: Options, begin: int, wanted: bool) -> Shared | None:
+    """Return a plain file's events, read by `options.workers` processes, from byte `begin` on.
+
+    None where that isn't worth it, and where a region isn't whole by itself (a damaged file, or a boundary that was none): then the
+    file has to be read in one piece. `wanted` says whether operators are kept.
+    """
+    size = file.path.stat().st_size
+    if options.workers < 2 or options.strict or not WORTH <= size <= options.limit or not _plain(file):
+        return None
+    parts = regions(file.path, begin, options.workers)
+    if len(parts) < 2:
+        return None
+    try:
+        found = side_by_side(
+            read_region,
+            [(part, wanted) for part in parts],
+            len(parts),
+            lambda done: options.progress(f"{done} of {len(parts)} parts of {size / 1e6:,.0f} MB"),
+        )
+    except UllageError:
+        return None
+    if any(shared is None for shared in found):
+        return None
+    shares = [shared for shared in found if shared is not None]
+    return Shared(merged([shared.columns for shared in shares]), shares[-1].after)
+
+
+def read_region(task: tuple[Region, bool]) -> Shared | None:
+    """Return the events of one region, None when it isn't whole by itself."""
+    region, wanted = task
+    columns, source = Columns(), Source(region, 1 << 62)
+    columns.operators.wanted = wanted
+    try:
+        array = Array[Event](source, events, usable, b"")
+        with no_collector():
+            for chunk in array:
+                columns.add(chunk)
+        after = array.remainder()
+    finally:
+        source.close()
+    whole = not array.cut and not array.mended and not array.dropped
+    return Shared(columns, after) if whole and (region.last or not after.strip()) else None
+
+
+@contextmanager
+def no_collector() -> Iterator[None]:
+    """Keep the garbage collector off while millions of objects come and go that hold no cycles."""
+    running = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if running:
+            gc.enable()
+
+
+def _plain(file: File) -> bool:
+    with file.path.open("rb") as raw:
+        return raw.read(1) in _PLAIN

@@ -1,0 +1,77 @@
+"""MPI: from its own tables (since 2022), and the rules for both these and the NVTX domain "MPI" of older captures.
+
+TALP's clock runs from when MPI_Init returns to when MPI_Finalize is called (dlb, `talp_mpi_init` and `talp_mpi_finalize`), so
+these two are neither communication nor part of the run. They are left out here, and what the operating system's calls tell of a
+process' life (`nsys_extent`) is cut at them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+
+from ullage.traces.calls import operation
+from ullage.traces.nsys_columns import batches
+from ullage.traces.nsys_names import Words
+from ullage.traces.nsys_pages import Numbers
+from ullage.traces.nsys_rows import Mask, Reading, taken
+from ullage.traces.nsys_who import each, processes, threads
+
+_BEGINS = re.compile(r"^P?MPI_(Session_)?Init(_thread)?$", re.IGNORECASE)
+_ENDS = re.compile(r"^P?MPI_(Session_)?Finalize$", re.IGNORECASE)
+_TABLES = ("MPI_P2P_EVENTS", "MPI_START_WAIT_EVENTS", "MPI_COLLECTIVES_EVENTS", "MPI_OTHER_EVENTS")
+
+
+@dataclass
+class Lives:
+    """From when to when each process is under MPI, in session's ns: when MPI_Init returned, when MPI_Finalize was called."""
+
+    begin: dict[int, int] = field(default_factory=dict)
+    end: dict[int, int] = field(default_factory=dict)
+
+    def note(self, names: Words, process: Numbers, start: Numbers, end: Numbers) -> Mask:
+        """Note the rows that are MPI_Init or MPI_Finalize, and return which are neither."""
+        first = names.each(lambda name: _BEGINS.match(name) is not None, False).astype(bool)
+        last = names.each(lambda name: _ENDS.match(name) is not None, False).astype(bool)
+        for number, rows in each(np.where(first, process, -1)):
+            self.begin[number] = max(self.begin.get(number, int(end[rows].max())), int(end[rows].max()))
+        for number, rows in each(np.where(last, process, -1)):
+            self.end[number] = min(self.end.get(number, int(start[rows].min())), int(start[rows].min()))
+        return np.asarray(~(first | last))
+
+
+def mpi(reading: Reading, lives: Lives) -> Iterator[pa.RecordBatch]:
+    """Yield the MPI calls of the tables. A wait for several requests has a row for each, all of one time."""
+    for table in _TABLES:
+        for batch in batches(reading.database, table, ("start", "end", "globalTid", "textId", "size", "recvSize")):
+            rows = taken(batch, reading.believed(batch, "MPI calls"))
+            names = reading.names.of(rows["textId"])
+            made = called(reading, lives, names, rows["globalTid"], rows["start"], rows["end"], np.maximum(rows["size"], rows["recvSize"]))
+            if made is not None:
+                yield made
+
+
+def called(
+    reading: Reading, lives: Lives, names: Words, who: Numbers, start: Numbers, end: Numbers, size: Numbers | None = None
+) -> pa.RecordBatch | None:
+    """Return MPI calls as intervals, None when there is none but MPI_Init and MPI_Finalize."""
+    process = processes(who)
+    kept = lives.note(names, process, start, end)
+    if not kept.any():
+        return None
+    reading.messages = True
+    reading.people.work(process[kept], start[kept], end[kept])
+    return reading.intervals(
+        start[kept],
+        end[kept],
+        kind="mpi",
+        name=names.where(kept),
+        process=process[kept],
+        thread=threads(who[kept]),
+        bytes=None if size is None else size[kept],
+        operation=names.where(kept).renamed(operation),
+    )

@@ -1,0 +1,71 @@
+"""One task done for many inputs side by side, in processes that end with the one that began them."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
+from multiprocessing.connection import wait
+from typing import Any, TypeVar
+
+from ullage.errors import UllageError
+
+Input = TypeVar("Input")
+Output = TypeVar("Output")
+
+
+def side_by_side(task: Callable[[Input], Output], inputs: Sequence[Input], workers: int, done: Callable[[int], None]) -> list[Output]:
+    """Return what a module's function makes of each input, in their order; `done` is told how many there are so far.
+
+    When this process is interrupted its workers end at once. Raises UllageError when a worker was killed.
+    """
+    before = set(multiprocessing.active_children())
+    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin)
+    try:
+        with _no_main():
+            futures = [pool.submit(task, each) for each in inputs]
+        for count, _ in enumerate(as_completed(futures), 1):
+            done(count)
+        found = [future.result() for future in futures]
+    except BaseException as error:
+        pool.shutdown(wait=False, cancel_futures=True)
+        for process in set(multiprocessing.active_children()) - before:
+            process.terminate()
+        if isinstance(error, BrokenExecutor):
+            raise UllageError(
+                "a process that read a file was ended from outside, perhaps for want of memory", "read fewer files at a time: --workers 1"
+            ) from error
+        raise
+    pool.shutdown()
+    return found
+
+
+@contextmanager
+def _no_main() -> Iterator[None]:
+    """Keep the workers from running the user's script once more: they need none of it."""
+    main = sys.modules["__main__"].__dict__
+    kept: dict[str, Any] = {name: main[name] for name in ("__file__", "__spec__") if name in main}
+    main.pop("__file__", None)
+    main["__spec__"] = None
+    try:
+        yield
+    finally:
+        main.update(kept)
+
+
+def _begin() -> None:
+    """Leave Ctrl-C to the process that began this one, and end when that one ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_follow, args=(parent.sentinel,), daemon=True).start()
+
+
+def _follow(sentinel: int) -> None:
+    wait([sentinel])
+    os._exit(1)
