@@ -31,14 +31,11 @@ import pyarrow
 from measure import DATA, Figure, Figures, parser
 from ullage.compressed import opened
 from ullage.metrics.tree import DEVICE_AI, HOST, evaluate
-from ullage.problems import Problems
-from ullage.recording import Recording
+from ullage.profiles import profile
 from ullage.simulate.traces.kineto import write
 from ullage.simulate.traces.training import Plan, sized, training
-from ullage.sums.lanes.gather import gather
-from ullage.sums.lanes.reduce import reduce
-from ullage.sums.lanes.run import device_parts, device_totals, host_parts, host_totals, merge
-from ullage.traces.trace import TRACES, Options, recognised
+from ullage.sums.lanes.run import device_parts, device_totals, host_parts, host_totals
+from ullage.traces.trace import TRACES
 
 TIMES = 20  # as fast as HolisticTraceAnalysis
 PEAK = 400  # MB
@@ -95,16 +92,16 @@ def middle(times: int, *words: str) -> Asked | None:
 
 def ours(path: Path) -> dict[str, Any]:
     """Return device times in us and both parallel efficiencies of a file, through every stage that a report needs."""
-    form, file = recognised(path)
-    recording, problems = Recording(file.name), Problems()
-    assert form.read is not None
-    run = merge([reduce(gather(form.read(file, recording, Options(), problems), recording))])
+    read = profile(str(path))
+    run = read.run
+    assert run is not None
     hosts, devices = host_parts(run), device_parts(run)
     host, device = host_totals(hosts, run.elapsed()), device_totals(devices, run.elapsed())
     assert host is not None
     assert device is not None
     trees = [evaluate(tree, totals.sums()).value for tree, totals in ((HOST, host), (DEVICE_AI, device))]
-    return {"busy": (device.kernel_time + device.collective_time + device.memory_time) / 1000, "trees": trees, "problems": problems.lines()}
+    busy = device.kernel_time + device.collective_time + device.memory_time
+    return {"busy": busy / 1000, "trees": trees, "problems": read.problems.lines()}
 
 
 def made(trace: Path | None, size: int) -> Path:

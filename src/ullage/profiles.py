@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ullage.errors import UllageError, harmless
+from ullage.memory import give_back
 from ullage.named import found, ranks
 from ullage.problems import Problems
 from ullage.recording import Mode, Recording
@@ -179,6 +180,7 @@ def read_one(task: _Task) -> _Result:
         assert trace.read is not None
         recording = Recording(file.name, source=trace.name, rank=options.rank)
         capture = gather(trace.read(file, recording, options, problems), recording)
+        give_back()
         if options.rank is not None:
             _rename(recording, options.rank)
         return reduce(capture, window, host), problems, None

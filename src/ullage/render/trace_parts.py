@@ -85,13 +85,21 @@ def _short(name: str, width: int) -> str:
     return plain if len(plain) <= width else plain[: width - 1].rstrip() + "…"
 
 
+def _of_all(report: TraceReport) -> str:
+    """Return the words for what a region doesn't narrow down."""
+    return "" if report.region is None else ", of the whole run"
+
+
 def families(report: TraceReport, *, top: int) -> str:
     """Return kernels by family, the most time first, and what of communication computing hid."""
     found = report.kernels
     if found is None or not found.kernel_time:
         return ""
     rows = [[row.family, f"{row.count:,}", seconds(row.time), percent(row.share, 1)] for row in found.families[:top]]
-    said = [table(["kernels by family", "count", "time", "share"], rows)]
+    more = len(found.families) - len(rows)
+    said = [table([f"kernels by family{_of_all(report)}", "count", "time", "share"], rows)]
+    if more:
+        said.append(f"… {more:,} more; --top shows them")
     hidden = found.overlap_all
     words = []
     if hidden.collective:
@@ -111,7 +119,7 @@ def names(report: TraceReport, *, top: int) -> str:
     rows = [
         [_short(row.name, 60), f"{row.count:,}", seconds(row.time), seconds(row.mean), percent(row.share, 1)] for row in found.kernels[:top]
     ]
-    return table(["kernels by name", "count", "time", "mean", "share"], rows)
+    return table([f"kernels by name{_of_all(report)}", "count", "time", "mean", "share"], rows)
 
 
 def collectives(report: TraceReport) -> str:
@@ -119,7 +127,7 @@ def collectives(report: TraceReport) -> str:
     found = report.late
     if found is None:
         return ""
-    lines = [f"{found.collectives:,} collectives matched across ranks"]
+    lines = [f"{found.collectives:,} {'collective' if found.collectives == 1 else 'collectives'} matched across ranks{_of_all(report)}"]
     if found.skew is not None:
         lines[0] += f"; ranks come {seconds(found.skew.median)} apart (median), {seconds(found.skew.percentile_95)} (95th percentile)"
     rows = [

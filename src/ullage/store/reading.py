@@ -69,6 +69,12 @@ def settled_table(con: Any, files: Sequence[Path], columns: Sequence[str] | None
     if unknown is not None:
         raise UllageError(f"samples have no column '{harmless(unknown)}'", did_you_mean(unknown, SETTLED.names, "ullage metrics"))
     table = con.read_parquet([_literal(f) for f in files], hive_partitioning=False, union_by_name=True) if files else _empty(con)
+    lost = next((name for name in sorted(full) if name not in table.columns), None)
+    if lost is not None:
+        raise UllageError(
+            f"a file of the samples holds the column '{harmless(lost)}' under a name that is none: its schema is damaged",
+            "`ullage store info FOLDER --check` names the file; copy it again",
+        )
     if since is not None:
         table = table.filter(table.time > _time(since))
     if until is not None:

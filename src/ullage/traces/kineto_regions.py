@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from ullage.errors import UllageError
+from ullage.memory import give_back
 from ullage.traces.json_array import Array
 from ullage.traces.json_regions import Region, regions
 from ullage.traces.json_source import Source
@@ -49,6 +50,7 @@ def in_regions(file: File, options: Options, begin: int, wanted: bool) -> Shared
         )
     except UllageError:
         return None
+    give_back()
     if any(shared is None for shared in found):
         return None
     shares = [shared for shared in found if shared is not None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import compress
@@ -70,11 +71,18 @@ def timed(chunk: Chunk[Event]) -> tuple[Timed, list[Event], bool]:
     return Timed(events, codes[mask], start, lasted, known, fits), nameless, whole
 
 
+def _float(value: int | float | None) -> float:
+    try:
+        return math.nan if value is None else float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return math.inf
+
+
 def _scaled(values: Sequence[int | float | None]) -> tuple[Times, Mask, bool]:
     """Return microseconds as ns, which of them are times at all, and whether all are whole."""
     array = np.array(values)
     if array.dtype.kind not in "iuf":
-        array = np.array([np.nan if value is None else float(value) for value in values], np.float64)
+        array = np.array([_float(value) for value in values], np.float64)
     known = np.abs(array) < _FURTHEST
     if not known.all():
         array = np.where(known, array, array.dtype.type(0))

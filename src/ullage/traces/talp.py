@@ -110,7 +110,7 @@ def _resources(whole: Mapping[str, Any]) -> dict[str, Any]:
 def _describe(whole: Mapping[str, Any], recording: Recording) -> str:
     """Fill in what the file says of itself; return whose share of a run it is, or nothing."""
     version = whole.get("dlbVersion")
-    recording.source = f"TALP {version}" if isinstance(version, str) else "TALP"
+    recording.source = f"TALP {harmless(version, 40)}" if isinstance(version, str) else "TALP"
     recording.prefers = "talp"
     ranks = _resources(whole).get("numMpiRanks")
     recording.ranks = ranks if isinstance(ranks, int) and ranks > 0 else None
