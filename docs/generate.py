@@ -101,9 +101,10 @@ def commands() -> str:
 
 
 def _context(command: click.Command, name: str) -> click.Context:
-    """Return a context with the command line's own settings: a command keeps the help option that it was first asked for."""
+    """Return a context with the command line's own settings; a command forgets the help option that it was first asked for."""
     from ullage.cli import cli
 
+    command._help_option = None
     return click.Context(command, info_name=name, max_content_width=110, terminal_width=110, **cli.context_settings)
 
 

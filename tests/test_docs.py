@@ -28,6 +28,10 @@ def test_pages_printed_from_the_code_are_fresh():
 
 def test_the_command_pages_do_not_depend_on_what_was_asked_before():
     CliRunner().invoke(cli, ["gpus", "--help"])  # click keeps a command's help option from here on
+    for words in (["trace", "--help"], ["trace", "compare", "--help"]):
+        command = cli.get_command(click.Context(cli), words[0])
+        assert command is not None
+        CliRunner().invoke(command, words[1:])  # asked outside the command line, it has no -h
     test_pages_printed_from_the_code_are_fresh()
 
 

@@ -396,7 +396,7 @@ def test_a_talp_file_and_a_paraver_trace_are_capped_too(tmp_path: Path) -> None:
 
 @pytest.mark.full
 def test_a_million_names_take_sane_time_and_memory(tmp_path: Path) -> None:
-    events = ",".join(json.dumps(kernel(2 * n, 1, name=f"kernel_{n}_of_a_million")) for n in range(10**6))
+    events = ",".join(json.dumps(kernel(2.0 * n, 1.0, name=f"kernel_{n}_of_a_million")) for n in range(10**6))
     path = tmp_path / "names.json"
     path.write_text(f'{{"schemaVersion":1,"traceEvents":[{json.dumps(call(0, 5))},{events}]}}')
     text, most = peak(path)

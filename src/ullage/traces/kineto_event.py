@@ -118,7 +118,7 @@ def events(text: bytes | memoryview) -> list[Any]:
     found: list[Any]
     try:
         found = _SORTED.decode(text)
-    except msgspec.ValidationError:
+    except (msgspec.ValidationError, UnicodeError):  # letters that are none are no matter in arguments that nobody looks at
         found = list(_EVENTS.decode(text))
     return found
 
