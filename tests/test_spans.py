@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ullage.sums.lanes.spans import BLOCK, NONE, Spans, clip, gaps, hull, intersect, join, spans, subtract, union, within
+from ullage.sums.lanes.spans import BLOCK, NONE, Spans, clip, gaps, intersect, join, spans, subtract, union, within
 
 moments = st.integers(-20, 20)
 # also empty ones (5, 5) and ones that end before they start (7, 3)
@@ -63,10 +63,8 @@ def test_time_within_windows_is_counted_window_by_window(a: list[tuple[int, int]
 
 
 @given(st.lists(pairs, max_size=4))
-def test_a_hull_reaches_from_the_first_to_the_last_number(sets: list[list[tuple[int, int]]]) -> None:
-    all_of_them = set().union(*map(numbers, sets))
-    assert hull(*map(made, sets)) == ((min(all_of_them), max(all_of_them) + 1) if all_of_them else None)
-    assert_is(join(*map(made, sets)), all_of_them)
+def test_several_sets_join_as_one(sets: list[list[tuple[int, int]]]) -> None:
+    assert_is(join(*map(made, sets)), set().union(*map(numbers, sets)))
 
 
 @given(pairs, st.randoms(use_true_random=False), moments)
@@ -96,7 +94,6 @@ def test_the_total_of_many_long_spans_does_not_run_over() -> None:
 def test_nothing_has_no_pieces_and_no_time() -> None:
     assert (NONE.pieces, NONE.total) == (0, 0)
     assert join() is NONE
-    assert hull() is None
 
 
 @pytest.mark.parametrize("count", [BLOCK, BLOCK + 1, BLOCK + 2, 2 * BLOCK + 1, 3 * BLOCK + 7])

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
-from collections.abc import Callable
-
 from ullage.errors import harmless
 from ullage.render import html_tables as tables
-from ullage.render.html_style import SCRIPT, style
 from ullage.render.markup import Child, Markup, element, known
 from ullage.render.numbers import UNKNOWN, hours, money, percent, span
+from ullage.render.page import document, figure, section
 from ullage.render.svg.bars import groups as groups_picture
 from ullage.render.svg.chain import waterfall
-from ullage.render.svg.draw import NARROW, WIDE
 from ullage.render.svg.line import course
 from ullage.render.svg.scatter import scatter
 from ullage.render.svg.stacked import ledger, trust
@@ -27,28 +22,7 @@ def html(report: FleetReport) -> str:
     only our own style sheet and script, by their hashes, and no connection at all; without the script tables just don't
     sort. The same report gives the same bytes.
     """
-    sheet = style()
-    head = element(
-        "head",
-        element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy(sheet)),
-        element("meta", name="viewport", content="width=device-width, initial-scale=1"),
-        element("meta", name="color-scheme", content="light dark"),
-        element("meta", name="referrer", content="no-referrer"),
-        element("title", f"{_headline(report)} – Ullage"),
-        element("style", Markup(sheet)),
-    )
-    body = element("body", element("main", _opening(report), _sections(report), _closing()), element("script", Markup(SCRIPT)))
-    return f"<!doctype html>\n{element('html', head, body, lang='en')}\n"
-
-
-def policy(sheet: str) -> str:
-    """Return the Content-Security-Policy of a report with this style sheet and our script: nothing else runs, nothing is fetched."""
-    return f"default-src 'none'; style-src '{_hash(sheet)}'; script-src '{_hash(SCRIPT)}'; base-uri 'none'; form-action 'none'"
-
-
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+    return document(_headline(report), _opening(report), _sections(report), _closing())
 
 
 def _headline(report: FleetReport) -> str:
@@ -113,44 +87,31 @@ def _figures(report: FleetReport) -> list[tuple[str, str, str]]:
     return figures
 
 
-Drawing = Callable[[int], Markup]
-
-
-def _figure(draw: Drawing) -> Markup:
-    """Return a picture twice, laid out for a page and for a phone; the style sheet shows the one that fits."""
-    return element("figure", element("div", draw(WIDE), class_="page"), element("div", draw(NARROW), class_="phone"))
-
-
-def _section(name: str, title: str, how: str, *children: Child) -> Markup:
-    heading = element("h2", title, id=name)
-    return element("section", heading, element("p", how, class_="how") if how else None, *children, aria_labelledby=name)
-
-
 def _sections(report: FleetReport) -> list[Child]:
     by = harmless(report.by, 40)
     first = "The first 20, in" if len(report.groups) > 20 else "In"
     ranked = f"{first} order of time." if report.by == "hour" else f"{first} order of ullage."
     return [
-        _section("over-time", "Over time", _OVER_TIME, _figure(lambda w: course(report.course, report.window, width=w, standalone=False))),
-        _section(
+        section("over-time", "Over time", _OVER_TIME, figure(lambda w: course(report.course, report.window, width=w, standalone=False))),
+        section(
             "by-group",
             f"By {by}",
             f"{_BY_GROUP} {ranked}",
-            _figure(lambda w: groups_picture(report.groups, by, width=w, standalone=False)),
+            figure(lambda w: groups_picture(report.groups, by, width=w, standalone=False)),
         ),
-        _section(
+        section(
             "where",
             "Where it goes",
             _WHERE,
-            _figure(lambda w: waterfall(report.tree, report.gpu_hours * report.trusted_share, width=w, standalone=False)),
+            figure(lambda w: waterfall(report.tree, report.gpu_hours * report.trusted_share, width=w, standalone=False)),
         ),
-        _section("ledger", "Whose hours", _LEDGER, _figure(lambda w: ledger(report.ledger, width=w, standalone=False))),
+        section("ledger", "Whose hours", _LEDGER, figure(lambda w: ledger(report.ledger, width=w, standalone=False))),
         _agreement(report),
         _trust(report),
-        _section("every-group", f"Every {by}", "", tables.groups(report, report.groups, by)) if report.groups else None,
-        _section("models", "GPU models", "", tables.groups(report, report.models, "model")) if report.models else None,
-        _section("noise", "Sampling noise", _NOISE, tables.noise(report)) if report.noise else None,
-        _section("notes", "Notes", "", tables.listed(report.notes)) if report.notes else None,
+        section("every-group", f"Every {by}", "", tables.groups(report, report.groups, by)) if report.groups else None,
+        section("models", "GPU models", "", tables.groups(report, report.models, "model")) if report.models else None,
+        section("noise", "Sampling noise", _NOISE, tables.noise(report)) if report.noise else None,
+        section("notes", "Notes", "", tables.listed(report.notes)) if report.notes else None,
     ]
 
 
@@ -167,12 +128,12 @@ def _agreement(report: FleetReport) -> Markup | None:
         f"{percent(known(found.within_10), 1)} are within 10 points, "
         f"{percent(known(found.above_20), 1)} are more than 20 apart."
     )
-    return _section(
+    return section(
         "agreement",
         "What jobs report",
         _AGREEMENT,
         element("p", summary),
-        _figure(lambda w: scatter(found, width=w, standalone=False)),
+        figure(lambda w: scatter(found, width=w, standalone=False)),
         element("h3", "By number of GPUs"),
         tables.sizes(found),
         element("h3", "Jobs furthest apart"),
@@ -183,12 +144,12 @@ def _agreement(report: FleetReport) -> Markup | None:
 def _trust(report: FleetReport) -> Markup:
     series = sum(count for count, _ in report.verdicts.values())
     fine = element("p", f"{series:,} series, all ok.") if series and not report.findings and set(report.verdicts) <= {"ok"} else None
-    return _section(
+    return section(
         "trust",
         "Can it be believed",
         _TRUST,
         fine,
-        _figure(lambda w: trust(report.verdicts, width=w, standalone=False)),
+        figure(lambda w: trust(report.verdicts, width=w, standalone=False)),
         tables.findings(report),
     )
 

@@ -153,9 +153,3 @@ def _before(a: Spans, moment: Times) -> Times:
     index = np.searchsorted(a.start, moment)
     over = np.where(index > 0, a.end[np.maximum(index - 1, 0)] - moment, 0)
     return ran[index] - np.maximum(over, 0)
-
-
-def hull(*sets: Spans) -> tuple[int, int] | None:
-    """Return the first and the last moment of several sets, None when all are empty."""
-    filled = [s for s in sets if s.pieces]
-    return (min(int(s.start[0]) for s in filled), max(int(s.end[-1]) for s in filled)) if filled else None
