@@ -17,7 +17,7 @@ import click
 from ullage.demo import demo
 from ullage.metrics.metric import METRICS, Metric
 from ullage.render import text
-from ullage.render.svg import waterfall
+from ullage.render.svg.chain import of_fleet
 from ullage.reports.fleet import FleetReport
 
 FOLDER = Path(__file__).parent
@@ -95,7 +95,7 @@ def commands() -> str:
         assert command is not None
         own = _context(command, f"ullage {name}")
         parts.append(f"## ullage {name}\n\n```\n{command.get_help(own)}\n```\n")
-        if name in ("audit", "simulate", "trace"):  # commands whose parts are files of their own
+        if name in ("audit", "bench", "simulate", "trace"):  # commands whose parts are files of their own
             parts += [_subcommand(command, own, part) for part in command.list_commands(own)]  # type: ignore[attr-defined]
     return "\n".join(parts)
 
@@ -168,9 +168,15 @@ def readme() -> str:
 RUN = re.compile(r"<!-- run: (.*?) -->\n.*?<!-- end of run -->", re.DOTALL)
 
 
-def trees() -> str:
-    """The page on efficiency trees, with the output of the commands that it shows."""
-    return RUN.sub(_ran, (FOLDER / "efficiency-trees.md").read_text(encoding="utf-8"))
+def shown(name: str) -> str:
+    """A page with the output of the commands that it shows."""
+    return RUN.sub(_ran, (FOLDER / name).read_text(encoding="utf-8"))
+
+
+def showing() -> list[str]:
+    """Return the pages that show the output of commands."""
+    pages = (page for page in sorted(FOLDER.rglob("*.md")) if RUN.search(page.read_text(encoding="utf-8")))
+    return [page.relative_to(FOLDER).as_posix() for page in pages]
 
 
 def _ran(found: re.Match[str]) -> str:
@@ -187,6 +193,26 @@ def _ran(found: re.Match[str]) -> str:
     return f"<!-- run: {found[1]} -->\n```console\n" + "\n".join(shown).rstrip() + "\n```\n<!-- end of run -->"
 
 
+def sass() -> str:
+    """The page on machine code with its tables: every instruction compiled for every architecture, which takes a minute."""
+    from ullage.kernels.sass import outcomes
+    from ullage.render import sass_tables
+
+    rows = outcomes.table()
+    hopper = [one for _, found in rows for one in found if one.architecture == "sm_90a"]
+    blocks = {"sass: paper": sass_tables.paper(hopper), "sass: architectures": sass_tables.markdown(rows)}
+    return sass_tables.refreshed((FOLDER / "sass.md").read_text(encoding="utf-8"), blocks)
+
+
+def benches() -> dict[str, Callable[[], str]]:
+    """The page on microbenchmarks, and the rooflines of what was measured."""
+    sys.path.insert(0, str(FOLDER))
+    import bench_tables
+
+    drawn = {name: functools.partial(str, picture) for name, picture in bench_tables.pictures().items()}
+    return {"benches.md": bench_tables.page, **drawn}
+
+
 def timeline() -> str:
     """The timeline of a training job with a slow rank."""
     from click.testing import CliRunner
@@ -200,9 +226,24 @@ def timeline() -> str:
         return Path("trace.svg").read_text(encoding="utf-8")
 
 
+def chain() -> str:
+    """The waterfall of a simulated job from peak to MFU."""
+    from click.testing import CliRunner
+
+    from ullage.cli import cli
+
+    runner = CliRunner()
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        runner.invoke(cli, ["simulate", "job", "--seed", "3", "--out", "job"], catch_exceptions=False)
+        sources = [f"job/{name}" for name in ("telemetry.parquet", "traces", "config.json", "gemms.json")]
+        asked = ["waterfall", *sources, "--price", "2", "--ceiling", "750e12", "--out", "waterfall.svg"]
+        runner.invoke(cli, asked, catch_exceptions=False)
+        return Path("waterfall.svg").read_text(encoding="utf-8")
+
+
 def picture() -> str:
     """The waterfall of the demonstration."""
-    return waterfall(_demo())
+    return of_fleet(_demo())
 
 
 @functools.cache
@@ -222,9 +263,11 @@ PAGES: dict[str, Callable[[], str]] = {
     "gpu-checks.md": gpu_checks,
     "images/demo.svg": picture,
     "images/trace.svg": timeline,
-    "efficiency-trees.md": trees,
+    "images/waterfall.svg": chain,
     "../README.md": readme,
 }
+PAGES |= {name: functools.partial(shown, name) for name in showing()} | benches()
+SLOW: dict[str, Callable[[], str]] = {"sass.md": sass}  # not asked whether they are stale, but by the long tests
 
 
 def stale() -> list[str]:
@@ -235,5 +278,5 @@ def stale() -> list[str]:
 if __name__ == "__main__":
     if "--check" in sys.argv:
         sys.exit(f"stale: {', '.join(stale())}; run `make docs`" if stale() else 0)
-    for name, page in PAGES.items():
+    for name, page in (PAGES | SLOW).items():
         (FOLDER / name).write_text(page(), encoding="utf-8")

@@ -23,7 +23,8 @@ class Findings:
     """What a check found.
 
     `settings` say what was run; `answers` and each of `rows` have the keys that the check declares; `notes` are said
-    with them; `wrong` says what contradicts what Ullage relies on, and fails the check; `recordings` are files by name.
+    with them; `wrong` says what contradicts what Ullage relies on, and fails the check; `recordings` are files by name;
+    `unfinished` says what there was no time for, where the check can go on from here.
     """
 
     settings: dict[str, Plain] = field(default_factory=dict)
@@ -32,11 +33,23 @@ class Findings:
     notes: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)
     recordings: dict[str, bytes] = field(default_factory=dict)
+    unfinished: str = ""
+
+    def add_table(self, name: str, make: Callable[[], str]) -> None:
+        """Add a recording for people to read; what can't be printed here can be from the other recordings, and is noted."""
+        try:
+            self.recordings[name] = make().encode()
+        except Exception as error:
+            self.notes.append(f"{name} can't be printed here ({type(error).__name__}: {error})")
 
 
 @dataclass(frozen=True)
 class Check:
-    """A check: its name, how many seconds it takes, whether it needs a load, what its answers and columns mean."""
+    """A check: its name, how many seconds it takes, whether it needs a load, what its answers and columns mean.
+
+    A check that goes on where it ended is worth starting with `least` seconds; for the others that is all of them. Checks of a
+    lower `rank` run first.
+    """
 
     name: str
     seconds: float
@@ -44,6 +57,8 @@ class Check:
     answers: Mapping[str, str]
     columns: Mapping[str, str]
     function: Callable[[Machine], Findings]
+    least: float = 0.0
+    rank: int = 0
 
     @property
     def page(self) -> str:
@@ -61,23 +76,30 @@ Function = Callable[[Machine], Findings]
 
 
 def check(
-    *, seconds: float, answers: Mapping[str, str], columns: Mapping[str, str] | None = None, loaded: bool = False
+    *,
+    seconds: float,
+    answers: Mapping[str, str],
+    columns: Mapping[str, str] | None = None,
+    loaded: bool = False,
+    least: float | None = None,
+    rank: int = 5,
 ) -> Callable[[Function], Function]:
     """Register the decorated function as the check that its file is named for, and return it unchanged.
 
-    `loaded`: there is nothing to measure without a load (PyTorch).
+    `loaded`: there is nothing to measure without a load (PyTorch). `least`: the check goes on where it ended, within the seconds
+    that `machine.room` gives it, and makes use of so few.
     """
 
     def register(function: Function) -> Function:
         name = function.__module__.rpartition(".")[2].removeprefix("check_")
-        CHECKS[name] = Check(name, seconds, loaded, answers, columns or {}, function)
+        CHECKS[name] = Check(name, seconds, loaded, answers, columns or {}, function, seconds if least is None else least, rank)
         return function
 
     return register
 
 
 def checks() -> list[Check]:
-    """Return every check of the folder, the shortest first."""
+    """Return every check of the folder in the order in which they run: by rank, then the shortest first."""
     for path in sorted(FOLDER.glob("check_*.py")):
         importlib.import_module(f"gpu.{path.stem}")
-    return sorted(CHECKS.values(), key=lambda c: (c.seconds, c.name))
+    return sorted(CHECKS.values(), key=lambda c: (c.rank, c.seconds, c.name))

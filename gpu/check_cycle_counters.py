@@ -29,7 +29,8 @@ class Moment:
 
 
 @check(
-    seconds=30,
+    seconds=20,
+    rank=4,
     answers={
         "counts_from": "where the counters start",
         "counted": "per SM, summed over the SMs, or neither",

@@ -14,14 +14,14 @@ from ullage.metrics.mfu import hfu, mfu
 from ullage.metrics.ofu import sampled_ofu
 from ullage.models.ledger import Ledger
 
-SECONDS, INTERVAL = 8.0, 1.0
+SECONDS, INTERVAL = 5.0, 1.0
 WORST = 0.10  # beyond 10 points one of the two is not what we take it for
 METER = 0.05  # TorchMeter's seconds are the host's: launching a step costs a few of 1000
 BLOCK = 128  # queries and keys that flash-attention takes at once, at most
 
 
 @check(
-    seconds=90,
+    seconds=65,
     loaded=True,
     answers={
         "sampled_error": "largest distance of sampled OFU from HFU",
@@ -54,7 +54,7 @@ def model_step(machine: Machine) -> Findings:
     """Is the OFU of real training steps the HFU that the ledger predicts?
 
     A decoder after Llama's plan (4 layers of Llama 3 8B's width, 4 × 4096 tokens a step, BF16, AdamW, plain PyTorch) trains
-    for 8 s each: plainly, with activation checkpoints of both kinds, with LoRA, and forward only. OFU comes from our
+    for 5 s each: plainly, with activation checkpoints of both kinds, with LoRA, and forward only. OFU comes from our
     own reader at 1 s, FLOPs from the ledger (causal attention) and CUDA events over the same seconds.
 
     OFU should lie a little above HFU. Flash-attention's backward pass computes the scores again, 2.5 times the forward products

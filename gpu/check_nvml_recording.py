@@ -24,7 +24,8 @@ RECORDING, SAMPLES = "nvml_recording.calls.json.gz", "nvml_recording.samples.par
 
 
 @check(
-    seconds=30,
+    seconds=25,
+    rank=4,
     answers={
         "readings": "moments at which all GPUs were read",
         "calls": "calls of NVML functions",

@@ -21,7 +21,7 @@ WITH_NSYS = ("synchronous", "graph")
 
 
 @check(
-    seconds=60,
+    seconds=50,
     loaded=True,
     answers={
         "kernel_error": "farthest that kernel time lies from that by CUDA events, as a share of it",

@@ -19,6 +19,7 @@ MOST = 1_000_000  # bytes of one recording; what is larger does not belong into 
 TYPES: dict[str, type] = {
     "format": int, "check": str, "question": str, "date": str, "seconds": float, "verdict": str, "reason": str, "machine": dict,
     "versions": dict, "settings": dict, "answers": dict, "rows": list, "notes": list, "recordings": list,
+    "unfinished": str,
 }  # fmt: skip
 
 
@@ -50,6 +51,7 @@ def evidence(
         "rows": [{name: _finite(value) for name, value in row.items()} for row in findings.rows],
         "notes": list(findings.notes),
         "recordings": sorted(findings.recordings),
+        "unfinished": findings.unfinished,
     }
 
 
@@ -81,13 +83,15 @@ def write(folder: Path, found: Mapping[str, Any], recordings: Mapping[str, bytes
     for name, data in recordings.items():
         if len(data) > MOST:
             raise ValueError(f"the recording {name} has {len(data):,} bytes, more than {MOST:,}")
-        _replace(folder / name, data)
+        put(folder / name, data)
     path = folder / f"{found['check']}.json"
-    _replace(path, (json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
+    put(path, (json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
     return path
 
 
-def _replace(path: Path, data: bytes) -> None:
+def put(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all, whatever ends the process meanwhile; its folder is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
     new.write_bytes(data)
     os.replace(new, path)  # noqa: PTH105 - atomic on every platform

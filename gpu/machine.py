@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib
 import importlib.metadata
+import importlib.util
 import platform
 import subprocess
 import sys
@@ -19,10 +20,29 @@ from gpu.load import Work, gemm
 from ullage.errors import UllageError
 from ullage.gpus.chip import Chip, find
 
-LIBRARIES = ("numpy", "pyarrow", "nvidia-ml-py", "torch")
+LIBRARIES = ("numpy", "pyarrow", "nvidia-ml-py", "cuda-bindings", "torch")
 # CUDA cores of an SM by compute capability: `_ConvertSMVer2Cores` in helper_cuda.h of NVIDIA's CUDA samples. Other than these: 128.
 FEWER_CORES = {"7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64}
 Load = Callable[..., AbstractContextManager[Work]]
+
+
+@dataclass(frozen=True)
+class Room:
+    """What the runner gives a check that goes on where it ended: a folder for its recordings, and time.
+
+    It may go on until `now()` is `until` (s since 1970); recordings from before `since` do not count; `say` takes a line of progress.
+    """
+
+    folder: Path
+    until: float
+    since: float = 0.0
+    now: Callable[[], float] = time.time
+    say: Callable[[str], None] = print
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left, not below 0."""
+        return max(0.0, self.until - self.now())
 
 
 @dataclass(frozen=True)
@@ -30,7 +50,8 @@ class Machine:
     """What a check may ask.
 
     `nvml` is the module pynvml; `load(size, ...)` is `gpu.load.gemm` without its first parameter, None without
-    PyTorch; `clock` gives ms since 1970; `elsewhere` reads the cycle counters in another process, by GPU index.
+    PyTorch; `clock` gives ms since 1970; `elsewhere` reads the cycle counters in another process, by GPU index; `room` is what a
+    check has that goes on where it ended.
     """
 
     nvml: Any
@@ -43,6 +64,7 @@ class Machine:
     clock: Callable[[], int] = lambda: round(time.time() * 1000)
     sleep: Callable[[float], None] = time.sleep
     elsewhere: Callable[[int], str] = lambda index: _elsewhere(index)
+    room: Room | None = None
 
     def ask(self, function: str, *arguments: Any) -> Any:
         """Return what NVML answers to a question, or None where the driver or the library does not know it."""
@@ -128,6 +150,14 @@ def torch_or_none() -> Any:
     except ImportError:
         return None
     return torch if torch.cuda.is_available() else None
+
+
+def installed(module: str) -> bool:
+    """Return whether a module can be imported, without importing more than the packages above it."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of a package above it
+        return False
 
 
 def text(name: str | bytes) -> str:

@@ -8,25 +8,29 @@ from typing import Any
 
 from gpu.check import Check, checks
 from gpu.evidence import VERDICTS, problems_of, read
-from gpu.session import RESULTS
+from gpu.session import NOT_WRITTEN, RESULTS, seconds
 
 NOT_YET = "not measured yet"
 HOW = """# What only a real GPU can tell
 
 ```console
 $ make gpu                              # or: python3 gpu/run.py
-$ python3 gpu/run.py --list             # the checks, how long each takes, what it asks
+$ python3 gpu/run.py --list             # the checks in their order, how long each takes, what it asks
 $ python3 gpu/run.py peaks --again      # one check, though it passed not long ago
+$ python3 gpu/run.py --pack all.tar.gz  # all evidence as one file; --unpack puts it back
 ```
 
 A plain Python 3.11 or later with NumPy, pyarrow and nvidia-ml-py is enough; nothing is installed and no network is needed.
-Checks that need a load take PyTorch where it sees the GPU, and are otherwise "not measured: no PyTorch"; `trace_trees` takes msgspec too,
-and Nsight Systems where `nsys` is installed. Nothing on the card is changed: no clocks, no limits, no modes.
+Checks that need a load take PyTorch where it sees the GPU, and are otherwise "not measured: no PyTorch". `benches` and `gemm_ofu` take
+cuda-bindings with NVRTC, `trace_trees` msgspec, and Nsight Systems where `nsys` is installed, `tile_flops` Nsight Compute. Nothing on
+the card is changed: no clocks, no limits, no modes.
 
-Evidence goes to `results/<gpu>/<check>.json`: date, driver, versions, what was run, the numbers; recordings lie beside it.
-UUIDs are hashed. The script starts no check that would end after 9 minutes (`--minutes`) and skips what passed on the same GPU
-and driver in the last 24 hours (`--max-age`, `--again`), so it can be started again to go on. It ends with 0 when all that
-could run passed, 1 when a check failed or a library is missing, 3 when there is no GPU.
+Evidence goes to `results/<gpu>/<check>.json`: date, driver, versions, what was run, the numbers; recordings lie beside it, of the
+microbenchmarks in `benches/`. UUIDs are hashed. The script starts no check that would end after 9 minutes (`--minutes`) and skips what
+passed on the same GPU and driver in the last 24 hours (`--max-age`, `--again`), so it can be started again to go on: `benches` and
+`gemm_ofu` take more than one start, write down each result at once, and go on where they ended, however they ended. What failed comes
+last the next time. A check that hangs ends the script, with evidence. It ends with 0 when all that could run passed, 1 when a check
+failed or a library is missing, 3 when there is no GPU.
 
 Let the GPU be yours alone meanwhile: `processes` in the evidence counts those that computed on it at the start.
 
@@ -36,7 +40,8 @@ A new check is a new file `gpu/check_….py` with one function under `@check`.""
 def page(results: Path = RESULTS) -> str:
     """Return the page in Markdown, without a trailing comment."""
     found = {check.name: _evidence(results, check) for check in checks()}
-    parts = [HOW, "## The checks\n\n" + _summary(found), "## Measured so far"]
+    missing = "\n".join(f"- not written yet: {name}" for name in NOT_WRITTEN)
+    parts = [HOW, "## The checks\n\n" + _summary(found), missing, "## Measured so far"]
     parts += [_section(check, found[check.name]) for check in checks()]
     return "\n\n".join(parts) + "\n"
 
@@ -52,12 +57,14 @@ def _summary(found: Mapping[str, list[dict[str, Any]]]) -> str:
     lines = ["| check | asks | takes | needs PyTorch | measured so far |", "|---|---|---|---|---|"]
     for check in checks():
         state = "; ".join(f"{_cell(one['machine']['gpu'])}: {_state(one)}" for one in found[check.name]) or NOT_YET
-        lines.append(f"| `{check.name}` | {check.question} | {check.seconds:.0f} s | {'yes' if check.loaded else 'no'} | {state} |")
+        lines.append(f"| `{check.name}` | {check.question} | {seconds(check)} s | {'yes' if check.loaded else 'no'} | {state} |")
     return "\n".join(lines)
 
 
 def _state(one: Mapping[str, Any]) -> str:
-    return f"{one['verdict']} {one['date'][:10]}" if one["verdict"] != VERDICTS[2] else f"not measured ({_cell(one['reason'])})"
+    if one["verdict"] == VERDICTS[2]:
+        return f"not measured ({_cell(one['reason'])})"
+    return f"{one['verdict']} {one['date'][:10]}{', not finished' if one['unfinished'] else ''}"
 
 
 def _section(check: Check, found: Sequence[Mapping[str, Any]]) -> str:
@@ -77,7 +84,8 @@ def _measured(check: Check, one: Mapping[str, Any]) -> str:
         parts.append(_table(["answer", "value", "meaning"], [[f"`{n}`", one["answers"].get(n), text] for n, text in check.answers.items()]))
     if one["rows"]:
         parts.append(_table(list(check.columns), [[row.get(name) for name in check.columns] for row in one["rows"]]))
-    parts += [f"- {_cell(note)}" for note in one["notes"]]
+    notes = [*one["notes"], *([f"not finished: {one['unfinished']}"] if one["unfinished"] else [])]
+    parts += ["\n".join(f"- {_cell(note)}" for note in notes)] if notes else []
     return "\n\n".join(parts)
 
 

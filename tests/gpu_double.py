@@ -11,10 +11,11 @@ from tempfile import TemporaryDirectory
 
 from gpu.counters import fresh
 from gpu.load import Work
-from gpu.machine import Machine
+from gpu.machine import Machine, Room, versions
 from gpu.step import BATCH, CONFIG, LENGTH, METERED, Trial, ledger
 from gpu.trace_program import Known, Recorded
 
+from tests.gpu_room_double import Benches, nsight, products
 from tests.nvml_double import Gpu, Nvml
 from ullage.adapters.meter import Meter
 from ullage.simulate.traces import kineto, nsys
@@ -37,6 +38,10 @@ class World(Nvml):
         self.ms, self.elapsed, self.tensor = 1_700_000_000_000, 1e12 * scale, 2e11 * scale
         self.load = None
         self.recorder = Recordings()
+        self.suite, self.harness, self.products_a_run = Benches(self), products(self), 1000
+        self.torch = versions()["torch"]
+        self.kept = TemporaryDirectory()
+        self.ncu = nsight(self.kept.name)
 
     # --- time ---
 
@@ -103,7 +108,7 @@ class World(Nvml):
     # --- the machine ---
 
     @contextmanager
-    def gemm(self, size, dtype="bfloat16", on=0.0, off=0.0):
+    def gemm(self, size, dtype="bfloat16", on=0.0, off=0.0, zeros=False):
         self.load = _Load(Work(size, dtype, 1.0), on, off, self.ms)
         try:
             yield self.load.work
@@ -130,7 +135,8 @@ class World(Nvml):
     def machine(self, loaded=True):
         gpu = self.gpus[0]
         load = self.gemm if loaded else None
-        return Simulated(self, gpu, 0, gpu.name, gpu.uuid, None, load, lambda: self.ms, self.sleep, self.elsewhere)
+        room = Room(Path(self.kept.name), self.ms / 1000 + 3600, 0.0, lambda: self.ms / 1000, lambda line: None)
+        return Simulated(self, gpu, 0, gpu.name, gpu.uuid, None, load, lambda: self.ms, self.sleep, self.elsewhere, room)
 
 
 class Simulated(Machine):
@@ -143,6 +149,18 @@ class Simulated(Machine):
     @property
     def recorder(self):
         return self.nvml.recorder if self.load else None
+
+    @property
+    def suite(self):
+        return self.nvml.suite
+
+    @property
+    def harness(self):
+        return self.nvml.harness
+
+    @property
+    def ncu(self):
+        return self.nvml.ncu
 
 
 class Recordings:

@@ -42,7 +42,7 @@ def test_links_lead_somewhere(page):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
-KNOWN = "fleet|flops|audit|gpus|metrics|simulate|store|demo|trace"
+KNOWN = "fleet|flops|audit|gpus|metrics|simulate|store|demo|trace|gemm|sass|bench|waterfall"
 
 
 def shown_commands() -> list[str]:

@@ -29,6 +29,9 @@ class Tensor:
     def double(self):
         return self
 
+    def zero_(self):
+        self.array[:] = 0
+
     def abs(self):
         return Tensor(abs(self.array))
 
@@ -45,11 +48,13 @@ class Torch:
         self.seconds, self.error, self.fails = seconds, error, fails
         self.time, self.captured, self.lock = 0.0, None, threading.Lock()
         self.queued = self.most_queued = 0
+        self.operands = []
         self.cuda = Cuda(self)
 
     def randn(self, *shape, device, dtype):
         assert (device, dtype) == ("cuda", "bfloat16")
-        return Tensor(np.random.default_rng(0).normal(size=shape))
+        self.operands.append(Tensor(np.random.default_rng(0).normal(size=shape)))
+        return self.operands[-1]
 
     def empty(self, *shape, device, dtype):
         return Tensor(np.zeros(shape))
@@ -164,6 +169,15 @@ def test_gaps_come_between_stretches_of_work():
     work, clock = run(Torch(), bursts=12, on=0.1, off=0.05)
     gaps = [b[0] - a[1] for a, b in zip(work.bursts, work.bursts[1:], strict=False)]
     assert {round(gap, 6) for gap in gaps} == {0.0, 0.05} and set(clock.rests) == {0.05}
+
+
+def test_operands_are_zero_only_where_that_is_asked_and_only_after_the_product_was_checked():
+    plain, zeros, wrong = Torch(), Torch(), Torch(error=5.0)
+    run(plain)
+    run(zeros, zeros=True)
+    assert all(one.array.any() for one in plain.operands) and not any(one.array.any() for one in zeros.operands)
+    with pytest.raises(ArithmeticError):
+        run(wrong, zeros=True)
 
 
 def test_a_wrong_product_is_refused():

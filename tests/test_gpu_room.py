@@ -84,7 +84,7 @@ def test_every_check_imports_only_what_a_bare_gpu_node_has():
         "import sys\n"
         "class No:\n"
         "    def find_spec(self, name, *_):\n"
-        "        if name.split('.')[0] in 'duckdb ibis click rich scipy urllib3 msgspec polars pandas pynvml torch'.split():\n"
+        "        if name.split('.')[0] in 'duckdb ibis click rich scipy urllib3 msgspec polars pandas pynvml torch cuda'.split():\n"
         "            raise ImportError(name)\n"
         "sys.meta_path.insert(0, No()); sys.path[:0] = ['.', 'src']\n"
         "from gpu.session import main\n"
@@ -92,7 +92,7 @@ def test_every_check_imports_only_what_a_bare_gpu_node_has():
     )
     done = subprocess.run([sys.executable, "-c", blocker], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()] == EVERY
+    assert [line.split()[0] for line in done.stdout.splitlines()][: len(EVERY)] == EVERY
 
 
 def test_an_unknown_check_is_a_usage_error(capsys):
@@ -106,7 +106,7 @@ def test_an_unknown_check_is_a_usage_error(capsys):
 
 def test_the_checks_are_the_files_of_the_folder_and_fit_into_nine_minutes():
     assert sorted(EVERY) == sorted(path.stem.removeprefix("check_") for path in (ROOT / "gpu").glob("check_*.py"))
-    assert sum(check.seconds for check in checks()) < 9 * 60
+    assert sum(check.least for check in checks()) < 9 * 60
 
 
 @pytest.mark.parametrize("name", EVERY)
@@ -130,7 +130,7 @@ def test_every_check_passes_on_the_simulated_gpu_and_its_evidence_is_well_formed
 def test_no_file_of_the_results_holds_the_uuid(results):
     import gzip
 
-    for path in (results / H100).iterdir():
+    for path in (path for path in (results / H100).rglob("*") if path.is_file()):
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         assert b"GPU-secret" not in data, path.name
     assert found(results, "peaks")["machine"]["uuid_hash"] == pseudonym("GPU-secret")
@@ -308,11 +308,12 @@ def test_ofu_agrees_with_mfu_where_the_world_is_as_we_think(results):
     # every active tensor cycle does 132 × 4096 FLOPs, so OFU is MFU: 0.7 × 1350 / 1830 = 0.516
     evidence = found(results, "ofu_gemm")
     steady = [row for row in evidence["rows"] if row["pattern"] == "steady"]
-    assert len(steady) == 5 and evidence["rows"][-1]["pattern"] == "gaps"
+    assert len(steady) == 5 and [row["pattern"] for row in evidence["rows"][-2:]] == ["gaps", "zeros"]
     for row in steady:
         assert row["mfu"] == pytest.approx(SHARE * 1350 / 1830, abs=0.02)
     assert evidence["answers"]["exact_error"] < 0.005 and evidence["answers"]["sampled_error"] < 0.02
-    assert evidence["rows"][-1]["mfu"] == pytest.approx(SHARE * 1350 / 1830 * 0.35 / 0.6, abs=0.02)
+    assert evidence["answers"]["zeros_clock"] == pytest.approx(1350 / 1830, abs=0.02)
+    assert evidence["rows"][-2]["mfu"] == pytest.approx(SHARE * 1350 / 1830 * 0.35 / 0.6, abs=0.02)
 
 
 def test_exact_ofu_is_the_same_from_counters_summed_over_sms():
@@ -338,7 +339,7 @@ def test_clock_noise_has_a_row_for_each_interval_and_keeps_the_series(results):
     assert evidence["answers"]["clock_mean"] == pytest.approx(1350e6, rel=0.01)
     assert evidence["answers"]["clock_sd"] == pytest.approx(30e6 / 2**0.5, rel=0.05)  # of a sine
     kept = pyarrow.parquet.read_table(results / H100 / "clock_noise.parquet")
-    assert kept.num_rows == 400 and kept["sm_clock"][0].as_py() > 1.3e9
+    assert kept.num_rows == 315 and kept["sm_clock"][0].as_py() > 1.3e9
 
 
 def test_overhead_is_nothing_where_sampling_costs_nothing(results):

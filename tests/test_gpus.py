@@ -227,7 +227,7 @@ def test_a_chip_is_found_by_the_names_that_are_written_for_it(written, meant):
     "stranger",
     [
         "", " ", "NVIDIA", "Tesla", "GPU", "H1000", "H10", "A10 0", "A1000", "H2", "L40SX", "H20-3e", "H20 0", "L4 0", "NVIDIA L20X",
-        "NVIDIA A100-SXM-64GB", "NVIDIA A100-SXM4-40G", "Tesla V100S-PCIE-32GB", "Tesla V100-SXM3-32GB", "NVIDIA H800 PCIe",
+        "NVIDIA A100-SXM-64GB", "NVIDIA A100-SXM4-40G", "Tesla V100S-PCIE-32GB", "Tesla V100-SXM3-32GB", "NVIDIA H800 NVL",
         "NVIDIA GeForce RTX 4090 Laptop GPU", "NVIDIA RTX PRO 6000 Blackwell Server Edition", "Quadro RTX 6000",
         "AMD Instinct MI250X / MI250",
         "AMD H100", "NVIDIA MI300X", "NVIDIA AMD H100", "H100!", "Ｈ100", "A١٠٠", "NVIDIA H100 80GB HBM3" * 1000, "\x1b[31mH100",

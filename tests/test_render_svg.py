@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from tests.sample_reports import HOSTILE, HOUR, START, WEEK, agreement_of, chain, empty, group, report
 from ullage.metrics.telemetry import Factor, Tree, tree
-from ullage.render.svg import waterfall as whole_waterfall
 from ullage.render.svg.bars import groups
 from ullage.render.svg.calendar import ticks
+from ullage.render.svg.chain import of_fleet as whole_waterfall
 from ullage.render.svg.chain import waterfall
 from ullage.render.svg.draw import NARROW, SIZE, WIDE, extent, fit
 from ullage.render.svg.line import course

@@ -4,7 +4,9 @@
     ullage.read_samples("scrapes/")                      telemetry as record batches (`ullage.tables.SAMPLES`)
     ullage.fleet("scrapes/", by="job")                   OFU, the telemetry tree, the ledger, trust
     ullage.flops("config.json", batch=8, seq=4096)       FLOPs of a model step; with step_time and gpu, MFU and HFU
+    ullage.gemm(4096, 4096, 4096, gpu="H100 SXM")        what tiles pad of a matrix product
     ullage.audit_mfu("config.json", reported=0.54, ofu=0.26)   which mistakes explain a reported MFU
+    ullage.waterfall(telemetry="job.parquet", trace="traces/", config="config.json")   from peak to MFU, factor by factor
     ullage.read_trace("rank*.json.gz").tree("ai")        host and device efficiency trees of a profile
 
 Importing the package is cheap: what a function needs is loaded when it is called.
@@ -22,23 +24,40 @@ if TYPE_CHECKING:
     from ullage.questions import audit_mfu as audit_mfu
     from ullage.questions import fleet as fleet
     from ullage.questions import flops as flops
+    from ullage.questions import gemm as gemm
     from ullage.questions import read_samples as read_samples
     from ullage.questions import trace as trace
+    from ullage.questions import waterfall as waterfall
     from ullage.traced import read_trace as read_trace
 
 __version__ = "0.1.0"
-__all__ = ["UllageError", "__version__", "audit_mfu", "fleet", "flops", "gpu", "peak", "read_samples", "read_trace", "trace"]
+__all__ = [
+    "UllageError",
+    "__version__",
+    "audit_mfu",
+    "fleet",
+    "flops",
+    "gemm",
+    "gpu",
+    "peak",
+    "read_samples",
+    "read_trace",
+    "trace",
+    "waterfall",
+]
 
 _HOME = {
     "UllageError": ("ullage.errors", "UllageError"),
     "audit_mfu": ("ullage.questions", "audit_mfu"),
     "fleet": ("ullage.questions", "fleet"),
     "flops": ("ullage.questions", "flops"),
+    "gemm": ("ullage.questions", "gemm"),
     "gpu": ("ullage.gpus.chip", "find"),
     "peak": ("ullage.gpus.chip", "peak"),
     "read_samples": ("ullage.questions", "read_samples"),
     "read_trace": ("ullage.traced", "read_trace"),
     "trace": ("ullage.questions", "trace"),
+    "waterfall": ("ullage.questions", "waterfall"),
 }
 
 

@@ -215,10 +215,11 @@ def _column(values: Any, kind: pa.DataType) -> pa.Array:
 # graph's execution of which no kernel was recorded one by one), lost (a device event whose time is not known: a point).
 # On a host thread: api (a call of the GPU runtime or driver), mpi (MPI, or a collective that the host itself runs), region
 # (named by the user), step (a profiler's step), parallel (an OpenMP-like thread that waits inside a parallel region), off
-# (the thread was descheduled), operator (it computed: told only where it hides a collective that the host runs beside it).
-# Of the profiler: overhead.
+# (the thread was descheduled), operator (it computed: told only where it hides a collective that the host runs beside it),
+# module (a module of PyTorch was called). Of the profiler: overhead.
 KINDS = (
     "kernel", "collective", "memcpy", "memset", "graph", "lost", "api", "mpi", "region", "step", "parallel", "off", "overhead", "operator",
+    "module",
 )  # fmt: skip
 
 # What a call of the GPU runtime does.
@@ -241,6 +242,9 @@ INTERVALS = pa.schema(
         pa.field("group", _word, metadata={"meaning": "a collective's process group"}),
         pa.field("sequence", pa.int64(), metadata={"meaning": "a collective's number within its group"}),
         pa.field("members", pa.int32(), metadata={"meaning": "how many ranks take part in a collective"}),
+        pa.field(
+            "product", _word, metadata={"meaning": "what the launching operator asked for of matrix products: a word of ullage.product"}
+        ),
         pa.field("blocks", pa.int64(), metadata={"meaning": "thread blocks of a kernel's grid"}),
         pa.field("threads", pa.int32(), metadata={"meaning": "threads of a kernel's block"}),
     ]

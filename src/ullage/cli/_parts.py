@@ -1,4 +1,7 @@
-"""A command whose first word may name a part of it: the modules `_<command>_<part>` of this package, each with its `command`."""
+"""A command whose first word may name a part of it: the modules `_<command>_<part>` of this package, each with its `command`.
+
+In the part's name "_" is written "-".
+"""
 
 from __future__ import annotations
 
@@ -17,11 +20,13 @@ class WithParts(click.Command):
         import ullage.cli
 
         prefix = f"_{self.name}_"
-        return sorted(m.name.removeprefix(prefix) for m in pkgutil.iter_modules(ullage.cli.__path__) if m.name.startswith(prefix))
+        return sorted(
+            m.name.removeprefix(prefix).replace("_", "-") for m in pkgutil.iter_modules(ullage.cli.__path__) if m.name.startswith(prefix)
+        )
 
     def get_command(self, ctx: click.Context | None, cmd_name: str) -> click.Command:  # noqa: ARG002 - as a click.Group has it
         """Load a part."""
-        found: click.Command = importlib.import_module(f"ullage.cli._{self.name}_{cmd_name}").command
+        found: click.Command = importlib.import_module(f"ullage.cli._{self.name}_{cmd_name.replace('-', '_')}").command
         return found
 
     def make_context(self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any) -> click.Context:

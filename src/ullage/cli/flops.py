@@ -24,6 +24,7 @@ Examples:
   ullage flops Wan2.1/ --latent 21,60,104 --prompt-tokens 512 --timesteps 50 --forward-passes 2 --forward-only
   ullage flops Qwen2.5-VL/ --seq 1024 --grid 1,32,32 --grid 1,64,64
   ullage flops config.json --seq 4096 --as verl                     what that framework would print
+  ullage flops config.json --seq 4096 --gpu 'H100 SXM' --tiles       what tiles will pad, product by product
   ullage flops config.json --certify                                prove the formula by tracing (needs torch)
   ullage flops --list                                               the architectures
 """
@@ -50,13 +51,16 @@ def _words(text: str | None) -> tuple[str, ...]:
 @click.argument("config", required=False)
 @described
 @TILES
+@click.option("--tiles", is_flag=True, help="The tile efficiency to expect of each matrix product, by predicted tiles (docs/gemm.md).")
 @click.option("--by", type=click.Choice(["group", "name"]), default="group", show_default=True, help="Rows of the table.")
 @click.option("--certify", is_flag=True, help="Trace the model at small shapes and demand integer equality; stores a certificate.")
 @click.option("--trace", is_flag=True, help="Derive FLOPs from traces, for an architecture without a formula.")
 @click.option("--list", "listed", is_flag=True, help="List the architectures that have a formula.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write the report to FILE: .json, .svg or .txt.")
-def command(config: str | None, listed: bool, as_json: bool, out: Path | None, by: str, certify: bool, trace: bool, **asked: Any) -> None:
+def command(
+    config: str | None, listed: bool, as_json: bool, out: Path | None, by: str, certify: bool, trace: bool, tiles: bool, **asked: Any
+) -> None:
     """FLOPs of a model step, term by term; with its time, MFU and HFU.
 
     CONFIG is a Hugging Face config.json, a folder with one, or a diffusers folder. FLOPs are exact integers; attention is
@@ -74,7 +78,17 @@ def command(config: str | None, listed: bool, as_json: bool, out: Path | None, b
         prove(config, asked, progress, trace=trace, as_json=as_json)
         return
     report = answer(config, asked)
-    _give(report, by, as_json, out)
+    _give(report, by, as_json, out, _tiles(config, asked, report) if tiles else None)
+
+
+def _tiles(config: str, asked: Mapping[str, Any], report: Any) -> Any:
+    from ullage.models.reading import read_config
+    from ullage.questions import step_question
+    from ullage.reports.gemm_ledger import expected
+
+    question = words(config, asked)
+    question.pop("guidance_scale", None)
+    return expected(read_config(config), step_question(**question), report)
 
 
 def answer(config: str, asked: Mapping[str, Any]) -> Any:
@@ -106,28 +120,30 @@ def words(config: str, asked: Mapping[str, Any]) -> dict[str, Any]:
     return given
 
 
-def _give(report: Any, by: str, as_json: bool, out: Path | None) -> None:
+def _give(report: Any, by: str, as_json: bool, out: Path | None, tiles: Any) -> None:
     from ullage.render import flops as render
+    from ullage.render import gemm_ledger
+
+    def record() -> str:
+        return dump(render.record(report) | ({} if tiles is None else {"tiles": gemm_ledger.record(tiles)}))
+
+    def text() -> str:
+        return render.text(report, by=by) + ("" if tiles is None else "\n" + gemm_ledger.text(tiles))
 
     if out is not None:
-        _write(report, by, out)
+        _write(report, out, {".json": record, ".txt": text})
         click.echo(f"wrote {out}", err=True)
     if as_json:
-        click.echo(dump(render.record(report)))
+        click.echo(record())
     elif out is None:
-        click.echo(render.text(report, by=by), nl=False)
+        click.echo(text(), nl=False)
 
 
-def _write(report: Any, by: str, out: Path) -> None:
-    from ullage.render import flops as render
+def _write(report: Any, out: Path, forms: dict[str, Callable[[], str]]) -> None:
     from ullage.render.files import replace
     from ullage.render.svg.terms import terms
 
-    forms: dict[str, Callable[[], str]] = {
-        ".json": lambda: dump(render.record(report)),
-        ".svg": lambda: str(terms(report)),
-        ".txt": lambda: render.text(report, by=by),
-    }
+    forms = {".json": forms[".json"], ".svg": lambda: str(terms(report)), ".txt": forms[".txt"]}
     if out.suffix not in forms:
         raise UllageError(f"{out} has no form that this report can take", f"name it {', '.join(forms)}")
     replace(out, forms[out.suffix]().encode())

@@ -10,8 +10,10 @@ from typing import Any
 
 import click
 
+from ullage.errors import UllageError
 from ullage.gpus import overrides
 from ullage.gpus.chip import CHIPS, Chip, find
+from ullage.gpus.measured import Ceilings, ceilings_of
 from ullage.gpus.precision import PRECISIONS, canonical
 
 _EPILOG = """\b
@@ -26,6 +28,7 @@ Examples:
 Environment:
   ULLAGE_PEAK_TFLOPS  a peak that goes before the tables: 989.4 or bf16=989.4,fp8=1978.9
   ULLAGE_GPU_ALIAS    what a relabelled board really is: 'L20X=H200 SXM'
+  ULLAGE_CEILINGS     the folder where `ullage bench --save` keeps what a GPU was measured to do
 """
 
 _COMPLETE_WIDTH = 150  # columns of a terminal that holds the whole table
@@ -47,18 +50,34 @@ def command(name: str | None, precision: str | None, as_json: bool) -> None:
     if wanted and not name:
         chips = sorted((c for c in chips if wanted in c.precisions), key=lambda c: c.peak(wanted))
     if as_json:
-        click.echo(json.dumps([record(c) for c in chips], indent=2, ensure_ascii=False))
+        from ullage.render.ceilings import record as ceilings_record
+
+        found = [{**record(c), "measured": ceilings_record(measured(c)[0])} for c in chips]
+        click.echo(json.dumps(found, indent=2, ensure_ascii=False))
     elif name and wanted:
         click.echo(f"{tera(chips[0].peak(wanted))} TFLOP/s dense {wanted.upper()}, {chips[0].name}")
         click.echo(_notes(chips[0].warning, _overridden(given)), nl=False)
     elif name:
         click.echo(in_full(chips[0]))
-        click.echo(_notes(chips[0].note, chips[0].warning, _overridden(given)), nl=False)
+        ceilings, damaged = measured(chips[0])
+        if ceilings is not None:
+            from ullage.render.ceilings import text
+
+            click.echo(f"\n{text(ceilings, chips[0])}")
+        click.echo(_notes(chips[0].note, chips[0].warning, _overridden(given), damaged), nl=False)
     else:
         click.echo(f"{len(chips)} GPUs{f' with {wanted.upper()}' if wanted else ''}; peaks are dense, in TFLOP/s\n")
         _print_table(chips, [wanted] if wanted else ["bf16", "fp8", "fp4"])
         asterisk = "" if wanted else "a chip without BF16 shows its FP16 peak, with an asterisk"
         click.echo(_notes(asterisk, _overridden(given)), nl=False)
+
+
+def measured(chip: Chip) -> tuple[Ceilings | None, str]:
+    """Return the ceilings that `ullage bench --save` kept of such a GPU, None without; and what is wrong where they can't be read."""
+    try:
+        return ceilings_of(chip.name), ""
+    except UllageError as error:
+        return None, f"{error.problem}: {error.hint}"
 
 
 def in_order(chips: list[Chip]) -> list[Chip]:

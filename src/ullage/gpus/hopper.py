@@ -46,6 +46,17 @@ chip(
     confidence="high", checked="NVIDIA developer forum, topic 244727: 114 SMs, 4096, 1620 MHz for tensor cores, 1755 MHz at most",
 )  # fmt: skip
 chip(
+    "NVIDIA H800 PCIe", aliases=("H800-PCIE-80GB",),
+    vendor="NVIDIA", architecture="Hopper", compute_capability="9.0", sms=114, mig_slices=7,
+    sm_clock=1.755e9, tensor_clock=1.620e9, tensor_clock_status="same silicon",
+    flops_per_cycle={p: rate for p, rate in HOPPER.items() if p != "fp64"},
+    stated={"tf32": 378e12, "bf16": 756.5e12, "fp16": 756.5e12, "fp8": 1513e12, "int8": 1513e12},
+    bandwidth=2.039e12, memory=80e9, power=350,
+    source="Hopper microbenchmark paper (arXiv:2402.13499), tables III, VII and VIII; clocks as H100 PCIe",
+    confidence="medium", checked="tensor peaks in the paper's captions",
+    note="the paper calls 1,755 MHz the highest clock; FP64 is cut, and its rate per cycle is not documented",
+)  # fmt: skip
+chip(
     "NVIDIA H100 NVL", aliases=("H100 NVL 94GB",),
     stated={"fp64": 60e12, "tf32": 417.5e12, "bf16": 835.5e12, "fp16": 835.5e12, "fp8": 1670.5e12, "int8": 1670.5e12},
     bandwidth=3.938e12, memory=94e9, power=400,

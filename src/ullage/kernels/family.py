@@ -67,9 +67,10 @@ _RULES: tuple[tuple[str, str], ...] = (
         "convolution",
         r"cudnn::(cnn|detail|winograd)|computeoffsets|computewgrad|computebogradoffsets|fft2d|xdlops_(fwd|bwd|wrw)|gridwise_conv",
     ),
-    # matrix products, and the vector products that live in the same libraries
+    # matrix products, and the vector products that live in the same libraries; bias and activation that cuBLASLt applies afterwards
+    ("elementwise", r"\bepilogue::impl::"),
     ("reduction", r"^(void )?(dot_kernel|reduce_1block_kernel)"),
-    ("gemm", r"gemm|cijk_|nvjet|\bgemv|gemv|cublaslt|matmul|_mm_|\bmm_kernel|\bbmm_|splitkreduce|xmma_|hipblaslt|ck_tile::.*gemm"),
+    ("gemm", r"(?<!fb)gemm|cijk_|nvjet|\bgemv|gemv|cublaslt|matmul|_mm_|\bmm_kernel|\bbmm_|splitkreduce|xmma_|hipblaslt|ck_tile::.*gemm"),
     (
         "gemm",
         r"cutlass_\d+_|cublas.*(syrk|trsm|symm|trmm)|(syrk|trsm|trmm|symm)_|(fused|grouped)_moe|fused_experts|machete|marlin|exllama|[bs]gmv_|lora_(shrink|expand)",

@@ -85,14 +85,22 @@ def booked(works: Sequence[Work], training: Training) -> list[Booked]:
 
     Raises UllageError for a pattern that matches no work.
     """
+    rows = [_booked(work, pass_, times) for work, pass_, times in executed(works, training)]
+    return [row for row in rows if row.coefficient]
+
+
+def executed(works: Sequence[Work], training: Training) -> list[tuple[Work, Pass, int]]:
+    """Return every work with its passes, and in how many layers each is done; adapters are works of their own.
+
+    Raises UllageError for a pattern that matches no work.
+    """
     adapted = list(_adapted(works, training)) if training.lora_rank else list(works)
     _refuse_idle_patterns(works, training)
-    rows = [_booked(work, "forward", len(work.layers)) for work in adapted]
+    rows: list[tuple[Work, Pass, int]] = [(work, "forward", len(work.layers)) for work in adapted]
     if not training.forward_only:
-        counts = _twice(adapted) if training.counted == "twice" else _exact(adapted, training)
-        rows += [_booked(work, pass_, times) for work, pass_, times in counts]
-        rows += [_booked(work, "recompute", times) for work, times in _recomputed(adapted, training)]
-    return [row for row in rows if row.coefficient]
+        rows += _twice(adapted) if training.counted == "twice" else _exact(adapted, training)
+        rows += [(work, "recompute", times) for work, times in _recomputed(adapted, training)]
+    return rows
 
 
 def _booked(work: Work, pass_: Pass, times: int) -> Booked:

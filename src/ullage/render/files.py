@@ -23,9 +23,9 @@ def write(report: FleetReport, path: Path, form: str) -> None:
     elif form == "text":
         content = text.fleet(report, top=10**9).encode("utf-8", "replace")
     elif form == "svg":
-        from ullage.render.svg import waterfall
+        from ullage.render.svg.chain import of_fleet
 
-        content = waterfall(report).encode("utf-8", "replace")
+        content = of_fleet(report).encode("utf-8", "replace")
     else:
         from ullage.render.html import html
 

@@ -91,3 +91,15 @@ def flops(value: int | None, unit: str = "FLOP") -> str:
         scaled, steps = scaled / 1000, steps + 1
     digits = 3 if abs(scaled) < 10 else 2 if abs(scaled) < 100 else 1
     return f"{scaled:.{digits}f} {_PREFIXES[steps]}{unit}" if steps else f"{value:,} {unit}"
+
+
+def short_count(value: float) -> str:
+    """Return a size as an axis has it: in powers of 1024 where it is a multiple of one.
+
+    >>> short_count(256), short_count(65536), short_count(50 * 2**20), short_count(1e6), short_count(0.25)
+    ('256', '64 Ki', '50 Mi', '1e+06', '0.25')
+    """
+    for size, prefix in ((2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki")):
+        if value >= 16 * 1024 and value % size == 0:
+            return f"{value / size:,.0f} {prefix}"
+    return f"{value:,g}" if value < 1e5 else f"{value:g}"

@@ -9,7 +9,7 @@ from ullage.metrics.tree import Node
 from ullage.render.numbers import UNKNOWN, factor, money, percent
 from ullage.render.table import table
 from ullage.render.times import seconds
-from ullage.render.trace_parts import SMALL, causes, collectives, families, gaps, lanes, names, restatement, views
+from ullage.render.trace_parts import SMALL, causes, collectives, families, gaps, gemms, lanes, names, restatement, views
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
 
@@ -33,6 +33,7 @@ def text(report: TraceReport, *, by: str | None = None, top: int = SHOWN, paint:
         gaps(report, top=5),
         collectives(report),
         families(report, top=top),
+        gemms(report),
         names(report, top=6),
         lanes(report) if by is None else "",
         restatement(report),

@@ -181,7 +181,7 @@ def _kernels(report: TraceReport) -> Markup | None:
     if found is None or not found.kernel_time:
         return None
     names = [element("h3", "By name"), tables.names(report)] if found.kernels else []
-    return section("kernels", "Kernels", _KERNELS, tables.families(report), names)
+    return section("kernels", "Kernels", _KERNELS, tables.families(report), names, tables.gemms(report))
 
 
 _TREES = "Each efficiency is the product of those that hang from it, so the smallest says where to look first."

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ullage.errors import harmless
 from ullage.metrics.losses import Bill
 from ullage.metrics.tree import Node
+from ullage.render.gemms import sizes, summary
 from ullage.render.html_tables import Cell, more, table
 from ullage.render.markup import Markup, element
 from ullage.render.numbers import UNKNOWN, factor, money, percent
@@ -123,6 +124,29 @@ def names(report: TraceReport) -> Markup | None:
     ]
     listed = table("kernels by name", ["kernel", "family", "count", "time", "longest", "share"], rows, words=2, sorts=True)
     return Markup(listed + (more(len(found) - NAMES) or ""))
+
+
+def gemms(report: TraceReport) -> list[Markup] | None:
+    """Return the matrix products that took the most time, with what tiles cost of each; None where the trace tells no shapes."""
+    found = report.gemms
+    if found is None or found.tile_efficiency is None:
+        return None
+    uses = [use for use in found.rows if use.product is not None]
+    rows = [
+        [
+            Cell(_kernel(use.kernel)),
+            Cell(sizes(use.product)),
+            Cell(f"{use.count:,}", use.count),
+            Cell(seconds(use.time), use.time),
+            Cell(factor(use.tile_efficiency), use.tile_efficiency),
+            Cell(UNKNOWN if use.rate is None else f"{use.rate / 1e12:,.0f}", use.rate),
+            Cell(percent(use.share_of_peak), use.share_of_peak),
+        ]
+        for use in uses[:NAMES]
+    ]
+    head = ["kernel", "M × N × K", "count", "time", "tile efficiency", "TFLOP/s", "of peak"]
+    listed = table("matrix products", head, rows, words=2, sorts=True)
+    return [element("h3", "Matrix products"), element("p", f"{summary(found)}."), Markup(listed + (more(len(uses) - NAMES) or ""))]
 
 
 def late(report: TraceReport) -> Markup | None:

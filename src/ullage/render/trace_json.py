@@ -8,6 +8,7 @@ from typing import Any
 
 from ullage.metrics.tree import Node
 from ullage.recording import Mode
+from ullage.render.gemms import record as gemms
 from ullage.reports.kernels import Overlap
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
@@ -126,6 +127,7 @@ def explained(report: TraceReport) -> dict[str, Any]:
         if idle is None
         else {"causes_ns": idle.causes, "gaps": [asdict(gap) for gap in idle.gaps], "rhythms": _plain(idle.rhythms)},
         "kernels": None if kernels is None else asdict(kernels) | {"overlap_all": _overlap(kernels.overlap_all)},
+        "gemms": None if report.gemms is None else gemms(report.gemms),
         "collectives": None if late is None else asdict(late),
         "restated": None if restated is None else {"compared": restated.compared, "rows": [asdict(row) for row in restated.rows]},
     }

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ullage.errors import harmless
 from ullage.metrics.tree import Node
+from ullage.render.gemms import summary
 from ullage.render.numbers import UNKNOWN, factor, percent
 from ullage.render.table import table
 from ullage.render.times import seconds
@@ -109,6 +110,14 @@ def families(report: TraceReport, *, top: int) -> str:
     if words:
         said.append("; ".join(words))
     return "\n".join(said)
+
+
+def gemms(report: TraceReport) -> str:
+    """Return in a line what tiles cost of the matrix products; "" where that is not known."""
+    found = report.gemms
+    if found is None or found.tile_efficiency is None:
+        return ""
+    return f"{summary(found)}{_of_all(report)}: `ullage trace gemms` lists them"
 
 
 def names(report: TraceReport, *, top: int) -> str:

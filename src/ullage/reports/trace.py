@@ -12,6 +12,7 @@ from ullage.metrics.losses import Bill, bill
 from ullage.metrics.tree import bounded
 from ullage.profiles import Profile
 from ullage.recording import Mode
+from ullage.reports.gemms import GemmSummary, gemm_summary
 from ullage.reports.idleness import Idleness, idleness
 from ullage.reports.kernels import KernelSummary, kernel_summary
 from ullage.reports.late import Late, late
@@ -59,6 +60,7 @@ class TraceReport:
     host_bill: Bill | None
     idle: Idleness | None
     kernels: KernelSummary | None
+    gemms: GemmSummary | None
     late: Late | None
     restated: Restatement | None
     run: Run | None
@@ -95,6 +97,7 @@ def trace(profile: Profile, window: str, question: Question | None = None) -> Tr
         host_bill=host_bill(whole),
         idle=idleness(run),
         kernels=summary,
+        gemms=gemm_summary(run) if run.devices else None,
         late=late(matched),
         restated=None,
         run=run,
@@ -127,6 +130,7 @@ def _stated(profile: Profile, mode: Mode, window: str, question: Question) -> Tr
         host_bill=host_bill(whole),
         idle=None,
         kernels=None,
+        gemms=None,
         late=None,
         restated=restated(profile.regions),
         run=None,

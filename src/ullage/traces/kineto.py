@@ -24,6 +24,7 @@ from ullage.traces.kineto_event import Event, events, usable
 from ullage.traces.kineto_launches import Launches, on_host
 from ullage.traces.kineto_meta import Metadata
 from ullage.traces.kineto_part import Part
+from ullage.traces.kineto_products import Asked, in_blocks
 from ullage.traces.kineto_regions import in_regions, no_collector
 from ullage.traces.trace import File, Options, trace
 
@@ -157,9 +158,10 @@ def _settled(file: File, recording: Recording, columns: Columns, metadata: Metad
     columns.parts = []
     parts += columns.operators.beside(parts)
     bounds = believable(parts, columns.lived.values())
-    launches = Launches(columns.launches)
+    launches, asked = Launches(columns.launches), Asked(columns.products, parts)
+    in_blocks(parts)
     true = (part for found in parts for part in _true(file, found, bounds, recording, problems))
-    return [launches.tell(part) for part in true if len(part)]
+    return [asked.tell(part) if part.kind == "kernel" else launches.tell(part) for part in true if len(part)]
 
 
 def _true(file: File, part: Part, bounds: tuple[int, int] | None, recording: Recording, problems: Problems) -> list[Part]:

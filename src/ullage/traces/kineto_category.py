@@ -1,8 +1,8 @@
 """The categories of a PyTorch profile's events: which are work on a device, which calls of its runtime, and so on.
 
-`ENGINE` is what MTIA's engines do, kernels and copies alike; an `OPERATOR` or a Python `FUNCTION` only shows that its process lived;
-what is `OTHER` counts for nothing: copies of host ranges that the profiler draws on devices, device-side waits, flows, counters and
-instants. `META` has no category: names of processes and threads, and instants.
+`ENGINE` is what MTIA's engines do, kernels and copies alike; an `OPERATOR` or a Python `FUNCTION` shows that its process lived, and
+some of them what a kernel computes and in which layer; what is `OTHER` counts for nothing: copies of host ranges that the profiler
+draws on devices, device-side waits, flows, counters and instants. `META` has no category: names of processes and threads, and instants.
 """
 
 from __future__ import annotations

@@ -16,12 +16,14 @@ from ullage.traces.kineto_category import API, DEVICE, ENGINE, FUNCTION, KERNEL,
 from ullage.traces.kineto_event import Call, Event, Tensors, Work, arguments, named
 from ullage.traces.kineto_hidden import Operators
 from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Times, narrow, numbers, whole, words
+from ullage.traces.kineto_products import asked
 from ullage.traces.kineto_timed import LONGEST, Mask, Timed, timed
 
 _NEAR = 86_400 * 10**9  # ns from the middle of its chunk within which an operator is believed
 _LAUNCHED = re.compile(r"^(\w*ccl|ucc):")  # a collective's launch, as PyTorch notes it: nccl:all_reduce
 _ON_HOST = re.compile(r"^(gloo|mpi):")
 _STEP = "ProfilerStep#"
+_MODULE = "nn.Module: "
 _COMMUNICATION = "record_param_comms"
 _BLOCKS = re.compile(
     r"^(c10d::(send|recv_|recv_any_source_)|_c10d_functional::wait_tensor)$"
@@ -43,13 +45,15 @@ class Columns:
 
     `launches` are operators that start a collective: whether it runs on the host, the metadata tells; their number `external` is
     also on the collective's kernels. `waits` are operators in which a host waits if the collective is its own. `lived` has the
-    first and last moment of each process' operators, `traced` that of its Python functions. `bad` counts device events by what is
-    wrong with their duration, `untimed` those without a start, `impossible` calls and notes.
+    first and last moment of each process' operators, `traced` that of its Python functions. `products` are the operators that
+    multiply matrices, with what they asked for. `bad` counts device events by what is wrong with their duration, `untimed` those
+    without a start, `impossible` calls and notes.
     """
 
     parts: list[Part] = field(default_factory=list)
     launches: list[Part] = field(default_factory=list)
     waits: list[Part] = field(default_factory=list)
+    products: list[Part] = field(default_factory=list)
     operators: Operators = field(default_factory=Operators)
     lived: dict[int, tuple[int, int]] = field(default_factory=dict)
     traced: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -76,9 +80,13 @@ class Columns:
                 take(fair)
         operators = found.of(OPERATOR).fair()
         _see(self.lived, operators)
-        _see(self.traced, found.of(FUNCTION).fair())
+        functions = found.of(FUNCTION).fair()
+        _see(self.traced, functions)
+        self._modules(functions)
         self._launches(operators)
         self._waits(operators)
+        if (multiplying := asked(operators)) is not None:
+            self.products.append(multiplying)
         self.operators.add(operators)
 
     def _name(self, events: Sequence[Event]) -> None:
@@ -121,6 +129,8 @@ class Columns:
         else:
             part.numbers["blocks"] = numbers([-1 if (g := a.grid) is None else g.x * g.y * g.z for a in args])
             part.numbers["threads"] = narrow(numbers([-1 if (b := a.block) is None else b.x * b.y * b.z for a in args]))
+        if kind == "kernel":
+            part.numbers["external"] = narrow(numbers([a.external for a in args]))
         if kind == "collective":
             part = self._collective(part, [event.name for event in rows.events], args)
         self.parts.append(part)
@@ -175,6 +185,12 @@ class Columns:
                     args: list[Tensors] = arguments(Tensors, chosen.events)
                     size = [tensors(a) if d in _ALIKE else NOT_KNOWN for a, d in zip(args, done, strict=True)]
                     self.parts[-1].numbers["bytes"] = numbers(size)
+
+    def _modules(self, functions: Timed) -> None:
+        rows = functions.where(np.array([event.name is not None and event.name.startswith(_MODULE) for event in functions.events], bool))
+        if rows:
+            called = [(event.name or "").removeprefix(_MODULE) for event in rows.events]
+            self.parts.append(replace(self._host("module", rows), words={"name": words(called, self.known)}))
 
     def _overhead(self, rows: Timed) -> None:
         self.parts.append(self._host("overhead", rows))
@@ -256,23 +272,3 @@ def _see(seen: dict[int, tuple[int, int]], rows: Timed) -> None:
         for number, first, last in zip(process[edges].tolist(), firsts.tolist(), lasts.tolist(), strict=True):
             old = seen.get(number, (first, last))
             seen[number] = min(old[0], first), max(old[1], last)
-
-
-def merged(found: Sequence[Columns]) -> Columns:
-    """Return the columns of several regions of one file as one."""
-    whole = Columns(operators=found[0].operators)
-    for each in found:
-        for name in ("parts", "launches", "waits"):
-            getattr(whole, name).extend(getattr(each, name))
-        if each is not found[0]:
-            whole.operators.columns += each.operators.columns
-        for seen, more in ((whole.lived, each.lived), (whole.traced, each.traced)):
-            for process, (first, last) in more.items():
-                old = seen.get(process, (first, last))
-                seen[process] = min(old[0], first), max(old[1], last)
-        whole.names |= each.names
-        whole.bad.update(each.bad)
-        whole.untimed += each.untimed
-        whole.impossible += each.impossible
-        whole.whole_microseconds &= each.whole_microseconds
-    return whole

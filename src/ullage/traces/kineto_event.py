@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.traces.json_salvage import ERRORS, valid_letters
-from ullage.traces.kineto_category import API, CODES, DEVICE, FUNCTION, KNOWN, NOTE, OPERATOR, OTHER
+from ullage.traces.kineto_category import API, CODES, DEVICE, KNOWN, NOTE, OPERATOR, OTHER
 
 Number = int | float | str | None  # as writers write numbers
 _EMPTY = msgspec.Raw(b"{}")
+_NOTHING = msgspec.Raw(b"null")
 
 
 class Event(msgspec.Struct, gc=False):
@@ -78,11 +79,20 @@ class Tensors(msgspec.Struct, gc=False):
     types: Any = msgspec.field(default=None, name="Input type")
 
 
+class Operands(msgspec.Struct, gc=False):
+    """The same as text, for shapes are few and operators many; and the number by which kernels name their operator."""
+
+    dims: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Dims")
+    types: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input type")
+    external: Number = msgspec.field(default=None, name="External id")
+    older: Number = msgspec.field(default=None, name="external id")
+
+
 def _kind_of(category: str, code: int) -> type[Any]:
     """Return a struct for the events of one category, with no more than is used of them."""
     when = [("ts", int | float | None, None), ("dur", int | float | None, None), ("pid", int | str | None, None)]
     what = [("name", str | None, ""), ("tid", int | str | None, None)]
-    fields: list[tuple[str, Any, Any]] = {OTHER: [], FUNCTION: when}.get(code, when + what)
+    fields: list[tuple[str, Any, Any]] = [] if code == OTHER else when + what
     if code in DEVICE:
         fields = [*fields, ("args", Work | None, None)]
     elif code == API:
@@ -109,6 +119,7 @@ _MOMENTS = msgspec.json.Decoder(list[_Moment])
 _DECODERS: dict[type[Any], tuple[msgspec.json.Decoder[Any], msgspec.json.Decoder[Any]]] = {
     Call: (msgspec.json.Decoder(list[Call]), msgspec.json.Decoder(Call)),
     Work: (msgspec.json.Decoder(list[Work]), msgspec.json.Decoder(Work)),
+    Operands: (msgspec.json.Decoder(list[Operands]), msgspec.json.Decoder(Operands)),
     Tensors: (msgspec.json.Decoder(list[Tensors]), msgspec.json.Decoder(Tensors)),
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from ullage.memory import give_back
 from ullage.traces.json_array import Array
 from ullage.traces.json_regions import Region, regions
 from ullage.traces.json_source import Source
-from ullage.traces.kineto_columns import Columns, merged
+from ullage.traces.kineto_columns import Columns
 from ullage.traces.kineto_event import Event, events, usable
 from ullage.traces.trace import File, Options
 from ullage.workers import side_by_side
@@ -72,6 +72,26 @@ def read_region(task: tuple[Region, bool]) -> Shared | None:
         source.close()
     whole = not array.cut and not array.mended and not array.dropped
     return Shared(columns, after) if whole and (region.last or not after.strip()) else None
+
+
+def merged(found: Sequence[Columns]) -> Columns:
+    """Return the columns of several regions of one file as one."""
+    whole = Columns(operators=found[0].operators)
+    for each in found:
+        for name in ("parts", "launches", "waits", "products"):
+            getattr(whole, name).extend(getattr(each, name))
+        if each is not found[0]:
+            whole.operators.columns += each.operators.columns
+        for seen, more in ((whole.lived, each.lived), (whole.traced, each.traced)):
+            for process, (first, last) in more.items():
+                old = seen.get(process, (first, last))
+                seen[process] = min(old[0], first), max(old[1], last)
+        whole.names |= each.names
+        whole.bad.update(each.bad)
+        whole.untimed += each.untimed
+        whole.impossible += each.impossible
+        whole.whole_microseconds &= each.whole_microseconds
+    return whole
 
 
 @contextmanager

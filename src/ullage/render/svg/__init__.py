@@ -4,14 +4,3 @@ A picture function takes the part of a report that it shows and returns SVG text
 laid out for (880 for a page, 360 for a phone; text keeps its size). `standalone=True` gives a file of its own, with its
 colours inside; `standalone=False` leaves the colours to the page that holds it. The same input gives the same bytes.
 """
-
-from __future__ import annotations
-
-from ullage.reports.fleet import FleetReport
-
-
-def waterfall(report: FleetReport) -> str:
-    """Return the one picture of a fleet report that stands for it alone: from full down to OFU, as an SVG file."""
-    from ullage.render.svg.chain import waterfall as drawn
-
-    return drawn(report.tree, report.gpu_hours * report.trusted_share)

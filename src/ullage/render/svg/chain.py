@@ -8,6 +8,7 @@ from ullage.metrics.telemetry import Tree
 from ullage.render.markup import Markup, element, known
 from ullage.render.numbers import UNKNOWN, factor, hours, percent
 from ullage.render.svg.draw import SIZE, SMALL, WIDE, Scale, box, extent, line, picture, text, wrap
+from ullage.reports.fleet import FleetReport
 
 PLOT = 260.0
 
@@ -22,6 +23,11 @@ class _Step:
     value: str
     cost: str
     colour: str
+
+
+def of_fleet(report: FleetReport) -> str:
+    """Return the one picture of a fleet report that stands for it alone: from full down to OFU, as an SVG file."""
+    return waterfall(report.tree, report.gpu_hours * report.trusted_share)
 
 
 def waterfall(tree: Tree, gpu_hours: float, *, width: int = WIDE, standalone: bool = True) -> Markup:

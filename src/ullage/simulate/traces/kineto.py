@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ullage.product import product
 from ullage.simulate.traces.scenario import Event, Scenario
 
 _QUARTER = 7_889_238 * 10**9  # ns; Kineto counts from the last multiple of this
@@ -29,6 +30,15 @@ _CATEGORIES = {
     "overhead": "overhead",
 }
 _ON_DEVICE = ("kernel", "collective", "lost", "memcpy", "memset")
+_EXTERNAL = 1 << 20  # what numbers of operators begin at
+_TYPES = {
+    "fp32": "float",
+    "fp64": "double",
+    "fp16": "c10::Half",
+    "bf16": "c10::BFloat16",
+    "fp8": "c10::Float8_e4m3fn",
+    "int8": "signed char",
+}
 
 
 def write(scenario: Scenario, folder: Path, *, compact: bool = False, gzip: bool = False, decimals: int = 3) -> list[Path]:
@@ -120,6 +130,7 @@ def _events(scenario: Scenario, process: int, clock: _Clock) -> Iterator[dict[st
         start, length = clock.moment(offset + event.start), clock.length(0 if event.kind == "lost" else event.end - event.start)
         yield {"ph": "X", "cat": _category(event), "name": _name(event)} | _place(event) | {"ts": start, "dur": length} | _args(event)
         yield from _beside(event, devices, start, length)
+    yield from _operators(found, offset, clock)
     last = clock.moment(offset + max((event.end for event in found), default=0))
     whole = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "PyTorch Profiler"}
     yield whole | {"ts": clock.moment(offset), "dur": last, "args": {"Op count": 0}}
@@ -135,6 +146,22 @@ def _beside(event: Event, devices: list[int], start: str, length: str) -> Iterat
         category, name = ("gpu_user_annotation", event.name) if event.kind == "step" else ("cuda_sync", "Context Sync")
         place = {"pid": devices[0], "tid": 7, "ts": start, "dur": length}
         yield {"ph": "X", "cat": category, "name": name} | place | {"args": {"device": devices[0], "stream": 7}}
+
+
+def _operators(found: list[Event], offset: int, clock: _Clock) -> Iterator[dict[str, Any]]:
+    """Yield the operators that asked for matrix products; each lasts as long as the call that launched its kernel."""
+    asked = {event.correlation: event.product for event in found if event.product is not None}
+    for call in (event for event in found if event.kind == "api" and event.correlation in asked):
+        wanted = product(asked[call.correlation] or "")
+        if wanted is not None:
+            name, batch = ("aten::bmm", [wanted.batch]) if wanted.batch > 1 else ("aten::mm", [])
+            args = {
+                "External id": _EXTERNAL + (call.correlation or 0),
+                "Input Dims": [[*batch, wanted.m, wanted.k], [*batch, wanted.k, wanted.n]],
+                "Input type": [_TYPES.get(wanted.precision, "")] * 2,
+            }
+            times = {"ts": clock.moment(offset + call.start), "dur": clock.length(call.end - call.start)}
+            yield {"ph": "X", "cat": "cpu_op", "name": name} | _place(call) | times | {"args": args}
 
 
 def _category(event: Event) -> str:
@@ -160,6 +187,8 @@ def _args(event: Event) -> dict[str, Any]:
     elif event.kind in _ON_DEVICE:
         known["grid"] = None if event.blocks is None else [event.blocks, 1, 1]
         known["block"] = None if event.threads is None else [event.threads, 1, 1]
+    if event.product is not None:
+        known["External id"] = _EXTERNAL + (event.correlation or 0)
     if event.kind == "collective":
         known |= {"Collective name": event.operation, "In msg nelems": event.bytes, "Out msg nelems": event.bytes, "dtype": "Byte"}
         known |= {"Group size": event.members, "Process Group Name": event.group, "Seq": event.sequence}

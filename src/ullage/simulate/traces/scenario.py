@@ -42,6 +42,7 @@ class Event:
     group: str | None = None
     sequence: int | None = None
     members: int | None = None
+    product: str | None = None
     blocks: int | None = None
     threads: int | None = None
 

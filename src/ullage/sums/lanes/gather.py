@@ -25,18 +25,18 @@ CALL = {name: code for code, name in enumerate(CALLS)}
 
 _DEVICE_KINDS = ("kernel", "collective", "memcpy", "memset", "graph", "lost")
 _NUMBERS = ("process", "thread", "device", "stream", "correlation", "bytes", "sequence", "members", "blocks", "threads")
-_WORDS = ("name", "operation", "group")
+_WORDS = ("name", "operation", "group", "product")
 _COLUMNS = {
     "device": ("kind", "process", "device", "stream", "correlation", "bytes", "sequence", "members", "blocks", "threads", *_WORDS),
     "calls": ("process", "thread", "correlation", "call", "name"),
-    "host": ("kind", "process", "thread", "bytes", "sequence", "members", *_WORDS),
+    "host": ("kind", "process", "thread", "bytes", "sequence", "members", "name", "operation", "group"),
 }
 
 
 class Rows:
     """Rows of one sort: `start` and `end` (ns) and the other columns as attributes, all NumPy arrays of one length.
 
-    Whole numbers that are not known are `NOT_KNOWN`; `name`, `operation`, `group` are codes into `Capture.words`; `kind` and
+    Whole numbers that are not known are `NOT_KNOWN`; `name`, `operation`, `group`, `product` are codes into `Capture.words`; `kind` and
     `call` are codes of `KIND` and `CALL`.
     """
 
@@ -55,6 +55,7 @@ class Rows:
     name: Codes
     operation: Codes
     group: Codes
+    product: Codes
 
     def __init__(self, start: Times, end: Times, **columns: npt.NDArray[np.generic]) -> None:
         self.start, self.end = start, end

@@ -15,6 +15,8 @@ from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, Rows
 from ullage.sums.lanes.idle import Idle, idle
 from ullage.sums.lanes.kernels import Kernels, kernels
 from ullage.sums.lanes.launches import only
+from ullage.sums.lanes.products import Row as Product
+from ullage.sums.lanes.products import products
 from ullage.sums.lanes.spans import NONE, Spans, clip, intersect, spans, subtract, union
 from ullage.sums.lanes.states import DeviceState, Host, ProcessState, Step, flatten, host_spans, host_threads, workers
 from ullage.sums.lanes.window import FRAMES, HOSTED, Window, lifetime
@@ -25,7 +27,10 @@ MOST_OCCURRENCES = 100_000  # of one region; beyond, only their union is kept
 
 @dataclass(frozen=True)
 class Reduced:
-    """What is kept of one capture: states, why its devices idled (by their keys), its kernels and its collectives."""
+    """What is kept of one capture: states, why its devices idled (by their keys), its kernels, its collectives.
+
+    `products` are the kernels by what they were asked for of matrix products, and by layer.
+    """
 
     recording: Recording
     window: tuple[int, int]
@@ -34,6 +39,7 @@ class Reduced:
     idle: dict[str, Idle]
     kernels: Kernels
     collectives: Collectives
+    products: tuple[Product, ...] = ()
 
 
 def reduce(capture: Capture, window: Window | None = None, host: Host = "busiest") -> Reduced:
@@ -55,6 +61,7 @@ def reduce(capture: Capture, window: Window | None = None, host: Host = "busiest
         idle={d.key: idle(capture, d, processes, _seen(d, processes, chosen)) for d in devices},
         kernels=kernels(capture, chosen),
         collectives=collectives(capture, chosen),
+        products=products(capture, chosen),
     )
 
 

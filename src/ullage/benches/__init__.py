@@ -1,0 +1,1 @@
+"""Microbenchmarks: what a GPU can really do, one kernel family a file."""

@@ -1,0 +1,175 @@
+"""A kernel of ours: compiled, checked against its reference on fresh random data, then timed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from ullage.benches import timing
+from ullage.benches.bench import AnyCase, Arrays, Case
+from ullage.benches.checking import wrong
+from ullage.benches.device import Arguments, Device, Kernel, Launch, three
+from ullage.benches.monitor import Monitor, Observed
+from ullage.benches.quantities import UNITS, Timed, value
+from ullage.benches.result import Stamp, Value
+from ullage.benches.source import CLOCKS, whole
+from ullage.errors import UllageError
+from ullage.kernels.compiling import compile_cubin
+
+# Which quantities need the cycles that the blocks note; one block's latency is the median block's.
+IN_CYCLES = ("latency", "bytes_per_cycle", "bytes_per_cycle_sm")
+
+
+class UnmeasuredError(UllageError):
+    """Why a case has no number; its problem is one sentence."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a case gave."""
+
+    values: dict[str, Value]
+    stamp: Stamp
+
+
+def measure(case: Case, device: Device, architecture: str, sms: int, monitor: Monitor, generator: np.random.Generator) -> Measured:
+    """Return a case's numbers. Raises UllageError for a kernel that doesn't compile, fails or gives a wrong result."""
+    queue = Queue(case, device, loaded(case, device, architecture), case.inputs(generator, "random"))
+    check(queue)
+    if case.data != "random":
+        device.release()
+        queue = Queue(case, device, loaded(case, device, architecture), case.inputs(generator, case.data))
+    spans = timing.timed(queue, timing.first(queue), case.seconds, monitor, queue.prepare)
+    return told(case, spans, queue.notes(len(spans.seconds)), sms)
+
+
+def compile_ahead(cases: Sequence[AnyCase], architecture: str, workers: int) -> None:
+    """Compile the distinct kernels of some cases side by side, so that they are at hand; what the compiler refuses its case tells later."""
+    programs = {(case.source, case.options) for case in cases if isinstance(case, Case)}
+    if workers < 2 or len(programs) < 2:
+        return
+
+    def compiled(program: tuple[str, tuple[str, ...]]) -> None:
+        with suppress(UllageError):
+            compile_cubin(whole(program[0]), architecture, program[1])
+
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(compiled, programs))
+
+
+def loaded(case: Case, device: Device, architecture: str) -> Kernel:
+    """Return a case's kernel on the device."""
+    cubin = compile_cubin(whole(case.source), architecture, case.options)
+    return device.kernel(cubin, case.entry, Launch(case.grid, case.block, case.cluster, case.shared))
+
+
+def check(queue: Queue) -> None:
+    """Run `check_trips` into poisoned outputs; raises UnmeasuredError where the result is wrong."""
+    case, device = queue.case, queue.device
+    device.run(queue.kernel, queue.arguments(0, case.check_trips))
+    device.wait(timing.PATIENCE)
+    found = [device.download(at, one.shape, one.dtype) for at, one in zip(queue.outputs, case.outputs, strict=True)]
+    problem = wrong(found, case.reference(queue.inputs, case.check_trips), case.tolerance)
+    if problem:
+        raise UnmeasuredError(problem)
+
+
+def size(shape: tuple[int, ...], dtype: str) -> int:
+    """Return the bytes of an array."""
+    return int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
+
+
+def _blocks(case: Case) -> int:
+    x, y, z = three(case.grid)
+    return x * y * z
+
+
+def _notes(case: Case) -> int:
+    """Return the bytes of one launch's notes."""
+    return _blocks(case) * CLOCKS * 8
+
+
+class Queue:
+    """A kernel with its data on the device and its outputs poisoned, ready to be run; each timed span has room for its own notes."""
+
+    def __init__(self, case: Case, device: Device, kernel: Kernel, inputs: Arrays) -> None:
+        self.case, self.device, self.kernel, self.inputs = case, device, kernel, inputs
+        self.outputs = [device.poisoned(size(one.shape, one.dtype)) for one in case.outputs]
+        self.pointers = [*(device.upload(array) for array in inputs), *self.outputs]
+        self.prepare(1)
+
+    def prepare(self, spans: int) -> None:
+        """Make room for the notes of so many spans."""
+        self.clocks = self.device.poisoned(spans * _notes(self.case))
+        self.ready = [self.arguments(span, self.case.trips) for span in range(spans)]
+
+    def arguments(self, span: int, trips: int) -> Arguments:
+        """Return the parameters of a launch that leaves its notes in the room of this span."""
+        return Arguments([self.clocks + span * _notes(self.case), *self.pointers], [trips, *self.case.scalars])
+
+    def run(self, span: int) -> None:
+        """Queue a launch for this span."""
+        self.device.run(self.kernel, self.ready[span])
+
+    def mark(self) -> Any:
+        """Queue an event and return it."""
+        return self.device.mark()
+
+    def seconds(self, begin: Any, end: Any) -> float:
+        """Return the seconds between two events."""
+        return self.device.seconds(begin, end)
+
+    def wait(self, limit: float) -> None:
+        """Wait for all launches."""
+        self.device.wait(limit)
+
+    def notes(self, spans: int) -> np.ndarray:
+        """Return what the blocks of each span's last launch noted: (spans, blocks, CLOCKS)."""
+        return self.device.download(self.clocks, (spans, _blocks(self.case), CLOCKS), np.uint64)
+
+
+def told(case: Case, spans: timing.Spans, notes: np.ndarray, sms: int) -> Measured:
+    """Return a case's quantities from the spans and from what the blocks noted in each. Raises UnmeasuredError where there is none."""
+    noted = [timing.blocks(one) for one in notes]
+    if any(one is None for one in noted) and set(case.quantities) & set(IN_CYCLES):
+        raise UnmeasuredError("the kernel did not note its cycles: ULLAGE_BEGIN and ULLAGE_END must stand around its loop")
+    values = {}
+    for quantity in case.quantities:
+        repeats = [
+            value(quantity, case, Timed(seconds, _cycles(quantity, one), spans.observed.power, sms))
+            for seconds, one in zip(spans.seconds, noted, strict=True)
+        ]
+        values.update(summed(quantity, repeats))
+    clocks = [one.clock for one in noted if one is not None and one.clock is not None]
+    return Measured(refuse_none(values, case.quantities), stamp(spans.observed, case.data, float(np.median(clocks)) if clocks else None))
+
+
+def _cycles(quantity: str, noted: timing.Blocks | None) -> float | None:
+    if noted is None:
+        return None
+    return noted.median if quantity == "latency" else noted.longest
+
+
+def summed(quantity: str, repeats: list[float | None]) -> dict[str, Value]:
+    """Return the median of a quantity's repeats under its name; nothing where it can't be told."""
+    known = [one for one in repeats if one is not None]
+    return {quantity: timing.median(known, UNITS[quantity])} if known else {}
+
+
+def refuse_none(values: dict[str, Value], wanted: tuple[str, ...]) -> dict[str, Value]:
+    """Return the values; raises UnmeasuredError when there is none."""
+    if not values:
+        why = "the driver tells no power" if {"power", "efficiency"} & set(wanted) else "its time or its work is 0"
+        raise UnmeasuredError(f"{' and '.join(wanted) or 'nothing'} can't be told: {why}")
+    return values
+
+
+def stamp(observed: Observed, data: str, clock: float | None = None) -> Stamp:
+    """Return under what a number was measured; the kernel's own clock goes before the driver's."""
+    found = Stamp(observed.sm_clock, "driver" if observed.sm_clock else None, observed.power, observed.temperature, observed.throttle, data)
+    return found if clock is None else replace(found, sm_clock=clock, clock_from="kernel")

@@ -1,0 +1,148 @@
+"""What a microbenchmark found: rows of labels and values, each with the stamp of how it was measured; to JSON and back."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from ullage.benches.bench import Plain
+from ullage.errors import UllageError, harmless
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """Under what a number was measured. None: not known.
+
+    `sm_clock` in Hz, from the kernel's own cycle counter and timer ("kernel"), or sampled from the driver ("driver"):
+    `clock_from`; `power` in W; `throttle` names the clock event reasons that were active; `data` "random" or "zero".
+    """
+
+    sm_clock: float | None
+    clock_from: str | None
+    power: float | None
+    temperature: float | None
+    throttle: tuple[str, ...] | None
+    data: str
+
+
+@dataclass(frozen=True)
+class Value:
+    """A measured value: the median of `repeats`, the least and the greatest of them. SI units; `unit` names it."""
+
+    value: float
+    low: float
+    high: float
+    repeats: int
+    unit: str
+
+
+@dataclass(frozen=True)
+class Row:
+    """A case's outcome: values by quantity, or, with none, the `problem` for which there is no number."""
+
+    labels: Mapping[str, Plain]
+    values: Mapping[str, Value]
+    stamp: Stamp | None
+    problem: str = ""
+    precision: str | None = None
+    sparse: bool = False
+    flops: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Result:
+    """A bench's rows on one device. `machine` says gpu, uuid_hash, driver, cuda, compiler, power_limit, sms, …; `date` is UTC, ISO."""
+
+    bench: str
+    date: str
+    machine: Mapping[str, Plain]
+    quick: bool
+    rows: tuple[Row, ...]
+    notes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def gpu(self) -> str:
+        """The device's name."""
+        return str(self.machine.get("gpu", ""))
+
+
+def record(result: Result) -> dict[str, Any]:
+    """Return a result as JSON holds it."""
+    return {"format": FORMAT, **asdict(result)}
+
+
+def restored(found: Mapping[str, Any], place: str = "the result") -> Result:
+    """Return the result that `record` wrote; raises UllageError for anything else.
+
+    >>> restored({"format": 0})
+    Traceback (most recent call last):
+    ...
+    ullage.errors.UllageError: the result is no result of a microbenchmark (format 0)
+      write one with `ullage bench --json`
+    """
+    if not isinstance(found, Mapping) or found.get("format") != FORMAT:
+        number = found.get("format") if isinstance(found, Mapping) else None
+        raise UllageError(f"{place} is no result of a microbenchmark (format {number})", "write one with `ullage bench --json`")
+    try:
+        rows = tuple(_row(row) for row in found["rows"])
+        words = {name: _is(found[name], str, name) for name in ("bench", "date")}
+        machine = {str(name): _plain(value) for name, value in found["machine"].items()}
+        notes = tuple(_is(note, str, "note") for note in found["notes"])
+        extra = dict(_is(found["extra"], dict, "extra"))
+        return Result(
+            **words, machine=machine, quick=bool(found["quick"]), rows=rows, notes=notes, seconds=_number(found["seconds"]), extra=extra
+        )
+    except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
+        said = harmless(f"{type(error).__name__}: {error}", 120)
+        raise UllageError(
+            f"{place} is a damaged result of a microbenchmark ({said})", "measure again with `ullage bench --json`"
+        ) from error
+
+
+def _row(found: Mapping[str, Any]) -> Row:
+    stamp = found["stamp"]
+    values = {
+        str(name): Value(**{**value, **{n: _number(value[n]) for n in ("value", "low", "high")}}) for name, value in found["values"].items()
+    }
+    return Row(
+        labels={str(name): _plain(value) for name, value in found["labels"].items()},
+        values=values,
+        stamp=None if stamp is None else _stamp(stamp),
+        problem=_is(found["problem"], str, "problem"),
+        precision=_is(found["precision"], str | None, "precision"),
+        sparse=bool(found["sparse"]),
+        flops=int(_number(found["flops"])),
+        bytes=int(_number(found["bytes"])),
+    )
+
+
+def _stamp(found: Mapping[str, Any]) -> Stamp:
+    numbers = {name: None if found[name] is None else _number(found[name]) for name in ("sm_clock", "power", "temperature")}
+    throttle = None if found["throttle"] is None else tuple(_is(reason, str, "throttle") for reason in found["throttle"])
+    return Stamp(
+        clock_from=_is(found["clock_from"], str | None, "clock_from"), throttle=throttle, data=_is(found["data"], str, "data"), **numbers
+    )
+
+
+def _number(found: Any) -> float:
+    """Return a finite number as it is; raises ValueError for anything else (JSON files hold NaN and infinities, too)."""
+    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
+        raise ValueError(f"{str(found)[:40]!r} is no number")
+    return found
+
+
+def _plain(found: Any) -> Plain:
+    return _is(_number(found) if isinstance(found, float) else found, str | int | float | bool | None, "label")  # type: ignore[no-any-return]
+
+
+def _is(found: Any, kind: Any, name: str) -> Any:
+    if not isinstance(found, kind):
+        raise TypeError(f"{name} is {str(found)[:40]!r}")
+    return found

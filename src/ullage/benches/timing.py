@@ -1,0 +1,148 @@
+"""How often something is run, and what the stopwatches then say: plans, medians, cycles of blocks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
+
+import numpy as np
+
+from ullage.benches.monitor import Monitor, Observed
+from ullage.benches.result import Value
+
+BUDGET = 0.3  # seconds that a case's timed spans take together
+FEWEST, MOST = 5, 20  # timed spans
+SHORTEST = 1e-3  # seconds of a span: long against the resolution of events, about 0.5 µs
+LONGEST = 3.0  # seconds for all spans of something so slow that even FEWEST of it take longer
+WARM = 0.05  # seconds of load before anything is timed, for clocks to rise
+PATIENCE = 20.0  # seconds beyond what is expected until a kernel counts as one that never ends
+CLEAREST = 1e-4  # seconds: the GPU's timer may tick in steps of about 1 µs, so a shorter block gives no clock within 1 %
+
+
+class Queue(Protocol):
+    """What can be timed: `run` queues it once, for the span with this number; events as in `Device`."""
+
+    def run(self, span: int) -> None: ...  # noqa: D102
+    def mark(self) -> Any: ...  # noqa: D102
+    def seconds(self, begin: Any, end: Any) -> float: ...  # noqa: D102
+    def wait(self, limit: float) -> None: ...  # noqa: D102
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How often something is run: `launches` in each of `spans` timed spans."""
+
+    launches: int
+    spans: int
+
+
+def plan(once: float, least: float = 0.0) -> Plan:
+    """Return how often to run what takes `once` seconds, so that all spans take about `BUDGET`, or at least `least` seconds.
+
+    What takes 10 µs is run 100 times in a span, so that a span lasts a millisecond; 20 spans. What takes 20 ms is run once in a
+    span; 15 spans are 0.3 s. What takes 2 s can't be repeated often. For 5 s of power, 10 ms are run 100 times in each of 5 spans.
+
+    >>> plan(1e-5), plan(0.02)
+    (Plan(launches=100, spans=20), Plan(launches=1, spans=15))
+    >>> plan(2.0), plan(0.01, least=5.0)
+    (Plan(launches=1, spans=1), Plan(launches=100, spans=5))
+    """
+    single = max(once, 1e-7)
+    if least:
+        return Plan(max(1, _steps(least / FEWEST / single)), FEWEST)
+    launches = min(100, max(1, _steps(SHORTEST / single)))
+    span = launches * single
+    fewest = max(1, min(FEWEST, int(LONGEST / span)))
+    return Plan(launches, min(MOST, max(fewest, int(BUDGET / span + 1e-9))))
+
+
+def _steps(count: float) -> int:
+    return math.ceil(count - 1e-9)
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Seconds of one run in each timed span, and what the monitor saw meanwhile."""
+
+    seconds: tuple[float, ...]
+    observed: Observed
+
+
+def timed(queue: Queue, once: float, least: float, monitor: Monitor, prepare: Callable[[int], None] = lambda spans: None) -> Spans:  # noqa: ARG005
+    """Warm up, then time: nothing waits between the spans, so the GPU is never idle.
+
+    `once` is about how long a run takes, `prepare(spans)` is told how many spans there will be.
+    """
+    warm = _span(queue, 0, min(100, max(1, _steps(WARM / max(once, 1e-7)))), once)
+    chosen = plan(warm, least)
+    prepare(chosen.spans)
+    with monitor.watching() as watch:
+        queue.run(0)  # the GPU is busy with this one while the host queues the first event
+        marks = [queue.mark()]
+        for span in range(chosen.spans):
+            for _ in range(chosen.launches):
+                queue.run(span)
+            marks.append(queue.mark())
+        queue.wait(PATIENCE + 10 * warm * chosen.launches * chosen.spans)
+    seconds = [queue.seconds(begin, end) / chosen.launches for begin, end in pairwise(marks)]
+    return Spans(tuple(seconds), watch.observed())
+
+
+def _span(queue: Queue, number: int, launches: int, once: float) -> float:
+    """Return the seconds of one run, from several in a row."""
+    begin = queue.mark()
+    for _ in range(launches):
+        queue.run(number)
+    end = queue.mark()
+    queue.wait(PATIENCE + 10 * once * launches)
+    return queue.seconds(begin, end) / launches
+
+
+def first(queue: Queue) -> float:
+    """Return the seconds of the very first run; raises HangError where it does not end."""
+    return _span(queue, 0, 1, 0.0)
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """What the blocks of one launch noted: the longest block's SM cycles and seconds by the GPU's timer, the median of the cycles."""
+
+    longest: float
+    median: float
+    seconds: float
+
+    @property
+    def clock(self) -> float | None:
+        """The SM clock in Hz during the longest block; None where it was too short to tell."""
+        return self.longest / self.seconds if self.seconds >= CLEAREST else None
+
+
+def blocks(clocks: np.ndarray) -> Blocks | None:
+    """Return what the notes of a launch say, None where a block noted nothing or ran backwards.
+
+    `clocks` holds for each block SM cycles and ns at its beginning, then at its end. Two blocks of 1,800 and 1,980 cycles, the
+    second from 0 to 1,000 ns: its 1 µs is too short for a clock.
+
+    >>> told = blocks(np.array([[100, 0, 1900, 900], [20, 0, 2000, 1000]], np.uint64))
+    >>> told.longest, told.median, told.clock
+    (1980.0, 1890.0, None)
+    """
+    notes = clocks.reshape(-1, 4)
+    unwritten = (notes == np.iinfo(np.uint64).max).any()
+    if not len(notes) or unwritten or (notes[:, 2] <= notes[:, 0]).any() or (notes[:, 3] < notes[:, 1]).any():
+        return None
+    cycles, passed = notes[:, 2] - notes[:, 0], notes[:, 3] - notes[:, 1]
+    most = int(cycles.argmax())
+    return Blocks(float(cycles[most]), float(np.median(cycles)), float(passed[most]) / 1e9)
+
+
+def median(values: Sequence[float], unit: str) -> Value:
+    """Return the median of some repeats, with the least and the greatest.
+
+    >>> median([3.0, 1.0, 2.0], "s")
+    Value(value=2.0, low=1.0, high=3.0, repeats=3, unit='s')
+    """
+    return Value(float(np.median(values)), float(min(values)), float(max(values)), len(values), unit)

@@ -1,0 +1,102 @@
+"""`ullage bench gemm-ofu`: how well OFU tells the MFU of products whose FLOPs are known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ullage.cli.bench import check_form
+from ullage.cli.options import Progress, dump
+from ullage.errors import UllageError
+
+FORMS = (".html", ".json", ".txt", ".svg")
+
+
+@click.command(
+    "gemm-ofu",
+    epilog="""\b
+Examples:
+  ullage bench gemm-ofu                           60 random products in each precision; about 8 minutes
+  ullage bench gemm-ofu --minutes 3               what fits; the same command goes on where this ended
+  ullage bench gemm-ofu --count 500 --seconds 5 -p fp16,fp8
+  ullage bench gemm-ofu --from gemm-ofu.jsonl --out table.html   what was recorded; needs no GPU
+  ullage bench gemm-ofu --from gemm-ofu.jsonl --out figure3.svg --picture speedups
+""",
+)
+@click.option("--count", type=click.IntRange(min=0), default=60, show_default=True, help="Random products in each precision.")
+@click.option("--seconds", type=click.FloatRange(min=0.1), default=1.0, show_default=True, help="How long each is watched.")
+@click.option("--minutes", type=click.FloatRange(min=0, min_open=True), metavar="M", help="Begin no product after so long.")
+@click.option("--precision", "-p", "precisions", default="fp16,bf16,tf32,fp8,fp4", show_default=True, help="Which precisions.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Makes the shapes.")
+@click.option("--largest", type=click.IntRange(min=16), default=8192, show_default=True, help="The largest dimension.")
+@click.option("--device", type=click.IntRange(min=0), default=0, show_default=True, help="The GPU's number, as CUDA counts.")
+@click.option("--record", "path", type=click.Path(path_type=Path), default=Path("gemm-ofu.jsonl"), show_default=True, metavar="FILE",
+              help="Where every product is kept at once; what it holds is not measured again.")  # fmt: skip
+@click.option("--from", "recorded", type=click.Path(path_type=Path), metavar="FILE", help="Report what FILE holds; nothing is measured.")
+@click.option("--picture", type=click.Choice(("errors", "overheads", "speedups")), default="errors", show_default=True, help="Which .svg.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE: .html, .svg, .json or .txt.")
+def command(path: Path, recorded: Path | None, picture: str, as_json: bool, out: Path | None, **asked: Any) -> None:
+    """OFU beside application MFU over random matrix products (OFU paper, table II).
+
+    Each product runs without a pause while NVML tells tensor activity, cycle counters and clock over the very same span. OFU is
+    held against the FLOPs done in it over the peak; adjusted OFU takes out the padding that the kernel's name tells.
+    Needs PyTorch and a GPU from Hopper on, without MIG.
+    """
+    from ullage.benches.gemm_ofu_record import read
+    from ullage.reports.gemm_ofu import gemm_ofu
+
+    check_form(out, FORMS)
+    if recorded is None:
+        _measure(path, as_json, asked)
+    give(gemm_ofu(read(recorded or path)), picture, as_json, out)
+
+
+def _measure(path: Path, as_json: bool, asked: dict[str, Any]) -> None:
+    """Measure into the file; what ended it early, Ctrl-C too, is said, and what was measured is reported."""
+    from ullage.benches.gemm_ofu import measure
+    from ullage.benches.session import opened
+
+    progress = Progress(quiet=as_json)
+    precisions = [word for word in str(asked.pop("precisions")).split(",") if word.strip()]
+    with opened(asked.pop("device")) as session:
+        try:
+            early = measure(session, path, precisions=precisions, progress=progress, **asked)
+        except KeyboardInterrupt:
+            early = "stopped; the same command goes on where this ended"
+    progress.done()
+    if early:
+        click.echo(early, err=True)
+
+
+def give(report: Any, picture: str, as_json: bool, out: Path | None) -> None:
+    """Print or write the table."""
+    from ullage.render.files import replace
+    from ullage.render.gemm_ofu import html, record, text
+
+    forms: dict[str, Callable[[], str]] = {
+        ".json": lambda: dump(record(report)),
+        ".txt": lambda: text(report),
+        ".html": lambda: html(report),
+        ".svg": lambda: drawn(report, picture),
+    }
+    if out is not None:
+        replace(out, forms[out.suffix]().encode("utf-8", "replace"))
+        click.echo(f"wrote {out}", err=True)
+    if as_json:
+        click.echo(dump(record(report)))
+    elif out is None:
+        click.echo(text(report), nl=False)
+
+
+def drawn(report: Any, picture: str) -> str:
+    """Return one of the pictures. Raises UllageError where there is nothing to draw."""
+    from ullage.render.svg import gemm_ofu as pictures
+
+    found = getattr(pictures, picture)(report)
+    if found is None:
+        raise UllageError(f"there is nothing to draw of {picture}", "measure more products, or choose another --picture")
+    return str(found)

@@ -1,0 +1,41 @@
+"""`ullage simulate job`: one training job of which every factor from peak to MFU is known."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import click
+
+
+@click.command(
+    "job",
+    epilog="""\b
+Examples:
+  ullage simulate job                         telemetry, traces, config and matrix products, and the truth
+  ullage simulate job --seed 7 --ranks 8      another job, on eight GPUs
+""",
+)
+@click.option("--ranks", type=int, default=4, show_default=True, help="GPUs of the job.")
+@click.option("--steps", type=int, default=3, show_default=True, help="Steps in its traces.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="The same seed gives the same job.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("job"), show_default=True, metavar="FOLDER", help="Where to write.")
+def command(ranks: int, steps: int, seed: int, out: Path) -> None:
+    """A job with a known answer, for `ullage waterfall`: telemetry, traces, config, matrix products, and the truth."""
+    from ullage.metrics.steps import LABELS
+    from ullage.simulate.job import Plan, job
+    from ullage.simulate.job_files import write
+
+    simulated = job(Plan(ranks, steps, seed))
+    made = write(simulated, out)
+    truth = simulated.truth
+    click.echo(f"simulated a job on {ranks:,} GPUs: OFU {truth['ofu']:.1%}, MFU {truth['mfu']:.1%}")
+    planted = truth["factors"].items()
+    click.echo("planted: " + ", ".join(f"{LABELS[factor]} {value:.3f}" for factor, value in planted))
+    click.echo(f"  {made.telemetry}   an hour of telemetry")
+    click.echo(f"  {made.traces}   {steps:,} steps traced, a file a rank")
+    click.echo(f"  {made.config}   the model and its step")
+    click.echo(f"  {made.gemms}   its matrix products")
+    click.echo(f"  {made.truth}   every factor, as a report must find it")
+    named = " ".join(shlex.quote(str(path)) for path in (made.telemetry, made.traces, made.config, made.gemms))
+    click.echo(f"next: ullage waterfall {named}")

@@ -1,0 +1,246 @@
+"""`ullage bench`: what this GPU can really do, beside the papers' figures and the stated peaks."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import textwrap
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ullage.cli._parts import WithParts
+from ullage.cli.options import Progress, dump
+from ullage.errors import UllageError, harmless
+
+_EPILOG = """\b
+Examples:
+  ullage bench                              every microbenchmark that this GPU can run
+  ullage bench --quick                      the few cases of each that matter most
+  ullage bench wgmma memory-latency --json  two of them, for programs
+  ullage bench --out report.html --save     a page with roofline and curves; ceilings kept for `ullage waterfall`
+  ullage bench --from results.json --out report.html   a page from what was recorded
+  ullage bench --list                       what there is, and how long it takes
+  ullage bench wgmma --paper                the published figures; needs no GPU
+  ullage bench gemm-ofu                     OFU beside application MFU over random products (OFU paper, table II)
+  ullage bench drift --baseline node.json   does the GPU still do what it did?
+"""
+FORMS = (".html", ".json", ".txt", ".svg")
+INTERRUPTED = 130  # as shells have it for a program that Ctrl-C ended
+NARROWEST = 80  # columns: a narrower terminal breaks lines itself
+
+
+@click.command("bench", cls=WithParts, epilog=_EPILOG)
+@click.argument("names", nargs=-1, metavar="[NAME…]")
+@click.option("--quick", is_flag=True, help="Only the cases that matter most.")
+@click.option("--minutes", type=click.FloatRange(min=0.1), metavar="M", help="Begin no case after so long.")
+@click.option("--device", type=click.IntRange(min=0), default=0, show_default=True, help="The GPU's number, as CUDA counts.")
+@click.option(
+    "--from",
+    "recorded",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Show recorded results (a file or a folder of them); run nothing.",
+)
+@click.option("--paper", is_flag=True, help="Show the published figures; run nothing.")
+@click.option("--save", is_flag=True, help="Keep the measured ceilings for the waterfall and `ullage gpus` (see ULLAGE_CEILINGS).")
+@click.option("--list", "listed", is_flag=True, help="List the microbenchmarks.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE: .html, .json, .txt, or .svg (the roofline).")
+def command(
+    names: tuple[str, ...],
+    quick: bool,
+    minutes: float | None,
+    device: int,
+    recorded: tuple[Path, ...],
+    paper: bool,
+    save: bool,
+    listed: bool,
+    as_json: bool,
+    out: Path | None,
+) -> None:
+    """Microbenchmarks of this GPU: caches, memory, tensor cores by instruction, copies, clusters, library calls.
+
+    Kernels are compiled at run time; each is checked against a reference on the host before it is timed, and every number says the
+    SM clock, power, throttling and data that it was measured under. Clocks, limits and modes of the card are left as they are.
+    """
+    from ullage.reports.bench import bench_report
+
+    if listed:
+        click.echo(_list(as_json), nl=False)
+        return
+    check_form(out, FORMS)
+    chosen = known(names)
+    stopped = None
+    if recorded:
+        results = [one for path in recorded for one in read_results(path) if not names or one.bench in chosen]
+    elif paper:
+        results = []
+    else:
+        results, stopped = measured(chosen, device, as_json, quick=quick, budget=None if minutes is None else minutes * 60, keep=out)
+    report = bench_report(results, chosen if paper or names else ())
+    give(report, as_json, out)
+    if save:
+        click.echo(kept(results), err=True)
+    if stopped is not None:
+        raise click.exceptions.Exit(stopped)
+
+
+def known(names: Sequence[str]) -> list[str]:
+    """Return the names of the benches that are meant; raises UllageError for one that there isn't.
+
+    Where none is named these are all, the quick ones of our own kernels first: a suite that ends early has those.
+    """
+    from ullage.benches.bench import BENCHES
+
+    if names:
+        return list(dict.fromkeys(BENCHES[name].name for name in names))
+    return [member.name for member in sorted(BENCHES.values(), key=lambda one: (one.needs != "cuda", one.seconds, one.name))]
+
+
+def measured(
+    names: Sequence[str], device: int, quiet: bool, *, quick: bool, budget: float | None, drift: bool = False, keep: Path | None = None
+) -> tuple[list[Any], int | None]:
+    """Return what was measured, and the exit code of a suite that was stopped (None: it went to its end).
+
+    After Ctrl-C, or when the GPU is lost, these are the benches that had ended. Each that ends is written to `keep` at once, if
+    that is a .json file. The kernels run in a process of their own: one that hangs costs its own row.
+    """
+    from ullage.benches.apart import suite_apart
+    from ullage.benches.driver import bindings
+
+    bindings()  # without a driver: said at once, before another process is begun
+    results: list[Any] = []
+    progress = Progress(quiet=quiet)
+    try:
+        for one in suite_apart(names, index=device, quick=quick, progress=progress, budget=budget, drift=drift):
+            results.append(one)
+            if keep is not None and keep.suffix == ".json":
+                write_results(results, keep)
+    except (KeyboardInterrupt, UllageError) as error:
+        if not results:
+            raise
+        progress.done()
+        why = f": {error.problem}" if isinstance(error, UllageError) else ""
+        click.echo(f"stopped{why}; {len(results):,} of {len(names):,} microbenchmarks have ended", err=True)
+        return results, 1 if why else INTERRUPTED
+    finally:
+        progress.done()
+    return results, None
+
+
+def write_results(results: Sequence[Any], path: Path) -> None:
+    """Write results so that `read_results` reads them, in place of what the file holds."""
+    from ullage.benches.result import record
+    from ullage.render.files import replace
+
+    replace(path, dump({"results": [record(result) for result in results]}).encode())
+
+
+def read_results(path: Path) -> Iterator[Any]:
+    """Yield the results of a file that `ullage bench --json` (or --out) or `make gpu` wrote, or of all .json files of a folder."""
+    from ullage.benches.result import restored
+
+    if path.is_dir():
+        for each in sorted(path.glob("*.json")):
+            yield from read_results(each)
+        return
+    hint = "give what `ullage bench --out results.json` wrote"
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UllageError(f"{path} can't be read ({error.strerror})", hint) from error
+    except (ValueError, RecursionError) as error:
+        raise UllageError(f"{path} is no JSON ({harmless(str(error), 100)})", hint) from error
+    many = found.get("results", [found]) if isinstance(found, dict) else found
+    if not isinstance(many, list) or not many:
+        raise UllageError(f"{path} holds no results of microbenchmarks", hint)
+    for one in many:
+        yield restored(one, str(path))
+
+
+def check_form(out: Path | None, forms: Sequence[str]) -> None:
+    """Raise UllageError, before anything is measured, for a file that no report can be written to."""
+    if out is not None and out.suffix not in forms:
+        raise UllageError(f"{out} has no form that this report can take", f"name it {', '.join(forms)}")
+    if out is not None and not out.absolute().parent.is_dir():
+        raise UllageError(f"there is no folder {out.absolute().parent}", "make it first")
+
+
+def give(report: Any, as_json: bool, out: Path | None) -> None:
+    """Print or write the tables."""
+    from ullage.render.bench import record, text
+    from ullage.render.files import replace
+
+    forms: dict[str, Callable[[], str]] = {
+        ".json": lambda: dump(record(report)),
+        ".txt": lambda: text(report),
+        ".html": lambda: _page(report),
+        ".svg": lambda: _roofline(report),
+    }
+    if out is not None:
+        replace(out, forms[out.suffix]().encode("utf-8", "replace"))
+        click.echo(f"wrote {out}", err=True)
+    if as_json:
+        click.echo(dump(record(report)))
+    elif out is None:
+        click.echo(text(report, max(NARROWEST, shutil.get_terminal_size((120, 24)).columns)), nl=False)
+
+
+def _page(report: Any) -> str:
+    from ullage.render.bench_html import html
+
+    return html(report)
+
+
+def _roofline(report: Any) -> str:
+    from ullage.render.svg.roofline import roofline as picture
+    from ullage.reports.roofline import roofline
+
+    roofs = roofline(report.results, report.chip)
+    if roofs is None:
+        raise UllageError("a roofline needs a product and a bandwidth, measured or stated", "run `ullage bench wgmma memory-bandwidth`")
+    return str(picture(roofs))
+
+
+def kept(results: Sequence[Any]) -> str:
+    """Keep the measured ceilings of a device and say where."""
+    from ullage.gpus.measured import folder, save
+    from ullage.reports.roofline import ceilings
+
+    found = ceilings(results)
+    if found is None:
+        raise UllageError("there is no ceiling among these numbers", "run `ullage bench wgmma memory-bandwidth best-gemm --save`")
+    return f"kept the ceilings of {harmless(found.gpu, 80)} ({', '.join([*found.flops, *found.bandwidth])}) in {save(found, folder())}"
+
+
+def _list(as_json: bool) -> str:
+    from ullage.benches.bench import BENCHES
+    from ullage.render.table import table
+
+    members = sorted(BENCHES.values(), key=lambda member: member.name)
+    if as_json:
+        rows = [
+            {
+                "name": m.name, "title": m.title, "source": m.source, "needs": m.needs, "seconds": m.seconds,
+                "architectures": list(m.architectures), "drift": m.drift, "what": m.summary,
+            }
+            for m in members
+        ]  # fmt: skip
+        return dump(rows) + "\n"
+    lines = [[m.name, "PyTorch" if m.needs == "torch" else "CUDA", f"{m.seconds:,.0f} s", fit(m.title)] for m in members]
+    minutes = sum(member.seconds for member in members) / 60
+    head = f"{len(members)} microbenchmarks, about {minutes:,.0f} minutes in all"
+    return f"{head}\n\n" + table(["name", "needs", "takes", "what"], [[a, b, c.rjust(5), d] for a, b, c, d in lines], left=4) + "\n"
+
+
+def fit(title: str, most: int = 84) -> str:
+    """Return a title cut to what a line holds.
+
+    >>> fit("Launches"), fit("A tiled matrix product with copies", 20)
+    ('Launches', 'A tiled matrix…')
+    """
+    return textwrap.shorten(title, most, placeholder="…")

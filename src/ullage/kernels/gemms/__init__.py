@@ -1,0 +1,1 @@
+"""Names of matrix-product kernels, decoded: a file a naming scheme."""

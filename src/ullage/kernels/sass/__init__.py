@@ -1,0 +1,1 @@
+"""SASS, the instructions that a GPU really runs: compiled, disassembled, read."""

@@ -1,0 +1,45 @@
+"""How full the devices of a traced run were."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ullage.recording import Mode
+    from ullage.reports.trace import TraceReport
+    from ullage.sums.lanes.states import Host
+
+
+def trace(
+    files: str | Sequence[str],
+    *,
+    mode: Mode | None = None,
+    region: str | None = None,
+    window: str = "first-last",
+    ranks: Mapping[str, int] | None = None,
+    price: float | None = None,
+    strict: bool = False,
+    limit: int = 64 * 2**30,
+    workers: int | None = None,
+    host: Host = "busiest",
+    progress: Callable[[str], None] | None = None,
+) -> TraceReport:
+    """Return the host and device trees of one run; the command `ullage trace` prints the same.
+
+    `files` is a trace, a folder or a glob of them (a file a rank), or several. `mode` counts collectives as work ("talp") or
+    apart ("ai"); None takes what suits the source. `window` is "first-last", "steps" or "A:B" seconds; `ranks` gives ranks by
+    file name to files that don't tell; `price` is money per GPU-hour; `strict` refuses damaged files; `limit` is the most
+    bytes that a file may unpack to; `workers` how many files are read side by side; `host` makes a
+    process' host lane its busiest thread in the GPU's interface, or the "union" of all. Raises UllageError for what the user can mend.
+    """
+    from ullage.profiles import Asked, profile
+    from ullage.reports.trace import Question
+    from ullage.reports.trace import trace as answer
+    from ullage.sums.lanes.window import parse
+    from ullage.traces.trace import Options
+
+    chosen = parse(window)
+    options = Options(strict=strict, limit=limit, progress=progress or (lambda _: None))
+    read = profile(files if isinstance(files, str) else list(files), Asked(chosen, dict(ranks or {}), options, workers, host))
+    return answer(read, chosen.words, Question(mode, region, price))

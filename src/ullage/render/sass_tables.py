@@ -1,0 +1,106 @@
+"""What architectures make of instructions, as Markdown, text and plain data; and Table VI of the Hopper paper, printed anew."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ullage.errors import harmless
+from ullage.kernels.sass.asked import Asked
+from ullage.kernels.sass.outcomes import Outcome
+from ullage.kernels.sass.probe import Probe
+
+Outcomes = Sequence[tuple[Probe, Sequence[Outcome]]]
+
+_NAMES = {"f16": "FP16", "f32": "FP32", "bf16": "BF16", "tf32": "TF32", "f64": "FP64", "s32": "INT32"}
+_NAMES |= {"e4m3": "FP8 E4M3", "e5m2": "FP8 E5M2", "s8": "INT8", "s4": "INT4", "b1": "binary"}
+
+
+def paper(outcomes: Sequence[Outcome]) -> str:
+    """Return Table VI of "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture" in Markdown, from one architecture's outcomes.
+
+    A row is a type of A and B with a type of the result, for the largest dense shape; "–" is what the compiler refuses or PTX lacks.
+    """
+    rows: dict[tuple[str, str], dict[str, Outcome]] = {}
+    for one in outcomes:
+        if one.probe.asked and _of_table(one.probe.asked):
+            rows.setdefault(_types(one.probe.asked), {})[one.probe.family] = one
+    lines = ["| A/B | C/D | mma | wgmma |", "|---|---|---|---|"]
+    lines += [f"| {a} | {result} | {_in(found, 'mma')} | {_in(found, 'wgmma')} |" for (a, result), found in rows.items()]
+    return "\n".join(lines) + "\n"
+
+
+def _of_table(asked: Asked) -> bool:
+    plain = not asked.sparse and "::" not in asked.text and asked.kind != "b1.xor"
+    return asked.family in ("mma", "wgmma") and plain and _types(asked)[0] != "" and asked.kind not in ("u8", "u4")
+
+
+def _types(asked: Asked) -> tuple[str, str]:
+    return _NAMES.get(asked.types[1], ""), _NAMES.get(asked.types[0], "")
+
+
+def _in(found: Mapping[str, Outcome], family: str) -> str:
+    return _cell(found[family]) if family in found else "–"
+
+
+def refreshed(page: str, blocks: Mapping[str, str]) -> str:
+    """Return a page with each block between `<!-- NAME -->` and `<!-- /NAME -->` printed anew; a page without a mark stays as it is.
+
+    >>> refreshed("<!-- x -->old<!-- /x -->", {"x": "new"})
+    '<!-- x -->\\nnew\\n<!-- /x -->'
+    """
+    for name, block in blocks.items():
+        start, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+        head, opened, rest = page.partition(start)
+        _, closed, tail = rest.partition(end)
+        if opened and closed:
+            page = f"{head}{start}\n{block}\n{end}{tail}"
+    return page
+
+
+def markdown(rows: Outcomes) -> str:
+    """Return the table of instructions over architectures in Markdown, with the compiler's refusals below it."""
+    head = ["instruction", *(outcome.architecture for outcome in rows[0][1])]
+    lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
+    lines += ["| " + " | ".join([f"`{probe.name}`", *(_cell(one) for one in outcomes)]) + " |" for probe, outcomes in rows]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(outcome: Outcome) -> str:
+    if outcome.refusal:
+        return "–"
+    whole, comma, emulated = str(outcome).partition(", emulated")
+    return f"`{whole}`" + (f", **{emulated or 'emulated'}**" if comma else "")
+
+
+def plain(rows: Outcomes) -> str:
+    """Return the table as text for a terminal: an instruction, and below it what each architecture makes of it."""
+    lines = []
+    for probe, outcomes in rows:
+        lines.append(probe.name)
+        width = max(len(one.architecture) for one in outcomes)
+        lines += [f"  {one.architecture.ljust(width)}  {_told(one)}" for one in outcomes]
+    return "\n".join(lines) + "\n"
+
+
+def _told(outcome: Outcome) -> str:
+    return f"refused: {harmless(outcome.refusal, 110)}" if outcome.refusal else str(outcome)
+
+
+def record(rows: Outcomes) -> list[dict[str, Any]]:
+    """Return the table as plain data: per instruction and architecture its opcodes with counts, and what is emulated or refused."""
+    return [
+        {
+            "instruction": probe.name,
+            "family": probe.family,
+            "architectures": {
+                one.architecture: {
+                    "opcodes": dict(one.opcodes),
+                    "emulated": one.emulation.what if one.emulation else None,
+                    "refused": one.refusal or None,
+                }
+                for one in outcomes
+            },
+        }
+        for probe, outcomes in rows
+    ]

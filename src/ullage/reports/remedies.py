@@ -1,0 +1,144 @@
+"""Whose work each factor of the waterfall is, what is lost there, and the usual remedies, each with its source."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """What is usually done about a loss, and who documents it."""
+
+    what: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose work a factor is, what is lost where it is low, and what is usually done."""
+
+    whose: str
+    lost: str
+    remedies: tuple[Remedy, ...]
+
+
+TUNING = "https://docs.pytorch.org/tutorials/recipes/recipes/tuning_guide"
+OVERLAP = "https://docs.nvidia.com/nemo/megatron-bridge/latest/training/communication-overlap.html"
+GRAPHS = "https://docs.nvidia.com/nemo/megatron-bridge/0.5.0/training/cuda-graphs.html"
+RECOMPUTE = "https://docs.nvidia.com/nemo/megatron-bridge/latest/training/activation-recomputation.html"
+PACKING = "https://docs.nvidia.com/nemo/megatron-bridge/latest/training/packed-sequences.html"
+GEMMS = "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html"
+COMPILE = "https://docs.pytorch.org/docs/stable/torch.compiler_get_started.html"
+CLOCKS = "https://docs.nvidia.com/deeplearning/tensorrt/10.16.1/performance/hw-sw-environment.html"
+THROTTLE = "https://docs.nvidia.com/datacenter/dcgm/3.1/dcgm-api/dcgm-api-field-constants.html"
+
+OWNERS: dict[str, Owner] = {
+    "load_balance": Owner(
+        "the scheduler, the sharding",
+        "some GPUs compute longer than others, which wait for them",
+        (
+            Remedy("give every rank as many tokens: sequences of unequal length make ranks wait for the longest", TUNING),
+            Remedy("see which rank comes late: `ullage trace … --by rank`", "docs/efficiency-trees.md"),
+        ),
+    ),
+    "communication": Owner(
+        "the network, overlap",
+        "collectives and copies that no computing hides",
+        (
+            Remedy(
+                "overlap gradient reduction and parameter gathering with computing (overlap_grad_reduce, overlap_param_gather)", OVERLAP
+            ),
+            Remedy("overlap tensor-parallel collectives with their matrix products (tp_comm_overlap)", OVERLAP),
+            Remedy("see which collectives nothing hides, and which rank they wait for: `ullage trace …`", "docs/efficiency-trees.md"),
+        ),
+    ),
+    "orchestration": Owner(
+        "the host, the data loader",
+        "even the busiest GPU has nothing to do",
+        (
+            Remedy("load data in worker processes into pinned memory (DataLoader: num_workers, pin_memory)", TUNING),
+            Remedy("avoid what makes the host wait for the GPU: .item(), printing a tensor, copies to the CPU", TUNING),
+            Remedy("launch with CUDA graphs where shapes are static: many small kernels are bound by their launches", GRAPHS),
+        ),
+    ),
+    "sm_fill": Owner(
+        "kernel size",
+        "kernels too small to give every SM work, or last waves that fill few",
+        (Remedy("larger products (a larger micro-batch): tiles for every SM in each wave, and a last wave that weighs less", GEMMS),),
+    ),
+    "tensor_issue": Owner(
+        "kernel quality, memory-bound time",
+        "SMs hold work while their tensor pipes rest: elementwise work, memory traffic, products too small to feed them",
+        (
+            Remedy("fuse elementwise and normalisation kernels: they move memory and multiply nothing (torch.compile)", COMPILE),
+            Remedy("larger products, which have more FLOPs for each byte; sizes in multiples of 16 bytes, better of 128", GEMMS),
+            Remedy("see which kernels take the time: `ullage trace …` lists them by family and by name", "docs/efficiency-trees.md"),
+        ),
+    ),
+    "clock": Owner(
+        "power, cooling",
+        "the SM clock under load lies below the clock that the peak is stated at",
+        (
+            Remedy(
+                "watch power, temperature and clock while the job runs (nvidia-smi dmon -s pcu); nvidia-smi -q has the power cap", CLOCKS
+            ),
+            Remedy("tell a power cap from heat by the bits of DCGM_FI_DEV_CLOCK_THROTTLE_REASONS: SW_POWER_CAP, HW_THERMAL", THROTTLE),
+        ),
+    ),
+    "tile": Owner(
+        "the shapes",
+        "tiles that reach over the edge of a matrix: what they compute there is thrown away",
+        (
+            Remedy("make dimensions multiples of the tile (128 or 256 elements for large ones): vocabulary, widths, tokens", GEMMS),
+            Remedy("see which products are padded: `ullage gemm M N K --kernel NAME`", "docs/gemm.md"),
+        ),
+    ),
+    "model": Owner(
+        "recomputation, padding",
+        "work that is executed and the model does not need",
+        (
+            Remedy("recompute selectively before whole layers: a whole layer costs about 30 % more", RECOMPUTE),
+            Remedy("pack sequences instead of padding them: tokens of padding are computed, and masked out afterwards", PACKING),
+        ),
+    ),
+    "unexplained": Owner(
+        "whoever counts",
+        "OFU, tile and model efficiency and the MFU contradict one another",
+        (Remedy("look for the mistake: `ullage audit mfu --config … --reported … --ofu …`", "docs/mfu-audit.md"),),
+    ),
+}
+
+
+def whose(names: tuple[str, ...]) -> str:
+    """Return whose work some factors are, each owner once.
+
+    >>> whose(("clock", "tile"))
+    'power, cooling; the shapes'
+    """
+    return "; ".join(dict.fromkeys(OWNERS[name].whose for name in names))
+
+
+# What tells factors apart that are merged: by which factors are among them
+_APART = (
+    (
+        {"load_balance", "communication", "orchestration"},
+        "a trace of every rank (--trace) tells load balance, communication and orchestration",
+    ),
+    ({"sm_fill", "tensor_issue", "clock"}, "telemetry with sm_active, tensor_active and sm_clock tells SM fill, tensor issue and clock"),
+    ({"tile"}, "the products' kernels or tiles (--gemms, --tile-efficiency) tell the tile efficiency"),
+    ({"model"}, "the model's config and its step (--config) tell the model efficiency"),
+)
+
+
+def apart(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return what would tell merged factors apart; nothing for a single one.
+
+    >>> apart(("tile", "model"))[1]
+    "the model's config and its step (--config) tell the model efficiency"
+    """
+    return tuple(how for which, how in _APART if which & set(names)) if len(names) > 1 else ()
+
+
+def remedies(names: tuple[str, ...]) -> tuple[Remedy, ...]:
+    """Return the usual remedies of some factors, each once."""
+    return tuple(dict.fromkeys(remedy for name in names for remedy in OWNERS[name].remedies))

@@ -1,0 +1,180 @@
+"""From peak to MFU: the chain of one job from whatever is known of it, with hours, money, and whose work each step is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ullage.errors import UllageError
+from ullage.gpus.chip import find
+from ullage.gpus.precision import canonical
+from ullage.metrics.evidence import GIVEN, Evidence, Measured, Telemetry, Trace
+from ullage.metrics.metric import ratio
+from ullage.metrics.steps import Step
+from ullage.metrics.waterfall import Waterfall
+from ullage.metrics.waterfall import waterfall as chain_of
+from ullage.reports import waterfall_evidence as evidence_of
+from ullage.reports.fleet import FleetReport
+from ullage.reports.remedies import Remedy, apart, remedies, whose
+from ullage.reports.waterfall_found import Found, Given, gpu_name, products
+from ullage.reports.waterfall_match import above_ceiling
+from ullage.reports.waterfall_notes import notes, rests_on
+
+SECONDS = 3600  # in an hour
+# A measured ceiling above this much of the stated peak is of something else; a clock above the tensor clock explains a little
+HIGHEST_CEILING = 1.25
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One step of the chain with what it costs and whose work it is; hours and money are None where the job's time or price is not known.
+
+    `points` are percentage points of the peak, walking from 100 %; below 0 for a factor above 1. `apart` says what would tell apart
+    the factors of a merged step.
+    """
+
+    step: Step
+    points: float
+    gpu_hours: float | None
+    money: float | None
+    whose: str
+    remedies: tuple[Remedy, ...]
+    apart: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class WaterfallReport:
+    """The answer to `ullage waterfall`: the `chain`, what each step costs, the measured `ceiling` (FLOP/s, and as a share of the peak).
+
+    `rests_on` says what was read, a line a source.
+    """
+
+    chain: Waterfall
+    costs: tuple[Cost, ...]
+    gpus: int | None
+    gpu_hours: float | None
+    price: float | None
+    peak: float | None
+    peak_source: str | None
+    ceiling: float | None
+    ceiling_share: float | None
+    ceiling_source: str
+    rests_on: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def headline(self) -> Measured:
+        """The number that the answer begins with: the measured MFU where there is one, else the end of the chain."""
+        return self.chain.mfu or self.chain.end
+
+
+def waterfall(found: Found, given: Given | None = None) -> WaterfallReport:
+    """Return the chain of a job from the reports on its sources and from what is said by hand.
+
+    Raises UllageError where nothing at all is known, for a GPU that nobody knows, and for a ceiling that its peak does not allow.
+    """
+    given = given or Given()
+    peak, source = _peak(found)
+    _check_ceiling(given, peak, source)
+    telemetry = None if found.telemetry is None else evidence_of.telemetry(found.telemetry, given.error)
+    trace = None if found.trace is None else evidence_of.trace(found.trace, found.gpus)
+    evidence = _evidence(found, given, telemetry, trace)
+    chain = chain_of(evidence)
+    if not chain.steps:
+        raise UllageError("nothing that was given says how much of the peak is used", _needed(found))
+    hours, share = _hours(found, given), ratio(given.ceiling, peak)
+    answer = (chain.mfu or chain.end).value
+    return WaterfallReport(
+        chain=chain,
+        costs=tuple(_cost(step, hours, given.price) for step in chain.steps),
+        gpus=found.gpus,
+        gpu_hours=hours,
+        price=given.price,
+        peak=peak,
+        peak_source=source,
+        ceiling=given.ceiling,
+        ceiling_share=share,
+        ceiling_source=given.ceiling_source,
+        rests_on=tuple(rests_on(found, given)),
+        notes=(*found.notes, *notes(found, given, chain, telemetry, trace), *above_ceiling(answer, share)),
+    )
+
+
+def _evidence(found: Found, given: Given, telemetry: Telemetry | None, trace: Trace | None) -> Evidence:
+    flops = found.flops
+    tiles = [tile for source, loss in products(found) if (tile := evidence_of.tile(loss, source)) is not None]
+    said = {
+        name: () if value is None else (Measured.exact(value, GIVEN),)
+        for name, value in (("ofu", given.ofu), ("tile", given.tile), ("model", given.model), ("mfu", given.mfu))
+    }
+    model = None if flops is None else evidence_of.model(flops)
+    mfu = None if flops is None or flops.mfu is None else Measured.exact(flops.mfu, "step")
+    return Evidence(
+        telemetry=telemetry,
+        trace=trace,
+        ofu=said["ofu"],
+        tile=(*tiles, *said["tile"]),
+        model=(*(() if model is None else (model,)), *said["model"]),
+        mfu=(*(() if mfu is None else (mfu,)), *said["mfu"]),
+        error=given.error,
+    )
+
+
+def _needed(found: Found) -> str:
+    if found.telemetry is not None:
+        return _untold(found.telemetry)
+    if found.trace is not None:
+        damaged = "what is left of the damaged trace" if found.trace.partial else "the trace"
+        return f"{damaged} has no device that computes; give telemetry, or a model with --step-time, --gpus and --gpu"
+    if found.flops is not None:
+        return "with --step-time, --gpus and --gpu a model's step gives MFU; telemetry gives OFU, a trace the time in which GPUs compute"
+    return "give telemetry, a trace, a model's config with --step-time, or numbers by hand: --ofu 34 --mfu 26"
+
+
+def _untold(report: FleetReport) -> str:
+    """Return why a job's telemetry tells no OFU: a series that can't be trusted, or a field that nobody measured."""
+    doubtful = [verdict for verdict in report.findings if not verdict.trusted]
+    if doubtful:
+        worst = doubtful[0]
+        more = f" and {len(doubtful) - 1} more" if len(doubtful) > 1 else ""
+        return f"its series can't be trusted: {worst.verdict} ({worst.evidence}){more}; `ullage fleet SOURCE --by job` shows them"
+    unmeasured = [note for note in report.notes if note.startswith("nobody measured")]
+    return "; ".join(unmeasured) or "this telemetry tells no OFU: `ullage fleet SOURCE --by job` says why"
+
+
+def _cost(step: Step, hours: float | None, price: float | None) -> Cost:
+    lost = None if hours is None else hours * step.lost
+    money = None if lost is None or price is None else lost * price
+    return Cost(step, step.lost * 100, lost, money, whose(step.names), remedies(step.names), apart(step.names))
+
+
+def _hours(found: Found, given: Given) -> float | None:
+    """Return the job's GPU-hours: as given, else steps times their time, else as observed."""
+    if given.hours is not None:
+        return given.hours * (found.gpus or 1)
+    if given.steps is not None and found.flops is not None and found.flops.step_time is not None:
+        return given.steps * found.flops.step_time * (found.gpus or 1) / SECONDS
+    return None if found.telemetry is None else found.telemetry.gpu_hours
+
+
+def _peak(found: Found) -> tuple[float | None, str | None]:
+    """Return one GPU's peak in FLOP/s: that of the step's precisions, else of the GPU that is said, or named by telemetry or a trace."""
+    if found.flops is not None and found.flops.peak is not None:
+        return found.flops.peak, found.flops.peak_source
+    name = gpu_name(found)
+    if name is None:
+        return None, None
+    try:
+        chip = find(name)
+        return chip.peak(found.precision), f"{chip.name}, dense {canonical(found.precision).upper()}"
+    except UllageError:
+        if found.gpu is not None:  # somebody said it: a slip of the pen
+            raise
+        return None, None
+
+
+def _check_ceiling(given: Given, peak: float | None, source: str | None) -> None:
+    if given.ceiling is not None and peak is not None and given.ceiling > peak * HIGHEST_CEILING:
+        raise UllageError(
+            f"a measured ceiling of {given.ceiling / 1e12:,.1f} TFLOP/s can't be: the peak is {peak / 1e12:,.1f} ({source})",
+            "give the dense ceiling of one GPU at this precision, in FLOP/s: 800e12; --gpu and --precision say what it is",
+        )

@@ -1,0 +1,25 @@
+"""The measured ceiling of a job's GPU, looked up when its sources have said which GPU that is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ullage.errors import UllageError
+from ullage.gpus.measured import measured_ceiling
+from ullage.reports.waterfall_found import Found, Given, gpu_name
+
+MEASURED = "measured"  # what is said for "as `ullage bench --save` kept it"
+
+
+def with_measured(given: Given, found: Found) -> Given:
+    """Return what was said by hand with the ceiling that was measured of the job's GPU, where that was asked for.
+
+    Raises UllageError where nobody says which GPU it is, and where nothing was measured of it.
+    """
+    if given.measured_at is None:
+        return given
+    gpu = gpu_name(found)
+    if gpu is None:
+        raise UllageError("nothing says of which GPU the measured ceiling is wanted", "name it: --gpu 'H100 SXM'")
+    value, source = measured_ceiling(gpu, given.measured_at)
+    return replace(given, ceiling=value, ceiling_source=source)

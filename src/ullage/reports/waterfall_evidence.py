@@ -1,0 +1,137 @@
+"""From reports to evidence: what telemetry, a trace, a step's ledger and matrix products say of a job's waterfall, with its errors."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+from ullage.audit.mfu import TILE_UNKNOWN
+from ullage.errors import UllageError, did_you_mean, harmless
+from ullage.metrics.evidence import Measured, Telemetry, Trace
+from ullage.metrics.metric import ratio
+from ullage.metrics.tree import Node
+from ullage.metrics.trees import device_load_balance, device_parallel_efficiency
+from ullage.reports.fleet import FleetReport, Question, fleet
+from ullage.reports.flops import FlopsReport
+from ullage.reports.gemms import GemmSummary
+from ullage.reports.trace import TraceReport
+
+
+class TileLoss(Protocol):
+    """What the matrix products of a job lose to tiles: executed over needed FLOPs, and the share of them of which that is known."""
+
+    @property
+    def theoretical_flops(self) -> int:
+        """What the products need."""
+
+    @property
+    def executed_flops(self) -> int:
+        """What whole tiles execute."""
+
+    @property
+    def tile_efficiency(self) -> float | None:
+        """The first over the second."""
+
+    @property
+    def covered(self) -> float:
+        """The share of the products' time, or FLOPs, of which the tile is known."""
+
+
+def job_report(samples: Any, jobs: Any, job: str | None, question: Question, notes: list[str]) -> FleetReport:
+    """Return the fleet report of one job's samples (an Ibis table of settled ones); without a name, of the only job there is.
+
+    Raises UllageError for a job that has no samples, and where several jobs might be meant.
+    """
+    held = samples.group_by("job").agg(rows=samples.count()).to_pyarrow().to_pylist()
+    names = [str(row["job"]) for row in sorted(held, key=lambda row: (-row["rows"], str(row["job"]))) if row["job"] is not None]
+    if job is None and len(names) > 1:
+        listed = ", ".join(f"'{harmless(name, 40)}'" for name in names[:5]) + (", …" if len(names) > 5 else "")
+        raise UllageError(f"these samples are of {len(names):,} jobs", f"a waterfall is one job's: --job NAME, such as {listed}")
+    wanted = job or (names[0] if names else None)
+    if job is not None and job not in names:
+        raise UllageError(f"no sample is of the job '{harmless(job, 80)}'", did_you_mean(job, names, "ullage fleet SOURCE --by job"))
+    if wanted is not None:
+        samples = samples.filter(samples.job == wanted)
+    return fleet(samples, jobs, question, notes)
+
+
+def telemetry(report: FleetReport, error: float) -> Telemetry | None:
+    """Return what a job's telemetry says; OFU's error is that of sampling the clock, or `error` (relative) where that can't be told."""
+    if not report.tree.factors:
+        return None
+    ofu = None if report.ofu is None else _ofu(report, report.ofu, error)
+    return Telemetry(report.tree, max(1, round(report.gpus)), ofu)
+
+
+def _ofu(report: FleetReport, ofu: float, error: float) -> Measured:
+    if report.method == "exact":
+        return Measured.exact(ofu, "telemetry")
+    off = sampling_error(report)
+    return Measured.within(ofu, error, "telemetry") if off is None else Measured(ofu, max(ofu - off, 0.0), ofu + off, "telemetry")
+
+
+def sampling_error(report: FleetReport) -> float | None:
+    """Return what sampling the clock costs OFU at the interval it was sampled at; None for series too short to tell.
+
+    Means of every k-th sample differ from the mean of all by √(k − 1) times what that mean is off itself.
+    """
+    return max((noise.bound / math.sqrt(noise.phases - 1) for noise in report.noise if noise.phases > 1), default=None)
+
+
+def trace(report: TraceReport, gpus: int | None) -> Trace | None:
+    """Return what a trace says of `gpus` GPUs (None: those it holds); None where no device computes in it, or where that can't be told.
+
+    It is read in `ai` mode: a collective is not computing.
+    """
+    totals, tree = report.whole.device_totals, report.whole.device
+    if totals is None or tree is None or not totals.kernel_time or not tree.certain:
+        return None
+    busy = totals.kernel_time + totals.collective_time
+    return Trace(
+        load_balance=_node(tree, "device_load_balance"),
+        communication=_node(tree, "device_communication_efficiency"),
+        orchestration=_node(tree, "orchestration_efficiency"),
+        parallel=_node(tree, "device_parallel_efficiency"),
+        collectives=totals.collective_time / (totals.devices * totals.elapsed),
+        busy=Measured.exact(device_parallel_efficiency(busy, totals.devices, totals.elapsed), "trace"),
+        busy_balance=Measured.exact(device_load_balance(busy, totals.devices, totals.max_kernel_collective_time), "trace"),
+        whole=gpus is None or gpus <= totals.devices,
+    )
+
+
+def _node(tree: Node, name: str) -> Measured:
+    node = tree.find(name)
+    assert node is not None and node.value is not None
+    return Measured(node.value, node.low, node.high, "trace")
+
+
+def tile(found: TileLoss, source: str) -> Measured | None:
+    """Return the tile efficiency of matrix products; what is not covered lies where large products do (0.90 to 1.00).
+
+    Kernels that may run in clusters and do not tell them lose as much as counted, or more.
+    """
+    value = found.tile_efficiency
+    if value is None or found.covered <= 0:
+        return None
+    covered = min(found.covered, 1.0)
+    sure = covered - (_clusters_unknown(found) if isinstance(found, GemmSummary) else 0.0)
+    low, high = sure * value + (1 - sure) * TILE_UNKNOWN[0], covered * value + (1 - covered) * TILE_UNKNOWN[1]
+    return Measured(value, min(low, value), max(high, value), source)
+
+
+def _clusters_unknown(found: GemmSummary) -> float:
+    """Return the share of the GEMMs' time in kernels whose tile is known, and whose cluster their name does not tell."""
+    unknown = (use.time for use in found.rows if use.executed_flops is not None and (use.decoded is None or use.decoded.cluster is None))
+    return ratio(sum(unknown), found.time) or 0.0
+
+
+def model(report: FlopsReport) -> Measured | None:
+    """Return the model efficiency of a step: what is counted in integers has no error."""
+    value = ratio(report.ledger.training, report.ledger.executed)
+    return None if value is None else Measured.exact(value, "step")
+
+
+def mean_step(report: TraceReport) -> float | None:
+    """Return the mean time of a trace's profiler steps in s, None where it has none."""
+    lengths = [view.elapsed for view in report.steps if view.elapsed > 0]
+    return sum(lengths) / len(lengths) / 1e9 if lengths else None

@@ -1,0 +1,223 @@
+"""A simulated training job of which every factor from peak to MFU is known: the waterfall must find them again.
+
+The factors are drawn, and what each source would have seen follows from them: telemetry reads engine, SM and tensor activity and
+samples a clock that wavers; a trace holds each rank's kernels, collectives, copies and idle time; the configuration says what a
+step needs; the list of matrix products says what their tiles execute. Nothing here calls the code under test: FLOPs and tiles
+are counted by their own arithmetic, times are whole nanoseconds.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ullage.errors import UllageError
+from ullage.gpus.chip import find
+from ullage.simulate.specification import HIGHEST_LOAD_CLOCK, LOAD_CLOCK_DEVIATION
+
+Array = npt.NDArray[np.float64]
+
+GPU = "NVIDIA H100 80GB HBM3"
+TILE, CLUSTER, K_TILE = (128, 256), (2, 1), 64
+KERNEL = "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_TNT"
+COLLECTIVE_SMS = 0.18  # of all SMs that a collective holds: 24 of 132 thread blocks
+COPIES = 0.005  # of the active time
+SAMPLES, INTERVAL = 120, 30  # readings of each GPU, seconds apart
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is asked of a simulated job: `ranks` GPUs, `steps` of them traced, and a seed from which all else is drawn."""
+
+    ranks: int = 4
+    steps: int = 3
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Refuse a job without ranks or steps, and one whose traces nobody wants to write."""
+        for name, value, most in (("ranks", self.ranks, 64), ("steps", self.steps, 100)):
+            if not 1 <= value <= most:
+                raise UllageError(f"can't simulate a job with {name} = {value}", f"{name} lies between 1 and {most}")
+
+
+@dataclass(frozen=True)
+class Model:
+    """A decoder and its step: sizes of its layers, samples of a step over all ranks, and whether layers are computed twice."""
+
+    width: int
+    layers: int
+    heads: int
+    kv_heads: int
+    inner: int
+    vocabulary: int
+    batch: int
+    seq: int
+    recomputed: bool
+
+    @property
+    def linears(self) -> tuple[tuple[int, int], ...]:
+        """Width in and out of a layer's linears; the last of them recomputation stops before."""
+        head = self.width // self.heads
+        keys = self.kv_heads * head
+        attention = ((self.width, self.width), (self.width, keys), (self.width, keys), (self.width, self.width))
+        return (*attention, (self.width, self.inner), (self.width, self.inner), (self.inner, self.width))
+
+    @property
+    def flops(self) -> tuple[int, int]:
+        """Model FLOPs and executed FLOPs of a step, by hand: 2 for each weight and token, attention over s (s + 1) / 2 pairs."""
+        tokens = self.batch * self.seq
+        attention = 2 * 2 * (self.seq * (self.seq + 1) // 2) * self.width * self.batch * self.layers
+        linear = [2 * tokens * a * b * self.layers for a, b in self.linears]
+        model = 3 * (sum(linear) + attention + 2 * tokens * self.width * self.vocabulary)
+        return model, model + (sum(linear[:-1]) + attention if self.recomputed else 0)
+
+    def gemms(self, ranks: int) -> list[dict[str, Any]]:
+        """Return the matrix products of one rank's step: forward, both gradients, and what is computed again."""
+        tokens, rows = self.batch // ranks * self.seq, []
+        sizes = [(pair, self.layers, place < len(self.linears) - 1) for place, pair in enumerate(self.linears)]
+        for (a, b), times, again in [*sizes, ((self.width, self.vocabulary), 1, False)]:
+            forward = times * (2 if self.recomputed and again else 1)
+            for m, n, k, count in ((tokens, b, a, forward), (tokens, a, b, times), (a, b, tokens, times)):
+                rows.append({"kernel": KERNEL, "m": m, "n": n, "k": k, "tile": TILE, "cluster": CLUSTER, "k_tile": K_TILE, "count": count})
+        return rows
+
+
+@dataclass(frozen=True)
+class Job:
+    """A simulated job. Times of one step in ns: `elapsed`, `active` and each rank's `kernel`; `copies` is the same for all.
+
+    `sm_fill` and `tensor_issue` hold while a rank computes; `clocks` is the SM clock in Hz at each sample, `wobble` how activity
+    wavers about its mean (mean 1 for each GPU). `tile` and `model_efficiency` follow from the model.
+    """
+
+    plan: Plan
+    model: Model
+    elapsed: int
+    active: int
+    copies: int
+    kernel: tuple[int, ...]
+    sm_fill: float
+    tensor_issue: float
+    clocks: Array
+    wobble: Array
+
+    @property
+    def collective(self) -> tuple[int, ...]:
+        """How long each rank is in a collective that nothing hides: who computes less waits longer; one rank alone has none."""
+        return tuple(self.active - self.copies - kernel for kernel in self.kernel)
+
+    @property
+    def truth(self) -> dict[str, Any]:
+        """Every factor, OFU and MFU: what a report must find."""
+        factors = _time_factors(self.kernel, self.active, self.elapsed) | {"sm_fill": self.sm_fill, "tensor_issue": self.tensor_issue}
+        factors |= {"clock": _clock(self.clocks, self.wobble, self.kernel), "tile": _tile(self.model, self.plan.ranks)}
+        needed, executed = self.model.flops
+        factors["model"] = needed / executed
+        ofu = math.prod(value for name, value in factors.items() if name not in ("tile", "model"))
+        return {
+            "factors": factors,
+            "ofu": ofu,
+            "mfu": ofu * factors["tile"] * factors["model"],
+            "gpus": self.plan.ranks,
+            "gpu_hours": self.plan.ranks * SAMPLES * INTERVAL / 3600,
+            "step_time": self.elapsed / 1e9,
+        }
+
+
+def job(plan: Plan | None = None) -> Job:
+    """Return the job of a plan, the same for the same plan.
+
+    >>> found = job(Plan(seed=1))
+    >>> round(found.truth["mfu"], 6) == round(found.model.flops[0] / (found.elapsed / 1e9 * 4 * find(GPU).peak("bf16")), 6)
+    True
+    """
+    plan = plan or Plan()
+    random = np.random.Generator(np.random.PCG64(plan.seed))
+    model = _model(random, plan)
+    busy, computing = random.uniform(0.85, 0.99), random.uniform(0.75, 0.96)
+    if plan.ranks == 1:  # there is nobody to talk to
+        computing = 1 - COPIES
+    slower = np.append(0.0, random.uniform(0.0, 0.15, plan.ranks - 1))
+    shares = tuple(float(s) for s in busy * computing * (1 - random.permutation(slower)))
+    fill, issue = random.uniform(0.8, 0.97), random.uniform(0.5, 0.85)
+    clocks, wobble = _clocks(random), _wobble(random, plan.ranks)
+    factors = [sum(shares) / plan.ranks, fill, issue, _clock(clocks, wobble, shares), _tile(model, plan.ranks)]
+    needed, executed = model.flops
+    rate = math.prod(factors) * needed / executed * plan.ranks * find(GPU).peak("bf16")
+    elapsed = round(needed / rate * 1e9)
+    active = round(busy * elapsed)
+    copies = round(COPIES * active)
+    kernel = tuple(min(round(share * elapsed), active - copies) for share in shares) if plan.ranks > 1 else (active - copies,)
+    return Job(plan, model, elapsed, active, copies, kernel, fill, issue, clocks, wobble)
+
+
+def _model(random: np.random.Generator, plan: Plan) -> Model:
+    heads = int(random.choice([8, 12, 16]))
+    return Model(
+        width=heads * 128,
+        layers=int(random.integers(8, 25)),
+        heads=heads,
+        kv_heads=int(random.choice([2, 4])),
+        inner=int(random.integers(20, 80)) * 64,
+        vocabulary=int(random.choice([32003, 50257, 65536])),
+        batch=plan.ranks * int(random.integers(2, 9)),
+        seq=int(random.choice([1000, 1536, 2047, 4096])),
+        recomputed=bool(random.integers(2)),
+    )
+
+
+def _clocks(random: np.random.Generator) -> Array:
+    """Return the mean SM clock of each interval: it drifts slowly about a mean that may lie above the tensor clock."""
+    mean = random.uniform(0.8 * HIGHEST_LOAD_CLOCK, 1.23 * HIGHEST_LOAD_CLOCK)
+    drift: Array = mean * (1 + 0.01 * np.sin(np.linspace(0, 2 * np.pi, SAMPLES, endpoint=False) + random.uniform(0, 6)))
+    return drift
+
+
+def sampled(job: Job) -> Array:
+    """Return what sampling the clock reads on each GPU [ranks, samples]: an instant's value, off the interval's mean by noise."""
+    random = np.random.Generator(np.random.PCG64([job.plan.seed, 1]))
+    readings: Array = job.clocks + random.normal(0, LOAD_CLOCK_DEVIATION, (job.plan.ranks, SAMPLES))
+    return readings
+
+
+def _wobble(random: np.random.Generator, ranks: int) -> Array:
+    raw = 1 + 0.01 * random.standard_normal((ranks, SAMPLES))
+    result: Array = raw / raw.mean(axis=1, keepdims=True)
+    return result
+
+
+def _clock(clocks: Array, wobble: Array, weights: tuple[float, ...] | tuple[int, ...]) -> float:
+    """Return the clock over the tensor clock, weighted by tensor activity: of GPU and time alike."""
+    activity = np.array(weights, float)[:, None] * wobble
+    return float((activity * clocks).sum() / activity.sum() / find(GPU).tensor_clock)
+
+
+def _time_factors(kernel: tuple[int, ...], active: int, elapsed: int) -> dict[str, float]:
+    longest = max(kernel)
+    return {
+        "load_balance": sum(kernel) / len(kernel) / longest,
+        "communication": longest / active,
+        "orchestration": active / elapsed,
+    }
+
+
+def _tile(model: Model, ranks: int) -> float:
+    """Return needed over executed FLOPs of the matrix products, tile by tile."""
+    needed = executed = 0
+    for gemm in model.gemms(ranks):
+        across, down = (_tiles(gemm[size], tile, cluster) for size, tile, cluster in zip("mn", TILE, CLUSTER, strict=True))
+        deep = _tiles(gemm["k"], K_TILE, 1)
+        needed += gemm["count"] * gemm["m"] * gemm["n"] * gemm["k"]
+        executed += gemm["count"] * across * down * deep * TILE[0] * TILE[1] * K_TILE
+    return needed / executed
+
+
+def _tiles(size: int, tile: int, cluster: int) -> int:
+    count = 0
+    while count * tile < size:
+        count += cluster
+    return count

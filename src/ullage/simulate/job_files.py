@@ -1,0 +1,148 @@
+"""A simulated job into files: what its telemetry, its traces, its configuration and its matrix products say, and the truth."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ullage.errors import UllageError
+from ullage.simulate.job import COLLECTIVE_SMS, GPU, INTERVAL, KERNEL, SAMPLES, Job, sampled
+from ullage.simulate.traces import kineto
+from ullage.simulate.traces.scenario import EPOCH, Recorder, Scenario
+from ullage.simulate.traces.training import ALLREDUCE, COMPUTE, COPY, NETWORK, POINTWISE
+from ullage.tables import samples
+from ullage.units import HOUR_MS
+
+PIECES = 12  # kernels of a step
+CALL = 3_000  # ns of a call of the GPU's interface
+START = EPOCH // 1_000_000 - HOUR_MS // 2  # telemetry begins half an hour before the trace
+
+
+@dataclass(frozen=True)
+class Written:
+    """Where a job's files are."""
+
+    telemetry: Path
+    traces: Path
+    config: Path
+    gemms: Path
+    truth: Path
+
+
+def write(job: Job, folder: Path) -> Written:
+    """Write a job into a folder, which is made, and return what was written. Raises UllageError for a folder that can't be written."""
+    import pyarrow.parquet as parquet
+
+    made = Written(folder / "telemetry.parquet", folder / "traces", folder / "config.json", folder / "gemms.json", folder / "truth.json")
+    try:
+        made.traces.mkdir(parents=True, exist_ok=True)
+        parquet.write_table(pa.Table.from_batches([telemetry(job)]), made.telemetry)
+        kineto.write(scenario(job), made.traces)
+        for path, data in ((made.config, config(job)), (made.gemms, job.model.gemms(job.plan.ranks)), (made.truth, job.truth)):
+            path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UllageError(f"{error.filename or folder} can't be written: {error.strerror or error}") from error
+    return made
+
+
+def telemetry(job: Job) -> pa.RecordBatch:
+    """Return what the exporters of the job's GPUs read: engine, SM and tensor activity, and samples of the clock."""
+    ranks = job.plan.ranks
+    kernel, collective = (np.array(times, float)[:, None] / job.elapsed for times in (job.kernel, job.collective))
+    wobble = job.wobble
+    columns: dict[str, Any] = {
+        "time": np.tile(START + (1 + np.arange(SAMPLES)) * INTERVAL * 1000, ranks),
+        "host": ["node-1"] * (ranks * SAMPLES),
+        "gpu": [uuid(job, rank) for rank in range(ranks) for _ in range(SAMPLES)],
+        "index": np.repeat(np.arange(ranks), SAMPLES).astype(np.int16),
+        "model": [GPU] * (ranks * SAMPLES),
+        "job": [name(job)] * (ranks * SAMPLES),
+        "gr_active": ((kernel + collective) * wobble).ravel(),
+        "sm_active": ((kernel * job.sm_fill + collective * COLLECTIVE_SMS) * wobble).ravel(),
+        "tensor_active": (kernel * job.sm_fill * job.tensor_issue * wobble).ravel(),
+        "gpu_util": np.ones(ranks * SAMPLES),
+        "sm_clock": sampled(job).ravel(),
+    }
+    return samples(columns)
+
+
+def name(job: Job) -> str:
+    """Return the job's name."""
+    return f"simulated-{job.plan.seed}"
+
+
+def uuid(job: Job, rank: int) -> str:
+    """Return the UUID of a rank's GPU."""
+    return f"GPU-{rank:08x}-7369-6d75-6c61-{job.plan.seed:012x}"
+
+
+def config(job: Job) -> dict[str, Any]:
+    """Return the model's configuration, with its step in a section of its own."""
+    model = job.model
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "model_type": "llama",
+        "hidden_size": model.width,
+        "num_hidden_layers": model.layers,
+        "num_attention_heads": model.heads,
+        "num_key_value_heads": model.kv_heads,
+        "intermediate_size": model.inner,
+        "vocab_size": model.vocabulary,
+        "step": {
+            "batch": model.batch,
+            "seq": model.seq,
+            "recompute": "full" if model.recomputed else "none",
+            "step_time": job.elapsed / 1e9,
+        },
+    }
+
+
+def scenario(job: Job) -> Scenario:
+    """Return the job's traced steps: idle, a copy, kernels, and a collective that ends on all ranks at once."""
+    recorders = [Recorder(7001 + 100 * rank, rank) for rank in range(job.plan.ranks)]
+    for step in range(job.plan.steps):
+        for rank, to in enumerate(recorders):
+            _step(job, rank, to, step)
+    return Scenario(
+        "job",
+        tuple(event for to in recorders for event in to.events),
+        {to.process: rank for rank, to in enumerate(recorders)},
+        {rank: (GPU, uuid(job, rank)) for rank in range(job.plan.ranks)},
+        prefers="ai",
+    )
+
+
+def _step(job: Job, rank: int, to: Recorder, step: int) -> None:
+    """Record one step of one rank: the host launches everything while the GPU idles, then waits until the step ends."""
+    begin, end = step * job.elapsed, (step + 1) * job.elapsed
+    now = begin + job.elapsed - job.active
+    launches = PIECES + (2 if job.plan.ranks > 1 else 0)  # kernels, and collectives where there is somebody to talk to
+    calls = [to.call(begin + n * CALL, begin + (n + 1) * CALL, "cudaLaunchKernel", "launch", to.process) for n in range(launches)]
+    copy = to.call(begin + (PIECES + 2) * CALL, begin + (PIECES + 3) * CALL, "cudaMemcpyAsync", "copy", to.process)
+    to.work(now, now + job.copies, "memcpy", "Memcpy HtoD (Pinned -> Device)", COPY, copy, bytes=1 << 20)
+    now += job.copies
+    edges = [now + job.kernel[rank] * n // PIECES for n in range(PIECES + 1)]
+    for n, correlation in enumerate(calls[:PIECES]):
+        to.work(edges[n], edges[n + 1], "kernel", POINTWISE if n % 4 == 3 else KERNEL, COMPUTE, correlation, blocks=264, threads=256)
+    if job.plan.ranks > 1:
+        _collectives(job, to, edges, end, calls, step)
+    to.call(begin + (PIECES + 4) * CALL, end, "cudaDeviceSynchronize", "sync", to.process)
+    to.host(begin, end, "host", "aten::step", to.process)
+    to.host(begin, end, "step", f"ProfilerStep#{step}", to.process)
+
+
+def _collectives(job: Job, to: Recorder, edges: list[int], end: int, calls: list[int], step: int) -> None:
+    """Record a collective that computing hides, which costs nothing, and one that it does not."""
+    hidden = edges[0] + min(job.kernel) // 4
+    _reduce(job, to, hidden, hidden + min(job.kernel) // 8, calls[PIECES], 2 * step)
+    _reduce(job, to, edges[-1], end, calls[PIECES + 1], 2 * step + 1)
+
+
+def _reduce(job: Job, to: Recorder, begin: int, end: int, correlation: int, sequence: int) -> None:
+    known = {"operation": "allreduce", "group": "default_pg", "sequence": sequence, "members": job.plan.ranks, "blocks": 24, "threads": 544}
+    to.work(begin, end, "collective", ALLREDUCE, NETWORK, correlation, bytes=64 << 20, **known)

@@ -1,0 +1,123 @@
+"""What kernels did of the matrix products that operators asked for: count and time by kernel, product and layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ullage.product import EARLIER, GRAPH
+from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Rows
+from ullage.sums.lanes.layers import layers
+from ullage.sums.lanes.spans import Times
+
+MOST = 20_000  # rows kept of a capture; of more, the rest is one row for each kernel's name
+
+
+@dataclass(frozen=True)
+class Row:
+    """Kernels of one name that did the same: `product` is a word of `ullage.product`, "" where nothing is told.
+
+    `layer` is the path of what was open around the launch. `blocks` and `threads` (of a block) are `NOT_KNOWN` where the product is.
+    """
+
+    kernel: str
+    product: str
+    layer: str
+    blocks: int
+    threads: int
+    count: int
+    time: int
+
+    @property
+    def what(self) -> tuple[str, str, str, int, int]:
+        """All but how often and how long."""
+        return self.kernel, self.product, self.layer, self.blocks, self.threads
+
+
+def products(capture: Capture, window: tuple[int, int], most: int = MOST) -> tuple[Row, ...]:
+    """Return the kernels of a window, most time first; of one that crosses its edge, the time inside counts (ns)."""
+    low, high = window
+    rows = capture.device
+    rows = rows.where((rows.start < high) & (rows.end > low) & (rows.kind == KIND["kernel"]))
+    if not len(rows):
+        return ()
+    time = np.minimum(rows.end, high) - np.maximum(rows.start, low)
+    call = _launches(rows, capture.calls)
+    called = np.unique(call[call >= 0])
+    layer, paths = layers(capture.host, capture.words, capture.calls.where(called))
+    words = [*capture.words, GRAPH, EARLIER]
+    keys = (
+        rows.name,
+        _told(rows, capture.calls, call, len(capture.words)),
+        np.append(layer, NOT_KNOWN)[np.where(call >= 0, np.searchsorted(called, call), len(called))],
+        np.where(rows.product != NOT_KNOWN, rows.blocks, NOT_KNOWN),
+        np.where(rows.product != NOT_KNOWN, rows.threads, NOT_KNOWN),
+    )
+    first, place, count = _groups(keys)
+    total = np.zeros(len(first), np.int64)
+    np.add.at(total, place, time)
+    order = np.lexsort((first, -total))
+    found = [_row(words, paths, [int(key[first[n]]) for key in keys], int(count[n]), int(total[n])) for n in order.tolist()]
+    return (*found[:most], *_folded(found[most:]))
+
+
+def _launches(rows: Rows, calls: Rows) -> Times:
+    """Return the place of the call that launched each kernel: that of its process with its correlation; `NOT_KNOWN` without one."""
+    found = np.full(len(rows), NOT_KNOWN, np.int64)
+    for process in np.unique(rows.process):
+        own = np.flatnonzero(calls.process == process)
+        mine = np.flatnonzero((rows.process == process) & (rows.correlation != NOT_KNOWN))
+        if len(own) and len(mine):
+            own = own[np.argsort(calls.correlation[own], kind="stable")]
+            at = np.minimum(np.searchsorted(calls.correlation[own], rows.correlation[mine]), len(own) - 1)
+            found[mine] = np.where(calls.correlation[own][at] == rows.correlation[mine], own[at], NOT_KNOWN)
+    return found
+
+
+def _told(rows: Rows, calls: Rows, call: Times, words: int) -> npt.NDArray[np.int32]:
+    """Return what is known of each kernel's product, and else how it was launched, where that is why; codes of words and two more."""
+    if not len(calls):
+        return rows.product
+    graph = (call >= 0) & (calls.call[call] == CALL["graph"])
+    why = np.where(graph, words, np.where(call < 0, words + 1, NOT_KNOWN))
+    return np.where(rows.product != NOT_KNOWN, rows.product, why).astype(np.int32)
+
+
+def _groups(
+    keys: tuple[npt.NDArray[np.signedinteger[Any]], ...],
+) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return, of rows with equal keys, where the first one stands, which group each row is in, and how many there are."""
+    code = np.zeros(len(keys[0]), np.int64)
+    for key in keys:
+        _, place = np.unique(key, return_inverse=True)
+        _, code = np.unique(code * (int(place.max()) + 1) + place, return_inverse=True)
+    _, first, count = np.unique(code, return_index=True, return_counts=True)
+    return first, code, count
+
+
+def _row(words: list[str], paths: list[str], key: list[int], count: int, time: int) -> Row:
+    name, product, layer, blocks, threads = key
+    spoken = [table[code] if code >= 0 else "" for table, code in ((words, name), (words, product), (paths, layer))]
+    return Row(spoken[0], spoken[1], spoken[2], blocks, threads, count, time)
+
+
+def _folded(rows: Iterable[Row]) -> tuple[Row, ...]:
+    return merge_products([[Row(row.kernel, "", "", NOT_KNOWN, NOT_KNOWN, row.count, row.time) for row in rows]])
+
+
+def merge_products(parts: Iterable[Iterable[Row]]) -> tuple[Row, ...]:
+    """Return the sums over several captures, most time first.
+
+    >>> merge_products([[Row("k", "1x1x1x1", "", 1, 32, 1, 5)], [Row("k", "1x1x1x1", "", 1, 32, 2, 7)]])
+    (Row(kernel='k', product='1x1x1x1', layer='', blocks=1, threads=32, count=3, time=12),)
+    """
+    sums: dict[tuple[str, str, str, int, int], list[int]] = {}
+    for row in (row for part in parts for row in part):
+        known = sums.setdefault(row.what, [0, 0])
+        known[0] += row.count
+        known[1] += row.time
+    return tuple(Row(*key, *sums[key]) for key in sorted(sums, key=lambda key: (-sums[key][1], key)))

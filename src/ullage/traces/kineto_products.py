@@ -1,0 +1,196 @@
+"""Which matrix product an operator of a PyTorch profile asked for: its recorded input shapes, put to the kernels that it launched.
+
+A kernel names its operator by "External id". Profiles of before 2024 have the kernel's correlation there instead: then the operator is
+the one that the call of this correlation lies in, on the same thread. Shapes are recorded with `record_shapes=True`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from ullage.product import CONVOLUTION, GROUPED, LARGEST, Product
+from ullage.traces.json_salvage import ERRORS
+from ullage.traces.kineto_event import Operands, arguments
+from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Times, Words, numbers, whole, words
+from ullage.traces.kineto_timed import Timed
+
+# operator: where its two matrices stand among the inputs
+_OPERANDS = {
+    "aten::mm": (0, 1),
+    "aten::bmm": (0, 1),
+    "aten::linear": (0, 1),
+    "aten::_int_mm": (0, 1),
+    "aten::_scaled_mm": (0, 1),
+    "aten::_scaled_mm_v2": (0, 1),
+    "aten::addmm": (1, 2),
+    "aten::_addmm_activation": (1, 2),
+    "aten::baddbmm": (1, 2),
+}
+_LONGEST = 10_000  # bytes of the shapes of a product's operator, and far more than any has
+_GROUPED = ("aten::_grouped_mm", "aten::_scaled_grouped_mm", "aten::_scaled_grouped_mm_v2")
+_PRECISIONS = {
+    "float": "fp32", "double": "fp64", "half": "fp16", "bfloat16": "bf16", "signed char": "int8", "char": "int8",
+    "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "float8_e4m3fnuz": "fp8", "float8_e5m2fnuz": "fp8", "float4_e2m1fn_x2": "fp4",
+}  # fmt: skip
+_ITEMS_LAUNCHED = ("hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel")  # HIP: "global work size … specified in work-items"
+
+Codes = npt.NDArray[np.int32]
+
+
+def asked(operators: Timed) -> Part | None:
+    """Return the operators of a chunk that multiply matrices, each with what it asked for as a word; None where there are none."""
+    wanted = {name for name in {event.name for event in operators.events} if _multiplies(name or "")}
+    if not wanted:
+        return None
+    rows = operators.where(np.array([event.name in wanted for event in operators.events], bool))
+    given: list[Operands] = arguments(Operands, rows.events)
+    said = [_word(event.name or "", bytes(one.dims), bytes(one.types)) for event, one in zip(rows.events, given, strict=True)]
+    found = {
+        "process": numbers([event.pid for event in rows.events]),
+        "thread": numbers([event.tid for event in rows.events]),
+        "external": numbers([whole(one.external if one.external is not None else one.older) for one in given]),
+    }
+    return Part("operator", rows.start, rows.end, found, {"product": words(said, {})})
+
+
+def _multiplies(operator: str) -> bool:
+    return operator in _OPERANDS or operator in _GROUPED or (operator.startswith("aten::") and "convolution" in operator)
+
+
+@lru_cache(maxsize=4096)
+def _word(operator: str, dims: bytes, types: bytes) -> str | None:
+    if operator not in _OPERANDS:
+        return GROUPED if operator in _GROUPED else CONVOLUTION
+    found = asked_by(operator, _value(dims), _value(types)) if len(dims) < _LONGEST else None
+    return None if found is None else found.word
+
+
+def _value(text: bytes) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except ERRORS:
+        return None
+
+
+def asked_by(operator: str, dims: Any, types: Any) -> Product | None:
+    """Return the product of an operator's inputs, None where they are not recorded, fit no product, or are complex numbers.
+
+    >>> asked_by("aten::addmm", [[2816], [8944, 1024], [1024, 2816]], ["c10::BFloat16"] * 3).word
+    '1x8944x2816x1024 bf16'
+    >>> asked_by("aten::linear", [[4, 8, 64], [32, 64]], ["float", "float"]).word
+    '1x32x32x64 fp32'
+    >>> asked_by("aten::mm", [[4, 5], [6, 7]], []) is None
+    True
+    """
+    first, second = _OPERANDS[operator]
+    if not isinstance(dims, list) or len(dims) <= second or not (_sizes(dims[first]) and _sizes(dims[second])):
+        return None
+    a, b = dims[first], dims[second]
+    kind = str(types[first]).lower().removeprefix("c10::") if isinstance(types, list) and len(types) > first else ""
+    if operator == "aten::linear" and len(b) == 2:
+        a, b = [int(np.prod(a[:-1], dtype=object)), a[-1]], b[::-1]
+    if "complex" in kind or not len(a) == len(b) in (2, 3) or a[-1] != b[-2] or a[:-2] != b[:-2]:
+        return None
+    packed = 2 if kind == "float4_e2m1fn_x2" else 1  # two numbers in each element
+    return Product(a[0] if len(a) == 3 else 1, a[-2], b[-1], packed * a[-1], _PRECISIONS.get(kind, ""))
+
+
+def _sizes(dims: object) -> bool:
+    return isinstance(dims, list) and 2 <= len(dims) <= 8 and all(isinstance(size, int) and 0 < size < LARGEST for size in dims)
+
+
+class Asked:
+    """What a file's operators asked for, by their "External id" and by the correlation of the calls that lie in them."""
+
+    def __init__(self, operators: Sequence[Part], parts: Sequence[Part]) -> None:
+        known: dict[str, int] = {}
+        codes = [_shared(part.words["product"], known) for part in operators]
+        self._words = list(known)
+        self._operators, self._calls = _joined(operators, ("process", "thread", "external")), [part for part in parts if part.kind == "api"]
+        self._code = np.concatenate([*codes, np.zeros(0, np.int32)])
+
+    @cached_property
+    def _by_external(self) -> _Table:
+        known = self._operators["external"] > 0
+        return _Table(self._operators["external"][known], self._code[known])
+
+    @cached_property
+    def _by_call(self) -> _Table:
+        return _in_calls(self._operators, self._code, _joined(self._calls, ("process", "thread", "correlation")))
+
+    def tell(self, part: Part) -> Part:
+        """Return rows of kernels as they are yielded: the number of the operator is replaced by the product that it asked for."""
+        if "external" not in part.numbers:
+            return part
+        external, correlation = part.numbers["external"], part.numbers["correlation"]
+        part = replace(part, numbers={name: values for name, values in part.numbers.items() if name != "external"})
+        if not self._words:
+            return part
+        older = (external < 0).all() or np.mean(external == correlation) > 0.5
+        codes = self._by_call.of(correlation) if older else self._by_external.of(external)
+        return part if (codes < 0).all() else replace(part, words={**part.words, "product": Words(codes, self._words)})
+
+
+class _Table:
+    """Codes by whole numbers; of a number that occurs twice, the last code counts."""
+
+    def __init__(self, keys: Times, codes: Codes) -> None:
+        order = np.argsort(keys, kind="stable")
+        self._keys, self._codes = keys[order], codes[order]
+
+    def of(self, keys: npt.NDArray[np.signedinteger[Any]]) -> Codes:
+        """Return the code of each key, `NOT_KNOWN` for one that the table lacks."""
+        if not len(self._keys):
+            return np.full(len(keys), NOT_KNOWN, np.int32)
+        at = np.maximum(np.searchsorted(self._keys, keys, side="right") - 1, 0)
+        return np.where(self._keys[at] == keys, self._codes[at], NOT_KNOWN).astype(np.int32)
+
+
+def _shared(column: Words, known: dict[str, int]) -> Codes:
+    """Return the codes of a column in a list of words that several columns share."""
+    table = np.array([*(known.setdefault(word, len(known)) for word in column.words), NOT_KNOWN], np.int32)
+    return table[column.codes]
+
+
+def _joined(parts: Sequence[Part], names: Sequence[str]) -> Numbers:
+    """Return columns of several parts, each as one."""
+    columns: Numbers = {name: np.concatenate([*(part.numbers[name] for part in parts), np.zeros(0, np.int64)]) for name in names}
+    columns["start"] = np.concatenate([*(part.start for part in parts), np.zeros(0, np.int64)])
+    columns["end"] = np.concatenate([*(part.end for part in parts), np.zeros(0, np.int64)])
+    return columns
+
+
+def _in_calls(operators: Numbers, code: Codes, calls: Numbers) -> _Table:
+    """Return what was asked for by the correlations of the calls that begin within an operator: the one that began last."""
+    process, thread, start, end = (np.concatenate((operators[name], calls[name])) for name in ("process", "thread", "start", "end"))
+    is_call = np.arange(len(start)) >= len(code)
+    order = np.lexsort((-end, is_call, start, thread, process))
+    last = np.maximum.accumulate(np.where(is_call[order], -1, np.arange(len(order))))
+    within = is_call[order] & (last >= 0)
+    call, operator = order[within], order[last[within]]
+    true = (process[call] == process[operator]) & (thread[call] == thread[operator]) & (start[call] <= end[operator])
+    return _Table(calls["correlation"][call[true] - len(code)], code[operator[true]])
+
+
+def in_blocks(parts: Sequence[Part]) -> None:
+    """Count grids in blocks where HIP was given them in work items: of the kernels that such a call launched."""
+    items = [_correlations(part) for part in parts if part.kind == "api"]
+    launched = np.unique(np.concatenate([*items, np.zeros(0, np.int64)]))
+    for part in parts if len(launched) else ():
+        if "blocks" in part.numbers:
+            blocks, threads = part.numbers["blocks"], np.maximum(part.numbers["threads"], 1)
+            given = np.isin(part.numbers["correlation"], launched) & (blocks >= 0)
+            part.numbers["blocks"] = np.where(given, -(-blocks // threads), blocks)
+
+
+def _correlations(calls: Part) -> Times:
+    named = np.array([*(word in _ITEMS_LAUNCHED for word in calls.words["name"].words), False], bool)
+    found: Times = calls.numbers["correlation"][named[calls.words["name"].codes]]
+    return found

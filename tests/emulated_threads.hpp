@@ -1,0 +1,210 @@
+// Threads of a cluster as fibers, numbers as tensor cores hold them, and PTX taken to pieces.
+#pragma once
+#include "emulated_gpu.hpp"
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <ucontext.h>
+#include <vector>
+
+namespace gpu {
+typedef uint64_t u64;
+typedef uint32_t u32;
+typedef uint16_t u16;
+typedef uint8_t u8;
+constexpr int WINDOW = 256 * 1024, MOST = 16; // bytes of a block's shared memory; blocks of a cluster
+alignas(1024) inline u8 arena[MOST][WINDOW];  // blocks of a cluster lie one behind the other
+inline u32 shared_address(const void *p) { return u32(uintptr_t(p) - uintptr_t(arena[0])); }
+inline u8 *at_shared(u32 address) { return arena[0] + int32_t(address); }
+[[noreturn]] inline void fail(const std::string &why) {
+    fprintf(stderr, "%s\n", why.c_str());
+    exit(3);
+}
+
+// --- threads ---
+
+struct Meeting {
+    std::vector<void *> given;
+    size_t arrived = 0;
+    u64 round = 0;
+};
+struct Copy {
+    u8 *to;
+    const u8 *from;
+    u32 size;
+    u32 barrier;
+};
+struct Thread {
+    ucontext_t context;
+    std::unique_ptr<u8[]> stack;
+    bool done = false;
+    int block = 0, rank = 0;
+    uint3 thread{}, grid_place{};
+    std::deque<std::vector<Copy>> groups;
+    std::vector<Copy> open; // cp.async
+    std::deque<std::vector<Copy>> bulk_groups;
+    std::vector<Copy> bulk_open;
+};
+inline std::vector<Thread> threads;
+inline Thread *now;
+inline ucontext_t home;
+inline std::map<std::string, Meeting> meetings;
+inline u64 idle;
+inline std::vector<Copy> flying; // bulk loads under way
+inline int cluster_size, block_threads;
+
+inline void yield() {
+    if (++idle > 50'000'000) fail("threads wait for one another forever");
+    swapcontext(&now->context, &home);
+}
+// All `count` members come together; the last to come does the work, then all go on.
+inline void meet(const std::string &where, size_t count, size_t rank, void *given, const std::function<void(std::vector<void *> &)> &work) {
+    Meeting &m = meetings[where];
+    m.given.resize(count);
+    m.given[rank] = given;
+    if (++m.arrived == count) {
+        work(m.given);
+        m.arrived = 0;
+        m.round++;
+        idle = 0;
+        return;
+    }
+    for (u64 round = m.round; m.round == round;) yield();
+}
+inline std::string name(const char *kind, int index) { return kind + std::to_string(now->block) + "." + std::to_string(index); }
+inline void nothing(std::vector<void *> &) {}
+inline void together(int span, void *given, const std::function<void(std::vector<void *> &)> &work) {
+    const int group = now->rank / span, size = std::min(span, block_threads - group * span);
+    meet(name(span == 32 ? "warp" : "group", group), size, now->rank % span, given, work);
+}
+inline void block_barrier() { meet(name("block", 0), block_threads, now->rank, nullptr, nothing); }
+inline void cluster_barrier() { meet("cluster", block_threads * cluster_size, now->block * block_threads + now->rank, nullptr, nothing); }
+
+// --- numbers ---
+
+inline double small_float(u32 code, int exponent_bits, int fraction_bits) {
+    const int bias = (1 << (exponent_bits - 1)) - 1, e = code >> fraction_bits & ((1 << exponent_bits) - 1);
+    const double f = code & ((1u << fraction_bits) - 1), scale = std::ldexp(1.0, -fraction_bits);
+    const double size = e ? std::ldexp(1 + f * scale, e - bias) : std::ldexp(f * scale, 1 - bias);
+    return code >> (exponent_bits + fraction_bits) & 1 ? -size : size;
+}
+inline int bits_of(const std::string &type) {
+    static const std::map<std::string, int> known = {{"f16", 16}, {"bf16", 16}, {"tf32", 32}, {"e4m3", 8},
+                                                     {"e5m2", 8}, {"s8", 8},    {"f64", 64}};
+    return known.at(type);
+}
+inline double number(const std::string &type, u64 code) {
+    if (type == "f64") {
+        double d;
+        memcpy(&d, &code, 8);
+        return d;
+    }
+    if (type == "tf32") {
+        u32 kept = u32(code) & 0xffffe000;
+        float f;
+        memcpy(&f, &kept, 4);
+        return f;
+    }
+    if (type == "bf16") {
+        u32 wide = u32(code) << 16;
+        float f;
+        memcpy(&f, &wide, 4);
+        return f;
+    }
+    if (type == "s8") return int8_t(code);
+    return type == "f16" ? small_float(code, 5, 10) : type == "e4m3" ? small_float(code, 4, 3) : small_float(code, 5, 2);
+}
+inline u16 half(double value) {
+    _Float16 h = (_Float16)value;
+    u16 code;
+    memcpy(&code, &h, 2);
+    return code;
+}
+
+// --- operands of an asm statement ---
+
+struct Instruction {
+    std::string name;
+    std::vector<std::string> words;
+}; // words: operands with braces and brackets kept apart
+typedef std::vector<Instruction> Program;
+inline Program parsed(std::string text) {
+    Program program;
+    std::string one;
+    for (char &c : text)
+        if (c == '{' && text[0] == '{' && &c == &text[0]) c = ' ';
+    if (text.find_last_not_of(" ") != std::string::npos && text[text.find_last_not_of(" ")] == '}' && text.find(';') < text.rfind('}') &&
+        text.rfind(';') < text.rfind('}'))
+        text[text.rfind('}')] = ' ';
+    for (char c : text)
+        if (c != ';') one += c;
+        else {
+            Instruction i;
+            std::string word;
+            size_t at = one.find_first_not_of(" "), end = one.find(' ', at);
+            if (at == std::string::npos) {
+                one.clear();
+                continue;
+            }
+            i.name = one.substr(at, end == std::string::npos ? end : end - at);
+            for (char d : end == std::string::npos ? "" : one.substr(end)) {
+                if (strchr(" ,", d)) {
+                    if (!word.empty()) i.words.push_back(word);
+                    word.clear();
+                } else if (strchr("{}[]|", d)) {
+                    if (!word.empty()) i.words.push_back(word);
+                    word.clear();
+                    if (d != '|') i.words.push_back(std::string(1, d));
+                } else if (d) word += d;
+            }
+            if (!word.empty()) i.words.push_back(word);
+            program.push_back(i);
+            one.clear();
+        }
+    return program;
+}
+struct Frame {
+    std::vector<Ref> refs;
+    std::map<std::string, u64> locals;
+    u64 value(const std::string &w) {
+        const size_t plus = w.find('+');
+        if (plus != std::string::npos) return value(w.substr(0, plus)) + value(w.substr(plus + 1));
+        if (w[0] == '%') return refs.at(std::stoi(w.substr(1))).get();
+        if (isdigit(w[0])) return std::stoull(w, nullptr, 0);
+        return locals.at(w);
+    }
+    void set(const std::string &w, u64 v) {
+        if (w[0] == '%') refs.at(std::stoi(w.substr(1))).set(v);
+        else locals[w] = v;
+    }
+};
+// Operands without brackets; each {…} or […] is one list.
+inline std::vector<std::vector<std::string>> lists(const Instruction &i) {
+    std::vector<std::vector<std::string>> found;
+    bool within = false;
+    for (auto &w : i.words) {
+        if (w == "{" || w == "[") {
+            found.emplace_back();
+            within = true;
+        } else if (w == "}" || w == "]") within = false;
+        else if (within) found.back().push_back(w);
+        else found.push_back({w});
+    }
+    return found;
+}
+inline std::vector<std::string> dots(const std::string &name) {
+    std::vector<std::string> parts(1);
+    for (char c : name)
+        if (c == '.') parts.emplace_back();
+        else parts.back() += c;
+    return parts;
+}
+} // namespace gpu

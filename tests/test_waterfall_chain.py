@@ -1,0 +1,218 @@
+"""The chain as arithmetic: the product is the end for any evidence, merged factors say so, and the papers' jobs come out."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ullage.metrics.evidence import Evidence, Measured, Telemetry, Trace, levels
+from ullage.metrics.steps import FACTORS, LABELS
+from ullage.metrics.telemetry import tree
+from ullage.metrics.waterfall import waterfall
+from ullage.reports.remedies import OWNERS, apart, remedies, whose
+
+say = Measured.exact
+
+
+def traced(balance=0.9, communication=0.8, orchestration=0.95, collectives=0.1, whole=True) -> Trace:
+    parallel = balance * communication * orchestration
+    return Trace(
+        *(say(value, "trace") for value in (balance, communication, orchestration, parallel)),
+        collectives=collectives,
+        busy=say(parallel + collectives, "trace"),
+        busy_balance=say(1.0, "trace"),
+        whole=whole,
+    )
+
+
+def gauges(sm: float | None = 0.6, gpus: int = 8, gr: float | None = 0.8, tensor: float | None = 0.4, ofu: float | None = 0.3) -> Telemetry:
+    found = tree(ofu=ofu, tensor=tensor, sm=sm, sm_max=sm, gr=gr, gr_max=gr, tensor_max=tensor)
+    return Telemetry(found, gpus, None if ofu is None else say(ofu, "telemetry"))
+
+
+def names(evidence: Evidence) -> list[str]:
+    return [step.name for step in waterfall(evidence).steps]
+
+
+def test_a_trace_and_telemetry_give_each_of_the_six_factors_of_time():
+    # PE = 0.9 × 0.8 × 0.95 = 0.684; SM fill 0.6 / 0.684, tensor issue 0.4 / 0.6, clock 0.3 / 0.4
+    chain = waterfall(Evidence(telemetry=gauges(), trace=traced()))
+    values = {step.name: round(step.factor.value, 4) for step in chain.steps}
+    assert values == {
+        "load_balance": 0.9,
+        "communication": 0.8,
+        "orchestration": 0.95,
+        "sm_fill": 0.8772,
+        "tensor_issue": 0.6667,
+        "clock": 0.75,
+    }
+    assert (chain.reaches, chain.missing) == ("OFU", ("tile", "model"))
+
+
+def test_sm_activity_above_the_time_of_computing_is_not_split():
+    # the SMs are held for 0.7 of the time and computing runs for 0.684: collectives hold the rest
+    assert names(Evidence(telemetry=gauges(sm=0.7), trace=traced())) == [
+        "load_balance",
+        "communication",
+        "orchestration",
+        "sm_fill_x_tensor_issue",
+        "clock",
+    ]
+
+
+def test_sm_fill_lies_between_all_and_none_of_the_collectives_on_the_sms():
+    fill = waterfall(Evidence(telemetry=gauges(), trace=traced())).step("sm_fill")
+    assert fill is not None
+    # of 0.6 at most 0.1 is the collectives'
+    assert (fill.factor.low, fill.factor.high) == pytest.approx((0.5 / 0.684, 0.6 / 0.684))
+
+
+def test_gauges_that_are_not_exported_merge_their_factors():
+    assert names(Evidence(telemetry=gauges(sm=None))) == [
+        "load_balance",
+        "orchestration",
+        "communication_x_sm_fill_x_tensor_issue",
+        "clock",
+    ]
+    assert names(Evidence(telemetry=gauges(sm=None, gr=None)))[1] == "communication_x_orchestration_x_sm_fill_x_tensor_issue"
+    assert names(Evidence(telemetry=gauges(sm=None, gr=None, tensor=None))) == ["_x_".join(list(FACTORS)[:6])]
+
+
+def test_tensor_activity_without_a_clock_leaves_the_clock_with_what_is_below():
+    assert names(Evidence(telemetry=gauges(ofu=None), mfu=(say(0.2, "step"),)))[-1] == "clock_x_tile_x_model"
+    assert waterfall(Evidence(telemetry=gauges(ofu=None))).reaches == "what is known"
+
+
+def test_mfu_over_the_rest_takes_the_place_of_an_ofu_that_nobody_measured():
+    evidence = Evidence(trace=traced(), tile=(say(0.9, "k"),), model=(say(0.75, "s"),), mfu=(say(0.3, "s"),))
+    step = waterfall(evidence).step("sm_fill", "tensor_issue", "clock")
+    assert step is not None
+    assert step.factor.value == pytest.approx(0.3 / (0.684 * 0.9 * 0.75))
+
+
+def test_a_tile_efficiency_that_nobody_measured_is_what_remains():
+    chain = waterfall(Evidence(ofu=(say(0.4, "o"),), model=(say(0.75, "s"),), mfu=(say(0.27, "s"),)))
+    tile = chain.step("tile")
+    assert tile is not None and (tile.factor.value, tile.factor.source) == (pytest.approx(0.9), "what remains")
+    assert chain.closure is None
+
+
+def test_the_papers_world_model_closes_with_three_quarters_of_its_work_the_models():
+    # OFU paper, section VI-C: OFU 34 %, 26 % reported, all layers recomputed: 34 × 3/4 = 25.5
+    chain = waterfall(
+        Evidence(ofu=(Measured.within(0.34, 0.03, "o"),), tile=(say(1.0, "t"),), model=(say(0.75, "s"),), mfu=(say(0.26, "r"),))
+    )
+    assert chain.closure is not None and chain.closure.closes
+    assert chain.closure.expected.value == pytest.approx(0.255)
+    assert chain.end.value == pytest.approx(0.255)
+    assert chain.mfu is not None and chain.mfu.value == 0.26
+
+
+@pytest.mark.parametrize(("ofu", "mfu"), [(0.2558, 0.5427), (0.1556, 0.2451)])
+def test_the_papers_wrong_reports_do_not_close_and_the_rest_is_unexplained(ofu, mfu):
+    # section V-C: FLOPs counted 2.94 times too high; layers of a hybrid counted as attention and a dense MLP
+    chain = waterfall(
+        Evidence(ofu=(Measured.within(ofu, 0.03, "o"),), tile=(say(0.98, "t"),), model=(say(1.0, "s"),), mfu=(say(mfu, "r"),))
+    )
+    assert chain.closure is not None and not chain.closure.closes
+    rest = chain.step("unexplained")
+    assert rest is not None and rest.factor.value == pytest.approx(mfu / ofu / 0.98)
+    assert chain.end.value == mfu
+
+
+def test_a_job_that_does_nothing_ends_at_zero():
+    chain = waterfall(Evidence(telemetry=gauges(sm=0.0, gr=0.5, tensor=0.0, ofu=0.0), tile=(say(0.9, "k"),)))
+    assert chain.end.value == 0
+    assert [step.after.value for step in chain.steps][-1] == 0
+
+
+def test_a_job_without_evidence_has_no_steps():
+    assert waterfall(Evidence()).steps == ()
+
+
+ratios = st.floats(0.01, 1.0)
+maybe = st.none() | ratios
+bounded = st.builds(
+    lambda value, down, up: Measured(value, value * down, value * (1 + up), "x"), ratios, st.floats(0.5, 1), st.floats(0, 0.5)
+)
+several = st.lists(bounded, max_size=2).map(tuple)
+
+
+@st.composite
+def telemetries(draw) -> Telemetry:
+    gr, sm, tensor, clock = draw(maybe), draw(maybe), draw(maybe), draw(st.floats(0.3, 1.2))
+    ofu = None if draw(st.booleans()) else (draw(ratios) if tensor is None else tensor * clock)
+    most = {
+        name: None if mean is None else min(1.0, mean * draw(st.floats(1, 2))) for name, mean in (("gr", gr), ("sm", sm), ("t", tensor))
+    }
+    found = tree(ofu=ofu, tensor=tensor, sm=sm, sm_max=most["sm"], gr=gr, gr_max=most["gr"], tensor_max=most["t"])
+    return Telemetry(found, draw(st.integers(1, 64)), None if ofu is None else Measured.within(ofu, 0.01, "telemetry"))
+
+
+traces = st.builds(traced, ratios, ratios, ratios, st.floats(0, 0.5), st.booleans())
+evidences = st.builds(
+    Evidence,
+    telemetry=st.none() | telemetries(),
+    trace=st.none() | traces,
+    ofu=several,
+    tile=several,
+    model=several,
+    mfu=several,
+    error=st.floats(0, 0.2),
+)
+
+
+@given(evidences)
+def test_the_product_of_the_steps_is_the_end_whatever_is_known(evidence):
+    chain = waterfall(evidence)
+    assert math.prod(step.factor.value for step in chain.steps) == pytest.approx(chain.end.value, rel=1e-9)
+    # walking from the peak, what steps take and what is left are the whole
+    assert sum(step.lost for step in chain.steps) + chain.end.value == pytest.approx(1.0)
+
+
+@given(evidences)
+def test_each_factor_stands_in_one_step_or_is_said_to_be_missing(evidence):
+    chain = waterfall(evidence)
+    named = [name for step in chain.steps for name in step.names if name != "unexplained"]
+    assert sorted([*named, *chain.missing]) == sorted(FACTORS)
+
+
+@given(evidences)
+def test_a_value_lies_between_its_bounds(evidence):
+    for step in waterfall(evidence).steps:
+        for one in (step.factor, step.after):
+            assert one.low is None or one.low <= one.value * (1 + 1e-9)
+            assert one.high is None or one.value <= one.high * (1 + 1e-9)
+
+
+@given(evidences.filter(lambda e: e.mfu))
+def test_a_measured_mfu_is_where_the_chain_ends_or_closes(evidence):
+    chain = waterfall(evidence)
+    assert chain.reaches == "MFU"
+    if chain.closure is None or not chain.closure.closes:
+        assert chain.end.value == pytest.approx(evidence.mfu[0].value)
+
+
+@given(telemetries())
+def test_levels_of_a_telemetry_tree_fall_to_its_ofu(telemetry):
+    found = levels(telemetry.tree)
+    if telemetry.ofu is not None:
+        assert found["clock"] == pytest.approx(telemetry.ofu.value)
+
+
+def test_every_factor_has_an_owner_and_remedies_with_sources():
+    for name in LABELS:
+        owner = OWNERS[name]
+        assert owner.whose and owner.lost and owner.remedies
+        assert all(remedy.source.startswith(("https://", "docs/")) for remedy in owner.remedies)
+
+
+def test_merged_steps_belong_to_all_their_owners_and_say_what_tells_them_apart():
+    both = ("clock", "tile")
+    assert whose(both) == "power, cooling; the shapes"
+    assert remedies(both) == (*OWNERS["clock"].remedies, *OWNERS["tile"].remedies)
+    assert [line.split(" ", 1)[0] for line in apart(both)] == ["telemetry", "the"]
+    assert apart(("clock",)) == ()
