@@ -32,7 +32,8 @@ def cases(target: Target, quick: bool) -> Iterator[LibraryCase]:
     Squares, then shapes whose tiles fill every SM in whole waves, each over several depths K: the best shape differs by
     chip and precision, and is seldom the largest. Data are normal random numbers (zeros draw less power and clock higher),
     FP8 sums up fast. Products run back to back: L2 is *not* flushed between them, as it is not in a model; from
-    8192 on the operands are larger than any L2, so that it makes no difference there.
+    8192 on the operands are larger than any L2, so that it makes no difference there. Bytes, for the roofline, count each
+    operand and the result once.
     """
     for shape in shapes(target.sms, quick):
         for dtype in DTYPES:
@@ -40,7 +41,8 @@ def cases(target: Target, quick: bool) -> Iterator[LibraryCase]:
             if 2 * need > target.memory or (dtype == "fp8" and not has_fp8(target)):
                 continue
             labels: Labels = {"m": shape.m, "n": shape.n, "k": shape.k, "dtype": dtype}
-            yield LibraryCase(labels, partial(_prepare, shape, dtype), ("throughput",), flops=shape.flops, precision=dtype)
+            moved = _BYTES[dtype] * (shape.m * shape.k + shape.k * shape.n) + (4 if dtype == "tf32" else 2) * shape.m * shape.n
+            yield LibraryCase(labels, partial(_prepare, shape, dtype), ("throughput",), flops=shape.flops, bytes=moved, precision=dtype)
 
 
 def shapes(sms: int, quick: bool) -> list[Product]:

@@ -6,16 +6,20 @@ import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ullage.render import json as as_json
-from ullage.render import text
-from ullage.render.json_text import json_text
-from ullage.reports.fleet import FleetReport
+from ullage.errors import UllageError, harmless
+
+if TYPE_CHECKING:
+    from ullage.reports.fleet import FleetReport
 
 
 def write(report: FleetReport, path: Path, form: str) -> None:
     """Write a fleet report as `html`, `svg`, `json`, `text` or `parquet` (a row per group); an old file stays until the new is whole."""
+    from ullage.render import json as as_json
+    from ullage.render import text
+    from ullage.render.json_text import json_text
+
     if form == "parquet":
         content = _parquet(report)
     elif form == "json":
@@ -34,8 +38,15 @@ def write(report: FleetReport, path: Path, form: str) -> None:
 
 
 def replace(path: Path, content: bytes | Iterable[bytes]) -> None:
-    """Write a file whole, from bytes or from pieces: an old one of that name stays until the new one is on the disk."""
-    handle, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+    """Write a file whole, from bytes or from pieces: an old one of that name stays until the new one is on the disk.
+
+    Raises UllageError for a folder in which nothing can be written.
+    """
+    try:
+        handle, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+    except OSError as error:
+        problem = f"{harmless(str(path), 200)} can't be written: {error.strerror or error}"
+        raise UllageError(problem, "name a file in a folder that exists and is yours") from error
     try:
         with os.fdopen(handle, "wb") as file:
             file.writelines([content] if isinstance(content, bytes) else content)
@@ -51,6 +62,8 @@ def _parquet(report: FleetReport) -> bytes:
 
     import pyarrow as pa
     import pyarrow.parquet as parquet
+
+    from ullage.render import json as as_json
 
     buffer = io.BytesIO()
     rows = [_flat(as_json.group(group)) for group in report.groups]
