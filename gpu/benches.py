@@ -60,7 +60,7 @@ def suite(machine: Machine) -> Suite:
         return own
     if not installed("cuda.bindings"):
         raise NotMeasured("no cuda-bindings")
-    from ullage.benches.apart import suite_apart
+    from ullage.benches.running.apart import suite_apart
 
     return suite_apart
 

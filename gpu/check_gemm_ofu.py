@@ -13,7 +13,7 @@ from gpu.machine import Machine, described, installed, versions
 from ullage.benches.gemm_ofu import measure
 from ullage.benches.gemm_ofu_plan import LARGEST
 from ullage.benches.gemm_ofu_record import Observation, read
-from ullage.benches.session import opened
+from ullage.benches.running.session import opened
 from ullage.errors import UllageError
 from ullage.reports import gemm_ofu as reports
 

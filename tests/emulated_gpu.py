@@ -12,8 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from ullage.benches.bench import Case
-from ullage.benches.checking import wrong
-from ullage.benches.device import POISON, three
+from ullage.benches.running.checking import wrong
+from ullage.benches.running.device import POISON, three
 from ullage.benches.source import CLOCKS, whole
 
 MODEL = Path(__file__).with_suffix(".cpp")

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from tests.nvml_double import Gpu, Nvml
 from ullage.benches.bench import Target
-from ullage.benches.monitor import Monitor
+from ullage.benches.running.monitor import Monitor
 
 ACTIVE, CLOCK = 0.5, 1500  # of the tensor pipes while a load runs; MHz
 SMS = 132
@@ -119,7 +119,7 @@ class Counting(Nvml):
 
 
 class Session:
-    """What `ullage.benches.session.opened` gives, as far as the harness asks."""
+    """What `ullage.benches.running.session.opened` gives, as far as the harness asks."""
 
     def __init__(self, torch, name="NVIDIA H200", gpm=True, differences=False, **kernels):
         self.torch = None if torch is None else Torch(torch, **kernels)

@@ -9,9 +9,9 @@ import pytest
 
 from tests.bench_cases import SOURCE, bench, case, work
 from tests.cuda_double import ILLEGAL_ADDRESS, gpu
-from ullage.benches.apart import suite_apart
 from ullage.benches.bench import BENCHES
-from ullage.benches.session import opened
+from ullage.benches.running.apart import suite_apart
+from ullage.benches.running.session import opened
 from ullage.errors import UllageError
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc: the double of the CUDA driver can't be built")

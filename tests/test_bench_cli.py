@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 
 from tests.bench_results import of_bench, slower
-from ullage.benches import apart, driver
 from ullage.benches.bench import BENCHES
 from ullage.benches.result import record
+from ullage.benches.running import apart, driver
 from ullage.cli import cli
 from ullage.cli.bench import known, read_results, write_results
 from ullage.errors import UllageError

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from tests.cuda_double import ILLEGAL_ADDRESS, with_driver
-from ullage.benches.board import architecture_of
-from ullage.benches.device import Arguments, HangError, Launch, open_device
-from ullage.benches.driver import CudaError
+from ullage.benches.running.board import architecture_of
+from ullage.benches.running.device import Arguments, HangError, Launch, open_device
+from ullage.benches.running.driver import CudaError
 from ullage.errors import UllageError
 from ullage.kernels.compiling import compile_cubin
 
@@ -192,14 +192,14 @@ def test_without_a_driver_the_error_says_so(monkeypatch):
         def __getattr__(self, name):
             raise RuntimeError('"cuda" is an NVIDIA driver library')
 
-    import ullage.benches.driver as module
+    import ullage.benches.running.driver as module
 
     monkeypatch.setattr(module.importlib, "import_module", lambda name: Missing())
     assert problem(module.bindings) == "no NVIDIA driver answers on this machine"
 
 
 def test_without_cuda_bindings_the_error_names_the_extra(monkeypatch):
-    import ullage.benches.driver as module
+    import ullage.benches.running.driver as module
 
     def missing(name):
         raise ImportError(name)
@@ -209,7 +209,7 @@ def test_without_cuda_bindings_the_error_names_the_extra(monkeypatch):
 
 
 def test_a_driver_that_lacks_a_function_is_too_old(monkeypatch):
-    import ullage.benches.driver as module
+    import ullage.benches.running.driver as module
 
     class Old:
         def cuInit(self, flags):

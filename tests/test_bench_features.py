@@ -11,10 +11,10 @@ import pytest
 
 from ullage.benches import async_copy, cluster_histogram, dpx, shared_cluster
 from ullage.benches.bench import BENCHES, Case, Target, cases_for
-from ullage.benches.checking import wrong
-from ullage.benches.device import POISON
-from ullage.benches.kernel_case import size
 from ullage.benches.result import Row, Stamp, Value
+from ullage.benches.running.checking import wrong
+from ullage.benches.running.device import POISON
+from ullage.benches.running.kernel_case import size
 from ullage.benches.source import whole
 from ullage.gpus.chip import find
 from ullage.kernels.compiling import ARCHITECTURES, compile_cubin

@@ -10,10 +10,10 @@ import pytest
 from tests.bench_cases import SOURCE, Torch, bench, case, library_case, reference, work
 from tests.cuda_double import ILLEGAL_ADDRESS, with_driver
 from ullage.benches.bench import BENCHES, Output
-from ullage.benches.checking import wrong
-from ullage.benches.harness import run
 from ullage.benches.result import record, restored
-from ullage.benches.session import opened, suite
+from ullage.benches.running.checking import wrong
+from ullage.benches.running.harness import run
+from ullage.benches.running.session import opened, suite
 from ullage.errors import UllageError
 
 
@@ -315,5 +315,5 @@ def test_exactness_is_relative_to_the_largest_magnitude_and_nan_is_wrong():
 
 
 def test_the_harness_is_cheap_to_import():
-    code = "import sys, ullage.benches.session, ullage.benches.apart; print({'torch', 'cuda', 'pynvml', 'duckdb'} & set(sys.modules))"
+    code = "import sys, ullage.benches.running.apart; print({'torch', 'cuda', 'pynvml', 'duckdb'} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 import pytest
 
 from tests.nvml_double import Gpu, Nvml
-from ullage.benches.monitor import Monitor, Observed, Watch, _Sample, reasons
-from ullage.benches.session import monitor_of
+from ullage.benches.running.monitor import Monitor, Observed, Watch, _Sample, reasons
+from ullage.benches.running.session import monitor_of
 
 UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
 

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from ullage.benches import ptx_mma, ptx_tcgen05, ptx_wgmma
 from ullage.benches.bench import Case, Target
-from ullage.benches.checking import wrong
 from ullage.benches.operands import (
     BF16,
     FP8,
@@ -32,6 +31,7 @@ from ullage.benches.operands import (
 )
 from ullage.benches.ptx_mma import BROAD, BROAD_FP64, CHAIN, Mma
 from ullage.benches.ptx_wgmma import Wgmma
+from ullage.benches.running.checking import wrong
 
 OPERANDS = (FP16, BF16, TF32, FP8, FP8_E5M2, INT8, FP64)
 TARGET = Target("sm_90a")

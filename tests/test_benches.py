@@ -8,8 +8,8 @@ import pytest
 
 from tests.cubins import needs
 from ullage.benches.bench import BENCHES, Case, LibraryCase, Target, cases_for
-from ullage.benches.device import PORTABLE_CLUSTER, three
 from ullage.benches.quantities import RULES
+from ullage.benches.running.device import PORTABLE_CLUSTER, three
 from ullage.benches.source import whole
 from ullage.gpus.chip import find
 from ullage.gpus.precision import PRECISIONS

@@ -1,7 +1,7 @@
 """What a microbenchmark is: cases, each a kernel with its host reference and its work, and the paper's figures beside it.
 
 Begin here, then read any neighbour; every module with a function under `@bench` is one family. Adding one is one such file:
-docs/adding-a-bench.md. The harness (`harness.py`) compiles, checks each kernel against its reference on fresh random data,
+docs/adding-a-bench.md. The harness (`running/harness.py`) compiles, checks each kernel against its reference on fresh random data,
 poisons outputs, warms up, times, repeats, and stamps every number. A kernel whose result is wrong yields no number.
 
 Quantities are in SI units without prefixes (s, B/s, FLOP/s, W), latencies in SM cycles.

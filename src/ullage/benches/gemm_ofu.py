@@ -17,7 +17,7 @@ from ullage.benches.gemm_ofu_plan import LARGEST, PRECISIONS, Gemm, planned
 from ullage.benches.gemm_ofu_record import Book, Observation
 from ullage.benches.gemm_ofu_watch import refuse_blind, seen
 from ullage.benches.products import product
-from ullage.benches.session import Session
+from ullage.benches.running.session import Session
 from ullage.benches.sustained import Work, captured, sustained
 from ullage.errors import UllageError, harmless
 from ullage.gpus.chip import find

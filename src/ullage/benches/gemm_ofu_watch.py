@@ -9,7 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
-from ullage.benches.monitor import Monitor
+from ullage.benches.running.monitor import Monitor
 from ullage.errors import UllageError
 
 SETTLE = 0.25  # seconds of load before the span: the clock comes to rest, and GPM's windows need 0.1 s at least

@@ -58,7 +58,7 @@ def command(path: Path, recorded: Path | None, picture: str, as_json: bool, out:
 def _measure(path: Path, as_json: bool, asked: dict[str, Any]) -> None:
     """Measure into the file; what ended it early, Ctrl-C too, is said, and what was measured is reported."""
     from ullage.benches.gemm_ofu import measure
-    from ullage.benches.session import opened
+    from ullage.benches.running.session import opened
 
     progress = Progress(quiet=as_json)
     precisions = [word for word in str(asked.pop("precisions")).split(",") if word.strip()]

@@ -109,8 +109,8 @@ def measured(
     After Ctrl-C, or when the GPU is lost, these are the benches that had ended. Each that ends is written to `keep` at once, if
     that is a .json file. The kernels run in a process of their own: one that hangs costs its own row.
     """
-    from ullage.benches.apart import suite_apart
-    from ullage.benches.driver import bindings
+    from ullage.benches.running.apart import suite_apart
+    from ullage.benches.running.driver import bindings
 
     bindings()  # without a driver: said at once, before another process is begun
     results: list[Any] = []

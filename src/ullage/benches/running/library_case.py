@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ullage.benches import timing
 from ullage.benches.bench import Data, LibraryCase, Prepared
-from ullage.benches.device import BUSY, PAUSE, HangError
-from ullage.benches.kernel_case import Measured, UnmeasuredError, refuse_none, stamp, summed
-from ullage.benches.monitor import Monitor
 from ullage.benches.quantities import Timed, value
+from ullage.benches.running import timing
+from ullage.benches.running.device import BUSY, PAUSE, HangError
+from ullage.benches.running.kernel_case import Measured, UnmeasuredError, refuse_none, stamp, summed
+from ullage.benches.running.monitor import Monitor
 
 
 def measure(case: LibraryCase, torch: Any, sms: int, monitor: Monitor) -> Measured:

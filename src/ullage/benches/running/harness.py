@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ullage.benches import kernel_case, library_case
 from ullage.benches.bench import AnyCase, Bench, Case, Labels, cases_for
 from ullage.benches.result import Result, Row
+from ullage.benches.running import kernel_case, library_case
 from ullage.errors import UllageError, harmless
 
 if TYPE_CHECKING:
-    from ullage.benches.session import Session
+    from ullage.benches.running.session import Session
 
 
 @dataclass(frozen=True)

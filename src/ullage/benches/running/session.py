@@ -16,10 +16,10 @@ from functools import cached_property
 from typing import Any
 
 from ullage.benches.bench import BENCHES, Bench, Plain, Target
-from ullage.benches.device import Device, open_device
-from ullage.benches.harness import Progress, run, silent
-from ullage.benches.monitor import Monitor
 from ullage.benches.result import Result
+from ullage.benches.running.device import Device, open_device
+from ullage.benches.running.harness import Progress, run, silent
+from ullage.benches.running.monitor import Monitor
 from ullage.errors import UllageError
 from ullage.kernels.compiling import compiler_version
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ullage.benches.bench import Target
-from ullage.benches.driver import answer, refuse
+from ullage.benches.running.driver import answer, refuse
 from ullage.errors import UllageError
 from ullage.gpus.chip import find
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from ullage.benches import timing
 from ullage.benches.bench import AnyCase, Arrays, Case
-from ullage.benches.checking import wrong
-from ullage.benches.device import Arguments, Device, Kernel, Launch, three
-from ullage.benches.monitor import Monitor, Observed
 from ullage.benches.quantities import UNITS, Timed, value
 from ullage.benches.result import Stamp, Value
+from ullage.benches.running import timing
+from ullage.benches.running.checking import wrong
+from ullage.benches.running.device import Arguments, Device, Kernel, Launch, three
+from ullage.benches.running.monitor import Monitor, Observed
 from ullage.benches.source import CLOCKS, whole
 from ullage.errors import UllageError
 from ullage.kernels.compiling import compile_cubin

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ullage.benches.bench import BENCHES
-from ullage.benches.harness import Progress, Step, concluded, laid_out, silent, steps
 from ullage.benches.result import Result, Row
-from ullage.benches.session import Session, allowed, chosen, opened
+from ullage.benches.running.harness import Progress, Step, concluded, laid_out, silent, steps
+from ullage.benches.running.session import Session, allowed, chosen, opened
 from ullage.errors import UllageError
 
 SILENCE = 120.0  # seconds without a word until a process counts as hung; compiling a kernel or loading a model take less

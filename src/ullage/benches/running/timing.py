@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ullage.benches.monitor import Monitor, Observed
 from ullage.benches.result import Value
+from ullage.benches.running.monitor import Monitor, Observed
 
 BUDGET = 0.3  # seconds that a case's timed spans take together
 FEWEST, MOST = 5, 20  # timed spans

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ullage.benches.device import POISON
+from ullage.benches.running.device import POISON
 
 
 def wrong(found: Sequence[np.ndarray], reference: Sequence[np.ndarray], tolerance: float = 0.0) -> str | None:

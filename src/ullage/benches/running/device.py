@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ullage.benches.board import Board
-from ullage.benches.driver import CudaError, answer, bindings, refuse
+from ullage.benches.running.board import Board
+from ullage.benches.running.driver import CudaError, answer, bindings, refuse
 from ullage.errors import UllageError
 
 POISON = 0xFF  # every byte: NaN as floating point, −1 as a signed integer
