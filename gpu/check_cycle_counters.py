@@ -11,8 +11,9 @@ from statistics import fmean, median
 from typing import Any
 
 from gpu.check import Findings, NotMeasured, check
-from gpu.counters import ACTIVITY, ELAPSED, NAMES, TENSOR, counts_from, fresh, sampler, steps, told, units
+from gpu.counters import ACTIVITY, NAMES, counts_from, fresh, steps, units
 from gpu.machine import Machine
+from ullage.benches.running.gpm import ELAPSED, TENSOR, sampler, told
 
 SIZE = 8192
 LOOKS = 0.1  # seconds between two looks at the clock within a window

@@ -4,53 +4,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+
+from ullage.benches.running.gpm import sampler, told
 
 # NVML_GPM_METRIC_…, numbers 248 to 260 of nvidia-ml-py 13.615.
 NAMES = (
     "SM_CYCLES_ELAPSED", "SM_CYCLES_ACTIVE", "MMA_CYCLES_ACTIVE", "DMMA_CYCLES_ACTIVE", "HMMA_CYCLES_ACTIVE", "IMMA_CYCLES_ACTIVE",
     "DFMA_CYCLES_ACTIVE", "INTEGER_CYCLES_ACTIVE", "FP64_CYCLES_ACTIVE", "FP32_CYCLES_ACTIVE", "FP16_CYCLES_ACTIVE",
 )  # fmt: skip
-ELAPSED, TENSOR, ACTIVITY = "SM_CYCLES_ELAPSED", "MMA_CYCLES_ACTIVE", "ANY_TENSOR_UTIL"
+ACTIVITY = "ANY_TENSOR_UTIL"
 TOLERANCE = 0.25  # how far Δcycles/Δt may be from the clock samples and still be the same thing
-
-
-@contextmanager
-def sampler(nvml: Any, handle: Any) -> Iterator[Callable[[], Any]]:
-    """Yield a function that takes a GPM sample and returns it; all are freed at the end."""
-    taken: list[Any] = []
-
-    def take() -> Any:
-        taken.append(nvml.nvmlGpmSampleAlloc())
-        nvml.nvmlGpmSampleGet(handle, taken[-1])
-        return taken[-1]
-
-    try:
-        yield take
-    finally:
-        for sample in taken:
-            nvml.nvmlGpmSampleFree(sample)
-
-
-def told(nvml: Any, older: Any, newer: Any, names: tuple[str, ...] = (ELAPSED, TENSOR)) -> dict[str, float]:
-    """Return the metrics that NVML makes of two samples. Each is asked alone: some drivers refuse all for one they don't know."""
-    found: dict[str, float] = {}
-    for name in names:
-        request = nvml.c_nvmlGpmMetricsGet_t()
-        request.version, request.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, 1
-        request.sample1, request.sample2 = older, newer
-        request.metrics[0].metricId = getattr(nvml, f"NVML_GPM_METRIC_{name}", 0)
-        try:
-            answer = nvml.nvmlGpmMetricsGet(request).metrics[0] if request.metrics[0].metricId else None
-        except nvml.NVMLError:
-            continue
-        if answer is not None and answer.nvmlReturn == nvml.NVML_SUCCESS:
-            found[name] = float(answer.value)
-    return found
 
 
 def counts_from(first: float, second: float, both: float) -> str:

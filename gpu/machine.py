@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib
 import importlib.metadata
 import importlib.util
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu.load import Work, gemm
+from ullage.benches.running.session import pseudonym
 from ullage.errors import UllageError
 from ullage.gpus.chip import Chip, find
 
@@ -104,15 +104,6 @@ class Machine:
     def pseudonym(self) -> str:
         """The GPU's UUID in a form that may be published: the same for the same GPU, and the UUID can't be had from it."""
         return pseudonym(self.uuid)
-
-
-def pseudonym(uuid: str) -> str:
-    """Return the published form of a UUID.
-
-    >>> pseudonym("GPU-1") == pseudonym("GPU-1") != pseudonym("GPU-2")
-    True
-    """
-    return "GPU-" + hashlib.sha256(uuid.encode()).hexdigest()[:16]
 
 
 def machine(nvml: Any, torch: Any = None) -> Machine:

@@ -16,7 +16,8 @@ from shutil import which
 from typing import Any, Protocol
 
 from gpu.check import NotMeasured
-from gpu.machine import Machine, pseudonym
+from gpu.machine import Machine
+from ullage.benches.running.session import pseudonym
 
 VARIANTS = ("synchronous", "asynchronous", "copies", "graph")
 ROUNDS = 10

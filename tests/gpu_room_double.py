@@ -8,7 +8,6 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gpu.machine import pseudonym
 from gpu.tile_program import gemms
 
 from ullage.benches.bench import BENCHES, Target, cases_for
@@ -16,6 +15,7 @@ from ullage.benches.gemm_ofu_plan import planned
 from ullage.benches.gemm_ofu_record import FORMAT, Observation
 from ullage.benches.quantities import UNITS
 from ullage.benches.result import Result, Row, Stamp, Value
+from ullage.benches.running.session import pseudonym
 from ullage.gpus.chip import find
 from ullage.reports.gemm_ofu_estimates import cover
 

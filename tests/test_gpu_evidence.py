@@ -12,7 +12,7 @@ from gpu import ncu, timetable
 from gpu.bench_answers import answers, contradictions
 from gpu.benches import FORM, Pass, Shelf, code_of, fill, plan
 from gpu.check import CHECKS, Check, Findings, NotMeasured, checks
-from gpu.machine import Room, pseudonym
+from gpu.machine import Room
 from gpu.pack import pack, unpack
 from gpu.page import page
 from gpu.session import Session, main, run
@@ -22,6 +22,7 @@ from tests.gpu_room_double import nsight
 from ullage.benches.bench import BENCHES, Target, cases_for
 from ullage.benches.gemm_ofu_record import read as read_products
 from ullage.benches.result import restored
+from ullage.benches.running.session import pseudonym
 from ullage.gpus.chip import find
 from ullage.gpus.measured import load
 from ullage.render.bench import text

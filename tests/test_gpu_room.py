@@ -18,13 +18,14 @@ from gpu import evidence as evidence_module
 from gpu import page, run, session
 from gpu.check import CHECKS, Check, Findings, NotMeasured, checks
 from gpu.counters import counts_from, steps, units
-from gpu.machine import machine, pseudonym
+from gpu.machine import machine
 from gpu.recording import Recorder, packed
 from gpu.session import main
 
 from tests.gpu_double import SHARE, World
 from tests.nvml_double import Gpu, Nvml
 from tests.nvml_replay import Replay, load, replayed
+from ullage.benches.running.session import pseudonym
 from ullage.errors import UllageError
 
 ROOT = Path(__file__).parents[1]

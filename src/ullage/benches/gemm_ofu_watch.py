@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from ullage.benches.running.gpm import ELAPSED, TENSOR, sampler, told
 from ullage.benches.running.monitor import Monitor
 from ullage.errors import UllageError
 
 SETTLE = 0.25  # seconds of load before the span: the clock comes to rest, and GPM's windows need 0.1 s at least
 SHORTEST = 0.1
-METRICS = {"tensor_active": "ANY_TENSOR_UTIL", "sm_cycles": "SM_CYCLES_ELAPSED", "tensor_cycles": "MMA_CYCLES_ACTIVE"}
+METRICS = {"tensor_active": "ANY_TENSOR_UTIL", "sm_cycles": ELAPSED, "tensor_cycles": TENSOR}
 Pair = tuple[float | None, float | None]
 
 
@@ -59,17 +58,17 @@ def seen(
     monitor: Monitor, seconds: float, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
 ) -> Seen:
     """Watch a GPU that is under load: settle, then a span of `seconds` between two GPM samples, the clock sampled within it."""
-    with _sampler(monitor) as take:
-        before, loaded = take(clock)
+    with sampler(monitor.nvml, monitor.handle) as take:
+        before, loaded = _timed(take, clock)
         sleep(SETTLE)
-        first, begin = take(clock)
+        first, begin = _timed(take, clock)
         with monitor.watching() as watch:
             sleep(max(SHORTEST, seconds))
-        last, end = take(clock)
-        earlier, told = (told_of(monitor.nvml, *pair) for pair in ((before, first), (first, last)))
+        last, end = _timed(take, clock)
+        earlier, here = (_told(monitor, *pair) for pair in ((before, first), (first, last)))
     observed = watch.observed()
     clocks = [sample.clock for sample in watch.samples if sample.clock is not None]
-    activity = told.get("tensor_active")
+    activity = here.get("tensor_active")
     return Seen(
         begin - loaded,
         begin,
@@ -77,45 +76,21 @@ def seen(
         None if activity is None else activity / 100,
         sum(clocks) / len(clocks) * 1e6 if clocks else None,
         len(clocks),
-        (earlier.get("sm_cycles"), told.get("sm_cycles")),
-        (earlier.get("tensor_cycles"), told.get("tensor_cycles")),
+        (earlier.get("sm_cycles"), here.get("sm_cycles")),
+        (earlier.get("tensor_cycles"), here.get("tensor_cycles")),
         observed.power,
         observed.temperature,
         observed.throttle,
     )
 
 
-@contextmanager
-def _sampler(monitor: Monitor) -> Iterator[Callable[[Callable[[], float]], tuple[Any, float]]]:
-    """Yield a function that takes a GPM sample and returns it with its moment, the middle of the call; all are freed at the end."""
-    taken: list[Any] = []
-
-    def take(clock: Callable[[], float]) -> tuple[Any, float]:
-        taken.append(monitor.nvml.nvmlGpmSampleAlloc())
-        before = clock()
-        monitor.nvml.nvmlGpmSampleGet(monitor.handle, taken[-1])
-        return taken[-1], (before + clock()) / 2
-
-    try:
-        yield take
-    finally:
-        for sample in taken:
-            with suppress(Exception):
-                monitor.nvml.nvmlGpmSampleFree(sample)
+def _timed(take: Callable[[], Any], clock: Callable[[], float]) -> tuple[Any, float]:
+    """Take a GPM sample; return it with its moment, the middle of the call."""
+    before = clock()
+    return take(), (before + clock()) / 2
 
 
-def told_of(nvml: Any, older: Any, newer: Any) -> dict[str, float]:
-    """Return what NVML makes of two samples, by our names. Each is asked alone: some drivers refuse all for one they don't know."""
-    found: dict[str, float] = {}
-    for name, metric in METRICS.items():
-        request = nvml.c_nvmlGpmMetricsGet_t()
-        request.version, request.numMetrics = nvml.NVML_GPM_METRICS_GET_VERSION, 1
-        request.sample1, request.sample2 = older, newer
-        request.metrics[0].metricId = getattr(nvml, f"NVML_GPM_METRIC_{metric}", 0)
-        try:
-            answer = nvml.nvmlGpmMetricsGet(request).metrics[0] if request.metrics[0].metricId else None
-        except nvml.NVMLError:
-            continue
-        if answer is not None and answer.nvmlReturn == nvml.NVML_SUCCESS and math.isfinite(answer.value):
-            found[name] = float(answer.value)
-    return found
+def _told(monitor: Monitor, older: Any, newer: Any) -> dict[str, float]:
+    """Return what NVML makes of two samples, by our names."""
+    found = told(monitor.nvml, older, newer, tuple(METRICS.values()))
+    return {name: found[metric] for name, metric in METRICS.items() if metric in found}

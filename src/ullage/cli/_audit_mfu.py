@@ -10,7 +10,7 @@ import click
 from click.core import ParameterSource
 
 from ullage.cli._step import described
-from ullage.cli.options import Progress, dump, output_options
+from ullage.cli.options import Progress, dump, output_options, share
 from ullage.errors import UllageError
 
 if TYPE_CHECKING:
@@ -19,19 +19,6 @@ if TYPE_CHECKING:
 
 
 _USELESS = ("step_time", "peak_tflops")
-
-
-def share(text: str, option: str) -> float:
-    """Return a ratio: "54.27%" and "54.27" are percent, "0.5427" is one already (at most 1 without a percent sign).
-
-    >>> round(share("54.27", "--ofu"), 4), share("0.5", "--ofu"), share("50%", "--ofu")
-    (0.5427, 0.5, 0.5)
-    """
-    try:
-        value = float(text.strip().removesuffix("%"))
-    except ValueError:
-        raise UllageError(f"{option} '{text}' is not a number", "give percent such as 54.27, or a ratio such as 0.5427") from None
-    return value / 100 if text.strip().endswith("%") or value > 1 else value
 
 
 @click.command(

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import click
 
-from ullage.errors import UllageError
+from ullage.errors import UllageError, harmless
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -109,3 +109,25 @@ class Progress:
         """Clear the line."""
         if self._shown:
             click.echo("\r\x1b[2K", nl=False, err=True)
+
+
+def share(text: str, option: str) -> float:
+    """Return a ratio: "54.27%" and "54.27" are percent, "0.5427" is one already.
+
+    Raises UllageError for no number, and for one that people mean as percent and as a ratio alike.
+
+    >>> share("34", "--ofu"), share("0.5", "--ofu"), share("1", "--tile-efficiency"), share("1.5%", "--mfu")
+    (0.34, 0.5, 1.0, 0.015)
+    """
+    try:
+        value = float(text.strip().removesuffix("%"))
+    except ValueError:
+        problem = f"{option} '{harmless(text, 40)}' is not a number"
+        raise UllageError(problem, "give percent such as 54.27, or a ratio such as 0.5427") from None
+    if text.strip().endswith("%") or value >= 2:
+        return value / 100
+    least = 1.0 if option in ("--ofu", "--mfu", "--reported") else 1.0 + 1e-12  # an efficiency of 1 is one; nobody's OFU or MFU is
+    if value >= least:
+        said = harmless(text.strip(), 40)
+        raise UllageError(f"{option} {said} may be {said} % or a ratio of {said}", f"write {said}%, or a ratio such as {value / 100:g}")
+    return value

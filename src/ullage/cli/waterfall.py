@@ -8,11 +8,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from ullage.cli._audit_mfu import share
 from ullage.cli._step import LAYOUT, described
-from ullage.cli.options import Progress, dump, output_options, seconds
+from ullage.cli.options import Progress, dump, output_options, seconds, share
 from ullage.cli.trace import Finite, check_out
-from ullage.errors import UllageError, harmless
 
 _EPILOG = """\b
 Examples:
@@ -87,28 +85,11 @@ _OWN = (*_PLAIN, *_RATIOS, "since")
 def _answer(sources: tuple[str, ...], own: dict[str, Any], asked: dict[str, Any], progress: Progress) -> Any:
     from ullage.questions import waterfall
 
-    ratios = {name: None if own[name] is None else _share(own[name], f"--{name.replace('_', '-')}") for name in _RATIOS}
+    ratios = {name: None if own[name] is None else share(own[name], f"--{name.replace('_', '-')}") for name in _RATIOS}
     plain: dict[str, Any] = {name: own[name] for name in _PLAIN}
     plain |= ratios
     hours_back = None if own["since"] is None else seconds(own["since"]) / 3600
     return waterfall(*sources, **plain, hours_back=hours_back, progress=progress, **_step(own["config"], asked))
-
-
-def _share(text: str, option: str) -> float:
-    """Return a ratio as `share` does. Raises UllageError for a number that people mean as percent and as a ratio alike.
-
-    >>> _share("34", "--ofu"), _share("1", "--tile-efficiency"), _share("1.5%", "--mfu")
-    (0.34, 1.0, 0.015)
-    """
-    value = share(text, option)
-    bare = not text.strip().endswith("%")
-    least = 1.0 if option in ("--ofu", "--mfu") else 1.0 + 1e-12  # an efficiency of 1 is one; nobody's OFU or MFU is
-    if bare and least <= float(text) < 2:
-        said = harmless(text.strip(), 40)
-        raise UllageError(
-            f"{option} {said} may be {said} % or a ratio of {said}", f"write {said}%, or a ratio such as {float(text) / 100:g}"
-        )
-    return value
 
 
 def _step(config: str | None, asked: dict[str, Any]) -> dict[str, Any]:

@@ -138,15 +138,19 @@ def gemms(report: TraceReport) -> list[Markup] | None:
             Cell(sizes(use.product)),
             Cell(f"{use.count:,}", use.count),
             Cell(seconds(use.time), use.time),
-            Cell(factor(use.tile_efficiency), use.tile_efficiency),
+            Cell(UNKNOWN if use.tile_efficiency is None else f"{use.tile_efficiency:.4f}", use.tile_efficiency),
             Cell(UNKNOWN if use.rate is None else f"{use.rate / 1e12:,.0f}", use.rate),
             Cell(percent(use.share_of_peak), use.share_of_peak),
         ]
         for use in uses[:NAMES]
     ]
-    head = ["kernel", "M × N × K", "count", "time", "tile efficiency", "TFLOP/s", "of peak"]
+    head, said = ["kernel", "M × N × K", "count", "time", "tile efficiency", "TFLOP/s", "of peak"], summary(found)
     listed = table("matrix products", head, rows, words=2, sorts=True)
-    return [element("h3", "Matrix products"), element("p", f"{summary(found)}."), Markup(listed + (more(len(uses) - NAMES) or ""))]
+    return [
+        element("h3", "Matrix products"),
+        element("p", f"{said[:1].upper()}{said[1:]}."),
+        Markup(listed + (more(len(uses) - NAMES) or "")),
+    ]
 
 
 def late(report: TraceReport) -> Markup | None:
