@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from ullage.cli.bench import check_form, measured, read_results, write_results
-from ullage.cli.options import dump
+from ullage.cli.bench import measured, read_results, write_results
+from ullage.cli.options import check_out, dump
 
 SECONDS = 60.0  # after which no case begins
 
@@ -37,7 +37,7 @@ def command(baseline: Path | None, against: Path | None, limit: float, device: i
     from ullage.render.drift import record, text
     from ullage.reports.drift import drift_report
 
-    check_form(out, (".json",))
+    check_out(out, (".json",))
     if baseline is None and out is None:
         raise click.UsageError("name a --baseline to compare with, or --out FILE to make one")
     before = [] if baseline is None else list(read_results(baseline))

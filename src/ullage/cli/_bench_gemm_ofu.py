@@ -8,8 +8,7 @@ from typing import Any
 
 import click
 
-from ullage.cli.bench import check_form
-from ullage.cli.options import Progress, dump
+from ullage.cli.options import Progress, check_out, dump
 from ullage.errors import UllageError
 
 FORMS = (".html", ".json", ".txt", ".svg")
@@ -49,7 +48,7 @@ def command(path: Path, recorded: Path | None, picture: str, as_json: bool, out:
     from ullage.benches.gemm_ofu_record import read
     from ullage.reports.gemm_ofu import gemm_ofu
 
-    check_form(out, FORMS)
+    check_out(out, FORMS)
     if recorded is None:
         _measure(path, as_json, asked)
     give(gemm_ofu(read(recorded or path)), picture, as_json, out)

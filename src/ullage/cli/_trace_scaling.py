@@ -7,8 +7,8 @@ from typing import Any
 
 import click
 
-from ullage.cli.options import Progress, dump
-from ullage.cli.trace import check_out, reading
+from ullage.cli.options import Progress, check_out, dump
+from ullage.cli.trace import reading
 from ullage.errors import UllageError
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from ullage.cli._parts import WithParts
-from ullage.cli.options import Progress, dump
+from ullage.cli.options import Progress, check_out, dump
 from ullage.errors import UllageError, harmless
 
 _EPILOG = """\b
@@ -72,7 +72,7 @@ def command(
     if listed:
         click.echo(_list(as_json), nl=False)
         return
-    check_form(out, FORMS)
+    check_out(out, FORMS)
     chosen = known(names)
     stopped = None
     if recorded:
@@ -160,14 +160,6 @@ def read_results(path: Path) -> Iterator[Any]:
         raise UllageError(f"{path} holds no results of microbenchmarks", hint)
     for one in many:
         yield restored(one, str(path))
-
-
-def check_form(out: Path | None, forms: Sequence[str]) -> None:
-    """Raise UllageError, before anything is measured, for a file that no report can be written to."""
-    if out is not None and out.suffix not in forms:
-        raise UllageError(f"{out} has no form that this report can take", f"name it {', '.join(forms)}")
-    if out is not None and not out.absolute().parent.is_dir():
-        raise UllageError(f"there is no folder {out.absolute().parent}", "make it first")
 
 
 def give(report: Any, as_json: bool, out: Path | None) -> None:

@@ -70,7 +70,7 @@ def command(sizes: tuple[str, ...], batch: int, row_major: bool, as_json: bool, 
     its columns as M there and its rows as N; --row-major swaps them. A size may be a range LOW:HIGH[:STEP]; a single one stands
     for M, N and K alike.
     """
-    from ullage.cli.trace import check_out
+    from ullage.cli.options import check_out
     from ullage.kernels.tiling import Product
     from ullage.reports.gemm import Question, sweep
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import datetime
 import math
 import re
+import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -131,3 +132,26 @@ def share(text: str, option: str) -> float:
         said = harmless(text.strip(), 40)
         raise UllageError(f"{option} {said} may be {said} % or a ratio of {said}", f"write {said}%, or a ratio such as {value / 100:g}")
     return value
+
+
+def check_out(out: Path | None, forms: Iterable[str]) -> None:
+    """Refuse a file that can't take the answer, before anything is read or measured for it; None is no file, and fine."""
+    if out is None:
+        return
+    if out.suffix not in forms:
+        raise UllageError(f"{out} has no form that this report can take", f"name it {', '.join(forms)}")
+    if out.is_dir():
+        raise UllageError(f"{out} is a folder", "give the name of a file")
+    if not out.absolute().parent.is_dir():
+        raise UllageError(f"there is no folder {out.parent}", f"make it first: mkdir -p {shlex.quote(str(out.parent))}")
+
+
+class Finite(click.FloatRange):
+    """A number that is one: neither nan nor infinite."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number, or say that it is none."""
+        found = super().convert(value, param, ctx)
+        if not math.isfinite(found):
+            self.fail(f"'{value}' is not a finite number.", param, ctx)
+        return found

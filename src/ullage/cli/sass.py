@@ -6,8 +6,7 @@ from pathlib import Path
 
 import click
 
-from ullage.cli.options import Progress, dump
-from ullage.cli.trace import check_out
+from ullage.cli.options import Progress, check_out, dump
 
 _EPILOG = """\b
 Examples:

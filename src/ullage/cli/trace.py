@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
-import shlex
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ullage.cli._parts import WithParts
-from ullage.cli.options import Progress, dump
+from ullage.cli.options import Finite, Progress, check_out, dump
 from ullage.errors import UllageError
 
 _EPILOG = """\b
@@ -30,17 +27,6 @@ Several runs:
   ullage trace compare before.json after.json     what changed, factor by factor
   ullage trace scaling run1/ run2/ run4/          the table of POP: efficiencies and scalability
 """
-
-
-class Finite(click.FloatRange):
-    """A number that is one: neither nan nor infinite."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the number, or say that it is none."""
-        found = super().convert(value, param, ctx)
-        if not math.isfinite(found):
-            self.fail(f"'{value}' is not a finite number.", param, ctx)
-        return found
 
 
 def reading(command: Any) -> Any:
@@ -95,16 +81,6 @@ def command(files: tuple[str, ...], as_json: bool, out: Path | None, by: str | N
         from ullage.render.trace import text
 
         click.echo(text(report, by=by, top=top, paint=painter()), nl=False)
-
-
-def check_out(out: Path, forms: Iterable[str]) -> None:
-    """Refuse a file that can't take the answer, before anything is read for it."""
-    if out.suffix not in forms:
-        raise UllageError(f"{out} has no form that this report can take", f"name it {', '.join(forms)}")
-    if out.is_dir():
-        raise UllageError(f"{out} is a folder", "give the name of a file")
-    if not out.absolute().parent.is_dir():
-        raise UllageError(f"there is no folder {out.parent}", f"make it first: mkdir -p {shlex.quote(str(out.parent))}")
 
 
 def answer(files: tuple[str, ...], asked: dict[str, Any], progress: Progress) -> Any:

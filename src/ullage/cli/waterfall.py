@@ -9,8 +9,7 @@ import click
 from click.core import ParameterSource
 
 from ullage.cli._step import LAYOUT, described
-from ullage.cli.options import Progress, dump, output_options, seconds, share
-from ullage.cli.trace import Finite, check_out
+from ullage.cli.options import Finite, Progress, check_out, dump, output_options, seconds, share
 
 _EPILOG = """\b
 Examples:
