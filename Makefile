@@ -27,8 +27,8 @@ demo: $(VENV)/.user ## a simulated fleet with known answers: stored, reported, d
 test: $(VENV)/.dev lint types imports unit ## everything that CI runs
 
 lint: $(VENV)/.dev
-	$(BIN)/ruff check src tests benchmarks docs gpu
-	$(BIN)/ruff format --check --quiet src tests benchmarks docs gpu
+	$(BIN)/ruff check src tests benchmarks docs gpu tools
+	$(BIN)/ruff format --check --quiet src tests benchmarks docs gpu tools
 
 types: $(VENV)/.dev
 	$(BIN)/mypy

@@ -95,7 +95,7 @@ def commands() -> str:
         assert command is not None
         own = _context(command, f"ullage {name}")
         parts.append(f"## ullage {name}\n\n```\n{command.get_help(own)}\n```\n")
-        if name in ("audit", "bench", "simulate", "trace"):  # commands whose parts are files of their own
+        if name in ("audit", "bench", "cupti", "simulate", "trace"):  # commands whose parts are files of their own
             parts += [_subcommand(command, own, part) for part in command.list_commands(own)]  # type: ignore[attr-defined]
     return "\n".join(parts)
 
@@ -180,12 +180,12 @@ def showing() -> list[str]:
 
 
 def _ran(found: re.Match[str]) -> str:
-    """Return a block of commands with what they print, run one after the other in a folder of their own."""
+    """Return a block of commands with what they print, run one after the other in a folder of their own, as on a machine without CUPTI."""
     from click.testing import CliRunner
 
     from ullage.cli import cli
 
-    shown, runner = [], CliRunner()
+    shown, runner = [], CliRunner(env={"ULLAGE_CUPTI": "/there is none"})
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for line in found[1].split("; "):
             result = runner.invoke(cli, shlex.split(line)[1:], catch_exceptions=False)
@@ -202,6 +202,43 @@ def sass() -> str:
     hopper = [one for _, found in rows for one in found if one.architecture == "sm_90a"]
     blocks = {"sass: paper": sass_tables.paper(hopper), "sass: architectures": sass_tables.markdown(rows)}
     return sass_tables.refreshed((FOLDER / "sass.md").read_text(encoding="utf-8"), blocks)
+
+
+def counters() -> str:
+    """The page on counters with what its commands say, and DCGM's fields by the metrics of three generations."""
+    from ullage.render.sass_tables import refreshed
+
+    return refreshed(shown("counters.md"), {"twins": _twins(("GH100", "GA100", "GB100"))})
+
+
+def _twins(chips: tuple[str, ...]) -> str:
+    """Return a row for each of DCGM's fields: its metric on the first chip that has it, and where it is called otherwise."""
+    from ullage.cupti.dictionary import base
+    from ullage.cupti.twins import twins
+
+    known = {chip: {twin.dcgm: twin for twin in twins(chip)} for chip in chips}
+    rows = []
+    for number in sorted({number for found in known.values() for number in found}):
+        names = {chip: base(found[number].metric) for chip, found in known.items() if number in found}
+        first = next(found[number] for found in known.values() if number in found)
+        others = [f"{chip}: `{name}`" for chip, name in names.items() if name != base(first.metric)]
+        lacking = [f"not on {chip}" for chip in chips if chip not in names]
+        form = "share" if first.factor < 1 else "rate"
+        rows.append(f"| {number} | `{first.field}` | `{base(first.metric)}` | {form} | {', '.join(others + lacking)} |")
+    return "\n".join(["| DCGM | field | metric | as | but |", "|---|---|---|---|---|", *rows])
+
+
+def stalls() -> dict[str, Callable[[], str]]:
+    """The page on stalls with its report, and its flame graph: kernels are compiled, the samples of them made up."""
+    sys.path.insert(0, str(FOLDER))
+    import stall_example
+
+    from ullage.render.sass_tables import refreshed
+
+    def page() -> str:
+        return refreshed(shown("stalls.md"), {"stalls: report": stall_example.block(stall_example.SHOWN)})
+
+    return {"stalls.md": page, "images/stalls.svg": functools.partial(stall_example.made, stall_example.DRAWN)}
 
 
 def benches() -> dict[str, Callable[[], str]]:
@@ -266,8 +303,8 @@ PAGES: dict[str, Callable[[], str]] = {
     "images/waterfall.svg": chain,
     "../README.md": readme,
 }
-PAGES |= {name: functools.partial(shown, name) for name in showing()} | benches()
-SLOW: dict[str, Callable[[], str]] = {"sass.md": sass}  # not asked whether they are stale, but by the long tests
+PAGES |= {name: functools.partial(shown, name) for name in showing()} | {"counters.md": counters} | benches()
+SLOW: dict[str, Callable[[], str]] = {"sass.md": sass, **stalls()}  # they compile: not asked whether they are stale, but by the long tests
 
 
 def stale() -> list[str]:

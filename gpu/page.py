@@ -8,7 +8,7 @@ from typing import Any
 
 from gpu.check import Check, checks
 from gpu.evidence import VERDICTS, problems_of, read
-from gpu.session import NOT_WRITTEN, RESULTS, seconds
+from gpu.session import RESULTS, seconds
 
 NOT_YET = "not measured yet"
 HOW = """# What only a real GPU can tell
@@ -22,15 +22,16 @@ $ python3 gpu/run.py --pack all.tar.gz  # all evidence as one file; --unpack put
 
 A plain Python 3.11 or later with NumPy, pyarrow and nvidia-ml-py is enough; nothing is installed and no network is needed.
 Checks that need a load take PyTorch where it sees the GPU, and are otherwise "not measured: no PyTorch". `benches` and `gemm_ofu` take
-cuda-bindings with NVRTC, `trace_trees` msgspec, and Nsight Systems where `nsys` is installed, `tile_flops` Nsight Compute. Nothing on
+cuda-bindings with NVRTC, `trace_trees` msgspec, and Nsight Systems where `nsys` is installed, `tile_flops` Nsight Compute. Those of
+CUPTI (`cupti_…`) take the libcupti of the CUDA wheels and a C compiler, and run what may crash in processes of their own. Nothing on
 the card is changed: no clocks, no limits, no modes.
 
 Evidence goes to `results/<gpu>/<check>.json`: date, driver, versions, what was run, the numbers; recordings lie beside it, of the
 microbenchmarks in `benches/`. UUIDs are hashed. The script starts no check that would end after 9 minutes (`--minutes`) and skips what
-passed on the same GPU and driver in the last 24 hours (`--max-age`, `--again`), so it can be started again to go on: `benches` and
-`gemm_ofu` take more than one start, write down each result at once, and go on where they ended, however they ended. What failed comes
-last the next time. A check that hangs ends the script, with evidence. It ends with 0 when all that could run passed, 1 when a check
-failed or a library is missing, 3 when there is no GPU.
+passed on the same GPU and driver in the last 24 hours (`--max-age`, `--again`), so it can be started again to go on: all of them take
+two or three starts. `benches` and `gemm_ofu` take more than one by themselves, write down each result at once, and go on where they
+ended, however they ended. What failed comes last the next time. A check that hangs ends the script, with evidence. It ends with 0 when
+all that could run passed, 1 when a check failed or a library is missing, 3 when there is no GPU.
 
 Let the GPU be yours alone meanwhile: `processes` in the evidence counts those that computed on it at the start.
 
@@ -40,8 +41,7 @@ A new check is a new file `gpu/check_….py` with one function under `@check`.""
 def page(results: Path = RESULTS) -> str:
     """Return the page in Markdown, without a trailing comment."""
     found = {check.name: _evidence(results, check) for check in checks()}
-    missing = "\n".join(f"- not written yet: {name}" for name in NOT_WRITTEN)
-    parts = [HOW, "## The checks\n\n" + _summary(found), missing, "## Measured so far"]
+    parts = [HOW, "## The checks\n\n" + _summary(found), "## Measured so far"]
     parts += [_section(check, found[check.name]) for check in checks()]
     return "\n\n".join(parts) + "\n"
 

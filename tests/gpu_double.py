@@ -15,6 +15,7 @@ from gpu.machine import Machine, Room, versions
 from gpu.step import BATCH, CONFIG, LENGTH, METERED, Trial, ledger
 from gpu.trace_program import Known, Recorded
 
+from tests.gpu_cupti_double import LIBRARY, Programs
 from tests.gpu_room_double import Benches, nsight, products
 from tests.nvml_double import Gpu, Nvml
 from ullage.adapters.meter import Meter
@@ -38,6 +39,7 @@ class World(Nvml):
         self.ms, self.elapsed, self.tensor = 1_700_000_000_000, 1e12 * scale, 2e11 * scale
         self.load = None
         self.recorder = Recordings()
+        self.programs, self.cupti = Programs(), LIBRARY
         self.suite, self.harness, self.products_a_run = Benches(self), products(self), 1000
         self.torch = versions()["torch"]
         self.kept = TemporaryDirectory()
@@ -157,6 +159,14 @@ class Simulated(Machine):
     @property
     def harness(self):
         return self.nvml.harness
+
+    @property
+    def programs(self):
+        return self.nvml.programs
+
+    @property
+    def cupti(self):
+        return self.nvml.cupti
 
     @property
     def ncu(self):

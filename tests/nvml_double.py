@@ -26,6 +26,9 @@ class Gpu:
     memory: object = 64 * 2**30
     util: object = 98
     reasons: object = 4
+    power_limit: object = 700_000
+    max_clock: object = 1980
+    processes: tuple[int, ...] = ()  # process ids that compute
     mig: dict[int, str] | None = None  # place -> name of the MIG device
     instances: dict[int, int] = field(default_factory=dict)  # place -> GPU instance id
     samples_taken: int = 0
@@ -62,6 +65,11 @@ class Memory:
 class Utilization:
     gpu: int
     memory: int
+
+
+@dataclass
+class Process:
+    pid: int
 
 
 @dataclass
@@ -161,6 +169,15 @@ class Nvml:
     def nvmlDeviceGetClockInfo(self, handle, type):
         return _answer(handle.sm_clock if type == self.NVML_CLOCK_SM else handle.memory_clock)
 
+    def nvmlDeviceGetMaxClockInfo(self, handle, type):
+        return _answer(handle.max_clock)
+
+    def nvmlDeviceGetEnforcedPowerLimit(self, handle):
+        return _answer(handle.power_limit)
+
+    def nvmlDeviceGetComputeRunningProcesses(self, handle):
+        return [Process(pid) for pid in (handle.parent if isinstance(handle, Mig) else handle).processes]
+
     def nvmlDeviceGetPowerUsage(self, handle):
         return _answer(handle.power)
 
@@ -226,6 +243,10 @@ class Nvml:
 class Mig:
     parent: object
     place: int
+
+    @property
+    def uuid(self):
+        return f"MIG-{self.parent.uuid.removeprefix('GPU-')}-{self.place}"
 
     @property
     def memory(self):

@@ -30,7 +30,7 @@ def run(name: str, *words: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("name", ["exposition", "prometheus_json", "store"])
+@pytest.mark.parametrize("name", ["exposition", "prometheus_json", "store", "cupti_decode"])
 def test_a_benchmark_prints_ratios_and_keeps_its_numbers(name, tmp_path):
     assert " times)" in run(name, "--quick", "--json", str(tmp_path / "numbers.json"))
     figures = json.loads((tmp_path / "numbers.json").read_text())

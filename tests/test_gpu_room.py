@@ -105,9 +105,9 @@ def test_an_unknown_check_is_a_usage_error(capsys):
 # --- every check ---
 
 
-def test_the_checks_are_the_files_of_the_folder_and_fit_into_nine_minutes():
+def test_the_checks_are_the_files_of_the_folder_and_fit_into_two_starts_of_nine_minutes():
     assert sorted(EVERY) == sorted(path.stem.removeprefix("check_") for path in (ROOT / "gpu").glob("check_*.py"))
-    assert sum(check.least for check in checks()) < 9 * 60
+    assert sum(check.least for check in checks()) < 2 * 9 * 60 and max(check.least for check in checks()) < 9 * 60
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -15,6 +15,7 @@ from tests.nvml_double import Gpu, Nvml
 from ullage.errors import UllageError
 from ullage.problems import Problems
 from ullage.sources import nvml as reader
+from ullage.sources import nvml_readings
 from ullage.sources.source import Options, Place
 from ullage.tables import SAMPLES
 
@@ -170,7 +171,7 @@ def used_names():
     """Return every attribute of `nvml` that the reader's source names."""
     tree = ast.parse(Path(inspect.getfile(reader)).read_text())
     names = {n.attr for n in ast.walk(tree) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name) and n.value.id == "nvml"}
-    return names | {f"NVML_GPM_METRIC_{name}" for name in reader.GPM}
+    return names | {f"NVML_GPM_METRIC_{name}" for name in nvml_readings.GPM}
 
 
 def test_every_name_the_reader_uses_exists_in_nvidia_ml_py_as_in_the_double():

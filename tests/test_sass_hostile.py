@@ -133,7 +133,7 @@ def test_an_open_comment_hides_what_follows():
      [{"SM": {"version": {"major": 9, "minor": 0}}}, [{"function-name": "k", "sass-instructions": [{}]}]]],
 )  # fmt: skip
 def test_a_disassembler_that_says_something_else_is_an_error(monkeypatch, said):
-    monkeypatch.setattr(disassembler, "_json", lambda cubin: said)
+    monkeypatch.setattr(disassembler, "written", lambda cubin: said)
     with pytest.raises(UllageError, match="nvdisasm writes a form that is not known here"):
         disassembler.disassemble(b"")
 

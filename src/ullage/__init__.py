@@ -8,6 +8,7 @@
     ullage.audit_mfu("config.json", reported=0.54, ofu=0.26)   which mistakes explain a reported MFU
     ullage.waterfall(telemetry="job.parquet", trace="traces/", config="config.json")   from peak to MFU, factor by factor
     ullage.read_trace("rank*.json.gz").tree("ai")        host and device efficiency trees of a profile
+    with ullage.region("forward"):                       a named part of a program under `ullage run`; .tree() while it runs
 
 Importing the package is cheap: what a function needs is loaded when it is called.
 """
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ullage.errors import UllageError as UllageError
     from ullage.gpus.chip import find as gpu
     from ullage.gpus.chip import peak as peak
+    from ullage.live.regions import region as region
     from ullage.questions import audit_mfu as audit_mfu
     from ullage.questions import fleet as fleet
     from ullage.questions import flops as flops
@@ -42,6 +44,7 @@ __all__ = [
     "peak",
     "read_samples",
     "read_trace",
+    "region",
     "trace",
     "waterfall",
 ]
@@ -56,13 +59,17 @@ _HOME = {
     "peak": ("ullage.gpus.chip", "peak"),
     "read_samples": ("ullage.questions", "read_samples"),
     "read_trace": ("ullage.traced", "read_trace"),
+    "region": ("ullage.live.regions", "region"),
     "trace": ("ullage.questions", "trace"),
     "waterfall": ("ullage.questions", "waterfall"),
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name == "live":
+        return import_module("ullage.live")
     if name not in _HOME:
         raise AttributeError(f"module 'ullage' has no attribute '{name}'")
     module, attribute = _HOME[name]
-    return getattr(import_module(module), attribute)
+    found = globals()[name] = getattr(import_module(module), attribute)  # the next time it is found at once: regions are entered often
+    return found

@@ -227,6 +227,8 @@ def _add(problems: Problems, more: Problems) -> None:
 def _refuse_twins(kept: list[Reduced]) -> None:
     whose: dict[int, str] = {}
     for capture in kept:
+        if capture.recording.by_process:
+            continue
         for rank in {p.rank for p in capture.processes if p.rank is not None}:
             if rank in whose:
                 raise UllageError(

@@ -41,7 +41,8 @@ class Recording:
     that the reader did not pass on. `cut` says where a file ends early; then what is not there is not known to be idle.
     `untimed` counts device events that were dropped without any usable time. `prefers` is the mode that this kind of source
     calls for, None when either may be meant. `counters` has, for each process, what hardware counters summed up in useful time
-    alone, by name: `instructions`, `cycles`, and the `useful_time` in ns of the bursts that they were read over.
+    alone, by name: `instructions`, `cycles`, and the `useful_time` in ns of the bursts that they were read over. `by_process`: the
+    source makes a file for each process, so that several may be of one rank.
     """
 
     place: str
@@ -58,6 +59,7 @@ class Recording:
     untimed: int = 0
     prefers: Mode | None = None
     counters: dict[int, dict[str, int]] = field(default_factory=dict)
+    by_process: bool = False
 
     def saw(self, process: int, first: int, last: int) -> None:
         """Note that something of a process was recorded from `first` to `last`, in ns.

@@ -1,4 +1,4 @@
-"""A command whose first word may name a part of it: the modules `_<command>_<part>` of this package, each with its `command`.
+"""A command whose first word names a part of it, or may: the modules `_<command>_<part>` of this package, each with its `command`.
 
 In the part's name "_" is written "-".
 """
@@ -11,23 +11,56 @@ from typing import Any
 
 import click
 
+from ullage.errors import did_you_mean
+
+
+def parts(command: str | None) -> list[str]:
+    """Return the names of a command's parts."""
+    import ullage.cli
+
+    prefix = f"_{command}_"
+    return sorted(
+        m.name.removeprefix(prefix).replace("_", "-") for m in pkgutil.iter_modules(ullage.cli.__path__) if m.name.startswith(prefix)
+    )
+
+
+def part(command: str | None, name: str) -> click.Command:
+    """Load a part."""
+    found: click.Command = importlib.import_module(f"ullage.cli._{command}_{name.replace('-', '_')}").command
+    return found
+
+
+class Parts(click.Group):
+    """A command that is nothing but its parts; `called` is what the user calls one of them."""
+
+    called = "part"
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
+        """Return the names of the parts."""
+        return parts(self.name)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Load a part."""
+        return part(self.name, cmd_name) if cmd_name in self.list_commands(ctx) else None
+
+    def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find the part, or say which one was meant."""
+        known = self.list_commands(ctx)
+        if args and not args[0].startswith("-") and args[0] not in known:
+            raise click.UsageError(f"there is no {self.called} '{args[0]}'; " + did_you_mean(args[0], known, f"ullage {self.name} --help"))
+        return super().resolve_command(ctx, args)
+
 
 class WithParts(click.Command):
     """A command that takes arguments itself, beside the parts that it has."""
 
     def list_commands(self, ctx: click.Context | None) -> list[str]:  # noqa: ARG002 - as a click.Group has it
         """Return the names of the parts."""
-        import ullage.cli
-
-        prefix = f"_{self.name}_"
-        return sorted(
-            m.name.removeprefix(prefix).replace("_", "-") for m in pkgutil.iter_modules(ullage.cli.__path__) if m.name.startswith(prefix)
-        )
+        return parts(self.name)
 
     def get_command(self, ctx: click.Context | None, cmd_name: str) -> click.Command:  # noqa: ARG002 - as a click.Group has it
         """Load a part."""
-        found: click.Command = importlib.import_module(f"ullage.cli._{self.name}_{cmd_name.replace('-', '_')}").command
-        return found
+        return part(self.name, cmd_name)
 
     def make_context(self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any) -> click.Context:
         """Read the command line as that of the part that its first word names, or of the command itself."""

@@ -9,6 +9,7 @@ import click
 
 from ullage.errors import UllageError
 
+FORMATS = ("kineto", "nsys", "talp", "recording")
 NSYS = ("2020", "2022", "2024", "2026", "newest")
 
 
@@ -20,6 +21,7 @@ Examples:
   ullage simulate trace --ranks 8 --straggler 3      one rank comes late to every collective
   ullage simulate trace --run 4                      the TALP paper's use case 4
   ullage simulate trace --run 4 --format nsys        the same run as Nsight Systems exports it
+  ullage simulate trace --format recording           the training job as `ullage run` records it
   ullage simulate trace --graph hidden               CUDA graphs whose kernels were not recorded
 """,
 )
@@ -31,7 +33,9 @@ Examples:
     "--graph", type=click.Choice(["kernels", "whole", "hidden"]), help="Launch CUDA graphs: recorded by kernel, as a whole, not at all."
 )
 @click.option("--host-bound", is_flag=True, help="Small kernels, launched one by one.")
-@click.option("--format", "form", type=click.Choice(["kineto", "nsys", "talp"]), default="kineto", show_default=True, help="Whose files.")
+@click.option(
+    "--format", "form", type=click.Choice(["kineto", "nsys", "talp", "recording"]), default="kineto", show_default=True, help="Whose files."
+)
 @click.option("--generation", type=click.Choice(NSYS), default="2026", show_default=True, help="Nsight Systems' schema.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("traces"), show_default=True, metavar="FOLDER", help="Where to write.")
 def command(
@@ -45,7 +49,7 @@ def command(
     generation: str,
     out: Path,
 ) -> None:
-    """Traces of a run with known answers: PyTorch's, Nsight Systems' or TALP's files."""
+    """Traces of a run with known answers: PyTorch's, Nsight Systems' or TALP's files, or our own recordings."""
     from ullage.simulate.traces.pils import USE_CASES, pils
     from ullage.simulate.traces.training import Plan, training
 
@@ -63,10 +67,12 @@ def command(
 
 
 def _write(scenario, form: str, generation: str, out: Path) -> list[Path]:  # type: ignore[no-untyped-def]
-    from ullage.simulate.traces import kineto, nsys, talp
+    from ullage.simulate.traces import kineto, nsys, recording, talp
 
     if form == "kineto":
         return list(kineto.write(scenario, out))
+    if form == "recording":
+        return recording.write(scenario, out)
     if form == "nsys":
         return [nsys.write(scenario, out / f"{_plain(scenario.name)}.sqlite", generation=generation)]
     return [talp.write(scenario, out / f"{_plain(scenario.name)}.json")]

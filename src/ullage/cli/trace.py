@@ -118,11 +118,12 @@ def _rank(text: str) -> tuple[str, int]:
     return name, int(number)
 
 
-def painter() -> Any:
-    """Return how a cell is coloured: not at all unless a terminal shows it and NO_COLOR is unset."""
+def painter(stream: Any = None) -> Any:
+    """Return how a cell is coloured on a stream (stdout): not at all unless a terminal shows it and NO_COLOR is unset."""
     from ullage.render.trace import plain
 
-    if sys.stdout is None or not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+    stream = stream or sys.stdout
+    if stream is None or not stream.isatty() or os.environ.get("NO_COLOR"):
         return plain
 
     def paint(cell: str, value: float | None) -> str:

@@ -94,10 +94,14 @@ def bounds(node: Node) -> str:
 
 def trees(view: View, paint: Paint = plain) -> str:
     """Return the host's and the device's tree, a line a node, with a bar for the eye."""
+    return drawn([(title, tree) for title, tree in (("Host", view.host), ("Device", view.device)) if tree is not None], paint)
+
+
+def drawn(titled: Sequence[tuple[str, Node]], paint: Paint = plain) -> str:
+    """Return trees under their titles, a line a node."""
     rows: list[tuple[str, str, Node]] = []
-    for title, tree in (("Host", view.host), ("Device", view.device)):
-        if tree is not None:
-            rows += [(title if number == 0 else "", branch + node.label, node) for number, (branch, node) in enumerate(_branches(tree))]
+    for title, tree in titled:
+        rows += [(title if number == 0 else "", branch + node.label, node) for number, (branch, node) in enumerate(_branches(tree))]
     wide = max((len(label) for _, label, _ in rows), default=0)
     return "\n".join(f"{title:8}{label.ljust(wide)}  {_value(node, paint)}".rstrip() for title, label, node in rows)
 

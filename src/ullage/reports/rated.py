@@ -12,7 +12,7 @@ from ullage.errors import UllageError
 from ullage.gpus.chip import Chip, find
 from ullage.gpus.mig import mig_share
 from ullage.metrics.metric import ratio
-from ullage.metrics.ofu import exact_ofu, mean_sm_clock
+from ullage.metrics.ofu import counted_units, exact_ofu, mean_sm_clock
 from ullage.metrics.telemetry import Tree, tree
 
 Array = npt.NDArray[np.float64]
@@ -79,7 +79,7 @@ def rate(sums: pa.Table, model: str | None = None) -> Rated:
         if name.endswith(("_ms", "_sum", "_cycles"))
     }
     seconds = column["cycles_ms"] / 1000
-    units = _units(ratio(column["sm_cycles"], seconds), ceiling, sms)
+    units = counted_units(ratio(column["sm_cycles"], seconds), ceiling, sms)
     # counters need a reading before: of a short watch (four readings), a quarter of the time has none
     exact = (column["cycles_ms"] >= 0.7 * np.maximum(column["ofu_ms"], 1)) & (column["cycles_ms"] >= 0.5 * column["span_ms"])
     by_cycles = exact_ofu(column["tensor_cycles"], seconds, clock, units) * column["cycles_ms"]
@@ -104,19 +104,12 @@ def rate(sums: pa.Table, model: str | None = None) -> Rated:
     )
 
 
-def _units(cycles_per_second: Array, ceiling: Array, sms: Array) -> Array:
-    # Counters that count per SM give at most the SM clock; those summed over SMs give SMs times as much. The two are a
-    # factor of a hundred apart, so the geometric middle decides.
-    with np.errstate(invalid="ignore"):
-        return np.where(cycles_per_second > ceiling * np.sqrt(sms), sms, 1.0)
-
-
 def mean_clock(rated: Rated) -> Array:
     """Return each row's true mean SM clock in Hz from its elapsed-cycle counter; NaN where there is none."""
     ceiling = np.array([c.sm_clock or c.tensor_clock for c in rated.chips] + [np.nan])[rated.chip]
     sms = np.array([float(c.sms) for c in rated.chips] + [np.nan])[rated.chip]
-    seconds = rated.column("cycles_ms") / 1000
-    result: Array = mean_sm_clock(rated.column("sm_cycles"), seconds, _units(ratio(rated.column("sm_cycles"), seconds), ceiling, sms))
+    cycles, seconds = rated.column("sm_cycles"), rated.column("cycles_ms") / 1000
+    result: Array = mean_sm_clock(cycles, seconds, counted_units(ratio(cycles, seconds), ceiling, sms))
     return result
 
 

@@ -8,46 +8,38 @@ from __future__ import annotations
 
 import functools
 import html
-import threading
 import time
 import urllib.parse
 from collections.abc import Callable
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from ullage.errors import UllageError
 from ullage.simulate.exposition import Pages, pages
 from ullage.simulate.fleet import Simulation
 from ullage.simulate.specification import host_name
+from ullage.sources.page_server import EXPOSITION, HTML, PLAIN, Answer, PageServer, bound
 
 KEPT_HOSTS = 128  # hosts whose readings stay in memory: about 3 MB each for a day at 30 s
 
 
-class Server(ThreadingHTTPServer):
-    """A running server: `port` is the one it got; `serve_forever` blocks, `start` runs it beside; `stop` ends it."""
-
-    daemon_threads = True
-    allow_reuse_address = True
-    request_queue_size = 64
+class Server(PageServer):
+    """A running server of a fleet: `page` gives the text of a host (None: of all)."""
 
     def __init__(self, address: tuple[str, int], page: Callable[[str | None], str | None], hosts: list[str]) -> None:
-        super().__init__(address, _Handler)
+        super().__init__(address, self._answer)
         self.page = page
         self.hosts = hosts
 
-    @property
-    def port(self) -> int:
-        """The port that it listens on."""
-        return int(self.server_address[1])
-
-    def start(self) -> Server:
-        """Serve in a thread of its own, and return the server."""
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-        return self
-
-    def stop(self) -> None:
-        """End a server that runs in another thread, and free the port."""
-        self.shutdown()
-        self.server_close()
+    def _answer(self, path: str, query: str) -> Answer:
+        """Answer with a page, the index, or 404."""
+        parts = [urllib.parse.unquote(part) for part in path.split("/") if part]
+        asked = urllib.parse.parse_qs(query).get("host", [None])[0]
+        if not parts:
+            return Answer(200, HTML, _index(self.hosts))
+        page = None
+        if parts[-1] == "metrics" and len(parts) <= 2:
+            page = self.page(parts[0] if len(parts) == 2 else asked)
+        if page is None:
+            return Answer(404, PLAIN, "not here: ask /metrics, or /node0001/metrics for one host\n")
+        return Answer(200, EXPOSITION, page)
 
 
 def serve(
@@ -65,11 +57,8 @@ def serve(
     times as fast from there. Raises UllageError when the port is taken.
     """
     page = pager(simulation, clock, speed=speed, new_names=new_names)
-    try:
+    with bound(address, port):
         return Server((address, port), page, [host_name(host) for host in range(simulation.specification.hosts)])
-    except (OSError, OverflowError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise UllageError(f"can't serve at {address}:{port}: {reason}", "choose another port, or 0 for any that is free") from error
 
 
 def pager(
@@ -104,45 +93,6 @@ def _all(hosts: list[Pages], now: int) -> str:
         for head, body in host.groups(host.window_at(now)):
             parts.setdefault(head, []).append(body)
     return "".join(head + "".join(bodies) for head, bodies in parts.items())
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Server
-    protocol_version = "HTTP/1.1"
-    timeout = 30
-
-    def do_GET(self) -> None:
-        """Answer with a page, the index, or 404."""
-        path, _, query = self.path.partition("?")
-        parts = [urllib.parse.unquote(part) for part in path.split("/") if part]
-        asked = urllib.parse.parse_qs(query).get("host", [None])[0]
-        if not parts:
-            self._answer(200, "text/html; charset=utf-8", _index(self.server.hosts))
-            return
-        page = None
-        if parts[-1] == "metrics" and len(parts) <= 2:
-            page = self.server.page(parts[0] if len(parts) == 2 else asked)
-        if page is None:
-            self._answer(404, "text/plain; charset=utf-8", "not here: ask /metrics, or /node0001/metrics for one host\n")
-        else:
-            self._answer(200, "text/plain; version=0.0.4; charset=utf-8", page)
-
-    do_HEAD = do_GET  # noqa: N815 - the library's name
-
-    def _answer(self, status: int, kind: str, text: str) -> None:
-        body = text.encode()
-        try:
-            self.send_response(status)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            if self.command != "HEAD":
-                self.wfile.write(body)
-        except (BrokenPipeError, ConnectionResetError):
-            self.close_connection = True
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing: a scrape every few seconds is no news."""
 
 
 def _index(hosts: list[str]) -> str:

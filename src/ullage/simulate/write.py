@@ -22,10 +22,11 @@ import pyarrow as pa
 
 from ullage.errors import UllageError
 from ullage.simulate import configs
-from ullage.simulate.exposition import OLD, Pages, pages
+from ullage.simulate.exposition import Pages, pages
 from ullage.simulate.fleet import Simulation, wire_schema
 from ullage.simulate.schedule import Job
 from ullage.simulate.specification import Specification, host_name
+from ullage.sources.dcgm_names import OLD
 
 MOST_CELLS = 100_000_000  # of a table that has a column per GPU and must be in memory
 NANOSECONDS = 1_000_000  # in a millisecond

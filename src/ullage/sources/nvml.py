@@ -1,9 +1,6 @@
 """This machine's GPUs, read live through NVML: no exporter and no daemon needed, normally no root either.
 
-Activities come from NVML's GPM, which compares two samples and so gives true averages over the interval between them;
-it exists on Hopper and later. The cumulative cycle counters (GPM ids 248 to 260, "since reboot") are read where the
-driver has them. Earlier GPUs yield clocks, power and utilization only, and a note says so. Names and structures are
-those of nvidia-ml-py 13.615.
+What each tells is in `nvml_readings`. GPUs before Hopper yield clocks, power and utilization only, and a note says so.
 
 This module needs NumPy, PyArrow and nvidia-ml-py and nothing else, so that it runs on a bare GPU node.
 """
@@ -12,59 +9,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from ullage.errors import UllageError, missing_extra
 from ullage.problems import Problems
-from ullage.sources.fields import Alias, clean
+from ullage.sources.machine import Limits, Machine, rows
+from ullage.sources.nvml_readings import UNITS, Device, reading, take_sample
 from ullage.sources.source import Options, Place, source
-from ullage.tables import samples
 
 SHORTEST = 0.1  # seconds between two GPM samples; below 100 ms Hopper's values are invalid (NVIDIA/DCGM issue 310)
-# NVML_GPM_METRIC_… -> (field, unit). PCIe and NVLink come in MiB/s.
-GPM: dict[str, tuple[str, str]] = {
-    "GRAPHICS_UTIL": ("gr_active", "%"),
-    "SM_UTIL": ("sm_active", "%"),
-    "SM_OCCUPANCY": ("sm_occupancy", "%"),
-    "ANY_TENSOR_UTIL": ("tensor_active", "%"),
-    "DFMA_TENSOR_UTIL": ("dfma_active", "%"),
-    "HMMA_TENSOR_UTIL": ("hmma_active", "%"),
-    "IMMA_TENSOR_UTIL": ("imma_active", "%"),
-    "DRAM_BW_UTIL": ("dram_active", "%"),
-    "FP64_UTIL": ("fp64_active", "%"),
-    "FP32_UTIL": ("fp32_active", "%"),
-    "FP16_UTIL": ("fp16_active", "%"),
-    "PCIE_TX_PER_SEC": ("pcie_tx", "MiB/s"),
-    "PCIE_RX_PER_SEC": ("pcie_rx", "MiB/s"),
-    "NVLINK_TOTAL_TX_PER_SEC": ("nvlink_tx", "MiB/s"),
-    "NVLINK_TOTAL_RX_PER_SEC": ("nvlink_rx", "MiB/s"),
-    "SM_CYCLES_ELAPSED": ("sm_cycles", "cycles"),
-    "SM_CYCLES_ACTIVE": ("sm_active_cycles", "cycles"),
-    "MMA_CYCLES_ACTIVE": ("tensor_cycles", "cycles"),
-}
-# What the driver gives without GPM, in NVML's units.
-PLAIN = {"sm_clock": "MHz", "memory_clock": "MHz", "throttle": "mask", "memory_used": "B"}
-BOARD = {"power": "mW", "energy": "mJ", "temperature": "C", "gpu_util": "%"}
-UNITS = {**dict(GPM.values()), **PLAIN, **BOARD}
-Reading = dict[str, float]
-
-
-@dataclass(eq=False)
-class _Device:
-    """A GPU or a MIG instance, with its two GPM samples, the older first (none without GPM), and how many were taken."""
-
-    handle: Any
-    index: int
-    uuid: str
-    name: str
-    mig: str | None = None
-    instance: int | None = None  # GPU instance id; None for a whole GPU
-    samples: list[Any] = field(default_factory=list)
-    taken: int = 0
 
 
 def recognise(place: Place) -> int:
@@ -97,29 +53,69 @@ def watch(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the readings of every GPU that `nvml` (the module pynvml, or its double) knows, as `read` does.
 
-    `clock` gives ms since 1970. A sample is of the moment at which the interval ends.
+    `clock` gives ms since 1970.
     """
-    now = clock or options.now or (lambda: round(time.time() * 1000))
-    interval = max(SHORTEST, options.interval if options.watch > 0 else min(options.interval, 1.0))
-    turns = max(1, int(options.watch / interval + 1e-9))
+    with opened(nvml, options, problems, host) as machine:
+        yield from machine.watched(options, clock, sleep)
+
+
+@contextmanager
+def opened(nvml: Any, options: Options, problems: Problems, host: str) -> Iterator[Machine]:
+    """Open every GPU that `nvml` knows, for as long as the body runs; a reading's activities are those since the one before.
+
+    Raises UllageError without driver or GPU.
+    """
     _start(nvml)
-    devices: list[_Device] = []
+    devices: list[Device] = []
     try:
         devices += _devices(nvml, problems)
-        begin = last = now()
         for device in devices:
-            _sample(nvml, device, problems)
-        for turn in range(1, turns + 1):
-            # after a stall the next reading is late, never too close to the one before
-            sleep(max(0.0, (max(begin + 1000 * turn * interval, last + 1000 * SHORTEST) - now()) / 1000))
-            last = now()
-            yield _batch(last, host, devices, [_reading(nvml, device, problems) for device in devices], options, problems)
-            options.progress(f"{turn:,} of {turns:,} readings of {len(devices):,} devices")
+            take_sample(nvml, device, problems)
+        yield Machine(
+            read=lambda moment: rows(moment, host, [reading(nvml, device, problems) for device in devices], UNITS, options, problems),
+            limits={device.uuid: _limits(nvml, device) for device in devices if device.instance is None},
+            processes=lambda: {(device.uuid, device.mig): _processes(nvml, device) for device in devices},
+            shortest=SHORTEST,
+            instances={own: (device.uuid, device.mig) for device in devices if (own := _own_uuid(nvml, device))},
+        )
     finally:
         for device in devices:
             for sample in device.samples:
-                nvml.nvmlGpmSampleFree(sample)
-        nvml.nvmlShutdown()
+                with suppress(nvml.NVMLError):  # a lost GPU must not keep the others' from being freed
+                    nvml.nvmlGpmSampleFree(sample)
+        with suppress(nvml.NVMLError):
+            nvml.nvmlShutdown()
+
+
+def _limits(nvml: Any, device: Device) -> Limits:
+    """Return what the board may draw, its highest SM clock and its memory, in SI units; None for what it does not tell."""
+    asked: tuple[tuple[Callable[[], Any], float], ...] = (
+        (lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(device.handle), 1e-3),
+        (lambda: nvml.nvmlDeviceGetMaxClockInfo(device.handle, nvml.NVML_CLOCK_SM), 1e6),
+        (lambda: nvml.nvmlDeviceGetMemoryInfo(device.handle).total, 1.0),
+    )
+    told: list[float | None] = []
+    for ask, factor in asked:
+        try:
+            told.append(float(ask()) * factor)
+        except (nvml.NVMLError, AttributeError):
+            told.append(None)
+    return Limits(*told)
+
+
+def _own_uuid(nvml: Any, device: Device) -> str:
+    """Return a MIG instance's own UUID ("MIG-…"), "" for a whole GPU."""
+    try:
+        return "" if device.instance is None else _text(nvml.nvmlDeviceGetUUID(device.handle))
+    except nvml.NVMLError:
+        return ""
+
+
+def _processes(nvml: Any, device: Device) -> list[int]:
+    try:
+        return [int(process.pid) for process in nvml.nvmlDeviceGetComputeRunningProcesses(device.handle)]
+    except nvml.NVMLError:
+        return []
 
 
 def _start(nvml: Any) -> None:
@@ -131,13 +127,13 @@ def _start(nvml: Any) -> None:
         ) from error
 
 
-def _devices(nvml: Any, problems: Problems) -> list[_Device]:
+def _devices(nvml: Any, problems: Problems) -> list[Device]:
     """Return every GPU, each followed by its MIG instances. Of a GPU with instances these carry the activities."""
-    found: list[_Device] = []
+    found: list[Device] = []
     for index in range(_count(nvml)):
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            gpu = _Device(handle, index, _text(nvml.nvmlDeviceGetUUID(handle)), _text(nvml.nvmlDeviceGetName(handle)))
+            gpu = Device(handle, index, _text(nvml.nvmlDeviceGetUUID(handle)), _text(nvml.nvmlDeviceGetName(handle)))
         except nvml.NVMLError as error:
             problems.drop("GPUs that do not answer", where=f"GPU {index}: {error}")
             continue
@@ -163,7 +159,7 @@ def _text(name: str | bytes) -> str:
     return name.decode(errors="replace") if isinstance(name, bytes) else name
 
 
-def _instances(nvml: Any, gpu: _Device) -> list[_Device]:
+def _instances(nvml: Any, gpu: Device) -> list[Device]:
     """Return the MIG instances of a GPU, none when MIG is off. Compute instances of one GPU instance count once."""
     try:
         if nvml.nvmlDeviceGetMigMode(gpu.handle)[0] != nvml.NVML_DEVICE_MIG_ENABLE:
@@ -171,14 +167,14 @@ def _instances(nvml: Any, gpu: _Device) -> list[_Device]:
         count = nvml.nvmlDeviceGetMaxMigDeviceCount(gpu.handle)
     except nvml.NVMLError:
         return []
-    found: dict[int, _Device] = {}
+    found: dict[int, Device] = {}
     for number in range(count):
         try:
             handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu.handle, number)
             instance, name = nvml.nvmlDeviceGetGpuInstanceId(handle), _text(nvml.nvmlDeviceGetName(handle))
         except nvml.NVMLError:  # no instance in this place
             continue
-        found.setdefault(instance, _Device(handle, gpu.index, gpu.uuid, gpu.name, f"{_profile(name)}/{instance}", instance))
+        found.setdefault(instance, Device(handle, gpu.index, gpu.uuid, gpu.name, f"{_profile(name)}/{instance}", instance, gpu.handle))
     return list(found.values())
 
 
@@ -192,121 +188,15 @@ def _profile(name: str) -> str:
     return profile.split(".", 1)[1] if "c." in profile else profile
 
 
-def _prepare(nvml: Any, gpu: _Device, device: _Device, problems: Problems) -> None:
+def _prepare(nvml: Any, gpu: Device, device: Device, problems: Problems) -> None:
     """Give a device its two GPM samples, if the GPU has GPM."""
     try:
         supported, reason = bool(nvml.nvmlGpmQueryDeviceSupport(gpu.handle).isSupportedDevice), "GPM needs Hopper or later"
         if supported:
             device.samples = [nvml.nvmlGpmSampleAlloc(), nvml.nvmlGpmSampleAlloc()]
-    except nvml.NVMLError as error:
+    except (nvml.NVMLError, AttributeError) as error:  # the latter: an nvidia-ml-py from before GPM
         supported, reason = False, f"GPM: {error}"
     if not supported:
         problems.note(
             f"GPU {gpu.index} ({gpu.name}) tells no activity of its SMs and tensor pipes ({reason}); clocks, power and utilization only"
         )
-
-
-def _sample(nvml: Any, device: _Device, problems: Problems) -> bool:
-    """Take a GPM sample into the older of the two; return whether there are now two to compare."""
-    if not device.samples:
-        return False
-    older, newer = device.samples
-    try:
-        if device.instance is None:
-            nvml.nvmlGpmSampleGet(device.handle, older)
-        else:
-            nvml.nvmlGpmMigSampleGet(nvml.nvmlDeviceGetHandleByIndex(device.index), device.instance, older)
-    except nvml.NVMLError as error:
-        problems.drop("readings that the driver refused", where=f"GPU {device.index}{_slice(device)}, GPM sample: {error}")
-        return False
-    device.samples = [newer, older]
-    device.taken += 1
-    return device.taken > 1
-
-
-def _slice(device: _Device) -> str:
-    return f" MIG {device.mig}" if device.mig else ""
-
-
-def _reading(nvml: Any, device: _Device, problems: Problems) -> Reading:
-    """Return what a device tells now, in NVML's units; what it can't tell is absent."""
-    reading = _gpm(nvml, device, problems) if _sample(nvml, device, problems) else {}
-    for name, ask in _questions(nvml, device).items():
-        for attempt in ask:
-            try:
-                reading[name] = float(attempt())
-                break
-            except nvml.NVMLError as error:
-                if error.value not in (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_FUNCTION_NOT_FOUND):
-                    problems.drop("readings that the driver refused", where=f"GPU {device.index}{_slice(device)}, {name}: {error}")
-    return reading
-
-
-def _questions(nvml: Any, device: _Device) -> dict[str, tuple[Callable[[], Any], ...]]:
-    """Return how each field is asked for, the newer function first. A MIG instance has its GPU's clocks, and no board of its own."""
-    handle = device.handle
-    board = handle if device.instance is None else nvml.nvmlDeviceGetHandleByIndex(device.index)
-    shared: dict[str, tuple[Callable[[], Any], ...]] = {
-        "sm_clock": (lambda: nvml.nvmlDeviceGetClockInfo(board, nvml.NVML_CLOCK_SM),),
-        "memory_clock": (lambda: nvml.nvmlDeviceGetClockInfo(board, nvml.NVML_CLOCK_MEM),),
-        "throttle": (
-            lambda: nvml.nvmlDeviceGetCurrentClocksEventReasons(board),
-            lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(board),
-        ),
-        "memory_used": (lambda: nvml.nvmlDeviceGetMemoryInfo(handle).used,),
-    }
-    if device.instance is not None:
-        return shared
-    return {
-        **shared,
-        "power": (lambda: nvml.nvmlDeviceGetPowerUsage(handle),),
-        "energy": (lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle),),
-        "temperature": (
-            lambda: nvml.nvmlDeviceGetTemperatureV(handle, nvml.NVML_TEMPERATURE_GPU),
-            lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU),
-        ),
-        "gpu_util": (lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,),
-    }
-
-
-def _gpm(nvml: Any, device: _Device, problems: Problems) -> Reading:
-    """Return the GPM metrics between the last two samples. A driver that refuses the newer ids is asked without them."""
-    ids = {name: getattr(nvml, f"NVML_GPM_METRIC_{name}", None) for name in GPM}
-    known = {name: number for name, number in ids.items() if number is not None}
-    for wanted in (known, {name: number for name, number in known.items() if "CYCLES" not in name}):
-        request = nvml.c_nvmlGpmMetricsGet_t()
-        request.version = nvml.NVML_GPM_METRICS_GET_VERSION
-        request.numMetrics = len(wanted)
-        request.sample1, request.sample2 = device.samples
-        for place, number in enumerate(wanted.values()):
-            request.metrics[place].metricId = number
-        try:
-            answer = nvml.nvmlGpmMetricsGet(request)
-        except nvml.NVMLError as error:
-            refusal = error
-            continue
-        told = zip(wanted, answer.metrics, strict=False)
-        return {GPM[name][0]: float(metric.value) for name, metric in told if metric.nvmlReturn == nvml.NVML_SUCCESS}
-    problems.drop("readings that the driver refused", where=f"GPU {device.index}{_slice(device)}, GPM: {refusal}")
-    return {}
-
-
-def _batch(moment: int, host: str, devices: list[_Device], readings: list[Reading], options: Options, problems: Problems) -> pa.RecordBatch:
-    """Return the rows of one moment."""
-    count = len(devices)
-    columns: dict[str, Any] = {
-        "time": np.full(count, moment, np.int64),
-        "cluster": pa.array([options.cluster] * count, pa.string()),
-        "host": pa.array([host] * count),
-        "gpu": pa.array([device.uuid for device in devices]),
-        "index": pa.array([device.index for device in devices], pa.int16()),
-        "mig": pa.array([device.mig for device in devices], pa.string()),
-        "model": pa.array([device.name for device in devices]),
-    }
-    flags = np.zeros(count, np.uint16)
-    for name, unit in UNITS.items():
-        values = np.array([reading.get(name, np.nan) for reading in readings])
-        if not np.isnan(values).all():
-            columns[name], marks = clean(Alias(name, name, unit), values, problems, host)
-            flags |= marks
-    return samples({**columns, "flags": flags})

@@ -11,17 +11,8 @@ from typing import Any
 
 import numpy as np
 
-# Clock event reasons by NVML's bit mask (nvml.h, nvmlClocksEventReason…). Bit 0, idle, says nothing about a run.
-REASONS = {
-    0x2: "application clocks",
-    0x4: "power cap",
-    0x8: "hardware slowdown",
-    0x10: "sync boost",
-    0x20: "software thermal slowdown",
-    0x40: "hardware thermal slowdown",
-    0x80: "power brake",
-    0x100: "display clock",
-}
+from ullage.sources import clock_reasons
+
 INTERVAL = 0.01  # seconds between samples
 STEADY = 1.0  # seconds: NVML's energy counter and its averaged power are too slow for a shorter span
 
@@ -42,9 +33,7 @@ def reasons(mask: int) -> tuple[str, ...]:
     >>> reasons(0x1 | 0x4 | 0x20), reasons(0)
     (('power cap', 'software thermal slowdown'), ())
     """
-    known = tuple(words for bit, words in REASONS.items() if mask & bit)
-    other = mask & ~sum(REASONS) & ~0x1
-    return (*known, f"reason {other:#x}") if other else known
+    return clock_reasons.reasons(mask & ~clock_reasons.IDLE)
 
 
 @dataclass

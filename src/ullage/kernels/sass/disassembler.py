@@ -7,6 +7,7 @@ import json
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ def disassemble(cubin: bytes) -> list[Function]:
 
     Raises UllageError without nvdisasm, and for what it can't read.
     """
-    found = _json(cubin)
+    found = written(cubin)
     try:
         head, functions = found
         version = head["SM"]["version"]
@@ -43,24 +44,34 @@ def _function(found: dict[str, Any], architecture: str) -> Function:
     )
 
 
-def _json(cubin: bytes) -> Any:
+def written(cubin: bytes, options: Sequence[str] = ()) -> Any:
+    """Return what nvdisasm writes of a cubin as JSON, with further options. Raises UllageError as `disassemble` does, or TooSlow."""
     tool = nvdisasm()
     with tempfile.TemporaryDirectory(prefix="ullage-") as folder:
         path = Path(folder, "kernel.cubin")
         path.write_bytes(cubin)
         try:
-            done = subprocess.run([tool, "-json", str(path)], capture_output=True, timeout=LONGEST, check=False)
+            done = subprocess.run([tool, "-json", *options, str(path)], capture_output=True, timeout=LONGEST, check=False)
         except subprocess.TimeoutExpired as error:
-            raise UllageError(f"nvdisasm did not end within {LONGEST} s", "is it a very large cubin? give one kernel's") from error
+            raise TooSlow(f"nvdisasm did not end within {LONGEST} s", "is it a very large cubin? give one kernel's") from error
+        except OSError as error:
+            raise UllageError(f"nvdisasm can't be run: {error.strerror}", f"is {harmless(tool)} a program of this machine's?") from error
     if done.returncode:
-        said = done.stderr.decode(errors="replace").replace(f"'{path}'", "it").replace(str(path), "it").strip().splitlines()
+        said = done.stderr.decode(errors="replace")
+        for named in (f"'{path}'", f"File {path}", str(path)):
+            said = said.replace(named, "it")
+        first = said.strip().splitlines()[:1]
         raise UllageError(
-            f"nvdisasm can't read this cubin: {harmless(said[0]) if said else 'no reason given'}", "is it a cubin, and not damaged?"
+            f"nvdisasm can't read this cubin: {harmless(first[0]) if first else 'no reason given'}", "is it a cubin, and not damaged?"
         )
     try:
         return json.loads(done.stdout)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise UllageError("nvdisasm gives no JSON", "update it: pip install -U nvidia-cuda-nvdisasm") from error
+
+
+class TooSlow(UllageError):  # noqa: N818 - an error of its own only to be told apart
+    """A cubin on which nvdisasm spends more time than anybody waits."""
 
 
 @lru_cache(maxsize=1)

@@ -47,7 +47,9 @@ def products(capture: Capture, window: tuple[int, int], most: int = MOST) -> tup
         return ()
     time = np.minimum(rows.end, high) - np.maximum(rows.start, low)
     call = _launches(rows, capture.calls)
-    called = np.unique(call[call >= 0])
+    is_called = np.zeros(len(capture.calls), bool)
+    is_called[call[call >= 0]] = True
+    called = np.flatnonzero(is_called)
     layer, paths = layers(capture.host, capture.words, capture.calls.where(called))
     words = [*capture.words, GRAPH, EARLIER]
     keys = (
@@ -91,12 +93,26 @@ def _groups(
     keys: tuple[npt.NDArray[np.signedinteger[Any]], ...],
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Return, of rows with equal keys, where the first one stands, which group each row is in, and how many there are."""
-    code = np.zeros(len(keys[0]), np.int64)
+    code, many = np.zeros(len(keys[0]), np.int64), 1
     for key in keys:
-        _, place = np.unique(key, return_inverse=True)
-        _, code = np.unique(code * (int(place.max()) + 1) + place, return_inverse=True)
-    _, first, count = np.unique(code, return_index=True, return_counts=True)
-    return first, code, count
+        place, values = _ranked(key.astype(np.int64))
+        code, many = _ranked(code * values + place)
+    first = np.zeros(many, np.intp)
+    first[code[::-1]] = np.arange(len(code) - 1, -1, -1)
+    return first, code, np.bincount(code, minlength=many)
+
+
+def _ranked(values: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
+    """Return each value's place among the different ones, and how many there are; without sorting where they lie close together."""
+    low = int(values.min())
+    span = int(values.max()) - low + 1
+    if span > 4 * len(values) + 65536:
+        different, place = np.unique(values, return_inverse=True)
+        return place, len(different)
+    there = np.zeros(span, bool)
+    there[values - low] = True
+    rank = np.cumsum(there) - 1
+    return rank[values - low], int(rank[-1]) + 1
 
 
 def _row(words: list[str], paths: list[str], key: list[int], count: int, time: int) -> Row:

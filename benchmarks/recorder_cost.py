@@ -1,0 +1,102 @@
+"""What the recorder costs the program that it runs in.
+
+    python benchmarks/recorder_cost.py [--quick] [--json FILE]
+
+Nanoseconds for each region, host record and call of MPI, each callback of a call of CUDA, each activity buffer; on this machine, with the
+tests' double of CUPTI, so that of CUPTI's own cost nothing is said. The best of five rounds each.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from measure import Figure, Figures, parser
+from ullage.cupti.chunks import Type, chunks
+from ullage.cupti.native.build import compiler
+from ullage.cupti.native.build import recorder as built
+from ullage.cupti.recorder import Recorder
+
+HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parent))
+from tests import cupti_double  # noqa: E402 - beside the benchmarks, not installed
+
+ROWS = {
+    "clock": "the clock alone",
+    "region": "a region, begun and ended (two records)",
+    "host": "a record of what the host did",
+    "mpi": "a call of MPI",
+    "api": "a call of CUDA, by callbacks",
+}
+
+
+def times(program: Path, count: int, environment: dict[str, str]) -> dict[str, float]:
+    """Return ns by name, as the program prints them."""
+    command = [str(program), str(count), str(cupti_double.library())]
+    printed = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout
+    return {name: float(value) for name, value in (line.split() for line in printed.splitlines())}
+
+
+def compiled(folder: Path) -> Path:
+    target = folder / "recorder_cost"
+    command = [*compiler(os.environ), "-O2", "-rdynamic", "-o", str(target), str(HERE / "recorder_cost.c"), "-ldl"]
+    subprocess.run(command, check=True)
+    return target
+
+
+def costs(count: int) -> dict[str, float]:
+    """Return ns of each kind of call."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        environment = cupti_double.environment(
+            ULLAGE_RECORD=str(folder / "rec"), ULLAGE_RECORDER=str(built()), ULLAGE_KINDS="10", ULLAGE_CALLBACKS="runtime"
+        )
+        found = times(compiled(folder), count, environment)
+    found["api"] = found["call-traced"] - found["call"]
+    return found
+
+
+def buffers(seconds: float) -> dict[str, float]:
+    """Return what END says after a program that launched kernels as fast as the double lets it."""
+    with tempfile.TemporaryDirectory() as name:
+        recording = Path(name, "rec")
+        environment = cupti_double.environment(
+            ULLAGE_RECORD=str(recording), CUDA_INJECTION64_PATH=str(built()), ULLAGE_KINDS="10,4,5", ULLAGE_NAMES="10:104"
+        )
+        command = [str(cupti_double.program()), "--flood", "--microseconds", "1", "--seconds", str(seconds)]
+        subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
+        with next(recording.iterdir()).open("rb") as file:
+            return next(chunk.json() for chunk in chunks(file, "recording") if chunk.type == Type.END)
+
+
+def from_python(count: int) -> float:
+    """Return ns of a region begun and ended from Python, best of five."""
+    import timeit
+
+    with tempfile.TemporaryDirectory() as name:
+        recorder = Recorder(built())
+        recorder.attach(name)
+        best = min(timeit.repeat(lambda: recorder.end(recorder.begin("a region")), number=count, repeat=5)) / count * 1e9
+        recorder.detach()
+        return best
+
+
+def main() -> None:
+    asked = parser(__doc__).parse_args()
+    figures, count = Figures(asked.json), 20_000 if asked.quick else 200_000
+    found = costs(count)
+    figures.add(*(Figure(words, found[name], "ns") for name, words in ROWS.items()))
+    figures.add(Figure("a region, begun and ended from Python", from_python(count // 10), "ns"))
+    end = buffers(0.5 if asked.quick else 3)
+    figures.add(
+        Figure("a callback of CUPTI for a buffer", end["callback_ns"] / end["callbacks"], "ns"),
+        Figure("the writer's own thread, a MB of records", end["writer_ns"] / end["bytes"] * 1e3, "µs"),
+        Figure("buffers kept at most", end["memory_peak"] / 1e6, "MB"),
+    )
+
+
+if __name__ == "__main__":
+    main()

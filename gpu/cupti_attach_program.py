@@ -1,0 +1,152 @@
+"""The program that a recorder comes into and leaves at run time, that forks, and that meets another profiler."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gpu.apart import tell
+from gpu.cupti_device import Device
+from gpu.cupti_load_program import kernels
+from ullage.cupti import permissions
+from ullage.cupti.callbacks import Subscriber
+from ullage.cupti.counters.ranges import Ranges
+from ullage.cupti.layouts import layouts
+from ullage.cupti.library import find
+from ullage.cupti.results import CuptiError
+from ullage.errors import UllageError
+from ullage.live import session
+
+EACH = 500  # µs of a kernel
+BEFORE, FIRST, PAUSED, RESUMED, BETWEEN, SECOND = 3, 5, 2, 4, 6, 7  # kernels of the parts of "attach"
+FEW = 5  # kernels of the other stages
+NOBODY = 65534  # a user without privileges
+CYCLES = "sm__cycles_active.sum"
+
+
+def main(stage: str, folder: str) -> None:
+    """Run a stage: "attach", "subscribers", "fork", "profiler", "counters", "plain"."""
+    try:
+        STAGES[stage](Path(folder))
+    except UllageError as error:
+        tell(refused=error.problem, code=error.code if isinstance(error, CuptiError) else None)
+
+
+def spins(device: Device, count: int) -> int:
+    """Run kernels to their end, and return how many."""
+    for _ in range(count):
+        device.spin(EACH)
+    device.wait()
+    return count
+
+
+def attach(folder: Path) -> None:
+    """Work without the recorder, with it, while it pauses, with it, without it, with it again."""
+    device = Device()
+    spins(device, BEFORE)
+    session.start(folder / "first")
+    spins(device, FIRST)
+    session.stop()
+    spins(device, PAUSED)
+    session.start()
+    spins(device, RESUMED)
+    session.detach()
+    tell(first=True)
+    spins(device, BETWEEN)
+    session.start(folder / "second")
+    spins(device, SECOND)
+    session.detach()
+    spins(device, BETWEEN)
+    tell(second=True)
+
+
+def subscribers(folder: Path) -> None:
+    """Ask for CUPTI's place for a subscriber while the recorder has it."""
+    device = Device()
+    spins(device, 1)
+    session.start(folder)
+    try:
+        other = Subscriber(find(), lambda _: None)
+        tell(second_subscriber="accepted")
+        other.close()
+    except CuptiError as error:
+        tell(second_subscriber=f"refused with {error.code}")
+    spins(device, FEW)
+    session.detach()
+    tell(holders=permissions.holders())
+
+
+def fork(folder: Path) -> None:
+    """Fork while the recorder records: a child that does nothing with CUDA and ends as workers do, and one that ends at once."""
+    device = Device()
+    session.start(folder)
+    spins(device, FEW)
+    for end in (lambda: os._exit(0), _ended):
+        child = os.fork()
+        if not child:
+            end()
+        _, status = os.waitpid(child, 0)
+        tell(child=os.waitstatus_to_exitcode(status))
+        spins(device, FEW)
+    session.detach()
+
+
+def _ended() -> None:
+    import sys
+
+    sys.exit(0)
+
+
+def profiler(folder: Path) -> None:
+    """Let PyTorch's profiler and the recorder be on at the same time, and tell what the former saw."""
+    import torch
+
+    device = Device()
+    torch.zeros(1, device="cuda")
+    session.start(folder)
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        spins(device, FEW)
+    tell(**kernels(profile))
+    spins(device, FEW)
+    tell(holders=permissions.holders())
+    session.detach()
+
+
+def counters(folder: Path) -> None:  # noqa: ARG001 - every stage is told where it may write
+    """Tell what permissions say beforehand, and what counting then does."""
+    device = Device()
+    spins(device, 1)
+    tell(report=permissions.report())
+    with Ranges([CYCLES], device.context.value, most=FEW) as counted:
+        spins(device, 1)
+    tell(counted=counted.values().row(0).get(CYCLES))
+
+
+def plain(folder: Path) -> None:
+    """Trace, then count, as a user without privileges; what lies in folders that only root reads is read before."""
+    for module in ("activity", "native.build", "counters.ranges"):
+        importlib.import_module(f"ullage.cupti.{module}")
+    for module in ("native", "written"):
+        importlib.import_module(f"ullage.live.{module}")
+    layouts(find().release)
+    os.environ["HOME"] = tempfile.gettempdir()
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setgid(NOBODY)
+        os.setuid(NOBODY)
+    tell(user=os.getuid())
+    device = Device()
+    session.start(folder)
+    spins(device, FEW)
+    session.detach()
+    tell(traced=True)
+    counters(folder)
+
+
+STAGES: dict[str, Callable[[Path], Any]] = {
+    "attach": attach, "subscribers": subscribers, "fork": fork, "profiler": profiler, "counters": counters, "plain": plain,
+}  # fmt: skip

@@ -1,0 +1,184 @@
+"""The program that samples the device's counters during a steady product, and looks at clocks and durations meanwhile."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gpu.apart import tell
+from gpu.cupti_counters_program import keep_image
+from gpu.cupti_device import Device
+from gpu.load import gemm
+from gpu.machine import Machine, machine
+from gpu.telemetry import mean, watched
+from ullage.cupti.counters import target
+from ullage.cupti.counters.host import Host, Use
+from ullage.cupti.counters.images import Image
+from ullage.cupti.counters.pm import MILLISECOND, Samples, Sampling
+from ullage.cupti.counters.wanted import DEVICE, wanted
+from ullage.cupti.library import Library, find
+from ullage.errors import UllageError
+from ullage.live import session
+
+SIZE, SECONDS, SETTLE = 8192, 2.0, 2.0
+POLL = 0.02  # seconds between two readings of the clock, and between two of the samples
+KERNELS, EACH = 20, 2000  # kernels that are traced while the counters are sampled, and how long each is, µs
+FEW = 64  # samples in the image that is kept
+
+
+def main(stage: str, folder: str) -> None:
+    """Run a stage: "product" (the device's counters during a product) or "traced" (kernels recorded while they are sampled)."""
+    library = find()
+    try:
+        (product if stage == "product" else traced)(library, Path(folder))
+    except UllageError as error:
+        tell(refused=error.problem, hint=error.hint)
+
+
+def product(library: Library, folder: Path) -> None:
+    """Tell, for windows without sampling, with GPM, with PM sampling, with both and without again, what was seen."""
+    torch, nvml = importlib.import_module("torch"), importlib.import_module("pynvml")
+    one = machine(nvml, torch)
+    torch.zeros(1, device="cuda")
+    metrics = chosen(library)
+    windows: dict[str, Callable[[], dict[str, Any]]] = {
+        "before": rest,
+        "gpm": lambda: gpm(one),
+        "pm": lambda: sampled(library, metrics, rest),
+        "both": lambda: sampled(library, metrics, lambda: gpm(one)),
+        "after": rest,
+    }
+    with gemm(torch, SIZE) as work:
+        time.sleep(SETTLE)
+        for name, look in windows.items():
+            begin = time.time()
+            with clocks(one) as seen:
+                facts = look()
+            bursts = [end - start for start, end in work.bursts if start > begin]
+            facts |= {"clock": _mean(seen), "clock_low": min(seen, default=None), "burst": _mean(bursts), "bursts": len(bursts)}
+            tell(**{name: facts})
+        keep(library, metrics, folder)
+
+
+def rest() -> dict[str, Any]:
+    """Let the product go on by itself."""
+    time.sleep(SECONDS)
+    return {}
+
+
+def chosen(library: Library) -> dict[str, str]:
+    """Return the device's metrics that this GPU samples, by quantity."""
+    target.begin(library)
+    with Host(library, target.chip_name(library, 0), Use.SAMPLING) as host:
+        return wanted("device", [name for kind in range(3) for name in host.names(kind)])
+
+
+@contextmanager
+def clocks(one: Machine) -> Iterator[list[float]]:
+    """Yield the SM clock in Hz as NVML tells it again and again while the body runs."""
+    seen: list[float] = []
+    over = threading.Event()
+
+    def poll() -> None:
+        while not over.wait(POLL):
+            told = one.ask("nvmlDeviceGetClockInfo", one.handle, one.nvml.NVML_CLOCK_SM)
+            seen.extend([] if told is None else [1e6 * told])
+
+    thread = threading.Thread(target=poll, daemon=True)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        over.set()
+        thread.join(5)
+
+
+def gpm(one: Machine) -> dict[str, Any]:
+    """Return the means of what GPM tells for some seconds."""
+    try:
+        found = watched(one, SECONDS, 0.5)
+    except Exception as error:  # said, and the other windows go on
+        return {"gpm_problem": f"{type(error).__name__}: {error}"}
+    return {f"gpm_{name}": mean(found, name) for name in ("tensor_active", "sm_active", "dram_active", "sm_clock")}
+
+
+def sampled(library: Library, metrics: dict[str, str], during: Callable[[], Any], **options: Any) -> dict[str, Any]:
+    """Return the means of the device's counters while something goes on."""
+    parts: list[Samples] = []
+    facts: dict[str, Any] = {}
+    over = threading.Event()
+
+    def go_on() -> None:
+        try:
+            facts.update(during())
+        finally:
+            over.set()
+
+    try:
+        with Sampling(list(metrics.values()), interval=MILLISECOND, library=library, **options) as sampling:
+            threading.Thread(target=go_on, daemon=True).start()
+            while not over.wait(POLL):
+                parts.append(sampling.drain())
+        parts.append(sampling.drain())
+    except UllageError as error:
+        return {**facts, "pm_problem": error.problem}
+    return {**facts, **summed(parts, metrics)}
+
+
+def summed(parts: list[Samples], metrics: dict[str, str]) -> dict[str, Any]:
+    """Return the means over time of what was sampled, in Ullage's units, how many samples came, their length and their gaps (ns)."""
+    held = [part for part in parts if len(part)]
+    facts: dict[str, Any] = {"overflow": any(part.overflow for part in parts), "full": any(part.full for part in parts)}
+    if not held:
+        return {"samples": 0, **facts}
+    start, end = (np.concatenate([getattr(part, name) for part in held]) for name in ("start", "end"))
+    values, lengths = np.concatenate([part.values for part in held]), (end - start).astype(float)
+    scale = {quantity.name: quantity.scale for quantity in DEVICE}
+    for index, name in enumerate(metrics):
+        good = np.isfinite(values[:, index])
+        if good.any():
+            facts[f"pm_{name}"] = float(np.average(values[good, index], weights=lengths[good]) * scale.get(name, 1.0))
+    gaps = start[1:] - end[:-1]
+    told = {"samples": len(start), "untimed": sum(part.untimed for part in parts), "length": float(np.median(lengths))}
+    return {**facts, **told, "gap": int(gaps.max()) if len(gaps) else 0, "span": int(end[-1] - start[0])}
+
+
+def keep(library: Library, metrics: dict[str, str], folder: Path) -> None:
+    """Write a small image of samples, and what this machine makes of it."""
+    try:
+        with Sampling(list(metrics.values()), interval=MILLISECOND, room=FEW, library=library) as sampling:
+            time.sleep(FEW / 2 * MILLISECOND / 1e9)
+            image: Image = sampling.image()
+        keep_image(image, library, folder / "pm")
+    except UllageError as error:
+        tell(image_problem=error.problem)
+
+
+def traced(library: Library, folder: Path) -> None:
+    """Record kernels while the counters are sampled, and tell how many were launched."""
+    device = Device()
+    device.spin(EACH)
+    device.wait()
+    session.start(folder)
+    told = sampled(library, chosen(library), lambda: _spins(device))
+    session.detach()
+    tell(traced={"launched": KERNELS, **told})
+
+
+def _spins(device: Device) -> dict[str, Any]:
+    device.ask("cuCtxSetCurrent", device.context)
+    for _ in range(KERNELS):
+        device.spin(EACH)
+    device.wait()
+    return {}
+
+
+def _mean(values: list[float]) -> float | None:
+    return float(np.mean(values)) if values else None

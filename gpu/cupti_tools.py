@@ -1,0 +1,71 @@
+"""What the checks of CUPTI have in common: the library and the recorder on this machine, and programs run under it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from gpu.check import NotMeasured
+from gpu.machine import Machine
+from ullage.cupti.driver import cuda_version
+from ullage.cupti.library import Library, find
+from ullage.cupti.native.build import recorder
+from ullage.errors import UllageError
+from ullage.live.launch import environment
+from ullage.live.recording import Wanted, prepared
+
+
+def library(machine: Machine) -> Library:
+    """Return this machine's CUPTI, or what it brings in its place. Raises NotMeasured without one that is known, and without a driver."""
+    own: Library | None = getattr(machine, "cupti", None)
+    if own is not None:
+        return own
+    if cuda_version() is None:
+        raise NotMeasured("no NVIDIA driver answers")
+    try:
+        found = find()
+        found.release  # noqa: B018 - asked for its errors
+    except UllageError as error:
+        raise NotMeasured(error.problem) from None
+    return found
+
+
+def simulated(machine: Machine) -> bool:
+    """Return whether the machine runs programs in its own way, so that they need neither compiler nor library."""
+    return getattr(machine, "programs", None) is not None
+
+
+def needs_recorder(machine: Machine) -> None:
+    """Raise NotMeasured where the recorder can't be built."""
+    try:
+        _ = simulated(machine) or recorder()
+    except UllageError as error:
+        raise NotMeasured(error.problem) from None
+
+
+def settings(found: Library) -> dict[str, str | float | int | bool | None]:
+    """Return what identifies the library in evidence; its path names the user perhaps."""
+    return {"cupti": found.release.name, "version": found.version, "library": found.path.name}
+
+
+def injected(machine: Machine, folder: Path, notes: list[str], **more: str) -> dict[str, str] | None:
+    """Return the variables with which a program is recorded by injection; None, with a note, where the recorder can't be built."""
+    if simulated(machine):
+        return {"ULLAGE_RECORD": str(folder), **more}
+    try:
+        made = prepared(folder, Wanted(mpi=False, python=False, flush=200), notes)
+    except UllageError as error:
+        notes.append(f"programs record themselves: {error.problem}")
+        return None
+    return added(environment(made, os.environ, mpi=False, python=False)) | more
+
+
+def added(given: Mapping[str, str]) -> dict[str, str]:
+    """Return what an environment has beyond this process' own."""
+    return {name: value for name, value in given.items() if os.environ.get(name) != value}
+
+
+def recordings(folder: Path) -> list[Path]:
+    """Return the recordings of a folder."""
+    return sorted(folder.glob("*.ullage"))

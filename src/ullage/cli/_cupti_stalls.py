@@ -1,0 +1,119 @@
+"""`ullage cupti stalls`: where the warps of each kernel were, and what they waited for, from sampled program counters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from ullage.cli.options import check_out, dump
+
+if TYPE_CHECKING:
+    from ullage.cupti.pc_samples import PcSamples
+    from ullage.reports.stall_shares import StallReport
+
+_FORMS = (".txt", ".json", ".svg", ".html", ".folded")
+
+
+@click.command(
+    "stalls",
+    epilog="""\b
+Examples:
+  ullage cupti stalls step.parquet                              each kernel: what its warps waited for, and where
+  ullage cupti stalls step.parquet --kernel attention --top 30  more instructions of the kernels whose name holds "attention"
+  ullage cupti stalls step.parquet --cubin libkernels.so        with machine code that the recording lacks
+  ullage cupti stalls step.parquet --out step.svg               the flame graph; .html with tables, .folded for other viewers
+  ullage cupti stalls --reasons                                 every stall reason, what it means, its old name
+
+\b
+FILE is what this wrote in the program (never in production: sampling costs memory and time):
+  from ullage.cupti.library import find
+  from ullage.cupti.pc_sampling import PcSampling, current_context
+  with PcSampling(find(), [current_context()]) as sampling:
+      with sampling.range():
+          step()
+  sampling.result().write(Path("step.parquet"))
+""",
+)
+@click.argument("file", required=False, type=click.Path(path_type=Path), metavar="[FILE]")
+@click.option("--kernel", default="", metavar="NAME", help="Only kernels whose name holds NAME.")
+@click.option("--cubin", "binaries", multiple=True, type=click.Path(path_type=Path), metavar="FILE", help="Machine code: cubin, library.")
+@click.option("--cupti", metavar="PATH", help="The libcupti that tells cubins by their CRC; without it the one that is found.")
+@click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Kernels, and instructions of each.")
+@click.option("--reasons", "listed", is_flag=True, help="List the stall reasons.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE: .svg, .html, .folded, .json or .txt.")
+def command(
+    file: Path | None, kernel: str, binaries: tuple[Path, ...], cupti: str | None, top: int, listed: bool, as_json: bool, out: Path | None
+) -> None:
+    """What the warps of each kernel waited for, by stall reason, instruction and line of source.
+
+    Instructions are shown where the machine code is known and nvdisasm is here; lines where it was compiled with -lineinfo.
+    """
+    if listed == (file is not None):
+        raise click.UsageError("give a FILE, or --reasons")
+    check_out(out, _FORMS)
+    if file is None:
+        _list(as_json)
+        return
+    from ullage.cupti.pc_samples import read
+    from ullage.render import stalls as render
+
+    report = _report(read(file), kernel, binaries, cupti)
+    if out is not None:
+        from ullage.render.files import replace
+
+        replace(out, _written(report, out.suffix, top).encode("utf-8", "replace"))
+        click.echo(f"wrote {out}", err=True)
+    if as_json:
+        click.echo(dump(render.record(report)))
+    elif out is None:
+        click.echo(render.text(report, top), nl=False)
+
+
+def _report(samples: PcSamples, kernel: str, binaries: tuple[Path, ...], cupti: str | None) -> StallReport:
+    from ullage.kernels.sass.binary import open_binary
+    from ullage.reports.stalls import stall_report
+
+    cubins = [image.cubin for path in binaries for image in open_binary(path).images]
+    return stall_report(samples, kernel=kernel, cubins=cubins, crc=_named(cupti) if cubins else None)
+
+
+def _named(cupti: str | None) -> Callable[[bytes], int] | None:
+    """Return what tells a cubin's CRC; None without a libcupti, unless one was named."""
+    from ullage.cupti.library import find
+    from ullage.cupti.modules import crc
+    from ullage.errors import UllageError
+
+    try:
+        library = find(cupti)
+    except UllageError:
+        if cupti is not None:
+            raise
+        return None
+    return lambda cubin: crc(library, cubin)
+
+
+def _written(report: StallReport, form: str, top: int) -> str:
+    from ullage.render import stalls as render
+    from ullage.render.svg.flame import flame
+
+    if form == ".svg":
+        return str(flame(report))
+    if form == ".json":
+        return dump(render.record(report)) + "\n"
+    return render.text(report, top) if form == ".txt" else render.folded(report) if form == ".folded" else render.page(report)
+
+
+def _list(as_json: bool) -> None:
+    from ullage.cupti.stalls import GROUPS, REASONS
+    from ullage.render.table import table
+
+    if as_json:
+        click.echo(dump([{**vars(one), "old": one.old or None} for one in REASONS.values()]))
+        return
+    rows = [[one.name, one.old or "–", GROUPS[one.group], one.meaning] for one in REASONS.values()]
+    click.echo(f"{len(rows)} stall reasons, each also counted as latency samples (_not_issued)\n")
+    click.echo(table(["reason", "old name", "state", "meaning"], rows, left=4))

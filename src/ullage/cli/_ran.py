@@ -1,0 +1,207 @@
+"""What `ullage run` says when the program has ended. Whatever fails here, the program has run: the exit code stays its own."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+import traceback
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ullage.cli.options import Progress, dump
+from ullage.errors import UllageError, harmless
+
+if TYPE_CHECKING:
+    from ullage.live.gathering import Gathering
+    from ullage.live.recording import Recorded
+    from ullage.reports.run import RunReport
+    from ullage.reports.trace import TraceReport
+
+NOTHING = "nothing was recorded: the program used no GPU through CUDA, called no MPI and opened no region"
+ENDED = 128 + signal.SIGTERM
+MOST_SHOWN = 8  # ranks named one by one
+WORTH_KEEPING = 1 << 20  # bytes of recordings that could not be read
+
+
+def answer(run: Gathering, command: tuple[str, ...], recorded: Recorded, asked: dict[str, Any]) -> bool:
+    """Wait for the other ranks and report on the run; return whether all that was asked for could be given."""
+    progress = Progress(quiet=asked["quiet"] or sys.stderr is None)
+    try:
+        if recorded.code == ENDED:  # whoever said so may not wait for the report
+            tell(f"the program was told to end; until there is a report on it, its recordings are in {run.folder}")
+        notes = [*recorded.notes, *_ranks(run, *run.wait(asked["wait"], progress))]
+        report = _report(run, command, recorded, notes, asked, progress)
+        progress.done()
+        return report is None or _given(report, run.recordings(), asked)
+    except KeyboardInterrupt:
+        tell(f"no report: interrupted (the program had ended, exit {recorded.code})")
+    except (UllageError, OSError) as error:
+        tell(f"the program ran (exit {recorded.code}), but there is no report on it: {error}")
+    except Exception:
+        traceback.print_exc()
+        tell(f"the program ran (exit {recorded.code}), but there is no report on it: this is a mistake in Ullage")
+    finally:
+        progress.done()
+    return False
+
+
+def tell(words: str) -> None:
+    """Say something on stderr, if anybody listens."""
+    with suppress(OSError):
+        click.echo("\n".join(harmless(line, 4000) for line in f"ullage: {words}".split("\n")), err=True)
+
+
+def _ranks(run: Gathering, codes: dict[int, int], missing: list[int]) -> list[str]:
+    """Return what is to be said of ranks that failed, that had not ended, and of which nothing came."""
+    codes = {rank: code for rank, code in codes.items() if code}
+    said = [f"rank {rank} ended with exit code {code}" for rank, code in list(codes.items())[:MOST_SHOWN]]
+    said += [f"{len(codes) - MOST_SHOWN:,} more ranks failed"] if len(codes) > MOST_SHOWN else []
+    running = [rank for rank in missing if run.of(rank).is_dir()]
+    if running:
+        said.append(f"{_called(running)} had not ended when this was written: what came later is not here")
+    if silent := sorted(set(missing) - set(running)):
+        hint = "is the folder one that all hosts share?" if run.kept else "if they are on other hosts, --keep a folder that all share"
+        said.append(f"nothing came from {_called(silent)}: {hint}")
+    return said
+
+
+def _called(ranks: list[int]) -> str:
+    shown = ", ".join(str(rank) for rank in ranks[:MOST_SHOWN]) + (", …" if len(ranks) > MOST_SHOWN else "")
+    return f"rank {shown}" if len(ranks) == 1 else f"{len(ranks):,} ranks ({shown})"
+
+
+def _report(
+    run: Gathering, command: tuple[str, ...], recorded: Recorded, notes: list[str], asked: dict[str, Any], progress: Progress
+) -> RunReport | None:
+    """Return the report on what was recorded; None where that is nothing and only notes are to be told, which takes no time."""
+    files = run.recordings()
+    if not files and recorded.ready and not notes:
+        notes = [NOTHING]
+    if not files and all(asked[name] is None for name in ("json_out", "out", "talp")):
+        _say("\n" + "".join(f"note: {harmless(note, 1000)}\n" for note in notes), asked)
+        return None
+    if asked["kernels"] is not None and files and _counted(recorded, files, notes, asked):
+        return None
+    from ullage.reports.run import run_report
+
+    trace = _trace(files, asked, progress, notes) if files else None
+    report = run_report(recorded.code, trace, run.folder, notes)
+    return report if run.kept else _nameless(report, run, command)
+
+
+def _counted(recorded: Recorded, files: list[Path], notes: list[str], asked: dict[str, Any]) -> bool:
+    """Print what was counted of each kernel; return False (and leave a note) where that is nothing."""
+    from ullage.live.counting import NOT_COUNTED
+    from ullage.questions.kernels import kernels
+    from ullage.render import kernel_counters as render
+
+    if any(note.startswith(NOT_COUNTED) for note in notes):
+        return False
+    try:
+        report = kernels(files, asked["gpu"], cupti=asked["cupti"], notes=notes)
+    except UllageError as error:
+        notes.append(f"{error.problem} ({error.hint})")
+        return False
+    _say("\n" + render.text(report), asked)
+    found = dump(render.record(report) | {"exit": recorded.code})
+    if asked["json_out"] == "-":
+        click.echo(found)
+    elif asked["json_out"] is not None:
+        _written(Path(asked["json_out"]), (found + "\n").encode())
+    return True
+
+
+def _trace(files: list[Path], asked: dict[str, Any], progress: Progress, notes: list[str]) -> TraceReport | None:
+    """Return the report on recordings. A region that isn't there, and recordings without any event, are notes: all else is good."""
+    from ullage.questions import trace
+
+    names, more = [str(path) for path in files], {"mode": asked["mode"], "price": asked["price"], "progress": progress}
+    if asked["region"] is not None:
+        try:
+            return trace(names, region=asked["region"], **more)
+        except UllageError as error:
+            notes.append(f"{error.problem}: this is the whole run ({error.hint})")
+    try:
+        return trace(names, **more)
+    except UllageError as error:
+        notes.append(f"{error.problem} ({error.hint})")
+        return None
+
+
+def _nameless(report: RunReport, run: Gathering, command: tuple[str, ...]) -> RunReport:
+    """Return a report that names the program in place of files that nobody will find."""
+    within = (f"{run.own}{os.sep}", f"{run.folder}{os.sep}")
+
+    def without(notes: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(note.replace(within[0], "").replace(within[1], "") for note in notes)
+
+    trace = report.trace
+    if trace is not None:
+        trace = replace(trace, places=(shlex.join(command),), notes=without(trace.notes))
+    return replace(report, trace=trace, notes=without(report.notes))
+
+
+def _given(report: RunReport, files: list[Path], asked: dict[str, Any]) -> bool:
+    """Print the report and write the files that were asked for; return whether that went well."""
+    from ullage.cli.trace import painter
+    from ullage.render.run import text
+
+    _say("\n" + text(report, by=asked["by"], paint=painter(sys.stderr)), asked)
+    well = report.trace is not None or sum(path.stat().st_size for path in files) < WORTH_KEEPING
+    for form in (_json, _out, _talp):
+        try:
+            form(report, files, asked)
+        except (UllageError, OSError) as error:
+            tell(str(error))
+            well = False
+    return well
+
+
+def _say(words: str, asked: dict[str, Any]) -> None:
+    if not asked["quiet"] and words.strip():
+        with suppress(OSError):
+            click.echo(words, nl=False, err=True)
+
+
+def _json(report: RunReport, _: list[Path], asked: dict[str, Any]) -> None:
+    from ullage.render.run import record
+
+    if asked["json_out"] == "-":
+        click.echo(dump(record(report)))
+    elif asked["json_out"] is not None:
+        _written(Path(asked["json_out"]), (dump(record(report)) + "\n").encode())
+
+
+def _out(report: RunReport, files: list[Path], asked: dict[str, Any]) -> None:
+    if (trace := _for(asked["out"], report)) is not None:
+        from ullage.render.trace_files import write
+
+        write(trace, asked["out"], files=[str(path) for path in files], by=asked["by"])
+        tell(f"wrote {asked['out']}")
+
+
+def _talp(report: RunReport, _: list[Path], asked: dict[str, Any]) -> None:
+    if (trace := _for(asked["talp"], report)) is not None:
+        from ullage.render.talp_json import talp_json
+
+        _written(asked["talp"], talp_json(trace).encode())
+
+
+def _for(path: Path | None, report: RunReport) -> TraceReport | None:
+    """Return what goes into a file, None where none was asked for; where there is nothing, that is said."""
+    if path is not None and report.trace is None:
+        tell(f"{path} is not written: nothing was recorded")
+    return report.trace if path is not None else None
+
+
+def _written(path: Path, content: bytes) -> None:
+    from ullage.render.files import replace as rewrite
+
+    rewrite(path, content)
+    tell(f"wrote {path}")

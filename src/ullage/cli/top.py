@@ -1,0 +1,141 @@
+"""`ullage top`: the GPUs of this machine, or of any place, as they are now."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ullage.cli.options import prices
+from ullage.cli.sample import every_seconds
+from ullage.errors import UllageError, harmless, public
+
+if TYPE_CHECKING:
+    from ullage.live.course import Course
+    from ullage.problems import Problems
+    from ullage.render.top import View
+
+UNSEEN = 120  # columns where nobody looks: a pipe or a file
+
+
+@click.command(
+    "top",
+    epilog="""\b
+Examples:
+  ullage top                                       this machine, until Ctrl-C
+  ullage top --sort ofu --price H100=2.50          the emptiest first, and what they cost
+  ullage top --once                                once, as text
+  ullage top --json | jq .ullage_gpus              once, for programs
+  ullage top --source http://node-1:9400/metrics   another machine, by its exporter
+  ullage top --source http://prometheus:9090       a fleet""",
+)
+@click.option("--every", default="2s", show_default=True, metavar="SPAN", help="Time between two readings, at least 0.1s.")
+@click.option("--once", is_flag=True, help="Print once, as text; so it does where no terminal is.")
+@click.option("--json", "as_json", is_flag=True, help="Print once, as JSON.")
+@click.option("--source", "place", metavar="PLACE", help="Where to read, in place of this machine: what `ullage fleet` reads.")
+@click.option(
+    "--sort",
+    type=click.Choice(["gpu", "ofu", "mean", "util", "power", "temperature", "memory"]),
+    default="gpu",
+    show_default=True,
+    help="By number, the emptiest first (ofu, mean), or the highest first.",
+)
+@click.option("--price", "price_texts", multiple=True, envvar="ULLAGE_PRICE", metavar="[GPU=]AMOUNT", help="Money per GPU-hour: 2.50.")
+@click.option("--gpu", "gpus", multiple=True, metavar="I", help="Only this GPU of this machine: its number or UUID. Repeatable.")
+def command(
+    every: str, once: bool, as_json: bool, place: str | None, gpus: tuple[str, ...], price_texts: tuple[str, ...], sort: str
+) -> None:
+    """Show how full each GPU is: OFU now and since the start, beside what "GPU utilization" says."""
+    from ullage.live.course import Course
+    from ullage.live.places import lives
+    from ullage.problems import Problems
+
+    interval, problems = every_seconds(every), Problems()
+    if gpus and place:
+        raise UllageError("--gpu chooses among this machine's GPUs, and --source names another place", "give one of the two")
+    once = once or as_json or not sys.stdout.isatty() or (place is not None and not lives(place))
+    course = Course(min(interval, 1.0) if once and place is None else interval)
+    looked = _Looked(course, problems, sort, prices(price_texts))
+    with ExitStack() as stack:
+        readings = _local(stack, looked, gpus) if place is None else _elsewhere(stack, looked, place)
+        if once:
+            course.add(next(readings, []))
+        else:
+            _watch(readings, looked)
+    _print(looked.view(), as_json)
+
+
+class _Looked:
+    """What is looked at, and how it is to be shown."""
+
+    def __init__(self, course: Course, problems: Problems, sort: str, costs: dict[str, float]) -> None:
+        self.course, self.problems, self.sort, self.costs = course, problems, sort, costs
+        self.place = ""
+
+    def view(self) -> View:
+        from ullage.render.top import View
+
+        return View(self.course, self.place, self.sort, self.costs, tuple(self.problems.lines()))
+
+
+def _local(stack: ExitStack, looked: _Looked, gpus: tuple[str, ...]) -> Iterator[list[Any]]:
+    import socket
+
+    from ullage.cli._ending import ended_by
+    from ullage.live.sampler import Sampler
+
+    wanted = tuple(part for text in gpus for part in text.split(","))
+    sampler = Sampler(looked.course.interval, looked.problems, gpus=wanted)
+    stack.enter_context(ended_by(sampler.stop))
+    stack.enter_context(sampler)
+    looked.course.limits = sampler.limits
+    looked.place = f"{socket.gethostname()} by {' and '.join(sampler.kinds)}"
+    return sampler.readings()
+
+
+def _elsewhere(stack: ExitStack, looked: _Looked, place: str) -> Iterator[list[Any]]:
+    from ullage.cli._ending import ended_by
+    from ullage.live.places import interval, polled
+
+    stop = threading.Event()
+    stack.enter_context(ended_by(stop.set))
+    looked.place = public(place)
+    course, every = looked.course, looked.course.interval
+    for tables in polled(place, every, looked.problems, stop):
+        if tables and not len(course):
+            course.interval = max(every, interval(tables[0], every))
+            course.longest = max(course.longest, 2000 * course.interval)
+        yield tables
+
+
+def _watch(readings: Iterator[list[Any]], looked: _Looked) -> None:
+    """Show every reading in place of the one before, until the end."""
+    from rich.console import Console
+    from rich.live import Live
+
+    from ullage.render.top import screen
+
+    console = Console()
+    with Live(console=console, screen=True, auto_refresh=False) as shown:
+        shown.update("asking the GPUs …", refresh=True)
+        for batches in readings:
+            looked.course.add(batches)
+            shown.update(screen(looked.view(), console.width), refresh=True)
+
+
+def _print(view: View, as_json: bool) -> None:
+    from ullage.render.top import as_data, text
+
+    if not len(view.course):
+        raise UllageError(f"{harmless(view.place)}: no GPU told anything", "; ".join(view.notes) or "was it stopped at once?")
+    if as_json:
+        click.echo(json.dumps(as_data(view), indent=2, allow_nan=False))
+    else:
+        width = shutil.get_terminal_size((UNSEEN, 24)).columns if sys.stdout.isatty() else UNSEEN
+        click.echo(text(view, width), nl=False)

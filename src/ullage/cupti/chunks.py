@@ -1,0 +1,217 @@
+"""The file of a recording: chunks, appended one by one by a recorder inside the program, so that a killed one leaves what it wrote.
+
+A recording is one process. Everything is little-endian. The file begins with `MAGIC` (8 bytes); then chunk follows chunk, each a
+header of 16 bytes (`ULCH`, type as u16, flags as u16, length of the payload as u64) and the payload, padded with zeros to a multiple of
+8. A writer appends a whole chunk with one `write`, so that a chunk is there or is cut at the file's end, nowhere else.
+
+=======  ============  ======================================================================================================
+type     name          payload
+=======  ============  ======================================================================================================
+1        INFO          JSON, one object; the objects of later INFO chunks are laid over earlier ones, key by key
+2        BUFFER        u64 context, u64 stream (0: not told), then a completed activity buffer's valid bytes, just as CUPTI left them
+3        NAMES         entries: u64 key, u32 length, the bytes. flags 0: the text that a pointer in *later* BUFFERs points to;
+                       flags 1: a name of HOST records by its number, for all of the file
+4        HOST          records of `HOST`: what the program's own threads did, on the monotonic clock
+5        DROPPED       u64: activity records that CUPTI says it dropped since the last such chunk
+6        CLOCKS        u64 CUPTI's time (0: CUPTI isn't there), u64 CLOCK_REALTIME, u64 CLOCK_MONOTONIC, read at one moment, all in ns
+7        END           JSON: the program ended by itself; what the recorder cost (see `live`)
+8        READING       JSON: counters of the devices at a moment (a sample of GPM or PM sampling)
+9        IMAGE         u32 length, that many bytes of JSON that says what it is (chip, metrics, ranges, replay), padded to 8 bytes
+                       from the payload's start, then an image of counter data
+=======  ============  ======================================================================================================
+
+INFO has, each only if known: `host`, `pid`, `parent`, `rank`, `ranks`, `local_rank`, `program` (its arguments), `started` (CLOCK_REALTIME,
+ns), `cupti` (what cuptiGetVersion says), `library` (its path), `driver` (CUDA version of the driver, 13000), `kinds` (of each activity
+kind that was asked for, by number, CUPTI's answer; 0 is "enabled"), `devices` (a list of {index, name, uuid, sms, bus, capability}),
+`problems` (a list of {what, code, detail}: calls that failed; `code` is CUPTI's, an errno, or −1 for what isn't there).
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ullage.errors import UllageError, harmless
+
+MAGIC = b"ULLAGE\x01\n"
+MARK = b"ULCH"
+HEADER = struct.Struct("<4sHHQ")
+LONGEST = 1 << 30  # bytes of a chunk: what is longer is damage
+ENDING = ".ullage"
+
+
+class Type(IntEnum):
+    """What a chunk holds."""
+
+    INFO = 1
+    BUFFER = 2
+    NAMES = 3
+    HOST = 4
+    DROPPED = 5
+    CLOCKS = 6
+    END = 7
+    READING = 8
+    IMAGE = 9
+
+
+class HostKind(IntEnum):
+    """What a record of HOST is. An OPEN record stands where a region begins; its end comes later as a REGION of the same `serial`. In a
+    PAUSE nothing of CUDA was recorded: it is not known to be idle time. WAITING is a call of MPI that had not ended at `end`, told again
+    and again, until an MPI record of the same thread and `start` says when it ended."""
+
+    MPI = 1
+    REGION = 2
+    OPEN = 3
+    API = 4
+    OVERHEAD = 5
+    PAUSE = 6
+    WAITING = 7
+
+
+# `start` and `end` in ns of CLOCK_MONOTONIC (`end` is 0 in an OPEN record); `thread` as gettid; `name` a number of NAMES.
+HOST = np.dtype(
+    [
+        ("start", "<u8"), ("end", "<u8"), ("thread", "<u4"), ("name", "<u4"), ("kind", "<u2"), ("depth", "<u2"), ("serial", "<u4"),
+        ("bytes", "<u8"),
+    ]
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A chunk as read: its type as a number (a later writer may know more), flags, payload, and where in the file it begins."""
+
+    type: int
+    flags: int
+    payload: bytes
+    offset: int
+
+    def json(self) -> dict[str, Any]:
+        """Return the object of INFO, END or READING; {} for what is no JSON object."""
+        try:
+            value = json.loads(self.payload.rstrip(b"\x00"))
+        except (ValueError, RecursionError):
+            return {}
+        return value if isinstance(value, dict) else {}
+
+    def host(self) -> npt.NDArray[np.void]:
+        """Return the records of HOST, whole ones."""
+        return np.frombuffer(self.payload, HOST, count=len(self.payload) // HOST.itemsize)
+
+    def names(self) -> dict[int, str]:
+        """Return the entries of NAMES; what is cut or longer than the payload ends it."""
+        entries: dict[int, str] = {}
+        at = 0
+        while at + 12 <= len(self.payload):
+            key, length = struct.unpack_from("<QI", self.payload, at)
+            if at + 12 + length > len(self.payload):
+                break
+            if key or length:
+                entries[key] = self.payload[at + 12 : at + 12 + length].decode("utf-8", "replace")
+            at += 12 + length
+        return entries
+
+
+def packed(kind: Type, payload: bytes, flags: int = 0) -> bytes:
+    """Return a chunk as it stands in the file.
+
+    >>> len(packed(Type.DROPPED, bytes(8)))
+    24
+    """
+    return HEADER.pack(MARK, kind, flags, len(payload)) + payload + bytes(-len(payload) % 8)
+
+
+def names(entries: Mapping[int, str]) -> bytes:
+    """Return the payload of NAMES."""
+    parts = []
+    for key, text in entries.items():
+        encoded = text.encode()
+        parts.append(struct.pack("<QI", key, len(encoded)) + encoded)
+    return b"".join(parts)
+
+
+class Writer:
+    """Appends chunks to a recording, as a recorder in Python does; the one in C writes the same. A new file begins with `MAGIC`.
+
+    Raises UllageError where the file can't be made.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._whole = 0  # bytes up to the end of the last whole chunk
+        try:
+            self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise self._refused(error) from error
+        self._whole = os.fstat(self._file).st_size
+        if self._whole == 0:
+            self._append(MAGIC)
+
+    def add(self, kind: Type, payload: bytes | Mapping[str, Any], flags: int = 0) -> None:
+        """Append one chunk; a mapping is written as JSON. Raises UllageError where it can't be, and leaves the file as it was."""
+        data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
+        self._append(packed(kind, data, flags))
+
+    def _append(self, data: bytes) -> None:
+        try:
+            written = os.write(self._file, data)
+            if written < len(data):  # the disk is full: a part of a chunk would hide all that comes after it
+                os.ftruncate(self._file, self._whole)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            raise self._refused(error) from error
+        self._whole += written
+
+    def _refused(self, error: OSError) -> UllageError:
+        return UllageError(f"{harmless(str(self.path))} can't be written: {error.strerror}", "give another folder, with room, with --keep")
+
+    def close(self) -> None:
+        """Close the file; a second call does nothing."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+
+def chunks(file: IO[bytes], place: str, offset: int = 0) -> Iterator[Chunk]:
+    """Yield the chunks of a recording from byte `offset` on (0: from its beginning), each as soon as it is whole.
+
+    Raises Cut where the file ends inside a chunk, and where a header is damaged: what came before is good, what follows can't be found.
+    Raises UllageError for a file that is no recording.
+    """
+    if offset == 0:
+        start = file.read(len(MAGIC))
+        if start != MAGIC:
+            raise UllageError(f"{place} is no recording of Ullage", "`ullage run` makes them")
+        offset = len(MAGIC)
+    else:
+        file.seek(offset)
+    while header := file.read(HEADER.size):
+        if len(header) < HEADER.size:
+            raise Cut(f"at byte {offset:,}, inside a chunk's header", offset)
+        mark, kind, flags, length = HEADER.unpack(header)
+        if mark != MARK or length > LONGEST:
+            raise Cut(f"at byte {offset:,}, where no chunk begins", offset)
+        size = length + -length % 8
+        payload = file.read(size)
+        if len(payload) < size:
+            raise Cut(f"at byte {offset:,}, inside a chunk of {length:,} bytes", offset)
+        yield Chunk(kind, flags, payload[:length], offset)
+        offset += HEADER.size + size
+
+
+class Cut(UllageError):  # noqa: N818 - not an error of its own: the reader keeps what came before
+    """A recording ends early: `problem` says where, `offset` is the first byte that could not be used."""
+
+    def __init__(self, problem: str, offset: int) -> None:
+        super().__init__(problem)
+        self.offset = offset

@@ -1,0 +1,127 @@
+"""The kinds of activity records, what asking for each costs, and the names of the calls that records are about.
+
+Numbers and names are those of CUPTI 12.0 to 13.5 together (cupti_activity.h, cupti_driver_cbid.h, cupti_runtime_cbid.h).
+"""
+
+from __future__ import annotations
+
+import re
+from enum import IntEnum
+from functools import cache
+
+from ullage.cupti.stored import stored
+
+
+class Kind(IntEnum):
+    """What an activity record is about (CUpti_ActivityKind). Which struct a record of it is: see `layouts`."""
+
+    INVALID = 0
+    MEMCPY = 1
+    MEMSET = 2
+    KERNEL = 3
+    DRIVER = 4
+    RUNTIME = 5
+    EVENT = 6
+    METRIC = 7
+    DEVICE = 8
+    CONTEXT = 9
+    CONCURRENT_KERNEL = 10
+    NAME = 11
+    MARKER = 12
+    MARKER_DATA = 13
+    SOURCE_LOCATOR = 14
+    GLOBAL_ACCESS = 15
+    BRANCH = 16
+    OVERHEAD = 17
+    CDP_KERNEL = 18
+    PREEMPTION = 19
+    ENVIRONMENT = 20
+    EVENT_INSTANCE = 21
+    MEMCPY2 = 22
+    METRIC_INSTANCE = 23
+    INSTRUCTION_EXECUTION = 24
+    UNIFIED_MEMORY_COUNTER = 25
+    FUNCTION = 26
+    MODULE = 27
+    DEVICE_ATTRIBUTE = 28
+    SHARED_ACCESS = 29
+    PC_SAMPLING = 30
+    PC_SAMPLING_RECORD_INFO = 31
+    INSTRUCTION_CORRELATION = 32
+    OPENACC_DATA = 33
+    OPENACC_LAUNCH = 34
+    OPENACC_OTHER = 35
+    CUDA_EVENT = 36
+    STREAM = 37
+    SYNCHRONIZATION = 38
+    EXTERNAL_CORRELATION = 39
+    NVLINK = 40
+    INSTANTANEOUS_EVENT = 41
+    INSTANTANEOUS_EVENT_INSTANCE = 42
+    INSTANTANEOUS_METRIC = 43
+    INSTANTANEOUS_METRIC_INSTANCE = 44
+    MEMORY = 45
+    PCIE = 46
+    OPENMP = 47
+    INTERNAL_LAUNCH_API = 48
+    MEMORY2 = 49
+    MEMORY_POOL = 50
+    GRAPH_TRACE = 51
+    JIT = 52
+    DEVICE_GRAPH_TRACE = 53
+    MEM_DECOMPRESS = 54
+    CONFIDENTIAL_COMPUTE_ROTATION = 55
+    GRAPH_HOST_NODE = 56
+    COMPUTE_ENGINE_CTX_SWITCH = 57
+    HOST_LAUNCH = 58
+    GREEN_CONTEXT = 59
+
+
+# What a recorder asks for when nobody says otherwise: all that the trees and the timeline need, with records only where work is done.
+DEFAULT = frozenset(
+    {
+        Kind.CONCURRENT_KERNEL,  # one a kernel; kernels still run side by side (KERNEL would serialise them)
+        Kind.MEMCPY, Kind.MEMCPY2, Kind.MEMSET,  # one an operation of the device
+        Kind.RUNTIME, Kind.DRIVER,  # one a call, the largest part of a recording: libraries call the driver, programs the runtime
+        Kind.SYNCHRONIZATION,  # one a wait of the host
+        Kind.OVERHEAD,  # CUPTI's own time, the compiler's, the driver's: few
+        Kind.DEVICE, Kind.CONTEXT, Kind.NVLINK,  # a handful in all
+        Kind.MARKER, Kind.MARKER_DATA,  # two or more an NVTX range; nothing without NVTX
+        Kind.EXTERNAL_CORRELATION,  # one a call inside an id that somebody pushed; nothing otherwise
+    }
+)  # fmt: skip
+# In place of a kernel for each node of a graph, one record a launched graph: far cheaper, but kernels in graphs are then not seen.
+GRAPHS = frozenset({Kind.GRAPH_TRACE})
+# Each starts a thread of CUPTI's; power, clocks and temperature are polled, and unified memory may reserve memory and slow page faults.
+POLLED = frozenset({Kind.ENVIRONMENT, Kind.UNIFIED_MEMORY_COUNTER})
+# What changes the program that is watched: kernels run one after another.
+SERIALISING = frozenset({Kind.KERNEL, Kind.PC_SAMPLING, Kind.GLOBAL_ACCESS, Kind.BRANCH, Kind.SHARED_ACCESS, Kind.INSTRUCTION_EXECUTION})
+
+_VERSION = re.compile(r"_v\d{4,}$")
+
+
+def kind_name(kind: int) -> str:
+    """Return the name of a kind in plain words, its number where it has none.
+
+    >>> kind_name(10), kind_name(4711)
+    ('concurrent kernel', 'kind 4711')
+    """
+    return Kind(kind).name.lower().replace("_", " ") if kind in Kind._value2member_map_ else f"kind {kind}"
+
+
+def call_name(driver: bool, cbid: int) -> str:
+    """Return the function that a record of RUNTIME, or of DRIVER, is about, without the release that the runtime's ids end with.
+
+    An id that is newer than CUPTI 13.5 is called by its number, as CUPTI itself does with those it keeps to itself.
+
+    >>> call_name(False, 211), call_name(True, 307), call_name(False, 99999)
+    ('cudaLaunchKernel', 'cuLaunchKernel', 'cuda99999')
+    """
+    return _calls(driver).get(cbid) or f"{'cu' if driver else 'cuda'}{cbid}"
+
+
+@cache
+def _calls(driver: bool) -> dict[int, str]:
+    names = stored("names")["CUpti_driver_api_trace_cbid" if driver else "CUpti_runtime_api_trace_cbid"]
+    plain = {int(cbid): label.partition("_TRACE_CBID_")[2] for cbid, label in names.items() if int(cbid)}
+    return plain if driver else {cbid: _VERSION.sub("", name) for cbid, name in plain.items()}

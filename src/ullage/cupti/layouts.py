@@ -1,0 +1,124 @@
+"""Where each field of an activity record lies, per release of CUPTI: NumPy's structured types for each kind of record.
+
+A struct grows by a new name (Kernel9 has 208 bytes in 12.0, Kernel13 248 in 13.5), now and then under the same name, and nothing in a
+buffer says which it is: that is known by the release alone. Fields of structs inside structs are called `outer.inner`, the members of a
+union overlap, pointers are 64-bit numbers, bit fields and padding are left out.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from ullage.cupti.releases import Release
+from ullage.cupti.stored import stored
+from ullage.errors import UllageError, harmless
+
+_FILLING = re.compile(r"(^|\.)(pad|padding|reserved)\d*$")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """One kind's record: CUPTI's name of the struct, its bytes, its fields, and those fields that point to text."""
+
+    kind: int
+    struct: str
+    size: int
+    dtype: np.dtype[np.void]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Layouts:
+    """The layouts of one library, by kind: `sizes` has the bytes of a record of each kind that it knows."""
+
+    sizes: Mapping[int, int]
+    _made: Mapping[int, Layout] = field(default_factory=dict)  # user-defined ones
+    _structs: Mapping[int, int] = field(default_factory=dict)  # numbers of predefined ones, made when they are asked for
+
+    def of(self, kind: int) -> Layout | None:
+        """Return the layout of a kind; None where this library has no such records."""
+        return _layout(kind, self._structs[kind]) if kind in self._structs else self._made.get(kind)
+
+    def name_offsets(self, kinds: Iterable[int]) -> str:
+        """Return where records of these kinds hold pointers to text, as the recorder takes it (ULLAGE_NAMES).
+
+        >>> from ullage.cupti.releases import release
+        >>> from ullage.cupti.kinds import Kind
+        >>> layouts(release(130001)).name_offsets([Kind.CONCURRENT_KERNEL, Kind.MARKER, Kind.MEMCPY])
+        '10:104,12:40+48'
+        """
+        found = (layout for kind in sorted(set(kinds)) if (layout := self.of(kind)) and layout.names)
+        return ",".join(f"{layout.kind:d}:" + "+".join(str(_offset(layout.dtype, name)) for name in layout.names) for layout in found)
+
+
+@cache
+def layouts(release: Release) -> Layouts:
+    """Return the layouts of a release's predefined records.
+
+    Source: the headers that the wheels of CUPTI 12.0 to 13.5 ship; up to 13.1 the sizes are those by which that wheel's own
+    cuptiActivityGetNextRecord steps, later ones could not be asked without a driver. Kinds that 13.0's walker no longer knows (events,
+    metrics, source-level results) have no layout from there on.
+
+    >>> from ullage.cupti.releases import release
+    >>> kernel = layouts(release(130101)).of(10)
+    >>> kernel.struct, kernel.size, kernel.names
+    ('CUpti_ActivityKernel11', 224, ('name',))
+    """
+    kinds = {int(kind): struct for kind, struct in _release(release)["kinds"].items()}
+    structs = stored("layouts")["structs"]
+    return Layouts({kind: structs[struct][1] for kind, struct in kinds.items()}, {}, kinds)
+
+
+def struct(release: Release, name: str) -> Layout:
+    """Return the layout of any struct of a release's headers (activity, callbacks, PC sampling, profilers), by CUPTI's name; kind is 0.
+
+    Raises UllageError for a name that the release doesn't have.
+
+    >>> from ullage.cupti.releases import release
+    >>> struct(release(28), "CUpti_PCSamplingPCData").size, struct(release(18), "CUpti_PCSamplingPCData").size
+    (64, 56)
+    """
+    structs = stored("layouts")["structs"]
+    for number in _release(release)["structs"]:
+        if structs[number][0] == name:
+            return _layout(0, number)
+    raise UllageError(f"CUPTI {release.name} has no struct called {harmless(name)!r}", "names are as in its headers, CUpti_…")
+
+
+def _release(release: Release) -> Any:
+    return stored("layouts")["releases"][str(release.known)]
+
+
+@cache
+def _layout(kind: int, number: int) -> Layout:
+    name, size, fields = stored("layouts")["structs"][number]
+    told = [(label, offset, code) for label, offset, code in fields if not _FILLING.search(label)]
+    return Layout(kind, name, size, dtype(told, size), tuple(label for label, _, code in told if code == "char*"))
+
+
+def dtype(fields: Iterable[tuple[str, int, str]], size: int) -> np.dtype[np.void]:
+    """Return the structured type of a record of `size` bytes: (name, offset, type) of each field, "char*" for a pointer to text.
+
+    >>> dtype([("kind", 0, "<u4"), ("name", 8, "char*")], 16).fields["name"]
+    (dtype('uint64'), 8)
+    """
+    told = list(fields)
+    return np.dtype(
+        {
+            "names": [label for label, _, _ in told],
+            "formats": ["<u8" if code == "char*" else code for _, _, code in told],
+            "offsets": [offset for _, offset, _ in told],
+            "itemsize": size,
+        }
+    )
+
+
+def _offset(of: np.dtype[np.void], name: str) -> int:
+    assert of.fields is not None
+    return of.fields[name][1]

@@ -1,0 +1,281 @@
+/* CUPTI's activity records: which kinds, the two callbacks that trade buffers, and the end. */
+#define _GNU_SOURCE
+#include "cupti_interface.h"
+#include "recorder.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { KINDS = 64, LEAST = 4096, MOST = 512 << 20, ABSENT = -1 };
+
+#define DECLARED(name, parameters, needed) static int(*name) parameters;
+CUPTI_FUNCTIONS(DECLARED)
+
+/* Why CUPTI is not called: it wasn't asked for or is not to be had; it belongs to the parent of a fork; it was given back; it didn't answer. */
+static _Atomic enum { NEVER, RUNNING, FORKED, DETACHED, SILENT } state;
+static struct { int kind, answer; bool on; } kinds[KINDS];
+static int kind_count;
+static Subscriber subscriber;
+static void *library;
+static _Atomic uint64_t paused_since; /* 0: isn't */
+static bool counting; /* each kernel's counters, in place of activity */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of starting, pausing and detaching */
+
+bool activity_running(void) { return atomic_load(&state) == RUNNING; }
+
+/* --- what CUPTI calls, in its thread or the program's: as little as possible --- */
+
+static void counted(uint64_t start) {
+    costs.callbacks++;
+    costs.callback_ns += monotonic() - start;
+}
+
+static void requested(uint8_t **buffer, size_t *size, size_t *most) {
+    uint64_t start = monotonic();
+    *most = 0;
+    *buffer = activity_running() ? pool_take(size) : NULL;
+    if (!*buffer) *size = 0;
+    counted(start);
+}
+
+static void completed(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
+    uint64_t start = monotonic();
+    (void)size;
+    if (atomic_load(&state) == FORKED) return;
+    pool_completed(buffer, valid, (uint64_t)(uintptr_t)context, stream);
+    if (threads_writing()) threads_wake();
+    else recorder_work(false);
+    counted(start);
+}
+
+/* --- starting --- */
+
+static int asked(const char *name, int answer) {
+    if (answer) problem(name, answer, "");
+    return answer;
+}
+#define ASK(name, arguments) (name ? asked(#name, name arguments) : ABSENT)
+
+static void *opened(void) {
+    static const char *const usual[] = {"libcupti.so.13", "libcupti.so.12", NULL};
+    if (!dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL)) { /* some releases of CUPTI crash without a driver */
+        problem("dlopen libcuda.so.1", ABSENT, dlerror());
+        return NULL;
+    }
+    void *found = *settings.cupti ? dlopen(settings.cupti, RTLD_NOW | RTLD_LOCAL) : NULL;
+    for (int i = 0; !*settings.cupti && !found && usual[i]; i++) found = dlopen(usual[i], RTLD_NOW | RTLD_LOCAL);
+    if (!found) problem("dlopen libcupti", ABSENT, dlerror());
+    return found;
+}
+
+static bool looked_up(const char *name, void *function, bool needed) {
+    if (!function) problem(name, ABSENT, "libcupti doesn't have it");
+    return function || !needed;
+}
+
+static bool functions(void) {
+    bool enough = (library = library ? library : opened());
+#define LOOKED_UP(name, parameters, needed) \
+    if (library) name = (__typeof__(name))dlsym(library, #name), enough &= looked_up(#name, (void *)name, needed);
+    CUPTI_FUNCTIONS(LOOKED_UP)
+    return enough;
+}
+
+/* To subscribe is how clients of CUPTI keep out of each other's way (guide 2.2): whoever is refused stays away. */
+static bool subscribed(void) {
+    if (!cuptiSubscribe) return true;
+    int answer = ASK(cuptiSubscribe, (&subscriber, cuda_called, NULL));
+    if (answer) subscriber = NULL;
+    return !answer;
+}
+
+static void configure(void) {
+    uint8_t one = 1;
+    size_t length = sizeof one, size = settings.buffer & ~(size_t)7;
+    size = size < LEAST ? LEAST : size > MOST ? MOST : size;
+    bool zeroed = cuptiActivitySetAttribute && !cuptiActivitySetAttribute(ATTRIBUTE_ZEROED_OUT_BUFFER, &length, &one);
+    pool_begin(size, settings.memory, zeroed);
+    texts_at(settings.names);
+    ASK(cuptiSetThreadIdType, (THREAD_ID_SYSTEM));
+}
+
+static void enable_kinds(void) {
+    const char *at = settings.kinds;
+    kind_count = 0;
+    for (char *end; at && kind_count < KINDS; at = *end ? end + 1 : NULL) {
+        long kind = strtol(at, &end, 10);
+        if (end == at) break;
+        int answer = cuptiActivityEnable((int)kind); /* a refused kind is no failure: the answers are told */
+        kinds[kind_count].kind = (int)kind, kinds[kind_count].answer = answer, kinds[kind_count++].on = !answer;
+    }
+}
+
+static void enable_callbacks(void) {
+    if (!subscriber) return;
+    if (strstr(settings.callbacks, "driver")) ASK(cuptiEnableDomain, (1, subscriber, DOMAIN_DRIVER));
+    if (strstr(settings.callbacks, "runtime")) ASK(cuptiEnableDomain, (1, subscriber, DOMAIN_RUNTIME));
+}
+
+static void tell(bool injected) {
+    struct text facts = {0};
+    uint32_t version = 0;
+    Dl_info where = {0};
+    if (cuptiGetVersion && !cuptiGetVersion(&version)) text_add(&facts, "\"cupti\": %u, ", version);
+    if (cuptiActivityEnable && dladdr((void *)cuptiActivityEnable, &where) && where.dli_fname)
+        text_add(&facts, "\"library\": "), text_quoted(&facts, where.dli_fname), text_add(&facts, ", ");
+    text_add(&facts, "\"injected\": %s, \"kinds\": {", injected ? "true" : "false");
+    for (int i = 0; i < kind_count; i++) text_add(&facts, "%s\"%d\": %d", i ? ", " : "", kinds[i].kind, kinds[i].answer);
+    text_add(&facts, "}");
+    facts_cupti(&facts);
+}
+
+/* The callbacks first, then the kinds: no record is made that has no buffer to go to. */
+static bool traced(void) {
+    configure();
+    if (ASK(cuptiActivityRegisterCallbacks, (requested, completed))) return false;
+    atomic_store(&state, RUNNING);
+    enable_kinds();
+    enable_callbacks();
+    if (settings.flush) ASK(cuptiActivityFlushPeriod, ((uint32_t)settings.flush));
+    return true;
+}
+
+static bool started(void) {
+    if (!functions() || !subscribed()) return false;
+    counting = counters_wanted();
+    bool runs = counting ? counters_start(library, subscriber) : traced();
+    if (!runs && subscriber) ASK(cuptiUnsubscribe, (subscriber)), subscriber = NULL;
+    if (runs) atomic_store(&state, RUNNING);
+    return runs;
+}
+
+bool activity_start(bool injected) {
+    pthread_mutex_lock(&lock);
+    int now = atomic_load(&state);
+    bool runs = now == RUNNING || ((now == NEVER || now == DETACHED) && started());
+    if (now == NEVER || now == DETACHED) tell(injected);
+    pthread_mutex_unlock(&lock);
+    return runs;
+}
+
+/* --- while it runs --- */
+
+/* What isn't recorded meanwhile is no idleness: so the pause itself is recorded. */
+static void record_pause(bool paused) {
+    uint64_t now = monotonic(), from = atomic_exchange(&paused_since, paused ? now : 0);
+    struct lane *here = from ? lane() : NULL;
+    if (here) host_record(here, HOST_PAUSE, name_number("recording paused"), from, now, 0);
+}
+
+void activity_pause_ends(void) { record_pause(false); }
+
+static int switched(bool on) {
+    int first = 0, count = 0;
+    for (int i = 0; i < kind_count; i++) {
+        if (kinds[i].answer || kinds[i].on == on) continue;
+        int answer = on ? ASK(cuptiActivityEnable, (kinds[i].kind)) : ASK(cuptiActivityDisable, (kinds[i].kind));
+        if (!answer) kinds[i].on = on, count++;
+        else if (!first) first = answer;
+    }
+    if (count) record_pause(!on);
+    return first;
+}
+
+int activity_pause(bool paused) {
+    pthread_mutex_lock(&lock);
+    int answer = activity_running() ? switched(!paused) : ABSENT;
+    pthread_mutex_unlock(&lock);
+    return answer;
+}
+
+void activity_flush(bool forced) {
+    if (!activity_running()) return;
+    uint64_t start = monotonic();
+    if (!counting) ASK(cuptiActivityFlushAll, (forced ? FLUSH_FORCED : 0));
+    else if (forced) counters_finish();
+    costs.flushes++;
+    costs.flush_ns += monotonic() - start;
+}
+
+/* After the deadline CUPTI is taken to be stuck, perhaps with a lock of its own held: it isn't called any more. */
+bool activity_flushed(bool forced) {
+    if (!activity_running() || threads_flushed(forced)) return true;
+    problem("cuptiActivityFlushAll", ETIMEDOUT, "it didn't answer: no activity is recorded from here on");
+    atomic_store(&state, SILENT);
+    return false;
+}
+
+uint64_t activity_time(void) {
+    uint64_t now = 0;
+    return activity_running() && cuptiGetTimestamp && !cuptiGetTimestamp(&now) ? now : 0;
+}
+
+static void write_buffer(struct buffer *buffer) {
+    uint64_t head[2] = {buffer->context, buffer->stream};
+    struct iovec parts[2] = {{head, sizeof head}, {buffer->bytes, buffer->valid}};
+    if (!buffer->valid) return;
+    texts_write(activity_running() ? cuptiActivityGetNextRecord : NULL, buffer);
+    if (!recording_add(BUFFER, 0, parts, 2)) return;
+    costs.buffers++;
+    costs.bytes += buffer->valid;
+}
+
+static void write_dropped(void) {
+    size_t count = 0;
+    if (counting || !activity_running() || !cuptiActivityGetNumDroppedRecords || cuptiActivityGetNumDroppedRecords(NULL, 0, &count)) return;
+    uint64_t dropped = count;
+    costs.dropped += dropped;
+    if (dropped) recording_add(DROPPED, 0, &(struct iovec){&dropped, sizeof dropped}, 1);
+}
+
+void activity_write(void) {
+    for (struct buffer *buffer; (buffer = pool_next()); pool_back(buffer)) write_buffer(buffer);
+    write_dropped();
+}
+
+/* --- the end --- */
+
+/* cuptiFinalize is safe at the exit of a call of CUDA, once the device is synchronised (guide 2.3.7): so a call is made that does that. */
+static bool finalized(void) {
+    int (*synchronize)(void) = NULL;
+    void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (driver) synchronize = (int (*)(void))dlsym(driver, "cuCtxSynchronize");
+    if (!cuptiFinalize || !synchronize || !subscriber) return false;
+    callbacks_detach(cuptiFinalize);
+    if (!ASK(cuptiEnableDomain, (1, subscriber, DOMAIN_DRIVER))) synchronize();
+    return callbacks_detached();
+}
+
+static void give_back(void) {
+    atomic_store(&state, DETACHED); /* whatever of CUPTI is called after cuptiFinalize would bring it back */
+    recording_unlock();
+    if (!finalized()) {
+        problem("cuptiFinalize", ABSENT, "no call of CUDA came to make it from: CUPTI stays, idle");
+        if (subscriber) ASK(cuptiUnsubscribe, (subscriber));
+    }
+    subscriber = NULL;
+}
+
+void activity_finish(void) {
+    if (!activity_flushed(true)) return;
+    pthread_mutex_lock(&lock);
+    for (int i = 0; activity_running() && i < kind_count; i++)
+        if (kinds[i].on) ASK(cuptiActivityDisable, (kinds[i].kind));
+    pthread_mutex_unlock(&lock);
+    activity_flushed(true);
+    recorder_work(true);
+    pthread_mutex_lock(&lock);
+    if (activity_running() && recording_lock()) give_back();
+    pthread_mutex_unlock(&lock);
+}
+
+/* In the child of a fork CUPTI has none of its threads: it is never called again. Where it didn't run, the child may start it. */
+void activity_forked(void) {
+    pthread_mutex_init(&lock, NULL);
+    counters_forked();
+    int now = atomic_load(&state);
+    if (now == RUNNING || now == SILENT) atomic_store(&state, FORKED);
+}

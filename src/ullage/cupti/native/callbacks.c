@@ -1,0 +1,58 @@
+/* A callback for each call of CUDA, where ULLAGE_CALLBACKS asks for it: when it began and ended, by the calling thread. */
+#define _GNU_SOURCE
+#include "cupti_interface.h"
+#include "recorder.h"
+
+#include <time.h>
+
+enum { CACHED = 128 };
+
+/* Detaching: who takes the function calls it, and says so. */
+static _Atomic(int (*)(void)) finalize;
+static _Atomic bool finalizing, finalized;
+
+void callbacks_detach(int (*function)(void)) {
+    atomic_store(&finalized, false);
+    atomic_store(&finalize, function);
+}
+
+bool callbacks_detached(void) {
+    if (atomic_exchange(&finalize, NULL)) return false;
+    for (uint64_t ms = 0; atomic_load(&finalizing) && ms < settings.deadline; ms++) nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    return atomic_load(&finalized);
+}
+
+static void detach(void) {
+    atomic_store(&finalizing, true);
+    int (*function)(void) = atomic_exchange(&finalize, NULL);
+    int answer = function ? function() : 0;
+    if (answer) problem("cuptiFinalize", answer, "");
+    if (function) atomic_store(&finalized, !answer);
+    atomic_store(&finalizing, false);
+}
+
+/* A function's name is a constant of CUPTI's: its address says which it is. */
+static uint32_t number_of(const char *function) {
+    static _Thread_local struct { const char *function; uint32_t number; } cache[CACHED];
+    __typeof__(&cache[0]) place = &cache[((uintptr_t)function >> 4) % CACHED];
+    if (place->function != function || !place->number) place->number = name_number(function), place->function = function;
+    return place->number;
+}
+
+void cuda_called(void *user, int domain, uint32_t id, const void *data) {
+    const struct call_data *call = data;
+    (void)user;
+    counters_called(domain, id, data);
+    if (!call || (domain != DOMAIN_DRIVER && domain != DOMAIN_RUNTIME)) return;
+    uint64_t now = monotonic();
+    if (call->site == SITE_ENTER) {
+        if (call->correlation) *call->correlation = now;
+        return;
+    }
+    struct lane *here = activity_running() && call->correlation && *call->correlation ? lane() : NULL;
+    if (here) {
+        costs.api_callbacks++;
+        host_record(here, HOST_API, number_of(call->function), *call->correlation, now, 0);
+    }
+    if (atomic_load_explicit(&finalize, memory_order_relaxed)) detach();
+}

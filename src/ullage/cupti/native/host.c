@@ -1,0 +1,228 @@
+/* What the program's own threads do. Each thread has a lane: a ring of records that it alone fills, without a lock, and that whoever
+ * holds the recording's lock empties into the file. A thread whose ring is full empties all rings itself. */
+#define _GNU_SOURCE
+#include "recorder.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+enum { ROOM = 1024, DEEPEST = 65535 };
+
+struct record { /* HOST of chunks.py */
+    uint64_t start, end;
+    uint32_t thread, name;
+    uint16_t kind, depth;
+    uint32_t serial;
+    uint64_t bytes;
+};
+_Static_assert(sizeof(struct record) == 40, "as in chunks.py");
+
+struct region { uint64_t start; uint32_t name, serial; };
+
+struct lane {
+    struct lane *next;
+    _Atomic bool taken;
+    uint32_t thread;
+    uint32_t waits; /* how deep it is in calls that wait; of the outermost, seen by who writes: */
+    _Atomic uint32_t wait_name;
+    _Atomic uint64_t wait_start; /* 0: it is in none */
+    struct region *regions; /* open ones, the innermost last */
+    uint32_t depth, deepest;
+    _Atomic uint32_t head, tail; /* records written, by the thread; records emptied, under the recording's lock */
+    struct record records[ROOM];
+};
+
+static _Atomic(struct lane *) lanes; /* grows only: the lane of a thread that ended is the next one's */
+static _Thread_local struct lane *mine;
+static pthread_key_t ending;
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static _Atomic uint32_t last_serial;
+
+static void thread_ends(void *given) {
+    struct lane *lane = given;
+    mine = NULL;
+    lane->depth = 0;
+    atomic_store(&lane->wait_start, 0);
+    atomic_store_explicit(&lane->taken, false, memory_order_release);
+}
+
+static void make_key(void) { pthread_key_create(&ending, thread_ends); }
+
+static struct lane *left_over(void) {
+    for (struct lane *lane = atomic_load(&lanes); lane; lane = lane->next) {
+        bool free = false;
+        if (atomic_compare_exchange_strong(&lane->taken, &free, true)) return lane;
+    }
+    return NULL;
+}
+
+static struct lane *added(void) {
+    struct lane *lane = calloc(1, sizeof *lane);
+    if (!lane) return NULL;
+    lane->taken = true;
+    lane->next = atomic_load(&lanes);
+    while (!atomic_compare_exchange_weak(&lanes, &lane->next, lane)) {}
+    return lane;
+}
+
+static struct lane *lane_for_thread(void) {
+    int before = errno;
+    pthread_once(&once, make_key);
+    struct lane *lane = left_over();
+    if (!lane) lane = added();
+    if (lane) {
+        lane->thread = (uint32_t)syscall(SYS_gettid);
+        lane->depth = 0, lane->waits = 0;
+        pthread_setspecific(ending, lane);
+        recorder_needed();
+    }
+    errno = before;
+    return mine = lane;
+}
+
+struct lane *lane(void) { return mine ? mine : lane_for_thread(); }
+struct lane *lane_if_any(void) { return mine; }
+
+/* --- records --- */
+
+static bool emptied(void) {
+    int before = errno;
+    bool held = recording_lock();
+    if (held) host_write(), recording_unlock();
+    errno = before;
+    return held;
+}
+
+static void append(struct lane *lane, const struct record *record) {
+    uint32_t head = atomic_load_explicit(&lane->head, memory_order_relaxed);
+    uint32_t kept = head - atomic_load_explicit(&lane->tail, memory_order_acquire);
+    if (kept == ROOM && (!emptied() || head - atomic_load(&lane->tail) == ROOM)) {
+        costs.lost++;
+        return;
+    }
+    lane->records[head % ROOM] = *record;
+    atomic_store_explicit(&lane->head, head + 1, memory_order_release);
+    if (kept == ROOM / 2) threads_wake();
+}
+
+void host_record(struct lane *lane, enum host_kind kind, uint32_t name, uint64_t start, uint64_t end, uint64_t bytes) {
+    if (!recording_wanted()) return;
+    struct record record = {.start = start, .end = end, .thread = lane->thread, .name = name, .kind = (uint16_t)kind,
+                            .depth = (uint16_t)lane->depth, .bytes = bytes};
+    append(lane, &record);
+}
+
+/* Only the outermost call counts: MPI_Init may call MPI_Barrier, Fortran's functions may call C's. The name is there before the start is,
+ * and the start is gone before the call's record is there: what `still_waits` sees goes together, and comes before that record. */
+void wait_begin(struct lane *lane, uint32_t name) {
+    if (lane->waits++) return;
+    atomic_store_explicit(&lane->wait_name, name, memory_order_release);
+    atomic_store_explicit(&lane->wait_start, monotonic(), memory_order_release);
+}
+
+void wait_end(struct lane *lane) {
+    if (!lane->waits || --lane->waits) return;
+    uint64_t now = monotonic(), start = atomic_load_explicit(&lane->wait_start, memory_order_relaxed);
+    if (!start) return;
+    atomic_store_explicit(&lane->wait_start, 0, memory_order_release);
+    host_record(lane, HOST_MPI, atomic_load_explicit(&lane->wait_name, memory_order_relaxed), start, now, 0);
+}
+
+static struct record of_region(const struct lane *lane, const struct region *region, enum host_kind kind) {
+    size_t depth = (size_t)(region - lane->regions);
+    return (struct record){.start = region->start, .thread = lane->thread, .name = region->name, .kind = (uint16_t)kind,
+                           .depth = (uint16_t)depth, .serial = region->serial};
+}
+
+static bool region_room(struct lane *lane) {
+    if (lane->depth < lane->deepest) return true;
+    uint32_t deepest = lane->deepest ? lane->deepest * 2 : 32;
+    struct region *regions = deepest > DEEPEST ? NULL : realloc(lane->regions, deepest * sizeof *regions);
+    if (!regions) return false;
+    lane->regions = regions;
+    lane->deepest = deepest;
+    return true;
+}
+
+uint32_t region_begin(const char *name) {
+    struct lane *here = recording_wanted() ? lane() : NULL;
+    if (!here) return 0;
+    uint32_t number = name_number(name);
+    if (!region_room(here)) {
+        costs.lost++;
+        return 0;
+    }
+    uint32_t serial = atomic_fetch_add(&last_serial, 1) + 1;
+    struct region *region = &here->regions[here->depth++];
+    *region = (struct region){monotonic(), number, serial ? serial : 1};
+    struct record record = of_region(here, region, HOST_OPEN);
+    append(here, &record);
+    return region->serial;
+}
+
+/* Regions may end in another order than they began (generators, coroutines): the others stay open. */
+void region_end(uint32_t serial) {
+    uint64_t now = monotonic();
+    struct lane *here = mine;
+    uint32_t at = here ? here->depth : 0;
+    if (!serial) return;
+    while (at && here->regions[at - 1].serial != serial) at--;
+    if (!at) {
+        costs.unmatched++;
+        return;
+    }
+    struct record record = of_region(here, &here->regions[at - 1], HOST_REGION);
+    record.end = now;
+    memmove(&here->regions[at - 1], &here->regions[at], (here->depth - at) * sizeof *here->regions);
+    here->depth--;
+    if (recording_wanted()) append(here, &record);
+}
+
+/* --- into the file --- */
+
+static void write_part(struct lane *lane, uint32_t from, uint32_t count) {
+    uint32_t at = from % ROOM, first = count < ROOM - at ? count : ROOM - at;
+    struct iovec parts[2] = {{&lane->records[at], first * sizeof *lane->records}, {lane->records, (count - first) * sizeof *lane->records}};
+    if (names_write() && recording_add(HOST, 0, parts, 2)) costs.records += count;
+    else costs.lost += count;
+    atomic_store_explicit(&lane->tail, from + count, memory_order_release);
+}
+
+void host_write(void) {
+    for (struct lane *lane = atomic_load(&lanes); lane; lane = lane->next) {
+        uint32_t tail = atomic_load_explicit(&lane->tail, memory_order_relaxed);
+        uint32_t count = atomic_load_explicit(&lane->head, memory_order_acquire) - tail;
+        if (count) write_part(lane, tail, count);
+    }
+}
+
+static bool still_waits(const struct lane *lane, struct record *record) {
+    uint64_t start = atomic_load_explicit(&lane->wait_start, memory_order_acquire);
+    uint32_t name = atomic_load_explicit(&lane->wait_name, memory_order_acquire);
+    if (!start || start != atomic_load_explicit(&lane->wait_start, memory_order_relaxed)) return false;
+    *record = (struct record){.start = start, .end = monotonic(), .thread = lane->thread, .name = name, .kind = HOST_WAITING};
+    return true;
+}
+
+/* A program that is killed in a call never tells of it; so it is told meanwhile. Whoever writes inside a call of its own doesn't hang in it,
+ * unless the program is ending. */
+void host_write_waiting(bool ending) {
+    struct record record;
+    for (struct lane *lane = atomic_load(&lanes); lane; lane = lane->next)
+        if ((lane != mine || ending) && still_waits(lane, &record) && names_write())
+            recording_add(HOST, 0, &(struct iovec){&record, sizeof record}, 1);
+}
+
+/* In the child of a fork: what isn't written yet is the parent's to write, and so are its open regions. The other threads are gone. */
+void host_forked(void) {
+    for (struct lane *lane = atomic_load(&lanes); lane; lane = lane->next) {
+        lane->depth = 0, lane->waits = 0, lane->wait_start = 0;
+        lane->tail = atomic_load(&lane->head);
+        lane->taken = false;
+    }
+    if (mine) pthread_setspecific(ending, NULL);
+    mine = NULL;
+}

@@ -1,0 +1,177 @@
+/* The recorder that runs inside a program: what its parts know of each other.
+ *
+ *   entry.c      how it comes in (injection, preload, attach) and goes out (exit, fork, detach); the exported functions
+ *   recording.c  the file: chunks, appended whole         facts.c     the JSON in it: the process, problems, costs
+ *   host.c       what the program's threads do: regions, MPI calls, calls of CUDA        names.c   their names, as numbers
+ *   activity.c   CUPTI's activity records                 pool.c      the buffers that CUPTI fills
+ *   texts.c      the names that CUPTI's records point to  callbacks.c a callback for each call of CUDA
+ *   demangled.c  kernels' names as people write them      counters.c  counters of each kernel, in place of tracing
+ *   threads.c    a thread that writes, a thread that asks CUPTI for what it has
+ *   mpi.c        MPI's functions, by name, around the library's own       text.c  JSON
+ *   settings.c   the environment, clocks, waiting
+ *
+ * Nothing here may harm the program: no function fails, prints (but for ULLAGE_DEBUG) or waits without end, errno stays as it was,
+ * memory is bounded, and what can't be recorded is counted. Locks are taken in this order: recording, names or pool, problems. */
+#ifndef ULLAGE_RECORDER_H
+#define ULLAGE_RECORDER_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/uio.h>
+
+#define EXPORTED __attribute__((visibility("default")))
+
+enum chunk { INFO = 1, BUFFER = 2, NAMES = 3, HOST = 4, DROPPED = 5, CLOCKS = 6, END = 7, IMAGE = 9 }; /* as in chunks.py */
+enum host_kind { HOST_MPI = 1, HOST_REGION = 2, HOST_OPEN = 3, HOST_API = 4, HOST_OVERHEAD = 5, HOST_PAUSE = 6, HOST_WAITING = 7 };
+
+/* What the recorder itself cost: goes into END. */
+struct costs {
+    _Atomic uint64_t records, buffers, bytes, dropped;         /* host records, activity buffers and their bytes; CUPTI's own losses */
+    _Atomic uint64_t lost, lost_bytes, refused, unmatched;     /* host records; bytes of chunks; buffers; ends of regions never begun */
+    _Atomic uint64_t flushes, flush_ns, writer_ns, callbacks, callback_ns, api_callbacks, memory, memory_peak;
+};
+extern struct costs costs;
+
+/* settings.c: what the environment asks for (`ullage run` sets it); clocks in ns; waiting in ms */
+enum { PLACE = 4096, LIST = 2048 };
+struct settings {
+    char folder[PLACE]; /* ULLAGE_RECORD: without it nothing is done */
+    char cupti[PLACE];  /* ULLAGE_CUPTI: its library */
+    char next[PLACE];   /* ULLAGE_NEXT_INJECTION: another tool's library, that ours stands in the place of */
+    char kinds[LIST], names[LIST], callbacks[64]; /* ULLAGE_KINDS "10,1"; ULLAGE_NAMES "10:112"; ULLAGE_CALLBACKS "runtime,driver" */
+    uint64_t buffer, memory, reserve; /* bytes of a buffer, of all buffers, and those that stay free on the disk */
+    uint64_t flush, deadline; /* ms between two flushes; ms after which CUPTI is no longer waited for */
+    int rank, ranks, local_rank; /* -1: not told */
+    bool nvtx;
+    bool make; /* ULLAGE_MAKE: whether the folder is made where there is none */
+    _Atomic bool debug;
+};
+extern struct settings settings;
+void settings_read(void);
+uint64_t monotonic(void);
+uint64_t realtime(void);
+bool lock_within(pthread_mutex_t *mutex, uint64_t milliseconds);
+bool wait_within(pthread_cond_t *condition, pthread_mutex_t *mutex, uint64_t milliseconds);
+
+/* text.c: a text that grows; without memory it stays as it is, and `failed` */
+struct text {
+    char *at;
+    size_t length, room;
+    bool failed;
+};
+void text_bytes(struct text *text, const void *bytes, size_t length);
+void text_add(struct text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void text_quoted(struct text *text, const char *string); /* as a string of JSON; what is no UTF-8 becomes U+FFFD */
+void text_free(struct text *text);
+
+/* recording.c: all but `recording_wanted` and `recording_to` with the lock held */
+bool recording_wanted(void);
+bool recording_to(const char *folder);
+bool recording_lock(void);
+void recording_unlock(void);
+bool recording_open(void); /* makes the file if there is none yet */
+bool recording_is_open(void);
+bool recording_add(enum chunk type, uint16_t flags, const struct iovec *parts, int count);
+void recording_clocks(void);
+void recording_close(void);
+const char *recording_path(void);
+void recording_forked(void);
+
+/* facts.c */
+void problem(const char *what, int code, const char *detail);
+void facts_loaded(void);            /* the process starts */
+bool facts_begin(void);             /* what is known of the process before the first chunk */
+void facts_ranks(int rank, int ranks);
+void facts_cupti(struct text *json); /* members of an object, to be written; takes the text */
+void facts_changed(void);
+void facts_closed(void);
+bool facts_write(void);
+void facts_end(void);
+void facts_forked(void);
+
+/* names.c */
+enum { NAME_LONGEST = 4096 };
+uint32_t name_number(const char *name); /* the same for the same name, as long as the process lives */
+bool names_write(void);                 /* those that the file doesn't have yet */
+void names_changed(void);
+void names_before_fork(void);
+void names_after_fork(bool child);
+
+/* host.c */
+struct lane;
+struct lane *lane(void); /* this thread's, NULL without memory */
+struct lane *lane_if_any(void); /* NULL as long as the thread had nothing to record */
+void host_record(struct lane *lane, enum host_kind kind, uint32_t name, uint64_t start, uint64_t end, uint64_t bytes);
+uint32_t region_begin(const char *name);
+void region_end(uint32_t serial);
+void wait_begin(struct lane *lane, uint32_t name); /* a call that waits for other processes */
+void wait_end(struct lane *lane);
+void host_write(void); /* with the recording's lock held */
+void host_write_waiting(bool ending); /* the calls that are still open; likewise */
+void host_forked(void);
+
+/* pool.c: buffers for CUPTI */
+struct buffer {
+    struct buffer *next;
+    uint8_t *bytes;
+    size_t size, valid;
+    uint64_t context, stream;
+};
+void pool_begin(size_t size, uint64_t bound, bool zeroed);
+uint8_t *pool_take(size_t *size);
+void pool_completed(uint8_t *bytes, size_t valid, uint64_t context, uint64_t stream);
+struct buffer *pool_next(void); /* the oldest completed one; NULL when there is none */
+void pool_back(struct buffer *buffer);
+void pool_forked(void);
+
+/* demangled.c */
+char *demangled(const char *name, size_t length);
+
+/* texts.c, with the recording's lock held */
+typedef int next_record(uint8_t *buffer, size_t valid, uint8_t **record);
+void texts_at(const char *setting); /* "kind:offset+offset,…" */
+bool texts_write(next_record *next, struct buffer *buffer);
+void texts_changed(void);
+
+/* activity.c */
+bool activity_start(bool injected);
+int activity_pause(bool paused);
+void activity_pause_ends(void);     /* with the recording: a pause is recorded when it is over */
+void activity_flush(bool forced);   /* the call of CUPTI itself: only a thread that may wait makes it */
+bool activity_flushed(bool forced); /* asks for it, and waits until the deadline */
+void activity_write(void);          /* completed buffers and drops; with the recording's lock held */
+void activity_finish(void);         /* detach: no call of CUPTI after it */
+bool activity_running(void);
+uint64_t activity_time(void);       /* CUPTI's time, 0 without CUPTI; with the recording's lock held */
+void activity_forked(void);
+
+/* callbacks.c */
+void cuda_called(void *user, int domain, uint32_t id, const void *data);
+void callbacks_detach(int (*finalize)(void)); /* at the next exit of a call */
+bool callbacks_detached(void);                /* whether one came; none comes later */
+
+/* counters.c: in place of activity, where ULLAGE_COUNTERS asks for it */
+bool counters_wanted(void);
+bool counters_start(void *library, void *subscriber);
+void counters_called(int domain, uint32_t id, const void *data);
+void counters_finish(void); /* may wait for long */
+void counters_forked(void);
+
+/* threads.c */
+void threads_start(bool flusher);
+void threads_wake(void);              /* the writer has work */
+bool threads_flushed(bool forced);
+void threads_stop(void);
+bool threads_writing(void);
+void threads_forked(void);
+
+/* entry.c */
+void recorder_work(bool periodic); /* write what there is; the clocks too, if `periodic` */
+void recorder_needed(void);      /* the writer and the handler at exit, once */
+void recorder_flush(void);
+void recorder_say(const char *format, ...) __attribute__((format(printf, 1, 2))); /* ULLAGE_DEBUG=1 only */
+
+#endif

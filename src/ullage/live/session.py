@@ -1,0 +1,211 @@
+"""Recording of this process from the inside: begun and ended at run time, or found under `ullage run`.
+
+`recorder` is what records now, None where nothing does; regions look there each time they begin.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from ullage.errors import UllageError, harmless
+
+if TYPE_CHECKING:
+    from ullage.live.following import Following
+    from ullage.live.trees import Tree
+
+NOBODY = "nothing records this program: run it by `ullage run`, or call ullage.live.start()"
+
+
+class Recorder(Protocol):
+    """What records this process: the recorder in C (`native`), or one in Python (`written`)."""
+
+    @property
+    def path(self) -> Path | None:
+        """The recording's file, None while there is none."""
+
+    def begin(self, name: str) -> int:
+        """Begin a region of this thread and return its serial number."""
+
+    def end(self, serial: int) -> None:
+        """End a region."""
+
+    def flush(self) -> None:
+        """Bring all that is known into the file."""
+
+    def note(self, said: dict[str, Any]) -> None:
+        """Write an object of INFO."""
+
+    def start(self) -> None:
+        """Go on with CUDA after `stop`."""
+
+    def stop(self) -> None:
+        """Stop recording CUDA for now."""
+
+    def detach(self) -> None:
+        """End the recording and detach CUPTI from the process."""
+
+
+recorder: Recorder | None = None
+_paused: Recorder | None = None  # set aside by `stop`
+_following: Following | None = None
+_lock = threading.RLock()
+
+
+def start(folder: str | os.PathLike[str] | None = None, *, cuda: bool = True) -> Path | None:
+    """Begin to record this process, or go on after `stop`; return the recording's file (None while nothing is in it).
+
+    `folder` is where (a new temporary one when left out); without `cuda` only regions are recorded. Under `ullage run` recording has
+    begun already, and where it goes is settled. Raises UllageError where CUDA can't be recorded, or the folder can't be written.
+    """
+    global recorder, _paused
+    with _lock:
+        if recorder is None and _paused is not None:
+            recorder, _paused = _paused, None
+            recorder.note({"resumed": time.monotonic_ns()})
+            recorder.start()
+        elif recorder is None:
+            place = Path(folder) if folder is not None else Path(tempfile.mkdtemp(prefix="ullage-"))
+            recorder = _begun(place.absolute(), cuda=cuda)
+        return recorder.path
+
+
+def stop() -> Path | None:
+    """Stop recording for now, and bring all that is recorded into the file, which is returned; `start` goes on."""
+    global recorder, _paused
+    with _lock:
+        if recorder is None:
+            return _paused.path if _paused is not None else None
+        _paused, recorder = recorder, None
+        _paused.stop()
+        _paused.note({"paused": time.monotonic_ns()})
+        _paused.flush()
+        return _paused.path
+
+
+def detach() -> Path | None:
+    """End the recording and detach CUPTI from the process (guide, 2.3.7); return the file. `start` would begin another one."""
+    global recorder, _paused, _following
+    with _lock:
+        ending, recorder, _paused, _following = recorder or _paused, None, None, None
+        if ending is None:
+            return None
+        path = ending.path
+        ending.detach()
+        return path
+
+
+def path() -> Path | None:
+    """Return the file that is recorded to, None where nothing is."""
+    with _lock:
+        found = recorder or _paused
+        return found.path if found is not None else None
+
+
+def _begun(folder: Path, *, cuda: bool) -> Recorder:
+    from ullage.live.native import Native
+    from ullage.live.written import Written
+
+    if not cuda:
+        return Written(folder)
+    try:
+        from ullage.cupti.native.build import recorder as built
+
+        native = Native(built())
+    except UllageError:
+        return Written(folder, cuda=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UllageError(f"{harmless(str(folder))} can't be made: {error.strerror}", "give another folder") from error
+    native.attach(folder, _settings())
+    return native
+
+
+def _settings() -> dict[str, str]:
+    """Return what the recorder in C is told by its environment. Raises UllageError where there is no CUPTI that is known."""
+    from ullage.cupti.activity import USUAL
+    from ullage.cupti.layouts import layouts
+    from ullage.cupti.library import find
+
+    library = find()
+    kinds = ",".join(str(int(kind)) for kind in USUAL)
+    return {"ULLAGE_CUPTI": str(library.path), "ULLAGE_KINDS": kinds, "ULLAGE_NAMES": layouts(library.release).name_offsets(USUAL)}
+
+
+def tree(region: str | None = None) -> Tree:
+    """Return the trees of this process as far as they are known now, of the whole or of a region. Never raises: see their notes."""
+    return _known(region or "run", lambda following, now: (following.tree(region, now=now),))[0]
+
+
+def recent(last: int) -> tuple[Tree, Tree]:
+    """Return the trees of the last so many ns, and of the whole so far. Never raises: see their notes."""
+    found = _known("run", lambda following, now: following.recent(last, now=now))
+    return found[0], found[-1]
+
+
+def _known(name: str, look: Callable[[Following, int], tuple[Tree, ...]]) -> tuple[Tree, ...]:
+    from ullage.live.trees import NOTHING, Tree
+
+    try:
+        with _lock:
+            recording = recorder or _paused
+            if recording is None:
+                return (Tree(name, notes=(NOBODY,)),)
+            now = time.monotonic_ns()
+            recording.flush()
+            following = _followed()
+            if following is None:
+                return (Tree(name, notes=(NOTHING,)),)
+            following.advance()
+            return look(following, now)
+    except UllageError as error:
+        return (Tree(name, notes=(error.problem,)),)
+    except Exception as error:  # the program goes on, whatever is wrong here
+        return (Tree(name, notes=(f"the recording can't be read: {harmless(f'{type(error).__name__}: {error}')}",)),)
+
+
+def _followed() -> Following | None:
+    """Return this process' own recording, to be read as it grows; None while there is none."""
+    global _following
+    where = path()
+    if where is None:
+        return None
+    if _following is None or _following.path != where:
+        from ullage.live.following import Following
+
+        _following = Following(where)
+    return _following
+
+
+def _found() -> Recorder | None:
+    """Return the recorder that `ullage run` put into this process, None where there is none."""
+    library = os.environ.get("ULLAGE_RECORDER")
+    if not os.environ.get("ULLAGE_RECORD") or not library:
+        return None
+    from ullage.live.native import Native
+
+    try:
+        return Native(Path(library))
+    except UllageError:
+        return None
+
+
+def _forked() -> None:
+    """In a forked child nothing of Python's records: the file is the parent's. The recorder in C looks after itself."""
+    global recorder, _paused, _following, _lock
+    from ullage.live.native import Native
+
+    _lock, _following = threading.RLock(), None
+    recorder = recorder if isinstance(recorder, Native) else None
+    _paused = _paused if isinstance(_paused, Native) else None
+
+
+recorder = _found()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

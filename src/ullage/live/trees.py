@@ -1,0 +1,145 @@
+"""The trees of a process while it runs, or of any recording: host and device efficiencies from sums of time.
+
+`ullage.read_trace` gives the same trees and much beside them; what is here needs NumPy and pyarrow alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ullage.errors import harmless
+from ullage.live.times import DeviceTimes, Times
+from ullage.metrics.bounds import Bounds, device_bounds, host_bounds
+from ullage.metrics.tree import DEVICE_AI, DEVICE_TALP, HOST, HOST_ALONE, Node, bounded, evaluate
+from ullage.recording import Mode
+from ullage.sums.lanes.bounds import device_ranges
+from ullage.sums.lanes.run import DevicePart, device_totals
+from ullage.sums.lanes.spans import NONE
+from ullage.sums.lanes.states import DeviceState
+from ullage.totals import DeviceTotals, HostTotals
+
+NOTHING = "nothing is recorded yet"
+_BAR = 20  # cells
+
+
+@dataclass(frozen=True)
+class Tree:
+    """The host's and the device's efficiency tree of one process, or of a region of it, over `elapsed` ns; prints as text.
+
+    A tree is None where nothing was recorded that it could be computed from. The totals have collectives apart (`ai` mode) or count
+    them as useful work (`talp`). `notes` say what the numbers rest on.
+    """
+
+    name: str
+    elapsed: int = 0
+    mode: Mode = "talp"
+    host: Node | None = None
+    device: Node | None = None
+    host_totals: HostTotals | None = None
+    device_totals: DeviceTotals | None = None
+    notes: tuple[str, ...] = ()
+
+    def __getitem__(self, metric: str) -> float | None:
+        """Return an efficiency by its metric's name, None where it is not known. Raises KeyError for one that the trees don't have."""
+        for name, value in self.items():
+            if name == metric:
+                return value
+        raise KeyError(f"no efficiency is called '{metric}'; there are {', '.join(name for name, _ in self.items())}")
+
+    def items(self) -> Iterator[tuple[str, float | None]]:
+        """Yield each efficiency's name and value, the host's first, parents before children."""
+        return ((node.metric, node.value) for tree in (self.host, self.device) if tree is not None for _, node in tree.walk())
+
+    def json(self) -> dict[str, Any]:
+        """Return the trees as plain data: efficiencies by their metrics' names in [0, 1], times in ns, null for what is not known."""
+        trees = {"host": self.host, "device": self.device}
+        return {
+            "name": self.name,
+            "mode": self.mode,
+            "elapsed_ns": self.elapsed,
+            **{name: None if tree is None else {n.metric: n.value for _, n in tree.walk()} for name, tree in trees.items()},
+            "bounds": {name: None if tree is None else {n.metric: [n.low, n.high] for _, n in tree.walk()} for name, tree in trees.items()},
+            "host_totals": None if self.host_totals is None else asdict(self.host_totals),
+            "device_totals": None if self.device_totals is None else asdict(self.device_totals),
+            "notes": list(self.notes),
+        }
+
+    def __str__(self) -> str:
+        """Return the trees as text, a line an efficiency."""
+        lines = [f"{harmless(self.name, 60)}, {self.elapsed / 1e9:.6g} s, {self.mode} mode"]
+        for title, tree in (("Host", self.host), ("Device", self.device)):
+            if tree is not None:
+                lines += [_line(title if depth == 0 else "", depth, node) for depth, node in tree.walk()]
+        return "\n".join([*lines, *(f"note: {harmless(note, 1000)}" for note in self.notes)])
+
+
+def _line(title: str, depth: int, node: Node) -> str:
+    label = f"{title:8}{'  ' * depth}{node.label}"
+    if node.value is None:
+        return f"{label:44}  unknown"
+    if not node.certain:
+        return f"{label:44}     ?  cannot tell: {node.low:.2f} to {node.high:.2f}"
+    filled = round(node.value * _BAR)
+    return f"{label:44}  {node.value:.2f}  {'█' * filled}{'·' * (_BAR - filled)}"
+
+
+def tree(name: str, times: Times, *, lane: int | None, devices: int, mode: Mode, notes: tuple[str, ...] = ()) -> Tree:
+    """Return the trees of some times: `lane` is the thread whose calls are the process' host lane, `devices` how many the process uses.
+
+    One device computes for 5 of 10 ns; the host launches for 1 and waits for 4:
+
+    >>> found = tree("run", Times(10, 0, {1: 5}, {0: DeviceTimes(kernel=5)}), lane=1, devices=1, mode="talp")
+    >>> found["device_parallel_efficiency"], found["host_parallel_efficiency"]
+    (0.5, 0.5)
+    """
+    if not times.elapsed:
+        return Tree(name, mode=mode, notes=notes)
+    offload = times.offload.get(lane, 0) if lane is not None else 0
+    busy = times.elapsed - times.communication
+    host = HostTotals(1, times.elapsed, busy - offload, offload, busy)
+    parts = [_part(times.elapsed, one) for one in times.devices.values()]
+    parts += [_part(times.elapsed, DeviceTimes())] * (devices - len(parts))
+    device = device_totals(parts, times.elapsed)
+    if device is not None and mode == "talp":
+        device = device.counting_collectives()
+    branch = HOST if device is not None or offload else HOST_ALONE
+    return Tree(
+        name=name,
+        elapsed=times.elapsed,
+        mode=mode,
+        host=bounded(evaluate(branch, host.sums()), _host(host, times.open.get(lane, 0) if lane is not None else 0)),
+        device=None if device is None else _device(device, parts, mode),
+        host_totals=host,
+        device_totals=device,
+        notes=notes,
+    )
+
+
+def _host(totals: HostTotals, still: int) -> Bounds:
+    """Return between what the host's efficiencies lie: for so long it may be in a call that is not over yet."""
+    useful, busy, elapsed = totals.useful_time, totals.useful_time + totals.offload_time, totals.elapsed
+    return host_bounds([(max(useful - still, 0), useful)], [(busy, busy)], (elapsed, elapsed))
+
+
+def _part(elapsed: int, times: DeviceTimes) -> DevicePart:
+    return DevicePart(
+        device=DeviceState("", "", (), NONE, NONE, NONE),
+        kernel=times.kernel,
+        collective=times.collective,
+        memory=times.memory,
+        idle=elapsed - times.kernel - times.collective - times.memory,
+        unknown=times.unknown,
+        transfer=None,
+        pieces=(0, 0, 0),
+        whole=False,
+        graph=times.graph,
+    )
+
+
+def _device(totals: DeviceTotals, parts: list[DevicePart], mode: Mode) -> Node:
+    """Return the device's tree with bounds: what may have run though it was not recorded."""
+    ranges = device_ranges(parts)
+    found = device_bounds(**vars(ranges if mode == "ai" else ranges.counting_collectives()), elapsed=(totals.elapsed, totals.elapsed))
+    return bounded(evaluate(DEVICE_AI if mode == "ai" else DEVICE_TALP, totals.sums()), found)

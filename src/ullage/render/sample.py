@@ -1,0 +1,64 @@
+"""Readings as `ullage sample` prints them: a table an interval, and what they come to at the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from ullage.errors import harmless
+from ullage.live.course import Course
+from ullage.live.watched import Watched
+from ullage.render import devices
+from ullage.render.numbers import factor, moment
+from ullage.render.table import table
+
+HEADS = ("time, UTC", "GPU", "OFU", "tensor", "SM", "util", "clock, MHz", "power, W")
+_WIDTHS = (9, 12, 7, 7, 6, 6, 12, 10)
+
+
+def heads() -> str:
+    """Return the line above the readings."""
+    return _line(HEADS)
+
+
+def rows(told: Iterable[Watched], course: Course) -> list[str]:
+    """Return a line for each device's last reading."""
+    return [_line((moment(device.time, seconds=True)[11:], *_cells(device, course))) for device in told]
+
+
+def _cells(device: Watched, course: Course) -> list[str]:
+    row = device.row
+    shares = [devices.share(row.get(name)) for name in ("tensor_active", "sm_active", "gpu_util")]
+    return [devices.named(device, course), devices.fine(device.ofu), *shares, devices.clock(device), devices.power(device)]
+
+
+def _line(cells: Iterable[str]) -> str:
+    return " ".join(cell.ljust(w) if i < 2 else cell.rjust(w) for i, (cell, w) in enumerate(zip(cells, _WIDTHS, strict=True))).rstrip()
+
+
+def json_lines(told: Iterable[Watched]) -> list[str]:
+    """Return a JSON object for each device's last reading, a line each: ratios in [0, 1], SI units, null for what is not known."""
+    return [json.dumps(devices.record(device), allow_nan=False) for device in told]
+
+
+def summary(course: Course, extra: list[str]) -> str:
+    """Return what all readings come to: the answer, a row of means a device, where the shortfall goes, and the notes."""
+    totals = course.totals()
+    seconds = (course.last - (course.start or 0)) / 1000
+    parts = [f"{devices.headline(totals, now=False)}\n{devices.basis(totals)}; {seconds:,.10g} s"]
+    if len(course):
+        means = ["GPU", "model", "OFU", "tensor", "SM", "util", "clock, MHz", "power, W"]
+        parts.append(table(means, [_means(device, course) for device in course], left=2))
+    told = [f"{f.label} {factor(f.value)}" for f in course.tree().factors if f.value is not None]
+    if len(told) > 1:
+        parts.append(f"OFU {factor(totals.ofu)} = {' × '.join(told)}")
+    parts.append("\n".join(f"note: {note}" for note in devices.notes(course, extra)))
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _means(device: Watched, course: Course) -> list[str]:
+    mean = {name: found.value for name, found in device.means.items()}
+    shares = [devices.share(mean[name]) for name in ("tensor_active", "sm_active", "gpu_util")]
+    model = harmless(str(device.row.get("model", "")), 40)
+    cells = [devices.named(device, course), model, devices.fine(device.mean_ofu), *shares]
+    return [*cells, devices.of(mean["sm_clock"], None, 1e6), devices.of(mean["power"], None, 1.0)]

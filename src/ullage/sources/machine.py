@@ -1,0 +1,93 @@
+"""GPUs of this machine that are open for reading, whatever library reads them: NVML, nvidia-smi, amdsmi."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ullage.problems import Problems
+from ullage.sources.fields import Alias, clean
+from ullage.sources.source import Options
+from ullage.tables import samples
+
+Device = tuple[str, str | None]  # the UUID, and the MIG instance
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a board can reach: power it may draw (W), highest SM clock (Hz), memory (B). None: it does not tell."""
+
+    power: float | None = None
+    sm_clock: float | None = None
+    memory: float | None = None
+
+
+@dataclass(frozen=True)
+class Machine:
+    """The GPUs that one library reads.
+
+    `read` gives the rows of now, stamped with a time in ms since 1970; activities are averages since the reading before.
+    `limits` is by UUID, `processes` gives the process ids that compute on each device, and readings closer together
+    than `shortest` seconds are not valid. `instances` has the device of each MIG instance by the instance's own UUID.
+    """
+
+    read: Callable[[int], pa.RecordBatch]
+    limits: Mapping[str, Limits] = field(default_factory=dict)
+    processes: Callable[[], dict[Device, list[int]]] = dict
+    shortest: float = 0.1
+    instances: Mapping[str, Device] = field(default_factory=dict)
+
+    def watched(
+        self, options: Options, clock: Callable[[], int] | None = None, sleep: Callable[[float], None] = time.sleep
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield a batch every `options.interval` seconds for `options.watch` seconds; with `watch` 0 there is one, over a second.
+
+        `clock` gives ms since 1970. A sample is of the moment at which the interval ends.
+        """
+        now = clock or options.now or (lambda: round(time.time() * 1000))
+        interval = max(self.shortest, options.interval if options.watch > 0 else min(options.interval, 1.0))
+        turns = max(1, int(options.watch / interval + 1e-9))
+        begin = last = now()
+        for turn in range(1, turns + 1):
+            # after a stall the next reading is late, never too close to the one before; a clock that is set back keeps nobody waiting
+            sleep(max(0.0, min(interval, (max(begin + 1000 * turn * interval, last + 1000 * self.shortest) - now()) / 1000)))
+            last = now()
+            batch = self.read(last)
+            yield batch
+            options.progress(f"{turn:,} of {turns:,} readings of {batch.num_rows:,} devices")
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What one GPU or MIG instance told, in the units of whoever read it; what it could not tell is absent."""
+
+    uuid: str
+    index: int
+    model: str
+    values: Mapping[str, float]
+    mig: str | None = None
+
+
+def rows(moment: int, host: str, readings: list[Reading], units: Mapping[str, str], options: Options, problems: Problems) -> pa.RecordBatch:
+    """Return the samples of one moment; `units` is the unit of each field that may be there (a key of `units.TO_SI`)."""
+    columns: dict[str, Any] = {
+        "time": np.full(len(readings), moment, np.int64),
+        "cluster": pa.array([options.cluster] * len(readings), pa.string()),
+        "host": pa.array([host] * len(readings), pa.string()),
+        "gpu": pa.array([reading.uuid for reading in readings], pa.string()),
+        "index": pa.array([reading.index for reading in readings], pa.int16()),
+        "mig": pa.array([reading.mig for reading in readings], pa.string()),
+        "model": pa.array([reading.model for reading in readings], pa.string()),
+    }
+    flags = np.zeros(len(readings), np.uint16)
+    for name, unit in units.items():
+        values = np.array([reading.values.get(name, np.nan) for reading in readings], float)
+        if not np.isnan(values).all():
+            columns[name], marks = clean(Alias(name, name, unit), values, problems, host)
+            flags |= marks
+    return samples({**columns, "flags": flags})

@@ -1,0 +1,196 @@
+"""What the host threads did: calls of CUDA's runtime and driver, MPI, regions, and what CUPTI itself cost them.
+
+A call of the runtime and the driver's call inside it are two records; who sums them takes their union, thread by thread. A call that
+failed put nothing on a device. TALP's clock runs from when MPI_Init returns to when MPI_Finalize is called, so these two are neither
+communication nor part of the run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from ullage.cupti.chunks import HostKind
+from ullage.cupti.kinds import Kind, call_name
+from ullage.tables import CALLS
+from ullage.traces.calls import call, operation
+from ullage.traces.nsys_names import Words, distinct
+from ullage.traces.nsys_rows import coded
+from ullage.traces.recorded_rows import MISSING, Reading, Records, Whole, column, correlation
+
+_CODES = {name: code for code, name in enumerate(CALLS)}
+_SUBMITS = [_CODES[name] for name in ("launch", "graph", "copy")]
+_THREAD = 2  # CUpti_ActivityObjectKind
+# CUpti_ActivitySynchronizationType: those for which the host stands still, by the call that is commonest
+_WAITS = {1: "cuEventSynchronize", 3: "cuStreamSynchronize", 4: "cuCtxSynchronize"}
+_OVERHEAD = {
+    1: "driver compiler", 1 << 16: "CUPTI buffer flush", 2 << 16: "CUPTI instrumentation", 3 << 16: "CUPTI resource",
+    4 << 16: "module loading", 5 << 16: "lazy function loading", 6 << 16: "command buffer full", 7 << 16: "CUPTI buffer request",
+    8 << 16: "unified memory set-up",
+}  # fmt: skip
+_MPI = re.compile(r"^P?MPI_", re.IGNORECASE)  # what else is here is PyTorch's, whose collectives run on devices if they can
+_BEGINS = re.compile(r"^P?MPI_(Session_)?Init(_thread)?$", re.IGNORECASE)
+_ENDS = re.compile(r"^P?MPI_(Session_)?Finalize$", re.IGNORECASE)
+
+
+def on_host(reading: Reading, records: Mapping[int, Records]) -> Iterator[pa.RecordBatch]:
+    """Yield CUPTI's records of the host's threads."""
+    for kind in (Kind.RUNTIME, Kind.DRIVER):
+        if kind in records:
+            yield _calls(reading, records[kind], driver=kind == Kind.DRIVER)
+    if Kind.SYNCHRONIZATION in records and not calls_recorded(reading):
+        yield _waits(reading, records[Kind.SYNCHRONIZATION])
+    if Kind.OVERHEAD in records:
+        yield _overhead(reading, records[Kind.OVERHEAD])
+
+
+def calls_recorded(reading: Reading) -> bool:
+    """Return whether calls were recorded, so that waits are among them: unless CUPTI's answers say otherwise."""
+    answers = reading.told.answers()
+    return not answers or any(answers.get(kind) == 0 for kind in (Kind.RUNTIME, Kind.DRIVER))
+
+
+def _timed(reading: Reading, records: Records, what: str) -> tuple[Records, Whole, Whole]:
+    start, end = (reading.clock.cupti(records[edge]) for edge in ("start", "end"))
+    good = reading.believed(start, end, what)
+    return (records, start, end) if good.all() else (records[good], start[good], end[good])
+
+
+def _calls(reading: Reading, records: Records, *, driver: bool) -> pa.RecordBatch:
+    records, start, end = _timed(reading, records, "calls of CUDA")
+    numbers, codes = distinct(column(records, "cbid"))
+    names = Words(codes.astype(np.int32), [call_name(driver, number) for number in numbers.tolist()])
+    does = names.each(lambda name: _CODES[call(name)], _CODES["other"])
+    failed = np.isin(does, _SUBMITS) & (column(records, "returnValue") > 0)
+    return reading.intervals(
+        start,
+        end,
+        kind="api",
+        name=names,
+        thread=column(records, "threadId"),
+        correlation=correlation(records),
+        call=coded(np.where(failed, _CODES["other"], does), CALLS),
+    )
+
+
+def _waits(reading: Reading, records: Records) -> pa.RecordBatch:
+    """Return CUPTI's records of waiting as calls; of which thread, they don't say."""
+    records, start, end = _timed(reading, records[np.isin(records["type"], list(_WAITS))], "waits")
+    numbers, codes = distinct(column(records, "type"))
+    names = Words(codes.astype(np.int32), [_WAITS[number] for number in numbers.tolist()])
+    thread = np.full(len(records), reading.process, np.int64)
+    does = coded(np.full(len(records), _CODES["sync"]), CALLS)
+    return reading.intervals(start, end, kind="api", name=names, thread=thread, correlation=correlation(records), call=does)
+
+
+def _overhead(reading: Reading, records: Records) -> pa.RecordBatch:
+    records, start, end = _timed(reading, records, "rows of CUPTI's overhead")
+    numbers, codes = distinct(column(records, "overheadKind"))
+    names = Words(codes.astype(np.int32), [_OVERHEAD.get(number, f"overhead {number}") for number in numbers.tolist()])
+    thread = np.where(records["objectKind"] == _THREAD, column(records, "objectId.pt.threadId"), MISSING)
+    return reading.intervals(start, end, kind="overhead", name=names, thread=thread)
+
+
+def of_host(reading: Reading, records: Records) -> Iterator[pa.RecordBatch]:
+    """Yield records of HOST chunks: MPI, regions, calls that the recorder itself timed. Regions that are still open are kept."""
+    if reading.clock.since_1970 is None and reading.told.buffers:  # CUPTI's clock is another one, and nothing says how they go together
+        reading.problems.drop("host records on a clock that was never read", len(records), reading.place)
+        return
+    opened = records[records["kind"] == HostKind.OPEN]
+    begun = reading.clock.host(opened["start"])
+    for record, start in zip(opened, begun.tolist(), strict=True):
+        reading.open[int(record["serial"])] = (start, int(record["thread"]), reading.told.host_names.get(int(record["name"]), ""))
+    records = records[records["kind"] != HostKind.OPEN]
+    start, end = (reading.clock.host(records[edge]) for edge in ("start", "end"))
+    good = reading.believed(start, end, "host records")
+    for kind, one in _HOST.items():
+        mine = good & (records["kind"] == kind)
+        if mine.any():
+            yield from one(reading, records[mine], start[mine], end[mine])
+    reading.problems.drop("host records of an unknown kind", int((~np.isin(records["kind"], list(_HOST))).sum()), reading.place)
+
+
+def _names(reading: Reading, records: Records) -> Words:
+    numbers, codes = distinct(column(records, "name"))
+    table = [reading.told.host_names.get(number, "") for number in numbers.tolist()]
+    return Words(codes.astype(np.int32), table).renamed(lambda text: text or None)
+
+
+def _waiting(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
+    for key, until, number in zip(_keys(records, start), end.tolist(), records["name"].tolist(), strict=True):
+        reading.waiting[key] = (until, reading.told.host_names.get(number, ""))
+    yield from ()
+
+
+def _keys(records: Records, start: Whole) -> Iterator[tuple[int, int]]:
+    return zip(records["thread"].tolist(), start.tolist(), strict=True)
+
+
+def still_waiting(reading: Reading) -> Iterator[pa.RecordBatch]:
+    """Yield the calls of MPI that had not ended when they were last seen, until then; the program hung in them, or still is there.
+
+    Whatever the call is, its time is no useful one, even if it is MPI_Init. They have no `operation`: no other rank's is its counterpart.
+    """
+    if not reading.waiting:
+        return
+    thread, start = (np.array(values, np.int64) for values in zip(*reading.waiting, strict=True))
+    until, texts = zip(*reading.waiting.values(), strict=True)
+    table = list(dict.fromkeys(texts))
+    names = Words(np.array([table.index(text) for text in texts], np.int32), table).renamed(lambda text: text or None)
+    reading.messages |= any(_MPI.match(text) for text in table)
+    yield reading.intervals(start, np.array(until, np.int64), kind="mpi", name=names, thread=thread)
+
+
+def _mpi(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
+    for key in _keys(records, start) if reading.waiting else ():
+        reading.waiting.pop(key, None)
+    names = _names(reading, records)
+    first = names.each(lambda name: _BEGINS.match(name) is not None, False).astype(bool)
+    last = names.each(lambda name: _ENDS.match(name) is not None, False).astype(bool)
+    if first.any():
+        reading.began = max(int(end[first].max()), reading.began or 0)
+    if last.any():
+        reading.ended = int(start[last].min()) if reading.ended is None else min(int(start[last].min()), reading.ended)
+    kept = ~(first | last)
+    if kept.any():
+        names = names.where(kept)
+        reading.messages |= bool(names.each(lambda name: _MPI.match(name) is not None, False).any())
+        yield reading.intervals(
+            start[kept],
+            end[kept],
+            kind="mpi",
+            name=names,
+            thread=column(records, "thread")[kept],
+            bytes=np.where(records["bytes"] > 0, column(records, "bytes"), MISSING)[kept],
+            operation=names.renamed(operation),
+        )
+
+
+def _regions(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
+    for serial in reading.open.keys() & set(records["serial"].tolist()):
+        del reading.open[serial]
+    yield reading.intervals(start, end, kind="region", name=_names(reading, records), thread=column(records, "thread"))
+
+
+def _timed_calls(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
+    names = _names(reading, records)
+    does = names.each(lambda name: _CODES[call(name)], _CODES["other"])
+    yield reading.intervals(start, end, kind="api", name=names, thread=column(records, "thread"), call=coded(does, CALLS))
+
+
+def _paused(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:  # noqa: ARG001 - as its neighbours
+    reading.paused += start.tolist()
+    yield from ()
+
+
+def _own(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
+    yield reading.intervals(start, end, kind="overhead", name=_names(reading, records), thread=column(records, "thread"))
+
+
+_HOST = {
+    HostKind.WAITING: _waiting, HostKind.MPI: _mpi, HostKind.REGION: _regions, HostKind.API: _timed_calls, HostKind.OVERHEAD: _own,
+    HostKind.PAUSE: _paused,
+}  # fmt: skip

@@ -1,0 +1,157 @@
+"""What a recording says at its end: whose it was, its devices, what was lost, what CUPTI refused, what recording cost."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from ullage.cupti.kinds import Kind
+from ullage.cupti.results import explain
+from ullage.errors import harmless
+from ullage.recording import Device, Process, Recording
+from ullage.traces.recorded_host import calls_recorded
+from ullage.traces.recorded_rows import Reading, Records
+from ullage.traces.recorded_told import Told
+
+_KERNELS = (Kind.CONCURRENT_KERNEL, Kind.KERNEL)
+CUPTI = "cupti"  # how the name of a call of CUPTI begins
+MOST_SAID = 5  # problems of one recording that are told one by one
+
+
+def who(told: Told, recording: Recording, rank: int | None) -> None:
+    """Fill in host, rank and ranks of a recording; the file's own rank comes before the one that was asked for."""
+    own = told.whole("rank")
+    recording.host = told.text("host") or recording.host
+    recording.rank = own if own is not None else rank
+    recording.ranks = told.whole("ranks")
+    for told_device in told.objects("devices"):
+        number = told_device.get("index")
+        if type(number) is int and number >= 0:
+            recording.devices[number] = _device(told_device, recording.host)
+
+
+def _device(said: dict[str, Any], host: str) -> Device:
+    name, uuid, bus, sms = (said.get(key) for key in ("name", "uuid", "bus", "sms"))
+    place = f"{host}/{bus.lower()}" if host and isinstance(bus, str) and bus else ""
+    return Device(
+        name if isinstance(name, str) else "",
+        (_uuid(uuid) if isinstance(uuid, str) else "") or place,
+        sms if type(sms) is int and sms > 0 else None,
+    )
+
+
+def _uuid(text: str) -> str:
+    """Return a UUID as NVML writes it, "" for one that is all zeros.
+
+    >>> _uuid("9AF1-02"), _uuid("MIG-07"), _uuid("0000-00")
+    ('GPU-9af1-02', 'MIG-07', '')
+    """
+    if not text.strip("0- "):
+        return ""
+    return text if text.startswith(("GPU-", "MIG-")) else f"GPU-{text.lower()}"
+
+
+def devices(reading: Reading, records: Records) -> None:
+    """Fill in the recording's devices from CUPTI's own records of them; a MIG instance is a device of its own."""
+    names = reading.words(records["name"])
+    for at, record in enumerate(records):
+        mig = "migUuid.bytes" in (records.dtype.names or ()) and bool(record["isMigEnabled"])
+        raw = bytes(record["migUuid.bytes" if mig else "uuid.bytes"].astype("u1"))
+        number = int(record["id"])
+        old = reading.recording.devices.get(number, Device())
+        code = int(names.codes[at])
+        told = f"{'MIG' if mig else 'GPU'}-{_dashed(raw)}" if any(raw) else old.key
+        sms = int(record["numMultiprocessors"])
+        reading.recording.devices[number] = Device(names.table[code] if code >= 0 else old.name, told, sms or old.sms)
+
+
+def _dashed(raw: bytes) -> str:
+    """Return 16 bytes as a UUID is written."""
+    digits = raw.hex()
+    return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
+
+
+def people(reading: Reading) -> None:
+    """Fill in the one process: how long it lived, its name, and what the recording prefers."""
+    recording = reading.recording
+    program = reading.told.info.get("program")
+    name = program[0] if isinstance(program, list) and program and isinstance(program[0], str) else ""
+    recording.processes[reading.process] = Process(recording.rank, name.rsplit("/", 1)[-1], recording.host)
+    if reading.collectives != reading.messages:
+        recording.prefers = "ai" if reading.collectives else "talp"
+    if reading.clock.since_1970 is not None:
+        recording.clock = "utc"
+    if (life := reading.life()) is not None and life[0] < life[1]:
+        recording.saw(reading.process, *life)
+
+
+def losses(reading: Reading) -> None:
+    """Count what was lost: by CUPTI, by the recorder, and by the reader."""
+    told, problems, end = reading.told, reading.problems, reading.told.end or {}
+    problems.drop("activity records that CUPTI dropped", told.dropped, reading.place)
+    reading.recording.untimed += told.dropped
+    for kind, count in sorted(reading.unknown.items()):
+        problems.drop(f"records of kind {kind}, which no header of this release has", count, reading.place)
+    problems.drop("records that the recorder had no room for", _count(end, "lost"), reading.place)
+    problems.drop("bytes that could not be written to the recording", _count(end, "lost_bytes"), reading.place)
+    reading.recording.untimed += _count(end, "lost_bytes") > 0
+    problems.drop("chunks without sense", told.nonsense, reading.place)
+    if reading.clock.changed:
+        problems.note(
+            f"the clock of {harmless(reading.recording.host) or 'the machine'} was set by {reading.clock.changed / 1e9:,.3g} s meanwhile"
+        )
+
+
+def remarks(reading: Reading) -> list[str]:
+    """Return what the numbers of a recording rest on, a sentence each: what CUPTI refused, and what nobody recorded."""
+    found = refusals(reading.told)
+    answers = reading.told.answers()
+    if answers and not any(answers.get(kind) == 0 for kind in (*_KERNELS, Kind.GRAPH_TRACE)):
+        found.append("no kernels were recorded: there is no device tree")
+    if not calls_recorded(reading):
+        found.append("of the hosts' calls only the waits were recorded: launches and copies count as useful time")
+    elif not reading.seen & {"api", "mpi"}:
+        found.append("neither CUDA nor MPI was recorded on the host: all of its time counts as useful")
+    return found
+
+
+def refusals(told: Told) -> list[str]:
+    """Return what could not be recorded and why."""
+    said = [_why(str(p.get("what", "a call of CUPTI")), p.get("code"), p.get("detail")) for p in told.objects("problems")]
+    kinds: dict[int, list[str]] = {}
+    for kind, answer in told.answers().items():
+        kinds.setdefault(answer, []).append(_kind(kind))
+    said += [_why(f"{CUPTI} recording {', '.join(names[:MOST_SAID])}", answer) for answer, names in kinds.items() if answer]
+    said = list(dict.fromkeys(said))
+    return said[:MOST_SAID] + ([f"{len(said) - MOST_SAID:,} more calls of CUPTI failed"] if len(said) > MOST_SAID else [])
+
+
+def _kind(number: int) -> str:
+    return Kind(number).name.lower().replace("_", " ") if number in set(Kind) else f"kind {number}"
+
+
+def _why(what: str, code: object, detail: object = "") -> str:
+    """Return why something failed: a call of CUPTI by its answer, anything else by what the system says."""
+    more = f" ({harmless(detail)})" if isinstance(detail, str) and detail else ""
+    if type(code) is not int or not 0 < code < 2**31:
+        return f"{harmless(what)} failed{more}"
+    if not what.startswith(CUPTI) and " " not in what:  # a call of the system
+        return f"{harmless(what)}: {os.strerror(code)}{more}"
+    answer = explain(code)
+    return f"{harmless(what)}: {answer.meaning} ({answer.name}){more}" + (f"; {answer.hint}" if answer.hint else "")
+
+
+def cost(reading: Reading) -> str:
+    """Return what recording cost, "" where the recording doesn't say."""
+    end = reading.told.end or {}
+    inside, beside = _count(end, "callback_ns"), _count(end, "flush_ns") + _count(end, "writer_ns")
+    lasted = reading.clock.last - reading.clock.first
+    if lasted <= 0 or not (inside or beside):
+        return ""
+    share = f"{100 * inside / lasted:.2g} % of the run"
+    return f"the recorder itself: {inside / 1e9:.3g} s in the program's threads ({share}), {beside / 1e9:.3g} s in its own"
+
+
+def _count(said: dict[str, Any], key: str) -> int:
+    value = said.get(key)
+    return value if type(value) is int and 0 < value < 2**63 else 0

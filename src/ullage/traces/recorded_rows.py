@@ -1,0 +1,126 @@
+"""Records of one recording into record batches of intervals: what all sorts of records have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from ullage.cupti.layouts import Layouts
+from ullage.problems import Problems
+from ullage.recording import Recording
+from ullage.tables import intervals
+from ullage.traces.nsys_names import Words, distinct
+from ullage.traces.nsys_rows import constant, known
+from ullage.traces.recorded_clock import Clock, Mask, Times
+from ullage.traces.recorded_told import Told
+
+MISSING = -1  # of a whole number
+_NO_WORK = ("overhead", "lost", "region")  # kinds that don't show that the program did anything then
+MOST_NAMES = 2_000_000  # texts that are remembered; a program has some thousand kernels
+Records = npt.NDArray[np.void]
+Whole = npt.NDArray[np.int64]
+
+
+class Marks(NamedTuple):
+    """Marks of NVTX ranges: number, time, thread, whether it is a start, and the name's place in `words`, -1 where there is none."""
+
+    number: Whole
+    time: Whole
+    thread: Whole
+    starts: Whole
+    name: Whole
+    words: list[str]
+
+
+@dataclass
+class Reading:
+    """A recording while it is read: what its numbers mean, and what came up so far.
+
+    `names` are the texts behind the pointers in records; `open` are regions that have begun (start, thread, name), by their serial
+    number; `waiting` calls of MPI that have not ended (until when that is known, name), by thread and start; `marks` those of NVTX
+    ranges whose other half is not there yet; `paused` when recording was stopped. `seen` are the kinds of intervals, `used` the
+    devices that anything ran on; `work` bounds its calls, its MPI and what ran on devices; `began` and `ended` say when MPI_Init
+    returned and MPI_Finalize was called.
+    """
+
+    place: str
+    recording: Recording
+    problems: Problems
+    told: Told
+    process: int
+    clock: Clock
+    layouts: Layouts | None
+    names: dict[int, str] = field(default_factory=dict)
+    unknown: dict[int, int] = field(default_factory=dict)
+    open: dict[int, tuple[int, int, str]] = field(default_factory=dict)
+    waiting: dict[tuple[int, int], tuple[int, str]] = field(default_factory=dict)
+    marks: Marks | None = None
+    paused: list[int] = field(default_factory=list)
+    rows: int = 0
+    used: set[int] = field(default_factory=set)
+    seen: set[str] = field(default_factory=set)
+    collectives: bool = False
+    messages: bool = False
+    work: tuple[int, int] | None = None
+    began: int | None = None
+    ended: int | None = None
+
+    def name(self, entries: dict[int, str]) -> None:
+        """Take in what pointers in later records point to."""
+        if len(self.names) < MOST_NAMES:
+            self.names |= entries
+
+    def words(self, pointers: Records) -> Words:
+        """Return the texts that a column of pointers points to; none where it was not told."""
+        different, codes = distinct(pointers.astype(np.int64))
+        table = [self.names.get(pointer & (2**64 - 1)) for pointer in different.tolist()]
+        return Words(codes.astype(np.int32), [text or "" for text in table]).renamed(lambda text: text or None)
+
+    def believed(self, start: Times, end: Times, what: str) -> Mask:
+        """Return which intervals of something on a host have a time that can be; the others are counted."""
+        good = self.clock.believed(start, end)
+        self.problems.drop(f"{what} with impossible times", int((~good).sum()), self.place)
+        return good
+
+    def life(self, now: int | None = None) -> tuple[int, int] | None:
+        """Return from when to when the program was recorded: while the recorder was there, from MPI_Init to MPI_Finalize where these
+        were called, as TALP counts, and as long as it did anything. `now` is the last moment if it goes on."""
+        if self.clock.since_1970 is None:
+            return self.work
+        first = max(self.clock.first, self.began or 0)
+        last = self.clock.last if now is None else now
+        last = last if self.ended is None else min(last, self.ended)
+        return (first, last) if self.work is None else (min(first, self.work[0]), max(last, self.work[1]))
+
+    def intervals(self, start: Times, end: Times, kind: str | pa.Array, **columns: Any) -> pa.RecordBatch:
+        """Return a record batch of this process; missing numbers become null."""
+        self.rows += len(start)
+        if len(start):
+            name = kind if isinstance(kind, str) else "kernel"
+            self.seen.add(name)
+            if name not in _NO_WORK:
+                first, last = self.work or (int(start[0]), int(end[0]))
+                self.work = min(first, int(start.min())), max(last, int(end.max()))
+        made: dict[str, Any] = {"start": start, "end": end, "process": np.full(len(start), self.process, np.int64)}
+        made["kind"] = constant(kind, len(start)) if isinstance(kind, str) else kind
+        for name, values in columns.items():
+            if values is not None:
+                made[name] = values.arrow() if isinstance(values, Words) else known(values) if isinstance(values, np.ndarray) else values
+        return intervals(made)
+
+
+def column(records: Records, name: str) -> Whole:
+    """Return a field of records as whole numbers, `MISSING` in each where these records don't have it."""
+    if name not in (records.dtype.names or ()):
+        return np.full(len(records), MISSING, np.int64)
+    return records[name].astype(np.int64)
+
+
+def correlation(records: Records) -> Whole:
+    """Return the number that ties a call to what it put on the device; 0 says that there is none."""
+    numbers = column(records, "correlationId")
+    return np.where(numbers == 0, MISSING, numbers)

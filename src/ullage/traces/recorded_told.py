@@ -1,0 +1,108 @@
+"""What a recording says beside its records: whose it is, what CUPTI answered, its clocks, what was lost, and how it ended."""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from ullage.cupti.chunks import Chunk, Type
+from ullage.traces.recorded_clock import LATEST, LONGEST, Clock, clock
+
+_THREE = struct.Struct("<QQQ")
+MOST_READINGS = 1_000_000  # of the clocks; one every ten milliseconds for three hours
+
+
+@dataclass
+class Told:
+    """Gathered chunk by chunk, in the order of the file; what makes no sense is passed over and counted in `nonsense`.
+
+    `info` is the objects of INFO laid over one another, `host_names` the names of HOST records by number, `dropped` how many records
+    CUPTI says it lost, `end` the object of END (None: there is none). `pauses` are moments of the monotonic clock at which recording
+    was stopped and taken up again (None: not yet).
+    """
+
+    info: dict[str, Any] = field(default_factory=dict)
+    host_names: dict[int, str] = field(default_factory=dict)
+    readings: list[tuple[int, int, int]] = field(default_factory=list)
+    dropped: int = 0
+    end: dict[str, Any] | None = None
+    pauses: list[tuple[int, int | None]] = field(default_factory=list)
+    buffers: int = 0
+    nonsense: int = 0
+
+    def add(self, chunk: Chunk) -> None:
+        """Take in a chunk; those that hold records are only counted."""
+        if chunk.type == Type.INFO:
+            self._inform(chunk.json())
+        elif chunk.type == Type.NAMES and chunk.flags:
+            self.host_names |= chunk.names()
+        elif chunk.type == Type.CLOCKS:
+            self._clocks(chunk.payload)
+        elif chunk.type == Type.DROPPED:
+            self._drop(chunk.payload)
+        elif chunk.type == Type.END:
+            self.end = chunk.json()
+        elif chunk.type == Type.BUFFER:
+            self.buffers += 1
+
+    def clock(self, since_1970: int | None = None) -> Clock:
+        """Return the clock that the readings so far make; `since_1970` if that is settled already.
+
+        The recorder is there before it first has something to write, and with it the clocks: `started` says since when.
+        """
+        found = clock(self.readings, ended=self.end is not None, since_1970=since_1970)
+        started = self.whole("started")
+        if started is None or found.changed or not 0 <= found.first - started <= LONGEST:
+            return found
+        return replace(found, first=started)
+
+    def _inform(self, said: dict[str, Any]) -> None:
+        self.nonsense += not said
+        paused, resumed = _whole(said.pop("paused", None)), _whole(said.pop("resumed", None))
+        if paused is not None and (not self.pauses or self.pauses[-1][1] is not None):
+            self.pauses.append((paused, None))
+        if resumed is not None and self.pauses and self.pauses[-1][1] is None and resumed >= self.pauses[-1][0]:
+            self.pauses[-1] = (self.pauses[-1][0], resumed)
+        self.info |= said
+
+    def _clocks(self, payload: bytes) -> None:
+        if len(payload) < _THREE.size or len(self.readings) >= MOST_READINGS:
+            self.nonsense += 1
+        else:
+            self.readings.append(_THREE.unpack_from(payload))
+
+    def _drop(self, payload: bytes) -> None:
+        if len(payload) < 8:
+            self.nonsense += 1
+        else:
+            self.dropped += int.from_bytes(payload[:8], "little")
+
+    def text(self, key: str) -> str:
+        """Return a text of INFO, "" where there is none."""
+        value = self.info.get(key)
+        return value if isinstance(value, str) else ""
+
+    def whole(self, key: str) -> int | None:
+        """Return a whole number of INFO that is not negative, None where there is none."""
+        return _whole(self.info.get(key))
+
+    def objects(self, key: str) -> list[dict[str, Any]]:
+        """Return a list of objects of INFO; what is no object is left out."""
+        value = self.info.get(key)
+        return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []
+
+    def answers(self) -> dict[int, int]:
+        """Return CUPTI's answer to each activity kind that was asked for; 0 is yes."""
+        value = self.info.get("kinds")
+        pairs = value.items() if isinstance(value, dict) else ()
+        return {int(kind): answer for kind, answer in pairs if kind.isdecimal() and len(kind) < 10 and type(answer) is int}
+
+
+def _whole(value: object) -> int | None:
+    """Return a value if it is a whole number that can be a rank, a version or a time in ns.
+
+    >>> _whole(3), _whole(True), _whole(-1), _whole(float("nan"))
+    (3, None, None, None)
+    """
+    return value if type(value) is int and 0 <= value < LATEST else None

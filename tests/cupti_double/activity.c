@@ -1,0 +1,345 @@
+/* The double's activity interface: kinds, buffers handed over by the client, records in the layouts of the release. */
+#define _GNU_SOURCE
+#include "double.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { KINDS = 64, LONGEST = 256, EXTERNAL = 6, STACK = 64 };
+enum { MEMCPY = 1, MEMSET = 2, KERNEL = 3, DRIVER = 4, RUNTIME = 5, DEVICE = 8, CONTEXT = 9, CONCURRENT_KERNEL = 10, NAME = 11, MARKER = 12,
+       OVERHEAD = 17, SYNCHRONIZATION = 38, EXTERNAL_CORRELATION = 39, GRAPH_TRACE = 51, STRANGE = 900 };
+typedef void (*Request)(uint8_t **buffer, size_t *size, size_t *most);
+typedef void (*Complete)(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
+typedef struct Pending { struct Pending *next; uint64_t end; uint32_t kind; size_t size; unsigned char bytes[LONGEST]; } Pending;
+
+static struct {
+    Request request;
+    Complete complete;
+    unsigned char enabled[KINDS];
+    uint8_t *buffer;
+    size_t size, used, most, records, offsets[1 << 16];
+    Pending *first, **last;
+    uint64_t dropped, scripted_drops, all, delivered, written[KINDS];
+    uint32_t period, finalized;
+} activity;
+static size_t attributes[10] = {3200000, 8388608, 250, 25000, 250, 0, 3, 3, 0, 1};
+static __thread struct { uint64_t ids[EXTERNAL][STACK]; int depth[EXTERNAL]; } external;
+
+/* Bytes of a record in this release; 0 for a kind that the double never writes. */
+static size_t size_of(uint32_t kind) {
+    int version = double_version();
+    switch (kind) {
+    case KERNEL: case CONCURRENT_KERNEL: return version >= 130100 ? 224 : version >= 130000 ? 216 : 208;
+    case MEMCPY: return 96;
+    case MEMSET: return 88;
+    case DRIVER: case RUNTIME: return 40;
+    case DEVICE: return 184;
+    case CONTEXT: return version >= 130100 ? 40 : 32;
+    case NAME: return 32;
+    case MARKER: case OVERHEAD: case SYNCHRONIZATION: case GRAPH_TRACE: return 56;
+    case EXTERNAL_CORRELATION: return 24;
+    default: return 0;
+    }
+}
+
+static void reverse(void) {
+    uint8_t *copy = malloc(activity.used + 1), *to = activity.buffer;
+    if (!copy) abort();
+    memcpy(copy, activity.buffer, activity.used);
+    for (size_t n = activity.records, end = activity.used; n--; end = activity.offsets[n]) {
+        memcpy(to, copy + activity.offsets[n], end - activity.offsets[n]);
+        to += end - activity.offsets[n];
+    }
+    free(copy);
+}
+static void deliver(void) {
+    if (!activity.buffer) return;
+    uint8_t *buffer = activity.buffer;
+    size_t size = activity.size, used = activity.used;
+    if (double_fault("disorder") >= 0) reverse();
+    activity.buffer = NULL;
+    activity.size = activity.used = activity.records = 0;
+    activity.delivered++;
+    activity.complete(NULL, 0, buffer, size, used);
+}
+static int has_room(size_t size) {
+    long full = double_fault("full");
+    size_t most = full > 0 ? (size_t)full : activity.most ? activity.most : 1 << 16;
+    if (activity.buffer && (activity.size - activity.used < size || activity.records >= most)) deliver();
+    if (!activity.buffer && activity.request) {
+        activity.most = 0;
+        activity.request(&activity.buffer, &activity.size, &activity.most);
+        if (activity.buffer && attributes[5] == 0) memset(activity.buffer, 0, activity.size);
+    }
+    return activity.buffer && activity.size - activity.used >= size;
+}
+static void put(uint32_t kind, const void *record, size_t size) {
+    if (!has_room(size)) { activity.dropped++; return; }
+    activity.offsets[activity.records++] = activity.used;
+    memcpy(activity.buffer + activity.used, record, size);
+    activity.used += size;
+    if (kind < KINDS) activity.written[kind]++;
+    if ((long)++activity.all == double_fault("unknown-kind")) cupti_double_unknown(STRANGE, 48);
+}
+/* Moves what is complete into the buffer; of what isn't, a forced flush takes all, with no end. */
+static void settle(int forced) {
+    uint64_t now = double_now();
+    Pending **at = &activity.first;
+    while (*at) {
+        Pending *one = *at;
+        if (one->end > now && !forced) { at = &one->next; continue; }
+        *at = one->next;
+        if (one->end > now) memset(one->bytes + (one->kind == MEMCPY || one->kind == MEMSET || one->kind == KERNEL
+                                                 || one->kind == CONCURRENT_KERNEL ? 24 : 16), 0, 8);
+        put(one->kind, one->bytes, one->size);
+        free(one);
+    }
+    activity.last = at;
+}
+void double_record(uint32_t kind, const void *record, size_t size, uint64_t end) {
+    double_lock();
+    if (activity.complete && kind < KINDS && activity.enabled[kind]) {
+        Pending *one = calloc(1, sizeof *one);
+        if (!one || size > LONGEST) abort();
+        *one = (Pending){.end = end, .kind = kind, .size = size};
+        memcpy(one->bytes, record, size);
+        *(activity.last ? activity.last : &activity.first) = one;
+        activity.last = &one->next;
+        settle(0);
+    }
+    double_unlock();
+}
+/* What ran on the device: may be dropped by the script. */
+static void on_device(uint32_t kind, const void *record, uint64_t end) {
+    double_lock();
+    long dropped = double_fault("dropped");
+    if (dropped > 0 && kind < KINDS && activity.enabled[kind] && activity.scripted_drops < (uint64_t)dropped) {
+        activity.scripted_drops++;
+        activity.dropped++;
+    } else
+        double_record(kind, record, size_of(kind), end);
+    double_unlock();
+}
+
+int cuptiActivityRegisterCallbacks(Request request, Complete complete) {
+    ANSWER;
+    if (!request || !complete) return INVALID_PARAMETER;
+    activity.request = request;
+    activity.complete = complete;
+    return SUCCESS;
+}
+static int set(uint32_t kind, int enable) {
+    const char *script = getenv("CUPTI_DOUBLE_FAULTS");
+    if (enable && double_fault("privileges") >= 0) return INSUFFICIENT_PRIVILEGES;
+    for (const char *at = script ? strstr(script, "kind=") : NULL; at && enable; at = strstr(at + 1, "kind=")) {
+        char *rest;
+        if (at[-(at > script)] != '-' && strtoul(at + 5, &rest, 10) == kind && *rest == ':') return atoi(rest + 1);
+    }
+    if (kind == 0 || kind >= KINDS) return INVALID_KIND;
+    if (kind == EXTERNAL_CORRELATION || size_of(kind)) activity.enabled[kind] = (unsigned char)enable;
+    return size_of(kind) ? SUCCESS : NOT_COMPATIBLE;
+}
+int cuptiActivityEnable(uint32_t kind) {
+    ANSWER;
+    double_lock();
+    int answer = set(kind, 1);
+    if (!answer && kind == DEVICE) cupti_double_device(0, "Double of an H200");
+    double_unlock();
+    return answer;
+}
+int cuptiActivityDisable(uint32_t kind) {
+    ANSWER;
+    double_lock();
+    int answer = set(kind, 0);
+    double_unlock();
+    return answer;
+}
+int cuptiActivityEnableContext(void *context, uint32_t kind) { return context ? cuptiActivityEnable(kind) : INVALID_PARAMETER; }
+int cuptiActivityDisableContext(void *context, uint32_t kind) { return context ? cuptiActivityDisable(kind) : INVALID_PARAMETER; }
+
+int cuptiActivityFlushAll(uint32_t flag) {
+    ANSWER;
+    if (!activity.complete) return INVALID_OPERATION;
+    double_lock();
+    settle(flag & 1);
+    deliver();
+    double_unlock();
+    return SUCCESS;
+}
+int cuptiActivityFlushPeriod(uint32_t milliseconds) { ANSWER; activity.period = milliseconds; return SUCCESS; }
+uint32_t cupti_double_period(void) { return activity.period; }
+
+int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, uint8_t **record) {
+    ANSWER;
+    if (!buffer || !record) return INVALID_PARAMETER;
+    uint8_t *next = buffer;
+    if (*record) {
+        uint32_t kind;
+        memcpy(&kind, *record, sizeof kind);
+        next = *record + size_of(kind);
+    }
+    if (next + 8 > buffer + valid) return MAX_LIMIT_REACHED;
+    uint32_t kind;
+    memcpy(&kind, next, sizeof kind);
+    if (!size_of(kind)) return kind ? INVALID_KIND : MAX_LIMIT_REACHED;
+    *record = next;
+    return SUCCESS;
+}
+int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *dropped) {
+    ANSWER;
+    (void)context, (void)stream;
+    double_lock();
+    *dropped = activity.dropped;
+    activity.dropped = 0;
+    double_unlock();
+    return SUCCESS;
+}
+
+/* Bytes of an attribute's value: attributes 5, 8 and 9 are flags of one byte. */
+static size_t width(uint32_t attribute) { return attribute == 5 || attribute == 8 || attribute == 9 ? 1 : sizeof(size_t); }
+int cuptiActivitySetAttribute(uint32_t attribute, size_t *size, void *value) {
+    ANSWER;
+    if (!size || !value || attribute > 9) return INVALID_PARAMETER;
+    if (*size < width(attribute)) return TOO_SMALL;
+    attributes[attribute] = 0;
+    memcpy(&attributes[attribute], value, width(attribute));
+    return SUCCESS;
+}
+int cuptiActivityGetAttribute(uint32_t attribute, size_t *size, void *value) {
+    ANSWER;
+    if (!size || !value || attribute > 9) return INVALID_PARAMETER;
+    if (*size < width(attribute)) return TOO_SMALL;
+    *size = width(attribute);
+    memcpy(value, &attributes[attribute], *size);
+    return SUCCESS;
+}
+int cuptiActivityGetStructSize(uint32_t kind, uint32_t version, size_t *size) {
+    ANSWER;
+    (void)version;
+    if (!size || !size_of(kind)) return INVALID_PARAMETER;
+    *size = size_of(kind);
+    return SUCCESS;
+}
+int cuptiActivityPushExternalCorrelationId(uint32_t kind, uint64_t id) {
+    ANSWER;
+    if (kind == 0 || kind >= EXTERNAL || external.depth[kind] >= STACK) return INVALID_PARAMETER;
+    external.ids[kind][external.depth[kind]++] = id;
+    return SUCCESS;
+}
+int cuptiActivityPopExternalCorrelationId(uint32_t kind, uint64_t *last) {
+    ANSWER;
+    if (kind == 0 || kind >= EXTERNAL) return INVALID_PARAMETER;
+    if (!external.depth[kind]) return QUEUE_EMPTY;
+    uint64_t id = external.ids[kind][--external.depth[kind]];
+    if (last) *last = id;
+    return SUCCESS;
+}
+void double_correlate(uint32_t correlation) {
+    for (uint32_t kind = 1; kind < EXTERNAL; kind++) {
+        if (!external.depth[kind]) continue;
+        struct { uint32_t kind, external_kind; uint64_t id; uint32_t correlation, reserved; } record = {
+            EXTERNAL_CORRELATION, kind, external.ids[kind][external.depth[kind] - 1], correlation, 0};
+        double_record(EXTERNAL_CORRELATION, &record, sizeof record, 0);
+    }
+}
+
+int cuptiGetDeviceId(void *context, uint32_t *device) { ANSWER; (void)context; *device = 0; return SUCCESS; }
+int cuptiGetContextId(void *context, uint32_t *id) { ANSWER; if (!context) return INVALID_PARAMETER; *id = 1; return SUCCESS; }
+int cuptiFinalize(void) {
+    ANSWER;
+    double_lock();
+    uint32_t finalized = activity.finalized;
+    double_activity_reset();
+    double_callbacks_reset();
+    activity.finalized = finalized + 1;
+    double_unlock();
+    return SUCCESS;
+}
+void double_activity_reset(void) {
+    while (activity.first) { Pending *one = activity.first; activity.first = one->next; free(one); }
+    memset(&activity, 0, sizeof activity);
+}
+void cupti_double_reset(void) {
+    static const size_t defaults[10] = {3200000, 8388608, 250, 25000, 250, 0, 3, 3, 0, 1};
+    double_activity_reset();
+    double_callbacks_reset();
+    double_script_reset();
+    memcpy(attributes, defaults, sizeof attributes);
+    memset(&external, 0, sizeof external);
+}
+
+void cupti_double_kernel(const char *name, uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end, uint32_t grid, uint32_t block) {
+    struct {                                 /* as far as 13.1; an older release's is its beginning */
+        uint32_t kind; uint8_t cache, shared; uint16_t registers; uint32_t requested, executed; uint64_t start, end, completed;
+        uint32_t device, context, stream, grid[3], block[3], static_shared, dynamic_shared, local, local_total, correlation;
+        uint64_t grid_id; const char *name; void *reserved; uint64_t queued, submitted; uint32_t flags, executed_shared; uint64_t node;
+        uint32_t limit, graph; void *window; uint32_t channel, channel_type, cluster[3], policy; uint64_t local_total_2;
+        uint32_t potential, active; uint8_t from_device, padding[7]; int32_t priority; uint32_t padding_2;
+    } record = {.kind = activity.enabled[CONCURRENT_KERNEL] ? CONCURRENT_KERNEL : KERNEL, .registers = 32, .start = double_stamp(start),
+                .end = double_stamp(end), .completed = double_stamp(end), .context = 1, .stream = stream, .grid = {grid, 1, 1},
+                .block = {block, 1, 1}, .correlation = correlation, .grid_id = correlation, .name = name, .channel = UINT32_MAX};
+    _Static_assert(sizeof record == 224, "13.1");
+    on_device(record.kind, &record, record.end);
+}
+void cupti_double_memcpy(uint8_t copy_kind, uint64_t bytes, uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end) {
+    struct {
+        uint32_t kind; uint8_t copy_kind, from, to, flags; uint64_t bytes, start, end; uint32_t device, context, stream, correlation;
+        uint32_t runtime, pad; void *reserved; uint64_t node; uint32_t graph, channel, channel_type, rest; uint64_t copies;
+    } record = {.kind = MEMCPY, .copy_kind = copy_kind, .from = copy_kind == 1 ? 1 : 3, .to = copy_kind == 2 ? 1 : 3, .bytes = bytes,
+                .start = double_stamp(start), .end = double_stamp(end), .context = 1, .stream = stream, .correlation = correlation};
+    on_device(MEMCPY, &record, record.end);
+}
+void cupti_double_memset(uint64_t bytes, uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end) {
+    struct {
+        uint32_t kind, value; uint64_t bytes, start, end; uint32_t device, context, stream, correlation; uint16_t flags, memory; uint32_t pad;
+        void *reserved; uint64_t node; uint32_t graph, channel, channel_type, rest;
+    } record = {.kind = MEMSET, .bytes = bytes, .start = double_stamp(start), .end = double_stamp(end), .context = 1, .stream = stream,
+                .correlation = correlation, .memory = 3};
+    on_device(MEMSET, &record, record.end);
+}
+void cupti_double_synchronization(uint32_t type, uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end) {
+    struct {
+        uint32_t kind, type; uint64_t start, end; uint32_t correlation, context, stream, event; uint64_t event_id; uint32_t result, pad;
+    } record = {SYNCHRONIZATION, type, double_stamp(start), double_stamp(end), correlation, 1, stream, UINT32_MAX, 0, 0, 0};
+    double_record(SYNCHRONIZATION, &record, sizeof record, record.end);
+}
+void cupti_double_marker(uint32_t flags, uint32_t id, const char *name, const char *domain, uint64_t time) {
+    struct { uint32_t kind, flags; uint64_t time; uint32_t id, object_kind, object[3], pad; const char *name, *domain; } record = {
+        MARKER, flags, double_stamp(time), id, 2, {1, 0, 0}, 0, name, domain};
+    double_record(MARKER, &record, sizeof record, 0);
+}
+void cupti_double_graph(uint32_t graph, uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end) {
+    struct {
+        uint32_t kind, correlation; uint64_t start, end; uint32_t device, graph, context, stream; void *reserved; uint32_t end_device, end_context;
+    } record = {GRAPH_TRACE, correlation, double_stamp(start), double_stamp(end), 0, graph, 1, stream, NULL, 0, 1};
+    on_device(GRAPH_TRACE, &record, record.end);
+}
+void cupti_double_overhead(uint32_t overhead_kind, uint64_t start, uint64_t end) {
+    struct { uint32_t kind, overhead_kind, object_kind, object[3]; uint64_t start, end; uint32_t correlation, reserved; void *data; } record = {
+        OVERHEAD, overhead_kind, 2, {1, 0, 0}, double_stamp(start), double_stamp(end), 0, 0, NULL};
+    double_record(OVERHEAD, &record, sizeof record, 0);
+}
+void cupti_double_device(uint32_t device, const char *name) {
+    union { unsigned char bytes[184]; uint32_t words[46]; const char *names[23]; } record = {.words = {DEVICE}};
+    record.words[11] = 132;                  /* numMultiprocessors */
+    record.words[26] = 9;                    /* computeCapabilityMajor */
+    record.words[28] = device;
+    memset(record.bytes + 120, (int)device + 1, 16); /* uuid */
+    record.names[17] = name;
+    record.bytes[144] = 1;                   /* isCudaVisible */
+    double_record(DEVICE, &record, sizeof record, 0);
+}
+void cupti_double_context(uint32_t context, uint32_t device) {
+    struct { uint32_t kind, context, device; uint16_t api, null_stream; uint32_t rest[6]; } record = {CONTEXT, context, device, 1, 7, {0}};
+    double_record(CONTEXT, &record, size_of(CONTEXT), 0);
+}
+/* A record of a kind that no release knows, put where it happens, whatever is enabled. */
+void cupti_double_unknown(uint32_t kind, size_t size) {
+    unsigned char record[LONGEST] = {0};
+    memcpy(record, &kind, sizeof kind);
+    double_lock();
+    if (activity.complete) put(kind, record, size);
+    double_unlock();
+}
+uint64_t cupti_double_written(uint32_t kind) { return kind < KINDS ? activity.written[kind] : 0; }
+uint64_t cupti_double_delivered(void) { return activity.delivered; }
+uint32_t cupti_double_finalized(void) { return activity.finalized; }

@@ -1,0 +1,379 @@
+/* The double's counters (cupti_profiler_host.h, cupti_range_profiler.h, cupti_pmsampling.h), written from the documented interface; its
+ * images have a form of their own. Four metrics, whose counters lie in groups of which a pass collects one:
+ *
+ *   double__work.sum     group 0: the work of the kernels       double__rare.sum    group 1: ten times it, unknown to PM sampling
+ *   double__kernels.sum  group 0: how many kernels              double__slow.sum    groups 2 and 3: a hundred times it
+ *
+ * A value whose groups were not all collected is NaN. Scripted faults beside those of double.h:
+ *   overflow   PM sampling's hardware buffer has run over        never-complete   the ranges never have enough passes
+ *   CUPTI_DOUBLE_CHIP  the chip (GH100) */
+#include "double.h"
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GROUPS = 4, RANGES = 64, NAME = 96, NOT_SUPPORTED = 27, OUT_OF_MEMORY = 8, DEEPEST = 8, FULL = 1, END = 2 };
+#define SIZE_TO(last) (offsetof(__typeof__(*p), last) + sizeof p->last)
+#define CHECK(last) do { ANSWER; if (!p || p->structSize != SIZE_TO(last)) return INVALID_PARAMETER; } while (0)
+#define HEAD size_t structSize; void *pPriv
+#define AMONG (double_fault("privileges") >= 0 ? INSUFFICIENT_PRIVILEGES : SUCCESS)
+
+static const struct { const char *name; unsigned groups; int sampled; double weight; } metrics[] = {
+    {"double__work.sum", 1, 1, 1}, {"double__kernels.sum", 1, 1, 0}, {"double__rare.sum", 2, 0, 10}, {"double__slow.sum", 12, 1, 100}};
+typedef struct { char magic[8]; unsigned groups; int use; } Config;
+typedef struct { char name[NAME]; double work, kernels; uint64_t start, end; size_t pass; unsigned seen; } Row;
+typedef struct { char magic[8]; size_t most, count; Row rows[]; } Data;
+typedef struct { int use; Config config; } Host;
+
+static int find(const char *name) {
+    for (size_t n = 0; n < sizeof metrics / sizeof *metrics; n++) if (!strcmp(metrics[n].name, name)) return (int)n;
+    return -1;
+}
+static size_t passes(unsigned groups) { return (size_t)__builtin_popcount(groups); }
+static int known_chip(const char *chip) { return chip && (!strcmp(chip, "GH100") || !strcmp(chip, "GA100") || !strcmp(chip, "TU102")); }
+
+/* The host half. */
+typedef struct { HEAD; int use; const char *chip; const uint8_t *available; Host *host; } HostInitialize;
+typedef struct { HEAD; Host *host; } HostDeinitialize;
+typedef struct { HEAD; Host *host; const char **names; size_t count; } AddMetrics;
+typedef struct { HEAD; Host *host; size_t size; } ConfigSize;
+typedef struct { HEAD; Host *host; size_t size; uint8_t *config; } ConfigImage;
+typedef struct { HEAD; size_t size; uint8_t *config; size_t passes; } NumOfPasses;
+typedef struct { HEAD; Host *host; const uint8_t *data; size_t size, index; const char **names; size_t count; double *values; } Evaluate;
+
+int cuptiProfilerHostInitialize(HostInitialize *p) {
+    CHECK(host);
+    if (!known_chip(p->chip)) return INVALID_PARAMETER;
+    p->host = calloc(1, sizeof *p->host);
+    p->host->use = p->use;
+    return SUCCESS;
+}
+int cuptiProfilerHostDeinitialize(HostDeinitialize *p) {
+    CHECK(host);
+    free(p->host);
+    return SUCCESS;
+}
+int cuptiProfilerHostConfigAddMetrics(AddMetrics *p) {
+    CHECK(count);
+    for (size_t n = 0; n < p->count; n++) {
+        int metric = find(p->names[n]);
+        if (metric < 0 || (p->host->use && !metrics[metric].sampled)) return INVALID_PARAMETER;
+        p->host->config.groups |= metrics[metric].groups;
+    }
+    memcpy(p->host->config.magic, "CONFIG", 7);
+    p->host->config.use = p->host->use;
+    return SUCCESS;
+}
+int cuptiProfilerHostGetConfigImageSize(ConfigSize *p) {
+    CHECK(size);
+    p->size = sizeof(Config);
+    return SUCCESS;
+}
+int cuptiProfilerHostGetConfigImage(ConfigImage *p) {
+    CHECK(config);
+    if (p->size < sizeof(Config)) return TOO_SMALL;
+    memcpy(p->config, &p->host->config, sizeof(Config));
+    return SUCCESS;
+}
+int cuptiProfilerHostGetNumOfPasses(NumOfPasses *p) {
+    CHECK(passes);
+    if (p->size != sizeof(Config) || strcmp((char *)p->config, "CONFIG")) return INVALID_PARAMETER;
+    p->passes = passes(((Config *)p->config)->groups);
+    return SUCCESS;
+}
+int cuptiProfilerHostEvaluateToGpuValues(Evaluate *p) {
+    const Data *data = (const Data *)p->data;
+    CHECK(values);
+    if (strcmp(data->magic, "DATA") || p->index >= data->count) return INVALID_PARAMETER;
+    for (size_t n = 0; n < p->count; n++) {
+        int metric = find(p->names[n]);
+        const Row *row = &data->rows[p->index];
+        if (metric < 0) return INVALID_PARAMETER;
+        int complete = (row->seen & metrics[metric].groups) == metrics[metric].groups;
+        p->values[n] = !complete ? NAN : metrics[metric].weight ? metrics[metric].weight * row->work : row->kernels;
+    }
+    return SUCCESS;
+}
+
+/* What both uses of the target share. */
+typedef struct { HEAD; } Plain;
+typedef struct { HEAD; size_t device; const char *chip; } ChipName;
+typedef struct { HEAD; void *context; size_t size; uint8_t *image; uint8_t device_level; } ContextAvailability;
+typedef struct { HEAD; size_t device, size; uint8_t *image; } DeviceAvailability;
+typedef struct { HEAD; int device, supported, architecture, sli, virtual, confidential, cmp, wsl, api, sku; } DeviceSupported;
+
+static int begun;
+int cuptiProfilerInitialize(Plain *p) { CHECK(pPriv); begun++; return begun > 1 ? INVALID_OPERATION : SUCCESS; }
+int cuptiProfilerDeInitialize(Plain *p) { CHECK(pPriv); abort(); } /* as the real one does the second time: nobody may call it */
+int cuptiDeviceGetChipName(ChipName *p) {
+    CHECK(chip);
+    p->chip = getenv("CUPTI_DOUBLE_CHIP") ? getenv("CUPTI_DOUBLE_CHIP") : "GH100";
+    return SUCCESS;
+}
+static int available(size_t *size, uint8_t *image) {
+    if (!begun) return INVALID_OPERATION;
+    if (image) memset(image, 1, *size);
+    *size = 40;
+    return AMONG;
+}
+int cuptiProfilerGetCounterAvailability(ContextAvailability *p) {
+    ANSWER;
+    if (p->structSize != (double_version() >= 130100 ? SIZE_TO(device_level) : SIZE_TO(image))) return INVALID_PARAMETER;
+    return available(&p->size, p->image);
+}
+int cuptiPmSamplingGetCounterAvailability(DeviceAvailability *p) { CHECK(image); return available(&p->size, p->image); }
+int cuptiProfilerDeviceSupported(DeviceSupported *p) {
+    ANSWER;
+    if (p->structSize != (double_version() >= 130100 ? SIZE_TO(sku) : SIZE_TO(api))) return INVALID_PARAMETER;
+    p->architecture = p->sli = p->confidential = p->cmp = p->wsl = p->virtual = 3;
+    if (double_fault("virtual") >= 0) p->virtual = 2;
+    p->supported = p->virtual;
+    return SUCCESS;
+}
+static size_t data_size(size_t rows) { return sizeof(Data) + rows * sizeof(Row); }
+static int initialize(uint8_t *bytes, size_t size) {
+    Data *data = (Data *)bytes;
+    if (!bytes || (uintptr_t)bytes % 8 || size < sizeof(Data)) return INVALID_PARAMETER;
+    memset(bytes, 0, size);
+    memcpy(data->magic, "DATA", 5);
+    data->most = (size - sizeof(Data)) / sizeof(Row);
+    return SUCCESS;
+}
+
+/* Ranges. */
+typedef struct { HEAD; void *context; void *object; } RangeEnable;
+typedef struct { HEAD; void *object; } RangeObject;
+typedef struct { HEAD; void *object; const char **names; size_t count, most; uint32_t nodes; size_t size; } RangeSize;
+typedef struct { HEAD; void *object; size_t size; uint8_t *data; } RangeData;
+typedef struct { HEAD; void *object; size_t config_size; const uint8_t *config; size_t size; uint8_t *data; int range, replay;
+                 size_t most; uint16_t levels, lowest; size_t pass; uint16_t target; } RangeConfig;
+typedef struct { HEAD; void *object; size_t pass, level; uint8_t complete; } RangeStop;
+typedef struct { HEAD; void *object; const char *name; } RangePush;
+typedef struct { HEAD; void *object; size_t dropped; } RangeDecode;
+typedef struct { HEAD; const uint8_t *data; size_t size, count; } RangeCount;
+typedef struct { HEAD; const uint8_t *data; size_t size, index; const char *delimiter, *name; } RangeName;
+
+static struct {
+    int enabled, configured, running, range, replay, depth;
+    unsigned groups, now;
+    size_t levels, pass, most, rows, order, dropped;
+    char stack[DEEPEST][NAME];
+    Row row[RANGES];
+    Data *data;
+} ranges;
+
+static Row *row_named(const char *name) {
+    for (size_t n = 0; n < ranges.rows; n++) if (!strcmp(ranges.row[n].name, name)) return &ranges.row[n];
+    if (ranges.rows == RANGES) return NULL;
+    snprintf(ranges.row[ranges.rows].name, NAME, "%s", name);
+    ranges.row[ranges.rows].pass = ranges.pass;
+    return &ranges.row[ranges.rows++];
+}
+static void add(Row *row, double work) {
+    if (!row) return;
+    if (row->pass == ranges.pass) { row->work += work; row->kernels++; } /* the first pass says how much there is */
+    row->seen |= ranges.now;
+}
+/* A kernel runs, with so much work. */
+void cupti_double_count(double work) {
+    char name[DEEPEST * NAME] = "";
+    if (!ranges.running) return;
+    if (ranges.range == 1) { snprintf(name, NAME, "%zu", ranges.order++); add(row_named(name), work); return; }
+    for (int level = 0; level < ranges.depth && level < (int)ranges.levels; level++) {
+        snprintf(name + strlen(name), sizeof name - strlen(name), "%s%s", level ? "/" : "", ranges.stack[level]);
+        add(row_named(name), work);
+    }
+}
+static unsigned group_of(size_t pass) {
+    unsigned left = ranges.groups;
+    for (pass %= passes(left); pass; pass--) left &= left - 1;
+    return left & -left;
+}
+int cuptiRangeProfilerEnable(RangeEnable *p) {
+    ANSWER;
+    if (p->structSize != SIZE_TO(object) || !p->context) return INVALID_PARAMETER;
+    if (!begun || ranges.enabled) return INVALID_OPERATION;
+    memset(&ranges, 0, sizeof ranges);
+    ranges.enabled = 1;
+    p->object = &ranges;
+    return AMONG;
+}
+int cuptiRangeProfilerDisable(RangeObject *p) {
+    CHECK(object);
+    if (!ranges.enabled) return INVALID_OPERATION;
+    ranges.enabled = 0;
+    return SUCCESS;
+}
+int cuptiRangeProfilerGetCounterDataSize(RangeSize *p) {
+    CHECK(size);
+    if (!ranges.enabled || p->object != &ranges) return INVALID_OPERATION;
+    if (p->nodes < p->most || !p->count) return INVALID_PARAMETER;
+    p->size = data_size(p->most);
+    return SUCCESS;
+}
+int cuptiRangeProfilerCounterDataImageInitialize(RangeData *p) {
+    CHECK(data);
+    return ranges.enabled ? initialize(p->data, p->size) : INVALID_OPERATION;
+}
+int cuptiRangeProfilerSetConfig(RangeConfig *p) {
+    CHECK(target);
+    if (!ranges.enabled || ranges.running) return INVALID_OPERATION;
+    if (strcmp((const char *)p->config, "CONFIG") || strcmp((char *)p->data, "DATA") || !p->levels || !p->lowest) return INVALID_PARAMETER;
+    if (p->range == 2 && p->replay == 2) return INVALID_PARAMETER;
+    ranges.configured = 1;
+    ranges.range = p->range;
+    ranges.replay = p->replay;
+    ranges.groups = ((const Config *)p->config)->groups;
+    ranges.levels = p->levels;
+    ranges.most = p->most;
+    ranges.data = (Data *)p->data;
+    return SUCCESS;
+}
+int cuptiRangeProfilerStart(RangeObject *p) {
+    CHECK(object);
+    if (!ranges.configured || ranges.running) return INVALID_OPERATION;
+    ranges.running = 1;
+    ranges.order = 0;
+    ranges.now = ranges.replay == 2 ? ranges.groups : group_of(ranges.pass);
+    return SUCCESS;
+}
+int cuptiRangeProfilerStop(RangeStop *p) {
+    CHECK(complete);
+    if (!ranges.running || ranges.depth) return INVALID_OPERATION;
+    ranges.running = 0;
+    p->pass = ++ranges.pass;
+    p->complete = double_fault("never-complete") < 0 && (ranges.replay == 2 || ranges.pass >= passes(ranges.groups) * ranges.levels);
+    return SUCCESS;
+}
+int cuptiRangeProfilerPushRange(RangePush *p) {
+    CHECK(name);
+    if (!ranges.running || ranges.range != 2 || ranges.depth == DEEPEST) return INVALID_OPERATION;
+    snprintf(ranges.stack[ranges.depth++], NAME, "%s", p->name);
+    return SUCCESS;
+}
+int cuptiRangeProfilerPopRange(RangeObject *p) {
+    CHECK(object);
+    if (!ranges.depth) return INVALID_OPERATION;
+    ranges.depth--;
+    return SUCCESS;
+}
+int cuptiRangeProfilerDecodeData(RangeDecode *p) {
+    CHECK(dropped);
+    if (!ranges.configured || ranges.running) return INVALID_OPERATION;
+    ranges.data->count = ranges.rows < ranges.data->most ? ranges.rows : ranges.data->most;
+    memcpy(ranges.data->rows, ranges.row, ranges.data->count * sizeof(Row));
+    p->dropped = ranges.rows - ranges.data->count;
+    return SUCCESS;
+}
+int cuptiRangeProfilerGetCounterDataInfo(RangeCount *p) {
+    CHECK(count);
+    p->count = ((const Data *)p->data)->count;
+    return SUCCESS;
+}
+int cuptiRangeProfilerCounterDataGetRangeInfo(RangeName *p) {
+    CHECK(name);
+    if (p->index >= ((const Data *)p->data)->count || strcmp(p->delimiter, "/")) return INVALID_PARAMETER;
+    p->name = ((const Data *)p->data)->rows[p->index].name;
+    return SUCCESS;
+}
+
+/* PM sampling. */
+typedef struct { HEAD; size_t device; void *object; } SamplingEnable;
+typedef struct { HEAD; void *object; size_t config_size; const uint8_t *config; size_t buffer; uint64_t interval; int trigger, keep; } SamplingConfig;
+typedef struct { HEAD; void *object; const char **names; size_t count; uint32_t most; size_t size; } SamplingSize;
+typedef struct { HEAD; void *object; uint8_t *data; size_t size; int reason; uint8_t overflow; } SamplingDecode;
+typedef struct { HEAD; const uint8_t *data; size_t size, total, populated, completed; } SamplingCount;
+typedef struct { HEAD; void *object; const uint8_t *data; size_t size, index; uint64_t start, end; } SampleTime;
+
+static struct { int enabled, configured, running, trigger, keep; unsigned groups; uint64_t interval; size_t waiting; Row buffer[RANGES]; } sampling;
+
+/* The hardware takes a sample. */
+void cupti_double_sample(uint64_t start, uint64_t end, double work) {
+    if (!sampling.running || sampling.waiting == RANGES) return;
+    sampling.buffer[sampling.waiting++] = (Row){.work = work, .kernels = 1, .start = start, .end = end, .seen = sampling.groups};
+}
+int cupti_double_trigger(void) { return sampling.trigger; }
+int cupti_double_keep(void) { return sampling.keep; }
+uint64_t cupti_double_interval(void) { return sampling.interval; }
+int cupti_double_counting(void) { return ranges.enabled + 2 * sampling.enabled; } /* what is still held of the device */
+
+int cuptiPmSamplingEnable(SamplingEnable *p) {
+    CHECK(object);
+    if (!begun || sampling.enabled) return INVALID_OPERATION;
+    if (AMONG) return AMONG;
+    memset(&sampling, 0, sizeof sampling);
+    sampling.enabled = 1;
+    p->object = &sampling;
+    return SUCCESS;
+}
+int cuptiPmSamplingDisable(RangeObject *p) {
+    CHECK(object);
+    if (!sampling.enabled) return INVALID_OPERATION;
+    sampling.enabled = 0;
+    return SUCCESS;
+}
+int cuptiPmSamplingSetConfig(SamplingConfig *p) {
+    CHECK(keep);
+    if (!sampling.enabled) return INVALID_OPERATION;
+    if (strcmp((const char *)p->config, "CONFIG") || !p->buffer || !p->interval) return INVALID_PARAMETER;
+    sampling.groups = ((const Config *)p->config)->groups;
+    if (passes(sampling.groups) > 1) return NOT_SUPPORTED;
+    sampling.configured = 1;
+    sampling.trigger = p->trigger;
+    sampling.keep = p->keep;
+    sampling.interval = p->interval;
+    return SUCCESS;
+}
+int cuptiPmSamplingGetCounterDataSize(SamplingSize *p) {
+    CHECK(size);
+    p->size = data_size(p->most);
+    return sampling.enabled ? SUCCESS : INVALID_OPERATION;
+}
+int cuptiPmSamplingCounterDataImageInitialize(RangeData *p) {
+    CHECK(data);
+    return sampling.enabled ? initialize(p->data, p->size) : INVALID_OPERATION;
+}
+int cuptiPmSamplingStart(RangeObject *p) {
+    CHECK(object);
+    if (!sampling.configured || sampling.running) return INVALID_OPERATION;
+    sampling.running = 1;
+    return SUCCESS;
+}
+int cuptiPmSamplingStop(RangeObject *p) {
+    CHECK(object);
+    if (!sampling.running) return INVALID_OPERATION;
+    sampling.running = 0;
+    return SUCCESS;
+}
+int cuptiPmSamplingDecodeData(SamplingDecode *p) {
+    Data *data = (Data *)p->data;
+    CHECK(overflow);
+    if (!sampling.enabled) return INVALID_OPERATION;
+    if (strcmp(data->magic, "DATA") || data->count) return INVALID_PARAMETER; /* an image that was not emptied makes no progress */
+    p->overflow = double_fault("overflow") >= 0;
+    if (p->overflow) return OUT_OF_MEMORY;
+    p->reason = sampling.waiting > data->most ? FULL : END;
+    data->count = sampling.waiting < data->most ? sampling.waiting : data->most;
+    memcpy(data->rows, sampling.buffer, data->count * sizeof(Row));
+    sampling.waiting = 0; /* what had no room is lost */
+    return SUCCESS;
+}
+int cuptiPmSamplingGetCounterDataInfo(SamplingCount *p) {
+    CHECK(completed);
+    p->total = ((const Data *)p->data)->most;
+    p->populated = p->completed = ((const Data *)p->data)->count;
+    return SUCCESS;
+}
+int cuptiPmSamplingCounterDataGetSampleInfo(SampleTime *p) {
+    CHECK(end);
+    if (p->index >= ((const Data *)p->data)->count) return INVALID_PARAMETER;
+    p->start = ((const Data *)p->data)->rows[p->index].start;
+    p->end = ((const Data *)p->data)->rows[p->index].end;
+    return SUCCESS;
+}
+void cupti_double_counters_reset(void) {
+    begun = 0;
+    memset(&ranges, 0, sizeof ranges);
+    memset(&sampling, 0, sizeof sampling);
+}

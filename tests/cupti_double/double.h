@@ -1,0 +1,74 @@
+/* A double of libcupti for a machine without a GPU: what its parts share, and what a fake CUDA program calls to make things happen.
+ *
+ * Written from the documented interface. Nothing is measured: a "kernel" is a record that somebody asked for. Times handed in are ns of
+ * CLOCK_REALTIME, as CUPTI's own are; `cupti_double_set_time` makes the clock stand still at what a test says.
+ *
+ * CUPTI_DOUBLE_VERSION  what cuptiGetVersion answers: 26 to 28 (CUDA 12.8, 12.9), 130000 and 130001, 130100 and 130101 have layouts
+ * CUPTI_DOUBLE_SKEW     ns by which CUPTI's clock is ahead of CLOCK_REALTIME
+ * CUPTI_DOUBLE_FAULTS   scripted faults, with commas between:
+ *   privileges            no kind can be enabled, no counter read: 35
+ *   subscriber            somebody else is subscribed: 39
+ *   kind=5:15             enabling kind 5 answers 15
+ *   NAME=CODE             the function NAME (cuptiActivityFlushAll) answers CODE
+ *   error-after=N         after N good answers every function answers 999
+ *   full=N                a buffer is full with N records
+ *   dropped=N             the first N records of the device are dropped, and counted as dropped
+ *   disorder              the records of a buffer lie in the reverse of their order
+ *   unknown-kind=N        the record after the Nth is of a kind that nobody knows
+ *   crash                 cuptiGetVersion crashes, as that of one release does without a driver */
+#ifndef CUPTI_DOUBLE_H
+#define CUPTI_DOUBLE_H
+#include <stddef.h>
+#include <stdint.h>
+
+enum { SUCCESS = 0, INVALID_PARAMETER = 1, INVALID_OPERATION = 7, TOO_SMALL = 10, MAX_LIMIT_REACHED = 12, NOT_COMPATIBLE = 14,
+       QUEUE_EMPTY = 18, INVALID_KIND = 21, INSUFFICIENT_PRIVILEGES = 35, MULTIPLE_SUBSCRIBERS = 39, UNKNOWN = 999 };
+enum { DRIVER_API = 1, RUNTIME_API = 2, RESOURCE = 3, SYNCHRONIZE = 4, NVTX = 5, STATE = 6, DOMAINS = 7, IDS = 1024 };
+
+/* What a function answers by the script, 0 where nothing stands in its way. Every function of the interface begins with ANSWER. */
+int double_answer(const char *function);
+#define ANSWER do { int scripted = double_answer(__func__); if (scripted) return scripted; } while (0)
+/* The number behind `word=` in the script: 0 where only the word stands there, -1 where it doesn't. */
+long double_fault(const char *word);
+int double_version(void);
+uint64_t double_now(void);                   /* CUPTI's time */
+uint64_t double_stamp(uint64_t realtime);    /* ns of CLOCK_REALTIME as CUPTI's time */
+void double_lock(void);
+void double_unlock(void);
+void double_activity_reset(void);
+void double_callbacks_reset(void);
+void double_script_reset(void);
+/* Calls the subscriber where this id is enabled. */
+void double_call_back(int domain, uint32_t id, const void *data);
+/* Writes the records of external correlation that belong to a call. */
+void double_correlate(uint32_t correlation);
+/* Appends a record that is complete once CUPTI's time is `end`. */
+void double_record(uint32_t kind, const void *record, size_t size, uint64_t end);
+
+/* What a fake program calls. A call of the API: `enter` gives the correlation id; a driver call inside a runtime call has the same. */
+void cupti_double_launching(const char *symbol, void *context);
+uint32_t cupti_double_enter(int domain, uint32_t id, const char *function, const void *parameters);
+void cupti_double_count(double work);
+void cupti_double_exit(int domain, uint32_t id, const char *function, const void *parameters, uint32_t correlation, int result);
+void cupti_double_kernel(const char *name, uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end, uint32_t grid, uint32_t block);
+void cupti_double_memcpy(uint8_t copy_kind, uint64_t bytes, uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end);
+void cupti_double_memset(uint64_t bytes, uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end);
+void cupti_double_synchronization(uint32_t type, uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end);
+void cupti_double_marker(uint32_t flags, uint32_t id, const char *name, const char *domain, uint64_t time);
+void cupti_double_graph(uint32_t graph, uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end);
+void cupti_double_overhead(uint32_t overhead_kind, uint64_t start, uint64_t end);
+void cupti_double_device(uint32_t device, const char *name);
+void cupti_double_context(uint32_t context, uint32_t device);
+void cupti_double_unknown(uint32_t kind, size_t size);
+void cupti_double_resource(uint32_t id, void *context, void *stream);
+void cupti_double_synchronized(uint32_t id, void *context, void *stream);
+void cupti_double_nvtx(uint32_t id, const char *function, const void *parameters, const void *returned);
+void cupti_double_state(uint32_t id, int result, const char *message);
+void cupti_double_set_time(uint64_t now);    /* 0: the clock runs again */
+uint64_t cupti_double_written(uint32_t kind); /* records of a kind put into buffers so far */
+uint64_t cupti_double_delivered(void);        /* buffers handed to the client so far */
+uint32_t cupti_double_finalized(void);        /* calls of cuptiFinalize so far */
+uint32_t cupti_double_thread_type(void);
+uint32_t cupti_double_period(void);
+void cupti_double_reset(void);                /* as if the library had just been loaded; the script is read anew */
+#endif

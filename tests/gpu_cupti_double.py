@@ -1,0 +1,239 @@
+"""The programs of the GPU checks of CUPTI as a perfect GPU would run them: recordings from scenarios, and facts that agree with them."""
+
+from __future__ import annotations
+
+import json
+import struct
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+from gpu import cupti_attach_program as attaching
+from gpu import cupti_training_program as trained
+from gpu.apart import Told
+from gpu.cupti_counters_program import PRODUCTS, REPLAYED
+from gpu.cupti_loads import REGION, read
+from gpu.cupti_overhead_program import ALONE, PAIRS
+from gpu.cupti_pm_program import KERNELS
+
+from ullage.cupti.chunks import Type, Writer, chunks, names
+from ullage.cupti.counters.images import Image
+from ullage.cupti.kinds import Kind
+from ullage.cupti.layouts import layouts
+from ullage.cupti.releases import release
+from ullage.simulate.traces.recording import write
+from ullage.simulate.traces.scenario import Recorder, Scenario
+
+VERSION = 130001
+MILLISECOND = 1_000_000
+UUID = "GPU-00000000-7069-6c73-0000-000000000001"
+LIBRARY = SimpleNamespace(release=release(VERSION), version=VERSION, path=Path("libcupti.so.13"))
+
+
+class Programs:
+    """Runs programs in no time. `change` gives a module's stage other facts, `codes` another exit code; `lose` takes kernels out of
+    recordings, one in so many."""
+
+    def __init__(self, version=VERSION):
+        self.version, self.change, self.codes, self.lose, self.ran = version, {}, {}, 0, []
+
+    def __call__(self, programs, limit):
+        assert limit > 0 and all(one.module.startswith("cupti_") for one in programs)
+        self.ran += [(one.module, one.words) for one in programs]
+        names = [one.module.removeprefix("cupti_").removesuffix("_program") for one in programs]
+        if names[0] == "load":
+            found = self.load(programs)
+        else:
+            found = [getattr(self, name)(*one.words, environment=one.environment) for name, one in zip(names, programs, strict=True)]
+        return [self._told(name, one.words, facts) for name, one, facts in zip(names, programs, found, strict=True)]
+
+    def _told(self, name, words, facts):
+        for key in (name, (name, words[0])):
+            facts = facts | self.change.get(key, {})
+        return Told(self.codes.get(name, 0), facts, "it said so" if name in self.codes else "")
+
+    # --- recordings ---
+
+    def record(self, folder, recorders):
+        """Write the recordings of processes whose events are known; return their paths."""
+        Path(folder).mkdir(exist_ok=True)
+        kept = [event for one in recorders for event in one.events]
+        if self.lose:
+            kernels = [event for event in kept if event.kind == "kernel"]
+            kept = [event for event in kept if event not in kernels[:: self.lose]]
+        ranks = {one.process: rank for rank, one in enumerate(recorders)}
+        scenario = Scenario("program", tuple(kept), ranks, {0: ("NVIDIA H100", UUID)})
+        return write(scenario, Path(folder), version=self.version)
+
+    def kernels(self, folder, count, name="spin"):
+        """Write a recording of so many kernels."""
+        one = Recorder(4100, 0)
+        for number in range(count):
+            launch(one, number * 20_000, name)
+        return self.record(folder, [one])[0]
+
+    # --- programs ---
+
+    def load(self, programs):
+        works = [read(one.words[0]) for one in programs]
+        rounds, overlapped = int(programs[0].words[1]), programs[0].words[2] == "True"
+        if programs[0].words[7]:
+            return [{"kineto_kernels": rounds + 1, "kineto_time": 1e5 + rounds * works[0].kernel * MILLISECOND}]
+        recorders = [Recorder(4100 + rank, 0) for rank in range(len(works))]
+        facts = [{"begin": 0, "calls": 0, "barriers": 0, "copied": 0, "kernels": rounds + 1, "copies": 1} for _ in works]
+        for one in recorders:
+            launch(one, -10 * MILLISECOND, "spin")
+        at = 0
+        for _ in range(rounds):
+            at = self._round(recorders, works, overlapped, facts, at)
+        for one, told in zip(recorders, facts, strict=True):
+            one.host(0, at, "region", REGION, one.process)
+            one.call(at, at + MILLISECOND, "cuCtxSynchronize", "sync", one.process)
+            told["end"] = at
+        self.record(programs[0].environment["ULLAGE_RECORD"], recorders)
+        return facts
+
+    def _round(self, recorders, works, overlapped, facts, at):
+        arrived = []
+        for one, work, told in zip(recorders, works, facts, strict=True):
+            launched = one.call(at, at, "cuLaunchKernel", "launch", one.process)
+            done, computed = at + work.kernel * MILLISECOND, work.host * MILLISECOND
+            one.work(at, done, "kernel", "spin", 7, launched, blocks=1, threads=1)
+            waits = at + computed if overlapped else at
+            over = max(waits, done)
+            one.call(waits, over, "cuCtxSynchronize", "sync", one.process)
+            copies = over if overlapped else over + computed
+            end = copies + work.copying * MILLISECOND
+            if work.copying:
+                copied = one.call(copies, end, "cuMemcpyHtoD", "copy", one.process)
+                one.work(copies, end, "memcpy", "Memcpy HtoD", 7, copied, bytes=8)
+            told["calls"] += over - waits + end - copies
+            arrived.append(end)
+        met = max(arrived)
+        for one, told, mine in zip(recorders, facts, arrived, strict=True):
+            told["barriers"] += met - mine
+            if len(recorders) > 1:
+                one.host(mine, met, "mpi", "MPI_Barrier", one.process)
+        return met
+
+    def training(self, folder, environment):
+        steps, one, at = trained.STEPS + trained.WARM, Recorder(4100, 0), 0
+        for _ in range(steps):
+            begin = at
+            for phase in trained.PHASES:
+                launch(one, at, "gemm")
+                one.host(at, at + 30_000, "region", phase, one.process)
+                at += 30_000
+            one.host(begin, at, "region", "step", one.process)
+        for name, count in ((trained.COUNTED, trained.ADDS), (trained.IN_GRAPH, trained.NODES * trained.REPLAYS + 1)):
+            for _ in range(count):
+                launch(one, at, f"void {name}_cuda()")
+                at += 20_000
+        path = self.record(folder or environment["ULLAGE_RECORD"], [one])[0]
+        nested(path)
+        ranges(path, steps)
+        tree = {"device_totals": {"kernel_time": 1_000_000}}
+        counts = {"counted": trained.ADDS, "replayed": trained.NODES * trained.REPLAYS + 1}
+        return {"steps": trained.STEPS, "tree": tree, "forward": tree, **counts}
+
+    def walk(self, library, recording, environment):
+        assert library == "libcupti.so.13" and Path(recording).exists() and not environment
+        return {"buffers": 3, "records": 4711, "disagreed": 0}
+
+    def overhead(self, regime, mode, folder, environment):
+        path = self.kernels(folder, 500)
+        writer = Writer(path)
+        writer.add(Type.END, {"writer_ns": 2_000_000, "flush_ns": 3_000_000, "flushes": 3, "callback_ns": 1000, "api_callbacks": 0})
+        writer.close()
+        each = 0.001 if regime == "steady" else 0.0001
+        off = [each * (1 + 0.0001 * number) for number in range(PAIRS)]
+        same = {"before": [each] * ALONE, "after": [each] * ALONE, "steps": 50, "seconds": 0.05, "path": str(path)}
+        return {"on": [time * 1.004 for time in off], "off": off, **same}
+
+    def counters(self, stage, folder, environment):
+        metrics = ("sm__cycles_active.sum",)
+        image = Image("range", "GH100", metrics, VERSION, b"what the GPU counted", ranges=("0",))
+        place = Path(folder, stage)
+        place.with_suffix(".image").write_bytes(image.packed())
+        known = {"chip": "GH100", "version": VERSION, "metrics": metrics, "ranges": ["0"], "values": [[5.0]], "again": [[5.0]]}
+        place.with_suffix(".json").write_text(json.dumps(known))
+        if stage == "passes":
+            return {"planned": 9, "metrics": 34, "unknown": []}
+        if stage == "user":
+            return {"user_passes": 9, "user_planned": 9, "user_result": REPLAYED}
+        rows = [{"precision": p, "size": n, "kernels": 1, "counted": 2.0 * n**3, "needed": 2 * n**3, "identity": 1e-4} for p, n in PRODUCTS]
+        return {"rows": [row | {"tensor_active": 70.0, "passes": 1} for row in rows]}
+
+    def pm(self, stage, folder, environment):
+        if stage == "traced":
+            self.kernels(folder, KERNELS)
+            return {"traced": {"launched": KERNELS, "samples": 40}}
+        Path(folder, "pm.image").write_bytes(b"samples")
+        Path(folder, "pm.json").write_text("{}")
+        plain = {"clock": 1.5e9, "clock_low": 1.4e9, "burst": 0.025, "bursts": 80}
+        told = {"tensor_active": 0.7, "sm_active": 0.99, "dram_active": 0.3, "sm_clock": 1.5e9}
+        gpm, pm = ({f"{who}_{name}": value for name, value in told.items()} for who in ("gpm", "pm"))
+        pm |= {"samples": 2000, "length": 1e6, "gap": 0, "overflow": False, "untimed": 0}
+        return {"before": plain, "gpm": plain | gpm, "pm": plain | pm, "both": plain | gpm | pm, "after": plain}
+
+    def pc(self, stage, folder, environment):
+        if stage == "calls":
+            ranges = [{"total": 1000, "dropped": 10, "other": 40, "base": 950, "latency": 600, "readings": 2}] * 4
+            return {"reasons": ["a", "b"], "cycles": 4096, "ranges": ranges, "closed": 4000}
+        Path(folder, "samples.parquet").write_bytes(b"PAR1")
+        facts = {"cycles": 4096, "total": 1000, "dropped": 10, "other": 40, "full": 0, "unread": 0}
+        functions = {"sampled": [0, 4096], "$sampled$_Z6calledf": [0, 512]}
+        serialized = stage == "serialized"
+        return {"functions": functions, "correlations": int(serialized), "cubins": 1, "with_code": 9, "rows": 9, "facts": facts,
+                "problems": [], "base": 950, "latency": 600}  # fmt: skip
+
+    def attach(self, stage, folder, environment):
+        folder = Path(folder)
+        if stage == "attach":
+            self.kernels(folder / "first", attaching.FIRST + attaching.RESUMED)
+            self.kernels(folder / "second", attaching.SECOND)
+            return {"first": True, "second": True}
+        counts = {"subscribers": 1, "fork": 3, "profiler": 2, "plain": 1}
+        if stage in counts:
+            self.kernels(folder, counts[stage] * attaching.FEW)
+        report = {"tracing": "yes", "counters": "yes", "findings": []}
+        return {
+            "subscribers": {"second_subscriber": "refused with 39"},
+            "profiler": {"kineto_kernels": attaching.FEW},
+            "counters": {"report": report, "counted": 1e6},
+            "plain": {"user": 65534, "traced": True, "report": report, "refused": "the driver keeps counters for the administrator"},
+        }.get(stage, {})
+
+
+def launch(one, at, name):
+    """Write down a kernel of 10 µs, and the call that launches it."""
+    number = one.call(at, at + 2000, "cudaLaunchKernel", "launch", one.process)
+    one.work(at + 5000, at + 15_000, "kernel", name, 7, number, blocks=1, threads=1)
+
+
+def nested(path):
+    """Give the regions of a recording their depths: a step has 0, what lies in it 1."""
+    data = path.read_bytes()
+    with path.open("rb") as file:
+        found = list(chunks(file, "here"))
+    numbers = {text: number for chunk in found if chunk.type == Type.NAMES and chunk.flags for number, text in chunk.names().items()}
+    for chunk in found:
+        if chunk.type == Type.HOST:
+            records = chunk.host().copy()
+            records["depth"] = records["name"] != numbers["step"]
+            data = data.replace(chunk.payload, records.tobytes())
+    path.write_bytes(data)
+
+
+def ranges(path, count):
+    """Add NVTX ranges to a recording."""
+    layout = layouts(release(VERSION)).of(Kind.MARKER)
+    records = np.zeros(2 * count, layout.dtype)
+    records["kind"], records["flags"] = int(Kind.MARKER), [2, 4] * count
+    records["id"] = np.repeat(np.arange(1, count + 1), 2)
+    records["name"] = [0x5000, 0] * count
+    records["timestamp"] = 10**18 + 100 * np.arange(2 * count)
+    writer = Writer(path)
+    writer.add(Type.NAMES, names({0x5000: "nvtx forward"}))
+    writer.add(Type.BUFFER, struct.pack("<QQ", 1, 0) + records.tobytes())
+    writer.close()

@@ -1,0 +1,234 @@
+"""Layouts of activity records per release: against sizes found apart from this data, and against NVIDIA's own library."""
+
+import ctypes
+import itertools
+import re
+
+import pytest
+
+from tests.cupti_libraries import each_library
+from ullage.cupti.delivered import delivered, told
+from ullage.cupti.kinds import DEFAULT, GRAPHS, POLLED, SERIALISING, Kind, call_name, kind_name
+from ullage.cupti.layouts import layouts, struct
+from ullage.cupti.releases import RELEASES, release
+from ullage.cupti.stored import stored
+from ullage.cupti.walker import measured
+from ullage.errors import UllageError
+
+# by cuptiGetVersion: struct and bytes of kernel, memcpy, memset, device, synchronisation, graph trace; from a survey of the headers
+SURVEY = {
+    18: "Kernel9 208, Memcpy5 88, Memset4 88, Device4 176, Synchronization 40, GraphTrace 48",
+    22: "Kernel9 208, Memcpy5 88, Memset4 88, Device5 184, Synchronization 40, GraphTrace2 56",
+    24: "Kernel9 208, Memcpy5 88, Memset4 88, Device5 184, Synchronization 40, GraphTrace2 56",
+    26: "Kernel9 208, Memcpy6 96, Memset4 88, Device5 184, Synchronization2 56, GraphTrace2 56",
+    28: "Kernel9 208, Memcpy6 96, Memset4 88, Device5 184, Synchronization2 56, GraphTrace2 56",
+    130001: "Kernel10 216, Memcpy6 96, Memset4 88, Device5 184, Synchronization2 56, GraphTrace2 56",
+    130101: "Kernel11 224, Memcpy6 96, Memset4 88, Device5 184, Synchronization2 56, GraphTrace2 56",
+    130202: "Kernel11 224, Memcpy6 96, Memset4 88, Device6 192, Synchronization2 56, GraphTrace2 56",
+    130301: "Kernel12 232, Memcpy6 96, Memset4 88, Device6 192, Synchronization2 56, GraphTrace2 56",
+    130401: "Kernel13 248, Memcpy7 112, Memset5 104, Device6 192, Synchronization2 56, GraphTrace2 56",
+    130500: "Kernel13 248, Memcpy7 112, Memset5 104, Device6 192, Synchronization2 56, GraphTrace2 56",
+}
+SURVEYED = (Kind.CONCURRENT_KERNEL, Kind.MEMCPY, Kind.MEMSET, Kind.DEVICE, Kind.SYNCHRONIZATION, Kind.GRAPH_TRACE)
+every_release = pytest.mark.parametrize("known", RELEASES, ids=lambda known: str(known.version))
+
+
+@pytest.mark.parametrize("version", SURVEY)
+def test_structs_and_sizes_are_those_of_the_survey(version):
+    found = [layouts(release(version)).of(kind) for kind in SURVEYED]
+    assert ", ".join(f"{layout.struct.removeprefix('CUpti_Activity')} {layout.size}" for layout in found) == SURVEY[version]
+
+
+@each_library
+def test_sizes_are_those_by_which_the_library_steps(version, library):
+    sizes = layouts(release(version)).sizes
+    assert measured(library, range(1, 100)) == sizes
+
+
+@every_release
+def test_a_call_has_the_same_forty_bytes_in_every_release(known):
+    # kind, cbid, start, end, process, thread, correlation, return value: 4 + 4 + 8 + 8 + 4 * 4
+    layout = layouts(known).of(Kind.RUNTIME)
+    offsets = {name: offset for name, (_, offset) in layout.dtype.fields.items()}
+    assert (layout.size, layout.names) == (40, ())
+    assert offsets == {
+        "kind": 0, "cbid": 4, "start": 8, "end": 16, "processId": 24, "threadId": 28, "correlationId": 32, "returnValue": 36,
+    }  # fmt: skip
+
+
+@every_release
+def test_every_record_begins_with_its_kind_and_its_fields_fit(known):
+    for kind in layouts(known).sizes:
+        layout = layouts(known).of(kind)
+        assert layout.dtype.fields["kind"] == ("<u4", 0)
+        assert all(offset + of.itemsize <= layout.size for of, offset, *_ in layout.dtype.fields.values())
+        assert layout.dtype.itemsize == layout.size == layouts(known).sizes[kind]
+        assert layout.size % 8 == 0
+        assert all(layout.dtype.fields[name][0] == "<u8" for name in layout.names)
+
+
+def test_a_newer_kernel_only_adds_fields_at_its_end():
+    kernels = [layouts(known).of(Kind.CONCURRENT_KERNEL).dtype.fields for known in RELEASES]
+    for older, newer in itertools.pairwise(kernels):
+        assert {name: newer[name] for name in older} == dict(older)
+
+
+@pytest.mark.parametrize("name", ["CUpti_ActivityMemset4", "CUpti_ActivityMemcpy6"])
+def test_a_struct_may_gain_a_field_at_equal_size_under_the_same_name(name):
+    having = {known.version: struct(known, name) for known in RELEASES if name in _names(known)}
+    sizes = {layout.size for layout in having.values()}
+    assert len(sizes) == 1
+    assert "isDeviceLaunched" not in having[28].dtype.names
+    assert "isDeviceLaunched" in having[130202].dtype.names
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("CUpti_PCSamplingPCData", {56, 64}), ("CUpti_ActivityConfig", {32, 40})])
+def test_a_struct_may_grow_under_the_same_name(name, sizes):
+    found = [struct(known, name).size for known in RELEASES if name in _names(known)]
+    assert found == sorted(found)
+    assert set(found) == sizes
+
+
+def _names(known):
+    structs = stored("layouts")["structs"]
+    return {structs[number][0] for number in stored("layouts")["releases"][str(known.version)]["structs"]}
+
+
+def test_the_one_update_that_changed_a_record_is_told_apart():
+    # 13.2.0 has GreenContext, its first update GreenContext2; all other kinds are as they were
+    before, after = (layouts(release(version)) for version in (130200, 130201))
+    assert {kind for kind in after.sizes if after.of(kind) != before.of(kind)} == {Kind.GREEN_CONTEXT}
+
+
+def test_the_releases_are_those_of_the_data():
+    assert [str(known.version) for known in RELEASES] == list(stored("layouts")["releases"])
+    for known in RELEASES:
+        wheels = stored("layouts")["releases"][str(known.version)]["wheels"]
+        assert wheels[0].startswith(f"{known.name}.")
+
+
+def test_an_unknown_release_is_refused_with_the_known_ones():
+    for version in (0, 17, 25, 29, 120900, 130600, 140000):
+        with pytest.raises(UllageError, match=f"{version}") as caught:
+            release(version)
+        assert "12.9 (28)" in caught.value.hint
+        assert "13.5 (130500)" in caught.value.hint
+
+
+def test_an_update_that_came_later_has_the_records_of_its_release():
+    assert layouts(release(130002)).of(Kind.CONCURRENT_KERNEL).size == 216
+    assert layouts(release(130299)).of(Kind.GREEN_CONTEXT) == layouts(release(130202)).of(Kind.GREEN_CONTEXT)
+    assert release(130599).name == "13.5"
+
+
+def test_kinds_of_the_profiler_that_ended_with_12_are_unknown_afterwards():
+    assert layouts(release(28)).of(Kind.EVENT).size == 24
+    assert layouts(release(130000)).of(Kind.EVENT) is None
+
+
+def test_pointers_to_text_are_found_where_the_recorder_must_look():
+    asked = [Kind.MARKER, Kind.CONCURRENT_KERNEL, Kind.RUNTIME, Kind.DEVICE, 4711]
+    # device: kind, flags, 2 sizes of 8, 24 numbers of 4, a UUID of 16: 8 + 16 + 96 + 16 = 136. Kernel: 104. Marker: name and domain.
+    for version in (28, 130001, 130101):
+        assert layouts(release(version)).name_offsets(asked) == "8:136,10:104,12:40+48"
+    assert layouts(release(28)).name_offsets([]) == ""
+
+
+@every_release
+def test_what_a_recorder_asks_for_by_default_exists_in_every_release(known):
+    assert {kind for kind in DEFAULT | GRAPHS | POLLED if kind not in layouts(known).sizes} == set()
+
+
+def test_by_default_nothing_serialises_kernels_and_nothing_is_asked_twice():
+    assert not DEFAULT & (SERIALISING | POLLED | GRAPHS)
+
+
+def test_kinds_are_called_as_in_the_headers():
+    names = stored("names")["CUpti_ActivityKind"]
+    assert {int(kind): name.removeprefix("CUPTI_ACTIVITY_KIND_") for kind, name in names.items()} == {kind: kind.name for kind in Kind}
+    assert [kind_name(kind) for kind in (0, 38, 60)] == ["invalid", "synchronization", "kind 60"]
+
+
+@each_library
+def test_calls_are_called_as_the_library_calls_them(version, library):
+    loaded, name = ctypes.CDLL(str(library)), ctypes.c_char_p()
+    theirs = {}
+    for domain, cbid in ((domain, cbid) for domain in (1, 2) for cbid in range(1, 500)):  # CUPTI_CB_DOMAIN_DRIVER_API, _RUNTIME_API
+        if loaded.cuptiGetCallbackName(domain, cbid, ctypes.byref(name)) == 0 and name.value:
+            theirs[domain == 1, cbid] = name.value.decode()
+    # a version's mark came and went from release to release, and some ids were named later (or no longer are)
+    differing = {
+        name: ours
+        for (driver, cbid), name in theirs.items()
+        if _unmarked(ours := call_name(driver, cbid)) != _unmarked(name) and not re.search(r"cuda\d+|reserved", name)
+    }
+    assert len(theirs) > 800
+    assert differing == {}
+    assert theirs[False, 211] == "cudaLaunchKernel_v7000"
+    assert call_name(False, 211) == "cudaLaunchKernel"
+
+
+def _unmarked(name):
+    return re.sub(r"_v\d+", "", name)
+
+
+def test_a_struct_that_is_not_there_is_an_error_that_names_it():
+    with pytest.raises(UllageError, match="no struct called 'CUpti_ActivityKernel99'"):
+        struct(release(28), "CUpti_ActivityKernel99")
+
+
+class Entry(ctypes.Structure):
+    _fields_ = (
+        ("structSize", ctypes.c_size_t), ("fieldId", ctypes.c_int), ("offset", ctypes.c_size_t), ("size", ctypes.c_size_t),
+        ("alignment", ctypes.c_size_t),
+    )  # fmt: skip
+
+
+def test_structs_of_the_callback_are_as_the_headers_say():
+    for version in (130300, 130401, 130500):
+        entry = struct(release(version), "CUpti_ActivityFieldLayoutEntry")
+        assert {name: offset for name, (_, offset) in entry.dtype.fields.items()} == {
+            name: getattr(Entry, name).offset for name, _ in Entry._fields_
+        }
+        info = struct(release(version), "CUpti_BufferCallbackCompleteInfo")
+        assert [(name, offset) for name, (_, offset) in info.dtype.fields.items()] == [
+            ("structSize", 0), ("threadId", 8), ("ppRecordLayouts", 16), ("numRecordLayouts", 24),
+        ]  # fmt: skip
+        record = struct(release(version), "CUpti_ActivityRecordLayout")
+        assert list(record.dtype.names) == ["structSize", "pEntries", "numFields", "recordSize"]
+
+
+def test_a_delivered_layout_is_read_out_of_memory():
+    # a kernel of 32 bytes: kind, start (7), end (8), name (24); the array has room for kinds 0 to 10, all others are null
+    fields = [(0, 0, 4), (7, 8, 8), (8, 16, 8), (24, 24, 8)]
+    entries = (Entry * 4)(*(Entry(40, identity, offset, size, size) for identity, offset, size in fields))
+    record = (ctypes.c_size_t * 4)(32, ctypes.addressof(entries), 4, 32)
+    pointers = (ctypes.c_void_p * 11)()
+    pointers[10] = ctypes.addressof(record)
+    info = (ctypes.c_size_t * 4)(32, 1234, ctypes.addressof(pointers), 11)
+    assert told(ctypes.addressof(info)) == {10: (32, fields)}
+    assert told(ctypes.addressof((ctypes.c_size_t * 4)(32, 1234, 0, 0))) == {}
+    layout = delivered(told(ctypes.addressof(info))).of(10)
+    assert (layout.size, layout.dtype.names, layout.names) == (32, ("kind", "start", "end", "name"), ("name",))
+    assert delivered(told(ctypes.addressof(info))).name_offsets([10]) == "10:24"
+
+
+def test_a_field_newer_than_the_headers_is_called_by_its_number():
+    layout = delivered({10: (16, [(0, 0, 4), (4711, 8, 3)])}).of(10)
+    assert layout.dtype.fields["field4711"] == (("u1", (3,)), 8)
+
+
+@pytest.mark.parametrize(
+    ("size", "fields"),
+    [
+        (16, [(7, 8, 8)]),  # no kind
+        (16, [(0, 0, 4), (7, 12, 8)]),  # a field beyond the end
+        (16, [(0, 0, 4), (7, -8, 8)]),
+        (18, [(0, 0, 4)]),  # the next kind would not be aligned
+        (16, [(0, 0, 4), (0, 8, 4)]),  # a field twice
+        (0, []),
+    ],
+)
+def test_a_delivered_layout_that_can_not_be_is_refused(size, fields):
+    with pytest.raises(UllageError, match="which can't be"):
+        delivered({10: (size, fields)})

@@ -1,0 +1,107 @@
+"""Regions and trees inside a running Python program that uses CUDA: on doubles of the driver and of libcupti, with either recorder."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import cupti_double
+from ullage import read_trace
+from ullage.cupti.native.build import recorder
+from ullage.errors import UllageError
+
+PROGRAM = """
+import ctypes, json, sys, time
+from ullage.live import online, session
+from ullage.live.regions import region
+if sys.argv[2] == "python":
+    import ullage.cupti.native.build as build
+    from ullage.errors import UllageError
+    def recorder(*_): raise UllageError("there is no compiler")
+    build.recorder = recorder
+if sys.argv[3] == "first":
+    session.start(sys.argv[1])
+cuda = ctypes.CDLL("libcuda.so.1")
+context, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+cuda.cuInit(0), cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0)
+cuda.cuModuleGetFunction(ctypes.byref(kernel), None, b"gemm")
+if sys.argv[3] == "late":
+    cuda.cudaLaunchKernel(kernel, 10, 128, None), cuda.cuCtxSynchronize()
+    session.start(sys.argv[1])
+told = []
+every = online.every(0.02, lambda recent, whole: told.append(whole.json()))
+with region("training") as training:
+    for step in range(6):
+        with region("step"):
+            for _ in range(4):
+                cuda.cudaLaunchKernel(kernel, 2000, 128, None)
+            cuda.cuCtxSynchronize()
+        time.sleep(0.004)
+    session.stop()
+    cuda.cudaLaunchKernel(kernel, 10, 128, None), cuda.cuCtxSynchronize()
+    session.start()
+    cuda.cudaLaunchKernel(kernel, 400000, 128, None)
+    time.sleep(0.02)
+    under_way = training.tree().json()
+    cuda.cuCtxSynchronize()
+every.stop()
+step = region("step").tree().json()
+path = session.detach()
+cuda.cudaLaunchKernel(kernel, 10, 128, None), cuda.cuCtxSynchronize()
+print(json.dumps({"path": str(path), "step": step, "under_way": under_way, "told": told, "errors": every.errors}))
+"""
+
+
+@cache
+def ran(by: str, when: str, folder: Path) -> dict[str, Any]:
+    """What the program tells; `by` says which recorder is used, `when` whether it begins before CUDA does."""
+    if by == "c":
+        try:
+            recorder()
+        except UllageError as error:
+            pytest.skip(error.problem)
+    command = [sys.executable, "-c", PROGRAM, str(folder), by, when]
+    done = subprocess.run(command, env=cupti_double.environment(), capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    told: dict[str, Any] = json.loads(done.stdout)
+    return told
+
+
+@pytest.fixture(params=["c first", "c late", "python first", "python late"])
+def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    by, when = request.param.split()
+    return ran(by, when, tmp_path_factory.getbasetemp() / f"live-{by}-{when}")
+
+
+def test_a_regions_tree_while_the_program_runs_is_that_of_the_finished_recording(told: dict[str, Any]) -> None:
+    tree = read_trace(told["path"]).tree(region="step")
+    assert dict(tree.items()) == told["step"]["host"] | told["step"]["device"]
+    # 6 steps of 4 kernels of 2 ms, one after the other
+    assert tree.report.whole.device_parts[0].kernel == pytest.approx(48_000_000, rel=0.001)
+    assert tree["device_parallel_efficiency"] is not None
+
+
+def test_a_kernel_under_way_leaves_the_tree_in_doubt(told: dict[str, Any]) -> None:
+    low, high = told["under_way"]["bounds"]["device"]["device_parallel_efficiency"]
+    assert low < high
+    assert any("no device record" in note for note in told["under_way"]["notes"])
+
+
+def test_what_ran_while_recording_was_stopped_or_detached_is_not_in_it(told: dict[str, Any]) -> None:
+    report = read_trace(told["path"]).report()
+    assert report.kernels is not None
+    assert sum(part.device.launches for part in report.whole.device_parts) == 6 * 4 + 1
+    assert "recording was stopped once: what happened meanwhile is not known, and counts as idle" in report.notes
+
+
+def test_the_trees_of_the_run_so_far_came_again_and_again(told: dict[str, Any]) -> None:
+    assert told["errors"] == 0
+    lengths = [whole["elapsed_ns"] for whole in told["told"]]
+    assert len(lengths) >= 2
+    assert lengths == sorted(lengths)

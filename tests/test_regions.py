@@ -1,0 +1,352 @@
+"""Regions in user code: what they record, from which thread, around which sort of function; and nothing at all where nothing records."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections import Counter
+from collections.abc import AsyncIterator, Generator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.recordings import rows
+from ullage import live
+from ullage.errors import UllageError
+from ullage.live import online, session, written
+from ullage.live.native import Native
+from ullage.live.regions import region
+from ullage.live.trees import Tree
+
+
+@pytest.fixture
+def recorded(tmp_path: Path) -> Iterator[Path]:
+    """Recording of regions by Python alone; gives the file."""
+    path = session.start(tmp_path, cuda=False)
+    assert path is not None
+    yield path
+    session.detach()
+
+
+def regions(path: Path) -> list[dict[str, Any]]:
+    session.detach()
+    found = rows(path)[0]
+    assert {row["kind"] for row in found} <= {"region"}
+    return sorted(found, key=lambda row: (row["start"], -row["end"]))
+
+
+def names(path: Path) -> list[str]:
+    return [row["name"] for row in regions(path)]
+
+
+def test_where_nothing_records_a_region_does_nothing() -> None:
+    assert session.recorder is None
+    with region("forward") as found:
+        pass
+    assert session.path() is None
+    assert session.stop() is None
+    assert session.detach() is None
+    assert found.tree() == Tree("forward", notes=(session.NOBODY,))
+
+
+def test_the_package_gives_out_what_a_program_calls() -> None:
+    assert {name: getattr(live, name).__name__ for name in live.__all__} == {name: name for name in live.__all__}
+    with pytest.raises(AttributeError, match="has no attribute 'begin'"):
+        _ = live.begin
+
+
+def test_regions_nest_and_repeat(recorded: Path) -> None:
+    step = region("step")
+    for _ in range(2):
+        with step, region("forward"):
+            pass
+    with step, step:  # entered again while it is open
+        pass
+    assert Counter(names(recorded)) == {"step": 4, "forward": 2}
+    outer, inner, *_ = regions(recorded)
+    assert outer["start"] <= inner["start"] <= inner["end"] <= outer["end"]
+
+
+def test_a_region_is_of_its_thread_though_its_object_is_shared(recorded: Path) -> None:
+    shared, both_in = region("work"), threading.Barrier(3)
+
+    def work() -> None:
+        with shared:
+            both_in.wait()
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    with shared:
+        for thread in threads:
+            thread.start()
+        both_in.wait()
+        for thread in threads:
+            thread.join()
+    found = regions(recorded)
+    assert len({row["thread"] for row in found}) == 3
+    assert all(row["end"] > row["start"] for row in found)
+
+
+def test_exceptions_pass_through_and_end_the_region(recorded: Path) -> None:
+    @region("fails")
+    def fails() -> None:
+        raise KeyError("lost")
+
+    with pytest.raises(KeyError, match="lost"):
+        fails()
+    with pytest.raises(ZeroDivisionError), region("divides"):
+        _ = 1 / 0
+    assert names(recorded) == ["fails", "divides"]
+
+
+def test_a_decorated_function_stays_what_it_was(recorded: Path) -> None:
+    @region("loss")
+    def loss(x: int, *, scale: int = 2) -> int:
+        """The loss."""
+        return x * scale
+
+    assert (loss(3), loss(3, scale=5)) == (6, 15)
+    assert (loss.__name__, loss.__doc__) == ("loss", "The loss.")
+    assert names(recorded) == ["loss", "loss"]
+
+
+def test_an_async_function_is_in_its_region_until_its_result_is_there(recorded: Path) -> None:
+    @region("fetch")
+    async def fetch(seconds: float) -> float:
+        await asyncio.sleep(seconds)
+        return seconds
+
+    async def both() -> list[float]:
+        return list(await asyncio.gather(fetch(0.02), fetch(0.01)))
+
+    assert asyncio.run(both()) == [0.02, 0.01]
+    found = regions(recorded)
+    assert [row["name"] for row in found] == ["fetch", "fetch"]
+    assert found[0]["end"] - found[0]["start"] >= 20_000_000
+
+
+def test_a_generator_is_in_its_region_only_while_it_runs(recorded: Path) -> None:
+    @region("batches")
+    def batches() -> Generator[int, str, str]:
+        got = yield 1
+        with region(f"got {got}"):
+            pass
+        try:
+            yield 2
+        except ValueError:
+            yield 3
+        return "done"
+
+    steps = batches()
+    assert next(steps) == 1
+    time.sleep(0.2)  # that is whoever asks, not the generator
+    assert steps.send("it") == 2
+    assert steps.throw(ValueError("no")) == 3
+    with pytest.raises(StopIteration, match="done"):
+        next(steps)
+    assert [*batches()] == [1, 2]
+    found = regions(recorded)
+    assert Counter(row["name"] for row in found) == {"batches": 7, "got it": 1, "got None": 1}
+    assert sum(row["end"] - row["start"] for row in found) < 200_000_000
+
+
+def test_a_generator_that_is_closed_early_closes_its_own(recorded: Path) -> None:
+    closed = []
+
+    @region("batches")
+    def batches() -> Iterator[int]:
+        try:
+            yield from range(10)
+        finally:
+            closed.append(True)
+
+    for number in batches():
+        if number == 2:
+            break
+    assert closed == [True]
+
+
+def test_an_async_generator_hands_everything_through(recorded: Path) -> None:
+    @region("stream")
+    async def stream() -> AsyncIterator[int]:
+        yield 1
+        await asyncio.sleep(0)
+        yield 2
+
+    async def all_of() -> list[int]:
+        return [item async for item in stream()]
+
+    assert asyncio.run(all_of()) == [1, 2]
+    assert Counter(names(recorded)) == {"stream": 3}
+
+
+def test_what_is_no_function_and_no_name_is_refused_at_once() -> None:
+    with pytest.raises(TypeError, match=r'@region\("forward"\)'):
+
+        @region  # type: ignore[arg-type]
+        def forward() -> None: ...
+
+    with pytest.raises(TypeError, match="around a function"):
+        region("class")(int)
+
+
+def test_names_of_any_sort_and_number_are_kept_within_bounds(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(written, "MOST_NAMES", 4)
+    for name in ("\ud800 half", "zero\0byte", "x" * 10_000, "", "fifth", "sixth"):
+        with region(name):
+            pass
+    assert names(recorded) == ["? half", "zero\0byte", "x" * 200, None, "(more regions)", "(more regions)"]
+
+
+def test_recording_stops_goes_on_and_ends(tmp_path: Path) -> None:
+    path = session.start(tmp_path, cuda=False)
+    assert session.start() == path == session.path()
+    with region("one"):
+        assert session.stop() == path
+    with region("two"):
+        pass
+    session.start()
+    with region("three"):
+        pass
+    assert session.detach() == path
+    again = session.start(tmp_path, cuda=False)
+    assert again != path
+    with region("four"):
+        pass
+    assert path is not None and again is not None
+    assert [names(again), names(path)] == [["four"], ["one", "three"]]
+
+
+def test_a_region_has_its_tree_while_it_is_open(recorded: Path) -> None:
+    with region("epoch") as epoch:
+        time.sleep(0.01)
+        first = epoch.tree()
+        time.sleep(0.01)
+        second = epoch.tree()
+    assert 10_000_000 <= first.elapsed < second.elapsed - 9_000_000
+    assert second["host_parallel_efficiency"] == 1
+    assert "neither CUDA nor MPI was recorded on the host: all of its time counts as useful" in second.notes
+
+
+def test_a_tree_never_raises(recorded: Path) -> None:
+    with region("epoch") as epoch:
+        epoch.tree()
+        recorded.write_bytes(b"")
+        recorded.write_bytes(b"ULLAGE\x01\n" + b"\xff" * 100)
+        assert isinstance(epoch.tree(), Tree)
+        recorded.unlink()
+        assert epoch.tree().notes[0].endswith("can't be read: No such file or directory")
+
+
+def test_every_few_seconds_a_function_gets_the_trees(recorded: Path) -> None:
+    got: list[tuple[Tree, Tree]] = []
+    enough = threading.Event()
+
+    def told(recent: Tree, whole: Tree) -> None:
+        got.append((recent, whole))
+        if len(got) >= 3:
+            enough.set()
+
+    calling = online.every(0.02, told)
+    with region("epoch"):
+        assert enough.wait(30)
+    calling.stop()
+    assert [recent.name for recent, _ in got[:3]] == ["last 0.02 s"] * 3
+    assert got[0][1].elapsed < got[1][1].elapsed < got[2][1].elapsed
+    assert all(recent.elapsed <= 20_000_000 for recent, _ in got)
+    assert calling.errors == 0
+
+
+def test_a_function_that_fails_is_counted_and_told_of_once(recorded: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    calling = online.Every(1, lambda recent, whole: 1 / 0)
+    with region("epoch"):
+        for _ in range(3):
+            calling.once()
+    assert (calling.errors, calling.calls) == (3, 3)
+    assert capsys.readouterr().err == (
+        "ullage: the function of ullage.live.every(1, …) failed (ZeroDivisionError: division by zero); it is called on\n"
+    )
+
+
+def test_nobody_is_called_while_nothing_records() -> None:
+    calling = online.Every(1, lambda recent, whole: 1 / 0)
+    calling.once()
+    assert calling.calls == 0
+    with pytest.raises(ValueError, match="0 s is no period"):
+        online.every(0, lambda recent, whole: None)
+
+
+def test_a_folder_that_cant_be_made_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UllageError, match="can't be made"):
+        session.start(tmp_path / "file" / "in", cuda=False)
+    assert session.recorder is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
+def test_a_forked_child_writes_nothing_into_its_parents_recording(recorded: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # that other threads run
+        child = os.fork()
+    if child == 0:
+        with region("child"):
+            pass
+        os._exit(0 if session.recorder is None else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    with region("parent"):
+        pass
+    assert names(recorded) == ["parent"]
+
+
+def test_a_program_that_ends_without_a_word_leaves_a_whole_recording(tmp_path: Path) -> None:
+    code = (
+        "import sys; from ullage.live import session; from ullage.live.regions import region\n"
+        "session.start(sys.argv[1], cuda=False)\n"
+        "with region('epoch'): pass\n"
+    )
+    subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=True)
+    [path] = tmp_path.iterdir()
+    found, recording, _ = rows(path)
+    assert ([row["name"] for row in found], recording.cut) == (["epoch"], "")
+
+
+@pytest.fixture(scope="module")
+def library() -> Path:
+    """The recorder in C, built."""
+    from ullage.cupti.native.build import recorder
+
+    try:
+        return recorder()
+    except UllageError as error:
+        pytest.skip(error.problem)
+
+
+def test_under_ullage_run_regions_go_to_the_recorder_in_c(library: Path, tmp_path: Path) -> None:
+    code = (
+        "from ullage.live import session; from ullage.live.regions import region; import time\n"
+        "step = region('step')\n"
+        "for number in range(3):\n"
+        "    with step, region('forward'): time.sleep(0.001)\n"
+        "found = step.tree(); assert found.elapsed >= 3_000_000, found\n"
+        "print(session.path())\n"
+    )
+    environment = os.environ | {"ULLAGE_RECORD": str(tmp_path), "ULLAGE_RECORDER": str(library)}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    found, recording, _ = rows(Path(done.stdout.strip()))
+    assert Counter(row["name"] for row in found) == {"step": 3, "forward": 3}
+    assert recording.cut == ""
+
+
+def test_a_recorder_that_is_none_leaves_the_program_alone(tmp_path: Path) -> None:
+    code = "from ullage.live import session; print(session.recorder)"
+    environment = os.environ | {"ULLAGE_RECORD": str(tmp_path), "ULLAGE_RECORDER": "/nowhere/librecorder.so"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("None\n", "")
+    with pytest.raises(UllageError, match="is not the recorder"):
+        Native(tmp_path)
