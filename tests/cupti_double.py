@@ -1,4 +1,4 @@
-"""The doubles of libcupti and of the driver that is traced by it, built from `cupti_double/`, and a fake CUDA program that runs on both.
+"""The doubles of libcupti, of libcheckpoint and of the driver, built from `cupti_double/`, and a fake CUDA program that runs on them.
 
 `library()` is the file to load as libcupti; `environment()` makes a program find the driver's double; `program()` is the program, which
 prints what it truly did: see `told`. All are built once per version of their sources and kept between runs of the tests.
@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 SOURCES = Path(__file__).with_name("cupti_double")
-APART = ("cuda.c", "program.c")
+APART = ("cuda.c", "checkpoint.c", "program.c")
 FLAGS = ("-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread")
 
 
@@ -28,6 +28,11 @@ def library():
     """Return the double of libcupti; skips without a compiler."""
     sources = sorted(path for path in SOURCES.glob("*.c") if path.name not in APART)
     return _built("libcupti.so.13", sources, ("-shared", "-fPIC", "-Wl,-soname,libcupti.so.13"))
+
+
+def checkpoint():
+    """Return the double of libcheckpoint.so, beside that of libcupti as NVIDIA's is; skips without a compiler."""
+    return _built("libcheckpoint.so", [SOURCES / "checkpoint.c"], ("-shared", "-fPIC"))
 
 
 def driver():

@@ -160,8 +160,15 @@ def test_a_refusal_reaches_whoever_began_it():
         list(apart(CUPTI_DOUBLE_FAULTS="privileges").batches())
 
 
-def test_a_process_that_dies_is_an_error_and_no_more():
-    sampling = apart(CUPTI_DOUBLE_FAULTS="crash")
+def test_a_library_that_crashes_is_refused():
+    with pytest.raises(UllageError, match="crashes when it is asked its version"):
+        list(apart(CUPTI_DOUBLE_FAULTS="crash").batches())
+
+
+def test_a_process_that_dies_is_an_error_and_no_more(tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text("import os; os.abort()")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    sampling = Apart(0.1)
     with pytest.raises(UllageError, match=r"the process that samples the GPUs died \(signal 6\)"):
         list(sampling.batches())
 

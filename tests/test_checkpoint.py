@@ -19,7 +19,7 @@ from ullage.errors import UllageError
 
 class Double:
     def __init__(self):
-        self.path = cupti_double._built("libcheckpoint.so", [cupti_double.SOURCES / "checkpoint.c"], ("-shared", "-fPIC"))
+        self.path = cupti_double.checkpoint()
         handle = ctypes.CDLL(str(self.path))
         self._device = ctypes.c_int.in_dll(handle, "checkpoint_double_device")
         self._calls = (ctypes.c_char * 1024).in_dll(handle, "checkpoint_double_calls")
@@ -138,7 +138,7 @@ def test_a_library_that_is_none_is_named(tmp_path):
     with pytest.raises(UllageError, match="can't be loaded"):
         Checkpoint(path=tmp_path / "libcheckpoint.so")
     with pytest.raises(UllageError, match="has no cuptiCheckpointSave"):
-        Checkpoint(path=cupti_double.driver())
+        Checkpoint(path=Path("libc.so.6"))
     with pytest.raises(UllageError, match="reserve_device of -1 MB"):
         Checkpoint(reserve_device=-1)
 

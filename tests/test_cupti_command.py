@@ -125,6 +125,45 @@ def test_what_sampling_lacks_is_named_in_the_answer():
     assert f"1 by PM sampling without {name}, which it doesn't have" in both.splitlines()[0]
 
 
+@pytest.mark.parametrize("name", ["sm__cycles_active.foo", "l1tex__t_sector_hit_rate.sum", "sm__throughput.sum"])
+def test_an_ending_that_a_metric_does_not_take_is_refused_and_not_called_uncollectable(name):
+    error = refused("plan", "GH100", "dram__bytes_read", name)
+    assert error.problem == f"GH100 has no metric '{name}'" and "`ullage cupti describe GH100 NAME`" in error.hint
+
+
+@pytest.mark.parametrize("pattern", [r"(\w+)+!", "(a*)*b!", "((a?){99}){9}!", "a" * 10_000])
+def test_no_pattern_keeps_the_machine_busy(pattern):
+    assert "0 match" in told("metrics", "GH100", pattern).splitlines()[0]
+
+
+@pytest.mark.parametrize("pattern", ["(", "(?=a)", "a{1,5000}", "\x1b[31m", "\udcff"])
+def test_what_is_no_pattern_is_said_without_reaching_the_terminal(pattern):
+    error = refused("metrics", "GH100", pattern)
+    assert "is no pattern: " in error.problem and error.problem.isprintable()
+
+
+def test_where_nothing_matches_the_nearest_are_named():
+    assert "did you mean 'sm__cycles_active'" in told("metrics", "GH100", "sm_cycles__active")
+
+
+def test_a_part_that_there_is_not_reaches_no_terminal():
+    done = CliRunner().invoke(cli, ["cupti", "\x1b[31m" + "x" * 10_000])
+    assert done.exit_code == 2 and "\x1b" not in done.output and len(done.output) < 200
+
+
+def test_chips_of_other_releases_are_named_beside_those_of_the_library():
+    text = " ".join(told("chips").split())
+    assert "note: metrics of GB10C, GM200, GM204, GM206, GM20B, GR100, GV100, GV11B are known too" in text
+    assert json.loads(told("chips", "--json"))["others"][0] == "GB10C"
+    assert max(map(len, told("chips").splitlines()[1:])) <= 110
+
+
+def test_no_colour_leaves_no_escape(monkeypatch):
+    monkeypatch.setenv("NO_COLOR", "1")
+    done = CliRunner().invoke(cli, ["cupti", "metrics", "GH100", "dram", "--cupti", str(real().path)], color=True)
+    assert "bytes: # of bytes" in done.output and "\x1b" not in done.output
+
+
 def test_an_unknown_chip_or_metric_brings_the_nearest():
     assert "did you mean 'GH100'" in refused("metrics", "GH10").hint
     assert "'sm__cycles_active'" in refused("plan", "GH100", "sm__cycle_active.sum").hint
@@ -135,7 +174,8 @@ def test_an_unknown_chip_or_metric_brings_the_nearest():
 def test_without_a_library_names_come_from_the_dictionary_and_plans_are_refused(without):
     assert "from the dictionary that comes with Ullage" in told("chips", library=False)
     assert "GH100 has" in told("metrics", "H200", "sm__cycles", library=False)
-    assert "collected in" not in told("describe", "H200", "sm__cycles_active", library=False)
+    described = told("describe", "H200", "sm__cycles_active", library=False)
+    assert "collected in" not in described and "note: what NVIDIA says of a metric, its endings and its passes come from" in described
     with pytest.raises(UllageError, match="passes are counted by NVIDIA's library, and there is no libcupti"):
         told("plan", "H200", "--set", "device", library=False)
 

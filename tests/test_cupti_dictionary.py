@@ -225,6 +225,11 @@ def test_diff_between_chips_can_be_filtered_and_read_by_programs():
     assert found["counts"]["same"] is None
 
 
+def test_diff_knows_chips_by_their_gpus():
+    both = [CliRunner().invoke(diff, [*chips, "13.1"]).output for chips in (["H200", "B200"], ["GH100", "GB100"])]
+    assert both[0] == both[1] and "GH100 in CUPTI 13.1 → GB100 in CUPTI 13.1" in both[0]
+
+
 @pytest.mark.parametrize("asked", [["GH100"], ["GH100", "13.1"], ["12.0", "13.1"], ["GH100", "GB100", "GA100"]])
 def test_diff_of_what_are_not_two_sides_is_refused(asked):
     done = CliRunner().invoke(diff, asked)

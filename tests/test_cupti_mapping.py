@@ -282,6 +282,19 @@ def test_map_says_what_a_chip_calls_otherwise_or_lacks():
     assert "\n  GH100 has no smsp__inst_executed_pipe_fp16.avg.pct_of_peak_sustained_active\n" in fp16 and "collect" not in fp16
 
 
+def test_a_chip_goes_by_the_names_of_its_gpus_too():
+    assert run("gld_efficiency", "--chip", "H200") == run("gld_efficiency", "--chip", "GH100")
+    assert run("half_precision_fu_utilization", "--chip", "V100").endswith("\n  GV100 has it\n")
+
+
+def test_what_a_later_chip_counts_apart_is_told():
+    line = "  GB100 counts apart smsp__sass_thread_inst_executed_op_ffma2_pred_on.sum: packed instructions, twice the work each\n"
+    assert run("flop_count_sp_fma", "--chip", "B200").endswith(line)
+    (found,) = json.loads(run("flop_count_sp_fma", "--chip", "B200", "--json"))["found"]
+    assert found["beside"] == ["smsp__sass_thread_inst_executed_op_ffma2_pred_on.sum"]
+    assert "counts apart" not in run("flop_count_sp_fma", "--chip", "H200")
+
+
 def test_map_shows_where_the_guides_formula_gives_something_else():
     lines = run("ipc").splitlines()
     assert lines[0] == "ipc = sm__inst_executed.avg.per_cycle_active"
@@ -328,3 +341,8 @@ def test_values_that_are_none_are_refused(content, tmp_path):
         run("ipc", "--values", str(file))
     with pytest.raises(UllageError, match="can't be read"):
         run("ipc", "--values", str(tmp_path / "none.json"))
+
+
+def test_a_file_of_values_without_an_end_is_not_read_for_ever():
+    with pytest.raises(UllageError, match="/dev/zero is larger than any file of counters"):
+        run("ipc", "--values", "/dev/zero")

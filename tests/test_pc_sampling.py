@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from tests import cupti_double
 from tests.wheel_headers import headers, hostly
-from ullage.cupti import modules, pc_structures
+from ullage.cupti import modules, pc_samples, pc_structures
 from ullage.cupti.library import Library
 from ullage.cupti.pc_buffer import Buffer
 from ullage.cupti.pc_configuration import Configuration
@@ -387,6 +387,11 @@ def test_samples_come_back_from_a_file_as_they_were_with_the_cubins_they_point_i
     assert again.cubins == {5: b"machine code"}
 
 
+def _many(count):
+    """Return two rows that count so many samples each: their sum runs over 64 bits."""
+    return _samples().table.set_column(9, "samples", pa.array([count, count], pa.uint64()))
+
+
 def _parquet(path, table=None, facts=None):
     table = table if table is not None else _samples().table
     parquet.write_table(table.replace_schema_metadata({KEY: json.dumps({} if facts is None else facts)}), path)
@@ -409,6 +414,8 @@ def test_facts_of_other_types_are_left_out_and_not_believed(tmp_path):
         lambda path: _parquet(path, _samples().table.drop_columns(["pc"])),
         lambda path: _parquet(path, pa.table({name: pa.array([None], SAMPLES.field(name).type) for name in SAMPLES.names})),
         lambda path: parquet.write_table(_samples().table.replace_schema_metadata({KEY: b"{" * 5000}), path),
+        lambda path: _parquet(path, _many(2**63)),
+        lambda path: _parquet(path, pa.table({**_samples().table.to_pydict(), "samples": [-1, 2]})),
         lambda path: None,
     ],
 )
@@ -438,6 +445,16 @@ def test_only_files_named_as_ours_are_taken_for_cubins(tmp_path):
     (folder / "readme.txt").write_text("no cubin")
     (folder / "../0000000000000006.cubin").resolve().write_bytes(b"elsewhere")
     (folder / "0000000000000007.cubin").symlink_to("/etc/passwd")
+    (folder / "0000000000000006.cubin").symlink_to("/etc/passwd")
+    (folder / "0000000000000009.cubin").write_bytes(b"of a kernel that was not sampled")
+    assert list(read(tmp_path / "a.parquet").cubins) == [5]
+
+
+def test_cubins_are_read_as_long_as_there_is_room_for_them(tmp_path, monkeypatch):
+    _samples().write(tmp_path / "a.parquet")
+    (tmp_path / "a.cubins/0000000000000006.cubin").write_bytes(bytes(20))
+    assert list(read(tmp_path / "a.parquet").cubins) == [5, 6]
+    monkeypatch.setattr(pc_samples, "ALL", 30)  # 12 bytes and 20
     assert list(read(tmp_path / "a.parquet").cubins) == [5]
 
 

@@ -114,6 +114,25 @@ def test_a_reading_that_is_known_already_counts_once():
     assert next(iter(course)).span == 10_000
 
 
+def test_a_clock_that_is_set_back_by_an_hour_costs_one_reading_and_not_the_hour():
+    course, told = Course(1), {"tensor_active": 0.5, "sm_clock": 1.83e9}
+    for at in (1, 2, 3):
+        course.add([rows((at, told)), rows((at, told), gpu="GPU-2")])
+    for at in (4, 5):
+        assert len(course.add([rows((at - 3600, told)), rows((at - 3600, told), gpu="GPU-2")])) == 2
+    device = next(iter(course))
+    assert (device.span, course.last - course.start) == (5000, 5000)
+    assert [time - course.last for time, _, _ in device.course] == [-4000, -3000, -2000, -1000, 0]
+
+
+def test_one_reading_that_comes_late_sets_no_clock_back():
+    course, told = Course(1), {"power": 600.0}
+    course.add([rows((1, told)), rows((1, told), gpu="GPU-2")])
+    course.add([rows((900, told))])
+    assert len(course.add([rows((700, told), gpu="GPU-2")])) == 1 and course.last == T + 900_000
+    assert course.add([rows((899, told))]) == [], "known already"
+
+
 @pytest.mark.parametrize("counted", [True, False])
 def test_a_machine_that_was_watched_and_the_file_that_was_kept_of_it_give_one_ofu(tmp_path, counted):
     from ullage.intake import opened
@@ -320,6 +339,7 @@ def test_a_file_and_a_store_hold_what_was_sampled(machine, tmp_path):
     ("arguments", "words"),
     [
         (["--every", "0.01s"], "--every 0.01s is too short"),
+        (["--every", "1000000d"], "--every 1000000d is too long"),
         (["--out", "x.csv"], "has no form that this report can take"),
         (["--serve", "host"], "has no port"),
         (["--for", "soon"], "is not a span of time"),

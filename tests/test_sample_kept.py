@@ -85,6 +85,19 @@ def test_many_readings_become_row_groups_and_are_read_back_as_samples(tmp_path):
     assert sum(batch.num_rows for batch in read_samples(str(path))) == 20_000
 
 
+def test_many_small_readings_take_no_more_memory_than_their_rows(tmp_path):
+    file = ParquetFile(tmp_path / "x.parquet")
+    begun = pa.total_allocated_bytes()
+    for at in range(4000):
+        file.add([rows((at, {"power": 5.0}))])
+    # 4,000 batches of a row each would take some 20 MB; as columns they take 4,000 times some 300 B
+    assert pa.total_allocated_bytes() - begun < 4_000_000
+    file.close()
+    assert pyarrow.parquet.read_table(tmp_path / "x.parquet")["time"].cast(pa.int64()).to_pylist()[::999] == [
+        T + 1000 * at for at in (0, 999, 1998, 2997, 3996)
+    ]
+
+
 BATCH = rows((1, {"power": 5.0}), (2, {"power": 6.0}))
 
 
@@ -143,6 +156,7 @@ def test_a_reading_that_grew_old_is_left_out_so_that_a_stalled_driver_leaves_a_g
     course = watched(rows((10, {"power": 600.0})))
     assert "DCGM_FI_DEV_POWER_USAGE{" in page_of(course, now=T / 1000 + 39).text()
     assert page_of(course, now=T / 1000 + 41).text().splitlines()[-1] == "ullage_devices_answering 0"
+    assert page_of(course, now=T / 1000 - 41).text().splitlines()[-1] == "ullage_devices_answering 0", "the clock was set back"
 
 
 def asked(url, method="GET"):
@@ -163,7 +177,17 @@ def test_the_server_answers_as_http_demands():
         assert (status, nothing) == (200, "") and int(headers["Content-Length"]) == len(text.encode())
         assert asked(f"{url}/other")[0] == 404 and "/metrics" in asked(url)[2]
         assert asked(f"{url}/metrics", "POST")[0] == 501
+        assert server.local
         with pytest.raises(UllageError, match="can't serve at"):
             serve(Page(1), "127.0.0.1", server.port)
     finally:
         server.stop()
+
+
+def test_a_server_that_every_machine_reaches_knows_it():
+    for address in ("0.0.0.0", ""):
+        server = serve(Page(1), address, 0)
+        try:
+            assert not server.local
+        finally:
+            server.stop()

@@ -19,10 +19,11 @@ from ullage.cupti import modules
 from ullage.cupti.pc_samples import SAMPLES, Facts, PcSamples, gathered
 from ullage.cupti.stalls import GROUPS, LATENCY, OLD, PREFIX, REASONS, reason, renamed, short
 from ullage.errors import UllageError
+from ullage.kernels.sass.disassembler import TooSlow
 from ullage.kernels.sass.instruction import Function, Instruction
 from ullage.kernels.sass.lines import Lined, Place
 from ullage.render.stalls import headline, record, text
-from ullage.reports.stalls import stall_report
+from ullage.reports.stalls import INDICES, stall_report
 
 GUIDE = Path(__file__).parents[2] / "shared" / "seeds" / "cupti_12_0_guide.txt"
 CRC = 0x385BC2D4
@@ -175,9 +176,38 @@ def test_only_the_sampled_functions_of_a_cubin_are_disassembled():
     assert asked == [[3], []], "all of it only where the indices don't lead to the kernel"
 
 
+def test_a_disassembler_that_hangs_is_waited_for_once():
+    asked = []
+
+    def hangs(cubin, _indices):
+        asked.append(cubin)
+        raise TooSlow("nvdisasm did not end within 120 s", "")
+
+    one, other = sampled(("a", 0, "wait", 4)), sampled(("b", 0, "wait", 3), crc=7)
+    both = PcSamples(gathered([one.table, other.table]), Facts(), {CRC: b"cubin", 7: b"another"})
+    report = stall_report(both, disassembled=hangs)
+    assert report.samples == 7 and asked == [b"cubin"]
+    assert report.notes == ("no instructions are shown: nvdisasm did not end within 120 s",)
+
+
+def test_no_command_line_is_made_longer_than_one_can_be():
+    asked = []
+    table = sampled(*(("a", 16 * n, "wait", 1) for n in range(5000))).table
+    table = table.set_column(3, "function_index", pa.array(range(5000), pa.uint32()))
+    stall_report(PcSamples(table, Facts(), {CRC: b"cubin"}), disassembled=lambda _, indices: asked.append(len(indices)) or [])
+    assert asked == [INDICES, 0]
+
+
+def test_rows_that_count_nothing_are_left_out():
+    report = stall_report(sampled(("a", 0, "wait", 4), ("a", 16, "barrier", 0), ("b", 0, "wait", 0)))
+    assert [(one.name, one.samples, len(one.spots)) for one in report.kernels] == [("a", 4, 1)]
+    assert record(report)["kernels"][0]["share"] == 1
+
+
 def test_nothing_sampled_and_no_such_kernel_are_errors():
-    with pytest.raises(UllageError, match="nothing was sampled"):
-        stall_report(sampled())
+    for nothing in (sampled(), sampled(("a", 0, "wait", 0))):
+        with pytest.raises(UllageError, match="nothing was sampled"):
+            stall_report(nothing)
     with pytest.raises(UllageError, match="no sampled kernel has 'gemm' in its name"):
         stall_report(sampled(("a", 0, "wait", 4)), kernel="gemm")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import click
 
 from ullage.cli.options import dump
@@ -35,4 +37,8 @@ def command(chip: str, pattern: str, kind: str | None, limit: int | None, path: 
     if as_json:
         click.echo(dump(render.listing_record(found, limit or 0)))
     else:
-        click.echo(render.listing_text(found, SHOWN if limit is None else limit, lambda text: click.style(text, dim=True)))
+        click.echo(render.listing_text(found, SHOWN if limit is None else limit, _dim))
+
+
+def _dim(text: str) -> str:
+    return text if os.environ.get("NO_COLOR") else click.style(text, dim=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from ullage.errors import did_you_mean
+from ullage.errors import did_you_mean, harmless
 
 
 def parts(command: str | None) -> list[str]:
@@ -47,7 +47,8 @@ class Parts(click.Group):
         """Find the part, or say which one was meant."""
         known = self.list_commands(ctx)
         if args and not args[0].startswith("-") and args[0] not in known:
-            raise click.UsageError(f"there is no {self.called} '{args[0]}'; " + did_you_mean(args[0], known, f"ullage {self.name} --help"))
+            hint = did_you_mean(args[0], known, f"ullage {self.name} --help")
+            raise click.UsageError(f"there is no {self.called} '{harmless(args[0], 60)}'; {hint}")
         return super().resolve_command(ctx, args)
 
 

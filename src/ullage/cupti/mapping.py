@@ -2,8 +2,8 @@
 
 The data (`data/legacy.tsv`) are one row a metric or event. `formula` is what NVIDIA's CUPTI guide 12.0 gives in its tables 7 and 8,
 which are for compute capability 7.0. Where that doesn't give what the old one counted (sectors for bytes, a ratio for percent, reads for
-writes), or where the guide gives nothing though the new metrics have it, `instead` is Ullage's own formula and `note` says why. What
-neither has stands without a formula, and the note says so.
+writes, a sub-partition or the whole GPU for an SM, an instruction twice), or where the guide gives nothing though the new metrics have it,
+`instead` is Ullage's own formula and `note` says why. What neither has stands without a formula, and the note says so.
 
 Rows come from those tables, from the guide's lists of metrics by capability (section 2.6.1), and from what libcupti 12.9 still
 enumerates. Names and formulas are NVIDIA's; the meanings are told in our own words.

@@ -165,6 +165,7 @@ def opened(
     A GPU that refuses is noted, with the reason. Raises UllageError where all do. `chosen` says what is sampled on a chip of a release.
     """
     found = library or find()
+    _ = found.release  # a library that can't say which it is must not be asked for more
     with ExitStack() as stack:
         gpus = []
         for device in cuda_devices() if devices is None else devices:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ullage.cupti.counters.host import WHICH
 from ullage.cupti.counters.plan import Way
-from ullage.errors import harmless
+from ullage.errors import did_you_mean, harmless
 from ullage.reports.counters import Chips, Described, Listing, Planned
 
 _BY = {"range": "by ranges", "pm": "by PM sampling"}
@@ -47,6 +47,8 @@ def listing_text(found: Listing, limit: int, dim: Style = str) -> str:
     lines += [f"{metric.name:<{width}}  {metric.kind:<10} {_said(metric, dim)}".rstrip() for metric in shown]
     if len(shown) < len(found.found):
         lines.append(f"… and {len(found.found) - len(shown):,} more: give a pattern, or --limit 0")
+    if not found.found:
+        lines.append(did_you_mean(found.pattern, found.catalogue.by_name, f"ullage cupti metrics {found.catalogue.chip}"))
     return "\n".join([*lines, "", f"note: {found.catalogue.told}"])
 
 

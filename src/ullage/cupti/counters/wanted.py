@@ -85,8 +85,9 @@ SETS: Mapping[str, tuple[Quantity, ...]] = {"device": DEVICE, "kernel": KERNEL, 
 def wanted(which: str, known: Iterable[str]) -> dict[str, str]:
     """Return the metrics of a set that a chip has, by quantity; `known` are the chip's base names.
 
-    `kernel` has the tensor operations of every kind too, each by its own name: `work.flops` makes FLOPs of them. A quantity that the
-    chip doesn't count is left out. Raises UllageError for a set that there isn't.
+    `kernel` has the tensor operations of every kind too, each by its own name, from which `work.flops` makes FLOPs; they come first, as
+    CUPTI 13.1 then needs a pass less on GH100 and GB202. A quantity that the chip doesn't count is left out. Raises UllageError for a set
+    that there isn't.
 
     >>> wanted("device", ["sm__cycles_active"])
     {'sm_active': 'sm__cycles_active.avg.pct_of_peak_sustained_elapsed', 'sm_active_cycles': 'sm__cycles_active.sum'}
@@ -97,5 +98,5 @@ def wanted(which: str, known: Iterable[str]) -> dict[str, str]:
     held = set(names)
     found = {quantity.name: next((m for m in quantity.metrics if base(m) in held), "") for quantity in SETS[which]}
     if which == "kernel":
-        found |= {name: f"{name}.sum" for name in finest(names)}
+        found = {name: f"{name}.sum" for name in finest(names)} | found
     return {quantity: metric for quantity, metric in found.items() if metric}
