@@ -53,7 +53,7 @@ def linked(environment: Mapping[str, str]) -> Iterator[Path]:
             told = subprocess.run([command, "-p"], capture_output=True, text=True, timeout=20, check=False).stdout
         except (OSError, subprocess.SubprocessError):
             continue
-        yield from map(Path, _LISTED.findall(told))
+        yield from filter(Path.is_file, map(Path, _LISTED.findall(told)))  # the cache may name files that are gone
         return
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from ullage.environment import environment
 from ullage.errors import UllageError, harmless
 
 
@@ -65,22 +64,7 @@ class Native:
 
     def attach(self, folder: Path, settings: dict[str, str]) -> None:
         """Begin to record into a folder. Raises UllageError where no file can be made there."""
-        with _environment(settings):
+        with environment(settings):  # programs that this one starts later are none of the recorder's business
             answer = self._slow.ullage_attach(os.fsencode(folder))
         if answer:
             raise UllageError(f"nothing can be recorded into {harmless(str(folder))}: {os.strerror(answer)}", "give another folder")
-
-
-@contextmanager
-def _environment(settings: dict[str, str]) -> Iterator[None]:
-    """Have variables in the environment for a moment: programs that this one starts are none of the recorder's business."""
-    before = {name: os.environ.get(name) for name in settings}
-    os.environ.update(settings)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value

@@ -215,16 +215,13 @@ class Sampling:
         return Samples(both[good, 0], both[good, 1], self.metrics, values[good], overflow, full, int((~timed).sum()))
 
     def _close(self) -> None:
-        """Give everything back; what fails here has no remedy, and must not hide what happened before."""
+        """Give everything back."""
         self._running = False
         if self._object is not None:
-            with contextlib.suppress(UllageError):
-                self._ask("Disable", "ending to sample")
-            self._object = None
+            target.let_go(lambda: self._ask("Disable", "ending to sample"))
         if self._host is not None:
-            with contextlib.suppress(UllageError):
-                self._host.close()
-            self._host = None
+            target.let_go(self._host.close)
+        self._object = self._host = None
 
     def _ask(self, what: str, doing: str, **values: Any) -> Any:
         return call(self.library, f"cuptiPmSampling{what}", doing, pPmSamplingObject=self._object, **values)

@@ -176,15 +176,12 @@ class Ranges:
         return names
 
     def _close(self) -> None:
-        """Give everything back; what fails here has no remedy, and must not hide what happened before."""
+        """Give everything back."""
         if self._object is not None:
-            with contextlib.suppress(UllageError):
-                self._ask("Disable", "ending to count")
-            self._object = None
+            target.let_go(lambda: self._ask("Disable", "ending to count"))
         if self._host is not None:
-            with contextlib.suppress(UllageError):
-                self._host.close()
-            self._host = None
+            target.let_go(self._host.close)
+        self._object = self._host = None
 
     def _ask(self, what: str, doing: str, **values: Any) -> Any:
         return call(self.library, f"cuptiRangeProfiler{what}", doing, pRangeProfilerObject=self._object, **values)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 from ullage.cupti.counters.host import prepare
@@ -32,6 +34,12 @@ def begin(library: Library) -> None:
     except CuptiError as error:
         if error.code != _ALREADY:
             raise
+
+
+def let_go(give_back: Callable[[], object]) -> None:
+    """Give something back; what fails here has no remedy, and must not hide what happened before."""
+    with contextlib.suppress(UllageError):
+        give_back()
 
 
 def current_context() -> int:

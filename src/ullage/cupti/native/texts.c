@@ -88,8 +88,10 @@ static void look(uint64_t pointer, struct text *chunk) {
     const char *text = (const char *)(uintptr_t)pointer;
     uint32_t length = (uint32_t)strnlen(text, LONGEST);
     uint64_t hash = hashed(text, length);
-    known[slot].looked = known[slot].pointer ? buffers : 0;
-    if (known[slot].hash == hash) return;
+    if (known[slot].hash == hash) {
+        known[slot].looked = buffers;
+        return;
+    }
     known_count += !known[slot].pointer;
     known[slot].pointer = pointer, known[slot].hash = hash, known[slot].looked = buffers;
     char *made = demangled(text, length);

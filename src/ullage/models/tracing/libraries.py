@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import importlib
 import logging
-import os
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from ullage.environment import environment
 from ullage.errors import missing_extra
 
 _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "DIFFUSERS_ATTN_BACKEND": "native", "HF_HUB_DISABLE_TELEMETRY": "1"}
@@ -19,7 +19,7 @@ _OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "DIFFUSERS_ATTN_
 def library(name: str) -> Any:
     """Return an optional library, or raise the error that says how to install it."""
     try:
-        with _quiet(), _environment(_OFFLINE):
+        with _quiet(), environment(_OFFLINE):
             return importlib.import_module(name)
     except ImportError as error:
         raise missing_extra(name.partition(".")[0], "certify", "certifying a formula") from error
@@ -28,7 +28,7 @@ def library(name: str) -> Any:
 def installed(name: str) -> Any | None:
     """Return an optional library, or None."""
     try:
-        with _quiet(), _environment(_OFFLINE):
+        with _quiet(), environment(_OFFLINE):
             return importlib.import_module(name)
     except ImportError:
         return None
@@ -45,7 +45,7 @@ def alone() -> Iterator[None]:
     """Hold the libraries off the network, and quiet, as long as this lasts."""
     constants = sys.modules.get("huggingface_hub.constants")
     before = getattr(constants, "HF_HUB_OFFLINE", None)
-    with _quiet(), _environment(_OFFLINE):
+    with _quiet(), environment(_OFFLINE):
         if constants is not None:
             constants.HF_HUB_OFFLINE = True  # type: ignore[attr-defined]  # read once, at import: the variable alone may come too late
         try:
@@ -65,17 +65,3 @@ def _quiet() -> Iterator[None]:
             yield
         finally:
             logging.disable(before)
-
-
-@contextmanager
-def _environment(values: dict[str, str]) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
