@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-import hashlib
-import importlib.util
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
-from functools import lru_cache
 from itertools import groupby
 from pathlib import Path
 
 from gpu.check import NotMeasured
-from gpu.evidence import put
+from gpu.code_mark import code_mark
+from gpu.evidence import branch, put
 from gpu.machine import Machine, Room, installed
 from ullage.benches.bench import BENCHES
 from ullage.benches.result import Result, record, restored
@@ -28,7 +24,6 @@ ORDER = (
 )  # fmt: skip
 WHOLE = ("memory-latency", "wgmma", "memory-bandwidth", "mma", "tcgen05")  # at once, however long they take
 SHORT = 10.0  # seconds: so do those that take no longer; of the others the few most important cases come first
-FORM = ("ullage.benches.bench", "ullage.benches.result")  # how cases and results are written down, not what is measured
 SILENCE = 40.0  # seconds without a word until a case counts as one that hangs
 LATE = "not run: the time was up"  # the problem of a case that had no time
 Suite = Callable[..., Iterator[Result]]
@@ -67,10 +62,10 @@ def suite(machine: Machine) -> Suite:
 
 @dataclass(frozen=True)
 class Shelf:
-    """The recordings of one GPU under one driver, a file a bench, in the room of a check."""
+    """The recordings of a model of GPU under a driver, a file a bench, in the room of a check. `gpu` is the driver's name of it."""
 
     room: Room
-    gpu: str  # its pseudonym
+    gpu: str
     driver: str
 
     def path(self, name: str) -> Path:
@@ -78,14 +73,13 @@ class Shelf:
         return self.room.folder / "benches" / f"{name}.json"
 
     def get(self, name: str) -> Result | None:
-        """Return a bench's recording, None where there is none of this GPU and driver, of this code, not long ago."""
+        """Return a bench's recording, None where there is none of this model of GPU and branch of the driver, at this code."""
         try:
             found = restored(json.loads(self.path(name).read_text(encoding="utf-8")))
-            made = datetime.strptime(found.date, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp()
         except (OSError, ValueError, UllageError):
             return None
-        same = (found.machine.get("uuid_hash"), found.machine.get("driver")) == (self.gpu, self.driver)
-        return found if same and found.extra.get("code") == code_of(name) and made >= self.room.since - 1 else None
+        same = (found.gpu, branch(found.machine.get("driver"))) == (self.gpu, branch(self.driver))
+        return found if same and found.extra.get("code") == code_of(name) else None
 
     def has(self, one: Pass) -> bool:
         """Whether a pass need not be made: it was, to its end, or a fuller one."""
@@ -142,36 +136,6 @@ def _told(result: Result) -> str:
     return f"{said} in {result.seconds:.0f} s{f' ({without[0]})' if without else ''}"
 
 
-@lru_cache(maxsize=64)
 def code_of(name: str) -> str:
-    """Return a mark of the code that makes a bench's cases: it changes with the bench's module and what that imports of its package."""
-    wanted, seen = [BENCHES[name].cases.__module__], set[str]()
-    while wanted:
-        module = wanted.pop()
-        if module not in seen:
-            seen.add(module)
-            wanted += _imported(_source(module))
-    return hashlib.sha256(b"\0".join(_source(module) for module in sorted(seen))).hexdigest()[:16]
-
-
-def _source(module: str) -> bytes:
-    found = importlib.util.find_spec(module)
-    return Path(found.origin).read_bytes() if found is not None and found.origin else b""
-
-
-def _imported(source: bytes) -> list[str]:
-    """Return the modules of `ullage.benches` that a source imports, but for `FORM`."""
-    found: list[str] = []
-    for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("ullage.benches"):
-            below = [f"{node.module}.{alias.name}" for alias in node.names]
-            found += [name for name in (node.module, *below) if _is_module(name)]
-    return found
-
-
-def _is_module(name: str) -> bool:
-    try:
-        found = importlib.util.find_spec(name)
-    except ModuleNotFoundError:  # the name of a function, not of a module
-        return False
-    return name not in FORM and found is not None and found.origin is not None and not found.origin.endswith("__init__.py")
+    """Return a mark of the code that makes a bench's cases and runs them."""
+    return code_mark(BENCHES[name].cases.__module__)

@@ -23,8 +23,7 @@ ANYBODY = 0o755
 
 
 @check(
-    seconds=40,
-    rank=1,
+    headline="{attached:.1%} of kernels recorded while attached; counters: {counters_said} said, worked: {counters}",
     answers={
         "attached": "kernels recorded of those launched while the recorder was attached and not stopped, as a share",
         "again": "whether it came in a second time after it was detached",

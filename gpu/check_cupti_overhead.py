@@ -23,8 +23,7 @@ SURE = 0.95
 
 
 @check(
-    seconds=70,
-    rank=0,
+    headline="recording costs {loss:.2%} [{loss_low:.2%}, {loss_high:.2%}] of a step, {launch_ns:.0f} ns a launch",
     loaded=True,
     answers={
         "loss": "share that recording adds to a step which keeps the GPU busy: the median of pairs of windows",

@@ -29,8 +29,7 @@ COLUMNS = {
 
 
 @check(
-    seconds=40,
-    rank=1,
+    headline="{reasons} stall reasons, samples of reasons {counted:.3f} of the total",
     answers={
         "order": "whether CUPTI takes Enable, GetStallReasons, SetConfigurationAttribute in that order",
         "reasons": "stall reasons that it knows",

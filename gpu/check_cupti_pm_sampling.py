@@ -37,8 +37,7 @@ COLUMNS = {
 
 
 @check(
-    seconds=45,
-    rank=1,
+    headline="tensor activity {tensor_apart:+.3f} from GPM's, clock {clock_shift:+.2%}; {traced:.1%} of kernels traced meanwhile",
     loaded=True,
     answers={
         "tensor_apart": "tensor activity by PM sampling minus that by GPM",

@@ -23,8 +23,7 @@ BY_KINETO = ("7", "1 alone")
 
 
 @check(
-    seconds=60,
-    rank=0,
+    headline="efficiencies are within {worst_alone:.4f} alone, {worst_shared:.4f} shared; kernel time is off by {kernel_error:.2%}",
     answers={
         "worst_alone": "largest difference of an efficiency from the closed form, a process alone on the GPU",
         "worst_shared": "the same of two processes on one GPU",

@@ -30,8 +30,7 @@ class Moment:
 
 
 @check(
-    seconds=20,
-    rank=4,
+    headline="cycles are counted {counted}, over the clock {rate_over_clock_loaded:.3f} loaded and {rate_over_clock_idle:.3f} idle",
     answers={
         "counts_from": "where the counters start",
         "counted": "per SM, summed over the SMs, or neither",

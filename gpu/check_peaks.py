@@ -13,8 +13,7 @@ LOOSE = {"memory": 0.1, "power": 0.05}
 
 
 @check(
-    seconds=2,
-    rank=0,
+    headline="{chip}: {agree} facts agree, {differ} differ, {silent} are not told",
     answers={
         "chip": "the chip that the driver's name finds",
         "confidence": "how sure Ullage is of that chip's figures",

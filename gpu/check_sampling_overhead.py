@@ -15,8 +15,7 @@ MODES: dict[str, float | None] = {"none": None, "1 s": 1.0, "0.1 s": 0.1}
 
 
 @check(
-    seconds=35,
-    rank=4,
+    headline="sampling costs {loss_1_s:.2%} every second, {loss_0_1_s:.2%} every 0.1 s; rounds differ by {spread:.2%}",
     loaded=True,
     answers={
         "flops": "rate of the products without sampling, FLOP/s",

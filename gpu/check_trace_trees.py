@@ -21,7 +21,7 @@ WITH_NSYS = ("synchronous", "graph")
 
 
 @check(
-    seconds=50,
+    headline="kernel time is off by {kernel_error:.2%}, copies by {memory_error:.2%}, idle time by {idle_error:.2%}",
     loaded=True,
     answers={
         "kernel_error": "farthest that kernel time lies from that by CUDA events, as a share of it",

@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ullage.benches.running.session import pseudonym
 from ullage.cupti.chunks import HOST, MAGIC, Cut, Type, chunks, packed
 from ullage.cupti.decoding import decode
 from ullage.cupti.kinds import Kind, call_name
 from ullage.cupti.layouts import layouts
 from ullage.cupti.releases import release
+from ullage.gpus.names import pseudonym
 from ullage.live.following import Following
 from ullage.live.trees import Tree
 from ullage.metrics.tree import DEVICE_TALP, evaluate

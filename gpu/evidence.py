@@ -7,18 +7,23 @@ import math
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from gpu.check import Check, Findings
 
-FORMAT = 1
-VERDICTS = ("passed", "failed", "not measured")
+FORMAT = 2
+CONFIRMED, REFUTED, BROKEN, NOT_MEASURED = "confirmed", "refuted", "broken", "not measured"
+VERDICTS = (CONFIRMED, REFUTED, BROKEN, NOT_MEASURED)
+ANSWERED = (CONFIRMED, REFUTED)  # the GPU has spoken: nothing is gained by asking it again
+JOURNAL = "attempts.jsonl"
+CUT_OFF = "it was cut off"  # `unfinished` of evidence that was written on the way
 MOST = 1_000_000  # bytes of one recording; what is larger does not belong into a repository
 TYPES: dict[str, type] = {
-    "format": int, "check": str, "question": str, "date": str, "seconds": float, "verdict": str, "reason": str, "machine": dict,
-    "versions": dict, "settings": dict, "answers": dict, "rows": list, "notes": list, "recordings": list,
+    "format": int, "check": str, "question": str, "date": str, "seconds": float, "verdict": str, "reason": str, "result": str,
+    "code": str, "machine": dict, "versions": dict, "settings": dict, "answers": dict, "rows": list, "notes": list, "recordings": list,
     "unfinished": str,
 }  # fmt: skip
 
@@ -32,19 +37,37 @@ def slug(name: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "unnamed"
 
 
+def branch(driver: object) -> str:
+    """Return the branch of a driver's version: within one, counters and interfaces stay what they are.
+
+    >>> branch("580.159.04"), branch(None)
+    ('580', '')
+    """
+    return str(driver or "").partition(".")[0]
+
+
+def timestamp(now: float) -> str:
+    """Return a time (s since 1970) as evidence has it: UTC, ISO."""
+    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
 def evidence(
-    check: Check, findings: Findings, *, verdict: str, reason: str, now: float, seconds: float, machine: Mapping[str, Any], versions: Any
+    check: Check,
+    findings: Findings,
+    *,
+    verdict: str,
+    reason: str,
+    now: float,
+    seconds: float,
+    code: str,
+    machine: Mapping[str, Any],
+    versions: Mapping[str, Any],
 ) -> dict[str, Any]:
     """Return the evidence of one run as a dictionary fit for JSON; what is not finite becomes null."""
     return {
-        "format": FORMAT,
-        "check": check.name,
+        **bare_evidence(check.name, verdict=verdict, reason=reason, now=now, seconds=seconds, code=code, machine=machine),
         "question": check.question,
-        "date": datetime.fromtimestamp(now, UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "seconds": round(float(seconds), 3),
-        "verdict": verdict,
-        "reason": reason,
-        "machine": dict(machine),
+        "result": check.result_line(findings.answers) if findings.answers else "",
         "versions": dict(versions),
         "settings": {name: _finite(value) for name, value in findings.settings.items()},
         "answers": {name: _finite(value) for name, value in findings.answers.items()},
@@ -52,6 +75,31 @@ def evidence(
         "notes": list(findings.notes),
         "recordings": sorted(findings.recordings),
         "unfinished": findings.unfinished,
+    }
+
+
+def bare_evidence(
+    name: str, *, verdict: str, reason: str, now: float, seconds: float, code: str, machine: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the evidence of a check that found nothing, which needs nothing of the check itself."""
+    return {
+        "format": FORMAT,
+        "check": name,
+        "question": "",
+        "date": timestamp(now),
+        "seconds": round(float(seconds), 3),
+        "verdict": verdict,
+        "reason": reason,
+        "result": "",
+        "code": code,
+        "machine": dict(machine),
+        "versions": {},
+        "settings": {},
+        "answers": {},
+        "rows": [],
+        "notes": [],
+        "recordings": [],
+        "unfinished": "",
     }
 
 
@@ -69,7 +117,7 @@ def problems_of(found: Mapping[str, Any], check: Check) -> list[str]:
     wrong += [f"'{name}' is not part of evidence" for name in set(found) - set(TYPES)]
     if found["verdict"] not in VERDICTS:
         wrong.append(f"the verdict is '{found['verdict']}'")
-    if found["verdict"] == "passed" and set(found["answers"]) != set(check.answers):
+    if found["verdict"] == CONFIRMED and set(found["answers"]) != set(check.answers):
         wrong.append(f"the answers are {sorted(found['answers'])}, not {sorted(check.answers)}")
     wrong += [f"a row has {sorted(row)}, not {sorted(check.columns)}" for row in found["rows"] if set(row) != set(check.columns)][:1]
     for group in (found["machine"], found["settings"], found["answers"], *found["rows"]):
@@ -77,12 +125,27 @@ def problems_of(found: Mapping[str, Any], check: Check) -> list[str]:
     return wrong
 
 
+def answered(found: Mapping[str, Any] | None, *, driver: object, code: str, board: str | None = None) -> bool:
+    """Whether evidence settles its question for a driver's branch and a mark of the code, to its end; `board` asks for that very GPU."""
+    if found is None or found.get("verdict") not in ANSWERED or found.get("unfinished"):
+        return False
+    machine = found.get("machine", {})
+    same = branch(machine.get("driver")) == branch(driver) and found.get("code") == code
+    return same and board in (None, machine.get("uuid_hash"))
+
+
+def is_of_attempt(found: Mapping[str, Any] | None, begin: float) -> bool:
+    """Whether evidence is of the attempt that began at a time (s since 1970)."""
+    return found is not None and found.get("date") == timestamp(begin)
+
+
 def write(folder: Path, found: Mapping[str, Any], recordings: Mapping[str, bytes]) -> Path:
     """Write the evidence and its recordings into the GPU's folder, whole or not at all; returns the JSON file's path."""
-    folder.mkdir(parents=True, exist_ok=True)
     for name, data in recordings.items():
         if len(data) > MOST:
             raise ValueError(f"the recording {name} has {len(data):,} bytes, more than {MOST:,}")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in recordings.items():
         put(folder / name, data)
     path = folder / f"{found['check']}.json"
     put(path, (json.dumps(found, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode())
@@ -93,8 +156,13 @@ def put(path: Path, data: bytes) -> None:
     """Write a file whole or not at all, whatever ends the process meanwhile; its folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}.new")
-    new.write_bytes(data)
-    os.replace(new, path)  # noqa: PTH105 - atomic on every platform
+    try:
+        new.write_bytes(data)
+        os.replace(new, path)  # noqa: PTH105 - atomic on every platform
+    except OSError:  # a full disk: what was written of it is in the way of others
+        with suppress(OSError):
+            new.unlink()
+        raise
 
 
 def read(folder: Path, name: str) -> dict[str, Any] | None:
@@ -103,14 +171,41 @@ def read(folder: Path, name: str) -> dict[str, Any] | None:
         found = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
-    return found if isinstance(found, dict) else None
+    return found if isinstance(found, dict) and found.get("format") == FORMAT else None
 
 
-def age(found: Mapping[str, Any], now: float) -> float:
-    """Return how old evidence is, in hours.
+def outweighs(new: Mapping[str, Any], earlier: Mapping[str, Any] | None) -> bool:
+    """Whether new evidence takes the place of earlier evidence: what a GPU has answered is not given up for an attempt that failed.
 
-    >>> age({"date": "1970-01-01T00:00:00Z"}, now=7200)
-    2.0
+    >>> outweighs({"verdict": "broken"}, {"verdict": "confirmed"}), outweighs({"verdict": "broken"}, {"verdict": "not measured"})
+    (False, True)
     """
-    made = datetime.strptime(str(found.get("date", "")), "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC)
-    return (now - made.timestamp()) / 3600
+    worth = {NOT_MEASURED: 0, BROKEN: 1, REFUTED: 2, CONFIRMED: 2}
+    return earlier is None or worth.get(str(new["verdict"]), 0) >= worth.get(str(earlier.get("verdict")), 0)
+
+
+def note_attempt(folder: Path, found: Mapping[str, Any]) -> None:
+    """Add a line to the journal of attempts: what was tried, when, on which GPU, at which code, and how it ended."""
+    machine = found["machine"]
+    line = {name: found[name] for name in ("check", "date", "seconds", "verdict", "reason", "code", "unfinished")}
+    line |= {"uuid_hash": machine.get("uuid_hash"), "driver": machine.get("driver")}
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / JOURNAL).open("ab+") as file:
+        file.seek(max(0, file.tell() - 1))
+        torn = file.read(1) not in (b"", b"\n")  # a line that was cut off must not spoil the next
+        file.write((("\n" if torn else "") + json.dumps(line, ensure_ascii=False) + "\n").encode())
+
+
+def attempts(folder: Path) -> list[dict[str, Any]]:
+    """Return the journal's lines, the oldest first; a line that was cut off is left out."""
+    try:
+        lines = (folder / JOURNAL).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return []
+    found = []
+    for line in lines:
+        with suppress(ValueError):
+            one = json.loads(line)
+            if isinstance(one, dict) and "check" in one:
+                found.append(one)
+    return found

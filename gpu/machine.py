@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpu.check import Findings
 from gpu.load import Work, gemm
-from ullage.benches.running.session import pseudonym
 from ullage.errors import UllageError
 from ullage.gpus.chip import Chip, find
+from ullage.gpus.names import pseudonym
 
 LIBRARIES = ("numpy", "pyarrow", "nvidia-ml-py", "cuda-bindings", "torch")
 # CUDA cores of an SM by compute capability: `_ConvertSMVer2Cores` in helper_cuda.h of NVIDIA's CUDA samples. Other than these: 128.
@@ -28,16 +29,17 @@ Load = Callable[..., AbstractContextManager[Work]]
 
 @dataclass(frozen=True)
 class Room:
-    """What the runner gives a check that goes on where it ended: a folder for its recordings, and time.
+    """What the runner gives a check: a folder for its recordings, and time.
 
-    It may go on until `now()` is `until` (s since 1970); recordings from before `since` do not count; `say` takes a line of progress.
+    It may go on until `now()` is `until` (s since 1970); `say` takes a line of progress; `keep` writes down what was found so far, so
+    that it stands whatever becomes of the process.
     """
 
     folder: Path
     until: float
-    since: float = 0.0
     now: Callable[[], float] = time.time
     say: Callable[[str], None] = print
+    keep: Callable[[Findings], None] = lambda findings: None  # noqa: ARG005
 
     @property
     def left(self) -> float:
@@ -106,8 +108,13 @@ class Machine:
         return pseudonym(self.uuid)
 
 
-def machine(nvml: Any, torch: Any = None) -> Machine:
+def machine(nvml: Any = None, torch: Any = None) -> Machine:
     """Return this machine with the GPU that PyTorch calls 0, or NVML's first. Raises UllageError without driver or GPU."""
+    if nvml is None:
+        try:
+            nvml, torch = importlib.import_module("pynvml"), torch or torch_or_none()
+        except ImportError as error:
+            raise UllageError("nvidia-ml-py is not installed") from error
     try:
         nvml.nvmlInit()
         if not nvml.nvmlDeviceGetCount():

@@ -7,35 +7,41 @@ from pathlib import Path
 from typing import Any
 
 from gpu.check import Check, checks
-from gpu.evidence import VERDICTS, problems_of, read
-from gpu.session import RESULTS, seconds
+from gpu.evidence import NOT_MEASURED, REFUTED, problems_of, read
+from gpu.summary import plain
+from gpu.timetable import STAGES, TABLE, cost
 
 NOT_YET = "not measured yet"
 HOW = """# What only a real GPU can tell
 
 ```console
-$ make gpu                              # or: python3 gpu/run.py
-$ python3 gpu/run.py --list             # the checks in their order, how long each takes, what it asks
-$ python3 gpu/run.py peaks --again      # one check, though it passed not long ago
-$ python3 gpu/run.py --pack all.tar.gz  # all evidence as one file; --unpack puts it back
+$ make gpu                                     # or: python3 gpu/run.py
+$ python3 gpu/run.py --list                    # the table of checks: what each costs, what it is worth
+$ python3 gpu/run.py --archive /tmp/evidence   # keep all evidence packed there too, in files below 16 MB
+$ python3 gpu/run.py peaks ofu_gemm --again    # two checks, though they are answered already
+$ python3 gpu/run.py --unpack evidence-*.tar.gz
 ```
 
-A plain Python 3.11 or later with NumPy, pyarrow and nvidia-ml-py is enough; nothing is installed and no network is needed.
-Checks that need a load take PyTorch where it sees the GPU, and are otherwise "not measured: no PyTorch". `benches` and `gemm_ofu` take
-cuda-bindings with NVRTC, `trace_trees` msgspec, and Nsight Systems where `nsys` is installed, `tile_flops` Nsight Compute. Those of
-CUPTI (`cupti_…`) take the libcupti of the CUDA wheels and a C compiler, and run what may crash in processes of their own. Nothing on
-the card is changed: no clocks, no limits, no modes.
+The runner needs Python 3.11 or later and nothing else: no installation, no network. What a check needs beside it stands in the table,
+and what is missing costs that check alone. Nothing on the card is changed: no clocks, no limits, no modes.
 
-Evidence goes to `results/<gpu>/<check>.json`: date, driver, versions, what was run, the numbers; recordings lie beside it, of the
-microbenchmarks in `benches/`. UUIDs are hashed. The script starts no check that would end after 9 minutes (`--minutes`) and skips what
-passed on the same GPU and driver in the last 24 hours (`--max-age`, `--again`), so it can be started again to go on: all of them take
-two or three starts. `benches` and `gemm_ofu` take more than one by themselves, write down each result at once, and go on where they
-ended, however they ended. What failed comes last the next time. A check that hangs ends the script, with evidence. It ends with 0 when
-all that could run passed, 1 when a check failed or a library is missing, 3 when there is no GPU.
+**What settles the most comes first.** The checks run in the order of the table, as many as fit into 9.5 minutes (`--minutes`), each in
+a process of its own. A check that hangs is ended, one that crashes is noted, and the next begins; after either the runner asks whether
+the GPU still answers. Each result is one line as it comes, written at once to `results/<gpu>/<check>.json`: date, driver, versions, what
+was run, the numbers, and a mark of the code that measured; recordings lie beside it, those of the microbenchmarks in `benches/`. UUIDs
+are hashed. `results/<gpu>/README.md` sums up what is confirmed, refuted and open; `attempts.jsonl` has a line for each attempt.
+
+**Start it again to go on.** What this model of GPU has answered under this branch of its driver at the same code is not asked again
+(`--again`, `--this-board`); `benches` and `gemm_ofu` go on where they ended, however they ended; what came to no end goes last. Only
+`peaks` runs at every start. It ends with 0 when every check has an answer that agrees with Ullage, 3 when something is open, broken or
+refuted, 1 when there is no GPU.
 
 Let the GPU be yours alone meanwhile: `processes` in the evidence counts those that computed on it at the start.
 
-A new check is a new file `gpu/check_….py` with one function under `@check`."""
+A new check is a new file `gpu/check_….py` with one function under `@check`, and a line in the table in `gpu/timetable.py`."""
+
+
+RESULTS = Path(__file__).resolve().parents[1] / "results"
 
 
 def page(results: Path = RESULTS) -> str:
@@ -54,15 +60,19 @@ def _evidence(results: Path, check: Check) -> list[dict[str, Any]]:
 
 
 def _summary(found: Mapping[str, list[dict[str, Any]]]) -> str:
-    lines = ["| check | asks | takes | needs PyTorch | measured so far |", "|---|---|---|---|---|"]
-    for check in checks():
-        state = "; ".join(f"{_cell(one['machine']['gpu'])}: {_state(one)}" for one in found[check.name]) or NOT_YET
-        lines.append(f"| `{check.name}` | {check.question} | {seconds(check)} s | {'yes' if check.loaded else 'no'} | {state} |")
+    lines = ["| check | what it settles | takes | needs | measured so far |", "|---|---|---|---|---|"]
+    stage = 0
+    for entry in TABLE:
+        if entry.stage != stage:
+            stage = entry.stage
+            lines.append(f"| **{stage}. {STAGES[stage]}** | | | | |")
+        state = "; ".join(f"{_cell(one['machine']['gpu'])}: {_state(one)}" for one in found[entry.name]) or NOT_YET
+        lines.append(f"| `{entry.name}` | {entry.worth} | {cost(entry)} s | {', '.join(entry.needs) or '–'} | {state} |")
     return "\n".join(lines)
 
 
 def _state(one: Mapping[str, Any]) -> str:
-    if one["verdict"] == VERDICTS[2]:
+    if one["verdict"] == NOT_MEASURED:
         return f"not measured ({_cell(one['reason'])})"
     return f"{one['verdict']} {one['date'][:10]}{', not finished' if one['unfinished'] else ''}"
 
@@ -78,8 +88,8 @@ def _measured(check: Check, one: Mapping[str, Any]) -> str:
     machine = one["machine"]
     torch = one["versions"].get("torch")
     parts = [f"**{_cell(machine['gpu'])}**, driver {_cell(machine['driver'])}{f', PyTorch {torch}' if torch else ''}: {_state(one)}"]
-    if one["verdict"] == "failed":
-        parts.append(f"It failed: {_cell(one['reason'])}.")
+    if one["reason"] and one["verdict"] != NOT_MEASURED:
+        parts.append(f"{'It contradicts Ullage' if one['verdict'] == REFUTED else 'It is not whole'}: {_cell(one['reason'])}.")
     if one["answers"]:
         parts.append(_table(["answer", "value", "meaning"], [[f"`{n}`", one["answers"].get(n), text] for n, text in check.answers.items()]))
     if one["rows"]:
@@ -100,10 +110,8 @@ def _cell(value: Any) -> str:
     >>> _cell(0.123456), _cell(1.35e9), _cell(132), _cell(None), _cell("a|b")
     ('0.1235', '1.35e+09', '132', '–', 'a/b')
     """
-    if value is None:
-        return "–"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.4g}"
-    return " ".join(str(value).replace("|", "/").replace("<", "‹").replace(">", "›").split())
+    return plain(value)

@@ -18,7 +18,7 @@ from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from gpu.machine import text
-from ullage.benches.running.session import pseudonym
+from ullage.gpus.names import pseudonym
 
 FORMAT = "ullage nvml recording 1"
 # What a reader may look up only where a call fails, so that a replay can fail too.

@@ -1,233 +1,261 @@
-"""A session on a GPU: which checks run, in which order, until when; what is written and what is said."""
+"""A session on a GPU: which checks run, in which order, until when; what is said, and what is left when it ends, however it ends.
+
+Each check runs in a process of its own (`alone.py`). This one touches no GPU and needs nothing but Python: it plans by the table, ends
+what hangs, goes on after what crashes, and keeps the summary and the archive up to date.
+"""
 
 from __future__ import annotations
 
-import argparse
-import importlib
-import os
-import threading
+import json
 import time
-import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import partial
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from gpu.check import Check, Findings, NotMeasured, checks
-from gpu.evidence import age, evidence, problems_of, read, slug, write
-from gpu.machine import Machine, Room, described, machine, torch_or_none, versions
-from gpu.pack import pack, unpack
-from gpu.timetable import share
-from ullage.errors import UllageError
+from gpu import processes
+from gpu.code_mark import code_mark
+from gpu.evidence import (
+    BROKEN,
+    CUT_OFF,
+    NOT_MEASURED,
+    answered,
+    attempts,
+    bare_evidence,
+    is_of_attempt,
+    note_attempt,
+    outweighs,
+    read,
+    slug,
+    write,
+)
+from gpu.pack import pack_parts
+from gpu.summary import write_summary
+from gpu.timetable import STAGES, Entry, next_entry, time_limit
 
-RESULTS = Path(__file__).resolve().parents[1] / "results"
-GRACE = 45.0  # seconds beyond its time until a check counts as one that never ends
+IDENTIFYING, PROBING = 60.0, 30.0  # seconds that waking a GPU may take
+WRAPPING_UP = 4.0  # seconds kept for the summary and the archive at the end
+FINISHED, PROBLEM, PARTIAL = 0, 1, 3  # exit codes
 
 
-@dataclass(frozen=True)
+@dataclass
 class Session:
-    """One run of the script: where evidence goes, when it began (s since 1970) and for how long, how old evidence may be (hours).
+    """One start of the runner.
 
-    `end` ends the process, whatever its threads do; it is called for a check that overruns its time by `grace` seconds.
+    `command` starts `alone.py`; `results` is where evidence goes, `archive` a folder for packed evidence (None: nothing is packed);
+    the session began at `begin` (s since 1970) and has so many `seconds`. `again` repeats what is evidenced; `this_board` takes only
+    the evidence of this very GPU, not of another one of its model.
     """
 
-    machine: Machine
+    command: Sequence[str]
     results: Path
     begin: float
     seconds: float
-    max_age: float
-    again: bool
-    now: Callable[[], float]
-    say: Callable[[str], None]
-    end: Callable[[int], None] = os._exit
-    grace: float = GRACE
+    archive: Path | None = None
+    again: bool = False
+    this_board: bool = False
+    environment: Mapping[str, str] = field(default_factory=dict)
+    now: Callable[[], float] = time.time
+    print_line: Callable[[str], None] = lambda line: print(line, flush=True)
+    has_module: Callable[[str], bool] = lambda name: _importable(name)
+    machine: dict[str, Any] = field(default_factory=dict)
+    versions: dict[str, Any] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
-        """Where the evidence of this GPU lies."""
-        return self.results / slug(self.machine.name)
+        """Where the evidence of this model of GPU lies."""
+        return self.results / slug(str(self.machine["gpu"]))
 
     @property
     def left(self) -> float:
-        """Seconds that are left."""
-        return self.begin + self.seconds - self.now()
+        """Seconds that are left for checks."""
+        return self.begin + self.seconds - WRAPPING_UP - self.now()
+
+    def say(self, line: str) -> None:
+        """Print a line with the seconds since the beginning."""
+        self.print_line(f"{self.now() - self.begin:5.0f} s  {line}")
 
 
-def main(arguments: Sequence[str], *, nvml: Any = None, opened: Machine | None = None, now: Callable[[], float] = time.time) -> int:
-    """Run the checks that the arguments name and return the exit code: 0 passed, 1 a check failed, 3 no GPU.
+def run(session: Session, chosen: Sequence[Entry]) -> int:
+    """Run checks within the session's time and return the exit code.
 
-    `nvml` is the module pynvml (or its double), `opened` a machine that is already at hand.
+    0: every check has an answer, and none contradicts us; 3: something is left over, broken or refuted; 1: there is no GPU.
     """
-    begin, parser = now(), _parser()
-    options = parser.parse_args(arguments)
-    unknown = set(options.checks) - {c.name for c in checks()}
-    if unknown:
-        parser.error(f"no check is called '{min(unknown)}'; --list names them")
-    chosen = [c for c in checks() if not options.checks or c.name in options.checks]
-    if options.list or options.pack or options.unpack:
-        print(_listed(chosen, options.minutes) if options.list else _carried(options))
-        return 0
+    processes.adopt_orphans()
+    problem = _identify(session)
+    if problem:
+        session.print_line(f"no GPU: {problem}")
+        return PROBLEM
+    due = _due(session, chosen)
+    driver = f"driver {session.machine.get('driver')}, CUDA {session.machine.get('cuda')}"
+    session.say(f"{session.machine['gpu']}, {driver}; {len(due)} of {len(chosen)} checks to run, {session.left:.0f} s")
+    lost = ""
     try:
-        one = opened or _opened(nvml)
-    except UllageError as error:
-        print(f"no GPU: {error.problem}")
-        return 3
-    seconds, say = options.minutes * 60, partial(print, flush=True)
-    return run(Session(one, options.out, begin, seconds, options.max_age, options.again, now, say), chosen)
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="gpu/run.py", description="Run every check that needs a GPU; evidence goes to results/<gpu>/.")
-    names = [c.name for c in checks()]
-    parser.add_argument("checks", nargs="*", metavar="CHECK", help=f"only these: {', '.join(names)}")
-    parser.add_argument("--minutes", type=float, default=9.0, help="start no check that would end later (default 9)")
-    parser.add_argument("--max-age", type=float, default=24.0, metavar="HOURS", help="skip what passed on this GPU since then (default 24)")
-    parser.add_argument("--again", action="store_true", help="skip nothing")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="where the evidence goes (default: results/)")
-    parser.add_argument("--list", action="store_true", help="list the checks in their order and end")
-    parser.add_argument("--pack", type=Path, metavar="FILE", help="pack all evidence into FILE (.tar.gz) and end")
-    parser.add_argument("--unpack", type=Path, metavar="FILE", help="put the evidence that FILE packs in its place and end")
-    return parser
-
-
-def _listed(chosen: Sequence[Check], minutes: float) -> str:
-    """Return the checks, a line each: the seconds that one takes, from the least that it makes use of."""
-    lines = [f"{c.name:<18} {seconds(c):>10} s  {c.question}" for c in chosen]
-    least, all_ = (round(sum(getattr(c, name) for c in chosen)) for name in ("least", "seconds"))
-    lines.append(f"{'together':<18} {f'{least} to {all_}':>10} s  of {minutes * 60:.0f}; what does not fit goes on with the next start")
-    return "\n".join(lines)
-
-
-def seconds(check: Check) -> str:
-    """Return how many seconds a check takes, as words: from the least that it makes use of."""
-    return f"{check.seconds:.0f}" if check.least == check.seconds else f"{check.least:.0f} to {check.seconds:.0f}"
-
-
-def _carried(options: argparse.Namespace) -> str:
-    if options.unpack:
-        return f"{unpack(options.unpack, options.out)} files from {options.unpack} are in {options.out}"
-    return f"{pack(options.out, options.pack)} files of {options.out} are in {options.pack}"
-
-
-def _opened(nvml: Any) -> Machine:
-    return machine(importlib.import_module("pynvml") if nvml is None else nvml, torch_or_none())
-
-
-def run(session: Session, chosen: Sequence[Check]) -> int:
-    """Run checks within the session's time, write their evidence, say what came of each; returns the exit code."""
-    about, libraries, verdicts = described(session.machine), versions(), {}
-    session.say(f"{session.machine.name}, driver {about['driver']}; evidence goes to {session.folder}")
-    due = _due(session, chosen, about)
-    one = partial(_one, session, about, libraries)
-    unfinished = []
-    while due:
-        check, *due = due
-        seconds = share(check, due, session.left)
-        if seconds is None:
-            session.say(f"{check.name}: not run, its {check.least:.0f} s do not fit into the time; start again to go on")
-            continue
-        verdicts[check.name], whole = one(check, seconds)
-        unfinished += [] if whole else [check]
-    for check in unfinished:  # with the time that others did not need
-        if session.left >= check.least / 2:
-            verdicts[check.name], _ = one(check, min(session.left, check.seconds))
-    return 1 if "failed" in verdicts.values() else 0
-
-
-def _due(session: Session, chosen: Sequence[Check], about: Mapping[str, Any]) -> list[Check]:
-    """Return the checks that are to run; those that failed last time go last, so that they don't keep the others from their turn."""
-    due, failed = [], []
-    for check in chosen:
-        found = _evidence(session, check, about)
-        if found is None:
-            due.append(check)
-        elif found["verdict"] == "failed":
-            failed.append(check)
-        elif found["verdict"] == "passed" and not found["unfinished"]:
-            session.say(f"{check.name}: passed already; --again repeats it")
-        else:
-            due.append(check)
-    return due + failed
-
-
-def _evidence(session: Session, check: Check, about: Mapping[str, Any]) -> dict[str, Any] | None:
-    """Return what this check found on this very GPU under this driver, not long ago."""
-    found = None if session.again else read(session.folder, check.name)
-    if found is None or problems_of(found, check):
-        return None
-    same = all(found["machine"].get(key) == about[key] for key in ("uuid_hash", "driver"))
-    return found if same and age(found, session.now()) <= session.max_age else None
-
-
-def _one(session: Session, about: Mapping[str, Any], libraries: Mapping[str, Any], check: Check, seconds: float) -> tuple[str, bool]:
-    """Run one check for so many seconds, write and say what came of it; returns its verdict, and whether it is finished."""
-    begin = session.now()
-    as_evidence = partial(evidence, check, now=begin, machine=about, versions=libraries)
-    since = session.begin if session.again else begin - 3600 * session.max_age
-    room = Room(session.folder, begin + seconds, since, session.now, session.say)
-    with _watched(session, check, seconds, as_evidence):
-        verdict, reason, findings = _tried(check, replace(session.machine, room=room))
-    took = session.now() - begin
-    found = as_evidence(findings, verdict=verdict, reason=reason, seconds=took)
-    malformed = problems_of(found, check)
-    if malformed:  # a mistake in the check: it has no evidence to offer
-        found = {**found, "verdict": "failed", "reason": f"malformed evidence: {'; '.join(malformed)}", "answers": {}, "rows": []}
-    if found["verdict"] != "not measured" or _nothing_better(session, check):
-        write(session.folder, found, findings.recordings)
-    _tell(session, found, took)
-    return str(found["verdict"]), not found["unfinished"]
-
-
-def _tell(session: Session, found: Mapping[str, Any], took: float) -> None:
-    session.say(f"{found['check']}: {found['verdict']}{': ' if found['reason'] else ''}{found['reason']} ({took:.0f} s)")
-    for name, value in found["answers"].items():
-        session.say(f"    {name} = {value}")
-    for note in found["notes"]:
-        session.say(f"    note: {note}")
-    if found["unfinished"]:
-        session.say(f"    not finished: {found['unfinished']}")
-
-
-@contextmanager
-def _watched(session: Session, check: Check, seconds: float, as_evidence: Callable[..., dict[str, Any]]) -> Iterator[None]:
-    """End the process, with evidence, should the check hang: no other can run beside it, and the next start goes on without it."""
-
-    def abandon() -> None:
-        reason = f"it did not end within {seconds + session.grace:.0f} s"
-        found = as_evidence(Findings(), verdict="failed", reason=reason, seconds=seconds + session.grace)
-        if _nothing_better(session, check):
-            write(session.folder, found, {})
-        session.say(f"{check.name}: failed: {reason}; start again to go on without it")
-        session.end(1)
-
-    timer = threading.Timer(max(0.0, min(seconds, session.left) + session.grace), abandon)
-    timer.daemon = True
-    timer.start()
-    try:
-        yield
+        lost = _run_due(session, due)
     finally:
-        timer.cancel()
+        ended = _wrap_up(session, chosen, lost)
+    return ended
 
 
-def _nothing_better(session: Session, check: Check) -> bool:
-    """Whether no earlier run measured what this one could not: evidence is not given up for a missing library."""
-    earlier = read(session.folder, check.name)
-    return earlier is None or earlier.get("verdict") == "not measured"
+def _identify(session: Session) -> str:
+    """Ask a process of its own which GPU this is; return why there is none, "" where there is one."""
+    lines: list[str] = []
+    ended = processes.run([*session.command, "--identify"], IDENTIFYING, lambda line: _kept(lines, line), session.environment)
+    facts: dict[str, Any] = {}
+    for line in lines:
+        with suppress(ValueError):
+            facts = json.loads(line)
+    if ended.problem or not facts:
+        return f"the process that asks the driver failed: {ended.problem or 'it said nothing'}"
+    if "problem" in facts:
+        return "; ".join(text for text in (facts["problem"], facts.get("hint", "")) if text)
+    session.versions = facts.pop("versions", {})
+    session.machine = facts
+    return ""
 
 
-def _tried(check: Check, one: Machine) -> tuple[str, str, Findings]:
-    """Return verdict, reason and findings of a check; whatever it raises is its failure, and the next check goes on."""
-    if check.loaded and one.load is None:
-        return "not measured", "no PyTorch that sees the GPU", Findings()
+def _kept(lines: list[str], line: str) -> bool:
+    if line.startswith("{"):
+        lines.append(line)
+    return line.startswith("{")
+
+
+def _due(session: Session, chosen: Sequence[Entry]) -> list[Entry]:
+    """Return the checks that are to run, in the table's order; those that got stuck before at this code go last."""
+    tried = {(one["check"], one["code"]) for one in attempts(session.folder) if one.get("verdict") in (BROKEN, NOT_MEASURED)}
+    fresh: list[Entry] = []
+    stuck: list[Entry] = []
+    for entry in chosen:
+        if not is_answered(session, entry) or entry.always or session.again:
+            (stuck if (entry.name, mark_of(entry)) in tried and not entry.always else fresh).append(entry)
+    return fresh + stuck
+
+
+def is_answered(session: Session, entry: Entry) -> bool:
+    """Whether evidence settles a check's question for this GPU at this code."""
+    board = str(session.machine.get("uuid_hash")) if session.this_board else None
+    return answered(read(session.folder, entry.name), driver=session.machine.get("driver"), code=mark_of(entry), board=board)
+
+
+def mark_of(entry: Entry) -> str:
+    """Return the mark of the code of a check."""
+    return code_mark(f"gpu.check_{entry.name}", entry.package)
+
+
+def _run_due(session: Session, due: list[Entry]) -> str:
+    """Run what is due while it fits into the time; return why the GPU is lost, "" where it is not."""
+    stage, begun, waiting = 0, set[str](), list(due)
+    while (following := next_entry(waiting, session.left)) is not None:
+        entry, seconds = following
+        waiting.remove(entry)
+        if entry.stage != stage:
+            stage = entry.stage
+            session.say(f"— {STAGES[stage]}")
+        found = _attempt(session, entry, seconds)
+        _save(session)
+        if found["verdict"] == BROKEN and (lost := _lost(session)):
+            return lost
+        if found["unfinished"] and entry.name not in begun and entry.least is not None:
+            begun.add(entry.name)
+            waiting.append(entry)  # once more, with the time that others did not need
+    return ""
+
+
+def _attempt(session: Session, entry: Entry, seconds: float) -> dict[str, Any]:
+    """Run one check in a process of its own; return its evidence, written by it, or by us where it came to no end."""
+    begin = session.now()
+    lacking = [name for name in entry.needs if not session.has_module(name)]
+    if lacking:
+        return _without_process(session, entry, begin, NOT_MEASURED, f"no {', no '.join(lacking)} on this machine")
+    limit = time_limit(entry, seconds, session.left)
+    times = ["--begin", repr(begin), "--until", repr(begin + seconds)]
+    command = [*session.command, entry.name, "--results", str(session.results), *times]
+    ended = processes.run(command, limit, lambda line: _show(session, line), session.environment)
+    found = read(session.folder, entry.name)
+    mine = is_of_attempt(found, begin)
+    if mine and found is not None and not (ended.problem and found["unfinished"] == CUT_OFF):
+        note = f" (then {ended.problem})" if ended.problem and ended.code != 1 else ""
+        found = {**found, "reason": found["reason"] + note}
+        _try_writing(session, lambda: note_attempt(session.folder, found))
+        return found
+    if mine and found is not None:  # it was written on the way
+        return _conclude(session, entry, {**found, "reason": ended.problem, "seconds": session.now() - begin}, {})
+    reason = ended.problem or "it ended without evidence"
+    return _without_process(session, entry, begin, BROKEN, reason)
+
+
+def _show(session: Session, line: str) -> bool:
+    shown = line.startswith(processes.SHOWN)
+    if shown:
+        session.say(line.removeprefix(processes.SHOWN))
+    return shown
+
+
+def _without_process(session: Session, entry: Entry, begin: float, verdict: str, reason: str) -> dict[str, Any]:
+    """Return evidence of a check that came to no end of its own, after writing it where it outweighs what lies there."""
+    found = bare_evidence(
+        entry.name, verdict=verdict, reason=reason, now=begin, seconds=session.now() - begin, code=mark_of(entry), machine=session.machine
+    )
+    return _conclude(session, entry, found, {"versions": session.versions})
+
+
+def _conclude(session: Session, entry: Entry, found: Mapping[str, Any], more: Mapping[str, Any]) -> dict[str, Any]:
+    whole = {**found, **more}
+    session.say(f"{entry.name:<18} {whole['verdict']:<12} {whole['reason']}")
+    earlier = read(session.folder, entry.name)
+    if outweighs(whole, earlier):
+        _try_writing(session, lambda: write(session.folder, whole, {}))
+    _try_writing(session, lambda: note_attempt(session.folder, whole))
+    return whole
+
+
+def _try_writing(session: Session, act: Callable[[], object]) -> None:
+    """Write something; a full disk is said, and the next check goes on."""
     try:
-        findings = check.function(one)
-    except NotMeasured as reason:
-        return "not measured", str(reason), Findings()
-    except UllageError as error:
-        return "failed", error.problem, Findings()
-    except Exception as error:
-        traceback.print_exc()
-        return "failed", f"{type(error).__name__}: {error}", Findings()
-    return ("failed" if findings.wrong else "passed"), "; ".join(findings.wrong), findings
+        act()
+    except OSError as error:
+        session.say(f"could not write into {session.results}: {error.strerror or error}; free some space there")
+
+
+def _lost(session: Session) -> str:
+    """Return why the GPU answers no more after a check was ended or crashed, "" where it does."""
+    ended = processes.run([*session.command, "--probe"], min(PROBING, max(5.0, session.left)), _unheard, session.environment)
+    return f"the GPU answers no more: {ended.problem}" if ended.problem else ""
+
+
+def _unheard(line: str) -> bool:  # noqa: ARG001
+    """Leave a line to the words that are told when a process fails."""
+    return False
+
+
+def _save(session: Session) -> None:
+    """Bring the summary and the archive up to date."""
+    _try_writing(session, lambda: write_summary(session.folder))
+    if session.archive is not None:
+        archive = session.archive
+        _try_writing(session, lambda: pack_parts(session.results, archive))
+
+
+def _wrap_up(session: Session, chosen: Sequence[Entry], lost: str) -> int:
+    """Write the summary and the archive, say what is left, and return the exit code."""
+    _save(session)
+    if lost:
+        session.say(lost)
+    found = {entry.name: read(session.folder, entry.name) for entry in chosen}
+    open_ = [entry for entry in chosen if not is_answered(session, entry)]
+    refuted = [name for name, one in found.items() if one is not None and one["verdict"] == "refuted"]
+    for words, names in (("refuted", refuted), ("open", [entry.name for entry in open_])):
+        if names:
+            session.say(f"{words}: {', '.join(names)}")
+    packed = "" if session.archive is None else f", packed in {session.archive}"
+    session.say(f"evidence: {session.folder}/README.md{packed}{'; start again to go on' if open_ else ''}")
+    return PARTIAL if open_ or refuted or lost else FINISHED
+
+
+def _importable(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 from gpu.check import NotMeasured
 from gpu.machine import Machine
-from ullage.benches.running.session import pseudonym
+from ullage.gpus.names import pseudonym
 
 VARIANTS = ("synchronous", "asynchronous", "copies", "graph")
 ROUNDS = 10

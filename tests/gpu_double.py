@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from gpu.alone import Attempt, measure
 from gpu.counters import fresh
 from gpu.load import Work
 from gpu.machine import Machine, Room, versions
@@ -21,6 +23,13 @@ from tests.nvml_double import Gpu, Nvml
 from ullage.adapters.meter import Meter
 from ullage.simulate.traces import kineto, nsys
 from ullage.simulate.traces.pils import Costs, load, pils
+
+
+def measured(name, machine, folder, *, begin=None, seconds=600.0, say=lambda line: None):
+    """Run a check as its process does, and return the evidence that it wrote."""
+    begin = time.time() if begin is None else begin
+    return measure(name, machine, Attempt(Path(folder), begin, time.time() + seconds, say=say))
+
 
 SMS, FLOPS_PER_CYCLE = 132, 4096  # H100 SXM at BF16
 SHARE = 0.7  # of cycles in which the tensor pipes work while a load runs
@@ -137,7 +146,7 @@ class World(Nvml):
     def machine(self, loaded=True):
         gpu = self.gpus[0]
         load = self.gemm if loaded else None
-        room = Room(Path(self.kept.name), self.ms / 1000 + 3600, 0.0, lambda: self.ms / 1000, lambda line: None)
+        room = Room(Path(self.kept.name), self.ms / 1000 + 3600, lambda: self.ms / 1000, lambda line: None)
         return Simulated(self, gpu, 0, gpu.name, gpu.uuid, None, load, lambda: self.ms, self.sleep, self.elsewhere, room)
 
 

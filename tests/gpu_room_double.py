@@ -15,8 +15,8 @@ from ullage.benches.gemm_ofu_plan import planned
 from ullage.benches.gemm_ofu_record import FORMAT, Observation
 from ullage.benches.quantities import UNITS
 from ullage.benches.result import Result, Row, Stamp, Value
-from ullage.benches.running.session import pseudonym
 from ullage.gpus.chip import find
+from ullage.gpus.names import pseudonym
 from ullage.reports.gemm_ofu_estimates import cover
 
 # By precision, a kernel's name: tile 256 x 160 or 128 x 128, clusters of two, as cuBLAS has them.

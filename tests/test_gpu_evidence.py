@@ -1,30 +1,30 @@
-"""The checks that take more than one start: microbenchmarks, random products, counted FLOPs; and how a run's time is dealt out."""
+"""The checks that take more than one start: microbenchmarks, random products, counted FLOPs; and archives of evidence."""
 
 from __future__ import annotations
 
 import json
-import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gpu import ncu, timetable
+from gpu import ncu
 from gpu.bench_answers import answers, contradictions
-from gpu.benches import FORM, Pass, Shelf, code_of, fill, plan
-from gpu.check import CHECKS, Check, Findings, NotMeasured, checks
+from gpu.benches import Pass, Shelf, code_of, fill, plan
+from gpu.check import CHECKS, NotMeasured, checks
+from gpu.code_mark import AROUND, measuring_modules
 from gpu.machine import Room
 from gpu.pack import pack, unpack
 from gpu.page import page
-from gpu.session import Session, main, run
+from gpu.run import main
 
-from tests.gpu_double import World
+from tests.gpu_double import World, measured
 from tests.gpu_room_double import nsight
 from ullage.benches.bench import BENCHES, Target, cases_for
 from ullage.benches.gemm_ofu_record import read as read_products
 from ullage.benches.result import restored
-from ullage.benches.running.session import pseudonym
 from ullage.gpus.chip import find
 from ullage.gpus.measured import load
+from ullage.gpus.names import pseudonym
 from ullage.render.bench import text
 from ullage.reports.bench import bench_report
 
@@ -39,8 +39,8 @@ def of(name, world):
     return CHECKS[name].function(world.machine())
 
 
-def shelf(world, folder, since=0.0, driver="595.10", left=1000.0):
-    return Shelf(Room(Path(folder), left, since, lambda: 0.0, lambda line: None), pseudonym("GPU-secret"), driver)
+def shelf(world, folder, driver="595.10", left=1000.0):
+    return Shelf(Room(Path(folder), left, lambda: 0.0, lambda line: None), "NVIDIA H100 80GB HBM3", driver)
 
 
 # --- microbenchmarks ---
@@ -91,37 +91,31 @@ def test_a_few_cases_stand_until_all_are_measured(tmp_path):
     assert shelved.get("best-gemm").quick, "what had no time does not replace what was measured"
 
 
-def test_a_recording_of_another_driver_gpu_or_code_or_of_last_week_is_none(tmp_path, monkeypatch):
+def test_a_recording_of_another_branch_gpu_or_code_is_none(tmp_path, monkeypatch):
     world = World()
     shelved = shelf(world, tmp_path)
     (found,) = world.suite(["launch"], index=0, quick=False, budget=1, silence=1)
     shelved.keep(found)
     assert shelved.get("launch") is not None
     assert shelf(world, tmp_path, driver="600.1").get("launch") is None
-    assert replace(shelved, gpu="GPU-0").get("launch") is None
-    assert shelf(world, tmp_path, since=4e9).get("launch") is None
+    assert shelf(world, tmp_path, driver="595.99").get("launch") is not None
+    assert replace(shelved, gpu="NVIDIA H200").get("launch") is None
     monkeypatch.setattr("gpu.benches.code_of", lambda name: "0")
     assert shelved.get("launch") is None
     shelved.path("launch").write_text('{"format": 1, "bench"')
     assert shelved.get("launch") is None
 
 
-def test_the_mark_of_a_benchs_code_follows_what_its_module_imports(tmp_path, monkeypatch):
+def test_the_mark_of_a_benchs_code_follows_what_its_module_imports():
     assert code_of("memory-latency") != code_of("wgmma") and code_of("cluster-latency") == code_of("cluster-latency")
-    import gpu.benches as benches
-
-    plain, seen = benches._source, []
-    monkeypatch.setattr(benches, "_source", lambda module: seen.append(module) or plain(module))
-    code_of.__wrapped__("memory-latency")
-    assert {"ullage.benches.memory_latency", "ullage.benches.chase"} <= set(seen) and not set(seen) & set(FORM)
-    changed = {"ullage.benches.chase": b"x = 1"}
-    monkeypatch.setattr(benches, "_source", lambda module: changed.get(module, plain(module)))
-    assert code_of.__wrapped__("memory-latency") != code_of("memory-latency") and code_of.__wrapped__("launch") == code_of("launch")
+    of_latency = measuring_modules("ullage.benches.memory_latency")
+    assert {"ullage.benches.memory_latency", "ullage.benches.chase"} <= set(of_latency) and not set(of_latency) & set(AROUND)
+    assert "ullage.benches.chase" not in measuring_modules("ullage.benches.launch")
 
 
 def test_the_recordings_give_tables_ceilings_and_answers(tmp_path):
     world = World()
-    assert main(["benches", "--out", str(tmp_path)], opened=world.machine()) == 0
+    assert measured("benches", world.machine(), tmp_path)["verdict"] == "confirmed"
     folder = tmp_path / H100
     results = [restored(json.loads(path.read_text())) for path in sorted((folder / "benches").iterdir())]
     assert "NVIDIA H100 80GB HBM3" in text(bench_report(results))
@@ -131,18 +125,25 @@ def test_the_recordings_give_tables_ceilings_and_answers(tmp_path):
     assert evidence["unfinished"] == "" and evidence["answers"]["shared_latency"] == 29.0 and evidence["answers"]["hbm_share"] == 0.9
 
 
-def test_a_run_that_is_cut_short_says_what_was_not_reached_and_the_next_goes_on(tmp_path, capsys):
+def test_a_run_that_is_cut_short_says_what_was_not_reached_and_the_next_goes_on(tmp_path):
+    world, said = World(), []
+    world.suite.stops_at = "linear"
+    first = measured("benches", world.machine(), tmp_path, say=said.append)
+    assert first["verdict"] == "confirmed" and first["unfinished"].startswith("not reached: linear")
+    assert "    not finished: not reached: linear" in "\n".join(said)
+    world.suite.stops_at, said[:] = None, []
+    second = measured("benches", world.machine(), tmp_path, say=said.append)
+    assert second["unfinished"] == "" and "memory-latency" not in "\n".join(said)
+
+
+def test_ceilings_of_two_boards_of_a_model_are_kept_apart(tmp_path):
     world = World()
     world.suite.stops_at = "linear"
-    main(["benches", "--out", str(tmp_path), "--minutes", "2.5"], opened=world.machine())
-    said = capsys.readouterr().out
-    assert "benches: passed (" in said and "not finished: not reached: linear" in said
-    world.suite.stops_at = None
-    main(["benches", "--out", str(tmp_path)], opened=world.machine())
-    said = capsys.readouterr().out
-    assert "benches: passed (" in said and "not finished" not in said and "memory-latency" not in said
-    main(["benches", "--out", str(tmp_path)], opened=world.machine())
-    assert "passed already" in capsys.readouterr().out
+    measured("benches", world.machine(), tmp_path)
+    for path in (tmp_path / H100 / "benches").glob("wgmma.json"):
+        path.write_text(path.read_text().replace(pseudonym("GPU-secret"), "GPU-another"))
+    measured("benches", world.machine(), tmp_path)
+    assert len(list((tmp_path / H100 / "ceilings").iterdir())) == 2
 
 
 def test_wrong_results_are_named_with_their_reason_and_fail_the_check():
@@ -200,16 +201,13 @@ def test_the_recordings_in_the_repository_render():
 # --- random products ---
 
 
-def test_random_products_go_on_where_they_ended(tmp_path, capsys):
+def test_random_products_go_on_where_they_ended(tmp_path):
     # 6 squares and 2 random shapes in each of 4 precisions: 32 products
     world = World()
-    world.products_a_run = 10
-    assert main(["gemm_ofu", "--out", str(tmp_path)], opened=world.machine()) == 0
-    said = capsys.readouterr().out  # a start goes on once with the time that is left: 10 products and 10 more
-    assert "not finished: the time was up: 22 products" in said and "not finished: the time was up: 12 products" in said
-    main(["gemm_ofu", "--out", str(tmp_path)], opened=world.machine())
+    world.products_a_run = 20
+    assert measured("gemm_ofu", world.machine(), tmp_path)["unfinished"] == "the time was up: 12 products are not measured"
+    evidence = measured("gemm_ofu", world.machine(), tmp_path)
     assert len(read_products(tmp_path / H100 / "gemm_ofu.jsonl").observations) == 32
-    evidence = json.loads((tmp_path / H100 / "gemm_ofu.json").read_text())
     assert evidence["answers"]["products"] == 8 and evidence["unfinished"] == ""
     # without its padding OFU is MFU, for every active cycle was a product's
     assert evidence["answers"]["worst_error_adjusted"] < 1e-9 < evidence["answers"]["worst_error"]
@@ -218,7 +216,7 @@ def test_random_products_go_on_where_they_ended(tmp_path, capsys):
 
 def test_random_products_of_another_driver_are_set_aside(tmp_path):
     world = World()
-    room = Room(tmp_path, 1000.0, 0.0, lambda: 0.0, lambda line: None)
+    room = Room(tmp_path, 1000.0, lambda: 0.0, lambda line: None)
     world.products_a_run = 10
     check = CHECKS["gemm_ofu"].function
     assert check(replace(world.machine(), room=room)).unfinished.startswith("the time was up")
@@ -304,76 +302,14 @@ def test_a_program_that_does_not_end_under_nsight_compute_is_not_measured(tmp_pa
 def test_the_page_says_what_is_not_finished(tmp_path):
     world = World()
     world.suite.stops_at = "linear"
-    main(["benches", "--out", str(tmp_path)], opened=world.machine())
+    measured("benches", world.machine(), tmp_path)
     said = page(tmp_path)
     line = next(line for line in said.splitlines() if line.startswith("| `benches` |"))
-    assert "| 120 to 560 s |" in line and line.rstrip(" |").endswith(", not finished")
+    assert " to " in line and line.rstrip(" |").endswith(", not finished")
     assert "- not finished: not reached: linear, " in said
 
 
-# --- the time of a run ---
-
-
-def check(name, seconds, least=None, function=None, rank=5):
-    return Check(name, seconds, False, {}, {}, function or (lambda machine: Findings()), seconds if least is None else least, rank)
-
-
-def test_where_not_all_fit_the_first_come_first_served():
-    # 30 + 40 + 50 do not fit into 80: the first gets its 30, of 50 left the second its 40, and the third nothing
-    first, second, third = check("a", 90, 30), check("b", 40), check("c", 50)
-    assert timetable.share(first, [second, third], 80) == 30
-    assert timetable.share(second, [third], 50) == 40
-    assert timetable.share(third, [], 10) is None
-
-
-def session(tmp_path, world, clock, said, **options):
-    plain = {"begin": 0.0, "seconds": 100.0, "max_age": 24.0, "again": False, "now": lambda: clock[0], "say": said.append}
-    return Session(world.machine(), tmp_path, **{**plain, **options})
-
-
-def test_time_that_others_do_not_need_goes_to_what_is_not_finished(tmp_path):
-    clock, given = [0.0], []
-
-    def resumable(machine):
-        given.append(machine.room.left)
-        clock[0] += machine.room.left
-        return Findings(unfinished="" if sum(given) >= 80 else "more")
-
-    quickly = check("b", 60, function=lambda machine: Findings())
-    assert run(session(tmp_path, World(), clock, []), [check("a", 90, 20, resumable), quickly]) == 0
-    # of 100 s 20 are beyond the leasts of 20 and 60: 40 s; b needs none of its 60
-    assert given == [40.0, 60.0]
-
-
-def test_what_failed_comes_last_the_next_time(tmp_path):
-    order, clock = [], [0.0]
-
-    def fails(machine):
-        order.append("a")
-        return Findings(wrong=["oh"])
-
-    def works(machine):
-        order.append("b")
-        return Findings(unfinished="more")
-
-    two = [check("a", 30, function=fails), check("b", 30, function=works)]
-    for _ in range(2):
-        run(session(tmp_path, World(), clock, [], seconds=60.0, begin=clock[0]), two)
-        clock[0] += 60
-        order.append("|")
-    assert "".join(order) == "abb|bab|", "b is not finished, and goes on once with the time that is left"
-
-
-def test_a_check_that_hangs_ends_the_script_with_evidence(tmp_path):
-    ended, hang, said = [], threading.Event(), []
-
-    def end(code):
-        ended.append(code)
-        hang.set()
-
-    one = check("a", 0.01, function=lambda machine: hang.wait(30) and Findings())
-    run(session(tmp_path, World(), [0.0], said, end=end, grace=0.05), [one])
-    assert ended == [1] and any("a: failed: it did not end within" in line for line in said)
+# --- archives ---
 
 
 def test_all_evidence_goes_through_one_file_and_back(tmp_path, capsys):
@@ -395,5 +331,5 @@ def test_a_packed_file_cannot_write_outside_the_results(tmp_path):
     with tarfile.open(tmp_path / "bad.tar.gz", "w:gz") as archive:
         archive.add(tmp_path / "x", arcname="../outside")
     with pytest.raises(tarfile.OutsideDestinationError):
-        unpack(tmp_path / "bad.tar.gz", tmp_path / "results")
+        unpack([tmp_path / "bad.tar.gz"], tmp_path / "results")
     assert not (tmp_path / "outside").exists() and pack(tmp_path / "results", tmp_path / "empty.tar.gz") == 0

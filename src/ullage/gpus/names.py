@@ -6,6 +6,7 @@ in another, so that "L40S" is not "L40" and "H200 NVL" is not "H200".
 
 from __future__ import annotations
 
+import hashlib
 import re
 from typing import Final
 
@@ -48,3 +49,12 @@ def vendor(name: str) -> str | None:
     """
     makers = {_BRANDS[word] for word in _WORD.findall(name[:LONGEST].lower()) if word in _BRANDS}
     return None if not makers else makers.pop() if len(makers) == 1 else "both"
+
+
+def pseudonym(uuid: str) -> str:
+    """Return the published form of a UUID: the same for the same GPU, and the UUID can't be had from it.
+
+    >>> pseudonym("GPU-1") == pseudonym("GPU-1") != pseudonym("GPU-2")
+    True
+    """
+    return "GPU-" + hashlib.sha256(uuid.encode()).hexdigest()[:16]

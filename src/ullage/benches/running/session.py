@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import hashlib
 import importlib
 import importlib.metadata
 import secrets
@@ -21,6 +20,7 @@ from ullage.benches.running.device import Device, open_device
 from ullage.benches.running.harness import Progress, run, silent
 from ullage.benches.running.monitor import Monitor
 from ullage.errors import UllageError
+from ullage.gpus.names import pseudonym
 from ullage.kernels.compiling import compiler_version
 
 DRIFT = 60.0  # seconds that the drift check may take
@@ -181,12 +181,3 @@ def installed(library: str) -> str | None:
         return importlib.metadata.version(library)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def pseudonym(uuid: str) -> str:
-    """Return the published form of a UUID: the same for the same GPU, and the UUID can't be had from it.
-
-    >>> pseudonym("GPU-1") == pseudonym("GPU-1") != pseudonym("GPU-2")
-    True
-    """
-    return "GPU-" + hashlib.sha256(uuid.encode()).hexdigest()[:16]
