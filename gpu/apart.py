@@ -58,16 +58,18 @@ def begin(module: str, *arguments: str) -> None:
 
 @dataclass(frozen=True)
 class Asked:
-    """A program that is asked for: a module of this folder, the words that its `main` takes, variables added to its environment."""
+    """A program that is asked for: a module of this folder, the words that its `main` takes, variables added to its environment;
+    `under` is a command that runs it (a profiler, a checker)."""
 
     module: str
     words: tuple[str, ...]
     environment: Mapping[str, str]
+    under: tuple[str, ...] = ()
 
 
-def asked(module: str, *words: Any, environment: Mapping[str, str] | None = None) -> Asked:
+def asked(module: str, *words: Any, environment: Mapping[str, str] | None = None, under: Sequence[str] = ()) -> Asked:
     """Return a program to run."""
-    return Asked(module, tuple(map(str, words)), environment or {})
+    return Asked(module, tuple(map(str, words)), environment or {}, tuple(under))
 
 
 def told(machine: Machine, program: Asked, limit: float) -> Told:
@@ -83,7 +85,7 @@ def together(machine: Machine, programs: Sequence[Asked], limit: float) -> list[
     start: list[str] = getattr(machine, "start", None) or [sys.executable, "-c", START]
     until = time.monotonic() + limit
     with contextlib.ExitStack() as stack:
-        running = [_started(stack, [*start, one.module, *one.words], one.environment) for one in programs]
+        running = [_started(stack, [*one.under, *start, one.module, *one.words], one.environment) for one in programs]
         for process, _, _ in running:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(max(0.0, until - time.monotonic()))

@@ -189,23 +189,33 @@ def note_attempt(folder: Path, found: Mapping[str, Any]) -> None:
     machine = found["machine"]
     line = {name: found[name] for name in ("check", "date", "seconds", "verdict", "reason", "code", "unfinished")}
     line |= {"uuid_hash": machine.get("uuid_hash"), "driver": machine.get("driver")}
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / JOURNAL).open("ab+") as file:
+    add_line(folder / JOURNAL, line)
+
+
+def add_line(path: Path, line: Mapping[str, Any]) -> None:
+    """Add an object to a file of JSON lines; a last line that was cut off does not spoil it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab+") as file:
         file.seek(max(0, file.tell() - 1))
-        torn = file.read(1) not in (b"", b"\n")  # a line that was cut off must not spoil the next
+        torn = file.read(1) not in (b"", b"\n")
         file.write((("\n" if torn else "") + json.dumps(line, ensure_ascii=False) + "\n").encode())
 
 
 def attempts(folder: Path) -> list[dict[str, Any]]:
-    """Return the journal's lines, the oldest first; a line that was cut off is left out."""
+    """Return the journal's lines, the oldest first."""
+    return [one for one in read_lines(folder / JOURNAL) if "check" in one]
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """Return the objects of a file of JSON lines, none where there is no such file; a line that was cut off is left out."""
     try:
-        lines = (folder / JOURNAL).read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
         return []
     found = []
     for line in lines:
         with suppress(ValueError):
             one = json.loads(line)
-            if isinstance(one, dict) and "check" in one:
+            if isinstance(one, dict):
                 found.append(one)
     return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import re
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -13,8 +12,8 @@ from pathlib import Path
 
 from gpu.check import NotMeasured
 from gpu.machine import Machine
+from gpu.tools import find_tool
 
-PLACES = ("/opt/nvidia/nsight-compute", "/usr/local/cuda/bin", "/usr/local/cuda/nsight-compute*")
 QUERY, LIMIT = 60.0, 120.0  # seconds for the list of metrics, and for the program under ncu
 
 
@@ -29,23 +28,7 @@ class Profiled:
 def tool(machine: Machine) -> str:
     """Return the path of ncu, or of what the machine brings in its place; raises NotMeasured where there is none."""
     own: str | None = getattr(machine, "ncu", None)
-    return own or found()
-
-
-def found(places: Sequence[str] = PLACES) -> str:
-    """Return the path of ncu, the newest that there is; raises NotMeasured where there is none."""
-    on_path = shutil.which("ncu")
-    if on_path:
-        return on_path
-    there = [path for place in places for folder in _folders(place) for path in (folder / "ncu", *folder.glob("*/ncu")) if path.is_file()]
-    if not there:
-        raise NotMeasured("Nsight Compute (ncu) is not installed")
-    return str(max(there, key=lambda path: [int(number) for number in re.findall(r"\d+", str(path))]))
-
-
-def _folders(place: str) -> list[Path]:
-    parent, _, name = place.rpartition("/")
-    return [path for path in Path(parent).glob(name) if path.is_dir()]
+    return own or find_tool("ncu")
 
 
 def names(ncu: str) -> list[str]:

@@ -19,6 +19,7 @@ from gpu.trace_program import Known, Recorded
 
 from tests.gpu_cupti_double import LIBRARY, Programs
 from tests.gpu_room_double import Benches, nsight, products
+from tests.gpu_sanitizer_double import Sanitizer
 from tests.nvml_double import Gpu, Nvml
 from ullage.adapters.meter import Meter
 from ullage.simulate.traces import kineto, nsys
@@ -48,7 +49,7 @@ class World(Nvml):
         self.ms, self.elapsed, self.tensor = 1_700_000_000_000, 1e12 * scale, 2e11 * scale
         self.load = None
         self.recorder = Recordings()
-        self.programs, self.cupti = Programs(), LIBRARY
+        self.programs, self.watched_programs, self.cupti = Programs(), Sanitizer(), LIBRARY
         self.suite, self.harness, self.products_a_run = Benches(self), products(self), 1000
         self.torch = versions()["torch"]
         self.kept = TemporaryDirectory()
@@ -171,7 +172,7 @@ class Simulated(Machine):
 
     @property
     def programs(self):
-        return self.nvml.programs
+        return lambda programs, limit: (self.nvml.watched_programs if programs[0].under else self.nvml.programs)(programs, limit)
 
     @property
     def cupti(self):
@@ -180,6 +181,10 @@ class Simulated(Machine):
     @property
     def ncu(self):
         return self.nvml.ncu
+
+    @property
+    def sanitizer(self):
+        return "/opt/compute-sanitizer"
 
 
 class Recordings:

@@ -16,6 +16,7 @@ from gpu.machine import Room
 from gpu.pack import pack, unpack
 from gpu.page import page
 from gpu.run import main
+from gpu.tools import find_tool
 
 from tests.gpu_double import World, measured
 from tests.gpu_room_double import nsight
@@ -280,11 +281,11 @@ def test_a_driver_that_forbids_counters_is_not_measured_and_ncus_words_are_told(
 def test_nsight_compute_is_found_beside_the_path_the_newest_first(tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path / "nothing"))
     with pytest.raises(NotMeasured, match="not installed"):
-        ncu.found((str(tmp_path / "nsight-compute"),))
+        find_tool("ncu", (str(tmp_path / "nsight-compute"),))
     for version in ("2024.3.2", "2025.3.1", "2025.10.0"):
         (tmp_path / "nsight-compute" / version).mkdir(parents=True)
         (tmp_path / "nsight-compute" / version / "ncu").touch()
-    assert ncu.found((str(tmp_path / "nsight-compute"),)).endswith("2025.10.0/ncu")
+    assert find_tool("ncu", (str(tmp_path / "nsight-compute"),)).endswith("2025.10.0/ncu")
 
 
 def test_a_program_that_does_not_end_under_nsight_compute_is_not_measured(tmp_path, monkeypatch):
