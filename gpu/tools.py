@@ -39,7 +39,7 @@ def _folders(place: str) -> list[Path]:
 def sanitizer_report(log: str) -> dict[str, Any]:
     """Return what Compute Sanitizer's log says: how many errors and warnings, None without a summary, and what it reports first.
 
-    >>> sanitizer_report("========= COMPUTE-SANITIZER\\n========= Invalid __global__ read of size 4 bytes\\n========= ERROR SUMMARY: 2 errors\\n")
+    >>> sanitizer_report("========= Invalid __global__ read of size 4 bytes\\n========= ERROR SUMMARY: 2 errors\\n")
     {'errors': 2, 'warnings': 0, 'first': 'Invalid __global__ read of size 4 bytes'}
     >>> sanitizer_report("========= RACECHECK SUMMARY: 3 hazards displayed (1 error, 2 warnings)\\n")
     {'errors': 1, 'warnings': 2, 'first': ''}
