@@ -100,8 +100,7 @@ extern "C" __global__ void __launch_bounds__({threads}, 1) wgmma(
     u32 *const tile_a = tile, *const tile_b = tile + {rows} * {a_words};
     lay_out(tile_a, a, {rows}, {a_words});
     lay_out(tile_b, b, {n}, {b_words});
-    asm volatile("fence.proxy.async;" ::: "memory");
-    __syncthreads();
+    asm volatile("fence.proxy.async;" ::: "memory");  // the barrier that belongs to it is in ULLAGE_BEGIN
     const int warp = threadIdx.x / 32, group = threadIdx.x % 32 / 4, place = threadIdx.x % 4;
     const int row = 16 * warp + group;  // a warp holds 16 rows of D, a warp group 64
     const u32 kept = {kept};
