@@ -1,6 +1,7 @@
 """Kernels computed on a CPU by a model of PTX that was written from its documentation alone: does D equal the reference?
 
-What a model can't tell: speed, and what the documentation leaves out. It tells fragments, descriptors, sparsity, barriers and phases.
+What a model can't tell: speed, and what the documentation leaves out. It tells fragments, descriptors, sparsity, barriers and phases, and
+whether what one thread or unit does is ordered before what another does: `test_emulated_ordering.py`.
 """
 
 from __future__ import annotations
@@ -67,17 +68,17 @@ def test_a_product_by_the_documented_fragments_and_descriptors_equals_its_refere
 
 
 @pytest.mark.parametrize(
-    ("given", "instead"),
+    ("given", "instead", "why"),
     [
-        ("leading << 16 | stride << 32", "stride << 16 | leading << 32"),
-        ("row + 8 * (i / 2 % 2)", "row + 8 * (i % 2)"),
-        ("word / 4 * rows * 4", "word / 4 * 16"),
+        ("leading << 16 | stride << 32", "stride << 16 | leading << 32", "reads shared memory that nobody wrote"),
+        ("row + 8 * (i / 2 % 2)", "row + 8 * (i % 2)", "result is wrong"),
+        ("word / 4 * rows * 4", "word / 4 * 16", "writes shared memory that another accessed"),
     ],
 )
-def test_a_product_that_is_laid_out_otherwise_is_found_out(given: str, instead: str, folder: Path) -> None:
+def test_a_product_that_is_laid_out_otherwise_is_found_out(given: str, instead: str, why: str, folder: Path) -> None:
     case = case_of(Wgmma(FP16, FP32, 64))
     assert given in case.source
-    assert "result is wrong" in str(emulated(replace(case, source=case.source.replace(given, instead)), folder))
+    assert why in str(emulated(replace(case, source=case.source.replace(given, instead)), folder))
 
 
 def kernels(*names: str) -> list[object]:
@@ -108,7 +109,7 @@ def test_a_copy_that_is_not_waited_for_is_found_out(folder: Path) -> None:
     assert isinstance(case, Case)
     hasty = replace(case, source=case.source.replace("cp.async.wait_group 1;", "cp.async.wait_group 2;"))
     assert hasty.source != case.source
-    assert "result is wrong" in str(emulated(hasty, folder))
+    assert "at which an asynchronous operation still is" in str(emulated(hasty, folder))
 
 
 @pytest.mark.parametrize("case", kernels("cluster-latency", "cluster-ring"))
