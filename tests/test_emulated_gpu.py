@@ -11,11 +11,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.accumulated_products import accumulated, nearest, products_in_turn
 from tests.emulated_gpu import emulated
 from ullage.benches import mma, ptx_mma, ptx_wgmma, wgmma
-from ullage.benches.bench import BENCHES, Case, Target, cases_for
+from ullage.benches.bench import BENCHES, Arrays, Case, Target, cases_for
 from ullage.benches.operands import FP8, FP16, FP16_SUM, FP32, FP64, FP64_SUM, INT8, INT32, TF32
 from ullage.benches.ptx_mma import Mma
 from ullage.benches.ptx_wgmma import Wgmma
@@ -65,6 +67,29 @@ def case_of(instruction: Mma | Wgmma) -> Case:
 @pytest.mark.parametrize("instruction", INSTRUCTIONS, ids=told)
 def test_a_product_by_the_documented_fragments_and_descriptors_equals_its_reference(instruction: Mma | Wgmma, folder: Path) -> None:
     assert emulated(case_of(instruction), folder) is None
+
+
+@pytest.mark.parametrize(
+    ("case", "instruction", "trips", "rounds"),
+    [  # 100 trips of 16 products with 4 sets of A in turn; 20 trips through 4 slices 8 times, or 2 slices 16 times
+        (ptx_mma.latency(Mma(FP16, FP16_SUM, 16), {}), Mma(FP16, FP16_SUM, 16), 100, 4),
+        (case_of(Wgmma(FP16, FP16_SUM, 8, "RS")), Wgmma(FP16, FP16_SUM, 8, "RS"), 20, 8),
+        (case_of(Wgmma(FP16, FP16_SUM, 8, sparse=True)), Wgmma(FP16, FP16_SUM, 8, sparse=True), 20, 16),
+    ],
+    ids=["mma", "wgmma", "wgmma-sparse"],
+)
+def test_on_what_is_timed_fp16_accumulators_hold_to_the_last_bit_what_arithmetic_says(
+    case: Case, instruction: Mma | Wgmma, trips: int, rounds: int, folder: Path
+) -> None:
+    timed = case.timed_inputs
+    assert timed is not None
+
+    def arithmetic(arrays: Arrays, trips: int) -> Arrays:
+        *_, sums = accumulated(products_in_turn(instruction, arrays), nearest(FP16_SUM), trips * rounds)
+        return (sums.astype(np.float32),)
+
+    long = replace(case, inputs=lambda generator, data: timed(case.inputs(generator, data)), reference=arithmetic, tolerance=0.0)
+    assert emulated(replace(long, check_trips=trips), folder) is None
 
 
 @pytest.mark.parametrize(

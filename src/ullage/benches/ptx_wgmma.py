@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ullage.benches.bench import Arrays, Case, Data, Labels, Output, Quantity, Target
-from ullage.benches.operands import Accumulator, Operand, metadata, product, tolerance
+from ullage.benches.operands import Accumulator, Operand, cancelling, metadata, product, tolerance
 from ullage.benches.ptx_mma import CYCLES, HALF
 
 ROWS = 64  # of A in an instruction, whatever its type
@@ -234,6 +234,7 @@ def _case(wgmma: Wgmma, labels: Labels, *, groups: int, grid: int, trips: int, q
         block=128 * groups,
         trips=trips,
         inputs=inputs,
+        timed_inputs=lambda arrays: cancelling(arrays, wgmma.slices),
         outputs=(Output((rows, wgmma.n), wgmma.accumulator.output[1]),),
         reference=lambda arrays, times: product(wgmma.operand, wgmma.accumulator, arrays, times * wgmma.rounds),
         quantities=quantities,
