@@ -119,7 +119,7 @@ inline void end_stores() {
             if (c.was_read) write_result(c);
 }
 
-// --- cp.async: by the generic proxy, visible to the thread itself when it has waited for the group (PTX ISA, cp.async, cp.async.wait_group) ---
+// --- cp.async: by the generic proxy, visible to the thread itself when it has waited for the group (PTX ISA, cp.async.wait_group) ---
 
 inline void begin_copy(u32 to, const u8 *from, u32 size) {
     each_word(at_shared(to), size, [&](Word &w) { begin_access(w, WRITE, now->seen); });

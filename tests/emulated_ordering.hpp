@@ -102,7 +102,7 @@ inline void end_access(Word &w, Access kind, Event done) {
     --(kind == READ ? w.reading : w.writing);
     set_accessed(w, kind, done);
 }
-// fence.proxy.async works within a thread, in both directions, and its effect goes on with the thread's other synchronization (PTX ISA, fence).
+// fence.proxy.async works within a thread, in both directions, and goes on with the thread's other synchronization (PTX ISA, fence).
 inline void fence_proxy() {
     now->fenced = now->seen;
     now->tick();

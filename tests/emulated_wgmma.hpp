@@ -1,4 +1,4 @@
-// wgmma: descriptors as the PTX ISA documents them, products that are done when somebody waits for them, registers that they hold until then.
+// wgmma: descriptors as the PTX ISA documents them, products that are done when waited for, registers that they hold until then.
 #pragma once
 #include "emulated_products.hpp"
 
