@@ -1,6 +1,6 @@
-// mma and wgmma: fragments, descriptors and sparsity as the PTX ISA documents them; sums are exact, rounded once an instruction.
+// mma: fragments and sparsity as the PTX ISA documents them; sums are exact, rounded once an instruction.
 #pragma once
-#include "emulated_threads.hpp"
+#include "emulated_ordering.hpp"
 
 namespace gpu {
 struct Shape {
@@ -64,12 +64,14 @@ inline void add(const std::string &type, const Ref &ref, int which, double produ
 }
 inline int packed(const std::string &type) { return type == "f16" ? 2 : 1; }
 
+// What a thread gives to an instruction of several.
 struct Given {
-    Frame *frame;
+    const Frame *frame;
     std::vector<std::vector<std::string>> lists;
+    Thread *thread;
 };
-inline void fill_a(Matrix &a, int k, int stored, int rows, int top, const std::string &type, bool sparse, u32 meta, Frame &f,
-                   const std::vector<std::string> &words, int lane) {
+inline void fill_a(Matrix &a, int k, int stored, int rows, int top, const std::string &type, bool sparse, u32 meta,
+                   const Frame &f, const std::vector<std::string> &words, int lane) {
     const int bits = bits_of(type), each = bits >= 32 ? 1 : 32 / bits;
     for (int e = 0; e < int(words.size()) * each; e++) {
         int row, column;
@@ -84,7 +86,7 @@ inline void mma(const Instruction &i, Frame &f) {
     const bool sparse = parts[1].rfind("sp", 0) == 0;
     const Shape s = shape_of(parts[sparse ? 4 : 3]);
     const std::string c = parts[parts.size() - 4], ta = parts[parts.size() - 3], tb = parts[parts.size() - 2];
-    Given mine{&f, lists(i)};
+    Given mine{&f, lists(i), now};
     together(32, &mine, [&](std::vector<void *> &all) {
         const int bits = bits_of(ta), each = bits >= 32 ? 1 : 32 / bits, stored = sparse ? s.k / 2 : s.k;
         Matrix a(s.m * s.k), b(s.k * s.n);
@@ -110,58 +112,6 @@ inline void mma(const Instruction &i, Frame &f) {
                 auto &word = given(lane)->lists[0][e / packed(c)];
                 if (word != given(lane)->lists[3][e / packed(c)]) fail("C and D are not the same");
                 add(c, given(lane)->frame->refs.at(std::stoi(word.substr(1))), e % packed(c), sum);
-            }
-    });
-}
-// Bytes (row, byte) of a K-major operand behind a descriptor, no swizzle: PTX ISA, "Asynchronous Warpgroup Level Matrix Shared Memory
-// Layout": core matrices of 8 rows × 16 B lie in 128 B; the leading offset leads to the next along k, the stride offset to the next 8 rows.
-inline const u8 *described(u64 d, int row, int byte) {
-    if (d >> 62) fail("swizzled layouts are not modelled");
-    if (d >> 49 & 7) fail("a base offset");
-    const u32 start = (d & 0x3fff) << 4, leading = (d >> 16 & 0x3fff) << 4, stride = (d >> 32 & 0x3fff) << 4;
-    return arena[now->block] + ((start + byte / 16 * leading + row / 8 * stride + row % 8 * 16 + byte % 16) & (WINDOW - 1));
-}
-inline u64 stored_at(u64 descriptor, int row, int column, int bits) {
-    u64 word = 0;
-    memcpy(&word, described(descriptor, row, column * bits / 8), bits / 8);
-    return word;
-}
-inline void wgmma(const Instruction &i, Frame &f) {
-    auto parts = dots(i.name);
-    const bool sparse = parts[2] == "sp";
-    const int base = sparse ? 5 : 4;
-    const Shape s = shape_of(parts[base]);
-    const std::string c = parts[base + 1], ta = parts[base + 2], tb = parts[base + 3];
-    Given mine{&f, lists(i)};
-    together(128, &mine, [&](std::vector<void *> &all) {
-        auto given = [&](int t) { return (Given *)all[t]; };
-        auto &words = mine.lists;
-        const bool registers = words[1].size() == 4;
-        const size_t plain = 3 + (sparse ? 2 : 0) + 1 + (ta == "s8" ? 0 : 2) + (bits_of(ta) == 16 ? registers ? 1 : 2 : 0);
-        if (words.size() != plain) fail("operands: " + i.name);
-        const int stored = sparse ? s.k / 2 : s.k, bits = bits_of(ta);
-        const u32 meta = sparse ? u32(f.value(words[3][0])) : 0;
-        if (f.value(words[3 + (sparse ? 2 : 0)][0]) != 1) fail("scale-d");
-        for (size_t w = 4 + (sparse ? 2 : 0), n = 0; w < words.size(); w++, n++)
-            if (words[w][0] != (n < 2 && ta != "s8" ? "1" : "0")) fail("signs or transposition");
-        Matrix a(s.m * s.k), b(s.k * s.n);
-        const u64 da = registers ? 0 : f.value(words[1][0]), db = f.value(words[2][0]);
-        for (int t = 0; t < 128; t++) {
-            if (!registers && given(t)->frame->value(words[1][0]) != da || given(t)->frame->value(words[2][0]) != db)
-                fail("descriptors differ");
-            if (registers) fill_a(a, s.k, stored, 16, t / 32 * 16, ta, sparse, meta, *given(t)->frame, words[1], t % 32);
-        }
-        for (int row = 0; row < s.m && !registers; row++)
-            for (int k = 0; k < stored; k++)
-                a[row * s.k + (sparse ? sparse_column(ta, k, meta) : k)] = number(ta, stored_at(da, row, k, bits));
-        for (int k = 0; k < s.k; k++)
-            for (int n = 0; n < s.n; n++) b[k * s.n + n] = number(tb, stored_at(db, n, k, bits));
-        for (int t = 0; t < 128; t++)
-            for (int e = 0; e < s.n / 2; e++) {
-                const int row = t / 32 * 16 + t % 32 / 4 + e / 2 % 2 * 8, column = e / 4 * 8 + t % 4 * 2 + e % 2;
-                double sum = 0;
-                for (int k = 0; k < s.k; k++) sum += a[row * s.k + k] * b[k * s.n + column];
-                add(c, given(t)->frame->refs.at(std::stoi(words[0].at(e / packed(c)).substr(1))), e % packed(c), sum);
             }
     });
 }

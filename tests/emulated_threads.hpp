@@ -1,92 +1,169 @@
-// Threads of a cluster as fibers, numbers as tensor cores hold them, and PTX taken to pieces.
+// Threads of a cluster as fibers, barriers, numbers as tensor cores hold them, and PTX taken to pieces.
 #pragma once
+#include "emulated_clocks.hpp"
 #include "emulated_gpu.hpp"
-#include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
-#include <memory>
 #include <string>
 #include <ucontext.h>
-#include <vector>
+#include <unordered_map>
 
 namespace gpu {
-typedef uint64_t u64;
-typedef uint32_t u32;
-typedef uint16_t u16;
-typedef uint8_t u8;
 constexpr int WINDOW = 256 * 1024, MOST = 16; // bytes of a block's shared memory; blocks of a cluster
-alignas(1024) inline u8 arena[MOST][WINDOW];  // blocks of a cluster lie one behind the other
+constexpr size_t STACK = 128 * 1024;
+alignas(1024) inline u8 arena[MOST][WINDOW]; // blocks of a cluster lie one behind the other
 inline u32 shared_address(const void *p) { return u32(uintptr_t(p) - uintptr_t(arena[0])); }
 inline u8 *at_shared(u32 address) { return arena[0] + int32_t(address); }
-[[noreturn]] inline void fail(const std::string &why) {
-    fprintf(stderr, "%s\n", why.c_str());
-    exit(3);
-}
 
 // --- threads ---
+
+// Asynchronous operations of a thread: those not yet committed, and groups of committed ones (PTX ISA, async-group mechanism).
+template <class Operation> struct Groups {
+    std::vector<Operation> open;
+    std::deque<std::vector<Operation>> committed;
+    void commit() {
+        committed.push_back(std::move(open));
+        open.clear();
+    }
+    template <class Work> void wait(size_t most, Work complete) {
+        for (; committed.size() > most; committed.pop_front())
+            for (auto &one : committed.front()) complete(one);
+    }
+};
+struct Copy {
+    u8 *to;
+    const u8 *from;
+    u32 size;
+    u32 barrier = 0;
+    std::vector<u8> data{}; // of a store from shared memory: what was read
+    bool was_read = false;
+};
+struct Product;
+// A register that wgmma may use: when the thread itself touched it last, when and as what wgmma did, and how many products hold it.
+struct Register {
+    u64 touched = 0, used = 0, hidden = 0;
+    std::string use;
+    int held = 0;
+};
+struct Thread {
+    ucontext_t context;
+    std::unique_ptr<u8[]> stack;
+    bool done = false;
+    int block = 0, rank = 0, agent = 0;
+    uint3 thread{}, grid_place{};
+    // `seen`: what happens before this thread's next step. `fenced`: what does so with a generic-async proxy fence on the way.
+    Clock seen, fenced;
+    u32 time = 0;
+    u64 cluster_round = 0;
+    bool cluster_arrived = false;
+    Groups<Copy> copies, bulk_stores;
+    Event bulk_done; // of the unit that does this thread's bulk stores
+    Groups<std::shared_ptr<Product>> products;
+    std::unordered_map<uintptr_t, Register> registers;
+    u64 moment = 0, ordered = 0; // of accesses to registers; of the last wgmma.fence
+
+    void tick() { seen.learn(Event{agent, ++time}); }
+    Event event() const { return {agent, time}; }
+};
+inline std::vector<Thread> threads;
+inline Thread *now;
+inline ucontext_t home;
+inline std::string failure;
+inline bool progress;
+inline int cluster_size, block_threads, agents;
+
+[[noreturn]] inline void fail(const std::string &why) {
+    failure = why + " (thread " + std::to_string(now->rank) + " of block " + std::to_string(now->block) + ")";
+    swapcontext(&now->context, &home);
+    abort();
+}
+inline void yield() { swapcontext(&now->context, &home); }
+
+// --- meetings, which order nothing ---
 
 struct Meeting {
     std::vector<void *> given;
     size_t arrived = 0;
     u64 round = 0;
 };
-struct Copy {
-    u8 *to;
-    const u8 *from;
-    u32 size;
-    u32 barrier;
-};
-struct Thread {
-    ucontext_t context;
-    std::unique_ptr<u8[]> stack;
-    bool done = false;
-    int block = 0, rank = 0;
-    uint3 thread{}, grid_place{};
-    std::deque<std::vector<Copy>> groups;
-    std::vector<Copy> open; // cp.async
-    std::deque<std::vector<Copy>> bulk_groups;
-    std::vector<Copy> bulk_open;
-};
-inline std::vector<Thread> threads;
-inline Thread *now;
-inline ucontext_t home;
 inline std::map<std::string, Meeting> meetings;
-inline u64 idle;
-inline std::vector<Copy> flying; // bulk loads under way
-inline int cluster_size, block_threads;
-
-inline void yield() {
-    if (++idle > 50'000'000) fail("threads wait for one another forever");
-    swapcontext(&now->context, &home);
-}
 // All `count` members come together; the last to come does the work, then all go on.
 inline void meet(const std::string &where, size_t count, size_t rank, void *given, const std::function<void(std::vector<void *> &)> &work) {
     Meeting &m = meetings[where];
     m.given.resize(count);
     m.given[rank] = given;
+    progress = true;
     if (++m.arrived == count) {
         work(m.given);
         m.arrived = 0;
         m.round++;
-        idle = 0;
         return;
     }
     for (u64 round = m.round; m.round == round;) yield();
 }
-inline std::string name(const char *kind, int index) { return kind + std::to_string(now->block) + "." + std::to_string(index); }
-inline void nothing(std::vector<void *> &) {}
 inline void together(int span, void *given, const std::function<void(std::vector<void *> &)> &work) {
     const int group = now->rank / span, size = std::min(span, block_threads - group * span);
-    meet(name(span == 32 ? "warp" : "group", group), size, now->rank % span, given, work);
+    const std::string name = (span == 32 ? "warp" : "group") + std::to_string(now->block) + "." + std::to_string(group);
+    meet(name, size, now->rank % span, given, work);
 }
-inline void block_barrier() { meet(name("block", 0), block_threads, now->rank, nullptr, nothing); }
-inline void cluster_barrier() { meet("cluster", block_threads * cluster_size, now->block * block_threads + now->rank, nullptr, nothing); }
+
+// --- barriers, which order what stands before them in any thread before what stands behind them in any ---
+// PTX ISA, Memory synchronization: bar.sync with bar.sync, barrier.cluster.arrive with barrier.cluster.wait.
+
+struct Rendezvous {
+    size_t arrived = 0;
+    u64 round = 0;
+    Gathered seen, fenced;
+    Clock all_seen, all_fenced;
+};
+inline std::map<int, Rendezvous> rendezvous; // by block; CLUSTER for that of all
+constexpr int CLUSTER = -1;
+inline void arrive(Rendezvous &r, size_t count) {
+    r.seen.add(now->seen);
+    r.fenced.add(now->fenced);
+    progress = true;
+    if (++r.arrived == count) {
+        r.all_seen = r.seen.taken();
+        r.all_fenced = r.fenced.taken();
+        r.arrived = 0;
+        r.round++;
+    }
+}
+inline void leave(const Rendezvous &r) {
+    now->seen = r.all_seen;
+    now->fenced = r.all_fenced;
+    now->tick();
+}
+inline void block_barrier() {
+    Rendezvous &r = rendezvous[now->block];
+    const u64 round = r.round;
+    arrive(r, block_threads);
+    while (r.round == round) yield();
+    leave(r);
+}
+inline void cluster_arrive() {
+    Rendezvous &r = rendezvous[CLUSTER];
+    if (now->cluster_arrived) fail("a thread arrives twice at the cluster's barrier");
+    now->cluster_arrived = true;
+    now->cluster_round = r.round;
+    arrive(r, threads.size());
+    now->tick(); // what follows is no part of what the others wait for
+}
+inline void cluster_wait() {
+    Rendezvous &r = rendezvous[CLUSTER];
+    if (!now->cluster_arrived) fail("a thread waits at the cluster's barrier at which it has not arrived");
+    while (r.round == now->cluster_round) yield();
+    now->cluster_arrived = false;
+    const Clock seen = now->seen, fenced = now->fenced; // what was learned since the arrival
+    leave(r);
+    now->seen.learn(seen);
+    now->fenced.learn(fenced);
+}
 
 // --- numbers ---
 
@@ -174,7 +251,7 @@ inline Program parsed(std::string text) {
 struct Frame {
     std::vector<Ref> refs;
     std::map<std::string, u64> locals;
-    u64 value(const std::string &w) {
+    u64 value(const std::string &w) const {
         const size_t plus = w.find('+');
         if (plus != std::string::npos) return value(w.substr(0, plus)) + value(w.substr(plus + 1));
         if (w[0] == '%') return refs.at(std::stoi(w.substr(1))).get();

@@ -94,6 +94,19 @@ def test_a_kernel_is_checked_with_few_trips_on_fresh_random_data_and_timed_with_
 
 
 @with_driver
+def test_a_kernel_is_checked_on_random_data_and_timed_on_what_its_case_makes_of_them(gpu):
+    seen = []
+    gpu.kernels["work"] = work(seen=seen)
+    one = row(case(timed_inputs=lambda arrays: (arrays[0] * 0 + 7,)))
+    assert one.stamp.data == "random"
+    assert seen[0][0] == 2 and seen[0][1] != 32 * 7
+    assert set(seen[1:]) == {(100, 32 * 7)}
+    seen.clear()
+    row(case(data="zero", timed_inputs=lambda arrays: (arrays[0] * 0 + 7,)))  # zeros stay zeros
+    assert {total for _, total in seen[1:]} == {0}
+
+
+@with_driver
 def test_a_power_case_runs_for_its_seconds(gpu):
     gpu.kernels["work"] = work(cycles=19_800_000)  # 10 ms
     before = gpu.now

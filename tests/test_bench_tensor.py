@@ -151,6 +151,12 @@ def test_a_throughput_lasts_long_enough_to_be_timed_on_a_full_gpu(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_no_random_products_are_added_up_for_a_whole_launch(name):
+    for architecture in TARGETS:
+        assert all(case.data == "zero" or case.timed_inputs is not None for case in cases(name, architecture))
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_a_kernel_needs_no_more_shared_memory_than_every_block_may_have(name):
     for architecture in TARGETS:
         assert all(case.shared <= 48 * 1024 for case in cases(name, architecture))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.accumulated_products import Rounding, lasting_round, nearest, products_in_turn, truncated
 from ullage.benches import ptx_mma, ptx_tcgen05, ptx_wgmma
 from ullage.benches.bench import Case, Target
 from ullage.benches.operands import (
@@ -25,6 +27,7 @@ from ullage.benches.operands import (
     INT32,
     TF32,
     Operand,
+    cancelling,
     expanded,
     metadata,
     product,
@@ -136,7 +139,7 @@ def expression(source: str, pattern: str) -> Callable[..., int]:
     """An index expression of a kernel's source, as a function of its variables (whole numbers divide downwards in both languages)."""
     found = re.search(pattern, source)
     assert found, pattern
-    code = compile(found[1].replace("/", "//"), "kernel", "eval")
+    code = compile(f"({found[1].replace('/', '//')})", "kernel", "eval")
     return lambda **variables: int(eval(code, {}, variables))
 
 
@@ -159,7 +162,7 @@ DOCUMENTED = [
 @pytest.mark.parametrize(("mma", "elements", "of_a", "of_b"), DOCUMENTED)
 def test_fragments_of_mma_are_loaded_as_documented(mma, elements, of_a, of_b):
     source = ptx_mma.source(mma, CHAIN)
-    load_a = expression(source, r"fa\[i\]\[r\] = a\[(.*)\];")
+    load_a = expression(source, r"(?s)fa\[s\]\[i\]\[r\] = a\[(.*?)\];")
     load_b = expression(source, r"fb\[j\]\[r\] = b\[(.*)\];")
     store = expression(source, r"d\[(.*)\] =")
     a_cells, b_cells = (k // elements for k in (mma.k, mma.real_k))
@@ -167,7 +170,8 @@ def test_fragments_of_mma_are_loaded_as_documented(mma, elements, of_a, of_b):
         g, t = lane // 4, lane % 4
         for r in range(mma.registers[0]):
             row, column = of_a(g, t, r)
-            assert load_a(warp=0, i=0, group=g, place=t, r=r) == row * a_cells + column // elements
+            for s in range(CHAIN.sets):  # in a row of A its sets lie one behind the other
+                assert load_a(warp=0, i=0, s=s, group=g, place=t, r=r) == (row * CHAIN.sets + s) * a_cells + column // elements
         for r in range(mma.registers[1]):
             n, k = of_b(g, t, r)
             assert load_b(j=0, group=g, place=t, r=r) == n * b_cells + k // elements
@@ -178,11 +182,12 @@ def test_fragments_of_mma_are_loaded_as_documented(mma, elements, of_a, of_b):
 
 def test_each_warp_and_tile_has_its_own_rows_and_columns():
     source = ptx_mma.source(Mma(FP16, FP32, 16), BROAD)
-    load = expression(source, r"fa\[i\]\[r\] = a\[(.*)\];")
-    places = {
-        load(warp=w, i=i, group=g, place=t, r=r) for w in range(8) for i in range(2) for g in range(8) for t in range(4) for r in range(4)
-    }
-    assert places == set(range(8 * 2 * 16 * 8))  # 256 rows of 8 words, each once
+    load = expression(source, r"(?s)fa\[s\]\[i\]\[r\] = a\[(.*?)\];")
+    places = [
+        load(warp=w, i=i, s=s, group=g, place=t, r=r)
+        for w, i, s, g, t, r in itertools.product(range(8), range(2), range(4), range(8), range(4), range(4))
+    ]
+    assert sorted(places) == list(range(8 * 2 * 16 * 4 * 8))  # 256 rows of 4 sets of 8 words, each once
 
 
 @pytest.mark.parametrize("mode", ["SS", "RS"])
@@ -243,16 +248,6 @@ def tensor_like(case: Case, inputs: tuple[np.ndarray, ...], step: Callable[[np.n
     return total.astype(whole.dtype)
 
 
-def cut(bits: int) -> Callable[[np.ndarray], np.ndarray]:
-    """Towards zero, to so many bits of significand."""
-
-    def step(values: np.ndarray) -> np.ndarray:
-        fraction, exponent = np.frexp(values)
-        return np.ldexp(np.trunc(fraction * 2.0**bits) / 2.0**bits, exponent)
-
-    return step
-
-
 CHAINS = [
     (ptx_mma.latency(Mma(FP16, FP16_SUM, 16), {}), 11),
     (ptx_mma.latency(Mma(FP8, FP32, 32), {}), 14),
@@ -266,7 +261,7 @@ CHAINS = [
 def test_a_tolerance_admits_the_rounding_of_every_step_and_no_slip(case, bits):
     inputs = case.inputs(random(), "random")
     right = case.reference(inputs, case.check_trips)
-    assert wrong([tensor_like(case, inputs, cut(bits))], right, case.tolerance) is None
+    assert wrong([tensor_like(case, inputs, truncated(bits))], right, case.tolerance) is None
     swapped = (inputs[0][:, ::-1].copy(), *inputs[1:])  # k the wrong way round
     assert wrong(case.reference(swapped, case.check_trips), right, case.tolerance)
     (once_too_few,) = case.reference(inputs, case.check_trips - 1)
@@ -280,6 +275,78 @@ def test_one_lost_element_of_k_is_seen(operand: Operand):
     lost = a.copy()
     lost[:, 5] = 0
     assert wrong(case.reference((lost, b), 2), case.reference((a, b), 2), case.tolerance)
+
+
+def throughput(instruction: Mma | Wgmma) -> Case:
+    if isinstance(instruction, Mma):
+        return ptx_mma.throughput(instruction, {}, TARGET)
+    return ptx_wgmma.throughput(instruction, {}, TARGET, "random")
+
+
+def changed_shares(sums: list[np.ndarray]) -> list[float]:
+    """How many of the sums each product of a round changes."""
+    return [float((after != before).mean()) for before, after in itertools.pairwise(sums)]
+
+
+TIMED = [
+    *((one, nearest(one.accumulator)) for one in (
+        Mma(FP16, FP16_SUM, 16), Mma(FP16, FP16_SUM, 8, sparse=True), Mma(FP16, FP32, 16), Mma(TF32, FP32, 8, sparse=True),
+        Mma(INT8, INT32, 32), Mma(BF16, FP32, 16), Mma(FP64, FP64_SUM, 4, m=8),
+        Wgmma(FP16, FP16_SUM, 64), Wgmma(FP16, FP16_SUM, 64, "RS", sparse=True),
+        Wgmma(FP8, FP16_SUM, 64), Wgmma(FP8_E5M2, FP32, 64), Wgmma(INT8, INT32, 64, sparse=True),
+    )),
+    # as a tensor core would that truncates: sums in FP16 to 11 bits, those of FP8 products to 14
+    (Mma(FP16, FP16_SUM, 16), truncated(11)), (Wgmma(FP8, FP32, 64), truncated(14)), (Wgmma(FP8, FP16_SUM, 64, sparse=True), truncated(11)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("instruction", "rounding"), TIMED)
+def test_timed_accumulators_stay_small_and_change_with_every_product_however_long(instruction: Mma | Wgmma, rounding: Rounding):
+    case = throughput(instruction)
+    assert case.timed_inputs is not None
+    a, b, *pattern = case.timed_inputs(case.inputs(random(), "random"))
+    products = products_in_turn(instruction, (a[:16], b[:8], *pattern))
+    sums = lasting_round(products, rounding)
+    assert min(changed_shares(sums)) > 0.99
+    # half of the products are added before the others are subtracted: no sum is larger than those, but for its own rounding
+    assert (np.abs(np.array(sums, np.float64)) <= 1.01 * np.abs(products[: len(products) // 2]).sum(axis=0)).all()
+
+
+@pytest.mark.parametrize("instruction", [Mma(FP16, FP16_SUM, 16), Wgmma(FP16, FP16_SUM, 64), Wgmma(FP8, FP16_SUM, 64)])
+def test_many_fp16_accumulators_stand_still_where_the_products_do_not_cancel(instruction: Mma | Wgmma):
+    a, b = throughput(instruction).inputs(random(), "random")
+    sums = lasting_round(products_in_turn(instruction, (a[:16], b[:8])), nearest(FP16_SUM))
+    assert max(changed_shares(sums)) < 0.6
+    assert np.abs(sums).max() > 1000
+
+
+@pytest.mark.parametrize("case", [throughput(one) for one, _ in TIMED[:12]])
+def test_what_is_timed_cancels_to_the_reference_of_zero_and_has_the_numbers_that_were_checked(case: Case):
+    inputs = case.inputs(random(), "random")
+    assert case.timed_inputs is not None
+    timed = case.timed_inputs(inputs)
+    assert [(one.shape, one.dtype) for one in timed] == [(one.shape, one.dtype) for one in inputs]
+    (largest,), (sums,) = (case.reference(arrays, 1000) for arrays in (inputs, timed))
+    assert np.abs(sums).max() <= 1e-9 * np.abs(largest).max()
+    assert np.array_equal(inputs[0][:, 0], timed[0][:, 0]) or inputs[0].dtype == np.int8  # of INT8, −128 is −127
+    assert not np.array_equal(*case.reference(inputs, 1), *case.reference(timed, 1))
+
+
+def test_products_of_tcgen05_cancel_too():
+    case = ptx_tcgen05.throughput(ptx_tcgen05.Tcgen05(BF16, FP32, 64), {}, Target("sm_100a"), "random")
+    assert case.timed_inputs is not None
+    (sums,) = case.reference(case.timed_inputs(case.inputs(random(), "random")), 1000)
+    assert np.abs(sums).max() < 1e-9
+
+
+@pytest.mark.parametrize("operand", OPERANDS, ids=lambda operand: operand.name)
+def test_what_was_added_is_subtracted_in_reverse_order_in_every_format(operand):
+    a, b = (operand.matrix(random(), "random", rows, 32) for rows in (3, 5))
+    opposed_a, mirrored_b = (operand.decode(one) for one in cancelling((a, b), 4))
+    first, second, third, fourth = np.split(opposed_a, 4, axis=1)
+    assert np.array_equal(first, np.maximum(operand.decode(a[:, :8]), -127))
+    assert np.array_equal(third, -second) and np.array_equal(fourth, -first)
+    assert np.array_equal(mirrored_b[:, 16:], np.hstack([mirrored_b[:, 8:16], mirrored_b[:, :8]]))
 
 
 def test_integer_products_are_exact():

@@ -1,6 +1,7 @@
 """Kernels computed on a CPU by a model of PTX that was written from its documentation alone: does D equal the reference?
 
-What a model can't tell: speed, and what the documentation leaves out. It tells fragments, descriptors, sparsity, barriers and phases.
+What a model can't tell: speed, and what the documentation leaves out. It tells fragments, descriptors, sparsity, barriers and phases, and
+whether what one thread or unit does is ordered before what another does: `test_emulated_ordering.py`.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tests.accumulated_products import accumulated, nearest, products_in_turn
 from tests.emulated_gpu import emulated
 from ullage.benches import mma, ptx_mma, ptx_wgmma, wgmma
-from ullage.benches.bench import BENCHES, Case, Target, cases_for
+from ullage.benches.bench import BENCHES, Arrays, Case, Target, cases_for
 from ullage.benches.operands import FP8, FP16, FP16_SUM, FP32, FP64, FP64_SUM, INT8, INT32, TF32
 from ullage.benches.ptx_mma import Mma
 from ullage.benches.ptx_wgmma import Wgmma
@@ -67,17 +70,40 @@ def test_a_product_by_the_documented_fragments_and_descriptors_equals_its_refere
 
 
 @pytest.mark.parametrize(
-    ("given", "instead"),
+    ("case", "instruction", "trips", "rounds"),
+    [  # 100 trips of 16 products with 4 sets of A in turn; 20 trips through 4 slices 8 times, or 2 slices 16 times
+        (ptx_mma.latency(Mma(FP16, FP16_SUM, 16), {}), Mma(FP16, FP16_SUM, 16), 100, 4),
+        (case_of(Wgmma(FP16, FP16_SUM, 8, "RS")), Wgmma(FP16, FP16_SUM, 8, "RS"), 20, 8),
+        (case_of(Wgmma(FP16, FP16_SUM, 8, sparse=True)), Wgmma(FP16, FP16_SUM, 8, sparse=True), 20, 16),
+    ],
+    ids=["mma", "wgmma", "wgmma-sparse"],
+)
+def test_on_what_is_timed_fp16_accumulators_hold_to_the_last_bit_what_arithmetic_says(
+    case: Case, instruction: Mma | Wgmma, trips: int, rounds: int, folder: Path
+) -> None:
+    timed = case.timed_inputs
+    assert timed is not None
+
+    def arithmetic(arrays: Arrays, trips: int) -> Arrays:
+        *_, sums = accumulated(products_in_turn(instruction, arrays), nearest(FP16_SUM), trips * rounds)
+        return (sums.astype(np.float32),)
+
+    long = replace(case, inputs=lambda generator, data: timed(case.inputs(generator, data)), reference=arithmetic, tolerance=0.0)
+    assert emulated(replace(long, check_trips=trips), folder) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "instead", "why"),
     [
-        ("leading << 16 | stride << 32", "stride << 16 | leading << 32"),
-        ("row + 8 * (i / 2 % 2)", "row + 8 * (i % 2)"),
-        ("word / 4 * rows * 4", "word / 4 * 16"),
+        ("leading << 16 | stride << 32", "stride << 16 | leading << 32", "reads shared memory that nobody wrote"),
+        ("row + 8 * (i / 2 % 2)", "row + 8 * (i % 2)", "result is wrong"),
+        ("word / 4 * rows * 4", "word / 4 * 16", "writes shared memory that another accessed"),
     ],
 )
-def test_a_product_that_is_laid_out_otherwise_is_found_out(given: str, instead: str, folder: Path) -> None:
+def test_a_product_that_is_laid_out_otherwise_is_found_out(given: str, instead: str, why: str, folder: Path) -> None:
     case = case_of(Wgmma(FP16, FP32, 64))
     assert given in case.source
-    assert "result is wrong" in str(emulated(replace(case, source=case.source.replace(given, instead)), folder))
+    assert why in str(emulated(replace(case, source=case.source.replace(given, instead)), folder))
 
 
 def kernels(*names: str) -> list[object]:
@@ -108,7 +134,7 @@ def test_a_copy_that_is_not_waited_for_is_found_out(folder: Path) -> None:
     assert isinstance(case, Case)
     hasty = replace(case, source=case.source.replace("cp.async.wait_group 1;", "cp.async.wait_group 2;"))
     assert hasty.source != case.source
-    assert "result is wrong" in str(emulated(hasty, folder))
+    assert "at which an asynchronous operation still is" in str(emulated(hasty, folder))
 
 
 @pytest.mark.parametrize("case", kernels("cluster-latency", "cluster-ring"))

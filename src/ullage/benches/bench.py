@@ -75,7 +75,8 @@ class Case:
     `#pragma unroll 1`, so that what one trip issues can be counted in the machine code.
 
     `inputs(generator, data)` makes fresh arrays, `reference(inputs, trips)` what the outputs must be (within `tolerance`,
-    relative to the largest magnitude; 0 is exact), checked with `check_trips`. `flops` and `bytes` are those of a whole launch
+    relative to the largest magnitude; 0 is exact), checked with `check_trips`. Of random inputs that were checked, `timed_inputs` makes
+    those that are timed: for sums that the many trips of a launch must not let grow. `flops` and `bytes` are those of a whole launch
     with `trips`; `steps` are the dependent steps of one trip (for latencies); `items` what a `rate` counts. `issues` are opcodes
     (by prefix) and how many of each one warp issues in a trip: counted in the SASS by the tests. `seconds` asks for a run of at least
     that length (power needs one). A case without `architectures` runs on all that its bench names.
@@ -91,6 +92,7 @@ class Case:
     reference: Callable[[Arrays, int], Arrays]
     quantities: tuple[Quantity, ...]
     inputs: Callable[[np.random.Generator, Data], Arrays] = lambda generator, data: ()  # noqa: ARG005
+    timed_inputs: Callable[[Arrays], Arrays] | None = None
     scalars: tuple[int, ...] = ()
     cluster: int = 1
     shared: int = 0

@@ -16,7 +16,8 @@ LATENCY_SIZES = (128, 1024, 8192)
 LATENCY_PIECES = 64
 THREADS = 128
 
-# One thread does it all; the others wait at the barriers of the preamble. Stages are a ring: while one copy is waited for, the others
+# One thread does it all; the others wait at the barriers of the preamble. A proxy fence follows the making of the mbarriers, because PTX
+# before version 9.3 does not say by which proxy a copy reaches them. Stages are a ring: while one copy is waited for, the others
 # are on their way. `pieces` is after how many trips a block begins again. A wait gives up in the end: a copy that never arrives shall
 # give a wrong result, not hang.
 SOURCE = r"""
@@ -36,7 +37,6 @@ __device__ __forceinline__ void prepare(u32 arrived, int stages) {
     #pragma unroll 1
     for (int i = ullage_first() ? 0 : stages; i < stages; i++)
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" :: "r"(arrived + 8 * i) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async;" ::: "memory");
 }
 #define NEXT(count, limit) count = count + 1 == limit ? 0 : count + 1;

@@ -48,7 +48,6 @@ _SHARED = """
 extern "C" __global__ void chase_shared(u64 *clocks, const u64 *ring, u64 *found, int trips, int entries) {{
     __shared__ u64 words[1024];
     for (int i = threadIdx.x; i < entries; i += blockDim.x) words[i] = ullage_shared(words) + (ring[i] - 1);
-    __syncthreads();
     u32 at = ullage_shared(words);
     ULLAGE_BEGIN
     if (ullage_first()) {{

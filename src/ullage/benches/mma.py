@@ -84,7 +84,8 @@ def mma(target: Target, quick: bool) -> Iterator[Case]:
     """SM cycles from one `mma` to the next that needs its sum, and FLOP/s of the whole GPU with many sums at once.
 
     Latency: one warp, one accumulator, 16 instructions a trip, each on the sum of the one before. Throughput: eight warps on every SM,
-    each with a tile of 2 × 4 accumulators from two fragments of A and four of B, in registers: nothing but `mma` in the loop.
+    each with a tile of 2 × 4 accumulators from two fragments of A (of four sets in turn) and four of B, in registers: nothing but `mma`
+    in the loop. What two sets add the other two subtract, so that sums stay small and go on changing, in FP16 too.
 
     Shapes are compressed as in the paper: a sparse m16n8k16 is PTX's m16n8k32, and its zeros are counted as work, as makers do.
     Its pattern (which two of four are kept) is the same everywhere and drawn anew for each check.

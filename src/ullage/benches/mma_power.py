@@ -44,7 +44,8 @@ def mma_power(target: Target, quick: bool) -> Iterator[Case]:
     """Watts while the largest `mma` of each type runs on random data for some seconds, and FLOP/s a watt.
 
     The kernel is that of `mma`'s throughput: operands stay in registers, so this is the tensor cores and their registers, no memory.
-    Power is the board's, by the driver. The paper does not say what its matrices held; random numbers draw more than zeros.
+    Power is the board's, by the driver. The paper does not say what its matrices held; random numbers draw more than zeros,
+    and sums that change more than sums that stand still: products are subtracted again (see `mma`).
     """
     for operand, accumulator, k in LARGEST[1:2] if quick else LARGEST:
         for kind in KINDS:

@@ -140,6 +140,41 @@ def metadata(operand: Operand, generator: np.random.Generator) -> np.ndarray:
     return np.array([int(generator.choice(nibbles)) * 0x11111111], np.uint32)
 
 
+def mirrored(matrix: np.ndarray, parts: int) -> np.ndarray:
+    """Return a matrix [m, k] whose k consists of so many parts, an even number, with the second half of them the first in reverse order.
+
+    >>> mirrored(np.array([[1, 2, 3, 4, 0, 0, 0, 0]]), 4)
+    array([[1, 2, 3, 4, 3, 4, 1, 2]])
+    """
+    first = np.split(matrix, parts, axis=1)[: parts // 2]
+    return np.hstack([*first, *reversed(first)])
+
+
+def opposed(a: np.ndarray, parts: int) -> np.ndarray:
+    """Return A `mirrored`, with the signs of the second half turned: what is added part by part is then subtracted, the last part first.
+
+    A random product that is added again and again stops an FP16 accumulator after some thousands: it is below half of the sum's last
+    place, and a sum that does not change draws less power. Products that are subtracted again leave a sum as large as a few of them,
+    however long the kernel runs and whatever the accumulator, and each product changes it. Rounding does not add up: in this order
+    rounding to nearest repeats the same sums, and truncation moves them until they lie evenly around 0. −128 has no opposite and
+    becomes −127.
+
+    >>> opposed(np.array([[1, -128]], np.int8), 2), opposed(np.array([[0.5, 9.0]], np.float16), 2)
+    (array([[ 1, -1]], dtype=int8), array([[ 0.5, -0.5]], dtype=float16))
+    """
+    both = mirrored(np.maximum(a, -127) if a.dtype.kind == "i" else a, parts)
+    first, second = np.hsplit(both, 2)
+    if a.dtype.kind == "u":  # a code of BF16 or FP8: its highest bit is the sign
+        return np.hstack([first, second ^ a.dtype.type(1 << (8 * a.itemsize - 1))])
+    return np.hstack([first, -second])
+
+
+def cancelling(inputs: Arrays, parts: int) -> Arrays:
+    """Return A `opposed`, B `mirrored`, and what else there is: a kernel that goes through k part by part comes back to 0 each time."""
+    a, b, *others = inputs
+    return (opposed(a, parts), mirrored(b, parts), *others)
+
+
 def expanded(kept: np.ndarray, word: int, bits: int) -> np.ndarray:
     """Return the sparse matrix [m, k] whose kept half [m, k/2] is given, with the word that `metadata` drew.
 

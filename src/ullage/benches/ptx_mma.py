@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ullage.benches.bench import Arrays, Case, Data, Labels, Output, Plain, Quantity, Target
-from ullage.benches.operands import Accumulator, Operand, metadata, product, tolerance
+from ullage.benches.operands import Accumulator, Operand, metadata, opposed, product, tolerance
 
 CYCLES = 16_000_000  # about 9 ms of a throughput run at 1.8 GHz, if the tensor cores reach Hopper's peak; longer where they don't
 
@@ -65,12 +65,16 @@ class Mma:
 
 @dataclass(frozen=True)
 class Tile:
-    """What a block does in one trip: each of `warps` holds m × n accumulators and multiplies into each of them `passes` times."""
+    """What a block does in one trip: each of `warps` holds m × n accumulators and multiplies into each of them `passes` times.
+
+    The passes take `sets` different A in turn; timed, the second half of them takes away what the first adds (`operands.opposed`).
+    """
 
     warps: int
     m: int
     n: int
     passes: int
+    sets: int = 4
 
     @property
     def issues(self) -> int:
@@ -83,19 +87,22 @@ BROAD = Tile(8, 2, 4, 4)  # two warps on each quarter of an SM, eight independen
 BROAD_FP64 = Tile(8, 2, 2, 8)  # with more sums the compiler moves fragments within the loop
 
 _KERNEL = r"""
-extern "C" __global__ void __launch_bounds__({threads}) mma(
+extern "C" __global__ void __launch_bounds__({threads}, 1) mma(
     u64 *clocks, const {cell} *a, const {cell} *b,{pattern} {output} *d, int trips)
 {{
     const int warp = threadIdx.x / 32, group = threadIdx.x % 32 / 4, place = threadIdx.x % 4;
-    {cell} fa[{tile_m}][{a_registers}], fb[{tile_n}][{b_registers}];
+    {cell} fa[{sets}][{tile_m}][{a_registers}], fb[{tile_n}][{b_registers}];
     {register} sum[{tile_m}][{tile_n}][{c_registers}];
     const u32 kept = {kept};
     // PTX ISA, matrix fragments of mma: a row is cut into groups of four cells; thread `place` of a quad holds one cell of each group
     #pragma unroll
-    for (int i = 0; i < {tile_m}; ++i)
+    for (int s = 0; s < {sets}; ++s)
         #pragma unroll
-        for (int r = 0; r < {a_registers}; ++r)
-            fa[i][r] = a[((warp * {tile_m} + i) * {m} + group + 8 * (r % {halves})) * {a_cells} + 4 * (r / {halves}) + place];
+        for (int i = 0; i < {tile_m}; ++i)
+            #pragma unroll
+            for (int r = 0; r < {a_registers}; ++r)
+                fa[s][i][r] = a[(((warp * {tile_m} + i) * {m} + group + 8 * (r % {halves})) * {sets} + s) * {a_cells}
+                                + 4 * (r / {halves}) + place];
     #pragma unroll
     for (int j = 0; j < {tile_n}; ++j)
         #pragma unroll
@@ -145,7 +152,7 @@ __device__ __forceinline__ float half_of(u32 pair, int which)
 
 
 def source(mma: Mma, tile: Tile) -> str:
-    """Return the kernel `mma`: A [warps · tile.m · m, k] and B [tile.n · n, k] row by row, D of the same rows and columns."""
+    """Return the kernel `mma`: A [warps · tile.m · m, tile.sets · k] and B [tile.n · n, k] row by row, D of the same rows and columns."""
     packed = mma.accumulator.packed == 2
     a_registers, b_registers, c_registers = mma.registers
     filled = _KERNEL.format(
@@ -158,6 +165,7 @@ def source(mma: Mma, tile: Tile) -> str:
         tile_m=tile.m,
         tile_n=tile.n,
         passes=tile.passes,
+        sets=tile.sets,
         m=mma.m,
         halves=mma.m // 8,
         a_registers=a_registers,
@@ -165,7 +173,7 @@ def source(mma: Mma, tile: Tile) -> str:
         c_registers=c_registers,
         a_cells=mma.k * mma.operand.bits // mma.cell,
         b_cells=mma.real_k * mma.operand.bits // mma.cell,
-        statement=_statement(mma),
+        statement=_statement(mma, tile),
         results=mma.m * mma.n // 32,
         result="half_of(sum[i][j][r / 2], r % 2)" if packed else "sum[i][j][r]",
         width=mma.n * tile.n,
@@ -173,14 +181,15 @@ def source(mma: Mma, tile: Tile) -> str:
     return (HALF if packed else "") + filled
 
 
-def _statement(mma: Mma) -> str:
-    """Return the inline assembly that multiplies fragment i by fragment j into sum[i][j]."""
+def _statement(mma: Mma, tile: Tile) -> str:
+    """Return the inline assembly that multiplies fragment i of the pass's set by fragment j into sum[i][j]."""
     counts = (mma.registers[2], *mma.registers[:2])
     starts = (0, counts[0], counts[0] + counts[1])
     c, a, b = ("{" + ", ".join(f"%{start + r}" for r in range(count)) + "}" for start, count in zip(starts, counts, strict=True))
     letter = "d" if mma.cell == 64 else "r"
     results = ", ".join(f'"+{mma.accumulator.letter}"(sum[i][j][{r}])' for r in range(counts[0]))
-    given = [f'"{letter}"(fa[i][{r}])' for r in range(counts[1])] + [f'"{letter}"(fb[j][{r}])' for r in range(counts[2])]
+    given = [f'"{letter}"(fa[pass % {tile.sets}][i][{r}])' for r in range(counts[1])]
+    given += [f'"{letter}"(fb[j][{r}])' for r in range(counts[2])]
     sparsity = ""
     if mma.sparse:
         sparsity = f", %{sum(counts)}, 0x0"
@@ -233,9 +242,13 @@ def _case(
     rows, columns = tile.warps * tile.m * mma.m, tile.n * mma.n
 
     def inputs(generator: np.random.Generator, data: Data) -> Arrays:
-        a = mma.operand.matrix(generator, data, rows, mma.k)
+        a = mma.operand.matrix(generator, data, rows, tile.sets * mma.k)
         b = mma.operand.matrix(generator, data, columns, mma.real_k)
         return (a, b, metadata(mma.operand, generator)) if mma.sparse else (a, b)
+
+    def reference(arrays: Arrays, trips: int) -> Arrays:
+        a, b, *pattern = arrays
+        return product(mma.operand, mma.accumulator, (a, np.tile(b, (1, tile.sets)), *pattern), trips * tile.passes // tile.sets)
 
     return Case(
         labels=labels,
@@ -246,7 +259,8 @@ def _case(
         trips=trips,
         inputs=inputs,
         outputs=(Output((rows, columns), mma.accumulator.output[1]),),
-        reference=lambda arrays, trips: product(mma.operand, mma.accumulator, arrays, trips * tile.passes),
+        timed_inputs=lambda arrays: (opposed(arrays[0], tile.sets), *arrays[1:]),
+        reference=reference,
         quantities=quantities,
         check_trips=2,
         tolerance=tolerance(mma.operand, mma.accumulator),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ullage.benches.bench import Arrays, Case, Data, Labels, Output, Quantity, Target
-from ullage.benches.operands import Accumulator, Operand, product, tolerance
+from ullage.benches.operands import Accumulator, Operand, cancelling, product, tolerance
 from ullage.benches.ptx_mma import CYCLES
 from ullage.benches.ptx_wgmma import LAYOUT, STEP
 
@@ -193,6 +193,7 @@ def _case(
         block=THREADS,
         trips=trips,
         inputs=inputs,
+        timed_inputs=lambda arrays: cancelling(arrays, SLICES),
         outputs=(Output((ROWS, mma.n), mma.accumulator.output[1]),),
         reference=lambda arrays, times: product(mma.operand, mma.accumulator, arrays, times * ROUNDS),
         quantities=quantities,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ullage.benches.bench import Arrays, Case, Data, Labels, Output, Quantity, Target
-from ullage.benches.operands import Accumulator, Operand, metadata, product, tolerance
+from ullage.benches.operands import Accumulator, Operand, cancelling, metadata, product, tolerance
 from ullage.benches.ptx_mma import CYCLES, HALF
 
 ROWS = 64  # of A in an instruction, whatever its type
@@ -100,8 +100,7 @@ extern "C" __global__ void __launch_bounds__({threads}, 1) wgmma(
     u32 *const tile_a = tile, *const tile_b = tile + {rows} * {a_words};
     lay_out(tile_a, a, {rows}, {a_words});
     lay_out(tile_b, b, {n}, {b_words});
-    asm volatile("fence.proxy.async;" ::: "memory");
-    __syncthreads();
+    asm volatile("fence.proxy.async;" ::: "memory");  // the barrier that belongs to it is in ULLAGE_BEGIN
     const int warp = threadIdx.x / 32, group = threadIdx.x % 32 / 4, place = threadIdx.x % 4;
     const int row = 16 * warp + group;  // a warp holds 16 rows of D, a warp group 64
     const u32 kept = {kept};
@@ -235,6 +234,7 @@ def _case(wgmma: Wgmma, labels: Labels, *, groups: int, grid: int, trips: int, q
         block=128 * groups,
         trips=trips,
         inputs=inputs,
+        timed_inputs=lambda arrays: cancelling(arrays, wgmma.slices),
         outputs=(Output((rows, wgmma.n), wgmma.accumulator.output[1]),),
         reference=lambda arrays, times: product(wgmma.operand, wgmma.accumulator, arrays, times * wgmma.rounds),
         quantities=quantities,

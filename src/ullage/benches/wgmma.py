@@ -65,7 +65,8 @@ def wgmma(target: Target, quick: bool) -> Iterator[Case]:
     Latency: one warp group, one accumulator, nothing waited for between instructions. 128 cycles is just what 64 × 256 × 16 products
     take at 4096 FLOP a cycle: this is the pace of a chain. Throughput: two warp groups on every SM with 64 rows of A each and one B.
 
-    Both go through four slices of k in shared memory, laid out without swizzle; "RS" keeps A in registers. What zeros reach and random
+    Both go through four slices of k in shared memory, laid out without swizzle; "RS" keeps A in registers. On random data two slices
+    subtract what the other two add, so that sums stay small and go on changing, in FP16 too. What zeros reach and random
     numbers don't is lost to power: see the clock of each number. Not the paper's: BF16, and FP8 as E5M2 (the paper's FP8 is taken as E4M3).
     """
     if quick:

@@ -39,13 +39,21 @@ class Measured:
 
 def measure(case: Case, device: Device, architecture: str, sms: int, monitor: Monitor, generator: np.random.Generator) -> Measured:
     """Return a case's numbers. Raises UllageError for a kernel that doesn't compile, fails or gives a wrong result."""
-    queue = Queue(case, device, loaded(case, device, architecture), case.inputs(generator, "random"))
+    inputs = case.inputs(generator, "random")
+    queue = Queue(case, device, loaded(case, device, architecture), inputs)
     check(queue)
-    if case.data != "random":
+    if case.data != "random" or case.timed_inputs is not None:
         device.release()
-        queue = Queue(case, device, loaded(case, device, architecture), case.inputs(generator, case.data))
+        queue = Queue(case, device, loaded(case, device, architecture), timed_inputs(case, generator, inputs))
     spans = timing.timed(queue, timing.first(queue), case.seconds, monitor, queue.prepare)
     return told(case, spans, queue.notes(len(spans.seconds)), sms)
+
+
+def timed_inputs(case: Case, generator: np.random.Generator, checked: Arrays) -> Arrays:
+    """Return the inputs that a case is timed on: of its own kind of data, or made of the random ones that were checked."""
+    if case.data != "random":
+        return case.inputs(generator, case.data)
+    return checked if case.timed_inputs is None else case.timed_inputs(checked)
 
 
 def compile_ahead(cases: Sequence[AnyCase], architecture: str, workers: int) -> None:
