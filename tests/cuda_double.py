@@ -12,7 +12,9 @@ import importlib
 import multiprocessing
 import shutil
 import subprocess
+import sys
 import tempfile
+import types
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +52,9 @@ class _Launch(ctypes.Structure):
 _KERNEL = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_Launch), ctypes.POINTER(ctypes.c_void_p), ctypes.c_int, ctypes.c_int
 )
-_COUNTS = ("blocks_of_memory", "modules", "events", "hosts", "contexts", "resets", "launches", "sticky", "stays_sticky", "hangs")
+_COUNTS = (
+    "blocks_of_memory", "modules", "events", "hosts", "contexts", "graphs", "resets", "launches", "replays", "sticky", "stays_sticky", "hangs",
+)  # fmt: skip
 
 
 class State(ctypes.Structure):
@@ -170,8 +174,38 @@ def gpu():
 
 
 @functools.cache
-def _worker():
-    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+def _worker(stand_in=False):
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=_hide_bindings if stand_in else None)
+
+
+def _hide_bindings():
+    """Make this process one in which cuda-bindings is not installed: `cuda.bindings` is the stand-in of `gpu/bare`."""
+    import gpu
+
+    hidden = types.ModuleType("cuda")
+    hidden.__path__ = [str(gpu.BARE / "cuda")]
+    sys.modules["cuda"] = hidden
+    found = importlib.import_module("cuda.bindings.driver").__file__
+    assert Path(found).is_relative_to(gpu.BARE), found
+
+
+def run_with_stand_in(test):
+    """Run what `with_driver` decorated in a process where cuda-bindings is not installed."""
+    _worker(stand_in=True).submit(_in_worker, test.__module__, test.__name__).result(timeout=120)
+
+
+def in_process_with_driver(function, stand_in):
+    """Return what a function of a fresh `Gpu` gives in a process with the double, where cuda-bindings is installed or the `stand_in`."""
+    return _worker(stand_in).submit(_given, function).result(timeout=120)
+
+
+def _given(function):
+    fresh = gpu()
+    fresh.reset()
+    found = function(fresh)
+    if fresh.failure is not None:
+        raise fresh.failure
+    return found
 
 
 def with_driver(test):
