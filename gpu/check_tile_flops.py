@@ -10,6 +10,7 @@ from typing import Any
 from gpu import ncu
 from gpu.check import Findings, NotMeasured, check
 from gpu.machine import Machine
+from gpu.pytorch import needed_torch
 from gpu.telemetry import mean, watched
 from gpu.tile_program import LONG, MARK, PRECISIONS, command, gemms
 from ullage.benches.gemm_ofu_plan import Gemm
@@ -62,6 +63,8 @@ def tile_flops(machine: Machine) -> Findings:
     cores execute; predicted are whole tiles and clusters. The paper has the closed form within 1000 FLOPs for nvjet kernels. Then
     NVML watches BF16 products of size 8192, whose tensor activity ncu has counted too. Clocks are left alone.
     """
+    if getattr(machine, "ncu", None) is None:  # a machine may bring a tool in place of ncu, which runs no program
+        needed_torch(machine)
     tool = ncu.tool(machine)
     names = _names(ncu.names(tool))
     metrics = [f"{name}.sum" for name in sorted({one for some in names.values() for one in some})]

@@ -53,7 +53,8 @@ _KERNEL = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_Launch), ctypes.POINTER(ctypes.c_void_p), ctypes.c_int, ctypes.c_int
 )
 _COUNTS = (
-    "blocks_of_memory", "modules", "events", "hosts", "contexts", "graphs", "resets", "launches", "replays", "sticky", "stays_sticky", "hangs",
+    "blocks_of_memory", "modules", "events", "hosts", "contexts", "graphs", "resets", "launches", "replays", "sticky", "stays_sticky",
+    "hangs",
 )  # fmt: skip
 
 
@@ -165,28 +166,40 @@ class Gpu:
 @functools.cache
 def gpu():
     """Return the GPU of this process; builds the double and loads it in the driver's place."""
+    return Gpu(_built(SOURCE, "libcuda.so.1"))
+
+
+@functools.cache
+def cublas():
+    """Return a libcublas for the GPU of this process: a product is a launch of the kernel "gemm"."""
+    return _built(SOURCE.with_name("libcublas_double.c"), "libcublas.so.13")
+
+
+def _built(source, name):
     with tempfile.TemporaryDirectory(prefix="ullage-cuda-") as folder:
-        target = Path(folder, "libcuda_double.so")
-        command = ["gcc", "-O1", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", str(target), str(SOURCE), "-ldl"]
+        target = Path(folder, "double.so")
+        command = ["gcc", "-O1", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-o", str(target), str(source), "-ldl"]
         done = subprocess.run(command, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
-        return Gpu(ctypes.CDLL(str(target), mode=ctypes.RTLD_LOCAL))
+        return ctypes.CDLL(str(target), mode=ctypes.RTLD_LOCAL)
 
 
 @functools.cache
 def _worker(stand_in=False):
-    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=_hide_bindings if stand_in else None)
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=_hide_packages if stand_in else None)
 
 
-def _hide_bindings():
-    """Make this process one in which cuda-bindings is not installed: `cuda.bindings` is the stand-in of `gpu/bare`."""
+def _hide_packages():
+    """Make this process one in which neither cuda-bindings nor nvidia-ml-py is installed: their stand-ins of `gpu/bare` are found."""
     import gpu
 
     hidden = types.ModuleType("cuda")
     hidden.__path__ = [str(gpu.BARE / "cuda")]
     sys.modules["cuda"] = hidden
-    found = importlib.import_module("cuda.bindings.driver").__file__
-    assert Path(found).is_relative_to(gpu.BARE), found
+    sys.path.remove(str(gpu.BARE))
+    sys.path.insert(0, str(gpu.BARE))
+    for name in ("pynvml", "cuda.bindings.driver"):
+        assert Path(importlib.import_module(name).__file__).is_relative_to(gpu.BARE), name
 
 
 def run_with_stand_in(test):
@@ -195,7 +208,7 @@ def run_with_stand_in(test):
 
 
 def in_process_with_driver(function, stand_in):
-    """Return what a function of a fresh `Gpu` gives in a process with the double, where cuda-bindings is installed or the `stand_in`."""
+    """Return what a function of a fresh `Gpu` gives in a process with the double; `stand_in`: one without cuda-bindings."""
     return _worker(stand_in).submit(_given, function).result(timeout=120)
 
 

@@ -6,7 +6,8 @@
 #include <string.h>
 
 enum { SUCCESS = 0, INVALID_ARGUMENT = 2, NOT_SUPPORTED = 3, NOT_FOUND = 6, INSUFFICIENT_SIZE = 7, DRIVER_NOT_LOADED = 9, GPU_IS_LOST = 15, UNKNOWN = 999 };
-enum { GPUS = 2, MOST = 8, SAMPLES = 64 };
+enum { GPUS = 2, SAMPLES = 64 };
+#define SECOND "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f" /* that of the double of the driver */
 
 typedef struct { int number; } Device;
 typedef struct { int number, taken; } Sample;
@@ -47,10 +48,10 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, Device **device) {
     *device = &devices[index];
     return SUCCESS;
 }
-int nvmlDeviceGetHandleByUUID(const char *uuid, Device **device) { ENTER("%s", uuid) *device = &devices[1]; return strcmp(uuid, "GPU-b") ? NOT_FOUND : SUCCESS; }
+int nvmlDeviceGetHandleByUUID(const char *uuid, Device **device) { ENTER("%s", uuid) *device = &devices[1]; return strcmp(uuid, SECOND) ? NOT_FOUND : SUCCESS; }
 int nvmlDeviceGetHandleByPciBusId_v2(const char *id, Device **device) { ENTER("%s", id) *device = &devices[1]; return SUCCESS; }
 int nvmlDeviceGetName(Device *d, char *b, unsigned size) { ENTER("%d %u", d->number, size) return text(b, size, "NVIDIA H200"); }
-int nvmlDeviceGetUUID(Device *d, char *b, unsigned size) { ENTER("%d %u", d->number, size) return text(b, size, d->number ? "GPU-b" : "GPU-a"); }
+int nvmlDeviceGetUUID(Device *d, char *b, unsigned size) { ENTER("%d %u", d->number, size) return text(b, size, d->number ? SECOND : "GPU-a"); }
 
 #define NUMBER(name, type, answer) int name(Device *d, type *told) { ENTER("%d", d->number) *told = (answer); return SUCCESS; }
 NUMBER(nvmlDeviceGetNumGpuCores, unsigned, 16896)

@@ -48,7 +48,7 @@ OTHERS = (
     ("nvmlDeviceGetCount",),
     ("nvmlDeviceGetHandleByIndex", 0),
     ("nvmlDeviceGetHandleByIndex", 5),
-    ("nvmlDeviceGetHandleByUUID", "GPU-b"),
+    ("nvmlDeviceGetHandleByUUID", "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"),
     ("nvmlDeviceGetHandleByUUID", b"GPU-none"),
     ("nvmlDeviceGetHandleByPciBusId", "0000:1B:00.0"),
 )

@@ -1,4 +1,4 @@
-"""The stand-ins for cuda-bindings: Ullage's harness measures by them what it measures by cuda-bindings, and they compile the same kernels."""
+"""The stand-ins for cuda-bindings: the harness measures by them what it measures by cuda-bindings, and the kernels are the same."""
 
 from __future__ import annotations
 
@@ -24,7 +24,12 @@ from ullage.kernels.compiling import ARCHITECTURES, compile_cubin, compiler_vers
 
 ROOT = Path(__file__).parents[1]
 SOURCE = 'extern "C" __global__ void twice(int *out, const int *in) { out[threadIdx.x] = 2 * in[threadIdx.x]; }'
-HARNESS = [test for module in (test_bench_device, test_bench_harness) for name, test in vars(module).items() if name.startswith("test_") and hasattr(test, "test")]
+HARNESS = [
+    test
+    for module in (test_bench_device, test_bench_harness)
+    for name, test in vars(module).items()
+    if name.startswith("test_") and hasattr(test, "test")
+]
 
 
 def module_at(path, name):
@@ -133,7 +138,9 @@ def test_a_wheels_library_comes_before_a_toolkits_and_the_newest_first(tmp_path)
     site, toolkits = tmp_path / "site", tmp_path / "local"
     wheel, older = made(site / "nvidia/cu13/lib/libnvrtc.so.13", site / "nvidia/cuda_nvrtc/lib/libnvrtc.so.12")
     named = made(tmp_path / "home/lib64/libnvrtc.so.13")
-    newest, next_one = made(toolkits / "cuda-13.1/lib64/libnvrtc.so.13.1.20", toolkits / "cuda-12.9/targets/x86_64-linux/lib/libnvrtc.so.12")
+    newest, next_one = made(
+        toolkits / "cuda-13.1/lib64/libnvrtc.so.13.1.20", toolkits / "cuda-12.9/targets/x86_64-linux/lib/libnvrtc.so.12"
+    )
     made(site / "nvidia/cu13/lib/libnvrtc-builtins.so.13.0", site / "nvidia/cu13/lib/libnvrtc.so.13.alt")
     found = list(installed("nvrtc", ["", str(site)], {"CUDA_HOME": str(tmp_path / "home")}, toolkits))
     assert found == [wheel, older, *named, newest, next_one]

@@ -127,7 +127,7 @@ def _library() -> ctypes.CDLL:
 
 @lru_cache(maxsize=256)
 def _found(symbol: str, kinds: tuple[Any, ...]) -> Callable[..., int]:
-    """Return a function of the driver that takes arguments of these kinds. Raises RuntimeError for a driver that is not there or too old."""
+    """Return a function of the driver that takes arguments of these kinds. Raises RuntimeError for a driver that is missing or old."""
     address, library = ctypes.c_void_p(), _library()
     try:
         find = library.cuGetProcAddress_v2
