@@ -81,8 +81,11 @@ def driver_load(
 
 def product_by(library: Any) -> Make:
     """Return what makes square products of random normal numbers by a libcublas, a corner of the first one checked."""
+    held: list[Any] = []
 
     def make(device: Device, stack: ExitStack, size: int, dtype: str, zeros: bool) -> Call:
+        if not held:  # for good: what the library has loaded into the GPU's context would be gone with it, unknown to the library
+            held.append(device.asked("cuDevicePrimaryCtxRetain", device.handle, deed="its context"))
         blas = stack.enter_context(Cublas(library, device))
         generator = np.random.default_rng()
         matrices = [normal_matrix(generator, size, OPERANDS[dtype]) for _ in range(2)]

@@ -151,11 +151,19 @@ def test_without_the_folder_there_is_nothing_to_do(tmp_path):
 # --- the recorder ---
 
 
-@pytest.fixture
-def recorder(found, tmp_path):
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
     if shutil.which("gcc") is None:
         pytest.skip("no gcc: the recorder can't be built")
-    carried.build_recorder(tmp_path / "wheels")
+    folder = tmp_path_factory.mktemp("recorder")
+    carried.build_recorder(folder)
+    return folder
+
+
+@pytest.fixture
+def recorder(found, built, tmp_path):
+    for path in built.iterdir():
+        shutil.copy(path, tmp_path / "wheels")
     return tmp_path / "wheels" / "recorder.so"
 
 

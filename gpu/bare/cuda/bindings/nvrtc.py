@@ -1,13 +1,12 @@
 """NVRTC by ctypes, under the names and the calling conventions of cuda-bindings: what compiling a kernel asks for.
 
-The library is found where CUDA's wheels and toolkits put it. A call raises RuntimeError where there is none.
+The library is found where CUDA's wheels and toolkits put it; where it is not, this module can't be imported.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 from gpu.libraries import loaded
@@ -19,16 +18,14 @@ class nvrtcResult(int):
     NVRTC_SUCCESS = 0
 
 
-@lru_cache(maxsize=1)
-def _library() -> ctypes.CDLL:
-    try:
-        return loaded("nvrtc")
-    except OSError as error:
-        raise RuntimeError(str(error)) from error
+try:
+    _LIBRARY = loaded("nvrtc")
+except OSError as error:
+    raise ImportError(str(error)) from error
 
 
 def _ask(name: str, *arguments: Any) -> nvrtcResult:
-    return nvrtcResult(getattr(_library(), name)(*arguments))
+    return nvrtcResult(getattr(_LIBRARY, name)(*arguments))
 
 
 def _texts(words: Sequence[bytes]) -> Any:
