@@ -70,7 +70,7 @@ def tile_flops(machine: Machine) -> Findings:
     metrics = [f"{name}.sum" for name in sorted({one for some in names.values() for one in some})]
     kernels, said = ncu.profiled(tool, [*metrics, ACTIVE], command(PRECISIONS))
     groups = _by_product(kernels)
-    findings = Findings({"products": len(gemms()), "tool": tool.rpartition("/")[2]})
+    findings = Findings({"products": len(gemms()), "tool": tool.rpartition("/")[2], "load": machine.load_name})
     if len(groups) != len(gemms()):
         raise NotMeasured(f"ncu saw {len(groups)} products where {len(gemms())} were launched")
     pairs = list(zip(gemms(), groups, strict=True))

@@ -8,9 +8,19 @@ from __future__ import annotations
 import ctypes
 import importlib
 import importlib.util
+import itertools
 import subprocess
 import sys
 from pathlib import Path
+
+if __name__ == "__main__":
+    sys.path[:1] = [str(Path(__file__).parents[1]), str(Path(__file__).parents[1] / "src")]
+
+from gpu.recording import Recorder
+
+from ullage.problems import Problems
+from ullage.sources.nvml import watch
+from ullage.sources.source import Options
 
 SOURCE = Path(__file__).with_name("libnvml_double.c")
 STAND_IN = Path(__file__).parents[1] / "gpu" / "bare" / "pynvml.py"
@@ -159,11 +169,22 @@ def _request(nvml, older, newer):
     return request
 
 
+def recorded(nvml, double):
+    """Return what Ullage's reader asks a binding in two seconds, call by call, and the rows that it makes of the answers."""
+    double.reset()
+    recorder = Recorder(nvml, itertools.count(1_000_000, 500).__next__, lambda: 0.0)
+    batches = watch(recorder, Options(watch=2, interval=0.5), Problems(), "node", recorder.clock, lambda seconds: None)
+    return [row for batch in batches for row in batch.to_pylist()], recorder.recording()
+
+
 def main(folder, *flags):
     """Print where the two bindings differ, and at last how many questions were asked."""
     double = Double(folder, *flags)
     real, own = importlib.import_module("pynvml"), stand_in()
     theirs, ours = answers(real, double), answers(own, double)
+    (rows, recording), (others, other) = recorded(real, double), recorded(own, double)
+    if rows != others or recording != other or len(rows) != 4 * 4:  # two GPUs, each with a MIG instance
+        print("the reader", rows, "but by the stand-in:", others)
     for one, other in zip(theirs, ours, strict=True):
         if one != other:
             print(*one, "but the stand-in:", *other)

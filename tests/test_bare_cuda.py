@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
 import re
 import shutil
@@ -17,9 +18,10 @@ from tests import test_bench_device, test_bench_harness
 from tests.bench_cases import bench, case, work
 from tests.cuda_double import in_process_with_driver, run_with_stand_in
 from ullage.benches.result import record
-from ullage.benches.running.driver import FATAL
+from ullage.benches.running.driver import FATAL, bindings
 from ullage.benches.running.harness import run
 from ullage.benches.running.session import opened
+from ullage.errors import UllageError
 from ullage.kernels.compiling import ARCHITECTURES, compile_cubin, compiler_version
 
 ROOT = Path(__file__).parents[1]
@@ -132,6 +134,31 @@ def test_the_stand_ins_are_found_only_where_the_libraries_are_not():
     for name in ("pynvml", "cuda.bindings"):
         pytest.importorskip(name)
         assert not Path(importlib.util.find_spec(name).origin).is_relative_to(BARE)
+
+
+def test_without_a_driver_that_is_said(monkeypatch):
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        monkeypatch.setattr("ullage.benches.running.driver.importlib.import_module", lambda name: DRIVER)
+        with pytest.raises(UllageError, match="no NVIDIA driver answers on this machine"):
+            bindings()
+    else:
+        pytest.skip("this machine has an NVIDIA driver")
+
+
+def asked_of_an_old_driver(gpu):
+    """Return what is said of a driver that lacks a function."""
+    import cuda.bindings.driver as driver
+
+    with pytest.raises(RuntimeError) as raised:
+        driver._asking("cuNeverWas")()
+    return str(raised.value)
+
+
+@needs_gcc
+def test_a_function_that_the_driver_lacks_is_named():
+    assert in_process_with_driver(asked_of_an_old_driver, True) == "function cuNeverWas is not found in this driver"
 
 
 # --- where libraries lie ---
