@@ -43,8 +43,9 @@ static int entered(const char *function) {
     return SUCCESS;
 }
 #define ENTER { int fault = entered(__func__); if (fault) return fault; }
-/* In a context: after a fatal error every call answers with that error. */
-#define IN_CONTEXT { ENTER if (!state.contexts) return INVALID_CONTEXT; if (state.sticky) return state.sticky; }
+/* In a context, which each thread must make its own: after a fatal error every call answers with that error. */
+static __thread void *current;
+#define IN_CONTEXT { ENTER if (!state.contexts || !current) return INVALID_CONTEXT; if (state.sticky) return state.sticky; }
 
 static void *self;                          /* found while the file is still there: the test deletes it once it is loaded */
 __attribute__((constructor)) static void find_self(void) {
@@ -101,8 +102,8 @@ int cuDevicePrimaryCtxReset(int device) {
     state.used = 0;
     return SUCCESS;
 }
-int cuCtxSetCurrent(void *context) { ENTER return SUCCESS; }
-int cuCtxGetCurrent(void **context) { ENTER *context = state.contexts ? &state : NULL; return SUCCESS; }
+int cuCtxSetCurrent(void *context) { ENTER current = context; return SUCCESS; }
+int cuCtxGetCurrent(void **context) { ENTER *context = state.contexts ? current : NULL; return SUCCESS; }
 int cuStreamCreate(void **stream, unsigned flags) { IN_CONTEXT *stream = &state; return SUCCESS; }
 int cuStreamDestroy(void *stream) { IN_CONTEXT return SUCCESS; }
 int cuStreamQuery(void *stream) { IN_CONTEXT return state.hangs ? NOT_READY : SUCCESS; }

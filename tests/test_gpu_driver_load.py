@@ -115,6 +115,16 @@ def test_half_precision_is_multiplied_as_such():
     assert (flops, dtype) == (5 * 2 * SIZE**3, "float16")
 
 
+def two_loads_by_cublas(gpu):
+    gpu.kernels["gemm"] = gemm
+    make = product_by(cublas())
+    return [load(gpu, make)[2][-1] for _ in range(2)]
+
+
+def test_the_context_is_held_once_however_often_the_library_is_used():
+    assert on_gpu(two_loads_by_cublas) == [1, 1]
+
+
 def refused(gpu, make, error, **options):
     """Return what a load raises, and what it left on the GPU."""
     said = "nothing"
