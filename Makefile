@@ -5,10 +5,10 @@ BIN    := $(VENV)/bin
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full lint types imports unit bench gpu docs lock clean
+.PHONY: help demo test test-full lint types imports unit bench gpu gpu-wheels docs lock clean
 
 help: ## show these lines
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-10s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-11s %s\n", $$1, $$2}'
 
 $(VENV)/.user: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -53,6 +53,9 @@ bench: $(VENV)/.dev ## speed beside the peers; prints ratios
 
 gpu: ## every check that needs a GPU; writes results/<gpu>/; needs no installation
 	$(PYTHON) gpu/run.py
+
+gpu-wheels: $(VENV)/.dev ## what a machine with a GPU and no network may lack, into gpu/wheels/; BARER=1: more of it
+	$(BIN)/python gpu/carried.py $(if $(BARER),--barer)
 
 docs: $(VENV)/.dev ## print the generated pages of docs/ from the code
 	$(BIN)/python docs/generate.py

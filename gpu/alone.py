@@ -144,7 +144,7 @@ def _replaces(folder: Path, new: Mapping[str, Any]) -> bool:
 def _verdict(check: Check, one: Machine) -> tuple[str, str, Findings]:
     """Return verdict, reason and findings of a check; whatever it raises breaks it, and no other."""
     if check.loaded and one.load is None:
-        return NOT_MEASURED, "no load: no PyTorch that sees the GPU", Findings()
+        return NOT_MEASURED, "no load: no CUDA driver answers", Findings()
     try:
         findings = check.function(one)
     except NotMeasured as reason:

@@ -11,10 +11,11 @@ from pathlib import Path
 from gpu.check import NotMeasured
 from gpu.code_mark import code_mark
 from gpu.evidence import branch, put
-from gpu.machine import Machine, Room, installed
+from gpu.machine import Machine, Room
 from ullage.benches.bench import BENCHES
 from ullage.benches.result import Result, record, restored
 from ullage.errors import UllageError
+from ullage.kernels.compiling import compiler_version
 
 # What matters most comes first; what is not named here comes last.
 ORDER = (
@@ -48,13 +49,15 @@ def plan() -> list[Pass]:
 def suite(machine: Machine) -> Suite:
     """Return what runs benches on this machine: a process of their own, unless the machine brings its own.
 
-    Raises NotMeasured without cuda-bindings.
+    Raises NotMeasured without a compiler for their kernels.
     """
     own: Suite | None = getattr(machine, "suite", None)
     if own is not None:
         return own
-    if not installed("cuda.bindings"):
-        raise NotMeasured("no cuda-bindings")
+    try:
+        compiler_version()
+    except UllageError as error:
+        raise NotMeasured(error.problem) from error
     from ullage.benches.running.apart import suite_apart
 
     return suite_apart

@@ -59,8 +59,6 @@ def benches(machine: Machine) -> Findings:
     """
     assert machine.room is not None, "the runner gives every check room"
     run = suite(machine)
-    if machine.torch is not None:
-        machine.torch.cuda.empty_cache()  # the benches' process wants the memory
     shelf = Shelf(machine.room, machine.name, str(described(machine)["driver"]))
     fill(shelf, run)
     found = shelf.all()

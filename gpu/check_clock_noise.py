@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from gpu.check import Findings, check
-from gpu.machine import Machine
+from gpu.machine import Machine, installed
 from gpu.telemetry import column, parquet, watched
 from ullage.metrics.clocks import sampling_noise
 from ullage.metrics.ofu import sampled_ofu
@@ -53,9 +52,9 @@ def clock_noise(machine: Machine) -> Findings:
         found = watched(machine, SECONDS, INTERVAL)
     clock, tensor_clock = column(found, "sm_clock"), machine.chip.tensor_clock
     ofu = np.asarray(sampled_ofu(column(found, "tensor_active"), clock, tensor_clock), np.float64)
-    rows = _noise("clock", clock / tensor_clock) + _noise("OFU", ofu)
+    rows, kept = _noise("clock", clock / tensor_clock) + _noise("OFU", ofu), _kept(found)
     return Findings(
-        settings={"gemm": SIZE, "dtype": "bfloat16", "seconds": SECONDS, "interval": INTERVAL},
+        settings={"gemm": SIZE, "dtype": "bfloat16", "load": machine.load_name, "seconds": SECONDS, "interval": INTERVAL},
         answers={
             "clock_mean": float(np.nanmean(clock)),
             "clock_sd": float(np.nanstd(clock)),
@@ -66,7 +65,8 @@ def clock_noise(machine: Machine) -> Findings:
             "bound_30_s": rows[-1]["bound"],
         },
         rows=rows,
-        recordings={RECORDING: parquet(_kept(found))},
+        notes=[] if kept else ["the series is not kept: that needs pyarrow"],
+        recordings=kept,
     )
 
 
@@ -74,6 +74,12 @@ def _noise(name: str, series: npt.NDArray[np.float64]) -> list[dict[str, Any]]:
     return [{"series": name, **asdict(sampling_noise(series, INTERVAL, every))} for every in EVERY]
 
 
-def _kept(found: list[dict[str, Any]]) -> pa.Table:
+def _kept(found: list[dict[str, Any]]) -> dict[str, bytes]:
+    """Return the series as a file, none without pyarrow."""
+    if not installed("pyarrow"):
+        return {}
+    import pyarrow as pa
+
     times = pa.array([round(row["time"] * 1000) for row in found], pa.timestamp("ms", "UTC"))
-    return pa.table({"time": times, **{name: pa.array([row.get(name) for row in found]) for name in KEPT}})
+    table = pa.table({"time": times, **{name: pa.array([row.get(name) for row in found]) for name in KEPT}})
+    return {RECORDING: parquet(table)}

@@ -12,7 +12,7 @@ from typing import Any
 
 from gpu.check import Findings, NotMeasured, check
 from gpu.counters import ACTIVITY, NAMES, counts_from, fresh, steps, units
-from gpu.machine import Machine
+from gpu.machine import WITHOUT_LOAD, Machine
 from ullage.benches.running.gpm import ELAPSED, TENSOR, sampler, told
 
 SIZE = 8192
@@ -81,7 +81,13 @@ def _findings(machine: Machine, take: Callable[[], Any]) -> Findings:
     windows += loaded
     counted = units(windows[-1]["rate"], windows[-1]["sm_clock"], machine.sms)
     return Findings(
-        settings={"gemm": SIZE if machine.load else None, "fast_reads": FINE[0], "fast_interval": FINE[1], "sms": machine.sms},
+        settings={
+            "gemm": SIZE if machine.load else None,
+            "load": machine.load_name,
+            "fast_reads": FINE[0],
+            "fast_interval": FINE[1],
+            "sms": machine.sms,
+        },
         answers={
             "counts_from": start,
             "counted": "neither" if counted is None else "per SM" if counted == 1 else "summed over the SMs",
@@ -95,7 +101,7 @@ def _findings(machine: Machine, take: Callable[[], Any]) -> Findings:
             "told": " ".join(told(machine.nvml, first.sample, idle[-1].sample, NAMES)),
         },
         rows=windows,
-        notes=notes + ([] if machine.load else ["under load: not measured, no PyTorch that sees the GPU"]),
+        notes=notes + ([] if machine.load else [WITHOUT_LOAD]),
         wrong=["the counters are differences, and the reader takes them as cumulative"] if start == "the older sample" else [],
     )
 

@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gpu.check import Findings, NotMeasured, check
-from gpu.machine import Machine, described, installed, versions
+from gpu.check import Findings, check
+from gpu.machine import Machine, described, versions
+from gpu.pytorch import needed_torch
 from ullage.benches.gemm_ofu import measure
 from ullage.benches.gemm_ofu_plan import LARGEST
 from ullage.benches.gemm_ofu_record import Observation, read
@@ -83,13 +84,12 @@ def _text(report: reports.GemmOfuReport) -> str:
 def _harness(machine: Machine) -> Harness:
     """Return what measures products into a file for some minutes and says why it ended early; the machine may bring its own.
 
-    Raises NotMeasured without cuda-bindings.
+    Raises NotMeasured without PyTorch.
     """
     own: Harness | None = getattr(machine, "harness", None)
     if own is not None:
         return own
-    if not installed("cuda.bindings"):
-        raise NotMeasured("no cuda-bindings")
+    needed_torch(machine)
     return _on_gpu
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from gpu.check import Findings, check
-from gpu.machine import Machine
+from gpu.check import Findings, NotMeasured, check
+from gpu.machine import WITHOUT_LOAD, Machine, installed
 from gpu.recording import Recorder, packed
 from gpu.telemetry import mean, parquet, rows
+from ullage.field import FIELDS, Flag
 from ullage.problems import Problems
 from ullage.sources.nvml import watch
 from ullage.sources.source import Options
-from ullage.tables import FIELDS, Flag
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 PHASES = (("idle", 8.0), ("loaded", 8.0), ("idle again", 4.0))
 INTERVAL = 0.5
@@ -48,6 +49,10 @@ def nvml_recording(machine: Machine) -> Findings:
     The reader (`ullage.sources.nvml`) watches at 0.5 s for 8 s idle, 8 s under a BF16 GEMM and 4 s idle again. Every
     call and reply is kept, and what the reader made of them: tests replay the calls and must get the same samples.
     """
+    if not installed("pyarrow"):
+        raise NotMeasured("no pyarrow, which the reader's samples are kept with")
+    import pyarrow as pa
+
     recorder, problems = Recorder(machine.nvml, machine.clock), Problems()
     phases = [(name, seconds) for name, seconds in PHASES if machine.load or name == "idle"]
     tables = {name: _watched(machine, recorder, problems, name, seconds) for name, seconds in phases}
@@ -55,9 +60,10 @@ def nvml_recording(machine: Machine) -> Findings:
     told = {name: rows(table, machine.pseudonym) for name, table in tables.items()}
     every = [row for found in told.values() for row in found]
     findings = Findings({"interval": INTERVAL, "seconds": sum(s for _, s in phases), "gemm": SIZE if machine.load else None})
+    findings.settings["load"] = machine.load_name
     findings.rows = [{"phase": n, "readings": len(found), **{name: mean(found, name) for name in SHOWN}} for n, found in told.items()]
     findings.answers = {**_answers(recorder, len(every)), **_fields(every)}
-    findings.notes = problems.lines() + ([] if machine.load else ["under load: not measured, no PyTorch that sees the GPU"])
+    findings.notes = problems.lines() + ([] if machine.load else [WITHOUT_LOAD])
     findings.wrong = _wrong(findings.rows, every, phases)
     findings.recordings = {
         RECORDING: packed(recorder.recording(gpu=machine.name, host="node", sessions=sessions)),
@@ -67,6 +73,8 @@ def nvml_recording(machine: Machine) -> Findings:
 
 
 def _watched(machine: Machine, recorder: Recorder, problems: Problems, phase: str, seconds: float) -> pa.Table:
+    import pyarrow as pa
+
     load = machine.load(SIZE) if phase == "loaded" and machine.load else nullcontext()
     with load:
         options = Options(watch=seconds, interval=INTERVAL)

@@ -56,7 +56,8 @@ def ofu_gemm(machine: Machine) -> Findings:
     our own reader at 1 s, FLOPs from CUDA events over the same seconds.
     """
     patterns = [*(("steady", size) for size in SIZES), ("gaps", SIZES[-2]), ("zeros", SIZES[-2])]
-    findings = Findings({"dtype": "bfloat16", "seconds": SECONDS, "interval": INTERVAL, "gap_on": GAPS[0], "gap_off": GAPS[1]})
+    findings = Findings({"dtype": "bfloat16", "load": machine.load_name, "seconds": SECONDS, "interval": INTERVAL})
+    findings.settings |= {"gap_on": GAPS[0], "gap_off": GAPS[1]}
     highest = 0.0
     for pattern, size in patterns:
         assert machine.load is not None, "the runner asks for a load"

@@ -51,7 +51,7 @@ def _facts(machine: Machine, chip: Chip) -> list[tuple[str, Any, Any]]:
     memory = machine.ask("nvmlDeviceGetMemoryInfo", machine.handle)
     limit = machine.ask("nvmlDeviceGetPowerManagementDefaultLimit", machine.handle)
     return [
-        ("SMs by CUDA", machine.sms_by_torch, chip.sms),
+        ("SMs by CUDA", machine.sms_by_cuda, chip.sms),
         ("SMs by NVML", machine.sms_by_nvml, chip.sms),
         ("highest SM clock", None if clock is None else clock * 1e6, chip.sm_clock),
         ("compute capability", machine.compute_capability, chip.compute_capability),

@@ -45,7 +45,7 @@ def sampling_overhead(machine: Machine) -> Findings:
     ]
     rates = {mode: [row["flops"] for row in rows if row["sampling"] == mode] for mode in MODES}
     return Findings(
-        settings={"gemm": SIZE, "dtype": "bfloat16", "rounds": ROUNDS, "seconds": SECONDS},
+        settings={"gemm": SIZE, "dtype": "bfloat16", "load": machine.load_name, "rounds": ROUNDS, "seconds": SECONDS},
         answers=_answers(rates),
         rows=rows,
         wrong=[] if min(rates["none"]) > 0 else ["the load did no work"],

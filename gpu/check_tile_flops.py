@@ -10,6 +10,7 @@ from typing import Any
 from gpu import ncu
 from gpu.check import Findings, NotMeasured, check
 from gpu.machine import Machine
+from gpu.pytorch import needed_torch
 from gpu.telemetry import mean, watched
 from gpu.tile_program import LONG, MARK, PRECISIONS, command, gemms
 from ullage.benches.gemm_ofu_plan import Gemm
@@ -61,12 +62,14 @@ def tile_flops(machine: Machine) -> Findings:
     cores execute; predicted are whole tiles and clusters. The paper has the closed form within 1000 FLOPs for nvjet kernels. Then
     NVML watches BF16 products of size 8192, whose tensor activity ncu has counted too. Clocks are left alone.
     """
+    if getattr(machine, "ncu", None) is None:  # a machine may bring a tool in place of ncu, which runs no program
+        needed_torch(machine)
     tool = ncu.tool(machine)
     names = _names(ncu.names(tool))
     metrics = [f"{name}.sum" for name in sorted({one for some in names.values() for one in some})]
     kernels, said = ncu.profiled(tool, [*metrics, ACTIVE], command(PRECISIONS))
     groups = _by_product(kernels)
-    findings = Findings({"products": len(gemms()), "tool": tool.rpartition("/")[2]})
+    findings = Findings({"products": len(gemms()), "tool": tool.rpartition("/")[2], "load": machine.load_name})
     if len(groups) != len(gemms()):
         raise NotMeasured(f"ncu saw {len(groups)} products where {len(gemms())} were launched")
     pairs = list(zip(gemms(), groups, strict=True))

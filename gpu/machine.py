@@ -12,19 +12,26 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from gpu import BARE
 from gpu.check import Findings
-from gpu.load import Work, gemm
+from gpu.load import Load, Work
+from ullage.benches.running.driver import answer, bindings
 from ullage.errors import UllageError
 from ullage.gpus.chip import Chip, find
 from ullage.gpus.names import pseudonym
 
-LIBRARIES = ("numpy", "pyarrow", "nvidia-ml-py", "cuda-bindings", "torch")
+if TYPE_CHECKING:
+    from ullage.benches.running.board import Board
+
+# Packages whose versions are told, and the module of each for which there is a stand-in.
+LIBRARIES = {"numpy": "", "pyarrow": "", "msgspec": "", "nvidia-ml-py": "pynvml", "cuda-bindings": "cuda.bindings", "torch": ""}
+WITHOUT_LOAD = "under load: not measured, no CUDA driver answers"
 # CUDA cores of an SM by compute capability: `_ConvertSMVer2Cores` in helper_cuda.h of NVIDIA's CUDA samples. Other than these: 128.
 FEWER_CORES = {"7.0": 64, "7.2": 64, "7.5": 64, "8.0": 64}
-Load = Callable[..., AbstractContextManager[Work]]
 
 
 @dataclass(frozen=True)
@@ -51,9 +58,10 @@ class Room:
 class Machine:
     """What a check may ask.
 
-    `nvml` is the module pynvml; `load(size, ...)` is `gpu.load.gemm` without its first parameter, None without
-    PyTorch; `clock` gives ms since 1970; `elsewhere` reads the cycle counters in another process, by GPU index; `room` is what a
-    check has that goes on where it ended.
+    `nvml` is the module pynvml or its stand-in; `find_torch` gives PyTorch where it sees the GPU, else None; `load(size, ...)` is
+    `gpu.load.gemm` without its first parameter, by whatever there is, None where no CUDA driver answers; `clock` gives ms since 1970;
+    `elsewhere` reads the cycle counters in another process, by GPU index; `room` is what a check has that goes on where it ended;
+    `board` is the GPU as the CUDA driver describes it, None where that does not answer.
     """
 
     nvml: Any
@@ -61,12 +69,23 @@ class Machine:
     index: int
     name: str
     uuid: str
-    torch: Any = None
-    load: Load | None = None
+    find_torch: Callable[[], Any] = lambda: None
+    load: Callable[..., AbstractContextManager[Work]] | None = None
     clock: Callable[[], int] = lambda: round(time.time() * 1000)
     sleep: Callable[[float], None] = time.sleep
     elsewhere: Callable[[int], str] = lambda index: _elsewhere(index)
     room: Room | None = None
+    board: Board | None = None
+
+    @cached_property
+    def torch(self) -> Any:
+        """PyTorch, None where it is missing or sees no GPU. It takes seconds to import, and is only when this is first asked."""
+        return self.find_torch()
+
+    @property
+    def load_name(self) -> str | None:
+        """What makes the load ("PyTorch 2.11.0"), None without one."""
+        return None if self.load is None else str(getattr(self.load, "name", "unnamed"))
 
     def ask(self, function: str, *arguments: Any) -> Any:
         """Return what NVML answers to a question, or None where the driver or the library does not know it."""
@@ -93,14 +112,14 @@ class Machine:
         return None if cores is None or capability is None else int(cores) // FEWER_CORES.get(capability, 128)
 
     @property
-    def sms_by_torch(self) -> int | None:
-        """The number of SMs as CUDA tells it through PyTorch; None without PyTorch."""
-        return None if self.torch is None else int(self.torch.cuda.get_device_properties(0).multi_processor_count)
+    def sms_by_cuda(self) -> int | None:
+        """The number of SMs as the CUDA driver tells it; None where that does not answer."""
+        return None if self.board is None else self.board.attribute("MULTIPROCESSOR_COUNT")
 
     @property
     def sms(self) -> int | None:
         """The number of SMs by the machine's own account, never by our tables; None when nobody tells."""
-        return self.sms_by_torch or self.sms_by_nvml
+        return self.sms_by_cuda or self.sms_by_nvml
 
     @property
     def pseudonym(self) -> str:
@@ -108,39 +127,48 @@ class Machine:
         return pseudonym(self.uuid)
 
 
-def machine(nvml: Any = None, torch: Any = None) -> Machine:
-    """Return this machine with the GPU that PyTorch calls 0, or NVML's first. Raises UllageError without driver or GPU."""
-    if nvml is None:
-        try:
-            nvml, torch = importlib.import_module("pynvml"), torch or torch_or_none()
-        except ImportError as error:
-            raise UllageError("nvidia-ml-py is not installed") from error
+def machine(nvml: Any = None, torch: Any = None, *, find_board: Callable[[], Board | None] | None = None) -> Machine:
+    """Return this machine with the GPU that CUDA counts as 0, or NVML's first where the CUDA driver does not answer.
+
+    By default NVML is nvidia-ml-py's or its stand-in, and PyTorch is looked for when a check first asks for it. Raises UllageError
+    without driver or GPU.
+    """
+    nvml = importlib.import_module("pynvml") if nvml is None else nvml
     try:
         nvml.nvmlInit()
         if not nvml.nvmlDeviceGetCount():
             raise UllageError("NVML finds no GPU")
-        handle, index = _chosen(nvml, torch)
+        board = (find_board or cuda_board)()
+        handle, index = _chosen(nvml, "" if board is None else board.uuid)
         name, uuid = text(nvml.nvmlDeviceGetName(handle)), text(nvml.nvmlDeviceGetUUID(handle))
     except nvml.NVMLError as error:
         raise UllageError(f"the NVIDIA driver does not answer ({error})") from error
-    return Machine(nvml, handle, index, name, uuid, torch, load_of(torch))
+    find_torch = torch_or_none if torch is None else lambda: torch
+    load = None if board is None and torch is None else Load(find_torch)
+    return Machine(nvml, handle, index, name, uuid, find_torch, load, board=board)
 
 
-def _chosen(nvml: Any, torch: Any) -> tuple[Any, int]:
-    """PyTorch and NVML number GPUs differently (CUDA_VISIBLE_DEVICES, fastest first): the UUID settles it."""
-    wanted = str(getattr(torch.cuda.get_device_properties(0), "uuid", "")) if torch is not None else ""
+def cuda_board() -> Board | None:
+    """Return the GPU that CUDA counts as 0, as CUDA_VISIBLE_DEVICES has it; None where the CUDA driver does not answer or shows none."""
+    try:
+        from ullage.benches.running.board import Board
+
+        driver = bindings()
+        return Board(driver, 0, answer(driver, driver.cuDeviceGet(0), "GPU 0"))
+    except (UllageError, ImportError):  # ImportError: no NumPy
+        return None
+
+
+def _chosen(nvml: Any, wanted: str) -> tuple[Any, int]:
+    """CUDA and NVML number GPUs differently (CUDA_VISIBLE_DEVICES, fastest first): the UUID settles it."""
     for index in range(nvml.nvmlDeviceGetCount()):
         handle = nvml.nvmlDeviceGetHandleByIndex(index)
-        if not wanted or text(nvml.nvmlDeviceGetUUID(handle)).removeprefix("GPU-") == wanted.removeprefix("GPU-"):
+        if not wanted or text(nvml.nvmlDeviceGetUUID(handle)) == wanted:
             return handle, index
-    raise UllageError(f"PyTorch computes on a GPU that NVML does not list ({wanted})")
+    raise UllageError(f"CUDA computes on a GPU that NVML does not list ({wanted})")
 
 
-def load_of(torch: Any) -> Load | None:
-    """Return the load generator, or None without PyTorch."""
-    return None if torch is None else lambda *arguments, **options: gemm(torch, *arguments, **options)
-
-
+@cache
 def torch_or_none() -> Any:
     """Return the module torch where it is installed and sees a GPU, else None."""
     try:
@@ -164,14 +192,23 @@ def text(name: str | bytes) -> str:
 
 
 def versions() -> dict[str, str | None]:
-    """Return the versions of Python, of Ullage and of the libraries; None for one that is not installed."""
+    """Return the versions of Python, of Ullage and of the libraries; "stand-in" for one that ours stands in for, None for a missing one."""
     found: dict[str, str | None] = {"python": platform.python_version(), "ullage": importlib.import_module("ullage").__version__}
-    for name in LIBRARIES:
+    for name, module in LIBRARIES.items():
         try:
-            found[name] = importlib.metadata.version(name)
+            found[name] = "stand-in" if module and stands_in(module) else importlib.metadata.version(name)
         except importlib.metadata.PackageNotFoundError:
             found[name] = None
     return found
+
+
+def stands_in(module: str) -> bool:
+    """Return whether a module, imported already or not, is one of ours in place of a library that is not installed."""
+    try:
+        found = importlib.util.find_spec(module)
+    except ModuleNotFoundError:  # of a package above it
+        return False
+    return found is not None and found.origin is not None and Path(found.origin).is_relative_to(BARE)
 
 
 def described(one: Machine) -> dict[str, str | float | int | None]:

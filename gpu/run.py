@@ -22,6 +22,7 @@ ALONE = f"import sys; sys.path[:1] = [{str(ROOT)!r}, {str(ROOT / 'src')!r}]; fro
 
 def main(arguments: Sequence[str] | None = None, command: Sequence[str] | None = None, **options_of_session: Any) -> int:
     """Run what the arguments ask for and return the exit code; `command` starts a check's process; the rest is for `Session`."""
+    from gpu.carried import carry
     from gpu.pack import pack, unpack
     from gpu.session import Session, run
     from gpu.timetable import CALL, TABLE, entries, table_lines
@@ -41,6 +42,11 @@ def main(arguments: Sequence[str] | None = None, command: Sequence[str] | None =
     if options.pack:
         print(f"{pack(options.out, options.pack)} files of {options.out} are in {options.pack}")
         return 0
+    carried = carry()
+    for line in carried.skipped:
+        print(f"carried, but not for this machine: {line}")
+    if carried.used:
+        print(f"carried packages in use: {', '.join(carried.used)}")
     signal.signal(signal.SIGTERM, _stop)  # as Ctrl-C does: what was found is packed, and nothing is left running
     alone = command or [sys.executable, "-c", ALONE]
     wishes = {"again": options.again, "this_board": options.this_board, **options_of_session}

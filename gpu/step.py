@@ -17,6 +17,7 @@ from typing import Any
 from gpu.check import NotMeasured
 from gpu.load import Work
 from gpu.machine import Machine
+from gpu.pytorch import needed_torch
 from ullage.adapters.meter import Measured
 from ullage.adapters.torch import TorchMeter
 from ullage.models.config import Config
@@ -92,11 +93,10 @@ def trials(machine: Machine) -> Trials:
     own: Trials | None = getattr(machine, "trials", None)
     if own is not None:
         return own
-    if machine.torch is None:
-        raise NotMeasured("no PyTorch that sees the GPU")
-    if not hasattr(machine.torch.nn, "RMSNorm"):
+    torch = needed_torch(machine)
+    if not hasattr(torch.nn, "RMSNorm"):
         raise NotMeasured("PyTorch is older than 2.4")
-    return partial(trial, machine.torch)
+    return partial(trial, torch)
 
 
 @contextmanager

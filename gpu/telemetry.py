@@ -1,47 +1,87 @@
-"""What Ullage's own reader tells of the measured GPU, as plain rows."""
+"""What Ullage's own reader tells of the measured GPU, as plain rows; without pyarrow the same rows from the same readings."""
 
 from __future__ import annotations
 
 import io
-from typing import Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from gpu.check import NotMeasured
 from gpu.counters import units
-from gpu.machine import Machine
+from gpu.machine import Machine, installed
+from ullage.field import FIELDS
 from ullage.metrics.ofu import exact_ofu
 from ullage.problems import Problems
-from ullage.sources.nvml import watch
+from ullage.sources.machine import Reading, cleaned, moments
+from ullage.sources.nvml import SHORTEST, opened_devices, watch
+from ullage.sources.nvml_readings import UNITS, reading
 from ullage.sources.source import Options
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 Row = dict[str, Any]
-
-
-def batches(machine: Machine, seconds: float, interval: float, problems: Problems | None = None) -> pa.Table:
-    """Return the samples (`tables.SAMPLES`) of all GPUs over some seconds, read by `ullage.sources.nvml`."""
-    options = Options(watch=seconds, interval=interval)
-    told = watch(machine.nvml, options, problems or Problems(), "node", machine.clock, machine.sleep)
-    return pa.Table.from_batches(list(told))
-
-
-def rows(table: pa.Table, uuid: str) -> list[Row]:
-    """Return the samples of one whole GPU as dictionaries without nulls; `time` in seconds since 1970."""
-    milliseconds = table["time"].cast(pa.int64()).to_pylist()
-    told = [{name: value for name, value in row.items() if value is not None} for row in table.to_pylist()]
-    paired = zip(told, milliseconds, strict=True)
-    return [{**row, "time": time / 1000} for row, time in paired if row["gpu"] == uuid and "mig" not in row]
+HOST = "node"
 
 
 def watched(machine: Machine, seconds: float, interval: float) -> list[Row]:
     """Return the measured GPU's samples. Raises NotMeasured for a GPU without tensor activity (before Hopper, or cut by MIG)."""
     problems = Problems()
-    found = rows(batches(machine, seconds, interval, problems), machine.uuid)
+    if installed("pyarrow"):
+        found = rows(batches(machine, seconds, interval, problems), machine.uuid)
+    else:
+        found = of_gpu(plain_rows(machine, seconds, interval, problems), machine.uuid)
     if not any("tensor_active" in row for row in found):
         raise NotMeasured(f"the GPU tells no tensor activity{''.join(f' ({line})' for line in problems.lines()[:1])}")
     return found
+
+
+def batches(machine: Machine, seconds: float, interval: float, problems: Problems | None = None) -> pa.Table:
+    """Return the samples (`tables.SAMPLES`) of all GPUs over some seconds, read by `ullage.sources.nvml`."""
+    import pyarrow as pa
+
+    options = Options(watch=seconds, interval=interval)
+    told = watch(machine.nvml, options, problems or Problems(), HOST, machine.clock, machine.sleep)
+    return pa.Table.from_batches(list(told))
+
+
+def rows(table: pa.Table, uuid: str) -> list[Row]:
+    """Return the samples of one whole GPU as dictionaries without nulls; `time` in seconds since 1970."""
+    import pyarrow as pa
+
+    milliseconds = table["time"].cast(pa.int64()).to_pylist()
+    told = [{name: value for name, value in row.items() if value is not None} for row in table.to_pylist()]
+    paired = zip(told, milliseconds, strict=True)
+    return of_gpu([{**row, "time": time / 1000} for row, time in paired], uuid)
+
+
+def of_gpu(found: list[Row], uuid: str) -> list[Row]:
+    """Return the rows of one whole GPU."""
+    return [row for row in found if row["gpu"] == uuid and "mig" not in row]
+
+
+def plain_rows(machine: Machine, seconds: float, interval: float, problems: Problems) -> list[Row]:
+    """Return what `rows` makes of `batches`, of all GPUs and MIG instances, without tables: NumPy is enough."""
+    options, found = Options(watch=seconds, interval=interval), list[Row]()
+    with opened_devices(machine.nvml, problems) as devices:
+        for moment in moments(options, SHORTEST, machine.clock, machine.sleep):
+            readings = [reading(machine.nvml, device, problems) for device in devices]
+            found += _rows(moment, readings, problems)
+    return found
+
+
+def _rows(moment: int, readings: list[Reading], problems: Problems) -> Iterator[Row]:
+    """Yield the row of each reading, its numbers as the table of samples has them: whole, or of 24 bits."""
+    columns, flags = cleaned(readings, UNITS, problems, HOST)
+    for place, one in enumerate(readings):
+        row: Row = {"time": moment / 1000, "host": HOST, "gpu": one.uuid, "index": one.index, "model": one.model}
+        row |= {} if one.mig is None else {"mig": one.mig}
+        told = {name: values[place] for name, values in columns.items() if not np.isnan(values[place])}
+        row |= {name: int(value) if FIELDS[name].whole else float(np.float32(value)) for name, value in told.items()}
+        yield row | {"flags": int(flags[place])}
 
 
 def parquet(table: pa.Table) -> bytes:

@@ -15,8 +15,8 @@ from pathlib import Path
 from shutil import which
 from typing import Any, Protocol
 
-from gpu.check import NotMeasured
 from gpu.machine import Machine
+from gpu.pytorch import needed_torch
 from ullage.gpus.names import pseudonym
 
 VARIANTS = ("synchronous", "asynchronous", "copies", "graph")
@@ -60,8 +60,7 @@ def recorder(machine: Machine) -> Recorder:
     own: Recorder | None = getattr(machine, "recorder", None)
     if own is not None:
         return own
-    if machine.torch is None:
-        raise NotMeasured("no PyTorch that sees the GPU")
+    needed_torch(machine)
     return Recording(machine)
 
 

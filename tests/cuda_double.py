@@ -12,7 +12,9 @@ import importlib
 import multiprocessing
 import shutil
 import subprocess
+import sys
 import tempfile
+import types
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,7 +52,10 @@ class _Launch(ctypes.Structure):
 _KERNEL = ctypes.CFUNCTYPE(
     ctypes.c_int, ctypes.c_char_p, ctypes.POINTER(_Launch), ctypes.POINTER(ctypes.c_void_p), ctypes.c_int, ctypes.c_int
 )
-_COUNTS = ("blocks_of_memory", "modules", "events", "hosts", "contexts", "resets", "launches", "sticky", "stays_sticky", "hangs")
+_COUNTS = (
+    "blocks_of_memory", "modules", "events", "hosts", "contexts", "graphs", "resets", "launches", "replays", "sticky", "stays_sticky",
+    "hangs",
+)  # fmt: skip
 
 
 class State(ctypes.Structure):
@@ -161,17 +166,59 @@ class Gpu:
 @functools.cache
 def gpu():
     """Return the GPU of this process; builds the double and loads it in the driver's place."""
-    with tempfile.TemporaryDirectory(prefix="ullage-cuda-") as folder:
-        target = Path(folder, "libcuda_double.so")
-        command = ["gcc", "-O1", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", str(target), str(SOURCE), "-ldl"]
-        done = subprocess.run(command, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        return Gpu(ctypes.CDLL(str(target), mode=ctypes.RTLD_LOCAL))
+    return Gpu(_built(SOURCE, "libcuda.so.1"))
 
 
 @functools.cache
-def _worker():
-    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"))
+def cublas():
+    """Return a libcublas for the GPU of this process: a product is a launch of the kernel "gemm"."""
+    return _built(SOURCE.with_name("libcublas_double.c"), "libcublas.so.13")
+
+
+def _built(source, name):
+    with tempfile.TemporaryDirectory(prefix="ullage-cuda-") as folder:
+        target = Path(folder, "double.so")
+        command = ["gcc", "-O1", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-o", str(target), str(source), "-ldl"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+        return ctypes.CDLL(str(target), mode=ctypes.RTLD_LOCAL)
+
+
+@functools.cache
+def _worker(stand_in=False):
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=_hide_packages if stand_in else None)
+
+
+def _hide_packages():
+    """Make this process one in which neither cuda-bindings nor nvidia-ml-py is installed: their stand-ins of `gpu/bare` are found."""
+    import gpu
+
+    hidden = types.ModuleType("cuda")
+    hidden.__path__ = [str(gpu.BARE / "cuda")]
+    sys.modules["cuda"] = hidden
+    sys.path.remove(str(gpu.BARE))
+    sys.path.insert(0, str(gpu.BARE))
+    for name in ("pynvml", "cuda.bindings.driver"):
+        assert Path(importlib.import_module(name).__file__).is_relative_to(gpu.BARE), name
+
+
+def run_with_stand_in(test):
+    """Run what `with_driver` decorated in a process where cuda-bindings is not installed."""
+    _worker(stand_in=True).submit(_in_worker, test.__module__, test.__name__).result(timeout=120)
+
+
+def in_process_with_driver(function, stand_in):
+    """Return what a function of a fresh `Gpu` gives in a process with the double; `stand_in`: one without cuda-bindings."""
+    return _worker(stand_in).submit(_given, function).result(timeout=120)
+
+
+def _given(function):
+    fresh = gpu()
+    fresh.reset()
+    found = function(fresh)
+    if fresh.failure is not None:
+        raise fresh.failure
+    return found
 
 
 def with_driver(test):

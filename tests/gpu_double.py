@@ -129,6 +129,8 @@ class World(Nvml):
             self.load = None
             done.settle()
 
+    gemm.name = "simulated products"
+
     @contextmanager
     def trials(self, variant):
         """Steps that take as long as their executed FLOPs; PyTorch's counter and TorchMeter are right."""
@@ -148,7 +150,7 @@ class World(Nvml):
         gpu = self.gpus[0]
         load = self.gemm if loaded else None
         room = Room(Path(self.kept.name), self.ms / 1000 + 3600, lambda: self.ms / 1000, lambda line: None)
-        return Simulated(self, gpu, 0, gpu.name, gpu.uuid, None, load, lambda: self.ms, self.sleep, self.elsewhere, room)
+        return Simulated(self, gpu, 0, gpu.name, gpu.uuid, lambda: None, load, lambda: self.ms, self.sleep, self.elsewhere, room)
 
 
 class Simulated(Machine):

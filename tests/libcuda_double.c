@@ -20,6 +20,8 @@ typedef struct { uint32_t id; uint32_t pad; union { uint32_t cluster[3]; char si
 typedef struct { uint32_t grid[3], block[3], shared; void *stream; Attribute *attributes; uint32_t count; } Configuration;
 typedef struct { char function[48]; int code, after, times; } Fault;
 typedef struct { uint64_t now; } Event;
+typedef struct { Configuration asked; Attribute attributes[4]; Function *function; void **parameters; } Node;
+typedef struct { int count; Node *nodes; } Graph;
 
 /* What the test sees and sets, field by field as in `cuda_double.State`. */
 struct {
@@ -29,7 +31,7 @@ struct {
     int attributes[256];
     uint64_t memory, used;                  /* bytes on the device */
     uint64_t now;                           /* ns */
-    int blocks_of_memory, modules, events, hosts, contexts, resets, launches; /* alive now; of the last two: so far */
+    int blocks_of_memory, modules, events, hosts, contexts, graphs, resets, launches, replays; /* alive now; of the last three: so far */
     int sticky, stays_sticky, hangs;
     int (*kernel)(const char *name, const Launch *launch, void **parameters, int shared_allowed, int wide_clusters);
     Fault faults[MOST];
@@ -41,8 +43,9 @@ static int entered(const char *function) {
     return SUCCESS;
 }
 #define ENTER { int fault = entered(__func__); if (fault) return fault; }
-/* In a context: after a fatal error every call answers with that error. */
-#define IN_CONTEXT { ENTER if (!state.contexts) return INVALID_CONTEXT; if (state.sticky) return state.sticky; }
+/* In a context, which each thread must make its own: after a fatal error every call answers with that error. */
+static __thread void *current;
+#define IN_CONTEXT { ENTER if (!state.contexts || !current) return INVALID_CONTEXT; if (state.sticky) return state.sticky; }
 
 static void *self;                          /* found while the file is still there: the test deletes it once it is loaded */
 __attribute__((constructor)) static void find_self(void) {
@@ -67,6 +70,16 @@ int cuGetErrorString(int code, const char **words) {
            : code == 700 ? "an illegal memory access was encountered" : code == NOT_FOUND ? "named symbol not found" : "as scripted";
     return SUCCESS;
 }
+int cuGetErrorName(int code, const char **name) {
+    *name = code == INVALID_VALUE ? "CUDA_ERROR_INVALID_VALUE" : code == OUT_OF_MEMORY ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : code == NO_DEVICE ? "CUDA_ERROR_NO_DEVICE" : code == INVALID_DEVICE ? "CUDA_ERROR_INVALID_DEVICE"
+          : code == INVALID_IMAGE ? "CUDA_ERROR_INVALID_IMAGE" : code == INVALID_CONTEXT ? "CUDA_ERROR_INVALID_CONTEXT"
+          : code == 209 ? "CUDA_ERROR_NO_BINARY_FOR_GPU" : code == INVALID_HANDLE ? "CUDA_ERROR_INVALID_HANDLE"
+          : code == NOT_FOUND ? "CUDA_ERROR_NOT_FOUND" : code == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : code == 701 ? "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"
+          : code == 715 ? "CUDA_ERROR_ILLEGAL_INSTRUCTION" : code == 719 ? "CUDA_ERROR_LAUNCH_FAILED"
+          : code == 803 ? "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH" : code == 901 ? "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED" : code == 999 ? "CUDA_ERROR_UNKNOWN" : NULL;
+    return *name ? SUCCESS : INVALID_VALUE;
+}
 int cuInit(unsigned flags) { ENTER return state.devices ? SUCCESS : NO_DEVICE; }
 int cuDriverGetVersion(int *version) { *version = state.version; return SUCCESS; }
 int cuDeviceGetCount(int *count) { ENTER *count = state.devices; return SUCCESS; }
@@ -89,10 +102,12 @@ int cuDevicePrimaryCtxReset(int device) {
     state.used = 0;
     return SUCCESS;
 }
-int cuCtxSetCurrent(void *context) { ENTER return SUCCESS; }
+int cuCtxSetCurrent(void *context) { ENTER current = context; return SUCCESS; }
+int cuCtxGetCurrent(void **context) { ENTER *context = state.contexts ? current : NULL; return SUCCESS; }
 int cuStreamCreate(void **stream, unsigned flags) { IN_CONTEXT *stream = &state; return SUCCESS; }
 int cuStreamDestroy(void *stream) { IN_CONTEXT return SUCCESS; }
 int cuStreamQuery(void *stream) { IN_CONTEXT return state.hangs ? NOT_READY : SUCCESS; }
+int cuStreamSynchronize(void *stream) { IN_CONTEXT return SUCCESS; }
 
 /* --- memory: a word before each block holds its size --- */
 int cuMemGetInfo(size_t *left, size_t *total) { IN_CONTEXT *left = state.memory - state.used; *total = state.memory; return SUCCESS; }
@@ -154,8 +169,7 @@ int cuFuncSetAttribute(Function *function, int which, int value) {
     if (which == 14) function->wide_clusters = value; /* CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED */
     return SUCCESS;
 }
-int cuLaunchKernelEx(const Configuration *asked, Function *function, void **parameters, void **extra) {
-    IN_CONTEXT
+static int launched(const Configuration *asked, Function *function, void **parameters) {
     Launch launch = {.shared = asked->shared, .cluster = {1, 1, 1}};
     memcpy(launch.grid, asked->grid, 12);
     memcpy(launch.block, asked->block, 12);
@@ -170,8 +184,45 @@ int cuLaunchKernelEx(const Configuration *asked, Function *function, void **para
     return code >= 700 ? SUCCESS : code;
 }
 
+/* --- capture: what is launched meanwhile is noted, its parameters by their addresses, and done when the graph is launched --- */
+static Graph *capturing;
+int cuLaunchKernelEx(const Configuration *asked, Function *function, void **parameters, void **extra) {
+    IN_CONTEXT
+    if (!capturing) return launched(asked, function, parameters);
+    capturing->nodes = realloc(capturing->nodes, (capturing->count + 1) * sizeof(Node));
+    Node *node = &capturing->nodes[capturing->count++];
+    *node = (Node){.asked = *asked, .function = function, .parameters = parameters};
+    if (asked->count) memcpy(node->attributes, asked->attributes, asked->count * sizeof(Attribute));
+    return SUCCESS;
+}
+int cuStreamBeginCapture(void *stream, int mode) { IN_CONTEXT if (capturing) return INVALID_VALUE; capturing = calloc(1, sizeof(Graph)); state.graphs++; return SUCCESS; }
+int cuStreamEndCapture(void *stream, Graph **graph) { IN_CONTEXT *graph = capturing; capturing = NULL; return *graph ? SUCCESS : INVALID_VALUE; }
+int cuGraphInstantiateWithFlags(Graph **ready, Graph *graph, unsigned long long flags) {
+    IN_CONTEXT
+    *ready = calloc(1, sizeof(Graph));
+    state.graphs++;
+    (*ready)->count = graph->count;
+    (*ready)->nodes = malloc((graph->count + 1) * sizeof(Node));
+    if (graph->count) memcpy((*ready)->nodes, graph->nodes, graph->count * sizeof(Node));
+    return SUCCESS;
+}
+int cuGraphLaunch(Graph *ready, void *stream) {
+    IN_CONTEXT
+    state.replays++;
+    for (int n = 0; n < ready->count; n++) {
+        ready->nodes[n].asked.attributes = ready->nodes[n].attributes;
+        int code = launched(&ready->nodes[n].asked, ready->nodes[n].function, ready->nodes[n].parameters);
+        if (code || state.sticky) return code;
+    }
+    return SUCCESS;
+}
+static int forgotten(Graph *graph) { state.graphs--; free(graph->nodes); free(graph); return SUCCESS; }
+int cuGraphDestroy(Graph *graph) { IN_CONTEXT return forgotten(graph); }
+int cuGraphExecDestroy(Graph *ready) { IN_CONTEXT return forgotten(ready); }
+
 /* --- events --- */
 int cuEventCreate(Event **event, unsigned flags) { IN_CONTEXT *event = calloc(1, sizeof **event); state.events++; return SUCCESS; }
 int cuEventRecord(Event *event, void *stream) { IN_CONTEXT event->now = state.now; return SUCCESS; }
+int cuEventSynchronize(Event *event) { IN_CONTEXT return SUCCESS; }
 int cuEventDestroy(Event *event) { IN_CONTEXT state.events--; free(event); return SUCCESS; }
 int cuEventElapsedTime(float *ms, Event *begin, Event *end) { IN_CONTEXT *ms = (end->now - begin->now) / 1e6f; return SUCCESS; }

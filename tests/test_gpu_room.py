@@ -12,6 +12,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet
 import pytest
@@ -185,7 +186,7 @@ def test_three_checks_need_no_load(name, tmp_path):
     measured(name, World().machine(loaded=False), tmp_path)
     assert evidence_module.problems_of(found(tmp_path, name), CHECKS[name]) == []
     notes = found(tmp_path, name)["notes"]
-    assert name == "peaks" or notes == ["under load: not measured, no PyTorch that sees the GPU"]
+    assert name == "peaks" or notes == ["under load: not measured, no CUDA driver answers"]
 
 
 def test_a_check_that_raises_is_broken_and_its_words_are_kept(tmp_path, monkeypatch):
@@ -220,17 +221,11 @@ def test_evidence_that_a_check_gets_wrong_breaks_it(tmp_path, monkeypatch):
     assert "malformed evidence" in measured("peaks", World().machine(), tmp_path)["reason"]
 
 
-def test_the_gpu_that_pytorch_computes_on_is_the_one_that_is_read():
-    class Torch:
-        class cuda:
-            @staticmethod
-            def get_device_properties(index):
-                return type("Properties", (), {"uuid": "b"})
-
-    two = Nvml([Gpu("GPU-a"), Gpu("GPU-b")])
-    assert machine(two, Torch).index == 1 and machine(two).index == 0
-    with pytest.raises(UllageError, match="does not list"):
-        machine(Nvml([Gpu("GPU-a")]), Torch)
+def test_the_gpu_that_cuda_counts_as_0_is_the_one_that_is_read():
+    two, second = Nvml([Gpu("GPU-a"), Gpu("GPU-b")]), SimpleNamespace(uuid="GPU-b")
+    assert machine(two, find_board=lambda: second).index == 1 and machine(two, find_board=lambda: None).index == 0
+    with pytest.raises(UllageError, match=r"computes on a GPU that NVML does not list \(GPU-b\)"):
+        machine(Nvml([Gpu("GPU-a")]), find_board=lambda: second)
 
 
 # --- what the checks find ---

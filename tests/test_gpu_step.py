@@ -184,8 +184,7 @@ def go(torch, seconds=0.2, steps=4):
         if torch.fails:
             raise RuntimeError("CUDA error: an illegal memory access was encountered")
         torch.time += seconds
-        torch.queued += 1
-        torch.most_queued = max(torch.most_queued, torch.queued)
+        torch.queue()
 
     with repeated(torch, step, work, clock):
         while len(work.bursts) < steps and work.failure is None:
@@ -274,7 +273,7 @@ def test_without_pytorch_or_with_an_old_one_nothing_is_measured():
     with pytest.raises(NotMeasured, match="no PyTorch"):
         trials(machine)
     with pytest.raises(NotMeasured, match=r"older than 2\.4"):
-        trials(replace(machine, torch=type("Old", (), {"nn": object()})))
+        trials(replace(machine, find_torch=lambda: type("Old", (), {"nn": object()})))
 
 
 def test_a_gpu_with_too_little_free_memory_is_not_measured():

@@ -185,7 +185,7 @@ def test_pytorchs_profiler_is_started_twice_and_the_second_trace_kept():
             yield Profile()
 
     torch.profiler = Profiler
-    recorded = Recording(replace(World().machine(), torch=torch)).kineto("copies")
+    recorded = Recording(replace(World().machine(), find_torch=lambda: torch)).kineto("copies")
     assert recorded.name == "copies.json" and len(exported) == 1 and recorded.trace == b'{"host_name": "node", "traceEvents": []}'
 
 

@@ -18,7 +18,7 @@ from ullage.benches.gemm_ofu_record import Book, Observation
 from ullage.benches.gemm_ofu_watch import refuse_blind, seen
 from ullage.benches.products import product
 from ullage.benches.running.session import Session
-from ullage.benches.sustained import Work, captured, sustained
+from ullage.benches.sustained import TorchStream, Work, captured, sustained
 from ullage.errors import UllageError, harmless
 from ullage.gpus.chip import find
 from ullage.gpus.precision import canonical
@@ -114,9 +114,10 @@ def _observed(session: Session, gemm: Gemm, seconds: float, sleep: Callable[[flo
     kernels = kernel_names(torch, made.run)
     if gemm.kind == "size":
         return Observation(gemm, kernels)
-    burst = captured(torch, made.run)
+    stream = TorchStream(torch, session.device.index)
+    burst = captured(stream, made.run)
     work = Work((gemm.m, gemm.n, gemm.k), gemm.precision, float(gemm.flops * burst.calls))
-    with sustained(torch, burst, work, clock=session.now, sleep=sleep, enter=lambda: torch.cuda.set_device(session.device.index)):
+    with sustained(stream, burst, work, clock=session.now, sleep=sleep):
         span = seen(session.monitor, seconds, session.now, sleep)
     return Observation(
         gemm, kernels, "", work.flops_between(span.begin, span.end), span.settled, span.seconds, span.tensor_active, span.sm_clock,

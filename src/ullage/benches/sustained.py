@@ -1,7 +1,7 @@
 """Work that keeps a GPU busy without a gap, and how much of it was done between two moments: what OFU is held against.
 
 A call of a library is captured many times into a CUDA graph (a *burst*); bursts are queued so that the GPU never waits for
-the host, and each is timed by the GPU's own events.
+the host, and each is timed by the GPU's own events. Whose queue that is, PyTorch's or the driver's, a `Stream` says.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 BURST = 0.025  # seconds of GPU time that one CUDA graph holds: long against its launch, short against a sample
 MOST = 4000  # calls in one graph
@@ -44,65 +44,129 @@ class Work:
         return sum(self.flops * part / whole for part, whole in inside if whole > 0)
 
 
+class Stream(Protocol):
+    """A queue of a GPU."""
+
+    def enter(self) -> None:
+        """Make the GPU the calling thread's own: in CUDA and in PyTorch each thread has one."""
+
+    def mark(self) -> Any:
+        """Queue an event and return it: when the GPU reaches it, its timer is noted."""
+
+    def reach(self, event: Any) -> None:
+        """Wait until the GPU has reached an event."""
+
+    def seconds(self, begin: Any, end: Any) -> float:
+        """Return the seconds between two events that were reached."""
+
+    def drain(self) -> None:
+        """Wait until all that was queued has ended."""
+
+    def trial(self) -> AbstractContextManager[object]:
+        """Return a context in which a call may be queued that is to be captured later."""
+
+    def capture(self, run: Callable[[], object], calls: int) -> Callable[[], object]:
+        """Return what queues so many calls as one graph, without calling them now."""
+
+
+@dataclass(frozen=True)
+class TorchStream:
+    """PyTorch's current stream on the GPU that it counts as `index`; None: the one that is its current."""
+
+    torch: Any
+    index: int | None = None
+
+    def enter(self) -> None:
+        """See `Stream`."""
+        if self.index is not None:
+            self.torch.cuda.set_device(self.index)
+
+    def mark(self) -> Any:
+        """See `Stream`. The host sleeps while it waits for the event: it has a sampler to run."""
+        event = self.torch.cuda.Event(enable_timing=True, blocking=True)
+        event.record()
+        return event
+
+    def reach(self, event: Any) -> None:
+        """See `Stream`."""
+        event.synchronize()
+
+    def seconds(self, begin: Any, end: Any) -> float:
+        """See `Stream`."""
+        return float(begin.elapsed_time(end)) / 1000
+
+    def drain(self) -> None:
+        """See `Stream`."""
+        self.torch.cuda.synchronize()
+
+    @contextmanager
+    def trial(self) -> Iterator[None]:
+        """See `Stream`. PyTorch wants what it will capture to be tried on a stream of its own."""
+        side = self.torch.cuda.Stream()
+        side.wait_stream(self.torch.cuda.current_stream())
+        with self.torch.cuda.stream(side):
+            yield
+
+    def capture(self, run: Callable[[], object], calls: int) -> Callable[[], object]:
+        """See `Stream`."""
+        graph = self.torch.cuda.CUDAGraph()
+        with self.torch.cuda.graph(graph):
+            for _ in range(calls):
+                run()
+        replay: Callable[[], object] = graph.replay
+        return replay
+
+
 @dataclass(frozen=True)
 class Burst:
-    """A CUDA graph, how many calls it holds, and the call: the graph knows only addresses, so the call's operands must live on."""
+    """A graph by what queues it, how many calls it holds, and the call: the graph knows only addresses, so its operands must live on."""
 
-    graph: Any
+    replay: Callable[[], object]
     calls: int
     run: Callable[[], object]
 
 
-def captured(torch: Any, run: Callable[[], object]) -> Burst:
-    """Return a burst of about `BURST` seconds of a call that queues work on the current stream, after a warm-up."""
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        seconds = _seconds_each(torch, run)
-    torch.cuda.synchronize()
+def captured(stream: Stream, run: Callable[[], object]) -> Burst:
+    """Return a burst of about `BURST` seconds of a call that queues work on a stream, after a warm-up."""
+    with stream.trial():
+        seconds = _seconds_each(stream, run)
+    stream.drain()
     calls = max(1, min(MOST, round(BURST / seconds)))
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(calls):
-            run()
-    return Burst(graph, calls, run)
+    return Burst(stream.capture(run, calls), calls, run)
 
 
-def _seconds_each(torch: Any, run: Callable[[], object]) -> float:
+def _seconds_each(stream: Stream, run: Callable[[], object]) -> float:
     """Return the time of one call, after a warm-up that also lets the library choose its kernel."""
-    first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
     for _ in range(3):
         run()
-    first.record()
+    first = stream.mark()
     for _ in range(5):
         run()
-    last.record()
-    last.synchronize()
-    return max(1e-6, float(first.elapsed_time(last)) / 1000 / 5)
+    last = stream.mark()
+    stream.reach(last)
+    return max(1e-6, stream.seconds(first, last) / 5)
 
 
 @contextmanager
 def sustained(
-    torch: Any,
+    stream: Stream,
     burst: Burst,
     work: Work,
     on: float = 0.0,
     off: float = 0.0,
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
-    enter: Callable[[], None] = lambda: None,
 ) -> Iterator[Work]:
     """Keep the GPU busy with a burst, again and again, while the body runs; yields the `work`, complete after the body.
 
-    With `off` it computes for `on` seconds and then rests for `off` seconds. `enter` is called first in the thread that launches:
-    PyTorch's current device is each thread's own. Raises what the GPU's library raised while the body ran.
+    With `off` it computes for `on` seconds and then rests for `off` seconds. Raises what the GPU's library raised while the body ran.
     """
     stop, begun = threading.Event(), threading.Event()
 
     def drive() -> None:
         try:
-            enter()
-            for first_last in _bursts(torch, burst.graph, stop, on, off, clock, sleep):
+            stream.enter()
+            for first_last in _bursts(stream, burst, stop, on, off, clock, sleep):
                 work.bursts.append(first_last)
                 begun.set()
         except BaseException as failure:  # told to the thread that waits for us
@@ -125,37 +189,29 @@ def sustained(
 
 
 def _bursts(
-    torch: Any, graph: Any, stop: threading.Event, on: float, off: float, clock: Callable[[], float], sleep: Callable[[float], None]
+    stream: Stream, burst: Burst, stop: threading.Event, on: float, off: float, clock: Callable[[], float], sleep: Callable[[float], None]
 ) -> Iterator[tuple[float, float]]:
     """Launch bursts until `stop`, at most `AHEAD` queued; yield when each began and ended, by the GPU's own timer."""
-    base, origin = _origin(torch, clock)
+    stream.drain()
+    base = stream.mark()
+    stream.reach(base)
+    origin = clock()
+
+    def span(first: Any, last: Any) -> tuple[float, float]:
+        stream.reach(last)
+        return origin + stream.seconds(base, first), origin + stream.seconds(base, last)
+
     waiting: deque[tuple[Any, Any]] = deque()
     resting_from = clock() + on
     while not stop.is_set():
-        first, last = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True, blocking=True)
-        first.record()
-        graph.replay()
-        last.record()
-        waiting.append((first, last))
+        first = stream.mark()
+        burst.replay()
+        waiting.append((first, stream.mark()))
         pause = off > 0 and clock() >= resting_from
         while len(waiting) > (0 if pause else AHEAD):
-            yield _span(base, origin, *waiting.popleft())
+            yield span(*waiting.popleft())
         if pause:
             sleep(off)
             resting_from = clock() + on
     for events in waiting:
-        yield _span(base, origin, *events)
-
-
-def _origin(torch: Any, clock: Callable[[], float]) -> tuple[Any, float]:
-    """Return an event that has happened, and when (by the host's clock)."""
-    torch.cuda.synchronize()
-    base = torch.cuda.Event(enable_timing=True)
-    base.record()
-    base.synchronize()
-    return base, clock()
-
-
-def _span(base: Any, origin: float, first: Any, last: Any) -> tuple[float, float]:
-    last.synchronize()
-    return origin + base.elapsed_time(first) / 1000, origin + base.elapsed_time(last) / 1000
+        yield span(*events)

@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from ullage.field import FIELDS, Flag
 from ullage.problems import Problems
 from ullage.sources.names import Alias, known, possible
-from ullage.tables import FIELDS, Flag
 from ullage.units import TO_SI
 
 __all__ = ["Alias", "clean", "is_sentinel", "known", "possible", "settled"]

@@ -5,15 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow as pa
 
 from ullage.problems import Problems
-from ullage.sources.fields import Alias, clean
+from ullage.sources.fields import Alias, Flags, Floats, clean
 from ullage.sources.source import Options
-from ullage.tables import samples
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Device = tuple[str, str | None]  # the UUID, and the MIG instance
 
@@ -49,17 +50,31 @@ class Machine:
 
         `clock` gives ms since 1970. A sample is of the moment at which the interval ends.
         """
-        now = clock or options.now or (lambda: round(time.time() * 1000))
-        interval = max(self.shortest, options.interval if options.watch > 0 else min(options.interval, 1.0))
-        turns = max(1, int(options.watch / interval + 1e-9))
-        begin = last = now()
-        for turn in range(1, turns + 1):
-            # after a stall the next reading is late, never too close to the one before; a clock that is set back keeps nobody waiting
-            sleep(max(0.0, min(interval, (max(begin + 1000 * turn * interval, last + 1000 * self.shortest) - now()) / 1000)))
-            last = now()
-            batch = self.read(last)
+        turns = _turns(options, self.shortest)[1]
+        for turn, moment in enumerate(moments(options, self.shortest, clock, sleep), 1):
+            batch = self.read(moment)
             yield batch
             options.progress(f"{turn:,} of {turns:,} readings of {batch.num_rows:,} devices")
+
+
+def moments(
+    options: Options, shortest: float, clock: Callable[[], int] | None = None, sleep: Callable[[float], None] = time.sleep
+) -> Iterator[int]:
+    """Yield the time of each reading that `options` ask for (ms since 1970), when it has come; none is nearer than `shortest` seconds."""
+    now = clock or options.now or (lambda: round(time.time() * 1000))
+    interval, turns = _turns(options, shortest)
+    begin = last = now()
+    for turn in range(1, turns + 1):
+        # after a stall the next reading is late, never too close to the one before; a clock that is set back keeps nobody waiting
+        sleep(max(0.0, min(interval, (max(begin + 1000 * turn * interval, last + 1000 * shortest) - now()) / 1000)))
+        last = now()
+        yield last
+
+
+def _turns(options: Options, shortest: float) -> tuple[float, int]:
+    """Return the seconds between two readings, and how many readings there are."""
+    interval = max(shortest, options.interval if options.watch > 0 else min(options.interval, 1.0))
+    return interval, max(1, int(options.watch / interval + 1e-9))
 
 
 @dataclass(frozen=True)
@@ -73,8 +88,28 @@ class Reading:
     mig: str | None = None
 
 
+def cleaned(readings: list[Reading], units: Mapping[str, str], problems: Problems, host: str) -> tuple[dict[str, Floats], Flags]:
+    """Return what some readings told, by field, in SI units, NaN where it was not told, and the flags of each reading.
+
+    `units` is the unit of each field that may be there (a key of `units.TO_SI`); a field that none told is left out.
+    """
+    columns: dict[str, Floats] = {}
+    flags = np.zeros(len(readings), np.uint16)
+    for name, unit in units.items():
+        values = np.array([reading.values.get(name, np.nan) for reading in readings], float)
+        if not np.isnan(values).all():
+            columns[name], marks = clean(Alias(name, name, unit), values, problems, host)
+            flags |= marks
+    return columns, flags
+
+
 def rows(moment: int, host: str, readings: list[Reading], units: Mapping[str, str], options: Options, problems: Problems) -> pa.RecordBatch:
-    """Return the samples of one moment; `units` is the unit of each field that may be there (a key of `units.TO_SI`)."""
+    """Return the samples of one moment; `units` as for `cleaned`."""
+    import pyarrow as pa
+
+    from ullage.tables import samples
+
+    told, flags = cleaned(readings, units, problems, host)
     columns: dict[str, Any] = {
         "time": np.full(len(readings), moment, np.int64),
         "cluster": pa.array([options.cluster] * len(readings), pa.string()),
@@ -84,10 +119,4 @@ def rows(moment: int, host: str, readings: list[Reading], units: Mapping[str, st
         "mig": pa.array([reading.mig for reading in readings], pa.string()),
         "model": pa.array([reading.model for reading in readings], pa.string()),
     }
-    flags = np.zeros(len(readings), np.uint16)
-    for name, unit in units.items():
-        values = np.array([reading.values.get(name, np.nan) for reading in readings], float)
-        if not np.isnan(values).all():
-            columns[name], marks = clean(Alias(name, name, unit), values, problems, host)
-            flags |= marks
-    return samples({**columns, "flags": flags})
+    return samples({**columns, **told, "flags": flags})

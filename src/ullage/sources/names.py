@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ullage.tables import FIELDS
+from ullage.field import FIELDS
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 What each tells is in `nvml_readings`. GPUs before Hopper yield clocks, power and utilization only, and a note says so.
 
-This module needs NumPy, PyArrow and nvidia-ml-py and nothing else, so that it runs on a bare GPU node.
+This module needs NumPy and nvidia-ml-py and nothing else, and PyArrow for tables, so that it runs on a bare GPU node.
 """
 
 from __future__ import annotations
@@ -10,15 +10,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any
 
 from ullage.errors import UllageError, missing_extra
 from ullage.problems import Problems
 from ullage.sources.machine import Limits, Machine, rows
 from ullage.sources.nvml_readings import UNITS, Device, reading, take_sample
 from ullage.sources.source import Options, Place, source
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 SHORTEST = 0.1  # seconds between two GPM samples; below 100 ms Hopper's values are invalid (NVIDIA/DCGM issue 310)
 
@@ -65,12 +66,7 @@ def opened(nvml: Any, options: Options, problems: Problems, host: str) -> Iterat
 
     Raises UllageError without driver or GPU.
     """
-    _start(nvml)
-    devices: list[Device] = []
-    try:
-        devices += _devices(nvml, problems)
-        for device in devices:
-            take_sample(nvml, device, problems)
+    with opened_devices(nvml, problems) as devices:
         yield Machine(
             read=lambda moment: rows(moment, host, [reading(nvml, device, problems) for device in devices], UNITS, options, problems),
             limits={device.uuid: _limits(nvml, device) for device in devices if device.instance is None},
@@ -78,6 +74,21 @@ def opened(nvml: Any, options: Options, problems: Problems, host: str) -> Iterat
             shortest=SHORTEST,
             instances={own: (device.uuid, device.mig) for device in devices if (own := _own_uuid(nvml, device))},
         )
+
+
+@contextmanager
+def opened_devices(nvml: Any, problems: Problems) -> Iterator[list[Device]]:
+    """Yield every GPU and MIG instance that `nvml` knows, each with a first GPM sample taken; all are closed after the body.
+
+    Raises UllageError without driver or GPU.
+    """
+    _start(nvml)
+    devices: list[Device] = []
+    try:
+        devices += _devices(nvml, problems)
+        for device in devices:
+            take_sample(nvml, device, problems)
+        yield devices
     finally:
         for device in devices:
             for sample in device.samples:

@@ -14,14 +14,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Protocol
-
-import pyarrow as pa
+from typing import IO, TYPE_CHECKING, Protocol
 
 from ullage.compressed import head, opened
 from ullage.errors import UllageError, harmless, public
 from ullage.problems import Problems
 from ullage.registry import Registry
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 LATEST = 4_102_444_800_000  # 2100-01-01 in ms
 
@@ -126,6 +127,8 @@ def read_samples(name: str, options: Options | None = None, problems: Problems |
 
 def _sane(batches: Iterator[pa.RecordBatch], problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield the batches without rows whose time is none: from them on, every time can be written as a date."""
+    import pyarrow as pa
+
     for batch in batches:
         time = batch.column("time").cast(pa.int64()).to_numpy()
         sane = (time >= 0) & (time < LATEST)
