@@ -140,6 +140,22 @@ int cuLaunchKernel(Function *function, unsigned grid, unsigned grid_y, unsigned 
     TELL(cupti_double_launching, NULL, NULL);
     return 0;
 }
+typedef struct { void *function; unsigned grid[3], block[3], shared; void *stream, **parameters; } Launch; /* CUDA_LAUNCH_PARAMS */
+int cuLaunchCooperativeKernelMultiDevice(Launch *list, unsigned count, unsigned flags) {
+    (void)flags;
+    for (unsigned n = 0; n < count; n++) {
+        uint64_t end;
+        Function *function = list[n].function;
+        TELL(cupti_double_launching, function->name, context);
+        ENTER(DRIVER_API, 480, NULL);
+        uint64_t start = queue(KERNEL, number(list[n].stream), list[n].grid[0] * 1000ull, 0, &end);
+        TELL(cupti_double_kernel, function->name, correlation, number(list[n].stream), start, end, list[n].grid[0], list[n].block[0]);
+        TELL(cupti_double_count, list[n].grid[0]);
+        TELL(cupti_double_exit, DRIVER_API, 480, __func__, NULL, correlation, 0);
+        TELL(cupti_double_launching, NULL, NULL);
+    }
+    return 0;
+}
 static int copy(uint8_t kind, void *to, const void *from, size_t bytes, uint32_t correlation) {
     uint64_t end, start = queue(COPY, 7, bytes, bytes, &end);
     memcpy(to, from, bytes);
@@ -167,10 +183,14 @@ int cuMemsetD8_v2(void *to, unsigned char value, size_t bytes) {
 }
 int cuGraphLaunch(void *graph, void *stream) {
     uint64_t end;
+    TELL(cupti_double_launching, NULL, context);
     ENTER(DRIVER_API, 514, NULL);
     uint64_t start = queue(GRAPH, number(stream), 100000, 0, &end);
     TELL(cupti_double_graph, (uint32_t)(uintptr_t)graph, correlation, number(stream), start, end);
-    LEAVE(DRIVER_API, 514, NULL, 0);
+    TELL(cupti_double_count, 100);
+    TELL(cupti_double_exit, DRIVER_API, 514, __func__, NULL, correlation, 0);
+    TELL(cupti_double_launching, NULL, NULL);
+    return 0;
 }
 int cuStreamSynchronize(void *stream) {
     ENTER(DRIVER_API, 126, NULL);
