@@ -291,7 +291,8 @@ READY = "enable make_room configure"
     ("before", "wrong"),
     [
         *(("", name) for name in ("make_room", "configure", "start", "stop", "decode")), ("enable", "enable"),
-        ("enable make_room", "start"), (READY, "stop"), (READY, "decode"), *((f"{READY} start", name) for name in ("start", "decode", "configure")),
+        ("enable make_room", "start"), (READY, "stop"), (READY, "decode"),
+        *((f"{READY} start", name) for name in ("start", "decode", "configure")),
     ],
 )  # fmt: skip
 def test_the_double_refuses_another_order(library, before, wrong):

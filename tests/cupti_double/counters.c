@@ -8,6 +8,9 @@
  * that they forbid, are refused. Where a libnvperf lies beside the double, as in NVIDIA's wheels, it must be loaded before it is needed:
  * libcupti has no RUNPATH, and answers 15 (NOT_INITIALIZED) otherwise. Scripted faults beside those of double.h:
  *   overflow   PM sampling's hardware buffer has run over        never-complete   the ranges never have enough passes
+ *   buffer=N   a hardware buffer of more bytes is refused        no-oldest, no-latest   so is this way to fill it
+ *   ring       with the latest samples kept, none can be read before sampling stops
+ *   forgets    samples for which an image had no room are lost, as was reported of CUDA 13.3; else they come next
  *   CUPTI_DOUBLE_CHIP  the chip (GH100) */
 #define _GNU_SOURCE
 #include "double.h"
@@ -326,7 +329,13 @@ typedef struct { HEAD; void *object; uint8_t *data; size_t size; int reason; uin
 typedef struct { HEAD; const uint8_t *data; size_t size, total, populated, completed; } SamplingCount;
 typedef struct { HEAD; void *object; const uint8_t *data; size_t size, index; uint64_t start, end; } SampleTime;
 
-static struct { int enabled, configured, running, trigger, keep; unsigned groups; uint64_t interval; size_t waiting; Row buffer[RANGES]; } sampling;
+static struct {
+    int enabled, configured, running, trigger, keep;
+    unsigned groups;
+    uint64_t interval;
+    size_t size, waiting;
+    Row buffer[RANGES];
+} sampling;
 
 /* The hardware takes a sample. */
 void cupti_double_sample(uint64_t start, uint64_t end, double work) {
@@ -336,6 +345,7 @@ void cupti_double_sample(uint64_t start, uint64_t end, double work) {
 int cupti_double_trigger(void) { return sampling.trigger; }
 int cupti_double_keep(void) { return sampling.keep; }
 uint64_t cupti_double_interval(void) { return sampling.interval; }
+uint64_t cupti_double_buffer(void) { return sampling.size; }
 int cupti_double_counting(void) { return ranges.enabled + 2 * sampling.enabled; } /* what is still held of the device */
 
 int cuptiPmSamplingEnable(SamplingEnable *p) {
@@ -358,8 +368,10 @@ int cuptiPmSamplingSetConfig(SamplingConfig *p) {
     if (!sampling.enabled) return INVALID_OPERATION;
     if (strcmp((const char *)p->config, "CONFIG") || !p->buffer || !p->interval) return INVALID_PARAMETER;
     sampling.groups = ((const Config *)p->config)->groups;
-    if (passes(sampling.groups) > 1) return NOT_SUPPORTED;
+    if (passes(sampling.groups) > 1 || double_fault(p->keep ? "no-latest" : "no-oldest") >= 0) return NOT_SUPPORTED;
+    if (double_fault("buffer") >= 0 && p->buffer > (size_t)double_fault("buffer")) return INVALID_PARAMETER;
     sampling.configured = 1;
+    sampling.size = p->buffer;
     sampling.trigger = p->trigger;
     sampling.keep = p->keep;
     sampling.interval = p->interval;
@@ -393,10 +405,12 @@ int cuptiPmSamplingDecodeData(SamplingDecode *p) {
     if (strcmp(data->magic, "DATA") || data->count) return INVALID_PARAMETER; /* an image that was not emptied makes no progress */
     p->overflow = double_fault("overflow") >= 0;
     if (p->overflow) return OUT_OF_MEMORY;
+    if (sampling.keep && sampling.running && double_fault("ring") >= 0) return SUCCESS;
     p->reason = sampling.waiting > data->most ? FULL : END;
     data->count = sampling.waiting < data->most ? sampling.waiting : data->most;
     memcpy(data->rows, sampling.buffer, data->count * sizeof(Row));
-    sampling.waiting = 0; /* what had no room is lost */
+    sampling.waiting = double_fault("forgets") >= 0 ? 0 : sampling.waiting - data->count;
+    memmove(sampling.buffer, sampling.buffer + data->count, sampling.waiting * sizeof(Row));
     return SUCCESS;
 }
 int cuptiPmSamplingGetCounterDataInfo(SamplingCount *p) {

@@ -89,15 +89,15 @@ def _counted(chunk: Chunk, names: Mapping[int, str], info: Mapping[str, Any]) ->
     told = replace(chunk, payload=chunk.payload[4 : 4 + length]).json()
     kernels = tuple(names.get(int(number), "(no name)") if number.isdigit() else number for number in image.ranges)
     image = replace(image, ranges=kernels)
-    return Counted(image, int(info.get("pid") or 0), int(told.get("device") or 0), int(told.get("dropped") or 0), _foreign(info))
+    return Counted(image, int(info.get("pid") or 0), int(told.get("device") or 0), int(told.get("dropped") or 0), _foreign_perfworks(info))
 
 
-def _foreign(info: Mapping[str, Any]) -> str:
+def _foreign_perfworks(info: Mapping[str, Any]) -> str:
     """Return the libnvperf_host that a program counted with, where it doesn't lie beside libcupti.
 
-    >>> _foreign({"library": "/a/libcupti.so.13", "perfworks": {"libnvperf_host.so": "/a/libnvperf_host.so"}})
+    >>> _foreign_perfworks({"library": "/a/libcupti.so.13", "perfworks": {"libnvperf_host.so": "/a/libnvperf_host.so"}})
     ''
-    >>> _foreign({"library": "/a/libcupti.so.13", "perfworks": {"libnvperf_host.so": "/b/libnvperf_host.so"}})
+    >>> _foreign_perfworks({"library": "/a/libcupti.so.13", "perfworks": {"libnvperf_host.so": "/b/libnvperf_host.so"}})
     '/b/libnvperf_host.so'
     """
     perfworks = info.get("perfworks")

@@ -153,7 +153,7 @@ static void give_back(struct session *session) {
 }
 
 /* Asked first: without the right to count, and beside another profiler, this is refused, while cuptiRangeProfilerEnable may be accepted. */
-static bool available(CUcontext context) {
+static bool counters_available(CUcontext context) {
     size_t length = plan.version >= DEVICE_LEVEL_SINCE ? SIZE(availability, device_level) : SIZE(availability, image);
     struct availability counters = {{length, NULL}, context, 0, NULL, 0};
     if (!ASK(cuptiProfilerGetCounterAvailability, &counters)) return false;
@@ -172,7 +172,7 @@ static void begin(CUcontext context) {
     if (session == sessions + SESSIONS) return problem("counting every context", ABSENT, "more than 16 live at once");
     struct enable enable = {{SIZE(enable, object), NULL}, context, NULL};
     *session = (struct session){.context = context};
-    if (!available(context) || !ASK(cuptiRangeProfilerEnable, &enable)) return;
+    if (!counters_available(context) || !ASK(cuptiRangeProfilerEnable, &enable)) return;
     session->object = enable.object;
     if (cuptiGetDeviceId) cuptiGetDeviceId(context, &session->device);
     if (!sized(session) || !started(session)) give_back(session);
@@ -218,7 +218,7 @@ static void launched(const struct call_data *call) {
     }
 }
 
-static void destroyed(CUcontext context) {
+static void end_context(CUcontext context) {
     for (struct session *session = sessions; session < sessions + SESSIONS; session++)
         if (session->context == context) end(session), session->context = NULL;
 }
@@ -229,7 +229,7 @@ void counters_called(int domain, uint32_t id, const void *data) {
     if (!atomic_load(&running) || inside || !(gone || (call && call->context))) return;
     pthread_mutex_lock(&lock);
     inside = true;
-    if (gone) destroyed(gone);
+    if (gone) end_context(gone);
     else if (call->site == SITE_ENTER) begin(call->context);
     if (call) launched(call);
     inside = false;
@@ -244,7 +244,7 @@ bool counters_wanted(void) {
 }
 
 /* A callback for each launch, and for a context's end; others would only cost time. */
-static int callbacks(Subscriber subscriber) {
+static int enable_callbacks(Subscriber subscriber) {
     int answer = cuptiEnableCallback(1, subscriber, DOMAIN_RESOURCE, CONTEXT_DESTROYED);
     for (size_t i = 0; i < sizeof launches / sizeof *launches && !answer; i++)
         answer = cuptiEnableCallback(1, subscriber, DOMAIN_DRIVER, launches[i]);
@@ -261,7 +261,7 @@ bool counters_start(void *library, Subscriber subscriber) {
     if (!cuptiEnableCallback || !subscriber) return problem("cuptiEnableCallback", ABSENT, "counting kernels"), false;
     perfworks_load((const void *)cuptiEnableCallback);
     ASK(cuptiProfilerInitialize, &initialize);
-    int answer = callbacks(subscriber);
+    int answer = enable_callbacks(subscriber);
     if (answer) problem("cuptiEnableCallback", answer, "counting kernels");
     atomic_store(&running, !answer);
     return !answer;

@@ -45,7 +45,7 @@ void perfworks_load(const void *function) {
     free(target);
 }
 
-void perfworks_told(struct text *json) {
+void perfworks_facts(struct text *json) {
     const char *before = "\"perfworks\": {";
     for (int i = 0; i < LIBRARIES; i++) {
         if (!*libraries[i].path) continue;

@@ -163,7 +163,7 @@ void counters_forked(void);
 
 /* perfworks.c */
 void perfworks_load(const void *function);  /* before libcupti, whose function it is, counts */
-void perfworks_told(struct text *json);     /* which they are: a member of an object, and a comma; nothing where none was loaded */
+void perfworks_facts(struct text *json);     /* which they are: a member of an object, and a comma; nothing where none was loaded */
 
 /* threads.c */
 void threads_start(bool flusher);
