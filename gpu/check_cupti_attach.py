@@ -79,7 +79,9 @@ def cupti_attach(machine: Machine) -> Findings:
 def _stage(machine: Machine, stage: str, folder: Path, findings: Findings) -> dict[str, Any]:
     """Run a stage, add its row, and return what it told."""
     folder.chmod(0o777)  # for the stage without privileges
-    one = apart.told(machine, apart.asked("cupti_attach_program", stage, folder, environment=_recorder(machine, folder)), LIMIT)
+    one = apart.told(
+        machine, apart.asked("cupti_attach_program", stage, folder, environment=_recorder(machine, folder, findings.notes)), LIMIT
+    )
     found = [seen(path) for path in sorted(folder.rglob("*.ullage"))]
     facts = {name: value for name, value in one.facts.items() if name not in NOT_SAID}
     findings.rows.append(
@@ -100,8 +102,8 @@ def _kernels(folder: Path) -> int:
     return sum(len(seen(path).of(Kind.CONCURRENT_KERNEL)) for path in sorted(folder.glob("*.ullage")))
 
 
-def _recorder(machine: Machine, folder: Path) -> dict[str, str]:
-    """Put the recorder where a user without privileges can read it; without a compiler programs trace themselves in Python."""
+def _recorder(machine: Machine, folder: Path, notes: list[str]) -> dict[str, str]:
+    """Put the recorder where a user without privileges can read it; where there is none programs trace themselves in Python: noted."""
     if simulated(machine):
         return {}
     try:
@@ -109,7 +111,9 @@ def _recorder(machine: Machine, folder: Path) -> dict[str, str]:
         shutil.copyfile(recorder(), place)
         place.chmod(ANYBODY)
         return {"ULLAGE_RECORDER": str(place)}
-    except (UllageError, OSError):
+    except (UllageError, OSError) as error:
+        note = f"programs record themselves in Python: {error.problem if isinstance(error, UllageError) else error}"
+        notes += [] if note in notes else [note]
         return {}
 
 

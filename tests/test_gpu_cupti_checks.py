@@ -12,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from gpu import apart, cupti_counters_program, cupti_loads, cupti_pc_program, cupti_pm_program
+from gpu import apart, check_cupti_attach, cupti_counters_program, cupti_loads, cupti_pc_program, cupti_pm_program, cupti_tools
 from gpu.check import CHECKS, NotMeasured, checks
 from gpu.cupti_device import SPIN, SPIN_PTX
 from gpu.cupti_load_program import Meeting, Program
@@ -233,6 +233,33 @@ def test_without_a_driver_nothing_of_cupti_is_measured(monkeypatch):
     for name in (name for name in CHECKS if name.startswith("cupti_")):
         with pytest.raises(NotMeasured, match="no NVIDIA driver answers"):
             CHECKS[name].function(world.machine())
+
+
+def test_a_carried_recorder_that_this_machine_cannot_load_is_told_by_every_check_that_needs_it(tmp_path, monkeypatch):
+    data = bytearray(recorder().read_bytes())
+    data[18:20] = (4711).to_bytes(2, "little")
+    (tmp_path / "recorder.so").write_bytes(data)
+    monkeypatch.setenv("ULLAGE_RECORDER", str(tmp_path / "recorder.so"))
+    words = f"ULLAGE_RECORDER names {tmp_path}/recorder.so, which is for machine 4711, and this machine is "
+    with pytest.raises(NotMeasured, match=words):
+        cupti_tools.needs_recorder(machine())
+    notes = []
+    assert cupti_tools.injected(machine(), tmp_path, notes) is None and words in notes[0]
+    attaching = []
+    for _ in range(2):
+        assert check_cupti_attach._recorder(machine(), tmp_path, attaching) == {}
+    assert len(attaching) == 1 and words in attaching[0]
+
+
+def test_a_carried_recorder_is_the_one_that_programs_get(tmp_path, monkeypatch):
+    carried = tmp_path / "carried.so"
+    carried.write_bytes(recorder().read_bytes())
+    monkeypatch.setenv("ULLAGE_RECORDER", str(carried))
+    cupti_tools.needs_recorder(machine())
+    monkeypatch.setenv("ULLAGE_CUPTI", str(cupti_double.library()))
+    assert cupti_tools.injected(machine(), tmp_path, [])["CUDA_INJECTION64_PATH"] == str(carried)
+    copied = Path(check_cupti_attach._recorder(machine(), tmp_path, [])["ULLAGE_RECORDER"])
+    assert copied.read_bytes() == carried.read_bytes() and copied.stat().st_mode & 0o555 == 0o555
 
 
 # --- recordings that are kept ---
