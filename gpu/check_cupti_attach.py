@@ -9,24 +9,27 @@ from typing import Any
 
 from gpu import apart
 from gpu.check import Findings, check
-from gpu.cupti_attach_program import FEW, FIRST, RESUMED, SECOND, STAGES
+from gpu.cupti_attach_program import FEW, FIRST, FRESH, RESUMED, SECOND, STAGES
 from gpu.cupti_recording import seen
-from gpu.cupti_tools import library, settings, simulated
+from gpu.cupti_tools import has_torch, library, refusal_words, settings, simulated
 from gpu.machine import Machine
 from ullage.cupti.kinds import Kind
 from ullage.cupti.native.build import recorder
 from ullage.errors import UllageError
 
 LIMIT = 12.0  # seconds for one stage: it needs two, with PyTorch some more
-EXPECTED = {"attach": FIRST + RESUMED + SECOND, "subscribers": FEW, "fork": 3 * FEW, "profiler": 2 * FEW, "plain": FEW}
+PARTS = {"first": FIRST + RESUMED, "second": SECOND, "fresh": FRESH}  # kernels that each recording of "attach" should have
+YES, NEW_CONTEXT, NO = "yes", "only before a new context", "no"  # how often the recorder comes in
+EXPECTED = {"attach": sum(PARTS.values()), "subscribers": FEW, "fork": 3 * FEW, "profiler": 2 * FEW, "plain": FEW}
 ANYBODY = 0o755
+NOT_SAID = ("report", "holders", "hint", "findings", "taken")  # of what a program tells, what a row has no room for
 
 
 @check(
     headline="{attached:.1%} of kernels recorded while attached; counters: {counters_said} said, worked: {counters}",
     answers={
         "attached": "kernels recorded of those launched while the recorder was attached and not stopped, as a share",
-        "again": "whether it came in a second time after it was detached",
+        "again": "whether it came in a second time after it was detached: yes, only before a new context, no",
         "second_subscriber": "what CUPTI answered to a second subscriber",
         "forked": "kernels recorded of a parent that forked, as a share",
         "children": "recordings that children left which did nothing with CUDA",
@@ -35,7 +38,7 @@ ANYBODY = 0o755
         "tracing_said": "what permissions say of tracing: yes, no, perhaps",
         "tracing_plain": "kernels recorded for a user without privileges, as a share (–: the stage could not run)",
         "counters_said": "what permissions say of counters",
-        "counters": "whether counting worked",
+        "counters": "whether counting worked (–: another profiler has the counters)",
         "counters_plain": "whether counting worked for a user without privileges",
         "admin_only": "whether the driver keeps counters for the administrator, as permissions find it",
     },
@@ -53,17 +56,20 @@ def cupti_attach(machine: Machine) -> Findings:
     """Does the recorder come and go at run time, survive forks, keep its place, and do permissions predict what happens?
 
     A program works without the recorder, attached, stopped, resumed, detached, and attached again; only what was launched while it
-    recorded may be in its recordings. Then: a second subscriber of CUPTI, forks, PyTorch's profiler at the same time; counting, and
+    recorded may be in its recordings. A recorder that records again only what runs in a context that is made afterwards is an answer, no
+    failure. Then: a second subscriber of CUPTI, forks, PyTorch's profiler at the same time; counting, and
     both for a user without privileges, beside what `permissions` says of the machine. Each in a process of its own.
     """
     findings = Findings(settings(library(machine)))
     told: dict[str, dict[str, Any]] = {}
     for stage in STAGES:
-        if stage == "profiler" and machine.load is None:
+        if stage == "profiler" and not has_torch(machine):
             continue
         with tempfile.TemporaryDirectory() as folder:
             told[stage] = _stage(machine, stage, Path(folder), findings)
     findings.answers = _answers({str(row["stage"]): row for row in findings.rows}, told)
+    if told["counters"].get("refused"):
+        findings.notes.append(f"counting was refused: {refusal_words(told['counters'])}")
     findings.notes += [f"permissions: {one['what']}: {one['do']}" for one in told["counters"].get("report", {}).get("findings", [])]
     findings.wrong += _wrong(findings.answers)
     return findings
@@ -72,9 +78,11 @@ def cupti_attach(machine: Machine) -> Findings:
 def _stage(machine: Machine, stage: str, folder: Path, findings: Findings) -> dict[str, Any]:
     """Run a stage, add its row, and return what it told."""
     folder.chmod(0o777)  # for the stage without privileges
-    one = apart.told(machine, apart.asked("cupti_attach_program", stage, folder, environment=_recorder(machine, folder)), LIMIT)
+    one = apart.told(
+        machine, apart.asked("cupti_attach_program", stage, folder, environment=_recorder(machine, folder, findings.notes)), LIMIT
+    )
     found = [seen(path) for path in sorted(folder.rglob("*.ullage"))]
-    facts = {name: value for name, value in one.facts.items() if name not in ("report", "holders")}
+    facts = {name: value for name, value in one.facts.items() if name not in NOT_SAID}
     findings.rows.append(
         {
             "stage": stage,
@@ -86,11 +94,15 @@ def _stage(machine: Machine, stage: str, folder: Path, findings: Findings) -> di
             "problem": one.problem or str(facts.get("refused", "")),
         }
     )
-    return one.facts
+    return one.facts | {"parts": {part: _kernels(folder / part) for part in PARTS}}
 
 
-def _recorder(machine: Machine, folder: Path) -> dict[str, str]:
-    """Put the recorder where a user without privileges can read it; without a compiler programs trace themselves in Python."""
+def _kernels(folder: Path) -> int:
+    return sum(len(seen(path).of(Kind.CONCURRENT_KERNEL)) for path in sorted(folder.glob("*.ullage")))
+
+
+def _recorder(machine: Machine, folder: Path, notes: list[str]) -> dict[str, str]:
+    """Put the recorder where a user without privileges can read it; where there is none programs trace themselves in Python: noted."""
     if simulated(machine):
         return {}
     try:
@@ -98,7 +110,9 @@ def _recorder(machine: Machine, folder: Path) -> dict[str, str]:
         shutil.copyfile(recorder(), place)
         place.chmod(ANYBODY)
         return {"ULLAGE_RECORDER": str(place)}
-    except (UllageError, OSError):
+    except (UllageError, OSError) as error:
+        note = f"programs record themselves in Python: {error.problem if isinstance(error, UllageError) else error}"
+        notes += [] if note in notes else [note]
         return {}
 
 
@@ -106,9 +120,10 @@ def _answers(rows: dict[str, dict[str, Any]], told: dict[str, dict[str, Any]]) -
     """Return the answers from the stages' rows and what they told."""
     said = told["counters"].get("report", {})
     plain = rows.get("plain", {})
+    parts = told["attach"]["parts"]
     return {
-        "attached": _share(rows["attach"]),
-        "again": bool(told["attach"].get("second")) and rows["attach"]["recordings"] == 2,
+        "attached": parts["first"] / PARTS["first"],
+        "again": YES if parts["second"] == SECOND else NEW_CONTEXT if parts["fresh"] == FRESH else NO,
         "second_subscriber": told["subscribers"].get("second_subscriber"),
         "forked": _share(rows["fork"]),
         "children": rows["fork"]["recordings"] - 1,
@@ -117,7 +132,7 @@ def _answers(rows: dict[str, dict[str, Any]], told: dict[str, dict[str, Any]]) -
         "tracing_said": said.get("tracing"),
         "tracing_plain": _share(plain) if told["plain"].get("traced") else None,
         "counters_said": said.get("counters"),
-        "counters": told["counters"].get("counted") is not None,
+        "counters": None if told["counters"].get("taken") else told["counters"].get("counted") is not None,
         "counters_plain": told["plain"].get("counted") is not None if told["plain"].get("traced") else None,
         "admin_only": any("RmProfilingAdminOnly" in one["what"] for one in told["plain"].get("report", said).get("findings", [])),
     }
@@ -130,13 +145,13 @@ def _share(row: dict[str, Any]) -> float:
 def _wrong(found: dict[str, Any]) -> list[str]:
     """Return what contradicts what the recorder and `permissions` promise."""
     said = [f"{found[name]:.0%} of the kernels of {words} are recorded" for name, words in _ALL.items() if found[name] != 1]
-    if not found["again"]:
+    if found["again"] == NO:
         said.append("the recorder did not come in a second time")
     if found["children"]:
         said.append(f"children that did nothing with CUDA left {found['children']} recordings")
     if found["counters_said"] == "no" and found["counters"]:
         said.append("permissions say that counting is forbidden, and it works")
-    if found["counters_said"] == "yes" and not found["counters"]:
+    if found["counters_said"] == "yes" and found["counters"] is False:
         said.append("permissions say that counting is allowed, and it does not work")
     if found["tracing_plain"] not in (None, 1.0):
         said.append(f"for a user without privileges {found['tracing_plain']:.0%} of the kernels are recorded")

@@ -1,4 +1,4 @@
-"""Do CUPTI's counters count what products execute, over ranges, in one pass and in several?"""
+"""Do CUPTI's counters count the tensor work that kernels execute, over ranges, in one pass and in several?"""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from typing import Any
 from gpu import apart
 from gpu.check import Findings, NotMeasured, check
 from gpu.cupti_counters_program import REPLAYED, STAGES
-from gpu.cupti_tools import library, settings
+from gpu.cupti_tools import library, settings, understood
 from gpu.evidence import MOST
 from gpu.machine import Machine
 
 LIMIT = 28.0  # seconds for one stage: importing PyTorch takes most of them
 CLOSE = 0.02  # of shares of cycles that must agree: each is a mean over the SMs
 COLUMNS = {
+    "kind": "what ran: a product of PyTorch's, or an instruction in a kernel of ours",
     "precision": "of the operands",
-    "size": "of the square product",
+    "size": "of the square product; of a kernel of ours its trips",
     "kernels": "that were counted",
     "counted": "tensor operations",
-    "needed": "by the closed form, 2 M N K",
+    "needed": "by the closed form: 2 M N K, of a kernel of ours warps times instructions times that of one",
     "difference": "counted minus needed",
     "identity": "share of elapsed cycles over that of active cycles times active over elapsed, minus 1",
     "tensor_active": "share of elapsed cycles, percent",
@@ -32,10 +33,9 @@ COLUMNS = {
 
 @check(
     headline="{exact} of {counted} products exact, {passes} passes for all",
-    loaded=True,
     answers={
-        "exact": "products whose tensor operations are exactly 2 M N K",
-        "counted": "products counted",
+        "exact": "rows whose tensor operations are exactly the closed form's",
+        "counted": "rows counted",
         "identity": "farthest that the shares of tensor cycles are from agreeing",
         "passes": "passes of all that Ullage wants of a kernel, as planned",
         "unknown": "of those metrics, how many have no value",
@@ -47,12 +47,13 @@ COLUMNS = {
     columns=COLUMNS,
 )
 def cupti_counters(machine: Machine) -> Findings:
-    """Do CUPTI's counters count what products execute, over ranges, in one pass and in several?
+    """Do CUPTI's counters count the tensor work that kernels execute, over ranges, in one pass and in several?
 
-    Products of 1024 and 4096 in BF16 and FP8, each a range by itself: `sm__ops_path_tensor_…` should count 2 M N K (or what whole tiles
-    execute), and the share of elapsed tensor cycles be that of active ones times active over elapsed. Then all that Ullage wants to know
-    of a kernel, in several passes by kernel replay; then a range of the program's own, replayed by the program, with a checkpoint that
-    brings the device's memory back. Images of counter data are kept with the values that this machine makes of them.
+    With PyTorch products of 1024 and 4096 in BF16 and FP8, each a range by itself; without it kernels of ours by `mma.sync` and, on
+    Hopper where NVRTC is at hand, `wgmma`, for few and many trips. `sm__ops_path_tensor_…` should count their FLOPs (of products perhaps
+    what whole tiles execute), and the share of elapsed tensor cycles be that of active ones times active over elapsed. Then all that
+    Ullage wants to know of a kernel, in several passes by kernel replay; then a range of the program's own, replayed by the program, with
+    a checkpoint that brings the device's memory back. Images of counter data are kept with the values that this machine makes of them.
     """
     found = library(machine)
     findings = Findings({**settings(found)})
@@ -60,27 +61,16 @@ def cupti_counters(machine: Machine) -> Findings:
     with tempfile.TemporaryDirectory() as folder:
         for stage in STAGES:
             told = apart.told(machine, apart.asked("cupti_counters_program", stage, folder), LIMIT)
-            facts |= _understood(stage, told, findings)
+            facts |= understood(f"'{stage}'", told, findings)
         images = _kept(Path(folder), findings)
     if not facts.get("rows") and "planned" not in facts and "user_passes" not in facts:
         raise NotMeasured(findings.notes[0] if findings.notes else "; ".join(findings.wrong) or "nothing was counted")
+    findings.settings["load"] = facts.get("load")
+    findings.notes += facts.get("missing", [])
     findings.rows = [_row(row) for row in facts.get("rows", [])]
     findings.answers = _answers(findings.rows, facts, images)
     findings.wrong += _wrong(findings.answers)
     return findings
-
-
-def _understood(stage: str, told: apart.Told, findings: Findings) -> dict[str, Any]:
-    """Return what a stage told; a refusal is a note with its explanation, an end before its time is wrong."""
-    if told.facts.get("refused"):
-        known = "; ".join(told.facts.get("findings") or ()) or "nothing is known to stand in the way"
-        words = (
-            f"'{stage}' was refused: {told.facts['refused']} ({told.facts.get('hint')}); counters: {told.facts.get('counters')}, {known}"
-        )
-        findings.notes.append(words)
-    elif told.problem:
-        findings.wrong.append(f"'{stage}' could not be counted: {told.problem}")
-    return told.facts
 
 
 def _kept(folder: Path, findings: Findings) -> list[dict[str, Any]]:

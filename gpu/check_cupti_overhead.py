@@ -9,10 +9,10 @@ from statistics import median
 from typing import Any
 
 from gpu import apart
-from gpu.check import Findings, check
+from gpu.check import Findings, NotMeasured, check
 from gpu.cupti_overhead_program import PAIRS, WINDOW
 from gpu.cupti_recording import seen
-from gpu.cupti_tools import library, needs_recorder, settings
+from gpu.cupti_tools import library, needs_recorder, refusal_words, settings
 from gpu.machine import Machine
 from ullage.cupti.kinds import Kind
 
@@ -24,7 +24,6 @@ SURE = 0.95
 
 @check(
     headline="recording costs {loss:.2%} [{loss_low:.2%}, {loss_high:.2%}] of a step, {launch_ns:.0f} ns a launch",
-    loaded=True,
     answers={
         "loss": "share that recording adds to a step which keeps the GPU busy: the median of pairs of windows",
         "loss_low": "its lowest, with 95 % confidence",
@@ -43,6 +42,7 @@ SURE = 0.95
     },
     columns={
         "regime": "steady: the GPU is busy; bound: the host is",
+        "load": "what a step is",
         "mode": "how calls are recorded",
         "step_off": "median time of a step without, s",
         "step_on": "with, s",
@@ -66,10 +66,11 @@ SURE = 0.95
 def cupti_overhead(machine: Machine) -> Findings:
     """What does recording cost a training step?
 
-    The recorder in C is attached to a program that trains, and stopped and started in turns: a pair of windows of a third of a second
-    each, twelve pairs, every other one in the other order. Once with a step that keeps the GPU busy at somewhat over 10,000 launches a
-    second, once with one so small that the host's launches are all there is, once with callbacks for each call. Windows before the
-    recorder is attached and after it is detached tell what it costs to have it there and stopped.
+    The recorder in C is attached to a program that trains in PyTorch (without it: that launches kernels of ours by the driver), and
+    stopped and started in turns: a pair of windows of a third of a second each, twelve pairs, every other one in the other order. Once
+    with a step that keeps the GPU busy at somewhat over 10,000 launches a second, once with one so small that the host's launches are
+    all there is, once with callbacks for each call. Windows before the recorder is attached and after it is detached tell what it costs
+    to have it there and stopped.
     """
     found = library(machine)
     needs_recorder(machine)
@@ -80,12 +81,17 @@ def cupti_overhead(machine: Machine) -> Findings:
             continue
         with tempfile.TemporaryDirectory() as folder:
             told = apart.told(machine, apart.asked("cupti_overhead_program", regime, mode, folder), LIMIT)
+            if told.facts.get("refused"):
+                findings.notes.append(f"'{regime}' by {mode} was refused: {refusal_words(told.facts)}")
+                continue
             if told.problem or not told.facts.get("steps"):
                 findings.wrong.append(f"'{regime}' by {mode} could not be measured: {told.problem or 'it told nothing'}")
                 if told.code is None:  # the next would hang, too
                     break
                 continue
             findings.rows.append(_row(regime, mode, told.facts))
+    if not findings.rows and not findings.wrong:
+        raise NotMeasured("; ".join(findings.notes))
     if not findings.rows:
         raise RuntimeError(findings.wrong[0])
     findings.answers = _answers(findings.rows)
@@ -104,6 +110,7 @@ def _row(regime: str, mode: str, facts: dict[str, Any]) -> dict[str, Any]:
     added = median(facts["on"]) - median(facts["off"])
     return {
         "regime": regime,
+        "load": facts.get("load"),
         "mode": mode,
         **{f"step_{name}": median(facts[name]) for name in ("off", "on", "before", "after")},
         "loss": median(ratios),

@@ -9,9 +9,9 @@ from typing import Any
 from gpu import apart
 from gpu.check import Findings, NotMeasured, check
 from gpu.cupti_pc_program import PERIOD
-from gpu.cupti_tools import library, settings, simulated
+from gpu.cupti_tools import library, settings, understood
 from gpu.evidence import MOST
-from gpu.machine import Machine, installed
+from gpu.machine import Machine
 
 LIMIT = 25.0  # seconds for one stage: it needs a few
 STEADY = 0.25  # by what share samples of the same work may differ from one range to the next
@@ -49,19 +49,21 @@ COLUMNS = {
 def cupti_pc_sampling(machine: Machine) -> Findings:
     """How does this GPU sample program counters: which order of calls, which counts, which names?
 
-    A kernel waits for memory and calls a function that is not inlined; four ranges of the same work are read one by one. If CUPTI's total
-    grows by the same each time it counts what a reading brings, else what all brought. If the reasons that end in _not_issued count part
-    of what the reasons themselves count, those alone make the total. Then both modes by Ullage's own sampler. The samples of the last
-    one that worked are kept, with the kernel's machine code.
+    A kernel waits for memory and calls a function that is not inlined; NVRTC compiles it, or the driver from PTX where that is missing.
+    Four ranges of the same work are read one by one. If CUPTI's total grows by the same each time it counts what a reading brings, else
+    what all brought. If the reasons that end in _not_issued count part of what the reasons themselves count, those alone make the total.
+    Then both modes by Ullage's own sampler. The samples of the last one that worked are kept, with the kernel's machine code.
     """
     found = library(machine)
-    if not simulated(machine) and not installed("cuda.bindings"):
-        raise NotMeasured("no cuda-bindings")
     findings = Findings({**settings(found), "period": PERIOD})
     with tempfile.TemporaryDirectory() as folder:
         told = {stage: _stage(machine, stage, Path(folder), findings) for stage in ("calls", *MODES)}
     if not any("ranges" in facts or "rows" in facts for facts in told.values()):
         raise NotMeasured("; ".join([*findings.notes, *findings.wrong]) or "nothing was sampled")
+    compiled = next(facts for facts in told.values() if facts.get("compiled_by"))
+    findings.settings["compiled_by"] = compiled["compiled_by"]
+    if compiled.get("without_nvrtc"):
+        findings.notes.append(f"the kernel has no line numbers, as the driver compiled it: {compiled['without_nvrtc']}")
     findings.rows = _rows(told)
     findings.answers = _answers(told)
     findings.wrong += [f"'{mode}' sampled nothing" for mode in MODES if told[mode].get("rows") == 0]
@@ -73,10 +75,7 @@ def _stage(machine: Machine, stage: str, folder: Path, findings: Findings) -> di
     place = folder / stage
     place.mkdir()
     told = apart.told(machine, apart.asked("cupti_pc_program", stage, place), LIMIT)
-    if told.facts.get("refused"):
-        findings.notes.append(f"'{stage}' was refused: {told.facts['refused']} ({told.facts.get('hint')})")
-    elif told.problem:
-        findings.wrong.append(f"'{stage}': {told.problem}")
+    understood(f"'{stage}'", told, findings)
     findings.notes += [f"{stage}: {problem}" for problem in told.facts.get("problems", [])]
     if told.facts.get("rows"):
         small = [path for path in place.rglob("*") if path.is_file() and path.stat().st_size <= MOST]

@@ -9,9 +9,9 @@ from typing import Any
 
 from gpu import apart
 from gpu.check import Findings, NotMeasured, check
-from gpu.cupti_pm_program import KERNELS, SECONDS, SIZE
+from gpu.cupti_pm_program import KEPT, KERNELS, SECONDS
 from gpu.cupti_recording import seen
-from gpu.cupti_tools import library, recordings, settings
+from gpu.cupti_tools import library, recordings, settings, understood
 from gpu.evidence import MOST
 from gpu.machine import Machine
 from ullage.cupti.kinds import Kind
@@ -24,7 +24,7 @@ COLUMNS = {
     "window": "what was sampled in it",
     "clock": "SM clock by NVML, mean, Hz",
     "clock_low": "the lowest reading, Hz",
-    "burst": "mean time of a burst of products by CUDA events, s",
+    "burst": "mean time of a burst of the load, s: of products by CUDA events, of a kernel of ours by the host's clock",
     **{f"pm_{name}": "by PM sampling" for name in TOLD},
     **{f"gpm_{name}": "by GPM" for name in TOLD},
     "samples": "that came by PM sampling",
@@ -32,13 +32,14 @@ COLUMNS = {
     "gap": "longest time between two samples, ns",
     "overflow": "whether the hardware's buffer ran over",
     "untimed": "samples that came without a time",
+    "keep": "which samples the hardware keeps when its buffer runs over",
+    "buffer": "bytes of the hardware's buffer",
     "problem": "what was refused",
 }
 
 
 @check(
     headline="tensor activity {tensor_apart:+.3f} from GPM's, clock {clock_shift:+.2%}; {traced:.1%} of kernels traced meanwhile",
-    loaded=True,
     answers={
         "tensor_apart": "tensor activity by PM sampling minus that by GPM",
         "sm_apart": "SM activity, the same",
@@ -50,31 +51,38 @@ COLUMNS = {
         "samples": "that came a second, of 1,000",
         "traced": "kernels recorded while PM sampling is on, of those launched, as a share",
         "traced_samples": "samples that came meanwhile",
+        "oldest_during": "samples that came while sampling went on, the oldest kept (–: refused)",
+        "oldest_after": "samples that came only after it stopped",
+        "latest_during": "the same with the latest kept, in a ring",
+        "latest_after": "the same with the latest kept, in a ring",
+        "settings_refused": "settings that CUPTI did not take, and what it answered",
     },
     columns=COLUMNS,
 )
 def cupti_pm_sampling(machine: Machine) -> Findings:
     """Do the device's counters, sampled beside a job, say what NVML's GPM says, and do they disturb it?
 
-    A BF16 product runs steadily. Windows of two seconds: nothing sampled, GPM, PM sampling every millisecond (the device's counters, in
-    one pass), both at once, nothing again. NVML tells the clock all along, CUDA events how long bursts of products take. Then kernels
-    are recorded by activity while PM sampling is on, as a live run with counters would do it. Some samples are kept as an image.
+    A BF16 product by PyTorch runs steadily, or a tensor-core kernel of ours where that is missing. Windows of two seconds: nothing
+    sampled, GPM, PM sampling every millisecond (the device's counters, in one pass), both at once, nothing again. NVML tells the clock
+    all along, and it is told how long bursts of the load take. The hardware's buffer is 8 MiB, or the half of it and so on where that is
+    refused; both ways to keep samples in it are tried. Then kernels are recorded by activity while PM sampling is on, as a live run with
+    counters would do it. Some samples are kept as an image.
     """
     found = library(machine)
-    findings = Findings({**settings(found), "gemm": SIZE, "dtype": "bfloat16", "seconds": SECONDS})
+    findings = Findings({**settings(found), "seconds": SECONDS})
     with tempfile.TemporaryDirectory() as folder:
         told = apart.told(machine, apart.asked("cupti_pm_program", "product", folder), LIMIT)
         traced = apart.told(machine, apart.asked("cupti_pm_program", "traced", folder), LIMIT / 2)
         kernels = sum(len(seen(path).of(Kind.CONCURRENT_KERNEL)) for path in recordings(Path(folder)))
         _keep(Path(folder), findings)
-    for one, name in ((told, "the product"), (traced, "the traced program")):
-        findings.notes += [f"{name} was refused: {one.facts['refused']}"] if one.facts.get("refused") else []
-        findings.wrong += [f"{name}: {one.problem}"] if one.problem else []
+    for one, name in ((told, "the load's program"), (traced, "the traced program")):
+        understood(name, one, findings)
+    findings.settings["load"] = told.facts.get("load")
     findings.notes += [told.facts["image_problem"]] if told.facts.get("image_problem") else []
     findings.rows = [_row(name, told.facts[name]) for name in WINDOWS if name in told.facts]
     if not any(row["samples"] for row in findings.rows):
         raise NotMeasured("; ".join([*findings.notes, *findings.wrong, *_problems(findings.rows)]) or "no sample came")
-    findings.answers = _answers(findings.rows, traced.facts.get("traced") or {}, kernels)
+    findings.answers = _answers(findings.rows, traced.facts.get("traced") or {}, kernels) | _settings_answers(told.facts)
     findings.notes += _problems(findings.rows)
     findings.wrong += _wrong(findings.answers)
     return findings
@@ -82,6 +90,7 @@ def cupti_pm_sampling(machine: Machine) -> Findings:
 
 def _row(name: str, facts: dict[str, Any]) -> dict[str, Any]:
     problem = "; ".join(facts[key] for key in ("pm_problem", "gpm_problem") if facts.get(key))
+    problem += " (another profiler has the GPU's counters)" if facts.get("taken") else ""
     return {column: facts.get(column) for column in COLUMNS} | {"window": name, "problem": problem}
 
 
@@ -116,6 +125,14 @@ def _answers(rows: list[dict[str, Any]], traced: dict[str, Any], kernels: int) -
         "traced": kernels / KERNELS if traced else None,
         "traced_samples": traced.get("samples"),
     }
+
+
+def _settings_answers(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return what came by each way to keep samples, and the settings that were refused."""
+    ways = facts.get("ways") or {}
+    counts = {f"{keep}_{when}": ways.get(keep, {}).get(when) for keep in KEPT for when in ("during", "after")}
+    said = [ways.get(keep, {}).get(key) for keep in KEPT for key in ("refused", "settings_refused")]
+    return counts | {"settings_refused": "; ".join(dict.fromkeys(one for one in said if one)) or None}
 
 
 def _difference(sampling: dict[str, Any], by_gpm: dict[str, Any], name: str) -> float | None:

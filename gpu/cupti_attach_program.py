@@ -12,6 +12,7 @@ from typing import Any
 from gpu.apart import tell
 from gpu.cupti_device import Device
 from gpu.cupti_load_program import kernels
+from gpu.cupti_tools import refusal
 from ullage.cupti import permissions
 from ullage.cupti.callbacks import Subscriber
 from ullage.cupti.counters.ranges import Ranges
@@ -22,7 +23,7 @@ from ullage.errors import UllageError
 from ullage.live import session
 
 EACH = 500  # µs of a kernel
-BEFORE, FIRST, PAUSED, RESUMED, BETWEEN, SECOND = 3, 5, 2, 4, 6, 7  # kernels of the parts of "attach"
+BEFORE, FIRST, PAUSED, RESUMED, BETWEEN, SECOND, FRESH = 3, 5, 2, 4, 6, 7, 8  # kernels of the parts of "attach"
 FEW = 5  # kernels of the other stages
 NOBODY = 65534  # a user without privileges
 CYCLES = "sm__cycles_active.sum"
@@ -33,7 +34,7 @@ def main(stage: str, folder: str) -> None:
     try:
         STAGES[stage](Path(folder))
     except UllageError as error:
-        tell(refused=error.problem, code=error.code if isinstance(error, CuptiError) else None)
+        tell(**refusal(error))
 
 
 def spins(device: Device, count: int) -> int:
@@ -45,7 +46,8 @@ def spins(device: Device, count: int) -> int:
 
 
 def attach(folder: Path) -> None:
-    """Work without the recorder, with it, while it pauses, with it, without it, with it again."""
+    """Work without the recorder, with it, while it pauses, with it, without it, with it again, and once more in a context that was made
+    after that: what CUPTI left when it was detached may come back with a new context alone."""
     device = Device()
     spins(device, BEFORE)
     session.start(folder / "first")
@@ -62,6 +64,11 @@ def attach(folder: Path) -> None:
     session.detach()
     spins(device, BETWEEN)
     tell(second=True)
+    session.start(folder / "fresh")
+    device.enter_new_context()
+    spins(device, FRESH)
+    session.detach()
+    tell(fresh=True)
 
 
 def subscribers(folder: Path) -> None:

@@ -1,15 +1,24 @@
-"""The program that counts products by CUPTI's ranges, in three stages, each started by itself."""
+"""The program that counts tensor work by CUPTI's ranges, in three stages, each started by itself.
+
+With PyTorch the work is products, without it the tensor-core kernels of ours: it needs nothing but the driver then.
+"""
 
 from __future__ import annotations
 
-import importlib
+import ctypes
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gpu.apart import tell
+from gpu.cupti_device import Device
+from gpu.cupti_tools import refusal
+from gpu.machine import torch_or_none
+from gpu.tensor_kernels import INCREMENT_PTX, tensor_kernels
 from ullage.benches.products import product
 from ullage.cupti.checkpoint import Checkpoint
 from ullage.cupti.counters import target
@@ -20,11 +29,12 @@ from ullage.cupti.counters.ranges import Ranges
 from ullage.cupti.counters.wanted import wanted
 from ullage.cupti.counters.work import flops
 from ullage.cupti.library import Library, find
-from ullage.cupti.permissions import report
-from ullage.cupti.results import CuptiError
 from ullage.errors import UllageError
 from ullage.kernels.tiling import Product
 
+STAGES = ("products", "passes", "user")
+PYTORCH, OWN = "PyTorch", "tensor-core kernels of ours"  # what ran
+TRIPS = (64, 4096)  # of a kernel of ours
 PRODUCTS = (("bf16", 1024), ("bf16", 4096), ("fp8", 1024), ("fp8", 4096))
 TENSOR = "sm__pipe_tensor_cycles_active"
 ELAPSED, ACTIVE = f"{TENSOR}.avg.pct_of_peak_sustained_elapsed", f"{TENSOR}.avg.pct_of_peak_sustained_active"
@@ -34,42 +44,116 @@ FEW = 16  # ranges that there is room for
 REPLAYED = 1.0  # what a counter of passes holds in the end, where each pass began from the same state
 
 
+@dataclass(frozen=True)
+class CountedWork:
+    """Something to be counted: `kind` says what runs, `size` is that of a square product, of a kernel of ours its trips; `flops` are what
+    it needs, `run` does it once and waits; `problem` says what is wrong with its result ("": nothing)."""
+
+    kind: str
+    precision: str
+    size: int
+    flops: int
+    run: Callable[[], object]
+    problem: Callable[[], str]
+
+
+@dataclass(frozen=True)
+class DeviceNumber:
+    """A number in the GPU's memory that grows by 1: what a checkpoint must bring back."""
+
+    grow: Callable[[], object]
+    reset: Callable[[], object]
+    value: Callable[[], float]
+
+
 def main(stage: str, folder: str) -> None:
     """Run a stage ("products", "passes", "user"); what forbids counting is told as `refused`, with what is known of this machine."""
-    torch: Any = importlib.import_module("torch")
-    torch.zeros(1, device="cuda")
-    library = find()
+    torch = torch_or_none()
+    library, place = find(), Path(folder)
+    tell(load=OWN if torch is None else PYTORCH)
     try:
-        STAGES[stage](torch, library, Path(folder))
+        device = prepared_device(torch)
+        if stage == "user":
+            user(torch_number(torch) if device is None else own_number(device), library, place)
+        else:
+            works = torch_works(torch) if device is None else own_works(device)
+            (products if stage == "products" else passes)(works, library, place)
     except UllageError as error:
-        code = error.code if isinstance(error, CuptiError) else None
-        known = report()
-        tell(
-            refused=error.problem,
-            code=code,
-            hint=error.hint,
-            counters=known["counters"],
-            findings=[one["what"] for one in known["findings"]],
-        )
+        tell(**refusal(error))
 
 
-def products(torch: Any, library: Library, folder: Path) -> None:
-    """Count the tensor operations of products, a kernel at a time, in one pass; keep the last one's image and values."""
+def prepared_device(torch: Any) -> Device | None:
+    """Have a context made, and return the device by the driver's own functions; None where PyTorch works on it."""
+    if torch is None:
+        return Device()
+    torch.zeros(1, device="cuda")
+    return None
+
+
+def torch_works(torch: Any) -> Iterator[CountedWork]:
+    """Yield products by PyTorch; one that can't be made says so when its problem is asked."""
+    for precision, size in PRODUCTS:
+        made, problem = _product(torch, precision, size)
+        run = partial(_run_and_wait, partial(_run_product, made), torch.cuda.synchronize)
+        yield CountedWork("product", precision, size, 2 * size**3, run, partial(str, problem))
+
+
+def _run_product(made: Any) -> None:
+    made.run()
+
+
+def _run_and_wait(run: Callable[[], object], wait: Callable[[], object]) -> None:
+    run()
+    wait()
+
+
+def _product(torch: Any, precision: str, size: int) -> tuple[Any, str]:
+    try:
+        made = product(torch, Product(size, size, size), precision)
+        return made, made.wrong() or ""
+    except Exception as error:  # what one type lacks, the next may have
+        return None, f"{type(error).__name__}: {str(error)[:200]}"
+
+
+def own_works(device: Device) -> Iterator[CountedWork]:
+    """Yield the tensor-core kernels of ours, each for few trips and for many; why one is missing is told."""
+    kernels, missing = tensor_kernels(device)
+    tell(missing=missing)
+    for kernel in kernels:
+        for trips in TRIPS:
+            run = partial(_run_and_wait, partial(kernel.launch, trips), device.wait)
+            yield CountedWork(kernel.name, kernel.precision, trips, kernel.flops * trips, run, kernel.problem)
+
+
+def torch_number(torch: Any) -> DeviceNumber:
+    """Return a number of PyTorch's."""
+    number, wait = torch.zeros(1, device="cuda"), torch.cuda.synchronize
+    grow, reset = partial(_run_and_wait, lambda: number.add_(1), wait), partial(_run_and_wait, number.zero_, wait)
+    return DeviceNumber(grow, reset, lambda: float(number.item()))
+
+
+def own_number(device: Device) -> DeviceNumber:
+    """Return a number that a kernel of ours grows."""
+    there, function = device.room(4), device.function(device.module(INCREMENT_PTX), "increment")
+    return DeviceNumber(
+        partial(_run_and_wait, partial(device.launch, function, 1, 1, there), device.wait),
+        lambda: device.copy(there, (ctypes.c_uint32 * 1)()),
+        lambda: float(device.fetch((ctypes.c_uint32 * 1)(), there)[0]),
+    )
+
+
+def products(works: Iterator[CountedWork], library: Library, folder: Path) -> None:
+    """Count the tensor operations of works, a kernel at a time, in one pass; keep the last one's image and values."""
     chosen = known(library, [ELAPSED, ACTIVE, *CYCLES, *(f"{name}.sum" for name in OPERATIONS)])
     rows: list[dict[str, Any]] = []
-    for precision, size in PRODUCTS:
-        try:
-            made = product(torch, Product(size, size, size), precision)
-            problem = made.wrong()
-        except Exception as error:  # what one type lacks, the next may have
-            problem = f"{type(error).__name__}: {str(error)[:200]}"
-        if problem:
-            rows.append({"precision": precision, "size": size, "problem": problem})
+    for work in works:
+        about = {"kind": work.kind, "precision": work.precision, "size": work.size}
+        if problem := work.problem():
+            rows.append({**about, "problem": problem})
             continue
         with Ranges(chosen, most=FEW, library=library) as counted:
-            made.run()
-            torch.cuda.synchronize()
-        rows.append({"precision": precision, "size": size, **judged(counted.values(), 2 * size**3), "passes": counted.planned})
+            work.run()
+        rows.append({**about, **judged(counted.values(), work.flops), "passes": counted.planned, "problem": work.problem() or None})
         keep(counted, library, folder / "products")
         tell(rows=rows)
     tell(rows=rows)
@@ -120,33 +204,27 @@ def _plain(values: Values) -> list[list[float | None]]:
     return [[value if math.isfinite(value) else None for value in row] for row in values.values.tolist()]
 
 
-def passes(torch: Any, library: Library, folder: Path) -> None:
+def passes(works: Iterator[CountedWork], library: Library, folder: Path) -> None:
     """Count all that Ullage wants to know of a kernel, which takes several passes, by kernel replay."""
     chosen = wanted("kernel", base_names(library))
-    made = product(torch, Product(4096, 4096, 4096), "bf16")
-    made.run()
-    torch.cuda.synchronize()
+    work = next(work for work in works if not work.problem())
+    work.run()
     with Ranges(list(chosen.values()), most=FEW, library=library) as counted:
-        made.run()
-        torch.cuda.synchronize()
+        work.run()
     values = counted.values()
     unknown = [name for name, metric in chosen.items() if metric not in values.row(0)]
     keep(counted, library, folder / "passes")
     tell(planned=counted.planned, metrics=len(chosen), unknown=unknown, kernel={n: values.row(0).get(m) for n, m in chosen.items()})
 
 
-def user(torch: Any, library: Library, folder: Path) -> None:
+def user(number: DeviceNumber, library: Library, folder: Path) -> None:
     """Count a range of the program's own, replayed by the program, each pass from the state that a checkpoint holds."""
-    number = torch.zeros(1, device="cuda")
     chosen = list(wanted("kernel", base_names(library)).values())
-    torch.cuda.synchronize()
-    step: Callable[[], Any] = lambda: (number.add_(1), torch.cuda.synchronize())  # noqa: E731
-    step()
-    number.zero_()
-    torch.cuda.synchronize()
-    times, found = replayed(chosen, step, library, Checkpoint())
+    number.grow()
+    number.reset()
+    times, found = replayed(chosen, number.grow, library, Checkpoint())
     keep(found, library, folder / "user")
-    tell(user_passes=times, user_planned=found.planned, user_ranges=found.values().ranges, user_result=float(number.item()))
+    tell(user_passes=times, user_planned=found.planned, user_ranges=found.values().ranges, user_result=number.value())
 
 
 def replayed(metrics: Sequence[str], step: Callable[[], Any], library: Library, saved: Checkpoint, **options: Any) -> tuple[int, Ranges]:
@@ -160,6 +238,3 @@ def replayed(metrics: Sequence[str], step: Callable[[], Any], library: Library, 
                 step()
             times += 1
     return times, counted
-
-
-STAGES: dict[str, Callable[[Any, Library, Path], None]] = {"products": products, "passes": passes, "user": user}

@@ -44,7 +44,13 @@ OVER:
     ret;
 }
 \0"""
-_MAJOR, _MINOR = 75, 76  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_…
+_SMS, _MAJOR, _MINOR = 16, 75, 76  # CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, …_COMPUTE_CAPABILITY_…
+# What the driver's commoner answers to a module mean (cuda.h); the others are told by their names.
+_MEANINGS = {
+    218: "its compiler refuses the PTX",
+    221: "it has no PTX compiler here (libnvidia-ptxjitcompiler)",
+    222: "the PTX is newer than it",
+}
 
 
 class Device:
@@ -67,15 +73,40 @@ class Device:
         """Call a function of the driver."""
         code = int(getattr(self.cuda, function)(*arguments))
         if code:
-            raise UllageError(f"the CUDA driver answers {code} to {function}")
+            raise UllageError(f"the CUDA driver answers {code} to {function}{self._meaning(code)}")
+
+    def _meaning(self, code: int) -> str:
+        name = ctypes.c_char_p()
+        with contextlib.suppress(AttributeError):  # a double has no names
+            self.cuda.cuGetErrorName(code, ctypes.byref(name))
+        words = _MEANINGS.get(code) or (name.value or b"").decode(errors="replace")
+        return f" ({words})" if words else ""
+
+    def attribute(self, number: int) -> int:
+        """Return a CU_DEVICE_ATTRIBUTE of the GPU."""
+        value = ctypes.c_int()
+        self.ask("cuDeviceGetAttribute", ctypes.byref(value), number, self.number)
+        return value.value
 
     @property
     def architecture(self) -> str:
         """What the compiler calls this GPU, "sm_90"."""
-        numbers = [ctypes.c_int(), ctypes.c_int()]
-        for number, attribute in zip(numbers, (_MAJOR, _MINOR), strict=True):
-            self.ask("cuDeviceGetAttribute", ctypes.byref(number), attribute, self.number)
-        return f"sm_{numbers[0].value}{numbers[1].value}"
+        return f"sm_{self.attribute(_MAJOR)}{self.attribute(_MINOR)}"
+
+    @property
+    def sms(self) -> int:
+        """How many SMs the GPU has."""
+        return self.attribute(_SMS)
+
+    def use(self) -> None:
+        """Make the context current in the calling thread."""
+        self.ask("cuCtxSetCurrent", self.context)
+
+    def enter_new_context(self) -> None:
+        """Go on in a context of its own: it is made now, and current in the calling thread."""
+        self.context = ctypes.c_void_p()
+        self.ask("cuCtxCreate_v2", ctypes.byref(self.context), 0, self.number)
+        self.spinning = self.function(self.spin_module(), "spin")
 
     def module(self, code: bytes) -> ctypes.c_void_p:
         """Return a module of machine code, or of PTX."""
@@ -95,10 +126,10 @@ class Device:
         self.ask("cuModuleGetFunction", ctypes.byref(found), module, name.encode())
         return found
 
-    def launch(self, function: ctypes.c_void_p, grid: int, block: int = 1, *parameters: Any) -> None:
-        """Queue a kernel; its parameters are ctypes values."""
+    def launch(self, function: ctypes.c_void_p, grid: int, block: int = 1, *parameters: Any, shared: int = 0) -> None:
+        """Queue a kernel; its parameters are ctypes values, `shared` the bytes of shared memory that it is given."""
         places = (ctypes.c_void_p * max(len(parameters), 1))(*(ctypes.addressof(value) for value in parameters))
-        self.ask("cuLaunchKernel", function, grid, 1, 1, block, 1, 1, 0, None, places, None)
+        self.ask("cuLaunchKernel", function, grid, 1, 1, block, 1, 1, shared, None, places, None)
 
     def spin(self, microseconds: int) -> None:
         """Queue a kernel that takes so long."""
@@ -117,3 +148,9 @@ class Device:
     def copy(self, to: ctypes.c_void_p, data: Any) -> None:
         """Copy a ctypes array to the GPU, and wait for it."""
         self.ask("cuMemcpyHtoD_v2", to, data, ctypes.c_size_t(ctypes.sizeof(data)))
+
+    def fetch(self, data: Any, source: ctypes.c_void_p) -> Any:
+        """Wait for all that is queued, fill a ctypes array from the GPU, and return it."""
+        self.wait()
+        self.ask("cuMemcpyDtoH_v2", data, source, ctypes.c_size_t(ctypes.sizeof(data)))
+        return data

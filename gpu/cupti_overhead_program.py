@@ -1,68 +1,114 @@
-"""The program that trains in turns with and without the recorder, and tells how long its steps took."""
+"""The program that trains in turns with and without the recorder, and tells how long its steps took.
+
+Without PyTorch a step is as many launches of kernels of ours: it needs nothing but the driver then.
+"""
 
 from __future__ import annotations
 
-import importlib
 import os
 import time
+from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from gpu.apart import tell
+from gpu.cupti_device import Device
+from gpu.cupti_tools import refusal
 from gpu.cupti_training_program import Step, stepper
+from gpu.machine import torch_or_none
+from gpu.tensor_kernels import tensor_kernels, trips_lasting
 from ullage.cupti.kinds import DEFAULT, Kind
 from ullage.cupti.layouts import layouts
 from ullage.cupti.library import find
 from ullage.cupti.recorder import Recorder, recorder
+from ullage.errors import UllageError
 
 PAIRS, WINDOW = 12, 0.35  # turns with and without, and how long each is, s
 ALONE = 5  # windows before the recorder comes, and after it went
-LAUNCHES = 200  # of a step, more or less: it decides how long a step must be
+LAUNCHES = 200  # of a step (of training: more or less): it decides how long a step must be
 RATE = 15_000  # launches a second that the steady step is to have
 WIDTH, TINY = 1024, (16, 128)  # of the network whose steps keep the GPU busy; rows and width of the one that doesn't
 MOST_ROWS = 1 << 16
 
 
+@dataclass(frozen=True)
+class SteppedLoad:
+    """What is timed: `step` does one step, `wait` waits for the GPU; `kind` says what a step is."""
+
+    kind: str
+    step: Step
+    wait: Callable[[], object]
+
+
 def main(regime: str, mode: str, folder: str) -> None:
     """Measure. `regime`: "steady" (the GPU is busy, some 10,000 launches a second) or "bound" (as many launches as the host can make);
     `mode`: "activity" or "callbacks"."""
-    torch: Any = importlib.import_module("torch")
-    step = steady(torch) if regime == "steady" else stepper(torch, nullcontext, *TINY)
-    before = [window(torch, step)[1] for _ in range(ALONE)]
+    torch = torch_or_none()
+    try:
+        load = own_load(Device(), regime) if torch is None else trained_load(torch, regime)
+        tell(load=load.kind)
+        measure(load, mode, folder)
+    except UllageError as error:
+        tell(**refusal(error))
+
+
+def measure(load: SteppedLoad, mode: str, folder: str) -> None:
+    """Tell the times of a step before the recorder comes, with it in turns on and off, and after it went."""
+    before = [window(load)[1] for _ in range(ALONE)]
     made = attached(mode, folder)
-    count, each = window(torch, step)
-    with_, without, steps, seconds = pairs(torch, step, made)
+    count, each = window(load)
+    with_, without, steps, seconds = pairs(load, made)
     steps, seconds = steps + count, seconds + count * each
     path = made.path()
     made.detach()
-    after = [window(torch, step)[1] for _ in range(ALONE)]
+    after = [window(load)[1] for _ in range(ALONE)]
     tell(before=before, after=after, on=with_, off=without, steps=steps, seconds=seconds, path=str(path))
 
 
-def steady(torch: Any) -> Step:
-    """Return a step that takes as long as its launches should: rows are doubled until it does."""
+def own_load(device: Device, regime: str) -> SteppedLoad:
+    """Return launches of kernels of ours: of the tensor-core kernel, each as long as a launch at `RATE` may take, or of one that ends
+    sooner than the host can launch the next."""
+    if regime == "steady":
+        kernel = tensor_kernels(device)[0][0]
+        launch = partial(kernel.launch, trips_lasting(device, kernel, 1 / RATE))
+        return SteppedLoad(f"{kernel.name} kernels of ours", partial(_repeat, launch), device.wait)
+    return SteppedLoad("short kernels of ours", partial(_repeat, partial(device.spin, 1)), device.wait)
+
+
+def _repeat(launch: Callable[[], object]) -> None:
+    for _ in range(LAUNCHES):
+        launch()
+
+
+def trained_load(torch: Any, regime: str) -> SteppedLoad:
+    """Return training steps. Where the GPU is to be busy rows are doubled until a step takes as long as its launches should."""
+    kind, wait = "training in PyTorch", torch.cuda.synchronize
+    if regime != "steady":
+        return SteppedLoad(kind, stepper(torch, nullcontext, *TINY), wait)
     rows = 256
     while True:
-        step = stepper(torch, nullcontext, rows, WIDTH)
-        window(torch, step)
-        if window(torch, step)[1] >= LAUNCHES / RATE or rows >= MOST_ROWS:
-            return step
+        load = SteppedLoad(kind, stepper(torch, nullcontext, rows, WIDTH), wait)
+        window(load)
+        if window(load)[1] >= LAUNCHES / RATE or rows >= MOST_ROWS:
+            return load
         rows *= 2
 
 
-def window(torch: Any, step: Step, seconds: float = WINDOW) -> tuple[int, float]:
-    """Return how many steps were done in so many seconds, and how long one took."""
-    torch.cuda.synchronize()
+def window(load: SteppedLoad) -> tuple[int, float]:
+    """Return how many steps were done in a window, and how long one took."""
+    load.wait()
     count, begin = 0, time.perf_counter()
-    while time.perf_counter() - begin < seconds:
-        step()
+    while time.perf_counter() - begin < WINDOW:
+        load.step()
         count += 1
-    torch.cuda.synchronize()
+    load.wait()
     return count, (time.perf_counter() - begin) / count
 
 
-def pairs(torch: Any, step: Step, made: Recorder) -> tuple[list[float], list[float], int, float]:
+def pairs(load: SteppedLoad, made: Recorder) -> tuple[list[float], list[float], int, float]:
     """Return the times of a step with and without, how many steps were recorded in all, and the seconds that they took."""
     times: dict[bool, list[float]] = {True: [], False: []}
     steps, seconds, running = 0, 0.0, True
@@ -71,7 +117,7 @@ def pairs(torch: Any, step: Step, made: Recorder) -> tuple[list[float], list[flo
             if on != running:
                 (made.start if on else made.stop)()
                 running = on
-            count, each = window(torch, step)
+            count, each = window(load)
             times[on].append(each)
             steps, seconds = steps + on * count, seconds + on * count * each
     return times[True], times[False], steps, seconds

@@ -9,6 +9,7 @@ from typing import Any
 
 from gpu.apart import tell
 from gpu.cupti_device import Device
+from gpu.cupti_tools import refusal
 from ullage.cupti.library import Library, find
 from ullage.cupti.pc_configuration import Configuration
 from ullage.cupti.pc_context import SampledContext
@@ -34,6 +35,74 @@ extern "C" __global__ void sampled(const unsigned *from, float *to, unsigned siz
     to[blockIdx.x * blockDim.x + threadIdx.x] = sum;
 }
 """
+# The same by hand, for a machine without NVRTC: the driver compiles it.
+SOURCE_PTX = b"""
+.version 7.0
+.target sm_70
+.address_size 64
+.func (.param .b32 result) _Z6calledf(.param .b32 given)
+{
+    .reg .pred %p;
+    .reg .b32 %i;
+    .reg .f32 %x, %root;
+    ld.param.f32 %x, [given];
+    mov.u32 %i, 0;
+AGAIN:
+    .pragma "nounroll";
+    sqrt.approx.f32 %root, %x;
+    fma.rn.f32 %x, %x, 0f3F800347, %root;
+    add.u32 %i, %i, 1;
+    setp.lt.u32 %p, %i, 32;
+    @%p bra AGAIN;
+    st.param.f32 [result], %x;
+    ret;
+}
+.visible .entry sampled(.param .u64 from, .param .u64 to, .param .u32 size, .param .u32 rounds)
+{
+    .reg .pred %p;
+    .reg .b64 %from, %to, %place;
+    .reg .b32 %thread, %block, %threads, %at, %word, %size, %rounds, %i;
+    .reg .f32 %sum, %more;
+    ld.param.u64 %from, [from];
+    cvta.to.global.u64 %from, %from;
+    ld.param.u64 %to, [to];
+    cvta.to.global.u64 %to, %to;
+    ld.param.u32 %size, [size];
+    ld.param.u32 %rounds, [rounds];
+    mov.u32 %block, %ctaid.x;
+    mov.u32 %threads, %ntid.x;
+    mov.u32 %thread, %tid.x;
+    mad.lo.u32 %thread, %block, %threads, %thread;
+    rem.u32 %at, %thread, %size;
+    mov.f32 %sum, 0f3F800000;
+    mov.u32 %i, 0;
+ROUND:
+    .pragma "nounroll";
+    mul.wide.u32 %place, %at, 4;
+    add.u64 %place, %from, %place;
+    ld.global.u32 %word, [%place];
+    mad.lo.u32 %at, %at, 7, %word;
+    add.u32 %at, %at, 1;
+    rem.u32 %at, %at, %size;
+    cvt.rn.f32.u32 %more, %at;
+    add.f32 %sum, %sum, %more;
+    {
+        .param .b32 given;
+        .param .b32 result;
+        st.param.f32 [given], %sum;
+        call.uni (result), _Z6calledf, (given);
+        ld.param.f32 %sum, [result];
+    }
+    add.u32 %i, %i, 1;
+    setp.lt.u32 %p, %i, %rounds;
+    @%p bra ROUND;
+    mul.wide.u32 %place, %thread, 4;
+    add.u64 %place, %to, %place;
+    st.global.f32 [%place], %sum;
+    ret;
+}
+\0"""
+BY_NVRTC, BY_DRIVER = "NVRTC", "the driver, from PTX"  # who compiled the kernel
 WORDS = 1 << 22  # of the memory that is loaded from
 GRID, BLOCK, ROUNDS = 1024, 256, 400
 GROWING = ("total", "dropped", "other")
@@ -54,12 +123,12 @@ def main(stage: str, folder: str) -> None:
         else:
             sampled(library, device, stage, Path(folder))
     except UllageError as error:
-        tell(refused=error.problem, hint=error.hint)
+        tell(**refusal(error))
 
 
 def made(device: Device) -> Callable[[], None]:
     """Return a function that runs the kernel to its end."""
-    function = device.function(device.module(compile_cubin(SOURCE, device.architecture, ("-lineinfo",))), "sampled")
+    function = device.function(module(device), "sampled")
     data = (ctypes.c_uint32 * WORDS)()
     source, target = device.room(ctypes.sizeof(data)), device.room(4 * GRID * BLOCK)
     device.copy(source, data)
@@ -70,6 +139,17 @@ def made(device: Device) -> Callable[[], None]:
         device.wait()
 
     return run
+
+
+def module(device: Device) -> ctypes.c_void_p:
+    """Return the kernel's module, and tell who compiled it. Raises UllageError where neither NVRTC nor the driver can."""
+    try:
+        code, by, why = compile_cubin(SOURCE, device.architecture, ("-lineinfo",)), BY_NVRTC, ""
+    except UllageError as error:
+        code, by, why = SOURCE_PTX, BY_DRIVER, error.problem
+    found = device.module(code)
+    tell(compiled_by=by, without_nvrtc=why)
+    return found
 
 
 def calls(library: Library, device: Device, kernel: Callable[[], None]) -> None:

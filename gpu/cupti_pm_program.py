@@ -15,47 +15,52 @@ import numpy as np
 from gpu.apart import tell
 from gpu.cupti_counters_program import keep_image
 from gpu.cupti_device import Device
+from gpu.cupti_tools import refusal
 from gpu.load import gemm
-from gpu.machine import Machine, machine
+from gpu.machine import Machine, machine, torch_or_none
 from gpu.telemetry import mean, watched
+from gpu.tensor_kernels import steady_load, tensor_kernels
 from ullage.cupti.counters import target
 from ullage.cupti.counters.host import Host, Use
 from ullage.cupti.counters.images import Image
 from ullage.cupti.counters.pm import MILLISECOND, Samples, Sampling
 from ullage.cupti.counters.wanted import DEVICE, wanted
 from ullage.cupti.library import Library, find
+from ullage.cupti.results import CuptiError
 from ullage.errors import UllageError
 from ullage.live import session
 
 SIZE, SECONDS, SETTLE = 8192, 2.0, 2.0
+KEPT = ("oldest", "latest")  # samples, when the hardware's buffer runs over
+LOOKED = 0.4  # seconds that each of these is tried
 POLL = 0.02  # seconds between two readings of the clock, and between two of the samples
 KERNELS, EACH = 20, 2000  # kernels that are traced while the counters are sampled, and how long each is, µs
 FEW = 64  # samples in the image that is kept
 
 
 def main(stage: str, folder: str) -> None:
-    """Run a stage: "product" (the device's counters during a product) or "traced" (kernels recorded while they are sampled)."""
+    """Run a stage: "product" (the device's counters during a steady load) or "traced" (kernels recorded while they are sampled)."""
     library = find()
     try:
         (product if stage == "product" else traced)(library, Path(folder))
     except UllageError as error:
-        tell(refused=error.problem, hint=error.hint)
+        tell(**refusal(error))
 
 
 def product(library: Library, folder: Path) -> None:
-    """Tell, for windows without sampling, with GPM, with PM sampling, with both and without again, what was seen."""
-    torch, nvml = importlib.import_module("torch"), importlib.import_module("pynvml")
+    """Tell, for windows without sampling, with GPM, with PM sampling, with both and without again, what was seen; then, for each way in
+    which the hardware keeps samples, how many come while it samples and how many only afterwards."""
+    torch, nvml = torch_or_none(), importlib.import_module("pynvml")
     one = machine(nvml, torch)
-    torch.zeros(1, device="cuda")
-    metrics = chosen(library)
-    windows: dict[str, Callable[[], dict[str, Any]]] = {
-        "before": rest,
-        "gpm": lambda: gpm(one),
-        "pm": lambda: sampled(library, metrics, rest),
-        "both": lambda: sampled(library, metrics, lambda: gpm(one)),
-        "after": rest,
-    }
-    with gemm(torch, SIZE) as work:
+    with steady(torch) as work:
+        metrics = chosen(library)
+        windows: dict[str, Callable[[], dict[str, Any]]] = {
+            "before": rest,
+            "gpm": lambda: gpm(one),
+            "pm": lambda: sampled(library, metrics, rest),
+            "both": lambda: sampled(library, metrics, lambda: gpm(one)),
+            "after": rest,
+        }
         time.sleep(SETTLE)
         for name, look in windows.items():
             begin = time.time()
@@ -65,6 +70,23 @@ def product(library: Library, folder: Path) -> None:
             facts |= {"clock": _mean(seen), "clock_low": min(seen, default=None), "burst": _mean(bursts), "bursts": len(bursts)}
             tell(**{name: facts})
         keep(library, metrics, folder)
+        tell(ways={way: delivered(library, metrics, way) for way in KEPT})
+
+
+@contextmanager
+def steady(torch: Any) -> Iterator[Any]:
+    """Keep the GPU busy: with products by PyTorch, or with a tensor-core kernel of ours where that is missing."""
+    if torch is not None:
+        torch.zeros(1, device="cuda")
+        tell(load=f"products of {SIZE} in BF16 by PyTorch")
+        with gemm(torch, SIZE) as work:
+            yield work
+        return
+    device = Device()
+    kernel = tensor_kernels(device)[0][0]
+    tell(load=f"{kernel.name} in a kernel of ours")
+    with steady_load(device, kernel) as bursts:
+        yield bursts
 
 
 def rest() -> dict[str, Any]:
@@ -128,8 +150,26 @@ def sampled(library: Library, metrics: dict[str, str], during: Callable[[], Any]
                 parts.append(sampling.drain())
         parts.append(sampling.drain())
     except UllageError as error:
-        return {**facts, "pm_problem": error.problem}
-    return {**facts, **summed(parts, metrics)}
+        return {**facts, "pm_problem": error.problem, "taken": isinstance(error, CuptiError) and error.counters_taken}
+    return {**facts, **summed(parts, metrics), "keep": sampling.setting.keep, "buffer": sampling.setting.buffer, **refusals(sampling)}
+
+
+def refusals(sampling: Sampling) -> dict[str, Any]:
+    """Return what CUPTI answered to the settings that it did not take."""
+    said = [f"{one.setting.keep}, {one.setting.buffer} B: {one.error.function} answered {one.error.code}" for one in sampling.refused]
+    return {"settings_refused": "; ".join(said)} if said else {}
+
+
+def delivered(library: Library, metrics: dict[str, str], keep: Any) -> dict[str, Any]:
+    """Return how many samples came by one way to keep them: while it sampled, and after it stopped."""
+    try:
+        with Sampling(list(metrics.values()), interval=MILLISECOND, keep=keep, library=library) as sampling:
+            time.sleep(LOOKED / 2)
+            during = len(sampling.drain())
+            time.sleep(LOOKED / 2)
+        return {"during": during, "after": len(sampling.drain()), "buffer": sampling.setting.buffer, **refusals(sampling)}
+    except CuptiError as error:
+        return {"refused": f"{error.function} answered {error.code}"}
 
 
 def summed(parts: list[Samples], metrics: dict[str, str]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def double():
     handle = library.handle
     handle.cupti_double_count.argtypes = [ctypes.c_double]
     handle.cupti_double_sample.argtypes = [ctypes.c_uint64, ctypes.c_uint64, ctypes.c_double]
-    handle.cupti_double_interval.restype = ctypes.c_uint64
+    handle.cupti_double_interval.restype = handle.cupti_double_buffer.restype = ctypes.c_uint64
     handle.cupti_double_reset()
     handle.cupti_double_counters_reset()
     return library

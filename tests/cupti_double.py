@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 SOURCES = Path(__file__).with_name("cupti_double")
-APART = ("cuda.c", "checkpoint.c", "program.c")
+APART = ("cuda.c", "checkpoint.c", "nvperf.c", "program.c")
 FLAGS = ("-std=gnu11", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-pthread")
 
 
@@ -28,6 +28,21 @@ def library():
     """Return the double of libcupti; skips without a compiler."""
     sources = sorted(path for path in SOURCES.glob("*.c") if path.name not in APART)
     return _built("libcupti.so.13", sources, ("-shared", "-fPIC", "-Wl,-soname,libcupti.so.13"))
+
+
+def wheel():
+    """Return the double of libcupti with the libnvperf libraries beside it, as in NVIDIA's wheel: it counts only once they are loaded.
+
+    For programs alone: these libraries have the names of NVIDIA's own, of which a process has one.
+    """
+    for name in ("libnvperf_host.so", "libnvperf_target.so"):
+        _built(f"wheel/{name}", [SOURCES / "nvperf.c"], ("-shared", "-fPIC", f"-Wl,-soname,{name}"))
+    target = _place() / "wheel" / "libcupti.so.13"
+    if not target.exists():
+        with tempfile.TemporaryDirectory(dir=_place()) as folder:
+            Path(folder, "copy").write_bytes(library().read_bytes())
+            Path(folder, "copy").replace(target)
+    return target
 
 
 def checkpoint():
@@ -123,8 +138,9 @@ def _built(name, sources, flags=()):
     target = _place() / name
     if not target.exists():
         compiler = shutil.which("gcc") or shutil.which("cc") or pytest.skip("no compiler: the double of libcupti can't be built")
+        target.parent.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=_place()) as folder:  # moved there whole: several tests may build it at once
-            made = Path(folder, name)
+            made = Path(folder, target.name)
             command = [compiler, *FLAGS, *flags, "-o", str(made), *map(str, sources), "-ldl"]
             done = subprocess.run(command, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr

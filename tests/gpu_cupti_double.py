@@ -32,10 +32,10 @@ LIBRARY = SimpleNamespace(release=release(VERSION), version=VERSION, path=Path("
 
 class Programs:
     """Runs programs in no time. `change` gives a module's stage other facts, `codes` another exit code; `lose` takes kernels out of
-    recordings, one in so many."""
+    recordings, one in so many; `silent` are the parts of the stage "attach" in which nothing is recorded."""
 
     def __init__(self, version=VERSION):
-        self.version, self.change, self.codes, self.lose, self.ran = version, {}, {}, 0, []
+        self.version, self.change, self.codes, self.lose, self.ran, self.silent = version, {}, {}, 0, [], ()
 
     def __call__(self, programs, limit):
         assert limit > 0 and all(one.module.startswith("cupti_") for one in programs)
@@ -147,7 +147,7 @@ class Programs:
         writer.close()
         each = 0.001 if regime == "steady" else 0.0001
         off = [each * (1 + 0.0001 * number) for number in range(PAIRS)]
-        same = {"before": [each] * ALONE, "after": [each] * ALONE, "steps": 50, "seconds": 0.05, "path": str(path)}
+        same = {"load": "training", "before": [each] * ALONE, "after": [each] * ALONE, "steps": 50, "seconds": 0.05, "path": str(path)}
         return {"on": [time * 1.004 for time in off], "off": off, **same}
 
     def counters(self, stage, folder, environment):
@@ -161,8 +161,11 @@ class Programs:
             return {"planned": 9, "metrics": 34, "unknown": []}
         if stage == "user":
             return {"user_passes": 9, "user_planned": 9, "user_result": REPLAYED}
-        rows = [{"precision": p, "size": n, "kernels": 1, "counted": 2.0 * n**3, "needed": 2 * n**3, "identity": 1e-4} for p, n in PRODUCTS]
-        return {"rows": [row | {"tensor_active": 70.0, "passes": 1} for row in rows]}
+        rows = [
+            {"kind": "product", "precision": p, "size": n, "kernels": 1, "counted": 2.0 * n**3, "needed": 2 * n**3, "identity": 1e-4}
+            for p, n in PRODUCTS
+        ]
+        return {"load": "PyTorch", "rows": [row | {"tensor_active": 70.0, "passes": 1} for row in rows]}
 
     def pm(self, stage, folder, environment):
         if stage == "traced":
@@ -173,26 +176,36 @@ class Programs:
         plain = {"clock": 1.5e9, "clock_low": 1.4e9, "burst": 0.025, "bursts": 80}
         told = {"tensor_active": 0.7, "sm_active": 0.99, "dram_active": 0.3, "sm_clock": 1.5e9}
         gpm, pm = ({f"{who}_{name}": value for name, value in told.items()} for who in ("gpm", "pm"))
-        pm |= {"samples": 2000, "length": 1e6, "gap": 0, "overflow": False, "untimed": 0}
-        return {"before": plain, "gpm": plain | gpm, "pm": plain | pm, "both": plain | gpm | pm, "after": plain}
+        pm |= {"samples": 2000, "length": 1e6, "gap": 0, "overflow": False, "untimed": 0, "keep": "oldest", "buffer": 8 << 20}
+        ways = {"oldest": {"during": 200, "after": 200}, "latest": {"during": 0, "after": 400}}
+        return {
+            "load": "products",
+            "ways": ways,
+            "before": plain,
+            "gpm": plain | gpm,
+            "pm": plain | pm,
+            "both": plain | gpm | pm,
+            "after": plain,
+        }
 
     def pc(self, stage, folder, environment):
         if stage == "calls":
             ranges = [{"total": 1000, "dropped": 10, "other": 40, "base": 950, "latency": 600, "readings": 2}] * 4
-            return {"reasons": ["a", "b"], "cycles": 4096, "ranges": ranges, "closed": 4000}
+            return {"compiled_by": "NVRTC", "reasons": ["a", "b"], "cycles": 4096, "ranges": ranges, "closed": 4000}
         Path(folder, "samples.parquet").write_bytes(b"PAR1")
         facts = {"cycles": 4096, "total": 1000, "dropped": 10, "other": 40, "full": 0, "unread": 0}
         functions = {"sampled": [0, 4096], "$sampled$_Z6calledf": [0, 512]}
         serialized = stage == "serialized"
-        return {"functions": functions, "correlations": int(serialized), "cubins": 1, "with_code": 9, "rows": 9, "facts": facts,
-                "problems": [], "base": 950, "latency": 600}  # fmt: skip
+        return {"compiled_by": "NVRTC", "functions": functions, "correlations": int(serialized), "cubins": 1, "with_code": 9, "rows": 9,
+                "facts": facts, "problems": [], "base": 950, "latency": 600}  # fmt: skip
 
     def attach(self, stage, folder, environment):
         folder = Path(folder)
         if stage == "attach":
-            self.kernels(folder / "first", attaching.FIRST + attaching.RESUMED)
-            self.kernels(folder / "second", attaching.SECOND)
-            return {"first": True, "second": True}
+            counts = {"first": attaching.FIRST + attaching.RESUMED, "second": attaching.SECOND, "fresh": attaching.FRESH}
+            for part, count in counts.items():
+                self.kernels(folder / part, 0 if part in self.silent else count)
+            return {"first": True, "second": True, "fresh": True}
         counts = {"subscribers": 1, "fork": 3, "profiler": 2, "plain": 1}
         if stage in counts:
             self.kernels(folder, counts[stage] * attaching.FEW)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,9 +11,10 @@ import pytest
 from tests.cupti_counting import CONTEXT, KERNELS, RARE, SLOW, WORK, called, double
 from ullage.cupti.counters import target
 from ullage.cupti.counters.evaluate import evaluate
-from ullage.cupti.counters.host import NotCollected
+from ullage.cupti.counters.host import Host, NotCollected, Use
 from ullage.cupti.counters.images import unpacked
 from ullage.cupti.counters.ranges import Ranges
+from ullage.cupti.counters.structures import parameters, room
 from ullage.cupti.results import CuptiError
 from ullage.errors import UllageError
 
@@ -217,6 +219,86 @@ def test_the_profiler_of_the_process_is_never_ended(library):
         with ranges(library) as counted:
             kernels(library, 1)
         assert counted.values().row(0)[WORK] == 1
+
+
+# --- what the double refuses, as the headers say that CUPTI does: without it the tests above would prove less ---
+
+
+class Steps:
+    """The calls that count ranges, one by one; each returns CUPTI's answer."""
+
+    def __init__(self, library):
+        self.library, self.object = library, None
+        target.begin(library)
+        with Host(library, "GH100", Use.RANGES) as host:
+            image = host.config([WORK])
+        self.config, self.data = room(len(image)), room(4096)
+        self.config[:] = image
+
+    def ask(self, name, **values):
+        given = parameters(f"cuptiRangeProfiler{name}", self.library.version, **{"pRangeProfilerObject": self.object} | values)
+        return self.library.ask(f"cuptiRangeProfiler{name}", ctypes.byref(given)), given
+
+    def enable(self):
+        code, given = self.ask("Enable", ctx=CONTEXT)
+        self.object = given.pRangeProfilerObject
+        return code
+
+    def make_room(self):
+        return self.ask("CounterDataImageInitialize", counterDataSize=len(self.data), pCounterData=self.data)[0]
+
+    def configure(self, **other):
+        usual = {"configSize": len(self.config), "pConfig": self.config, "counterDataImageSize": len(self.data)}
+        usual |= {"pCounterDataImage": self.data, "range": 1, "replayMode": 2, "maxRangesPerPass": 4, "numNestingLevels": 1}
+        return self.ask("SetConfig", **usual | {"minNestingLevel": 1, "targetNestingLevel": 1} | other)[0]
+
+    def start(self):
+        return self.ask("Start")[0]
+
+    def stop(self):
+        return self.ask("Stop")[0]
+
+    def decode(self):
+        return self.ask("DecodeData")[0]
+
+
+def test_the_double_takes_the_calls_in_the_order_of_the_headers(library):
+    steps = Steps(library)
+    calls = (steps.enable, steps.make_room, steps.configure, steps.start, steps.stop, steps.decode)
+    assert [call() for call in calls] == [0] * 6
+
+
+INVALID_PARAMETER, INVALID_OPERATION = 1, 7
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"targetNestingLevel": 0}, {"targetNestingLevel": 2}, {"minNestingLevel": 0}, {"numNestingLevels": 0}, {"numNestingLevels": 2},
+        {"maxRangesPerPass": 0}, {"configSize": 3}, {"counterDataImageSize": 8}, {"range": 0}, {"range": 2}, {"replayMode": 0},
+    ],
+)  # fmt: skip
+def test_the_double_refuses_parameters_that_the_headers_forbid(library, wrong):
+    steps = Steps(library)
+    steps.enable(), steps.make_room()
+    assert steps.configure(**wrong) == INVALID_PARAMETER
+
+
+READY = "enable make_room configure"
+
+
+@pytest.mark.parametrize(
+    ("before", "wrong"),
+    [
+        *(("", name) for name in ("make_room", "configure", "start", "stop", "decode")), ("enable", "enable"),
+        ("enable make_room", "start"), (READY, "stop"), (READY, "decode"),
+        *((f"{READY} start", name) for name in ("start", "decode", "configure")),
+    ],
+)  # fmt: skip
+def test_the_double_refuses_another_order(library, before, wrong):
+    steps = Steps(library)
+    assert [getattr(steps, name)() for name in before.split()] == [0] * len(before.split())
+    assert getattr(steps, wrong)() == INVALID_OPERATION
 
 
 def test_without_a_driver_or_a_context_the_reason_is_told(monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import subprocess
 import sys
 import threading
 import time
@@ -11,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from gpu import apart, cupti_counters_program, cupti_loads, cupti_pc_program, cupti_pm_program
+from gpu import apart, check_cupti_attach, cupti_counters_program, cupti_loads, cupti_pc_program, cupti_pm_program, cupti_tools
 from gpu.check import CHECKS, NotMeasured, checks
 from gpu.cupti_device import SPIN, SPIN_PTX
 from gpu.cupti_load_program import Meeting, Program
@@ -111,12 +112,79 @@ def test_counters_that_are_refused_are_explained_and_not_measured():
     refused = {"refused": "counting is forbidden", "hint": "run as root", "counters": "no", "findings": ["the driver keeps counters"]}
     world = World()
     world.programs.counters = lambda *words, environment: refused
-    with pytest.raises(NotMeasured, match=r"counting is forbidden \(run as root\); counters: no, the driver keeps counters"):
+    with pytest.raises(NotMeasured, match=r"counting is forbidden \(run as root\); counters: no; the driver keeps counters"):
         CHECKS["cupti_counters"].function(world.machine())
 
 
+TAKEN = {
+    "refused": "beginning to count failed",
+    "hint": "stop the other one",
+    "call": "cuptiRangeProfilerEnable",
+    "code": 26,
+    "taken": True,
+}
+
+
+def test_counters_that_another_profiler_has_are_not_measured():
+    world = World()
+    world.programs.counters = lambda *words, environment: TAKEN
+    words = r"another profiler has the GPU's counters: cuptiRangeProfilerEnable answered 26 \(stop the other one\)$"
+    with pytest.raises(NotMeasured, match=words):
+        CHECKS["cupti_counters"].function(world.machine())
+    findings = found("cupti_attach", change={("attach", "counters"): {"counted": None} | TAKEN})
+    assert findings.wrong == [] and findings.answers["counters"] is None
+    assert any("another profiler has the GPU's counters" in note for note in findings.notes)
+
+
+def test_the_evidence_says_what_ran_and_what_could_not():
+    own = {"load": "tensor-core kernels of ours", "missing": ["wgmma kernel: there is no NVRTC"]}
+    findings = found("cupti_counters", change={"counters": own})
+    assert findings.settings["load"] == own["load"] and own["missing"][0] in findings.notes
+    assert found("cupti_pm_sampling", change={("pm", "product"): {"load": "a kernel of ours"}}).settings["load"] == "a kernel of ours"
+    assert {row["load"] for row in found("cupti_overhead", change={"overhead": {"load": "kernels of ours"}}).rows} == {"kernels of ours"}
+    by_driver = {"compiled_by": "the driver, from PTX", "without_nvrtc": "there is no NVRTC"}
+    findings = found("cupti_pc_sampling", change={"pc": by_driver})
+    assert findings.settings["compiled_by"] == "the driver, from PTX"
+    assert "the kernel has no line numbers, as the driver compiled it: there is no NVRTC" in findings.notes
+
+
+def test_these_checks_need_no_pytorch():
+    assert [name for name, check in CHECKS.items() if name.startswith("cupti_") and check.loaded] == ["cupti_training"]
+
+
+def test_an_overhead_that_was_refused_is_not_measured():
+    refused = {"refused": "no tensor-core kernel runs here", "hint": ""}
+    world = World()
+    world.programs.overhead = lambda *words, environment: refused
+    with pytest.raises(NotMeasured, match="'steady' by activity was refused: no tensor-core kernel runs here"):
+        CHECKS["cupti_overhead"].function(world.machine())
+
+
+@pytest.mark.parametrize(
+    ("silent", "again", "wrong"),
+    [
+        ((), "yes", []),
+        (("second",), "only before a new context", []),
+        (("fresh",), "yes", []),
+        (("second", "fresh"), "no", ["the recorder did not come in a second time"]),
+    ],
+)
+def test_a_recorder_that_comes_back_with_a_new_context_alone_is_an_answer(silent, again, wrong):
+    findings = found("cupti_attach", silent=silent)
+    assert (findings.answers["again"], findings.answers["attached"], findings.wrong) == (again, 1.0, wrong)
+
+
+def test_both_ways_to_keep_samples_are_told():
+    answers = found("cupti_pm_sampling").answers
+    # of the double: half of the oldest come while it samples, all of the latest only afterwards
+    assert [answers[name] for name in ("oldest_during", "oldest_after", "latest_during", "latest_after")] == [200, 200, 0, 400]
+    refused = {"refused": "cuptiPmSamplingSetConfig answered 27"}
+    answers = found("cupti_pm_sampling", change={("pm", "product"): {"ways": {"latest": refused}}}).answers
+    assert answers["latest_during"] is None and answers["settings_refused"] == refused["refused"]
+
+
 def test_counters_that_contradict_themselves_fail():
-    row = {"precision": "bf16", "size": 8, "kernels": 1, "counted": 1100.0, "needed": 1024, "identity": -0.05}
+    row = {"kind": "product", "precision": "bf16", "size": 8, "kernels": 1, "counted": 1100.0, "needed": 1024, "identity": -0.05}
     change = {("counters", "products"): {"rows": [row]}, ("counters", "user"): {"user_result": 9.0}}
     findings = found("cupti_counters", change=change)
     assert findings.answers["exact"] == 0 and findings.rows[0]["difference"] == 76
@@ -165,6 +233,33 @@ def test_without_a_driver_nothing_of_cupti_is_measured(monkeypatch):
     for name in (name for name in CHECKS if name.startswith("cupti_")):
         with pytest.raises(NotMeasured, match="no NVIDIA driver answers"):
             CHECKS[name].function(world.machine())
+
+
+def test_a_carried_recorder_that_this_machine_cannot_load_is_told_by_every_check_that_needs_it(tmp_path, monkeypatch):
+    data = bytearray(recorder().read_bytes())
+    data[18:20] = (4711).to_bytes(2, "little")
+    (tmp_path / "recorder.so").write_bytes(data)
+    monkeypatch.setenv("ULLAGE_RECORDER", str(tmp_path / "recorder.so"))
+    words = f"ULLAGE_RECORDER names {tmp_path}/recorder.so, which is for machine 4711, and this machine is "
+    with pytest.raises(NotMeasured, match=words):
+        cupti_tools.needs_recorder(machine())
+    notes = []
+    assert cupti_tools.injected(machine(), tmp_path, notes) is None and words in notes[0]
+    attaching = []
+    for _ in range(2):
+        assert check_cupti_attach._recorder(machine(), tmp_path, attaching) == {}
+    assert len(attaching) == 1 and words in attaching[0]
+
+
+def test_a_carried_recorder_is_the_one_that_programs_get(tmp_path, monkeypatch):
+    carried = tmp_path / "carried.so"
+    carried.write_bytes(recorder().read_bytes())
+    monkeypatch.setenv("ULLAGE_RECORDER", str(carried))
+    cupti_tools.needs_recorder(machine())
+    monkeypatch.setenv("ULLAGE_CUPTI", str(cupti_double.library()))
+    assert cupti_tools.injected(machine(), tmp_path, [])["CUDA_INJECTION64_PATH"] == str(carried)
+    copied = Path(check_cupti_attach._recorder(machine(), tmp_path, [])["ULLAGE_RECORDER"])
+    assert copied.read_bytes() == carried.read_bytes() and copied.stat().st_mode & 0o555 == 0o555
 
 
 # --- recordings that are kept ---
@@ -245,6 +340,17 @@ def test_programs_run_at_the_same_time(tmp_path):
     names = [str(tmp_path / name) for name in "ab"]
     both = [apart.asked("x", *names), apart.asked("x", *reversed(names))]
     assert [told.facts for told in apart.together(python(code), both, 20.0)] == [{"met": True}] * 2
+
+
+def test_the_programs_start_where_there_is_neither_pytorch_nor_a_binding_of_cudas():
+    names = sorted(path.stem for path in (START.parents[1] / "gpu").glob("cupti_*_program.py"))
+    code = (
+        "import importlib, sys\n"
+        "for name in ('torch', 'cuda', 'pynvml'): sys.modules[name] = None\n"
+        f"for name in {names!r}: importlib.import_module('gpu.' + name)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=START.parents[1], timeout=120)
+    assert len(names) == 8 and done.returncode == 0, done.stderr
 
 
 # --- the program with known loads ---
@@ -330,8 +436,21 @@ def test_the_real_recorder_comes_and_goes_and_survives_forks(doubles):
     assert "profiler" not in rows, "there is no PyTorch with a GPU"
     for stage in ("attach", "subscribers", "fork"):
         assert (rows[stage]["recorded"], rows[stage]["problem"]) == (rows[stage]["launched"], ""), stage
-    assert (rows["attach"]["recordings"], rows["attach"]["ended"]) == (2, 2)
+    assert (rows["attach"]["recordings"], rows["attach"]["ended"], findings.answers["again"]) == (3, 3, "yes")
     assert findings.answers["second_subscriber"] == "refused with 39" and findings.answers["children"] == 0
+
+
+def test_recording_costs_are_measured_without_pytorch(doubles, monkeypatch):
+    # few and short windows, of launches by the double of the driver alone
+    monkeypatch.setenv("ULLAGE_TEST_PAIRS", "2")
+    monkeypatch.setenv("ULLAGE_TEST_WINDOW", "0.02")
+    findings = CHECKS["cupti_overhead"].function(doubles)
+    assert [(row["regime"], row["mode"], row["load"]) for row in findings.rows] == [
+        ("steady", "activity", "mma.sync m16n8k16 kernels of ours"),
+        ("bound", "activity", "short kernels of ours"),
+        ("bound", "callbacks", "short kernels of ours"),
+    ]
+    assert all(row["launches"] == 200 for row in findings.rows), findings.rows
 
 
 def test_a_recording_is_walked_by_the_library_itself(tmp_path):
@@ -377,12 +496,26 @@ def test_samples_are_averaged_over_their_time_and_in_ullages_units():
     # (100 × 50 + 300 × 90 + 100 × 50) / 500 = 74 percent
     assert facts["pm_tensor_active"] == pytest.approx(0.74) and facts["pm_kernels"] == 1 and facts["during"]
     assert (facts["samples"], facts["length"], facts["gap"], facts["span"]) == (3, 100.0, 100, 600)
+    assert (facts["keep"], facts["buffer"]) == ("oldest", 8 << 20)
+
+
+def test_what_comes_while_sampling_and_only_afterwards_is_told_for_each_way(monkeypatch):
+    monkeypatch.setattr(cupti_pm_program, "LOOKED", 0.0)
+    library = double()
+    monkeypatch.setattr(cupti_pm_program.time, "sleep", lambda _: library.handle.cupti_double_sample(100, 200, 1.0))
+    monkeypatch.setenv("CUPTI_DOUBLE_FAULTS", "ring")
+    told = [cupti_pm_program.delivered(library, {"tensor_active": WORK}, keep) for keep in ("oldest", "latest")]
+    # a sample before the first look, and one after it
+    assert told == [{"during": 1, "after": 1, "buffer": 8 << 20}, {"during": 0, "after": 2, "buffer": 8 << 20}]
+    monkeypatch.setenv("CUPTI_DOUBLE_FAULTS", "no-latest")
+    refused = cupti_pm_program.delivered(library, {"tensor_active": WORK}, "latest")
+    assert refused == {"refused": "cuptiPmSamplingSetConfig answered 27"}
 
 
 def test_sampling_that_is_refused_is_told_and_the_program_goes_on(monkeypatch):
     monkeypatch.setenv("CUPTI_DOUBLE_FAULTS", "privileges")
     facts = cupti_pm_program.sampled(double(), {"tensor_active": WORK}, dict)
-    assert facts.keys() == {"pm_problem"}
+    assert facts.keys() == {"pm_problem", "taken"} and facts["taken"] is False
 
 
 def test_readings_of_program_counters_are_counted_range_by_range(monkeypatch):

@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests import cupti_double
 from tests.cupti_counting import KERNELS, WORK, double, real
+from tests.recorder_runs import compiled, run_cuda
 from ullage.cupti import dictionary
 from ullage.cupti.counters.evaluate import Values, evaluate
 from ullage.cupti.counters.recorded import counted, plan
 from ullage.cupti.counters.wanted import wanted
+from ullage.cupti.native.build import FOLDER
 from ullage.errors import UllageError
 from ullage.gpus.chip import find
 from ullage.gpus.measured import Ceiling, Ceilings
-from ullage.live.launch import Recorder, environment
+from ullage.live.counting import evaluated
+from ullage.problems import Problems
 from ullage.reports.kernel_counters import kernel_counters
 
+PERFWORKS = ("libnvperf_target.so", "libnvperf_host.so")
 H100 = find("H100 SXM")
 TIME, READ, WRITTEN = "gpu__time_duration.sum", "dram__bytes_read.sum", "dram__bytes_write.sum"
 GROUP = "sm__ops_path_tensor_op_hgmma_src_bf16_dst_fp32_sparsity_off.sum"
@@ -95,52 +99,126 @@ def test_nothing_counted_is_an_error():
         kernel_counters([], H100)
 
 
-@pytest.fixture(scope="module")
-def recorder(tmp_path_factory):
-    if not shutil.which("gcc"):
-        pytest.skip("no C compiler on this machine")
-    from ullage.cupti.native.build import recorder
-
-    return recorder()
-
-
-def run(recorder, tmp_path, plan_bytes, *arguments, **faults):
-    """Run the fake program with a plan; return its exit code and what its recordings hold of counters."""
-    path = tmp_path / "plan"
+def run(folder, plan_bytes, *arguments, **environment):
+    """Run the fake program with a plan; return how it ended, and what its recordings hold of counters. CUPTI is as in NVIDIA's wheel."""
+    path = folder / "plan"
     path.write_bytes(plan_bytes)
-    (tmp_path / "out").mkdir()
-    given = Recorder(recorder, tmp_path / "out", cupti_double.library(), (10,), "", extra={"ULLAGE_COUNTERS": str(path)})
-    env = environment(given, {**os.environ, **cupti_double.environment(**faults)}, python=False)
-    done = subprocess.run([str(cupti_double.program()), *arguments], env=env, capture_output=True, text=True)
-    return done.returncode, [found for file in sorted((tmp_path / "out").glob("*.ullage")) for found in counted(file)]
+    given = {"ULLAGE_COUNTERS": str(path), "ULLAGE_CUPTI": str(cupti_double.wheel())} | environment
+    ran = run_cuda(folder, *arguments, **given)
+    return ran, [found for recording in ran.recordings for found in counted(recording.path)]
 
 
-def test_a_programs_kernels_are_counted_launch_by_launch(recorder, tmp_path):
+def problems(ran):
+    """Return what CUPTI refused, as (call, answer)."""
+    return [(one["what"], one["code"]) for one in ran.only.info.get("problems", [])]
+
+
+def test_a_programs_kernels_are_counted_launch_by_launch(tmp_path):
     library = double()
-    code, found = run(recorder, tmp_path, plan(library, "GH100", [WORK, KERNELS], 50), "--kernels", "8")
-    assert code == 0 and len(found) == 1
-    (one,) = found
+    ran, (one,) = run(tmp_path, plan(library, "GH100", [WORK, KERNELS], 50), "--kernels", "8")
+    assert (ran.code, problems(ran)) == (0, [])
     assert one.image.ranges == ("fake_kernel_0",) * 8 and one.dropped == 0 and one.image.chip == "GH100"
     counts = evaluate(one.image, library)
     assert counts.values[:, 1].tolist() == [1.0] * 8 and (counts.values[:, 0] == 200.0).all()  # each 200 µs: as wide a grid
 
 
-def test_past_the_last_launch_that_was_asked_for_the_program_runs_on_uncounted(recorder, tmp_path):
-    code, (one,) = run(recorder, tmp_path, plan(double(), "GH100", [WORK], 5), "--kernels", "20")
-    assert code == 0 and len(one.image.ranges) == 5
+def test_past_the_last_launch_that_was_asked_for_the_program_runs_on_uncounted(tmp_path):
+    ran, (one,) = run(tmp_path, plan(double(), "GH100", [WORK], 5), "--kernels", "20")
+    assert (ran.code, problems(ran)) == (0, []) and len(one.image.ranges) == 5
 
 
-def test_forbidden_counters_leave_the_program_alone_and_say_why(recorder, tmp_path):
-    code, found = run(
-        recorder, tmp_path, plan(double(), "GH100", [WORK], 5), "--kernels", "3", "--exit", "4", CUPTI_DOUBLE_FAULTS="privileges"
-    )
-    assert code == 4 and found == []
+def test_threads_that_launch_at_once_begin_to_count_once(tmp_path):
+    # the double refuses to be enabled twice, and to count where another order of calls was taken; 8 threads launch 3 kernels each
+    ran, (one,) = run(tmp_path, plan(double(), "GH100", [WORK], 60), "--threads", "8", "--kernels", "3", "--microseconds", "20")
+    assert (ran.code, problems(ran)) == (0, []) and one.image.ranges == ("fake_kernel_0",) * 24
 
 
-@pytest.mark.parametrize("plan_bytes", [b"", b"ULLAGE PLAN 1\n", b"ULLAGE PLAN 1\nranges 5\nconfig 999\nmetric x\n\n", b"\xff" * 100])
-def test_what_is_no_plan_leaves_the_program_alone(recorder, tmp_path, plan_bytes):
-    code, found = run(recorder, tmp_path, plan_bytes, "--kernels", "3")
-    assert code == 0 and found == []
+def test_every_way_to_launch_is_counted(tmp_path):
+    # cuLaunchCooperativeKernelMultiDevice and a graph, beside the two kernels of cuLaunchKernel
+    ran, (one,) = run(tmp_path, plan(double(), "GH100", [WORK], 50), "--kernels", "2", "--cooperative", "1", "--graphs", "1")
+    assert (ran.code, problems(ran)) == (0, [])
+    assert one.image.ranges == ("fake_kernel_0", "fake_kernel_0", "cooperative", "(graph)")
+
+
+def test_each_of_two_contexts_that_follow_one_another_is_counted(tmp_path):
+    ran, found = run(tmp_path, plan(double(), "GH100", [WORK], 50), "--kernels", "4", "--again")
+    assert (ran.code, problems(ran)) == (0, []) and [len(one.image.ranges) for one in found] == [4, 4]
+
+
+@pytest.mark.parametrize(
+    ("fault", "refused"),
+    [
+        ("privileges", ("cuptiProfilerGetCounterAvailability", 35)),  # asked before anything is begun
+        ("cuptiRangeProfilerEnable=26", ("cuptiRangeProfilerEnable", 26)),
+        ("cuptiRangeProfilerStart=35", ("cuptiRangeProfilerStart", 35)),
+    ],
+)
+def test_forbidden_counters_leave_the_program_alone_and_say_which_call_was_refused_once(tmp_path, fault, refused):
+    ran, found = run(tmp_path, plan(double(), "GH100", [WORK], 5), "--kernels", "3", "--exit", "4", CUPTI_DOUBLE_FAULTS=fault)
+    assert (ran.code, found, problems(ran)) == (4, [], [refused])
+
+
+@pytest.mark.parametrize("plan_bytes", [b"", b"ULLAGE PLAN 2\n", b"ULLAGE PLAN 2\nranges 5\nconfig 999\nmetric x\n\n", b"\xff" * 100])
+def test_what_is_no_plan_leaves_the_program_alone(tmp_path, plan_bytes):
+    ran, found = run(tmp_path, plan_bytes, "--kernels", "3")
+    assert ran.code == 0 and found == []
+
+
+# -- the libraries that libcupti counts with --------------------------------------------------------------------------
+
+
+def test_the_libraries_beside_libcupti_are_loaded_and_told(tmp_path):
+    ran, (one,) = run(tmp_path, plan(double(), "GH100", [WORK], 5), "--kernels", "3")
+    folder = cupti_double.wheel().parent
+    assert ran.only.info["perfworks"] == {name: str(folder / name) for name in PERFWORKS} and one.foreign == ""
+
+
+def test_where_none_lie_beside_libcupti_those_that_the_linker_finds_are_loaded_and_told(tmp_path):
+    alone = tmp_path / "libcupti.so.13"
+    alone.write_bytes(cupti_double.library().read_bytes())
+    elsewhere = cupti_double.wheel().parent
+    path = f"{cupti_double.driver().parent}:{elsewhere}"
+    ran, found = run(tmp_path, plan(double(), "GH100", [WORK], 5), "--kernels", "3", ULLAGE_CUPTI=str(alone), LD_LIBRARY_PATH=path)
+    assert ran.only.info["perfworks"] == {name: str(elsewhere / name) for name in PERFWORKS}
+    assert [one.foreign for one in found] == [str(elsewhere / "libnvperf_host.so")]
+    problems = Problems()
+    list(evaluated([ran.only.path], double(), problems))
+    words = f"libcupti counted with {elsewhere}/libnvperf_host.so, which is not the library beside it: is it of its release?"
+    assert problems.lines() == [words]
+
+
+def test_a_library_that_the_program_has_loaded_is_the_one_that_cupti_takes_and_is_told(tmp_path):
+    other = tmp_path / "libnvperf_host.so"
+    other.write_bytes((cupti_double.wheel().parent / other.name).read_bytes())
+    ran, _ = run(tmp_path, plan(double(), "GH100", [WORK], 5), "--kernels", "3", LD_PRELOAD=str(other))
+    assert ran.only.info["perfworks"][other.name] == str(other)
+
+
+ASK_NVIDIAS = r"""
+#include <dlfcn.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include "recorder.h"
+void problem(const char *what, int code, const char *detail) { printf("%s: %d %s\n", what, code, detail); }
+int main(int count, char **words) {
+    void *library = dlopen(words[1], RTLD_NOW);
+    struct { size_t size; void *none; int use; const char *chip; void *available, *host; } initialize = {48, NULL, 0, "GH100", NULL, NULL};
+    int (*ask)(void *) = library ? (int (*)(void *))dlsym(library, "cuptiProfilerHostInitialize") : NULL;
+    if (count > 2) perfworks_load((const void *)ask);
+    printf("%d\n", ask ? ask(&initialize) : -1);
+}
+"""
+
+
+def test_nvidias_own_library_counts_once_perfworks_is_loaded_where_the_linker_knows_none():
+    # the linker's cache is left out, in which a toolkit may stand; without libnvperf the library answers 15, NOT_INITIALIZED
+    linker = next(iter(sorted(Path("/").glob("lib*/ld-linux-*.so.*"))), None) or pytest.skip("no dynamic linker of GNU's")
+    native = [str(FOLDER / name) for name in ("perfworks.c", "text.c")]
+    program = compiled(ASK_NVIDIAS, "ask", (f"-I{FOLDER}", *native))
+    command = [str(linker), "--inhibit-cache", str(program), str(real().path)]
+    environment = {name: value for name, value in os.environ.items() if name != "LD_LIBRARY_PATH"}
+    told = [subprocess.run([*command, *more], env=environment, capture_output=True, text=True).stdout for more in ([], ["load"])]
+    assert told == ["15\n", "0\n"]
 
 
 def test_metrics_that_a_chip_cannot_count_are_left_out_of_the_plan():

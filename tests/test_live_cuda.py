@@ -12,7 +12,10 @@ from typing import Any
 import pytest
 
 from tests import cupti_double
+from tests.cupti_recording import Recording
+from tests.recorder_runs import library as recorder_library
 from ullage import read_trace
+from ullage.cupti.kinds import DEFAULT
 from ullage.cupti.native.build import recorder
 from ullage.errors import UllageError
 
@@ -105,3 +108,37 @@ def test_the_trees_of_the_run_so_far_came_again_and_again(told: dict[str, Any]) 
     lengths = [whole["elapsed_ns"] for whole in told["told"]]
     assert len(lengths) >= 2
     assert lengths == sorted(lengths)
+
+
+GRAPH = """
+import ctypes, sys
+from ullage.live import session
+if sys.argv[2] == "python":
+    import ullage.cupti.native.build as build
+    from ullage.errors import UllageError
+    def recorder(*_): raise UllageError("there is no compiler")
+    build.recorder = recorder
+if sys.argv[2] != "run":
+    session.start(sys.argv[1])
+cuda = ctypes.CDLL("libcuda.so.1")
+cuda.cuInit(0), cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)
+cuda.cuGraphLaunch(ctypes.c_void_p(1), None), cuda.cuCtxSynchronize()
+if sys.argv[2] != "run":
+    session.detach()
+"""
+
+
+@pytest.mark.parametrize("by", ["run", "c", "python"])
+def test_every_recorder_asks_for_the_same_kinds_and_sees_the_kernels_of_graphs(by: str, tmp_path: Path) -> None:
+    # with GRAPH_TRACE CUPTI would give one record for the graph, and none of its two kernels
+    if by != "python":
+        recorder_library()
+    command = [sys.executable, "-c", GRAPH, str(tmp_path), by]
+    if by == "run":
+        command = [sys.executable, "-m", "ullage", "run", "--keep", str(tmp_path), "--no-counters", "--quiet", "--", *command]
+    done = subprocess.run(command, env=cupti_double.environment(), capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    (path,) = tmp_path.rglob("*.ullage")
+    found = Recording(path)
+    assert {int(kind) for kind in found.info["kinds"]} == DEFAULT
+    assert [name for name, _, _ in found.kernels()] == ["graph_node_1", "graph_node_2"]

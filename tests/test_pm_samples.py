@@ -182,6 +182,27 @@ def test_an_overflow_is_counted_and_sampling_begins_anew(library, monkeypatch):
     assert library.handle.cupti_double_counting() == 0
 
 
+@pytest.mark.parametrize(("times", "mebibytes"), [(1, 16), (3, 64), (4, 64)])
+def test_after_each_overflow_the_hardwares_buffer_is_doubled_to_64_mib_at_most(library, monkeypatch, times, mebibytes):
+    with machine(library, Problems()) as gpus:
+        assert library.handle.cupti_double_buffer() == 8 << 20
+        called(monkeypatch, "overflow")
+        for _ in range(times):
+            gpus.read(1_767_225_600_000)
+        assert library.handle.cupti_double_buffer() == mebibytes << 20
+
+
+def test_another_buffer_than_the_usual_one_is_noted_with_what_refused_it(library, monkeypatch):
+    called(monkeypatch, "no-oldest", f"buffer={2 << 20}")
+    problems = Problems()
+    with machine(library, problems):
+        pass
+    assert problems.lines() == [
+        "GPU 0 keeps the latest PM samples in 2 MiB until they are read: CUPTI refused the oldest in 8 MiB "
+        "(cuptiPmSamplingSetConfig: CUPTI_ERROR_NOT_SUPPORTED) and 2 more"
+    ]
+
+
 def test_a_gpu_that_fails_in_the_middle_is_noted_and_let_go(library, monkeypatch):
     problems = Problems()
     with machine(library, problems) as gpus:

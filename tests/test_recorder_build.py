@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import platform
+import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from tests.recorder_runs import compiled
 from ullage.cupti.native import build
 from ullage.errors import UllageError
 
@@ -82,11 +89,145 @@ def test_a_cache_that_can_t_be_written_is_named(tmp_path):
     assert "XDG_CACHE_HOME" in raised.value.hint
 
 
-def test_a_recorder_built_elsewhere_is_taken_as_it_is(tmp_path):
-    (tmp_path / "mine.so").touch()
-    assert build.recorder({"ULLAGE_RECORDER": str(tmp_path / "mine.so")}) == tmp_path / "mine.so"
+# --- one that was built elsewhere ---
+
+
+@pytest.fixture(scope="module")
+def carried(tmp_path_factory):
+    """Return a recorder that was built to be carried."""
+    gcc()
+    path = tmp_path_factory.mktemp("carried") / "recorder.so"
+    command = [sys.executable, "-m", "ullage.cupti.native.build", "--out", str(path)]
+    environment = {name: value for name, value in os.environ.items() if name not in ("ULLAGE_RECORDER", "XDG_CACHE_HOME")}
+    done = subprocess.run(command, env=environment | {"HOME": "/nowhere"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{path}: for {platform.machine()} with GNU's C library {build.requirements(path).glibc_words} or later\n"
+    return path
+
+
+def changed(path, folder, old, new):
+    """Return a copy of a library in which some bytes are others."""
+    data = path.read_bytes()
+    assert old in data and len(old) == len(new)
+    copy = folder / "changed.so"
+    copy.write_bytes(data.replace(old, new))
+    return copy
+
+
+def machine_of(path, folder, number, bits=2):
+    """Return a copy of a library that says it is of another machine."""
+    data = bytearray(path.read_bytes())
+    data[4], data[18:20] = bits, number.to_bytes(2, "little")
+    copy = folder / "other.so"
+    copy.write_bytes(data)
+    return copy
+
+
+def needed(path):
+    """Return the newest version of GNU's C library that a library needs, as readelf tells it."""
+    if shutil.which("readelf") is None:
+        pytest.skip("no readelf")
+    told = subprocess.run(["readelf", "-V", str(path)], capture_output=True, text=True, check=True).stdout
+    return max(tuple(map(int, version.split("."))) for version in re.findall(r"GLIBC_([\d.]+)", told))
+
+
+def test_a_recorder_built_elsewhere_is_taken_as_it_is(carried, tmp_path):
+    assert build.recorder({"ULLAGE_RECORDER": str(carried)}) == carried
     with pytest.raises(UllageError, match=r"ULLAGE_RECORDER names .*gone\.so, which is no file"):
         build.recorder({"ULLAGE_RECORDER": str(tmp_path / "gone.so")})
+
+
+def test_what_a_library_needs_is_read_from_it_as_readelf_does(carried):
+    found = build.requirements(carried)
+    assert (found.machine, found.glibc) == (platform.machine(), needed(carried))
+
+
+def test_of_the_c_librarys_versions_the_newest_counts(carried, tmp_path):
+    newest = "GLIBC_" + ".".join(map(str, needed(carried)))
+    older = changed(carried, tmp_path, newest.encode(), b"GLIBC_2.09")
+    assert build.requirements(older).glibc == needed(older) < needed(carried)
+
+
+@pytest.mark.parametrize(
+    ("number", "bits", "words"),
+    [
+        (183, 2, r"is for aarch64, and this machine is x86_64"),
+        (62, 1, r"is a library of 32 bits"),
+        (4711, 2, r"is for machine 4711, and this machine is x86_64"),
+    ],
+)
+def test_a_library_for_another_machine_is_refused_in_a_sentence(carried, tmp_path, monkeypatch, number, bits, words):
+    monkeypatch.setattr(build.platform, "machine", lambda: "x86_64")
+    with pytest.raises(UllageError, match=words) as raised:
+        build.recorder({"ULLAGE_RECORDER": str(machine_of(carried, tmp_path, number, bits))})
+    assert "--out" in raised.value.hint
+
+
+@pytest.mark.parametrize(
+    ("here", "words"),
+    [
+        ("glibc 2.33", "needs GNU's C library 2.34, and this machine has 2.33"),
+        ("", "needs GNU's C library 2.34, and this machine has another one"),
+        ("glibc 2.34", None),
+        ("glibc 2.100", None),  # 100 is more than 34
+    ],
+)
+def test_a_library_that_needs_a_newer_c_library_is_refused_in_a_sentence(carried, tmp_path, monkeypatch, here, words):
+    newest = "GLIBC_" + ".".join(map(str, needed(carried)))
+    library = changed(carried, tmp_path, newest.encode(), b"GLIBC_2.34")
+    monkeypatch.setattr(build.os, "confstr", lambda _: here or None)
+    if words is None:
+        assert build.recorder({"ULLAGE_RECORDER": str(library)}) == library
+        return
+    with pytest.raises(UllageError, match=words) as raised:
+        build.recorder({"ULLAGE_RECORDER": str(library)})
+    assert "ziglang cc -target" in raised.value.hint
+
+
+@pytest.mark.parametrize("keep", [0, 3, 16, 63, 64, 200, 1000, 5000])
+def test_what_is_no_whole_library_is_refused(carried, tmp_path, keep):
+    (tmp_path / "cut.so").write_bytes(carried.read_bytes()[:keep])
+    with pytest.raises(UllageError, match=r"cut\.so, which is no (whole )?library"):
+        build.recorder({"ULLAGE_RECORDER": str(tmp_path / "cut.so")})
+
+
+def test_another_library_is_refused(tmp_path):
+    with pytest.raises(UllageError, match="which is another library than the recorder"):
+        build.recorder({"ULLAGE_RECORDER": str(compiled("int something;", "some.so", ("-shared", "-fPIC")))})
+
+
+@settings(max_examples=200)
+@given(data=st.data())
+def test_a_damaged_library_is_refused_or_read_and_never_crashes(carried, data):
+    bytes_ = bytearray(carried.read_bytes())
+    for _ in range(data.draw(st.integers(1, 4))):
+        bytes_[data.draw(st.integers(0, 2000))] = data.draw(st.integers(0, 255))
+    with tempfile.NamedTemporaryFile(suffix=".so") as file:
+        file.write(bytes_), file.flush()
+        with contextlib.suppress(UllageError):
+            build.recorder({"ULLAGE_RECORDER": file.name})
+
+
+def test_it_is_built_where_it_is_asked_for_by_the_compiler_that_is_named(little, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("CC", f"{gcc()[0]} -pipe")
+    assert build.main(["--out", str(tmp_path / "made" / "r.so")]) == 0
+    assert [path.name for path in (tmp_path / "made").iterdir()] == ["r.so"]
+    assert capsys.readouterr().out.startswith(f"{tmp_path}/made/r.so: for {platform.machine()} with GNU's C library ")
+
+
+@pytest.mark.parametrize(
+    ("out", "compiler", "words"),
+    [
+        ("r.so", "nowhere-cc", "the recorder can't be built: CC names 'nowhere-cc', which is not there"),
+        ("file/r.so", "gcc", "the recorder can't be built into "),
+    ],
+)
+def test_what_keeps_it_from_being_built_is_told(little, tmp_path, monkeypatch, capsys, out, compiler, words):
+    gcc()
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("CC", compiler)
+    assert build.main(["--out", str(tmp_path / out)]) == 1
+    assert capsys.readouterr().err.startswith(f"ullage: {words}")
 
 
 def test_what_is_no_recorder_is_refused_by_name(tmp_path):

@@ -10,8 +10,10 @@ import sys
 import pytest
 
 from tests import cupti_double
+from tests.cupti_counting import WORK, double
 from tests.recorder_runs import HERE, TRACED, compiled, in_python, library, program, run, run_cuda, run_program
 from ullage.cupti.chunks import HostKind
+from ullage.cupti.counters.recorded import plan
 from ullage.cupti.kinds import Kind
 
 INTERFACE = (HERE.parent / "src/ullage/cupti/native/cupti_interface.h").read_text()
@@ -354,6 +356,11 @@ def test_sanitizers_find_nothing(tmp_path, sanitizer):
     for deed in DEEDS:
         ran = run(tmp_path, [compiled(HERE / "recorder_program.c", "program"), deed], preload=[found], recorder=recorder, **options)
         assert ran.errors == "", deed
-    for more in ({}, {"ULLAGE_BUFFER": "4096"}, {"ULLAGE_CALLBACKS": "runtime,driver"}, {"ULLAGE_MEMORY": "8192", "ULLAGE_BUFFER": "4096"}):
+    counters = tmp_path / "counters.plan"
+    counters.write_bytes(plan(double(), "GH100", [WORK], 50))
+    for more in (
+        {}, {"ULLAGE_BUFFER": "4096"}, {"ULLAGE_CALLBACKS": "runtime,driver"}, {"ULLAGE_MEMORY": "8192", "ULLAGE_BUFFER": "4096"},
+        {"ULLAGE_COUNTERS": str(counters), "ULLAGE_CUPTI": str(cupti_double.wheel())},
+    ):  # fmt: skip
         ran = run_cuda(tmp_path, "--threads", "4", "--kernels", "200", recorder=recorder, preload=[found], **TRACED | options | more)
         assert (ran.code, ran.errors) == (0, "")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests import cupti_double
+from tests.recorder_runs import library
 from tests.run_runs import ULLAGE, environment, record, run
 from ullage import read_trace
 from ullage.cupti.chunks import Type, chunks
@@ -292,3 +293,19 @@ def test_a_bare_node_records_with_numpy_and_pyarrow_alone(tmp_path):
     assert read_trace(tmp_path / "rec").report().whole.device is not None
     again = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True)
     assert again.returncode == 1 and "earlier run" in again.stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda data: data.replace(b"GLIBC_2.", b"GLIBC_9."), "needs GNU's C library 9."),  # preloaded, the linker ends the program for it
+        (lambda data: data[:18] + b"\xb7\x00" + data[20:], "is for aarch64"),
+    ],
+)
+def test_a_recorder_that_this_machine_cannot_load_is_a_note_and_the_program_runs(tmp_path, change, words):
+    carried = tmp_path / "carried.so"
+    carried.write_bytes(change(library().read_bytes()))
+    given = environment(tmp_path) | {"ULLAGE_RECORDER": str(carried)}
+    ran = run(tmp_path, given=given)
+    assert ran.code == 0 and cupti_double.told(ran.out.decode())
+    assert any("ran without being recorded" in note and words in note for note in ran.notes), ran.said

@@ -128,9 +128,13 @@ void cupti_double_exit(int domain, uint32_t id, const char *function, const void
     double_call_back(domain, id, &call);
 }
 
+static __thread int creating;
+int double_creating_context(void) { return creating; }
 void cupti_double_resource(uint32_t id, void *context, void *stream) {
     struct { void *context, *stream, *descriptor; } data = {context, stream, NULL};
+    creating = id == 1; /* CUPTI_CBID_RESOURCE_CONTEXT_CREATED */
     double_call_back(RESOURCE, id, &data);
+    creating = 0;
 }
 void cupti_double_synchronized(uint32_t id, void *context, void *stream) {
     struct { void *context, *stream; } data = {context, stream};

@@ -4,18 +4,27 @@
  *   double__work.sum     group 0: the work of the kernels       double__rare.sum    group 1: ten times it, unknown to PM sampling
  *   double__kernels.sum  group 0: how many kernels              double__slow.sum    groups 2 and 3: a hundred times it
  *
- * A value whose groups were not all collected is NaN. Scripted faults beside those of double.h:
+ * A value whose groups were not all collected is NaN. Calls in another order than the headers and NVIDIA's samples have, and parameters
+ * that they forbid, are refused. Where a libnvperf lies beside the double, as in NVIDIA's wheels, it must be loaded before it is needed:
+ * libcupti has no RUNPATH, and answers 15 (NOT_INITIALIZED) otherwise. Scripted faults beside those of double.h:
  *   overflow   PM sampling's hardware buffer has run over        never-complete   the ranges never have enough passes
+ *   buffer=N   a hardware buffer of more bytes is refused        no-oldest, no-latest   so is this way to fill it
+ *   ring       with the latest samples kept, none can be read before sampling stops
+ *   forgets    samples for which an image had no room are lost, as was reported of CUDA 13.3; else they come next
  *   CUPTI_DOUBLE_CHIP  the chip (GH100) */
+#define _GNU_SOURCE
 #include "double.h"
+#include <dlfcn.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { GROUPS = 4, RANGES = 64, NAME = 96, NOT_SUPPORTED = 27, OUT_OF_MEMORY = 8, DEEPEST = 8, FULL = 1, END = 2 };
+enum { GROUPS = 4, RANGES = 64, NAME = 96, INVALID_CONTEXT = 3, NOT_INITIALIZED = 15, NOT_SUPPORTED = 27, OUT_OF_MEMORY = 8, DEEPEST = 8, FULL = 1, END = 2 };
 #define SIZE_TO(last) (offsetof(__typeof__(*p), last) + sizeof p->last)
-#define CHECK(last) do { ANSWER; if (!p || p->structSize != SIZE_TO(last)) return INVALID_PARAMETER; } while (0)
+#define SIZED(last) do { if (!p || p->structSize != SIZE_TO(last)) return INVALID_PARAMETER; } while (0)
+#define CHECK(last) do { ANSWER; SIZED(last); } while (0)
 #define HEAD size_t structSize; void *pPriv
 #define AMONG (double_fault("privileges") >= 0 ? INSUFFICIENT_PRIVILEGES : SUCCESS)
 
@@ -25,6 +34,16 @@ typedef struct { char magic[8]; unsigned groups; int use; } Config;
 typedef struct { char name[NAME]; double work, kernels; uint64_t start, end; size_t pass; unsigned seen; } Row;
 typedef struct { char magic[8]; size_t most, count; Row rows[]; } Data;
 typedef struct { int use; Config config; } Host;
+
+/* Whether a library of NVIDIA's wheel is there to be used: a double without its wheel's other libraries needs none. */
+static int loaded(const char *name) {
+    char path[4096];
+    Dl_info here;
+    if (!dladdr((void *)loaded, &here) || !strrchr(here.dli_fname, '/')) return 1;
+    snprintf(path, sizeof path, "%.*s/%s", (int)(strrchr(here.dli_fname, '/') - here.dli_fname), here.dli_fname, name);
+    return access(path, R_OK) != 0 || dlopen(name, RTLD_NOW | RTLD_NOLOAD) != NULL;
+}
+#define NEEDS(name) do { if (!loaded(name)) return NOT_INITIALIZED; } while (0)
 
 static int find(const char *name) {
     for (size_t n = 0; n < sizeof metrics / sizeof *metrics; n++) if (!strcmp(metrics[n].name, name)) return (int)n;
@@ -44,6 +63,7 @@ typedef struct { HEAD; Host *host; const uint8_t *data; size_t size, index; cons
 
 int cuptiProfilerHostInitialize(HostInitialize *p) {
     CHECK(host);
+    NEEDS("libnvperf_host.so");
     if (!known_chip(p->chip)) return INVALID_PARAMETER;
     p->host = calloc(1, sizeof *p->host);
     p->host->use = p->use;
@@ -113,6 +133,7 @@ int cuptiDeviceGetChipName(ChipName *p) {
 }
 static int available(size_t *size, uint8_t *image) {
     if (!begun) return INVALID_OPERATION;
+    NEEDS("libnvperf_target.so");
     if (image) memset(image, 1, *size);
     *size = 40;
     return AMONG;
@@ -163,6 +184,7 @@ static struct {
     Data *data;
 } ranges;
 
+static int enables; /* good calls of cuptiRangeProfilerEnable so far */
 static Row *row_named(const char *name) {
     for (size_t n = 0; n < ranges.rows; n++) if (!strcmp(ranges.row[n].name, name)) return &ranges.row[n];
     if (ranges.rows == RANGES) return NULL;
@@ -175,8 +197,7 @@ static void add(Row *row, double work) {
     if (row->pass == ranges.pass) { row->work += work; row->kernels++; } /* the first pass says how much there is */
     row->seen |= ranges.now;
 }
-/* A kernel runs, with so much work. */
-void cupti_double_count(double work) {
+static void count(double work) {
     char name[DEEPEST * NAME] = "";
     if (!ranges.running) return;
     if (ranges.range == 1) { snprintf(name, NAME, "%zu", ranges.order++); add(row_named(name), work); return; }
@@ -185,22 +206,32 @@ void cupti_double_count(double work) {
         add(row_named(name), work);
     }
 }
+/* A kernel runs, with so much work. */
+void cupti_double_count(double work) {
+    double_lock();
+    count(work);
+    double_unlock();
+}
 static unsigned group_of(size_t pass) {
     unsigned left = ranges.groups;
     for (pass %= passes(left); pass; pass--) left &= left - 1;
     return left & -left;
 }
-int cuptiRangeProfilerEnable(RangeEnable *p) {
-    ANSWER;
-    if (p->structSize != SIZE_TO(object) || !p->context) return INVALID_PARAMETER;
+static int range_Enable(RangeEnable *p) {
+    SIZED(object);
+    if (!p->context) return INVALID_PARAMETER;
+    if (double_creating_context()) return INVALID_CONTEXT; /* it isn't whole yet */
     if (!begun || ranges.enabled) return INVALID_OPERATION;
+    NEEDS("libnvperf_target.so");
     memset(&ranges, 0, sizeof ranges);
     ranges.enabled = 1;
+    enables++;
     p->object = &ranges;
-    return AMONG;
+    return SUCCESS; /* whoever has no right to count is told so when counting starts, or when asking what there is to count */
 }
-int cuptiRangeProfilerDisable(RangeObject *p) {
-    CHECK(object);
+int cupti_double_enables(void) { return enables; }
+static int range_Disable(RangeObject *p) {
+    SIZED(object);
     if (!ranges.enabled) return INVALID_OPERATION;
     ranges.enabled = 0;
     return SUCCESS;
@@ -208,7 +239,7 @@ int cuptiRangeProfilerDisable(RangeObject *p) {
 int cuptiRangeProfilerGetCounterDataSize(RangeSize *p) {
     CHECK(size);
     if (!ranges.enabled || p->object != &ranges) return INVALID_OPERATION;
-    if (p->nodes < p->most || !p->count) return INVALID_PARAMETER;
+    if (p->nodes < p->most || !p->most || !p->count) return INVALID_PARAMETER;
     p->size = data_size(p->most);
     return SUCCESS;
 }
@@ -216,11 +247,14 @@ int cuptiRangeProfilerCounterDataImageInitialize(RangeData *p) {
     CHECK(data);
     return ranges.enabled ? initialize(p->data, p->size) : INVALID_OPERATION;
 }
-int cuptiRangeProfilerSetConfig(RangeConfig *p) {
-    CHECK(target);
+static int range_SetConfig(RangeConfig *p) {
+    SIZED(target);
     if (!ranges.enabled || ranges.running) return INVALID_OPERATION;
-    if (strcmp((const char *)p->config, "CONFIG") || strcmp((char *)p->data, "DATA") || !p->levels || !p->lowest) return INVALID_PARAMETER;
-    if (p->range == 2 && p->replay == 2) return INVALID_PARAMETER;
+    if (p->object != &ranges || p->config_size != sizeof(Config) || strcmp((const char *)p->config, "CONFIG")) return INVALID_PARAMETER;
+    if (p->size < data_size(p->most) || strcmp((char *)p->data, "DATA") || !p->most || p->pass) return INVALID_PARAMETER;
+    if (p->range < 1 || p->range > 2 || p->replay < 2 || p->replay > 3 || (p->range == 2 && p->replay == 2)) return INVALID_PARAMETER;
+    if (!p->lowest || !p->levels || (p->range == 1 && p->levels != 1)) return INVALID_PARAMETER;
+    if (p->target != p->lowest) return INVALID_PARAMETER; /* where replay begins; 0 is no level */
     ranges.configured = 1;
     ranges.range = p->range;
     ranges.replay = p->replay;
@@ -230,16 +264,17 @@ int cuptiRangeProfilerSetConfig(RangeConfig *p) {
     ranges.data = (Data *)p->data;
     return SUCCESS;
 }
-int cuptiRangeProfilerStart(RangeObject *p) {
-    CHECK(object);
-    if (!ranges.configured || ranges.running) return INVALID_OPERATION;
+static int range_Start(RangeObject *p) {
+    SIZED(object);
+    if (!ranges.enabled || !ranges.configured || ranges.running) return INVALID_OPERATION;
+    if (AMONG) return AMONG;
     ranges.running = 1;
     ranges.order = 0;
     ranges.now = ranges.replay == 2 ? ranges.groups : group_of(ranges.pass);
     return SUCCESS;
 }
-int cuptiRangeProfilerStop(RangeStop *p) {
-    CHECK(complete);
+static int range_Stop(RangeStop *p) {
+    SIZED(complete);
     if (!ranges.running || ranges.depth) return INVALID_OPERATION;
     ranges.running = 0;
     p->pass = ++ranges.pass;
@@ -258,14 +293,22 @@ int cuptiRangeProfilerPopRange(RangeObject *p) {
     ranges.depth--;
     return SUCCESS;
 }
-int cuptiRangeProfilerDecodeData(RangeDecode *p) {
-    CHECK(dropped);
-    if (!ranges.configured || ranges.running) return INVALID_OPERATION;
+static int range_DecodeData(RangeDecode *p) {
+    SIZED(dropped);
+    if (!ranges.enabled || !ranges.configured || ranges.running || !ranges.pass) return INVALID_OPERATION;
     ranges.data->count = ranges.rows < ranges.data->most ? ranges.rows : ranges.data->most;
     memcpy(ranges.data->rows, ranges.row, ranges.data->count * sizeof(Row));
     p->dropped = ranges.rows - ranges.data->count;
     return SUCCESS;
 }
+/* One call at a time: several threads may count. */
+#define LOCKED(name, type) int cuptiRangeProfiler##name(type *p) { ANSWER; double_lock(); int code = range_##name(p); double_unlock(); return code; }
+LOCKED(Enable, RangeEnable)
+LOCKED(Disable, RangeObject)
+LOCKED(SetConfig, RangeConfig)
+LOCKED(Start, RangeObject)
+LOCKED(Stop, RangeStop)
+LOCKED(DecodeData, RangeDecode)
 int cuptiRangeProfilerGetCounterDataInfo(RangeCount *p) {
     CHECK(count);
     p->count = ((const Data *)p->data)->count;
@@ -286,7 +329,13 @@ typedef struct { HEAD; void *object; uint8_t *data; size_t size; int reason; uin
 typedef struct { HEAD; const uint8_t *data; size_t size, total, populated, completed; } SamplingCount;
 typedef struct { HEAD; void *object; const uint8_t *data; size_t size, index; uint64_t start, end; } SampleTime;
 
-static struct { int enabled, configured, running, trigger, keep; unsigned groups; uint64_t interval; size_t waiting; Row buffer[RANGES]; } sampling;
+static struct {
+    int enabled, configured, running, trigger, keep;
+    unsigned groups;
+    uint64_t interval;
+    size_t size, waiting;
+    Row buffer[RANGES];
+} sampling;
 
 /* The hardware takes a sample. */
 void cupti_double_sample(uint64_t start, uint64_t end, double work) {
@@ -296,6 +345,7 @@ void cupti_double_sample(uint64_t start, uint64_t end, double work) {
 int cupti_double_trigger(void) { return sampling.trigger; }
 int cupti_double_keep(void) { return sampling.keep; }
 uint64_t cupti_double_interval(void) { return sampling.interval; }
+uint64_t cupti_double_buffer(void) { return sampling.size; }
 int cupti_double_counting(void) { return ranges.enabled + 2 * sampling.enabled; } /* what is still held of the device */
 
 int cuptiPmSamplingEnable(SamplingEnable *p) {
@@ -318,8 +368,10 @@ int cuptiPmSamplingSetConfig(SamplingConfig *p) {
     if (!sampling.enabled) return INVALID_OPERATION;
     if (strcmp((const char *)p->config, "CONFIG") || !p->buffer || !p->interval) return INVALID_PARAMETER;
     sampling.groups = ((const Config *)p->config)->groups;
-    if (passes(sampling.groups) > 1) return NOT_SUPPORTED;
+    if (passes(sampling.groups) > 1 || double_fault(p->keep ? "no-latest" : "no-oldest") >= 0) return NOT_SUPPORTED;
+    if (double_fault("buffer") >= 0 && p->buffer > (size_t)double_fault("buffer")) return INVALID_PARAMETER;
     sampling.configured = 1;
+    sampling.size = p->buffer;
     sampling.trigger = p->trigger;
     sampling.keep = p->keep;
     sampling.interval = p->interval;
@@ -353,10 +405,12 @@ int cuptiPmSamplingDecodeData(SamplingDecode *p) {
     if (strcmp(data->magic, "DATA") || data->count) return INVALID_PARAMETER; /* an image that was not emptied makes no progress */
     p->overflow = double_fault("overflow") >= 0;
     if (p->overflow) return OUT_OF_MEMORY;
+    if (sampling.keep && sampling.running && double_fault("ring") >= 0) return SUCCESS;
     p->reason = sampling.waiting > data->most ? FULL : END;
     data->count = sampling.waiting < data->most ? sampling.waiting : data->most;
     memcpy(data->rows, sampling.buffer, data->count * sizeof(Row));
-    sampling.waiting = 0; /* what had no room is lost */
+    sampling.waiting = double_fault("forgets") >= 0 ? 0 : sampling.waiting - data->count;
+    memmove(sampling.buffer, sampling.buffer + data->count, sampling.waiting * sizeof(Row));
     return SUCCESS;
 }
 int cuptiPmSamplingGetCounterDataInfo(SamplingCount *p) {

@@ -38,6 +38,8 @@ void double_unlock(void);
 void double_activity_reset(void);
 void double_callbacks_reset(void);
 void double_script_reset(void);
+/* Whether this thread is in the callback that tells of a new context. */
+int double_creating_context(void);
 /* Calls the subscriber where this id is enabled. */
 void double_call_back(int domain, uint32_t id, const void *data);
 /* Writes the records of external correlation that belong to a call. */

@@ -2,7 +2,7 @@
  * {"pid", "launches", "started", "ended", "operations": [[kind, stream, start, end, bytes], …]}, times in ns of CLOCK_REALTIME.
  *
  *   program [--kernels N] [--microseconds U] [--threads N] [--seconds S] [--graphs N] [--names N] [--flood]
- *           [--exit CODE] [--abort] [--kill] [--fork] [--worker] [--exec] [--no-cuda]
+ *           [--cooperative N] [--again] [--exit CODE] [--abort] [--kill] [--fork] [--worker] [--exec] [--no-cuda]
  *
  * --kernels     of each thread (10), each of --microseconds (200); a copy before and after, a synchronisation every 5 kernels
  * --seconds     goes on until so much time has passed
@@ -11,6 +11,8 @@
  * --fork        a child does the same work, too, after its own cuInit, and prints its own line
  * --worker      after the work a child is forked that does nothing with CUDA and ends by exit(0), as workers that load data do
  * --exec        does the work, then becomes itself without --exec and does it again
+ * --cooperative so many launches by cuLaunchCooperativeKernelMultiDevice
+ * --again       destroys its context, and does the work again in another one
  * --no-cuda     never loads libcuda */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -28,10 +30,14 @@ typedef struct { uint32_t kind, stream; uint64_t start, end, bytes; } Operation;
 static struct {
     int (*init)(unsigned), (*create)(void **, unsigned, int), (*function)(void **, void *, const char *), (*stream)(void **, unsigned);
     int (*launch)(void *, unsigned, unsigned, void *), (*copy)(void *, const void *, size_t, int), (*synchronize)(void);
-    int (*graph)(void *, void *);
+    int (*graph)(void *, void *), (*cooperative)(void *, unsigned, unsigned), (*destroy)(void *);
     uint32_t (*operations)(const Operation **);
 } cuda;
-static struct { long kernels, microseconds, threads, graphs, names, code; double seconds; int flood, abort, kill, fork, worker, exec, no_cuda; } options = {
+static struct {
+    long kernels, microseconds, threads, graphs, cooperative, names, code;
+    double seconds;
+    int flood, abort, kill, fork, worker, exec, again, no_cuda;
+} options = {
     .kernels = 10, .microseconds = 200, .threads = 1, .names = 1};
 static long launches;
 
@@ -44,7 +50,8 @@ static uint64_t now(void) {
 static void load(void) {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
     static const char *const names[] = {"cuInit", "cuCtxCreate_v2", "cuModuleGetFunction", "cuStreamCreate", "cudaLaunchKernel", "cudaMemcpy",
-                                        "cudaDeviceSynchronize", "cuGraphLaunch", "cuda_double_operations"};
+                                        "cudaDeviceSynchronize", "cuGraphLaunch", "cuLaunchCooperativeKernelMultiDevice", "cuCtxDestroy_v2",
+                                        "cuda_double_operations"};
     for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
         void *found = library ? dlsym(library, names[n]) : NULL;
         if (!found) { fprintf(stderr, "program: no %s in libcuda.so.1\n", names[n]); exit(3); }
@@ -72,6 +79,11 @@ static void *work(void *argument) {
         __sync_fetch_and_add(&launches, 1);
         if (!options.flood && n % 5 == 4) cuda.synchronize();
     }
+    if (options.cooperative) cuda.function(&functions[0], NULL, "cooperative");
+    for (long n = 0; n < options.cooperative; n++) {
+        struct { void *function; unsigned grid[3], block[3], shared; void *stream, **parameters; } launch = {functions[0], {1, 1, 1}, {32, 1, 1}, 0, stream, NULL};
+        cuda.cooperative(&launch, 1, 0);
+    }
     for (long n = 0; n < options.graphs; n++) cuda.graph((void *)(uintptr_t)(n + 1), stream);
     cuda.synchronize();
     cuda.copy(to, from, BYTES, 2);
@@ -96,10 +108,13 @@ static void run(void) {
     void *context;
     if (!options.no_cuda) {
         load();
-        if (cuda.init(0) || cuda.create(&context, 0, 0)) { fprintf(stderr, "program: no GPU\n"); exit(4); }
-        for (long n = 1; n < options.threads; n++) pthread_create(&threads[n], NULL, work, &options);
-        work(NULL);
-        for (long n = 1; n < options.threads; n++) pthread_join(threads[n], NULL);
+        for (int time = 0; time <= options.again; time++) {
+            if (time) cuda.destroy(context);
+            if (cuda.init(0) || cuda.create(&context, 0, 0)) { fprintf(stderr, "program: no GPU\n"); exit(4); }
+            for (long n = 1; n < options.threads; n++) pthread_create(&threads[n], NULL, work, &options);
+            work(NULL);
+            for (long n = 1; n < options.threads; n++) pthread_join(threads[n], NULL);
+        }
     }
     say(started);
 }
@@ -107,10 +122,10 @@ static void run(void) {
 static void read_options(int count, char **words) {
     const struct { const char *word; long *value; } numbers[] = {
         {"--kernels", &options.kernels}, {"--microseconds", &options.microseconds}, {"--threads", &options.threads},
-        {"--graphs", &options.graphs}, {"--names", &options.names}, {"--exit", &options.code}};
+        {"--graphs", &options.graphs}, {"--cooperative", &options.cooperative}, {"--names", &options.names}, {"--exit", &options.code}};
     const struct { const char *word; int *flag; } flags[] = {
         {"--flood", &options.flood}, {"--abort", &options.abort}, {"--kill", &options.kill}, {"--fork", &options.fork}, {"--worker", &options.worker},
-        {"--exec", &options.exec}, {"--no-cuda", &options.no_cuda}};
+        {"--exec", &options.exec}, {"--again", &options.again}, {"--no-cuda", &options.no_cuda}};
     for (int n = 1; n < count; n++) {
         int known = 0;
         for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)

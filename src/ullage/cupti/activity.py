@@ -20,7 +20,7 @@ from ullage.cupti.buffers import MOST, SIZE, Buffers
 from ullage.cupti.callbacks import Subscriber
 from ullage.cupti.chunks import Type, Writer
 from ullage.cupti.detaching import Detaching
-from ullage.cupti.kinds import Kind
+from ullage.cupti.kinds import DEFAULT
 from ullage.cupti.layouts import layouts
 from ullage.cupti.library import Library
 from ullage.cupti.results import CuptiError
@@ -28,10 +28,6 @@ from ullage.cupti.writing import Writing, clocks, process
 from ullage.errors import UllageError
 
 FORCED = 1  # CUPTI_ACTIVITY_FLAG_FLUSH_FORCED: also buffers with records that aren't complete
-USUAL = (
-    Kind.CONCURRENT_KERNEL, Kind.MEMCPY, Kind.MEMSET, Kind.MEMCPY2, Kind.RUNTIME, Kind.DRIVER, Kind.SYNCHRONIZATION, Kind.OVERHEAD,
-    Kind.DEVICE, Kind.CONTEXT, Kind.MARKER, Kind.GRAPH_TRACE,
-)  # fmt: skip
 _FOR_EVER: list[Any] = []  # CUPTI may call these once more while the process ends
 
 
@@ -44,7 +40,7 @@ class Tracer:
     whose records are not known.
     """
 
-    def __init__(self, library: Library, writer: Writer, kinds: Iterable[int] = USUAL, *, size: int = SIZE, most: int = MOST) -> None:
+    def __init__(self, library: Library, writer: Writer, kinds: Iterable[int] = DEFAULT, *, size: int = SIZE, most: int = MOST) -> None:
         self._library, self._kinds = library, tuple(dict.fromkeys(kinds))
         self.answers: dict[int, int] = {}
         self.problems: list[dict[str, Any]] = []

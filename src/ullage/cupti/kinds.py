@@ -77,7 +77,8 @@ class Kind(IntEnum):
     GREEN_CONTEXT = 59
 
 
-# What a recorder asks for when nobody says otherwise: all that the trees and the timeline need, with records only where work is done.
+# What every recorder asks for when nobody says otherwise, under `ullage run` as attached: all that the trees and the timeline need, with
+# records only where work is done. No GRAPH_TRACE: with it CUPTI gives no kernels of graphs (guide, 2.3.5).
 DEFAULT = frozenset(
     {
         Kind.CONCURRENT_KERNEL,  # one a kernel; kernels still run side by side (KERNEL would serialise them)

@@ -85,7 +85,7 @@ class Library:
         """Call a function with ctypes arguments; raises CuptiError, which says what `doing` needs, for any answer but success."""
         code = self.ask(name, *arguments)
         if code:
-            raise CuptiError(doing, code)
+            raise CuptiError(doing, code, name)
 
     @functools.cached_property
     def counters(self) -> ctypes.CDLL:

@@ -8,9 +8,13 @@ from ullage.errors import UllageError
 
 SUCCESS = 0
 INVALID_PARAMETER = 1
+INVALID_OPERATION = 7
+OUT_OF_MEMORY = 8
 MAX_LIMIT_REACHED = 12
 NOT_COMPATIBLE = 14
 NOT_INITIALIZED = 15
+HARDWARE_BUSY = 26
+NOT_SUPPORTED = 27
 INSUFFICIENT_PRIVILEGES = 35
 MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED = 39
 UNKNOWN = 999
@@ -142,18 +146,34 @@ def known() -> list[Result]:
     return [explain(code) for code in sorted(_KNOWN)]
 
 
+# Calls that answer INVALID_OPERATION where somebody else has a GPU's counters: "if PM sampling is already enabled on the device"
+# (cupti_pmsampling.h); of the others it means a wrong order of calls.
+_TAKING = (
+    "cuptiPmSamplingEnable",
+    "cuptiPmSamplingGetCounterAvailability",
+    "cuptiProfilerGetCounterAvailability",
+    "cuptiRangeProfilerEnable",
+)
+
+
 class CuptiError(UllageError):
-    """CUPTI refused something; `code` is its answer, `doing` what was to be done.
+    """CUPTI refused something; `code` is its answer, `doing` what was to be done, `function` which call it was ("": not told).
 
     >>> print(CuptiError("starting to trace", 39).problem)
     starting to trace failed: another profiler is already attached to this program (CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED)
     """
 
-    def __init__(self, doing: str, code: int) -> None:
+    def __init__(self, doing: str, code: int, function: str = "") -> None:
         result = explain(code)
         super().__init__(f"{doing} failed: {result.meaning} ({result.name})", result.hint)
         self.doing = doing
         self.code = code
+        self.function = function
+
+    @property
+    def counters_taken(self) -> bool:
+        """Whether another profiler has the GPU's counters: nothing is wrong, they can only not be had now."""
+        return self.code == HARDWARE_BUSY or (self.code == INVALID_OPERATION and self.function in _TAKING)
 
     def adding(self, advice: str) -> CuptiError:
         """Return the same error with one more thing to know before what to do."""

@@ -13,7 +13,7 @@ from ullage.cupti.counters.evaluate import Values, evaluate
 from ullage.cupti.counters.recorded import VARIABLE, counted, plan
 from ullage.cupti.counters.wanted import wanted
 from ullage.cupti.library import Library, find
-from ullage.errors import UllageError
+from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 
 PLAN = "counters.plan"
@@ -61,4 +61,6 @@ def evaluated(files: list[Path], library: Library, problems: Problems) -> Iterat
     for path in files:
         for found in counted(path):
             problems.drop("launches that CUPTI could not count", found.dropped, where=path.name)
+            if found.foreign:
+                problems.note(f"libcupti counted with {harmless(found.foreign)}, which is not the library beside it: is it of its release?")
             yield evaluate(found.image, library)

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.cupti import dictionary
-from ullage.cupti.counters.pm import Samples, Sampling
+from ullage.cupti.counters.pm import BUFFER, BufferSetting, Samples, Sampling
 from ullage.cupti.counters.target import chip_name, hindrances
 from ullage.cupti.counters.wanted import wanted
 from ullage.cupti.driver import cuda_version
 from ullage.cupti.library import Library, find
 from ullage.cupti.permissions import COUNTERS, diagnose
-from ullage.cupti.results import CuptiError
+from ullage.cupti.results import CuptiError, explain
 from ullage.cupti.surroundings import surroundings
 from ullage.errors import UllageError
 from ullage.live.cuda_devices import CudaDevice, cuda_devices
@@ -32,7 +32,8 @@ Numbers = npt.NDArray[np.float64]
 Metrics = Mapping[str, str]  # the metric of each quantity: CYCLES, and shares in percent by the field that they fill
 
 STEP = 10_000_000  # ns of a hardware sample: its counts are whole, so a longer one loses nothing, and far from 2^32 cycles
-ROOM = 1024  # hardware samples: what may wait for a reading that is late
+ROOM = 1024  # hardware samples that are read at once
+MOST_BUFFER = 64 << 20  # bytes of the hardware's buffer, which is doubled when it ran over: what PyTorch's profiler takes
 GAP = 0.01  # of an interval: where more is missing, nobody knows by how much the counters grew
 CYCLES = "cycles"
 _ELAPSED = "sm__cycles_elapsed.avg"
@@ -106,12 +107,13 @@ def _mean(values: Numbers, weights: Numbers) -> float:
 class _Gpu:
     """A GPU that is being sampled."""
 
-    def __init__(self, device: CudaDevice, metrics: Metrics, begin: Callable[[], Sampling], problems: Problems) -> None:
+    def __init__(self, device: CudaDevice, metrics: Metrics, sampling: Callable[[int], Sampling], problems: Problems) -> None:
         self.device, self.problems = device, problems
-        self._begin, self._tally = begin, Tally(metrics)
+        self._made, self._tally = sampling, Tally(metrics)
         self._lost = 0
-        self._sampling: Sampling | None = begin()
-        self._sampling.__enter__()
+        self._sampling: Sampling | None = self._begin(BUFFER)
+        if self._sampling.refused:
+            problems.note(f"GPU {device.ordinal} {_setting_words(self._sampling)}")
 
     def close(self) -> None:
         """End to sample it."""
@@ -142,12 +144,31 @@ class _Gpu:
         return Reading(self.device.uuid, self.device.ordinal, self.device.name, values)
 
     def _again(self) -> None:
-        """Begin anew: after an overflow nothing comes any more."""
+        """Begin anew, with more room: after an overflow nothing comes any more."""
         self.problems.drop("times that a GPU's buffer of PM samples ran over, and what was in it", where=f"GPU {self.device.ordinal}")
+        assert self._sampling is not None
+        size = self._sampling.setting.buffer
         self.close()
-        sampling = self._begin()
+        self._sampling = self._begin(min(2 * size, MOST_BUFFER))
+
+    def _begin(self, buffer: int) -> Sampling:
+        sampling = self._made(buffer)
         sampling.__enter__()
-        self._sampling = sampling
+        return sampling
+
+
+def _setting_words(sampling: Sampling) -> str:
+    """Return what a GPU's samples are kept in, and what CUPTI refused before."""
+    used, first, more = sampling.setting, sampling.refused[0], len(sampling.refused) - 1
+    answer = f"{first.error.function}: {explain(first.error.code).name}"
+    return (
+        f"keeps the {used.keep} PM samples in {_mebibytes(used)} until they are read: CUPTI refused the {first.setting.keep} in "
+        f"{_mebibytes(first.setting)} ({answer})" + (f" and {more} more" if more else "")
+    )
+
+
+def _mebibytes(setting: BufferSetting) -> str:
+    return f"{setting.buffer / 2**20:g} MiB"
 
 
 @contextmanager
@@ -188,10 +209,10 @@ def _begun(library: Library, device: CudaDevice, chosen: Callable[[str, str | No
         raise UllageError(", ".join(against))
     names = chosen(chip_name(library, device.ordinal), library.release.name)
 
-    def begin() -> Sampling:
-        return Sampling(tuple(names.values()), device.ordinal, interval=STEP, room=ROOM, library=library)
+    def sampling(buffer: int) -> Sampling:
+        return Sampling(tuple(names.values()), device.ordinal, interval=STEP, room=ROOM, buffer=buffer, library=library)
 
-    return _Gpu(device, names, begin, problems)
+    return _Gpu(device, names, sampling, problems)
 
 
 def explained(error: UllageError, here: Any = None) -> str:

@@ -129,13 +129,14 @@ def _begun(folder: Path, *, cuda: bool) -> Recorder:
 
 def _settings() -> dict[str, str]:
     """Return what the recorder in C is told by its environment. Raises UllageError where there is no CUPTI that is known."""
-    from ullage.cupti.activity import USUAL
+    from ullage.cupti.kinds import DEFAULT
     from ullage.cupti.layouts import layouts
     from ullage.cupti.library import find
 
     library = find()
-    kinds = ",".join(str(int(kind)) for kind in USUAL)
-    return {"ULLAGE_CUPTI": str(library.path), "ULLAGE_KINDS": kinds, "ULLAGE_NAMES": layouts(library.release).name_offsets(USUAL)}
+    kinds = sorted(DEFAULT)
+    numbers, names = ",".join(str(int(kind)) for kind in kinds), layouts(library.release).name_offsets(kinds)
+    return {"ULLAGE_CUPTI": str(library.path), "ULLAGE_KINDS": numbers, "ULLAGE_NAMES": names}
 
 
 def tree(region: str | None = None) -> Tree:

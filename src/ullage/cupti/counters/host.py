@@ -23,10 +23,9 @@ from ullage.cupti.counters.names import KINDS, Metric, complete
 from ullage.cupti.counters.structures import call, parameters, room
 from ullage.cupti.driver import cuda_version
 from ullage.cupti.library import Library
-from ullage.cupti.results import INVALID_PARAMETER, CuptiError
+from ullage.cupti.results import INVALID_PARAMETER, NOT_SUPPORTED, CuptiError
 from ullage.errors import UllageError, harmless
 
-NOT_SUPPORTED = 27  # of CUptiResult
 ANYWHERE = range(24, 130_200)  # API versions (12.6 to 13.1) that need no driver
 WHICH = "take CUPTI 12.6 to 13.1, which need no driver for this: pip install 'nvidia-cuda-cupti==13.1.*', then ULLAGE_CUPTI or --cupti"
 _NO_CHIP, _NO_METRICS = (INVALID_PARAMETER, 46), (INVALID_PARAMETER, 17, NOT_SUPPORTED)

@@ -26,14 +26,18 @@ from ullage.cupti.counters.host import Host, Use, config_passes
 from ullage.cupti.counters.images import Image
 from ullage.cupti.counters.structures import call, parameters, room
 from ullage.cupti.library import Library, find
-from ullage.cupti.results import CuptiError
+from ullage.cupti.results import INVALID_PARAMETER, NOT_SUPPORTED, OUT_OF_MEMORY, CuptiError
 from ullage.errors import UllageError
 
 MILLISECOND = 1_000_000  # ns
 _CYCLES, _NANOSECONDS = 0, 1  # CUpti_PmSampling_TriggerMode
 _OLDEST, _LATEST = 0, 1  # CUpti_PmSampling_HardwareBuffer_AppendMode
 _FULL = 1  # CUpti_PmSampling_DecodeStopReason
-_OUT_OF_MEMORY = 8  # CUPTI_ERROR_OUT_OF_MEMORY
+Keep = Literal["oldest", "latest"]
+# Bytes of the hardware's buffer: public programs that are known to run on GPUs take 2 to 64 MiB. A small BAR and MIG instances are said
+# to refuse the large ones; so it begins in the middle, and is halved down to the least.
+BUFFER, LEAST = 8 << 20, 1 << 19
+IMAGES = 64  # that are read in a row: a GPU that samples faster than this reads would else never be done
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,8 @@ class Samples:
     """What was sampled since the last time: `start` and `end` in ns of the GPU's clock, a column of `values` a metric.
 
     `overflow`: the hardware's buffer ran over; nothing comes any more from this sampling. `full`: more samples were waiting than the
-    image holds, and those are lost. `untimed` samples came without a time, as CUPTI gives them after it lost some; they are left out.
+    image holds: they were read into the next one, unless CUPTI lost them (then there are gaps between the times). `untimed` samples came
+    without a time, as CUPTI gives them after it lost some; they are left out.
     """
 
     start: npt.NDArray[np.int64]
@@ -60,6 +65,22 @@ class Samples:
 
 
 @dataclass(frozen=True)
+class BufferSetting:
+    """How a GPU keeps samples until they are read: what stays in its `buffer` (bytes) when that runs over."""
+
+    keep: Keep
+    buffer: int
+
+
+@dataclass(frozen=True)
+class RefusedSetting:
+    """A setting that CUPTI did not take, and what it answered."""
+
+    setting: BufferSetting
+    error: CuptiError
+
+
+@dataclass(frozen=True)
 class _Decoded:
     count: int
     overflow: bool
@@ -75,21 +96,27 @@ class Sampling:
         rest = sampling.drain()
 
     `interval` is in ns. Turing and GA100 have no trigger in time: there it is in cycles of the system clock, and the samples' own times
-    say how long they were. `room` is how many samples one `drain` can take: drain before as many have come, or some are lost. `buffer` is
-    the hardware's buffer in bytes. `keep` says what gives way when that runs over: "latest" keeps a ring of the newest (not on Turing and
-    not before CUPTI 12.8, where the oldest are kept), "oldest" stops and reports it. Raises UllageError, on entering, for metrics that
-    need several passes; CuptiError where counters are forbidden or somebody samples already.
+    say how long they were. `room` is how many samples are read at once. `keep` says what stays when the hardware's buffer runs over:
+    "oldest" stops there and reports it, "latest" keeps a ring of the newest (not on Turing and not before CUPTI 12.8). Without it "oldest"
+    is asked for first: with a ring nothing may be read before sampling stops, as was reported. A `buffer` (bytes) that is refused is
+    halved, down to 512 KiB; `setting` is what was taken, `refused` what wasn't. Raises UllageError, on entering, for metrics that need
+    several passes; CuptiError where counters are forbidden, or somebody samples already (`counters_taken`).
     """
 
+    setting: BufferSetting
+
     def __init__(
-        self, metrics: Sequence[str], device: int = 0, *, interval: int = MILLISECOND, room: int = 4096, buffer: int = 1 << 26,
-        keep: Literal["latest", "oldest"] = "latest", library: Library | None = None,
+        self, metrics: Sequence[str], device: int = 0, *, interval: int = MILLISECOND, room: int = 4096, buffer: int = BUFFER,
+        keep: Keep | None = None, library: Library | None = None,
     ) -> None:  # fmt: skip
         if not metrics:
             raise UllageError("there is no metric to sample", "`ullage cupti metrics CHIP` lists them")
-        if interval < 1 or room < 1:
-            raise UllageError(f"a GPU can't be sampled every {interval} ns, {room} samples at a time", "give numbers above 0")
+        if interval < 1 or room < 1 or buffer < 1:
+            raise UllageError(
+                f"a GPU can't be sampled every {interval} ns, {room} samples at a time, into {buffer} bytes", "give numbers above 0"
+            )
         self.metrics, self.device, self.interval, self.room, self.buffer, self.keep = tuple(metrics), device, interval, room, buffer, keep
+        self.refused: list[RefusedSetting] = []
         self._library = library
         self._object: int | None = None
         self._host: Host | None = None
@@ -105,11 +132,7 @@ class Sampling:
             self._host = Host(self.library, self.chip, Use.SAMPLING, available)
             config = self._host.config(self.metrics)
             self._refuse_passes(config_passes(self.library, config))
-            begun = call(self.library, "cuptiPmSamplingEnable", "beginning to sample", deviceIndex=self.device)
-            self._object = begun.pPmSamplingObject
-            self._configure(config)
-            self._ask("Start", "beginning to sample")
-            self._running = True
+            self._start_first_accepted(config)
         except BaseException:
             self._close()
             raise
@@ -121,14 +144,14 @@ class Sampling:
                 self._running = False
                 with contextlib.suppress(UllageError) if kind else contextlib.nullcontext():
                     self._ask("Stop", "ending to sample")
-                    self._rest = self._decoded()
+                    self._rest = self._drain_images()
         finally:
             self._close()
 
     def drain(self) -> Samples:
         """Return the samples that have come since the last call; after the `with`, those that were left."""
         if self._running:
-            return self._decoded()
+            return self._drain_images()
         rest, self._rest = self._rest, None
         return rest if rest is not None else self._samples([], [])
 
@@ -151,15 +174,44 @@ class Sampling:
                 f"`ullage cupti plan {self.chip} … --mode pm` says which fit together",
             )
 
-    def _configure(self, config: bytes) -> None:
+    def _start_first_accepted(self, config: bytes) -> None:
+        """Start with the first setting that is taken. Raises what the first one was answered where none is."""
+        for keep in self._keep_order():
+            buffer = self.buffer
+            while buffer >= min(LEAST, self.buffer):
+                setting = BufferSetting(keep, buffer)
+                try:
+                    return self._start(config, setting)
+                except CuptiError as error:
+                    self.refused.append(RefusedSetting(setting, error))
+                    self._give_back()
+                    if error.code not in (INVALID_PARAMETER, OUT_OF_MEMORY, NOT_SUPPORTED):
+                        raise
+                    if error.code == NOT_SUPPORTED:  # which is no matter of size
+                        break
+                buffer //= 2
+        raise self.refused[0].error
+
+    def _keep_order(self) -> tuple[Keep, ...]:
+        if self.chip.startswith("TU"):
+            return ("oldest",)
+        return ("oldest", "latest") if self.keep is None else (self.keep,)
+
+    def _start(self, config: bytes, setting: BufferSetting) -> None:
+        begun = call(self.library, "cuptiPmSamplingEnable", "beginning to sample", deviceIndex=self.device)
+        self._object = begun.pPmSamplingObject
+        self._configure(config, setting)
+        self._ask("Start", "beginning to sample")
+        self.setting, self._running = setting, True
+
+    def _configure(self, config: bytes, setting: BufferSetting) -> None:
         early = self.chip.startswith("TU") or self.chip == "GA100"
-        latest = self.keep == "latest" and not self.chip.startswith("TU")
         self._config = room(len(config))
         self._config[:] = config
         self._ask(
-            "SetConfig", "choosing what to sample", configSize=len(config), pConfig=self._config, hardwareBufferSize=self.buffer,
+            "SetConfig", "choosing what to sample", configSize=len(config), pConfig=self._config, hardwareBufferSize=setting.buffer,
             samplingInterval=self.interval, triggerMode=_CYCLES if early else _NANOSECONDS,
-            hwBufferAppendMode=_LATEST if latest else _OLDEST,
+            hwBufferAppendMode=_LATEST if setting.keep == "latest" else _OLDEST,
         )  # fmt: skip
         size = self._ask(
             "GetCounterDataSize", "making room for samples", pMetricNames=self.metrics, numMetrics=len(self.metrics), maxSamples=self.room
@@ -175,11 +227,18 @@ class Sampling:
         try:
             told = self._ask("DecodeData", "reading samples", **held)
         except CuptiError as error:
-            if error.code != _OUT_OF_MEMORY:
+            if error.code != OUT_OF_MEMORY:
                 raise
             return _Decoded(0, overflow=True, full=False)
         count = call(self.library, "cuptiPmSamplingGetCounterDataInfo", "reading samples", **held).numCompletedSamples
         return _Decoded(min(count, self.room), bool(told.overflow), told.decodeStopReason == _FULL)
+
+    def _drain_images(self) -> Samples:
+        """Read image after image, until what was waiting fits one."""
+        parts = [self._decoded()]
+        while parts[-1].full and len(parts) < IMAGES:
+            parts.append(self._decoded())
+        return _joined_samples(parts)
 
     def _decoded(self) -> Samples:
         decoded = self._decode()
@@ -214,14 +273,28 @@ class Sampling:
         good = timed & (both[:, 1] > both[:, 0])
         return Samples(both[good, 0], both[good, 1], self.metrics, values[good], overflow, full, int((~timed).sum()))
 
+    def _give_back(self) -> None:
+        """Let the GPU's counters go."""
+        if self._object is not None:
+            target.let_go(lambda: self._ask("Disable", "ending to sample"))
+        self._object = None
+
     def _close(self) -> None:
         """Give everything back."""
         self._running = False
-        if self._object is not None:
-            target.let_go(lambda: self._ask("Disable", "ending to sample"))
+        self._give_back()
         if self._host is not None:
             target.let_go(self._host.close)
-        self._object = self._host = None
+        self._host = None
 
     def _ask(self, what: str, doing: str, **values: Any) -> Any:
         return call(self.library, f"cuptiPmSampling{what}", doing, pPmSamplingObject=self._object, **values)
+
+
+def _joined_samples(parts: Sequence[Samples]) -> Samples:
+    """Return samples that were read one after the other as if they had been read at once."""
+    if len(parts) == 1:
+        return parts[0]
+    start, end, values = (np.concatenate([getattr(part, name) for part in parts]) for name in ("start", "end", "values"))
+    overflow, full = (any(getattr(part, name) for part in parts) for name in ("overflow", "full"))
+    return Samples(start, end, parts[0].metrics, values, overflow, full, sum(part.untimed for part in parts))

@@ -18,7 +18,7 @@ from ullage.cupti.counters import target
 from ullage.cupti.counters.evaluate import Values, evaluated
 from ullage.cupti.counters.host import Host, Use, config_passes
 from ullage.cupti.counters.images import Image
-from ullage.cupti.counters.structures import call, room
+from ullage.cupti.counters.structures import FIRST_LEVEL, call, room
 from ullage.cupti.library import Library, find
 from ullage.errors import UllageError, harmless
 
@@ -143,7 +143,7 @@ class Ranges:
         self._ask(
             "SetConfig", "choosing what to count", configSize=len(config), pConfig=self._config, counterDataImageSize=size,
             pCounterDataImage=self._data, range=_RANGE[self.range_mode], replayMode=_REPLAY[self.replay], maxRangesPerPass=self.most,
-            numNestingLevels=self.levels, minNestingLevel=1, passIndex=0, targetNestingLevel=1,
+            numNestingLevels=self.levels, minNestingLevel=FIRST_LEVEL, passIndex=0, targetNestingLevel=FIRST_LEVEL,
         )  # fmt: skip
 
     def _start(self) -> None:

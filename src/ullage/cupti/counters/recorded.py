@@ -6,13 +6,15 @@ The recorder (`native/counters.c`) can't plan: that is done before the program s
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import Any
 
 from ullage.cupti.chunks import Chunk, Cut, Type, chunks
 from ullage.cupti.counters.host import Host, NotCollected, Use
 from ullage.cupti.counters.images import Image, unpacked
+from ullage.cupti.counters.structures import FIRST_LEVEL
 from ullage.cupti.library import Library
 from ullage.errors import UllageError, harmless
 
@@ -23,12 +25,14 @@ VARIABLE = "ULLAGE_COUNTERS"
 @dataclass(frozen=True)
 class Counted:
     """What one context of one process counted: the image with its kernels' names as ranges, the device's number, and how many launches
-    CUPTI dropped."""
+    CUPTI dropped. `foreign` is the file of libnvperf_host that counted, where it is not the one beside libcupti ("": it is, or isn't
+    told)."""
 
     image: Image
     process: int
     device: int
     dropped: int
+    foreign: str = ""
 
 
 def plan(library: Library, chip: str, metrics: Sequence[str], launches: int) -> bytes:
@@ -38,7 +42,8 @@ def plan(library: Library, chip: str, metrics: Sequence[str], launches: int) -> 
         raise UllageError(f"{launches:,} launches can't be counted", f"count 1 to {MOST_RANGES:,}")
     with Host(library, chip, Use.RANGES) as host:
         metrics, config = _collectable(host, metrics)
-    lines = ["ULLAGE PLAN 1", f"chip {chip}", f"version {library.version or 0}", f"ranges {launches}", f"config {len(config)}"]
+    lines = ["ULLAGE PLAN 2", f"chip {chip}", f"version {library.version or 0}", f"ranges {launches}"]
+    lines += [f"level {FIRST_LEVEL}", f"config {len(config)}"]
     return "\n".join([*lines, *(f"metric {name}" for name in metrics), "", ""]).encode() + config
 
 
@@ -63,24 +68,38 @@ def counted(path: Path) -> Iterator[Counted]:
     """Yield what a recording holds of counters, whole images only. Raises UllageError for a file that is no recording."""
     names: dict[int, str] = {}
     images: list[Chunk] = []
-    process = 0
+    info: dict[str, Any] = {}
     with path.open("rb") as file:
         try:
             for chunk in chunks(file, harmless(str(path))):
                 if chunk.type == Type.NAMES and chunk.flags == 1:
                     names |= chunk.names()
                 elif chunk.type == Type.INFO:
-                    process = int(chunk.json().get("pid") or process)
+                    info |= chunk.json()
                 elif chunk.type == Type.IMAGE:
                     images.append(chunk)
         except Cut:
             pass  # a program that was killed: what came before is good
-    yield from (_counted(chunk, names, process) for chunk in images)
+    yield from (_counted(chunk, names, info) for chunk in images)
 
 
-def _counted(chunk: Chunk, names: dict[int, str], process: int) -> Counted:
+def _counted(chunk: Chunk, names: Mapping[int, str], info: Mapping[str, Any]) -> Counted:
     image = unpacked(chunk.payload)
     (length,) = struct.unpack_from("<I", chunk.payload)
     told = replace(chunk, payload=chunk.payload[4 : 4 + length]).json()
     kernels = tuple(names.get(int(number), "(no name)") if number.isdigit() else number for number in image.ranges)
-    return Counted(replace(image, ranges=kernels), process, int(told.get("device") or 0), int(told.get("dropped") or 0))
+    image = replace(image, ranges=kernels)
+    return Counted(image, int(info.get("pid") or 0), int(told.get("device") or 0), int(told.get("dropped") or 0), _foreign_perfworks(info))
+
+
+def _foreign_perfworks(info: Mapping[str, Any]) -> str:
+    """Return the libnvperf_host that a program counted with, where it doesn't lie beside libcupti.
+
+    >>> _foreign_perfworks({"library": "/a/libcupti.so.13", "perfworks": {"libnvperf_host.so": "/a/libnvperf_host.so"}})
+    ''
+    >>> _foreign_perfworks({"library": "/a/libcupti.so.13", "perfworks": {"libnvperf_host.so": "/b/libnvperf_host.so"}})
+    '/b/libnvperf_host.so'
+    """
+    perfworks = info.get("perfworks")
+    host = str(perfworks.get("libnvperf_host.so") or "") if isinstance(perfworks, dict) else ""
+    return "" if not host or PurePath(host).parent == PurePath(str(info.get("library"))).parent else host

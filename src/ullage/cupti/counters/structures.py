@@ -15,6 +15,11 @@ from typing import Any
 
 from ullage.cupti.library import Library
 
+# The nesting level at which counting starts: minNestingLevel, and targetNestingLevel too. cupti_profiler_target.h says of the same field of
+# CUpti_Profiler_SetConfig_Params that it is minNestingLevel where one process runs all passes, and minNestingLevel must be 1 or more; only
+# application replay sets it to what the last pass answered. The recorder in C gets the number from its plan.
+FIRST_LEVEL = 1
+
 _C: dict[str, Any] = {
     "pointer": ctypes.c_void_p,
     "text": ctypes.c_char_p,

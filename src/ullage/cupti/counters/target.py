@@ -10,10 +10,9 @@ from typing import Any
 from ullage.cupti.counters.host import prepare
 from ullage.cupti.counters.structures import call, room
 from ullage.cupti.library import Library
-from ullage.cupti.results import CuptiError
+from ullage.cupti.results import INVALID_OPERATION, CuptiError
 from ullage.errors import UllageError
 
-_ALREADY = 7  # CUPTI_ERROR_INVALID_OPERATION
 _RANGES, _SAMPLING = 0, 3  # CUpti_Profiler_API
 _UNSUPPORTED, _DISABLED, _SUPPORTED = 1, 2, 3  # CUpti_Profiler_Support_Level
 _STATES = {
@@ -32,7 +31,7 @@ def begin(library: Library) -> None:
     try:
         call(library, "cuptiProfilerInitialize", "beginning to count")
     except CuptiError as error:
-        if error.code != _ALREADY:
+        if error.code != INVALID_OPERATION:
             raise
 
 

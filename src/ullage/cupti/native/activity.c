@@ -126,6 +126,7 @@ static void tell(bool injected) {
     if (cuptiGetVersion && !cuptiGetVersion(&version)) text_add(&facts, "\"cupti\": %u, ", version);
     if (cuptiActivityEnable && dladdr((void *)cuptiActivityEnable, &where) && where.dli_fname)
         text_add(&facts, "\"library\": "), text_quoted(&facts, where.dli_fname), text_add(&facts, ", ");
+    perfworks_facts(&facts);
     text_add(&facts, "\"injected\": %s, \"kinds\": {", injected ? "true" : "false");
     for (int i = 0; i < kind_count; i++) text_add(&facts, "%s\"%d\": %d", i ? ", " : "", kinds[i].kind, kinds[i].answer);
     text_add(&facts, "}");

@@ -6,6 +6,7 @@
  *   activity.c   CUPTI's activity records                 pool.c      the buffers that CUPTI fills
  *   texts.c      the names that CUPTI's records point to  callbacks.c a callback for each call of CUDA
  *   demangled.c  kernels' names as people write them      counters.c  counters of each kernel, in place of tracing
+ *   perfworks.c  the libraries that libcupti counts with
  *   threads.c    a thread that writes, a thread that asks CUPTI for what it has
  *   mpi.c        MPI's functions, by name, around the library's own       text.c  JSON
  *   settings.c   the environment, clocks, waiting
@@ -159,6 +160,10 @@ bool counters_start(void *library, void *subscriber);
 void counters_called(int domain, uint32_t id, const void *data);
 void counters_finish(void); /* may wait for long */
 void counters_forked(void);
+
+/* perfworks.c */
+void perfworks_load(const void *function);  /* before libcupti, whose function it is, counts */
+void perfworks_facts(struct text *json);     /* which they are: a member of an object, and a comma; nothing where none was loaded */
 
 /* threads.c */
 void threads_start(bool flusher);
