@@ -126,7 +126,7 @@ def test_the_recordings_give_tables_ceilings_and_answers(tmp_path):
     results = [restored(json.loads(path.read_text())) for path in sorted((folder / "benches").iterdir())]
     assert "NVIDIA H100 80GB HBM3" in text(bench_report(results))
     (ceilings,) = (load(path) for path in (folder / "ceilings").iterdir())
-    assert ceilings.flops["bf16"].value == pytest.approx(0.95 * find("H100").peak("bf16"))
+    assert ceilings.flops["bf16"].value == pytest.approx(0.98 * 1350 / 1830 * find("H100").peak("bf16"))
     evidence = json.loads((folder / "benches.json").read_text())
     assert evidence["unfinished"] == "" and evidence["answers"]["shared_latency"] == 29.0 and evidence["answers"]["hbm_share"] == 0.9
 
@@ -176,16 +176,6 @@ def test_what_contradicts_the_maker_or_the_paper_fails_the_check(bench, level, v
     found = list(world.suite([bench], index=0, quick=False, budget=1, silence=1))
     chip = find("H100")
     assert [line for line in contradictions(answers(found, chip), chip, found) if line.startswith(said)]
-
-
-def test_wgmma_below_nine_tenths_of_the_peak_on_zeros_fails_the_check():
-    # 1980 / 1830 MHz is 1.08: up to 1.10 a product may pass the stated peak
-    world, chip = World(), find("H100")
-    for share, wrong in ((0.62, True), (0.95, False), (1.07, False), (1.3, True)):
-        world.suite.change = lambda name, case, share=share: {"throughput": share * chip.peak(case.precision)} if case.precision else {}
-        found = list(world.suite(["wgmma"], index=0, quick=False, budget=1, silence=1))
-        told = list(contradictions(answers(found, chip), chip, found))
-        assert bool(told) is wrong and answers(found, chip)["wgmma_zero_share"] == pytest.approx(share)
 
 
 @pytest.mark.skipif(not RECORDED, reason="no microbenchmark is recorded in results/ yet")
