@@ -22,7 +22,7 @@ from ullage.errors import UllageError
 
 # What matters most comes first; what is not named here comes last.
 ORDER = (
-    "memory-latency", "wgmma", "memory-bandwidth", "mma", "tcgen05", "best-gemm", "memory-throughput", "cluster-latency", "launch",
+    "memory-latency", "wgmma", "memory-bandwidth", "mma", "tcgen05", "best-gemm", "sustained-ceilings", "memory-throughput", "cluster-latency", "launch",
     "copies", "dmma", "async-copy", "dpx-blocks", "cluster-ring", "cluster-histogram", "mma-power", "wgmma-sizes", "wgmma-sparse",
     "bulk-copy", "dpx", "memory-curve", "linear", "fp8-cast", "transformer-layer", "generation",
 )  # fmt: skip

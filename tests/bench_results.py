@@ -28,9 +28,9 @@ def value(amount, quantity="throughput"):
     return Value(amount, amount * 0.99, amount * 1.01, 5, UNITS[quantity])
 
 
-def stamp(data="random", clock=1.755e9, power=500.0, throttle=()):
+def stamp(data="random", clock=1.755e9, power=500.0, throttle=(), **more):
     """Return what a number was measured under."""
-    return Stamp(clock, "kernel", power, 55.0, throttle, data)
+    return Stamp(clock, "kernel", power, 55.0, throttle, data, **more)
 
 
 def row(labels, values=None, problem="", stamped=None, **more):

@@ -66,7 +66,8 @@ class Benches:
         if "problem" in change:
             return Row(case.labels, {}, None, change["problem"], **plain)
         values = {q: Value(v := change.get(q, self._value(q, case)), v, v, 20, UNITS[q]) for q in case.quantities}
-        return Row(case.labels, values, Stamp(CLOCK, "kernel", 500.0, 50.0, (), case.data), **plain)
+        times = {"lowest_clock": CLOCK, "seconds": case.seconds or 0.2, "settled": case.settle or 0.05}
+        return Row(case.labels, values, Stamp(CLOCK, "kernel", 500.0, 50.0, (), case.data, **times), **plain)
 
     def _value(self, quantity, case):
         """Nine tenths of the stated bandwidth, 98 % of what SMs issue at their clock, the paper's latencies; for the rest any number."""

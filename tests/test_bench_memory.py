@@ -301,6 +301,25 @@ def test_a_stream_goes_over_eight_times_the_l2_eight_times() -> None:
     assert (case.scalars, case.trips, case.bytes) == ((16,), 128, 16 * 2**20)
 
 
+@pytest.mark.parametrize(("sms", "l2"), [(132, 60), (170, 96), (34, 96)])
+def test_a_stream_reads_numbers_of_many_bits_whose_sums_fp32_holds_exactly(sms: int, l2: int) -> None:
+    # few SMs over a large L2 add the most values: 8 × 96 MiB by 34 SMs of 128 KiB a trip are 176 pieces of 4 loads
+    case = memory_bandwidth.stream(Target("sm_90a", sms=sms, l2=l2 * 2**20, memory=2**40), "read")
+    terms = case.scalars[0] * 4
+
+    class Highest:
+        """A generator of the largest numbers that may come."""
+
+        def integers(self, low: int, high: int, size: int, dtype: type) -> np.ndarray:
+            self.high = high
+            return np.full(8, high - 1, dtype)
+
+    drawn = Highest()
+    (values,) = case.inputs(drawn, "random")  # type: ignore[arg-type]
+    assert drawn.high >= 2**13
+    assert float(values.max()) * terms <= 2**24
+
+
 def test_little_memory_makes_a_stream_shorter_instead_of_failing() -> None:
     case = memory_bandwidth.stream(Target("sm_90a", sms=1, l2=50 * 2**20, memory=4 * 2**20), "copy")
     assert sum(array.nbytes for array in case.inputs(np.random.default_rng(0), "zero")) <= 2**20

@@ -78,7 +78,8 @@ class Case:
     relative to the largest magnitude; 0 is exact), checked with `check_trips`. `flops` and `bytes` are those of a whole launch
     with `trips`; `steps` are the dependent steps of one trip (for latencies); `items` what a `rate` counts. `issues` are opcodes
     (by prefix) and how many of each one warp issues in a trip: counted in the SASS by the tests. `seconds` asks for a run of at least
-    that length (power needs one). A case without `architectures` runs on all that its bench names.
+    that length (power needs one), `settle` for as many seconds of load before it that don't count. A case without `architectures` runs
+    on all that its bench names.
     """
 
     labels: Labels
@@ -104,6 +105,7 @@ class Case:
     items: int = 0
     issues: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    settle: float = 0.0
     architectures: tuple[str, ...] = ()
     precision: str | None = None  # whose stated peak the throughput is compared with
     sparse: bool = False  # the stated peak is then twice the dense one
@@ -133,6 +135,7 @@ class LibraryCase:
     bytes: int = 0
     items: int = 0
     seconds: float = 0.0
+    settle: float = 0.0
     precision: str | None = None
     sparse: bool = False
 
@@ -154,12 +157,13 @@ class Figure:
 class Layout:
     """How a bench's table stands: labels that name a row, labels that spread over columns; and a plot, if one helps.
 
-    `plot` is (label on the x axis, quantity, labels of the series).
+    `plot` is (label on the x axis, quantity, labels of the series). With `conditions` each row says under what it was measured.
     """
 
     rows: tuple[str, ...]
     across: tuple[str, ...] = ()
     plot: tuple[str, Quantity, tuple[str, ...]] | None = None
+    conditions: bool = False
 
 
 Cases = Callable[[Target, bool], Iterable[AnyCase]]

@@ -8,9 +8,10 @@ from itertools import groupby
 from ullage.benches.bench import Quantity
 from ullage.benches.result import Stamp
 from ullage.errors import harmless
+from ullage.render import ceilings
 from ullage.render.bench import headline, problems
-from ullage.render.bench_grid import tried
-from ullage.render.bench_words import NOT_YET, Unit, made_on, measured, published, short, stamped, under, units, word
+from ullage.render.bench_grid import UNDER, tried
+from ullage.render.bench_words import NOT_YET, Unit, conditions, made_on, measured, published, short, stamped, under, units, word
 from ullage.render.markup import Child, Markup, element
 from ullage.render.page import document, figure, section
 from ullage.render.svg.plot import plot
@@ -23,6 +24,10 @@ _HOW = (
     "Every kernel was checked against a reference before it was timed. Measured numbers stand above the paper's; the percentage beside "
     "a number is its share of what the maker states. A dash was not measured. The last column of a row, and hovering over a number, tell "
     "the SM clock and the power that it was measured under."
+)
+_CEILINGS = (
+    "The highest of each kind on random data. A burst lasts a fraction of a second; what is sustained was measured over seconds, after the "
+    "clock had settled, and is what a job of hours is held against."
 )
 _ROOFS = "A product below both of its roofs has something else in its way than the multipliers and the memory."
 
@@ -38,6 +43,8 @@ def html(report: BenchReport) -> str:
         body.append(_contents(report))
     if roofs is not None and report.results:
         body.append(section("roofline", "Roofline", _ROOFS, figure(lambda w: roofline_picture(roofs, width=w, standalone=False))))
+    if (found := report.ceilings) is not None:
+        body.append(section("ceilings", "Ceilings", _CEILINGS, ceilings.html(found, report.chip)))
     body += [_section(table) for table in report.tables]
     if report.notes:
         notes = element("ul", [element("li", harmless(note, 2000)) for note in report.notes], class_="notes")
@@ -77,7 +84,8 @@ def _section(table: Table) -> Markup:
 def _table(table: Table) -> Markup:
     layout, scales = table.member.layout, units(table)
     names = [element("th", name, scope="col", class_="words") for name in (*layout.rows, "GPU")]
-    stamp = element("th", "SM clock, power", scope="col") if table.measured else None
+    head = UNDER if layout.conditions else "SM clock, power"
+    stamp = element("th", head, scope="col") if table.measured else None
     last = element("tr", names, [element("th", scales[quantity].name, scope="col") for _, quantity in table.places], stamp)
     rows = [row for line in table.lines for row in _rows(table, line, scales)]
     body = element("table", element("thead", *_spread(table), last), element("tbody", rows))
@@ -110,7 +118,8 @@ def _measured(table: Table, line: Line, scales: Mapping[Quantity, Unit]) -> Iter
         return
     cells = [line.cells.get(place) for place in table.places]
     numbers = [_cell(cell, scales[quantity]) for cell, (_, quantity) in zip(cells, table.places, strict=True)]
-    stamps = under(cell.stamp for cell in cells if cell is not None and cell.value is not None)
+    words = conditions if table.member.layout.conditions else under
+    stamps = words(cell.stamp for cell in cells if cell is not None and cell.value is not None)
     yield [element("th", f"{short(table.result.gpu)}, measured", scope="row"), *numbers, element("td", stamps)]
 
 

@@ -156,6 +156,25 @@ def under(stamps: Iterable[Stamp | None]) -> str:
     return ", ".join(part for part in parts if part)
 
 
+def conditions(stamps: Iterable[Stamp | None]) -> str:
+    """Return the clock of a row's numbers, the lowest one, the highest temperature, and what held the clock back; "" where nobody knows.
+
+    >>> one = Stamp(1.41e9, "kernel", 698.0, 71.0, ("power cap",), "random", 1.38e9, 5.3, 1.1)
+    >>> conditions([one]), conditions([Stamp(1.98e9, "kernel", None, None, (), "zero")]), conditions([None])
+    ('1,410 (1,380) MHz, 71 °C, power cap', '1,980 MHz, nothing', '')
+    """
+    known = [stamp for stamp in stamps if stamp is not None]
+    if not known:
+        return ""
+    clock, lowest = _range([s.sm_clock for s in known], 1e6, "MHz"), [s.lowest_clock for s in known if s.lowest_clock is not None]
+    if clock and lowest:
+        clock = clock.replace(" MHz", f" ({min(lowest) / 1e6:,.0f}) MHz")
+    reasons = dict.fromkeys(harmless(reason, 40) for s in known for reason in s.throttle or ())
+    unknown = all(s.throttle is None for s in known)
+    parts = [clock, _range([s.temperature for s in known], 1.0, "°C"), *(reasons or ([] if unknown else ["nothing"]))]
+    return ", ".join(part for part in parts if part)
+
+
 def _range(values: Iterable[float | None], scale: float, name: str) -> str:
     known = [value / scale for value in values if value is not None]
     if not known:

@@ -11,7 +11,9 @@ from ullage.benches.bench import BENCHES, Bench, Labels, Plain, Quantity
 from ullage.benches.result import Result, Row, Stamp, Value
 from ullage.errors import UllageError, harmless
 from ullage.gpus.chip import Chip, find
+from ullage.gpus.measured import Ceilings
 from ullage.metrics.metric import ratio
+from ullage.reports.roofline import ceilings
 
 Key = tuple[Plain, ...]
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
@@ -91,6 +93,12 @@ class BenchReport:
     def results(self) -> tuple[Result, ...]:
         """What was measured, bench by bench."""
         return tuple(table.result for table in self.tables if table.result is not None)
+
+    @property
+    def ceilings(self) -> Ceilings | None:
+        """What bursts reached and what was sustained; None where nothing was measured, and where the results are of several devices."""
+        devices = {result.machine.get("uuid_hash") for result in self.results}
+        return ceilings(self.results) if len(devices) == 1 else None
 
 
 def bench_report(results: Sequence[Result], names: Iterable[str] = ()) -> BenchReport:
