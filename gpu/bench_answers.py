@@ -8,12 +8,16 @@ from typing import Any
 from ullage.benches.bench import BENCHES, Labels, Quantity
 from ullage.benches.result import Result, Row
 from ullage.gpus.chip import Chip, find
+from ullage.reports.power_curve import BENCH, power_cost
+from ullage.reports.roofline import ceilings
 
 HBM = (0.85, 1.0)  # shares of what the maker states
 BESIDE = 0.02  # how far clocks and times, which are of moments a little apart, may take a share above what can be
 # Share of the cycles, at the clock that the kernel itself saw, in which wgmma must issue on zeros: nothing else stands in its loop, and the
 # Hopper paper has 128.0 cycles for 128 cycles' worth of products. The share of the stated peak follows the power limit, and is not judged.
 ISSUED = (0.97, 1.0 + BESIDE)
+HELD = 1.03  # how far what was sustained may pass the best burst; what is timed twice differs by so much
+OVER = 1.05  # how far the mean power of seconds may pass the limit: NVML's readings are within 5 % (Yang et al. 2023, arXiv:2312.02741)
 PRODUCTS = ("wgmma", "mma", "tcgen05", "best-gemm", "sustained-ceilings")
 LEVELS = {"l1_latency": "L1", "shared_latency": "shared", "l2_latency": "L2", "global_latency": "global"}  # how their labels begin
 # How far a latency may lie from the paper's of the same generation, as a share: shared memory runs by the SM's clock, the L2 by its own.
@@ -38,7 +42,39 @@ def answers(found: Sequence[Result], chip: Chip) -> dict[str, Any]:
         "wgmma_random_issue_share": min(issued(found, "wgmma", chip, "random").values(), default=None),
         "mma_share": max(shares(found, "mma", chip).values(), default=None),
         "best_gemm_share": shares(found, "best-gemm", chip).get("bf16"),
+        **sustained_answers(found, chip),
+        **power_answers(found),
     }
+
+
+def sustained_answers(found: Sequence[Result], chip: Chip) -> dict[str, Any]:
+    """Return what was sustained in BF16, over the stated peak and over the best burst, and at which clock and power."""
+    kept = ceilings(found)
+    held = None if kept is None else kept.sustained_flops.get("bf16")
+    burst = None if kept is None else kept.flops.get("bf16")
+    return {
+        "sustained_share": held.value / chip.peak("bf16") if held is not None and "bf16" in chip.precisions else None,
+        "sustained_over_burst": held.value / burst.value if held is not None and burst is not None else None,
+        "sustained_clock": None if held is None else held.sm_clock,
+        "sustained_power": None if held is None else held.power,
+    }
+
+
+def power_answers(found: Sequence[Result]) -> dict[str, Any]:
+    """Return what the board draws idle and under its heaviest load, its limit, and what that costs."""
+    watts = {str(row.labels.get("load")): row.values["power"].value for row in _power_rows(found)}
+    cost = power_cost(found)
+    return {
+        "idle_power": watts.get("idle"),
+        "highest_power": max((row.values["power"].value for row in _power_rows(found)), default=None),
+        "power_limit": None if cost is None else cost.limit,
+        "power_cost": None if cost is None else cost.share,
+        "free_clock": None if cost is None else cost.free_clock,
+    }
+
+
+def _power_rows(found: Sequence[Result]) -> list[Row]:
+    return [row for result in found if result.bench == BENCH for row in result.rows if "power" in row.values]
 
 
 def is_wrong(row: Row) -> bool:
@@ -117,6 +153,11 @@ def contradictions(told: Mapping[str, Any], chip: Chip, found: Sequence[Result])
     if memory is not None and not HBM[0] <= memory <= HBM[1]:
         yield f"global memory reaches {memory:.1%} of the stated bandwidth, where {HBM[0]:.0%} to {HBM[1]:.0%} are expected"
     yield from _impossible_products(chip, found)
+    if (ratio := told["sustained_over_burst"]) is not None and ratio > HELD:
+        yield f"BF16 sustained is {ratio:.1%} of the best burst: above {HELD:.0%} bursts are timed before the clock has risen"
+    limit, watts = told["power_limit"], told["highest_power"]
+    if limit is not None and watts is not None and watts > limit * OVER:
+        yield f"the board draws {watts:,.0f} W over seconds at a limit of {limit:,.0f} W"
     for name, near in NEAR.items():
         paper, value = published(LEVELS[name], chip), told[name]
         if paper is not None and value is not None and abs(value / paper - 1) > near:

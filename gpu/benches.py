@@ -22,9 +22,9 @@ from ullage.errors import UllageError
 
 # What matters most comes first; what is not named here comes last.
 ORDER = (
-    "memory-latency", "wgmma", "memory-bandwidth", "mma", "tcgen05", "best-gemm", "sustained-ceilings", "memory-throughput", "cluster-latency", "launch",
-    "copies", "dmma", "async-copy", "dpx-blocks", "cluster-ring", "cluster-histogram", "mma-power", "wgmma-sizes", "wgmma-sparse",
-    "bulk-copy", "dpx", "memory-curve", "linear", "fp8-cast", "transformer-layer", "generation",
+    "memory-latency", "wgmma", "memory-bandwidth", "mma", "tcgen05", "best-gemm", "sustained-ceilings", "power-curve", "memory-throughput",
+    "cluster-latency", "launch", "copies", "dmma", "async-copy", "dpx-blocks", "cluster-ring", "cluster-histogram", "mma-power",
+    "wgmma-sizes", "wgmma-sparse", "bulk-copy", "dpx", "memory-curve", "linear", "fp8-cast", "transformer-layer", "generation",
 )  # fmt: skip
 WHOLE = ("memory-latency", "wgmma", "memory-bandwidth", "mma", "tcgen05")  # at once, however long they take
 SHORT = 10.0  # seconds: so do those that take no longer; of the others the few most important cases come first

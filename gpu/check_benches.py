@@ -14,6 +14,7 @@ from gpu.machine import Machine, described
 from ullage.benches.bench import BENCHES
 from ullage.benches.result import Result
 from ullage.gpus.measured import save
+from ullage.reports.power_curve import power_notes
 from ullage.reports.roofline import ceilings
 
 MOST = 40  # problems that are told one by one
@@ -40,6 +41,15 @@ MOST = 40  # problems that are told one by one
         "wgmma_random_issue_share": "the same on random data",
         "mma_share": "best dense mma over the stated peak of its precision",
         "best_gemm_share": "PyTorch's best BF16 product over the stated peak",
+        "sustained_share": "BF16 on random data over five seconds, after one that does not count, over the stated peak",
+        "sustained_over_burst": "the same over the best burst of a fraction of a second",
+        "sustained_clock": "its median SM clock, Hz",
+        "sustained_power": "its mean power, W",
+        "idle_power": "of the board while nothing runs, W",
+        "highest_power": "of the heaviest load of the power curve, W",
+        "power_limit": "that the driver enforces, W",
+        "power_cost": "share of the throughput on random data that the limit costs (see the notes)",
+        "free_clock": "SM clock at which the product runs while nothing holds it back, Hz",
     },
     columns={
         "bench": "its name",
@@ -59,7 +69,8 @@ def benches(machine: Machine) -> Findings:
 
     Expected are 85 to 100 % of the stated memory bandwidth, wgmma that issues on zeros in 97 % of the cycles that its SMs had, the
     latencies that the Hopper paper gives for L2 (within 15 %) and shared memory (within 7 %, 2 cycles), and not one wrong result. How near
-    products come to the stated peak is told and not judged, for the power limit decides it: only what no clock allows is an error.
+    products come to the stated peak, in a burst and over seconds, is told and not judged, for the power limit decides it: only what no
+    clock allows is an error, a board that draws more than its limit, and bursts that are slower than what is sustained.
     """
     assert machine.room is not None, "the runner gives every check room"
     run = suite(machine)
@@ -110,3 +121,4 @@ def _notes(found: Sequence[Result]) -> Iterator[str]:
     for result in found:
         tell = BENCHES[result.bench].findings
         yield from tell(result.rows) if tell else ()
+    yield from power_notes(found)

@@ -62,7 +62,8 @@ def of_bench(name, factor=1.0, planted=None, quick=False, problems=None, **more)
             amounts[quantity] = found if found is not None else ROUND[quantity] if figure is None else figure * factor
         problem = (problems or {}).get(place, "")
         work = {"precision": case.precision, "sparse": case.sparse, "flops": case.flops, "bytes": case.bytes}
-        rows.append(row(case.labels, {} if problem else amounts, problem, stamp(case.data), **work))
+        times = {"seconds": case.seconds, "settled": case.settle} if case.seconds else {}
+        rows.append(row(case.labels, {} if problem else amounts, problem, stamp(case.data, **times), **work))
     return result(name, *rows, quick=quick, **more)
 
 

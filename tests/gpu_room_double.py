@@ -73,8 +73,9 @@ class Benches:
         """Nine tenths of the stated bandwidth, 98 % of what SMs issue at their clock, the paper's latencies; for the rest any number."""
         chip = find("H100")
         if quantity == "throughput" and case.precision in chip.precisions:
-            return ISSUED * chip.sms * chip.flops_per_cycle[case.precision] * CLOCK
-        return {"bandwidth": 0.9 * chip.bandwidth, "latency": LATENCIES.get(case.labels.get("level"), 40.0)}.get(quantity, 1.0)
+            return ISSUED * case.labels.get("SMs", chip.sms) * chip.flops_per_cycle[case.precision] * CLOCK
+        known = {"bandwidth": 0.9 * chip.bandwidth, "latency": LATENCIES.get(case.labels.get("level"), 40.0), "power": 500.0}
+        return known.get(quantity, 1.0)
 
 
 def products(world, count=2):

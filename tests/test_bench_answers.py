@@ -6,10 +6,12 @@ from dataclasses import replace
 
 import pytest
 from gpu.bench_answers import answers, contradictions
+from gpu.check import CHECKS, checks
 
 from tests.gpu_double import World
 from ullage.gpus.chip import find
 
+checks()
 H100 = find("H100")  # 132 SMs, 4096 FLOP a cycle in BF16; peaks at 1,830 MHz, SM clock up to 1,980 MHz
 
 
@@ -90,8 +92,69 @@ def test_global_memory_reaches_85_to_100_percent_of_the_stated_bandwidth(share, 
 @pytest.mark.parametrize(
     ("level", "cycles", "wrong"),
     [("L2 cache", 263 * 0.849, True), ("L2 cache", 263 * 0.851, False), ("L2 cache", 263 * 1.149, False), ("L2 cache", 263 * 1.151, True),
-     ("shared memory", 29 * 0.929, True), ("shared memory", 29 * 0.931, False), ("shared memory", 29 * 1.071, True)],
+     ("shared memory", 29 * 0.929, True), ("shared memory", 29 * 0.931, False), ("shared memory", 29 * 1.069, False),
+     ("shared memory", 29 * 1.071, True)],
 )  # fmt: skip
 def test_latencies_lie_near_those_published_of_the_same_generation(level, cycles, wrong):
     found = recorded("memory-latency", lambda case: {"latency": cycles} if case.labels["level"] == level else {})
     assert bool(list(contradictions(answers(found, H100), H100, found))) is wrong
+
+
+# --- what is sustained, and what power costs
+
+
+def suite(change):
+    """Return what wgmma, sustained-ceilings and the power curve recorded, rows changed by a function of bench and case."""
+    world = World()
+    world.suite.change = change
+    return list(world.suite(["wgmma", "sustained-ceilings", "power-curve"], index=0, quick=False, budget=1, silence=1))
+
+
+def throughput(share, case, clock=1.35e9):
+    return {"throughput": share * 132 * H100.flops_per_cycle[case.precision] * clock}
+
+
+@pytest.mark.parametrize(("ratio", "wrong"), [(0.8, False), (1.02, False), (1.04, True)])
+def test_what_is_sustained_is_told_and_may_not_pass_the_bursts(ratio, wrong):
+    found = suite(lambda bench, case: throughput(0.98 * ratio, case) if bench == "sustained-ceilings" and case.precision == "bf16" else {})
+    told = answers(found, H100)
+    # 0.98 of the cycles at 1,350 of 1,830 MHz
+    assert told["sustained_share"] == pytest.approx(0.98 * ratio * 1350 / 1830)
+    assert told["sustained_over_burst"] == pytest.approx(ratio)
+    assert (told["sustained_clock"], told["sustained_power"]) == (1.35e9, 500.0)
+    assert any("bursts are timed before the clock" in line for line in contradictions(told, H100, found)) is wrong
+
+
+def limited(found, limit):
+    return [replace(result, machine={**result.machine, "power_limit": limit}) for result in found]
+
+
+@pytest.mark.parametrize(("watts", "wrong"), [(700.0, False), (734.0, False), (736.0, True)])
+def test_no_board_draws_more_than_its_limit_for_seconds(watts, wrong):
+    found = limited(suite(lambda bench, case: {"power": watts} if bench == "power-curve" and case.labels["SMs"] == 132 else {}), 700.0)
+    told = answers(found, H100)
+    assert (told["idle_power"], told["highest_power"], told["power_limit"]) == (500.0, watts, 700.0)
+    assert any("at a limit of 700 W" in line for line in contradictions(told, H100, found)) is wrong
+
+
+def test_the_cost_of_the_limit_is_an_answer_and_stands_in_the_notes():
+    def change(bench, case):
+        full = bench == "power-curve" and case.labels["SMs"] == 132 and case.data == "random" and case.precision
+        return {"throughput": 0.7 * 132 * 4096 * 1.35e9} if full else {}
+
+    found = limited(suite(change), 700.0)
+    told = answers(found, H100)
+    # 0.7 of the cycles on random data, 0.98 on zeros and on few SMs
+    assert told["power_cost"] == pytest.approx(1 - 0.7 / 0.98)
+    assert told["free_clock"] == 1.35e9
+    world = World()
+    world.suite.change = change
+    assert any("BF16 wgmma does" in note for note in CHECKS["benches"].function(world.machine()).notes)
+
+
+def test_nothing_is_told_of_what_was_not_measured():
+    found = recorded("memory-latency", lambda case: {})
+    told = answers(found, H100)
+    names = ("sustained_share", "sustained_over_burst", "sustained_clock", "idle_power", "highest_power", "power_limit", "power_cost")
+    assert {told[name] for name in names} == {None}
+    assert list(contradictions(told, H100, found)) == []

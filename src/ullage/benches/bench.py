@@ -140,7 +140,23 @@ class LibraryCase:
     sparse: bool = False
 
 
-AnyCase = Case | LibraryCase
+@dataclass(frozen=True)
+class IdleCase:
+    """One row of a GPU that runs nothing for so many `seconds`, after `settle` seconds that don't count. The rest is as for no work."""
+
+    labels: Labels
+    seconds: float
+    settle: float = 0.0
+    quantities: tuple[Quantity, ...] = ("power",)
+    data: Literal["none"] = "none"
+    precision: str | None = None
+    sparse: bool = False
+    flops: int = 0
+    bytes: int = 0
+    items: int = 0
+
+
+AnyCase = Case | LibraryCase | IdleCase
 
 
 @dataclass(frozen=True)
@@ -157,7 +173,7 @@ class Figure:
 class Layout:
     """How a bench's table stands: labels that name a row, labels that spread over columns; and a plot, if one helps.
 
-    `plot` is (label on the x axis, quantity, labels of the series). With `conditions` each row says under what it was measured.
+    `plot` is (label or quantity on the x axis, quantity, labels of the series). With `conditions` each row says under what it was measured.
     """
 
     rows: tuple[str, ...]
@@ -238,4 +254,4 @@ def cases_for(member: Bench, target: Target, quick: bool = False) -> list[AnyCas
 
 
 def _runs(case: AnyCase, member: Bench, target: Target) -> bool:
-    return isinstance(case, LibraryCase) or target.architecture in (case.architectures or member.architectures)
+    return not isinstance(case, Case) or target.architecture in (case.architectures or member.architectures)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ullage.benches import dmma, ptx_mma, ptx_tcgen05, ptx_wgmma
-from ullage.benches.bench import AnyCase, Case, Data, Layout, Target, bench
+from ullage.benches.bench import Case, Data, Layout, LibraryCase, Target, bench
 from ullage.benches.best_gemm import product_case, whole_waves
 from ullage.benches.memory_bandwidth import stream
 from ullage.benches.mma import WITH_FP8
@@ -30,7 +30,7 @@ SIDE = 8192
     layout=Layout(rows=("what", "by"), conditions=True),
     seconds=65,
 )
-def sustained_ceilings(target: Target, quick: bool) -> Iterator[AnyCase]:
+def sustained_ceilings(target: Target, quick: bool) -> Iterator[Case | LibraryCase]:
     """FLOP/s and B/s on random data over five seconds, after a second that does not count, with the clock and the power meanwhile.
 
     A product of a fraction of a second runs at a clock that the board can't hold: power is limited as a mean over tens of milliseconds
@@ -50,7 +50,7 @@ def sustained_ceilings(target: Target, quick: bool) -> Iterator[AnyCase]:
             yield _lasting(replace(stream(target, "read"), labels={"what": "global memory", "by": "reads"}))
 
 
-def _lasting(case: AnyCase) -> AnyCase:
+def _lasting(case: Case | LibraryCase) -> Case | LibraryCase:
     """Return a case that runs for so long and tells its power; a product without its bytes, which would make it a point of the roofline."""
     told = {"quantities": ("throughput", "power", "efficiency"), "bytes": 0} if case.flops else {"quantities": ("bandwidth", "power")}
     return replace(case, **told, seconds=SECONDS, settle=SETTLE)

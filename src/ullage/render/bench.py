@@ -15,6 +15,7 @@ from ullage.render.bench_grid import grid
 from ullage.render.bench_words import NOT_YET, made_on, stamped, verdict
 from ullage.render.numbers import percent
 from ullage.reports.bench import BenchReport, Cell, Table
+from ullage.reports.power_curve import PowerCost, power_cost
 
 WIDTH = 120  # columns of text, where nobody says how wide the terminal is
 
@@ -65,15 +66,20 @@ def problems(table: Table) -> Iterator[str]:
 
 
 def record(report: BenchReport) -> dict[str, Any]:
-    """Return the report for JSON: `results` as they can be read back, `ceilings` as `--save` keeps them, and `tables` beside published
-    figures and stated peaks."""
+    """Return the report for JSON: `results` as they can be read back, `ceilings` as `--save` keeps them, what the power limit costs, and
+    `tables` beside published figures and stated peaks."""
     return {
         "gpu": report.gpu,
         "results": [result_record(result) for result in report.results],
         "ceilings": ceilings.record(report.ceilings),
+        "power_cost": _power_record(power_cost(report.results)),
         "tables": [_table_record(table) for table in report.tables],
         "notes": list(report.notes),
     }
+
+
+def _power_record(cost: PowerCost | None) -> dict[str, Any] | None:
+    return None if cost is None else {**asdict(cost), "lost": cost.lost, "share": cost.share, "held_back": cost.held_back}
 
 
 def _table_record(table: Table) -> dict[str, Any]:

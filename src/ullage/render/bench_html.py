@@ -17,6 +17,7 @@ from ullage.render.page import document, figure, section
 from ullage.render.svg.plot import plot
 from ullage.render.svg.roofline import roofline as roofline_picture
 from ullage.reports.bench import BenchReport, Cell, Line, Table
+from ullage.reports.power_curve import power_notes
 from ullage.reports.roofline import roofline
 
 CONTENTS = 3  # benches from which on a list of them leads the page
@@ -35,9 +36,9 @@ _ROOFS = "A product below both of its roofs has something else in its way than t
 def html(report: BenchReport) -> str:
     """Return the page; it loads nothing from anywhere."""
     made = made_on(report.results)
-    told = [element("p", line, class_="how") for line in (made, _HOW if report.results else "") if line]
+    how = [element("p", line, class_="how") for line in (made, _HOW if report.results else "") if line]
     title = element("h1", report.gpu or "Published figures", element("small", _answer(report)))
-    body: list[Child] = [element("header", element("p", "Microbenchmarks", class_="eyebrow"), title, told)]
+    body: list[Child] = [element("header", element("p", "Microbenchmarks", class_="eyebrow"), title, how)]
     roofs = roofline(report.results, report.chip)
     if len(report.tables) >= CONTENTS:
         body.append(_contents(report))
@@ -46,8 +47,9 @@ def html(report: BenchReport) -> str:
     if (found := report.ceilings) is not None:
         body.append(section("ceilings", "Ceilings", _CEILINGS, ceilings.html(found, report.chip)))
     body += [_section(table) for table in report.tables]
-    if report.notes:
-        notes = element("ul", [element("li", harmless(note, 2000)) for note in report.notes], class_="notes")
+    beside = power_notes(report.results)  # these stand with their table
+    if said := [note for note in report.notes if note not in beside]:
+        notes = element("ul", [element("li", harmless(note, 2000)) for note in said], class_="notes")
         body.append(section("notes", "Notes", "", notes))
     return document(headline(report), *body)
 
@@ -70,12 +72,14 @@ def _section(table: Table) -> Markup:
     told = stamped(cell.stamp for cell in table.cells if cell.value is not None) or NOT_YET
     picture = figure(lambda w: plot(table, width=w, standalone=False) or Markup("")) if plot(table) is not None else None
     failed = [element("p", line, class_="how") for line in problems(table)]
+    cost = [element("p", line, class_="how") for line in power_notes([table.result] if table.result is not None else [])]
     return section(
         member.name,
         member.title,
         f"{member.summary} Source: {member.source}.",
         element("p", f"{told[:1].upper()}{told[1:]}."),
         *failed,
+        *cost,
         picture,
         _table(table) if table.places else None,
     )

@@ -12,6 +12,7 @@ from ullage.render.numbers import UNKNOWN, percent
 from ullage.reports.bench import Cell, Table
 
 NOT_YET = "not measured yet"
+NO_DATA = "none"  # what a row that runs nothing says of its data
 BYTES = ("size", "footprint")  # labels that count bytes
 
 
@@ -141,7 +142,8 @@ def stamped(stamps: Iterable[Stamp | None]) -> str:
         return ""
     clock = _range([stamp.sm_clock for stamp in known], 1e6, "MHz")
     parts = [f"SM clock {clock or 'not known'}", _range([stamp.power for stamp in known], 1.0, "W") or "power not known"]
-    return ", ".join([*parts, throttled(known), "data " + " and ".join(dict.fromkeys(harmless(s.data, 40) for s in known))])
+    data = dict.fromkeys(harmless(stamp.data, 40) for stamp in known if stamp.data != NO_DATA)
+    return ", ".join([*parts, throttled(known), f"data {' and '.join(data) or NO_DATA}"])
 
 
 def under(stamps: Iterable[Stamp | None]) -> str:

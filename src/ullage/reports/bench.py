@@ -13,6 +13,7 @@ from ullage.errors import UllageError, harmless
 from ullage.gpus.chip import Chip, find
 from ullage.gpus.measured import Ceilings
 from ullage.metrics.metric import ratio
+from ullage.reports.power_curve import power_notes
 from ullage.reports.roofline import ceilings
 
 Key = tuple[Plain, ...]
@@ -114,7 +115,8 @@ def bench_report(results: Sequence[Result], names: Iterable[str] = ()) -> BenchR
     chip, notes = _chip(gpu)
     newest, left_out = _newest(results)
     tables = tuple(table(BENCHES[name], newest.get(name), chip) for name in dict.fromkeys([*newest, *names]))
-    return BenchReport(gpu, chip, tables, tuple(dict.fromkeys([*notes, *left_out, *_said(newest.values())])))
+    said = [*notes, *left_out, *_said(newest.values()), *power_notes([*newest.values()])]
+    return BenchReport(gpu, chip, tables, tuple(dict.fromkeys(said)))
 
 
 def _chip(gpu: str | None) -> tuple[Chip | None, list[str]]:
