@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -19,11 +19,14 @@ from ullage.kernels.compiling import compiler_version
 
 # What matters most comes first; what is not named here comes last.
 ORDER = (
-    "memory-latency", "wgmma", "memory-bandwidth", "mma", "tcgen05", "best-gemm", "memory-throughput", "cluster-latency", "launch",
-    "copies", "dmma", "async-copy", "dpx-blocks", "cluster-ring", "cluster-histogram", "mma-power", "wgmma-sizes", "wgmma-sparse",
-    "bulk-copy", "dpx", "memory-curve", "linear", "fp8-cast", "transformer-layer", "generation",
+    "memory-latency", "wgmma", "memory-bandwidth", "mma", "tcgen05", "best-gemm", "sustained-ceilings", "power-curve", "memory-throughput",
+    "cluster-latency", "launch", "copies", "dmma", "async-copy", "dpx-blocks", "cluster-ring", "cluster-histogram", "mma-power",
+    "wgmma-sizes", "wgmma-sparse", "bulk-copy", "dpx", "memory-curve", "linear", "fp8-cast", "transformer-layer", "generation",
 )  # fmt: skip
 WHOLE = ("memory-latency", "wgmma", "memory-bandwidth", "mma", "tcgen05")  # at once, however long they take
+# What every share of a ceiling rests on; of those in `FEW` a few cases are enough at first.
+CEILINGS = ("memory-latency", "wgmma", "memory-bandwidth", "tcgen05", "sustained-ceilings", "power-curve", "best-gemm", "copies", "mma")
+FEW = ("power-curve", "best-gemm", "copies", "mma")
 SHORT = 10.0  # seconds: so do those that take no longer; of the others the few most important cases come first
 SILENCE = 40.0  # seconds without a word until a case counts as one that hangs
 LATE = "not run: the time was up"  # the problem of a case that had no time
@@ -44,6 +47,11 @@ def plan() -> list[Pass]:
     at_once = [name for name, member in members.items() if name in WHOLE or member.seconds <= SHORT]
     later = [name for name in members if name not in at_once]
     return [*(Pass(name, quick=False) for name in at_once), *(Pass(name, quick=True) for name in later), *(Pass(n, False) for n in later)]
+
+
+def ceilings_first() -> list[Pass]:
+    """Return the passes that ceilings need, in order."""
+    return [Pass(name, quick=name in FEW) for name in CEILINGS if name in BENCHES]
 
 
 def suite(machine: Machine) -> Suite:
@@ -100,10 +108,9 @@ class Shelf:
         """Return what is recorded, in the order of the plan."""
         return [found for found in map(self.get, dict.fromkeys(one.name for one in plan())) if found is not None]
 
-    @property
-    def missed(self) -> str:
-        """What was not reached, in words; "" when all was."""
-        lacking = [one.name for one in plan() if not one.quick and not self.has(one)]
+    def missed(self, passes: Sequence[Pass]) -> str:
+        """Return which of some passes were not reached, in words; "" when all were."""
+        lacking = list(dict.fromkeys(one.name for one in passes if not self.has(one)))
         few = [name for name in lacking if self.get(name) is not None]
         none = [name for name in lacking if name not in few]
         words = [f"not reached: {', '.join(none)}" if none else "", f"a few cases only: {', '.join(few)}" if few else ""]
@@ -118,10 +125,10 @@ def _measured(result: Result) -> int:
     return sum(1 for row in result.rows if row.values)
 
 
-def fill(shelf: Shelf, run: Suite, index: int = 0) -> None:
-    """Run what is not recorded yet, while there is time, and record each bench as soon as it has ended."""
+def fill(shelf: Shelf, run: Suite, passes: Sequence[Pass], index: int = 0) -> None:
+    """Run those passes that are not recorded yet, while there is time, and record each bench as soon as it has ended."""
     room = shelf.room
-    for quick, group in groupby(plan(), key=lambda one: one.quick):
+    for quick, group in groupby(passes, key=lambda one: one.quick):
         names = [one.name for one in group if not shelf.has(one)]
         if not names or not room.left:
             continue

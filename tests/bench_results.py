@@ -28,9 +28,9 @@ def value(amount, quantity="throughput"):
     return Value(amount, amount * 0.99, amount * 1.01, 5, UNITS[quantity])
 
 
-def stamp(data="random", clock=1.755e9, power=500.0, throttle=()):
+def stamp(data="random", clock=1.755e9, power=500.0, throttle=(), **more):
     """Return what a number was measured under."""
-    return Stamp(clock, "kernel", power, 55.0, throttle, data)
+    return Stamp(clock, "kernel", power, 55.0, throttle, data, **more)
 
 
 def row(labels, values=None, problem="", stamped=None, **more):
@@ -62,7 +62,8 @@ def of_bench(name, factor=1.0, planted=None, quick=False, problems=None, **more)
             amounts[quantity] = found if found is not None else ROUND[quantity] if figure is None else figure * factor
         problem = (problems or {}).get(place, "")
         work = {"precision": case.precision, "sparse": case.sparse, "flops": case.flops, "bytes": case.bytes}
-        rows.append(row(case.labels, {} if problem else amounts, problem, stamp(case.data), **work))
+        times = {"seconds": case.seconds, "settled": case.settle} if case.seconds else {}
+        rows.append(row(case.labels, {} if problem else amounts, problem, stamp(case.data, **times), **work))
     return result(name, *rows, quick=quick, **more)
 
 

@@ -130,7 +130,7 @@ def test_what_a_json_report_holds_can_be_read_again(file, tmp_path):
 def test_ceilings_are_kept_where_the_environment_says(file, tmp_path, monkeypatch):
     monkeypatch.setenv("ULLAGE_CEILINGS", str(tmp_path / "ceilings"))
     found = run("--from", file, "--save")
-    assert "kept the ceilings of NVIDIA H200 (fp16, tf32, fp8, int8, bf16, global memory, L2 cache) in " in found.output
+    assert "kept the ceilings of NVIDIA H200 (bursts: fp16, tf32, fp8, int8, bf16, global memory, L2 cache) in " in found.output
     assert len(list((tmp_path / "ceilings").iterdir())) == 1
 
 

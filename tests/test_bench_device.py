@@ -57,6 +57,20 @@ def test_memory_is_poisoned_until_a_kernel_writes_it(gpu):
 
 
 @with_driver
+def test_an_array_that_repeats_one_byte_is_filled_in_on_the_gpu_and_every_other_one_copied(gpu):
+    device = open_device()
+    made = []
+    contiguous = np.ascontiguousarray
+    for array in (np.broadcast_to(np.uint64(0), 1000), np.broadcast_to(np.int16(-1), (10, 20)), np.broadcast_to(np.uint16(7), 9),
+                  np.broadcast_to(np.arange(3), (2, 3)), np.zeros((4, 5)), np.zeros(0), np.broadcast_to(np.uint8(5), 1)):  # fmt: skip
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(np, "ascontiguousarray", lambda one: made.append(one.shape) or contiguous(one))
+            address = device.upload(array)
+        assert (device.download(address, array.shape, array.dtype) == array).all(), array.shape
+    assert made == [(9,), (2, 3), (4, 5), (0,), (1,)]  # 7 as 16 bits is 7 and 0: no single byte
+
+
+@with_driver
 def test_grid_block_cluster_and_shared_memory_arrive_as_asked(gpu):
     seen = []
     gpu.kernels["twice"] = seen.append

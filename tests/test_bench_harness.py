@@ -1,5 +1,6 @@
 """The harness end to end: real cuda-bindings and NVRTC on a double of the driver, kernels' results computed by the test."""
 
+import json
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -10,7 +11,7 @@ import pytest
 from tests.bench_cases import SOURCE, Torch, bench, case, library_case, reference, work
 from tests.cuda_double import ILLEGAL_ADDRESS, with_driver
 from ullage.benches.bench import BENCHES, Output
-from ullage.benches.result import record, restored
+from ullage.benches.result import Stamp, record, restored
 from ullage.benches.running.checking import wrong
 from ullage.benches.running.harness import run
 from ullage.benches.running.session import opened, suite
@@ -112,6 +113,64 @@ def test_a_power_case_runs_for_its_seconds(gpu):
     before = gpu.now
     assert row(case(quantities=("time",), seconds=3.0)).values["time"].value == pytest.approx(0.01, rel=1e-5)
     assert 3.0 <= (gpu.now - before) / 1e9 < 3.3
+
+
+def cooling(gpu, until=0.7, before=1.98e9, after=1.4e9):
+    """Return a kernel of 14 million cycles whose clock falls after some seconds of load."""
+
+    def body(launch):
+        work(cycles=14_000_000, clock=before if gpu.now / 1e9 < until else after)(launch)
+
+    return body
+
+
+@with_driver
+def test_what_has_to_settle_is_timed_only_after_the_load_has_run_for_so_long(gpu):
+    gpu.now, gpu.kernels["work"] = 0, cooling(gpu)
+    found = row(case(flops=10**12, quantities=("throughput",), seconds=5.3, settle=1.1))
+    # 14 million cycles at 1.4 GHz are 10 ms; before it settled they took 7.1 ms
+    assert found.values["throughput"].value == pytest.approx(1e14, rel=1e-4)
+    assert found.values["throughput"].low == pytest.approx(1e14, rel=1e-4)
+    assert (found.stamp.sm_clock, found.stamp.lowest_clock) == (pytest.approx(1.4e9), pytest.approx(1.4e9))
+    assert 5.3 <= found.stamp.seconds < 5.9 and 1.1 <= found.stamp.settled < 1.5
+    assert found.stamp.sustained and found.values["throughput"].repeats == 50
+
+
+@with_driver
+def test_what_need_not_settle_is_timed_at_once_and_is_not_sustained(gpu):
+    gpu.now, gpu.kernels["work"] = 0, cooling(gpu)
+    found = row(case(flops=10**12, quantities=("throughput",)))
+    assert found.values["throughput"].value == pytest.approx(1.414e14, rel=1e-3)
+    assert 0.1 < found.stamp.seconds < 0.4 and found.stamp.settled < 0.1 and not found.stamp.sustained
+
+
+@with_driver
+def test_a_clock_that_rises_while_it_settles_still_settles_for_its_time(gpu):
+    # 70 ms a run in the first half second, then 7: as many runs as would have filled the time don't
+    gpu.now, gpu.kernels["work"] = 0, cooling(gpu, until=0.5, before=0.2e9, after=2e9)
+    found = row(case(flops=10**12, quantities=("throughput",), seconds=5.3, settle=1.1))
+    assert found.stamp.settled >= 1.1 and found.stamp.seconds >= 5.3
+
+
+@with_driver
+def test_the_lowest_clock_is_the_lowest_of_all_timed_launches(gpu):
+    launches = []
+
+    def body(launch):
+        launches.append(1)
+        work(cycles=19_800_000, clock=1.2e9 if len(launches) > 500 else 1.98e9)(launch)
+
+    gpu.kernels["work"] = body
+    found = row(case(quantities=("time",), seconds=5.3, settle=1.1))
+    assert (found.stamp.sm_clock, found.stamp.lowest_clock) == (pytest.approx(1.98e9), pytest.approx(1.2e9))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "settled", "sustained"),
+    [(5.0, 1.0, True), (4.99, 1.0, False), (5.0, 0.99, False), (None, None, False), (60.0, None, False)],
+)
+def test_a_number_is_sustained_from_five_seconds_on_after_one_that_does_not_count(seconds, settled, sustained):
+    assert Stamp(None, None, None, None, None, "random", None, seconds, settled).sustained is sustained
 
 
 @with_driver
@@ -281,6 +340,20 @@ def test_a_result_says_machine_and_date_and_survives_its_file(gpu):
     assert (machine["sms"], machine["cuda"], machine["ecc"], machine["driver"], machine["power_limit"]) == (132, "13.0", True, None, None)
     assert machine["uuid_hash"].startswith("GPU-") and "0001" not in machine["uuid_hash"]
     assert restored(record(found)) == found
+
+
+@with_driver
+def test_a_result_of_before_lacks_how_long_it_was_and_is_read(gpu):
+    gpu.kernels["work"] = work()
+    with session() as one:
+        old = record(run(bench(case()), one))
+    for name in ("lowest_clock", "seconds", "settled"):
+        del old["rows"][0]["stamp"][name]
+    found = restored(json.loads(json.dumps(old))).rows[0].stamp
+    assert (found.lowest_clock, found.seconds, found.settled, found.sustained) == (None, None, None, False)
+    old["rows"][0]["stamp"]["seconds"] = "long"
+    with pytest.raises(UllageError, match="damaged result"):
+        restored(old)
 
 
 @with_driver

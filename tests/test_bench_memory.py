@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+import tracemalloc
 from collections import Counter
+from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.emulated_gpu import emulated
 from ullage.benches import bulk_copy, chase, memory_bandwidth, reading
-from ullage.benches.bench import BENCHES, Case, Target, cases_for
+from ullage.benches.bench import BENCHES, Case, Output, Target, cases_for
 from ullage.benches.source import whole
 from ullage.kernels.compiling import ARCHITECTURES, compile_cubin
 from ullage.kernels.sass.disassembler import disassemble
@@ -21,6 +25,11 @@ pytest.importorskip("cuda.bindings.nvrtc")
 
 FAMILIES = ("memory-latency", "memory-curve", "memory-throughput", "memory-bandwidth", "bulk-copy")
 MEMORY_SOURCES = (chase.SOURCE, reading.SOURCE, memory_bandwidth.SOURCE)
+
+
+@pytest.fixture(scope="module")
+def emulation(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("emulated")
 
 
 def small(architecture: str) -> Target:
@@ -98,33 +107,137 @@ def test_a_chase_asks_the_l1_with_ca_and_only_the_l2_with_cg() -> None:
         assert {one.opcode for one in hot_loop(found[name]) if one.root == "LDG"} == {words}
 
 
-def test_a_ring_visits_every_entry_once_before_it_comes_home() -> None:
-    words = chase.ring(np.random.default_rng(1), entries=24, stride=16)
-    visited = [chase.arrival(words, hops) for hops in range(24)]
-    assert sorted(visited) == [entry * 128 for entry in range(24)]
-    assert chase.arrival(words, 24) == 0
-    assert np.count_nonzero(words) == 24
+def keys(seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, 2**32, chase.KEYS, np.uint32)
+
+
+def curve(l2: int) -> list[Case]:
+    return [case for case in cases_for(BENCHES["memory-curve"], Target("sm_90a", sms=2, l2=l2, memory=2**40)) if isinstance(case, Case)]
+
+
+SMALL_CURVE = curve(l2=2**20)  # to 8 MiB: 65,536 lines
+by_footprint = pytest.mark.parametrize("case", SMALL_CURVE, ids=lambda case: str(case.labels["footprint"]))
+
+
+def test_the_small_curve_has_the_shapes_of_a_large_one() -> None:
+    # 8 KiB × 2^(n/2): every other number of lines is no power of two
+    assert [case.scalars[0] for case in SMALL_CURVE][:5] == [64, 91, 128, 181, 256]
+    assert SMALL_CURVE[-1].scalars[0] == 65_536
+    assert [case.labels for case in SMALL_CURVE] == [case.labels for case in curve(l2=60 * 2**20)][: len(SMALL_CURVE)]
+
+
+@by_footprint
+@pytest.mark.parametrize("seed", [1, 2])
+def test_the_ring_of_each_footprint_is_one_cycle_over_all_its_lines(case: Case, seed: int) -> None:
+    entries, span = case.scalars[:2]
+    lines = chase.ring_lines(np.arange(entries), keys(seed), span)
+    following = np.full(entries, -1, np.int64)
+    following[lines] = np.roll(lines, -1)  # the word of each line leads to that of the next step, as in the kernel
+    seen, at = np.zeros(entries, bool), 0
+    for _ in range(entries):
+        assert not seen[at], "it came home before it had been everywhere"
+        seen[at] = True
+        at = following[at]
+    assert at == 0
+    assert seen.all()
+
+
+def has_pattern(lines: np.ndarray) -> bool:
+    """Whether an order has what a prefetcher could follow: a distance, or two in a row, again and again, or lines beside one another.
+
+    Of n steps in random order each distance occurs once on average, and that one of n occurs more than 12 times has a probability of
+    about n / 12!, 1 in 7,000 for the most lines. Two distances in a row occur together n times in n² pairs. Two lines to either side
+    are 4 on average.
+    """
+    lines = lines.astype(np.int64)
+    distances = (np.roll(lines, -1) - lines) % lines.size
+    _, pairs = np.unique(distances * lines.size + np.roll(distances, -1), return_counts=True)
+    neighbours = np.minimum(distances, lines.size - distances) <= 2
+    return bool(np.bincount(distances).max() > 12 or pairs.max() > 3 or neighbours.sum() > 16)
+
+
+@by_footprint
+def test_the_order_of_each_footprint_has_no_more_pattern_than_a_random_one(case: Case) -> None:
+    entries, span = case.scalars[:2]
+    assert not any(has_pattern(chase.ring_lines(np.arange(entries), keys(seed), span)) for seed in range(5))
+
+
+def test_a_pattern_is_told_from_a_random_order() -> None:
+    entries = 4096
+    strided = np.arange(entries) * 1025 % entries
+    congruential = np.zeros(entries, np.int64)  # whose lowest bits take turns
+    for step in range(1, entries):
+        congruential[step] = (congruential[step - 1] * 1029 + 12_345) % entries
+    paired = np.random.default_rng(0).permutation(entries // 2)[:, None] * 2 + np.arange(2)  # both lines of 256 bytes, one after the other
+    for order in (strided, congruential, paired.ravel()):
+        assert sorted(order) == list(range(entries))
+        assert has_pattern(order)
+    assert not has_pattern(np.random.default_rng(0).permutation(entries))
+
+
+def test_other_keys_make_another_order() -> None:
+    first, second = (chase.ring_lines(np.arange(1000), keys(seed), 1000) for seed in (1, 2))
+    assert (first == second).mean() < 0.02
 
 
 def test_a_ring_by_pages_ends_one_before_it_begins_the_next() -> None:
-    words = chase.ring(np.random.default_rng(2), entries=32, stride=16, page=8)
-    start = int(np.flatnonzero(words)[0]) * 8
-    pages = [chase.arrival(words, hops, start) // 128 // 8 for hops in range(32)]
-    # from wherever in its first page the chase begins, each page but that one is visited in one go
-    changes = sum(one != other for one, other in pairwise(pages))
-    assert changes in (3, 4)
-    assert sorted(pages) == sorted(list(range(4)) * 8)
+    lines = chase.ring_lines(np.arange(4 * 91), keys(3), span=91)
+    pages = lines.reshape(4, 91)
+    assert (pages // 91 == np.arange(4)[:, None]).all()
+    assert all(sorted(page % 91) == list(range(91)) for page in pages)
+    assert not any((pages[0] == page - page.min() + pages[0].min()).all() for page in pages[1:]), "each page has an order of its own"
 
 
 def test_a_chase_of_several_blocks_is_followed_from_each_block_s_own_start() -> None:
     case = chase.chase({}, "cg", 64 * 128, blocks=4)
-    (words,) = case.inputs(np.random.default_rng(3), "random")
-    (found,) = case.reference((words,), 1)
-    for block in range(4):
-        at = block * 16 * 128
-        for _ in range(32):
-            at = int(words[at // 8]) - 1
-        assert found[block] == at
+    given = case.inputs(np.random.default_rng(3), "random")
+    (found,) = case.reference(given, 1)
+    lines = chase.ring_lines(np.arange(64), given[0], 64)
+    # blocks begin 16 steps apart, and a trip is 32
+    assert found.tolist() == [int(lines[(16 * block + 32) % 64]) * 128 for block in range(4)]
+
+
+LINES = """
+extern "C" __global__ void lines(u64 *clocks, const u32 *keys, u32 *found, int trips, int entries, int span, int bits) {
+    ULLAGE_BEGIN
+    for (int step = threadIdx.x; step < entries; step += blockDim.x) found[step] = ring_line(step, keys, span, bits);
+    ULLAGE_END
+}
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, which builds the model")
+@by_footprint
+def test_the_kernel_and_the_host_have_one_order_at_every_step_and_arrive_together(case: Case, emulation: Path) -> None:
+    entries, span, bits, _ = case.scalars
+    every = replace(
+        case, source=case.source + LINES, entry="lines", block=64, scalars=(entries, span, bits), outputs=(Output((entries,), "uint32"),),
+        inputs=lambda generator, data: (keys(int(generator.integers(100))),),
+        reference=lambda arrays, trips: (chase.ring_lines(np.arange(entries), arrays[0], span),),
+    )  # fmt: skip
+    assert emulated(every, emulation) is None
+    assert emulated(replace(case, block=64), emulation) is None  # as many threads as the model runs quickly
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, which builds the model")
+def test_a_kernel_that_goes_another_way_is_found_out(emulation: Path) -> None:
+    case = SMALL_CURVE[3]
+    for given, instead in (("step + 1 < entries ? step + 1 : 0", "step + 2 < entries ? step + 2 : 0"), ("keys[round + 1]", "keys[round]")):
+        assert given in case.source
+        assert "result is wrong" in str(emulated(replace(case, source=case.source.replace(given, instead), block=64), emulation))
+
+
+def test_a_point_of_the_curve_costs_the_host_next_to_no_memory() -> None:
+    # an H200 tells 60 MiB of L2: the last footprint is 480 MiB
+    largest = curve(l2=60 * 2**20)[-1]
+    assert largest.labels["footprint"] > 350 * 2**20
+    tracemalloc.start()
+    given = largest.inputs(np.random.default_rng(0), "random")
+    largest.reference(given, largest.check_trips)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2**20
+    assert sum(array.nbytes for array in given) >= largest.labels["footprint"], "the ring itself lies on the device"
 
 
 @pytest.mark.parametrize("width", reading.WIDTHS)
@@ -186,6 +299,25 @@ def test_a_stream_goes_over_eight_times_the_l2_eight_times() -> None:
     # 1 SM, 2 blocks, 4 loads of 16 KiB a block: 128 KiB a trip; 8 × 256 KiB are 16 trips, done 8 times: 16 MiB
     case = memory_bandwidth.stream(Target("sm_90a", sms=1, l2=2**18, memory=2**30), "read")
     assert (case.scalars, case.trips, case.bytes) == ((16,), 128, 16 * 2**20)
+
+
+@pytest.mark.parametrize(("sms", "l2"), [(132, 60), (170, 96), (34, 96)])
+def test_a_stream_reads_numbers_of_many_bits_whose_sums_fp32_holds_exactly(sms: int, l2: int) -> None:
+    # few SMs over a large L2 add the most values: 8 × 96 MiB by 34 SMs of 128 KiB a trip are 176 pieces of 4 loads
+    case = memory_bandwidth.stream(Target("sm_90a", sms=sms, l2=l2 * 2**20, memory=2**40), "read")
+    terms = case.scalars[0] * 4
+
+    class Highest:
+        """A generator of the largest numbers that may come."""
+
+        def integers(self, low: int, high: int, size: int, dtype: type) -> np.ndarray:
+            self.high = high
+            return np.full(8, high - 1, dtype)
+
+    drawn = Highest()
+    (values,) = case.inputs(drawn, "random")  # type: ignore[arg-type]
+    assert drawn.high >= 2**13
+    assert float(values.max()) * terms <= 2**24
 
 
 def test_little_memory_makes_a_stream_shorter_instead_of_failing() -> None:

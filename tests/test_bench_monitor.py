@@ -1,5 +1,6 @@
 """The stamp's power, temperature, clock and throttle reasons: by a double of nvidia-ml-py, and without it."""
 
+from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from tests.nvml_double import Gpu, Nvml
 from ullage.benches.running.monitor import Monitor, Observed, Watch, _Sample, reasons
 from ullage.benches.running.session import monitor_of
+from ullage.benches.running.timing import Lasting, timed
 
 UUID = "GPU-00010203-0405-0607-0809-0a0b0c0d0e0f"
 
@@ -51,10 +53,10 @@ def test_power_over_a_short_span_is_sampled_at_instants_and_never_an_average_ove
     assert watched(2.0, 7, 7, sample(average=600_000)).power == 600.0  # a counter that stands still says nothing
 
 
-def test_the_hottest_temperature_the_median_clock_and_all_reasons_are_told():
+def test_the_hottest_temperature_the_median_and_the_lowest_clock_and_all_reasons_are_told():
     boards = ((51, 1980, 0), (64, 1755, 4), (60, 1750, 0x24))
     found = watched(0.1, None, None, *(sample(temperature=t, clock=c, mask=m) for t, c, m in boards))
-    assert found == Observed(None, 64, ("power cap", "software thermal slowdown"), 1.755e9)
+    assert found == Observed(None, 64, ("power cap", "software thermal slowdown"), 1.755e9, 1.75e9)
 
 
 def test_no_reason_is_told_apart_from_not_knowing():
@@ -67,7 +69,7 @@ def test_a_board_is_watched_while_something_runs():
     nvml = Board([Gpu(UUID, sm_clock=1980, reasons=4, temperature=55)])
     with Monitor(nvml, nvml.gpus[0], interval=1e-3).watching() as watch:
         pass
-    assert watch.observed() == Observed(650.0, 55, ("power cap",), 1.98e9)
+    assert watch.observed() == Observed(650.0, 55, ("power cap",), 1.98e9, 1.98e9)
 
 
 @pytest.mark.parametrize("changed", [{"power": "no"}, {"temperature": "no"}, {"sm_clock": "no"}, {"reasons": "no"}, {"energy": "no"}])
@@ -83,10 +85,57 @@ def test_what_the_driver_refuses_is_none_and_the_rest_is_told(changed):
     assert {key for key, value in told.items() if value is None} == {name} & set(told)
 
 
+class Load:
+    """A queue whose runs take 10 ms each; `passed` is what the GPU has done so far."""
+
+    def __init__(self):
+        self.passed = 0.0
+
+    def run(self, span):
+        self.passed += 0.01
+
+    def mark(self):
+        return self.passed
+
+    def seconds(self, begin, end):
+        return end - begin
+
+    def wait(self, limit):
+        pass
+
+
+class Watched(Monitor):
+    """A monitor that notes how much a load had done when it began and ceased to watch."""
+
+    def __init__(self, load):
+        super().__init__()
+        self.load, self.from_to = load, []
+
+    @contextmanager
+    def watching(self):
+        self.from_to.append(self.load.passed)
+        with super().watching() as watch:
+            yield watch
+        self.from_to.append(self.load.passed)
+
+
+@pytest.mark.parametrize(
+    ("lasting", "least"), [(Lasting(5.3, settle=1.1), (1.1, 5.3)), (Lasting(3.0), (0.05, 3.0)), (Lasting(), (0.05, 0.15))]
+)
+def test_a_board_is_watched_over_what_is_timed_and_not_while_the_load_settles(lasting, least):
+    load = Load()
+    monitor = Watched(load)
+    spans = timed(load, 0.01, lasting, monitor)
+    begin, end = monitor.from_to
+    assert spans.settled == pytest.approx(begin) and least[0] <= begin <= least[0] + 0.1
+    assert spans.total == pytest.approx(end - begin - 0.01)  # one run goes before the first mark, so that the GPU is busy at it
+    assert spans.total >= least[1] - 1e-9
+
+
 def test_without_nvml_nothing_is_told():
     with Monitor().watching() as watch:
         pass
-    assert watch.observed() == Observed(None, None, None, None)
+    assert watch.observed() == Observed(None, None, None, None, None)
 
 
 def test_nvml_is_asked_about_the_same_board_by_uuid_then_by_its_place_on_the_bus():

@@ -117,10 +117,10 @@ def test_roofs_are_the_best_dense_products_on_random_data_and_the_best_bandwidth
     ]
     found = roofline(suite, find(H200))
     assert found.roofs == (
-        Roof("bf16", 400e12, slope=False, stated=False),
-        Roof("global memory", 4.3e12, slope=True, stated=False),
-        Roof("bf16", 132 * 4096 * 1.83e9, slope=False, stated=True),
-        Roof("global memory", 4.8e12, slope=True, stated=True),
+        Roof("bf16", 400e12, slope=False, kind="burst"),
+        Roof("global memory", 4.3e12, slope=True, kind="burst"),
+        Roof("bf16", 132 * 4096 * 1.83e9, slope=False, kind="stated"),
+        Roof("global memory", 4.8e12, slope=True, kind="stated"),
     )
 
 
@@ -141,8 +141,8 @@ def test_a_kernel_with_flops_and_bytes_is_a_point_at_its_intensity():
 
 @pytest.mark.parametrize("width", [360, 880])
 def test_names_of_roofs_that_lie_together_do_not_touch(width):
-    roofs = [Roof(f"p{n}", 1e15 + n * 1e12, slope=False, stated=False) for n in range(6)]
-    markup = picture(Roofline(H200, (*roofs, Roof("global memory", 4e12, slope=True, stated=False)), ()), width=width)
+    roofs = [Roof(f"p{n}", 1e15 + n * 1e12, slope=False, kind="burst") for n in range(6)]
+    markup = picture(Roofline(H200, (*roofs, Roof("global memory", 4e12, slope=True, kind="burst")), ()), width=width)
     found = [one for one in drawn(markup).iter(f"{SVG}text") if re.match(r"p\d ", one.text)]
     heights = sorted(float(one.get("y")) for one in found)
     assert len(heights) == 6
@@ -152,7 +152,33 @@ def test_names_of_roofs_that_lie_together_do_not_touch(width):
 def test_a_precision_is_named_once_with_what_was_measured_of_what_is_stated():
     words = texts(picture(roofline([result("mma", random_only(700e12, precision="bf16"))], find(H200))))
     assert "bf16  700 of 989" in words and "global memory 4.8 TB/s stated" in words
-    assert "measured" in words and "stated by the maker" in words
+    assert "burst" in words and "stated" in words
+
+
+def test_sustained_roofs_come_first_and_bursts_are_dotted_above_them():
+    held = stamp("random", seconds=5.3, settled=1.1)
+    suite = [
+        result("wgmma", random_only(700e12, precision="bf16"), random_only(1300e12, precision="fp8")),
+        result("sustained-ceilings", row({"what": "BF16"}, {"throughput": 600e12}, stamped=held, precision="bf16"),
+               row({"what": "global memory"}, {"bandwidth": 4.1e12}, stamped=held)),
+    ]  # fmt: skip
+    found = roofline(suite, find(H200))
+    assert [(roof.name, roof.value, roof.kind) for roof in found.roofs if roof.kind != "stated"] == [
+        ("bf16", 600e12, "sustained"), ("global memory", 4.1e12, "sustained"), ("bf16", 700e12, "burst"), ("fp8", 1300e12, "burst"),
+    ]  # fmt: skip
+    markup = picture(found)
+    words = texts(markup)
+    assert "bf16  600 of 989" in words and "fp8  1,300 of 1,979" in words and "global memory 4.1 of 4.8 TB/s" in words
+    assert [word for word in words if word in ("sustained", "burst", "stated")] == ["sustained", "burst", "stated"]
+    dashes = [one.get("stroke-dasharray") for one in drawn(markup).iter(f"{SVG}line") if one.get("stroke-width") == "1.6"]
+    # slopes: sustained, stated; flats: bf16 sustained, bf16 and fp8 bursts, bf16 and fp8 stated
+    assert dashes == [None, "5 4", None, "1.5 3", "1.5 3", "5 4", "5 4"]
+
+
+def test_where_nothing_was_sustained_a_burst_is_a_solid_line():
+    found = roofline([result("wgmma", random_only(700e12, precision="bf16"))], find(H200))
+    dashes = {one.get("stroke-dasharray") for one in drawn(picture(found)).iter(f"{SVG}line") if one.get("stroke-width") == "1.6"}
+    assert dashes == {None, "5 4"}
 
 
 def test_a_value_far_below_all_others_does_not_stretch_the_picture():
@@ -173,7 +199,7 @@ def test_the_page_leads_with_the_answer_and_a_list_of_its_sections():
     assert "<h1>NVIDIA H200<small>" in page and "cases have a number</small></h1>" in page
     assert '<a href="#memory-latency">Latency of each level of memory</a>' in page
     assert "</a> (not measured yet)</li>" in page  # cluster-latency
-    assert page.count("<section ") == 1 + 5 + 0  # the roofline, and five benches
+    assert page.count("<section ") == 1 + 1 + 5  # the roofline, the ceilings, and five benches
 
 
 def test_every_measured_row_shows_its_clock_and_power_and_every_number_its_stamp():

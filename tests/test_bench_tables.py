@@ -95,6 +95,40 @@ def test_of_a_gpu_that_nobody_knows_the_numbers_are_shown_without_a_peak():
     assert any("'Whatever 9000'" in note and "stated peak" in note for note in report.notes)
 
 
+def lasting(*more):
+    """Return rows of sustained-ceilings as they are when the power limit held the clock back, and others."""
+    held = stamp(clock=1.41e9, power=698.0, throttle=("power cap",), lowest_clock=1.38e9, seconds=5.3, settled=1.1)
+    values = {"throughput": 640e12, "power": 698.0, "efficiency": 0.917e12}
+    first = row({"what": "BF16", "by": "wgmma"}, values, stamped=held, precision="bf16")
+    memory = row({"what": "global memory", "by": "reads"}, {"bandwidth": 4.1e12, "power": 412.0}, stamped=stamp(clock=1.98e9))
+    return result("sustained-ceilings", first, memory, *more)
+
+
+def test_rows_of_a_layout_with_conditions_end_with_what_they_were_measured_under():
+    shown = table_text(only(lasting()), 120).splitlines()[-3:]
+    # 640 of 989.4 TFLOP/s, 4.1 of 4.8 TB/s
+    assert shown == [
+        "what           by        TFLOP/s          GB/s      W  TFLOP/J  SM clock (lowest), temperature, held back by",
+        "BF16           wgmma  640.0 65 %        –       698.0    0.917  1,410 (1,380) MHz, 55 °C, power cap",
+        "global memory  reads      –       4,100.0 85 %  412.0        –  1,980 MHz, 55 °C, nothing",
+    ]
+
+
+def test_conditions_that_do_not_fit_beside_the_numbers_stand_below_them():
+    shown = table_text(only(lasting()), 80).splitlines()[-6:]
+    assert (
+        shown[0].startswith("BF16")
+        and shown[0].endswith("0.917")
+        and shown[2:]
+        == [
+            "",
+            "what           by     SM clock (lowest), temperature, held back by",
+            "BF16           wgmma  1,410 (1,380) MHz, 55 °C, power cap",
+            "global memory  reads  1,980 MHz, 55 °C, nothing",
+        ]
+    )
+
+
 # --- what has no number
 
 
@@ -252,6 +286,7 @@ def test_the_reports_json_has_the_results_and_the_tables_in_si_units():
         "share_of_peak": None,
         "stamp": {
             "sm_clock": 1.755e9, "clock_from": "kernel", "power": 500.0, "temperature": 55.0, "throttle": [], "data": "random",
+                "lowest_clock": None, "seconds": None, "settled": None,
         },
         "problem": None,
     }  # fmt: skip

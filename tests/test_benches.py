@@ -84,7 +84,7 @@ def test_its_layout_and_its_plot_name_labels_and_quantities_that_exist(member):
     if member.layout.plot:
         x, quantity, series = member.layout.plot
         plotted = [case for _, case in everywhere(member) if quantity in case.quantities]
-        assert plotted and all({x, *series} <= set(case.labels) for case in plotted)
+        assert plotted and all({x, *series} <= {*case.labels, *case.quantities} for case in plotted)
 
 
 @each

@@ -79,7 +79,8 @@ class Case:
     those that are timed: for sums that the many trips of a launch must not let grow. `flops` and `bytes` are those of a whole launch
     with `trips`; `steps` are the dependent steps of one trip (for latencies); `items` what a `rate` counts. `issues` are opcodes
     (by prefix) and how many of each one warp issues in a trip: counted in the SASS by the tests. `seconds` asks for a run of at least
-    that length (power needs one). A case without `architectures` runs on all that its bench names.
+    that length (power needs one), `settle` for as many seconds of load before it that don't count. A case without `architectures` runs
+    on all that its bench names.
     """
 
     labels: Labels
@@ -106,6 +107,7 @@ class Case:
     items: int = 0
     issues: Mapping[str, int] = field(default_factory=dict)
     seconds: float = 0.0
+    settle: float = 0.0
     architectures: tuple[str, ...] = ()
     precision: str | None = None  # whose stated peak the throughput is compared with
     sparse: bool = False  # the stated peak is then twice the dense one
@@ -135,11 +137,28 @@ class LibraryCase:
     bytes: int = 0
     items: int = 0
     seconds: float = 0.0
+    settle: float = 0.0
     precision: str | None = None
     sparse: bool = False
 
 
-AnyCase = Case | LibraryCase
+@dataclass(frozen=True)
+class IdleCase:
+    """One row of a GPU that runs nothing for so many `seconds`, after `settle` seconds that don't count. The rest is as for no work."""
+
+    labels: Labels
+    seconds: float
+    settle: float = 0.0
+    quantities: tuple[Quantity, ...] = ("power",)
+    data: Literal["none"] = "none"
+    precision: str | None = None
+    sparse: bool = False
+    flops: int = 0
+    bytes: int = 0
+    items: int = 0
+
+
+AnyCase = Case | LibraryCase | IdleCase
 
 
 @dataclass(frozen=True)
@@ -156,12 +175,13 @@ class Figure:
 class Layout:
     """How a bench's table stands: labels that name a row, labels that spread over columns; and a plot, if one helps.
 
-    `plot` is (label on the x axis, quantity, labels of the series).
+    `plot` is (label or quantity on the x axis, quantity, labels of the series). With `conditions` each row says under what it was measured.
     """
 
     rows: tuple[str, ...]
     across: tuple[str, ...] = ()
     plot: tuple[str, Quantity, tuple[str, ...]] | None = None
+    conditions: bool = False
 
 
 Cases = Callable[[Target, bool], Iterable[AnyCase]]
@@ -236,4 +256,4 @@ def cases_for(member: Bench, target: Target, quick: bool = False) -> list[AnyCas
 
 
 def _runs(case: AnyCase, member: Bench, target: Target) -> bool:
-    return isinstance(case, LibraryCase) or target.architecture in (case.architectures or member.architectures)
+    return not isinstance(case, Case) or target.architecture in (case.architectures or member.architectures)

@@ -40,9 +40,13 @@ def cases(target: Target, quick: bool) -> Iterator[LibraryCase]:
             need = _BYTES[dtype] * (shape.m * shape.k + shape.k * shape.n) + 4 * shape.m * shape.n
             if 2 * need > target.memory or (dtype == "fp8" and not has_fp8(target)):
                 continue
-            labels: Labels = {"m": shape.m, "n": shape.n, "k": shape.k, "dtype": dtype}
-            moved = _BYTES[dtype] * (shape.m * shape.k + shape.k * shape.n) + (4 if dtype == "tf32" else 2) * shape.m * shape.n
-            yield LibraryCase(labels, partial(_prepare, shape, dtype), ("throughput",), flops=shape.flops, bytes=moved, precision=dtype)
+            yield product_case(shape, dtype, {"m": shape.m, "n": shape.n, "k": shape.k, "dtype": dtype})
+
+
+def product_case(shape: Product, dtype: str, labels: Labels) -> LibraryCase:
+    """Return the case of one product; its bytes count each operand and the result once."""
+    moved = _BYTES[dtype] * (shape.m * shape.k + shape.k * shape.n) + (4 if dtype == "tf32" else 2) * shape.m * shape.n
+    return LibraryCase(labels, partial(_prepare, shape, dtype), ("throughput",), flops=shape.flops, bytes=moved, precision=dtype)
 
 
 def shapes(sms: int, quick: bool) -> list[Product]:

@@ -8,6 +8,7 @@ from ullage.benches.bench import Case, Layout, Target, bench
 from ullage.benches.operands import FP64, FP64_SUM
 from ullage.benches.ptx_mma import Mma, labels, latency, throughput
 
+ARCHITECTURES = ("sm_80", "sm_90a", "sm_100a")
 HOPPER = ("sm_90a",)
 SHAPES = ((8, 4, ()), (16, 4, HOPPER), (16, 8, HOPPER), (16, 16, HOPPER))  # m, k and where
 
@@ -17,7 +18,7 @@ SHAPES = ((8, 4, ()), (16, 4, HOPPER), (16, 8, HOPPER), (16, 16, HOPPER))  # m, 
     title="Latency and throughput of mma in FP64",
     source="not in the Hopper paper; PTX ISA, mma with .f64",
     layout=Layout(rows=("A/B", "C/D", "shape"), across=("kind",)),
-    architectures=("sm_80", "sm_90a", "sm_100a"),
+    architectures=ARCHITECTURES,
     seconds=3,
 )
 def dmma(target: Target, quick: bool) -> Iterator[Case]:

@@ -17,6 +17,7 @@ GLOBAL = {"NVIDIA GeForce RTX 4090": (929.8e9, 4.67), "NVIDIA A100-PCIE-40GB": (
 MIXED = "5 reads : 1 write"
 ROW = 16 * THREADS  # bytes of a load or store of all threads of a block
 SWEEPS = 8  # times that a launch goes through memory
+WHOLE = 2**24  # whole numbers up to this FP32 holds exactly
 
 # A block takes pieces of its own, one a trip, and begins again when it has had them all.
 _KERNEL = """
@@ -111,11 +112,12 @@ def stream(target: Target, name: str) -> Case:
     moved = grid * ROW * (mix.reads + mix.writes)  # in a trip of all blocks
     pieces = max(1, min(8 * target.l2, target.memory // 4) // moved)
     values, written = pieces * grid * mix.reads * THREADS * 4, pieces * grid * mix.writes * THREADS * 4
+    highest = min(2**15, WHOLE // max(1, pieces * mix.reads))  # as many bits flip as may, and yet every sum over a sweep is exact
 
     def inputs(generator: np.random.Generator, data: Data) -> Arrays:
         if not values:
             return ()
-        return (np.zeros(values, np.float32) if data == "zero" else generator.integers(0, 8, values, np.uint8).astype(np.float32),)
+        return (np.zeros(values, np.float32) if data == "zero" else generator.integers(0, highest, values, np.uint16).astype(np.float32),)
 
     def reference(arrays: Arrays, trips: int) -> Arrays:
         return (_expected(name, mix, grid, pieces, arrays, trips),)

@@ -30,7 +30,7 @@ def _size(footprint: float) -> str:
     source="the method of table IV of the Hopper paper, section III-A, over all footprints",
     layout=Layout(rows=("footprint",), plot=("footprint", "latency", ())),
     findings=levels,
-    seconds=30,
+    seconds=15,
 )
 def memory_curve(target: Target, quick: bool) -> Iterator[Case]:
     """SM cycles of a load over the bytes that are visited: flat where one level holds them, rising where two share them.
@@ -39,6 +39,9 @@ def memory_curve(target: Target, quick: bool) -> Iterator[Case]:
     plateau is the L1 cache, the next the L2 (two where the L2 has a near and a far partition), the last global memory. Beyond the
     L2 the curve rises slowly, because a part of the lines, L2 over footprint, is still found there; and it rises above the figure of
     `memory-latency`, because a random order over many pages misses the TLB. Where a plateau ends is the size that one thread can use.
+
+    The GPU makes the ring of a point itself, and the host knows by arithmetic where the chase must arrive: a point costs the host some
+    kilobytes, the GPU its footprint, and both about half a second, whatever the footprint.
     """
     for footprint in footprints(target, steps=1 if quick else 2):
         yield chase({"footprint": footprint}, "ca", footprint, rounds=1 if footprint <= WARMED else 0)

@@ -11,14 +11,17 @@ from ullage.benches.bench import Plain
 from ullage.errors import UllageError, harmless
 
 FORMAT = 1
+SUSTAINED, SETTLED = 5.0, 1.0  # seconds from which on a run, and the load before it that does not count, tell what an hour of it gets
 
 
 @dataclass(frozen=True)
 class Stamp:
     """Under what a number was measured. None: not known.
 
-    `sm_clock` in Hz, from the kernel's own cycle counter and timer ("kernel"), or sampled from the driver ("driver"):
-    `clock_from`; `power` in W; `throttle` names the clock event reasons that were active; `data` "random" or "zero".
+    `sm_clock` is the median in Hz, from the kernel's own cycle counter and timer ("kernel"), or sampled from the driver ("driver"):
+    `clock_from`; `lowest_clock` the lowest that either saw. `power` is the mean in W, `temperature` the highest in °C; `throttle` names
+    the clock event reasons that were active; `data` is "random" or "zero". All are over the `seconds` that were timed; before these the
+    load had run for `settled` seconds.
     """
 
     sm_clock: float | None
@@ -27,6 +30,14 @@ class Stamp:
     temperature: float | None
     throttle: tuple[str, ...] | None
     data: str
+    lowest_clock: float | None = None
+    seconds: float | None = None
+    settled: float | None = None
+
+    @property
+    def sustained(self) -> bool:
+        """Whether the load ran long enough, after its clock had settled, to tell what an hour of it gets."""
+        return (self.seconds or 0.0) >= SUSTAINED and (self.settled or 0.0) >= SETTLED
 
 
 @dataclass(frozen=True)
@@ -125,6 +136,8 @@ def _row(found: Mapping[str, Any]) -> Row:
 
 def _stamp(found: Mapping[str, Any]) -> Stamp:
     numbers = {name: None if found[name] is None else _number(found[name]) for name in ("sm_clock", "power", "temperature")}
+    later = ("lowest_clock", "seconds", "settled")  # which older recordings lack
+    numbers |= {name: None if found.get(name) is None else _number(found[name]) for name in later}
     throttle = None if found["throttle"] is None else tuple(_is(reason, str, "throttle") for reason in found["throttle"])
     return Stamp(
         clock_from=_is(found["clock_from"], str | None, "clock_from"), throttle=throttle, data=_is(found["data"], str, "data"), **numbers

@@ -8,6 +8,7 @@ from ullage.benches.bench import Case, Layout, Target, bench
 from ullage.benches.operands import BF16, FP8, FP8_E5M2, FP16, FP32, INT8, INT32, TF32, Accumulator, Operand
 from ullage.benches.ptx_tcgen05 import Tcgen05, latency, throughput
 
+ARCHITECTURES = ("sm_100a", "sm_103a")
 ONLY_B200 = ("sm_100a",)  # B300 has no kind::i8
 PAIRS: tuple[tuple[Operand, Accumulator, tuple[str, ...]], ...] = (
     (FP16, FP32, ()), (BF16, FP32, ()), (TF32, FP32, ()), (FP8, FP32, ()), (FP8_E5M2, FP32, ()), (INT8, INT32, ONLY_B200),
@@ -20,7 +21,7 @@ SIZES = (256, 128, 64, 32)
     title="tcgen05.mma of one SM: zeros or random data",
     source="not in the Hopper paper; PTX ISA, tcgen05.mma",
     layout=Layout(rows=("A/B", "C/D", "instruction"), across=("data",)),
-    architectures=("sm_100a", "sm_103a"),
+    architectures=ARCHITECTURES,
     seconds=12,
 )
 def tcgen05(target: Target, quick: bool) -> Iterator[Case]:

@@ -200,13 +200,15 @@ def _roofline(report: Any) -> str:
 
 def kept(results: Sequence[Any]) -> str:
     """Keep the measured ceilings of a device and say where."""
-    from ullage.gpus.measured import folder, save
+    from ullage.gpus.measured import MEASURE, folder, save
     from ullage.reports.roofline import ceilings
 
     found = ceilings(results)
     if found is None:
-        raise UllageError("there is no ceiling among these numbers", "run `ullage bench wgmma memory-bandwidth best-gemm --save`")
-    return f"kept the ceilings of {harmless(found.gpu, 80)} ({', '.join([*found.flops, *found.bandwidth])}) in {save(found, folder())}"
+        raise UllageError("there is no ceiling among these numbers", f"run `{MEASURE}`")
+    kinds = (("bursts", found.flops, found.bandwidth), ("sustained", found.sustained_flops, found.sustained_bandwidth))
+    said = [f"{kind}: {', '.join([*flops, *bandwidth])}" for kind, flops, bandwidth in kinds if flops or bandwidth]
+    return f"kept the ceilings of {harmless(found.gpu, 80)} ({'; '.join(said)}) in {save(found, folder())}"
 
 
 def _list(as_json: bool) -> str:

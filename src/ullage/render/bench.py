@@ -10,21 +10,26 @@ from typing import Any
 from ullage.benches.quantities import UNITS as SI
 from ullage.benches.result import record as result_record
 from ullage.errors import harmless
+from ullage.render import ceilings
 from ullage.render.bench_grid import grid
 from ullage.render.bench_words import NOT_YET, made_on, stamped, verdict
 from ullage.render.numbers import percent
 from ullage.reports.bench import BenchReport, Cell, Table
+from ullage.reports.power_curve import PowerCost, power_cost
 
 WIDTH = 120  # columns of text, where nobody says how wide the terminal is
 
 
 def text(report: BenchReport, width: int = WIDTH) -> str:
-    """Return every table: what was measured with its share of the stated peak, and below it what the paper has for such a GPU.
+    """Return the measured ceilings, then every table: what was measured with its share of the stated peak, and below it what the paper has
+    for such a GPU.
 
     A table that is wider than `width` is continued below itself.
     """
-    made = made_on(report.results)
-    parts = ["\n".join([headline(report), *([made] if made else [])]), *(table_text(table, width) for table in report.tables)]
+    made, found = made_on(report.results), report.ceilings
+    parts = ["\n".join([headline(report), *([made] if made else [])])]
+    parts += [ceilings.text(found, report.chip)] if found is not None else []
+    parts += [table_text(table, width) for table in report.tables]
     notes = "".join(f"note: {harmless(note, 600)}\n" for note in report.notes)
     return "\n\n".join(parts) + "\n" + (f"\n{notes}" if notes else "")
 
@@ -61,13 +66,20 @@ def problems(table: Table) -> Iterator[str]:
 
 
 def record(report: BenchReport) -> dict[str, Any]:
-    """Return the report for JSON: `results` as they can be read back, and `tables` beside published figures and stated peaks."""
+    """Return the report for JSON: `results` as they can be read back, `ceilings` as `--save` keeps them, what the power limit costs, and
+    `tables` beside published figures and stated peaks."""
     return {
         "gpu": report.gpu,
         "results": [result_record(result) for result in report.results],
+        "ceilings": ceilings.record(report.ceilings),
+        "power_cost": _power_record(power_cost(report.results)),
         "tables": [_table_record(table) for table in report.tables],
         "notes": list(report.notes),
     }
+
+
+def _power_record(cost: PowerCost | None) -> dict[str, Any] | None:
+    return None if cost is None else {**asdict(cost), "lost": cost.lost, "share": cost.share, "held_back": cost.held_back}
 
 
 def _table_record(table: Table) -> dict[str, Any]:

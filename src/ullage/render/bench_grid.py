@@ -7,18 +7,21 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 
 from ullage.benches.bench import Quantity
-from ullage.render.bench_words import Unit, measured, published, short, units, word
+from ullage.benches.result import Stamp
+from ullage.render.bench_words import Unit, conditions, measured, published, short, units, word
 from ullage.reports.bench import Line, Place, Table
 
 _GAP = 2
+UNDER = "SM clock (lowest), temperature, held back by"
 
 
 @dataclass(frozen=True)
 class _Row:
-    """A line of text: what it is about, and a number with its share for each place."""
+    """A line of text: what it is about, a number with its share for each place, and under what they were measured where that is shown."""
 
     names: tuple[str, ...]
     cells: tuple[tuple[str, str], ...]
+    under: str = ""
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,8 @@ class _Column:
 def grid(table: Table, width: int) -> list[str]:
     """Return the lines of a table's text; where it is wider than `width`, its columns follow in further blocks below.
 
-    Measured numbers come first, below them those published for the nearest GPU (or for all), each line with whose it is.
+    Measured numbers come first, below them those published for the nearest GPU (or for all), each line with whose it is. Where the layout
+    asks for it, a line ends with what its numbers were measured under, or, where that is too wide, these stand below.
     """
     if not table.places:
         return []
@@ -48,12 +52,20 @@ def grid(table: Table, width: int) -> list[str]:
     lefts = [max(len(name), *(len(row.names[n]) for row in rows)) for n, name in enumerate(names)]
     columns = list(_columns(table, rows, scales))
     room = width - sum(lefts) - _GAP * len(lefts)
+    blocks = list(_blocks(columns, room))
+    if any(row.under for row in rows):
+        blocks = _with_conditions(blocks, room - max(len(UNDER), *(len(row.under) for row in rows)))
     lines: list[str] = []
-    for block in _blocks(columns, room):
+    for block in blocks:
         lines += [] if not lines else [""]
         lines += _heads(table, block, names, lefts)
-        lines += [_line(row.names[: len(lefts)], lefts, [_number(row.cells[n], columns[n]) for n in block.places]) for row in rows]
+        lines += [_line(row.names[: len(lefts)], lefts, _cells(row, block, columns)) for row in rows]
     return [line.rstrip() for line in lines]
+
+
+def _cells(row: _Row, block: _Block, columns: Sequence[_Column]) -> list[str]:
+    numbers = [_number(row.cells[n], columns[n]) for n in block.places]
+    return [*numbers, row.under] if block.conditions else numbers
 
 
 def _rows(table: Table, line: Line, scales: Mapping[Quantity, Unit]) -> Iterator[_Row]:
@@ -62,13 +74,19 @@ def _rows(table: Table, line: Line, scales: Mapping[Quantity, Unit]) -> Iterator
     gpus = [table.nearest] if table.nearest else list(table.published)
     if table.result is not None and table.measured and tried(line):
         gpu = f"{short(table.result.gpu)}, measured" if table.published else ""
-        yield _Row((*names, gpu), tuple(measured(line.cells.get(p), scales[p[1]]) for p in table.places))
+        shown = tuple(measured(line.cells.get(p), scales[p[1]]) for p in table.places)
+        yield _Row((*names, gpu), shown, conditions(stamps(line)) if table.member.layout.conditions else "")
         names = tuple("" for _ in names)
     for gpu in gpus:
         cells = tuple((published(line.cells.get(p), gpu, scales[p[1]]), "") for p in table.places)
         if any(number for number, _ in cells):
             yield _Row((*names, f"{short(gpu)}, paper" if table.measured else short(gpu)), cells)
             names = tuple("" for _ in names)
+
+
+def stamps(line: Line) -> list[Stamp | None]:
+    """Return the stamps of a line's numbers."""
+    return [cell.stamp for cell in line.cells.values() if cell.value is not None]
 
 
 def tried(line: Line) -> bool:
@@ -100,10 +118,11 @@ def _number(cell: tuple[str, str], column: _Column) -> str:
 
 @dataclass(frozen=True)
 class _Block:
-    """Some columns that fit beside the names: which of all they are, and they."""
+    """Some columns that fit beside the names: which of all they are, and they; `conditions`: then what the numbers were measured under."""
 
     places: range
     columns: tuple[_Column, ...]
+    conditions: bool = False
 
 
 def _blocks(columns: Sequence[_Column], room: int) -> Iterator[_Block]:
@@ -117,18 +136,27 @@ def _blocks(columns: Sequence[_Column], room: int) -> Iterator[_Block]:
     yield from (_Block(range(block[0], block[-1] + 1), tuple(columns[n] for n in block)) for block in blocks)
 
 
+def _with_conditions(blocks: Sequence[_Block], room: int) -> list[_Block]:
+    """Return the blocks with the conditions in the last, where it has that much room left, else in one of their own."""
+    *others, last = blocks
+    if sum(column.width + _GAP for column in last.columns) <= room:
+        return [*others, replace(last, conditions=True)]
+    return [*blocks, _Block(range(0), (), conditions=True)]
+
+
 def _heads(table: Table, block: _Block, names: Sequence[str], lefts: Sequence[int]) -> Iterator[str]:
     """Yield the labels that spread over columns, each over all it holds, and then the units."""
     layout = table.member.layout
     left = sum(lefts) + _GAP * (len(lefts) - 1)
-    for level, name in enumerate(layout.across):
+    for level, name in enumerate(layout.across if block.columns else ()):
         spans = []
         for _, group in groupby(block.columns, key=lambda column: column.place[0][: level + 1]):
             here = list(group)
             label, wide = word(here[0].place[0][level], name), sum(column.width + _GAP for column in here) - _GAP
             spans.append(label.rjust(wide) if len(here) == 1 else label.center(wide))
         yield (" " * _GAP).join([f"{name}:".ljust(left), *spans])
-    yield _line(names, lefts, [column.head.rjust(column.width) for column in block.columns])
+    heads = [column.head.rjust(column.width) for column in block.columns]
+    yield _line(names, lefts, [*heads, UNDER] if block.conditions else heads)
 
 
 def _line(names: Sequence[str], lefts: Sequence[int], cells: Sequence[str]) -> str:

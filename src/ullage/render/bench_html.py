@@ -8,14 +8,16 @@ from itertools import groupby
 from ullage.benches.bench import Quantity
 from ullage.benches.result import Stamp
 from ullage.errors import harmless
+from ullage.render import ceilings
 from ullage.render.bench import headline, problems
-from ullage.render.bench_grid import tried
-from ullage.render.bench_words import NOT_YET, Unit, made_on, measured, published, short, stamped, under, units, word
+from ullage.render.bench_grid import UNDER, tried
+from ullage.render.bench_words import NOT_YET, Unit, conditions, made_on, measured, published, short, stamped, under, units, word
 from ullage.render.markup import Child, Markup, element
 from ullage.render.page import document, figure, section
 from ullage.render.svg.plot import plot
 from ullage.render.svg.roofline import roofline as roofline_picture
 from ullage.reports.bench import BenchReport, Cell, Line, Table
+from ullage.reports.power_curve import power_notes
 from ullage.reports.roofline import roofline
 
 CONTENTS = 3  # benches from which on a list of them leads the page
@@ -24,23 +26,30 @@ _HOW = (
     "a number is its share of what the maker states. A dash was not measured. The last column of a row, and hovering over a number, tell "
     "the SM clock and the power that it was measured under."
 )
+_CEILINGS = (
+    "The highest of each kind on random data. A burst lasts a fraction of a second; what is sustained was measured over seconds, after the "
+    "clock had settled, and is what a job of hours is held against."
+)
 _ROOFS = "A product below both of its roofs has something else in its way than the multipliers and the memory."
 
 
 def html(report: BenchReport) -> str:
     """Return the page; it loads nothing from anywhere."""
     made = made_on(report.results)
-    told = [element("p", line, class_="how") for line in (made, _HOW if report.results else "") if line]
+    how = [element("p", line, class_="how") for line in (made, _HOW if report.results else "") if line]
     title = element("h1", report.gpu or "Published figures", element("small", _answer(report)))
-    body: list[Child] = [element("header", element("p", "Microbenchmarks", class_="eyebrow"), title, told)]
+    body: list[Child] = [element("header", element("p", "Microbenchmarks", class_="eyebrow"), title, how)]
     roofs = roofline(report.results, report.chip)
     if len(report.tables) >= CONTENTS:
         body.append(_contents(report))
     if roofs is not None and report.results:
         body.append(section("roofline", "Roofline", _ROOFS, figure(lambda w: roofline_picture(roofs, width=w, standalone=False))))
+    if (found := report.ceilings) is not None:
+        body.append(section("ceilings", "Ceilings", _CEILINGS, ceilings.html(found, report.chip)))
     body += [_section(table) for table in report.tables]
-    if report.notes:
-        notes = element("ul", [element("li", harmless(note, 2000)) for note in report.notes], class_="notes")
+    beside = power_notes(report.results)  # these stand with their table
+    if said := [note for note in report.notes if note not in beside]:
+        notes = element("ul", [element("li", harmless(note, 2000)) for note in said], class_="notes")
         body.append(section("notes", "Notes", "", notes))
     return document(headline(report), *body)
 
@@ -63,12 +72,14 @@ def _section(table: Table) -> Markup:
     told = stamped(cell.stamp for cell in table.cells if cell.value is not None) or NOT_YET
     picture = figure(lambda w: plot(table, width=w, standalone=False) or Markup("")) if plot(table) is not None else None
     failed = [element("p", line, class_="how") for line in problems(table)]
+    cost = [element("p", line, class_="how") for line in power_notes([table.result] if table.result is not None else [])]
     return section(
         member.name,
         member.title,
         f"{member.summary} Source: {member.source}.",
         element("p", f"{told[:1].upper()}{told[1:]}."),
         *failed,
+        *cost,
         picture,
         _table(table) if table.places else None,
     )
@@ -77,7 +88,8 @@ def _section(table: Table) -> Markup:
 def _table(table: Table) -> Markup:
     layout, scales = table.member.layout, units(table)
     names = [element("th", name, scope="col", class_="words") for name in (*layout.rows, "GPU")]
-    stamp = element("th", "SM clock, power", scope="col") if table.measured else None
+    head = UNDER if layout.conditions else "SM clock, power"
+    stamp = element("th", head, scope="col") if table.measured else None
     last = element("tr", names, [element("th", scales[quantity].name, scope="col") for _, quantity in table.places], stamp)
     rows = [row for line in table.lines for row in _rows(table, line, scales)]
     body = element("table", element("thead", *_spread(table), last), element("tbody", rows))
@@ -110,7 +122,8 @@ def _measured(table: Table, line: Line, scales: Mapping[Quantity, Unit]) -> Iter
         return
     cells = [line.cells.get(place) for place in table.places]
     numbers = [_cell(cell, scales[quantity]) for cell, (_, quantity) in zip(cells, table.places, strict=True)]
-    stamps = under(cell.stamp for cell in cells if cell is not None and cell.value is not None)
+    words = conditions if table.member.layout.conditions else under
+    stamps = words(cell.stamp for cell in cells if cell is not None and cell.value is not None)
     yield [element("th", f"{short(table.result.gpu)}, measured", scope="row"), *numbers, element("td", stamps)]
 
 

@@ -12,6 +12,7 @@ from ullage.render.numbers import UNKNOWN, percent
 from ullage.reports.bench import Cell, Table
 
 NOT_YET = "not measured yet"
+NO_DATA = "none"  # what a row that runs nothing says of its data
 BYTES = ("size", "footprint")  # labels that count bytes
 
 
@@ -141,7 +142,8 @@ def stamped(stamps: Iterable[Stamp | None]) -> str:
         return ""
     clock = _range([stamp.sm_clock for stamp in known], 1e6, "MHz")
     parts = [f"SM clock {clock or 'not known'}", _range([stamp.power for stamp in known], 1.0, "W") or "power not known"]
-    return ", ".join([*parts, throttled(known), "data " + " and ".join(dict.fromkeys(harmless(s.data, 40) for s in known))])
+    data = dict.fromkeys(harmless(stamp.data, 40) for stamp in known if stamp.data != NO_DATA)
+    return ", ".join([*parts, throttled(known), f"data {' and '.join(data) or NO_DATA}"])
 
 
 def under(stamps: Iterable[Stamp | None]) -> str:
@@ -153,6 +155,25 @@ def under(stamps: Iterable[Stamp | None]) -> str:
     known = [stamp for stamp in stamps if stamp is not None]
     reasons = any(stamp.throttle for stamp in known)
     parts = [_range([s.sm_clock for s in known], 1e6, "MHz"), _range([s.power for s in known], 1.0, "W"), "throttled" if reasons else ""]
+    return ", ".join(part for part in parts if part)
+
+
+def conditions(stamps: Iterable[Stamp | None]) -> str:
+    """Return the clock of a row's numbers, the lowest one, the highest temperature, and what held the clock back; "" where nobody knows.
+
+    >>> one = Stamp(1.41e9, "kernel", 698.0, 71.0, ("power cap",), "random", 1.38e9, 5.3, 1.1)
+    >>> conditions([one]), conditions([Stamp(1.98e9, "kernel", None, None, (), "zero")]), conditions([None])
+    ('1,410 (1,380) MHz, 71 °C, power cap', '1,980 MHz, nothing', '')
+    """
+    known = [stamp for stamp in stamps if stamp is not None]
+    if not known:
+        return ""
+    clock, lowest = _range([s.sm_clock for s in known], 1e6, "MHz"), [s.lowest_clock for s in known if s.lowest_clock is not None]
+    if clock and lowest:
+        clock = clock.replace(" MHz", f" ({min(lowest) / 1e6:,.0f}) MHz")
+    reasons = dict.fromkeys(harmless(reason, 40) for s in known for reason in s.throttle or ())
+    unknown = all(s.throttle is None for s in known)
+    parts = [clock, _range([s.temperature for s in known], 1.0, "°C"), *(reasons or ([] if unknown else ["nothing"]))]
     return ", ".join(part for part in parts if part)
 
 

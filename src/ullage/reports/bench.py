@@ -11,7 +11,10 @@ from ullage.benches.bench import BENCHES, Bench, Labels, Plain, Quantity
 from ullage.benches.result import Result, Row, Stamp, Value
 from ullage.errors import UllageError, harmless
 from ullage.gpus.chip import Chip, find
+from ullage.gpus.measured import Ceilings
 from ullage.metrics.metric import ratio
+from ullage.reports.power_curve import power_notes
+from ullage.reports.roofline import ceilings
 
 Key = tuple[Plain, ...]
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
@@ -92,6 +95,12 @@ class BenchReport:
         """What was measured, bench by bench."""
         return tuple(table.result for table in self.tables if table.result is not None)
 
+    @property
+    def ceilings(self) -> Ceilings | None:
+        """What bursts reached and what was sustained; None where nothing was measured, and where the results are of several devices."""
+        devices = {result.machine.get("uuid_hash") for result in self.results}
+        return ceilings(self.results) if len(devices) == 1 else None
+
 
 def bench_report(results: Sequence[Result], names: Iterable[str] = ()) -> BenchReport:
     """Return the tables of what was measured on one model of GPU, and of the benches `names` even where nothing was.
@@ -106,7 +115,8 @@ def bench_report(results: Sequence[Result], names: Iterable[str] = ()) -> BenchR
     chip, notes = _chip(gpu)
     newest, left_out = _newest(results)
     tables = tuple(table(BENCHES[name], newest.get(name), chip) for name in dict.fromkeys([*newest, *names]))
-    return BenchReport(gpu, chip, tables, tuple(dict.fromkeys([*notes, *left_out, *_said(newest.values())])))
+    said = [*notes, *left_out, *_said(newest.values()), *power_notes([*newest.values()])]
+    return BenchReport(gpu, chip, tables, tuple(dict.fromkeys(said)))
 
 
 def _chip(gpu: str | None) -> tuple[Chip | None, list[str]]:

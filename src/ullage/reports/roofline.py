@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from ullage.benches.result import Result, Row
 from ullage.errors import UllageError, harmless
@@ -17,12 +18,12 @@ LEVELS = ("global memory", "L2 cache")  # as `memory-bandwidth` labels its rows,
 
 @dataclass(frozen=True)
 class Roof:
-    """A horizontal ceiling (FLOP/s) or, with `slope`, a bandwidth (B/s); `stated` by the maker or measured."""
+    """A horizontal ceiling (FLOP/s) or, with `slope`, a bandwidth (B/s): sustained, measured in a burst, or stated by the maker."""
 
     name: str
     value: float
     slope: bool
-    stated: bool
+    kind: Literal["sustained", "burst", "stated"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Roofline:
 
 def ceilings(results: Sequence[Result]) -> Ceilings | None:
     """Return the measured ceilings that results of one device hold: the best dense FLOP/s of each precision on random data, and
-    the best bandwidth of each level of memory.
+    the best bandwidth of each level of memory, of bursts and of runs long enough to be sustained.
 
     A precision measured on zeros alone has no ceiling: zeros draw less power, and so clock higher than work does. None
     where nothing was measured. Raises UllageError for results of several devices.
@@ -54,24 +55,33 @@ def ceilings(results: Sequence[Result]) -> Ceilings | None:
     if len(devices) > 1:
         names = ", ".join(sorted({harmless(gpu, 80) for gpu, _ in devices}))
         raise UllageError(f"the results are of {len(devices)} devices ({names}), ceilings are of one", "give the files of one device")
-    flops, bandwidth = _best(results)
-    if not flops and not bandwidth:
+    burst, sustained = _best(results)
+    if not any((burst.flops, burst.bandwidth, sustained.flops, sustained.bandwidth)):
         return None
     newest = max(results, key=lambda result: result.date)
-    machine = newest.machine
-    return Ceilings(newest.gpu, str(machine.get("uuid_hash") or ""), newest.date, str(machine.get("driver") or ""), flops, bandwidth)
+    words = (newest.gpu, str(newest.machine.get("uuid_hash") or ""), newest.date, str(newest.machine.get("driver") or ""))
+    return Ceilings(*words, burst.flops, burst.bandwidth, sustained.flops, sustained.bandwidth)
 
 
-def _best(results: Sequence[Result]) -> tuple[dict[str, Ceiling], dict[str, Ceiling]]:
-    """Return the highest FLOP/s by precision and the highest B/s by level."""
-    flops: dict[str, Ceiling] = {}
-    bandwidth: dict[str, Ceiling] = {}
+@dataclass(frozen=True)
+class _Best:
+    """The highest FLOP/s by precision and the highest B/s by level, of bursts or of sustained runs."""
+
+    flops: dict[str, Ceiling] = field(default_factory=dict)
+    bandwidth: dict[str, Ceiling] = field(default_factory=dict)
+
+
+def _best(results: Sequence[Result]) -> tuple[_Best, _Best]:
+    """Return what bursts reached, and what was sustained."""
+    burst, sustained = _Best(), _Best()
     for result, row in _rows(results):
+        found = sustained if row.stamp is not None and row.stamp.sustained else burst
         if row.precision in PRECISIONS and not row.sparse and row.stamp is not None and row.stamp.data == "random":
-            _keep(flops, row.precision, "throughput", result, row)
-        if row.labels.get("level") in LEVELS:
-            _keep(bandwidth, str(row.labels["level"]), "bandwidth", result, row)
-    return flops, bandwidth
+            _keep(found.flops, row.precision, "throughput", result, row)
+        level = next((str(label) for label in row.labels.values() if label in LEVELS), None)
+        if level is not None:
+            _keep(found.bandwidth, level, "bandwidth", result, row)
+    return burst, sustained
 
 
 def _rows(results: Iterable[Result]) -> Iterable[tuple[Result, Row]]:
@@ -82,8 +92,13 @@ def _keep(found: dict[str, Ceiling], key: str, quantity: str, result: Result, ro
     """Keep what a row tells of a quantity where it is the highest so far."""
     value = row.values.get(quantity)
     if value is not None and value.value > 0 and (key not in found or value.value > found[key].value):
-        clock, power, data = (None, None, "") if row.stamp is None else (row.stamp.sm_clock, row.stamp.power, row.stamp.data)
-        found[key] = Ceiling(value.value, f"{result.bench}: {named(row)}", result.date, data, clock, power)
+        one = Ceiling(value.value, f"{result.bench}: {named(row)}", result.date)
+        if (seen := row.stamp) is not None:
+            one = replace(
+                one, data=seen.data, sm_clock=seen.sm_clock, power=seen.power, lowest_clock=seen.lowest_clock,
+                temperature=seen.temperature, seconds=seen.seconds, throttle=seen.throttle,
+            )  # fmt: skip
+        found[key] = one
 
 
 def named(row: Row) -> str:
@@ -94,27 +109,30 @@ def named(row: Row) -> str:
 def roofline(results: Sequence[Result], chip: Chip | None) -> Roofline | None:
     """Return what a roofline shows of a device; None where not both a roof and a slope are known.
 
-    Of what the maker states the precisions that were measured are shown, all where none was. Points are the cases that declare both
-    FLOPs and bytes of device memory.
+    The sustained roofs come first, then those of bursts, below which the points lie, for a point is a burst. Of what the maker states the
+    precisions that were measured are shown, all where none was. Points are the cases that declare both FLOPs and bytes of device memory.
     """
-    flops, bandwidth = _best(results)
-    flat = {p: flops[p].value for p in PRECISIONS if p in flops}
-    slopes = {level: bandwidth[level].value for level in LEVELS if level in bandwidth}
+    burst, sustained = _best(results)
     roofs = [
-        *(Roof(name, value, slope=False, stated=False) for name, value in flat.items()),
-        *(Roof(name, value, slope=True, stated=False) for name, value in slopes.items()),
-        *_stated(chip, flat),
+        *_measured(sustained.flops, sustained.bandwidth, "sustained"),
+        *_measured(burst.flops, burst.bandwidth, "burst"),
+        *_stated(chip, {*burst.flops, *sustained.flops}),
     ]
     if not any(r.slope for r in roofs) or all(r.slope for r in roofs):
         return None
     return Roofline(results[0].gpu if results else chip.name if chip else "", tuple(roofs), tuple(_points(results)))
 
 
+def _measured(flops: Mapping[str, Ceiling], bandwidth: Mapping[str, Ceiling], kind: Literal["sustained", "burst"]) -> Iterable[Roof]:
+    yield from (Roof(name, flops[name].value, slope=False, kind=kind) for name in PRECISIONS if name in flops)
+    yield from (Roof(name, bandwidth[name].value, slope=True, kind=kind) for name in LEVELS if name in bandwidth)
+
+
 def _stated(chip: Chip | None, measured: Iterable[str]) -> Iterable[Roof]:
     if chip is not None:
         shown = [p for p in chip.precisions if p in measured] or chip.precisions
-        yield from (Roof(p, chip.peak(p), slope=False, stated=True) for p in shown)
-        yield Roof(LEVELS[0], chip.bandwidth, slope=True, stated=True)
+        yield from (Roof(p, chip.peak(p), slope=False, kind="stated") for p in shown)
+        yield Roof(LEVELS[0], chip.bandwidth, slope=True, kind="stated")
 
 
 def _points(results: Iterable[Result]) -> Iterable[Point]:

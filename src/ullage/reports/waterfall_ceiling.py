@@ -21,5 +21,5 @@ def with_measured(given: Given, found: Found) -> Given:
     gpu = gpu_name(found)
     if gpu is None:
         raise UllageError("nothing says of which GPU the measured ceiling is wanted", "name it: --gpu 'H100 SXM'")
-    value, source = measured_ceiling(gpu, given.measured_at)
-    return replace(given, ceiling=value, ceiling_source=source)
+    chosen = measured_ceiling(gpu, given.measured_at)
+    return replace(given, ceiling=chosen.value, ceiling_source=chosen.source, ceiling_caution=chosen.caution)

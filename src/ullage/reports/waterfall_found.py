@@ -15,8 +15,8 @@ from ullage.reports.waterfall_evidence import TileLoss
 
 @dataclass(frozen=True)
 class Given:
-    """What is said by hand: ratios in [0, 1] (`ofu`, `mfu`, `tile`, `model`), a measured `ceiling` in FLOP/s and its `ceiling_source`, a
-    `price` of a GPU-hour, how many `hours` or `steps` the job ran, and what OFU may be off (`error`, relative).
+    """What is said by hand: ratios in [0, 1] (`ofu`, `mfu`, `tile`, `model`), a measured `ceiling` in FLOP/s with its source and with what
+    must be said of it, a `price` of a GPU-hour, how many `hours` or `steps` the job ran, and what OFU may be off (`error`, relative).
 
     `measured_at` is the precision at which the GPU's own ceiling is to be looked up, where none is given.
     """
@@ -27,6 +27,7 @@ class Given:
     model: float | None = None
     ceiling: float | None = None
     ceiling_source: str = "given"
+    ceiling_caution: str = ""
     measured_at: str | None = None
     price: float | None = None
     hours: float | None = None

@@ -10,7 +10,7 @@ from typing import Any
 
 from ullage.audit.configs import SECTION
 from ullage.errors import UllageError, harmless
-from ullage.gpus.measured import described, load
+from ullage.gpus.measured import ChosenCeiling, load
 from ullage.models.config import Config
 from ullage.models.reading import read_config
 from ullage.models.shapes import forward_passes
@@ -120,18 +120,19 @@ def _given(asked: Mapping[str, Any], step: StepQuestion) -> Given:
     if asked.get("ceiling") == MEASURED:
         said["measured_at"] = step.precisions.get("*", "bf16")
     elif asked.get("ceiling") is not None:
-        said["ceiling"], said["ceiling_source"] = ceiling(asked["ceiling"], step.precisions.get("*", "bf16"))
+        chosen = ceiling(asked["ceiling"], step.precisions.get("*", "bf16"))
+        said |= {"ceiling": chosen.value, "ceiling_source": chosen.source, "ceiling_caution": chosen.caution}
     return Given(**said)
 
 
-def ceiling(text: str | float, precision: str) -> tuple[float, str]:
-    """Return a measured ceiling in FLOP/s and where it is from: a number, or a file that `ullage bench --save` wrote.
+def ceiling(text: str | float, precision: str) -> ChosenCeiling:
+    """Return a measured ceiling: a number in FLOP/s, or what a file that `ullage bench --save` wrote has at a precision.
 
     >>> ceiling("800e12", "bf16")
-    (800000000000000.0, 'given')
+    ChosenCeiling(value=800000000000000.0, source='given', caution='')
     """
     try:
-        return float(text), "given"
+        return ChosenCeiling(float(text), "given")
     except ValueError:
         pass
     path = Path(str(text)).expanduser()
@@ -142,5 +143,5 @@ def ceiling(text: str | float, precision: str) -> tuple[float, str]:
     ceilings = load(path)
     found = ceilings.peak(precision)
     if found is None:
-        raise UllageError(f"{path} has no measured ceiling at {precision}", f"it has {', '.join(ceilings.flops) or 'none'}")
-    return found.value, described(ceilings, precision, found)
+        raise UllageError(f"{path} has no measured ceiling at {precision}", f"it has {', '.join(ceilings.precisions) or 'none'}")
+    return found

@@ -65,7 +65,7 @@ def notes(found: Found, given: Given, chain: Waterfall, telemetry: Telemetry | N
     said += [words for step in chain.steps if (words := _odd(step, chain)) is not None]
     if chain.missing and chain.reaches != "MFU":
         said.append(f"not known: {', '.join(FACTORS[name] for name in chain.missing)}")
-    return [*said, *_step_time(found), *_cost(found, given)]
+    return [*said, *_step_time(found), *_cost(found, given), *([given.ceiling_caution] if given.ceiling_caution else [])]
 
 
 def _traced(report: TraceReport, trace: Trace | None) -> Iterator[str]:

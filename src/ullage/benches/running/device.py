@@ -77,7 +77,13 @@ class Device(Board):
         return int(address)
 
     def upload(self, array: np.ndarray) -> int:
-        """Return the address of a copy of an array on the device."""
+        """Return the address of a copy of an array on the device.
+
+        What repeats one byte without taking memory for it (`np.broadcast_to` of a 0) is filled in there, and never made here.
+        """
+        byte = _repeated_byte(array)
+        if byte is not None:
+            return self.filled(array.nbytes, byte)
         whole = np.ascontiguousarray(array)
         address = self.allocate(whole.nbytes)
         if whole.nbytes:
@@ -93,8 +99,12 @@ class Device(Board):
 
     def poisoned(self, size: int) -> int:
         """Return the address of new memory of which every byte is `POISON`."""
+        return self.filled(size, POISON)
+
+    def filled(self, size: int, byte: int) -> int:
+        """Return the address of new memory of which every byte is the same."""
         address = self.allocate(size)
-        self.asked("cuMemsetD8Async", address, POISON, max(1, size), self.stream, deed="to fill memory")
+        self.asked("cuMemsetD8Async", address, byte, max(1, size), self.stream, deed="to fill memory")
         return address
 
     def pinned(self, size: int) -> np.ndarray:
@@ -238,6 +248,14 @@ def open_device(index: int = 0, driver: Any = None) -> Device:
         )
     device._enter()
     return device
+
+
+def _repeated_byte(array: np.ndarray) -> int | None:
+    """Return the byte that an array of one stored element repeats, None for all other arrays."""
+    if array.size < 2 or any(array.strides):
+        return None
+    stored = set(array[(slice(0, 1),) * array.ndim].tobytes())
+    return stored.pop() if len(stored) == 1 else None
 
 
 def three(shape: Shape) -> tuple[int, int, int]:

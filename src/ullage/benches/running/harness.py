@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ullage.benches.bench import AnyCase, Bench, Case, Labels, cases_for
+from ullage.benches.bench import AnyCase, Bench, Case, IdleCase, Labels, cases_for
 from ullage.benches.result import Result, Row
-from ullage.benches.running import kernel_case, library_case
+from ullage.benches.running import kernel_case, library_case, timing
 from ullage.errors import UllageError, harmless
 
 if TYPE_CHECKING:
@@ -115,7 +115,19 @@ def _measured(case: AnyCase, session: Session) -> kernel_case.Measured:
     if isinstance(case, Case):
         generator = np.random.default_rng(session.seed)
         return kernel_case.measure(case, session.device, session.target.architecture, session.target.sms, session.monitor, generator)
+    if isinstance(case, IdleCase):
+        return _idle(case, session)
     return library_case.measure(case, session.torch, session.target.sms, session.monitor)
+
+
+def _idle(case: IdleCase, session: Session) -> kernel_case.Measured:
+    """Return what the board draws while nothing runs on it."""
+    session.device.sleep(case.settle)
+    with session.monitor.watching() as watch:
+        session.device.sleep(case.seconds)
+    spans = timing.Spans((case.seconds,), watch.observed(), case.seconds, case.settle)
+    values = kernel_case.summed("power", [spans.observed.power])
+    return kernel_case.Measured(kernel_case.refuse_none(values, case.quantities), kernel_case.stamp(spans, case.data))
 
 
 def without(case: AnyCase, problem: str) -> Row:

@@ -16,7 +16,7 @@ from ullage.benches.result import Stamp, Value
 from ullage.benches.running import timing
 from ullage.benches.running.checking import wrong
 from ullage.benches.running.device import Arguments, Device, Kernel, Launch, three
-from ullage.benches.running.monitor import Monitor, Observed
+from ullage.benches.running.monitor import Monitor
 from ullage.benches.source import CLOCKS, whole
 from ullage.errors import UllageError
 from ullage.kernels.compiling import compile_cubin
@@ -45,7 +45,7 @@ def measure(case: Case, device: Device, architecture: str, sms: int, monitor: Mo
     if case.data != "random" or case.timed_inputs is not None:
         device.release()
         queue = Queue(case, device, loaded(case, device, architecture), timed_inputs(case, generator, inputs))
-    spans = timing.timed(queue, timing.first(queue), case.seconds, monitor, queue.prepare)
+    spans = timing.timed(queue, timing.first(queue), timing.Lasting(case.seconds, case.settle), monitor, queue.prepare)
     return told(case, spans, queue.notes(len(spans.seconds)), sms)
 
 
@@ -154,7 +154,7 @@ def told(case: Case, spans: timing.Spans, notes: np.ndarray, sms: int) -> Measur
         ]
         values.update(summed(quantity, repeats))
     clocks = [one.clock for one in noted if one is not None and one.clock is not None]
-    return Measured(refuse_none(values, case.quantities), stamp(spans.observed, case.data, float(np.median(clocks)) if clocks else None))
+    return Measured(refuse_none(values, case.quantities), stamp(spans, case.data, clocks))
 
 
 def _cycles(quantity: str, noted: timing.Blocks | None) -> float | None:
@@ -177,7 +177,12 @@ def refuse_none(values: dict[str, Value], wanted: tuple[str, ...]) -> dict[str, 
     return values
 
 
-def stamp(observed: Observed, data: str, clock: float | None = None) -> Stamp:
-    """Return under what a number was measured; the kernel's own clock goes before the driver's."""
-    found = Stamp(observed.sm_clock, "driver" if observed.sm_clock else None, observed.power, observed.temperature, observed.throttle, data)
-    return found if clock is None else replace(found, sm_clock=clock, clock_from="kernel")
+def stamp(spans: timing.Spans, data: str, clocks: Sequence[float] = ()) -> Stamp:
+    """Return under what a number was measured; the kernel's own `clocks` go before the driver's."""
+    seen = spans.observed
+    lowest = min([*clocks, *([] if seen.lowest_clock is None else [seen.lowest_clock])], default=None)
+    found = Stamp(
+        seen.sm_clock, "driver" if seen.sm_clock else None, seen.power, seen.temperature, seen.throttle, data,
+        lowest, spans.total, spans.settled,
+    )  # fmt: skip
+    return replace(found, sm_clock=float(np.median(clocks)), clock_from="kernel") if clocks else found

@@ -22,11 +22,11 @@ def measure(case: LibraryCase, torch: Any, sms: int, monitor: Monitor) -> Measur
         checked(case, torch, "random")
     prepared = checked(case, torch, case.data)
     queue = Queue(prepared, torch)
-    spans = timing.timed(queue, timing.first(queue), case.seconds, monitor)
+    spans = timing.timed(queue, timing.first(queue), timing.Lasting(case.seconds, case.settle), monitor)
     values = {}
     for quantity in case.quantities:
         values.update(summed(quantity, [value(quantity, case, Timed(one, None, spans.observed.power, sms)) for one in spans.seconds]))
-    return Measured(refuse_none(values, case.quantities), stamp(spans.observed, case.data))
+    return Measured(refuse_none(values, case.quantities), stamp(spans, case.data))
 
 
 def refuse_missing(case: LibraryCase, torch: Any) -> None:

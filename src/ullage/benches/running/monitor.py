@@ -19,12 +19,13 @@ STEADY = 1.0  # seconds: NVML's energy counter and its averaged power are too sl
 
 @dataclass(frozen=True)
 class Observed:
-    """Mean power (W), highest temperature (°C), reasons that held the clock back, median SM clock (Hz). None: not told."""
+    """Mean power (W), highest temperature (°C), reasons that held the clock back, median and lowest SM clock (Hz). None: not told."""
 
     power: float | None = None
     temperature: float | None = None
     throttle: tuple[str, ...] | None = None
     sm_clock: float | None = None
+    lowest_clock: float | None = None
 
 
 def reasons(mask: int) -> tuple[str, ...]:
@@ -64,6 +65,7 @@ class Watch:
             temperature=max(hottest) if hottest else None,
             throttle=reasons(int(np.bitwise_or.reduce(masks))) if masks else None,
             sm_clock=float(np.median(clock)) * 1e6 if clock else None,
+            lowest_clock=min(clock) * 1e6 if clock else None,
         )
 
     def _power(self) -> float | None:

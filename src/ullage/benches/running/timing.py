@@ -18,6 +18,8 @@ FEWEST, MOST = 5, 20  # timed spans
 SHORTEST = 1e-3  # seconds of a span: long against the resolution of events, about 0.5 µs
 LONGEST = 3.0  # seconds for all spans of something so slow that even FEWEST of it take longer
 WARM = 0.05  # seconds of load before anything is timed, for clocks to rise
+LOOKS = 50  # timed spans of a long run whose clock has settled: as many launches tell their clock, while the power limit moves it
+PIECES = 4  # in which the load comes that has to settle
 PATIENCE = 20.0  # seconds beyond what is expected until a kernel counts as one that never ends
 CLEAREST = 1e-4  # seconds: the GPU's timer may tick in steps of about 1 µs, so a shorter block gives no clock within 1 %
 
@@ -39,8 +41,8 @@ class Plan:
     spans: int
 
 
-def plan(once: float, least: float = 0.0) -> Plan:
-    """Return how often to run what takes `once` seconds, so that all spans take about `BUDGET`, or at least `least` seconds.
+def plan(once: float, least: float = 0.0, spans: int = FEWEST) -> Plan:
+    """Return how often to run what takes `once` seconds, so that all spans take about `BUDGET`, or `spans` of them at least `least`.
 
     What takes 10 µs is run 100 times in a span, so that a span lasts a millisecond; 20 spans. What takes 20 ms is run once in a
     span; 15 spans are 0.3 s. What takes 2 s can't be repeated often. For 5 s of power, 10 ms are run 100 times in each of 5 spans.
@@ -52,7 +54,7 @@ def plan(once: float, least: float = 0.0) -> Plan:
     """
     single = max(once, 1e-7)
     if least:
-        return Plan(max(1, _steps(least / FEWEST / single)), FEWEST)
+        return Plan(max(1, _steps(least / spans / single)), spans)
     launches = min(100, max(1, _steps(SHORTEST / single)))
     span = launches * single
     fewest = max(1, min(FEWEST, int(LONGEST / span)))
@@ -65,20 +67,41 @@ def _steps(count: float) -> int:
 
 @dataclass(frozen=True)
 class Spans:
-    """Seconds of one run in each timed span, and what the monitor saw meanwhile."""
+    """Seconds of one run in each timed span, and what the monitor saw meanwhile; `total` seconds of all runs of all spans, after
+    `settled` seconds of load."""
 
     seconds: tuple[float, ...]
     observed: Observed
+    total: float
+    settled: float
 
 
-def timed(queue: Queue, once: float, least: float, monitor: Monitor, prepare: Callable[[int], None] = lambda spans: None) -> Spans:  # noqa: ARG005
+@dataclass(frozen=True)
+class Lasting:
+    """How long something is to run: at least `seconds` (0: as long as a short case does), after `settle` seconds that don't count."""
+
+    seconds: float = 0.0
+    settle: float = 0.0
+
+
+def timed(
+    queue: Queue,
+    once: float,
+    lasting: Lasting,
+    monitor: Monitor,
+    prepare: Callable[[int], None] = lambda spans: None,  # noqa: ARG005
+) -> Spans:
     """Warm up, then time: nothing waits between the spans, so the GPU is never idle.
 
-    `once` is about how long a run takes, `prepare(spans)` is told how many spans there will be.
+    `once` is about how long a run takes, `prepare(spans)` is told how many spans there will be. What has to settle is watched and timed
+    only from then on.
     """
-    warm = _span(queue, 0, min(100, max(1, _steps(WARM / max(once, 1e-7)))), once)
-    chosen = plan(warm, least)
-    prepare(chosen.spans)
+    launches = min(100, max(1, _steps(WARM / max(once, 1e-7))))
+    warm = _span(queue, 0, launches, once)
+    spans = LOOKS if lasting.settle else FEWEST
+    prepare(plan(warm, lasting.seconds, spans).spans)
+    warm, settled = _settled(queue, warm, launches * warm, lasting.settle)
+    chosen = plan(warm, lasting.seconds, spans)
     with monitor.watching() as watch:
         queue.run(0)  # the GPU is busy with this one while the host queues the first event
         marks = [queue.mark()]
@@ -87,8 +110,22 @@ def timed(queue: Queue, once: float, least: float, monitor: Monitor, prepare: Ca
                 queue.run(span)
             marks.append(queue.mark())
         queue.wait(PATIENCE + 10 * warm * chosen.launches * chosen.spans)
-    seconds = [queue.seconds(begin, end) / chosen.launches for begin, end in pairwise(marks)]
-    return Spans(tuple(seconds), watch.observed())
+    passed = [queue.seconds(begin, end) for begin, end in pairwise(marks)]
+    return Spans(tuple(one / chosen.launches for one in passed), watch.observed(), sum(passed), settled)
+
+
+def _settled(queue: Queue, once: float, passed: float, least: float) -> tuple[float, float]:
+    """Return the seconds of one run after a load of at least `least` seconds, `passed` of which are over, and how long the load was.
+
+    The load comes in pieces, so that the last tells the pace that it settled to, and one whose clock rises is not cut short.
+    """
+    for _ in range(5 * PIECES):
+        if passed >= least:
+            break
+        launches = max(1, _steps(least / PIECES / max(once, 1e-7)))
+        once = _span(queue, 0, launches, once)
+        passed += launches * once
+    return once, passed
 
 
 def _span(queue: Queue, number: int, launches: int, once: float) -> float:

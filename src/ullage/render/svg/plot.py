@@ -1,17 +1,18 @@
-"""A microbenchmark's curve: a quantity over a label (size, N, blocks), a line a series, the paper's lines dashed beside it."""
+"""A microbenchmark's curve: a quantity over a label (size, N, blocks) or another quantity (power), a line a series, the paper's dashed."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ullage.render.bench_words import BYTES, short, size, units, word
+from ullage.benches.bench import Quantity
+from ullage.render.bench_words import BYTES, Unit, short, size, units, word
 from ullage.render.markup import Markup, element, number
 from ullage.render.numbers import short_count
 from ullage.render.svg.draw import SMALL, WIDE, Scale, extent, fit, line, picture, text
-from ullage.reports.bench import Cell, Line, Table
+from ullage.reports.bench import QUANTITIES, Cell, Line, Table
 
 COLOURS = ("ofu", "loss", "gain", "doubt", "shared", "free", "collective", "memory")
 MOST_SERIES = 16
@@ -60,16 +61,23 @@ def curves(table: Table) -> tuple[Curve, ...]:
 def _series(table: Table, value: Callable[[Cell], float | None]) -> dict[str, tuple[Point, ...]]:
     assert table.member.layout.plot is not None
     x, quantity, series = table.member.layout.plot
-    unit = units(table).get(quantity)
+    scales = units(table)
     found: dict[str, list[Point]] = {}
     for one in table.lines:
         for (column, name), cell in one.cells.items():
             labels = _labels(table, one, column)
-            place, height = labels.get(x), value(cell) if name == quantity else None
-            if isinstance(place, int | float) and height is not None and unit is not None:
+            height = value(cell) if name == quantity else None
+            place = _shown(one.cells.get((column, x)), value, scales) if x in QUANTITIES else labels.get(x)
+            if isinstance(place, int | float) and height is not None:
                 words = " ".join(filter(None, (word(labels.get(label), label) for label in series)))
-                found.setdefault(words, []).append((float(place), height / unit.scale))
+                found.setdefault(words, []).append((float(place), height / scales[name].scale))
     return {name: tuple(sorted(points)) for name, points in found.items()}
+
+
+def _shown(cell: Cell | None, value: Callable[[Cell], float | None], scales: Mapping[Quantity, Unit]) -> float | None:
+    """Return a number in its unit, with the four digits that an axis has room for."""
+    number = None if cell is None else value(cell)
+    return None if cell is None or number is None else float(f"{number / scales[cell.quantity].scale:.4g}")
 
 
 def _labels(table: Table, one: Line, column: Sequence[Any]) -> dict[str, Any]:
@@ -83,7 +91,8 @@ def plot(table: Table, *, width: int = WIDE, standalone: bool = True) -> Markup 
     if not drawn or table.member.layout.plot is None:
         return None
     x, quantity, _ = table.member.layout.plot
-    axes = (x, units(table)[quantity].name)
+    scales = units(table)
+    axes = (scales[x].name if x in QUANTITIES else x, scales[quantity].name)
     return chart(f"plot-{table.member.name}", table.member.title, drawn, axes, width=width, standalone=standalone)
 
 

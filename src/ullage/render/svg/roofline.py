@@ -1,5 +1,7 @@
 """The roofline: FLOP/s over FLOPs per byte, both logarithmic; measured roofs solid, stated ones dashed, kernels as points.
 
+Where roofs were sustained, what bursts reached is dotted above them.
+
 The names of the roofs stand in a gutter to the right, pushed apart where they would meet, each tied to its line.
 """
 
@@ -15,7 +17,8 @@ from ullage.reports.roofline import Point, Roof, Roofline
 
 _HEIGHT, _LEFT, _TOP, _BELOW = 360.0, 52.0, 52.0, 46.0
 _TIE, _ROW = 22.0, 16.0  # between the chart and the names; from one name to the next
-_DASH = "5 4"
+_DASHES = {"stated": "5 4", "burst": "1.5 3"}
+_KINDS = ("sustained", "burst", "stated")
 _SPAN = 1e6  # from one edge to the other at most: what lies beyond is drawn at the edge
 
 
@@ -43,11 +46,12 @@ def roofline(found: Roofline, *, width: int = WIDE, standalone: bool = True) -> 
     frame = _frame(flats, slopes, found.points, width - max(extent(name, SMALL) for _, name in names) - _TIE - 6)
     fastest, widest = max(r.value for r in flats), max(r.value for r in slopes)
     body = [*_legend(found), *_grid(frame)]
-    body += [mark for roof in slopes for mark in _slope(roof, slopes, fastest, frame)]
-    body += [_flat(roof, widest, frame) for roof in flats]
+    dashes = _dashes(found.roofs)
+    body += [mark for roof in slopes for mark in _slope(roof, slopes, fastest, frame, dashes[roof.kind])]
+    body += [_flat(roof, widest, frame, dashes[roof.kind]) for roof in flats]
     body += _labels(names, frame)
     body += [_point(p, frame) for p in found.points]
-    told = "; ".join(f"{r.name} {'stated' if r.stated else 'measured'} {_worth(r)}" for r in found.roofs)
+    told = "; ".join(f"{r.name} {r.kind} {_worth(r)}" for r in found.roofs)
     return picture("roofline", f"Roofline of {found.gpu}", told, (width, _TOP + _HEIGHT + _BELOW), *body, standalone=standalone)
 
 
@@ -63,7 +67,7 @@ def _frame(flats: Sequence[Roof], slopes: Sequence[Roof], points: Sequence[Point
 
 def _worth(roof: Roof) -> str:
     """
-    >>> _worth(Roof("global memory", 4.8e12, slope=True, stated=True)), _worth(Roof("bf16", 989.4e12, slope=False, stated=True))
+    >>> _worth(Roof("global memory", 4.8e12, slope=True, kind="stated")), _worth(Roof("bf16", 989.4e12, slope=False, kind="stated"))
     ('4.8 TB/s', '989 TFLOP/s')
     """
     return f"{_tera(roof.value)} {'TB/s' if roof.slope else 'TFLOP/s'}"
@@ -74,14 +78,20 @@ def _tera(value: float) -> str:
     return f"{scaled:,.0f}" if scaled >= 100 else f"{scaled:.3g}"
 
 
+def _dashes(roofs: Sequence[Roof]) -> dict[str, str | None]:
+    """Return how the line of each kind is broken: that of bursts only where something sustained lies below it."""
+    solid = "sustained" if any(roof.kind == "sustained" for roof in roofs) else "burst"
+    return {kind: None if kind == solid else _DASHES.get(kind) for kind in _KINDS}
+
+
 def _legend(found: Roofline) -> Iterator[Markup]:
-    """Yield what solid, dashed and dot mean, as far as they occur."""
+    """Yield what solid, dotted and dashed lines and a dot mean, as far as they occur."""
     x = 0.0
-    for stated, words in ((False, "measured"), (True, "stated by the maker")):
-        if any(roof.stated == stated for roof in found.roofs):
-            yield line(x, 8, x + 22, 8, "pale" if stated else "ofu", stroke_width=2, stroke_dasharray=_DASH if stated else None)
-            yield text(x + 28, 12, words, size=SMALL)
-            x += 46 + extent(words, SMALL)
+    for kind, dash in _dashes(found.roofs).items():
+        if any(roof.kind == kind for roof in found.roofs):
+            yield line(x, 8, x + 22, 8, "pale" if kind == "stated" else "ofu", stroke_width=2, stroke_dasharray=dash)
+            yield text(x + 28, 12, kind, size=SMALL)
+            x += 46 + extent(kind, SMALL)
     if found.points:
         yield element("circle", cx=x + 4, cy=8, r=4, class_="f-loss")
         yield text(x + 14, 12, "a kernel", size=SMALL)
@@ -104,39 +114,37 @@ def _grid(frame: _Frame) -> Iterator[Markup]:
     yield text(0, _TOP - 12, "TFLOP/s", colour="muted", size=SMALL)
 
 
-def _slope(roof: Roof, slopes: Sequence[Roof], fastest: float, frame: _Frame) -> Iterator[Markup]:
+def _slope(roof: Roof, slopes: Sequence[Roof], fastest: float, frame: _Frame, dash: str | None) -> Iterator[Markup]:
     """Yield a bandwidth: intensity × B/s, up to the fastest roof; a level of memory is named once, with what is stated of it.
 
     The fastest level's name stands above its line, the others' below theirs.
     """
     start = max(frame.left, frame.low / roof.value)
     x1, y1, x2, y2 = frame.x(start), frame.y(start * roof.value), frame.x(fastest / roof.value), frame.y(fastest)
-    yield line(x1, y1, x2, y2, _colour(roof), stroke_width=1.6, stroke_dasharray=_DASH if roof.stated else None)
+    yield line(x1, y1, x2, y2, _colour(roof), stroke_width=1.6, stroke_dasharray=dash)
     alike = [one for one in slopes if one.name == roof.name]
     if roof is not alike[0]:
         return
     above = max(slopes, key=lambda one: one.value).name == roof.name
     edge = (max if above else min)(one.value for one in alike)
-    beside = "".join(f" of {_tera(one.value)}" for one in alike[1:] if one.stated)
-    words = f"{roof.name} {_tera(roof.value)}{beside} TB/s{' stated' if roof.stated else ''}"
+    beside = "".join(f" of {_tera(one.value)}" for one in alike[1:] if one.kind == "stated")
+    words = f"{roof.name} {_tera(roof.value)}{beside} TB/s{' stated' if roof.kind == 'stated' else ''}"
     tilt, long = math.degrees(math.atan2(y2 - y1, x2 - x1)), math.hypot(x2 - x1, y2 - y1)
     at = max(frame.left, frame.low / edge) * 1.15
     put = text(0, -6 if above else 15, fit(words, long * 0.9, SMALL), size=SMALL)
     yield element("g", put, transform=f"translate({frame.x(at):.1f} {frame.y(at * edge):.1f}) rotate({tilt:.1f})")
 
 
-def _flat(roof: Roof, widest: float, frame: _Frame) -> Markup:
+def _flat(roof: Roof, widest: float, frame: _Frame, dash: str | None) -> Markup:
     """Return a ceiling from the steepest slope to the right edge."""
     y = frame.y(roof.value)
-    return line(
-        frame.x(roof.value / widest), y, frame.end, y, _colour(roof), stroke_width=1.6, stroke_dasharray=_DASH if roof.stated else None
-    )
+    return line(frame.x(roof.value / widest), y, frame.end, y, _colour(roof), stroke_width=1.6, stroke_dasharray=dash)
 
 
 def _names(flats: Sequence[Roof]) -> Iterator[tuple[float, str]]:
-    """Yield (FLOP/s, name) of the ceilings from the highest down; a precision has one, that of its measured roof."""
-    stated = {roof.name: roof.value for roof in flats if roof.stated}
-    measured = {roof.name: roof.value for roof in flats if not roof.stated}
+    """Yield (FLOP/s, name) of the ceilings from the highest down; a precision has one, that of its sustained roof, else of its burst."""
+    stated = {roof.name: roof.value for roof in flats if roof.kind == "stated"}
+    measured = {roof.name: roof.value for kind in ("burst", "sustained") for roof in flats if roof.kind == kind}
     both: dict[tuple[float, str], list[str]] = {}
     for name in dict.fromkeys([*measured, *stated]):
         beside = f" of {_tera(stated[name])}" if name in measured and name in stated else "" if name in measured else " stated"
@@ -156,7 +164,7 @@ def _labels(names: Sequence[tuple[float, str]], frame: _Frame) -> Iterator[Marku
 
 
 def _colour(roof: Roof) -> str:
-    return "pale" if roof.stated else "ofu" if not roof.slope else "gain"
+    return "pale" if roof.kind == "stated" else "ofu" if not roof.slope else "gain"
 
 
 def _point(point: Point, frame: _Frame) -> Markup:
