@@ -153,6 +153,13 @@ def test_a_clock_that_rises_while_it_settles_still_settles_for_its_time(gpu):
 
 
 @with_driver
+def test_a_short_case_that_has_to_settle_has_room_for_the_notes_of_all_its_spans(gpu):
+    # 70 ms a run before it settled: 5 spans; 7 ms afterwards would make 20
+    gpu.now, gpu.kernels["work"] = 0, cooling(gpu, until=0.7, before=0.2e9, after=2e9)
+    assert row(case(quantities=("time",), settle=1.1)).values["time"].value == pytest.approx(7e-3, rel=1e-3)
+
+
+@with_driver
 def test_the_lowest_clock_is_the_lowest_of_all_timed_launches(gpu):
     launches = []
 

@@ -99,9 +99,10 @@ def timed(
     launches = min(100, max(1, _steps(WARM / max(once, 1e-7))))
     warm = _span(queue, 0, launches, once)
     spans = LOOKS if lasting.settle else FEWEST
-    prepare(plan(warm, lasting.seconds, spans).spans)
-    warm, settled = _settled(queue, warm, launches * warm, lasting.settle)
     chosen = plan(warm, lasting.seconds, spans)
+    prepare(chosen.spans)
+    warm, settled = _settled(queue, warm, launches * warm, lasting.settle)
+    chosen = Plan(plan(warm, lasting.seconds, spans).launches, chosen.spans)  # as often as fits the pace that it settled to
     with monitor.watching() as watch:
         queue.run(0)  # the GPU is busy with this one while the host queues the first event
         marks = [queue.mark()]
