@@ -208,6 +208,12 @@ def test_pm_sampling_without_samples_is_not_measured():
         found("cupti_pm_sampling", change={("pm", "product"): {"pm": refused, "both": refused}})
 
 
+def test_pm_sampling_beside_another_profiler_is_not_measured_and_says_so():
+    refused = {"samples": None, "pm_problem": "beginning to sample failed", "taken": True}
+    with pytest.raises(NotMeasured, match=r"pm: beginning to sample failed \(another profiler has the GPU's counters\)"):
+        found("cupti_pm_sampling", change={("pm", "product"): {"pm": refused, "both": refused}})
+
+
 EQUAL, GROWING, NEITHER = [1000, 1010, 990, 1000], [1000, 2000, 3010, 4000], [1, 90, 7, 1]
 
 
