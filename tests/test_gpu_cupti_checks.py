@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -150,6 +150,16 @@ def test_the_evidence_says_what_ran_and_what_could_not():
 
 def test_these_checks_need_no_pytorch():
     assert [name for name, check in CHECKS.items() if name.startswith("cupti_") and check.loaded] == ["cupti_training"]
+
+
+def test_a_load_that_is_made_without_pytorch_is_no_pytorch(monkeypatch):
+    # a real machine whose load comes from elsewhere: programs that import PyTorch are not started
+    monkeypatch.setattr("gpu.check_cupti_training.library", lambda machine: cupti_double.library())
+    made = replace(machine(), load=lambda *arguments: None)
+    assert made.load is not None and not cupti_tools.has_pytorch(made)
+    with pytest.raises(NotMeasured, match="no PyTorch that sees the GPU"):
+        CHECKS["cupti_training"].function(made)
+    assert cupti_tools.has_pytorch(World().machine()) and not cupti_tools.has_pytorch(World().machine(loaded=False))
 
 
 def test_an_overhead_that_was_refused_is_not_measured():
