@@ -11,7 +11,7 @@ from gpu import apart
 from gpu.check import Findings, check
 from gpu.cupti_attach_program import FEW, FIRST, FRESH, RESUMED, SECOND, STAGES
 from gpu.cupti_recording import seen
-from gpu.cupti_tools import has_torch, library, refusal_words, settings, simulated
+from gpu.cupti_tools import has_pytorch, library, refusal_words, settings, simulated
 from gpu.machine import Machine
 from ullage.cupti.kinds import Kind
 from ullage.cupti.native.build import recorder
@@ -63,7 +63,7 @@ def cupti_attach(machine: Machine) -> Findings:
     findings = Findings(settings(library(machine)))
     told: dict[str, dict[str, Any]] = {}
     for stage in STAGES:
-        if stage == "profiler" and not has_torch(machine):
+        if stage == "profiler" and not has_pytorch(machine):
             continue
         with tempfile.TemporaryDirectory() as folder:
             told[stage] = _stage(machine, stage, Path(folder), findings)

@@ -12,7 +12,7 @@ import numpy as np
 from gpu import apart
 from gpu.check import Findings, check
 from gpu.cupti_recording import Seen, followed, seen, small
-from gpu.cupti_tools import injected, library, recordings, settings
+from gpu.cupti_tools import injected, library, needs_pytorch, recordings, settings
 from gpu.cupti_training_program import COUNTED, IN_GRAPH, PHASES, WARM
 from gpu.machine import Machine
 from ullage.cupti.chunks import Type, chunks
@@ -56,6 +56,7 @@ def cupti_training(machine: Machine) -> Findings:
     same number. NVIDIA's own walker must find the records that the decoder finds. The recording's beginning is kept for tests.
     """
     found = library(machine)
+    needs_pytorch(machine)
     findings = Findings({**settings(found), "buffer": BUFFER})
     with tempfile.TemporaryDirectory() as folder:
         variables = injected(machine, Path(folder), findings.notes, ULLAGE_BUFFER=str(BUFFER))

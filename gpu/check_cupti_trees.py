@@ -11,7 +11,7 @@ from gpu import apart
 from gpu.check import Findings, check
 from gpu.cupti_loads import LOADS, REGION, Load, known_device, known_host
 from gpu.cupti_recording import efficiencies, followed, seen, small, totals
-from gpu.cupti_tools import has_torch, injected, library, recordings, settings
+from gpu.cupti_tools import has_pytorch, injected, library, recordings, settings
 from gpu.machine import Machine
 from ullage.cupti.kinds import Kind
 
@@ -150,7 +150,7 @@ def _compare_followed(path: Path, found: dict[str, float], findings: Findings) -
 def _kineto(machine: Machine, name: str, findings: Findings) -> float | None:
     """Return how far kernel time by PyTorch's profiler is from the recording's, as a share; in a run of its own, without the recorder."""
     row = next((row for row in findings.rows if row["case"] == name), None)
-    if not has_torch(machine) or row is None or not row["kernel"]:
+    if not has_pytorch(machine) or row is None or not row["kernel"]:
         return None
     load = LOADS[name]
     words = (load.works[0].words, load.rounds, load.overlapped, 0, 1, "", "", "kineto")

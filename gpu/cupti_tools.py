@@ -40,9 +40,15 @@ def simulated(machine: Machine) -> bool:
     return getattr(machine, "programs", None) is not None
 
 
-def has_torch(machine: Machine) -> bool:
-    """Return whether the machine's programs can use PyTorch; a machine that runs them in its own way says so by having a load."""
+def has_pytorch(machine: Machine) -> bool:
+    """Return whether programs can use PyTorch on the GPU; a load alone doesn't say so, as it may be made without."""
     return machine.load is not None if simulated(machine) else machine.torch is not None
+
+
+def needs_pytorch(machine: Machine) -> None:
+    """Raise NotMeasured where programs can't use PyTorch."""
+    if not has_pytorch(machine):
+        raise NotMeasured("no PyTorch that sees the GPU")
 
 
 def needs_recorder(machine: Machine) -> None:

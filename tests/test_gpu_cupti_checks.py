@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -152,6 +152,16 @@ def test_these_checks_need_no_pytorch():
     assert [name for name, check in CHECKS.items() if name.startswith("cupti_") and check.loaded] == ["cupti_training"]
 
 
+def test_a_load_that_is_made_without_pytorch_is_no_pytorch(monkeypatch):
+    # a real machine whose load comes from elsewhere: programs that import PyTorch are not started
+    monkeypatch.setattr("gpu.check_cupti_training.library", lambda machine: cupti_double.library())
+    made = replace(machine(), load=lambda *arguments: None)
+    assert made.load is not None and not cupti_tools.has_pytorch(made)
+    with pytest.raises(NotMeasured, match="no PyTorch that sees the GPU"):
+        CHECKS["cupti_training"].function(made)
+    assert cupti_tools.has_pytorch(World().machine()) and not cupti_tools.has_pytorch(World().machine(loaded=False))
+
+
 def test_an_overhead_that_was_refused_is_not_measured():
     refused = {"refused": "no tensor-core kernel runs here", "hint": ""}
     world = World()
@@ -205,6 +215,12 @@ def test_pm_sampling_is_held_against_gpm_and_against_windows_without_it():
 def test_pm_sampling_without_samples_is_not_measured():
     refused = {"pm_problem": "somebody samples already"}
     with pytest.raises(NotMeasured, match="pm: somebody samples already"):
+        found("cupti_pm_sampling", change={("pm", "product"): {"pm": refused, "both": refused}})
+
+
+def test_pm_sampling_beside_another_profiler_is_not_measured_and_says_so():
+    refused = {"samples": None, "pm_problem": "beginning to sample failed", "taken": True}
+    with pytest.raises(NotMeasured, match=r"pm: beginning to sample failed \(another profiler has the GPU's counters\)"):
         found("cupti_pm_sampling", change={("pm", "product"): {"pm": refused, "both": refused}})
 
 
