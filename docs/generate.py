@@ -67,20 +67,35 @@ def fields() -> str:
 def gpus() -> str:
     """Every GPU with its peaks and where they come from."""
     from ullage.gpus.chip import CHIPS
+    from ullage.gpus.links import MIB
 
-    rows = []
+    def shown(value: str) -> str:
+        return value.replace("|", "/") or "–"
+
+    peaks, joined = [], []
     for chip in CHIPS.values():
-        peaks = ", ".join(f"{p} {chip.peak(p) / 1e12:,.1f}" for p in chip.precisions)
-        doubt = chip.warning.replace("|", "/") or "–"
+        rates = ", ".join(f"{p} {chip.peak(p) / 1e12:,.1f}" for p in chip.precisions)
         clock = f"{chip.tensor_clock / 1e6:,.0f} ({chip.tensor_clock_status})"
-        source = chip.source.replace("|", "/")
-        rows.append(f"| {chip.name} | {chip.architecture} | {chip.sms} | {clock} | {peaks} | {chip.confidence} | {doubt} | {source} |")
-    titles = ("GPU", "architecture", "SMs", "tensor clock, MHz", "dense peaks, TFLOP/s", "confidence", "caution", "source")
-    head = "| " + " | ".join(titles) + " |\n" + "|---" * len(titles) + "|\n"
+        peaks.append((chip.name, chip.architecture, str(chip.sms), clock, rates, chip.confidence, shown(chip.warning), shown(chip.source)))
+        links = [f"{link.name} {link.bandwidth / 1e9:,g} ({link.per_direction / 1e9:,g})" for link in (chip.link, chip.host_link) if link]
+        pcie = f"{chip.pcie.generation} x{chip.pcie.lanes} ({chip.pcie.per_direction / 1e9:.1f})" if chip.pcie else "–"
+        cache = "–" if chip.l2 is None else f"{chip.l2 / MIB:g}"
+        rate = "–" if chip.l2_bandwidth is None else f"{chip.l2_bandwidth / 1e12:.1f}"
+        memory = f"{chip.memory / 1e9:,.0f} GB, {chip.bandwidth / 1e12:.2f} TB/s"
+        joined.append((chip.name, memory, shown(", ".join(links)), pcie, cache, rate, shown(chip.links_source)))
     return (
         f"{NOTE}\n# GPUs\n\nPeaks are SMs × FLOPs per cycle × tensor clock (OFU paper, eq. 5), dense. "
-        "How to add one: [adding-a-gpu.md](adding-a-gpu.md).\n\n" + head + "\n".join(rows) + "\n"
+        "How to add one: [adding-a-gpu.md](adding-a-gpu.md).\n\n"
+        + _table(("GPU", "architecture", "SMs", "tensor clock, MHz", "dense peaks, TFLOP/s", "confidence", "caution", "source"), peaks)
+        + "\n## Memory, links and caches\n\nA link's rate is of both directions together, as its maker prints it, and in brackets of one. "
+        "PCIe is generation and lanes, and its rate in one direction less the line code. A dash is what nobody states or the GPU lacks.\n\n"
+        + _table(("GPU", "memory", "links, GB/s", "PCIe, GB/s", "L2, MiB", "L2, TB/s", "source"), joined)
     )
+
+
+def _table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
+    lines = [f"| {' | '.join(cells)} |\n" for cells in (titles, *rows)]
+    return "".join([lines[0], "|---" * len(titles) + "|\n", *lines[1:]])
 
 
 def commands() -> str:

@@ -68,6 +68,13 @@ def case(config: dict[str, Any], node: int = 8, **asked: Any) -> Case:
     return case_of(Config(config), step_question(**({} if _whole(config, asked) else {"seq": 4}), **asked), node)[0]
 
 
+def test_what_the_gpus_peak_rests_on_is_a_note_of_the_case():
+    def notes(gpu: str) -> list[str]:
+        return case_of(Config(LLAMA), step_question(seq=4, gpu=gpu), 8)[1]
+
+    assert find("B200").warning in notes("B200") and not any("tensor clock" in note for note in notes("H100"))
+
+
 def _whole(config: dict[str, Any], asked: dict[str, Any]) -> bool:
     """Whether a step needs no length of text besides what is asked."""
     return "_class_name" in config or "depth" in config or "seqlens" in asked

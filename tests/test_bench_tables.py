@@ -15,6 +15,7 @@ from ullage.benches.bench import BENCHES
 from ullage.benches.result import record as result_record
 from ullage.benches.result import restored
 from ullage.errors import UllageError
+from ullage.gpus.chip import find
 from ullage.render.bench import headline, record, table_text, text
 from ullage.render.bench_words import shown, unit, units
 from ullage.render.json_text import json_text
@@ -158,6 +159,11 @@ def test_nothing_measured_is_said_so_in_the_first_line_and_in_a_note():
 
 
 # --- several results
+
+
+def test_what_the_stated_peaks_of_a_model_rest_on_is_said():
+    assert find("B200").warning in bench_report([of_bench("mma", machine={"gpu": "NVIDIA B200"})]).notes
+    assert not any("tensor clock" in note for note in bench_report([of_bench("mma")]).notes)  # an H200: documented
 
 
 def test_results_of_several_models_are_refused():

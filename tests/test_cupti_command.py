@@ -42,7 +42,7 @@ def without(monkeypatch):
 def test_chips_come_with_the_gpus_that_have_them():
     lines = told("chips").splitlines()
     assert lines[0].startswith("30 chips can be counted on, asked of CUPTI 13.1 (")
-    assert next(line for line in lines if line.startswith("AD104")) == "AD104   NVIDIA L4"
+    assert next(line for line in lines if line.startswith("GA107")) == "GA107   NVIDIA A2, NVIDIA A16"
     by_chip = {row["chip"]: row["gpus"] for row in json.loads(told("chips", "--json"))["chips"]}
     assert "NVIDIA H200" in by_chip["GH100"]
     assert by_chip["TU117"] == []
@@ -193,7 +193,12 @@ def test_what_is_missing_on_the_command_line_is_said(arguments, words):
 
 
 @pytest.mark.parametrize(
-    ("name", "chip"), [("gh100", "GH100"), ("NVIDIA H200", "GH100"), ("V100", "GV100"), ("rtx 5090", "GB202"), ("B300", "GB110")]
+    ("name", "chip"),
+    [
+        *(("gh100", "GH100"), ("NVIDIA H200", "GH100"), ("V100", "GV100"), ("rtx 5090", "GB202"), ("B300", "GB110"), ("Orin", "GA10B")),
+        *(("Tesla T4", "TU104"), ("Quadro RTX 8000", "TU102"), ("A2", "GA107"), ("A4000", "GA104"), ("RTX 4080", "AD103")),
+        *(("RTX 5080", "GB203"), ("GB10", "GB20B"), ("Jetson Thor", "GB10B"), ("H100 NVL MIG 1g.12gb", "GH100")),
+    ],
 )
 def test_a_chip_goes_by_its_own_name_and_by_any_gpus(name, chip):
     assert chip_code(name) == chip

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.cupti_counting import double, installed, real
 from ullage.cupti import dictionary
 from ullage.cupti.counters import catalogue, host, perfworks
-from ullage.cupti.counters.chips import code
+from ullage.cupti.counters.chips import _BY_NAME, code
 from ullage.cupti.counters.host import Host, Use
 from ullage.cupti.counters.images import Image, unpacked
 from ullage.cupti.counters.names import KINDS, Metric, complete, matching, resolved
@@ -185,6 +185,7 @@ def test_every_nvidia_gpu_has_a_chip_that_cupti_knows():
     known = set(dictionary.chips())
     assert {gpu.name for gpu in CHIPS.values() if gpu.vendor == "NVIDIA" and code(gpu.name, gpu.compute_capability) not in known} == set()
     assert {code(gpu.name, gpu.compute_capability) for gpu in CHIPS.values() if gpu.vendor != "NVIDIA"} == {""}
+    assert set(_BY_NAME) <= set(CHIPS), "a board whose chip is said here and that is not known"
 
 
 METRICS = [

@@ -176,6 +176,11 @@ def three():
     return [seen(replace(gemm, k=640 + 64 * n), 0.5, 0.5 + off) for n, off in enumerate((0.01, 0.03, 0.0))]
 
 
+def test_what_the_gpus_figures_rest_on_is_the_last_note():
+    b200 = replace(recording(three()), machine={**MACHINE, "gpu": "NVIDIA B200"})
+    assert gemm_ofu(b200).notes[-1] == find("B200").warning and find("B200").warning not in gemm_ofu(recording(three())).notes
+
+
 def test_the_table_stands_as_in_the_paper_with_the_papers_rows_below():
     told = text(gemm_ofu(recording(three())))
     assert told.split("\n\nnote:")[0] == (

@@ -52,6 +52,12 @@ def test_a_kernel_at_the_peak_of_its_instruction_is_at_its_roof():
     assert kernel.intensity == pytest.approx(peak * 1e-3 / 2e6)
 
 
+def test_what_a_roof_rests_on_is_said():
+    h20 = find("H20")
+    assert kernel_counters([values(("gemm", {TIME: 1e6, GROUP: 1e9}))], h20, notes=["before"]).notes == ("before", h20.warning)
+    assert kernel_counters([values(("gemm", {TIME: 1e6, GROUP: 1e9}))], H100).notes == ()
+
+
 def test_legacy_instructions_have_the_lower_roof_that_the_paper_measured():
     # mma reaches 62.9 % of the peak on Hopper: a kernel at half the peak is at 0.5 / 0.629 of its roof
     kernel = only([("old", {TIME: 1e6, LEGACY: 0.5 * H100.peak("bf16") * 1e-3, GROUP: 0, READ: 0, WRITTEN: 0})])

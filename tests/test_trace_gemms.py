@@ -52,6 +52,12 @@ def summed(path):
     return gemm_summary(profile([str(path)], Asked()).run)
 
 
+def test_what_the_gpus_figures_rest_on_is_said(tmp_path):
+    b200 = find("NVIDIA B200")
+    assert b200.warning in summed(traced(tmp_path / "b200", (HOPPER, "4096x4096x4096", 1000, 132), device=b200.name)).notes
+    assert not any("tensor clock" in note for note in summed(traced(tmp_path / "h100", (HOPPER, "4096x4096x4096", 1000, 132))).notes)
+
+
 def test_a_planted_product_recovers_its_tile_efficiency_exactly(tmp_path):
     # m and n as the library counts: 200 and 100. In tiles of 128 × 64: 256 and 128, so 256 × 128 × k executed over 200 × 100 × k
     path = traced(tmp_path, (TALL, "1x100x200x512 fp32", 400, 4), (TALL, "3x100x200x512 fp32", 800, 12))

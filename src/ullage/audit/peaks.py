@@ -35,13 +35,16 @@ MEANINGS: Final[dict[Kind, str]] = {
     "unjudged": "the peak of this precision is not known",
 }
 ROUNDING: Final = 0.015  # makers print 2,000 for 1,979, and state rounded clocks: nearer than this is the same figure
+COPIED: Final = 0.005  # a figure copied from a GPU of another family is its own but for rounding: of a hundred, one is often near
 SOUND: Final = frozenset({"right", "unknown", "unjudged"})
 
 # Units by the size of the number: a peak lies between 5 TFLOP/s (an old GPU's FP64) and 50,000 (FP4 with sparsity, and room).
 _UNITS: Final = ((1e9, 1.0, "FLOP/s"), (5e4, 1e9, "GFLOP/s"), (5.0, 1e12, "TFLOP/s"), (0.0, 1e15, "PFLOP/s"))
 
 # Drivers' names of boards that `ullage gpus` does not have, whose name holds that of a much faster or slower one.
-OTHER_BOARDS: Final = ("NVIDIA L20X", "NVIDIA RTX A4000", "NVIDIA RTX A400", "NVIDIA T400 4GB")
+OTHER_BOARDS: Final = ("NVIDIA L20X", "NVIDIA RTX A400", "NVIDIA T400 4GB")
+
+_WITHOUT_SPARSITY: Final = ("Volta", "Turing", "CDNA", "CDNA 2")  # no matrix unit of theirs skips zeros, so no maker prints twice the peak
 
 
 @dataclass(frozen=True)
@@ -134,34 +137,51 @@ def _explained(value: float, precision: str, chips: Sequence[Chip]) -> tuple[Kin
     """Return the mistake that turns a peak into the value, and what the value really is; the likeliest first."""
     chip, peaks = chips[0], _peaks(chips[0], precision)
     found: list[tuple[Kind, str]] = []
-    if any(_same(value, 2 * peak) for peak in peaks):
+    sparsity = chip.architecture not in _WITHOUT_SPARSITY
+    if sparsity and any(_same(value, 2 * peak) for peak in peaks):
         found.append(("sparse", f"{precision} with sparsity"))
     found += [("precision", f"{other} of {chip.name}") for other in chip.precisions if other != precision and _is(value, chip, other)][:1]
     if any(_same(value, peak / 2) for peak in peaks):
         found.append(("half", f"half of {precision}"))
     found = found or _of_others(value, precision, chip)
-    if not found:
+    if not found and sparsity:
         found = [("sparse", f"{other} with sparsity") for other in chip.precisions if _is(value / 2, chip, other)][:1]
     return (found[0][0] if found else "unexplained"), tuple(of for _, of in found)
 
 
 def _of_others(value: float, precision: str, chip: Chip) -> list[tuple[Kind, str]]:
-    """Return the other GPUs whose peak the value is, with sparsity if not without; those of the nearest names."""
-    others = _relatives(chip)
-    found = [(other, other.name) for other in others if _is(value, other, precision)]
-    found = found or [(other, f"{other.name} with sparsity") for other in others if _is(value / 2, other, precision)]
-    nearest = [said for other, said in found if _shared(other, chip) == _shared(found[0][0], chip)]
-    return [("sku", said) for said in nearest[:3]]
+    """Return the other GPUs whose peak the value is, with sparsity if not without; those of the nearest names, one of each silicon.
+
+    A GPU of another family, with no word of its name in common, must have the very figure.
+    """
+    near, far = _others(chip)
+    sparse = [other for other in near if other.architecture not in _WITHOUT_SPARSITY]
+    found = [(other, other.name) for other in near if _is(value, other, precision)]
+    found = found or [(other, f"{other.name} with sparsity") for other in sparse if _is(value / 2, other, precision)]
+    found = found or [(other, other.name) for other in far if any(abs(value / peak - 1) <= COPIED for peak in _peaks(other, precision))]
+    nearest: dict[tuple[int, float], str] = {}
+    for other, said in found:
+        if _shared(other, chip) == _shared(found[0][0], chip):
+            nearest.setdefault((other.sms, other.tensor_clock), said)
+    return [("sku", said) for said in list(nearest.values())[:3]]
 
 
-def _relatives(chip: Chip) -> list[Chip]:
-    """Return the other chips, those of the same architecture first, and among them those that share most of the name."""
+def _others(chip: Chip) -> tuple[list[Chip], list[Chip]]:
+    """Return the other chips of the same architecture or with a word of the name in common, nearest first, and all the rest."""
     others = [other for other in CHIPS.values() if other is not chip]
-    return sorted(others, key=lambda other: (other.architecture != chip.architecture, -_shared(other, chip), len(other.name)))
+    others.sort(key=lambda other: (other.architecture != chip.architecture, -_shared(other, chip), len(other.name)))
+    near = [other for other in others if other.architecture == chip.architecture or _shared(other, chip)]
+    return near, [other for other in others if other not in near]
 
 
 def _shared(other: Chip, chip: Chip) -> int:
-    return len(set(fold(chip.name)) & set(fold(other.name)))
+    return len(_model_words(chip) & _model_words(other))
+
+
+def _model_words(chip: Chip) -> set[str]:
+    """Return the words of a chip's name without the size of its memory, which boards of any family may share."""
+    words = fold(chip.name)
+    return {word for word, after in zip(words, (*words[1:], ""), strict=True) if word != "gb" and after != "gb"}
 
 
 def _traps(row: Row, allowed: Sequence[float], precision: str, chips: Sequence[Chip], table: Sequence[Row]) -> Iterator[Trap]:

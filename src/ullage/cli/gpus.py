@@ -13,6 +13,7 @@ import click
 from ullage.errors import UllageError
 from ullage.gpus import overrides
 from ullage.gpus.chip import CHIPS, Chip, find
+from ullage.gpus.links import MIB, Link, Pcie
 from ullage.gpus.measured import Ceilings, ceilings_of
 from ullage.gpus.precision import PRECISIONS, canonical
 
@@ -93,9 +94,17 @@ def _age(compute_capability: str) -> list[int]:
 
 
 def record(chip: Chip) -> dict[str, Any]:
-    """Return a chip as a dictionary for JSON: every field of `Chip`, its derived peaks, and its warning (None without)."""
+    """Return a chip as a dictionary for JSON: every field of `Chip`, its derived peaks, and its warning (None without).
+
+    A link is its fields, and `per_direction` in B/s; its `bandwidth` is of both directions together.
+    """
     peaks = {precision: chip.peak(precision) for precision in chip.precisions}
-    return {**asdict(chip), "peak": peaks, "warning": chip.warning or None}
+    links = {name: _link_record(getattr(chip, name)) for name in ("link", "host_link", "pcie")}
+    return {**asdict(chip), **links, "peak": peaks, "warning": chip.warning or None}
+
+
+def _link_record(link: Link | Pcie | None) -> dict[str, Any] | None:
+    return None if link is None else {**asdict(link), "bandwidth": link.bandwidth, "per_direction": link.per_direction}
 
 
 def tera(flops: float) -> str:
@@ -121,6 +130,10 @@ def in_full(chip: Chip) -> str:
         ("highest SM clock", boost),
         ("tensor clock", f"{chip.tensor_clock / 1e6:,.0f} MHz ({chip.tensor_clock_status})"),
         ("memory", f"{chip.memory / 1e9:,.0f} GB, {chip.bandwidth / 1e12:.2f} TB/s"),
+        ("L2 cache", _cache(chip)),
+        ("link to GPUs", _link(chip.link)),
+        ("link to CPU", _link(chip.host_link)),
+        ("PCIe", _pcie(chip.pcie)),
         ("power", f"{chip.power:,.0f} W"),
         ("MIG", f"{chip.mig_slices} slices" if chip.mig_slices else "none"),
         ("also called", ", ".join(chip.aliases + chip.shared_names) or "-"),
@@ -129,7 +142,26 @@ def in_full(chip: Chip) -> str:
     lines += ["", f"{'precision':<9} {'FLOPs/cycle/SM':>15} {'MHz':>7} {'TFLOP/s':>9} {'stated':>9}"]
     lines += [_precision_line(chip, precision) for precision in chip.precisions]
     lines += ["", f"source: {chip.source}", f"checked: {chip.checked or 'no second source'}", f"confidence: {chip.confidence}"]
+    lines += [f"links and caches: {chip.links_source}"] if chip.links_source else []
     return "\n".join(lines)
+
+
+def _cache(chip: Chip) -> str:
+    size = "" if chip.l2 is None else f"{chip.l2 / MIB:,g} MiB"
+    rate = "" if chip.l2_bandwidth is None else f"{chip.l2_bandwidth / 1e12:.1f} TB/s"
+    return ", ".join(part for part in (size, rate) if part) or "not known"
+
+
+def _link(link: Link | None) -> str:
+    if link is None:
+        return "not known or none"
+    return f"{link.name}, {link.bandwidth / 1e9:,g} GB/s both directions together, {link.per_direction / 1e9:,g} each"
+
+
+def _pcie(pcie: Pcie | None) -> str:
+    if pcie is None:
+        return "not known or none"
+    return f"{pcie.generation} x{pcie.lanes}, {pcie.per_direction / 1e9:.1f} GB/s each direction"
 
 
 def _precision_line(chip: Chip, precision: str) -> str:

@@ -1,7 +1,7 @@
-"""What a chip is: how fast it can multiply matrices, and by which names it goes.
+"""What a chip is: how fast it can multiply matrices, what it is connected by, and by which names it goes.
 
-Begin here; every other module of this folder but `names`, `precision`, `overrides` and `mig` holds the chips of one
-generation, each one call of `chip(...)`. Adding a GPU is such a call: docs/adding-a-gpu.md.
+Begin here; every other module of this folder but `names`, `precision`, `overrides`, `links`, `mig`, `slices` and `measured` holds
+the chips of one generation, each one call of `chip(...)`. Adding a GPU is such a call: docs/adding-a-gpu.md.
 
 Units are SI without prefixes: Hz, FLOP/s (for int8: operations per second), B/s, B, W. Peaks are dense; a "with sparsity"
 figure of a datasheet is twice the dense one.
@@ -9,13 +9,15 @@ figure of a datasheet is twice the dense one.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 from ullage.errors import UllageError, did_you_mean, harmless
-from ullage.gpus import mig, names, overrides
+from ullage.gpus import names, overrides, slices
+from ullage.gpus.links import Link, Pcie
 from ullage.gpus.precision import PRECISIONS, canonical
 from ullage.registry import Registry
 
@@ -34,7 +36,12 @@ class Chip:
     `flops_per_cycle` is per SM (AMD: per compute unit), dense, by precision; `tensor_clock` is the clock at which tensor
     pipes reach the peak, and together they are a pair: sms × flops_per_cycle × clock is the peak (eq. 5), so neither may
     be replaced alone. `precision_clock` holds the clocks of precisions that run at another one. `stated` is what the maker
-    prints. `checked` says how the figures were confirmed, "" when nobody could. `caution` is said whenever the chip is used.
+    prints, of the precisions that it prints. `checked` says how the figures were confirmed, "" when nobody could. `caution` is
+    said whenever the chip is used.
+
+    What it is connected by, None where it has none or nobody states it: `link` to other GPUs (NVLink, Infinity Fabric), `host_link`
+    to a CPU (NVLink-C2C), `pcie`; `l2` is the size of the L2 cache in bytes, `l2_bandwidth` its rate in B/s. `links_source` says
+    where these are from.
     """
 
     name: str
@@ -59,6 +66,12 @@ class Chip:
     shared_names: tuple[str, ...] = ()
     mig_slices: int = 0
     precision_clock: Mapping[str, float] = field(default_factory=dict)
+    link: Link | None = None
+    host_link: Link | None = None
+    pcie: Pcie | None = None
+    l2: float | None = None
+    l2_bandwidth: float | None = None
+    links_source: str = ""
 
     @property
     def precisions(self) -> tuple[str, ...]:
@@ -125,8 +138,11 @@ def _refuse_nonsense(member: Chip) -> None:
     unknown = {*member.flops_per_cycle, *member.stated, *member.precision_clock} - set(PRECISIONS)
     figures = [member.sms, member.tensor_clock, member.bandwidth, member.memory, member.power]
     figures += [*member.flops_per_cycle.values(), *member.stated.values(), *member.precision_clock.values()]
+    joined = [link.bandwidth for link in (member.link, member.host_link, member.pcie) if link is not None]
+    joined += [figure for figure in (member.l2, member.l2_bandwidth) if figure is not None]
     words_known = member.confidence in get_args(Confidence) and member.tensor_clock_status in get_args(ClockStatus)
-    if unknown or min(figures) <= 0 or not member.source or not words_known:
+    sourced = member.source and (member.links_source or not joined)
+    if unknown or min(figures + joined) <= 0 or not sourced or not words_known:
         raise ValueError(f"'{member.name}' lacks a source, or has a figure or word that cannot be {sorted(unknown) or ''}")
 
 
@@ -134,19 +150,30 @@ def find(name: str, environment: Mapping[str, str] | None = None) -> Chip:
     """Return the chip that a driver, an exporter, Kubernetes or a person calls `name`; a MIG profile behind it is allowed.
 
     Case, separators and the words NVIDIA, Tesla, AMD and Instinct do not matter; apart from that the name must be one
-    that the chip has. A bare "H100" is the SXM board, whose driver name alone carries no form factor. The `environment`
-    (the process's own by default) may name relabelled boards in ULLAGE_GPU_ALIAS. Raises UllageError for an unknown name,
-    with the nearest ones, and for a name of several chips with different peaks, with the candidates.
+    that the chip has. A bare "H100" is the SXM board, whose driver name alone carries no form factor. A name of a vGPU or of a MIG
+    instance gives the figures of the whole chip, and a `warning` that says so. The `environment` (the process's own by default)
+    may name relabelled boards in ULLAGE_GPU_ALIAS. Raises UllageError for an unknown name, with the nearest ones, and for a name of
+    several chips with different peaks, with the candidates.
 
     >>> find("NVIDIA-H100-80GB-HBM3").name, find("H200 NVL").name, find("h100 sxm MIG 1g.10gb").name
     ('NVIDIA H100 80GB HBM3', 'NVIDIA H200 NVL', 'NVIDIA H100 80GB HBM3')
+    >>> find("NVIDIA A40-48Q").warning
+    'NVIDIA A40: what was named is a vGPU, whose time others may share; peak, bandwidth and power are those of the whole GPU'
     """
     renamed = overrides.renames((os.environ if environment is None else environment).get(overrides.ALIAS, ""))
-    plain, _ = mig.split(name)
-    for given in (name, plain):
-        if names.fold(given) in renamed:
-            return _lookup(renamed[names.fold(given)])
-    return _lookup(plain)
+    if names.fold(name) in renamed:
+        return _lookup(renamed[names.fold(name)])
+    part = slices.part(name)
+    if part is None:
+        return _lookup(name)
+    return _named_as_part(_lookup(renamed.get(names.fold(part.whole), part.whole)), part.what)
+
+
+@functools.lru_cache(maxsize=1024)
+def _named_as_part(whole: Chip, what: str) -> Chip:
+    """Return a chip whose warning says that a part of it was named: the same object every time."""
+    said = f"what was named is {what}; peak, bandwidth and power are those of the whole GPU"
+    return replace(whole, caution=f"{whole.caution}; {said}" if whole.caution else said)
 
 
 def _lookup(name: str) -> Chip:

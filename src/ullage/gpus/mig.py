@@ -15,7 +15,7 @@ from ullage.gpus.names import LONGEST
 if TYPE_CHECKING:
     from ullage.gpus.chip import Chip
 
-SLICES: Final = 7  # what A100 and every later data-centre chip is cut into; A30 and RTX PRO 6000 have 4
+SLICES: Final = 7  # what A100 and every later data-centre chip is cut into; A30 and RTX PRO 6000 have 4, Thor 2
 
 # "1g.10gb", "1c.3g.40gb", "1g.10gb+me"; Kubernetes labels can't hold a plus and write "1g.10gb.me".
 _PROFILE: Final = r"(?:(?P<compute>[1-9])c\.)?(?P<slices>[1-9])g\.[0-9]{1,4}gb(?:[+.-][a-z][a-z.]*)?"
@@ -54,7 +54,7 @@ def profile(text: str) -> Profile:
 def mig_share(text: str, chip: Chip | None = None) -> float:
     """Return the share of a chip's SMs that a MIG instance holds, by slices: g/7, or g/4 on chips cut into four.
 
-    Without `chip` it is taken to be cut into seven, as all but A30 and RTX PRO 6000 are. A compute instance ("1c.3g.40gb")
+    Without `chip` it is taken to be cut into seven, as all but A30, RTX PRO 6000 and Thor are. A compute instance ("1c.3g.40gb")
     holds its compute slices. The SMs that the driver hands out differ a little (H100: 16 of 132 for "1g", not 18.9), and the
     shares of a full set of instances add up to 1 only by slices. The tensor clock of an instance is the whole chip's.
     Raises UllageError when `text` is no profile, or when the chip has no MIG or fewer slices.

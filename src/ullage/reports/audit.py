@@ -64,7 +64,7 @@ def case_of(config: Config, question: Question, node: int) -> tuple[Case, list[s
         accumulation=question.shapes.accumulation,
         framework=question.imitated,
     )
-    return case, notes
+    return case, [*notes, *([case.chip.warning] if case.chip is not None and case.chip.warning else [])]
 
 
 def _assumed(question: Question, reported: Reported) -> list[str]:

@@ -123,9 +123,10 @@ def _chip(gpu: str | None) -> tuple[Chip | None, list[str]]:
     if gpu is None:
         return None, ["not measured yet: the figures are the papers' own"]
     try:
-        return find(gpu), []
+        chip = find(gpu)
     except UllageError as error:
         return None, [f"{error.problem}: nothing is compared with a stated peak"]
+    return chip, [chip.warning] if chip.warning else []
 
 
 def _newest(results: Sequence[Result]) -> tuple[dict[str, Result], list[str]]:

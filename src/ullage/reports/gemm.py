@@ -126,7 +126,7 @@ def sweep(products: Sequence[Product], question: Question) -> list[GemmReport]:
     notes += (
         [TAKEN[part] for part in unknown]
         + list(kernel.doubts if kernel is not None else ())
-        + ([f"{chip.name}: {chip.warning}"] if chip is not None and chip.confidence == "low" else [])
+        + ([chip.warning] if chip is not None and chip.warning else [])
     )
     blank = GemmReport(Cover(products[0], Tiling((1, 1))), source, dtype, chip, kernel, question.ofu, unknown, tuple(notes))
     if tiling is not None:

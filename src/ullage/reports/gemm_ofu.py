@@ -91,7 +91,8 @@ def gemm_ofu(recording: Recording) -> GemmOfuReport:
     rows = tuple(row for precision in PRECISIONS for row in _rows(chip, precision, estimates))
     exact = any(one.exact is not None for one in estimates)
     speedups = tuple(_speedups(estimates, chip, exact))
-    return GemmOfuReport(chip, recording, estimates, exact, rows, speedups, _overheads(estimates), tuple(_notes(recording, estimates)))
+    notes = (*_notes(recording, estimates), *([chip.warning] if chip.warning else []))
+    return GemmOfuReport(chip, recording, estimates, exact, rows, speedups, _overheads(estimates), notes)
 
 
 def differences(estimates: Iterable[Estimate], exact: bool, adjusted: bool) -> list[float]:

@@ -92,7 +92,10 @@ def gemm_summary(run: Run) -> GemmSummary | None:
         products=_groups(uses, lambda use: (use.product.word if use.product is not None else "", use.precision)),
         layers=_groups(uses, lambda use: (use.layer, None)),
         unshaped=unshaped,
-        notes=tuple(_notes(listed, unshaped, {capture.recording.source for capture in run.captures})),
+        notes=(
+            *_notes(listed, unshaped, {capture.recording.source for capture in run.captures}),
+            *([chip.warning] if chip is not None and chip.warning else []),
+        ),
     )
 
 

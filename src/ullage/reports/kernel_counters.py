@@ -85,7 +85,8 @@ def kernel_counters(
     roofs = Roofs(chip, measured)
     kernels = sorted((_kernel(shown[name], launches, roofs) for name, launches in rows.items()), key=lambda kernel: -kernel.time)
     gpu = measured.gpu if measured is not None else chip.name if chip is not None else ""
-    return KernelCounters(tuple(kernels), sum(kernel.time for kernel in kernels), gpu, roofs.told, tuple(notes))
+    said = [chip.warning] if chip is not None and chip.warning else []
+    return KernelCounters(tuple(kernels), sum(kernel.time for kernel in kernels), gpu, roofs.told, (*notes, *said))
 
 
 @dataclass(frozen=True)

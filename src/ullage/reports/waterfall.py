@@ -165,7 +165,8 @@ def _peak(found: Found) -> tuple[float | None, str | None]:
         return None, None
     try:
         chip = find(name)
-        return chip.peak(found.precision), f"{chip.name}, dense {canonical(found.precision).upper()}"
+        said = f" ({chip.warning})" if chip.warning else ""
+        return chip.peak(found.precision), f"{chip.name}, dense {canonical(found.precision).upper()}{said}"
     except UllageError:
         if found.gpu is not None:  # somebody said it: a slip of the pen
             raise
