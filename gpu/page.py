@@ -23,7 +23,10 @@ $ python3 gpu/run.py --unpack evidence-*.tar.gz
 ```
 
 The runner needs Python 3.11 or later and nothing else: no installation, no network. What a check needs beside it stands in the table,
-and what is missing costs that check alone. Nothing on the card is changed: no clocks, no limits, no modes.
+and what is missing costs that check alone. NVML, the CUDA driver, NVRTC and cuBLAS are called by ctypes where their packages are missing,
+and loads are made by PyTorch, else by cuBLAS, else by kernels of ours. `make gpu-wheels` (`BARER=1` for more) fetches what a machine
+without a network may lack, and builds the recorder, into `gpu/wheels/`: carried along, it is put to use where it is missing. Nothing on
+the card is changed: no clocks, no limits, no modes.
 
 **What settles the most comes first.** The checks run in the order of the table, as many as fit into 9.5 minutes (`--minutes`), each in
 a process of its own. A check that hangs is ended, one that crashes is noted, and the next begins; after either the runner asks whether

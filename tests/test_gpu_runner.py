@@ -33,7 +33,7 @@ def quick(name, seconds=30.0):
     return Entry(name, entry.stage, seconds, entry.worth, entry.least, entry.needs, entry.always)
 
 
-def go(folder, names=QUICK, faults=(), seconds=120.0, limit=30.0, **options):
+def go(folder, names=QUICK, faults=(), seconds=600.0, limit=60.0, **options):
     """Run checks in a session of its own; return its exit code and what it printed."""
     said = []
     environment = {"ULLAGE_TEST_FAULTS": json.dumps(dict(faults)), "ULLAGE_TEST_RUNS": str(folder / "runs")}
@@ -158,8 +158,8 @@ def test_the_lines_come_one_a_result_with_the_seconds_and_the_summary_says_what_
 
 
 def test_a_check_that_hangs_is_ended_and_the_next_begins(tmp_path):
-    # 3 s of its own, twice that and 20 s of patience would be 26 s; the session has 14 s in all, 4 of them for wrapping up
-    code, said = go(tmp_path, QUICK[:2], {"peaks": "hang and leave a process"}, seconds=14.0, limit=3.0)
+    # 3 s of its own, twice that and 20 s of patience: 26 s, of which the session's end may leave less
+    code, said = go(tmp_path, QUICK[:2], {"peaks": "hang and leave a process"}, seconds=40.0, limit=3.0)
     assert code == 3 and verdict(tmp_path, "peaks") == "broken" and "peaks" in said
     assert read(tmp_path / "results" / H100, "peaks")["reason"].startswith("it did not end within ")
     assert not [pid for pid in processes.descendants() if b"601" in _command(pid)], "what it left behind is ended too"
@@ -173,9 +173,9 @@ def _command(pid):
 
 
 def test_after_a_hang_the_others_run_and_the_next_start_takes_it_last(tmp_path, monkeypatch):
-    monkeypatch.setattr("gpu.session.time_limit", lambda entry, seconds, left: min(left, 4.0 if entry.name == "cycle_counters" else 30.0))
+    monkeypatch.setattr("gpu.session.time_limit", lambda entry, seconds, left: 12.0 if entry.name == "cycle_counters" else 120.0)
     code, said = go(tmp_path, faults={"cycle_counters": "hang"})
-    assert code == 3 and "cycle_counters     broken       it did not end within 4 s" in said
+    assert code == 3 and "cycle_counters     broken       it did not end within 12 s" in said
     assert verdict(tmp_path, "sampling_overhead") == "confirmed" and runs(tmp_path) == list(QUICK)
     code, _ = go(tmp_path, ["peaks", "cycle_counters", "nvml_recording"])
     assert code == 0 and runs(tmp_path)[3:] == ["peaks", "nvml_recording", "cycle_counters"]
@@ -211,10 +211,10 @@ def test_a_missing_library_costs_its_own_checks_and_no_time(tmp_path):
 
 
 def test_what_a_check_found_before_it_hung_stands(tmp_path, monkeypatch):
-    monkeypatch.setattr("gpu.session.time_limit", lambda entry, seconds, left: min(left, 5.0))
+    monkeypatch.setattr("gpu.session.time_limit", lambda entry, seconds, left: 15.0)
     go(tmp_path, ["cycle_counters"], {"cycle_counters": "half and hang"})
     found = read(tmp_path / "results" / H100, "cycle_counters")
-    assert found["verdict"] == "broken" and found["reason"].startswith("it did not end within 5 s")
+    assert found["verdict"] == "broken" and found["reason"].startswith("it did not end within 15 s")
     assert len(found["rows"]) == 1 and found["answers"] == {"units": 1} and found["unfinished"]
 
 
@@ -252,7 +252,7 @@ def test_a_disk_that_is_really_full_keeps_no_check_from_running(tmp_path):
 
 @pytest.mark.parametrize("fault", ["no GPU", "hang", "crash"])
 def test_without_a_gpu_or_with_a_driver_that_hangs_it_says_so_and_ends_with_1(fault, tmp_path, monkeypatch):
-    monkeypatch.setattr("gpu.session.IDENTIFYING", 4.0)
+    monkeypatch.setattr("gpu.session.IDENTIFYING", 4.0 if fault == "hang" else 60.0)
     code, said = go(tmp_path, faults={"identify": fault})
     expected = {"no GPU": "NVML finds no GPU; a container", "hang": "did not end within 4 s", "crash": "SIGSEGV"}[fault]
     assert code == 1 and said.startswith("no GPU: ") and expected in said and not (tmp_path / "results").exists()
