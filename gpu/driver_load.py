@@ -139,13 +139,14 @@ def own_kernel(device: Device, stack: ExitStack, size: int, dtype: str, zeros: b
     target = device.target()
     case = sized(kernel_of(target, OPERANDS[dtype], "zero" if zeros else "random"), size)
     kernel = kernel_on(device, case, target.architecture)
-    queue = kernel_case.Queue(case, device, kernel, case.inputs(np.random.default_rng(), "random"))
+    generator = np.random.default_rng()
+    checked = case.inputs(generator, "random")
+    queue = kernel_case.Queue(case, device, kernel, checked)
     try:
         kernel_case.check(queue)
     except kernel_case.UnmeasuredError as error:
         raise ArithmeticError(error.problem) from error
-    if zeros:
-        queue = kernel_case.Queue(case, device, kernel, case.inputs(np.random.default_rng(), "zero"))
+    queue = kernel_case.Queue(case, device, kernel, kernel_case.timed_inputs(case, generator, checked))
     return Call(lambda: queue.run(0), float(case.flops))
 
 
