@@ -55,20 +55,23 @@ def by_slices(table: pa.Table, share_of: ShareOf) -> tuple[pa.Table, set[tuple[s
     share = np.array([np.nan if mig is None else (np.nan if (s := shares[mig, model]) is None else s) for mig, model in pairs])
     instance = columns["mig"].is_valid().to_numpy(zero_copy_only=False)
     clock = columns["sm_clock"].to_numpy(zero_copy_only=False).astype(np.float64)
-    kept, cut, rests = np.ones(len(times), np.bool_), spans.copy(), []
+    whole_spans, kept, cut = spans.copy(), np.ones(len(times), np.bool_), spans.copy()
+    rests: list[tuple[Ints, Ints, Ints, Floats]] = []
     for first, last in pairwise(edges.tolist()):
         rows = order[first:last]
+        spans[rows] = np.minimum(spans[rows], times[rows] - _scrape_before(times[rows], spans[rows]))
         own, parent = rows[instance[rows]], rows[~instance[rows]]
         known = ~np.isnan(share[own])
         kept[own[~known]] = False
         _fill_clock(clock, own, parent, times, spans)
         starts, ends = times[own] - spans[own], times[own]
+        cut[own] = spans[own]
         cut[parent] = spans[parent] - _covered(times[parent] - spans[parent], times[parent], starts, ends)
         kept[parent] &= cut[parent] > 0
         if known.all():
             rests.append(_rest(own, starts, ends, share[own]))
     columns["sm_clock"] = pa.array(clock, mask=np.isnan(clock)).cast(SETTLED.field("sm_clock").type)
-    columns |= _scaled(columns, cut, spans)
+    columns |= _scaled(columns, cut, whole_spans)
     columns["span_ms"] = pa.array(cut.astype(np.int32))
     result = pa.table({**columns, SHARE: pa.nulls(len(times), pa.float64())}).select(SLICED.names).filter(pa.array(kept))
     unknown = {pair for pair, value in shares.items() if value is None}
@@ -94,6 +97,20 @@ def _plain_schema() -> pa.Schema:
 def _times(column: pa.Array) -> Ints:
     """Return times as whole milliseconds."""
     return np.asarray(column.cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_numpy(zero_copy_only=False), np.int64)
+
+
+def _scrape_before(times: Ints, spans: Ints) -> Ints:
+    """Return, for each row of a GPU, when the GPU was read before: what it was then, whole or sliced, this row does not speak for.
+
+    Rows that are closer together than half of what they stand for are of one reading.
+    """
+    moments = np.unique(times)
+    apart = np.diff(moments) > int(np.median(spans)) // 2
+    heads = np.concatenate([[True], apart])
+    reading = np.cumsum(heads) - 1
+    lasts = moments[np.concatenate([np.flatnonzero(heads)[1:] - 1, [len(moments) - 1]])]
+    mine = reading[np.searchsorted(moments, times)]
+    return np.where(mine > 0, lasts[np.maximum(mine - 1, 0)], np.iinfo(np.int64).min // 4)
 
 
 def _fill_clock(clock: Floats, own: Ints, parent: Ints, times: Ints, spans: Ints) -> None:

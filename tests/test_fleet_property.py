@@ -1,0 +1,173 @@
+"""Fleets whose devices change in time: our sums against a reference that walks tick by tick and imports nothing of ours.
+
+The reference (`fleet_reference.py`) takes a sample to speak for the time after it, ours for the time before it, as averages do that an
+exporter reads at the end of a window. So time runs backwards between the two: the fleet is turned round, its counters too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.fleet_generator import MODEL_NAMES, random_fleet
+from tests.fleet_reference import STEPS, joined, reference, totals, walk
+from tests.fleet_reference import busiest as busiest_of
+from ullage.metrics.telemetry import LABELS
+from ullage.reports.fleet import _ledger
+from ullage.reports.groups import counted_hours, exact_share, groups_of, state_sums
+from ullage.reports.rated import losses, rate, weighted_mean
+from ullage.sums.devices import within
+from ullage.sums.windows import settle
+from ullage.tables import samples as as_samples
+
+WITHOUT = {"records", "both sources", "inventory", "never seen"}  # what joins at intake, and what no sample shows
+HOUR = 3600
+GAUGES = {"engine_active": "gr_active", "sm_active": "sm_active", "tensor_active": "tensor_active", "busy": "gpu_util", "sm_clock": "sm_clock"}
+KEYS = ("job", "host", "cluster", "model")
+NAMES = {step: name for name, step in zip(LABELS, STEPS, strict=True)}
+TOP = 2**60  # counters are turned round by it
+
+
+def rounded(fleet):
+    """The fleet as samples at rest hold it: gauges have 24 bits."""
+    for row in fleet["samples"]:
+        for name in GAUGES:
+            if row[name] is not None:
+                row[name] = float(np.float32(row[name]))
+    return fleet
+
+
+def mirror(fleet):
+    """A moment about which time is turned round, so that hours stay hours (s)."""
+    return -(-fleet["window"][1] // HOUR) * HOUR + 1_000 * HOUR
+
+
+def settled(fleet, order=None):
+    """The fleet's samples at rest, as an Ibis table."""
+    import ibis
+
+    axis, rows = 2 * mirror(fleet), fleet["samples"]
+    rows = rows if order is None else [rows[n] for n in order]
+    columns = {"time": [(axis - row["time"]) * 1000 for row in rows]}
+    columns |= {ours: np.array([np.nan if row[name] is None else row[name] for row in rows]) for name, ours in GAUGES.items()}
+    for name in ("tensor_cycles", "sm_cycles"):
+        values = [None if row[name] is None else TOP - int(row[name]) for row in rows]
+        columns[name] = pa.array(values, pa.int64())
+    for name in ("cluster", "host", "job", "user", "namespace"):
+        columns[name] = [row[name] for row in rows]
+    columns["model"] = [MODEL_NAMES[row["model"]] for row in rows]
+    columns["gpu"] = [row["uuid"] or f"{row['cluster']}/{row['host']}/{row['index']}" for row in rows]
+    columns["mig"] = [None if row["mig_instance"] is None else f"{row['mig_profile']}/{row['mig_instance']}" for row in rows]
+    columns["index"] = pa.array([row["index"] for row in rows], pa.int16())
+    table = settle(pa.Table.from_batches([as_samples(columns)]), gap_ms=fleet["gap"] * 1000)
+    return ibis.memtable(first_stands(table, fleet["scrape"] * 1000, fleet["gap"] * 1000))
+
+
+def first_stands(table, scrape_ms, gap_ms):
+    """What the first sample of a device stands for is a guess, ours by its median interval: here one scrape, as in the reference."""
+    device = [f"{gpu}/{mig}" for gpu, mig in zip(table["gpu"].to_pylist(), table["mig"].to_pylist(), strict=True)]
+    span = table["span_ms"].to_numpy().copy()
+    first = np.array([n == 0 or device[n] != device[n - 1] for n in range(len(device))], np.bool_)
+    span[first] = min(scrape_ms, gap_ms)
+    place = table.schema.get_field_index("span_ms")
+    return table.set_column(place, table.schema.field(place), pa.array(span, pa.int32()))
+
+
+def ours(fleet, samples):
+    """Our answers: the fleet's figures, and each key's groups."""
+    since, until = ((2 * mirror(fleet) - moment) * 1000 for moment in reversed(fleet["window"]))
+    samples = within(samples, since, until)
+    rated = rate(state_sums(samples, []))
+    lost, every = losses(rated), np.ones(len(rated), np.bool_)
+    found = {by: groups_of(rated, every, lost, by, {}) for by in KEYS}
+    hourly = rate(state_sums(samples, [], bucket_ms=HOUR * 1000))
+    found["hour"] = groups_of(hourly, np.ones(len(hourly), np.bool_), losses(hourly), "bucket", {})
+    whole = {
+        "ofu": weighted_mean(rated.ofu_part, rated.ofu_time, rated.weight),
+        "known": counted_hours(rated),
+        "exact": exact_share(rated),
+        "ledger": _ledger(rated),
+        "losses": {name: float(np.nansum(values)) / 3_600_000 for name, values in lost.items()},
+    }
+    return whole, found
+
+
+def steps_of(found):
+    """Losses by the reference's steps: a merged step is booked at the first that it stands for."""
+    added = dict.fromkeys(STEPS, 0.0)
+    for name, lost in found.items():
+        added[next(step for step in STEPS if NAMES[step] == name.split("_x_")[0])] += lost
+    return added
+
+
+def label(key, name, several, cluster):
+    if name is None:
+        return f"no {key}"
+    name = MODEL_NAMES.get(name, name).replace("+", ",")
+    return f"{cluster}/{name}" if name in several else name
+
+
+def close(found, expected, what):
+    assert found == pytest.approx(expected, rel=1e-9, abs=1e-9), what
+
+
+def compare(seed, without=frozenset()):
+    fleet = rounded(random_fleet(seed, without=WITHOUT | set(without)))
+    if not fleet["samples"]:
+        return fleet
+    whole, groups = ours(fleet, settled(fleet))
+    theirs = reference(fleet)["fleet"]
+    close(whole["ofu"] or 0.0, theirs["ofu"] or 0.0, (seed, "ofu"))
+    close(whole["known"], theirs["known_seconds"] / HOUR, (seed, "known"))
+    close(whole["exact"], theirs["exact_share"] or 0.0, (seed, "exact"))
+    owners = {name.replace(" ", "_"): time / HOUR for name, time in theirs["owners"].items()}
+    close(whole["ledger"], owners | {"total": theirs["gpu_seconds"] / HOUR}, (seed, "ledger"))
+    close(sum(whole["losses"].values()), whole["known"] * (1 - (whole["ofu"] or 0.0)), (seed, "losses add up"))
+    if "missing gauge" not in fleet["features"]:
+        close(steps_of(whole["losses"]), {step: lost / HOUR for step, lost in theirs["losses"].items()}, (seed, "losses"))
+    compare_groups(seed, fleet, groups)
+    return fleet
+
+
+def compare_groups(seed, fleet, groups):
+    parts = list(walk(fleet))
+    top, axis = busiest_of(parts), 2 * mirror(fleet)
+    for key in (*KEYS, "hour"):
+        seen = {}
+        for part in parts:
+            name = getattr(part, key)
+            if name is not None and key in ("job", "host"):
+                seen.setdefault(name.replace("+", ","), set()).add(part.cluster)
+        several = {name for name, clusters in seen.items() if len(clusters) > 1}
+        split = {}
+        for part in parts:
+            if part.owner == "unknown" and part.ofu is None and not part.tensor and part.device[-1] != "rest" and len(part.device) == 1:
+                continue  # nobody told: in the ledger, and in no group
+            name = getattr(part, key)
+            where = str(axis // HOUR - 1 - name) if key == "hour" else label(key, name, several, part.cluster)
+            split.setdefault(where, []).append(part)
+        found = {group.key: group for group in groups[key]}
+        if key == "hour":
+            found = {str(int(np.datetime64(name.replace(" ", "T")).astype("datetime64[h]").astype(int))): g for name, g in found.items()}
+        assert set(found) == set(split), (seed, key)
+        for name, own in split.items():
+            expected, group = totals(own, top), found[name]
+            close(group.gpu_hours, expected["gpu_seconds"] / HOUR, (seed, key, name, "hours"))
+            close(group.counted_hours, expected["known_seconds"] / HOUR, (seed, key, name, "known"))
+            close(group.ofu or 0.0, expected["ofu"] or 0.0, (seed, key, name, "ofu"))
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_sums_over_spans_are_what_a_walk_second_by_second_finds(seed):
+    compare(seed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("block", range(20))
+def test_two_thousand_fleets(block):
+    for seed in range(1000 + 100 * block, 1100 + 100 * block):
+        compare(seed)
+
+
+assert joined  # the reference's own
