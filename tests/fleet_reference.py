@@ -24,6 +24,7 @@ TENSOR_CLOCK = {"H100 SXM": 1.830e9, "A100 SXM 80GB": 1.410e9}  # Hz; eq. 6, and
 OWNERS = ("job", "shared", "held idle", "free", "not sliced", "unknown")
 WORK = ("job", "shared", "unknown")  # the owners whose time goes through the five steps of a job, where it is known
 STEPS = ("not allocated", "held idle", "load balance", "activity", "SM fill", "tensor issue", "clock")
+ACTIVITY = ("engine_active", "sm_active", "tensor_active", "busy")  # gauges that say whether anything ran
 COUNTERS = ("tensor_cycles", "sm_cycles")
 KEYS = ("job", "user", "host", "cluster", "namespace", "model", "hour")
 
@@ -44,7 +45,7 @@ class Fleet(TypedDict):
 class Choices:
     """What equations.md leaves open. The report lists the alternatives."""
 
-    idle_below: float = 0.005  # a device is idle while its engine activity is below this
+    idle_below: float = 0.005  # a device is idle while every gauge of activity that anybody read is below this
     slices_per_gpu: int = 7  # an instance "2g" weighs 2/7 of its GPU
     last_stands: int | None = None  # how long a GPU's last sample stands; None: one scrape interval
     labels_first: bool = True  # job records count only where no label names a job; False: both count
@@ -98,9 +99,9 @@ def holders(rows: list[Row], jobs: list[Row], time: int, choices: Choices) -> se
 
 
 def owner_kind(now: Row, jobs: set[str], choices: Choices) -> str:
-    """Choice: idle is decided tick by tick, from engine activity, or from GPU utilization without it."""
-    activity = now["busy"] if now["engine_active"] is None else now["engine_active"]
-    idle = activity is not None and activity < choices.idle_below
+    """Choice: idle is decided tick by tick, and where any gauge says that something ran, something ran."""
+    read = [now[gauge] for gauge in ACTIVITY if now[gauge] is not None]
+    idle = bool(read) and max(read) < choices.idle_below
     if not jobs:
         return "free" if idle else "unknown"  # something runs, and nobody knows whose it is
     return "shared" if len(jobs) > 1 else "held idle" if idle else "job"

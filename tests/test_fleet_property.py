@@ -65,11 +65,21 @@ def settled(fleet, order=None):
 
 
 def first_stands(table, scrape_ms, gap_ms):
-    """What the first sample of a device stands for is a guess, ours by its median interval: here one scrape, as in the reference."""
-    device = [f"{gpu}/{mig}" for gpu, mig in zip(table["gpu"].to_pylist(), table["mig"].to_pylist(), strict=True)]
+    """What the first sample of a device stands for is a guess, ours by its median interval.
+
+    Here it is as in the reference: the time since its GPU was read before (in another cut), and one scrape for a GPU's first.
+    """
+    gpus = table["gpu"].to_pylist()
+    device = [f"{gpu}/{mig}" for gpu, mig in zip(gpus, table["mig"].to_pylist(), strict=True)]
+    times = table["time"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
+    readings = {}
+    for gpu, time in zip(gpus, times, strict=True):
+        readings.setdefault(gpu, set()).add(time)
     span = table["span_ms"].to_numpy().copy()
-    first = np.array([n == 0 or device[n] != device[n - 1] for n in range(len(device))], np.bool_)
-    span[first] = min(scrape_ms, gap_ms)
+    for row in range(len(device)):
+        if row == 0 or device[row] != device[row - 1]:
+            before = [time for time in readings[gpus[row]] if time < times[row]]
+            span[row] = min(times[row] - max(before) if before else scrape_ms, gap_ms)
     place = table.schema.get_field_index("span_ms")
     return table.set_column(place, table.schema.field(place), pa.array(span, pa.int32()))
 

@@ -23,7 +23,7 @@ WORKS = 0.5
 ACTIVITY = ("gr_active", "sm_active", "tensor_active", "gpu_util")
 MEANS = ("tensor_active", "sm_active", "gr_active", "gpu_util", "power")
 KEYS = ("gpu", "mig", "job")
-STATE = (*KEYS, "cluster", "host", "user", "namespace", "share", "owner")  # a row of sums is the time in one of these states
+STATE = (*KEYS, "cluster", "host", "user", "namespace", "share", "owner", "measured")  # a row of sums is the time in one of these states
 OFU = ("span_ms", "ofu_ms", "ofu_sum", "cycles_ms", "tensor_cycles", "sm_cycles")
 TREE = (
     *OFU,
@@ -60,7 +60,7 @@ def device_sums(samples: Any, *, bucket_ms: int | None = None) -> Any:
     if bucket_ms is not None:
         samples = bucketed(samples, bucket_ms)
         keys.append("bucket")
-    samples = samples.mutate(owner=_owner(samples))
+    samples = samples.mutate(owner=_owner(samples), measured=_measured(samples))
     sums = {"span_ms": samples.span_ms, **_states(samples), **_integrals(samples), **_cycles(samples)}
     # what has few values is grouped by first and unfolded after, which costs less than a sum for each of them
     fine = _added(samples, [*keys, *_FEW], sums, rows=samples.count(), **_who(samples), **_window(samples))
@@ -224,6 +224,23 @@ def _owner(samples: Any) -> Any:
     _, idle = _dark_and_quiet(samples)
     found = owner(held, samples.sharers > 1, idle, False if empty(samples, "share") else samples.share.notnull())
     return ibis.literal(found, "int8") if isinstance(found, int) else found
+
+
+def _measured(samples: Any) -> Any:
+    """Return what is known of each sample: 1 for OFU, 2 for SM activity and 4 for engine activity, added up.
+
+    The steps of the chain compare means with each other, which has a meaning only over the same time.
+    """
+    import ibis
+
+    sampled, counted = known(samples, "tensor_active", "sm_clock"), _counted(samples)
+    if isinstance(sampled, bool):
+        ofu = True if sampled else counted
+    else:
+        ofu = sampled if counted is False else True if counted is True else sampled | counted
+    parts = ((ofu, 1), (known(samples, "sm_active"), 2), (known(samples, "gr_active"), 4))
+    always = ibis.literal(sum(code for where, code in parts if where is True), "int8")
+    return sum((where.ifelse(ibis.literal(code, "int8"), ibis.literal(0, "int8")) for where, code in parts if not isinstance(where, bool)), always)
 
 
 def _integrals(samples: Any) -> Sums:
