@@ -93,8 +93,11 @@ def holders(rows: list[Row], jobs: list[Row], time: int, choices: Choices) -> se
     users = {record["job"]: record["user"] for record in jobs}
     places = {(rows[0]["cluster"], rows[0]["host"], index) for index in (rows[0]["index"], None)}
     labels = {(row["job"], row["user"] or users.get(row["job"])) for row in rows if row["job"]}
-    records = {(record["job"], record["user"]) for record in jobs
-               if record["start"] <= time < record["end"] and places & {tuple(gpu) for gpu in record["gpus"]}}
+    records = {
+        (record["job"], record["user"])
+        for record in jobs
+        if record["start"] <= time < record["end"] and places & {tuple(gpu) for gpu in record["gpus"]}
+    }
     return labels if labels and choices.labels_first else labels | records
 
 
@@ -113,8 +116,7 @@ def increase(now: Row, later: Row | None, field: str) -> Gauge:
     return None if None in ends or ends[1] < ends[0] else ends[1] - ends[0]
 
 
-def measured(now: Row, later: Row | None, clock: Gauge, seconds: int, choices: Choices
-             ) -> tuple[Gauge, Gauge, Gauge, Gauge, bool]:
+def measured(now: Row, later: Row | None, clock: Gauge, seconds: int, choices: Choices) -> tuple[Gauge, Gauge, Gauge, Gauge, bool]:
     """Activity, SM activity, tensor activity, OFU, is it exact. Cycles where counted, gauges elsewhere.
 
     Choice: where a gauge is missing, two steps of the chain merge; the earlier one carries the loss of both.
@@ -128,8 +130,9 @@ def measured(now: Row, later: Row | None, clock: Gauge, seconds: int, choices: C
     return activity, sm, tensor, work / (peak * seconds) if exact else sampled, exact
 
 
-def parts_of_gpu(where: Where, rows: list[Row], later: list[Row], seconds: int, time: int, fleet: Fleet,
-                 choices: Choices) -> Iterator[Part]:
+def parts_of_gpu(
+    where: Where, rows: list[Row], later: list[Row], seconds: int, time: int, fleet: Fleet, choices: Choices
+) -> Iterator[Part]:
     """One GPU in one tick: `rows` is its last scrape, `later` its next one, `seconds` the time between."""
     parent_clock = next((row["sm_clock"] for row in rows if row["mig_instance"] is None), None)
     slice_seconds, rest = fleet["tick"] / choices.slices_per_gpu, choices.slices_per_gpu
@@ -141,12 +144,18 @@ def parts_of_gpu(where: Where, rows: list[Row], later: list[Row], seconds: int, 
         held = holders(own, fleet["jobs"], time, choices)
         jobs, users = {job for job, _ in held}, {user for _, user in held}
         clock = parent_clock if now["sm_clock"] is None else now["sm_clock"]
-        yield Part(*where, (gpu_identity(now), instance, now["mig_profile"]), slices * slice_seconds,
-                   owner_kind(now, jobs, choices), joined(jobs), joined(users),
-                   joined({row["namespace"] for row in own}), *measured(now, after, clock, seconds, choices))
+        yield Part(
+            *where,
+            (gpu_identity(now), instance, now["mig_profile"]),
+            slices * slice_seconds,
+            owner_kind(now, jobs, choices),
+            joined(jobs),
+            joined(users),
+            joined({row["namespace"] for row in own}),
+            *measured(now, after, clock, seconds, choices),
+        )
     if rest > 0:
-        yield Part(*where, ("rest",), rest * slice_seconds, "not sliced", ofu=0.0,
-                   exact=choices.unsliced_is_exact)
+        yield Part(*where, ("rest",), rest * slice_seconds, "not sliced", ofu=0.0, exact=choices.unsliced_is_exact)
 
 
 def walk(fleet: Fleet, choices: Choices = Choices()) -> Iterator[Part]:
@@ -163,7 +172,7 @@ def walk(fleet: Fleet, choices: Choices = Choices()) -> Iterator[Part]:
             seen = bisect_right(times, time) - 1  # the last scrape at or before this tick; -1: none yet
             rows = scrapes[gpu][times[seen]] if seen >= 0 else listed
             where = (time // 3600, rows[0]["cluster"], rows[0]["host"], rows[0]["model"])
-            until = (times[seen + 1:] or [times[-1] + stands])[0] if seen >= 0 else None
+            until = (times[seen + 1 :] or [times[-1] + stands])[0] if seen >= 0 else None
             if until is None or time >= min(until, times[seen] + gap):
                 yield Part(*where, (gpu,), fleet["tick"], "unknown")  # Choice: whatever a job record says
             else:  # Choice: cycles counted over a silence are not used
@@ -192,8 +201,7 @@ def busiest(parts: list[Part]) -> dict[Any, float]:
     for part in parts:
         if part.owner in WORK and in_chain(part):
             work[team(part), part.device].append(part)
-    means = {who: fsum(part.seconds * part.activity for part in own) / fsum(part.seconds for part in own)
-             for who, own in work.items()}
+    means = {who: fsum(part.seconds * part.activity for part in own) / fsum(part.seconds for part in own) for who, own in work.items()}
     return {job: max(mean for (other, _), mean in means.items() if other == job) for job, _ in means}
 
 
@@ -211,19 +219,23 @@ def totals(parts: list[Part], top: dict[Any, float]) -> Row:
     known = [part for part in parts if part.ofu is not None]
     chain = [part for part in parts if in_chain(part)]
     known_seconds, lost = fsum(part.seconds for part in known), [losses(part, top) for part in chain]
-    return {"gpu_seconds": fsum(part.seconds for part in parts),
-            "owners": {kind: fsum(part.seconds for part in parts if part.owner == kind) for kind in OWNERS},
-            "known_seconds": known_seconds,
-            "ofu": ratio(fsum(part.seconds * part.ofu for part in known), known_seconds),
-            "exact_share": ratio(fsum(part.seconds for part in known if part.exact), known_seconds),
-            "chain_seconds": fsum(part.seconds for part in chain),
-            "losses": {step: fsum(each.get(step, 0.0) for each in lost) for step in STEPS}}
+    return {
+        "gpu_seconds": fsum(part.seconds for part in parts),
+        "owners": {kind: fsum(part.seconds for part in parts if part.owner == kind) for kind in OWNERS},
+        "known_seconds": known_seconds,
+        "ofu": ratio(fsum(part.seconds * part.ofu for part in known), known_seconds),
+        "exact_share": ratio(fsum(part.seconds for part in known if part.exact), known_seconds),
+        "chain_seconds": fsum(part.seconds for part in chain),
+        "losses": {step: fsum(each.get(step, 0.0) for each in lost) for step in STEPS},
+    }
 
 
 def reference(fleet: Fleet, choices: Choices = Choices()) -> Row:
     """The answers: {"fleet": totals, "job": {job: totals, None: no job}, "user": {...}, …}: all of KEYS."""
     parts = list(walk(fleet, choices))
     top = busiest(parts)
-    by_key = {key: {name: totals([part for part in parts if getattr(part, key) == name], top)
-                    for name in {getattr(part, key) for part in parts}} for key in KEYS}
+    by_key = {
+        key: {name: totals([part for part in parts if getattr(part, key) == name], top) for name in {getattr(part, key) for part in parts}}
+        for key in KEYS
+    }
     return {"fleet": totals(parts, top)} | by_key

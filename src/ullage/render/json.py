@@ -62,6 +62,7 @@ def group(row: Group) -> dict[str, Any]:
         "key": row.key,
         "ofu": row.ofu,
         "method": row.method,
+        "exact_share": row.exact_share,
         "gpus": row.gpus,
         "gpu_hours": row.gpu_hours,
         "trusted_share": row.trusted_share,

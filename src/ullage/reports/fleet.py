@@ -18,7 +18,19 @@ from ullage.metrics.clocks import SamplingNoise
 from ullage.metrics.metric import ratio
 from ullage.metrics.telemetry import Tree
 from ullage.reports.agreement import Agreement, Measured, agreement
-from ullage.reports.groups import Array, Group, Mask, counted_hours, exact_share, gauge, gpu_hours, groups_of, method_of, prices_of, state_sums
+from ullage.reports.groups import (
+    Array,
+    Group,
+    Mask,
+    counted_hours,
+    exact_share,
+    gauge,
+    gpu_hours,
+    groups_of,
+    method_of,
+    prices_of,
+    state_sums,
+)
 from ullage.reports.rated import Rated, chains, losses, rate, weighted_mean
 from ullage.reports.series import beats, noise
 from ullage.reports.trusted import judge

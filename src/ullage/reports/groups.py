@@ -32,8 +32,8 @@ EXACT = 0.99  # share of the time in which cycles were counted, from which on OF
 class Group:
     """One row of the answer: a job, a user, a host, an hour …, with its OFU, its GPU-hours and what it falls short by.
 
-    `ofu`, `tree` and `ullage` are over trusted series, `counted_hours` of them whose OFU is known; `gpu_hours`, `gpus` and `cost` over all.
-    `tree` says what is left after each step; its losses of `counted_hours` add up to `ullage`.
+    `ofu`, `tree` and `ullage` are over trusted series, `counted_hours` of them whose OFU is known, `exact_share` of which by cycle counters;
+    `gpu_hours`, `gpus` and `cost` are over all. `tree` says what is left after each step; its losses of `counted_hours` add up to `ullage`.
     """
 
     key: str
@@ -45,6 +45,7 @@ class Group:
     tree: Tree
     cost: float | None
     counted_hours: float = 0.0
+    exact_share: float = 0.0
 
     @property
     def ullage(self) -> float | None:
@@ -92,18 +93,19 @@ def _groups(rated: Rated, trusted: Mask, lost: Mapping[str, Array], codes: Codes
     for code, gpu, mig in zip(codes, rated.words("gpu"), rated.words("mig"), strict=True):
         devices[code].add((gpu, mig))
     counted = np.bincount(codes[trusted], good.ofu_time * good.weight, count)
-    exact = np.bincount(codes[trusted], good.exact_time * good.weight, count)
+    exact = np.nan_to_num(ratio(np.bincount(codes[trusted], good.exact_time * good.weight, count), counted))
     return [
         Group(
             key=key,
             ofu=tree.ofu,
-            method=method_of(float(ratio(float(exact[code]), float(counted[code])) or 0.0)),
+            method=method_of(float(exact[code])),
             gpus=len(devices[code]),
             gpu_hours=float(whole[code]),
             trusted_share=float(ratio(believed[code], whole[code]) or 0.0),
             tree=tree,
             cost=None if np.isnan(spent[code]) else float(spent[code]),
             counted_hours=float(counted[code]) / HOUR_MS,
+            exact_share=float(exact[code]),
         )
         for code, (key, tree) in enumerate(zip(keys, chains(good, lost, codes[trusted], count), strict=True))
     ]

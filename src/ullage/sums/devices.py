@@ -240,7 +240,9 @@ def _measured(samples: Any) -> Any:
         ofu = sampled if counted is False else True if counted is True else sampled | counted
     parts = ((ofu, 1), (known(samples, "sm_active"), 2), (known(samples, "gr_active"), 4))
     always = ibis.literal(sum(code for where, code in parts if where is True), "int8")
-    return sum((where.ifelse(ibis.literal(code, "int8"), ibis.literal(0, "int8")) for where, code in parts if not isinstance(where, bool)), always)
+    return sum(
+        (where.ifelse(ibis.literal(code, "int8"), ibis.literal(0, "int8")) for where, code in parts if not isinstance(where, bool)), always
+    )
 
 
 def _integrals(samples: Any) -> Sums:
