@@ -37,7 +37,7 @@ from ullage.reports.trusted import judge
 from ullage.sums.devices import time_sums, within
 from ullage.sums.grouping import collapse
 from ullage.sums.ledger import CODES, OWNERS
-from ullage.units import HOUR_MS
+from ullage.units import DAY_MS, HOUR_MS
 
 KEYS = ("job", "user", "model", "host", "cluster", "gpu", "namespace", "hour")
 BUCKETS = (60_000, 300_000, 900_000, HOUR_MS, 6 * HOUR_MS, 24 * HOUR_MS)
@@ -138,7 +138,8 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
     question.progress("judging")
     told = sums.filter(pc.is_null(sums["share"]))  # what was not sliced is no device that says anything
     devices = rate(collapse(told, ["gpu", "mig"]), question.model)
-    verdicts = judge(devices, beats(samples, told))
+    by_job = collapse(told, ["gpu", "mig", "job"])
+    verdicts = judge(devices, beats(samples, by_job))
     trusted = _believed(rated, verdicts)
     good = rated.take(trusted)
     window = _window(sums, question)
@@ -167,11 +168,11 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
         course=_course(samples, window, verdicts, question),
         verdicts=_tally(verdicts),
         findings=sorted((v for v in verdicts.values() if v.verdict != "ok"), key=lambda v: (VERDICTS.index(v.verdict), v.gpu)),
-        agreement=agreement(_by_job(rated, good), jobs, question.peak_tflops),
-        noise=noise(samples, sums, rated, wanted=question.noise),
+        agreement=agreement(_by_job(rated, good, jobs), jobs, question.peak_tflops),
+        noise=noise(samples, collapse(told, ["gpu", "mig"]), rated, wanted=question.noise),
         **_money(rated, good, prices_of(rated, question.prices), prices_of(good, question.prices)),
         command=question.command,
-        notes=notes + _remarks(rated, good) + _contradictions(tree),
+        notes=notes + _remarks(rated, good) + _strange_clocks(rated) + _contradictions(tree),
     )
 
 
@@ -196,17 +197,23 @@ def _window(sums: pa.Table, question: Question) -> tuple[int, int]:
     return (int(start) if question.since is None else question.since, int(end) if question.until is None else question.until)
 
 
-def _by_job(rated: Rated, good: Rated) -> dict[str, Measured]:
-    """Return what trusted series say of each job; its size counts all devices that it held."""
-    held: dict[str | None, set[tuple[str | None, str | None]]] = {}
-    for job, gpu, mig in zip(rated.words("job"), rated.words("gpu"), rated.words("mig"), strict=True):
-        held.setdefault(job, set()).add((gpu, mig))
+def _by_job(rated: Rated, good: Rated, jobs: pa.Table | None) -> dict[str, Measured]:
+    """Return what trusted series say of each job; its size is how many GPUs its record says, else how many were seen in it."""
+    held: dict[str | None, set[str | None]] = {}
+    for job, gpu in zip(rated.words("job"), rated.words("gpu"), strict=True):
+        held.setdefault(job, set()).add(gpu)
+    records = [] if jobs is None else jobs.select(["job", "gpus"]).to_pylist()
+    stated = {row["job"]: int(row["gpus"]) for row in records if row["gpus"]}
     rows: dict[str, list[int]] = {}
     for row, job in enumerate(good.words("job")):
         if job is not None and good.chip[row] >= 0:
             rows.setdefault(job, []).append(row)
     means = {job: weighted_mean(good.ofu_part[own], good.ofu_time[own], good.weight[own]) for job, own in rows.items()}
-    return {job: Measured(ofu, len(held[job]), good.chips[good.chip[rows[job][0]]].name) for job, ofu in means.items() if ofu is not None}
+    return {
+        job: Measured(ofu, stated.get(job, len(held[job])), good.chips[good.chip[rows[job][0]]].name)
+        for job, ofu in means.items()
+        if ofu is not None
+    }
 
 
 def _ledger(rated: Rated) -> dict[str, float]:
@@ -306,6 +313,30 @@ def _remarks(rated: Rated, good: Rated) -> list[str]:
     if method_of(share) == "mixed":
         remarks.append(f"{share:.0%} of the time OFU comes from cycle counters (exact), the rest from clock samples")
     return remarks
+
+
+def _strange_clocks(rated: Rated) -> list[str]:
+    """Name the hosts whose samples reach more than a day beyond those of every other host, on either side: clocks that are set wrong."""
+    seen: dict[tuple[str | None, str | None], tuple[float, float]] = {}
+    for cluster, host, start, last in zip(
+        rated.words("cluster"), rated.words("host"), rated.column("start_ms"), rated.column("last_ms"), strict=True
+    ):
+        first, end = seen.get((cluster, host), (start, last))
+        seen[cluster, host] = min(first, start), max(end, last)
+    found = []
+    for ends, side in (([end for _, end in seen.values()], "later"), ([-first for first, _ in seen.values()], "earlier")):
+        if len(ends) < 2:
+            continue
+        order = np.argsort(ends)
+        beyond = ends[order[-1]] - ends[order[-2]]
+        if beyond > DAY_MS:
+            cluster, host = list(seen)[int(order[-1])]
+            name = harmless("/".join(part for part in (cluster, host or "no name") if part))
+            found.append(
+                f"host {name} has samples up to {beyond / DAY_MS:,.1f} days {side} than every other host: "
+                "if its clock is wrong, its hours are too; leave them out with --since or --until"
+            )
+    return found
 
 
 def _contradictions(tree: Tree) -> list[str]:

@@ -32,7 +32,7 @@ EXACT = 0.99  # share of the time in which cycles were counted, from which on OF
 class Group:
     """One row of the answer: a job, a user, a host, an hour …, with its OFU, its GPU-hours and what it falls short by.
 
-    `ofu`, `tree` and `ullage` are over trusted series, `counted_hours` of them whose OFU is known, `exact_share` of which by cycle counters;
+    `ofu`, `tree` and `ullage` are over trusted series, `counted_hours` of them whose OFU is known, `exact_share` of it by cycle counters;
     `gpu_hours`, `gpus` and `cost` are over all. `tree` says what is left after each step; its losses of `counted_hours` add up to `ullage`.
     """
 
