@@ -15,7 +15,9 @@ from tests.fleet_reference import COUNTERS, STEPS, reference, totals, walk
 from tests.fleet_reference import busiest as busiest_of
 from ullage.intake import opened
 from ullage.metrics.telemetry import LABELS
-from ullage.reports.fleet import _ledger
+from ullage.render import json as as_json
+from ullage.reports.fleet import Question, _ledger
+from ullage.reports.fleet import fleet as fleet_report
 from ullage.reports.groups import counted_hours, exact_share, groups_of, state_sums
 from ullage.reports.rated import losses, rate, weighted_mean
 from ullage.store.store import Store
@@ -246,3 +248,98 @@ def test_expositions_that_are_read_give_what_a_walk_second_by_second_finds(seed,
         path.write_text(text.replace("{gpu=", f'{{cluster="{cluster}",gpu='))
     with opened([str(tmp_path)], gap_ms=fleet["gap"] * 1000) as taken:
         agree(seed, fleet, as_reference(fleet, taken.samples.to_pyarrow()))
+
+
+# --- what must not change an answer ---
+
+
+def moment_inside(fleet):
+    """A third of the way through the fleet's window, as our side sees it (ms), on no edge of anything."""
+    start, end = ((2 * mirror(fleet) - moment) * 1000 for moment in reversed(fleet["window"]))
+    return start, start + (end - start) // 3 + 517, end
+
+
+@pytest.mark.parametrize("seed", range(400, 412))
+def test_the_parts_of_a_window_add_up_to_the_whole(seed):
+    # nobody knows which part a silence that reaches over the cut belongs to, and a job that moves is named by its clusters: none here
+    fleet = fleet_of(seed, without={"silent", "missed scrape", "moved"})
+    samples = as_reference(fleet, settled(fleet))
+    start, cut, end = moment_inside(fleet)
+    whole, *parts = (quantities(samples, since, until) for since, until in ((start, end), (start, cut), (cut, end)))
+    assert set().union(*parts) <= set(whole)
+    for name, value in whole.items():
+        close(sum(part.get(name, 0.0) for part in parts), value, (seed, name))
+
+
+def quantities(samples, since, until):
+    """What adds up over time: by owner, by step, by job and host."""
+    rated = rate(state_sums(within(samples, since, until), []))
+    lost, every = losses(rated), np.ones(len(rated), np.bool_)
+    found = {("ledger", owner): hours for owner, hours in _ledger(rated).items()}
+    found |= {("losses", step): float(np.nansum(lost[step])) / 3_600_000 for step in ("not_allocated", "held_idle")}
+    found["known"] = counted_hours(rated)
+    found["work"] = float(np.nansum(rated.ofu_part * rated.weight)) / 3_600_000
+    for by in ("job", "host"):
+        for group in groups_of(rated, every, lost, by, {}):
+            found[by, group.key, "hours"] = group.gpu_hours
+            found[by, group.key, "ullage"] = group.ullage or 0.0
+    return found
+
+
+@pytest.mark.parametrize("seed", range(420, 428))
+def test_unrelated_jobs_elsewhere_change_no_row_of_a_job(seed):
+    fleet, other = fleet_of(seed), fleet_of(seed + 1000)
+    shift = fleet["window"][0] - other["window"][0]
+    for row in other["samples"]:
+        row["time"] += shift // HOUR * HOUR
+        row["uuid"] = f"other-{row['uuid'] or row['host']}-{row['index']}"
+        row |= {"cluster": "south", "host": f"south-{row['host']}", "job": row["job"] and f"south-{row['job']}"}
+    alone, both = settled(fleet), settled(fleet | {"samples": [*fleet["samples"], *other["samples"]]})
+    before, after = ({group.key: group for group in job_groups(table)} for table in (alone, both))
+    for key in before.keys() - {"no job"}:
+        assert after[key].gpus == before[key].gpus
+        close([after[key].gpu_hours, after[key].ofu or 0.0], [before[key].gpu_hours, before[key].ofu or 0.0], (seed, key))
+        factors = [[(factor.name, factor.value) for factor in found[key].tree.factors] for found in (before, after)]
+        assert [name for name, _ in factors[0]] == [name for name, _ in factors[1]]
+        close([value for _, value in factors[1]], [value for _, value in factors[0]], (seed, key, "factors"))
+
+
+def job_groups(table):
+    import ibis
+
+    rated = rate(state_sums(ibis.memtable(table), []))
+    return groups_of(rated, np.ones(len(rated), np.bool_), losses(rated), "job", {})
+
+
+@pytest.mark.parametrize("seed", range(440, 446))
+def test_asking_twice_in_whatever_order_samples_arrived_gives_the_same_answer(seed):
+    import ibis
+
+    fleet = fleet_of(seed)
+    order = np.random.default_rng(seed).permutation(len(fleet["samples"])).tolist()
+    tables = (settled(fleet), settled(fleet), settled(fleet, order))
+    first, again, shuffled = (flat(as_json.fleet(fleet_report(ibis.memtable(table), None, Question(by="job")))) for table in tables)
+    for other in (again, shuffled):
+        assert other.keys() == first.keys()
+        for place, value in first.items():
+            # DuckDB adds floats in the order in which its threads come: the last digit is not the same each time
+            assert other[place] == (pytest.approx(value, rel=1e-12, abs=1e-12) if isinstance(value, float) else value), (seed, place)
+
+
+def flat(data, place=()):
+    """Every value of a report by where it stands."""
+    if isinstance(data, dict | list):
+        items = data.items() if isinstance(data, dict) else enumerate(data)
+        return {deeper: value for name, part in items for deeper, value in flat(part, (*place, name)).items()} | {
+            (*place, "size"): len(data)
+        }
+    return {place: data}
+
+
+@pytest.mark.parametrize("seed", range(450, 456))
+def test_the_order_in_which_samples_arrive_changes_no_sum(seed):
+    import ibis
+
+    fleet = fleet_of(seed)
+    order = np.random.default_rng(seed).permutation(len(fleet["samples"])).tolist()
+    same(ours(fleet, ibis.memtable(settled(fleet, order))), ours(fleet, ibis.memtable(settled(fleet))), seed)
