@@ -134,7 +134,9 @@ def _merged(columns: Columns, order: Ints, first: Ints) -> tuple[Columns, Number
     group = np.cumsum(group)
     flags = np.bitwise_or.reduceat(columns["flags"].to_numpy()[order], first)
     merged: Columns = {}
-    _, _, shared = _winners(columns["job"], order, group, len(first)) if not empty(columns["job"]) else (None, None, np.zeros(0, np.bool_))
+    _, _, shared = (
+        _winners(columns["job"], order, group, len(first)) if not empty(columns["job"]) else (None, None, np.zeros(len(first), np.bool_))
+    )
     for name, column in columns.items():
         if empty(column):
             merged[name] = column.slice(0, len(first))
