@@ -75,7 +75,8 @@ def agreement(measured: Mapping[str, Measured], jobs: pa.Table | None, peak_tflo
         return None
     mfu: Array = np.array([c.mfu for c in found])
     ofu: Array = np.array([c.ofu for c in found])
-    error: Array = np.round(np.asarray(absolute_error(ofu, mfu), np.float64), 6)  # samples at rest have 24 bits: what lies on a limit is on it
+    distance: Array = absolute_error(ofu, mfu)
+    error: Array = distance.round(6)  # samples at rest have 24 bits: what lies on a limit is on it
     sizes = np.array([c.gpus for c in found])
     return Agreement(
         rows=[_row(int(size), mfu[sizes == size], error[sizes == size]) for size in np.unique(sizes)],
