@@ -41,6 +41,7 @@ def chain(ofu: float | None, *, sm: bool = True) -> Tree:
 def group(key: str, gpus: int = 8, gpu_hours: float = 100.0, ofu: float | None = 0.3, **more: Any) -> Group:
     """Return a group with plain values."""
     values = {"method": "sampled", "trusted_share": 1.0, "tree": chain(ofu), "cost": None} | more
+    values.setdefault("counted_hours", gpu_hours * values["trusted_share"])
     return Group(key=key, ofu=ofu, gpus=gpus, gpu_hours=gpu_hours, **values)
 
 
@@ -61,7 +62,7 @@ def course_of_a_week() -> list[Point]:
 def agreement_of(jobs: list[Comparison]) -> Agreement:
     """Return an agreement over jobs; its means are of no interest."""
     ranked = sorted(jobs, key=lambda job: -abs(job.mfu - job.ofu))
-    rows = [Row(8, 40, 0.312, 0.081, 0.021, 0.013), Row(64, 21, 0.334, 0.064, 0.018, 0.011), Row(288, 1, 0.5427, 0.0, 0.2869, 0.0)]
+    rows = [Row(8, 40, 0.312, 0.081, 0.021, 0.013), Row(64, 21, 0.334, 0.064, 0.018, 0.011), Row(288, 1, 0.5427, None, 0.2869, None)]
     return Agreement(rows, ranked, 0.91, 0.334, 0.312, 0.024, 0.95, 0.016)
 
 
@@ -95,6 +96,7 @@ def report(**changes: Any) -> FleetReport:
         gpus=512.0,
         gpu_hours=86_016.0,
         trusted_share=0.992,
+        counted_hours=86_016.0 * 0.992,
         window=WEEK,
         gpu_util=0.681,
         tensor_active=0.352,

@@ -72,8 +72,9 @@ def test_every_format_gives_the_known_answer(fleet, form):
     assert answer["ofu"] == pytest.approx(whole["trusted_ofu"], abs=tolerance)
     assert answer["ofu_all"] == pytest.approx(whole["sampled_ofu"], abs=tolerance)
     assert answer["gpu_hours"] == pytest.approx(whole["gpu_hours"], rel=0.005)
-    tree = {name: answer["tree"][name] for name in ("load_balance", "activity", "sm_fill", "tensor_issue")}
-    assert tree == pytest.approx({name: whole["trusted_tree"][name] for name in tree}, abs=0.01 if form == "dmon" else 2e-3)
+    names = ("not_allocated", "held_idle", "load_balance", "activity", "sm_fill", "tensor_issue")
+    tree = {name: answer["tree"][name] for name in names}
+    assert tree == pytest.approx({name: whole["trusted_chain"][name] for name in tree}, abs=0.01 if form == "dmon" else 2e-3)
 
 
 @pytest.mark.parametrize("form", ["parquet", "exposition", "prometheus"])

@@ -279,8 +279,8 @@ def test_a_prometheus_that_stops_in_the_middle_gives_what_came_and_a_note(how):
     assert report.ofu == pytest.approx(OFU)
     assert report.gpu_hours == pytest.approx(600 / 3600)  # the first chunk is ten minutes long
     assert any("ended early, and what came before is reported" in note and "2026-08-10T00:10:00Z was read" in note for note in report.notes)
-    # a day was asked for: what was not read has no owner
-    assert report.ledger["total"] == pytest.approx(24)
+    # a day was asked for; of a GPU that nobody has seen later, nobody knows that it was there
+    assert report.ledger["total"] == pytest.approx(600 / 3600)
 
 
 @pytest.mark.parametrize("how", ["hangs", "breaks off"])
@@ -672,12 +672,14 @@ def test_instances_of_a_gpu_count_their_share_and_unknown_ones_are_told(written)
         one = [pages(4, gpus=1, labels=f',GPU_I_PROFILE="{profile}",GPU_I_ID="{number}"') for number, profile in enumerate(mig)]
         return "".join(one)
 
-    # 1/7 and 3/7 of an H100 for two minutes
+    # 1/7 and 3/7 of an H100 for two minutes, and 3/7 that nobody sliced
     report = report_of(written(slices("1g.10gb", "3g.40gb")))
-    assert report.gpus == pytest.approx(4 / 7)
-    assert report.gpu_hours == pytest.approx(4 / 7 * 120 / 3600)
+    assert report.gpus == 1 and report.gpu_hours == pytest.approx(120 / 3600)
+    assert report.ledger["not_sliced"] == pytest.approx(3 / 7 * 120 / 3600)
+    # of instances of no known share nobody knows what they leave: the rest is unknown
     strange = report_of(written(slices("1g.10gb", "3g.40gb", "99g.1gb", "cpx", "<b>")))
-    assert strange.gpus == pytest.approx(4 / 7)
+    assert strange.gpus == 1 and strange.gpu_hours == pytest.approx(4 / 7 * 120 / 3600)
+    assert strange.ledger["not_sliced"] == 0 and strange.ledger["total"] == pytest.approx(120 / 3600)
     assert any("it is not known what share of the GPU they are" in note for note in strange.notes)
     with pytest.raises(UllageError, match="no sample in the window"):
         ullage.fleet(str(written(slices("cpx"))))

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.conftest import settled_table
+from tests.conftest import T0, settled_table
 from ullage.reports.fleet import Question, fleet
 from ullage.reports.ofu import fleet_ofu, job_trees
 from ullage.store.footers import empty_and_full
@@ -73,13 +73,13 @@ def test_cycle_counters_go_before_clock_samples_also_when_only_ofu_is_asked(at_r
 
 
 def test_mig_instances_weigh_their_share_also_when_only_ofu_is_asked(at_rest):
-    # 3 of 7 slices and 1 of 7: (0.7 x 3 + 0.3 x 1) / 4 = 0.6; the whole GPU's own row would count their time twice
+    # 3 of 7 slices and 1 of 7, and 3 that nobody made: 2.4 / 7; the whole GPU's own row would count twice
     rows = [
-        {"mig": "3g.40gb/1", "tensor_active": 0.7, "sm_clock": 1830e6},
-        {"mig": "1g.10gb/9", "tensor_active": 0.3, "sm_clock": 1830e6},
-        {"mig": None, "tensor_active": 0.9, "sm_clock": 1830e6},
+        {"time": T0 + 30_000, "mig": "3g.40gb/1", "tensor_active": 0.7, "sm_clock": 1830e6},
+        {"time": T0 + 30_000, "mig": "1g.10gb/9", "tensor_active": 0.3, "sm_clock": 1830e6},
+        {"time": T0 + 30_000, "mig": None, "tensor_active": 0.9, "sm_clock": 1830e6},
     ]
-    assert fleet_ofu(at_rest(rows)) == pytest.approx(0.6, rel=1e-6)
+    assert fleet_ofu(at_rest(rows)) == pytest.approx(2.4 / 7, rel=1e-6)
 
 
 def test_a_fleet_of_which_no_gpu_is_known_has_no_ofu(at_rest):

@@ -309,7 +309,8 @@ def test_the_telemetry_steps_are_the_fleet_reports_factors(tmp_path):
     made = write(job(Plan(ranks=3, steps=1, seed=6)), tmp_path)
     tree = ullage.fleet(str(made.telemetry), by="job").groups[0].tree
     steps = ullage.waterfall(made.telemetry).chain.steps
-    assert [step.factor.value for step in steps] == [factor.value for factor in tree.factors]
+    # both are quotients of losses, added up in an order that threads decide: equal to rounding
+    assert [step.factor.value for step in steps] == pytest.approx([factor.value for factor in tree.factors], rel=1e-12)
 
 
 def test_the_chain_closes_where_the_audit_finds_no_mistake(made):

@@ -174,8 +174,8 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _write_samples(samples: Any, out: Path, question: Question) -> None:
-    from ullage.reports.fleet import within
     from ullage.reports.samples import with_ofu
+    from ullage.sums.devices import within
 
     part = out.with_name(f".{out.name}.part")
     try:

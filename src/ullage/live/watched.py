@@ -73,8 +73,8 @@ class Watched:
             self.means[name].add(row.get(name), span)
         tensor, clock = row.get("tensor_active"), row.get("sm_clock")
         now = None if self.chip is None or tensor is None or clock is None else sampled_ofu(tensor, clock, self.chip.tensor_clock)
-        self.sampled.add(now, span)
         exact = self._count(before, row, span) if since <= longest else None
+        self.sampled.add(now if exact is None else None, span)
         self.ofu = now if exact is None else exact
         self.method = None if self.ofu is None else "sampled" if exact is None else "exact"
         self.course.append((time, span, self.ofu))
@@ -97,18 +97,19 @@ class Watched:
 
     @property
     def exact(self) -> bool:
-        """Whether the mean OFU is that of the cycle counters: where they cover the time as a report demands of them."""
+        """Whether the mean OFU is (nearly) that of the cycle counters: where they cover the time as a report demands of them."""
         counted = self.tensor_cycles.time
-        return counted > 0 and counted >= 0.7 * max(self.sampled.time, 1) and counted >= 0.5 * self.span
+        return counted > 0 and counted >= 0.7 * (counted + self.sampled.time) and counted >= 0.5 * self.span
 
     @property
     def mean_ofu(self) -> float | None:
-        """OFU since the start; None where it is not known."""
-        if not self.exact or self.chip is None:
+        """OFU since the start, by cycles where they were counted and by gauges elsewhere; None where it is not known."""
+        if not self.tensor_cycles.time or self.chip is None:
             return self.sampled.value
         seconds = self.tensor_cycles.time / 1000
         units = _units(self.chip, self.sm_cycles or None, seconds)
-        found: float | None = exact_ofu(self.tensor_cycles.part, seconds, self.chip.tensor_clock, units)
+        counted = exact_ofu(self.tensor_cycles.part, seconds, self.chip.tensor_clock, units) * self.tensor_cycles.time
+        found: float | None = ratio(counted + self.sampled.part, self.tensor_cycles.time + self.sampled.time)
         return found
 
     @property

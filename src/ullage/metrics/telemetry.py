@@ -5,14 +5,25 @@
 A bar is the mean over a job's GPUs, each weighted by its time; a maximum is over the GPUs' own means. The parent is the
 product of its children, to rounding. Where a gauge is not exported its factor is merged with its neighbour and the
 merged factor says so; it is never invented.
+
+A mean over a maximum has a meaning only among GPUs that work on one thing together. So factors multiply inside a job, and above it what
+they cost is added, in GPU time: `step_losses` gives the loss of every step in every row of a job, whose sum over any rows is what those
+rows lose. A fleet's chain has two steps before a job's five: what nobody was given, and what was held and idle.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from ullage.metrics.metric import Value, metric, ratio
+
+Array = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int64]
 
 
 @metric(unit="1", source="Ullage equations, section 6; after TALP paper, eq. 10")
@@ -80,6 +91,8 @@ class Factor:
 
 
 LABELS = {
+    "not_allocated": "not allocated",
+    "held_idle": "held idle",
     "load_balance": "load balance",
     "activity": "activity",
     "sm_fill": "SM fill",
@@ -161,3 +174,76 @@ def _spread(mean: float, most: float | None, *names: str) -> tuple[Factor, Facto
 
 def _factor(value: float | None, *names: str) -> Factor:
     return Factor("_x_".join(names), " × ".join(LABELS[n] for n in names), value, names)
+
+
+# --- losses, which add up ---
+
+
+def step_losses(time: Array, means: Mapping[str, Array], most: Mapping[str, Array]) -> dict[str, Array]:
+    """Return the loss of each step of a job's chain in each row of sums, in the unit of `time`; a row's losses add up to time x (1 - OFU).
+
+    `time` is the row's time whose OFU is known, weighted by the share of the GPU that it is; `means` has the row's means over that time
+    (`ofu`, `tensor`, `sm`, `gr`; NaN: not known), `most` the highest mean of any GPU of the row's job, for `gr`, `sm` and `tensor` (NaN: no
+    GPU of the job has it). Steps that a row can't tell apart are merged, under the joined name; a step that it does not have is NaN.
+
+    Two GPUs of a job, busy for 0.8 and 0.4 of the time, with all SMs filled and the tensor pipes at work half of that, at full clock:
+
+    >>> gr = np.array([0.8, 0.4])
+    >>> most = {name: np.full(2, value) for name, value in (("gr", 0.8), ("sm", 0.8), ("tensor", 0.4))}
+    >>> found = step_losses(np.full(2, 100.0), {"gr": gr, "sm": gr, "tensor": gr / 2, "ofu": gr / 2}, most)
+    >>> {name: [round(float(x), 9) for x in lost] for name, lost in found.items() if not np.isnan(lost).all()}
+    {'load_balance': [0.0, 50.0], 'activity': [20.0, 10.0], 'sm_fill': [0.0, 0.0], 'tensor_issue': [40.0, 20.0], 'clock': [0.0, 0.0]}
+    """
+    tensor, sm, gr = (means[name] for name in ("tensor", "sm", "gr"))
+    by_gr, by_sm = ~np.isnan(most["gr"]), np.isnan(most["gr"]) & ~np.isnan(most["sm"])  # what the job's GPUs are compared by
+    has_gr, has_sm = by_gr & ~np.isnan(gr), ~np.isnan(sm)
+    base, top = np.where(by_gr, gr, np.where(by_sm, sm, tensor)), np.where(by_gr, most["gr"], np.where(by_sm, most["sm"], most["tensor"]))
+    compared = ~np.isnan(base)  # a row that lacks the gauge by which its job is compared can't be
+    even = np.where(top > 0, ratio(base, top), 1.0)
+    busy = time * even * (1 - top)
+    steps = {
+        "load_balance": (compared, time * (1 - even)),
+        "activity": (compared & by_gr, busy),
+        "activity_x_sm_fill": (compared & by_sm, busy),
+        "activity_x_sm_fill_x_tensor_issue": (compared & ~by_gr & ~by_sm, busy),
+        "load_balance_x_activity_x_sm_fill": (~compared & has_sm, time * (1 - sm)),
+        "load_balance_x_activity_x_sm_fill_x_tensor_issue": (~compared & ~has_sm, time * (1 - tensor)),
+        "sm_fill": (has_gr & has_sm, time * (gr - sm)),
+        "sm_fill_x_tensor_issue": (has_gr & ~has_sm, time * (gr - tensor)),
+        "tensor_issue": (has_sm & (by_gr | by_sm), time * (sm - tensor)),
+        "clock": (np.ones(len(time), np.bool_), time * (tensor - means["ofu"])),
+    }
+    return {name: np.where(where & (time > 0), lost, np.nan) for name, (where, lost) in steps.items()}
+
+
+def credible(tensor: Array, sm: Array, gr: Array) -> tuple[Array, Array]:
+    """Return the gauges of SMs and engine without those that are stuck at 0: they explain nothing, as if they were not exported.
+
+    >>> [found.tolist() for found in credible(np.array([0.2, 0.0]), np.array([0.0, 0.0]), np.array([0.5, 0.5]))]
+    [[nan, 0.0], [0.5, 0.5]]
+    """
+    sm = np.where((sm == 0) & (tensor > 0), np.nan, sm)
+    return sm, np.where((gr == 0) & (np.fmax(tensor, np.nan_to_num(sm)) > 0), np.nan, gr)
+
+
+def chain(time: float, ofu: float | None, losses: Mapping[str, float]) -> Tree:
+    """Return the chain of some rows from what each step loses of their `time`: a factor is what is left after a step over what was before.
+
+    Inside one job the factors are the job's own. Above it they only say what is left: losses add, factors do not.
+
+    >>> [(f.name, f.value) for f in chain(100.0, 0.25, {"held_idle": 20.0, "activity": 40.0, "clock": 15.0}).factors]
+    [('held_idle', 0.8), ('activity', 0.5), ('clock', 0.625)]
+    """
+    if ofu is None or time <= 0:
+        return Tree(None, ())
+    left, factors = time, []
+    for name in sorted(losses, key=_place):
+        after = left - losses[name]
+        factors.append(_factor(ratio(after, left), *name.split("_x_")))
+        left = after
+    return Tree(ofu, tuple(factors))
+
+
+def _place(name: str) -> tuple[int, int]:
+    first = name.split("_x_")
+    return list(LABELS).index(first[0]), -len(first)

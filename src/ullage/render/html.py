@@ -71,7 +71,8 @@ def _lede(report: FleetReport) -> str:
 
 def _figures(report: FleetReport) -> list[tuple[str, str, str]]:
     power = known(report.power)
-    method = "cycle counters" if report.method == "exact" else "tensor activity × sampled clock"
+    by = {"exact": "cycle counters", "mixed": "cycle counters where they count, else activity × sampled clock"}
+    method = by.get(report.method, "tensor activity × sampled clock")
     figures = [
         ("GPU utilization", percent(known(report.gpu_util), 1), "any kernel running"),
         ("Tensor activity", percent(known(report.tensor_active), 1), "any tensor pipe working"),
@@ -103,7 +104,7 @@ def _sections(report: FleetReport) -> list[Child]:
             "where",
             "Where it goes",
             _WHERE,
-            figure(lambda w: waterfall(report.tree, report.gpu_hours * report.trusted_share, width=w, standalone=False)),
+            figure(lambda w: waterfall(report.tree, report.counted_hours, width=w, standalone=False)),
         ),
         section("ledger", "Whose hours", _LEDGER, figure(lambda w: ledger(report.ledger, width=w, standalone=False))),
         _agreement(report),

@@ -88,7 +88,7 @@ def _group(group: Group, columns: Sequence[str], doubted: bool, priced: bool) ->
         cells.append(Cell(percent(group.trusted_share, 1), group.trusted_share, "doubt" if group.trusted_share < 1 else None))
     cells += [Cell(factor(value), value) for value in (_value(group.tree, name) for name in columns)]
     cells += [
-        Cell(percent(ofu, 1) + ("*" if group.method == "exact" else ""), ofu, "strong"),
+        Cell(percent(ofu, 1) + ("*" if group.method != "sampled" else ""), ofu, "strong"),
         Cell(hours(ullage).replace("-", "−"), ullage),
     ]
     return [*cells, Cell(money(known(group.cost)), group.cost)] if priced else cells
@@ -122,18 +122,18 @@ def sizes(found: Agreement) -> Markup:
         [
             Cell(f"{row.gpus:,}", row.gpus),
             Cell(f"{row.jobs:,}", row.jobs),
-            Cell(_spread(row.mfu, row.mfu_deviation, row.jobs), row.mfu),
-            Cell(_spread(row.error, row.error_deviation, row.jobs), row.error),
+            Cell(_spread(row.mfu, row.mfu_deviation), row.mfu),
+            Cell(_spread(row.error, row.error_deviation), row.error),
         ]
         for row in found.rows
     ]
     return table("agreement by number of GPUs", ["GPUs", "jobs", "MFU, %", "|MFU − OFU|, points"], body, words=0, sorts=True)
 
 
-def _spread(mean: float, deviation: float, jobs: int) -> str:
+def _spread(mean: float, deviation: float | None) -> str:
     if known(mean) is None:
         return UNKNOWN
-    return f"{mean * 100:.1f} ± {deviation * 100:.1f}" if jobs > 1 else f"{mean * 100:.1f}"  # one job has no spread
+    return f"{mean * 100:.1f}" if deviation is None else f"{mean * 100:.1f} ± {deviation * 100:.1f}"  # one job has no spread
 
 
 def furthest(found: Agreement) -> Markup:

@@ -31,10 +31,7 @@ def fleet(report: FleetReport) -> dict[str, Any]:
             "tensor_active": report.tensor_active,
             "power": report.power,
             "tree": report.tree.as_dict(),
-            "losses": [
-                {"name": f.name, "label": f.label, "gpu_hours": lost}
-                for f, lost in report.tree.losses(report.gpu_hours * report.trusted_share)
-            ],
+            "losses": [{"name": f.name, "label": f.label, "gpu_hours": lost} for f, lost in report.tree.losses(report.counted_hours)],
             "ledger": report.ledger,
             "ullage": {"gpu_hours": report.ullage, "cost": report.ullage_cost, "idle_cost": report.idle_cost, "fleet_cost": report.cost},
             "by": report.by,
@@ -65,6 +62,7 @@ def group(row: Group) -> dict[str, Any]:
         "key": row.key,
         "ofu": row.ofu,
         "method": row.method,
+        "exact_share": row.exact_share,
         "gpus": row.gpus,
         "gpu_hours": row.gpu_hours,
         "trusted_share": row.trusted_share,

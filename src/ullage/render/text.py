@@ -53,7 +53,7 @@ def _contrast(report: FleetReport) -> str:
 
 
 def _chain(report: FleetReport) -> str:
-    losses = report.tree.losses(report.gpu_hours * report.trusted_share)
+    losses = report.tree.losses(report.counted_hours)
     if not losses:
         return ""
     rows = [[f.label, factor(f.value), _bar(f.value or 0.0), hours(lost)] for f, lost in losses]
@@ -94,9 +94,18 @@ def _value(tree: Tree, name: str) -> float | None:
 
 
 def _ledger(report: FleetReport) -> str:
-    names = {"job": "job", "shared": "shared", "held_idle": "held but idle", "free": "free", "unknown": "unknown", "total": "total"}
+    names = {
+        "job": "job",
+        "shared": "shared",
+        "held_idle": "held but idle",
+        "free": "free",
+        "not_sliced": "not sliced",
+        "unknown": "unknown",
+        "total": "total",
+    }
     total = report.ledger["total"]
-    rows = [[names[o], hours(h), percent(h / total, 1) if total else UNKNOWN] for o, h in report.ledger.items()]
+    shown = [(owner, time) for owner, time in report.ledger.items() if time or owner != "not_sliced"]  # few fleets slice
+    rows = [[names.get(o, o), hours(h), percent(h / total, 1) if total else UNKNOWN] for o, h in shown]
     return table(["whose GPU-hours", "GPU-hours", "share"], rows)
 
 
@@ -117,6 +126,10 @@ def _findings(report: FleetReport) -> Iterator[str]:
             yield f"  {harmless(finding.gpu, 48)}: {finding.verdict}{mark} ({harmless(finding.evidence)})"
 
 
+def _spread(mean: float, deviation: float | None) -> str:
+    return f"{mean * 100:.1f}{'' if deviation is None else f' ± {deviation * 100:.1f}'}"  # one job has no spread
+
+
 def _agreement(found: Agreement | None) -> str:
     if found is None:
         return ""
@@ -131,8 +144,8 @@ def _agreement(found: Agreement | None) -> str:
         [
             f"{row.gpus:,}",
             f"{row.jobs:,}",
-            f"{row.mfu * 100:.1f} ± {row.mfu_deviation * 100:.1f}",
-            f"{row.error * 100:.1f} ± {row.error_deviation * 100:.1f}",
+            _spread(row.mfu, row.mfu_deviation),
+            _spread(row.error, row.error_deviation),
         ]
         for row in found.rows
     ]

@@ -30,14 +30,14 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Row:
-    """The jobs of one size: mean and standard deviation of their MFU and of |MFU − OFU|."""
+    """The jobs of one size: mean and standard deviation of their MFU and of |MFU − OFU|; a single job deviates from nothing (None)."""
 
     gpus: int
     jobs: int
     mfu: float
-    mfu_deviation: float
+    mfu_deviation: float | None
     error: float
-    error_deviation: float
+    error_deviation: float | None
 
 
 @dataclass(frozen=True)
@@ -73,8 +73,10 @@ def agreement(measured: Mapping[str, Measured], jobs: pa.Table | None, peak_tflo
     found = [_compare(job, measured[job], reported[job]) for job in measured if job in reported]
     if not found:
         return None
-    mfu, ofu = np.array([c.mfu for c in found]), np.array([c.ofu for c in found])
-    error = absolute_error(ofu, mfu)
+    mfu: Array = np.array([c.mfu for c in found])
+    ofu: Array = np.array([c.ofu for c in found])
+    distance: Array = absolute_error(ofu, mfu)
+    error: Array = distance.round(6)  # samples at rest have 24 bits: what lies on a limit is on it
     sizes = np.array([c.gpus for c in found])
     return Agreement(
         rows=[_row(int(size), mfu[sizes == size], error[sizes == size]) for size in np.unique(sizes)],
@@ -97,8 +99,8 @@ def _row(gpus: int, mfu: Array, error: Array) -> Row:
     return Row(gpus, len(mfu), float(mfu.mean()), _deviation(mfu), float(error.mean()), _deviation(error))
 
 
-def _deviation(values: Array) -> float:
-    return float(values.std(ddof=1)) if len(values) > 1 else 0.0
+def _deviation(values: Array) -> float | None:
+    return float(values.std(ddof=1)) if len(values) > 1 else None
 
 
 def _reported(measured: Mapping[str, Measured], jobs: pa.Table | None, peak_tflops: str | None) -> dict[str, float]:

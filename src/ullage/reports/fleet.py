@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ullage.audit.trust import VERDICTS, Verdict
 from ullage.errors import UllageError, did_you_mean, harmless
@@ -17,14 +18,26 @@ from ullage.metrics.clocks import SamplingNoise
 from ullage.metrics.metric import ratio
 from ullage.metrics.telemetry import Tree
 from ullage.reports.agreement import Agreement, Measured, agreement
-from ullage.reports.groups import Array, Group, Mask, exact_share, gauge, gpu_hours, groups_of, prices_of, whole_or_sliced
-from ullage.reports.rated import Rated, rate, tree_of, weighted_mean
+from ullage.reports.groups import (
+    Array,
+    Group,
+    Mask,
+    counted_hours,
+    exact_share,
+    gauge,
+    gpu_hours,
+    groups_of,
+    method_of,
+    prices_of,
+    state_sums,
+)
+from ullage.reports.rated import Rated, chains, losses, rate, weighted_mean
 from ullage.reports.series import beats, noise
 from ullage.reports.trusted import judge
-from ullage.sums.devices import device_sums, time_sums
+from ullage.sums.devices import time_sums, within
 from ullage.sums.grouping import collapse
-from ullage.sums.ledger import OWNERS, owners
-from ullage.units import HOUR_MS
+from ullage.sums.ledger import CODES, OWNERS
+from ullage.units import DAY_MS, HOUR_MS
 
 KEYS = ("job", "user", "model", "host", "cluster", "gpu", "namespace", "hour")
 BUCKETS = (60_000, 300_000, 900_000, HOUR_MS, 6 * HOUR_MS, 24 * HOUR_MS)
@@ -44,7 +57,9 @@ class Point:
 class FleetReport:
     """The answer to `ullage fleet`. Ratios in [0, 1]; hours are GPU-hours; times are ms since 1970, UTC.
 
-    `ofu` and `tree` are over trusted series; `ofu_all` over all. `ledger` has GPU-hours by owner, which add up to `gpus` x window.
+    `ofu`, `tree` and `ullage` are over trusted series whose OFU is known, `counted_hours` of them; `ofu_all` over all. `tree` says what is
+    left after each step, and its losses of `counted_hours` add up to `ullage`. `ledger` has GPU-hours by owner, which add up to the time
+    for which each GPU exists: from its first to its last sight in the window.
     """
 
     ofu: float | None
@@ -59,6 +74,7 @@ class FleetReport:
     tensor_active: float | None
     power: float | None
     tree: Tree
+    counted_hours: float
     ledger: dict[str, float]
     by: str
     groups: list[Group]
@@ -81,7 +97,8 @@ class Question:
     """What is asked.
 
     `by` is the grouping key (None: the one that fits); `since` and `until` bound the window (ms); `prices` are per GPU-hour by
-    GPU name ("" for every other); `model` names the GPU where samples don't; `peak_tflops` goes before the table of peaks.
+    GPU name ("" for every other); `model` names the GPU where samples don't; `peak_tflops` goes before the table of peaks; `one_job` takes
+    all samples for the work of one job.
     """
 
     by: str | None = None
@@ -91,6 +108,7 @@ class Question:
     model: str | None = None
     peak_tflops: str | None = None
     noise: bool = False
+    one_job: bool = False
     command: str = ""
     progress: Callable[[str], None] = lambda _: None
 
@@ -111,27 +129,30 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
     notes = list(notes or [])
     samples = within(samples, question.since, question.until)
     question.progress("adding up")
-    sums = whole_or_sliced(device_sums(samples).to_pyarrow(), notes)
+    sums = state_sums(samples, notes)
     if not len(sums):
         hint = "widen --since/--until, or check that the source holds the fields it needs: `ullage metrics --fields`"
         raise UllageError("there is no sample in the window", "; ".join([*notes[:3], hint]))
     rated = rate(sums, question.model)
     _note_unknown(rated, notes)
     question.progress("judging")
-    devices = rate(collapse(sums, ["gpu", "mig"]), question.model)
-    verdicts = judge(devices, beats(samples, sums))
-    trusted, good_devices = _believed(rated, verdicts), devices.take(_believed(devices, verdicts))
+    told = sums.filter(pc.is_null(sums["share"]))  # what was not sliced is no device that says anything
+    devices = rate(collapse(told, ["gpu", "mig"]), question.model)
+    by_job = collapse(told, ["gpu", "mig", "job"])
+    verdicts = judge(devices, beats(samples, by_job))
+    trusted = _believed(rated, verdicts)
     good = rated.take(trusted)
     window = _window(sums, question)
     by = question.by or _natural_key(sums)
     question.progress("grouping")
-    tree = tree_of(good_devices) if len(good_devices) else Tree(None, ())
+    lost = losses(good, np.zeros(len(good), np.int64) if question.one_job else None)
+    tree = chains(good, lost, np.zeros(len(good), np.int64), 1)[0] if len(good) else Tree(None, ())
     return FleetReport(
         ofu=weighted_mean(good.ofu_part, good.ofu_time, good.weight),
         ofu_all=weighted_mean(rated.ofu_part, rated.ofu_time, rated.weight),
-        method="exact" if exact_share(good) > 0.999 else "sampled",
+        method=method_of(exact_share(good)),
         exact_share=exact_share(good),
-        gpus=float(devices.weight.sum()),
+        gpus=float(len(set(rated.words("gpu")))),
         gpu_hours=gpu_hours(rated),
         trusted_share=ratio(gpu_hours(good), gpu_hours(rated)) or 0.0,
         window=window,
@@ -139,18 +160,19 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
         tensor_active=gauge(good, "tensor_active"),
         power=gauge(rated, "power"),
         tree=tree,
-        ledger=_ledger(rated, devices, window),
+        counted_hours=counted_hours(good),
+        ledger=_ledger(rated),
         by=by,
-        groups=_hourly(samples, question, verdicts) if by == "hour" else groups_of(rated, trusted, by, question.prices),
-        models=groups_of(rated, trusted, "model", question.prices),
+        groups=_hourly(samples, question, verdicts) if by == "hour" else groups_of(rated, trusted, lost, by, question.prices),
+        models=groups_of(rated, trusted, lost, "model", question.prices),
         course=_course(samples, window, verdicts, question),
         verdicts=_tally(verdicts),
         findings=sorted((v for v in verdicts.values() if v.verdict != "ok"), key=lambda v: (VERDICTS.index(v.verdict), v.gpu)),
-        agreement=agreement(_by_job(good), jobs, question.peak_tflops),
-        noise=noise(samples, sums, rated, wanted=question.noise),
-        **_money(rated, trusted, prices_of(rated, question.prices)),
+        agreement=agreement(_by_job(rated, good, jobs), jobs, question.peak_tflops),
+        noise=noise(samples, collapse(told, ["gpu", "mig"]), rated, wanted=question.noise),
+        **_money(rated, good, prices_of(rated, question.prices), prices_of(good, question.prices)),
         command=question.command,
-        notes=notes + _remarks(rated, good) + _contradictions(tree),
+        notes=notes + _remarks(rated, good) + _strange_clocks(rated) + _contradictions(tree),
     )
 
 
@@ -159,30 +181,9 @@ def _believed(rated: Rated, verdicts: Mapping[str, Verdict]) -> Mask:
 
 
 def _hourly(samples: Any, question: Question, verdicts: Mapping[str, Verdict]) -> list[Group]:
-    sums = whole_or_sliced(device_sums(samples, bucket_ms=HOUR_MS).to_pyarrow(), [])
-    rated = rate(collapse(sums, ["gpu", "mig", "bucket"]), question.model)
-    return groups_of(rated, _believed(rated, verdicts), "bucket", question.prices)
-
-
-def within(samples: Any, since: int | None, until: int | None) -> Any:
-    """Return the samples of a window; the first sample of a device speaks only for its time inside the window."""
-    import ibis
-
-    from ullage.sums.devices import milliseconds_of
-
-    if since is not None:
-        samples = samples.filter(samples.time > _timestamp(since))
-        inside = milliseconds_of(samples.time) - since
-        samples = samples.mutate(span_ms=ibis.least(samples.span_ms.cast("int64"), inside).cast("int32"))
-    return samples if until is None else samples.filter(samples.time <= _timestamp(until))
-
-
-def _timestamp(milliseconds: int) -> Any:
-    import datetime
-
-    import ibis
-
-    return ibis.literal(datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC), type="timestamp('UTC')")
+    rated = rate(state_sums(samples, [], bucket_ms=HOUR_MS), question.model)
+    trusted = _believed(rated, verdicts)
+    return groups_of(rated, trusted, losses(rated.take(trusted)), "bucket", question.prices)
 
 
 def _natural_key(sums: pa.Table) -> str:
@@ -196,22 +197,42 @@ def _window(sums: pa.Table, question: Question) -> tuple[int, int]:
     return (int(start) if question.since is None else question.since, int(end) if question.until is None else question.until)
 
 
-def _by_job(good: Rated) -> dict[str, Measured]:
+def _by_job(rated: Rated, good: Rated, jobs: pa.Table | None) -> dict[str, Measured]:
+    """Return what trusted series say of each job; its size is how many GPUs its record says, else how many were seen in it."""
+    held: dict[str | None, set[str | None]] = {}
+    for job, gpu in zip(rated.words("job"), rated.words("gpu"), strict=True):
+        held.setdefault(job, set()).add(gpu)
+    records = [] if jobs is None else jobs.select(["job", "gpus"]).to_pylist()
+    stated = {row["job"]: int(row["gpus"]) for row in records if row["gpus"]}
     rows: dict[str, list[int]] = {}
     for row, job in enumerate(good.words("job")):
         if job is not None and good.chip[row] >= 0:
             rows.setdefault(job, []).append(row)
     means = {job: weighted_mean(good.ofu_part[own], good.ofu_time[own], good.weight[own]) for job, own in rows.items()}
-    return {job: Measured(ofu, len(rows[job]), good.chips[good.chip[rows[job][0]]].name) for job, ofu in means.items() if ofu is not None}
+    return {
+        job: Measured(ofu, stated.get(job, len(held[job])), good.chips[good.chip[rows[job][0]]].name)
+        for job, ofu in means.items()
+        if ofu is not None
+    }
 
 
-def _ledger(rated: Rated, devices: Rated, window: tuple[int, int]) -> dict[str, float]:
-    held = np.array([job is not None for job in rated.words("job")], dtype=bool)
-    columns = {name: rated.column(name) for name in ("span_ms", "idle_ms", "shared_ms", "shared_idle_ms")}
-    parts = {owner: float((time * rated.weight).sum()) for owner, time in owners(held, columns).items()}
-    total = float(devices.weight.sum()) * (window[1] - window[0])
-    parts["unknown"] += max(0.0, total - sum(parts.values()))
+def _ledger(rated: Rated) -> dict[str, float]:
+    """Return GPU-hours by owner: what was observed, and as unknown what nobody told between a GPU's first and last sight."""
+    time, whose = rated.column("span_ms") * rated.weight, rated.column("owner")
+    parts = {owner: float(time[whose == code].sum()) for owner, code in CODES.items()}
+    parts["unknown"] += max(0.0, _existence(rated) - sum(parts.values()))
     return {owner: parts[owner] / HOUR_MS for owner in OWNERS} | {"total": sum(parts.values()) / HOUR_MS}
+
+
+def _existence(rated: Rated) -> float:
+    """Return for how long (ms) all GPUs exist: each from its first to its last sight."""
+    names = rated.words("gpu")
+    place = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    codes = np.array([place[name] for name in names], dtype=np.int64)
+    first, last = np.full(len(place), np.inf), np.full(len(place), -np.inf)
+    np.minimum.at(first, codes, rated.column("start_ms"))
+    np.maximum.at(last, codes, rated.column("last_ms"))
+    return float((last - first).sum())
 
 
 def _course(samples: Any, window: tuple[int, int], verdicts: Mapping[str, Verdict], question: Question) -> list[Point]:
@@ -222,8 +243,6 @@ def _course(samples: Any, window: tuple[int, int], verdicts: Mapping[str, Verdic
     if not len(sums):
         return []
     sums = sums.append_column("mig", pa.nulls(len(sums), pa.string()))
-    for name in ("tensor_active_ms", "tensor_active_sum"):
-        sums = sums.append_column(name, pa.array(np.zeros(len(sums))))
     rated = rate(collapse(sums, ["bucket", "model", "mig"]), question.model)
     buckets = rated.column("bucket")
     points = []
@@ -243,17 +262,15 @@ def _tally(verdicts: Mapping[str, Verdict]) -> dict[str, tuple[int, float]]:
     return tally
 
 
-def _money(rated: Rated, trusted: Mask, prices: Array) -> dict[str, float | None]:
-    hours = rated.column("span_ms") * rated.weight / HOUR_MS
-    ofu = np.where(rated.ofu_time > 0, rated.ofu_part / np.maximum(rated.ofu_time, 1), np.nan)
-    known = ~np.isnan(ofu) & trusted
-    ullage = float((hours * (1 - ofu))[known].sum()) if known.any() else None
+def _money(rated: Rated, good: Rated, prices: Array, good_prices: Array) -> dict[str, float | None]:
+    hours, idle = (rated.column(name) * rated.weight / HOUR_MS for name in ("span_ms", "idle_ms"))
+    short = np.nan_to_num((good.ofu_time - good.ofu_part) * good.weight) / HOUR_MS
+    known = bool((good.ofu_time > 0).any())
     priced = len(prices) > 0 and not np.isnan(prices).any()
-    idle = rated.column("idle_ms") * rated.weight / HOUR_MS
     return {
-        "ullage": ullage,
+        "ullage": float(short.sum()) if known else None,
         "cost": float((hours * prices).sum()) if priced else None,
-        "ullage_cost": float((hours * (1 - ofu) * prices)[known].sum()) if priced and known.any() else None,
+        "ullage_cost": float((short * good_prices).sum()) if priced and known else None,
         "idle_cost": float((idle * prices).sum()) if priced else None,
     }
 
@@ -293,9 +310,33 @@ def _remarks(rated: Rated, good: Rated) -> list[str]:
     if doubted > 0:
         remarks.append(f"{doubted:,.1f} GPU-hours of series that can't be trusted are left out of OFU and the tree; see trust")
     share = exact_share(good)
-    if 0 < share <= 0.999:
+    if method_of(share) == "mixed":
         remarks.append(f"{share:.0%} of the time OFU comes from cycle counters (exact), the rest from clock samples")
     return remarks
+
+
+def _strange_clocks(rated: Rated) -> list[str]:
+    """Name the hosts whose samples reach more than a day beyond those of every other host, on either side: clocks that are set wrong."""
+    seen: dict[tuple[str | None, str | None], tuple[float, float]] = {}
+    for cluster, host, start, last in zip(
+        rated.words("cluster"), rated.words("host"), rated.column("start_ms"), rated.column("last_ms"), strict=True
+    ):
+        first, end = seen.get((cluster, host), (start, last))
+        seen[cluster, host] = min(first, start), max(end, last)
+    found = []
+    for ends, side in (([end for _, end in seen.values()], "later"), ([-first for first, _ in seen.values()], "earlier")):
+        if len(ends) < 2:
+            continue
+        order = np.argsort(ends)
+        beyond = ends[order[-1]] - ends[order[-2]]
+        if beyond > DAY_MS:
+            cluster, host = list(seen)[int(order[-1])]
+            name = harmless("/".join(part for part in (cluster, host or "no name") if part))
+            found.append(
+                f"host {name} has samples up to {beyond / DAY_MS:,.1f} days {side} than every other host: "
+                "if its clock is wrong, its hours are too; leave them out with --since or --until"
+            )
+    return found
 
 
 def _contradictions(tree: Tree) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,20 +16,24 @@ from ullage.gpus.chip import find
 from ullage.gpus.mig import mig_share
 from ullage.metrics.metric import ratio
 from ullage.metrics.telemetry import Tree
-from ullage.reports.rated import Rated, rate, trees, weighted_mean
-from ullage.sums.grouping import collapse
+from ullage.reports.rated import Rated, chains, weighted_mean
+from ullage.sums.devices import device_sums
+from ullage.sums.slices import by_slices, sliced_gpus
+from ullage.tables import SETTLED
 from ullage.units import HOUR_MS
 
 Mask = npt.NDArray[np.bool_]
 Array = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
+EXACT = 0.99  # share of the time in which cycles were counted, from which on OFU is called exact
 
 
 @dataclass(frozen=True)
 class Group:
     """One row of the answer: a job, a user, a host, an hour …, with its OFU, its GPU-hours and what it falls short by.
 
-    `ofu` and `tree` are over trusted series; `gpu_hours`, `gpus` and `cost` over all of them.
+    `ofu`, `tree` and `ullage` are over trusted series, `counted_hours` of them whose OFU is known, `exact_share` of it by cycle counters;
+    `gpu_hours`, `gpus` and `cost` are over all. `tree` says what is left after each step; its losses of `counted_hours` add up to `ullage`.
     """
 
     key: str
@@ -39,36 +44,46 @@ class Group:
     trusted_share: float
     tree: Tree
     cost: float | None
+    counted_hours: float = 0.0
+    exact_share: float = 0.0
 
     @property
     def ullage(self) -> float | None:
         """GPU-hours short of full."""
-        return None if self.ofu is None else self.gpu_hours * (1 - self.ofu)
+        return None if self.ofu is None else self.counted_hours * (1 - self.ofu)
 
 
-def groups_of(rated: Rated, trusted: Mask, by: str, prices: Mapping[str, float]) -> list[Group]:
-    """Return a group per value of the column `by`, the most GPU-hours short of full first; `trusted` says which rows count for OFU."""
-    if by not in ("job", "bucket"):  # a device counts once in a group, whatever it ran
-        keys = ["gpu", "mig"] if by == "gpu" else ["gpu", "mig", by]
-        devices = rate(collapse(rated.sums, keys), rated.model)
-        believed = {gpu for gpu, good in zip(rated.words("gpu"), trusted, strict=True) if good}
-        trusted = np.array([gpu in believed for gpu in devices.words("gpu")], dtype=np.bool_)
-        rated = devices
-    names = rated.sums[by].to_pylist()
-    keys_found = sorted(set(names), key=lambda name: _label(name, by))
-    place = {key: code for code, key in enumerate(keys_found)}
-    codes = np.array([place[name] for name in names], dtype=np.int64)
-    found = _groups(rated, trusted, codes, [_label(name, by) for name in keys_found], prices_of(rated, prices))
+def groups_of(rated: Rated, trusted: Mask, lost: Mapping[str, Array], by: str, prices: Mapping[str, float]) -> list[Group]:
+    """Return a group per value of the column `by`, the most GPU-hours short of full first; `trusted` says which rows count for OFU.
+
+    `lost` is what each step loses in each trusted row. Names that stand in several clusters are told apart by the cluster.
+    """
+    labels = _labels(rated, by)
+    keys = sorted(set(labels))
+    place = {key: code for code, key in enumerate(keys)}
+    codes = np.array([place[label] for label in labels], dtype=np.int64)
+    found = _groups(rated, trusted, lost, codes, [harmless(key) for _, key in keys], prices_of(rated, prices))
     return found if by == "bucket" else sorted(found, key=lambda g: (-(g.ullage if g.ullage is not None else -1.0), g.key))
 
 
-def _label(name: object, by: str) -> str:
+def _labels(rated: Rated, by: str) -> list[tuple[bool, str]]:
+    """Return each row's group: whether it is the one of what has no such name, and the group's name."""
+    names = rated.sums[by].to_pylist()
     if by == "bucket":
-        return datetime.datetime.fromtimestamp(int(str(name)) / 1000, datetime.UTC).strftime("%Y-%m-%d %H:00")
-    return f"no {by}" if name is None else harmless(str(name))
+        return [(False, datetime.datetime.fromtimestamp(int(str(name)) / 1000, datetime.UTC).strftime("%Y-%m-%d %H:00")) for name in names]
+    clusters = rated.words("cluster") if by in ("job", "host", "user", "namespace") and "cluster" in rated.sums.column_names else []
+    where: dict[object, set[str | None]] = {}
+    for name, cluster in zip(names, clusters, strict=False):
+        where.setdefault(name, set()).add(cluster)
+    several = {name for name, found in where.items() if name is not None and len(found) > 1}
+    told = [
+        f"{clusters[row] or 'no cluster'}/{name}" if name in several else f"no {by}" if name is None else str(name)
+        for row, name in enumerate(names)
+    ]
+    return [(name is None, words) for name, words in zip(names, told, strict=True)]
 
 
-def _groups(rated: Rated, trusted: Mask, codes: Codes, keys: Sequence[str], prices: Array) -> list[Group]:
+def _groups(rated: Rated, trusted: Mask, lost: Mapping[str, Array], codes: Codes, keys: Sequence[str], prices: Array) -> list[Group]:
     count = len(keys)
     good = rated.take(trusted)
     hours = rated.column("span_ms") * rated.weight / HOUR_MS
@@ -78,19 +93,21 @@ def _groups(rated: Rated, trusted: Mask, codes: Codes, keys: Sequence[str], pric
     for code, gpu, mig in zip(codes, rated.words("gpu"), rated.words("mig"), strict=True):
         devices[code].add((gpu, mig))
     counted = np.bincount(codes[trusted], good.ofu_time * good.weight, count)
-    exact = np.bincount(codes[trusted], good.ofu_time * good.weight * good.exact, count)
+    exact = np.nan_to_num(ratio(np.bincount(codes[trusted], good.exact_time * good.weight, count), counted))
     return [
         Group(
             key=key,
             ofu=tree.ofu,
-            method="exact" if counted[code] and exact[code] > 0.999 * counted[code] else "sampled",
+            method=method_of(float(exact[code])),
             gpus=len(devices[code]),
             gpu_hours=float(whole[code]),
             trusted_share=float(ratio(believed[code], whole[code]) or 0.0),
             tree=tree,
             cost=None if np.isnan(spent[code]) else float(spent[code]),
+            counted_hours=float(counted[code]) / HOUR_MS,
+            exact_share=float(exact[code]),
         )
-        for code, (key, tree) in enumerate(zip(keys, trees(good, codes[trusted], count), strict=True))
+        for code, (key, tree) in enumerate(zip(keys, chains(good, lost, codes[trusted], count), strict=True))
     ]
 
 
@@ -106,8 +123,22 @@ def gauge(rated: Rated, name: str) -> float | None:
 
 def exact_share(rated: Rated) -> float:
     """Return the share of OFU's time that cycle counters gave."""
-    time = rated.ofu_time * rated.weight
-    return float(ratio(float(time[rated.exact].sum()), float(time.sum())) or 0.0)
+    exact, time = (rated.exact_time * rated.weight).sum(), (rated.ofu_time * rated.weight).sum()
+    return float(ratio(float(exact), float(time)) or 0.0)
+
+
+def method_of(share: float) -> str:
+    """Return how OFU came about: "exact" by cycle counters, "sampled", or "mixed"; of a device's first sample no growth is known.
+
+    >>> method_of(0.0), method_of(0.75), method_of(0.995)
+    ('sampled', 'mixed', 'exact')
+    """
+    return "exact" if share >= EXACT else "sampled" if share <= 1 - EXACT else "mixed"
+
+
+def counted_hours(rated: Rated) -> float:
+    """Return the GPU-hours of some rows whose OFU is known."""
+    return float((rated.ofu_time * rated.weight).sum()) / HOUR_MS
 
 
 def prices_of(rated: Rated, prices: Mapping[str, float]) -> Array:
@@ -118,42 +149,48 @@ def prices_of(rated: Rated, prices: Mapping[str, float]) -> Array:
     return per_chip[rated.chip]
 
 
-def whole_or_sliced(sums: pa.Table, notes: list[str]) -> pa.Table:
-    """Return the sums without the whole-GPU rows of GPUs whose MIG instances report too: their time must not count twice.
+def state_sums(samples: Any, notes: list[str], *, bucket_ms: int | None = None) -> pa.Table:
+    """Return the sums of settled samples (an Ibis table) by state; GPUs in MIG mode count whole while they are, and by slices while not.
 
-    Instances whose share of the GPU nobody knows can't be added to the others, and are left out with a note.
+    Instances whose share of their GPU nobody knows are left out with a note, and the rest of their GPU with them.
     """
-    sums = _measurable(sums, notes)
-    devices = list(zip(sums["gpu"].to_pylist(), sums["mig"].to_pylist(), strict=True))
-    sliced = {gpu for gpu, mig in devices if mig}
-    twice = [gpu in sliced and not mig for gpu, mig in devices]
-    if any(twice):
+    import ibis
+
+    cut = sliced_gpus(samples)
+    if not cut:
+        return device_sums(samples, bucket_ms=bucket_ms).to_pyarrow()
+    plain = device_sums(samples.filter(~samples.gpu.isin(cut)), bucket_ms=bucket_ms).to_pyarrow()
+    theirs = samples.filter(samples.gpu.isin(cut)).select(*SETTLED.names).to_pyarrow()
+    resolved, strange = by_slices(theirs, _share_of)
+    if strange:
+        whose = zip(*(theirs[name].to_pylist() for name in ("gpu", "mig", "model")), strict=True)
+        gpus = {gpu for gpu, mig, model in whose if (mig, model) in strange}
+        named = harmless(min(str(mig) for mig, _ in strange), 40)
         notes.append(
-            f"{len({d[0] for d, t in zip(devices, twice, strict=True) if t}):,} GPUs in MIG mode are counted by their instances only"
+            f"instances of {len(gpus):,} GPUs are left out, since it is not known what share of the GPU they are (such as '{named}')"
         )
-        return sums.filter(pa.array([not t for t in twice]))
-    return sums
+    sliced = device_sums(ibis.memtable(resolved), bucket_ms=bucket_ms).to_pyarrow()
+    return pa.concat_tables([_strings(plain), _strings(sliced)], promote_options="permissive")
 
 
-def _measurable(sums: pa.Table, notes: list[str]) -> pa.Table:
-    pairs = list(zip(sums["mig"].to_pylist(), sums["model"].to_pylist(), strict=True))
-    strange = {pair for pair in set(pairs) if not _has_share(*pair)}
-    if not strange:
-        return sums
-    gpus = {gpu for gpu, pair in zip(sums["gpu"].to_pylist(), pairs, strict=True) if pair in strange}
-    named = harmless(min(str(mig) for mig, _ in strange), 40)
-    notes.append(f"instances of {len(gpus):,} GPUs are left out, since it is not known what share of the GPU they are (such as '{named}')")
-    return sums.filter(pa.array([pair not in strange for pair in pairs]))
+def _strings(sums: pa.Table) -> pa.Table:
+    """Return sums with plain columns: names as strings, exact sums as whole numbers."""
+
+    def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+        if pa.types.is_decimal(column.type):
+            return column.cast(pa.int64())
+        return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+
+    return pa.table({name: plain(sums[name]) for name in sums.column_names})
 
 
-def _has_share(mig: str | None, model: str | None) -> bool:
-    if not mig:
-        return True
+def _share_of(mig: str, model: str | None) -> float | None:
+    """Return the share of its GPU that an instance is, None where that is not known."""
     try:
         chip = find(model) if model else None
     except UllageError:
         chip = None
     try:
-        return mig_share(mig, chip) > 0
+        return mig_share(mig, chip) or None
     except UllageError:
-        return False
+        return None

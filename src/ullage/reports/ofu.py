@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ullage.reports.groups import Group, groups_of, whole_or_sliced
-from ullage.reports.rated import Rated, rate, weighted_mean
-from ullage.sums.devices import KEYS, OFU, TREE, chosen_sums
-from ullage.sums.grouping import collapse
+from ullage.reports.groups import Group, groups_of, state_sums
+from ullage.reports.rated import losses, rate, weighted_mean
+from ullage.sums.devices import OFU, TREE, chosen_sums
 from ullage.sums.held import empty
 
 
@@ -22,22 +21,18 @@ def fleet_ofu(samples: Any, model: str | None = None) -> float | None:
 
     `model` names the GPU where the samples don't.
     """
-    # a device is looked at on its own only where it must be: MIG instances weigh less, and cycle counters go before samples
-    alike = empty(samples, "mig") and empty(samples, "tensor_cycles_delta")
-    rated = _rated(samples, ("mig", "model") if alike else (*KEYS, "model"), OFU, model)
+    # a device is looked at on its own only where it must be: MIG instances weigh less, and how cycles are counted is a device's own
+    if empty(samples, "mig") and empty(samples, "tensor_cycles_delta"):
+        sums = chosen_sums(samples, ("mig", "model"), OFU).to_pyarrow()
+        for name in set(TREE) - set(OFU):  # what was not asked is not divided either
+            sums = sums.append_column(name, pa.array(np.zeros(len(sums))))
+        rated = rate(sums, model)
+    else:
+        rated = rate(state_sums(samples, []), model)
     return weighted_mean(rated.ofu_part, rated.ofu_time, rated.weight)
 
 
 def job_trees(samples: Any, model: str | None = None) -> list[Group]:
     """Return each job's OFU and telemetry tree over all settled samples, the most GPU-hours short of full first."""
-    rated = _rated(samples, (*KEYS, "model"), TREE, model)
-    return groups_of(rated, np.ones(len(rated), np.bool_), "job", {})
-
-
-def _rated(samples: Any, keys: tuple[str, ...], names: tuple[str, ...], model: str | None) -> Rated:
-    sums = chosen_sums(samples, keys, names).to_pyarrow()
-    if "gpu" in keys:
-        sums = collapse(whole_or_sliced(sums, []), KEYS)
-    for name in set(TREE) - set(names):  # what was not asked is not divided either
-        sums = sums.append_column(name, pa.array(np.zeros(len(sums))))
-    return rate(sums, model)
+    rated = rate(state_sums(samples, []), model)
+    return groups_of(rated, np.ones(len(rated), np.bool_), losses(rated), "job", {})

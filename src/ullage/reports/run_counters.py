@@ -223,7 +223,7 @@ def _believed(sums: Sequence[pa.Table]) -> Rated:
 
 def _means(elapsed: float, seen: Mapping[Device, _Seen], rated: Rated, told: _Told, notes: list[str]) -> Counted:
     """Return the means over devices and `elapsed` (ms): what each device did, spread over the time of the run."""
-    ofu, tensor = ratio(rated.ofu_part, rated.ofu_time), ratio(rated.tensor_part, rated.tensor_time)
+    ofu, tensor = ratio(rated.ofu_part, rated.ofu_time), ratio(rated.tensor_part, rated.ofu_time)
     if np.isnan(ofu).any() or np.isnan(tensor).any():
         unknown = [name for name in rated.unknown_models if name]
         raise UllageError(f"no GPU is called '{harmless(unknown[0], 60)}'" if unknown else "the counters tell no clock")

@@ -37,7 +37,7 @@ def judge(devices: Rated, beats: Mapping[str, Beat]) -> dict[str, Verdict]:
 def _speed(devices: Rated) -> Array:
     """Each row's SM clock under load over the highest that its GPU has; NaN where that is not known."""
     limit = np.array([(chip.sm_clock or chip.tensor_clock) / chip.tensor_clock for chip in devices.chips] + [np.nan])[devices.chip]
-    ofu, tensor = ratio(devices.ofu_part, devices.ofu_time), ratio(devices.tensor_part, devices.tensor_time)
+    ofu, tensor = ratio(devices.ofu_part, devices.ofu_time), ratio(devices.tensor_part, devices.ofu_time)
     speed: Array = ratio(ratio(ofu, tensor), limit)
     return speed
 

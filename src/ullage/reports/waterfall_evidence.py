@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Protocol
 
 from ullage.audit.mfu import TILE_UNKNOWN
@@ -52,7 +53,7 @@ def job_report(samples: Any, jobs: Any, job: str | None, question: Question, not
         raise UllageError(f"no sample is of the job '{harmless(job, 80)}'", did_you_mean(job, names, "ullage fleet SOURCE --by job"))
     if wanted is not None:
         samples = samples.filter(samples.job == wanted)
-    return fleet(samples, jobs, question, notes)
+    return fleet(samples, jobs, replace(question, one_job=True), notes)
 
 
 def telemetry(report: FleetReport, error: float) -> Telemetry | None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 GAP_MS = 60_000  # the longest time one sample may stand for, or twice the interval of its series
 IDLE = 0.005  # a GPU is idle in a sample when no engine is busier than this
-OWNERS = ("job", "shared", "held_idle", "free", "unknown")
+OWNERS = ("job", "shared", "held_idle", "free", "not_sliced", "unknown")
 # Sums over time in ms: of everything, of readings with activity and clock, and of these x each gauge
 SUMS = ("window", "true", "known", "gr", "sm", "tensor", "ofu", "util", "util_known", *OWNERS)
 
@@ -109,6 +109,7 @@ def _owners(given: Emission, span: Array, gauges: tuple[Array, ...]) -> dict[str
         "shared": span * shared,
         "held_idle": span * (held & ~shared & idle),
         "free": span * (~held & idle),
+        "not_sliced": np.zeros((span * held).shape),
         "unknown": span * (~held & ~idle),
     }
 
@@ -131,7 +132,7 @@ def key(specification: Specification, jobs: list[Job], plan: faults.Plan, tallie
         "gpus": specification.gpus,
         "gpu_hours": total / HOUR_MS,
         "seed": specification.seed,
-        "fleet": _group(gpu, sums, trusted),
+        "fleet": _group(gpu, sums, trusted) | {"trusted_chain": chain(gpu[trusted], first[trusted], sums[trusted])},
         "jobs": _jobs(specification, jobs, (gpu, first, sums, trusted), alone),
         "shared": _shared(jobs, gpu, first, second, sums, trusted),
         "ledger": _ledger(sums, total),
@@ -220,6 +221,25 @@ def tree(gpu: npt.NDArray[np.int64], sums: Array) -> dict[str, float | None]:
         "tensor_issue": _over(tensor.sum(), sm.sum()),
         "clock": _over(ofu.sum(), tensor.sum()),
     }
+
+
+def chain(gpu: npt.NDArray[np.int64], job: npt.NDArray[np.int64], sums: Array) -> dict[str, float]:
+    """Return what is left after each step of a fleet's chain over what was before it: losses are computed inside each job and added.
+
+    What nobody held is lost at the first step, what was held and idle at the second; of the rest each GPU of a job lacks what the job's
+    busiest has, and each GPU that no job is known for is compared with itself.
+    """
+    known, gr, sm, tensor, ofu, free, idle = (sums[:, SUMS.index(n)] for n in ("known", "gr", "sm", "tensor", "ofu", "free", "held_idle"))
+    work = np.maximum(known - free - idle, 0.0)
+    group = np.unique(np.stack([job, np.where(job < 0, gpu, -1)]), axis=1, return_inverse=True)[1].reshape(-1)
+    device = np.unique(np.stack([group, gpu]), axis=1, return_inverse=True)[1].reshape(-1)
+    time, busy = np.bincount(device, work), np.bincount(device, gr)
+    most = np.zeros(int(group.max(initial=-1)) + 1)
+    np.maximum.at(most, group, np.where(work > 0, (busy / np.maximum(time, 1e-9))[device], 0.0))
+    even = np.where(most[group] > 0, gr / np.maximum(most[group], 1e-9), work)
+    left = [known.sum(), (known - free).sum(), work.sum(), even.sum(), gr.sum(), sm.sum(), tensor.sum(), ofu.sum()]
+    names = ("not_allocated", "held_idle", "load_balance", "activity", "sm_fill", "tensor_issue", "clock")
+    return {name: float(after / before) if before > 0 else 1.0 for name, before, after in zip(names, left, left[1:], strict=False)}
 
 
 def _over(part: float, whole: float) -> float | None:

@@ -39,7 +39,8 @@ def identity(labels: Mapping[str, str], problems: Problems | None = None) -> dic
     """Return a value for every identity column of a sample (`tables.IDENTITY`), None where the labels do not say.
 
     Empty values mean nothing. Where Prometheus renamed the exporter's labels to `exported_…`, the plain `pod`,
-    `namespace` and `container` are the exporter's own and are ignored. Without a UUID the device is 'host/index';
+    `namespace` and `container` are the exporter's own and are ignored. Without a UUID the device is 'host/index',
+    or 'cluster/host/index' where a label names the cluster, since two clusters may have a host of one name;
     without a job id the job is 'namespace/pod'. A value beyond 4,096 characters is cut, and counted in `problems`.
 
     >>> who = identity({"gpu": "0", "UUID": "GPU-1", "Hostname": "n1", "pod": "train-0", "namespace": "ml", "job": "dcgm"})
@@ -52,7 +53,7 @@ def identity(labels: Mapping[str, str], problems: Problems | None = None) -> dic
     who["host"] = who["host"] or _without_port(told.get("instance"))
     who.update(_pod(told))
     who["index"] = index
-    who["gpu"] = _device(told, index, who["host"])
+    who["gpu"] = _device(told, index, who["host"], who["cluster"])
     who["mig"] = _mig(told)
     if who["job"] is None and who["pod"] is not None:
         who["job"] = "/".join(str(part) for part in (who["namespace"], who["pod"]) if part is not None)
@@ -100,13 +101,13 @@ def _index(told: Mapping[str, str]) -> int | None:
     return None
 
 
-def _device(told: Mapping[str, str], index: int | None, host: str | int | None) -> str | None:
+def _device(told: Mapping[str, str], index: int | None, host: str | int | None, cluster: str | int | None) -> str | None:
     named = _first(told, _DEVICES)
     if named is None and told.get("gpu", "").startswith(("GPU-", "MIG-")):
         named = told["gpu"]
     if named is not None or index is None:
         return named
-    return f"{host}/{index}" if host is not None else str(index)
+    return "/".join(str(part) for part in (cluster if host is not None else None, host, index) if part is not None)
 
 
 def _mig(told: Mapping[str, str]) -> str | None:

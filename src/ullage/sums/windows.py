@@ -44,6 +44,7 @@ ROUNDING = 1e-6  # two copies of a float32 that went through text may differ by 
 
 # "GPU utilization" is left out: it is a whole percentage that repeats by nature, and it stays alive when the others freeze.
 ACTIVITY = tuple(name for name in RATIOS if name != "gpu_util")
+HOLDER = ("job", "user", "namespace")  # who holds a device: at one time there may be several of each
 # What `derive` sets anew each time; every other flag is a fact about the sample's arrival and stays.
 DERIVED = Flag.GAP | Flag.RESET | Flag.REPEATED | Flag.FROZEN
 
@@ -74,7 +75,7 @@ def merge(table: pa.Table) -> pa.Table:
 
     Per field the first value in order of arrival wins. Flags: `COPIED` when a field came more than once, `CONFLICT`
     when the values differ by more than rounding, `REORDERED` when the sample arrived after a later one of its device.
-    Different jobs of one key are joined by "," in alphabetical order.
+    Different jobs of one key are joined by "," in alphabetical order, and so are the users and namespaces of different jobs.
     """
     rows = table.num_rows
     columns = _columns(table)
@@ -133,6 +134,9 @@ def _merged(columns: Columns, order: Ints, first: Ints) -> tuple[Columns, Number
     group = np.cumsum(group)
     flags = np.bitwise_or.reduceat(columns["flags"].to_numpy()[order], first)
     merged: Columns = {}
+    _, _, shared = (
+        _winners(columns["job"], order, group, len(first)) if not empty(columns["job"]) else (None, None, np.zeros(len(first), np.bool_))
+    )
     for name, column in columns.items():
         if empty(column):
             merged[name] = column.slice(0, len(first))
@@ -142,7 +146,9 @@ def _merged(columns: Columns, order: Ints, first: Ints) -> tuple[Columns, Number
             flags[several] |= np.uint16(Flag.COPIED)
         if name in FIELDS or name == "model":
             flags[differ] |= np.uint16(Flag.CONFLICT)
-        merged[name] = _joined(column, order, group, winner) if name == "job" and differ.any() else _take(column, winner)
+        merged[name] = (
+            _joined(column, order, group, winner, shared) if name in HOLDER and (differ & shared).any() else _take(column, winner)
+        )
     return merged, flags
 
 
@@ -175,10 +181,10 @@ def unequal(left: Numbers, right: Numbers) -> Mask:
     return np.asarray(np.abs(left - right) > ROUNDING * np.maximum(np.abs(left), np.abs(right)))
 
 
-def _joined(column: pa.Array, order: Ints, group: Ints, winner: Ints) -> pa.Array:
-    """The `job` column, where keys with several jobs get all their names."""
+def _joined(column: pa.Array, order: Ints, group: Ints, winner: Ints, shared: Mask) -> pa.Array:
+    """A column of names, where keys with several jobs (`shared`) get all of theirs."""
     codes = pc.fill_null(column.indices, -1).to_numpy()[order].astype(np.int64)
-    known = codes >= 0
+    known = (codes >= 0) & shared[group]
     width = len(column.dictionary)
     pairs = np.unique(group[known] * width + codes[known])
     of, job = pairs // width, pairs % width

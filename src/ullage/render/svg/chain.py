@@ -27,7 +27,7 @@ class _Step:
 
 def of_fleet(report: FleetReport) -> str:
     """Return the one picture of a fleet report that stands for it alone: from full down to OFU, as an SVG file."""
-    return waterfall(report.tree, report.gpu_hours * report.trusted_share)
+    return waterfall(report.tree, report.counted_hours)
 
 
 def waterfall(tree: Tree, gpu_hours: float, *, width: int = WIDE, standalone: bool = True) -> Markup:

@@ -18,6 +18,7 @@ OWNERS = {
     "shared": ("shared by several jobs", "shared", False),
     "held_idle": ("held by a job, idle", "loss", False),
     "free": ("free", "free", True),
+    "not_sliced": ("not sliced", "doubt", True),
     "unknown": ("unknown", "unknown", True),
 }
 
@@ -35,10 +36,15 @@ class Part:
 
 def ledger(by_owner: Mapping[str, float], *, width: int = WIDE, standalone: bool = True) -> Markup:
     """Return the picture of who had the GPU-hours: job, shared, held idle, free, unknown; together all there were."""
-    found = [(OWNERS.get(owner, (owner, "unknown", True)), known(value) or 0.0) for owner, value in by_owner.items() if owner != "total"]
+    found = [(OWNERS.get(owner, (owner, "unknown", True)), known(value) or 0.0) for owner, value in _shown(by_owner)]
     total = sum(spent for _, spent in found)
     parts = [Part(name, spent, _share(spent, total), colour, hatched) for (name, colour, hatched), spent in found]
     return _stacked("ledger", "Who had the GPU-hours", parts, width, standalone)
+
+
+def _shown(by_owner: Mapping[str, float]) -> list[tuple[str, float]]:
+    """Leave out the total, and what few fleets have where this one hasn't."""
+    return [(owner, value) for owner, value in by_owner.items() if owner != "total" and (value or owner != "not_sliced")]
 
 
 def trust(verdicts: Mapping[str, tuple[int, float]], *, width: int = WIDE, standalone: bool = True) -> Markup:

@@ -53,6 +53,10 @@ def directory(devices: Iterable[Device]) -> Directory:
     for device in devices:
         if device.gpu is not None:
             found.by_gpu[device.gpu].append(device)
+        if (
+            device.cluster is not None and device.gpu == f"{device.cluster}/{device.host}/{device.index}"
+        ):  # a record may leave the cluster out
+            found.by_gpu[f"{device.host}/{device.index}"].append(device)
         if device.host is not None:
             host = device.host.casefold()
             found.by_host[host].append(device)
