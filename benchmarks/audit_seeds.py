@@ -21,7 +21,7 @@ from ullage.reports.flops import Question
 from ullage.simulate.configs import CONFIGS
 from ullage.simulate.fleet import Specification, fleet
 
-SEEDS, GPUS, HOURS, INTERVAL = 200, 64, 12.0, 60.0
+SEEDS, GPUS, HOURS, INTERVAL = 200, 96, 12.0, 60.0
 # what the audit must say of what the simulator plants
 CAUSES = {"latent_moe": "experts_at_full_width", "hybrid": "hybrid_as_dense", "recomputation": "recomputation_runs"}
 

@@ -141,9 +141,7 @@ def random_slices(rng: random.Random, partial: bool) -> Slices:
     limit = rng.randint(1, 6) if partial else 7
     while sum(sizes) < limit:
         sizes.append(rng.choice([size for size in PROFILES if size <= limit - sum(sizes)]))
-    return dict(
-        zip(sorted(rng.sample(range(1, 15), len(sizes))), (PROFILES[size] for size in sizes), strict=True)
-    )
+    return dict(zip(sorted(rng.sample(range(1, 15), len(sizes))), (PROFILES[size] for size in sizes), strict=True))
 
 
 def random_times(rng: random.Random, start: int, end: int, grid: int, count: int) -> list[int]:
@@ -151,9 +149,7 @@ def random_times(rng: random.Random, start: int, end: int, grid: int, count: int
     return sorted(rng.sample(range(start + grid, end, grid), count))
 
 
-def random_devices(
-    rng: random.Random, features: set[str], start: int, end: int, grid: int, scrape: int
-) -> list[Device]:
+def random_devices(rng: random.Random, features: set[str], start: int, end: int, grid: int, scrape: int) -> list[Device]:
     """Two to twelve GPUs on one to four hosts in two clusters."""
     count, same_names, devices = rng.randint(2, 12), "same names without uuid" in features, []
     hosts = [(cluster, f"node-{number}") for cluster in ("east", "west") for number in range(1, 3)]
@@ -207,9 +203,7 @@ def change_places(
                     device.places.append((time, new))
 
 
-def change_device(
-    rng: random.Random, features: set[str], device: Device, start: int, end: int, grid: int, scrape: int
-) -> None:
+def change_device(rng: random.Random, features: set[str], device: Device, start: int, end: int, grid: int, scrape: int) -> None:
     """Cuts, silences, life and counters of one GPU, each with some probability."""
     length = end - start
     if "mig cut" in features and rng.random() < 0.6:
@@ -239,9 +233,7 @@ def change_device(
     device.listed = "inventory" in features and rng.random() < 0.6
 
 
-def random_holdings(
-    rng: random.Random, features: set[str], devices: list[Device], start: int, end: int, grid: int
-) -> list[Holding]:
+def random_holdings(rng: random.Random, features: set[str], devices: list[Device], start: int, end: int, grid: int) -> list[Holding]:
     """Three to twelve jobs. Without "shared", two jobs overlap in time only on different devices."""
     holdings: list[Holding] = []
     for number in range(rng.randint(3, 12)):
@@ -249,22 +241,14 @@ def random_holdings(
         finish = begin + rng.randrange(60, end - start + 600, grid) // grid * grid
         whole_hosts = rng.random() < 0.4 or "jobs on single gpus" not in features
         place = latest(rng.choice(devices).places, begin)
-        near = [
-            n for n, device in enumerate(devices) if latest(device.places, begin)[0] == place[0]
-        ]  # one cluster
-        chosen: list[tuple[int, int | None]] = [
-            (n, None) for n in rng.sample(near, rng.randint(1, len(near)))
-        ]
+        near = [n for n, device in enumerate(devices) if latest(device.places, begin)[0] == place[0]]  # one cluster
+        chosen: list[tuple[int, int | None]] = [(n, None) for n in rng.sample(near, rng.randint(1, len(near)))]
         if whole_hosts:
             chosen = [(n, None) for n in near if latest(devices[n].places, begin) == place]
         elif rng.random() < 0.4:  # a pod that asks for one slice
             cuts = devices[chosen[0][0]].layouts
-            chosen = [
-                (chosen[0][0], rng.choice([None] if len(cuts) == 1 else [i for _, cut in cuts for i in cut]))
-            ]
-        taken = {
-            n for other in holdings if other.start < finish and begin < other.end for n, _ in other.devices
-        }
+            chosen = [(chosen[0][0], rng.choice([None] if len(cuts) == 1 else [i for _, cut in cuts for i in cut]))]
+        taken = {n for other in holdings if other.start < finish and begin < other.end for n, _ in other.devices}
         if "shared" not in features:
             chosen = [] if whole_hosts and any(n in taken for n, _ in chosen) else chosen
             chosen = [(n, instance) for n, instance in chosen if n not in taken]
@@ -333,9 +317,7 @@ class CycleCounter:
         return {"tensor_cycles": self.tensor, "sm_cycles": self.elapsed}
 
 
-def scrape_times(
-    rng: random.Random, device: Device, features: set[str], start: int, end: int, scrape: int
-) -> list[int]:
+def scrape_times(rng: random.Random, device: Device, features: set[str], start: int, end: int, scrape: int) -> list[int]:
     """When a device is seen: in its life, outside its silences; some scrapes are late, some are missed."""
     times = range(start + device.phase, end, scrape)
     late = [time + (random.Random(time).randint(0, 2) if "jitter" in features else 0) for time in times]
@@ -377,15 +359,11 @@ def samples_of_device(
             whole_beside_slices = bool(cut) and source is None
             row = readings(rng, device, now, bool(held) or whole_beside_slices, bool(cut), clock)
             counter = counters.setdefault(source, CycleCounter(rng, time))
-            counts = counter.advance(
-                time, now["counted"] if held and not now["idle"] else 0.0, clock, device.resets
-            )
+            counts = counter.advance(time, now["counted"] if held and not now["idle"] else 0.0, clock, device.resets)
             row |= counts if any(begin <= time < finish for begin, finish in device.counted) else {}
             row |= {name: None for begin, finish, name in device.missing if begin <= time < finish}
             named = held if labelled and not whole_beside_slices else []
-            rows += labelled_rows(
-                row, device, time, source, cut, named, "labels without user" not in features
-            )
+            rows += labelled_rows(row, device, time, source, cut, named, "labels without user" not in features)
         if cut:
             rows = lay_out(rows, layout)
         yield from rows
@@ -413,8 +391,7 @@ def labelled_rows(
         "mig_profile": None if source is None else cut[source],
     }
     owners: list[Row] = [
-        {"job": holding.job, "user": holding.user if with_user else None, "namespace": holding.namespace}
-        for holding in held
+        {"job": holding.job, "user": holding.user if with_user else None, "namespace": holding.namespace} for holding in held
     ]
     return [identity | who | row for who in owners or [{"job": None, "user": None, "namespace": None}]]
 
@@ -477,14 +454,10 @@ def random_fleet(seed: int, without: frozenset[str] | set[str] = frozenset()) ->
     devices = random_devices(rng, features, start, end, grid, scrape)
     holdings = random_holdings(rng, features, devices, start, end, grid)
     samples = [
-        row
-        for number, device in enumerate(devices)
-        for row in samples_of_device(rng, number, device, holdings, features, layout, fleet)
+        row for number, device in enumerate(devices) for row in samples_of_device(rng, number, device, holdings, features, layout, fleet)
     ]
     of_gpus = [holding for holding in holdings if all(instance is None for _, instance in holding.devices)]
-    recorded = (
-        [] if "labels" in features else job_records(of_gpus, devices)
-    )  # no scheduler's record names a slice
+    recorded = [] if "labels" in features else job_records(of_gpus, devices)  # no scheduler's record names a slice
     inventory = [
         {
             "cluster": device.places[0][1][0],
@@ -498,9 +471,7 @@ def random_fleet(seed: int, without: frozenset[str] | set[str] = frozenset()) ->
         for device in devices
         if device.listed and (device.uuid or len(device.places) == 1)
     ]
-    samples.sort(
-        key=lambda row: (row["time"], row["cluster"], row["host"], row["index"], row["mig_instance"] or 0)
-    )
+    samples.sort(key=lambda row: (row["time"], row["cluster"], row["host"], row["index"], row["mig_instance"] or 0))
     return fleet | {
         "samples": samples,
         "jobs": recorded,
@@ -533,10 +504,7 @@ def expositions(fleet: Row, job_label: str = "hpc_job") -> dict[tuple[int, str, 
         for name, metric, kind, factor, form, documentation in EXPOSED:
             read = [row for row in rows if row[name] is not None]
             lines += [f"# HELP {metric} {documentation}", f"# TYPE {metric} {kind}"] if read else []
-            lines += [
-                f"{metric}{{{exposition_labels(row, job_label)}}} {form.format(row[name] * factor)}"
-                for row in read
-            ]
+            lines += [f"{metric}{{{exposition_labels(row, job_label)}}} {form.format(row[name] * factor)}" for row in read]
         texts[key] = "\n".join(lines) + "\n"
     return texts
 
@@ -551,9 +519,7 @@ def host_list(hosts: list[str]) -> str:
         else:
             folded.append(host)
     for prefix, found in numbers.items():
-        folded.append(
-            f"{prefix}{found[0]}" if len(found) == 1 else f"{prefix}[{','.join(map(str, sorted(found)))}]"
-        )
+        folded.append(f"{prefix}{found[0]}" if len(found) == 1 else f"{prefix}[{','.join(map(str, sorted(found)))}]")
     return ",".join(sorted(folded))
 
 
@@ -573,9 +539,7 @@ def sacct_text(fleet: Row) -> str:
     def stamp(time: int) -> str:
         return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%dT%H:%M:%S")
 
-    indices = {
-        (row["cluster"], row["host"], row["index"]) for row in [*fleet["samples"], *fleet["inventory"]]
-    }
+    indices = {(row["cluster"], row["host"], row["index"]) for row in [*fleet["samples"], *fleet["inventory"]]}
     lines = ["JobID|User|Cluster|NodeList|AllocTRES|Start|End|State"]
     for job in fleet["jobs"]:
         clusters = sorted({cluster for cluster, _, _ in job["gpus"]})

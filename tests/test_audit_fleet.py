@@ -47,7 +47,7 @@ def test_over_ten_seeds_every_planted_job_is_named_and_no_other():
     total = seeds().score(range(10))
     assert (total.precision, total.recall) == (1, 1), total.wrong
     assert total.named == total.planted > 20
-    assert total.audited > 80 and total.left_out < 15
+    assert total.audited > 80 and total.left_out < 25
 
 
 @pytest.mark.full

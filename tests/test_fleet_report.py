@@ -85,7 +85,6 @@ def test_a_stuck_gpu_is_left_out_and_said(settled):
     ("row", "verdict"),
     [
         ({"flags": int(Flag.IMPOSSIBLE)}, "impossible"),
-        ({"flags": int(Flag.FROZEN | Flag.REPEATED)}, "stale"),
         ({"flags": int(Flag.SENTINEL)}, "sentinel"),
         ({"flags": int(Flag.UNIT_GUESSED)}, "wrong unit"),
         ({"flags": int(Flag.COPIED)}, "duplicated"),

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import ullage.metrics
 from ullage.metrics.agreement import pearson, relative_error
-from ullage.metrics.clocks import beat, sampling_noise
+from ullage.metrics.clocks import sampling_noise
 from ullage.metrics.metric import METRICS, ratio
 from ullage.metrics.ofu import sampled_ofu
 from ullage.metrics.telemetry import tree
@@ -87,28 +87,6 @@ def test_sampling_noise_of_the_papers_clock_stays_under_its_bound():
         assert found.phases == every
         assert 0 < found.mean_deviation <= found.bound
         assert found.bound < bound * 3  # white noise of this width at 3000/every samples: sd = 1.6 points / sqrt(n)
-
-
-def test_white_noise_shows_no_beat():
-    rng = np.random.default_rng(1)
-    found = [beat(rng.normal(1352e6, 32e6, 2880)) for _ in range(20)]
-    assert all(b is None or b.share < 0.1 for b in found)
-
-
-def test_slow_drift_is_no_beat():
-    series = 1.3e9 + 5e7 * np.linspace(0, 1, 2880) + np.random.default_rng(2).normal(0, 1e6, 2880)
-    found = beat(series)
-    assert found is None or found.share < 0.1
-
-
-def test_a_clock_that_walks_through_the_step_is_a_beat():
-    # step 31 s, scraped every 30 s: the phase moves by 1/31 a sample, the beat is 31 samples long
-    phase = (np.arange(2880) * 30 % 31) / 31
-    clock = np.where(phase < 0.5, 1.35e9, 1.98e9)
-    found = beat(clock)
-    assert found is not None
-    assert found.period == pytest.approx(31, rel=0.02)
-    assert found.share > 0.5
 
 
 def test_correlation_needs_three_points_and_a_spread():

@@ -224,6 +224,26 @@ def test_a_run_of_repeats_goes_on_across_batches_and_not_across_devices() -> Non
     assert repeats(ours) == list("FF") + list("-RR")
 
 
+def still(settled: pa.Table) -> str:
+    return "".join("G" if f & Flag.GAUGE_FROZEN else "-" for f in flags(settled))
+
+
+def test_one_gauge_that_reads_the_same_while_its_neighbour_moves_is_frozen_from_the_fifth_time() -> None:
+    rows = [
+        {"gpu": "a", "time": 30_000 * i, "tensor_active": t, "sm_active": 0.5 + i / 1000}
+        for i, t in enumerate([0.4125] * 8 + [0.5, 0.4125])
+    ]
+    assert still(settle(table(rows))) == "-----GGG--"
+    ours = derive(merge(table(rows).slice(6)), before=derive(merge(table(rows).slice(0, 6))).slice(1))  # the five last rows
+    assert still(ours) == "GG--"
+
+
+@pytest.mark.parametrize(("value", "flagged"), [(0.0, False), (0.31, False), (1.0, False), (0.0099, False), (0.0101, True)])
+def test_a_gauge_that_repeats_at_a_whole_percentage_or_below_one_percent_is_not_frozen(value: float, flagged: bool) -> None:
+    rows = [{"gpu": "a", "time": 30_000 * i, "tensor_active": value, "sm_active": 0.5 + i / 1000} for i in range(8)]
+    assert ("G" in still(settle(table(rows)))) is flagged
+
+
 # --- against a plain loop ---
 
 
@@ -268,6 +288,7 @@ def derived(samples_by_time: dict[int, dict[str, Any]], gap_ms: int | None) -> l
     limit = gap_ms if gap_ms is not None else max(60_000, 2 * usual)
     before: dict[str, Any] | None = None
     run = 0
+    runs: dict[str, int] = {}
     out = []
     for time in times:
         row = samples_by_time[time]
@@ -282,6 +303,11 @@ def derived(samples_by_time: dict[int, dict[str, Any]], gap_ms: int | None) -> l
         same = before is not None and all(row.get(a) == before.get(a) for a in ACTIVITY) and any(fine(row.get(a)) for a in ACTIVITY)
         run = run + 1 if same else 0
         row["flags"] |= (Flag.REPEATED if same else Flag(0)) | (Flag.FROZEN if run >= 5 else Flag(0))
+        for gauge in ("tensor_active", "sm_active", "gr_active"):
+            value = row.get(gauge)
+            same = before is not None and value == before.get(gauge) and fine(value) and value >= 0.01
+            runs[gauge] = runs.get(gauge, 0) + 1 if same else 0
+        row["flags"] |= Flag.GAUGE_FROZEN if max(runs.values()) >= 5 else Flag(0)
         before = row
         out.append(row)
     return out

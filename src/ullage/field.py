@@ -81,3 +81,4 @@ class Flag(IntFlag):
     GAP = 128  # the time before this sample was longer than the gap limit; the excess is unknown
     CONFLICT = 256  # copies of this sample disagreed
     FROZEN = 512  # the fifth or later sample in a row that is REPEATED
+    GAUGE_FROZEN = 1024  # tensor, SM or engine activity repeats to the last digit for the fifth or later time in a row, whatever others do

@@ -31,7 +31,9 @@ Examples:
 What can be planted: """
     + "straggler held_idle free shared throttled regression latent_moe hybrid\n"
     + "  recomputation stuck stale sentinel duplicated impossible percent hertz slow\n"
-    + "  beating silent reordered skewed reset",
+    + "  beating locked zero_clock gigahertz idle_clock tensor_above_sm faint_percent\n"
+    + "  frozen_gauge stale_part stuck_part no_tensor constant_clock silent reordered\n"
+    + "  skewed reset",
 )
 @click.option("--gpus", default=64, show_default=True, help="How many GPUs.")
 @click.option("--hours", default=24.0, show_default=True, help="How many hours.")

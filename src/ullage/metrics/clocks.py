@@ -37,37 +37,27 @@ def sampling_noise(series: npt.NDArray[np.float64], interval: float, every: int)
     return SamplingNoise(interval * every, every, float(deviation.mean()), float(np.quantile(deviation, 0.95)))
 
 
-@dataclass(frozen=True)
-class Beat:
-    """A periodic component of a clock series: its period in samples, its share of the variance, and chance's odds."""
+def sampled_ofu_bounds(
+    tensor_sum: npt.NDArray[np.float64],
+    time: npt.NDArray[np.float64],
+    lowest: npt.NDArray[np.float64],
+    highest: npt.NDArray[np.float64],
+    tensor_clock: float,
+) -> tuple[float, float]:
+    """Return the least and the most that OFU can be where clock and activity move together within a scrape.
 
-    period: float
-    share: float
-    odds: float
+    An entry is a level of activity: `tensor_sum` is tensor activity x time at that level, `time` how long, `lowest` and `highest` the
+    clocks seen there (Hz). Activity is a mean over the scrape and the clock a sample at one instant, so their product is right only
+    where they move independently; TPA x lowest / tensor clock and TPA x highest / tensor clock are its bounds. They rest on the clocks
+    that were *seen*: a scrape that always meets the same phase sees one clock, and its bounds are too narrow. Cycle counters have no
+    such bias.
+    Source: Ullage equations, section 6.
 
+    Half the time at activity 0.6 and clocks from 1.2 to 1.8 GHz, half at rest; tensor clock 1.5 GHz: 0.3 x 0.8 and 0.3 x 1.2.
 
-def beat(series: npt.NDArray[np.float64]) -> Beat | None:
-    """Return the strongest line in the spectrum of an evenly sampled clock series, or None for a short or flat one.
-
-    When the scrape interval nearly divides a job's step time, clock samples walk slowly through the step and the series
-    shows a line that no thermal drift has. `share` is the line's part of the variance above slow drift; `odds` is the
-    chance that white noise shows as strong a line (Fisher's g test, first term).
-
-    >>> rng = np.random.default_rng(0)
-    >>> wave = np.sin(np.arange(512) * 2 * np.pi / 16) + 0.1 * rng.normal(size=512)
-    >>> found = beat(wave); round(found.period), found.share > 0.9
-    (16, True)
+    >>> half, clocks = np.array([0.0, 0.6]), np.array([[1.8, 1.2], [1.8, 1.8]])
+    >>> [round(bound, 6) for bound in sampled_ofu_bounds(half, np.array([1.0, 1.0]), *clocks, 1.5)]
+    [0.24, 0.36]
     """
-    values = series[~np.isnan(series)]
-    if len(values) < 64 or float(values.std()) < 1e-3 * abs(float(values.mean())):
-        return None
-    trend = np.polynomial.Polynomial.fit(np.arange(len(values)), values, 2)(np.arange(len(values)))
-    power = np.abs(np.fft.rfft((values - trend) * np.hanning(len(values)))) ** 2
-    power[:4] = 0.0  # slower than a quarter of the window is drift, not a beat
-    total = float(power.sum())
-    peak = int(power.argmax())
-    if total == 0.0 or peak == 0:
-        return None
-    line = float(power[max(0, peak - 2) : peak + 3].sum()) / total
-    odds = min(1.0, len(power) * (1 - float(power[peak]) / total) ** (len(power) - 1))
-    return Beat(len(values) / peak, line, odds)
+    total = float(time.sum()) * tensor_clock
+    return float((tensor_sum * lowest).sum()) / total, float((tensor_sum * highest).sum()) / total

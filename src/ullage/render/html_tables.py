@@ -105,6 +105,7 @@ def findings(report: FleetReport) -> Markup | None:
     body = [
         [
             Cell(harmless(found.gpu)),
+            Cell(harmless(found.place)),
             Cell(found.verdict, look=None if found.trusted else "doubt"),
             Cell("counted" if found.trusted else "left out"),
             Cell(harmless(found.evidence, 400)),
@@ -112,7 +113,7 @@ def findings(report: FleetReport) -> Markup | None:
         ]
         for found in report.findings[:FINDINGS]
     ]
-    found = table("findings", ["GPU", "verdict", "in OFU", "evidence", "GPU-hours"], body, words=4, sorts=True)
+    found = table("findings", ["GPU", "host", "verdict", "in OFU", "evidence", "GPU-hours"], body, words=5, sorts=True)
     return Markup(found + (more(len(report.findings) - FINDINGS) or ""))
 
 

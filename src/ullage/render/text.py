@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator, Sequence
 
+from ullage.audit.trust import Verdict
 from ullage.errors import harmless
 from ullage.metrics.telemetry import LABELS, Tree
 from ullage.render.numbers import UNKNOWN, factor, hours, money, percent, span
@@ -123,7 +124,11 @@ def _findings(report: FleetReport) -> Iterator[str]:
         told[finding.verdict] = told.get(finding.verdict, 0) + 1
         if told[finding.verdict] <= 2:
             mark = "" if finding.trusted else ", left out"
-            yield f"  {harmless(finding.gpu, 48)}: {finding.verdict}{mark} ({harmless(finding.evidence)})"
+            yield f"  {harmless(finding.gpu, 48)}{_place(finding)}: {finding.verdict}{mark} ({harmless(finding.evidence)})"
+
+
+def _place(finding: Verdict) -> str:
+    return f" ({harmless(finding.place)})" if finding.place else ""
 
 
 def _spread(mean: float, deviation: float | None) -> str:

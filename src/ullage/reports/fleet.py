@@ -32,8 +32,8 @@ from ullage.reports.groups import (
     state_sums,
 )
 from ullage.reports.rated import Rated, chains, losses, rate, weighted_mean
-from ullage.reports.series import beats, noise
-from ullage.reports.trusted import judge
+from ullage.reports.series import gauge_evidence, noise
+from ullage.reports.trusted import bounds_note, judge
 from ullage.sums.devices import time_sums, within
 from ullage.sums.grouping import collapse
 from ullage.sums.ledger import CODES, OWNERS
@@ -138,8 +138,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
     question.progress("judging")
     told = sums.filter(pc.is_null(sums["share"]))  # what was not sliced is no device that says anything
     devices = rate(collapse(told, ["gpu", "mig"]), question.model)
-    by_job = collapse(told, ["gpu", "mig", "job"])
-    verdicts = judge(devices, beats(samples, by_job))
+    verdicts = judge(devices, gauge_evidence(samples))
     trusted = _believed(rated, verdicts)
     good = rated.take(trusted)
     window = _window(sums, question)
@@ -172,7 +171,11 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
         noise=noise(samples, collapse(told, ["gpu", "mig"]), rated, wanted=question.noise),
         **_money(rated, good, prices_of(rated, question.prices), prices_of(good, question.prices)),
         command=question.command,
-        notes=notes + _remarks(rated, good) + _strange_clocks(rated) + _contradictions(tree),
+        notes=notes
+        + _remarks(rated, good)
+        + _strange_clocks(rated)
+        + _contradictions(tree)
+        + [note for note in (bounds_note(verdicts.values()),) if note],
     )
 
 

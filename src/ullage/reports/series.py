@@ -1,4 +1,4 @@
-"""What needs the samples themselves, not their sums: beats in the clock, and the noise of sampling it. A few devices a job."""
+"""What needs more than sums by device and job: whether a device's gauges agree, when they don't, and the noise of sampling the clock."""
 
 from __future__ import annotations
 
@@ -10,35 +10,89 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ullage.metrics.clocks import Beat, SamplingNoise, beat, sampling_noise
+from ullage.audit.trust import LEAST_MS, GaugeEvidence, Span, allowed_gap
+from ullage.metrics.clocks import SamplingNoise, sampled_ofu_bounds, sampling_noise
 from ullage.metrics.ofu import sampled_ofu
 from ullage.reports.rated import Rated
+from ullage.sums.gauges import KINDS, gauge_sums, with_findings
+from ullage.sums.grouping import collapse
 
-PER_JOB = 2  # the step time is the job's: two of its devices tell
-MOST = 400  # devices looked at in all
+MOST = 2000  # devices whose faults are dated; of the rest only their length is told
+LEAST_ROWS = 3  # a run of fewer samples may be the start or the end of a job
 FINE = 5.5  # s: series at least this fine show table I's intervals
 
-
-def beats(samples: Any, sums: pa.Table) -> dict[str, Beat]:
-    """Return, for each GPU of a job whose clock shows one, the strongest line in the spectrum of its clock samples."""
-    witnesses = _witnesses(sums)
-    lines: dict[str | None, Beat] = {}
-    theirs = samples.filter(samples.job.isin(sorted(set(witnesses.values())))) if witnesses else samples
-    for (gpu, job), (_, values) in _series(theirs, list(witnesses), ["sm_clock"]).items():
-        found = beat(values["sm_clock"]) if witnesses.get(gpu) == job else None
-        if found and (job not in lines or found.share < lines[job].share):
-            lines[job] = found  # the weaker of two witnesses: both must show it
-    return {gpu: lines[job] for gpu, job in zip(sums["gpu"].to_pylist(), sums["job"].to_pylist(), strict=True) if job in lines}
+Device = tuple[str, str | None]  # gpu, mig
 
 
-def _witnesses(sums: pa.Table) -> dict[str, str]:
-    taken: dict[str, int] = {}
-    chosen: dict[str, str] = {}
-    for gpu, job, rows in zip(sums["gpu"].to_pylist(), sums["job"].to_pylist(), sums["rows"].to_pylist(), strict=True):
-        if job is not None and rows >= 64 and taken.get(job, 0) < PER_JOB and gpu not in chosen and len(chosen) < MOST:
-            taken[job] = taken.get(job, 0) + 1
-            chosen[gpu] = job
-    return chosen
+def gauge_evidence(samples: Any) -> dict[Device, GaugeEvidence]:
+    """Return what each device's samples show beyond its sums, from one pass over settled samples, and one over those that show a fault."""
+    levels = gauge_sums(samples).to_pyarrow()
+    if not len(levels):
+        return {}
+    ranges = {"lowest_clock", "highest_clock", "level"}
+    added = collapse(levels.select([name for name in levels.column_names if name not in ranges]), ["gpu", "mig"]).to_pylist()
+    bounds, gaps = _ofu_bounds(levels), _util_gaps(levels)
+    doubted = [row for row in added if any(row[f"{kind}_ms"] >= LEAST_MS for kind in KINDS)]
+    doubted.sort(key=lambda row: -max(row[f"{kind}_ms"] for kind in KINDS))
+    spans = _fault_spans(samples, sorted({row["gpu"] for row in doubted[:MOST]}))
+    for row in doubted[MOST:]:
+        spans[row["gpu"], row["mig"]] = {kind: ((0, row[f"{kind}_ms"]),) for kind in KINDS if row[f"{kind}_ms"]}
+    return {
+        (row["gpu"], row["mig"]): GaugeEvidence(
+            row | gaps[row["gpu"], row["mig"]], spans.get((row["gpu"], row["mig"]), {}), bounds.get((row["gpu"], row["mig"]))
+        )
+        for row in added
+    }
+
+
+def _ofu_bounds(levels: pa.Table) -> dict[Device, tuple[float, float]]:
+    """Return the bounds of each device's sampled OFU, for a tensor clock of 1 Hz."""
+    rows: dict[Device, list[dict[str, Any]]] = {}
+    for row in levels.to_pylist():
+        if row["clock_ms"]:
+            rows.setdefault((row["gpu"], row["mig"]), []).append(row)
+    found = {}
+    for device, own in rows.items():
+        part, time, lowest, highest = (
+            np.array([row[name] for row in own], dtype=float) for name in ("clock_tensor_sum", "clock_ms", "lowest_clock", "highest_clock")
+        )
+        found[device] = sampled_ofu_bounds(part, time, lowest, highest, 1.0)
+    return found
+
+
+def _util_gaps(levels: pa.Table) -> dict[Device, dict[str, float]]:
+    """Return the sums beside "GPU utilization" of each device's level that stands out most: a fault may last for a part of the time."""
+    worst: dict[Device, tuple[float, dict[str, float]]] = {}
+    for row in levels.select(["gpu", "mig", "util_ms", "util_rows", "util_gap_sum"]).to_pylist():
+        device = row.pop("gpu"), row.pop("mig")
+        over = row["util_gap_sum"] / max(row["util_ms"], 1) - allowed_gap(row["util_rows"])
+        if device not in worst or over > worst[device][0]:
+            worst[device] = over, row
+    return {device: row for device, (_, row) in worst.items()}
+
+
+def _fault_spans(samples: Any, gpus: list[str]) -> dict[Device, dict[str, tuple[Span, ...]]]:
+    """Return when each kind of fault was seen on some GPUs: runs of at least `LEAST_MS` and `LEAST_ROWS` samples."""
+    if not gpus:
+        return {}
+    marked = with_findings(samples.filter(samples.gpu.isin(gpus)))
+    marked = marked.filter(marked.bits > 0).select("gpu", "mig", "time", "span_ms", "bits")
+    found: dict[Device, dict[str, tuple[Span, ...]]] = {}
+    for (gpu, mig), (times, values) in _by_device(marked, ["gpu", "mig"], ["span_ms", "bits"]).items():
+        bits, starts = values["bits"].astype(np.int64), times - values["span_ms"].astype(np.int64)
+        found[gpu, mig] = {kind: _runs(starts[chosen], times[chosen]) for kind, bit in KINDS.items() if (chosen := (bits & bit) > 0).any()}
+    return found
+
+
+def _runs(starts: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]) -> tuple[Span, ...]:
+    """Return the spans that samples cover without a break, where they are long enough to be no accident."""
+    first = np.flatnonzero(np.concatenate([[True], starts[1:] > ends[:-1]]))
+    last = np.append(first[1:], len(starts)) - 1
+    return tuple(
+        (int(starts[a]), int(ends[b]))
+        for a, b in zip(first, last, strict=True)
+        if b - a + 1 >= LEAST_ROWS and ends[b] - starts[a] >= LEAST_MS
+    )
 
 
 def noise(samples: Any, sums: pa.Table, rated: Rated, *, wanted: bool) -> list[SamplingNoise]:
@@ -74,17 +128,21 @@ Series = dict[tuple[str, str | None], tuple[npt.NDArray[np.int64], dict[str, npt
 
 
 def _series(samples: Any, gpus: list[str], fields: list[str]) -> Series:
-    if not gpus:
-        return {}
-    table = samples.filter(samples.gpu.isin(gpus)).select("gpu", "job", "time", *fields).order_by(["gpu", "job", "time"]).to_pyarrow()
+    """Return the times and fields of some GPUs, by GPU and job."""
+    return _by_device(samples.filter(samples.gpu.isin(gpus)), ["gpu", "job"], fields) if gpus else {}
+
+
+def _by_device(samples: Any, keys: list[str], fields: list[str]) -> Series:
+    """Return the times (ms) and fields of samples, by two columns of names, in order of time."""
+    table = samples.select(*keys, "time", *fields).order_by([*keys, "time"]).to_pyarrow()
     if not len(table):
         return {}
-    gpu, job = (pc.dictionary_encode(table[name].combine_chunks(), null_encoding="encode") for name in ("gpu", "job"))
-    whose = gpu.indices.to_numpy().astype(np.int64) * len(job.dictionary) + job.indices.to_numpy()
+    one, other = (pc.dictionary_encode(table[name].combine_chunks(), null_encoding="encode") for name in keys)
+    whose = one.indices.to_numpy().astype(np.int64) * len(other.dictionary) + other.indices.to_numpy()
     edges = np.flatnonzero(np.concatenate([[True], whose[1:] != whose[:-1], [True]]))
     times = table["time"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_numpy()
     columns = {name: np.asarray(table[name].to_numpy(zero_copy_only=False), dtype=float) for name in fields}
     return {
-        (gpu[int(a)].as_py(), job[int(a)].as_py()): (times[a:b], {name: values[a:b] for name, values in columns.items()})
+        (one[int(a)].as_py(), other[int(a)].as_py()): (times[a:b], {name: values[a:b] for name, values in columns.items()})
         for a, b in itertools.pairwise(edges)
     }

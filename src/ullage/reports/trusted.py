@@ -2,36 +2,78 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 import numpy as np
 
-from ullage.audit.trust import Verdict, verdict
-from ullage.metrics.clocks import Beat
+from ullage.audit.trust import VERDICTS, Finding, GaugeEvidence, Verdict, verdict
 from ullage.metrics.metric import ratio
 from ullage.reports.rated import Array, Rated
 from ullage.units import HOUR_MS
 
 TOO_FAST = 1.25  # boards run a little above their stated clock, none a quarter
+WIDE = 0.1  # bounds of OFU further apart than this, relatively, are worth a word
 
 
-def judge(devices: Rated, beats: Mapping[str, Beat]) -> dict[str, Verdict]:
-    """Return a verdict per GPU. `devices` has a row per (gpu, mig); `beats` the line found in a GPU's clock samples, if any.
+def judge(devices: Rated, evidence: Mapping[tuple[str, str | None], GaugeEvidence]) -> dict[str, Verdict]:
+    """Return a verdict per GPU. `devices` has a row per (gpu, mig); `evidence` what the samples of each show beyond its sums.
 
-    A GPU's MIG instances are judged together: its worst instance speaks for it. With exact OFU a beat does no harm.
+    A GPU's MIG instances are judged together: its worst instance speaks for it.
     """
     judged: dict[str, Verdict] = {}
-    rows, speed = devices.sums.to_pylist(), _speed(devices)
-    for number, row in enumerate(rows):
-        gpu = row["gpu"]
-        same = row["model"] == row["other_model"]
-        beat = None if devices.exact[number] else beats.get(gpu)
-        found, evidence = verdict(row, same_device=same, beat=beat)
+    speed = _speed(devices)
+    for number, row in enumerate(devices.sums.to_pylist()):
+        gpu, chip, whole = row["gpu"], int(devices.chip[number]), row["mig"] is None
+        known, exact = devices.chips[chip] if chip >= 0 else None, bool(devices.exact[number])
+        shown = evidence.get((gpu, row["mig"]))
+        found = verdict(
+            row,
+            shown,
+            same_device=row["model"] == row["other_model"],
+            exact=exact,
+            stated_power=known.power if known and whole else None,  # an instance reports the power of its board, if any
+            highest_clock=(known.sm_clock or known.tensor_clock) if known else None,
+        )
         if speed[number] > TOO_FAST:
-            found, evidence = "impossible", _too_fast(devices, number, float(speed[number]))
-        own = Verdict(gpu, found, evidence, row["span_ms"] * float(devices.weight[number]) / HOUR_MS)
+            found = Finding("impossible", _too_fast(devices, number, float(speed[number])))
+        bounds = shown.ofu_bounds if shown and known and whole and not exact else None
+        own = Verdict(
+            gpu,
+            found.verdict,
+            found.evidence,
+            row["span_ms"] * float(devices.weight[number]) / HOUR_MS,
+            row.get("host"),
+            None if row.get("index") is None else int(row["index"]),
+            found.spans,
+            (bounds[0] / known.tensor_clock, bounds[1] / known.tensor_clock) if bounds and known else None,
+        )
         judged[gpu] = _worse(judged[gpu], own) if gpu in judged else own
     return judged
+
+
+def sampled_bounds(verdicts: Iterable[Verdict]) -> tuple[float, float] | None:
+    """Return the bounds of OFU over trusted series, by GPU-hours; None where no trusted series has any.
+
+    >>> sampled_bounds([Verdict("a", "ok", "", 1.0, ofu_bounds=(0.25, 0.5)), Verdict("b", "ok", "", 1.0, ofu_bounds=(0.5, 0.5))])
+    (0.375, 0.5)
+    """
+    bounded = [(v.gpu_hours, v.ofu_bounds) for v in verdicts if v.trusted and v.ofu_bounds]
+    hours = sum(spent for spent, _ in bounded)
+    if not hours:
+        return None
+    return sum(spent * low for spent, (low, _) in bounded) / hours, sum(spent * high for spent, (_, high) in bounded) / hours
+
+
+def bounds_note(verdicts: Iterable[Verdict]) -> str | None:
+    """Return what to say of the bias of clock samples; None where OFU is bounded closely enough, or by cycle counters."""
+    bounds = sampled_bounds(verdicts)
+    if bounds is None or bounds[1] - bounds[0] <= WIDE * bounds[1]:
+        return None
+    return (
+        f"clock samples bound OFU to {bounds[0]:.1%} to {bounds[1]:.1%}: activity is a mean and the clock a sample, and where both move "
+        "together their product is biased, mostly upwards; cycle counters (DCGM 4.6 fields 1084 to 1096, NVML GPM) have no such bias"
+    )
 
 
 def _speed(devices: Rated) -> Array:
@@ -49,7 +91,5 @@ def _too_fast(devices: Rated, number: int, speed: float) -> str:
 
 
 def _worse(first: Verdict, second: Verdict) -> Verdict:
-    from ullage.audit.trust import VERDICTS
-
     worse, other = sorted((first, second), key=lambda v: VERDICTS.index(v.verdict))
-    return Verdict(worse.gpu, worse.verdict, worse.evidence, worse.gpu_hours + other.gpu_hours)
+    return replace(worse, gpu_hours=worse.gpu_hours + other.gpu_hours, ofu_bounds=None)

@@ -149,7 +149,7 @@ def key(specification: Specification, jobs: list[Job], plan: faults.Plan, tallie
 
 def is_trusted(verdict: str) -> bool:
     """Return whether a series of this verdict counts in the totals."""
-    return verdict not in ("impossible", "stuck at zero", "stale", "beating", "sentinel")
+    return verdict not in ("impossible", "contradictory", "stuck at zero", "stale", "locked", "sentinel")
 
 
 def _ledger(sums: Array, total: int) -> dict[str, int]:

@@ -133,6 +133,42 @@ def _stale(given: Emission, _: Specification, planted: Planted, rows: list[int])
             column[rows, windows] = column[rows, windows.start][:, None]
 
 
+def _frozen_gauge(given: Emission, _: Specification, planted: Planted, rows: list[int]) -> None:
+    windows = _inside(given, planted)
+    if windows.stop > windows.start:
+        given.values["tensor_active"][rows, windows] = given.values["tensor_active"][rows, windows.start][:, None]
+
+
+def _clock(given: Emission, planted: Planted, rows: list[int], reading: Any) -> None:
+    """Let the clock read what a function makes of the true one."""
+    windows = _inside(given, planted)
+    given.values["sm_clock"][rows, windows] = reading(given.values["sm_clock"][rows, windows])
+
+
+def _tensor_above_sm(given: Emission, _: Specification, planted: Planted, rows: list[int]) -> None:
+    windows = _inside(given, planted)
+    sm, tensor = (given.values[name][rows, windows] for name in ("sm_active", "tensor_active"))
+    given.values["tensor_active"][rows, windows] = np.where(tensor > 0, np.round(np.minimum(1, sm + 0.15), 6), 0)
+
+
+def _faint_percent(given: Emission, _: Specification, planted: Planted, rows: list[int]) -> None:
+    """Let activity read a hundred times what "GPU utilization", power and clock show."""
+    windows, span = _inside(given, planted), np.diff(given.times) / 1000
+    drawn = given.device.idle_power
+    levels = {"gpu_util": 0.01, "power": drawn, "sm_clock": given.device.boost}
+    for name in levels.keys() & given.values.keys():
+        given.values[name][rows, windows] = levels[name]
+    if "energy" in given.values:
+        column = given.values["energy"]
+        grown = np.diff(column, axis=1, prepend=column[:, :1])
+        grown[rows, windows] = drawn * span[windows]
+        column[rows] = np.floor(column[:, :1] + np.cumsum(grown, axis=1))[rows]
+
+
+def _no_tensor(given: Emission, _: Specification, planted: Planted, rows: list[int]) -> None:
+    given.values["tensor_active"][rows, _inside(given, planted)] = 0
+
+
 def _sentinel(given: Emission, _: Specification, planted: Planted, rows: list[int]) -> None:
     windows = _inside(given, planted)
     count = windows.stop - windows.start
@@ -198,6 +234,16 @@ def _write(given: Emission) -> None:
 _DISTURBED = {
     "stuck": _stuck,
     "stale": _stale,
+    "stuck_part": _stuck,
+    "stale_part": _stale,
+    "frozen_gauge": _frozen_gauge,
+    "zero_clock": lambda given, _, planted, rows: _clock(given, planted, rows, lambda true: 0 * true),
+    "gigahertz": lambda given, _, planted, rows: _clock(given, planted, rows, lambda true: true / 1000),
+    "idle_clock": lambda given, _, planted, rows: _clock(given, planted, rows, lambda true: 0 * true + 345e6),
+    "constant_clock": lambda given, _, planted, rows: _clock(given, planted, rows, lambda true: 0 * true + 1.2e9),
+    "tensor_above_sm": _tensor_above_sm,
+    "faint_percent": _faint_percent,
+    "no_tensor": _no_tensor,
     "sentinel": _sentinel,
     "impossible": _impossible,
     "duplicated": _duplicated,

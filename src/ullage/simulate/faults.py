@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ullage.errors import UllageError, did_you_mean
-from ullage.simulate.load import Array, expected_ofu, load
+from ullage.simulate.load import COMMUNICATION, COMPUTE, PHASE, SM, STEP, TENSOR, Array, expected_ofu, load
 from ullage.simulate.schedule import Draft, Job, draw_job, resting, slowed, straggling
-from ullage.simulate.specification import device, host_name, uuid
+from ullage.simulate.specification import boundaries, device, host_name, uuid
 
 OK = "ok"
 
@@ -48,13 +48,29 @@ FAULTS: dict[str, Fault] = {
         Fault("percent", "wrong unit", "a host's activity is in percent, under a name that says ratio"),
         Fault("hertz", "wrong unit", "a host's clock is in the wrong one of Hz and MHz for its name"),
         Fault("slow", "slow interval", "a host is scraped half as often"),
-        Fault("beating", "beating", "a job's step nearly divides the scrape interval, and the clock follows the step"),
+        Fault(
+            "beating", OK, "a job's step nearly divides the scrape interval: the sampled clock walks through the step, and harms nothing"
+        ),
+        Fault("locked", "locked", "a job's step is exactly the scrape interval: every sample of clock and power meets the same phase"),
+        Fault("zero_clock", "impossible", "the clock reads 0 while the GPU works"),
+        Fault("gigahertz", "impossible", "the clock is in GHz under a name that says MHz"),
+        Fault("idle_clock", "contradictory", "the clock reads 345 MHz while the GPU works at high power"),
+        Fault("tensor_above_sm", "contradictory", "tensor activity reads above SM activity"),
+        Fault("faint_percent", "contradictory", "an almost idle GPU's activity is in percent and stays below 1, as a ratio would"),
+        Fault("frozen_gauge", "stale", "tensor activity alone gives its last reading for ever"),
+        Fault("stale_part", "faulty in part", "the exporter gives its last reading for a twelfth of the window"),
+        Fault("stuck_part", "faulty in part", "profiling gauges read 0 for nine minutes while the GPU works"),
+        Fault("no_tensor", OK, "tensor activity alone reads 0: gauges can't tell it from work without tensor instructions"),
+        Fault("constant_clock", OK, "the clock reads 1,200 MHz for ever: gauges can't tell it from a clock that was set so"),
         Fault("silent", OK, "a GPU says nothing for a while"),
         Fault("reordered", OK, "a host's rows come in the wrong order"),
         Fault("skewed", OK, "a host's clock runs ahead for a while and is then set back"),
         Fault("reset", OK, "a reboot sets a GPU's cumulative counters to zero"),
     )
 }
+
+# Their readings are wrong and nothing shows it, so no report over them is right: they are planted only when they are named.
+UNSEEN = ("no_tensor", "constant_clock")
 
 # OFU paper, sections V-C and VI-C: 54.27 / 18.45; 24.51 / 15.56; 26 where 4/3 of it would be right.
 MISTAKES = {"latent_moe": (2.94, "moe-16b-pretrain"), "hybrid": (1.57, "hybrid-8b-pretrain"), "recomputation": (0.75, "world-model-8b")}
@@ -92,21 +108,21 @@ class Plan:
 
 
 def resolve(names: tuple[str, ...]) -> tuple[str, ...]:
-    """Return known fault names in their fixed order; `all` and `none` are understood.
+    """Return known fault names in their fixed order; `none` is understood, and `all`, which leaves out what no gauge shows.
 
-    >>> resolve(("stale", "shared")), resolve(("none",)), len(resolve(("all",))) == len(FAULTS)
+    >>> resolve(("stale", "shared")), resolve(("none",)), set(FAULTS) - set(resolve(("all",))) == set(UNSEEN)
     (('shared', 'stale'), (), True)
     """
     for name in names:
         if name not in FAULTS and name not in ("all", "none"):
             raise UllageError(f"the simulator can't plant '{name}'", did_you_mean(name, FAULTS, "ullage simulate --help"))
-    return tuple(FAULTS) if "all" in names else tuple(name for name in FAULTS if name in names)
+    return tuple(name for name in FAULTS if name in names or ("all" in names and name not in UNSEEN))
 
 
 def before(plan: Plan, faults: tuple[str, ...]) -> None:
     """Plant what needs hosts of its own, as long as one host is left for ordinary jobs."""
     groups: tuple[tuple[tuple[str, ...], Callable[[Plan, int, set[str]], None]], ...] = (
-        (("beating",), _beating),
+        (("beating", "locked"), _alternating),
         (("held_idle", "free"), _idle),
         (("regression",), _regression),
     )
@@ -126,15 +142,27 @@ def _gpus(plan: Plan, host: int) -> list[int]:
     return list(plan.draft.specification.gpus_of(host))
 
 
-def _beating(plan: Plan, host: int, _: set[str]) -> None:
-    draft, specification = plan.draft, plan.draft.specification
-    # three steps an interval, and a twentieth of a step less
-    turns = max(1.0, round(specification.interval / 10)) - 1 / BEAT_SAMPLES
-    one = load(step=specification.interval / turns, compute=0.42, communication=0.08, tensor=0.6, alternates=True)
+def _alternating(plan: Plan, host: int, wanted: set[str]) -> None:
+    """Plant jobs whose clock and power follow their step, one kind on each half of a host where both are wanted.
+
+    Beating: three steps an interval, and a twentieth of a step less; locked: exactly three.
+    """
+    draft, specification, gpus = plan.draft, plan.draft.specification, _gpus(plan, host)
     start, end = specification.window
-    job = draw_job(draft, np.array(_gpus(plan, host)), start - 600_000, end + 600_000, family="evaluation")
-    draft.jobs.append(replace(job, loads=np.tile(one, (len(job.gpus), 1)), startup=0))
-    plan.planted.append(Planted("beating", tuple(map(int, job.gpus)), start, end, job.name))
+    half = (len(gpus) + 1) // 2 if len(wanted) > 1 else len(gpus)
+    for name, chosen in zip(sorted(wanted), (gpus[:half], gpus[half:]), strict=False):
+        if not chosen:
+            plan.skipped.append(name)
+            continue
+        turns = max(1.0, round(specification.interval / 10)) - (1 / BEAT_SAMPLES if name == "beating" else 0)
+        one = load(step=specification.interval / turns, compute=0.42, communication=0.08, tensor=0.6, alternates=True)
+        job = draw_job(draft, np.array(chosen), start - 600_000, end + 600_000, family="evaluation")
+        loads = np.tile(one, (len(chosen), 1))
+        if name == "locked":  # each scrape meets the middle of the time in which the GPU waits for its host
+            scraped = boundaries(specification, host, specification.interval_ms)[-1] - start
+            loads[:, PHASE] = (0.75 - scraped / 1000 / one[STEP]) % 1
+        draft.jobs.append(replace(job, loads=loads, startup=0))
+        plan.planted.append(Planted(name, tuple(chosen), start, end, job.name))
 
 
 def _idle(plan: Plan, host: int, wanted: set[str]) -> None:
@@ -167,7 +195,7 @@ def _regression(plan: Plan, host: int, _: set[str]) -> None:
 
 def after(plan: Plan, faults: tuple[str, ...]) -> None:
     """Plant the rest on hosts that ordinary jobs keep busy, whole hosts first; a name that finds no place goes to `skipped`."""
-    early = {"beating", "held_idle", "free", "regression"}
+    early = {"beating", "locked", "held_idle", "free", "regression"}
     for name in sorted((n for n in faults if n not in early), key=lambda n: _PLANTERS.get(n) is not _on_host):
         planted = _PLANTERS.get(name, _on_gpu)(plan, name)
         if planted is None:
@@ -216,10 +244,21 @@ def _on_gpu(plan: Plan, name: str) -> Planted | None:
     """Plant on the unmarked GPU of an ordinary host that works longest in one go."""
     start, end = plan.draft.specification.window
     for _, job, begin, finish in _ordinary(plan):
-        for gpu in map(int, job.gpus):
-            if gpu not in plan.marked and not _has_verdict(plan, gpu):
+        for which, gpu in enumerate(map(int, job.gpus)):
+            if gpu not in plan.marked and not _has_verdict(plan, gpu) and _shows(name, job.loads[which], finish - begin, end - start):
                 return Planted(name, (gpu,), *_period(name, begin, finish, start, end), job.name)
     return None
+
+
+def _shows(name: str, one: Array, length: int, window: int) -> bool:
+    """Return whether a fault can be seen on a GPU of this load that works for `length` of the window."""
+    busy = one[COMPUTE] + one[COMMUNICATION]
+    long = name in ("zero_clock", "gigahertz", "idle_clock", "tensor_above_sm", "faint_percent", "frozen_gauge")
+    if long and (length < window / 5 or busy < 0.6 or one[COMPUTE] * one[TENSOR] < 0.1):
+        return False
+    if name == "idle_clock":  # more than half of its power: see `load`
+        return bool(0.35 * busy + one[COMPUTE] * (0.25 * one[SM] + 0.8 * one[TENSOR]) > 0.65)
+    return name not in ("stale_part", "stuck_part") or length > window / 4
 
 
 def _period(name: str, begin: int, finish: int, start: int, end: int) -> tuple[int, int]:
@@ -229,6 +268,8 @@ def _period(name: str, begin: int, finish: int, start: int, end: int) -> tuple[i
         return start, end
     if name == "sentinel":  # more than half of the readings
         return start + (end - start) // 4, end
+    if name in ("stale_part", "stuck_part"):
+        return begin + length // 3, begin + length // 3 + ((end - start) // 12 if name == "stale_part" else 540_000)
     if name == "silent":
         return begin + length // 3, begin + length // 3 + min(length // 3, 2_400_000)
     if name == "reset":
@@ -292,6 +333,7 @@ def describe(plan: Plan) -> list[dict[str, object]]:
     return [
         {
             "fault": planted.fault,
+            "verdict": FAULTS[planted.fault].verdict,
             "what": FAULTS[planted.fault].what,
             "gpus": [uuid(specification, gpu) for gpu in planted.gpus],
             "hosts": sorted({host_name(gpu // specification.gpus_per_host) for gpu in planted.gpus}),

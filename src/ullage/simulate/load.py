@@ -148,7 +148,8 @@ def readings(
         "sm_clock": np.round(np.where(loaded, now, device.boost) / 1e6) * 1e6,
         "gpu_util": np.where(busy > 0, 1 - np.round(0.6 * np.abs(draws[:, 3, 1:])) / 100, 0.0),
     }
-    values |= _slow(row, values, computing, communicating, device, draws[:, 3], span, wanted)
+    now_in = np.where(position < row["compute"], 1.0, 0.0), np.where(position < row["compute"], 0.0, np.where(loaded, 1.0, 0.0))
+    values |= _slow(row, values, computing, communicating, now_in, device, draws[:, 3], span, wanted)
     return Readings(values, tensor_cycles, elapsed, sm_active)
 
 
@@ -168,17 +169,27 @@ def _clock(noise: Array, row: dict[str, Array], device: Device) -> Array:
     return result
 
 
+def _power(effort: Array, row: dict[str, Array], noise: Array, device: Device) -> Array:
+    drawn = device.idle_power + (device.power - device.idle_power) * np.clip(effort, 0, 1) * np.minimum(1, row["clock"])
+    result: Array = np.clip(drawn * (1 + POWER_NOISE * noise), 0.9 * device.idle_power, device.power)
+    return result
+
+
 def _slow(
     row: dict[str, Array],
     values: dict[str, Array],
     computing: Array,
     communicating: Array,
+    now_in: tuple[Array, Array],
     device: Device,
     draws: Array,
     span: Array,
     wanted: Collection[str],
 ) -> dict[str, Array]:
-    """Return the fields that follow from activity: memory traffic, power and what comes of it."""
+    """Return the fields that follow from activity: memory traffic, power and what comes of it.
+
+    `now_in` says whether a scrape meets the compute and the communication phase: where the clock follows the step, so does power.
+    """
     first, noise = draws[:, :1], draws[:, 1:]
     found: dict[str, Array] = {}
     if "dram_active" in wanted:
@@ -188,10 +199,13 @@ def _slow(
     if "throttle" in wanted:
         found["throttle"] = row["limits"]
     if {"power", "energy", "temperature"} & set(wanted):
-        effort = 0.35 * values["gr_active"] + 0.25 * values["sm_active"] + 0.8 * values["tensor_active"]
-        drawn = device.idle_power + (device.power - device.idle_power) * np.clip(effort, 0, 1) * np.minimum(1, row["clock"])
-        power = np.clip(drawn * (1 + POWER_NOISE * noise), 0.9 * device.idle_power, device.power)
-        found["power"] = np.round(power, 3)
-        found["temperature"] = np.round(28 + 45 * power / device.power + 0.5 * noise)
-        found["energy"] = np.floor(1e8 * np.abs(first) + np.cumsum(power * span, axis=1))
+        power = _power(0.35 * values["gr_active"] + 0.25 * values["sm_active"] + 0.8 * values["tensor_active"], row, noise, device)
+        phases = (0.35 + 0.25 * row["sm"] + 0.8 * row["tensor"], 0.35 + 0.25 * row["communication_sm"])
+        at_once = _power(now_in[0] * phases[0] + now_in[1] * phases[1], row, noise, device)
+        mean = _power(computing * phases[0] + communicating * phases[1], row, noise, device)
+        read: Array = np.where(row["alternates"] > 0, at_once, power)
+        found["power"] = np.round(read, 3)
+        drawn: Array = np.where(row["alternates"] > 0, mean, power)
+        found["temperature"] = np.round(28 + 45 * drawn / device.power + 0.5 * noise)
+        found["energy"] = np.floor(1e8 * np.abs(first) + np.cumsum(drawn * span, axis=1))
     return {name: column for name, column in found.items() if name in wanted}

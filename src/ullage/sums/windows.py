@@ -40,13 +40,14 @@ SHORTEST_GAP_MS = 60_000  # two collections of 30 s, the longest window that DCG
 ALONE_MS = 30_000  # what the only sample of a device stands for
 SILENCE_MS = DAY_MS  # after a longer silence a device begins anew: no span, no difference, no gap reaches across
 FROZEN_AFTER = 5  # repeated samples in a row; a scrape that is faster than the collector gives one or two
+STILL = 0.01  # a gauge below 1 % may repeat where its exporter rounds to few digits
 ROUNDING = 1e-6  # two copies of a float32 that went through text may differ by this much, relatively
 
 # "GPU utilization" is left out: it is a whole percentage that repeats by nature, and it stays alive when the others freeze.
 ACTIVITY = tuple(name for name in RATIOS if name != "gpu_util")
 HOLDER = ("job", "user", "namespace")  # who holds a device: at one time there may be several of each
 # What `derive` sets anew each time; every other flag is a fact about the sample's arrival and stays.
-DERIVED = Flag.GAP | Flag.RESET | Flag.REPEATED | Flag.FROZEN
+DERIVED = Flag.GAP | Flag.RESET | Flag.REPEATED | Flag.FROZEN | Flag.GAUGE_FROZEN
 
 
 def settle(table: pa.Table, *, gap_ms: int | None = None, before: pa.Table | None = None) -> pa.Table:
@@ -236,9 +237,11 @@ def derive(merged: pa.Table, *, gap_ms: int | None = None, before: pa.Table | No
     gap = sequence.interval > sequence.limit
     span = np.where(sequence.first, np.minimum(sequence.median, sequence.limit), np.minimum(sequence.interval, sequence.limit))
     repeated, frozen = _repeats(sequence, columns, around)
+    still = _still_gauge(sequence, columns, around)
     growth = {name: _growth(name, sequence, gap, columns, around) for name in COUNTERS if not empty(columns[name])}
     flags = columns["flags"].to_numpy() & ~np.uint16(DERIVED)
-    marks = [(gap, Flag.GAP), (repeated, Flag.REPEATED), (frozen, Flag.FROZEN), *((reset, Flag.RESET) for _, _, reset in growth.values())]
+    marks = [(gap, Flag.GAP), (repeated, Flag.REPEATED), (frozen, Flag.FROZEN), (still, Flag.GAUGE_FROZEN)]
+    marks += [(reset, Flag.RESET) for _, _, reset in growth.values()]
     for mark, flag in marks:
         flags[mark[inside]] |= np.uint16(flag)
     columns["flags"] = pa.array(flags)
@@ -339,6 +342,20 @@ def _repeats(sequence: _Sequence, columns: Columns, around: Columns | None) -> t
         start = np.where(kept & ((flags & Flag.FROZEN) > 0), where - FROZEN_AFTER, start)
     run = where - np.maximum.accumulate(start) if rows else where
     return repeated, repeated & (run >= FROZEN_AFTER)
+
+
+def _still_gauge(sequence: _Sequence, columns: Columns, around: Columns | None) -> Mask:
+    """Where one gauge of activity reads the same to the last digit for the fifth time in a row or later, whatever the others do."""
+    rows = len(sequence.first)
+    found, where = np.zeros(rows, np.bool_), np.arange(rows)
+    for name in ("tensor_active", "sm_active", "gr_active"):
+        if empty(columns[name]) or not rows:
+            continue
+        values, valid = _in_order(name, sequence, columns, around)
+        same = np.concatenate(([False], (values[1:] == values[:-1]) & valid[1:] & valid[:-1])) & ~sequence.first
+        same &= _fine(values) & (values >= STILL)
+        found |= same & (where - np.maximum.accumulate(np.where(same, -1, where)) >= FROZEN_AFTER)
+    return found
 
 
 def _sharers(job: pa.Array) -> pa.Array:
