@@ -46,10 +46,10 @@ def watched(machine: Machine, seconds: float, interval: float) -> list[Row]:
 
 def parquet(table: pa.Table) -> bytes:
     """Return a table as the bytes of a Parquet file."""
-    import pyarrow.parquet
+    from ullage.checked_parquet import write_table
 
     buffer = io.BytesIO()
-    pyarrow.parquet.write_table(table, buffer, compression="zstd")
+    write_table(table, buffer, compression="zstd")
     return buffer.getvalue()
 
 
