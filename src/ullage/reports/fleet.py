@@ -45,6 +45,7 @@ class FleetReport:
     """The answer to `ullage fleet`. Ratios in [0, 1]; hours are GPU-hours; times are ms since 1970, UTC.
 
     `ofu` and `tree` are over trusted series; `ofu_all` over all. `ledger` has GPU-hours by owner, which add up to `gpus` x window.
+    `complete` says whether all that was asked for was read; if not, `read_until` is the time up to which it was, where that is known.
     """
 
     ofu: float | None
@@ -74,6 +75,8 @@ class FleetReport:
     idle_cost: float | None
     command: str = ""
     notes: list[str] = field(default_factory=list)
+    complete: bool = True
+    read_until: int | None = None
 
 
 @dataclass(frozen=True)
@@ -151,6 +154,8 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
         **_money(rated, trusted, prices_of(rated, question.prices)),
         command=question.command,
         notes=notes + _remarks(rated, good) + _contradictions(tree),
+        complete=True,  # whoever read the samples knows better: see `Intake.marked`
+        read_until=None,
     )
 
 

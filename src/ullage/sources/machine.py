@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ullage.errors import UnreadableError
 from ullage.problems import Problems
 from ullage.sources.fields import Alias, clean
-from ullage.sources.source import Options
+from ullage.sources.source import LONGER, Options
 from ullage.tables import samples
 
 Device = tuple[str, str | None]  # the UUID, and the MIG instance
@@ -47,7 +48,7 @@ class Machine:
     ) -> Iterator[pa.RecordBatch]:
         """Yield a batch every `options.interval` seconds for `options.watch` seconds; with `watch` 0 there is one, over a second.
 
-        `clock` gives ms since 1970. A sample is of the moment at which the interval ends.
+        `clock` gives ms since 1970. A sample is of the moment at which the interval ends. Raises UnreadableError at the deadline.
         """
         now = clock or options.now or (lambda: round(time.time() * 1000))
         interval = max(self.shortest, options.interval if options.watch > 0 else min(options.interval, 1.0))
@@ -55,7 +56,10 @@ class Machine:
         begin = last = now()
         for turn in range(1, turns + 1):
             # after a stall the next reading is late, never too close to the one before; a clock that is set back keeps nobody waiting
-            sleep(max(0.0, min(interval, (max(begin + 1000 * turn * interval, last + 1000 * self.shortest) - now()) / 1000)))
+            pause = max(0.0, min(interval, (max(begin + 1000 * turn * interval, last + 1000 * self.shortest) - now()) / 1000))
+            sleep(min(pause, options.deadline.left))
+            if not options.deadline.left:
+                raise UnreadableError(f"the deadline passed after {turn - 1:,} of {turns:,} readings", LONGER, last)
             last = now()
             batch = self.read(last)
             yield batch
