@@ -99,12 +99,14 @@ def _table(titles: tuple[str, ...], rows: list[tuple[str, ...]]) -> str:
 
 
 def commands() -> str:
-    """The help of every command."""
+    """The help of every command, and what their exit statuses say."""
     from ullage.cli import cli
+    from ullage.cli._exit_status import table
 
     parts = [NOTE, "# Commands\n"]
     context = _context(cli, "ullage")
     parts.append(f"```\n{cli.get_help(context)}\n```\n")
+    parts.append(f"## Exit statuses\n\nFor scripts; they are the same for every command.\n\n{table()}\n")
     for name in cli.list_commands(context):
         command = cli.get_command(context, name)
         assert command is not None

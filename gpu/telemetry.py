@@ -86,10 +86,10 @@ def _rows(moment: int, readings: list[Reading], problems: Problems) -> Iterator[
 
 def parquet(table: pa.Table) -> bytes:
     """Return a table as the bytes of a Parquet file."""
-    import pyarrow.parquet
+    from ullage.checked_parquet import write_table
 
     buffer = io.BytesIO()
-    pyarrow.parquet.write_table(table, buffer, compression="zstd")
+    write_table(table, buffer, compression="zstd")
     return buffer.getvalue()
 
 

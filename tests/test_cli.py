@@ -322,8 +322,8 @@ def test_secrets_are_in_no_error():
 
 
 def test_a_form_that_is_not_known_and_a_folder_that_is_not_there_are_told_before_anything_is_read(tmp_path):
-    assert "does not say in which form to write" in refused("fleet", "nowhere", "--out", "report.docx")
-    assert "does not say in which form to write" in refused("fleet", "nowhere", "--out", "report")
+    assert "cannot write 'report.docx': this report has no .docx format" in refused("fleet", "nowhere", "--out", "report.docx")
+    assert "its name does not say in which format" in refused("fleet", "nowhere", "--out", "report")
     assert "there is no folder" in refused("fleet", "nowhere", "--out", str(tmp_path / "not" / "there.html"))
 
 
@@ -345,7 +345,7 @@ def test_an_old_report_stays_when_the_new_one_fails(scrapes, tmp_path, monkeypat
     assert sorted(p.name for p in tmp_path.iterdir()) == ["report.html", "scrapes.prom"]
     folder = tmp_path / "folder.html"
     folder.mkdir()
-    assert "folder.html can't be written" in refused("fleet", str(scrapes), "--out", str(folder))
+    assert "folder.html is a folder" in refused("fleet", str(scrapes), "--out", str(folder))
 
 
 def test_ofu_by_sample_needs_a_table_to_go_to_and_says_so_first():

@@ -139,7 +139,7 @@ def test_the_tool_writes_a_file_that_gives_back_what_each_library_answered(tmp_p
         ({**origin, "release": "1.1", "version": "1.1.0"}, {"AA1": [first, second], "AA2": [second]}),
     ]
     tool.write(tool.table(answers), tmp_path / "out.parquet")
-    opened = dictionary.pq.ParquetFile(tmp_path / "out.parquet")
+    opened = dictionary.opened(tmp_path / "out.parquet")
     monkeypatch.setattr(dictionary, "_file", lambda: opened)
     for cached in (dictionary.releases, dictionary.chips):
         monkeypatch.setattr(dictionary, cached.__wrapped__.__name__, cached.__wrapped__)

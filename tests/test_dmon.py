@@ -103,6 +103,14 @@ def test_lines_that_cannot_be_read_are_counted(log):
     ]
 
 
+@pytest.mark.parametrize(("gpu", "kept"), [("32767", True), ("32768", False), ("99999999999999999999", False), ("9" * 5000, False)])
+def test_a_gpu_number_beyond_counting_is_left_out_and_counted(log, gpu, kept):
+    problems = Problems()
+    found = log(f"# gpu pwr\n 0 300\n {gpu} 400\n", problems=problems)
+    assert [row["power"] for row in found] == [300, 400][: 1 + kept]
+    assert problems.dropped == ({} if kept else {"lines with a GPU number above 32,767": 1})
+
+
 def test_a_log_without_a_line_is_an_error(log):
     with pytest.raises(UllageError, match=r"node-17\.dmon is a dmon log without a line"):
         log("# gpu    pwr\n# Idx      W\n")

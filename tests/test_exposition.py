@@ -395,7 +395,7 @@ def test_a_text_in_small_chunks_gives_the_same_numbers(tmp_path, monkeypatch):
         f'{name}{{gpu="{g}",UUID="GPU-{g}"}} {g / 10}\n' for name in ("DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_DEV_POWER_USAGE") for g in range(9)
     )
     whole = rows(tmp_path / "1723280400.prom", text)
-    monkeypatch.setattr("ullage.sources.exposition.chunks", lambda *a: chunks(*a, size=100))
+    monkeypatch.setattr("ullage.sources.exposition.chunks", lambda *a, **more: chunks(*a, size=100, **more))
     parts = rows(tmp_path / "1723280400.prom", text)
     assert len(parts) > len(whole) == 9  # rows may be partial; they are merged when they settle
     for row in whole:

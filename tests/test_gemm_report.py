@@ -162,7 +162,7 @@ def test_text_begins_with_the_answer():
         (["64", "--tile", "64x64", "--cluster", "16x16", "--gpu", "H100"], "a cluster of 16x16 blocks can't be"),
         (["64", "--ofu", "1.5"], "an OFU of 1.5 can't be"),
         (["64", "--ofu", "nan"], "an OFU of nan can't be"),
-        (["64", "--out", "x.pdf"], "x.pdf has no form"),
+        (["64", "--out", "x.pdf"], "cannot write 'x.pdf': this report has no .pdf format"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(words, problem):

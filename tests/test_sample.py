@@ -340,7 +340,7 @@ def test_a_file_and_a_store_hold_what_was_sampled(machine, tmp_path):
     [
         (["--every", "0.01s"], "--every 0.01s is too short"),
         (["--every", "1000000d"], "--every 1000000d is too long"),
-        (["--out", "x.csv"], "has no form that this report can take"),
+        (["--out", "x.csv"], "this report has no .csv format"),
         (["--serve", "host"], "has no port"),
         (["--for", "soon"], "is not a span of time"),
     ],

@@ -369,6 +369,28 @@ def test_a_second_writer_waits_and_then_says_who_is_in_the_way(store: Store) -> 
     assert second.append(made([0])).rows_new == 1
 
 
+@pytest.mark.parametrize("code", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_is_one_clear_error(store: Store, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.raises(UllageError) as caught:
+        store.append(made([0]))
+    assert caught.value.problem == f"the file system of the store {store.path} gives no locks ({os.strerror(code).lower()})"
+    assert "Lustre with -o flock" in caught.value.hint
+    assert store.samples().count().to_pyarrow().as_py() == 0  # reading needs none
+
+
+def test_another_error_of_a_lock_is_not_taken_for_a_file_system_without(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(*_: object) -> None:
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        store.append(made([0]))
+
+
 def test_readers_do_not_mind_the_lock(store: Store) -> None:
     store.append(made([0]))
     with locked(store.path / "lock", 0, print):
@@ -433,7 +455,7 @@ def test_a_part_damaged_inside_is_named_when_late_rows_need_it(store: Store) -> 
     store.append(made([0, 60_000]))
     part = store.path / store.manifest().parts[0].file
     part.write_bytes(b"\0" * part.stat().st_size)
-    with pytest.raises(UllageError, match=rf"{part.name} is damaged"):
+    with pytest.raises(UllageError, match=rf"{part.name} is not as it was written"):
         store.append(made([30_000]))
 
 

@@ -136,7 +136,7 @@ def test_a_file_that_may_not_be_read_is_one_clear_error_and_one_of_many_is_left_
     alone = as_nobody(open_folder / "b.json")
     assert alone.returncode == 1 and "Permission denied" in alone.stderr and "Traceback" not in alone.stderr
     together = as_nobody(open_folder)
-    assert together.returncode == 0 and "; partial" in together.stdout and "1 traces that can't be used left out" in together.stdout
+    assert together.returncode == 3 and "; partial" in together.stdout and "1 traces that can't be used left out" in together.stdout
 
 
 def test_a_folder_that_may_not_be_looked_into_is_one_clear_error(open_folder: Path) -> None:

@@ -144,7 +144,7 @@ def test_nothing_known_is_a_usage_error_that_teaches():
         (("--ofu", "34", "--ceiling", "fast"), "the ceiling 'fast' is neither a number nor a file"),
         (("--ofu", "34", "--ceiling", "-1"), "a ceiling of -1 can't be"),
         (("--ofu", "abc"), "--ofu 'abc' is not a number"),
-        (("--ofu", "34", "--out", "a.png"), "a.png has no form"),
+        (("--ofu", "34", "--out", "a.png"), "cannot write 'a.png': this report has no .png format"),
     ],
 )
 def test_what_cannot_be_is_one_clear_error(words, said, tmp_path, monkeypatch):

@@ -2,52 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
-import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests import command_line
+from tests.command_line import Said
 from tests.kineto_events import BASE, call, kernel, on_host
-from ullage.cli import main
 
 EVENTS = (call(0, 10), kernel(20, 100), on_host(0, 200, "aten::mm", cat="cpu_op"))  # 100 of 200 us on the device
 
 
-@dataclass(frozen=True)
-class Said:
-    """What a command gave: its exit code, stdout and stderr."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """What it printed, as strict JSON."""
-        return json.loads(self.out, parse_constant=_refuse)
-
-
-def _refuse(constant: str) -> None:
-    raise AssertionError(f"{constant} is not JSON")
-
-
 def ask(*words: object) -> Said:
-    """Run `ullage trace` with some words; anything but an exit is a traceback, and fails the test."""
-    out, err = io.StringIO(), io.StringIO()
-    before, sys.argv = sys.argv, ["ullage", "trace", *map(str, words)]
-    try:
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            try:
-                main()
-                code = 0
-            except SystemExit as end:
-                code = int(end.code or 0)
-    finally:
-        sys.argv = before
-    return Said(code, out.getvalue(), err.getvalue())
+    """Run `ullage trace` with some words."""
+    return command_line.ask("trace", *words)
 
 
 def refused(*words: object) -> str:

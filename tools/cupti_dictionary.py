@@ -220,7 +220,7 @@ def write(found: pa.Table, path: Path) -> None:
     words = [name for name in found.column_names if name != "name"]
     pq.write_table(
         found, path, compression="zstd", compression_level=19, use_dictionary=words, column_encoding={"name": "DELTA_BYTE_ARRAY"},
-        write_statistics=False,
+        write_statistics=False, write_page_checksum=True,
     )  # fmt: skip
 
 

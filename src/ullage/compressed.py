@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO, Any
 
-from ullage.errors import UllageError
+from ullage.errors import UllageError, UnreadableError
 
 HEAD = 64 * 1024  # how many (decompressed) bytes a recogniser may look at
 
@@ -22,7 +22,7 @@ def head(path: Path) -> bytes:
         with opened(path) as file:
             return _start(file)
     except OSError as error:
-        raise UllageError(f"{path} can't be read: {error.strerror or error}") from error
+        raise UnreadableError(f"{path} can't be read: {error.strerror or error}") from error
 
 
 def _start(file: IO[bytes]) -> bytes:
@@ -49,7 +49,7 @@ def opened(path: Path) -> IO[bytes]:
     try:
         raw = path.open("rb")
     except OSError as error:
-        raise UllageError(f"{path} can't be opened: {error.strerror or error}") from error
+        raise UnreadableError(f"{path} can't be opened: {error.strerror or error}") from error
     magic = raw.read(6)
     raw.seek(0)
     for start, unpack in _MAGIC:
@@ -71,7 +71,7 @@ class _Tolerant(io.RawIOBase):
         try:
             data = self._inner.read1(len(buffer))  # read would lose what comes before the damage
         except (EOFError, OSError, zlib.error, lzma.LZMAError) as error:
-            raise UllageError(
+            raise UnreadableError(
                 f"{self._path} is damaged after {self._read:,} decompressed bytes ({error})",
                 "copy or export the file again; what came before was read",
             ) from error

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import shlex
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ullage.errors import UllageError
+from ullage.output_folder import output_folder
 from ullage.problems import Problems
 from ullage.render.files import write
 from ullage.render.numbers import hours as as_hours
@@ -53,29 +52,23 @@ class Demo:
 
 
 def demo(folder: Path, *, gpus: int, hours: float, seed: int, progress: Callable[[str], None]) -> Demo:
-    """Simulate a fleet into `folder`/store, report on it, write `folder`/report.html, answers.json and configs; returns what was found."""
-    folder.mkdir(parents=True, exist_ok=True)
-    store = _fresh_store(folder / "store")
+    """Simulate a fleet into `folder`/store, report on it, write `folder`/report.html, answers.json and configs; returns what was found.
+
+    What the last demonstration left there is replaced, and nothing else. Raises UllageError where something else is in the way.
+    """
     simulation = simulated(Specification(gpus=gpus, hours=hours, seed=seed, faults=tuple(f for f in FAULTS if f in faults.FAULTS)))
-    store.add_jobs(simulation.jobs())
-    rows = store.append(simulation.batches(progress=lambda done: progress(f"simulating {done}"))).rows_new
-    question = Question(
-        prices=PRICES, progress=progress, command=shlex.join(["ullage", "fleet", str(store.path), "--price", "H100=2.50,A100=1.25"])
-    )
-    report = fleet(store.samples(), store.jobs(), question, Problems().lines())
-    write(report, folder / "report.html", "html")
-    key = simulation.answers
-    (folder / "answers.json").write_text(json.dumps(key, indent=2), encoding="utf-8")
-    configs.write(folder / "configs")
-    return Demo(report, _compare(report, key), folder / "report.html", store.path, folder / "answers.json", rows)
-
-
-def _fresh_store(folder: Path) -> Store:
-    if folder.exists():
-        if not (folder / "manifest.json").exists():
-            raise UllageError(f"{folder} is in the way, and is not a store", "give another place with --out")
-        shutil.rmtree(folder)  # the last demonstration's
-    return Store.open(folder, create=True)
+    key, place = simulation.answers, folder / "store"
+    with output_folder(folder, "ullage demo", ("store", "report.html", "answers.json", "configs")) as stage:
+        store = Store.open(stage / "store", create=True)
+        store.add_jobs(simulation.jobs())
+        rows = store.append(simulation.batches(progress=lambda done: progress(f"simulating {done}"))).rows_new
+        command = shlex.join(["ullage", "fleet", str(place), "--price", "H100=2.50,A100=1.25"])
+        question = Question(prices=PRICES, progress=progress, command=command)
+        report = fleet(store.samples(), store.jobs(), question, Problems().lines())
+        write(report, stage / "report.html", "html")
+        (stage / "answers.json").write_text(json.dumps(key, indent=2), encoding="utf-8")
+        configs.write(stage / "configs")
+    return Demo(report, _compare(report, key), folder / "report.html", place, folder / "answers.json", rows)
 
 
 def _compare(report: FleetReport, key: dict[str, Any]) -> list[str]:

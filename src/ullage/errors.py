@@ -26,6 +26,17 @@ class UllageError(Exception):
         return f"{self.problem}\n  {self.hint}" if self.hint else self.problem
 
 
+class UnreadableError(UllageError):
+    """A place that can't be read, or not to its end: damaged, cut off, forbidden, or a server that stopped answering.
+
+    `read_until` is the time (ms since 1970) up to which everything was read; None where nobody can tell.
+    """
+
+    def __init__(self, problem: str, hint: str = "", read_until: int | None = None) -> None:
+        super().__init__(problem, hint)
+        self.read_until = read_until
+
+
 def missing_extra(library: str, extra: str, purpose: str) -> UllageError:
     """Return the error for an optional library that is not installed.
 

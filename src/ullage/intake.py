@@ -5,15 +5,15 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ullage.errors import UllageError, harmless, public
+from ullage.errors import UllageError, UnreadableError, harmless, public
 from ullage.problems import Problems
 from ullage.sources.jobs.attribute import attribute, note_unmatched
 from ullage.sources.jobs.job import read_jobs
@@ -23,6 +23,7 @@ from ullage.store.store import Store
 from ullage.trainlogs.reported import read_reported
 
 EARLIEST, LATEST = -62_135_596_800_000, 253_402_300_800_000  # the years 1 to 9999: what a calendar can say, in ms
+Report = TypeVar("Report")  # a dataclass with `complete` and `read_until`
 ROWS = 1_000_000  # rows gathered before they are settled and stored together
 
 
@@ -33,6 +34,17 @@ class Intake:
     samples: Any
     jobs: pa.Table
     problems: Problems
+
+    def marked(self, report: Report) -> Report:
+        """Return a report on these samples that says whether all that was asked for was read, and if not, until when it was."""
+        return replace(report, complete=self.problems.complete, read_until=self.problems.read_until)  # type: ignore[type-var]
+
+    def refuse_partial(self) -> None:
+        """Raise UllageError where something was read only in part."""
+        if not self.problems.complete:
+            first, more = self.problems.cuts[0].reason, len(self.problems.cuts) - 1
+            others = f" (and {more:,} more)" if more else ""
+            raise UllageError(f"only a part could be read: {first}{others}", "leave out --strict for a report on that part")
 
 
 @contextmanager
@@ -61,7 +73,7 @@ def opened(
                 problems.note("samples at rest keep the jobs they were stored with; the job records given now only tell what was reported")
             if gap_ms is not None:
                 problems.note("samples at rest stand for the time that they were stored with; --gap changes nothing")
-            yield Intake(place.samples(), pa.concat_tables([place.jobs(), *records]), problems)
+            yield Intake(place.samples(since=options.since, until=options.until), pa.concat_tables([place.jobs(), *records]), problems)
         return
     with tempfile.TemporaryDirectory(prefix="ullage-") as folder:
         kept = Store.open(Path(store) if store else Path(folder), create=True)
@@ -94,7 +106,7 @@ def take(
 ) -> int:
     """Read places, attribute their samples to jobs, and append them to a store; returns how many rows were new.
 
-    A place that fails after some of it was read ends early with a note; one that gives nothing at all raises UllageError.
+    A place that fails after some of it was read is cut short, with a note; one that gives nothing at all raises UllageError.
     """
     if jobs is not None:
         store.add_jobs(jobs)
@@ -121,7 +133,9 @@ def _as_far_as_it_goes(name: str, options: Options, problems: Problems) -> Itera
     except UllageError as error:
         if not begun:
             raise
-        problems.note(f"{harmless(public(name))} ended early, and what came before is reported: {error.problem}")
+        place = harmless(public(name))
+        problems.note(f"{place} ended early, and what came before is reported: {error.problem}")
+        problems.cut(f"{place} ended early: {error.problem}", error.read_until if isinstance(error, UnreadableError) else None)
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What was dropped or put right on the way in, counted by reason: a partly bad input yields the good part and this."""
+"""What was dropped, put right or not read on the way in: a partly bad input yields the good part and this."""
 
 from __future__ import annotations
 
@@ -8,9 +8,19 @@ from dataclasses import dataclass, field
 from ullage.errors import harmless
 
 
+@dataclass(frozen=True)
+class Cut:
+    """A place of which only a part was read: why, and the time (ms since 1970) up to which all of it was; None where nobody can tell."""
+
+    reason: str
+    read_until: int | None = None
+
+
 @dataclass
 class Problems:
-    """A tally of what was left out and why, with the first place of each kind, and plain notes.
+    """A tally of what was left out and why, with the first place of each kind, plain notes, and what was read only in part.
+
+    A thing that is dropped was read and is of no use; where a place was cut short, nobody knows what else it holds.
 
     >>> problems = Problems()
     >>> problems.drop("lines without a value", 2, where="a.prom line 7")
@@ -23,6 +33,28 @@ class Problems:
     mended: Counter[str] = field(default_factory=Counter)
     first: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    cuts: list[Cut] = field(default_factory=list)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything was read that was asked for."""
+        return not self.cuts
+
+    @property
+    def read_until(self) -> int | None:
+        """The time (ms since 1970) up to which everything was read; None when it is complete, and where nobody can tell."""
+        times = [cut.read_until for cut in self.cuts if cut.read_until is not None]
+        return min(times) if times and len(times) == len(self.cuts) else None
+
+    def cut(self, reason: str, read_until: int | None = None) -> None:
+        """Say that a place was read only in part. It is no line of its own: drop or note what is to be told."""
+        if all(cut.reason != reason for cut in self.cuts):
+            self.cuts.append(Cut(harmless(reason, 1000), read_until))
+
+    def cut_short(self, what: str, where: str, read_until: int | None = None) -> None:
+        """Count a place that was read only in part. `what` is a plural noun phrase: "ends of files that are damaged"."""
+        self.drop(what, where=where)
+        self.cut(f"{what}: {where}", read_until)
 
     def drop(self, what: str, count: int = 1, where: str = "") -> None:
         """Count things left out. `what` is a plural noun phrase: "lines without a value"."""

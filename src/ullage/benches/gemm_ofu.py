@@ -24,6 +24,7 @@ from ullage.gpus.chip import find
 from ullage.gpus.precision import canonical
 from ullage.kernels.tiling import Product
 
+TIME_UP = "the time was up"  # what a run says first that ended as it was asked to
 GIVE_UP = 5  # failures in a row: the GPU or the driver is at fault, not the shape
 _TYPES = {"fp8": "float8_e4m3fn", "fp4": "float4_e2m1fn_x2"}
 Progress = Callable[[str], None]
@@ -58,7 +59,7 @@ def measure(
     failures = 0
     for number, gemm in enumerate(todo):
         if until is not None and session.now() > until:
-            return f"the time was up: {len(todo) - number:,} products are not measured; the same command goes on with them"
+            return f"{TIME_UP}: {len(todo) - number:,} products are not measured; the same command goes on with them"
         progress(f"{number + 1:,} of {len(todo):,}: {gemm.words}")
         found = observed(session, gemm, seconds, sleep)
         book.add(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -136,4 +137,4 @@ def _mend(path: Path) -> None:
     content = path.read_bytes()
     whole = content.rfind(b"\n") + 1
     if whole != len(content):
-        path.write_bytes(content[:whole])
+        os.truncate(path, whole)

@@ -14,6 +14,7 @@ from typing import Any
 
 import click
 
+from ullage.cli._exit_status import ANSWERED, ERROR, INTERRUPTED, described
 from ullage.errors import UllageError, harmless
 
 
@@ -31,7 +32,7 @@ class Commands(click.Group):
         if cmd_name not in self.list_commands(ctx):
             return None
         command: click.Command = importlib.import_module(f"ullage.cli.{cmd_name}").command
-        return command
+        return described(command, cmd_name)
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or say which one was meant."""
@@ -59,7 +60,7 @@ def _while_somebody_reads() -> Iterator[None]:
         yield
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        raise click.exceptions.Exit(0) from None
+        raise click.exceptions.Exit(ANSWERED) from None
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -76,7 +77,7 @@ def cli() -> None:
 
 
 def main() -> None:
-    """Run the command line; exit 1 with one sentence for what the user can mend, 2 for usage, 130 for Ctrl-C."""
+    """Run the command line, and exit with the status that `ullage.cli._exit_status` has for what came of it."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without "█" gets "?", not a traceback
@@ -84,7 +85,7 @@ def main() -> None:
         sys.exit(cli.main(standalone_mode=False))
     except (click.exceptions.Abort, KeyboardInterrupt):
         _clear()
-        sys.exit(130)
+        sys.exit(INTERRUPTED)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -106,7 +107,7 @@ _REFUSALS = {
 def _tell(words: str) -> None:
     _clear()
     click.echo("\n".join(harmless(line, 4000) for line in f"ullage: {words}".split("\n")), err=True)
-    sys.exit(1)
+    sys.exit(ERROR)
 
 
 def _clear() -> None:

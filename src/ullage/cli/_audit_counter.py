@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ullage.cli._exit_status import end
 from ullage.cli.options import dump
 
 
@@ -14,10 +15,7 @@ Examples:
   ullage audit counter mytrainer.flops:step_flops    function(config, seqlens) -> training FLOPs of the step
   ullage audit counter verl                          verl's FlopsCounter, as it is installed
   ullage audit counter hf                            the Transformers trainer's floating_point_ops
-  ullage audit counter verl --json
-
-\b
-Exit code 0 when every case is right, 3 when one is not.""",
+  ullage audit counter verl --json""",
 )
 @click.argument("function", metavar="MODULE:FUNCTION")
 @click.option("--timeout", type=float, default=20.0, show_default=True, help="Seconds a call may take.")
@@ -33,5 +31,4 @@ def command(function: str, timeout: float, as_json: bool) -> None:
 
     report = audit_counter(function, timeout=timeout)
     click.echo(dump(render.record(report)) if as_json else render.text(report), nl=as_json)
-    if report.right < len(report.rows):
-        click.get_current_context().exit(3)
+    end(gate=report.right < len(report.rows))

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from ullage.cli._exit_status import end
 from ullage.cli._step import described
-from ullage.cli.options import Progress, dump, output_options, share
-from ullage.errors import UllageError
+from ullage.cli.options import Progress, check_out, dump, output_options, share
 
 if TYPE_CHECKING:
     from ullage.reports.audit import AuditReport
@@ -34,10 +34,7 @@ Examples:
 
 \b
 With --fleet, configs/ holds NAME.json for each job or job name, its step in a section "step" in the words of
-`ullage flops` ({"batch": 512, "seq": 4096}) or in NAME.step.json; GPUs and their number come from the samples.
-
-\b
-Exit code 0 when the reported MFU agrees with OFU or a circumstance explains it, 3 when one is wrong or unexplained.""",
+`ullage flops` ({"batch": 512, "seq": 4096}) or in NAME.step.json; GPUs and their number come from the samples.""",
 )
 @click.option("--config", metavar="CONFIG", help="config.json, a folder with one, or a diffusers folder.")
 @click.option("--reported", metavar="MFU", help="The MFU that was reported: percent (54.27), or a ratio (0.5427).")
@@ -65,6 +62,8 @@ def command(listed: bool, as_json: bool, out: Path | None, **asked: Any) -> None
         return
     names = ("config", "reported", "ofu", "tile_efficiency", "error", "node", "top", "fleet", "jobs", "configs")
     given = {name: asked.pop(name) for name in names}
+    places = [given["config"], *given["fleet"], *given["jobs"], given["configs"]]
+    check_out(out, (".json", ".txt") if given["fleet"] else (".json", ".txt", ".svg"), places)
     if given["fleet"]:
         from ullage.render import audit_fleet as render_fleet
 
@@ -74,7 +73,7 @@ def command(listed: bool, as_json: bool, out: Path | None, **asked: Any) -> None
         )
         audited = _fleet(given, asked["gpu"])
         _give(render_fleet.text(audited), render_fleet.record(audited), as_json, out)
-        flagged = bool(audited.of("wrong", "unexplained"))
+        end(partial=not audited.complete, gate=bool(audited.of("wrong", "unexplained")))
     else:
         from ullage.render import audit as render
 
@@ -84,9 +83,7 @@ def command(listed: bool, as_json: bool, out: Path | None, **asked: Any) -> None
         _refuse(_USELESS, "plays no part in an audit: what is compared are ratios")
         report = _answer(given, asked)
         _give(render.text(report), render.record(report), as_json, out, lambda: _picture(report))
-        flagged = report.finding.flagged
-    if flagged:
-        click.get_current_context().exit(3)
+        end(gate=report.finding.flagged)
 
 
 def _answer(given: dict[str, Any], asked: dict[str, Any]) -> AuditReport:
@@ -155,9 +152,7 @@ def _give(text: str, data: Any, as_json: bool, out: Path | None, drawn: Callable
         from ullage.render.files import replace
 
         forms: dict[str, Callable[[], str]] = {".json": lambda: dump(data), ".txt": lambda: text, **({".svg": drawn} if drawn else {})}
-        if out.suffix not in forms:
-            raise UllageError(f"{out} has no form that this report can take", f"name it {', '.join(forms)}")
-        replace(out, forms[out.suffix]().encode("utf-8", "replace"))
+        replace(out, forms[out.suffix.lower()]().encode("utf-8", "replace"))
         click.echo(f"wrote {out}", err=True)
     if as_json:
         click.echo(dump(data))

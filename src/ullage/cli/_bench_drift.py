@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from ullage.cli._exit_status import end
 from ullage.cli.bench import measured, read_results, write_results
 from ullage.cli.options import check_out, dump
 
@@ -17,7 +18,7 @@ SECONDS = 60.0  # after which no case begins
     epilog="""\b
 Examples:
   ullage bench drift --out node17.json                   measure, and keep it as the baseline
-  ullage bench drift --baseline node17.json              a minute; exit 1 when something moved
+  ullage bench drift --baseline node17.json              a minute: did something move?
   ullage bench drift --baseline node17.json --limit 5 --json
 """,
 )
@@ -28,7 +29,7 @@ Examples:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 @click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Keep what was measured: .json.")
 def command(baseline: Path | None, against: Path | None, limit: float, device: int, as_json: bool, out: Path | None) -> None:
-    """A minute of microbenchmarks beside a stored baseline; exit 1 when something moved.
+    """A minute of microbenchmarks beside a stored baseline: did something move?
 
     Latencies are compared in SM cycles: when they move, memory, caches or firmware did. Rates that moved as the clock did
     speak of power or heat.
@@ -37,12 +38,12 @@ def command(baseline: Path | None, against: Path | None, limit: float, device: i
     from ullage.render.drift import record, text
     from ullage.reports.drift import drift_report
 
-    check_out(out, (".json",))
+    check_out(out, (".json",), (baseline, against))
     if baseline is None and out is None:
         raise click.UsageError("name a --baseline to compare with, or --out FILE to make one")
     before = [] if baseline is None else list(read_results(baseline))
     names = [name for name, member in BENCHES.items() if member.drift]
-    stopped = None
+    stopped, moved = None, False
     if against is not None:
         now = list(read_results(against))
     else:
@@ -53,6 +54,7 @@ def command(baseline: Path | None, against: Path | None, limit: float, device: i
     if baseline is not None:
         report = drift_report(now, before, limit / 100)
         click.echo(dump(record(report)) if as_json else text(report), nl=as_json)
-        stopped = stopped or (1 if report.moved else None)
+        moved = bool(report.moved)
     if stopped:
         raise click.exceptions.Exit(stopped)
+    end(gate=moved)

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from ullage.cli._exit_status import INTERRUPTED, PARTIAL
 from ullage.cli.options import Progress, check_out, dump
 from ullage.errors import UllageError
 
@@ -48,27 +49,33 @@ def command(path: Path, recorded: Path | None, picture: str, as_json: bool, out:
     from ullage.benches.gemm_ofu_record import read
     from ullage.reports.gemm_ofu import gemm_ofu
 
-    check_out(out, FORMS)
-    if recorded is None:
-        _measure(path, as_json, asked)
+    check_out(out, FORMS, (recorded or path,))
+    stopped = _measure(path, as_json, asked) if recorded is None else None
     give(gemm_ofu(read(recorded or path)), picture, as_json, out)
+    if stopped is not None:
+        raise click.exceptions.Exit(stopped)
 
 
-def _measure(path: Path, as_json: bool, asked: dict[str, Any]) -> None:
-    """Measure into the file; what ended it early, Ctrl-C too, is said, and what was measured is reported."""
-    from ullage.benches.gemm_ofu import measure
+def _measure(path: Path, as_json: bool, asked: dict[str, Any]) -> int | None:
+    """Measure into the file; what ended it early, Ctrl-C too, is said, and what was measured is reported.
+
+    Return the exit status of what was stopped (None: it went to its end, or to that of the time that it was given).
+    """
+    from ullage.benches.gemm_ofu import TIME_UP, measure
     from ullage.benches.running.session import opened
 
-    progress = Progress(quiet=as_json)
+    progress, stopped = Progress(quiet=as_json), None
     precisions = [word for word in str(asked.pop("precisions")).split(",") if word.strip()]
     with opened(asked.pop("device")) as session:
         try:
             early = measure(session, path, precisions=precisions, progress=progress, **asked)
+            stopped = PARTIAL if early and not early.startswith(TIME_UP) else None
         except KeyboardInterrupt:
-            early = "stopped; the same command goes on where this ended"
+            early, stopped = "stopped; the same command goes on where this ended", INTERRUPTED
     progress.done()
     if early:
         click.echo(early, err=True)
+    return stopped
 
 
 def give(report: Any, picture: str, as_json: bool, out: Path | None) -> None:
@@ -83,7 +90,7 @@ def give(report: Any, picture: str, as_json: bool, out: Path | None) -> None:
         ".svg": lambda: drawn(report, picture),
     }
     if out is not None:
-        replace(out, forms[out.suffix]().encode("utf-8", "replace"))
+        replace(out, forms[out.suffix.lower()]().encode("utf-8", "replace"))
         click.echo(f"wrote {out}", err=True)
     if as_json:
         click.echo(dump(record(report)))

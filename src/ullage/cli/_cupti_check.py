@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import click
 
+from ullage.cli._exit_status import end
 from ullage.cli.options import dump
 
 
@@ -15,11 +14,9 @@ from ullage.cli.options import dump
 Examples:
   ullage cupti check
   ullage cupti check --need counters && ullage run --kernels 100 -- ./a.out
-  ullage cupti check --json | jq -r '.findings[].do'
-\b
-Exit: 0, or 1 where what --need names is surely not possible.""",
+  ullage cupti check --json | jq -r '.findings[].do'""",
 )
-@click.option("--need", type=click.Choice(["tracing", "counters"]), help="Exit 1 if this is not possible.")
+@click.option("--need", type=click.Choice(["tracing", "counters"]), help="A gate for scripts: is this possible?")
 @click.option("--cupti", "path", metavar="PATH", help="The libcupti to ask.  [default: the one that is found]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 def command(need: str | None, path: str | None, as_json: bool) -> None:
@@ -32,5 +29,4 @@ def command(need: str | None, path: str | None, as_json: bool) -> None:
 
     found = report(path)
     click.echo(dump(found) if as_json else text(found), nl=as_json)
-    if need is not None and found[need] == "no":
-        sys.exit(1)
+    end(gate=need is not None and found[need] == "no")

@@ -54,7 +54,7 @@ def command(
     """
     if listed == (file is not None):
         raise click.UsageError("give a FILE, or --reasons")
-    check_out(out, _FORMS)
+    check_out(out, _FORMS, [file, *binaries])
     if file is None:
         _list(as_json)
         return
@@ -65,7 +65,7 @@ def command(
     if out is not None:
         from ullage.render.files import replace
 
-        replace(out, _written(report, out.suffix, top).encode("utf-8", "replace"))
+        replace(out, _written(report, out.suffix.lower(), top).encode("utf-8", "replace"))
         click.echo(f"wrote {out}", err=True)
     if as_json:
         click.echo(dump(render.record(report)))

@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from ullage.cli._exit_status import described
 from ullage.errors import did_you_mean, harmless
 
 
@@ -27,7 +28,7 @@ def parts(command: str | None) -> list[str]:
 def part(command: str | None, name: str) -> click.Command:
     """Load a part."""
     found: click.Command = importlib.import_module(f"ullage.cli._{command}_{name.replace('-', '_')}").command
-    return found
+    return described(found, f"{command} {name}")
 
 
 class Parts(click.Group):

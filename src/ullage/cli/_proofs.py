@@ -7,11 +7,10 @@ from typing import Any
 
 import click
 
+from ullage.cli._exit_status import end
 from ullage.cli.options import Progress, dump
 from ullage.errors import UllageError
 from ullage.models.reading import read_config
-
-UNEQUAL = 3  # exit code: the formula and the model differ
 
 
 def prove(config: str, asked: Mapping[str, Any], progress: Progress, *, trace: bool, as_json: bool) -> None:
@@ -20,7 +19,7 @@ def prove(config: str, asked: Mapping[str, Any], progress: Progress, *, trace: b
 
 
 def certify(config: str, asked: Mapping[str, Any], progress: Progress, as_json: bool) -> None:
-    """Trace the model at small shapes, compare, and keep the certificate; exit 3 when formula and model differ."""
+    """Trace the model at small shapes, compare, and keep the certificate; a gate that trips when formula and model differ."""
     from ullage.models.tracing import certificate as certificates
     from ullage.models.tracing.shelf import store
 
@@ -33,8 +32,7 @@ def certify(config: str, asked: Mapping[str, Any], progress: Progress, as_json: 
         click.echo(_told(made), nl=False)
         if file is not None:
             click.echo(f"the certificate is kept in {file}", err=True)
-    if not made.equal:
-        click.get_current_context().exit(UNEQUAL)
+    end(gate=not made.equal)
 
 
 def _row(compared: Any) -> list[str]:

@@ -50,6 +50,7 @@ def command(
     out: Path,
 ) -> None:
     """Traces of a run with known answers: PyTorch's, Nsight Systems' or TALP's files, or our own recordings."""
+    from ullage.output_folder import output_folder
     from ullage.simulate.traces.pils import USE_CASES, pils
     from ullage.simulate.traces.training import Plan, training
 
@@ -60,9 +61,10 @@ def command(
         scenario = pils(USE_CASES[run].load)
     else:
         raise UllageError(f"no run is called '{run}'", f"there are training, {', '.join(USE_CASES)}")
-    out.mkdir(parents=True, exist_ok=True)
-    for path in _write(scenario, form, generation, out):
-        click.echo(f"  {path}")
+    with output_folder(out, "ullage simulate trace") as stage:
+        names = [path.name for path in _write(scenario, form, generation, stage)]
+    for name in names:
+        click.echo(f"  {out / name}")
     click.echo(f"next: ullage trace {shlex.quote(str(out))}")
 
 

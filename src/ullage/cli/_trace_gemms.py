@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ullage.cli._exit_status import end
 from ullage.cli.options import Progress, check_out, dump
 from ullage.cli.trace import answer, reading
 from ullage.errors import UllageError
@@ -41,17 +42,17 @@ def command(files: tuple[str, ...], by: str, ofu: float | None, as_json: bool, o
 
     if ofu is not None and not 0 < ofu <= 1.2:
         raise UllageError(f"an OFU of {ofu:g} can't be", "give a value above 0 and at most 1.2")
-    if out is not None:
-        check_out(out, (".json", ".txt"))
+    check_out(out, (".json", ".txt"), files)
     report = answer(files, asked, Progress(quiet=as_json))
     found = report.gemms
     if found is None:
         raise UllageError("no kernel of this run is a matrix product that can be told by its name", "ullage trace FILE shows its kernels")
     if out is not None:
-        content = dump(record(found, ofu)) if out.suffix == ".json" else text(found, top, by, ofu)
+        content = dump(record(found, ofu)) if out.suffix.lower() == ".json" else text(found, top, by, ofu)
         replace(out, content.encode("utf-8", "replace"))
         click.echo(f"wrote {out}", err=True)
     if as_json:
         click.echo(dump(record(found, ofu)))
     elif out is None:
         click.echo(text(found, top, by, ofu), nl=False)
+    end(partial=report.partial)

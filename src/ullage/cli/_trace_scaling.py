@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from ullage.cli._exit_status import end
 from ullage.cli.options import Progress, check_out, dump
 from ullage.cli.trace import reading
 from ullage.errors import UllageError
@@ -40,12 +41,12 @@ def command(runs: tuple[str, ...], reference: str | None, kind: Any, as_json: bo
 
     if len(runs) < 2:
         raise UllageError("one run does not scale", "give two or more: ullage trace scaling RUN RUN…")
-    if out is not None:
-        check_out(out, (".svg", ".json", ".txt"))
+    check_out(out, (".svg", ".json", ".txt"), [place for _, place in map(named, runs)])
     progress = Progress(quiet=as_json)
-    views = [(name, answer((place,), asked, progress).whole) for name, place in map(named, runs)]
-    report = scaling(views, reference=reference, kind=kind)
+    reports = [(name, answer((place,), asked, progress)) for name, place in map(named, runs)]
+    report = scaling([(name, one.whole) for name, one in reports], reference=reference, kind=kind)
     give(report, as_json, out)
+    end(partial=any(one.partial for _, one in reports))
 
 
 def named(text: str) -> tuple[str, str]:
@@ -68,7 +69,7 @@ def give(report: Any, as_json: bool, out: Path | None) -> None:
 
     if out is not None:
         forms = {".svg": lambda: str(picture(report)), ".json": lambda: dump(record(report)), ".txt": lambda: text(report)}
-        replace(out, forms[out.suffix]().encode("utf-8", "replace"))
+        replace(out, forms[out.suffix.lower()]().encode("utf-8", "replace"))
         click.echo(f"wrote {out}", err=True)
     if as_json:
         click.echo(dump(record(report)))

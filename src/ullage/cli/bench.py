@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import click
 
+from ullage.cli._exit_status import INTERRUPTED, PARTIAL
 from ullage.cli._parts import WithParts
 from ullage.cli.options import Progress, check_out, dump
 from ullage.errors import UllageError, harmless
@@ -28,7 +30,6 @@ Examples:
   ullage bench drift --baseline node.json   does the GPU still do what it did?
 """
 FORMS = (".html", ".json", ".txt", ".svg")
-INTERRUPTED = 130  # as shells have it for a program that Ctrl-C ended
 NARROWEST = 80  # columns: a narrower terminal breaks lines itself
 
 
@@ -72,7 +73,9 @@ def command(
     if listed:
         click.echo(_list(as_json), nl=False)
         return
-    check_out(out, FORMS)
+    check_out(out, FORMS, recorded)
+    if save:
+        check_ceilings()
     chosen = known(names)
     stopped = None
     if recorded:
@@ -104,10 +107,11 @@ def known(names: Sequence[str]) -> list[str]:
 def measured(
     names: Sequence[str], device: int, quiet: bool, *, quick: bool, budget: float | None, drift: bool = False, keep: Path | None = None
 ) -> tuple[list[Any], int | None]:
-    """Return what was measured, and the exit code of a suite that was stopped (None: it went to its end).
+    """Return what was measured, and the exit status of a suite that was stopped (None: it went to its end).
 
     After Ctrl-C, or when the GPU is lost, these are the benches that had ended. Each that ends is written to `keep` at once, if
-    that is a .json file. The kernels run in a process of their own: one that hangs costs its own row.
+    that is a .json file; beside one that is there already, whose results stay until the suite has ended. The kernels run in a
+    process of their own: one that hangs costs its own row.
     """
     from ullage.benches.running.apart import suite_apart
     from ullage.benches.running.driver import bindings
@@ -115,21 +119,29 @@ def measured(
     bindings()  # without a driver: said at once, before another process is begun
     results: list[Any] = []
     progress = Progress(quiet=quiet)
+    part = keep if keep is None or not keep.exists() else keep.with_name(f"{keep.name}.part")
     try:
         for one in suite_apart(names, index=device, quick=quick, progress=progress, budget=budget, drift=drift):
             results.append(one)
-            if keep is not None and keep.suffix == ".json":
-                write_results(results, keep)
+            if keep is not None and part is not None and keep.suffix.lower() == ".json":
+                write_results(results, part)
     except (KeyboardInterrupt, UllageError) as error:
         if not results:
             raise
         progress.done()
         why = f": {error.problem}" if isinstance(error, UllageError) else ""
         click.echo(f"stopped{why}; {len(results):,} of {len(names):,} microbenchmarks have ended", err=True)
-        return results, 1 if why else INTERRUPTED
+        return _settled(results, part, keep), PARTIAL if why else INTERRUPTED
     finally:
         progress.done()
-    return results, None
+    return _settled(results, part, keep), None
+
+
+def _settled(results: list[Any], part: Path | None, keep: Path | None) -> list[Any]:
+    """Let the results take the place of those that were there before; return them."""
+    if part is not None and keep is not None and part != keep and part.exists():
+        part.replace(keep)
+    return results
 
 
 def write_results(results: Sequence[Any], path: Path) -> None:
@@ -174,7 +186,7 @@ def give(report: Any, as_json: bool, out: Path | None) -> None:
         ".svg": lambda: _roofline(report),
     }
     if out is not None:
-        replace(out, forms[out.suffix]().encode("utf-8", "replace"))
+        replace(out, forms[out.suffix.lower()]().encode("utf-8", "replace"))
         click.echo(f"wrote {out}", err=True)
     if as_json:
         click.echo(dump(record(report)))
@@ -196,6 +208,20 @@ def _roofline(report: Any) -> str:
     if roofs is None:
         raise UllageError("a roofline needs a product and a bandwidth, measured or stated", "run `ullage bench wgmma memory-bandwidth`")
     return str(picture(roofs))
+
+
+def check_ceilings() -> None:
+    """Refuse, before anything is measured for it, a folder in which no ceilings can be kept."""
+    from ullage.gpus.measured import folder
+
+    place = folder()
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=place):
+            return
+    except OSError as error:
+        problem = f"{harmless(str(place), 200)} can't be written: {error.strerror or error}"
+        raise UllageError(problem, "name another folder with ULLAGE_CEILINGS") from error
 
 
 def kept(results: Sequence[Any]) -> str:

@@ -44,10 +44,10 @@ def command(gpus: int, hours: float, seed: int, out: Path | None) -> None:
 
 
 def _folder() -> Path:
+    """Return where a demonstration goes that nobody gave a place: here, or where nothing can be written here, a temporary folder."""
     folder = Path("ullage-demo")
     try:
-        folder.mkdir(exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
+        with tempfile.TemporaryFile(dir=folder if folder.exists() else Path()):
             return folder
     except OSError:
         return Path(tempfile.mkdtemp(prefix="ullage-demo-"))

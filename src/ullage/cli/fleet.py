@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ullage.cli.options import Progress, dump, moment, output_options, prices, seconds
+from ullage.cli._exit_status import end
+from ullage.cli.options import Progress, check_out, dump, moment, output_options, prices, seconds
 from ullage.errors import UllageError, public
 
 if TYPE_CHECKING:
+    from ullage.problems import Problems
     from ullage.reports.fleet import FleetReport, Question
     from ullage.sources.source import Options
+
+FORMS = {".html": "html", ".htm": "html", ".json": "json", ".parquet": "parquet", ".txt": "text", ".svg": "svg"}
 
 
 @click.command(
@@ -69,7 +73,9 @@ Examples:
 )
 @click.option("--ca", metavar="FILE", help="Certificates to trust for TLS.")
 @click.option("--insecure", is_flag=True, help="Do not check the server's certificate.")
-@click.option("--timeout", default="30s", show_default=True, help="How long to wait for a server.")
+@click.option("--timeout", default="30s", show_default=True, help="How long a server may be silent.")
+@click.option("--deadline", help="How long reading may take in all; what has come by then is reported, as partial.")
+@click.option("--strict", is_flag=True, help="Refuse what can be read only in part, in place of a partial report.")
 @output_options
 def command(sources: tuple[str, ...], as_json: bool, out: Path | None, **asked: object) -> None:
     """OFU of every GPU and job, and where the shortfall goes.
@@ -84,21 +90,25 @@ def command(sources: tuple[str, ...], as_json: bool, out: Path | None, **asked: 
     now = time.time()
     options, question = _options(asked, progress, now), _question(asked, progress, now)
     gap = None if asked["gap"] is None else round(_positive("--gap", asked["gap"]) * 1000)
-    form = _form(out)
+    records = {"jobs": _words(asked["job_files"]), "reported": _words(asked["reported"])}
+    check_out(out, FORMS, [*sources, *records["jobs"], *(text.rpartition("=")[0] or text for text in records["reported"])])
+    form = "text" if out is None else FORMS[out.suffix.lower()]
     if asked["by"] == "sample" and form != "parquet":
         raise UllageError("OFU by sample is a table too long to print", "add --out FILE.parquet")
-    records = {"jobs": _words(asked["job_files"]), "reported": _words(asked["reported"])}
     with opened(sources, **records, options=options, gap_ms=gap, store=_word(asked["store_folder"])) as taken:
+        if asked["strict"]:
+            taken.refuse_partial()
         if asked["by"] == "sample" and out is not None:
             _write_samples(taken.samples, out, question)
             progress.done()
-            click.echo(f"wrote {out}", err=True)
+            click.echo(f"wrote {out}{_caveat(taken.problems)}", err=True)
+            end(partial=not taken.problems.complete)
             return
-        report = fleet(taken.samples, taken.jobs, question, taken.problems.lines())
+        report = taken.marked(fleet(taken.samples, taken.jobs, question, taken.problems.lines()))
     progress.done()
     if out is not None:
         _write(report, out, form)
-        click.echo(f"wrote {out}", err=True)
+        click.echo(f"wrote {out}{_caveat(taken.problems)}", err=True)
     if as_json:
         from ullage.render.json import fleet as as_data
 
@@ -107,10 +117,16 @@ def command(sources: tuple[str, ...], as_json: bool, out: Path | None, **asked: 
         from ullage.render.text import fleet as as_text
 
         click.echo(as_text(report, top=int(str(asked["top"]))), nl=False)
+    end(partial=not report.complete)
+
+
+def _caveat(problems: Problems) -> str:
+    """Return what the word about a file adds when the file holds only a part."""
+    return "" if problems.complete else f", which is partial: {problems.cuts[0].reason}"
 
 
 def _options(asked: dict[str, object], progress: Progress, now: float) -> Options:
-    from ullage.sources.source import Options
+    from ullage.sources.source import Deadline, Options
 
     return Options(
         since=moment(_word(asked["since"]), now),
@@ -119,6 +135,7 @@ def _options(asked: dict[str, object], progress: Progress, now: float) -> Option
         headers=dict(_header(text) for text in _words(asked["headers"])),
         verify_tls=False if asked["insecure"] else (_word(asked["ca"]) or True),
         timeout=_positive("--timeout", asked["timeout"]),
+        deadline=Deadline() if asked["deadline"] is None else Deadline.after(_positive("--deadline", asked["deadline"])),
         watch=seconds(str(asked["watch"])),
         interval=_positive("--every", asked["every"]),
         progress=progress,
@@ -174,12 +191,17 @@ def _header(text: str) -> tuple[str, str]:
 
 
 def _write_samples(samples: Any, out: Path, question: Question) -> None:
+    from ullage.checked_parquet import writer
     from ullage.reports.samples import with_ofu
+    from ullage.store.reading import batches_of
     from ullage.sums.devices import within
 
     part = out.with_name(f".{out.name}.part")
     try:
-        with_ofu(within(samples, question.since, question.until), question.model).to_parquet(part)
+        rows = batches_of(with_ofu(within(samples, question.since, question.until), question.model))
+        with writer(part, rows.schema, compression="zstd") as file:
+            for batch in rows:
+                file.write_batch(batch)
         part.replace(out)
     except OSError as error:
         part.unlink(missing_ok=True)
@@ -192,17 +214,6 @@ def _word(value: object) -> str | None:
 
 def _words(values: object) -> tuple[str, ...]:
     return tuple(str(v) for v in values) if isinstance(values, tuple) else ()
-
-
-def _form(out: Path | None) -> str:
-    forms = {".html": "html", ".htm": "html", ".json": "json", ".parquet": "parquet", ".txt": "text", ".svg": "svg"}
-    if out is None:
-        return "text"
-    if out.suffix.lower() not in forms:
-        raise UllageError(f"'{out}' does not say in which form to write", f"end it with one of {', '.join(forms)}")
-    if not out.absolute().parent.is_dir():
-        raise UllageError(f"there is no folder '{out.parent}' to write into")
-    return forms[out.suffix.lower()]
 
 
 def _write(report: FleetReport, out: Path, form: str) -> None:

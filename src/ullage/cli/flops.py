@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ullage.cli._step import LAYOUT, TILES, described
-from ullage.cli.options import Progress, dump
+from ullage.cli.options import Progress, check_out, dump
 from ullage.errors import UllageError
 
 _EPILOG = """\b
@@ -28,6 +28,7 @@ Examples:
   ullage flops config.json --certify                                prove the formula by tracing (needs torch)
   ullage flops --list                                               the architectures
 """
+_FORMS = (".json", ".svg", ".txt")
 
 
 def _pairs(text: tuple[str, ...]) -> dict[str, str]:
@@ -71,6 +72,7 @@ def command(
         return
     if config is None:
         raise click.UsageError("name a config.json or a folder, or say --list")
+    check_out(out, _FORMS, [config])
     progress = Progress(quiet=as_json)
     if certify or trace:
         from ullage.cli._proofs import prove
@@ -143,10 +145,7 @@ def _write(report: Any, out: Path, forms: dict[str, Callable[[], str]]) -> None:
     from ullage.render.files import replace
     from ullage.render.svg.terms import terms
 
-    forms = {".json": forms[".json"], ".svg": lambda: str(terms(report)), ".txt": forms[".txt"]}
-    if out.suffix not in forms:
-        raise UllageError(f"{out} has no form that this report can take", f"name it {', '.join(forms)}")
-    replace(out, forms[out.suffix]().encode())
+    replace(out, (forms | {".svg": lambda: str(terms(report))})[out.suffix.lower()]().encode())
 
 
 def _architectures(as_json: bool) -> str:

@@ -74,8 +74,7 @@ def command(sizes: tuple[str, ...], batch: int, row_major: bool, as_json: bool, 
     from ullage.kernels.tiling import Product
     from ullage.reports.gemm import Question, sweep
 
-    if out is not None:
-        check_out(out, _FORMS)
+    check_out(out, _FORMS)
     triples = spread(sizes)
     products = [Product(m, n, k, batch) for m, n, k in triples]
     products = [product.swapped for product in products] if row_major else products
@@ -129,7 +128,7 @@ def _give(reports: Sequence[Any], ranged: bool, as_json: bool, out: Path | None)
     if out is not None:
         from ullage.render.files import replace
 
-        replace(out, forms[out.suffix]().encode("utf-8", "replace"))
+        replace(out, forms[out.suffix.lower()]().encode("utf-8", "replace"))
         click.echo(f"wrote {out}", err=True)
     if as_json:
         click.echo(forms[".json"]())

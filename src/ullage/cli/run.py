@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ullage.cli.options import Finite, check_out
+from ullage.cli.options import Finite, check_apart, check_out
 
 if TYPE_CHECKING:
     from ullage.live.counting import Counting
@@ -34,7 +34,7 @@ Several ranks:
   ullage run -- torchrun --nproc-per-node 8 train.py
 
 \b
-Any program will do: the CUDA driver itself loads the recorder. The exit code is the program's. What can't be recorded is said, and
+Any program will do: the CUDA driver itself loads the recorder. What can't be recorded is said, and
 the program runs all the same; `ullage cupti check` says what this machine allows.
 """
 
@@ -121,6 +121,7 @@ def _check(asked: dict[str, Any]) -> None:
     for name in ("talp", "json_out"):
         if asked[name] is not None and str(asked[name]) != "-":
             check_out(Path(asked[name]), (".json",))
+    check_apart({"--json": asked["json_out"], "--out": asked["out"], "--talp": asked["talp"]})
 
 
 def _run(command: tuple[str, ...], asked: dict[str, Any]) -> int:

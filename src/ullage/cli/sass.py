@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from ullage.cli._exit_status import end
 from ullage.cli.options import Progress, check_out, dump
 
 _EPILOG = """\b
@@ -13,11 +14,8 @@ Examples:
   ullage sass kernel.cubin                       what it issues, what is emulated, what is of an older generation
   ullage sass libkernels.so --kernel gemm        kernels whose name holds "gemm", for every architecture in the file
   ullage sass kernel.cubin kernel.ptx            what was asked beside what came of it: certain verdicts
-  ullage sass kernel.ptx --arch sm_90a --strict  exit code 3 when something is emulated or legacy
-  ullage sass --table --family mma               what every architecture makes of each instruction
-
-\b
-Exit code 0; with --strict 3 when a kernel is emulated or legacy."""
+  ullage sass kernel.ptx --arch sm_90a --strict  a gate: nothing may be emulated or legacy
+  ullage sass --table --family mma               what every architecture makes of each instruction"""
 
 _FAMILIES = ("mma", "wgmma", "tcgen05", "vector", "copy", "cluster")
 
@@ -26,7 +24,7 @@ _FAMILIES = ("mma", "wgmma", "tcgen05", "vector", "copy", "cluster")
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="[FILE]…")
 @click.option("--kernel", default="", metavar="NAME", help="Only kernels whose name, as the binary writes it, holds NAME.")
 @click.option("--arch", metavar="SM", help="Only this architecture (sm_90, sm_90a); PTX is compiled for it.")
-@click.option("--strict", is_flag=True, help="Exit with 3 when something is emulated or legacy.")
+@click.option("--strict", is_flag=True, help="A gate: nothing may be emulated or legacy.")
 @click.option("--table", "tabled", is_flag=True, help="Compile every known instruction for every architecture, and show what comes of it.")
 @click.option("--family", type=click.Choice(_FAMILIES), help="With --table: only these instructions.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
@@ -45,8 +43,7 @@ def command(
         raise click.UsageError(f"--{'strict' if strict else 'kernel'} is about files, not about --table")
     if family and not tabled:
         raise click.UsageError("--family is a part of --table")
-    if out is not None:
-        check_out(out, (".json", ".txt", ".md") if tabled else (".json", ".txt"))
+    check_out(out, (".json", ".txt", ".md") if tabled else (".json", ".txt"), files)
     if tabled:
         _table(arch, family, as_json, out)
     else:
@@ -61,8 +58,7 @@ def _lint(files: tuple[Path, ...], kernel: str, arch: str | None, strict: bool, 
     report = audit_sass(files, kernel=kernel, architecture=arch, progress=progress)
     progress.done()
     _give({".json": dump(render.record(report)) + "\n", ".txt": render.text(report)}, as_json, out)
-    if strict and report.bad:
-        click.get_current_context().exit(3)
+    end(gate=strict and bool(report.bad))
 
 
 def _table(arch: str | None, family: str | None, as_json: bool, out: Path | None) -> None:
@@ -82,7 +78,7 @@ def _give(forms: dict[str, str], as_json: bool, out: Path | None) -> None:
     if out is not None:
         from ullage.render.files import replace
 
-        replace(out, forms[out.suffix].encode("utf-8", "replace"))
+        replace(out, forms[out.suffix.lower()].encode("utf-8", "replace"))
         click.echo(f"wrote {out}", err=True)
     if as_json or out is None:
         click.echo(forms[".json" if as_json else ".txt"], nl=False)

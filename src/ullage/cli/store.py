@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -67,10 +68,12 @@ Examples:
   ullage store retain store/ --keep 90d""",
 )
 @click.argument("folder", type=click.Path())
-@click.option("--keep", required=True, metavar="SPAN", help="How much to keep before the newest sample, in whole days: 90d, 12w.")
+@click.option(
+    "--keep", required=True, metavar="SPAN", help="How much to keep before the newest sample, in whole days (rounded up): 90d, 12w."
+)
 def retain(folder: str, keep: str) -> None:
     """Drop samples and job records older than SPAN before the newest sample. Days are dropped whole."""
-    days = round(seconds(keep) / 86_400)
+    days = math.ceil(seconds(keep) / 86_400)
     kept = _opened(folder).retain(days)
     dropped = kept.parts_before - kept.parts_after
     click.echo(f"{_counted(kept.rows_dropped, 'sample')} dropped with {dropped:,} of {_counted(kept.parts_before, 'part')}")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from ullage.cli._exit_status import end
 from ullage.cli.options import prices
 from ullage.cli.sample import every_seconds
 from ullage.errors import UllageError, harmless, public
@@ -69,6 +70,7 @@ def command(
         else:
             _watch(readings, looked)
     _print(looked.view(), as_json)
+    end(partial=once and not problems.complete)
 
 
 class _Looked:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from ullage.cli._exit_status import end
 from ullage.cli._parts import WithParts
 from ullage.cli.options import Finite, Progress, check_out, dump
 from ullage.errors import UllageError
@@ -65,10 +66,9 @@ def command(files: tuple[str, ...], as_json: bool, out: Path | None, by: str | N
     FILE is a trace of PyTorch (Kineto JSON), Nsight Systems (SQLite), TALP (JSON) or Paraver, plain or compressed; a folder or
     a glob of them is one run, a file a rank.
     """
-    if out is not None:
-        from ullage.render.trace_files import FORMS, write
+    from ullage.render.trace_files import FORMS, write
 
-        check_out(out, FORMS)
+    check_out(out, FORMS, files)
     report = answer(files, asked, Progress(quiet=as_json))
     if out is not None:
         write(report, out, files=files, by=by)
@@ -81,6 +81,7 @@ def command(files: tuple[str, ...], as_json: bool, out: Path | None, by: str | N
         from ullage.render.trace import text
 
         click.echo(text(report, by=by, top=top, paint=painter()), nl=False)
+    end(partial=report.partial)
 
 
 def answer(files: tuple[str, ...], asked: dict[str, Any], progress: Progress) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from ullage.cli._exit_status import end
 from ullage.cli._step import LAYOUT, described
 from ullage.cli.options import Finite, Progress, check_out, dump, output_options, seconds, share
 
@@ -58,10 +59,9 @@ def command(sources: tuple[str, ...], as_json: bool, out: Path | None, **asked: 
     MFU = load balance × communication × orchestration × SM fill × tensor issue × clock × tile × model. Each step in points, in
     GPU-hours and in money, from telemetry, traces, a model's step, matrix products, or numbers by hand: whatever there is.
     """
-    if out is not None:
-        from ullage.render.waterfall_files import FORMS
+    from ullage.render.waterfall_files import FORMS
 
-        check_out(out, FORMS)
+    check_out(out, FORMS, [*sources, *asked["telemetry"], *asked["trace"], *asked["jobs"], asked["config"], asked["gemms"]])
     own = {name: asked.pop(name) for name in _OWN}
     if not (sources or own["telemetry"] or own["trace"] or own["config"] or own["ofu"] or own["mfu"]):
         raise click.UsageError(
@@ -74,6 +74,7 @@ def command(sources: tuple[str, ...], as_json: bool, out: Path | None, **asked: 
     finally:
         progress.done()
     _give(report, as_json, out)
+    end(partial=not report.complete)
 
 
 _RATIOS = ("tile_efficiency", "model_efficiency", "ofu", "mfu")

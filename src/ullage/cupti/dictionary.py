@@ -20,8 +20,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from ullage.checked_parquet import opened
 from ullage.errors import UllageError, did_you_mean, harmless
 
 Kind = Literal["counter", "ratio", "throughput"]
@@ -159,4 +159,4 @@ def _release(name: str) -> str:
 
 @functools.cache
 def _file() -> Any:
-    return pq.ParquetFile(pa.BufferReader(resources.files(__package__).joinpath("data", FILE).read_bytes()))
+    return opened(pa.BufferReader(resources.files(__package__).joinpath("data", FILE).read_bytes()))

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ullage.checked_parquet import opened, write_table
 from ullage.errors import UllageError, harmless
 
 KEY = b"ullage_pc_samples"
@@ -72,12 +73,12 @@ class PcSamples:
 
     def write(self, path: Path) -> None:
         """Write the Parquet file, and beside it the cubins that its samples point into; raises UllageError where it can't."""
-        import pyarrow.parquet as parquet
-
         table = self.table.cast(SAMPLES).replace_schema_metadata({KEY: json.dumps(dataclasses.asdict(self.facts))})
         wanted = set(table["cubin"].unique().to_pylist())
+        part = path.with_name(f".{path.name}.part")
         try:
-            parquet.write_table(table, path)
+            write_table(table, part)
+            part.replace(path)
             for crc, code in self.cubins.items():
                 if crc in wanted:
                     _folder(path).mkdir(exist_ok=True)
@@ -85,6 +86,9 @@ class PcSamples:
         except OSError as error:
             problem = f"{harmless(str(path))} can't be written: {error.strerror or harmless(str(error))}"
             raise UllageError(problem, "name a file in a folder that exists and is yours") from error
+        finally:
+            with suppress(OSError):
+                part.unlink(missing_ok=True)
 
 
 def read(path: Path) -> PcSamples:
@@ -92,10 +96,8 @@ def read(path: Path) -> PcSamples:
 
     Raises UllageError for a file that is missing, damaged, of another kind, or unreasonably large.
     """
-    import pyarrow.parquet as parquet
-
     try:
-        with path.open("rb") as opened, parquet.ParquetFile(opened) as file:
+        with path.open("rb") as raw, opened(raw) as file:
             _refuse(path, file)
             table = file.read(columns=SAMPLES.names).cast(SAMPLES)
             facts = _facts(json.loads((file.schema_arrow.metadata or {})[KEY]))

@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Final
 
@@ -118,15 +118,17 @@ def save(found: Ceilings, place: Path) -> Path:
     """Write a device's ceilings into a folder and return the file.
 
     What the folder holds of this device is replaced where it was measured anew and stays where it wasn't; a file there that can't
-    be read is replaced.
+    be read, which a newer release may have written, is put aside as NAME.json.unread1.
     """
     name = "-".join(word for word in (*fold(found.gpu), found.uuid_hash) if word)
     path = place / f"{''.join(c if c.isalnum() or c in '-._' else '_' for c in name)[:150]}.json"
     path.parent.mkdir(parents=True, exist_ok=True)
-    with suppress(UllageError):
+    try:
         before = load(path) if path.exists() else found
         kinds: dict[str, Any] = {kind: {**getattr(before, kind), **getattr(found, kind)} for kind in KINDS}
         found = replace(found, **kinds)
+    except UllageError:
+        path.rename(next(aside for n in count(1) if not (aside := path.with_name(f"{path.name}.unread{n}")).exists()))
     half = path.with_suffix(".part")
     half.write_text(json.dumps({"format": FORMAT, **asdict(found)}, indent=2) + "\n", encoding="utf-8")
     half.replace(path)

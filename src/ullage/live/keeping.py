@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ullage.checked_parquet import writer
 from ullage.errors import UllageError
 from ullage.tables import SAMPLES
 
@@ -22,13 +23,11 @@ class ParquetFile:
     """
 
     def __init__(self, path: Path) -> None:
-        import pyarrow.parquet
-
         self.path, self.rows = path, 0
         self._part = path.with_name(f".{path.name}.part")
         self._held: list[pa.RecordBatch] = []
         self._waiting, self._abandoned = 0, False
-        self._file: Any = self._tried(lambda: pyarrow.parquet.ParquetWriter(self._part, SAMPLES, compression="zstd"))
+        self._file: Any = self._tried(lambda: writer(self._part, SAMPLES, compression="zstd"))
 
     def add(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Take in rows."""

@@ -75,5 +75,5 @@ def audit_fleet(
 
     question = FleetQuestion(by="job", model=gpu)
     with opened([source] if isinstance(source, str) else source, jobs=jobs, options=options) as taken:
-        report = measured(taken.samples, taken.jobs, question, taken.problems.lines())
+        report = taken.marked(measured(taken.samples, taken.jobs, question, taken.problems.lines()))
         return answer(report, taken.jobs, describe, Measure(tile_efficiency, OFU_ERROR if error is None else error, node))

@@ -54,7 +54,7 @@ def fleet(
     options = window_of(options, hours, since, until)
     question = Question(by=by, since=options.since, until=options.until, prices=dict(prices or {}), model=gpu)
     with opened([source] if isinstance(source, str) else source, jobs=jobs, options=options) as taken:
-        return answer(taken.samples, taken.jobs, question, taken.problems.lines())
+        return taken.marked(answer(taken.samples, taken.jobs, question, taken.problems.lines()))
 
 
 def window_of(options: Options | None, hours: float | None, since: int | None, until: int | None) -> Options:

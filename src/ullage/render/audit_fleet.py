@@ -6,7 +6,8 @@ from typing import Any
 
 from ullage.errors import harmless
 from ullage.render.audit import finding as finding_data
-from ullage.render.numbers import UNKNOWN, percent
+from ullage.render.json import iso
+from ullage.render.numbers import UNKNOWN, part_read, percent
 from ullage.render.table import table
 from ullage.reports.audit_fleet import Audited, FleetAudit
 
@@ -19,7 +20,7 @@ def text(audit: FleetAudit) -> str:
     apart = [job for job in audit.jobs if job.verdict != "agrees"]
     rows = [_row(job) for job in apart]
     head = ["job", "name", "cause", "GPUs", "reported", "OFU", "corrected", "beside OFU"]
-    parts = [_headline(audit), table(head, rows, left=3) if rows else "", _left_out(audit)]
+    parts = [part_read(audit.complete, audit.read_until) + _headline(audit), table(head, rows, left=3) if rows else "", _left_out(audit)]
     parts.append("\n".join(f"note: {harmless(note, 1000)}" for note in audit.notes))
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -27,6 +28,8 @@ def text(audit: FleetAudit) -> str:
 def record(audit: FleetAudit) -> dict[str, Any]:
     """Return the audit as plain data: ratios in [0, 1], a member for each audited job, those furthest apart first."""
     return {
+        "complete": audit.complete,
+        "read_until": None if audit.read_until is None else iso(audit.read_until),
         "audited": len(audit.jobs),
         "wrong": len(audit.of("wrong")),
         "unexplained": len(audit.of("unexplained")),

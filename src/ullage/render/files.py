@@ -61,8 +61,8 @@ def _parquet(report: FleetReport) -> bytes:
     import io
 
     import pyarrow as pa
-    import pyarrow.parquet as parquet
 
+    from ullage.checked_parquet import write_table
     from ullage.render import json as as_json
 
     buffer = io.BytesIO()
@@ -70,7 +70,10 @@ def _parquet(report: FleetReport) -> bytes:
     columns = list(rows[0]) if rows else ["key"]
     words = {"key", "method"}
     table = pa.table({name: pa.array([row[name] for row in rows], pa.string() if name in words else pa.float64()) for name in columns})
-    parquet.write_table(table.replace_schema_metadata({"by": report.by, "window": f"{report.window[0]}/{report.window[1]}"}), buffer)
+    facts = {"by": report.by, "window": f"{report.window[0]}/{report.window[1]}", "complete": str(report.complete).lower()}
+    if report.read_until is not None:
+        facts["read_until"] = as_json.iso(report.read_until)
+    write_table(table.replace_schema_metadata(facts), buffer)
     return buffer.getvalue()
 
 

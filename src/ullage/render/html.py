@@ -5,7 +5,7 @@ from __future__ import annotations
 from ullage.errors import harmless
 from ullage.render import html_tables as tables
 from ullage.render.markup import Child, Markup, element, known
-from ullage.render.numbers import UNKNOWN, hours, money, percent, span
+from ullage.render.numbers import UNKNOWN, hours, money, part_read, percent, span
 from ullage.render.page import document, figure, section
 from ullage.render.svg.bars import groups as groups_picture
 from ullage.render.svg.chain import waterfall
@@ -28,7 +28,11 @@ def html(report: FleetReport) -> str:
 def _headline(report: FleetReport) -> str:
     spent = f"{hours(known(report.gpu_hours))} GPU-hours"
     ofu = known(report.ofu)
-    return f"OFU unknown for {spent}" if ofu is None else f"OFU {percent(ofu, 1)} of {spent}"
+    return _partial(report) + (f"OFU unknown for {spent}" if ofu is None else f"OFU {percent(ofu, 1)} of {spent}")
+
+
+def _partial(report: FleetReport) -> str:
+    return part_read(report.complete, report.read_until)
 
 
 def _trusted(report: FleetReport) -> str:
@@ -44,7 +48,7 @@ def _opening(report: FleetReport) -> Markup:
     return element(
         "header",
         element("p", f"Fleet report, {span(report.window)}", class_="eyebrow"),
-        element("h1", answer, element("small", f" ({_trusted(report)})") if ofu is not None else None),
+        element("h1", _partial(report) or None, answer, element("small", f" ({_trusted(report)})") if ofu is not None else None),
         element("p", _lede(report), class_="lede"),
         element(
             "dl",

@@ -15,6 +15,8 @@ def fleet(report: FleetReport) -> dict[str, Any]:
     """Return a fleet report as plain data, ready for JSON."""
     data: dict[str, Any] = _finite(
         {
+            "complete": report.complete,
+            "read_until": None if report.read_until is None else iso(report.read_until),
             "ofu": report.ofu,
             "ofu_all": report.ofu_all,
             "method": report.method,

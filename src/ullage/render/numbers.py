@@ -75,6 +75,17 @@ def span(window: tuple[int, int]) -> str:
     return f"{start} to {end[11:] if start[:10] == end[:10] else end} UTC"
 
 
+def part_read(complete: bool, read_until: int | None) -> str:
+    """Return what a headline says of an answer from a part of what was asked for, before all else; nothing of a complete one.
+
+    >>> part_read(False, 1_786_363_200_000), part_read(False, None), part_read(True, None)
+    ('partial, read until 2026-08-10 12:00:00 UTC: ', 'partial: ', '')
+    """
+    if complete:
+        return ""
+    return "partial: " if read_until is None else f"partial, read until {moment(read_until, seconds=True)} UTC: "
+
+
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
 
 

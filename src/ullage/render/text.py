@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from ullage.audit.trust import Verdict
 from ullage.errors import harmless
 from ullage.metrics.telemetry import LABELS, Tree
-from ullage.render.numbers import UNKNOWN, factor, hours, money, percent, span
+from ullage.render.numbers import UNKNOWN, factor, hours, money, part_read, percent, span
 from ullage.render.table import table
 from ullage.reports.agreement import Agreement
 from ullage.reports.fleet import FleetReport
@@ -37,6 +37,7 @@ def _headline(report: FleetReport, width: int) -> str:
     answer = f"OFU {percent(report.ofu, 1)} of {hours(report.gpu_hours)} GPU-hours ({percent(report.trusted_share, 1)} of them trusted)"
     if report.ofu is None:
         answer = f"OFU unknown for {hours(report.gpu_hours)} GPU-hours"
+    answer = part_read(report.complete, report.read_until) + answer
     when = span(report.window)
     gap = width - len(answer) - len(when)
     return answer + " " * gap + when if gap >= 2 else f"{answer}\n{when}"

@@ -29,10 +29,11 @@ def write(report: TraceReport, path: Path, *, files: Sequence[str] = (), by: str
         ".txt": lambda: _text(report, by),
         ".parquet": lambda: _parquet(report),
     }
-    if path.suffix == ".pftrace":
+    form = path.suffix.lower()
+    if form == ".pftrace":
         replace(path, _perfetto(report, files))
-    elif path.suffix in forms:
-        replace(path, forms[path.suffix]())
+    elif form in forms:
+        replace(path, forms[form]())
     else:
         raise UllageError(f"{path} has no form that this report can take", f"name it {', '.join(FORMS)}")
 

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet
 
+from ullage.checked_parquet import write_table
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
 
@@ -38,7 +38,7 @@ def parquet(report: TraceReport) -> bytes:
     of = {"mode": report.mode, "window": report.window, "source": report.source, "partial": str(report.partial).lower()}
     table = pa.Table.from_pylist(rows, SCHEMA.with_metadata(of))
     buffer = io.BytesIO()
-    pa.parquet.write_table(table, buffer)
+    write_table(table, buffer)
     return buffer.getvalue()
 
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from ullage.errors import harmless
 from ullage.metrics.evidence import GIVEN, REST, Measured
-from ullage.render.numbers import UNKNOWN, hours, money, percent
+from ullage.render.json import iso
+from ullage.render.numbers import UNKNOWN, hours, money, part_read, percent
 from ullage.render.table import table
 from ullage.reports.waterfall import Cost, WaterfallReport
 
@@ -31,8 +32,12 @@ def text(report: WaterfallReport) -> str:
 def headline(report: WaterfallReport) -> str:
     """Return the answer in one line: how much of the peak is left, and what takes the most, or that the numbers contradict one another.
 
-    What the end is when MFU is not known is said: OFU, OFU × tile, what OFU, tile and model allow.
+    What the end is when MFU is not known is said: OFU, OFU × tile, what OFU, tile and model allow. An answer from a part says so first.
     """
+    return part_read(report.complete, report.read_until) + _answer(report)
+
+
+def _answer(report: WaterfallReport) -> str:
     chain = report.chain
     value = percent(report.headline.value, 1)
     if chain.allowed is not None:
@@ -181,6 +186,8 @@ def record(report: WaterfallReport) -> dict[str, Any]:
     chain = report.chain
     return {
         "answer": headline(report),
+        "complete": report.complete,
+        "read_until": None if report.read_until is None else iso(report.read_until),
         "reaches": chain.reaches,
         "value": report.headline.value,
         "allowed": _measured(chain.allowed),

@@ -24,6 +24,6 @@ def write(report: WaterfallReport, path: Path) -> None:
         ".json": lambda: json_text(record(report)),
         ".txt": lambda: text(report),
     }
-    if path.suffix not in forms:
+    if path.suffix.lower() not in forms:
         raise UllageError(f"{path} has no form that this report can take", f"name it {', '.join(forms)}")
-    replace(path, forms[path.suffix]().encode("utf-8", "replace"))
+    replace(path, forms[path.suffix.lower()]().encode("utf-8", "replace"))

@@ -59,11 +59,16 @@ class Audited:
 
 @dataclass(frozen=True)
 class FleetAudit:
-    """The jobs whose reported MFU was audited, those that are furthest apart first; `left_out` says why others were not."""
+    """The jobs whose reported MFU was audited, those that are furthest apart first; `left_out` says why others were not.
+
+    `complete` and `read_until` (ms) say how much of the telemetry was read, as in the fleet's report.
+    """
 
     jobs: tuple[Audited, ...]
     left_out: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
+    complete: bool = True
+    read_until: int | None = None
 
     def of(self, *verdicts: str) -> list[Audited]:
         """Return the jobs of some verdicts."""
@@ -98,7 +103,7 @@ def audit_fleet(report: FleetReport, jobs: pa.Table | None, describe: Describe, 
     known = {c.job for c in compared}
     reported = dict.fromkeys(row["job"] for row in rows if row["mfu"] is not None and row["job"] not in known)
     left_out += [(job, "no telemetry of its own can be trusted, or there is none") for job in reported]
-    return FleetAudit(tuple(found), tuple(left_out), tuple(_notes(report, measure)))
+    return FleetAudit(tuple(found), tuple(left_out), tuple(_notes(report, measure)), report.complete, report.read_until)
 
 
 def _seen(group: Group | None) -> tuple[float, float]:

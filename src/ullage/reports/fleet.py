@@ -60,6 +60,7 @@ class FleetReport:
     `ofu`, `tree` and `ullage` are over trusted series whose OFU is known, `counted_hours` of them; `ofu_all` over all. `tree` says what is
     left after each step, and its losses of `counted_hours` add up to `ullage`. `ledger` has GPU-hours by owner, which add up to the time
     for which each GPU exists: from its first to its last sight in the window.
+    `complete` says whether all that was asked for was read; if not, `read_until` is the time up to which it was, where that is known.
     """
 
     ofu: float | None
@@ -90,6 +91,8 @@ class FleetReport:
     idle_cost: float | None
     command: str = ""
     notes: list[str] = field(default_factory=list)
+    complete: bool = True
+    read_until: int | None = None
 
 
 @dataclass(frozen=True)
@@ -176,6 +179,8 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
         + _strange_clocks(rated)
         + _contradictions(tree)
         + [note for note in (bounds_note(verdicts.values()),) if note],
+        complete=True,  # whoever read the samples knows better: see `Intake.marked`
+        read_until=None,
     )
 
 

@@ -176,7 +176,9 @@ def _read(files: Sequence[Path], columns: Sequence[str], chosen: Any = None) -> 
     import pyarrow.dataset as ds
 
     try:
-        return ds.dataset([str(file) for file in files], schema=SAMPLES, format="parquet").to_table(columns=list(columns), filter=chosen)
+        checked = ds.ParquetFragmentScanOptions(page_checksum_verification=True)
+        form = ds.ParquetFileFormat(default_fragment_scan_options=checked)
+        return ds.dataset([str(file) for file in files], schema=SAMPLES, format=form).to_table(columns=list(columns), filter=chosen)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UllageError(f"the samples of the counters can't be read ({harmless(str(error), 200)})") from error
 

@@ -45,7 +45,7 @@ class Cost:
 class WaterfallReport:
     """The answer to `ullage waterfall`: the `chain`, what each step costs, the measured `ceiling` (FLOP/s, and as a share of the peak).
 
-    `rests_on` says what was read, a line a source.
+    `rests_on` says what was read, a line a source; `complete` whether all of it was, and `read_until` (ms) how far telemetry was.
     """
 
     chain: Waterfall
@@ -60,6 +60,8 @@ class WaterfallReport:
     ceiling_source: str
     rests_on: tuple[str, ...]
     notes: tuple[str, ...]
+    complete: bool = True
+    read_until: int | None = None
 
     @property
     def headline(self) -> Measured:
@@ -96,6 +98,8 @@ def waterfall(found: Found, given: Given | None = None) -> WaterfallReport:
         ceiling_source=given.ceiling_source,
         rests_on=tuple(rests_on(found, given)),
         notes=(*found.notes, *notes(found, given, chain, telemetry, trace), *above_ceiling(answer, share)),
+        complete=(found.telemetry is None or found.telemetry.complete) and (found.trace is None or not found.trace.partial),
+        read_until=None if found.telemetry is None else found.telemetry.read_until,
     )
 
 

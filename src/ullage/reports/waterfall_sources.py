@@ -63,7 +63,7 @@ def _telemetry(places: Places, notes: list[str]) -> FleetReport:
     question = FleetQuestion(by="gpu", model=places.gpu, noise=True, progress=places.progress)
     options = places.options or Options(progress=places.progress)
     with opened(places.telemetry, jobs=places.jobs, options=options) as taken:
-        report = evidence_of.job_report(taken.samples, taken.jobs, places.job, question, taken.problems.lines())
+        report = taken.marked(evidence_of.job_report(taken.samples, taken.jobs, places.job, question, taken.problems.lines()))
     notes += report.notes
     return report
 

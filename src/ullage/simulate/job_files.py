@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
+from ullage.checked_parquet import write_table
 from ullage.errors import UllageError
+from ullage.output_folder import output_folder
 from ullage.simulate.job import COLLECTIVE_SMS, GPU, INTERVAL, KERNEL, SAMPLES, Job, sampled
 from ullage.simulate.traces import kineto
 from ullage.simulate.traces.scenario import EPOCH, Recorder, Scenario
@@ -23,6 +25,9 @@ CALL = 3_000  # ns of a call of the GPU's interface
 START = EPOCH // 1_000_000 - HOUR_MS // 2  # telemetry begins half an hour before the trace
 
 
+NAMES = ("telemetry.parquet", "traces", "config.json", "gemms.json", "truth.json")
+
+
 @dataclass(frozen=True)
 class Written:
     """Where a job's files are."""
@@ -33,21 +38,27 @@ class Written:
     gemms: Path
     truth: Path
 
+    @classmethod
+    def within(cls, folder: Path) -> Self:
+        """Return where in a folder they are."""
+        return cls(*(folder / name for name in NAMES))
+
 
 def write(job: Job, folder: Path) -> Written:
-    """Write a job into a folder, which is made, and return what was written. Raises UllageError for a folder that can't be written."""
-    import pyarrow.parquet as parquet
+    """Write a job into a folder, which is made, in place of the last simulated one; return what was written.
 
-    made = Written(folder / "telemetry.parquet", folder / "traces", folder / "config.json", folder / "gemms.json", folder / "truth.json")
+    Raises UllageError where something else is in the way, and for a folder that can't be written.
+    """
     try:
-        made.traces.mkdir(parents=True, exist_ok=True)
-        parquet.write_table(pa.Table.from_batches([telemetry(job)]), made.telemetry)
-        kineto.write(scenario(job), made.traces)
-        for path, data in ((made.config, config(job)), (made.gemms, job.model.gemms(job.plan.ranks)), (made.truth, job.truth)):
-            path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+        with output_folder(folder, "ullage simulate job", NAMES) as stage:
+            made = Written.within(stage)
+            write_table(pa.Table.from_batches([telemetry(job)]), made.telemetry)
+            kineto.write(scenario(job), made.traces)
+            for path, data in ((made.config, config(job)), (made.gemms, job.model.gemms(job.plan.ranks)), (made.truth, job.truth)):
+                path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise UllageError(f"{error.filename or folder} can't be written: {error.strerror or error}") from error
-    return made
+    return Written.within(folder)
 
 
 def telemetry(job: Job) -> pa.RecordBatch:

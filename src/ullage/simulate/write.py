@@ -10,17 +10,18 @@ import csv
 import datetime
 import gzip
 import json
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 
+from ullage.checked_parquet import writer
 from ullage.errors import UllageError
+from ullage.output_folder import output_folder
 from ullage.simulate import configs
 from ullage.simulate.exposition import Pages, pages
 from ullage.simulate.fleet import Simulation, wire_schema
@@ -55,6 +56,9 @@ class Task:
             self.progress(f"{host + 1:,} of {self.specification.hosts:,} hosts")
 
 
+NAMES = ("samples", "jobs.csv", "answers.json", "configs")
+
+
 @dataclass(frozen=True)
 class Written:
     """What `write` made: the folder of samples, the jobs, the answers, the folder of the jobs' models."""
@@ -63,6 +67,11 @@ class Written:
     jobs: Path
     answers: Path
     configs: Path
+
+    @classmethod
+    def within(cls, folder: Path) -> Self:
+        """Return where in a folder these are."""
+        return cls(*(folder / name for name in NAMES))
 
 
 def write(
@@ -77,34 +86,25 @@ def write(
 ) -> Written:
     """Write a fleet into `folder` and return what was written.
 
-    Raises UllageError when the folder holds something already (unless `force`, which replaces what an earlier run wrote and
-    nothing else), when it can't be written, and for an unknown format.
+    Raises UllageError when the folder holds something already (unless `force`, which replaces what an earlier run wrote, as long as
+    nobody changed it since, and nothing else), when it can't be written, and for an unknown format.
     """
     if form not in FORMATS:
         raise UllageError(f"the simulator writes no '{form}'", f"it writes {', '.join(FORMATS)}")
-    made = Written(folder / "samples", folder / "jobs.csv", folder / "answers.json", folder / "configs")
+    if not force and folder.is_dir() and any(folder.iterdir()):
+        hint = "name another with --out, or replace what an earlier run wrote there with --force"
+        raise UllageError(f"the folder '{folder}' is not empty", hint)
     try:
-        _clear(made, folder, force)
-        FORMATS[form](Task(simulation, made.samples, new_names, compress, progress))
-        made.jobs.write_text(jobs_csv(simulation), encoding="utf-8")
-        made.answers.write_text(json.dumps(simulation.answers, indent=1, allow_nan=False) + "\n", encoding="utf-8")
-        configs.write(made.configs)
+        with output_folder(folder, "ullage simulate", NAMES) as stage:
+            made = Written.within(stage)
+            made.samples.mkdir()
+            FORMATS[form](Task(simulation, made.samples, new_names, compress, progress))
+            made.jobs.write_text(jobs_csv(simulation), encoding="utf-8")
+            made.answers.write_text(json.dumps(simulation.answers, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+            configs.write(made.configs)
     except OSError as error:
         raise UllageError(f"{error.filename or folder} can't be written: {error.strerror or error}") from error
-    return made
-
-
-def _clear(made: Written, folder: Path, force: bool) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise UllageError(f"'{folder}' is a file", "name a folder to write into")
-    if folder.is_dir() and any(folder.iterdir()):
-        if not force:
-            raise UllageError(f"the folder '{folder}' is not empty", "name another with --out, or replace what is there with --force")
-        shutil.rmtree(made.samples, ignore_errors=True)
-        shutil.rmtree(made.configs, ignore_errors=True)
-        made.jobs.unlink(missing_ok=True)
-        made.answers.unlink(missing_ok=True)
-    made.samples.mkdir(parents=True, exist_ok=True)
+    return Written.within(folder)
 
 
 def jobs_csv(simulation: Simulation) -> str:
@@ -166,11 +166,9 @@ def _collectors(simulation: Simulation) -> Iterator[tuple[str, list[int]]]:
 
 
 def _parquet(task: Task) -> None:
-    import pyarrow.parquet
-
     schema = wire_schema(task.specification)
     for name, hosts in _collectors(task.simulation):
-        with pyarrow.parquet.ParquetWriter(task.folder / f"{name}.parquet", schema, compression="zstd") as file:
+        with writer(task.folder / f"{name}.parquet", schema, compression="zstd") as file:
             for batch in task.simulation.batches(wire=True, hosts=hosts, progress=task.progress):
                 file.write_batch(batch)
 

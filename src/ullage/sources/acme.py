@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from ullage.compressed import head as first_bytes
-from ullage.errors import UllageError
+from ullage.errors import UllageError, UnreadableError
 from ullage.problems import Problems
 from ullage.sources import clock
 from ullage.sources.columns import is_time, meaning
@@ -52,7 +52,9 @@ def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.Reco
         options.progress(f"{path.name}: file {number} of {len(files)}")
         try:
             yield from _metric(path, cluster, options, problems)
-        except UllageError as error:
+        except UnreadableError as error:
+            problems.cut_short("files that could not be read to the end", error.problem)
+        except UllageError as error:  # whole, and of no use
             problems.drop("files that could not be read to the end", where=error.problem)
 
 

@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import pyarrow as pa
 
-from ullage.errors import UllageError, harmless
+from ullage.errors import UllageError, UnreadableError, harmless
 from ullage.problems import Problems
 from ullage.sources.columns import Layout, layout
 from ullage.sources.source import Options, Place, source
@@ -111,12 +111,14 @@ def blocks(file: IO[bytes], first: Head, needed: tuple[int, ...], reading: Readi
         )
         yield from stream
         if whole.error is not None:
-            raise whole.error
+            raise UnreadableError(whole.error.problem, whole.error.hint, reading.order.read_until)
     except (pa.ArrowInvalid, pa.ArrowKeyError) as error:
         if "Empty CSV" in str(error):
             return
-        raise UllageError(
-            f"{reading.where} can't be read beyond line {reading.line:,}: {harmless(str(error))}", "export it again"
+        raise UnreadableError(
+            f"{reading.where} can't be read beyond line {reading.line:,}: {harmless(str(error))}",
+            "export it again",
+            reading.order.read_until,
         ) from error
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -17,14 +18,16 @@ from typing import Any, cast
 import numpy as np
 import pyarrow as pa
 
-from ullage.errors import UllageError
+from ullage.errors import UllageError, UnreadableError
 from ullage.problems import Problems
 from ullage.sources.fields import Alias, clean
-from ullage.sources.source import Options, Place, source
+from ullage.sources.source import InOrder, Options, Place, source
 from ullage.tables import samples
 from ullage.units import DAY_MS
 
 ROWS = 100_000  # rows of one batch
+MOST_INDEX = 32_767  # what the column `index` of samples holds
+UNREAD, BEYOND = "lines that can't be read", f"lines with a GPU number above {MOST_INDEX:,}"
 # Column -> (field, unit), as in headers that dmon printed (drivers 384 to 610); GPM columns with `--gpm-metrics
 # 1,2,3,5,10,11,12,13,20,21,60,61`. `sm` is the share of time in which a kernel ran, the "GPU utilization"; SM activity
 # is `smutil`. nvidia-smi writes MB where it means MiB.
@@ -76,6 +79,7 @@ class _Log:
     round: int = 0
     day: int = 0
     latest: int | None = None
+    order: InOrder = field(default_factory=InOrder)
 
     def empty(self) -> None:
         """Forget the rows, once they are a batch."""
@@ -93,14 +97,20 @@ def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.Reco
     path = cast(Path, place.path)
     log, written = _Log(), round(path.stat().st_mtime * 1000)
     shift = _shift(place, written, problems)
-    for number, line in _lines(place, problems):
-        if line.startswith("#"):
-            _header(log, line)
-            continue
-        if line and not _row(log, line):
-            problems.drop("lines that can't be read", where=f"{path.name} line {number}")
-        if len(log.gpus) >= ROWS:
-            yield _batch(log, path, shift, options, problems)
+    try:
+        for number, line in _lines(place, problems):
+            if line.startswith("#"):
+                _header(log, line)
+                continue
+            if line and (wrong := _row(log, line)):
+                problems.drop(wrong, where=f"{path.name} line {number}")
+            if len(log.gpus) >= ROWS:
+                yield _batch(log, path, shift, options, problems)
+    except UnreadableError as error:
+        if log.latest is None:
+            raise
+        log.order.add(np.array(log.times, np.int64) + shift)
+        problems.cut_short("ends of files that are damaged", error.problem, log.order.read_until)
     if log.gpus:
         yield _batch(log, path, shift, options, problems)
     elif log.latest is None:
@@ -108,19 +118,10 @@ def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.Reco
 
 
 def _lines(place: Place, problems: Problems) -> Iterator[tuple[int, str]]:
-    """Yield numbered lines, stripped. A damaged end is counted once; a last line without a line feed is left out."""
+    """Yield numbered lines, stripped. A last line without a line feed is left out: in a log that grows it is not written yet."""
     file, number = place.open(), 0
     with file:
-        while True:
-            try:
-                raw = file.readline()
-            except UllageError as error:
-                if not number:
-                    raise
-                problems.drop("ends of files that are damaged", where=error.problem)
-                return
-            if not raw:
-                return
+        while raw := file.readline():
             number += 1
             if not raw.endswith(b"\n"):
                 problems.drop("last lines without an end", where=f"{place.name} line {number}")
@@ -139,20 +140,21 @@ def _header(log: _Log, line: str) -> None:
         log.columns = cells
 
 
-def _row(log: _Log, line: str) -> bool:
-    """Take one line of values; return whether it could be read."""
+def _row(log: _Log, line: str) -> str:
+    """Take one line of values; return what such lines are called where it can't be taken, "" where it is."""
     cells = _cells(line)
     if not log.columns or len(cells) != len(log.columns):
-        return False
+        return UNREAD
     row = dict(zip(log.columns, cells, strict=True))
     if not row["gpu"].isdecimal():
-        return False
+        return UNREAD
     try:
         numbers = {name: _number(row[name]) for name in row if name in COLUMNS}
         moment = _moment(log, row)
     except ValueError:
-        return False
-    gpu = int(row["gpu"])
+        return UNREAD
+    if len(row["gpu"]) > len(str(MOST_INDEX)) or (gpu := int(row["gpu"])) > MOST_INDEX:
+        return BEYOND
     if gpu in log.seen:
         log.round, log.seen = log.round + 1, set()
     log.seen.add(gpu)
@@ -161,7 +163,7 @@ def _row(log: _Log, line: str) -> bool:
     log.gpus.append(gpu)
     for name in COLUMNS:
         log.values.setdefault(name, []).append(numbers.get(name, float("nan")))
-    return True
+    return ""
 
 
 def _number(cell: str) -> float:
@@ -187,15 +189,16 @@ def _moment(log: _Log, row: dict[str, str]) -> int | None:
 def _shift(place: Place, written: int, problems: Problems) -> int:
     """Return what to add to the log's own times: nothing, the day, or what makes the last round end when the file was written."""
     log = _Log()
-    for _, line in _lines(place, Problems()):
-        if line.startswith("#"):
-            _header(log, line)
-        elif "date" in log.columns:
-            problems.note("nvidia-smi dmon writes local times without a zone; they are taken as UTC")
-            return 0
-        elif line:
-            _row(log, line)
-            log.empty()
+    with suppress(UnreadableError):  # whoever reads it for its rows says so
+        for _, line in _lines(place, Problems()):
+            if line.startswith("#"):
+                _header(log, line)
+            elif "date" in log.columns:
+                problems.note("nvidia-smi dmon writes local times without a zone; they are taken as UTC")
+                return 0
+            elif line:
+                _row(log, line)
+                log.empty()
     if log.latest is None:
         return 0
     if "time" in log.columns:
@@ -212,8 +215,10 @@ def _shift(place: Place, written: int, problems: Problems) -> int:
 def _batch(log: _Log, path: Path, shift: int, options: Options, problems: Problems) -> pa.RecordBatch:
     """Return the rows read so far and empty the log of them."""
     host = path.name.split(".", 1)[0]
+    times = np.array(log.times, np.int64) + shift
+    log.order.add(times)
     columns: dict[str, Any] = {
-        "time": np.array(log.times, np.int64) + shift,
+        "time": times,
         "host": pa.array([host] * len(log.gpus)),
         "cluster": pa.array([options.cluster] * len(log.gpus), pa.string()),
         "gpu": pa.array([f"{host}/{gpu}" for gpu in log.gpus]),

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 
 from ullage.compressed import head
-from ullage.errors import UllageError, harmless
+from ullage.errors import UllageError, UnreadableError, harmless
 from ullage.problems import Problems
 from ullage.sources.http import Client, ServerError
 from ullage.sources.lines import Lines
@@ -96,7 +96,9 @@ def read_folder(place: Place, options: Options, problems: Problems) -> Iterator[
         lines.next_scrape()
         try:
             yield from _file(path, lines, problems, options, HELD)
-        except UllageError as error:
+        except UnreadableError as error:
+            problems.cut_short("files that could not be read to the end", error.problem, lines.read_until)
+        except UllageError as error:  # whole, and of no use
             problems.drop("files that could not be read to the end", where=error.problem)
         options.progress(f"{number:,} of {len(files):,} files")
     batch = lines.take()
@@ -129,24 +131,33 @@ def watch(
     """Yield the batches of an exporter's page, asked every `options.interval` seconds for `options.watch` seconds.
 
     `fetch` opens the page called `name` (its URL without credentials, which also names the host where the labels
-    don't), `clock` gives ms since 1970. The first page must be there; a later one that is not is counted and left out.
+    don't), `clock` gives ms since 1970. The first page must be there; a later one that is not is counted and left out,
+    and when the last ones are not, or the deadline passes, the place was read only in part.
     """
     now = clock or options.now or (lambda: round(time.time() * 1000))
     lines = Lines(name, options, problems, instance=name)
     begin, turns = now(), 1 + (int(options.watch / options.interval) if options.watch > 0 else 0)
+    latest, failure = begin, ""
     for turn in range(turns):
         if turn:
-            sleep(max(0.0, (begin + 1000 * turn * options.interval - now()) / 1000))
+            sleep(max(0.0, min((begin + 1000 * turn * options.interval - now()) / 1000, options.deadline.left)))
+            if not options.deadline.left:
+                failure = f"the deadline passed after {turn:,} of {turns:,} scrapes of {name}"
+                break
         try:
             with fetch() as page:
-                yield from _batches(page, lines, now(), problems, options)
+                latest, failure = now(), ""
+                yield from _batches(page, lines, latest, problems, options)
         except UllageError as error:
             if not turn:
                 raise
+            failure = error.problem
             problems.drop("scrapes that failed", where=error.problem)
         lines.next_scrape()
         options.progress(f"{turn + 1:,} of {turns:,} scrapes")
     lines.require_fields(_ADVICE)
+    if failure:  # a scrape that fails between others is a gap like any other; a last one may be the first of many
+        problems.cut(failure, latest)
 
 
 def _batches(file: IO[bytes], lines: Lines, moment: int, problems: Problems, options: Options, held: int = 0) -> Iterator[pa.RecordBatch]:
@@ -157,7 +168,7 @@ def _batches(file: IO[bytes], lines: Lines, moment: int, problems: Problems, opt
     lines.begin(moment)
     before = lines.fields
     try:
-        for number, chunk in chunks(file, problems, lines.place):
+        for number, chunk in chunks(file, problems, lines.place, read_until=lambda: lines.read_until):
             if number == 1:
                 refuse_html(chunk, lines.place)
                 chunk = chunk.removeprefix(b"\xef\xbb\xbf")
@@ -166,17 +177,24 @@ def _batches(file: IO[bytes], lines: Lines, moment: int, problems: Problems, opt
             if batch is not None:
                 yield batch
             options.progress(f"{lines.read:,} lines")
-    except UllageError as error:
+    except UnreadableError as error:
         if lines.fields == before:
             raise
-        problems.drop("ends of files that are damaged", where=error.problem)
+        problems.cut_short("ends of files that are damaged", error.problem, lines.read_until)
 
 
-def chunks(file: IO[bytes], problems: Problems, place: str, size: int = CHUNK, longest: int = LONGEST_LINE) -> Iterator[tuple[int, bytes]]:
+def chunks(
+    file: IO[bytes],
+    problems: Problems,
+    place: str,
+    size: int = CHUNK,
+    longest: int = LONGEST_LINE,
+    read_until: Callable[[], int | None] = lambda: None,
+) -> Iterator[tuple[int, bytes]]:
     """Yield (number of its first line, text) in pieces of about `size` bytes that end at a line's end.
 
-    A line longer than `longest` and a last line without a line feed are left out and counted. What was read before
-    an error is yielded before the error is raised.
+    A line longer than `longest` and a last line without a line feed, which a whole text doesn't have, are left out and
+    counted. What was read before an error is yielded before the error is raised.
 
     >>> [*chunks(io.BytesIO(b"a 1\\nb 2\\nc"), Problems(), "x", size=5)]
     [(1, b'a 1\\n'), (2, b'b 2\\n')]
@@ -203,7 +221,7 @@ def chunks(file: IO[bytes], problems: Problems, place: str, size: int = CHUNK, l
     elif pending.strip() and not pending.lstrip().startswith(b"#"):
         if number == 1:  # a page in one line
             refuse_html(pending, place)
-        problems.drop("last lines without an end", where=f"{place} line {number}")
+        problems.cut_short("last lines without an end", f"{place} line {number}", read_until())
 
 
 def _pieces(file: IO[bytes], size: int) -> Iterator[tuple[bytes, UllageError | None]]:

@@ -9,7 +9,10 @@ from __future__ import annotations
 
 import base64
 import json
+import math
+import queue
 import random
+import threading
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -19,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urljoin, urlsplit
 
 from ullage.errors import UllageError, harmless
-from ullage.sources.source import Options
+from ullage.sources.source import LONGER, Options
 
 if TYPE_CHECKING:
     import urllib3
@@ -39,6 +42,9 @@ class ServerError(UllageError):
         self.status, self.kind, self.reason = status, kind, reason
 
 
+_Outcome = tuple[bytes, None] | tuple[ServerError, float | None]
+
+
 @dataclass(frozen=True)
 class _Reply:
     status: int
@@ -50,6 +56,8 @@ class Client:
     """Asks one server. `base` is its URL, with `user:password@` and a query for every question if needed.
 
     `shown` is the URL without both, for messages.
+
+    Its `timeout` is how long a server may say nothing at all, its `deadline` when the asking ends, whatever has come by then.
 
     `sleep` and `chance` (a number in [0, 1)) are the clock and the dice, replaced in tests.
     """
@@ -76,16 +84,47 @@ class Client:
         url = self._base + path + (f"?{asked}" if asked else "")
         tried = 0
         while True:
-            failure, wait = self._attempt(url)
+            failure, wait = self._in_time(url)
             if isinstance(failure, bytes):
                 return failure
             if wait is None or tried >= self._options.retries:
                 raise failure
             backoff = min(0.5 * 2**tried * (1 + self._chance()), 30.0)
-            self._sleep(min(max(wait, backoff), LONGEST_WAIT))
+            pause = min(max(wait, backoff), LONGEST_WAIT)
+            if pause >= self._options.deadline.left:
+                raise failure
+            self._sleep(pause)
             tried += 1
 
-    def _attempt(self, url: str) -> tuple[bytes, None] | tuple[ServerError, float | None]:
+    def _in_time(self, url: str) -> _Outcome:
+        """Return what an attempt gives before the deadline.
+
+        A server that drips is never silent, and no timeout of a socket ends it: whoever waits for it is left behind in a thread.
+        """
+        left = self._options.deadline.left
+        late = ServerError(f"{self.shown} had not answered when the deadline passed", LONGER)
+        if left == math.inf:
+            return self._attempt(url)
+        if not left:
+            return late, None
+        outcomes: queue.SimpleQueue[_Outcome | BaseException] = queue.SimpleQueue()
+
+        def attempt() -> None:
+            try:
+                outcomes.put(self._attempt(url))
+            except BaseException as error:  # whatever it is, it belongs to whoever waits
+                outcomes.put(error)
+
+        threading.Thread(target=attempt, daemon=True).start()
+        try:
+            outcome = outcomes.get(timeout=min(left, threading.TIMEOUT_MAX))
+        except queue.Empty:
+            return late, None
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
+
+    def _attempt(self, url: str) -> _Outcome:
         """Return the body, or an error with the seconds to wait before asking again (None: there is no use)."""
         import urllib3
 

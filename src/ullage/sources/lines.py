@@ -42,6 +42,10 @@ class Lines:
         self._options, self._problems, self._instance = options, problems, instance
         self._other: dict[str, None] = {}  # names that are no field, for the message when nothing is
         self._moment, self._scrape = 0, 0
+        self._passed: int | None = None  # the last moment of field lines before this one
+        self._ordered = True
+        self._values: list[float] = []
+        self._taken, self._counted = 0, 0  # field lines: in batches, before this moment
         self._forget()
         self._empty()
 
@@ -52,8 +56,21 @@ class Lines:
 
     def begin(self, moment: int) -> None:
         """Start a text whose lines, unless they say otherwise, are of `moment` (ms since 1970)."""
-        self._moment = moment
+        self._advance(moment)
         self._marks.append((len(self._values), moment, self._scrape))
+
+    @property
+    def read_until(self) -> int | None:
+        """The time (ms) up to which all that came by is whole: that of the scrape before this one, where they come in order."""
+        return self._passed if self._ordered and (self._passed or 0) < self._moment else None
+
+    def _advance(self, moment: int) -> None:
+        if moment == self._moment:
+            return
+        if (count := self._taken + len(self._values)) > self._counted:
+            self._ordered &= self._moment >= (self._passed or 0)
+            self._passed, self._counted = self._moment, count
+        self._moment = moment
 
     def next_scrape(self) -> None:
         """Say that what follows is a new reading, in which every series may stand again."""
@@ -85,9 +102,10 @@ class Lines:
         return batch if batch is not None and batch.num_rows else None
 
     def _empty(self) -> None:
+        self._taken += len(self._values)
         self._aliases_seen: list[int] = []
         self._sets_seen: list[int] = []
-        self._values: list[float] = []
+        self._values = []
         self._times: list[tuple[int, int]] = []  # (position, time) of lines with a time of their own
         self._marks = [(0, self._moment, self._scrape)]  # (position, time, scrape) of what follows
 
@@ -172,7 +190,7 @@ class Lines:
         if moment is None:
             return
         try:
-            self._moment = _milliseconds(float(moment[1]))
+            self._advance(_milliseconds(float(moment[1])))
         except ValueError:
             return
         self.dated = True
@@ -199,7 +217,7 @@ class Lines:
         if label_set is None or alias == _UNKNOWN:
             return None
         if moment is not None:
-            self.dated = True
+            self.dated, self._ordered = True, False  # of these lines nobody knows what is still to come
             self._times.append((len(self._values), moment))
         self._values.append(value)
         self._aliases_seen.append(alias)

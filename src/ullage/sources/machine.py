@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ullage.errors import UnreadableError
 from ullage.problems import Problems
 from ullage.sources.fields import Alias, Flags, Floats, clean
-from ullage.sources.source import Options
+from ullage.sources.source import LONGER, Options
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +49,7 @@ class Machine:
     ) -> Iterator[pa.RecordBatch]:
         """Yield a batch every `options.interval` seconds for `options.watch` seconds; with `watch` 0 there is one, over a second.
 
-        `clock` gives ms since 1970. A sample is of the moment at which the interval ends.
+        `clock` gives ms since 1970. A sample is of the moment at which the interval ends. Raises UnreadableError at the deadline.
         """
         turns = _turns(options, self.shortest)[1]
         for turn, moment in enumerate(moments(options, self.shortest, clock, sleep), 1):
@@ -60,13 +61,19 @@ class Machine:
 def moments(
     options: Options, shortest: float, clock: Callable[[], int] | None = None, sleep: Callable[[float], None] = time.sleep
 ) -> Iterator[int]:
-    """Yield the time of each reading that `options` ask for (ms since 1970), when it has come; none is nearer than `shortest` seconds."""
+    """Yield the time of each reading that `options` ask for (ms since 1970), when it has come; none is nearer than `shortest` seconds.
+
+    Raises UnreadableError at the deadline.
+    """
     now = clock or options.now or (lambda: round(time.time() * 1000))
     interval, turns = _turns(options, shortest)
     begin = last = now()
     for turn in range(1, turns + 1):
         # after a stall the next reading is late, never too close to the one before; a clock that is set back keeps nobody waiting
-        sleep(max(0.0, min(interval, (max(begin + 1000 * turn * interval, last + 1000 * shortest) - now()) / 1000)))
+        pause = max(0.0, min(interval, (max(begin + 1000 * turn * interval, last + 1000 * shortest) - now()) / 1000))
+        sleep(min(pause, options.deadline.left))
+        if not options.deadline.left:
+            raise UnreadableError(f"the deadline passed after {turn - 1:,} of {turns:,} readings", LONGER, last)
         last = now()
         yield last
 

@@ -7,13 +7,15 @@ passed over where the file says what times they hold.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ullage.errors import UllageError, harmless
+from ullage.checked_parquet import opened
+from ullage.errors import UllageError, UnreadableError, harmless
 from ullage.problems import Problems
 from ullage.sources.clock import milliseconds
 from ullage.sources.columns import Layout, layout
@@ -40,7 +42,7 @@ def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.Reco
         else:
             yield from _foreign(file, layout(schema.names, where), schema, reading)
     except (pa.ArrowException, OSError, UnicodeError) as error:
-        raise _damaged(where, error) from error
+        raise _damaged(where, error, reading.order.read_until) from error
 
 
 def _opened(place: Place) -> Any:
@@ -49,17 +51,17 @@ def _opened(place: Place) -> Any:
 
     try:
         names = pyarrow.parquet.read_schema(place.path).names
-        return pyarrow.parquet.ParquetFile(
-            place.path, read_dictionary=[name for name in names if name in IDENTITY.names and name != "index"]
-        )
+        words = [name for name in names if name in IDENTITY.names and name != "index"]
+        return opened(cast(Path, place.path), read_dictionary=words)
     except (pa.ArrowException, OSError, UnicodeError) as error:
         raise _damaged(place.name, error) from error
 
 
-def _damaged(where: str, error: Exception) -> UllageError:
-    return UllageError(
+def _damaged(where: str, error: Exception, read_until: int | None = None) -> UnreadableError:
+    return UnreadableError(
         f"{where} is a damaged Parquet file: {harmless(str(error))}",
         "copy or write it again; a Parquet file is unreadable until it is closed",
+        read_until,
     )
 
 
@@ -83,16 +85,17 @@ def _own(file: Any, schema: pa.Schema, reading: Reading) -> Iterator[pa.RecordBa
     names = [name for name in SAMPLES.names if name in schema.names]
     groups = _groups(file, "time", reading.options)
     for batch in file.iter_batches(batch_size=8 * ROWS, columns=names, row_groups=groups):
-        batch = _limited(batch, reading.options)
+        batch = _limited(batch, reading)
         if batch.num_rows:
             yield _completed(batch, reading.options.cluster)
 
 
-def _limited(batch: pa.RecordBatch, options: Options) -> pa.RecordBatch:
+def _limited(batch: pa.RecordBatch, reading: Reading) -> pa.RecordBatch:
+    times, options = pc.cast(batch["time"], pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()), reading.options
+    reading.order.add(times.drop_null().to_numpy())
     if options.since is None and options.until is None:
         return batch
-    times = pc.cast(batch["time"], pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return batch.filter(pa.array(within(times, options)))
+    return batch.filter(pa.array(within(times.to_numpy(zero_copy_only=False), options)))
 
 
 def _completed(batch: pa.RecordBatch, cluster: str | None) -> pa.RecordBatch:

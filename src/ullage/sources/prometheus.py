@@ -16,13 +16,13 @@ from urllib.parse import urlsplit
 import msgspec
 import pyarrow as pa
 
-from ullage.errors import UllageError
+from ullage.errors import UllageError, UnreadableError
 from ullage.problems import Problems
 from ullage.sources.fields import known
 from ullage.sources.http import Client, ServerError
 from ullage.sources.prometheus_routes import MOST_POINTS, Route, Window, export, grid, instant, interval, refuses_ranges, too_much
 from ullage.sources.readings import Readings
-from ullage.sources.source import Options, Place, source
+from ullage.sources.source import Deadline, Options, Place, source
 from ullage.units import DAY_MS, HOUR_MS
 
 FIRST = 10 * 60_000  # ms; the first chunk
@@ -49,10 +49,11 @@ def recognise(place: Place) -> int:
 
 def _answers(url: str) -> bool:
     """Ask once, for at most 3 s, and without credentials: this decides who reads, and the reader verifies the server."""
+    asked = Options(timeout=3, retries=0, verify_tls=False, deadline=Deadline.after(3))
     bare = urlsplit(url)
     bare = bare._replace(netloc=bare.netloc.rsplit("@", 1)[-1])
     try:
-        client = Client(base(bare.geturl()), Options(timeout=3, retries=0, verify_tls=False))
+        client = Client(base(bare.geturl()), asked)
     except UllageError:
         return False
     for path, query in (("/api/v1/status/buildinfo", {}), ("/api/v1/query", {"query": "1"})):
@@ -167,9 +168,10 @@ def _broken_off(asking: _Asking, error: UllageError) -> UllageError:
     if asking.start == asking.window.start:
         return error
     read_until = _moment(asking.start)
-    return UllageError(
+    return UnreadableError(
         f"{error.problem}, after {_moment(asking.window.start)} to {read_until} was read",
         f"what was read is kept; go on with --since {read_until}",
+        asking.start,
     )
 
 

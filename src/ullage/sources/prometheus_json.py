@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ullage.errors import UllageError, harmless
+from ullage.errors import UllageError, UnreadableError, harmless
 from ullage.problems import Problems
 from ullage.sources.fields import known
 from ullage.sources.readings import Block, Readings
@@ -64,7 +64,8 @@ class Answer:
     series: int = 0
     whole: bool = True
     errors: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)  # of what the server could not read
+    infos: list[str] = field(default_factory=list)
     damage: UllageError | None = None  # the file could not be read to its end
 
 
@@ -100,8 +101,12 @@ def _series(read: Callable[[int], bytes], answer: Answer, problems: Problems, wh
             answer.series += 1
             series, after = _cut(rest[start:end], answer.series, at + start)
             if series is None:
+                place = f"{where}, series {answer.series:,}, byte {at + start:,}"
                 answer.whole &= end < len(rest)
-                problems.drop("series that are cut off or damaged", where=f"{where}, series {answer.series:,}, byte {at + start:,}")
+                if answer.whole:
+                    problems.cut_short("series that are cut off or damaged", place)
+                else:  # with it the answer ends early, which its reader refuses or says
+                    problems.drop("series that are cut off or damaged", where=place)
             else:
                 between.append(after)
                 yield series
@@ -203,9 +208,9 @@ def _judge(between: bytes, answer: Answer) -> None:
 def _listen(envelope: dict[str, Any], answer: Answer) -> None:
     if envelope.get("status") == "error":
         answer.errors.append(harmless(f"{envelope.get('errorType', 'error')}: {envelope.get('error', 'no reason given')}"))
-    for key in ("warnings", "infos"):
+    for key, heard in (("warnings", answer.warnings), ("infos", answer.infos)):
         said = envelope.get(key)
-        answer.warnings += [harmless(str(line)) for line in said] if isinstance(said, list) else []
+        heard += [harmless(str(line)) for line in said] if isinstance(said, list) else []
     if envelope.get("isPartial") is True:
         answer.warnings.append("the server marked its answer as partial")
 
@@ -303,8 +308,7 @@ def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.Reco
 
 
 def _finish(name: str, answer: Answer, problems: Problems) -> None:
-    for warning in answer.warnings:
-        problems.note(f"{name}: {warning}")
+    heed(answer, problems, name)
     if answer.damage:
         raise answer.damage
     if answer.errors:
@@ -312,6 +316,16 @@ def _finish(name: str, answer: Answer, problems: Problems) -> None:
             f"{name} holds an error of the server ({answer.errors[0]})", "ask again and save the answer; what else was in the file is kept"
         )
     if not answer.whole and not answer.series:
-        raise UllageError(f"{name} is a Prometheus API answer cut off before its first series", "save the answer again")
+        raise UnreadableError(f"{name} is a Prometheus API answer cut off before its first series", "save the answer again")
     if not answer.whole:
-        problems.note(f"{name} ends early or is damaged: {answer.series:,} series were begun")
+        told = f"{name} ends early or is damaged: {answer.series:,} series were begun"
+        problems.note(told)
+        problems.cut(told)
+
+
+def heed(answer: Answer, problems: Problems, name: str) -> None:
+    """Note what the server says beside its answer; a warning about a plain selection says that a part of the data is missing."""
+    for words in (*answer.warnings, *answer.infos):
+        problems.note(f"{name}: {words}")
+    for warning in answer.warnings:
+        problems.cut(f"{name}: {warning}")

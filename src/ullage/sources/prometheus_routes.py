@@ -23,7 +23,7 @@ import numpy.typing as npt
 from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 from ullage.sources.http import Client, ServerError, is_page
-from ullage.sources.prometheus_json import Answer, blocks
+from ullage.sources.prometheus_json import Answer, blocks, heed
 from ullage.sources.readings import Block, label_set
 
 Ints = npt.NDArray[np.int64]
@@ -113,8 +113,7 @@ def _answer(client: Client, path: str, query: dict[str, str], problems: Problems
         )
     answer = Answer()
     yield from blocks(io.BytesIO(body).read, answer, problems, client.shown)
-    for warning in answer.warnings:
-        problems.note(f"{client.shown}: {warning}")
+    heed(answer, problems, client.shown)
     if answer.errors:
         raise ServerError(f"{client.shown} refused: {answer.errors[0]}", status=200)
     silent = not body.strip() and path == "/api/v1/export"  # no series, no lines

@@ -11,13 +11,18 @@ samples are settled. Rows may come in any order.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Protocol
+from typing import IO, TYPE_CHECKING, Protocol, Self
+
+import numpy as np
+import numpy.typing as npt
 
 from ullage.compressed import head, opened
-from ullage.errors import UllageError, harmless, public
+from ullage.errors import UllageError, UnreadableError, harmless, public
 from ullage.problems import Problems
 from ullage.registry import Registry
 
@@ -25,6 +30,25 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LATEST = 4_102_444_800_000  # 2100-01-01 in ms
+LONGER = "give a longer --deadline, or ask for less"
+
+
+@dataclass(frozen=True)
+class Deadline:
+    """When reading ends, whatever has come: `end` by a `clock` in seconds that only runs forward. The default never comes."""
+
+    end: float = math.inf
+    clock: Callable[[], float] = time.monotonic
+
+    @classmethod
+    def after(cls, seconds: float, clock: Callable[[], float] = time.monotonic) -> Self:
+        """Return the deadline that comes so many seconds from now."""
+        return cls(clock() + seconds, clock)
+
+    @property
+    def left(self) -> float:
+        """The seconds until then, 0 once it has passed."""
+        return max(0.0, self.end - self.clock()) if self.end < math.inf else math.inf
 
 
 @dataclass(frozen=True)
@@ -32,7 +56,8 @@ class Options:
     """What the user may say about a source. Times are integer milliseconds since 1970, UTC.
 
     `since`, `until` limit what is asked of a server or kept of a file; `header` holds extra HTTP headers
-    (authentication); `progress` is called with a word about what was done so far; `now` is the clock, in ms.
+    (authentication); `timeout` (s) is how long a server may be silent, `deadline` when reading ends in all, and what has
+    come is a part; `progress` is called with a word about what was done so far; `now` is the clock, in ms.
     """
 
     since: int | None = None
@@ -41,6 +66,7 @@ class Options:
     headers: dict[str, str] = field(default_factory=dict)
     verify_tls: bool | str = True
     timeout: float = 30.0
+    deadline: Deadline = Deadline()
     retries: int = 4
     watch: float = 0.0  # for a live place (an exporter, this machine): how many seconds to watch
     interval: float = 15.0  # seconds between two readings of a live place
@@ -91,6 +117,32 @@ class Source:
     folder: bool = False
 
 
+@dataclass
+class InOrder:
+    """Up to when rows are whole that come in the order of time: up to the time before the last, of which some may be missing."""
+
+    latest: int | None = None
+    before: int | None = None
+    ordered: bool = True
+
+    def add(self, times: npt.NDArray[np.int64]) -> None:
+        """Take note of the times (ms) of the next rows."""
+        if not len(times):
+            return
+        self.ordered &= bool((np.diff(times) >= 0).all()) and (self.latest is None or int(times[0]) >= self.latest)
+        passed = np.unique(times)[-2:].tolist()
+        if self.latest is not None and passed[-1] > self.latest:
+            self.before = passed[-2] if len(passed) > 1 else self.latest
+        elif self.latest is None and len(passed) > 1:
+            self.before = passed[-2]
+        self.latest = max(passed[-1], self.latest or passed[-1])
+
+    @property
+    def read_until(self) -> int | None:
+        """The time in ms; None where rows come in another order, and before the second time."""
+        return self.before if self.ordered else None
+
+
 SOURCES: Registry[Source] = Registry("telemetry source", package="ullage.sources", command="ullage fleet --help")
 
 
@@ -113,16 +165,26 @@ def read_samples(name: str, options: Options | None = None, problems: Problems |
     options, problems = options or Options(), problems if problems is not None else Problems()
     if "://" in name or name in SOURCES:
         place = Place(name)
-        yield from _sane(_reader(place).read(place, options, problems), problems)
+        yield from _in_time(_sane(_reader(place).read(place, options, problems), problems), name, options)
         return
     path = Path(name).expanduser()
     if not name or not path.exists():
         raise UllageError(f"there is no file or folder '{name}'", "give a file, a folder of files, or a URL such as http://prometheus:9090")
     if path.is_dir():
-        yield from _sane(_read_folder(path, options, problems), problems)
+        yield from _in_time(_sane(_read_folder(path, options, problems), problems), name, options)
     else:
         place = Place(str(path), path, head(path))
-        yield from _sane(_reader(place).read(place, options, problems), problems)
+        yield from _in_time(_sane(_reader(place).read(place, options, problems), problems), name, options)
+
+
+def _in_time(batches: Iterator[pa.RecordBatch], name: str, options: Options) -> Iterator[pa.RecordBatch]:
+    """Yield the batches up to the first that comes after the deadline; raises UnreadableError when there are more."""
+    late = False
+    for batch in batches:
+        if late:
+            raise UnreadableError(f"the deadline passed before {harmless(public(name))} was read", LONGER)
+        yield batch
+        late = not options.deadline.left
 
 
 def _sane(batches: Iterator[pa.RecordBatch], problems: Problems) -> Iterator[pa.RecordBatch]:
@@ -151,6 +213,9 @@ def _read_folder(folder: Path, options: Options, problems: Problems) -> Iterator
         try:
             place = Place(str(path), path, head(path))
             reader = _reader(place)
+        except UnreadableError as error:
+            problems.cut_short("files that could not be read to the end", error.problem)
+            continue
         except UllageError as error:
             problems.drop("files that are not telemetry", where=f"{path.name}: {error.problem}")
             continue
@@ -158,7 +223,9 @@ def _read_folder(folder: Path, options: Options, problems: Problems) -> Iterator
         options.progress(f"{number:,} of {len(files):,} files")
         try:
             yield from reader.read(place, options, problems)
-        except UllageError as error:
+        except UnreadableError as error:
+            problems.cut_short("files that could not be read to the end", error.problem, error.read_until)
+        except UllageError as error:  # whole, and of no use
             problems.drop("files that could not be read to the end", where=error.problem)
     if not found:
         raise UllageError(f"nothing in the folder '{folder}' is telemetry that Ullage reads ({len(files)} files)", formats())

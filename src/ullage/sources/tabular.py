@@ -21,7 +21,7 @@ from ullage.sources.columns import Layout, listed, meaning, nearest
 from ullage.sources.fields import Alias, Flags, Floats, clean
 from ullage.sources.labels import identity
 from ullage.sources.pivot import Column, Identities, Wide, batch, pivot
-from ullage.sources.source import Options
+from ullage.sources.source import InOrder, Options
 from ullage.tables import FIELDS, Flag
 
 Block = Mapping[int, pa.Array]  # column position -> values
@@ -46,6 +46,7 @@ class Reading:
     devices: Identities = field(default_factory=Identities)
     combinations: dict[tuple[str | None, ...], int] = field(default_factory=dict)
     metrics: dict[str, bool] = field(default_factory=dict)
+    order: InOrder = field(default_factory=InOrder)
 
     def drop(self, dropped: clock.Mask, what: str) -> None:
         """Count the rows of the current block that are left out, with the line of the first."""
@@ -62,6 +63,7 @@ def batches(block: Block, layout: Layout, reading: Reading) -> Iterator[pa.Recor
     """Yield record batches of `tables.SAMPLES` for one block of raw columns (a position -> an Arrow array, one length)."""
     times, valid = clock.milliseconds(block[layout.time], reading.problems, reading.where)
     reading.drop(~valid, "rows whose time can't be read")
+    reading.order.add(times[valid])
     keep = valid & within(times, reading.options)
     if not keep.any():
         return

@@ -73,6 +73,9 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+# Without its lock two writers would undo each other's commits: there is no writing without one.
+_LOCKLESS = {errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP}
+_LOCKS = "put the store on a local disk, or mount it with locks: Lustre with -o flock, NFS with its lock service; reading needs none"
 _FULL = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -117,6 +120,11 @@ def _wait(descriptor: int, file: Path, wait_s: float, say: Callable[[str], None]
             return
         except BlockingIOError:
             pass
+        except OSError as error:
+            if error.errno not in _LOCKLESS:
+                raise
+            problem = f"the file system of the store {file.parent} gives no locks ({(error.strerror or str(error)).lower()})"
+            raise UllageError(problem, _LOCKS) from error
         if time.monotonic() >= end:
             raise UllageError(
                 f"another process has been writing to the store {file.parent} for {wait_s:,.0f} s",

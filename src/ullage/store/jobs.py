@@ -8,6 +8,7 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ullage.checked_parquet import opened, write_table
 from ullage.errors import UllageError, harmless
 from ullage.store.durable import write_whole
 from ullage.store.manifest import Folder
@@ -19,13 +20,12 @@ KEY = ("job", "host", "index", "gpu", "start")
 
 def read(folder: Path) -> pa.Table:
     """Return the job records of a store (`JOBS`), none when there is no file. Raises UllageError when it is damaged."""
-    import pyarrow.parquet as pq
-
     path = folder / NAME
     if not path.exists():
         return JOBS.empty_table()
     try:
-        return pq.ParquetFile(path).read().select(JOBS.names).cast(JOBS)
+        with opened(path) as file:
+            return file.read().select(JOBS.names).cast(JOBS)
     except (OSError, KeyError, pa.ArrowException, UnicodeError) as error:
         raise UllageError(
             f"the store's job records {path} are damaged ({harmless(str(error))})", "bring them back from a backup, or remove that file"
@@ -67,9 +67,7 @@ def merged(records: pa.Table) -> pa.Table:
 
 
 def _write(folder: Folder, table: pa.Table) -> None:
-    import pyarrow.parquet as pq
-
     def write(file: IO[bytes]) -> None:
-        pq.write_table(table, file, compression="zstd")
+        write_table(table, file, compression="zstd")
 
     write_whole(folder.path, NAME, write, folder.hook, "jobs")

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import os
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
 import msgspec
 
 from ullage.errors import UllageError, harmless
-from ullage.store.durable import Hook, nothing, write_whole
+from ullage.store.durable import Hook, content_hash, nothing, write_whole
 
 VERSION = 1
 NAME = "manifest.json"
 
 
 class Part(msgspec.Struct, frozen=True):
-    """One Parquet file of samples of one day: its name within the store, size, and first and last time in ms (UTC)."""
+    """One Parquet file of samples of one day: its name within the store, size, and first and last time in ms (UTC).
+
+    `sha256` is of its content, `tail_sha256` of that of its tail ("": an older release wrote it, and did not say).
+    """
 
     file: str
     day: str
@@ -25,6 +31,7 @@ class Part(msgspec.Struct, frozen=True):
     first: int
     last: int
     sha256: str
+    tail_sha256: str = ""
 
     @property
     def tail(self) -> str:
@@ -53,6 +60,20 @@ class Folder:
 
     path: Path
     hook: Hook = nothing
+    _sound: set[str] = field(default_factory=set, compare=False, repr=False)  # parts that were looked at, and are as they were written
+
+    def verify(self, parts: Iterable[Part]) -> None:
+        """Raise UllageError for the first part whose content is not as it was written; each is read through once by one `Folder`.
+
+        Whoever asks a part comes here first: neither a number that changed on the disk nor statistics that hide rows get into a sum,
+        or into a new part.
+        """
+        parts = [part for part in parts if part.file not in self._sound]
+        with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:  # hashing lets other threads run
+            for part, digest in zip(parts, pool.map(lambda part: content_of(self.path / part.file), parts), strict=True):
+                if digest != part.sha256:
+                    raise lost(self.path / part.file, "is not as it was written")
+                self._sound.add(part.file)
 
     def read(self) -> Manifest:
         """Return the manifest as it stands on the disk. Raises UllageError when there is none or it is damaged."""
@@ -118,6 +139,16 @@ def _decoded(content: bytes, path: Path) -> Manifest:
 
 def _within(name: str) -> bool:
     return name.startswith("samples/day=") and ".." not in name and name.count("/") == 2
+
+
+def content_of(path: Path) -> str:
+    """Return the hash of a live file's content. Raises UllageError where it is missing or can't be read."""
+    try:
+        return content_hash(path)
+    except FileNotFoundError:
+        raise lost(path, "is missing") from None
+    except OSError as error:
+        raise lost(path, f"can't be read ({error.strerror or error})") from error
 
 
 def lost(path: Path, what: str) -> UllageError:

@@ -7,6 +7,7 @@ without a look at the samples.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ullage.checked_parquet import opened, write_table
 from ullage.errors import harmless
 from ullage.store.durable import write_whole
 from ullage.store.manifest import Folder, Part, lost
@@ -45,9 +47,9 @@ def write_days(folder: Folder, settled: pa.Table) -> tuple[Part, ...]:
 def _write(folder: Folder, rows: pa.Table, number: int) -> Part:
     day = datetime.fromtimestamp(number * DAY_MS / 1000, UTC).strftime("%Y-%m-%d")
     path, digest = write_whole(folder.path / "samples" / f"day={day}", "part-{hash}.parquet", _parquet(rows), folder.hook, "part")
-    write_whole(folder.path / "tails", path.name, _parquet(tails(rows)), folder.hook, "tails")
+    _, tail = write_whole(folder.path / "tails", path.name, _parquet(tails(rows)), folder.hook, "tails")
     time = milliseconds(column_of(rows, "time"))
-    return Part(f"samples/day={day}/{path.name}", day, rows.num_rows, path.stat().st_size, int(time.min()), int(time.max()), digest)
+    return Part(f"samples/day={day}/{path.name}", day, rows.num_rows, path.stat().st_size, int(time.min()), int(time.max()), digest, tail)
 
 
 def tails(rows: pa.Table) -> pa.Table:
@@ -65,12 +67,10 @@ def tails(rows: pa.Table) -> pa.Table:
 
 def _parquet(table: pa.Table) -> Callable[[IO[bytes]], object]:
     """Write the columns that hold anything: most of the schema is empty in any one fleet, and what is not there is null."""
-    import pyarrow.parquet as pq
-
     table = table.select([name for name in table.column_names if name in ("gpu", "mig") or not empty(table[name])])
 
     def write(file: IO[bytes]) -> None:
-        pq.write_table(
+        write_table(
             table,
             file,
             row_group_size=ROW_GROUP,
@@ -96,12 +96,22 @@ def _encoding(field: pa.Field) -> str | None:
 
 def read_part(folder: Folder, part: Part, columns: Sequence[str] = SETTLED.names, gpus: pa.Array | None = None) -> pa.Table:
     """Return rows of a part, `columns` in the types of `SETTLED`, of the devices `gpus` only where they are given."""
-    return _read(folder.path / part.file, pa.schema([SETTLED.field(name) for name in columns]), gpus)
+    folder.verify([part])
+    return _read(folder.path / part.file, folder.path / part.file, pa.schema([SETTLED.field(name) for name in columns]), gpus)
 
 
 def read_tails(folder: Folder, part: Part, columns: Sequence[str] = TAILS.names) -> pa.Table:
     """Return the last rows of a part's devices (`TAILS`)."""
-    return _read(folder.path / part.tail, pa.schema([TAILS.field(name) for name in columns]), None)
+    path = folder.path / part.tail
+    try:
+        content = path.read_bytes()  # the last rows of each device: a small file
+    except FileNotFoundError:
+        raise lost(path, "is missing") from None
+    except OSError as error:
+        raise lost(path, f"can't be read ({error.strerror or error})") from error
+    if part.tail_sha256 and hashlib.sha256(content).hexdigest() != part.tail_sha256:
+        raise lost(path, "is not as it was written")
+    return _read(path, pa.BufferReader(content), pa.schema([TAILS.field(name) for name in columns]), None)
 
 
 def read_ranges(folder: Folder, part: Part) -> pa.Table:
@@ -111,11 +121,9 @@ def read_ranges(folder: Folder, part: Part) -> pa.Table:
     return chosen(table.drop_columns(["time"]), last)
 
 
-def _read(path: Path, schema: pa.Schema, gpus: pa.Array | None) -> pa.Table:
-    import pyarrow.parquet as pq
-
+def _read(path: Path, source: Path | pa.NativeFile, schema: pa.Schema, gpus: pa.Array | None) -> pa.Table:
     try:
-        with pq.ParquetFile(path) as file:
+        with opened(source) as file:
             groups = _groups(file.metadata, gpus)
             held = _held(file.metadata, set(schema.names) | ({"gpu"} if gpus is not None else set()))
             table = one_batch(file.read_row_groups(groups, columns=held))

@@ -14,6 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ullage.checked_parquet import verify
 from ullage.errors import UllageError, did_you_mean, harmless
 from ullage.store.footers import empty_and_full
 from ullage.tables import FIELDS, JOBS, SETTLED
@@ -36,6 +37,11 @@ def connection(memory: str = MEMORY) -> Any:
     )
     weakref.finalize(made, spill.cleanup)
     return made
+
+
+def batches_of(table: Any, rows: int = 100_000) -> pa.RecordBatchReader:
+    """Return what an Ibis table over DuckDB holds, so many rows at a time: in bounded memory, however much it is."""
+    return table.get_backend().con.sql(table.compile()).to_arrow_reader(rows)
 
 
 @contextmanager
@@ -133,9 +139,16 @@ class SettledFiles:
     def __init__(self, files: Sequence[Path], memory: str = MEMORY) -> None:
         self.files = tuple(files)
         self._connection = connection(memory)
+        self._verified = False
 
     def samples(self, columns: Sequence[str] | None = None, since: int | None = None, until: int | None = None) -> Any:
-        """Return an Ibis table of `SETTLED` (see `settled_table`)."""
+        """Return an Ibis table of `SETTLED` (see `settled_table`); files whose pages have checksums are held against them first, once.
+
+        Raises UllageError for a file that is damaged.
+        """
+        for file in () if self._verified else self.files:
+            _verify(file)
+        self._verified = True
         return settled_table(self._connection, self.files, columns, since, until)
 
     def jobs(self) -> pa.Table:
@@ -173,6 +186,14 @@ def is_settled(path: Path) -> bool:
     except (UllageError, OSError):
         return False
     return True
+
+
+def _verify(file: Path) -> None:
+    """DuckDB does not look at checksums, so that somebody else has to."""
+    try:
+        verify(file)
+    except (OSError, pa.ArrowException, UnicodeError) as error:
+        raise UllageError(f"{file} is a damaged Parquet file: {harmless(str(error))}", "copy or write it again") from error
 
 
 def _check(file: Path) -> None:

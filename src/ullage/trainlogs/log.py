@@ -99,7 +99,8 @@ def read_log(name: str, problems: Problems | None = None, *, zone: tzinfo = UTC)
     log = _recognised(place, where)
     with place.open() as file:
         lines = Lines(file, where, problems, zone)
-        steps = list(one_a_step(_sane(_as_far_as_it_goes(log, lines, problems, where), problems, where), problems))
+        read = log.read(_as_far_as_it_goes(lines, problems, where), problems, where)
+        steps = list(one_a_step(_sane(read, problems, where), problems))
     if not steps:
         raise UllageError(f"{where} reports no step of a training", f"it reads like {log.name}: {log.reads}")
     if lines.assumed:
@@ -141,12 +142,13 @@ def _recognised(place: Place, where: str) -> TrainLog:
     return perhaps
 
 
-def _as_far_as_it_goes(log: TrainLog, lines: Lines, problems: Problems, where: str) -> Iterator[Step]:
-    """Yield the steps up to where a damaged file ends, with a note."""
+def _as_far_as_it_goes(lines: Lines, problems: Problems, where: str) -> Iterator[Line]:
+    """Yield the lines up to where a damaged file ends, with a note."""
     try:
-        yield from log.read(lines, problems, where)
+        yield from lines
     except UllageError as error:
         problems.note(f"{where} ended early, and what came before is used: {error.problem}")
+        problems.cut(f"{where} ended early: {error.problem}")
 
 
 def _sane(steps: Iterable[Step], problems: Problems, where: str) -> Iterator[Step]:

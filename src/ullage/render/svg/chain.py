@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ullage.metrics.telemetry import Tree
 from ullage.render.markup import Markup, element, known
-from ullage.render.numbers import UNKNOWN, factor, hours, percent
+from ullage.render.numbers import UNKNOWN, factor, hours, part_read, percent
 from ullage.render.svg.draw import SIZE, SMALL, WIDE, Scale, box, extent, line, picture, text, wrap
 from ullage.reports.fleet import FleetReport
 
@@ -27,14 +27,16 @@ class _Step:
 
 def of_fleet(report: FleetReport) -> str:
     """Return the one picture of a fleet report that stands for it alone: from full down to OFU, as an SVG file."""
-    return waterfall(report.tree, report.counted_hours)
+    caveat = part_read(report.complete, report.read_until).rstrip(": ")
+    return waterfall(report.tree, report.counted_hours, caveat=caveat)
 
 
-def waterfall(tree: Tree, gpu_hours: float, *, width: int = WIDE, standalone: bool = True) -> Markup:
+def waterfall(tree: Tree, gpu_hours: float, *, width: int = WIDE, standalone: bool = True, caveat: str = "") -> Markup:
     """Return the picture of a telemetry tree over `gpu_hours`: from full down to OFU, a falling step for each factor.
 
     A step's height is the share of all GPU-hours that it takes; a factor above 1 (a clock above the one that the peak is
-    stated at) rises. A merged factor says so in its label. Factors that are not known are named and take nothing.
+    stated at) rises. A merged factor says so in its label. Factors that are not known are named and take nothing. A `caveat`
+    stands below.
     """
     steps = _steps(tree, gpu_hours)
     column = float(width) / len(steps)
@@ -45,12 +47,12 @@ def waterfall(tree: Tree, gpu_hours: float, *, width: int = WIDE, standalone: bo
     up = Scale(0.0, max(1.0, *(max(step.start, step.end) for step in steps)), top + PLOT, top)
     height = below + max((len(lines) for lines in labels), default=1) * (size + 4) + 6
     unknown = [f.label for f in tree.factors if known(f.value) is None]
-    if unknown:
-        height += 22
+    remarks = [*([f"not known: {', '.join(unknown)}"] if unknown else []), *([caveat] if caveat else [])]
+    height += 22 * len(remarks)
     return picture(
         "waterfall",
         "Where the shortfall goes, in GPU-hours",
-        _described(steps, unknown),
+        _described(steps, unknown) + (f" It is {caveat}." if caveat else ""),
         (width, height),
         [
             _drawn(step, steps[number + 1] if number + 1 < len(steps) else None, column * number, column, up, size)
@@ -62,7 +64,7 @@ def waterfall(tree: Tree, gpu_hours: float, *, width: int = WIDE, standalone: bo
             for r, row in enumerate(lines)
         ],
         line(0, up(0.0), width, up(0.0), "muted"),
-        text(0, height - 8, f"not known: {', '.join(unknown)}", colour="muted", size=SMALL) if unknown else None,
+        [text(0, height - 8 - 22 * row, remark, colour="muted", size=SMALL) for row, remark in enumerate(reversed(remarks))] or None,
         standalone=standalone,
     )
 

@@ -13,11 +13,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
 
+from ullage.checked_parquet import opened
 from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 from ullage.sources import clock
@@ -106,10 +107,9 @@ def _rows(reader: Any, lines: int, width: int, where: str, problems: Problems) -
 
 
 def _parquet(place: Place, where: str, problems: Problems) -> Cells:
-    import pyarrow.parquet
-
     try:
-        stored = pyarrow.parquet.read_table(place.path)
+        with opened(cast(Path, place.path)) as file:
+            stored = file.read()
     except (pa.ArrowException, OSError, UnicodeError) as error:
         raise UllageError(f"{where} is a damaged Parquet file: {harmless(str(error))}", "copy or write it again") from error
     columns = _columns(stored.column_names)

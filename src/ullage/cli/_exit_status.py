@@ -1,0 +1,83 @@
+"""What the exit status of a command says: one table for all commands, shown in each command's help and in docs/commands.md."""
+
+from __future__ import annotations
+
+import click
+
+ANSWERED, ERROR, USAGE, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 130
+GATE = PARTIAL  # a script asks "may I use this answer as it is?", and both mean no
+
+MEANINGS = {
+    ANSWERED: "answered. What an ordinary report finds, however bad, is an answer",
+    ERROR: "error: there is no answer, and stderr says why and what to do",
+    USAGE: "usage: the command line can't be read",
+    PARTIAL: "answered, but from only a part of what was asked for; or a gate tripped",
+    INTERRUPTED: "interrupted by Ctrl-C; what runs until Ctrl-C ends with 0",
+}
+# What 3 says of a command that can end with it, and of the one command whose status is another program's.
+THREE = {
+    "fleet": "only a part of the source could be read",
+    "waterfall": "only a part of the telemetry or of the traces could be read",
+    "top": "with --once or --json, only a part of the place could be read",
+    "trace": "something of the run is missing in the files",
+    "trace compare": "B falls under --fail-under, or something of a run is missing in the files",
+    "trace scaling": "something of a run is missing in the files",
+    "trace gemms": "something of the run is missing in the files",
+    "audit mfu": "a reported MFU is wrong or unexplained, or only a part of the fleet's telemetry could be read",
+    "audit peaks": "a row is wrong",
+    "audit counter": "a case is not right",
+    "bench": "the microbenchmarks ended early, and what had ended is reported",
+    "bench drift": "something moved, or the microbenchmarks ended early",
+    "bench gemm-ofu": "the products ended early, and what was measured is reported",
+    "cupti check": "what --need names is surely not possible",
+    "flops": "with --certify, the formula and the traced model differ",
+    "sass": "with --strict, a kernel is emulated or legacy",
+}
+PASSED_ON = {"run": "that of the program; 126 or 127 when it can't be run, as a shell has it"}
+
+
+def end(*, partial: bool = False, gate: bool = False) -> None:
+    """End the command with the status of an answer that is partial or whose gate tripped; otherwise do nothing."""
+    if partial or gate:
+        raise click.exceptions.Exit(PARTIAL)
+
+
+def in_words(name: str) -> str:
+    """Return one line on the exit statuses of a command, as its help shows it.
+
+    >>> in_words("audit peaks")
+    'Exit status: 0 answered, 1 error, 2 usage, 3 when a row is wrong.'
+    """
+    if name in PASSED_ON:
+        return f"Exit status: {PASSED_ON[name]}; 1 error, 2 usage, where it is not begun."
+    three = f", 3 when {THREE[name]}" if name in THREE else ""
+    return f"Exit status: 0 answered, 1 error, 2 usage{three}."
+
+
+def described(command: click.Command, name: str) -> click.Command:
+    """Return a command, or a group with its parts, whose help ends with its exit statuses."""
+    if isinstance(command, click.Group):
+        for part, one in command.commands.items():
+            described(one, f"{name} {part}")
+    elif in_words(name) not in (command.epilog or ""):
+        command.epilog = f"{(command.epilog or '').rstrip()}\n\n{in_words(name)}"
+    return command
+
+
+def table() -> str:
+    """Return the table of exit statuses in Markdown, and what 3 says of each command."""
+    rows = [f"| {status} | {meaning} |" for status, meaning in MEANINGS.items()]
+    threes = [f"| `ullage {name}` | {why} |" for name, why in THREE.items()]
+    return "\n".join(
+        [
+            "| status | means |",
+            "|---|---|",
+            *rows,
+            "",
+            *(f"The status of `ullage {name}` is {status}." for name, status in PASSED_ON.items()),
+            "",
+            "| command | status 3 when |",
+            "|---|---|",
+            *threes,
+        ]
+    )
