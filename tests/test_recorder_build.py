@@ -208,6 +208,15 @@ def test_a_damaged_library_is_refused_or_read_and_never_crashes(carried, data):
             build.recorder({"ULLAGE_RECORDER": file.name})
 
 
+@pytest.mark.parametrize("at", [32, 40, 64 + 8, 64 + 16, 64 + 32])
+def test_an_offset_past_every_file_is_refused_or_read_and_never_crashes(carried, tmp_path, at):
+    bytes_ = bytearray(carried.read_bytes())
+    bytes_[at : at + 8] = b"\xff" * 8
+    (tmp_path / "far.so").write_bytes(bytes_)
+    with contextlib.suppress(UllageError):
+        build.recorder({"ULLAGE_RECORDER": str(tmp_path / "far.so")})
+
+
 def test_it_is_built_where_it_is_asked_for_by_the_compiler_that_is_named(little, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("CC", f"{gcc()[0]} -pipe")
     assert build.main(["--out", str(tmp_path / "made" / "r.so")]) == 0

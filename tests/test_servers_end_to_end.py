@@ -89,12 +89,19 @@ def held(url: str, metric: str, until: float) -> dict[str, dict[float, float]]:
     return {one["metric"]["UUID"]: {t: float(value) for t, value in one["values"]} for one in answer["data"]["result"]}
 
 
+def later(series: dict[str, dict[float, float]], than: float) -> int:
+    """How many readings each GPU has after a moment, at least."""
+    return min((sum(t > than for t in points) for points in series.values()), default=0)
+
+
 @SERVERS
 def test_a_server_that_scrapes_the_simulator_gives_the_ofu_of_what_it_scraped(start: Callable[..., object], tmp_path: Path) -> None:
     with exporters() as server, start(tmp_path, targets=[f"127.0.0.1:{server.port}"]) as url:  # type: ignore[attr-defined]
         query = urllib.parse.urlencode({"query": f"min(count_over_time({CLOCK}[10m])) > 4"})
         wait_for(lambda: b'"value"' in (get(f"{url}/api/v1/query?{query}") or b""))
         until = time.time()
+        # VictoriaMetrics shows a scrape some time after it, so two later ones must stand there before what came until then is settled
+        wait_for(lambda: all(later(held(url, metric, time.time()), until) > 1 for metric in (TENSOR, CLOCK)))
         tensor, clock = held(url, TENSOR, until), held(url, CLOCK, until)
         answer = ullage("fleet", url, "--since", "1h", "--until", f"{until:.3f}")
         everyone = ullage("fleet", url, "--since", "1h")

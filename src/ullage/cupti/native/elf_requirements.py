@@ -16,7 +16,7 @@ MOST_BYTES = 64 << 20
 _LOAD, _DYNAMIC = 1, 2  # p_type
 _STRINGS, _STRINGS_SIZE, _NEEDS, _NEED_COUNT = 5, 10, 0x6FFFFFFE, 0x6FFFFFFF  # d_tag
 _MOST_NEEDS = 1024  # far more than a library has: a damaged file must come to an end
-_GLIBC = re.compile(rb"GLIBC_(\d+(?:\.\d+)+)")
+_GLIBC = re.compile(rb"GLIBC_(\d{1,9}(?:\.\d{1,9})+)")
 
 
 class NotALibrary(ValueError):  # noqa: N818 - what a file is, not a class of mistakes
@@ -63,7 +63,7 @@ def _read(data: bytes) -> LibraryRequirements:
         raise NotALibrary("which is a library of 32 bits")
     if order != 1:
         raise NotALibrary("which is a library for processors with another order of bytes")
-    (machine,) = struct.unpack_from("<H", data, 18)
+    (machine,) = _fields("<H", data, 18)
     segments = list(_segments(data))
     dynamic = dict(_dynamic(data, segments))
     at, size = _offset(segments, dynamic[_STRINGS]), dynamic[_STRINGS_SIZE]
@@ -72,12 +72,19 @@ def _read(data: bytes) -> LibraryRequirements:
     return LibraryRequirements(MACHINES.get(machine, f"machine {machine}"), max(versions, default=()), names)
 
 
+def _fields(layout: str, data: bytes, at: int) -> tuple[int, ...]:
+    """Return the fields that stand at a byte; struct.error where the file ends before them, however far a damaged offset points."""
+    if at + struct.calcsize(layout) > len(data):  # `unpack_from` itself overflows at an offset past 63 bits
+        raise struct.error(f"the file ends before byte {at}")
+    return struct.unpack_from(layout, data, at)
+
+
 def _segments(data: bytes) -> Iterator[tuple[int, int, int, int]]:
     """Yield type, offset, address and size in the file of each segment."""
-    (start,) = struct.unpack_from("<Q", data, 32)
-    size, count = struct.unpack_from("<HH", data, 54)
+    (start,) = _fields("<Q", data, 32)
+    size, count = _fields("<HH", data, 54)
     for number in range(count):
-        kind, _, offset, address, _, length = struct.unpack_from("<IIQQQQ", data, start + number * size)
+        kind, _, offset, address, _, length = _fields("<IIQQQQ", data, start + number * size)
         yield kind, offset, address, length
 
 
@@ -101,13 +108,13 @@ def _needs(data: bytes, segments: list[tuple[int, int, int, int]], dynamic: dict
         return
     at, seen = _offset(segments, dynamic[_NEEDS]), 0
     for _ in range(min(dynamic.get(_NEED_COUNT, 0), _MOST_NEEDS)):
-        _, count, _, first, following = struct.unpack_from("<HHIII", data, at)
+        _, count, _, first, following = _fields("<HHIII", data, at)
         auxiliary = at + first
         for _ in range(count):
             seen += 1
             if seen > _MOST_NEEDS:
                 return
-            _, _, _, name, after = struct.unpack_from("<IHHII", data, auxiliary)
+            _, _, _, name, after = _fields("<IHHII", data, auxiliary)
             yield name
             auxiliary += after
         at += following
