@@ -39,7 +39,7 @@ class Server:
 
     def __init__(self, sound: int, then: Answer) -> None:
         self.sound, self.then, self.asked = sound, then, 0
-        self.done = threading.Event()
+        self.dripping, self.done = threading.Event(), threading.Event()
 
     def __call__(self, handler: BaseHTTPRequestHandler) -> None:
         path, query = urlsplit(handler.path).path, parse_qs(urlsplit(handler.path).query)
@@ -58,6 +58,7 @@ class Server:
 
     def drip(self, handler: BaseHTTPRequestHandler) -> None:
         """Say a byte every 20 ms for ever: no timeout of a socket ends it."""
+        self.dripping.set()
         handler.send_response(200)
         handler.send_header("Content-Length", str(1 << 30))
         handler.end_headers()
@@ -217,10 +218,17 @@ def test_a_server_that_says_that_its_own_answer_is_partial_is_believed(beside: d
 # --- a deadline ---------------------------------------------------------------------------------------------------------------
 
 
-def test_a_server_that_drips_is_left_at_the_deadline_and_what_came_is_reported() -> None:
-    # the server would go on for ever, and never be silent for as long as the timeout
-    with served(2, "drip") as url:
-        said = ask("fleet", url, *HOUR, "--timeout", "30s", "--deadline", "2s", "--json")
+def test_a_server_that_drips_is_left_at_the_deadline_and_what_came_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    # the server would go on for ever, and never be silent for as long as the timeout; the clock stands until it begins to drip
+    server = Server(2, broken_off)
+    server.then = server.drip
+    clock = lambda: 60.0 if server.dripping.is_set() else 0.0  # noqa: E731
+    monkeypatch.setattr(Deadline, "after", lambda seconds: Deadline(seconds, clock))
+    with scripted(server) as url:
+        try:
+            said = ask("fleet", f"prometheus+{url}", *HOUR, "--timeout", "30s", "--deadline", "0.5s", "--json")
+        finally:
+            server.done.set()
     assert said.code == 3
     assert (said.json["complete"], said.json["read_until"]) == (False, "2026-08-10T00:10:00Z")
     assert any("had not answered when the deadline passed" in note for note in said.json["notes"])
@@ -231,6 +239,15 @@ def test_a_server_that_drips_from_the_first_is_an_error_at_the_deadline() -> Non
         said = ask("fleet", url, *HOUR, "--deadline", "0.3s")
     assert (said.code, said.out) == (1, "")
     assert "had not answered when the deadline passed\n  give a longer --deadline, or ask for less\n" in said.err
+
+
+def test_what_came_of_one_place_is_reported_when_the_deadline_keeps_another_out(tmp_path: Path) -> None:
+    path = as_csv(tmp_path, table(400))
+    with served(0, "drip") as url:
+        said = ask("fleet", path, url, *HOUR, "--deadline", "1s", "--json")
+    assert said.code == 3 and said.json["complete"] is False
+    assert any("had not answered when the deadline passed" in note for note in said.json["notes"])
+    assert ask("fleet", path, tmp_path / "nowhere", "--deadline", "0.001s").code == 1  # a wrong name is never a matter of time
 
 
 def test_a_server_that_drips_its_headers_is_left_too() -> None:

@@ -113,17 +113,18 @@ def take(
     known, seen = store.jobs(), set[str]()
     taken = _Count(options.progress)
     for name in sources:
-        tables = taken.each(_as_far_as_it_goes(name, options, problems))
+        tables = taken.each(_as_far_as_it_goes(name, options, problems, taken.rows > 0))
         taken.new += store.append(_attributed(tables, known, problems, seen), gap_ms=gap_ms).rows_new
     if jobs is not None:
         note_unmatched(jobs, seen, problems)
     return taken.new
 
 
-def _as_far_as_it_goes(name: str, options: Options, problems: Problems) -> Iterator[pa.Table]:
+def _as_far_as_it_goes(name: str, options: Options, problems: Problems, others: bool) -> Iterator[pa.Table]:
     """Yield the tables of a place up to where it fails, with a note; a failure before the first is raised.
 
-    Only reading may end early: where nothing more can be stored, the work has failed.
+    Only reading may end early: where nothing more can be stored, the work has failed. A place that the deadline kept out altogether
+    fails nobody where `others` gave something.
     """
     begun = False
     try:
@@ -131,7 +132,8 @@ def _as_far_as_it_goes(name: str, options: Options, problems: Problems) -> Itera
             begun = True
             yield table
     except UllageError as error:
-        if not begun:
+        late = others and not options.deadline.left and isinstance(error, UnreadableError)
+        if not begun and not late:
             raise
         place = harmless(public(name))
         problems.note(f"{place} ended early, and what came before is reported: {error.problem}")

@@ -21,7 +21,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urljoin, urlsplit
 
-from ullage.errors import UllageError, harmless
+from ullage.errors import UllageError, UnreadableError, harmless
 from ullage.sources.source import LONGER, Options
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ _REDIRECTS = 5
 _LOOPBACK = {"localhost", "127.0.0.1", "::1"}
 
 
-class ServerError(UllageError):
+class ServerError(UnreadableError):
     """A server's refusal. `status` is HTTP's number (0: no answer came), `kind` and `reason` the API's own words."""
 
     def __init__(self, problem: str, hint: str = "", status: int = 0, kind: str = "", reason: str = "") -> None:
