@@ -134,8 +134,8 @@ def test_a_host_whose_clock_is_days_off_is_named(settled, days, named):
 
 def test_the_ullage_of_a_group_counts_trusted_hours_alone(settled):
     # one GPU at 0.4, one whose gauges are stuck at zero: an hour is trusted, 0.6 of it is short of full
-    stuck = idle(gpu="stuck", job="1", gpu_util=1.0)
-    report = fleet(settled([full(gpu="g", job="1"), stuck]), None, Question())
+    stuck = [idle(gpu="stuck", job="1", gpu_util=1.0, span_ms=HOUR // 4, time=T0 + n * HOUR // 4) for n in (1, 2, 3, 4)]
+    report = fleet(settled([full(gpu="g", job="1"), *stuck]), None, Question())
     assert report.trusted_share == pytest.approx(0.5)
     assert report.groups[0].ullage == pytest.approx(0.6)
     assert report.ullage == pytest.approx(report.groups[0].ullage)

@@ -369,6 +369,7 @@ def test_a_span_to_keep_is_never_rounded_down(tmp_path: Path) -> None:
 def test_ceilings_that_can_not_be_read_are_put_aside_and_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.bench_results import of_bench
     from ullage.cli.bench import write_results
+    from ullage.gpus import measured
 
     monkeypatch.setenv("ULLAGE_CEILINGS", str(tmp_path / "ceilings"))
     write_results([of_bench("wgmma"), of_bench("memory-bandwidth")], tmp_path / "r.json")
@@ -378,7 +379,7 @@ def test_ceilings_that_can_not_be_read_are_put_aside_and_not_lost(tmp_path: Path
     assert ask("bench", "--from", tmp_path / "r.json", "--save").code == 0
     aside = {path.name: path.read_text() for path in (tmp_path / "ceilings").iterdir() if path != kept}
     assert list(aside.values()) == ['{"format": 99, "flops": {"fp6": 1e15}}']
-    assert json.loads(kept.read_text())["format"] == 1
+    assert json.loads(kept.read_text())["format"] == measured.FORMAT
 
 
 def test_where_ceilings_can_not_be_kept_is_told_before_anything_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

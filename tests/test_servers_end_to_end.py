@@ -134,10 +134,12 @@ def test_cycle_counters_that_are_watched_give_the_exact_ofu() -> None:
     with exporters(counters=True, interval=0.5, speed=1) as server, remembering(server) as served:
         answer = ullage("fleet", f"http://127.0.0.1:{server.port}/metrics", "--watch", "3s", "--every", "1s")
     first, last = ({gpu: float(value) for gpu, value in values(text, cycles).items()} for text in (served[0][1], served[-1][1]))
-    grown = sum(last[gpu] - first[gpu] for gpu in first)
-    seconds = len(first) * (served[-1][0] - served[0][0])
-    assert answer["method"] == "exact"
-    assert answer["ofu"] == pytest.approx(grown / seconds / 1830e6, rel=0.01)
+    exact = sum(last[gpu] - first[gpu] for gpu in first) / len(first) / (served[-1][0] - served[0][0]) / 1830e6
+    # of the first page no growth is known: it stands for the fourth second, by its gauges
+    tensor, clock = (values(served[0][1], name) for name in (TENSOR, CLOCK))
+    sampled = sum(float(tensor[gpu]) * float(clock[gpu]) for gpu in tensor) / len(tensor) / 1830
+    assert (answer["method"], round(answer["exact_share"], 2)) == ("mixed", 0.75)
+    assert answer["ofu"] == pytest.approx((3 * exact + sampled) / 4, rel=0.01)
 
 
 # -- history ---------------------------------------------------------------------------------------------------------------
@@ -179,8 +181,8 @@ def check(url: str, simulation: Simulation) -> None:
     assert answer["ofu"] == pytest.approx(whole["trusted_ofu"], abs=1e-4)
     assert answer["ofu_all"] == pytest.approx(whole["sampled_ofu"], abs=1e-4)
     assert answer["gpu_hours"] == pytest.approx(whole["gpu_hours"], rel=1e-3)
-    tree = {name: answer["tree"][name] for name in whole["trusted_tree"]}
-    assert tree == pytest.approx(whole["trusted_tree"], abs=2e-3)
+    chain = {name: answer["tree"][name] for name in whole["trusted_chain"]}
+    assert chain == pytest.approx(whole["trusted_chain"], abs=2e-3)
     groups = {group["key"]: group for group in answer["groups"]}
     for job, planted in key["jobs"].items():
         if planted["trusted_ofu"] is not None:

@@ -109,7 +109,7 @@ def brute_force(simulation: Simulation) -> dict[str, Any]:
     per_host = simulation.specification.gpus_per_host
     number = {uuid(simulation.specification, g): g for g in range(simulation.specification.gpus)}
     sums: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
-    ledger: dict[str, float] = dict.fromkeys(("job", "shared", "held_idle", "free", "unknown"), 0.0)
+    ledger: dict[str, float] = dict.fromkeys(("job", "shared", "held_idle", "free", "not_sliced", "unknown"), 0.0)
     for gpu, by_time in rows.items():
         host = number[gpu] // per_host
         interval = simulation.interval_ms(host)

@@ -132,7 +132,7 @@ def key(specification: Specification, jobs: list[Job], plan: faults.Plan, tallie
         "gpus": specification.gpus,
         "gpu_hours": total / HOUR_MS,
         "seed": specification.seed,
-        "fleet": _group(gpu, sums, trusted) | {"trusted_chain": chain(gpu[trusted], first[trusted], sums[trusted])},
+        "fleet": _group(gpu, sums, trusted) | {"trusted_chain": chain(gpu[trusted], np.stack([first, second])[:, trusted], sums[trusted])},
         "jobs": _jobs(specification, jobs, (gpu, first, sums, trusted), alone),
         "shared": _shared(jobs, gpu, first, second, sums, trusted),
         "ledger": _ledger(sums, total),
@@ -223,15 +223,16 @@ def tree(gpu: npt.NDArray[np.int64], sums: Array) -> dict[str, float | None]:
     }
 
 
-def chain(gpu: npt.NDArray[np.int64], job: npt.NDArray[np.int64], sums: Array) -> dict[str, float]:
+def chain(gpu: npt.NDArray[np.int64], jobs: npt.NDArray[np.int64], sums: Array) -> dict[str, float]:
     """Return what is left after each step of a fleet's chain over what was before it: losses are computed inside each job and added.
 
     What nobody held is lost at the first step, what was held and idle at the second; of the rest each GPU of a job lacks what the job's
-    busiest has, and each GPU that no job is known for is compared with itself.
+    busiest has, and each GPU that no job is known for is compared with itself. `jobs` is [2, rows]: who holds a GPU, -1 for nobody; what
+    two jobs share is the work of the two together, beside what each does alone.
     """
     known, gr, sm, tensor, ofu, free, idle = (sums[:, SUMS.index(n)] for n in ("known", "gr", "sm", "tensor", "ofu", "free", "held_idle"))
     work = np.maximum(known - free - idle, 0.0)
-    group = np.unique(np.stack([job, np.where(job < 0, gpu, -1)]), axis=1, return_inverse=True)[1].reshape(-1)
+    group = np.unique(np.stack([*jobs, np.where(jobs[0] < 0, gpu, -1)]), axis=1, return_inverse=True)[1].reshape(-1)
     device = np.unique(np.stack([group, gpu]), axis=1, return_inverse=True)[1].reshape(-1)
     time, busy = np.bincount(device, work), np.bincount(device, gr)
     most = np.zeros(int(group.max(initial=-1)) + 1)
