@@ -17,6 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ullage.compressed import head
 from ullage.errors import UllageError
+from ullage.intake import opened
 from ullage.problems import Problems
 from ullage.sources.exposition import chunks, read, read_folder, recognise, recognise_folder, time_in_name, watch
 from ullage.sources.labels import identity, label_values
@@ -523,3 +524,13 @@ def test_files_of_a_folder_that_fail_are_counted_and_the_others_kept(tmp_path):
 def test_a_folder_without_gpu_fields_is_an_error(tmp_path):
     with pytest.raises(UllageError, match="holds no field of a GPU; it holds up"):
         list(read_folder(folder(tmp_path / "scrapes", {"1.prom": 'up{job="x"} 1\n'}), Options(), Problems()))
+
+
+def test_a_pod_with_a_comma_in_its_name_is_one_job(tmp_path):
+    (tmp_path / "a.prom").write_text(
+        'DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{gpu="0",UUID="GPU-1",Hostname="n1",namespace="ml",pod="train,eval"} 0.5 1700000000000\n'
+        'DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{gpu="0",UUID="GPU-1",Hostname="n1",namespace="ml",pod="other"} 0.5 1700000000000\n'
+    )
+    with opened([str(tmp_path / "a.prom")]) as taken:
+        row = taken.samples.select("job", "sharers").to_pyarrow().to_pylist()
+    assert row == [{"job": r"ml/other,ml/train\,eval", "sharers": 2}]

@@ -97,8 +97,9 @@ def test_a_jobs_table_written_as_parquet_or_csv_comes_back(tmp_path):
         Record("2", host="n2"),
         Record("3", host="n1", index=2, start=T, gpus=1),
         Record("4", gpu="GPU-1", end=T, gpus=1),
+        Record(r"5\,5", host="n1"),
     ]
-    jobs = table(made, Problems())
+    jobs = table(made, Problems(), escaped=True)
     pq.write_table(jobs, tmp_path / "jobs.parquet")
     assert records(read_jobs(str(tmp_path / "jobs.parquet"), Problems())) == made
     import pyarrow.csv
@@ -360,10 +361,12 @@ def test_nothing_to_join_leaves_the_samples_alone():
     assert attribute(some, JOBS.empty_table(), Problems()) is some
 
 
-def test_a_comma_in_a_job_id_makes_no_second_job():
-    problems = Problems()
-    assert table([Record("a,b")], problems)["job"].to_pylist() == ["a;b"]
-    assert problems.mended == {"job ids with a comma, written with ';' instead": 1}
+def test_a_comma_in_the_name_of_a_job_or_a_user_makes_no_second_one():
+    rows = [{"time": t, "gpu": "G"} for t in (5, 15)]
+    made = [Record("a,b", user="x,y", gpu="G", start=0, end=20), Record("c", user="z", gpu="G", start=10, end=20)]
+    assert held(rows, made) == [(r"a\,b", r"x\,y"), (r"a\,b,c", r"x\,y,z")]
+    labelled = [{"time": 5, "gpu": "G", "job": r"a\,b"}]
+    assert held(labelled, made[:1]) == [(r"a\,b", r"x\,y")]  # the same job, by its label
 
 
 TIMES = st.one_of(st.none(), st.integers(0, 20))

@@ -111,7 +111,7 @@ IDENTITY = pa.schema(
         pa.field("index", pa.int16(), metadata={"meaning": "the device's number on its host, as DCGM counts"}),
         pa.field("mig", _word, metadata={"meaning": "MIG instance as 'profile/instance id', e.g. '1g.10gb/7'; null for a whole GPU"}),
         pa.field("model", _word, metadata={"meaning": "the device's name as the source wrote it"}),
-        pa.field("job", _word, metadata={"meaning": "job id; several that share the device are joined by ','"}),
+        pa.field("job", _word, metadata={"meaning": "job id; several that share the device stand in one word, see `ullage.job_names`"}),
         pa.field("user", _word),
         pa.field("namespace", _word),
         pa.field("pod", _word),

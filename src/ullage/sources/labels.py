@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from ullage.job_names import escaped_name
 from ullage.problems import Problems
 
 LONGEST = 4096  # characters of a label value that are kept
@@ -56,6 +57,8 @@ def identity(labels: Mapping[str, str], problems: Problems | None = None) -> dic
     who["mig"] = _mig(told)
     if who["job"] is None and who["pod"] is not None:
         who["job"] = "/".join(str(part) for part in (who["namespace"], who["pod"]) if part is not None)
+    for name in ("job", "user"):
+        who[name] = None if who[name] is None else escaped_name(str(who[name]))
     return who
 
 

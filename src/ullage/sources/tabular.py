@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ullage.errors import UllageError
+from ullage.job_names import escaped_name
 from ullage.problems import Problems
 from ullage.sources import clock
 from ullage.sources.columns import Layout, listed, meaning, nearest
@@ -238,7 +239,7 @@ def _number(combination: tuple[str | None, ...], layout: Layout, reading: Readin
     who = _identity(told, reading)
     for name in _OURS:
         if name in told and not (name == "gpu" and told[name].isdigit()):  # a number is the device's index on its host
-            who[name] = told[name]
+            who[name] = escaped_name(told[name]) if name in ("job", "user") else told[name]
     if len(reading.combinations) >= _MOST_COMBINATIONS:
         reading.combinations.clear()
     return reading.combinations.setdefault(combination, reading.devices.code(who))

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ullage.errors import UllageError
+from ullage.job_names import separate_names
 from ullage.store.devices import Devices, affected, devices_of, lying, neighbours, reachable, untangled
 from ullage.store.manifest import Folder, Manifest, Part
 from ullage.store.parts import read_part, write_days
@@ -191,5 +192,5 @@ def _more_jobs(mine: pa.Array, other: pa.Array) -> Mask:
     ours, theirs = mine.cast(pa.string()), other.cast(pa.string())
     more = pc.fill_null(pc.not_equal(ours, theirs), False).to_numpy(zero_copy_only=False).copy()
     for row in np.flatnonzero(more).tolist():
-        more[row] = not set(ours[row].as_py().split(",")) <= set(theirs[row].as_py().split(","))
+        more[row] = not set(separate_names(ours[row].as_py())) <= set(separate_names(theirs[row].as_py()))
     return np.asarray(more)

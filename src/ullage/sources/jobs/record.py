@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields, replace
 
 import pyarrow as pa
 
+from ullage.job_names import escaped_name
 from ullage.problems import Problems
 from ullage.sources import clock
 from ullage.tables import JOBS
@@ -37,8 +38,10 @@ class Record:
     flops_per_gpu: float | None = None
 
 
-def table(records: Iterable[Record], problems: Problems, where: str = "") -> pa.Table:
+def table(records: Iterable[Record], problems: Problems, where: str = "", escaped: bool = False) -> pa.Table:
     """Return the `JOBS` table; a job that ends before it starts is left out and counted, once however many devices it has.
+
+    The ids of jobs are written as samples write them (`ullage.job_names`); `escaped` says that they are so already.
 
     >>> table([Record("1", start=20, end=10), Record("2", start=10, end=20)], Problems())["job"].to_pylist()
     ['2']
@@ -48,7 +51,7 @@ def table(records: Iterable[Record], problems: Problems, where: str = "") -> pa.
         if record.start is not None and record.end is not None and record.end < record.start:
             reversed_.add(record.job)
         else:
-            kept.append(_without_comma(record, problems))
+            kept.append(record if escaped else replace(record, job=escaped_name(record.job)))
     problems.drop("jobs that end before they start", len(reversed_), f"{where} job {min(reversed_)}" if reversed_ else "")
     columns = {field.name: [getattr(record, field.name) for record in kept] for field in fields(Record)}
     return pa.table([_column(columns[field.name], field.type) for field in JOBS], schema=JOBS)
@@ -62,14 +65,6 @@ def records(jobs: pa.Table) -> list[Record]:
         column = column.cast(JOBS.field(name).type).cast(pa.int64()) if pa.types.is_timestamp(column.type) else column
         columns.append(column.to_pylist())
     return [Record(*row) for row in zip(*columns, strict=True)]
-
-
-def _without_comma(record: Record, problems: Problems) -> Record:
-    """A comma joins the jobs that share a device (`tables.IDENTITY`), so no job's id may hold one."""
-    if "," not in record.job:
-        return record
-    problems.mend("job ids with a comma, written with ';' instead", where=record.job)
-    return replace(record, job=record.job.replace(",", ";"))
 
 
 def _column(values: list[object], kind: pa.DataType) -> pa.Array:

@@ -28,6 +28,7 @@ from ullage.sources.jobs.job import job_source
 from ullage.sources.jobs.record import Record, numbers, table
 from ullage.sources.jobs.record import count as gpu_count
 from ullage.sources.source import Place
+from ullage.tables import JOBS
 
 # column -> how heads are spelled, in small letters and without signs
 _HEADS: dict[str, tuple[str, ...]] = {
@@ -46,19 +47,24 @@ _HEADS: dict[str, tuple[str, ...]] = {
     "flops_per_gpu": ("flopspergpu", "modelflopspergpu"),
 }
 _TELLING = ("host", "index", "gpu", "gpus", "start", "end", "mfu", "tflops", "flops_per_gpu")
+_WRITTEN = {"job", "user", "cluster", "host", "index", "gpu", "gpus", "start", "end", "mfu", "flops_per_gpu"}
 _PERCENT = 1.5  # a column of MFUs whose median lies above this is in percent
 Place_ = tuple[str | None, int | None, str | None]  # host, index, gpu
 
 
 @dataclass(frozen=True)
 class Cells:
-    """A table of job records: the words of each known column, the times, and the line before the first row."""
+    """A table of job records: the words of each known column, the times, and the line before the first row.
+
+    `ours` says that it was written from `tables.JOBS`.
+    """
 
     words: dict[str, Sequence[str]]
     start: tuple[clock.Milliseconds, clock.Mask]
     end: tuple[clock.Milliseconds, clock.Mask]
     rows: int
     line: int
+    ours: bool
 
 
 def recognise(place: Place) -> int:
@@ -75,7 +81,7 @@ def read(place: Place, problems: Problems) -> pa.Table:
     """Return a record per job and device. Rows whose times or devices can't be read are left out and counted."""
     where = Path(place.name).name
     cells = _parquet(place, where, problems) if place.head.startswith(b"PAR1") else _csv(place, where, problems)
-    return table(_records(cells, where, problems), problems, where)
+    return table(_records(cells, where, problems), problems, where, escaped=cells.ours)
 
 
 def _csv(place: Place, where: str, problems: Problems) -> Cells:
@@ -87,9 +93,8 @@ def _csv(place: Place, where: str, problems: Problems) -> Cells:
         reader = csv.reader(io.TextIOWrapper(file, "utf-8", "replace", newline=""), delimiter=first.delimiter)
         rows = list(_rows(reader, first.lines, len(first.names), where, problems))
     words = {name: [row[at].strip() for row in rows] for name, at in columns.items()}
-    return _cells(
-        words, {name: pa.array(words.get(name, [""] * len(rows)), pa.string()) for name in ("start", "end")}, first.lines, where, problems
-    )
+    times = {name: pa.array(words.get(name, [""] * len(rows)), pa.string()) for name in ("start", "end")}
+    return _cells(words, times, first.lines, where, problems, ours=_ours(first.names))
 
 
 def _rows(reader: Any, lines: int, width: int, where: str, problems: Problems) -> Iterator[list[str]]:
@@ -120,9 +125,13 @@ def _parquet(place: Place, where: str, problems: Problems) -> Cells:
     }
     empty = pa.nulls(stored.num_rows, pa.string())
     times = {name: stored.column(columns[name]).combine_chunks() if name in columns else empty for name in ("start", "end")}
-    return _cells(
-        words | {name: [_word(value) for value in column.to_pylist()] for name, column in times.items()}, times, 0, where, problems
-    )
+    words |= {name: [_word(value) for value in column.to_pylist()] for name, column in times.items()}
+    return _cells(words, times, 0, where, problems, ours=_ours(stored.column_names))
+
+
+def _ours(heads: Sequence[str]) -> bool:
+    """Return whether a table was written from `tables.JOBS`, by this Ullage or by one whose table had fewer columns."""
+    return list(heads) == [name for name in JOBS.names if name in heads] and set(heads) >= _WRITTEN
 
 
 def _word(value: object) -> str:
@@ -133,9 +142,9 @@ def _word(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _cells(words: dict[str, list[str]], times: dict[str, pa.Array], line: int, where: str, problems: Problems) -> Cells:
+def _cells(words: dict[str, list[str]], times: dict[str, pa.Array], line: int, where: str, problems: Problems, ours: bool) -> Cells:
     start, end = (clock.milliseconds(times[name], problems, where) for name in ("start", "end"))
-    return Cells({**words}, start, end, len(words["job"]), line)
+    return Cells({**words}, start, end, len(words["job"]), line, ours)
 
 
 def _columns(heads: Sequence[str]) -> dict[str, int]:
