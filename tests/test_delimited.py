@@ -178,7 +178,7 @@ def test_only_what_was_asked_for_is_kept(tmp_path):
     text = "time,gpu,power\n" + "".join(f"{1700000000 + s},0,300\n" for s in (0, 30, 60))
     options = Options(since=T + 30_000, until=T + 30_000, cluster="east")
     assert read(write(tmp_path, text), options) == [
-        {"time": T + 30_000, "cluster": "east", "gpu": "0", "index": 0, "power": 300, "flags": 0}
+        {"time": T + 30_000, "cluster": "east", "gpu": "east/0", "index": 0, "power": 300, "flags": 0}
     ]
 
 

@@ -87,7 +87,7 @@ def test_amd_lines_find_their_clock_by_its_label(scrape):
         f'gpu_clock{{clock_index="3",clock_type="system",{who}}} 2100\ngpu_prof_tensor_active_percent{{{who}}} 41.5\n'
         f"gpu_energy_consumed{{{who}}} 1.4e12\n"
     )
-    assert row["sm_clock"] == 2.104e9  # of the eight compute dies the first speaks
+    assert row["sm_clock"] == 2.102e9  # the mean of the compute dies that speak
     assert row["tensor_active"] == pytest.approx(0.415) and row["energy"] == 1_400_000
     assert (row["gpu"], row["host"], row["model"]) == ("6922", "mi-7", "AMD Instinct MI300X") and "mig" not in row
 

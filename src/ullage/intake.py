@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,7 +17,7 @@ from ullage.errors import UllageError, harmless, public
 from ullage.problems import Problems
 from ullage.sources.jobs.attribute import attribute, note_unmatched
 from ullage.sources.jobs.job import read_jobs
-from ullage.sources.source import Options, read_samples
+from ullage.sources.source import Options, file_names, files_of, read_samples
 from ullage.store.reading import SettledFiles, asking, is_settled, open_settled
 from ullage.store.store import Store
 from ullage.trainlogs.reported import read_reported
@@ -100,22 +100,23 @@ def take(
         store.add_jobs(jobs)
     known, seen = store.jobs(), set[str]()
     taken = _Count(options.progress)
+    names = file_names(files_of(sources))
     for name in sources:
-        tables = taken.each(_as_far_as_it_goes(name, options, problems))
+        tables = taken.each(_as_far_as_it_goes(name, options, problems, names))
         taken.new += store.append(_attributed(tables, known, problems, seen), gap_ms=gap_ms).rows_new
     if jobs is not None:
         note_unmatched(jobs, seen, problems)
     return taken.new
 
 
-def _as_far_as_it_goes(name: str, options: Options, problems: Problems) -> Iterator[pa.Table]:
+def _as_far_as_it_goes(name: str, options: Options, problems: Problems, names: Mapping[Path, str]) -> Iterator[pa.Table]:
     """Yield the tables of a place up to where it fails, with a note; a failure before the first is raised.
 
     Only reading may end early: where nothing more can be stored, the work has failed.
     """
     begun = False
     try:
-        for table in gathered(read_samples(name, options, problems)):
+        for table in gathered(read_samples(name, options, problems, names)):
             begun = True
             yield table
     except UllageError as error:

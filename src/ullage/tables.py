@@ -107,7 +107,7 @@ IDENTITY = pa.schema(
     [
         pa.field("cluster", _word),
         pa.field("host", _word),
-        pa.field("gpu", _word, metadata={"meaning": "the device's UUID; host/index where the source knows no UUID"}),
+        pa.field("gpu", _word, metadata={"meaning": "the device's UUID; cluster/host/index where the source knows no UUID"}),
         pa.field("index", pa.int16(), metadata={"meaning": "the device's number on its host, as DCGM counts"}),
         pa.field("mig", _word, metadata={"meaning": "MIG instance as 'profile/instance id', e.g. '1g.10gb/7'; null for a whole GPU"}),
         pa.field("model", _word, metadata={"meaning": "the device's name as the source wrote it"}),

@@ -20,6 +20,7 @@ import pyarrow as pa
 from ullage.errors import UllageError
 from ullage.problems import Problems
 from ullage.sources.fields import Alias, clean
+from ullage.sources.labels import device_name
 from ullage.sources.source import Options, Place, source
 from ullage.tables import samples
 from ullage.units import DAY_MS
@@ -51,6 +52,7 @@ COLUMNS: dict[str, tuple[str, str]] = {
     "nvltx": ("nvlink_tx", "MiB/s"),
     "nvlrx": ("nvlink_rx", "MiB/s"),
 }
+_GPU = re.compile(r"\d{1,4}", re.ASCII)  # a host's number of a GPU
 _UNSAID = {"-", "–", "—", "n/a", "[n/a]", "na", ""}
 _HEADER = re.compile(rb"^#\s*(?:Date[ ,]+)?(?:Time[ ,]+)?gpu[ ,]", re.MULTILINE | re.IGNORECASE)
 
@@ -84,7 +86,7 @@ class _Log:
 
 @source("dmon", recognise=recognise, reads="nvidia-smi dmon (text or CSV, with --gpm-metrics 2,3,5 for OFU)")
 def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
-    """Yield batches with a row for each line. The device is 'host/number', the host is the file's name.
+    """Yield batches with a row for each line. The device is 'cluster/host/number', the host is the file's name.
 
     dmon knows neither UUID nor model. Its times are local and have no zone: they are taken as UTC, and a note says so.
     With a time but no date (`-o T`) the last line is of the day on which the file was last written. Without either,
@@ -100,9 +102,9 @@ def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.Reco
         if line and not _row(log, line):
             problems.drop("lines that can't be read", where=f"{path.name} line {number}")
         if len(log.gpus) >= ROWS:
-            yield _batch(log, path, shift, options, problems)
+            yield _batch(log, place, shift, options, problems)
     if log.gpus:
-        yield _batch(log, path, shift, options, problems)
+        yield _batch(log, place, shift, options, problems)
     elif log.latest is None:
         raise UllageError(f"{path.name} is a dmon log without a line that can be read", "keep the header lines: columns are found by name")
 
@@ -145,7 +147,7 @@ def _row(log: _Log, line: str) -> bool:
     if not log.columns or len(cells) != len(log.columns):
         return False
     row = dict(zip(log.columns, cells, strict=True))
-    if not row["gpu"].isdecimal():
+    if not _GPU.fullmatch(row["gpu"]):
         return False
     try:
         numbers = {name: _number(row[name]) for name in row if name in COLUMNS}
@@ -209,14 +211,14 @@ def _shift(place: Place, written: int, problems: Problems) -> int:
     return written - log.latest
 
 
-def _batch(log: _Log, path: Path, shift: int, options: Options, problems: Problems) -> pa.RecordBatch:
+def _batch(log: _Log, place: Place, shift: int, options: Options, problems: Problems) -> pa.RecordBatch:
     """Return the rows read so far and empty the log of them."""
-    host = path.name.split(".", 1)[0]
+    host = place.unique
     columns: dict[str, Any] = {
         "time": np.array(log.times, np.int64) + shift,
         "host": pa.array([host] * len(log.gpus)),
         "cluster": pa.array([options.cluster] * len(log.gpus), pa.string()),
-        "gpu": pa.array([f"{host}/{gpu}" for gpu in log.gpus]),
+        "gpu": pa.array([device_name(options.cluster, host, gpu) for gpu in log.gpus]),
         "index": pa.array(log.gpus, pa.int16()),
     }
     flags = np.zeros(len(log.gpus), np.uint16)
@@ -224,7 +226,7 @@ def _batch(log: _Log, path: Path, shift: int, options: Options, problems: Proble
         values = np.array(log.values[name])
         if np.isnan(values).all():
             continue
-        cleaned, marks = clean(Alias(name, target, unit), values, problems, path.name)
+        cleaned, marks = clean(Alias(name, target, unit), values, problems, Path(place.name).name)
         columns[target] = np.where(np.isnan(columns[target]), cleaned, columns[target]) if target in columns else cleaned
         flags |= marks
     batch = samples({**columns, "flags": flags})

@@ -18,8 +18,9 @@ from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 from ullage.sources.fields import Alias, clean, known, possible
 from ullage.sources.labels import LONGEST, identity, label_values
+from ullage.sources.pivot import mean_by_row
 from ullage.sources.source import Options
-from ullage.tables import IDENTITY, samples
+from ullage.tables import IDENTITY, Flag, samples
 
 _UNKNOWN, _BY_LABEL = -1, -2  # what a name can be, besides the number of an alias
 _REMEMBERED = 200_000  # names, label texts and identities that are remembered before starting afresh
@@ -229,7 +230,7 @@ class Lines:
         if text in self._sets:
             return self._sets[text]
         where = f"{self.place} line {position}"
-        who = _who(text, self._instance) if len(text) <= LONGEST else self._understood(text)
+        who = _who(text, self._instance, self._options.cluster) if len(text) <= LONGEST else self._understood(text)
         if who is None:
             self._bad(position)
             return None
@@ -245,7 +246,7 @@ class Lines:
         return number
 
     def _understood(self, text: bytes) -> tuple[Any, ...] | None:
-        return _identified(text, self._instance, self._problems)
+        return _identified(text, self._instance, self._options.cluster, self._problems)
 
     def _pivot(self) -> pa.RecordBatch | None:
         """Return a row for each device and time of the chunk, all its fields side by side."""
@@ -308,8 +309,6 @@ class Lines:
         columns: dict[str, Any] = {}
         for position, field in enumerate(IDENTITY):
             values = [one[position] for one in chosen]
-            if field.name == "cluster" and self._options.cluster is not None:
-                values = [value or self._options.cluster for value in values]
             if any(value is not None for value in values):
                 columns[field.name] = pa.array(values, field.type)
         return columns
@@ -329,6 +328,10 @@ class Lines:
             self._problems.drop("readings that are not a number (NaN)", nan, f"{self.place} {alias.name}")
             cleaned, marks = clean(alias, values[lines], self._problems, self.place, hosts[rows[lines]])
             column = columns.setdefault(alias.field, np.full(length, np.nan))
+            if alias.parts:
+                cleaned = mean_by_row(cleaned, row[lines], length)[row[lines]]
+            else:
+                flags |= _copied(row[lines], cleaned, length)
             lines, cleaned, marks = lines[::-1], cleaned[::-1], marks[::-1]  # written backwards, the first of equals stays
             free = np.isnan(column[row[lines]]) & ~np.isnan(cleaned)
             column[row[lines][free]] = cleaned[free]
@@ -340,6 +343,20 @@ class Lines:
         """Return, for every identity, the number of its host."""
         numbers: dict[Any, int] = {}
         return np.array([numbers.setdefault(who[_HOST], len(numbers)) for who in self._identities], np.int64)
+
+
+def _copied(rows: _Integers, values: npt.NDArray[np.float64], length: int) -> npt.NDArray[np.uint16]:
+    """Return for each row whether one metric stands there several times, and whether the values differ."""
+    flags = np.zeros(length, np.uint16)
+    if len(rows) <= 1 or len(np.unique(rows)) == len(rows):
+        return flags
+    known = ~np.isnan(values)
+    lowest, highest = np.full(length, np.inf), np.full(length, -np.inf)
+    np.minimum.at(lowest, rows[known], values[known])
+    np.maximum.at(highest, rows[known], values[known])
+    flags[np.bincount(rows, minlength=length) > 1] = np.uint16(Flag.COPIED)
+    flags[lowest < highest] |= np.uint16(Flag.CONFLICT)
+    return flags
 
 
 _NEVER = 2.0**60  # ms; fits 64 bits, and is no time of any calendar
@@ -356,15 +373,15 @@ def _milliseconds(moment: float) -> int:
 
 
 @functools.lru_cache(maxsize=16384)
-def _who(text: bytes, instance: str | None) -> tuple[Any, ...] | None:
-    return _identified(text, instance, None)
+def _who(text: bytes, instance: str | None, cluster: str | None) -> tuple[Any, ...] | None:
+    return _identified(text, instance, cluster, None)
 
 
-def _identified(text: bytes, instance: str | None, problems: Problems | None) -> tuple[Any, ...] | None:
+def _identified(text: bytes, instance: str | None, cluster: str | None, problems: Problems | None) -> tuple[Any, ...] | None:
     labels = label_values(text)
     if labels is None:
         return None
     if instance is not None:
         labels.setdefault("instance", instance)
-    who = identity(labels, problems)
+    who = identity(labels, problems, cluster)
     return tuple(who[field.name] for field in IDENTITY)

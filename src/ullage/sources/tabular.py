@@ -20,7 +20,7 @@ from ullage.problems import Problems
 from ullage.sources import clock
 from ullage.sources.columns import Layout, listed, meaning, nearest
 from ullage.sources.fields import Alias, Flags, Floats, clean
-from ullage.sources.labels import identity
+from ullage.sources.labels import device_name, identity
 from ullage.sources.pivot import Column, Identities, Wide, batch, pivot
 from ullage.sources.source import Options
 from ullage.tables import FIELDS, Flag
@@ -36,9 +36,13 @@ _NUMBER = r"^\s*(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?
 
 @dataclass
 class Reading:
-    """What is known of the file so far: its name, the line reached, units that settled, devices and metrics that came by."""
+    """What is known of the file so far: its name, the line reached, units that settled, devices and metrics that came by.
+
+    `unique` is the name of the device where no column says which it is.
+    """
 
     where: str
+    unique: str
     options: Options
     problems: Problems
     line: int = 0  # the line (or row) before the block's first row
@@ -214,7 +218,9 @@ def _devices(block: Block, layout: Layout, reading: Reading) -> Codes:
     rows = len(block[layout.time])
     if not layout.labels:
         reading.problems.note(f"{reading.where} does not say which GPU it is about; taken as one GPU")
-        return np.full(rows, reading.devices.code(_identity({"UUID": reading.where}, reading)), np.int64)
+        return np.full(
+            rows, reading.devices.code(_identity({"UUID": device_name(reading.options.cluster, reading.unique)}, reading)), np.int64
+        )
     told = [words(block[at]) for at in layout.labels]
     key = np.zeros(rows, np.int64)
     for codes, values in told:  # compact after each column, so that the key stays small
@@ -237,8 +243,10 @@ def _number(combination: tuple[str | None, ...], layout: Layout, reading: Readin
         return number
     told = {name: value for name, value in zip(layout.labels.values(), combination, strict=True) if value}
     who = _identity(told, reading)
+    named = device_name(who["host"], who["index"])
     for name in _OURS:
-        if name in told and not (name == "gpu" and told[name].isdigit()):  # a number is the device's index on its host
+        # a number is the device's index on its host, and 'host/index' is the name of a device without a UUID and a cluster
+        if name in told and not (name == "gpu" and (told[name].isdigit() or told[name] == named)):
             who[name] = escaped_name(told[name]) if name in ("job", "user") else told[name]
     if len(reading.combinations) >= _MOST_COMBINATIONS:
         reading.combinations.clear()
@@ -246,8 +254,7 @@ def _number(combination: tuple[str | None, ...], layout: Layout, reading: Readin
 
 
 def _identity(labels: Mapping[str, str], reading: Reading) -> dict[str, str | int | None]:
-    who = identity(labels, reading.problems)
-    return who if who["cluster"] is not None else {**who, "cluster": reading.options.cluster}
+    return identity(labels, reading.problems, reading.options.cluster)
 
 
 def nothing_known(reading: Reading) -> UllageError:

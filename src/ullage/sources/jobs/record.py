@@ -21,7 +21,7 @@ class Record:
     """A job on one device, or on a host whose devices nobody names (`index` and `gpu` null), or of unknown place.
 
     Times are ms since 1970 UTC; `start` null means before everything, `end` null still running. `gpus` counts the
-    whole job's devices. `gpu` is a UUID, 'host/index', or '0.7' for MIG instance 7 of GPU 0 (as in mapping folders).
+    whole job's devices. `gpu` is a UUID, 'cluster/host/index', 'host/index', or '0.7' for MIG instance 7 of GPU 0 (as in mapping folders).
     """
 
     job: str
