@@ -145,7 +145,8 @@ def mean_by_row(values: Floats, at: Ints, rows: int) -> Floats:
     known = ~np.isnan(values)
     count = np.bincount(at[known], minlength=rows)
     total = np.bincount(at[known], values[known], rows)
-    return np.divide(total, count, out=np.full(rows, np.nan), where=count > 0)
+    mean: Floats = np.divide(total, count, out=np.full(rows, np.nan), where=count > 0)
+    return mean
 
 
 class Identities:
