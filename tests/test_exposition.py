@@ -22,7 +22,7 @@ from ullage.problems import Problems
 from ullage.sources.exposition import chunks, read, read_folder, recognise, recognise_folder, time_in_name, watch
 from ullage.sources.labels import identity, label_values
 from ullage.sources.source import Options, Place, read_samples
-from ullage.tables import SAMPLES
+from ullage.tables import SAMPLES, Flag
 
 A100 = 'gpu="0",UUID="GPU-34319582-d595-d1c7-d1d2-179bcfa61660",device="nvidia0",Hostname="ub20-a100-k8s"'
 
@@ -52,7 +52,7 @@ def test_lines_of_one_device_become_one_row(scrape):
     [row] = scrape(text)
     assert (row["gpu"], row["index"], row["host"]) == ("GPU-34319582-d595-d1c7-d1d2-179bcfa61660", 0, "ub20-a100-k8s")
     assert row["gr_active"] == pytest.approx(0.99563) and row["tensor_active"] == pytest.approx(0.92926)
-    assert row["time"].timestamp() == 1723280400 and row["flags"] == 0
+    assert row["time"].timestamp() == 1723280400 and row["flags"] == Flag.NAMED_RATIO
 
 
 def test_pod_labels_become_a_job(scrape):
@@ -169,7 +169,7 @@ def test_text_that_is_not_utf8_is_replaced(scrape):
 escaped = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), max_size=20).filter(
     lambda text: "\r" not in text and not text.startswith("<<<") and "exporter" not in text
 )
-names = st.sampled_from(["DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_DEV_POWER_USAGE", "up", "other_metric_total"])
+names = st.sampled_from(["DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_DEV_POWER_USAGE", "up", "other_metric_total"])
 
 
 def quoted(value):
@@ -193,7 +193,7 @@ def test_a_generated_page_holds_what_prometheus_client_finds_in_it(tmp_path, lin
             seen.add((name, gpu, pod))
     text = "\n".join(page) + "\n"
     field = {
-        "DCGM_FI_DEV_SM_CLOCK": ("sm_clock", 1e6),
+        "DCGM_FI_DEV_GPU_TEMP": ("temperature", 1),
         "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": ("tensor_active", 1),
         "DCGM_FI_DEV_POWER_USAGE": ("power", 1),
     }
@@ -401,7 +401,7 @@ def test_a_text_in_small_chunks_gives_the_same_numbers(tmp_path, monkeypatch):
     assert len(parts) > len(whole) == 9  # rows may be partial; they are merged when they settle
     for row in whole:
         mine = [part for part in parts if part["gpu"] == row["gpu"]]
-        assert {k: v for part in mine for k, v in part.items()} == row
+        assert {k: v for part in mine[::-1] for k, v in part.items()} == row
 
 
 def test_the_name_may_be_a_label_as_in_a_database_dump(scrape):

@@ -614,10 +614,11 @@ def test_counters_beyond_what_fits_are_impossible_and_not_wrapped_around(written
     assert set(report.verdicts) == {"impossible"}
 
 
-def test_a_clock_of_zero_is_an_ofu_of_zero_and_not_unknown(written):
-    report = report_of(written(pages(readings={CLOCK: "0"})))
-    assert report.ofu == 0
-    assert report.tree.as_dict()["clock"] == 0
+def test_a_clock_of_zero_is_impossible_under_load_and_an_ofu_of_zero_at_rest(written):
+    busy = report_of(written(pages(readings={CLOCK: "0"})))
+    assert busy.ofu is None and set(busy.verdicts) == {"impossible"}
+    asleep = report_of(written(pages(readings={CLOCK: "0", TENSOR: "0"})))
+    assert asleep.ofu == 0
 
 
 def test_one_sample_stands_for_one_interval(written):

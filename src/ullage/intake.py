@@ -103,7 +103,11 @@ def take(
     names = file_names(files_of(sources))
     for name in sources:
         tables = taken.each(_as_far_as_it_goes(name, options, problems, names))
-        taken.new += store.append(_attributed(tables, known, problems, seen), gap_ms=gap_ms).rows_new
+        done = store.append(_attributed(tables, known, problems, seen), gap_ms=gap_ms)
+        taken.new += done.rows_new
+        problems.mend("readings under the name of a ratio are percent; settled by exporter and host", done.percent, public(name))
+        for column, count in sorted(done.impossible.items()):
+            problems.drop(f"impossible values of {column}", count, public(name))
     if jobs is not None:
         note_unmatched(jobs, seen, problems)
     return taken.new

@@ -98,6 +98,9 @@ class Flag(IntFlag):
     GAP = 128  # the time before this sample was longer than the gap limit; the excess is unknown
     CONFLICT = 256  # copies of this sample disagreed
     FROZEN = 512  # the fifth or later sample in a row that is REPEATED
+    NAMED_RATIO = 1024  # its activities came under the names of ratios, in whatever unit
+    UTILIZATION_NAMED_RATIO = 2048  # the same of its "GPU utilization", as long as the sample is not stored
+    PERCENT = 4096  # activities under the names of ratios were percent, and were divided
 
 
 _word = pa.dictionary(pa.int32(), pa.string())

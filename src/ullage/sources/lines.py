@@ -263,7 +263,7 @@ class Lines:
         keys, row = np.unique(moment * len(self._identities) + rows, return_inverse=True)
         columns: dict[str, Any] = {"time": moments[keys // len(self._identities)]}
         columns |= self._identity_columns(keys % len(self._identities))
-        return samples(columns | self._field_columns(aliases, values, rows, row, len(keys)))
+        return samples(columns | self._field_columns(aliases, values, row, len(keys)))
 
     def _when(self, length: int) -> tuple[_Integers, _Integers]:
         """Return each line's time and the number of its scrape; -1 where the line has a time of its own."""
@@ -313,20 +313,17 @@ class Lines:
                 columns[field.name] = pa.array(values, field.type)
         return columns
 
-    def _field_columns(
-        self, aliases: _Integers, values: npt.NDArray[np.float64], rows: _Integers, row: _Integers, length: int
-    ) -> dict[str, Any]:
-        """Clean each metric, its unit settled per host (a host has one exporter); of two that mean one field the first wins."""
+    def _field_columns(self, aliases: _Integers, values: npt.NDArray[np.float64], row: _Integers, length: int) -> dict[str, Any]:
+        """Clean each metric; of two that mean one field the first wins."""
         columns: dict[str, npt.NDArray[np.float64]] = {}
         flags = np.zeros(length, np.uint16)
-        hosts = self._hosts()
         order = np.argsort(aliases, kind="stable")
         numbers, starts = np.unique(aliases[order], return_index=True)
         for number, lines in zip(numbers, np.split(order, starts[1:]), strict=True):
             alias = self._aliases[number]
             nan = int(np.count_nonzero(np.isnan(values[lines])))
             self._problems.drop("readings that are not a number (NaN)", nan, f"{self.place} {alias.name}")
-            cleaned, marks = clean(alias, values[lines], self._problems, self.place, hosts[rows[lines]])
+            cleaned, marks = clean(alias, values[lines], self._problems, self.place)
             column = columns.setdefault(alias.field, np.full(length, np.nan))
             if alias.parts:
                 cleaned = mean_by_row(cleaned, row[lines], length)[row[lines]]
@@ -338,11 +335,6 @@ class Lines:
             if marks.any():
                 np.bitwise_or.at(flags, row[lines], marks)
         return {**columns, "flags": flags}
-
-    def _hosts(self) -> _Integers:
-        """Return, for every identity, the number of its host."""
-        numbers: dict[Any, int] = {}
-        return np.array([numbers.setdefault(who[_HOST], len(numbers)) for who in self._identities], np.int64)
 
 
 def _copied(rows: _Integers, values: npt.NDArray[np.float64], length: int) -> npt.NDArray[np.uint16]:
@@ -360,7 +352,7 @@ def _copied(rows: _Integers, values: npt.NDArray[np.float64], length: int) -> np
 
 
 _NEVER = 2.0**60  # ms; fits 64 bits, and is no time of any calendar
-_HOST, _GPU = IDENTITY.get_field_index("host"), IDENTITY.get_field_index("gpu")
+_GPU = IDENTITY.get_field_index("gpu")
 
 
 def _milliseconds(moment: float) -> int:

@@ -169,20 +169,6 @@ class Identities:
             self._people.append(key)
         return code
 
-    def exporters(self) -> Ints:
-        """Return, for each number given so far, the number of the device's host: one host has one exporter, with one habit.
-
-        >>> devices = Identities()
-        >>> for gpu, host in (("a", "n1"), ("b", "n2"), ("c", "n1")):
-        ...     _ = devices.code({"gpu": gpu, "host": host})
-        >>> devices.exporters().tolist()
-        [0, 1, 0]
-        """
-        host, gpu = IDENTITY.names.index("host"), IDENTITY.names.index("gpu")
-        numbers: dict[tuple[str | int | None, ...], int] = {}
-        who = [(person[host],) if person[host] is not None else (None, person[gpu]) for person in self._people]
-        return np.array([numbers.setdefault(one, len(numbers)) for one in who], np.int64)
-
     def columns(self, codes: Ints) -> dict[str, pa.Array]:
         """Return the identity columns for an array of numbers; words are dictionary-encoded, with only those in use."""
         used, inverse = np.unique(codes, return_inverse=True)

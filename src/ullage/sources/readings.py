@@ -77,13 +77,12 @@ class Readings:
     def batch(self) -> pa.RecordBatch:
         """Return everything added since the last call as a `tables.SAMPLES` record batch, and forget it."""
         columns = []
-        exporters = self._devices.exporters()
         for number in sorted(self._parts):
             alias = self._aliases[number]
             who, times, values = (np.concatenate(part) for part in zip(*self._parts[number], strict=True))
             nan = int(np.count_nonzero(np.isnan(values)))
             self._problems.drop("readings that are not a number (NaN)", nan, f"{self._where} {alias.name}".strip())
-            cleaned, flags = clean(alias, cast(Floats, values), self._problems, self._where, exporters[who])
+            cleaned, flags = clean(alias, cast(Floats, values), self._problems, self._where)
             columns.append(Column(alias.field, cast(Ints, who), cast(Ints, times), cleaned, flags, alias.parts))
         self.forget()
         return batch(pivot(columns), self._devices, self._problems, self._where)

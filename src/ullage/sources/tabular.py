@@ -1,7 +1,7 @@
 """Blocks of a table (of a CSV, a Parquet file) to record batches of samples, in any of the forms of `columns.Layout`.
 
 Everything is vectorised over the rows of a block. Labels are read once per different combination, times once per
-different word. What settled in one block (a column's unit, a device's identity) holds for the whole file.
+different word. A device that is known from one block is known in the next.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from ullage.job_names import escaped_name
 from ullage.problems import Problems
 from ullage.sources import clock
 from ullage.sources.columns import Layout, listed, meaning, nearest
-from ullage.sources.fields import Alias, Flags, Floats, clean
+from ullage.sources.fields import Alias, Floats, clean
 from ullage.sources.labels import device_name, identity
 from ullage.sources.pivot import Column, Identities, Wide, batch, pivot
 from ullage.sources.source import Options
-from ullage.tables import FIELDS, Flag
 
 Block = Mapping[int, pa.Array]  # column position -> values
 Codes = npt.NDArray[np.int64]
@@ -36,7 +35,7 @@ _NUMBER = r"^\s*(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?
 
 @dataclass
 class Reading:
-    """What is known of the file so far: its name, the line reached, units that settled, devices and metrics that came by.
+    """What is known of the file so far: its name, the line reached, devices and metrics that came by.
 
     `unique` is the name of the device where no column says which it is.
     """
@@ -47,7 +46,6 @@ class Reading:
     problems: Problems
     line: int = 0  # the line (or row) before the block's first row
     skipped: list[int] = field(default_factory=list)  # lines with a wrong number of columns, which are in no block
-    units: dict[str, Alias] = field(default_factory=dict)
     devices: Identities = field(default_factory=Identities)
     combinations: dict[tuple[str | None, ...], int] = field(default_factory=dict)
     metrics: dict[str, bool] = field(default_factory=dict)
@@ -96,7 +94,7 @@ def _wide(block: Block, layout: Layout, reading: Reading, times: clock.Milliseco
     fields: dict[str, Floats] = {}
     flags = np.zeros(len(times), np.uint16)
     for at, alias in layout.fields.items():
-        values, marks = cleaned(str(at), alias, numbers(block[at], reading), reading, devices)
+        values, marks = clean(alias, numbers(block[at], reading), reading.problems, reading.where)
         before = fields.get(alias.field)  # where two columns mean one field, the first that knows a value has it
         fields[alias.field] = values if before is None else np.where(np.isnan(before), values, before)
         flags |= marks
@@ -125,7 +123,7 @@ def _long(block: Block, layout: Layout, reading: Reading, times: clock.Milliseco
     for code in np.unique(metric[rows]).tolist():
         alias, mine = aliases[code], rows[metric[rows] == code]
         if alias is not None:
-            told, flags = cleaned(alias.name, alias, values[mine], reading, devices[mine])
+            told, flags = clean(alias, values[mine], reading.problems, reading.where)
             columns.append(Column(alias.field, devices[mine], times[mine], told, flags))
     yield batch(pivot(columns), reading.devices, reading.problems, reading.where)
 
@@ -143,28 +141,11 @@ def matrix(
         for start in range(0, len(columns), step):
             group = columns[start : start + step]
             devices = np.repeat(np.array([who[i] for i in group], np.int64), len(times))
-            told, flags = cleaned(alias.name, alias, np.concatenate([values[i] for i in group]), reading, devices)
+            told, flags = clean(alias, np.concatenate([values[i] for i in group]), reading.problems, reading.where)
             known = np.tile(keep, len(group)) & (~np.isnan(told) | (flags != 0))
             wide = Wide(devices[known], np.tile(times, len(group))[known], {alias.field: told[known]}, flags[known])
             if known.any():
                 yield batch(wide, reading.devices, reading.problems, reading.where)
-
-
-def cleaned(key: str, alias: Alias, values: Floats, reading: Reading, devices: Codes) -> tuple[Floats, Flags]:
-    """Return `fields.clean` of a block's values; a unit that magnitude settled in one block holds for those after it.
-
-    A column that is busy at first and idle later must not be read as percent here and as a ratio there.
-    """
-    told = reading.units.get(key)
-    if told is not None:
-        result, flags = clean(told, values, reading.problems, reading.where)
-        flags[~np.isnan(result)] |= np.uint16(Flag.UNIT_GUESSED)
-        return result, flags
-    result, flags = clean(alias, values, reading.problems, reading.where, devices)
-    guessed, unit = (flags & Flag.UNIT_GUESSED) != 0, FIELDS[alias.field].unit
-    if unit in ("1", "B") and np.count_nonzero(guessed) > 0.5 * np.count_nonzero(result > 0):
-        reading.units[key] = Alias(alias.name, alias.field, "%" if unit == "1" else unit)
-    return result, flags
 
 
 def numbers(column: pa.Array, reading: Reading) -> Floats:
