@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from ullage.errors import UllageError, harmless, public
 from ullage.problems import Problems
+from ullage.sources.clock import named_zone
 from ullage.sources.jobs.attribute import attribute, note_unmatched
 from ullage.sources.jobs.job import read_jobs
 from ullage.sources.source import Options, file_names, files_of, read_samples
@@ -52,7 +53,8 @@ def opened(
     """
     options, problems = options or Options(), Problems()
     _check_window(options)
-    records = [read_jobs(name, problems) for name in jobs]
+    zone = named_zone(options.time_zone)
+    records = [read_jobs(name, problems, zone) for name in jobs]
     records += [read_reported(text, problems, since=options.since, until=options.until) for text in reported]
     if len(sources) == 1 and store is None and at_rest(sources[0]):
         with asking(sources[0]):

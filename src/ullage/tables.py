@@ -153,6 +153,7 @@ JOBS = pa.schema(
         pa.field("gpu", pa.string()),
         pa.field("start", pa.timestamp("ms", "UTC")),
         pa.field("end", pa.timestamp("ms", "UTC"), metadata={"meaning": "null while the job runs"}),
+        pa.field("state", pa.string(), metadata={"meaning": "how the job ended or stands, in the scheduler's word: COMPLETED, FAILED, TIMEOUT"}),
         pa.field("gpus", pa.int32(), metadata={"meaning": "how many devices the whole job holds"}),
         pa.field("mfu", pa.float64(), metadata={"unit": "1", "meaning": "model FLOP utilization as the application reported it"}),
         pa.field(

@@ -43,6 +43,7 @@ class Options:
     retries: int = 4
     watch: float = 0.0  # for a live place (an exporter, this machine): how many seconds to watch
     interval: float = 15.0  # seconds between two readings of a live place
+    time_zone: str | None = None  # IANA name: of times in job records that say none
     progress: Callable[[str], None] = lambda _: None
     now: Callable[[], int] | None = None
 

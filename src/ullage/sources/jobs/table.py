@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -42,6 +43,7 @@ _HEADS: dict[str, tuple[str, ...]] = {
     "gpus": ("gpus", "gpunum", "numgpus", "ngpus", "gpucount", "allocgpus"),
     "start": ("start", "starttime", "started", "begin"),
     "end": ("end", "endtime", "ended", "finish", "finished"),
+    "state": ("state", "jobstate"),
     "mfu": ("mfu", "modelflopsutilization", "modelfloputilization"),
     "tflops": ("tflops", "tflopspergpu", "tflopsgpu", "modeltflops", "modeltflopspergpu"),
     "flops_per_gpu": ("flopspergpu", "modelflopspergpu"),
@@ -49,6 +51,7 @@ _HEADS: dict[str, tuple[str, ...]] = {
 _TELLING = ("host", "index", "gpu", "gpus", "start", "end", "mfu", "tflops", "flops_per_gpu")
 _WRITTEN = {"job", "user", "cluster", "host", "index", "gpu", "gpus", "start", "end", "mfu", "flops_per_gpu"}
 _PERCENT = 1.5  # a column of MFUs whose median lies above this is in percent
+Times = tuple[clock.Milliseconds, clock.Mask]
 Place_ = tuple[str | None, int | None, str | None]  # host, index, gpu
 
 
@@ -60,8 +63,8 @@ class Cells:
     """
 
     words: dict[str, Sequence[str]]
-    start: tuple[clock.Milliseconds, clock.Mask]
-    end: tuple[clock.Milliseconds, clock.Mask]
+    start: Times
+    end: Times
     rows: int
     line: int
     ours: bool
@@ -77,14 +80,14 @@ def recognise(place: Place) -> int:
 
 
 @job_source("table", recognise=recognise, reads="CSV or Parquet with the columns job, user, gpus, start, end, and mfu or tflops")
-def read(place: Place, problems: Problems) -> pa.Table:
+def read(place: Place, problems: Problems, zone: ZoneInfo | None) -> pa.Table:
     """Return a record per job and device. Rows whose times or devices can't be read are left out and counted."""
     where = Path(place.name).name
-    cells = _parquet(place, where, problems) if place.head.startswith(b"PAR1") else _csv(place, where, problems)
+    cells = _parquet(place, where, problems, zone) if place.head.startswith(b"PAR1") else _csv(place, where, problems, zone)
     return table(_records(cells, where, problems), problems, where, escaped=cells.ours)
 
 
-def _csv(place: Place, where: str, problems: Problems) -> Cells:
+def _csv(place: Place, where: str, problems: Problems, zone: ZoneInfo | None) -> Cells:
     first = head(first_lines(place))
     columns = _columns(first.names) if first else {}
     if first is None or "job" not in columns:
@@ -94,7 +97,7 @@ def _csv(place: Place, where: str, problems: Problems) -> Cells:
         rows = list(_rows(reader, first.lines, len(first.names), where, problems))
     words = {name: [row[at].strip() for row in rows] for name, at in columns.items()}
     times = {name: pa.array(words.get(name, [""] * len(rows)), pa.string()) for name in ("start", "end")}
-    return _cells(words, times, first.lines, where, problems, ours=_ours(first.names))
+    return _cells(words, _read_times(times, where, problems, zone), first.lines, ours=_ours(first.names))
 
 
 def _rows(reader: Any, lines: int, width: int, where: str, problems: Problems) -> Iterator[list[str]]:
@@ -110,7 +113,7 @@ def _rows(reader: Any, lines: int, width: int, where: str, problems: Problems) -
         raise UllageError(f"{where} can't be read beyond line {reader.line_num:,}: {error}", "export it again") from error
 
 
-def _parquet(place: Place, where: str, problems: Problems) -> Cells:
+def _parquet(place: Place, where: str, problems: Problems, zone: ZoneInfo | None) -> Cells:
     import pyarrow.parquet
 
     try:
@@ -126,7 +129,7 @@ def _parquet(place: Place, where: str, problems: Problems) -> Cells:
     empty = pa.nulls(stored.num_rows, pa.string())
     times = {name: stored.column(columns[name]).combine_chunks() if name in columns else empty for name in ("start", "end")}
     words |= {name: [_word(value) for value in column.to_pylist()] for name, column in times.items()}
-    return _cells(words, times, 0, where, problems, ours=_ours(stored.column_names))
+    return _cells(words, _read_times(times, where, problems, zone), 0, ours=_ours(stored.column_names))
 
 
 def _ours(heads: Sequence[str]) -> bool:
@@ -142,9 +145,13 @@ def _word(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _cells(words: dict[str, list[str]], times: dict[str, pa.Array], line: int, where: str, problems: Problems, ours: bool) -> Cells:
-    start, end = (clock.milliseconds(times[name], problems, where) for name in ("start", "end"))
-    return Cells({**words}, start, end, len(words["job"]), line, ours)
+def _read_times(times: dict[str, pa.Array], where: str, problems: Problems, zone: ZoneInfo | None) -> tuple[Times, Times]:
+    start, end = (clock.milliseconds(times[name], problems, where, zone) for name in ("start", "end"))
+    return start, end
+
+
+def _cells(words: dict[str, list[str]], times: tuple[Times, Times], line: int, ours: bool) -> Cells:
+    return Cells({**words}, *times, len(words["job"]), line, ours)
 
 
 def _columns(heads: Sequence[str]) -> dict[str, int]:
@@ -176,7 +183,7 @@ def _records(cells: Cells, where: str, problems: Problems) -> Iterator[Record]:
             yield replace(record, host=host, index=index, gpu=gpu)
 
 
-def _time(times: tuple[clock.Milliseconds, clock.Mask], row: int, told: bool) -> int | None:
+def _time(times: Times, row: int, told: bool) -> int | None:
     if told and not times[1][row]:
         raise ValueError("a time that can't be read")
     return int(times[0][row]) if times[1][row] else None
@@ -192,6 +199,7 @@ def _record(told: dict[str, str], start: int | None, end: int | None, percent: b
         cluster=told.get("cluster"),
         start=start,
         end=end,
+        state=told.get("state"),
         mfu=mfu(told["mfu"], percent) if "mfu" in told else None,
         flops_per_gpu=flops if flops is not None else tera * 1e12 if tera is not None else None,
     )
