@@ -161,8 +161,50 @@ def sources() -> str:
         f"{NOTE}\n# What is read\n\nFormats are recognised by content. "
         "How to add one: [a source](adding-a-source.md), [a trace format](adding-a-trace.md).\n\n"
         f"| telemetry | reads |\n|---|---|\n{telemetry}\n\n| job records | reads |\n|---|---|\n{jobs}\n\n"
-        f"| traces | reads |\n|---|---|\n{traces}\n"
+        f"| traces | reads |\n|---|---|\n{traces}\n\n{_devices_and_units()}"
     )
+
+
+def _devices_and_units() -> str:
+    """Which GPU a reading is of, and in which unit, with the limits that the code has."""
+    from ullage.sources.fields import CLOCKS, NO_CLOCK
+    from ullage.sums import ratio_units as units
+
+    fitting, lowest, highest = (f"{value / 1e6:,.0f} MHz" for value in CLOCKS["sm_clock"])
+    return f"""## Which GPU a reading is of
+
+A GPU is its UUID. Without one (dmon, many tables, omnistat) it is `cluster/host/number`, as far as they are known: the cluster by a
+label, by `--cluster`, or by the folder of AcmeTrace's layout. A dmon log is of the host that its file is named after; logs of one
+name in different folders are different hosts, named by the shortest path that tells them apart. Readings that claim to be of one
+GPU at one time and differ are flagged, and the first counts.
+
+## Which unit a reading is in
+
+| name | unit |
+|---|---|
+| `DCGM_FI_PROF_*`, `*_ratio`, Ullage's own names | ratio, by definition |
+| `DCGM_FI_DEV_GPU_UTIL`, `*_percent`, AMD's activities, dmon, NVML | percent, by definition: 0.5 is half a percent |
+| others | as [Fields](fields.md) lists them |
+
+A reading that fits the unit of its name is never converted for itself. Three things are settled against a name, and each is flagged:
+
+- **Clocks** are one number in one unit: a reading that is no clock in the unit of its name (an SM clock from {fitting} to {highest}) is
+  read in the one of Hz, kHz, MHz and GHz in which it is one ({lowest} to {highest}). What is below {NO_CLOCK / 1e6:g} MHz in every unit
+  is impossible, and so is a clock of 0 while the tensor pipes work (above {units.WORKING:.1%}).
+- **Watts** above 5,000 are milliwatts; **MiB** above 1 TiB are bytes.
+- **Ratios that are percent** can't be told by one number: 0.4 is 0.4 or 0.4 %. The exporter of a host is judged, by all that it says
+  in one scrape:
+    - *percent*, where an engine, SM or pipe reads above {units.CERTAINLY_PERCENT:g} (and at most {100 * units.HIGHEST_RATIO:.0f}), unless
+      the SM or the engine that it works in says at most {units.HIGHEST_RATIO};
+    - *ratio*, where "GPU utilization" is at least {units.STEADY_UTILIZATION:.0%} and the busiest gauge, read as a ratio, at least
+      {units.STEADY_SHARE:.0%} of it;
+    - *percent*, where the gauges of an idle host, read as ratios, have added up to {units.ENOUGH_READINGS:g}, and "GPU utilization",
+      which must have been above 0 in {units.AWAKE_SCRAPES} scrapes, to at most {units.TOO_LITTLE_UTILIZATION:.0%} of that.
+
+  What a scrape says holds until another says otherwise; the first also holds for the time before it. So a change of unit is found at
+  the first busy scrape after it. A store remembers it (`units.json`): an idle hour that comes later reads alike, one that came
+  earlier is put right. Of an exporter that has said nothing yet, readings stay as their names say.
+"""
 
 
 def gpu_checks() -> str:

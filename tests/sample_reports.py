@@ -63,7 +63,7 @@ def agreement_of(jobs: list[Comparison]) -> Agreement:
     """Return an agreement over jobs; its means are of no interest."""
     ranked = sorted(jobs, key=lambda job: -abs(job.mfu - job.ofu))
     rows = [Row(8, 40, 0.312, 0.081, 0.021, 0.013), Row(64, 21, 0.334, 0.064, 0.018, 0.011), Row(288, 1, 0.5427, None, 0.2869, None)]
-    return Agreement(rows, ranked, 0.91, 0.334, 0.312, 0.024, 0.95, 0.016)
+    return Agreement(rows, ranked, 0.91, 0.334, 0.312, 0.024, 0.95, 0.016, [])
 
 
 def agreement() -> Agreement:

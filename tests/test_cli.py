@@ -460,3 +460,18 @@ def test_a_file_name_can_not_paint_the_terminal(tmp_path):
         Path(os.fsdecode(path)).write_bytes(b"PAR1 nothing")
         done = subprocess.run([sys.executable, "-m", "ullage", "fleet", path], capture_output=True, check=False, timeout=60)
         assert done.returncode == 1 and b"Traceback" not in done.stderr and b"\x1b" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_trainers_log_that_is_named_goes_before_the_records(tmp_path, stored):
+    rows = "".join(f"{1_700_000_000 + 30 * n},0,n1,7,0.4,1830,H100-SXM\n" for n in range(10))
+    (tmp_path / "a.csv").write_text("time,gpu,host,job,tensor_active,sm_clock,model\n" + rows)
+    (tmp_path / "jobs.csv").write_text("job,host,mfu\n7,n1,0.124\n")
+    (tmp_path / "train.log").write_text("".join(f'{{"step": {n}, "mfu": 0.615}}\n' for n in range(5)))
+    words = [str(tmp_path / "a.csv"), "--jobs", str(tmp_path / "jobs.csv")]
+    if stored:
+        assert run("fleet", *words, "--store", str(tmp_path / "s")).returncode == 0
+        words = [str(tmp_path / "s")]
+    told = json.loads(run("fleet", *words, "--reported", f"{tmp_path / 'train.log'}=7", "--json").stdout)
+    assert told["agreement"]["mfu"] == pytest.approx(0.615)
+    assert told["agreement"]["contradictions"] == [{"job": "7", "counted": pytest.approx(0.615), "other": pytest.approx(0.124)}]

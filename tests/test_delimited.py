@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from ullage.compressed import head
 from ullage.errors import UllageError
+from ullage.intake import opened
 from ullage.problems import Problems
 from ullage.sources import clock, delimited, parquet
 from ullage.sources.source import Options, Place, read_samples
@@ -55,7 +56,15 @@ def test_a_wide_csv_with_our_own_names_keeps_every_word(tmp_path):
     path = write(tmp_path, f"{heads}\n2023-11-14T22:13:20Z,c,n1,sim-7,7,1g.10gb/9,H100,j1,ann,ns,p,k,0.5,1.41e9\n")
     (row,) = read(path)
     told = {"cluster": "c", "host": "n1", "gpu": "sim-7", "index": 7, "mig": "1g.10gb/9", "model": "H100", "job": "j1", "user": "ann"}
-    assert row == told | {"namespace": "ns", "pod": "p", "container": "k", "time": T, "tensor_active": 0.5, "sm_clock": 1.41e9, "flags": 0}
+    assert row == told | {
+        "namespace": "ns",
+        "pod": "p",
+        "container": "k",
+        "time": T,
+        "tensor_active": 0.5,
+        "sm_clock": 1.41e9,
+        "flags": Flag.NAMED_RATIO,
+    }
 
 
 def test_a_job_column_next_to_an_instance_column_is_the_scrape_job(tmp_path):
@@ -84,7 +93,7 @@ def test_a_long_csv_comes_together_by_device_and_time(tmp_path):
     )
     problems = Problems()
     assert read(path, problems=problems) == [
-        {"time": T, "gpu": "GPU-1", "tensor_active": 0.25, "sm_clock": 1.41e9, "flags": 0},
+        {"time": T, "gpu": "GPU-1", "tensor_active": 0.25, "sm_clock": 1.41e9, "flags": Flag.NAMED_RATIO},
         {"time": T, "gpu": "GPU-2", "sm_clock": 1e9, "flags": 0},
     ]
     assert problems.lines() == ["1 rows of metrics that Ullage does not keep left out (first: a.csv line 5)"]
@@ -178,17 +187,19 @@ def test_only_what_was_asked_for_is_kept(tmp_path):
     text = "time,gpu,power\n" + "".join(f"{1700000000 + s},0,300\n" for s in (0, 30, 60))
     options = Options(since=T + 30_000, until=T + 30_000, cluster="east")
     assert read(write(tmp_path, text), options) == [
-        {"time": T + 30_000, "cluster": "east", "gpu": "0", "index": 0, "power": 300, "flags": 0}
+        {"time": T + 30_000, "cluster": "east", "gpu": "east/0", "index": 0, "power": 300, "flags": 0}
     ]
 
 
-def test_a_ratio_column_that_turns_out_percent_stays_percent_when_idle(tmp_path, monkeypatch):
+def test_a_ratio_column_that_turns_out_percent_is_percent_when_idle_too(tmp_path, monkeypatch):
     monkeypatch.setattr(delimited, "BLOCK", 200)  # a few lines a block
     busy = "".join(f"{1700000000 + s},0,58\n" for s in range(40))
-    idle = "".join(f"{1700000040 + s},0,0.9\n" for s in range(40))
-    rows = read(write(tmp_path, "time,gpu,tensor_active\n" + busy + idle))
-    assert {round(row["tensor_active"], 4) for row in rows} == {0.58, 0.009}
-    assert all(row["flags"] & Flag.UNIT_GUESSED for row in rows)
+    idle = "".join(f"{1700000000 + s},0,0.9\n" for s in (*range(-40, 0), *range(40, 80)))
+    with opened([str(write(tmp_path, "time,gpu,tensor_active\n" + idle + busy))]) as taken:
+        found = taken.samples.select("tensor_active", "flags").to_pyarrow().to_pylist()
+        assert taken.problems.mended == {"readings under the name of a ratio are percent; settled by exporter and host": 120}
+    assert {round(row["tensor_active"], 4) for row in found} == {0.58, 0.009}
+    assert all(row["flags"] & Flag.UNIT_GUESSED for row in found)
 
 
 def test_invalid_utf8_and_control_characters_come_through_harmless(tmp_path):
@@ -238,7 +249,7 @@ def test_a_foreign_wide_parquet_is_read_by_its_columns(tmp_path, time):
 def test_a_long_parquet_comes_together(tmp_path):
     table = pa.table({"time": [T, T], "gpu": ["GPU-1", "GPU-1"], "metric": ["power", "sm_active"], "value": [300.0, 0.5]})
     pq.write_table(table, tmp_path / "a.parquet")
-    assert read(tmp_path / "a.parquet") == [{"time": T, "gpu": "GPU-1", "sm_active": 0.5, "power": 300, "flags": 0}]
+    assert read(tmp_path / "a.parquet") == [{"time": T, "gpu": "GPU-1", "sm_active": 0.5, "power": 300, "flags": Flag.NAMED_RATIO}]
 
 
 def test_a_damaged_parquet_is_one_clear_error(tmp_path):

@@ -17,11 +17,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ullage.compressed import head
 from ullage.errors import UllageError
+from ullage.intake import opened
 from ullage.problems import Problems
 from ullage.sources.exposition import chunks, read, read_folder, recognise, recognise_folder, time_in_name, watch
 from ullage.sources.labels import identity, label_values
 from ullage.sources.source import Options, Place, read_samples
-from ullage.tables import SAMPLES
+from ullage.tables import SAMPLES, Flag
 
 A100 = 'gpu="0",UUID="GPU-34319582-d595-d1c7-d1d2-179bcfa61660",device="nvidia0",Hostname="ub20-a100-k8s"'
 
@@ -51,7 +52,7 @@ def test_lines_of_one_device_become_one_row(scrape):
     [row] = scrape(text)
     assert (row["gpu"], row["index"], row["host"]) == ("GPU-34319582-d595-d1c7-d1d2-179bcfa61660", 0, "ub20-a100-k8s")
     assert row["gr_active"] == pytest.approx(0.99563) and row["tensor_active"] == pytest.approx(0.92926)
-    assert row["time"].timestamp() == 1723280400 and row["flags"] == 0
+    assert row["time"].timestamp() == 1723280400 and row["flags"] == Flag.NAMED_RATIO
 
 
 def test_pod_labels_become_a_job(scrape):
@@ -86,7 +87,7 @@ def test_amd_lines_find_their_clock_by_its_label(scrape):
         f'gpu_clock{{clock_index="3",clock_type="system",{who}}} 2100\ngpu_prof_tensor_active_percent{{{who}}} 41.5\n'
         f"gpu_energy_consumed{{{who}}} 1.4e12\n"
     )
-    assert row["sm_clock"] == 2.104e9  # of the eight compute dies the first speaks
+    assert row["sm_clock"] == 2.102e9  # the mean of the compute dies that speak
     assert row["tensor_active"] == pytest.approx(0.415) and row["energy"] == 1_400_000
     assert (row["gpu"], row["host"], row["model"]) == ("6922", "mi-7", "AMD Instinct MI300X") and "mig" not in row
 
@@ -168,7 +169,7 @@ def test_text_that_is_not_utf8_is_replaced(scrape):
 escaped = st.text(st.characters(codec="utf-8", exclude_categories=("Cs",)), max_size=20).filter(
     lambda text: "\r" not in text and not text.startswith("<<<") and "exporter" not in text
 )
-names = st.sampled_from(["DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_DEV_POWER_USAGE", "up", "other_metric_total"])
+names = st.sampled_from(["DCGM_FI_DEV_GPU_TEMP", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_DEV_POWER_USAGE", "up", "other_metric_total"])
 
 
 def quoted(value):
@@ -192,7 +193,7 @@ def test_a_generated_page_holds_what_prometheus_client_finds_in_it(tmp_path, lin
             seen.add((name, gpu, pod))
     text = "\n".join(page) + "\n"
     field = {
-        "DCGM_FI_DEV_SM_CLOCK": ("sm_clock", 1e6),
+        "DCGM_FI_DEV_GPU_TEMP": ("temperature", 1),
         "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": ("tensor_active", 1),
         "DCGM_FI_DEV_POWER_USAGE": ("power", 1),
     }
@@ -400,7 +401,7 @@ def test_a_text_in_small_chunks_gives_the_same_numbers(tmp_path, monkeypatch):
     assert len(parts) > len(whole) == 9  # rows may be partial; they are merged when they settle
     for row in whole:
         mine = [part for part in parts if part["gpu"] == row["gpu"]]
-        assert {k: v for part in mine for k, v in part.items()} == row
+        assert {k: v for part in mine[::-1] for k, v in part.items()} == row
 
 
 def test_the_name_may_be_a_label_as_in_a_database_dump(scrape):
@@ -523,3 +524,13 @@ def test_files_of_a_folder_that_fail_are_counted_and_the_others_kept(tmp_path):
 def test_a_folder_without_gpu_fields_is_an_error(tmp_path):
     with pytest.raises(UllageError, match="holds no field of a GPU; it holds up"):
         list(read_folder(folder(tmp_path / "scrapes", {"1.prom": 'up{job="x"} 1\n'}), Options(), Problems()))
+
+
+def test_a_pod_with_a_comma_in_its_name_is_one_job(tmp_path):
+    (tmp_path / "a.prom").write_text(
+        'DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{gpu="0",UUID="GPU-1",Hostname="n1",namespace="ml",pod="train,eval"} 0.5 1700000000000\n'
+        'DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{gpu="0",UUID="GPU-1",Hostname="n1",namespace="ml",pod="other"} 0.5 1700000000000\n'
+    )
+    with opened([str(tmp_path / "a.prom")]) as taken:
+        row = taken.samples.select("job", "sharers").to_pyarrow().to_pylist()
+    assert row == [{"job": r"ml/other,ml/train\,eval", "sharers": 2}]

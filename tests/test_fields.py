@@ -14,10 +14,10 @@ from ullage.tables import FIELDS, Flag
 from ullage.units import TO_SI
 
 
-def cleaned(name, values, series=None):
+def cleaned(name, values):
     alias = known(name)
     problems = Problems()
-    result, flags = clean(alias, np.array(values, float), problems, "here", None if series is None else np.array(series))
+    result, flags = clean(alias, np.array(values, float), problems, "here")
     return [None if np.isnan(v) else float(v) for v in result], flags.tolist(), problems
 
 
@@ -108,22 +108,49 @@ def test_hertz_that_are_megahertz_are_put_right():
     assert cleaned("DCGM_FI_DEV_SM_CLOCK_HERTZ", [1410, 0])[:2] == ([1.41e9, 0], [Flag.UNIT_GUESSED, 0])
 
 
-def test_a_ratio_in_percent_is_settled_per_series():
-    # series 0 is a ratio; series 1 is percent (58, 97, 1), so its 1 is one percent and not all
-    values, flags, _ = cleaned("DCGM_FI_DEV_GPU_UTIL_RATIO", [0.58, 1.0, 58, 97, 1], series=[0, 0, 1, 1, 1])
-    assert values == pytest.approx([0.58, 1.0, 0.58, 0.97, 0.01])
-    assert flags == [0, 0, *[Flag.UNIT_GUESSED] * 3]
+@pytest.mark.parametrize(
+    ("name", "mhz", "factor"),
+    [("DCGM_FI_DEV_SM_CLOCK", 1980, 1), ("DCGM_FI_DEV_SM_CLOCK", 1980, 1e-3), ("DCGM_FI_DEV_SM_CLOCK", 345, 1e-3),
+     ("DCGM_FI_DEV_SM_CLOCK", 345, 1e3), ("DCGM_FI_DEV_SM_CLOCK", 1980, 1e3), ("DCGM_FI_DEV_SM_CLOCK", 135, 1e6),
+     ("DCGM_FI_DEV_SM_CLOCK_HERTZ", 1980, 1e-3), ("DCGM_FI_DEV_SM_CLOCK_HERTZ", 1980, 1e3), ("DCGM_FI_DEV_SM_CLOCK_HERTZ", 1980, 1e6),
+     ("DCGM_FI_DEV_MEM_CLOCK", 14001, 1), ("DCGM_FI_DEV_MEM_CLOCK", 14001, 1e-3), ("DCGM_FI_DEV_MEM_CLOCK", 96, 1e3)],
+)  # fmt: skip
+def test_a_clock_is_read_in_the_one_unit_in_which_a_chip_can_run(name, mhz, factor):
+    # GHz, kHz and Hz under a name of MHz or Hz
+    values, flags, _ = cleaned(name, [mhz * factor])
+    assert values == [pytest.approx(mhz * 1e6)]
+    as_named = factor == (1e6 if name.endswith("HERTZ") else 1)
+    assert flags == [0 if as_named or "MEM" in name else Flag.UNIT_GUESSED]
 
 
-def test_a_ratio_that_overshoots_a_little_is_not_percent():
-    # SM_ACTIVE of an A100 MIG slice reads 1.3: impossible, but not 1.3 %
-    values, flags, _ = cleaned("DCGM_FI_PROF_SM_ACTIVE", [0.9, 0.95, 1.3])
-    assert values == [0.9, 0.95, None] and flags[2] == Flag.IMPOSSIBLE
+@pytest.mark.parametrize(
+    ("mhz", "expected", "flag"),
+    [
+        (10.0, 10e6, 0),  # a chip that dozes; the reading fits its name
+        (9.9, 9.9e6, 0),  # still: 9.9 GHz is none
+        (5.0, 5e9, Flag.UNIT_GUESSED),
+        (0.1, 1e8, Flag.UNIT_GUESSED),
+        (0.0999, None, Flag.IMPOSSIBLE),  # neither 99.9 MHz in GHz nor 99.9 kHz is an SM clock
+        (5000.0, 5e9, 0),
+        (5001.0, None, Flag.IMPOSSIBLE),
+        (0.0, 0.0, 0),  # whether that can be is settled with the other gauges
+    ],
+)
+def test_where_a_clock_fits_its_name(mhz, expected, flag):
+    assert cleaned("DCGM_FI_DEV_SM_CLOCK", [mhz])[:2] == ([expected], [flag])
 
 
-def test_a_small_overshoot_follows_the_other_series_of_the_column():
-    # series 0 is percent beyond doubt; series 1 (1.5) is an idle GPU of the same exporters: 1.5 %
-    assert cleaned("DCGM_FI_DEV_GPU_UTIL_RATIO", [90, 1.5], series=[0, 1])[0] == pytest.approx([0.9, 0.015])
+def test_what_has_the_name_of_a_ratio_passes_until_its_exporter_is_known():
+    values, flags, problems = cleaned("DCGM_FI_PROF_SM_ACTIVE", [0.9, 58.0, 1.3, 110.0, 111.0])
+    assert values == [0.9, 58.0, 1.3, 110.0, None] and flags == [*[Flag.NAMED_RATIO] * 4, Flag.IMPOSSIBLE]
+    assert problems.lines() == ["1 impossible values of sm_active left out (first: here DCGM_FI_PROF_SM_ACTIVE)"]
+    assert cleaned("DCGM_FI_DEV_GPU_UTIL_RATIO", [58])[1] == [Flag.UTILIZATION_NAMED_RATIO]
+
+
+def test_what_has_the_name_of_percent_is_percent():
+    # DCGM_FI_DEV_GPU_UTIL and AMD's and NVML's activities; 0.5 is half a percent
+    assert cleaned("DCGM_FI_DEV_GPU_UTIL", [58, 0.5, 1])[:2] == ([0.58, 0.005, 0.01], [0, 0, 0])
+    assert cleaned("gpu_prof_tensor_active_percent", [0.5])[:2] == ([0.005], [0])
 
 
 def test_milliwatts_and_bytes_are_seen():
@@ -137,10 +164,10 @@ def test_milliwatts_and_bytes_are_seen():
 )
 @pytest.mark.parametrize("name", ["DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_DEV_GPU_UTIL", "DCGM_FI_DEV_SM_CLOCK", "DCGM_FI_DEV_FB_USED"])
 def test_no_value_numbers_become_missing(name, blank):
-    values, flags, problems = cleaned(name, [blank, 0.5])
+    values, flags, problems = cleaned(name, [blank, 0.5 if "PROF" in name else 50])
     assert values[0] is None and values[1] is not None
     # only what OFU rests on is flagged: trust is about the activity gauges
-    assert flags == [0 if "FB_USED" in name else Flag.SENTINEL, 0]
+    assert flags == [0 if "FB_USED" in name else Flag.SENTINEL, Flag.NAMED_RATIO if "TENSOR" in name else 0]
     assert problems.lines() == [f"1 'no value' numbers of the exporter (sentinels) left out (first: here {name})"]
 
 
@@ -178,21 +205,9 @@ def test_whatever_comes_in_what_goes_out_is_missing_or_within_range(values, name
     field = FIELDS[alias.field]
     result, flags = clean(alias, np.array(values, float), Problems())
     kept = result[~np.isnan(result)]
-    assert ((kept >= field.lowest) & (kept <= field.highest)).all()
+    highest = field.highest * (100 if alias.unit == "1" and field.kind == "ratio" else 1)  # a ratio may still be percent
+    assert ((kept >= field.lowest) & (kept <= highest)).all()
     assert len(result) == len(flags) == len(values)
-
-
-@given(st.lists(st.integers(0, 3), min_size=1, max_size=30), st.data())
-def test_series_settle_alike_whether_alone_or_together(codes, data):
-    # plain ratios and plain percents only: what is in between may follow its neighbours
-    unit = {code: data.draw(st.sampled_from([1.0, 100.0])) for code in set(codes)}
-    values = np.array([data.draw(st.floats(0.1, 1.0)) * unit[code] for code in codes])
-    codes = np.array(codes)
-    together, _ = clean(known("sm_active"), values, Problems(), "", codes)
-    for code in set(codes.tolist()):
-        alone, _ = clean(known("sm_active"), values[codes == code], Problems())
-        if unit[code] == 1.0 or values[codes == code].max() > 2:
-            np.testing.assert_allclose(together[codes == code], alone)
 
 
 def test_a_value_that_is_no_sentinel_is_none():

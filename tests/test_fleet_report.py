@@ -194,6 +194,15 @@ def test_table_three_compares_reported_mfu_with_ofu(settled):
     assert found.jobs[0].relative_error == pytest.approx(2 / 3, rel=1e-5)
 
 
+@pytest.mark.parametrize(("other", "told"), [(0.31, False), (0.3101, True), (0.2899, True), (None, False)])
+def test_the_mfu_that_is_named_first_counts_and_another_is_a_note(settled, other, told):
+    report = fleet(settled([busy(job="j")]), jobs({"job": "j", "mfu": 0.3}, {"job": "j", "mfu": other}), Question())
+    assert report.agreement is not None and report.agreement.mfu == 0.3
+    notes = [note for note in report.notes if "reported an MFU" in note]
+    assert notes == ([f"job j reported an MFU of 30.0%, which counts, and {other:.1%} elsewhere in its records"] if told else [])
+    assert len(as_json.fleet(report)["agreement"]["contradictions"]) == len(notes)
+
+
 def test_hostile_names_come_out_harmless(settled):
     name = "\x1b[31m<script>alert(1)</script>\r\n\u202e"
     report = fleet(settled([busy(job=name, user=name, host=name)]), None, Question())

@@ -614,11 +614,11 @@ def test_counters_beyond_what_fits_are_impossible_and_not_wrapped_around(written
     assert set(report.verdicts) == {"impossible"}
 
 
-def test_a_clock_of_zero_on_a_busy_gpu_is_impossible_and_no_ofu_of_zero(written):
-    report = report_of(written(pages(readings={CLOCK: "0"})))
-    assert report.ofu is None
-    assert report.ofu_all == 0
-    assert set(report.verdicts) == {"impossible"}
+def test_a_clock_of_zero_is_impossible_under_load_and_an_ofu_of_zero_at_rest(written):
+    busy = report_of(written(pages(readings={CLOCK: "0"})))
+    assert busy.ofu is None and set(busy.verdicts) == {"impossible"}
+    asleep = report_of(written(pages(readings=dict.fromkeys((TENSOR, SM, GR, UTIL), "0") | {CLOCK: "0"})))
+    assert asleep.ofu == 0
 
 
 def test_one_sample_stands_for_one_interval(written):

@@ -73,7 +73,7 @@ def test_acmetraces_job_list_gives_jobs_without_a_place(tmp_path):
     # heads as in InternLM/AcmeTrace's README
     heads = "job_id,user,node_num,gpu_num,cpu_num,type,state,submit_time,start_time,end_time,duration,queue,gpu_time"
     path = write(tmp_path, f"{heads}\n57,u5,1,8,128,Other,FAILED,x,2023-11-15 06:13:20+08:00,2023-11-15 06:13:30+08:00,1,1,1\n")
-    assert read(path) == [{"job": "57", "user": "u5", "start": T, "end": T + 10_000, "gpus": 8}]
+    assert read(path) == [{"job": "57", "user": "u5", "start": T, "end": T + 10_000, "state": "FAILED", "gpus": 8}]
 
 
 def test_bad_rows_are_counted_and_a_job_that_ends_before_it_starts_is_left_out(tmp_path):
@@ -93,12 +93,13 @@ def test_bad_rows_are_counted_and_a_job_that_ends_before_it_starts_is_left_out(t
 
 def test_a_jobs_table_written_as_parquet_or_csv_comes_back(tmp_path):
     made = [
-        Record("1", "train", "ann", "c", "n1", 3, "GPU-1", T, T + 5, 8, 0.4, 4e14),
+        Record("1", "train", "ann", "c", "n1", 3, "GPU-1", T, T + 5, "COMPLETED", 8, 0.4, 4e14),
         Record("2", host="n2"),
         Record("3", host="n1", index=2, start=T, gpus=1),
         Record("4", gpu="GPU-1", end=T, gpus=1),
+        Record(r"5\,5", host="n1"),
     ]
-    jobs = table(made, Problems())
+    jobs = table(made, Problems(), escaped=True)
     pq.write_table(jobs, tmp_path / "jobs.parquet")
     assert records(read_jobs(str(tmp_path / "jobs.parquet"), Problems())) == made
     import pyarrow.csv
@@ -130,9 +131,9 @@ broken
 
 def test_sacct_gives_a_record_per_host_without_steps(tmp_path):
     problems = Problems()
-    first = {"job": "100", "user": "ann", "name": "train", "start": T, "end": T + 3_600_000, "gpus": 16}
+    first = {"job": "100", "user": "ann", "name": "train", "start": T, "end": T + 3_600_000, "state": "COMPLETED", "gpus": 16}
     # the second job's name is "a|b": sacct does not escape it
-    running = {"job": "105", "user": "bob", "name": "a|b", "start": T, "gpus": 8, "host": "gpu03"}
+    running = {"job": "105", "user": "bob", "name": "a|b", "start": T, "state": "RUNNING", "gpus": 8, "host": "gpu03"}
     assert read(write(tmp_path, SACCT, "sacct.txt"), problems) == [first | {"host": "gpu01"}, first | {"host": "gpu02"}, running]
     assert problems.dropped == {
         "jobs without GPUs": 1,
@@ -160,8 +161,9 @@ def test_sacct_json_is_read_in_its_older_and_newer_form(tmp_path):
     new = {"job_id": 8, "user": "bob", "nodes": "n3", "time": {"start": number, "end": {"set": False, "infinite": False, "number": 0}}}
     path = write(tmp_path, json.dumps({"jobs": [old, new | {"state": {"current": ["RUNNING"]}}, {"job_id": {}}, 5]}), "sacct.json")
     problems = Problems()
-    shared = {"job": "7", "name": "train", "user": "ann", "cluster": "c", "start": T, "end": T + 60_000, "gpus": 16}
-    assert read(path, problems) == [shared | {"host": "n1"}, shared | {"host": "n2"}, {"job": "8", "user": "bob", "start": T, "host": "n3"}]
+    shared = {"job": "7", "name": "train", "user": "ann", "cluster": "c", "start": T, "end": T + 60_000, "state": "COMPLETED", "gpus": 16}
+    running = {"job": "8", "user": "bob", "start": T, "state": "RUNNING", "host": "n3"}
+    assert read(path, problems) == [shared | {"host": "n1"}, shared | {"host": "n2"}, running]
     assert sum(problems.dropped.values()) == 2
 
 
@@ -174,6 +176,70 @@ def test_squeue_json_names_the_gpus(tmp_path):
     rows = read(write(tmp_path, json.dumps({"jobs": [job]}), "squeue.json"))
     assert [(row["host"], row["index"]) for row in rows] == [("n1", 0), ("n1", 1), ("n2", 5)]
     assert all("end" not in row and row["gpus"] == 3 for row in rows)  # its end is the time limit's, it still runs
+
+
+def test_times_that_say_no_zone_are_read_in_the_zone_that_is_named(tmp_path):
+    from zoneinfo import ZoneInfo
+
+    berlin = ZoneInfo("Europe/Berlin")  # 2023-11-14 22:13:20 there is 21:13:20 UTC
+    for name, text in (("sacct.txt", SACCT), ("jobs.csv", "job,host,start\n1,n1,2023-11-14 22:13:20\n2,n1,2023-11-14T22:13:20Z\n")):
+        problems = Problems()
+        starts = [record.start for record in records(read_jobs(str(write(tmp_path, text, name)), problems, berlin))]
+        assert starts == ([T - 3_600_000] * 3 if name == "sacct.txt" else [T - 3_600_000, T])  # one that says its zone keeps it
+        assert problems.notes == []
+    # in autumn the clock shows 02:30 twice, and in spring never
+    odd = "job,host,start\n1,n1,2023-10-29 02:30:00\n2,n1,2023-03-26 02:30:00\n"
+    for more in ("", "3,n1,2023-11-14T22:13:20Z\n"):  # times without a zone alone, and mixed with others: read in different ways
+        starts = [record.start for record in records(read_jobs(str(write(tmp_path, odd + more)), Problems(), berlin))]
+        assert starts[:2] == [1_698_539_400_000, 1_679_792_400_000]
+
+
+def test_a_zone_that_is_none_is_refused_by_the_command(tmp_path):
+    from click.testing import CliRunner
+
+    from ullage.cli import cli
+
+    (tmp_path / "a.csv").write_text("time,gpu,tensor_active,sm_clock\n1700000000,0,0.4,1980\n")
+    jobs = write(tmp_path, SACCT, "sacct.txt")
+    told = CliRunner().invoke(cli, ["fleet", str(tmp_path / "a.csv"), "--jobs", str(jobs), "--time-zone", "Mars/Olympus"])
+    assert told.exit_code == 1 and "no time zone is called 'Mars/Olympus'" in str(told.exception)
+
+
+def test_many_jobs_of_a_small_archive_take_little_memory(tmp_path):
+    import gzip
+    import subprocess
+    import sys
+
+    one = json.dumps({"job_id": 7, "nodes": "n1", "time": {"start": 1700000000}, "comment": "x" * 4000, "tres": {"allocated": []}})
+    line = "7|n1|gres/gpu=8|1700000000|1700000060|" + "x" * 500 + "\n"
+    texts = {
+        "sacct.json": ('{"jobs": [' + ",".join([one] * 40_000) + "]}").encode(),  # 165 MB, which 1 MB of gzip holds
+        "sacct.txt": ("JobID|NodeList|AllocTRES|Start|End|Comment\n" + line * 200_000).encode(),
+    }
+    code = (
+        "import resource, sys; from ullage.problems import Problems; from ullage.sources.jobs.job import read_jobs\n"
+        "import pyarrow; base = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "read_jobs(sys.argv[1], Problems()); print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - base) >> 10)"
+    )
+    for name, text in texts.items():
+        path = tmp_path / f"{name}.gz"
+        path.write_bytes(gzip.compress(text, 1))
+        taken = int(subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True).stdout)
+        assert taken < (700 if name == "sacct.json" else 150), name  # MB; whole, as objects, the first took 4 GB
+
+
+def test_more_json_than_is_read_whole_is_refused(tmp_path, monkeypatch):
+    from ullage.sources.jobs import sacct
+
+    text = '{"jobs": [{"job_id": 1}]}'
+    for most in (len(text), len(text) - 1):
+        monkeypatch.setattr(sacct, "MOST_JSON", most)
+        if most == len(text):
+            assert read(write(tmp_path, text, "sacct.json")) == []
+        else:
+            with pytest.raises(UllageError, match=r"holds more than .* of JSON") as told:
+                read(write(tmp_path, text, "sacct.json"))
+            assert "--parsable2" in told.value.hint
 
 
 def test_half_a_json_is_one_clear_error(tmp_path):
@@ -360,10 +426,12 @@ def test_nothing_to_join_leaves_the_samples_alone():
     assert attribute(some, JOBS.empty_table(), Problems()) is some
 
 
-def test_a_comma_in_a_job_id_makes_no_second_job():
-    problems = Problems()
-    assert table([Record("a,b")], problems)["job"].to_pylist() == ["a;b"]
-    assert problems.mended == {"job ids with a comma, written with ';' instead": 1}
+def test_a_comma_in_the_name_of_a_job_or_a_user_makes_no_second_one():
+    rows = [{"time": t, "gpu": "G"} for t in (5, 15)]
+    made = [Record("a,b", user="x,y", gpu="G", start=0, end=20), Record("c", user="z", gpu="G", start=10, end=20)]
+    assert held(rows, made) == [(r"a\,b", r"x\,y"), (r"a\,b,c", r"x\,y,z")]
+    labelled = [{"time": 5, "gpu": "G", "job": r"a\,b"}]
+    assert held(labelled, made[:1]) == [(r"a\,b", r"x\,y")]  # the same job, by its label
 
 
 TIMES = st.one_of(st.none(), st.integers(0, 20))

@@ -20,6 +20,7 @@ from ullage.problems import Problems
 from ullage.sources.prometheus_json import Answer, blocks
 from ullage.sources.readings import Block, label_set
 from ullage.sources.source import Options, read_samples
+from ullage.sums.ratio_units import settled_batches
 
 SM, CLOCK = "DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_DEV_SM_CLOCK"
 T = 1_700_000_000
@@ -332,5 +333,5 @@ def test_one_host_in_percent_does_not_divide_the_others_by_a_hundred(tmp_path):
         for n, v in ((1, 0.4), (2, 40), (3, 0.4))
     ]
     (tmp_path / "tpa.json").write_text(json.dumps({"status": "success", "data": {"resultType": "matrix", "result": series}}))
-    told = pa.Table.from_batches(read_samples(str(tmp_path / "tpa.json")))
+    told = pa.Table.from_batches(settled_batches(read_samples(str(tmp_path / "tpa.json"))))
     assert {round(v, 6) for v in told["tensor_active"].to_pylist()} == {0.4}

@@ -252,7 +252,7 @@ def test_no_order_of_delivery_changes_what_is_stored(
     # 3 GPUs, 8 times around midnight, each sample in two halves: activity and clock
     times = [DAY + 10_000 * n for n in range(-4, 4)]
     activity = made(times, ("a", "b", "c"))
-    clock = made(times, ("a", "b", "c"), tensor_active=pa.nulls(24), tensor_cycles=pa.nulls(24), sm_clock=np.arange(24) * 1e8)
+    clock = made(times, ("a", "b", "c"), tensor_active=pa.nulls(24), tensor_cycles=pa.nulls(24), sm_clock=(1 + np.arange(24)) * 1e8)
     rows = pa.concat_tables([activity, clock])
     store = Store.open(tmp_path_factory.mktemp("dealt") / "store", create=True)
     for delivery in dealt:

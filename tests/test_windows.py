@@ -401,3 +401,10 @@ def test_settling_in_two_batches_gives_the_same_spans_as_in_one(rows: list[dict[
 def test_times_that_no_clock_shows_are_still_sorted(times: list[int]) -> None:
     settled = settle(table([{"gpu": g, "time": t} for t in times for g in ("b", "a")]))
     assert [r["time"] for r in rows_of(settled)] == times * 2
+
+
+def test_a_comma_in_a_jobs_name_makes_no_sharer():
+    rows = pa.Table.from_batches([samples({"time": [30_000, 60_000, 60_000], "gpu": ["G"] * 3, "job": [r"a\,b", r"a\,b", "c"]})])
+    settled = settle(rows)
+    assert settled["job"].to_pylist() == [r"a\,b", r"a\,b,c"]
+    assert settled["sharers"].to_pylist() == [1, 2]

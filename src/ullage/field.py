@@ -82,3 +82,6 @@ class Flag(IntFlag):
     CONFLICT = 256  # copies of this sample disagreed
     FROZEN = 512  # the fifth or later sample in a row that is REPEATED
     GAUGE_FROZEN = 1024  # tensor, SM or engine activity repeats to the last digit for the fifth or later time in a row, whatever others do
+    NAMED_RATIO = 2048  # its activities came under the names of ratios, in whatever unit
+    UTILIZATION_NAMED_RATIO = 4096  # the same of its "GPU utilization", as long as the sample is not stored
+    PERCENT = 8192  # activities under the names of ratios were percent, and were divided

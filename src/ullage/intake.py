@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,9 +15,10 @@ import pyarrow.compute as pc
 
 from ullage.errors import UllageError, UnreadableError, harmless, public
 from ullage.problems import Problems
+from ullage.sources.clock import named_zone
 from ullage.sources.jobs.attribute import attribute, note_unmatched
 from ullage.sources.jobs.job import read_jobs
-from ullage.sources.source import Options, read_samples
+from ullage.sources.source import Options, file_names, files_of, read_samples
 from ullage.store.reading import SettledFiles, asking, is_settled, open_settled
 from ullage.store.store import Store
 from ullage.trainlogs.reported import read_reported
@@ -29,7 +30,10 @@ ROWS = 1_000_000  # rows gathered before they are settled and stored together
 
 @dataclass(frozen=True)
 class Intake:
-    """What a report is made from: an Ibis table of `tables.SETTLED`, a table of `tables.JOBS`, and what was dropped."""
+    """What a report is made from: an Ibis table of `tables.SETTLED`, a table of `tables.JOBS`, and what was dropped.
+
+    Of job records that contradict each other the first counts: trainers' logs that were named, then job records that were, then the rest.
+    """
 
     samples: Any
     jobs: pa.Table
@@ -64,8 +68,9 @@ def opened(
     """
     options, problems = options or Options(), Problems()
     _check_window(options)
-    records = [read_jobs(name, problems) for name in jobs]
-    records += [read_reported(text, problems, since=options.since, until=options.until) for text in reported]
+    zone = named_zone(options.time_zone)
+    records = [read_reported(text, problems, since=options.since, until=options.until) for text in reported]
+    records += [read_jobs(name, problems, zone) for name in jobs]
     if len(sources) == 1 and store is None and at_rest(sources[0]):
         with asking(sources[0]):
             place = _resting(Path(sources[0]).expanduser())
@@ -73,13 +78,13 @@ def opened(
                 problems.note("samples at rest keep the jobs they were stored with; the job records given now only tell what was reported")
             if gap_ms is not None:
                 problems.note("samples at rest stand for the time that they were stored with; --gap changes nothing")
-            yield Intake(place.samples(since=options.since, until=options.until), pa.concat_tables([place.jobs(), *records]), problems)
+            yield Intake(place.samples(since=options.since, until=options.until), pa.concat_tables([*records, place.jobs()]), problems)
         return
     with tempfile.TemporaryDirectory(prefix="ullage-") as folder:
         kept = Store.open(Path(store) if store else Path(folder), create=True)
         take(kept, sources, pa.concat_tables(records) if records else None, options=options, problems=problems, gap_ms=gap_ms)
         with asking(str(kept.path)):
-            yield Intake(kept.samples(), kept.jobs(), problems)
+            yield Intake(kept.samples(), pa.concat_tables([*records, kept.jobs()]), problems)
 
 
 def _check_window(options: Options) -> None:
@@ -112,15 +117,20 @@ def take(
         store.add_jobs(jobs)
     known, seen = store.jobs(), set[str]()
     taken = _Count(options.progress)
+    names = file_names(files_of(sources))
     for name in sources:
-        tables = taken.each(_as_far_as_it_goes(name, options, problems, taken.rows > 0))
-        taken.new += store.append(_attributed(tables, known, problems, seen), gap_ms=gap_ms).rows_new
+        tables = taken.each(_as_far_as_it_goes(name, options, problems, names, taken.rows > 0))
+        done = store.append(_attributed(tables, known, problems, seen), gap_ms=gap_ms)
+        taken.new += done.rows_new
+        problems.mend("readings under the name of a ratio are percent; settled by exporter and host", done.percent, public(name))
+        for column, count in sorted(done.impossible.items()):
+            problems.drop(f"impossible values of {column}", count, public(name))
     if jobs is not None:
         note_unmatched(jobs, seen, problems)
     return taken.new
 
 
-def _as_far_as_it_goes(name: str, options: Options, problems: Problems, others: bool) -> Iterator[pa.Table]:
+def _as_far_as_it_goes(name: str, options: Options, problems: Problems, names: Mapping[Path, str], others: bool) -> Iterator[pa.Table]:
     """Yield the tables of a place up to where it fails, with a note; a failure before the first is raised.
 
     Only reading may end early: where nothing more can be stored, the work has failed. A place that the deadline kept out altogether
@@ -128,7 +138,7 @@ def _as_far_as_it_goes(name: str, options: Options, problems: Problems, others: 
     """
     begun = False
     try:
-        for table in gathered(read_samples(name, options, problems)):
+        for table in gathered(read_samples(name, options, problems, names)):
             begun = True
             yield table
     except UllageError as error:

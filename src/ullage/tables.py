@@ -40,11 +40,11 @@ IDENTITY = pa.schema(
     [
         pa.field("cluster", _word),
         pa.field("host", _word),
-        pa.field("gpu", _word, metadata={"meaning": "the device's UUID; host/index where the source knows no UUID"}),
+        pa.field("gpu", _word, metadata={"meaning": "the device's UUID; cluster/host/index where the source knows no UUID"}),
         pa.field("index", pa.int16(), metadata={"meaning": "the device's number on its host, as DCGM counts"}),
         pa.field("mig", _word, metadata={"meaning": "MIG instance as 'profile/instance id', e.g. '1g.10gb/7'; null for a whole GPU"}),
         pa.field("model", _word, metadata={"meaning": "the device's name as the source wrote it"}),
-        pa.field("job", _word, metadata={"meaning": "job id; several that share the device are joined by ','"}),
+        pa.field("job", _word, metadata={"meaning": "job id; several that share the device stand in one word, see `ullage.job_names`"}),
         pa.field("user", _word),
         pa.field("namespace", _word),
         pa.field("pod", _word),
@@ -83,6 +83,9 @@ JOBS = pa.schema(
         pa.field("gpu", pa.string()),
         pa.field("start", pa.timestamp("ms", "UTC")),
         pa.field("end", pa.timestamp("ms", "UTC"), metadata={"meaning": "null while the job runs"}),
+        pa.field(
+            "state", pa.string(), metadata={"meaning": "how the job ended or stands, in the scheduler's word: COMPLETED, FAILED, TIMEOUT"}
+        ),
         pa.field("gpus", pa.int32(), metadata={"meaning": "how many devices the whole job holds"}),
         pa.field("mfu", pa.float64(), metadata={"unit": "1", "meaning": "model FLOP utilization as the application reported it"}),
         pa.field(

@@ -66,6 +66,7 @@ Examples:
 @click.option("--noise", is_flag=True, help="Tell what sampling the clock costs (done by itself for fine series).")
 @click.option("--store", "store_folder", metavar="FOLDER", help="Keep what was read in this store.")
 @click.option("--cluster", help="Name of the cluster, where the samples don't say.")
+@click.option("--time-zone", metavar="ZONE", help="Zone of times in job records that say none, such as Europe/Berlin.  [default: UTC]")
 @click.option("--watch", default="0s", help="How long to watch a live place.")
 @click.option("--every", default="15s", show_default=True, help="Time between two readings of a live place.")
 @click.option(
@@ -132,6 +133,7 @@ def _options(asked: dict[str, object], progress: Progress, now: float) -> Option
         since=moment(_word(asked["since"]), now),
         until=moment(_word(asked["until"]), now),
         cluster=_word(asked["cluster"]),
+        time_zone=_word(asked["time_zone"]),
         headers=dict(_header(text) for text in _words(asked["headers"])),
         verify_tls=False if asked["insecure"] else (_word(asked["ca"]) or True),
         timeout=_positive("--timeout", asked["timeout"]),

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from ullage.job_names import escaped_name, joined_names
 from ullage.sources.machine import Device
 from ullage.tables import SAMPLES
 
@@ -34,7 +35,7 @@ class Holders:
     known: dict[tuple[int, int], Holder] = field(default_factory=dict)
 
     def attached(self, batch: pa.RecordBatch, processes: Mapping[Device, list[int]]) -> pa.RecordBatch:
-        """Return the samples with `job` and `user`; several on one device are joined by ','."""
+        """Return the samples with `job` and `user`; several on one device are joined by `job_names.joined_names`."""
         held = [
             self._of(processes.get((gpu, mig), [])) for gpu, mig in zip(batch["gpu"].to_pylist(), batch["mig"].to_pylist(), strict=True)
         ]
@@ -45,7 +46,7 @@ class Holders:
 
     def _of(self, processes: list[int]) -> Holder:
         found = [self.holder(pid) for pid in processes]
-        job, user = (",".join(sorted({who[place] or "" for who in found} - {""})) or None for place in (0, 1))
+        job, user = (joined_names(escaped_name(name) for who in found if (name := who[place])) or None for place in (0, 1))
         return job, user
 
     def holder(self, pid: int) -> Holder:

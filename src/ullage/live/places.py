@@ -14,6 +14,7 @@ import pyarrow as pa
 from ullage.errors import UllageError
 from ullage.problems import Problems
 from ullage.sources.source import Options, read_samples
+from ullage.sums.ratio_units import settle_ratio_units
 from ullage.sums.windows import merge
 from ullage.tables import SAMPLES
 
@@ -65,7 +66,7 @@ def recent(batches: Iterable[pa.RecordBatch], span_ms: int = RECENT_MS) -> pa.Ta
     if not held:
         return SAMPLES.empty_table()
     table = pa.Table.from_batches([batch for _, batch in held]).unify_dictionaries()
-    return merge(table.filter(pa.array(_times(table) > newest - span_ms)))
+    return settle_ratio_units(merge(table.filter(pa.array(_times(table) > newest - span_ms))), {}).rows
 
 
 def _times(rows: pa.RecordBatch | pa.Table) -> np.ndarray[tuple[int], np.dtype[np.int64]]:

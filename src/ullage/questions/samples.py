@@ -25,8 +25,9 @@ def read_samples(
     UllageError for a place that does not exist or is no telemetry.
     """
     from ullage.sources.source import read_samples as read
+    from ullage.sums.ratio_units import settled_batches
 
-    yield from read(source, window_of(options, hours, since, until))
+    yield from settled_batches(read(source, window_of(options, hours, since, until)))
 
 
 def fleet(

@@ -99,6 +99,7 @@ def agreement(found: Agreement) -> dict[str, Any]:
         "most_divergent": [
             {"job": c.job, "gpus": c.gpus, "mfu": c.mfu, "ofu": c.ofu, "relative_error": c.relative_error} for c in found.jobs[:20]
         ],
+        "contradictions": [{"job": c.job, "counted": c.counted, "other": c.other} for c in found.contradictions],
     }
 
 

@@ -14,6 +14,7 @@ from ullage.metrics.agreement import absolute_error, pearson, relative_error
 from ullage.metrics.metric import ratio
 
 Array = npt.NDArray[np.float64]
+CONTRADICTS = 0.01  # MFUs of one job that are further apart are two opinions
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,15 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Contradiction:
+    """A job that reported two MFUs: the one that counts, which was named first, and the one furthest from it."""
+
+    job: str
+    counted: float
+    other: float
+
+
+@dataclass(frozen=True)
 class Agreement:
     """Table III: rows by GPU count, and over all jobs the correlation, the means and the shares within 10 and above 20 points."""
 
@@ -52,6 +62,7 @@ class Agreement:
     error: float
     within_10: float
     above_20: float
+    contradictions: list[Contradiction]
 
 
 @dataclass(frozen=True)
@@ -66,11 +77,12 @@ class Measured:
 def agreement(measured: Mapping[str, Measured], jobs: pa.Table | None, peak_tflops: str | None = None) -> Agreement | None:
     """Return how reported MFU and OFU agree, jobs that diverge most first; None when no measured job reported anything.
 
-    `jobs` is a `tables.JOBS` table. A job that reports FLOP/s per GPU is divided by the BF16 peak of its GPU, or by
-    `peak_tflops` (see `gpus.chip.peak`). Standard deviations are of the sample (n − 1).
+    `jobs` is a `tables.JOBS` table; of a job's records the first that tells an MFU counts. A job that reports FLOP/s per
+    GPU is divided by the BF16 peak of its GPU, or by `peak_tflops` (see `gpus.chip.peak`). Standard deviations are of the
+    sample (n − 1).
     """
     reported = _reported(measured, jobs, peak_tflops)
-    found = [_compare(job, measured[job], reported[job]) for job in measured if job in reported]
+    found = [_compare(job, measured[job], reported[job][0]) for job in measured if job in reported]
     if not found:
         return None
     mfu: Array = np.array([c.mfu for c in found])
@@ -87,7 +99,13 @@ def agreement(measured: Mapping[str, Measured], jobs: pa.Table | None, peak_tflo
         error=float(error.mean()),
         within_10=float((error <= 0.10).mean()),
         above_20=float((error > 0.20).mean()),
+        contradictions=[told for job in measured if job in reported and (told := _contradiction(job, reported[job]))],
     )
+
+
+def _contradiction(job: str, reported: list[float]) -> Contradiction | None:
+    counted, furthest = reported[0], max(reported, key=lambda mfu: abs(mfu - reported[0]))
+    return Contradiction(job, counted, furthest) if round(abs(furthest - counted), 6) > CONTRADICTS else None
 
 
 def _compare(job: str, measured: Measured, mfu: float) -> Comparison:
@@ -103,12 +121,13 @@ def _deviation(values: Array) -> float | None:
     return float(values.std(ddof=1)) if len(values) > 1 else None
 
 
-def _reported(measured: Mapping[str, Measured], jobs: pa.Table | None, peak_tflops: str | None) -> dict[str, float]:
-    reported: dict[str, float] = {}
+def _reported(measured: Mapping[str, Measured], jobs: pa.Table | None, peak_tflops: str | None) -> dict[str, list[float]]:
+    """Return every MFU that each job's records tell, in their order."""
+    reported: dict[str, list[float]] = {}
     for row in [] if jobs is None else jobs.select(["job", "mfu", "flops_per_gpu"]).to_pylist():
         mfu = row["mfu"]
         if mfu is None and row["flops_per_gpu"] is not None and row["job"] in measured:
             mfu = ratio(row["flops_per_gpu"], peak(measured[row["job"]].chip, "bf16", override=peak_tflops))
         if mfu is not None:
-            reported.setdefault(row["job"], float(mfu))
+            reported.setdefault(row["job"], []).append(float(mfu))
     return reported

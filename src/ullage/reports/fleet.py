@@ -149,6 +149,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
     question.progress("grouping")
     lost = losses(good, np.zeros(len(good), np.int64) if question.one_job else None)
     tree = chains(good, lost, np.zeros(len(good), np.int64), 1)[0] if len(good) else Tree(None, ())
+    compared = agreement(_by_job(rated, good, jobs), jobs, question.peak_tflops)
     return FleetReport(
         ofu=weighted_mean(good.ofu_part, good.ofu_time, good.weight),
         ofu_all=weighted_mean(rated.ofu_part, rated.ofu_time, rated.weight),
@@ -170,7 +171,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
         course=_course(samples, window, verdicts, question),
         verdicts=_tally(verdicts),
         findings=sorted((v for v in verdicts.values() if v.verdict != "ok"), key=lambda v: (VERDICTS.index(v.verdict), v.gpu)),
-        agreement=agreement(_by_job(rated, good, jobs), jobs, question.peak_tflops),
+        agreement=compared,
         noise=noise(samples, collapse(told, ["gpu", "mig"]), rated, wanted=question.noise),
         **_money(rated, good, prices_of(rated, question.prices), prices_of(good, question.prices)),
         command=question.command,
@@ -178,6 +179,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
         + _remarks(rated, good)
         + _strange_clocks(rated)
         + _contradictions(tree)
+        + _two_opinions(compared)
         + [note for note in (bounds_note(verdicts.values()),) if note],
         complete=True,  # whoever read the samples knows better: see `Intake.marked`
         read_until=None,
@@ -345,6 +347,16 @@ def _strange_clocks(rated: Rated) -> list[str]:
                 "if its clock is wrong, its hours are too; leave them out with --since or --until"
             )
     return found
+
+
+def _two_opinions(compared: Agreement | None) -> list[str]:
+    """Name the jobs whose reported MFU depends on whom one asks; what was named in the question counts."""
+    told = [] if compared is None else compared.contradictions
+    lines = [
+        f"job {harmless(c.job, 60)} reported an MFU of {c.counted:.1%}, which counts, and {c.other:.1%} elsewhere in its records"
+        for c in told
+    ]
+    return lines if len(lines) <= 3 else [*lines[:3], f"{len(lines) - 3:,} more jobs reported two MFUs; `--json` lists them"]
 
 
 def _contradictions(tree: Tree) -> list[str]:

@@ -118,6 +118,7 @@ class Simulation:
             "gpu": [uuid(self.specification, gpu) for _, gpu in jobs],
             "start": [job.start for job, _ in jobs],
             "end": [None if job.end > finish else job.end for job, _ in jobs],
+            "state": [None] * len(jobs),
             "gpus": [len(job.gpus) for job, _ in jobs],
             "mfu": [job.mfu for job, _ in jobs],
             "flops_per_gpu": [None] * len(jobs),

@@ -23,6 +23,7 @@ from ullage.sources import clock
 from ullage.sources.columns import is_time, meaning
 from ullage.sources.delimited import blocks, first_lines, head
 from ullage.sources.fields import Alias, Floats, is_sentinel
+from ullage.sources.labels import device_name
 from ullage.sources.source import Options, Place, source
 from ullage.sources.tabular import Reading, matrix, numbers, within
 from ullage.tables import FIELDS
@@ -41,7 +42,7 @@ def recognise(place: Place) -> int:
 def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield partial samples, one field at a time; they come together when samples are settled.
 
-    The device is 'host/index'. Where the folder holds several folders of metrics, each is a cluster by its name.
+    The device is 'cluster/host/index'. Where the folder holds several folders of metrics, each is a cluster by its name.
     """
     files = [path for path in _files(place.path or Path(place.name)) if _is_metric(path)]
     others = [path for path in _files(place.path or Path(place.name)) if path not in files]
@@ -95,7 +96,7 @@ def _metric(path: Path, cluster: str | None, options: Options, problems: Problem
         return
     devices = {at: found for at, name in enumerate(first.names[1:], 1) if (found := _DEVICE.fullmatch(name)) is not None}
     problems.drop("columns that name no GPU", len(first.names) - 1 - len(devices), path.name)
-    reading = Reading(path.name, options, problems, first.lines)
+    reading = Reading(path.name, path.name, options, problems, first.lines)
     codes = [reading.devices.code(_who(found["host"], int(found["index"]), cluster)) for found in devices.values()]
     settled = False
     with place.open() as file:
@@ -122,4 +123,4 @@ def _settled(alias: Alias, values: list[Floats], reading: Reading) -> Alias:
 
 
 def _who(host: str, index: int, cluster: str | None) -> dict[str, str | int | None]:
-    return {"cluster": cluster, "host": host, "index": index, "gpu": f"{host}/{index}"}
+    return {"cluster": cluster, "host": host, "index": index, "gpu": device_name(cluster, host, index)}

@@ -62,7 +62,7 @@ def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.Reco
     if first is None:
         raise UllageError(f"{where} has no line of column names", "the first line must name the columns")
     meaning = layout(first.names, where)
-    reading = Reading(where, options, problems, first.lines)
+    reading = Reading(where, place.unique, options, problems, first.lines)
     with place.open() as file:
         yield from _read(file, first, meaning, reading)
     if meaning.metric is not None and reading.metrics and not any(reading.metrics.values()):

@@ -21,6 +21,7 @@ import pyarrow as pa
 from ullage.errors import UllageError, UnreadableError
 from ullage.problems import Problems
 from ullage.sources.fields import Alias, clean
+from ullage.sources.labels import device_name
 from ullage.sources.source import InOrder, Options, Place, source
 from ullage.tables import samples
 from ullage.units import DAY_MS
@@ -88,7 +89,7 @@ class _Log:
 
 @source("dmon", recognise=recognise, reads="nvidia-smi dmon (text or CSV, with --gpm-metrics 2,3,5 for OFU)")
 def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
-    """Yield batches with a row for each line. The device is 'host/number', the host is the file's name.
+    """Yield batches with a row for each line. The device is 'cluster/host/number', the host is the file's name.
 
     dmon knows neither UUID nor model. Its times are local and have no zone: they are taken as UTC, and a note says so.
     With a time but no date (`-o T`) the last line is of the day on which the file was last written. Without either,
@@ -105,14 +106,14 @@ def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.Reco
             if line and (wrong := _row(log, line)):
                 problems.drop(wrong, where=f"{path.name} line {number}")
             if len(log.gpus) >= ROWS:
-                yield _batch(log, path, shift, options, problems)
+                yield _batch(log, place, shift, options, problems)
     except UnreadableError as error:
         if log.latest is None:
             raise
         log.order.add(np.array(log.times, np.int64) + shift)
         problems.cut_short("ends of files that are damaged", error.problem, log.order.read_until)
     if log.gpus:
-        yield _batch(log, path, shift, options, problems)
+        yield _batch(log, place, shift, options, problems)
     elif log.latest is None:
         raise UllageError(f"{path.name} is a dmon log without a line that can be read", "keep the header lines: columns are found by name")
 
@@ -212,16 +213,16 @@ def _shift(place: Place, written: int, problems: Problems) -> int:
     return written - log.latest
 
 
-def _batch(log: _Log, path: Path, shift: int, options: Options, problems: Problems) -> pa.RecordBatch:
+def _batch(log: _Log, place: Place, shift: int, options: Options, problems: Problems) -> pa.RecordBatch:
     """Return the rows read so far and empty the log of them."""
-    host = path.name.split(".", 1)[0]
+    host = place.unique
     times = np.array(log.times, np.int64) + shift
     log.order.add(times)
     columns: dict[str, Any] = {
         "time": times,
         "host": pa.array([host] * len(log.gpus)),
         "cluster": pa.array([options.cluster] * len(log.gpus), pa.string()),
-        "gpu": pa.array([f"{host}/{gpu}" for gpu in log.gpus]),
+        "gpu": pa.array([device_name(options.cluster, host, gpu) for gpu in log.gpus]),
         "index": pa.array(log.gpus, pa.int16()),
     }
     flags = np.zeros(len(log.gpus), np.uint16)
@@ -229,7 +230,7 @@ def _batch(log: _Log, path: Path, shift: int, options: Options, problems: Proble
         values = np.array(log.values[name])
         if np.isnan(values).all():
             continue
-        cleaned, marks = clean(Alias(name, target, unit), values, problems, path.name)
+        cleaned, marks = clean(Alias(name, target, unit), values, problems, Path(place.name).name)
         columns[target] = np.where(np.isnan(columns[target]), cleaned, columns[target]) if target in columns else cleaned
         flags |= marks
     batch = samples({**columns, "flags": flags})

@@ -1,7 +1,9 @@
 """What exporters call things: every known name of a field, and the cleaning of its values.
 
-The unit is settled by the name first, then by magnitude, and only where no other reading is possible: a "MHz" above
-100,000 is Hz, a "ratio" series that lies beyond 2 is percent. What magnitude settled is flagged, and trust says so.
+The unit is settled by the name, and each number for itself: a reading that fits its name's unit is never converted. One
+that does not is converted by magnitude where only one other unit is possible: a "MHz" of 1.98e9 is Hz, 1.98 is GHz. What
+magnitude settled is flagged, and trust says so. Of a "ratio" no single number can say whether it is percent: it passes as
+it is, flagged, and is settled by exporter when samples are stored (`ullage.sums.ratio_units`).
 The names themselves are in `ullage.sources.names`.
 """
 
@@ -20,23 +22,20 @@ __all__ = ["Alias", "clean", "is_sentinel", "known", "possible", "settled"]
 Floats = npt.NDArray[np.float64]
 Masks = npt.NDArray[np.bool_]
 Flags = npt.NDArray[np.uint16]
-Codes = npt.NDArray[np.integer]
-
 
 # What OFU and the tree rest on: only these fields decide whether a series can be trusted. A memory size that nobody
 # supports is counted as dropped, and says nothing about the activity gauges.
 JUDGED = frozenset({"tensor_active", "sm_active", "gr_active", "gpu_util", "sm_clock", "tensor_cycles", "sm_cycles"})
 
 
-def clean(alias: Alias, values: Floats, problems: Problems, where: str = "", series: Codes | None = None) -> tuple[Floats, Flags]:
+def clean(alias: Alias, values: Floats, problems: Problems, where: str = "") -> tuple[Floats, Flags]:
     """Return values in the field's SI unit with missing as NaN, and a flag per value (see `tables.Flag`).
 
     Sentinels in any of their forms, NaN and infinities become missing; a unit that the magnitude contradicts is settled
     by magnitude; what then lies outside the field's range is impossible and becomes missing. Each is counted; only the
-    fields in `JUDGED` are flagged.
-    `values` is one column of one source, any length; it is not changed. `series` says which series each value is of
-    (integer codes from 0), so that hosts with a new and with an old exporter may share a column; None: all are one.
-    `where` names the place for the count.
+    fields in `JUDGED` are flagged. What has the name of a ratio passes up to 110, under `Flag.NAMED_RATIO` (or
+    `UTILIZATION_NAMED_RATIO`), until its exporter's unit is known.
+    `values` is one column of one source, any length; it is not changed. `where` names the place for the count.
     """
     field, place = FIELDS[alias.field], f"{where} {alias.name}".strip()
     sentinel = is_sentinel(values, alias)
@@ -45,9 +44,12 @@ def clean(alias: Alias, values: Floats, problems: Problems, where: str = "", ser
     if unreal.any():
         values[unreal] = np.nan
         problems.drop("infinite readings", int(np.count_nonzero(unreal)), place)
-    values, guessed = settled(alias, values, series)
-    impossible = (values < field.lowest) | (values > field.highest)
+    values, guessed = settled(alias, values)
+    named_ratio = alias.unit == "1" and field.kind == "ratio"
+    impossible = (values < field.lowest) | (values > field.highest * (100 if named_ratio else 1))
     flags = np.zeros(len(values), np.uint16)
+    if named_ratio:
+        flags[~np.isnan(values) & ~impossible] = np.uint16(Flag.UTILIZATION_NAMED_RATIO if alias.field == "gpu_util" else Flag.NAMED_RATIO)
     for mask, flag in ((sentinel, Flag.SENTINEL), (guessed, Flag.UNIT_GUESSED), (impossible, Flag.IMPOSSIBLE)):
         if alias.field in JUDGED and mask.any():
             flags[mask] |= np.uint16(flag)
@@ -96,62 +98,43 @@ def is_sentinel(values: Floats, alias: Alias | None = None) -> Masks:
     return found
 
 
-def settled(alias: Alias, values: Floats, series: Codes | None = None) -> tuple[Floats, Masks]:
+def settled(alias: Alias, values: Floats) -> tuple[Floats, Masks]:
     """Return values in the field's SI unit, and where magnitude had to overrule the unit that the name promises.
 
     >>> values, guessed = settled(Alias("x", "sm_clock", "MHz"), np.array([1.352e9, 1352]))
     >>> values.tolist(), guessed.tolist()
     ([1352000000.0, 1352000000.0], [True, False])
     """
-    other, factor = _contradicted(alias, values, series)
     promised = TO_SI[alias.unit]
     with np.errstate(over="ignore"):  # what is too large for a number is too large for the field
-        if not other.any():
-            return (values if promised == 1.0 else values * promised), other
-        return values * np.where(other, factor, promised), other
+        named = values if promised == 1.0 else values * promised
+        if alias.field in CLOCKS:
+            return _clock(named, values, *CLOCKS[alias.field])
+        if alias.field == "power" and alias.unit == "W":  # no board draws 5 kW, none less than 5 W in mW
+            other, factor = values > 5e3, TO_SI["mW"]
+        elif alias.field == "memory_used" and alias.unit == "MiB":  # no GPU has 1 TiB
+            other, factor = values > 2**20, 1.0
+        else:
+            other, factor = np.zeros(len(values), np.bool_), promised
+        return np.where(other, values * factor, named), other
 
 
-def _contradicted(alias: Alias, values: Floats, series: Codes | None) -> tuple[Masks, float]:
-    """Return where the promised unit cannot be true, and the factor of the unit that is."""
-    promised, unit = TO_SI[alias.unit], FIELDS[alias.field].unit
-    if unit == "Hz":  # no clock is below 0.1 MHz, none above 100 GHz: each number says for itself
-        return (values > 1e5, 1.0) if promised > 1 else ((values > 0) & (values <= 1e5), 1e6)
-    if unit == "1" and promised == 1.0:
-        return _percent(values, series), TO_SI["%"]
-    if alias.field == "power" and alias.unit == "W":  # no board draws 5 kW, none less than 5 W in mW
-        return values > 5e3, TO_SI["mW"]
-    if alias.field == "memory_used" and alias.unit == "MiB":  # no GPU has 1 TiB
-        return _anywhere(values > 2**20, series), 1.0
-    return np.zeros(len(values), np.bool_), promised
+# Clocks in Hz: from when on a reading fits its name, and between which a number in another unit is taken for a clock. The
+# latter reach from idle (135 MHz of NVIDIA's, about the same of AMD's) to beyond the fastest, less than a factor of 1000,
+# so that a number can be a clock in one of Hz, kHz, MHz and GHz only. Below the first some chips doze.
+CLOCKS = {"sm_clock": (1e7, 1e8, 5e9), "memory_clock": (5e7, 9e7, 2e10)}
+NO_CLOCK = 1e6  # Hz; no chip dozes as slowly
 
 
-def _percent(values: Floats, series: Codes | None) -> Masks:
-    """Return where a "ratio" belongs to a series that is really in percent.
+def _clock(named: Floats, values: Floats, fitting: float, lowest: float, highest: float) -> tuple[Floats, Masks]:
+    """Return clocks in Hz: as named where they fit, else in the one unit in which they do; where that was needed.
 
-    A series with a number in (2, 110], and more than 5 % of its positive numbers beyond 1.1, is percent. One whose
-    numbers end between 1.1 and 2 may be percent at idle, or a ratio that the vendor's counters overshot (A100 MIG,
-    DCGM issue 152): it follows the other series of the column, and without any it stays what its name says.
+    What fits no unit stays as named where a dozing chip may tell it, and is impossible (-1) where it can't.
     """
-    if not (values > 1.1).any():
-        return np.zeros(len(values), np.bool_)
-    codes = np.zeros(len(values), np.intp) if series is None else series
-    length = int(codes.max()) + 1
-    over = np.bincount(codes, values > 1.1, length) > 0.05 * np.bincount(codes, values > 0, length)
-    plain = np.bincount(codes, (values > 2) & (values <= 110), length) > 0
-    beyond = np.bincount(codes, values > 110, length) > np.bincount(codes, (values > 2) & (values <= 110), length)
-    percent = over & plain & ~beyond
-    small = over & ~plain & ~beyond
-    if percent.any() and small.any():
-        decided = np.bincount(codes, values > 0, length) > 0
-        if percent.sum() >= (decided & ~percent & ~small).sum():
-            percent |= small
-    answer: Masks = percent[codes]
-    return answer
-
-
-def _anywhere(true: Masks, series: Codes | None) -> Masks:
-    """Return, for every value, whether anything of its series is true."""
-    if not true.any() or series is None:
-        return np.full(len(true), bool(true.any()))
-    hit: Masks = np.bincount(series, true) > 0
-    return hit[series]
+    found, guessed = named.copy(), np.zeros(len(values), np.bool_)
+    unfit = (values > 0) & ((named < fitting) | (named > highest))
+    for factor in (TO_SI[unit] for unit in ("Hz", "kHz", "MHz", "GHz")):
+        fits = unfit & (values * factor >= lowest) & (values * factor <= highest)
+        found[fits], guessed[fits] = values[fits] * factor, True
+    found[unfit & ~guessed & (named < NO_CLOCK)] = -1.0
+    return found, guessed

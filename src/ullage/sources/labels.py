@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from ullage.job_names import escaped_name
 from ullage.problems import Problems
 
 LONGEST = 4096  # characters of a label value that are kept
@@ -18,12 +19,18 @@ LONGEST = 4096  # characters of a label value that are kept
 _LABELS: dict[str, tuple[str, ...]] = {
     "cluster": ("cluster", "cluster_name", "k8s_cluster", "k8s_cluster_name"),
     "host": ("Hostname", "hostname", "host", "node", "node_name", "nodename", "kubernetes_node", "k8s_node_name"),
-    "model": ("modelName", "model_name", "model", "card_model", "gpu_model", "gpu_name", "name", "card_series"),
+    # AMD's series is the name on the market; its "model" is the number of the board, and says nothing unless it is all there is.
+    "model": (
+        *("modelName", "model_name", "model", "gpu_model", "gpu_name"),
+        *("card_series", "market_name", "product_name", "name", "card_model"),
+    ),
     "job": ("hpc_job", "job_id", "jobid", "jobId", "slurm_job_id", "slurm_jobid"),
     "user": ("job_user", "slurm_user", "userid", "user", "username"),
 }
 _DEVICES = ("UUID", "uuid", "gpu_uuid", "GPU_UUID", "serial_number")
 _INDEXES = ("gpu", "gpu_id", "ordinal", "gpu_index", "index", "card", "minor_number", "device")
+# AMD's boards by their number without its revision, where two public records of the driver agree on the name
+_BOARDS = {"102-G30211": "AMD Instinct MI300X"}
 _PODS: dict[str, tuple[str, ...]] = {
     "namespace": ("namespace", "pod_namespace", "k8s_namespace_name", "kubernetes_namespace"),
     "pod": ("pod", "pod_name", "k8s_pod_name", "kubernetes_pod_name"),
@@ -35,13 +42,13 @@ _DIGITS = re.compile(r"(?:nvidia|card|renderD|gpu)?(\d{1,4})", re.ASCII)
 _EXPORTER = re.compile(r"(dcgm|gpu|device|metrics)[-_](metrics[-_])?exporter")
 
 
-def identity(labels: Mapping[str, str], problems: Problems | None = None) -> dict[str, str | int | None]:
+def identity(labels: Mapping[str, str], problems: Problems | None = None, cluster: str | None = None) -> dict[str, str | int | None]:
     """Return a value for every identity column of a sample (`tables.IDENTITY`), None where the labels do not say.
 
     Empty values mean nothing. Where Prometheus renamed the exporter's labels to `exported_…`, the plain `pod`,
-    `namespace` and `container` are the exporter's own and are ignored. Without a UUID the device is 'host/index',
-    or 'cluster/host/index' where a label names the cluster, since two clusters may have a host of one name;
-    without a job id the job is 'namespace/pod'. A value beyond 4,096 characters is cut, and counted in `problems`.
+    `namespace` and `container` are the exporter's own and are ignored. Without a UUID the device is
+    'cluster/host/index'; without a job id the job is 'namespace/pod'. `cluster` is what the user calls a cluster that
+    the labels do not name. A value beyond 4,096 characters is cut, and counted in `problems`.
 
     >>> who = identity({"gpu": "0", "UUID": "GPU-1", "Hostname": "n1", "pod": "train-0", "namespace": "ml", "job": "dcgm"})
     >>> who["gpu"], who["index"], who["host"], who["job"], who["mig"]
@@ -50,13 +57,17 @@ def identity(labels: Mapping[str, str], problems: Problems | None = None) -> dic
     told = _told(labels, problems)
     index = _index(told)
     who: dict[str, str | int | None] = {column: _first(told, names) for column, names in _LABELS.items()}
+    who["model"] = _BOARDS.get(told.get("card_model", "").rpartition("-")[0], who["model"])
+    who["cluster"] = who["cluster"] or cluster
     who["host"] = who["host"] or _without_port(told.get("instance"))
     who.update(_pod(told))
     who["index"] = index
-    who["gpu"] = _device(told, index, who["host"], who["cluster"])
+    who["gpu"] = _uuid(told) or (None if index is None else device_name(who["cluster"], who["host"], index))
     who["mig"] = _mig(told)
     if who["job"] is None and who["pod"] is not None:
         who["job"] = "/".join(str(part) for part in (who["namespace"], who["pod"]) if part is not None)
+    for name in ("job", "user"):
+        who[name] = None if who[name] is None else escaped_name(str(who[name]))
     return who
 
 
@@ -101,13 +112,18 @@ def _index(told: Mapping[str, str]) -> int | None:
     return None
 
 
-def _device(told: Mapping[str, str], index: int | None, host: str | int | None, cluster: str | int | None) -> str | None:
+def _uuid(told: Mapping[str, str]) -> str | None:
     named = _first(told, _DEVICES)
-    if named is None and told.get("gpu", "").startswith(("GPU-", "MIG-")):
-        named = told["gpu"]
-    if named is not None or index is None:
-        return named
-    return "/".join(str(part) for part in (cluster if host is not None else None, host, index) if part is not None)
+    return told["gpu"] if named is None and told.get("gpu", "").startswith(("GPU-", "MIG-")) else named
+
+
+def device_name(*place: str | int | None) -> str:
+    """Return the name of a device without a UUID, from its cluster, its host and its number there, as far as they are known.
+
+    >>> device_name("east", "n0", 3), device_name(None, "n0", 3)
+    ('east/n0/3', 'n0/3')
+    """
+    return "/".join(str(part) for part in place if part is not None)
 
 
 def _mig(told: Mapping[str, str]) -> str | None:

@@ -18,8 +18,9 @@ from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 from ullage.sources.fields import Alias, clean, known, possible
 from ullage.sources.labels import LONGEST, identity, label_values
+from ullage.sources.pivot import mean_by_row
 from ullage.sources.source import Options
-from ullage.tables import IDENTITY, samples
+from ullage.tables import IDENTITY, Flag, samples
 
 _UNKNOWN, _BY_LABEL = -1, -2  # what a name can be, besides the number of an alias
 _REMEMBERED = 200_000  # names, label texts and identities that are remembered before starting afresh
@@ -247,7 +248,7 @@ class Lines:
         if text in self._sets:
             return self._sets[text]
         where = f"{self.place} line {position}"
-        who = _who(text, self._instance) if len(text) <= LONGEST else self._understood(text)
+        who = _who(text, self._instance, self._options.cluster) if len(text) <= LONGEST else self._understood(text)
         if who is None:
             self._bad(position)
             return None
@@ -263,7 +264,7 @@ class Lines:
         return number
 
     def _understood(self, text: bytes) -> tuple[Any, ...] | None:
-        return _identified(text, self._instance, self._problems)
+        return _identified(text, self._instance, self._options.cluster, self._problems)
 
     def _pivot(self) -> pa.RecordBatch | None:
         """Return a row for each device and time of the chunk, all its fields side by side."""
@@ -280,7 +281,7 @@ class Lines:
         keys, row = np.unique(moment * len(self._identities) + rows, return_inverse=True)
         columns: dict[str, Any] = {"time": moments[keys // len(self._identities)]}
         columns |= self._identity_columns(keys % len(self._identities))
-        return samples(columns | self._field_columns(aliases, values, rows, row, len(keys)))
+        return samples(columns | self._field_columns(aliases, values, row, len(keys)))
 
     def _when(self, length: int) -> tuple[_Integers, _Integers]:
         """Return each line's time and the number of its scrape; -1 where the line has a time of its own."""
@@ -326,27 +327,26 @@ class Lines:
         columns: dict[str, Any] = {}
         for position, field in enumerate(IDENTITY):
             values = [one[position] for one in chosen]
-            if field.name == "cluster" and self._options.cluster is not None:
-                values = [value or self._options.cluster for value in values]
             if any(value is not None for value in values):
                 columns[field.name] = pa.array(values, field.type)
         return columns
 
-    def _field_columns(
-        self, aliases: _Integers, values: npt.NDArray[np.float64], rows: _Integers, row: _Integers, length: int
-    ) -> dict[str, Any]:
-        """Clean each metric, its unit settled per host (a host has one exporter); of two that mean one field the first wins."""
+    def _field_columns(self, aliases: _Integers, values: npt.NDArray[np.float64], row: _Integers, length: int) -> dict[str, Any]:
+        """Clean each metric; of two that mean one field the first wins."""
         columns: dict[str, npt.NDArray[np.float64]] = {}
         flags = np.zeros(length, np.uint16)
-        hosts = self._hosts()
         order = np.argsort(aliases, kind="stable")
         numbers, starts = np.unique(aliases[order], return_index=True)
         for number, lines in zip(numbers, np.split(order, starts[1:]), strict=True):
             alias = self._aliases[number]
             nan = int(np.count_nonzero(np.isnan(values[lines])))
             self._problems.drop("readings that are not a number (NaN)", nan, f"{self.place} {alias.name}")
-            cleaned, marks = clean(alias, values[lines], self._problems, self.place, hosts[rows[lines]])
+            cleaned, marks = clean(alias, values[lines], self._problems, self.place)
             column = columns.setdefault(alias.field, np.full(length, np.nan))
+            if alias.parts:
+                cleaned = mean_by_row(cleaned, row[lines], length)[row[lines]]
+            else:
+                flags |= _copied(row[lines], cleaned, length)
             lines, cleaned, marks = lines[::-1], cleaned[::-1], marks[::-1]  # written backwards, the first of equals stays
             free = np.isnan(column[row[lines]]) & ~np.isnan(cleaned)
             column[row[lines][free]] = cleaned[free]
@@ -354,14 +354,23 @@ class Lines:
                 np.bitwise_or.at(flags, row[lines], marks)
         return {**columns, "flags": flags}
 
-    def _hosts(self) -> _Integers:
-        """Return, for every identity, the number of its host."""
-        numbers: dict[Any, int] = {}
-        return np.array([numbers.setdefault(who[_HOST], len(numbers)) for who in self._identities], np.int64)
+
+def _copied(rows: _Integers, values: npt.NDArray[np.float64], length: int) -> npt.NDArray[np.uint16]:
+    """Return for each row whether one metric stands there several times, and whether the values differ."""
+    flags = np.zeros(length, np.uint16)
+    if len(rows) <= 1 or len(np.unique(rows)) == len(rows):
+        return flags
+    known = ~np.isnan(values)
+    lowest, highest = np.full(length, np.inf), np.full(length, -np.inf)
+    np.minimum.at(lowest, rows[known], values[known])
+    np.maximum.at(highest, rows[known], values[known])
+    flags[np.bincount(rows, minlength=length) > 1] = np.uint16(Flag.COPIED)
+    flags[lowest < highest] |= np.uint16(Flag.CONFLICT)
+    return flags
 
 
 _NEVER = 2.0**60  # ms; fits 64 bits, and is no time of any calendar
-_HOST, _GPU = IDENTITY.get_field_index("host"), IDENTITY.get_field_index("gpu")
+_GPU = IDENTITY.get_field_index("gpu")
 
 
 def _milliseconds(moment: float) -> int:
@@ -374,15 +383,15 @@ def _milliseconds(moment: float) -> int:
 
 
 @functools.lru_cache(maxsize=16384)
-def _who(text: bytes, instance: str | None) -> tuple[Any, ...] | None:
-    return _identified(text, instance, None)
+def _who(text: bytes, instance: str | None, cluster: str | None) -> tuple[Any, ...] | None:
+    return _identified(text, instance, cluster, None)
 
 
-def _identified(text: bytes, instance: str | None, problems: Problems | None) -> tuple[Any, ...] | None:
+def _identified(text: bytes, instance: str | None, cluster: str | None, problems: Problems | None) -> tuple[Any, ...] | None:
     labels = label_values(text)
     if labels is None:
         return None
     if instance is not None:
         labels.setdefault("instance", instance)
-    who = identity(labels, problems)
+    who = identity(labels, problems, cluster)
     return tuple(who[field.name] for field in IDENTITY)

@@ -12,6 +12,7 @@ import numpy as np
 from ullage.errors import UnreadableError
 from ullage.problems import Problems
 from ullage.sources.fields import Alias, Flags, Floats, clean
+from ullage.sources.labels import device_name
 from ullage.sources.source import LONGER, Options
 
 if TYPE_CHECKING:
@@ -110,6 +111,11 @@ def cleaned(readings: list[Reading], units: Mapping[str, str], problems: Problem
     return columns, flags
 
 
+def _name(reading: Reading, host: str, cluster: str | None) -> str:
+    """Return a GPU's UUID; where its driver does not tell it, the name by which every source calls such a device."""
+    return reading.uuid if reading.uuid not in ("", "N/A", "[N/A]") else device_name(cluster, host, reading.index)
+
+
 def rows(moment: int, host: str, readings: list[Reading], units: Mapping[str, str], options: Options, problems: Problems) -> pa.RecordBatch:
     """Return the samples of one moment; `units` as for `cleaned`."""
     import pyarrow as pa
@@ -121,7 +127,7 @@ def rows(moment: int, host: str, readings: list[Reading], units: Mapping[str, st
         "time": np.full(len(readings), moment, np.int64),
         "cluster": pa.array([options.cluster] * len(readings), pa.string()),
         "host": pa.array([host] * len(readings), pa.string()),
-        "gpu": pa.array([reading.uuid for reading in readings], pa.string()),
+        "gpu": pa.array([_name(reading, host, options.cluster) for reading in readings], pa.string()),
         "index": pa.array([reading.index for reading in readings], pa.int16()),
         "mig": pa.array([reading.mig for reading in readings], pa.string()),
         "model": pa.array([reading.model for reading in readings], pa.string()),

@@ -18,11 +18,15 @@ from ullage.field import FIELDS
 
 @dataclass(frozen=True)
 class Alias:
-    """A name that some exporter uses, the field it means, and the unit its name promises (a key of `units.TO_SI`)."""
+    """A name that some exporter uses, the field it means, and the unit its name promises (a key of `units.TO_SI`).
+
+    `parts` says that a device may have several such readings at once, of its dies, whose mean is the device's.
+    """
 
     name: str
     field: str
     unit: str
+    parts: bool = False
 
 
 # field -> unit -> names
@@ -119,7 +123,7 @@ def known(name: str, labels: Mapping[str, str] | None = None) -> Alias | None:
     they are None; `possible` tells them from names that never are a field.
 
     >>> known("DCGM_FI_DEV_SM_CLOCK")
-    Alias(name='DCGM_FI_DEV_SM_CLOCK', field='sm_clock', unit='MHz')
+    Alias(name='DCGM_FI_DEV_SM_CLOCK', field='sm_clock', unit='MHz', parts=False)
     >>> known("sm_clock").unit, known("go_goroutines")
     ('Hz', None)
     >>> known("amd_gpu_clock", {"clock_type": "system"}).field
@@ -129,7 +133,7 @@ def known(name: str, labels: Mapping[str, str] | None = None) -> Alias | None:
     if alias is None and labels:
         label, meanings = _LABELLED.get(name.removeprefix("amd_"), ("", {}))
         meaning = meanings.get(labels.get(label, "").lower())
-        return Alias(name, *meaning) if meaning else None
+        return Alias(name, *meaning, parts=True) if meaning else None
     return alias
 
 

@@ -33,7 +33,7 @@ def recognise(place: Place) -> int:
 def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield record batches of samples. Raises UllageError when the file is damaged or holds nothing that Ullage knows."""
     where = place.path.name if place.path else place.name
-    reading = Reading(where, options, problems)
+    reading = Reading(where, place.unique, options, problems)
     file = _opened(place)
     schema = file.schema_arrow
     try:
@@ -108,7 +108,17 @@ def _completed(batch: pa.RecordBatch, cluster: str | None) -> pa.RecordBatch:
         if field.name == "cluster" and cluster is not None and column.null_count:
             column = _words(column.cast(pa.string()).fill_null(cluster))
         columns.append(column)
-    return pa.RecordBatch.from_arrays(columns, schema=SAMPLES)
+    completed = pa.RecordBatch.from_arrays(columns, schema=SAMPLES)
+    return completed if cluster is None else _named(completed)
+
+
+def _named(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the batch with devices that were called 'host/index', before their cluster was known, called by their cluster too."""
+    cluster, host, gpu = (batch[name].cast(pa.string()) for name in ("cluster", "host", "gpu"))
+    before = pc.binary_join_element_wise(host, batch["index"].cast(pa.string()), "/")
+    after = pc.binary_join_element_wise(cluster, before, "/")
+    unnamed = pc.fill_null(pc.equal(gpu, before), False)
+    return batch.set_column(batch.schema.get_field_index("gpu"), SAMPLES.field("gpu"), _words(pc.if_else(unnamed, after, gpu)))
 
 
 def _words(column: pa.Array) -> pa.Array:

@@ -25,13 +25,17 @@ Who = Mapping[str, str | int | None]
 
 @dataclass(frozen=True)
 class Column:
-    """Readings of one field, any order: arrays of one length. `who` numbers the device (see `Identities`), time in ms."""
+    """Readings of one field, any order: arrays of one length. `who` numbers the device (see `Identities`), time in ms.
+
+    `parts` says that several readings of one device and time are of its parts, and their mean is the device's.
+    """
 
     field: str
     who: Ints
     time: Ints
     values: Floats
     flags: Flags
+    parts: bool = False
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,11 @@ def pivot(columns: Sequence[Column]) -> Wide:
     copies = 0
     for column, key in zip(columns, keys, strict=True):
         at = np.arange(len(rows)) if key is rows or np.array_equal(key, rows) else np.searchsorted(rows, key)
-        placed, repeated = _place(column.values, at, flags)
-        copies += repeated
+        if column.parts:
+            placed = mean_by_row(column.values, at, len(rows))
+        else:
+            placed, repeated = _place(column.values, at, flags)
+            copies += repeated
         marked = np.flatnonzero(column.flags)
         np.bitwise_or.at(flags, at[marked], column.flags[marked])
         before = fields.get(column.field)
@@ -129,6 +136,19 @@ def _place(values: Floats, at: Ints, flags: Flags) -> tuple[Floats, int]:
     return placed, repeated
 
 
+def mean_by_row(values: Floats, at: Ints, rows: int) -> Floats:
+    """Return the mean of the values that are known at each row, NaN where none is.
+
+    >>> mean_by_row(np.array([1.0, 3.0, np.nan]), np.array([0, 0, 1]), 2).tolist()
+    [2.0, nan]
+    """
+    known = ~np.isnan(values)
+    count = np.bincount(at[known], minlength=rows)
+    total = np.bincount(at[known], values[known], rows)
+    mean: Floats = np.divide(total, count, out=np.full(rows, np.nan), where=count > 0)
+    return mean
+
+
 class Identities:
     """Numbers for devices: `code` gives each distinct identity a number, `columns` gives the identity columns back."""
 
@@ -148,20 +168,6 @@ class Identities:
         if code == len(self._people):
             self._people.append(key)
         return code
-
-    def exporters(self) -> Ints:
-        """Return, for each number given so far, the number of the device's host: one host has one exporter, with one habit.
-
-        >>> devices = Identities()
-        >>> for gpu, host in (("a", "n1"), ("b", "n2"), ("c", "n1")):
-        ...     _ = devices.code({"gpu": gpu, "host": host})
-        >>> devices.exporters().tolist()
-        [0, 1, 0]
-        """
-        host, gpu = IDENTITY.names.index("host"), IDENTITY.names.index("gpu")
-        numbers: dict[tuple[str | int | None, ...], int] = {}
-        who = [(person[host],) if person[host] is not None else (None, person[gpu]) for person in self._people]
-        return np.array([numbers.setdefault(one, len(numbers)) for one in who], np.int64)
 
     def columns(self, codes: Ints) -> dict[str, pa.Array]:
         """Return the identity columns for an array of numbers; words are dictionary-encoded, with only those in use."""

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ullage.errors import UllageError, UnreadableError
 from ullage.problems import Problems
-from ullage.sources.fields import known
+from ullage.sources.fields import possible
 from ullage.sources.http import Client, ServerError
 from ullage.sources.prometheus_routes import MOST_POINTS, Route, Window, export, grid, instant, interval, refuses_ranges, too_much
 from ullage.sources.readings import Readings
@@ -209,7 +209,7 @@ def _metrics(client: Client, window: Window) -> list[str]:
         page = "an HTML page" if body.lstrip()[:1] == b"<" else "something else"
         problem = f"{client.shown} answered with {page} where the API's JSON was expected"
         raise UllageError(problem, "a login page, or not a Prometheus? give credentials, or the API's own URL") from error
-    metrics = sorted(name for name in set(names) if known(name))
+    metrics = sorted(name for name in set(names) if possible(name))
     if not metrics:
         period = f"between {_moment(window.start)} and {_moment(window.end)}"
         problem = f"{client.shown} has no GPU metric that Ullage knows {period} ({len(names):,} metrics are others)"

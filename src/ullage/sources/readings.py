@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ullage.problems import Problems
-from ullage.sources.fields import Alias, clean, known
+from ullage.sources.fields import Alias, clean, known, possible
 from ullage.sources.labels import identity
 from ullage.sources.pivot import Column, Identities, batch, pivot
 from ullage.sources.source import Options
@@ -26,7 +26,8 @@ Floats = npt.NDArray[np.float64]
 
 EARLIEST, LATEST = 946_684_800_000, 4_102_444_800_000  # 2000 and 2100: a time outside is not in milliseconds
 REMEMBERED = 200_000  # label sets; pods come and go, and memory must not grow with them
-_LEFT_OUT = (-1, -1)
+_UNKNOWN, _BY_LABEL = -1, -2
+_LEFT_OUT = (_UNKNOWN, -1)
 # an unescaped quote can't occur inside a JSON string, so this is the name itself and never a part of a label's value
 _NAME = re.compile(rb'"__name__"\s*:\s*"((?:[^"\\]|\\.)*)"\s*,?')
 
@@ -76,14 +77,13 @@ class Readings:
     def batch(self) -> pa.RecordBatch:
         """Return everything added since the last call as a `tables.SAMPLES` record batch, and forget it."""
         columns = []
-        exporters = self._devices.exporters()
         for number in sorted(self._parts):
             alias = self._aliases[number]
             who, times, values = (np.concatenate(part) for part in zip(*self._parts[number], strict=True))
             nan = int(np.count_nonzero(np.isnan(values)))
             self._problems.drop("readings that are not a number (NaN)", nan, f"{self._where} {alias.name}".strip())
-            cleaned, flags = clean(alias, cast(Floats, values), self._problems, self._where, exporters[who])
-            columns.append(Column(alias.field, cast(Ints, who), cast(Ints, times), cleaned, flags))
+            cleaned, flags = clean(alias, cast(Floats, values), self._problems, self._where)
+            columns.append(Column(alias.field, cast(Ints, who), cast(Ints, times), cleaned, flags, alias.parts))
         self.forget()
         return batch(pivot(columns), self._devices, self._problems, self._where)
 
@@ -106,7 +106,9 @@ class Readings:
         name, others = (found[1], raw[: found.start()] + raw[found.end() :]) if found else (b"", raw)
         alias = self._fields.get(name)
         if alias is None:
-            alias = self._fields[name] = self._known(name)
+            alias = self._fields[name] = self._known(name.decode("utf-8", "replace") or self._unnamed or "")
+        if alias == _BY_LABEL:
+            alias = self._number(known(name.decode("utf-8", "replace"), label_set(raw)))
         if alias < 0:
             what = (
                 "series of metrics that Ullage does not keep" if name else "series without a metric name (name the file after the metric)"
@@ -120,11 +122,14 @@ class Readings:
             device = self._owners[others] = self._owner(raw)
         return (alias, device) if device >= 0 else _LEFT_OUT
 
-    def _known(self, name: bytes) -> int:
-        """Return the number of a metric's alias, -1 for one that is not kept."""
-        alias = known(name.decode("utf-8", "replace") or self._unnamed or "")
+    def _known(self, name: str) -> int:
+        """Return the number of a metric's alias, -1 for one that is not kept, -2 where its labels decide."""
+        alias = known(name)
+        return _BY_LABEL if alias is None and possible(name) else self._number(alias)
+
+    def _number(self, alias: Alias | None) -> int:
         if alias is None:
-            return -1
+            return _UNKNOWN
         if alias not in self._aliases:
             self._aliases.append(alias)
         return self._aliases.index(alias)
@@ -135,14 +140,12 @@ class Readings:
         if labels is None:
             self._problems.drop("series whose labels can't be read", where=self._where)
             return -1
-        who = identity(labels, self._problems)
+        who = identity(labels, self._problems, self._options.cluster)
         if who["gpu"] is None:
             self._problems.drop("series that name no device", where=f"{self._where} {labels.get('__name__', '')}".strip())
             return -1
         if any(isinstance(value, str) and "\ufffd" in value for value in who.values()):
             self._problems.mend("label sets that are not UTF-8, their bad bytes replaced", where=self._where)
-        if self._options.cluster is not None and who["cluster"] is None:
-            who["cluster"] = self._options.cluster
         return self._devices.code(who)
 
 

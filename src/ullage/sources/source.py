@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Protocol, Self
@@ -56,8 +56,9 @@ class Options:
     """What the user may say about a source. Times are integer milliseconds since 1970, UTC.
 
     `since`, `until` limit what is asked of a server or kept of a file; `header` holds extra HTTP headers
-    (authentication); `timeout` (s) is how long a server may be silent, `deadline` when reading ends in all, and what has
-    come is a part; `progress` is called with a word about what was done so far; `now` is the clock, in ms.
+    (authentication); `time_zone` is the IANA name of the zone of times in job records that say none; `timeout` (s) is
+    how long a server may be silent, `deadline` when reading ends in all, and what has come is a part; `progress` is
+    called with a word about what was done so far; `now` is the clock, in ms.
     """
 
     since: int | None = None
@@ -70,17 +71,27 @@ class Options:
     retries: int = 4
     watch: float = 0.0  # for a live place (an exporter, this machine): how many seconds to watch
     interval: float = 15.0  # seconds between two readings of a live place
+    time_zone: str | None = None
     progress: Callable[[str], None] = lambda _: None
     now: Callable[[], int] | None = None
 
 
 @dataclass(frozen=True)
 class Place:
-    """A file, or a URL, with the first bytes of what is there (decompressed; empty for a URL not yet asked)."""
+    """A file, or a URL, with the first bytes of what is there (decompressed; empty for a URL not yet asked).
+
+    `unique` is what tells a file from the others that are read with it (see `file_names`): where nothing in the file says
+    which host or GPU it is of, that is its name.
+    """
 
     name: str
     path: Path | None = None
     head: bytes = b""
+    unique: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.unique:
+            object.__setattr__(self, "unique", _stem(self.path) if self.path else self.name)
 
     @property
     def url(self) -> str | None:
@@ -156,8 +167,50 @@ def source(name: str, *, recognise: Callable[[Place], int], reads: str, folder: 
     return register
 
 
-def read_samples(name: str, options: Options | None = None, problems: Problems | None = None) -> Iterator[pa.RecordBatch]:
+def files_of(names: Iterable[str]) -> list[Path]:
+    """Return the files that some places name: files, and those in folders (hidden ones aside)."""
+    paths = [Path(name).expanduser() for name in names if name and "://" not in name]
+    return [file for path in paths for file in (_files(path) if path.is_dir() else [path])]
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("."))
+
+
+def file_names(paths: Iterable[Path]) -> dict[Path, str]:
+    """Return for each file the shortest path, without suffixes, that tells it from files of its name in other folders.
+
+    >>> list(file_names([Path("/logs/a/gpu.dmon"), Path("/logs/b/gpu.dmon"), Path("/logs/b/n1.dmon.gz")]).values())
+    ['a/gpu', 'b/gpu', 'n1']
+    """
+    folders: dict[str, set[Path]] = {}
+    full = {path: path.absolute() for path in paths}
+    for path in full.values():
+        folders.setdefault(_stem(path), set()).add(path.parent)
+    names = {}
+    for path, absolute in full.items():
+        others = [folder.parts for folder in folders[_stem(path)] if folder != absolute.parent]
+        parts, depth = absolute.parent.parts, 0
+        while any(_last(other, depth) == _last(parts, depth) for other in others):
+            depth += 1
+        names[path] = "/".join((*_last(parts, depth), _stem(path)))
+    return names
+
+
+def _stem(path: Path) -> str:
+    return path.name.split(".", 1)[0]
+
+
+def _last(parts: tuple[str, ...], count: int) -> tuple[str, ...]:
+    return parts[len(parts) - count :] if count else ()
+
+
+def read_samples(
+    name: str, options: Options | None = None, problems: Problems | None = None, names: Mapping[Path, str] | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield record batches of `tables.SAMPLES` from a file, a folder, or a URL, its format recognised by content.
+
+    `names` is what files are called where nothing in them says of which host they are (default: `file_names` of this place).
 
     Raises UllageError when the place does not exist or nothing recognises it. In a folder, files that nothing
     recognises are counted in `problems`; when there is no other file, that is an error.
@@ -168,12 +221,13 @@ def read_samples(name: str, options: Options | None = None, problems: Problems |
         yield from _in_time(_sane(_reader(place).read(place, options, problems), problems), name, options)
         return
     path = Path(name).expanduser()
+    names = file_names(files_of([name])) if names is None else names
     if not name or not path.exists():
         raise UllageError(f"there is no file or folder '{name}'", "give a file, a folder of files, or a URL such as http://prometheus:9090")
     if path.is_dir():
-        yield from _in_time(_sane(_read_folder(path, options, problems), problems), name, options)
+        yield from _in_time(_sane(_read_folder(path, options, problems, names), problems), name, options)
     else:
-        place = Place(str(path), path, head(path))
+        place = Place(str(path), path, head(path), names.get(path, ""))
         yield from _in_time(_sane(_reader(place).read(place, options, problems), problems), name, options)
 
 
@@ -201,17 +255,17 @@ def _sane(batches: Iterator[pa.RecordBatch], problems: Problems) -> Iterator[pa.
             yield batch.filter(pa.array(sane))
 
 
-def _read_folder(folder: Path, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
+def _read_folder(folder: Path, options: Options, problems: Problems, names: Mapping[Path, str]) -> Iterator[pa.RecordBatch]:
     place = Place(str(folder), folder)
     whole = [s for s in SOURCES.values() if s.folder and s.recognise(place)]
     if whole:
         yield from whole[0].read(place, options, problems)
         return
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.name.startswith("."))
+    files = _files(folder)
     found = 0
     for number, path in enumerate(files, 1):
         try:
-            place = Place(str(path), path, head(path))
+            place = Place(str(path), path, head(path), names.get(path, ""))
             reader = _reader(place)
         except UnreadableError as error:
             problems.cut_short("files that could not be read to the end", error.problem)

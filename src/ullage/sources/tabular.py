@@ -1,7 +1,7 @@
 """Blocks of a table (of a CSV, a Parquet file) to record batches of samples, in any of the forms of `columns.Layout`.
 
 Everything is vectorised over the rows of a block. Labels are read once per different combination, times once per
-different word. What settled in one block (a column's unit, a device's identity) holds for the whole file.
+different word. A device that is known from one block is known in the next.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ullage.errors import UllageError
+from ullage.job_names import escaped_name
 from ullage.problems import Problems
 from ullage.sources import clock
 from ullage.sources.columns import Layout, listed, meaning, nearest
-from ullage.sources.fields import Alias, Flags, Floats, clean
-from ullage.sources.labels import identity
+from ullage.sources.fields import Alias, Floats, clean
+from ullage.sources.labels import device_name, identity
 from ullage.sources.pivot import Column, Identities, Wide, batch, pivot
 from ullage.sources.source import InOrder, Options
-from ullage.tables import FIELDS, Flag
 
 Block = Mapping[int, pa.Array]  # column position -> values
 Codes = npt.NDArray[np.int64]
@@ -35,14 +35,17 @@ _NUMBER = r"^\s*(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?
 
 @dataclass
 class Reading:
-    """What is known of the file so far: its name, the line reached, units that settled, devices and metrics that came by."""
+    """What is known of the file so far: its name, the line reached, devices and metrics that came by.
+
+    `unique` is the name of the device where no column says which it is.
+    """
 
     where: str
+    unique: str
     options: Options
     problems: Problems
     line: int = 0  # the line (or row) before the block's first row
     skipped: list[int] = field(default_factory=list)  # lines with a wrong number of columns, which are in no block
-    units: dict[str, Alias] = field(default_factory=dict)
     devices: Identities = field(default_factory=Identities)
     combinations: dict[tuple[str | None, ...], int] = field(default_factory=dict)
     metrics: dict[str, bool] = field(default_factory=dict)
@@ -93,7 +96,7 @@ def _wide(block: Block, layout: Layout, reading: Reading, times: clock.Milliseco
     fields: dict[str, Floats] = {}
     flags = np.zeros(len(times), np.uint16)
     for at, alias in layout.fields.items():
-        values, marks = cleaned(str(at), alias, numbers(block[at], reading), reading, devices)
+        values, marks = clean(alias, numbers(block[at], reading), reading.problems, reading.where)
         before = fields.get(alias.field)  # where two columns mean one field, the first that knows a value has it
         fields[alias.field] = values if before is None else np.where(np.isnan(before), values, before)
         flags |= marks
@@ -122,7 +125,7 @@ def _long(block: Block, layout: Layout, reading: Reading, times: clock.Milliseco
     for code in np.unique(metric[rows]).tolist():
         alias, mine = aliases[code], rows[metric[rows] == code]
         if alias is not None:
-            told, flags = cleaned(alias.name, alias, values[mine], reading, devices[mine])
+            told, flags = clean(alias, values[mine], reading.problems, reading.where)
             columns.append(Column(alias.field, devices[mine], times[mine], told, flags))
     yield batch(pivot(columns), reading.devices, reading.problems, reading.where)
 
@@ -140,28 +143,11 @@ def matrix(
         for start in range(0, len(columns), step):
             group = columns[start : start + step]
             devices = np.repeat(np.array([who[i] for i in group], np.int64), len(times))
-            told, flags = cleaned(alias.name, alias, np.concatenate([values[i] for i in group]), reading, devices)
+            told, flags = clean(alias, np.concatenate([values[i] for i in group]), reading.problems, reading.where)
             known = np.tile(keep, len(group)) & (~np.isnan(told) | (flags != 0))
             wide = Wide(devices[known], np.tile(times, len(group))[known], {alias.field: told[known]}, flags[known])
             if known.any():
                 yield batch(wide, reading.devices, reading.problems, reading.where)
-
-
-def cleaned(key: str, alias: Alias, values: Floats, reading: Reading, devices: Codes) -> tuple[Floats, Flags]:
-    """Return `fields.clean` of a block's values; a unit that magnitude settled in one block holds for those after it.
-
-    A column that is busy at first and idle later must not be read as percent here and as a ratio there.
-    """
-    told = reading.units.get(key)
-    if told is not None:
-        result, flags = clean(told, values, reading.problems, reading.where)
-        flags[~np.isnan(result)] |= np.uint16(Flag.UNIT_GUESSED)
-        return result, flags
-    result, flags = clean(alias, values, reading.problems, reading.where, devices)
-    guessed, unit = (flags & Flag.UNIT_GUESSED) != 0, FIELDS[alias.field].unit
-    if unit in ("1", "B") and np.count_nonzero(guessed) > 0.5 * np.count_nonzero(result > 0):
-        reading.units[key] = Alias(alias.name, alias.field, "%" if unit == "1" else unit)
-    return result, flags
 
 
 def numbers(column: pa.Array, reading: Reading) -> Floats:
@@ -215,7 +201,9 @@ def _devices(block: Block, layout: Layout, reading: Reading) -> Codes:
     rows = len(block[layout.time])
     if not layout.labels:
         reading.problems.note(f"{reading.where} does not say which GPU it is about; taken as one GPU")
-        return np.full(rows, reading.devices.code(_identity({"UUID": reading.where}, reading)), np.int64)
+        return np.full(
+            rows, reading.devices.code(_identity({"UUID": device_name(reading.options.cluster, reading.unique)}, reading)), np.int64
+        )
     told = [words(block[at]) for at in layout.labels]
     key = np.zeros(rows, np.int64)
     for codes, values in told:  # compact after each column, so that the key stays small
@@ -238,17 +226,18 @@ def _number(combination: tuple[str | None, ...], layout: Layout, reading: Readin
         return number
     told = {name: value for name, value in zip(layout.labels.values(), combination, strict=True) if value}
     who = _identity(told, reading)
+    named = device_name(who["host"], who["index"])
     for name in _OURS:
-        if name in told and not (name == "gpu" and told[name].isdigit()):  # a number is the device's index on its host
-            who[name] = told[name]
+        # a number is the device's index on its host, and 'host/index' is the name of a device without a UUID and a cluster
+        if name in told and not (name == "gpu" and (told[name].isdigit() or told[name] == named)):
+            who[name] = escaped_name(told[name]) if name in ("job", "user") else told[name]
     if len(reading.combinations) >= _MOST_COMBINATIONS:
         reading.combinations.clear()
     return reading.combinations.setdefault(combination, reading.devices.code(who))
 
 
 def _identity(labels: Mapping[str, str], reading: Reading) -> dict[str, str | int | None]:
-    who = identity(labels, reading.problems)
-    return who if who["cluster"] is not None else {**who, "cluster": reading.options.cluster}
+    return identity(labels, reading.problems, reading.options.cluster)
 
 
 def nothing_known(reading: Reading) -> UllageError:

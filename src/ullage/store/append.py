@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +11,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ullage.errors import UllageError
+from ullage.job_names import separate_names
+from ullage.store import units
 from ullage.store.devices import Devices, affected, devices_of, lying, neighbours, reachable, untangled
 from ullage.store.manifest import Folder, Manifest, Part
 from ullage.store.parts import read_part, write_days
 from ullage.store.rewrite import rewrite
 from ullage.sums.ordering import Mask, chosen, column_of, has_value, milliseconds, numbers, one_batch, pack
+from ullage.sums.ratio_units import settle_ratio_units, without_dead_clocks
 from ullage.sums.windows import DERIVED, derive, merge, unequal
 from ullage.tables import FIELDS, SAMPLES, Flag
 
@@ -27,12 +30,17 @@ ABSENT, KNOWN, CHANGES = np.int8(0), np.int8(1), np.int8(2)
 
 @dataclass(frozen=True)
 class Appended:
-    """What an append did: rows that are new, rows that changed a stored one, rows already known, parts written."""
+    """What an append did: rows that are new, rows that changed a stored one, rows already known, parts written.
+
+    `percent` counts readings that were percent under the name of a ratio, `impossible` those of each field beyond any ratio.
+    """
 
     rows_new: int = 0
     rows_changed: int = 0
     rows_known: int = 0
     parts: int = 0
+    percent: int = 0
+    impossible: dict[str, int] = field(default_factory=dict)
 
     def __add__(self, other: Appended) -> Appended:
         return Appended(
@@ -40,6 +48,8 @@ class Appended:
             self.rows_changed + other.rows_changed,
             self.rows_known + other.rows_known,
             self.parts + other.parts,
+            self.percent + other.percent,
+            {name: self.impossible.get(name, 0) + other.impossible.get(name, 0) for name in {**self.impossible, **other.impossible}},
         )
 
 
@@ -114,10 +124,31 @@ def _without_last(merged: pa.Table, most: int) -> tuple[pa.Table, pa.Table]:
 
 def _add(folder: Folder, manifest: Manifest, chunk: pa.Table, now: Callable[[], int], gap_ms: int | None) -> tuple[Manifest, Appended]:
     """Commit one merged piece; return the manifest after it and what was done."""
+    manifest, chunk, found = _settled(folder, manifest, chunk, now)
+    manifest, done = _commit(folder, manifest, chunk, now, gap_ms)
+    return manifest, done + found
+
+
+def _settled(folder: Folder, manifest: Manifest, chunk: pa.Table, now: Callable[[], int]) -> tuple[Manifest, pa.Table, Appended]:
+    """Return the piece in the units that its exporters are known to use, which may put right what is stored.
+
+    The file of units is written before the piece: after a kill it knows of rows that come again, and never too little.
+    """
+    habits = units.read(folder.path)
+    settled = settle_ratio_units(chunk, habits)
+    if settled.changed:
+        manifest = units.restate(folder, manifest, settled.habits, settled.changed, now)
+    if settled.habits != habits:
+        units.write(folder, settled.habits)
+    return manifest, without_dead_clocks(settled.rows), Appended(percent=settled.percent, impossible=settled.impossible)
+
+
+def _commit(folder: Folder, manifest: Manifest, chunk: pa.Table, now: Callable[[], int], gap_ms: int | None) -> tuple[Manifest, Appended]:
     devices = devices_of(chunk)
     ranges = reachable(folder, manifest.parts, devices)
     state = _states(folder, chunk, devices, ranges)
-    counts = Appended(*(int(np.count_nonzero(state == s)) for s in (ABSENT, CHANGES, KNOWN)))
+    new, changed, known = (int(np.count_nonzero(state == s)) for s in (ABSENT, CHANGES, KNOWN))
+    counts = Appended(new, changed, known)
     if counts.rows_known:
         chunk = chosen(chunk, state != KNOWN)
         if not chunk.num_rows:
@@ -163,7 +194,8 @@ def _matches(*device_and_time: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.in
 def _changes(chunk: pa.Table, ours: npt.NDArray[np.int64], stored: pa.Table, theirs: npt.NDArray[np.int64], names: Sequence[str]) -> Mask:
     """Where our row says something that the stored row of the same device and time does not."""
     flags, kept = column_of(chunk, "flags").to_numpy()[ours], column_of(stored, "flags").to_numpy()[theirs]
-    arrival = np.uint16(DERIVED | Flag.COPIED | Flag.REORDERED)  # these are about neighbours and copies, not about the row
+    # these are about neighbours, copies and exporters, not about the row
+    arrival = np.uint16(DERIVED | Flag.COPIED | Flag.REORDERED | Flag.NAMED_RATIO | Flag.PERCENT)
     changes = (flags & ~kept & ~arrival) != 0
     settled = (kept & Flag.CONFLICT) != 0  # the first value won already
     for name in names:
@@ -191,5 +223,5 @@ def _more_jobs(mine: pa.Array, other: pa.Array) -> Mask:
     ours, theirs = mine.cast(pa.string()), other.cast(pa.string())
     more = pc.fill_null(pc.not_equal(ours, theirs), False).to_numpy(zero_copy_only=False).copy()
     for row in np.flatnonzero(more).tolist():
-        more[row] = not set(ours[row].as_py().split(",")) <= set(theirs[row].as_py().split(","))
+        more[row] = not set(separate_names(ours[row].as_py())) <= set(separate_names(theirs[row].as_py()))
     return np.asarray(more)

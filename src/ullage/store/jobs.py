@@ -15,6 +15,7 @@ from ullage.store.manifest import Folder
 from ullage.tables import JOBS
 
 NAME = "jobs.parquet"
+ADDED = ("state",)  # columns that files of older stores do not have
 KEY = ("job", "host", "index", "gpu", "start")
 
 
@@ -25,7 +26,10 @@ def read(folder: Path) -> pa.Table:
         return JOBS.empty_table()
     try:
         with opened(path) as file:
-            return file.read().select(JOBS.names).cast(JOBS)
+            table = file.read()
+        for column in (field for field in JOBS if field.name in ADDED and field.name not in table.column_names):
+            table = table.append_column(column, pa.nulls(len(table), column.type))
+        return table.select(JOBS.names).cast(JOBS)
     except (OSError, KeyError, pa.ArrowException, UnicodeError) as error:
         raise UllageError(
             f"the store's job records {path} are damaged ({harmless(str(error))})", "bring them back from a backup, or remove that file"

@@ -11,6 +11,7 @@ from ullage.store.devices import devices_of, neighbours
 from ullage.store.manifest import Folder, Manifest, Part
 from ullage.store.parts import among, read_part, read_ranges, write_days
 from ullage.sums.ordering import chosen, column_of, in_order
+from ullage.sums.ratio_units import without_dead_clocks
 from ullage.sums.windows import derive, merge
 from ullage.tables import SAMPLES
 
@@ -70,5 +71,5 @@ def _joined(stored: pa.Table, new: pa.Table, around: pa.Table | None, gap_ms: in
     """Stored and new rows as one settled table: rows of devices with new ones are settled again, the others kept."""
     touched = devices_of(new).find(stored) >= 0
     ours = chosen(stored, touched).select(SAMPLES.names)
-    settled = derive(merge(pa.concat_tables([ours, new])), gap_ms=gap_ms, before=around)
+    settled = derive(without_dead_clocks(merge(pa.concat_tables([ours, new]))), gap_ms=gap_ms, before=around)
     return in_order([settled, chosen(stored, ~touched)])

@@ -4,6 +4,7 @@ manifest.json                           which files are the store; replaced in o
 samples/day=2026-08-10/part-<hash>.parquet   rows of `tables.SETTLED`, sorted by (gpu, mig, time)
 tails/part-<hash>.parquet               each device's range and last rows in that part
 jobs.parquet                            job records (`tables.JOBS`)
+units.json                              in which unit exporters write their ratios (`sums.ratio_units`)
 lock                                    held by the one writer
 """
 
@@ -27,7 +28,7 @@ from ullage.store.manifest import NAME, Folder, Manifest
 from ullage.store.parts import read_tails
 from ullage.store.reading import MEMORY, connection, settled_table
 
-OURS = frozenset({NAME, "samples", "tails", "jobs.parquet", "lock"})
+OURS = frozenset({NAME, "samples", "tails", "jobs.parquet", "units.json", "lock"})
 
 
 @dataclass(frozen=True)

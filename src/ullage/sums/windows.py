@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ullage.job_names import joined_names, separate_names
 from ullage.sums.ordering import (
     Ints,
     Mask,
@@ -76,7 +77,7 @@ def merge(table: pa.Table) -> pa.Table:
 
     Per field the first value in order of arrival wins. Flags: `COPIED` when a field came more than once, `CONFLICT`
     when the values differ by more than rounding, `REORDERED` when the sample arrived after a later one of its device.
-    Different jobs of one key are joined by "," in alphabetical order, and so are the users and namespaces of different jobs.
+    Different jobs of one key are joined by `job_names.joined_names`, and so are the users and namespaces of different jobs.
     """
     rows = table.num_rows
     columns = _columns(table)
@@ -197,7 +198,7 @@ def _joined(column: pa.Array, order: Ints, group: Ints, winner: Ints, shared: Ma
     for count in np.unique(counts[counts > 1]).tolist():
         keys = np.flatnonzero(counts == count)
         sets, which = np.unique(job[starts[keys][:, None] + np.arange(count)], axis=0, return_inverse=True)
-        names = [",".join(sorted({part for code in codes_of_key for part in words[code].split(",")})) for codes_of_key in sets.tolist()]
+        names = [joined_names(words[code] for code in codes_of_key) for codes_of_key in sets.tolist()]
         result[keys] = len(words) + which.reshape(-1)
         words.extend(names)
     indices = pa.array(result, mask=result < 0, type=pa.int32())
@@ -362,5 +363,6 @@ def _sharers(job: pa.Array) -> pa.Array:
     """How many jobs a row's `job` names."""
     if empty(job):
         return pa.array(np.zeros(len(job), np.int8))
-    counts = np.array([min(word.count(",") + 1, 127) if word is not None else 0 for word in job.dictionary.to_pylist()] + [0], np.int8)
+    words = job.dictionary.to_pylist()
+    counts = np.array([0 if word is None else min(max(len(separate_names(word)), 1), 127) for word in words] + [0], np.int8)
     return pa.array(counts[pc.fill_null(job.indices, len(job.dictionary)).to_numpy()])

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ullage.errors import UllageError, harmless
+from ullage.job_names import escaped_name
 from ullage.problems import Problems
 from ullage.tables import JOBS
 from ullage.trainlogs.log import read_log
@@ -49,7 +50,7 @@ def record(series: pa.Table, job: str, problems: Problems, *, since: int | None 
     if not any(mean is not None for mean in means.values()):
         what = "no MFU and no FLOP/s" if inside.any() else "nothing in the window"
         problems.note(f"the log of job {harmless(job, 60)} reports {what}; it can't be set beside OFU")
-    row = dict.fromkeys(JOBS.names) | {"job": job} | means
+    row = dict.fromkeys(JOBS.names) | {"job": escaped_name(job)} | means
     return pa.Table.from_pylist([row], schema=JOBS)
 
 
@@ -67,7 +68,7 @@ def beside(samples: pa.Table, series: pa.Table, job: str) -> pa.Table:
     found = row >= 0
     if len(ended):
         found &= (at - ended[row]) <= stands[row]
-    found &= np.array([name == job for name in samples["job"].cast(pa.string()).to_pylist()], np.bool_)
+    found &= np.array([name == escaped_name(job) for name in samples["job"].cast(pa.string()).to_pylist()], np.bool_)
     for name, column in REPORTED.items():
         values = np.full(samples.num_rows, np.nan)
         values[found] = _floats(steps, name)[row[found]]

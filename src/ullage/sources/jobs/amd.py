@@ -8,6 +8,7 @@ says who holds a GPU now; folders named after hosts may lie in one folder.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pyarrow as pa
@@ -25,7 +26,7 @@ def recognise(place: Place) -> int:
 
 
 @job_source("amd", recognise=recognise, reads="a folder of the Slurm prolog of AMD's device-metrics-exporter")
-def read(place: Place, problems: Problems) -> pa.Table:
+def read(place: Place, problems: Problems, zone: ZoneInfo | None) -> pa.Table:  # noqa: ARG001
     """Return a record per GPU, without times: who holds it now. Files that are no such JSON are counted."""
     problems.note(f"{place.name} says who holds a GPU now, not since when: its jobs are taken to hold it all the time")
     return table(_records(place, problems), problems, place.name)

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ullage.errors import harmless
+from ullage.job_names import escaped_name, joined_names, separate_names
 from ullage.problems import Problems
 from ullage.sources.jobs.line import Codes, Ints, Line, line
 from ullage.sources.jobs.places import Device, directory, meant
@@ -30,7 +31,7 @@ def attribute(samples: pa.Table, jobs: pa.Table, problems: Problems, seen: set[s
 
     `samples`: a table with the columns of `tables.SAMPLES`, rows in any order, partial rows welcome; all devices of a
     host at once, since a whole host's GPUs are counted here. `jobs`: a table of `tables.JOBS`. Several jobs at once on
-    a device are joined by ',', sorted, and so are their users. Jobs that match no sample are counted in a note; a caller
+    a device are joined by `job_names.joined_names`, and so are their users. Jobs that match no sample are counted in a note; a caller
     that brings the samples in pieces gives `seen`, to which the jobs found are added, and calls `note_unmatched` at the end.
     """
     if not samples.num_rows or not jobs.num_rows:
@@ -65,7 +66,7 @@ def _filled(samples: pa.Table, devices: Sequence[Codes], held: Line, told: Seque
             part.append(pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(words, pa.string())))
     for name, part in zip(("job", "user"), parts, strict=True):
         samples = samples.set_column(samples.schema.get_field_index(name), samples.schema.field(name), pa.chunked_array(part))
-    return samples, {job for number in np.flatnonzero(count[1:]) for job in _parts(job_words[number])}
+    return samples, {job for number in np.flatnonzero(count[1:]) for job in separate_names(job_words[number])}
 
 
 def _merged(before: Words, more: Sequence[str | None]) -> tuple[list[str], Codes, Codes]:
@@ -81,13 +82,9 @@ def _users(jobs: Sequence[str], told: Sequence[Record]) -> list[str | None]:
     of_job = {record.job: record.user for record in told if record.user is not None}
     found = []
     for job in jobs:
-        users = sorted({of_job[part] for part in _parts(job) if part in of_job})
-        found.append(",".join(users) or None)
+        users = [escaped_name(of_job[part]) for part in separate_names(job) if part in of_job]
+        found.append(joined_names(users) or None)
     return found
-
-
-def _parts(job: str) -> list[str]:
-    return job.split(",")
 
 
 def _encoded(samples: pa.Table) -> pa.Table:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
@@ -20,8 +21,11 @@ from ullage.tables import JOBS
 class Reader(Protocol):
     """A function that turns a place into a table of job records."""
 
-    def __call__(self, place: Place, problems: Problems) -> pa.Table:
-        """Return a table of `tables.JOBS`: a row per job and device (or per job and host, or per job)."""
+    def __call__(self, place: Place, problems: Problems, zone: ZoneInfo | None) -> pa.Table:
+        """Return a table of `tables.JOBS`: a row per job and device (or per job and host, or per job).
+
+        `zone` is that of times that say none; None: UTC, with a note.
+        """
 
 
 @dataclass(frozen=True)
@@ -47,8 +51,11 @@ def job_source(name: str, *, recognise: Callable[[Place], int], reads: str) -> C
     return register
 
 
-def read_jobs(name: str, problems: Problems) -> pa.Table:
-    """Return the `JOBS` table of a file or folder of job records, its format recognised by content."""
+def read_jobs(name: str, problems: Problems, zone: ZoneInfo | None = None) -> pa.Table:
+    """Return the `JOBS` table of a file or folder of job records, its format recognised by content.
+
+    `zone` is that of times that say none. Raises UllageError for a place that is none, and for one that holds no job records.
+    """
     path = Path(name).expanduser()
     if not path.exists():
         raise UllageError(f"there is no file or folder '{name}' with job records")
@@ -58,4 +65,4 @@ def read_jobs(name: str, problems: Problems) -> pa.Table:
     if not sure:
         known = "; ".join(s.reads for s in JOB_SOURCES.values())
         raise UllageError(f"{name} holds no job records that Ullage reads", f"it reads: {known}")
-    return next(s for score, s in ranked if score == sure).read(place, problems).cast(JOBS)
+    return next(s for score, s in ranked if score == sure).read(place, problems, zone).cast(JOBS)

@@ -10,6 +10,7 @@ from itertools import groupby
 import numpy as np
 import numpy.typing as npt
 
+from ullage.job_names import joined_names
 from ullage.sources.jobs.record import Record
 
 Ints = npt.NDArray[np.int64]
@@ -21,7 +22,7 @@ _MARGIN = 3  # ms: one before the earliest time, one after the latest, and one b
 class Line:
     """Sorted keys (device × span + time) and, from each on, who holds the device: a number of `holders`.
 
-    `holders` are job ids, several at once joined by ','; -1 is nobody. `earliest` and `latest` bound the times (ms).
+    `holders` are job ids, several at once in one word (`job_names`); -1 is nobody. `earliest` and `latest` bound the times (ms).
     """
 
     keys: Ints
@@ -100,7 +101,7 @@ def _shared(begin: Ints, stop: Ints, job: Ints, device: Ints, names: list[str]) 
         for key, at_once in groupby(of_device, key=lambda event: event[1]):
             for _, _, number, change in at_once:
                 active[number] += change
-            holders = ",".join(sorted({names[number] for number, count in active.items() if count > 0}))
+            holders = joined_names(names[number] for number, count in active.items() if count > 0)
             active = +active
             keys.append(key)
             codes.append(_number(holders, numbers, names))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
@@ -30,7 +31,7 @@ def recognise(place: Place) -> int:
 
 
 @job_source("mapping", recognise=recognise, reads="a folder of dcgm-exporter's HPC job mapping")
-def read(place: Place, problems: Problems) -> pa.Table:
+def read(place: Place, problems: Problems, zone: ZoneInfo | None) -> pa.Table:  # noqa: ARG001
     """Return a record per job and GPU, without times: who holds it now."""
     problems.note(f"{place.name} says who holds a GPU now, not since when: its jobs are taken to hold it all the time")
     return table(_records(place), problems, place.name)

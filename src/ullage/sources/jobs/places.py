@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ullage.errors import harmless
 from ullage.problems import Problems
@@ -99,7 +99,7 @@ def _named(record: Record, found: Directory) -> list[Device]:
     """Return the devices of a record that names one, by UUID or by its number on a host."""
     slice_ = _SLICE.fullmatch(record.gpu or "")
     if record.gpu is not None and slice_ is None:
-        return found.by_gpu.get(record.gpu, [])
+        return found.by_gpu.get(record.gpu) or _by_host_and_number(record, found)
     index, instance = (int(slice_[1]), slice_[2]) if slice_ else (record.index, None)
     if record.host is None:  # one host, or none at all: then every device
         here = [device for devices in (found.by_host or found.by_gpu).values() for device in devices]
@@ -107,6 +107,12 @@ def _named(record: Record, found: Directory) -> list[Device]:
         here = _at(record, found)
     there = [device for device in here if device.index == index]
     return [device for device in there if instance is None or (device.mig or "").rpartition("/")[2] == instance]
+
+
+def _by_host_and_number(record: Record, found: Directory) -> list[Device]:
+    """Return the devices of a record that names one as 'host/index', whatever cluster the samples say the host is in."""
+    host, _, index = (record.gpu or "").rpartition("/")
+    return [device for device in _at(replace(record, host=host), found) if str(device.index) == index]
 
 
 def _at(record: Record, found: Directory) -> list[Device]:

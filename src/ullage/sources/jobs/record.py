@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields, replace
+from zoneinfo import ZoneInfo
 
 import pyarrow as pa
 
+from ullage.errors import UllageError
+from ullage.job_names import escaped_name
 from ullage.problems import Problems
 from ullage.sources import clock
 from ullage.tables import JOBS
 
+MOST_RECORDS = 2_000_000  # of one file: a year of a site that starts 5,000 jobs with GPUs a day
+CHUNK = 50_000  # records that are Python objects at a time
 _MOST_GPUS = 10_000_000
 
 
@@ -20,7 +25,7 @@ class Record:
     """A job on one device, or on a host whose devices nobody names (`index` and `gpu` null), or of unknown place.
 
     Times are ms since 1970 UTC; `start` null means before everything, `end` null still running. `gpus` counts the
-    whole job's devices. `gpu` is a UUID, 'host/index', or '0.7' for MIG instance 7 of GPU 0 (as in mapping folders).
+    whole job's devices. `gpu` is a UUID, 'cluster/host/index', 'host/index', or '0.7' for MIG instance 7 of GPU 0 (as in mapping folders).
     """
 
     job: str
@@ -32,25 +37,44 @@ class Record:
     gpu: str | None = None
     start: int | None = None
     end: int | None = None
+    state: str | None = None
     gpus: int | None = None
     mfu: float | None = None
     flops_per_gpu: float | None = None
 
 
-def table(records: Iterable[Record], problems: Problems, where: str = "") -> pa.Table:
+def table(records: Iterable[Record], problems: Problems, where: str = "", escaped: bool = False) -> pa.Table:
     """Return the `JOBS` table; a job that ends before it starts is left out and counted, once however many devices it has.
+
+    The ids of jobs are written as samples write them (`ullage.job_names`); `escaped` says that they are so already.
+    Records are held as columns, some `CHUNK` at a time, so that memory follows the table. Raises UllageError for more than
+    `MOST_RECORDS` records.
 
     >>> table([Record("1", start=20, end=10), Record("2", start=10, end=20)], Problems())["job"].to_pylist()
     ['2']
     """
-    kept, reversed_ = [], set()
-    for record in records:
+    parts, kept = [JOBS.empty_table()], list[Record]()
+    reversed_: tuple[int | None, str] = (None, "")
+    for number, record in enumerate(records, 1):
+        if number > MOST_RECORDS:
+            raise UllageError(
+                f"{where} holds more than {MOST_RECORDS:,} job records (one a job and host)",
+                "export a shorter time, or only jobs with GPUs",
+            )
         if record.start is not None and record.end is not None and record.end < record.start:
-            reversed_.add(record.job)
-        else:
-            kept.append(_without_comma(record, problems))
-    problems.drop("jobs that end before they start", len(reversed_), f"{where} job {min(reversed_)}" if reversed_ else "")
-    columns = {field.name: [getattr(record, field.name) for record in kept] for field in fields(Record)}
+            if (record.start, record.job) != reversed_:  # the devices of one job stand together
+                problems.drop("jobs that end before they start", 1, f"{where} job {record.job}")
+            reversed_ = (record.start, record.job)
+            continue
+        kept.append(record if escaped else replace(record, job=escaped_name(record.job)))
+        if len(kept) == CHUNK:
+            parts.append(_table(kept))
+            kept = []
+    return pa.concat_tables([*parts, _table(kept)])
+
+
+def _table(records: Sequence[Record]) -> pa.Table:
+    columns = {field.name: [getattr(record, field.name) for record in records] for field in fields(Record)}
     return pa.table([_column(columns[field.name], field.type) for field in JOBS], schema=JOBS)
 
 
@@ -64,23 +88,18 @@ def records(jobs: pa.Table) -> list[Record]:
     return [Record(*row) for row in zip(*columns, strict=True)]
 
 
-def _without_comma(record: Record, problems: Problems) -> Record:
-    """A comma joins the jobs that share a device (`tables.IDENTITY`), so no job's id may hold one."""
-    if "," not in record.job:
-        return record
-    problems.mend("job ids with a comma, written with ';' instead", where=record.job)
-    return replace(record, job=record.job.replace(",", ";"))
-
-
 def _column(values: list[object], kind: pa.DataType) -> pa.Array:
     if pa.types.is_timestamp(kind):
         return pa.array(values, pa.int64()).cast(kind)
     return pa.array(values, kind)
 
 
-def times(start: str, end: str, problems: Problems, where: str) -> tuple[int | None, int | None]:
-    """Return two written times in ms; raises ValueError for one that says something and can't be read."""
-    return _time(start, problems, where), _time(end, problems, where)
+def times(start: str, end: str, problems: Problems, where: str, zone: ZoneInfo | None) -> tuple[int | None, int | None]:
+    """Return two written times in ms; `zone` is that of times that say none.
+
+    Raises ValueError for one that says something and can't be read.
+    """
+    return _time(start, problems, where, zone), _time(end, problems, where, zone)
 
 
 def count(number: int) -> int:
@@ -90,8 +109,8 @@ def count(number: int) -> int:
     return number
 
 
-def _time(text: str, problems: Problems, where: str) -> int | None:
-    found = clock.moment(text, problems, where)
+def _time(text: str, problems: Problems, where: str, zone: ZoneInfo | None) -> int | None:
+    found = clock.moment(text, problems, where, zone)
     if found is None and text.strip().casefold() not in clock.NOTHING:
         raise ValueError(f"'{text}' is no time")
     return found

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import msgspec
 import pyarrow as pa
@@ -25,6 +26,7 @@ from ullage.sources.jobs.job import job_source
 from ullage.sources.jobs.record import Record, count, numbers, table, times
 from ullage.sources.source import Place
 
+MOST_JSON = 1 << 30  # bytes: sacct --json writes some 5 kB a job
 _NOWHERE = ("", "none assigned", "(null)", "unknown", "n/a")
 _DETAIL = re.compile(r"gpu(?::[^:(]+)?:\d+\(IDX:([\d,-]+)\)")
 
@@ -38,15 +40,21 @@ def recognise(place: Place) -> int:
     return 2 if start.startswith(b"{") and b'"jobs"' in start and b'"job_id"' in start else 0
 
 
+class _Answer(msgspec.Struct):
+    """Slurm's answer, its jobs as text."""
+
+    jobs: list[msgspec.Raw] = []
+
+
 @job_source("sacct", recognise=recognise, reads="sacct --parsable2, sacct --json, squeue --json")
-def read(place: Place, problems: Problems) -> pa.Table:
+def read(place: Place, problems: Problems, zone: ZoneInfo | None) -> pa.Table:
     """Return a record per job and host (per GPU where Slurm names them). Jobs that never started or hold no GPU are counted."""
     where = Path(place.name).name
-    records = _json(place, where, problems) if place.head.lstrip().startswith(b"{") else _text(place, where, problems)
+    records = _json(place, where, problems) if place.head.lstrip().startswith(b"{") else _text(place, where, problems, zone)
     return table(records, problems, where)
 
 
-def _text(place: Place, where: str, problems: Problems) -> Iterator[Record]:
+def _text(place: Place, where: str, problems: Problems, zone: ZoneInfo | None) -> Iterator[Record]:
     with place.open() as file:
         lines = (line.decode("utf-8", "replace").rstrip("\r\n") for line in file)
         heads = next((line for line in lines if line.strip()), "").strip().split("|")
@@ -60,7 +68,7 @@ def _text(place: Place, where: str, problems: Problems) -> Iterator[Record]:
             told = dict(zip(heads, cells, strict=True))
             job = told.get("JobIDRaw") or told.get("JobID") or ""
             if job and "." not in job:
-                yield from _told(told, job, f"{where} line {number:,}", where, problems)
+                yield from _told(told, job, f"{where} line {number:,}", where, problems, zone)
 
 
 def _cells(line: str, heads: list[str]) -> list[str] | None:
@@ -72,19 +80,35 @@ def _cells(line: str, heads: list[str]) -> list[str] | None:
     return cells if len(cells) == width else None
 
 
-def _told(told: Mapping[str, str], job: str, place: str, where: str, problems: Problems) -> Iterator[Record]:
+def _told(told: Mapping[str, str], job: str, place: str, where: str, problems: Problems, zone: ZoneInfo | None) -> Iterator[Record]:
     try:
-        start, end = times(told.get("Start", ""), told.get("End", ""), problems, where)
+        start, end = times(told.get("Start", ""), told.get("End", ""), problems, where, zone)
         hosts = _hosts(told.get("NodeList", ""))
         gpus = allocated(told["AllocTRES"]) if "AllocTRES" in told else None
     except (ValueError, UllageError) as error:
         problems.drop("job records that can't be read", 1, f"{place}: {error}")
         return
     record = Record(
-        job, told.get("JobName") or None, told.get("User") or None, told.get("Cluster") or None, start=start, end=end, gpus=gpus
+        job,
+        name=told.get("JobName") or None,
+        user=told.get("User") or None,
+        cluster=told.get("Cluster") or None,
+        start=start,
+        end=end,
+        state=_state(told.get("State", "")),
+        gpus=gpus,
     )
     if _holds(record, hosts, "NodeList" in told, place, problems):
         yield from (replace(record, host=host) for host in (hosts or (None,)))
+
+
+def _state(text: str) -> str | None:
+    """Return Slurm's word for how a job ended or stands, without who cancelled it.
+
+    >>> _state("CANCELLED by 1001"), _state("")
+    ('CANCELLED', None)
+    """
+    return text.split(" ", 1)[0].rstrip("+") or None
 
 
 def _holds(record: Record, hosts: list[str], told: bool, place: str, problems: Problems) -> bool:
@@ -114,14 +138,21 @@ def allocated(text: str) -> int:
 
 def _json(place: Place, where: str, problems: Problems) -> Iterator[Record]:
     with place.open() as file:
-        data = file.read().decode("utf-8", "replace")  # a name in another encoding spoils only itself
+        data = file.read(MOST_JSON + 1)
+    if len(data) > MOST_JSON:
+        raise UllageError(
+            f"{where} holds more than {MOST_JSON >> 20:,} MB of JSON, which is read whole",
+            "export a shorter time, or use sacct --parsable2, which is read line by line",
+        )
+    data = data.decode("utf-8", "replace").encode()  # a name in another encoding spoils only itself
     try:
-        jobs = msgspec.json.decode(data, type=dict[str, Any]).get("jobs")
+        jobs = msgspec.json.decode(data, type=_Answer).jobs
     except (msgspec.DecodeError, RecursionError) as error:
         raise UllageError(f"{where} is not whole JSON: {error}", "write it again with sacct --json") from error
-    for number, job in enumerate(jobs if isinstance(jobs, list) else [], 1):
+    for number, text in enumerate(jobs, 1):
         place_ = f"{where} job {number:,}"
         try:
+            job = msgspec.json.decode(text, type=dict[str, Any])  # one at a time: as objects they take 20 times their text
             record, hosts, details = _decoded(job)
         except (TypeError, ValueError, AttributeError, KeyError, OverflowError, UllageError) as error:
             problems.drop("job records that can't be read", 1, f"{place_}: {harmless(str(error))}")
@@ -138,22 +169,24 @@ def _decoded(job: dict[str, Any]) -> tuple[Record, list[str], list[list[int]]]:
     """Return a job, its hosts and their GPUs, from sacct's JSON (`time`, `tres`) or squeue's (`start_time`, `tres_alloc_str`)."""
     time = job.get("time") or {}
     start, end = (_moment(time.get(name) if name in time else job.get(f"{name}_time")) for name in ("start", "end"))
+    states = _states(job)
     record = Record(
         str(job["job_id"]),
         name=_word(job.get("name")),
         user=_word((job.get("association") or {}).get("user") or job.get("user") or job.get("user_name")),
         cluster=_word(job.get("cluster")),
         start=start,
-        end=None if _running(job) else end,  # squeue tells the end that the time limit sets
+        end=None if {"RUNNING", "SUSPENDED"} & set(states) else end,  # squeue tells the end that the time limit sets
+        state=states[0] if states else None,
         gpus=_gpus(job),
     )
     details = [numbers(found[1]) if (found := _DETAIL.search(str(one))) else [] for one in job.get("gres_detail") or []]
     return record, _hosts(str(job.get("nodes") or "")), details
 
 
-def _running(job: dict[str, Any]) -> bool:
+def _states(job: dict[str, Any]) -> list[str]:
     state = job.get("job_state") or (job.get("state") or {}).get("current") or ()
-    return bool({"RUNNING", "SUSPENDED"} & set([state] if isinstance(state, str) else state))
+    return [state] if isinstance(state, str) else [str(word) for word in state]
 
 
 def _gpus(job: dict[str, Any]) -> int | None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,7 @@ from ullage.sources.jobs.job import job_source
 from ullage.sources.jobs.record import Record, numbers, table
 from ullage.sources.jobs.record import count as gpu_count
 from ullage.sources.source import Place
+from ullage.tables import JOBS
 
 # column -> how heads are spelled, in small letters and without signs
 _HEADS: dict[str, tuple[str, ...]] = {
@@ -42,24 +44,31 @@ _HEADS: dict[str, tuple[str, ...]] = {
     "gpus": ("gpus", "gpunum", "numgpus", "ngpus", "gpucount", "allocgpus"),
     "start": ("start", "starttime", "started", "begin"),
     "end": ("end", "endtime", "ended", "finish", "finished"),
+    "state": ("state", "jobstate"),
     "mfu": ("mfu", "modelflopsutilization", "modelfloputilization"),
     "tflops": ("tflops", "tflopspergpu", "tflopsgpu", "modeltflops", "modeltflopspergpu"),
     "flops_per_gpu": ("flopspergpu", "modelflopspergpu"),
 }
 _TELLING = ("host", "index", "gpu", "gpus", "start", "end", "mfu", "tflops", "flops_per_gpu")
+_WRITTEN = {"job", "user", "cluster", "host", "index", "gpu", "gpus", "start", "end", "mfu", "flops_per_gpu"}
 _PERCENT = 1.5  # a column of MFUs whose median lies above this is in percent
+Times = tuple[clock.Milliseconds, clock.Mask]
 Place_ = tuple[str | None, int | None, str | None]  # host, index, gpu
 
 
 @dataclass(frozen=True)
 class Cells:
-    """A table of job records: the words of each known column, the times, and the line before the first row."""
+    """A table of job records: the words of each known column, the times, and the line before the first row.
+
+    `ours` says that it was written from `tables.JOBS`.
+    """
 
     words: dict[str, Sequence[str]]
-    start: tuple[clock.Milliseconds, clock.Mask]
-    end: tuple[clock.Milliseconds, clock.Mask]
+    start: Times
+    end: Times
     rows: int
     line: int
+    ours: bool
 
 
 def recognise(place: Place) -> int:
@@ -72,14 +81,14 @@ def recognise(place: Place) -> int:
 
 
 @job_source("table", recognise=recognise, reads="CSV or Parquet with the columns job, user, gpus, start, end, and mfu or tflops")
-def read(place: Place, problems: Problems) -> pa.Table:
+def read(place: Place, problems: Problems, zone: ZoneInfo | None) -> pa.Table:
     """Return a record per job and device. Rows whose times or devices can't be read are left out and counted."""
     where = Path(place.name).name
-    cells = _parquet(place, where, problems) if place.head.startswith(b"PAR1") else _csv(place, where, problems)
-    return table(_records(cells, where, problems), problems, where)
+    cells = _parquet(place, where, problems, zone) if place.head.startswith(b"PAR1") else _csv(place, where, problems, zone)
+    return table(_records(cells, where, problems), problems, where, escaped=cells.ours)
 
 
-def _csv(place: Place, where: str, problems: Problems) -> Cells:
+def _csv(place: Place, where: str, problems: Problems, zone: ZoneInfo | None) -> Cells:
     first = head(first_lines(place))
     columns = _columns(first.names) if first else {}
     if first is None or "job" not in columns:
@@ -88,9 +97,8 @@ def _csv(place: Place, where: str, problems: Problems) -> Cells:
         reader = csv.reader(io.TextIOWrapper(file, "utf-8", "replace", newline=""), delimiter=first.delimiter)
         rows = list(_rows(reader, first.lines, len(first.names), where, problems))
     words = {name: [row[at].strip() for row in rows] for name, at in columns.items()}
-    return _cells(
-        words, {name: pa.array(words.get(name, [""] * len(rows)), pa.string()) for name in ("start", "end")}, first.lines, where, problems
-    )
+    times = {name: pa.array(words.get(name, [""] * len(rows)), pa.string()) for name in ("start", "end")}
+    return _cells(words, _read_times(times, where, problems, zone), first.lines, ours=_ours(first.names))
 
 
 def _rows(reader: Any, lines: int, width: int, where: str, problems: Problems) -> Iterator[list[str]]:
@@ -106,7 +114,7 @@ def _rows(reader: Any, lines: int, width: int, where: str, problems: Problems) -
         raise UllageError(f"{where} can't be read beyond line {reader.line_num:,}: {error}", "export it again") from error
 
 
-def _parquet(place: Place, where: str, problems: Problems) -> Cells:
+def _parquet(place: Place, where: str, problems: Problems, zone: ZoneInfo | None) -> Cells:
     try:
         with opened(cast(Path, place.path)) as file:
             stored = file.read()
@@ -120,9 +128,13 @@ def _parquet(place: Place, where: str, problems: Problems) -> Cells:
     }
     empty = pa.nulls(stored.num_rows, pa.string())
     times = {name: stored.column(columns[name]).combine_chunks() if name in columns else empty for name in ("start", "end")}
-    return _cells(
-        words | {name: [_word(value) for value in column.to_pylist()] for name, column in times.items()}, times, 0, where, problems
-    )
+    words |= {name: [_word(value) for value in column.to_pylist()] for name, column in times.items()}
+    return _cells(words, _read_times(times, where, problems, zone), 0, ours=_ours(stored.column_names))
+
+
+def _ours(heads: Sequence[str]) -> bool:
+    """Return whether a table was written from `tables.JOBS`, by this Ullage or by one whose table had fewer columns."""
+    return list(heads) == [name for name in JOBS.names if name in heads] and set(heads) >= _WRITTEN
 
 
 def _word(value: object) -> str:
@@ -133,9 +145,13 @@ def _word(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _cells(words: dict[str, list[str]], times: dict[str, pa.Array], line: int, where: str, problems: Problems) -> Cells:
-    start, end = (clock.milliseconds(times[name], problems, where) for name in ("start", "end"))
-    return Cells({**words}, start, end, len(words["job"]), line)
+def _read_times(times: dict[str, pa.Array], where: str, problems: Problems, zone: ZoneInfo | None) -> tuple[Times, Times]:
+    start, end = (clock.milliseconds(times[name], problems, where, zone) for name in ("start", "end"))
+    return start, end
+
+
+def _cells(words: dict[str, list[str]], times: tuple[Times, Times], line: int, ours: bool) -> Cells:
+    return Cells({**words}, *times, len(words["job"]), line, ours)
 
 
 def _columns(heads: Sequence[str]) -> dict[str, int]:
@@ -167,7 +183,7 @@ def _records(cells: Cells, where: str, problems: Problems) -> Iterator[Record]:
             yield replace(record, host=host, index=index, gpu=gpu)
 
 
-def _time(times: tuple[clock.Milliseconds, clock.Mask], row: int, told: bool) -> int | None:
+def _time(times: Times, row: int, told: bool) -> int | None:
     if told and not times[1][row]:
         raise ValueError("a time that can't be read")
     return int(times[0][row]) if times[1][row] else None
@@ -183,6 +199,7 @@ def _record(told: dict[str, str], start: int | None, end: int | None, percent: b
         cluster=told.get("cluster"),
         start=start,
         end=end,
+        state=told.get("state"),
         mfu=mfu(told["mfu"], percent) if "mfu" in told else None,
         flops_per_gpu=flops if flops is not None else tera * 1e12 if tera is not None else None,
     )
