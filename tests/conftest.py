@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,10 @@ from ullage.tables import SETTLED
 # machines that run these tests are shared: a slow example is no failure
 settings.register_profile("shared", deadline=None)
 settings.load_profile("shared")
+
+# a shell that starts these tests in the background has them ignore Ctrl-C, and so would every command that they start
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 T0 = 1_786_320_000_000  # 2026-08-10T00:00:00Z
 
