@@ -127,16 +127,17 @@ def bare(gpu, folder):
     from tests.test_gpu_driver_load import gemm
 
     Double(folder)
-    before = "torch" in sys.modules  # another test of the process that this one was forked from may have imported it
     gpu.kernels["gemm"] = gemm
     patch = pytest.MonkeyPatch()
     patch.setattr("gpu.libraries.loaded", lambda name: cublas())
     try:
         one = machine()
+        about, told, imported = described(one), versions(), "torch" in sys.modules
+        patch.setitem(sys.modules, "torch", None)  # not installed: a load would ask it first
         with one.load(64) as work:
             pass
         facts = one.index, one.uuid, one.sms, one.sms_by_cuda, one.compute_capability, one.load_name, len(work.bursts) > 0
-        return facts, described(one), versions(), "torch" in sys.modules and not before
+        return facts, about, told, imported
     finally:
         patch.undo()
 
