@@ -61,7 +61,8 @@ def nvjets(draw: st.DrawFn) -> str:
     most = 227 * 1024 // (128 * (tile_m + tile_n // (2 if pair else 1)))
     stages = draw(st.integers(1, min(most, 16)))
     cluster_m, cluster_n = draw(st.sampled_from([(1, 1), (2, 1), (1, 2), (4, 1), (2, 4)]))
-    order = draw(st.sampled_from("hv")) if cluster_m == cluster_n else "v" if cluster_m > cluster_n else "h"
+    either = cluster_m == cluster_n or min(cluster_m, cluster_n) > 1
+    order = draw(st.sampled_from("hv")) if either else "v" if cluster_m > cluster_n else "h"
     words = ["2cta"] * pair + [order, "bz"] + draw(st.sampled_from([[], ["coopA"], ["bias"], ["coopB", "splitK"]]))
     architecture = draw(st.sampled_from(["", "sm100_"] if pair else ["", "sm90_", "sm100_"]))
     layout = draw(st.text("NT", min_size=3, max_size=3))
@@ -156,3 +157,81 @@ def test_an_architecture_that_is_none_is_refused_with_what_to_say(text: str):
     with pytest.raises(UllageError, match="no architecture") as refused:
         legacy_on(found, text)
     assert "9.0" in refused.value.hint
+
+
+def template(policy: str, tile: str, a: str, b: str, atom: str, scheduler: str = "void", c: str = "cute::C<{}>") -> str:
+    """A kernel of CUTLASS 3 as a profiler prints it, its parameters in the order of include/cutlass/gemm/collective."""
+
+    def shape(sizes: str) -> str:
+        words = (c.format(size) if size != "?" else "int" for size in sizes.split("x"))
+        return f"cute::tuple<{', '.join(words)} >"
+
+    name, stages, cluster = policy.split("|")
+    loop = f"cutlass::gemm::{name}<{stages}, {shape(cluster)}, cutlass::gemm::KernelTmaWarpSpecializedCooperative>"
+    stride = f"cute::tuple<long, {c.format(1)}, long>"
+    collective = f"cutlass::gemm::collective::CollectiveMma<{loop}, {shape(tile)}, {a}, {stride}, {b}, {stride}, cute::TiledMMA<{atom}> >"
+    first = "cute::tuple<int, int, int, int>"
+    epilogue = "cutlass::epilogue::collective::CollectiveEpilogue<void>"
+    universal = f"cutlass::gemm::kernel::GemmUniversal<{first}, {collective}, {epilogue}, {scheduler}, void>"
+    return f"void cutlass::device_kernel<{universal}>({universal}::Params)"
+
+
+HOPPER, BLACKWELL = "MainloopSm90TmaGmmaWarpSpecialized", "MainloopSm100TmaUmmaWarpSpecialized"
+E4M3, HALF = "cutlass::float_e4m3_t", "cutlass::half_t"
+GMMA = "cute::MMA_Atom<cute::SM90::GMMA::MMA_{}_SS<(cute::GMMA::Major)0, (cute::GMMA::Major)0> >"
+TEMPLATES = [
+    (
+        template(f"{HOPPER}FP8|6|1x2x1", "64x128x128", E4M3, E4M3, GMMA.format("64x128x32_F32E4M3E4M3")),
+        {"tile": (64, 128), "k_tile": 128, "stages": 6, "cluster": (1, 2), "a": "e4m3", "accumulator": "fp32", "unit": "wgmma"},
+    ),
+    (
+        template(f"{HOPPER}|(int)4|2x1x1", "128x256x64", HALF, HALF, GMMA.format("64x256x16_F16F16F16"), c="cute::C<(int){}>"),
+        {"tile": (128, 256), "cluster": (2, 1), "a": "fp16", "accumulator": "fp16", "instruction": (64, 256, 16), "split": False},
+    ),
+    (
+        template(f"{HOPPER}|3|1x1x1", "128x128x32", "float", "float", GMMA.format("64x128x8_F32TF32TF32"), c="cute::constant<int, {}>"),
+        {"tile": (128, 128), "a": "tf32", "b": "tf32", "cluster": (1, 1)},
+    ),
+    (
+        template(f"{HOPPER}|3|1x1x1", "128x64x64", HALF, HALF, GMMA.format("64x64x16_F32F16F16"), "cutlass::gemm::StreamKScheduler"),
+        {"tile": (128, 64), "split": True, "split_k": None},
+    ),
+    (  # two blocks share the 256 rows; the launch decides the cluster
+        template(
+            f"{BLACKWELL}|5, 2, 2|?x?x1", "256x128x64", HALF, HALF, "cute::MMA_Atom<cute::SM100_MMA_F16BF16_2x1SM_SS<float, 256, 128> >"
+        ),
+        {"tile": (128, 128), "stages": 5, "cluster": None, "two_cta": True, "unit": "tcgen05", "doubts": ()},
+    ),
+    (
+        template(f"{BLACKWELL}|5, 2, 2|1x1x1", "128x128x64", HALF, HALF, "cute::MMA_Atom<cute::SM100_MMA_F16BF16_SS<float, 128, 128> >"),
+        {"tile": (128, 128), "cluster": (1, 1), "two_cta": False},
+    ),
+    (
+        template("MainloopSm120TmaWarpSpecialized|3, 2|1x1x1", "128x128x128", E4M3, E4M3, "cute::MMA_Atom<cute::SM120_16x8x32_TN<> >"),
+        {"tile": (128, 128), "unit": "mma", "architecture": "sm120", "a": "e4m3"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "expected"), TEMPLATES)
+def test_a_template_of_cutlass_is_read_by_its_parameters(name, expected):
+    found = decode(name)
+    assert found is not None and found.library == "cutlass3"
+    assert {key: getattr(found, key) for key in expected} == expected
+
+
+@pytest.mark.parametrize(("name", "expected"), TEMPLATES)
+def test_a_template_that_is_cut_off_says_less_and_never_something_else(name, expected):
+    whole = decode(name)
+    for length in range(0, len(name), 7):
+        found = decode(name[:length])
+        if found is None:
+            continue
+        assert found.tile in (None, whole.tile) or (found.doubts and found.tile == (2 * whole.tile[0], whole.tile[1]))
+        assert found.cluster in (None, whole.cluster) and found.stages == whole.stages
+
+
+def test_a_convolution_of_cutlass_is_no_product():
+    name = TEMPLATES[0][0].replace("gemm::kernel::GemmUniversal", "conv::kernel::ConvUniversal")
+    assert decode(name) is None
+    assert decode(name.replace("ConvUniversal", "GemmUniversal")) is None

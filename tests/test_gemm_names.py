@@ -32,6 +32,10 @@ KNOWN = {
         "nvjet", "wgmma", {"a": "e4m3", "b": "e4m3", "accumulator": "fp32", "result": "bf16"}, (128, 128), 128, stages=6, cluster=(1, 2)
     ),
     "nvjet_sm100_tst_384x32_64x4_2x1_2cta_v_bz_TNT": told("nvjet", "tcgen05", BF16, (384, 32), 64, stages=4, two_cta=True, layout="tnt"),
+    "nvjet_sm100_tst_32x64_64x16_4x2_2cta_h_bz_splitK_bias_TNN": told(
+        "nvjet", "tcgen05", BF16, (32, 64), 64, stages=16, cluster=(4, 2), two_cta=True, split=True, doubts=()
+    ),
+    "nvjet_sm100_tst_64x8_64x16_4x2_h_bz_TNT": told("nvjet", "tcgen05", BF16, (64, 8), 64, stages=16, cluster=(4, 2), doubts=()),
     "nvjet_tss_256x256_64x4_2x2_2cta_h_bz_NNT": told("nvjet", "tcgen05", BF16 | {"result": "fp32"}, (256, 256), 64, cluster=(2, 2)),
     "nvjet_sm103_tst_64x8_64x16_4x1_v_bz_splitK_TNT": told("nvjet", "tcgen05", BF16, (64, 8), 64, stages=16, cluster=(4, 1), split=True),
     "nvjet_sm100_ootst_128x128_256x7_4x1_2cta_v_bx_Avec16UE4M3_Bvec16UE4M3_TNT": told(
@@ -60,6 +64,19 @@ KNOWN = {
     ),
     "cutlass3x_sm100_tensorop_gemm_bf16_bf16_f32_void_bf16_256x256x64_0x0x1_0_tnt_align8_2sm": told(
         "cutlass3", "tcgen05", BF16, (128, 256), 64, cluster=None, two_cta=True
+    ),
+    # FP32 data in TF32: the type stands behind the instruction's shape; cuBLAS's form names no cluster
+    "cutlass3x_sm100_tensorop_s128x64x8tf32gemm_f32_f32_f32_f32_f32_128x64x32_0_tnn_align4_2sm": told(
+        "cutlass3", "tcgen05", TF32, (64, 64), 32, instruction=(128, 64, 8), cluster=None, two_cta=True, align=4, doubts=()
+    ),
+    "cutlass3x_sm100_tensorop_s256x256x8tf32gemm_f32_f32_f32_void_f32_256x256x32_2x1x1_0_tnt_align4_2sm_epi_tma": told(
+        "cutlass3", "tcgen05", TF32, (128, 256), 32, cluster=(2, 1), two_cta=True
+    ),
+    "cutlass3x_sm90_tensorop_tf32gemm_f32_f32_f32_f32_f32_128x128x32_2x1x1_0_tnn_align4_warpspecialized_cooperative_epi_tma": told(
+        "cutlass3", "wgmma", TF32, (128, 128), 32, cluster=(2, 1)
+    ),
+    "cutlass3x_sm90_tensorop_gemm_f16_f16_f32_void_f16_128x256x64_2x1x1_0_tnn_align8_stream_k_warpspecialized_cooperative_epi_tma": told(
+        "cutlass3", "wgmma", FP16, (128, 256), 64, split=True, split_k=None
     ),
     # XMMA: A and result, B and accumulator, epilogue
     "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize256x128x64_warpgroupsize2x1x1_execute_segment_k_off_kernel": told(

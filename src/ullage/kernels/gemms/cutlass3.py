@@ -10,12 +10,13 @@ from ullage.kernels.gemms.shapes import SIZE, grid, number, triple
 
 _NAME = re.compile(
     r"(?<![A-Za-z_])cutlass3x_sm(?P<architecture>[0-9]{2,3})_(?P<operation>[a-z]*tensorop|simt)_g?(?P<accumulator>[shdicz])?"
-    rf"(?P<shape>{SIZE}x{SIZE}x{SIZE})?(?P<sparse>sp)?gemm(?P<types>(?:_[a-z0-9]+)*?)_(?P<m>{SIZE})x(?P<n>{SIZE})x(?P<k>{SIZE})"
+    rf"(?P<shape>{SIZE}x{SIZE}x{SIZE})?(?P<mathematics>[a-z][a-z0-9]*)??(?P<sparse>sp)?gemm(?P<types>(?:_[a-z0-9]+)*?)_(?P<m>{SIZE})x(?P<n>{SIZE})x(?P<k>{SIZE})"
     rf"(?:_(?P<cluster>[0-9]{{1,2}}x[0-9]{{1,2}}x[0-9]{{1,2}}))?_(?P<stages>[0-9]{{1,3}})_(?P<layout>[ntch]{{2,3}})"
     rf"(?:_align(?P<align>{SIZE}))?(?P<words>(?:_[a-z0-9]+)*)",
     re.ASCII,
 )
 _CONVOLUTION = re.compile("conv|fprop|dgrad|wgrad")
+_STREAM_K = re.compile("_stream_?k(_|$)")
 _TENSOR_MEMORY = ("100", "101", "103", "110")
 
 
@@ -33,7 +34,7 @@ def cutlass3(text: str) -> GemmName | None:
     if found is None or _CONVOLUTION.search(found[0]):
         return None
     words = found["words"].split("_")[1:]
-    kinds, types = _types(found["types"].split("_")[1:], tensor=found["operation"] != "simt")
+    kinds, types = _types(found["types"].split("_")[1:], found["mathematics"], tensor=found["operation"] != "simt")
     two_sm = "2sm" in words
     m = int(found["m"])
     return GemmName(
@@ -48,6 +49,7 @@ def cutlass3(text: str) -> GemmName | None:
         stages=int(found["stages"]) or next((int(w[5:]) for w in words if re.fullmatch("stage[1-9][0-9]?", w)), None),
         cluster=grid(found["cluster"]),
         two_cta=two_sm,
+        split=bool(_STREAM_K.search(found["words"])),
         layout=found["layout"],
         align=number(found["align"]),
         features=tuple(kinds + (["sparse"] if found["sparse"] else []) + [w for w in words if not re.fullmatch("2sm|stage[0-9]+", w)]),
@@ -55,14 +57,20 @@ def cutlass3(text: str) -> GemmName | None:
     )
 
 
-def _types(words: list[str], tensor: bool) -> tuple[list[str], Types]:
-    """Return the words that name no type, and the types of A, B, the accumulator and D; before an x stands a type of scales."""
+def _types(words: list[str], mathematics: str | None, tensor: bool) -> tuple[list[str], Types]:
+    """Return the words that name no type, and the types of A, B, the accumulator and D; before an x stands a type of scales.
+
+    `mathematics` is the type in which A and B are multiplied, where it is another than theirs.
+    """
     bases = [word.rpartition("x")[2] for word in words]
     named = [number_type(base) for base in bases if number_type(base) or base == "void"]
     kinds = [word for word, base in zip(words, bases, strict=True) if not number_type(base) and base != "void"]
+    said = number_type(mathematics)
+    if mathematics and said is None:
+        kinds.append(mathematics)
     if len(named) < 5:
         return kinds, {}
-    a, b = ["tf32" if tensor and kind == "fp32" else kind for kind in named[:2]]
+    a, b = [said or ("tf32" if tensor and kind == "fp32" else kind) for kind in named[:2]]
     return kinds, {"a": a, "b": b, "accumulator": named[2], "result": named[4]}
 
 

@@ -20,7 +20,7 @@ _NAME = re.compile(
 _LAYOUT = re.compile("[NT]{3,4}", re.IGNORECASE)
 
 
-@grammar("nvjet", source="letters: header of nvMatmulHeuristics 0.1; fields: not documented, fitted to 66 public names")
+@grammar("nvjet", source="letters: header of nvMatmulHeuristics 0.1; fields: not documented, fitted to 69 public names")
 def nvjet(text: str) -> GemmName | None:
     """Read a name of nvjet for Hopper or data-centre Blackwell; a name without an architecture may be of either.
 
@@ -88,8 +88,8 @@ def _memory(name: GemmName) -> str | None:
 
 
 def _raster(name: GemmName) -> str | None:
-    """Say when the order of tiles (v: down, h: across) is not along the longer side of the cluster."""
-    if name.cluster is None or name.cluster[0] == name.cluster[1]:
+    """Say when the order of tiles (v: down, h: across) is not along a cluster that is a row or a column; of 4 × 2 both are known."""
+    if name.cluster is None or name.cluster[0] == name.cluster[1] or min(name.cluster) > 1:
         return None
     along, other = ("v", "h") if name.cluster[0] > name.cluster[1] else ("h", "v")
     if other not in name.features:
