@@ -114,6 +114,17 @@ def test_a_matrix_times_a_vector_is_bound_by_memory_however_well_its_tiles_fit()
     assert report.mfu_ceiling == pytest.approx(report.intensity * 3.35e12 / 989.43e12, rel=1e-3)
 
 
+@pytest.mark.parametrize(("dtype", "headroom"), [("bf16", 1980 / 1830), ("fp64", 1.0)])
+def test_the_most_that_a_product_reaches_is_at_the_highest_clock(dtype, headroom):
+    # H100: the peak of BF16 is stated at 1,830 MHz, that of FP64 at 1,980, and a cool GPU runs at 1,980
+    report = gemm(Product(4096, 4096, 4096), Question(gpu="H100 SXM", tile=(128, 128, 64), dtype=dtype))
+    assert report.wave_efficiency is not None
+    assert report.mfu_ceiling == pytest.approx(report.cover.efficiency * report.wave_efficiency * headroom)
+    assert ("at the GPU's highest clock" in run("4096", "--tile", "128x128x64", "--gpu", "H100 SXM", "--dtype", dtype).stdout) == (
+        headroom > 1
+    )
+
+
 def test_python_answers_as_the_command_does():
     report = ullage.gemm(4096, 4096, 4096, kernel=PAPERS)
     assert record(report) == told("4096", "--kernel", PAPERS)
@@ -134,7 +145,7 @@ def test_text_begins_with_the_answer():
         "\n"
         "96 blocks in 1 wave of 132 on NVIDIA H100 80GB HBM3 (132 SMs): wave efficiency 72.7 %\n"
         "arithmetic intensity 300 FLOP/B, above the 295 at which NVIDIA H100 80GB HBM3 reaches its peak\n"
-        "MFU at most 67.7 %: what padding, the last wave and memory leave\n"
+        "MFU at most 73.3 %: what padding, the last wave and memory leave, at the GPU's highest clock\n"
         "OFU 40.0 % adjusted for the padding: 37.3 %, the MFU to expect\n"
     )
 

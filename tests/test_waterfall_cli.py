@@ -203,6 +203,34 @@ def test_products_without_a_tile_are_not_covered_and_widen_the_error(tmp_path):
     assert tile(found, "products") == Measured(1.0, 0.95, 1.0, "products")
 
 
+XMMA = "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize2x1x1_execute_segment_k_off_kernel"
+
+
+@pytest.mark.parametrize(
+    ("more", "low"),
+    [
+        ({"kernel": XMMA}, 300 / 512),  # 3 tiles of 128 rows, 4 in clusters of 2: the name does not say
+        ({"kernel": XMMA, "cluster": [1, 1]}, 300 / 384),
+        ({"tile": [128, 128]}, 300 / 384),
+        ({"kernel": XMMA.replace("sm90", "sm80").replace("warpgroupsize2x1x1", "warpsize2x2x1")}, 300 / 384),  # Ampere has no clusters
+    ],
+)
+def test_a_kernel_that_is_silent_on_clusters_may_lose_as_much_as_the_worst_cluster(tmp_path, more, low):
+    (tmp_path / "g.json").write_text(json.dumps([{"m": 300, "n": 4096, "k": 4096} | more]))
+    found = tile(read_gemms(tmp_path / "g.json"), "products")
+    assert found is not None
+    assert (found.value, found.low, found.high) == pytest.approx((300 / 384, low, 300 / 384))
+
+
+def test_sums_that_may_be_more_keep_it(tmp_path):
+    sums = {"theoretical_flops": 60, "executed_flops": 80, "executed_at_most": 100, "covered": 1.0}
+    (tmp_path / "g.json").write_text(json.dumps(sums))
+    assert tile(read_gemms(tmp_path / "g.json"), "products") == Measured(0.75, 0.6, 0.75, "products")
+    (tmp_path / "g.json").write_text(json.dumps(sums | {"executed_at_most": 79}))
+    with pytest.raises(UllageError, match="executes at most fewer FLOPs than it executes"):
+        read_gemms(tmp_path / "g.json")
+
+
 def test_sums_of_a_trace_are_taken_as_they_are(tmp_path):
     sums = {"theoretical_flops": 90, "executed_flops": 100, "covered": 0.8, "gemms": [{"count": 7, "theoretical_flops": 90}]}
     (tmp_path / "g.json").write_text(json.dumps(sums))

@@ -6,7 +6,7 @@ product C = A·B (PyTorch) has its rows as N and its columns as M there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ullage.errors import UllageError
 from ullage.metrics.tiles import concurrent_blocks, effective_size, gemm_flops, tile_efficiency, tile_overhead, wave_efficiency
@@ -154,3 +154,16 @@ def _refuse(name: str, size: int) -> None:
         raise UllageError(f"{name} of {size!r} is not a whole number", "give a whole number from 1 on")
     if not 1 <= size <= LARGEST:
         raise UllageError(f"{name} of {size:,} can't be", f"give a whole number from 1 to {LARGEST:,}")
+
+
+PAIRS: tuple[Pair, ...] = ((1, 1), (2, 1), (1, 2))  # the clusters that names without one are known to run in
+
+
+def executed_at_most(product: Product, tiling: Tiling) -> int:
+    """Return what is executed in the cluster that pads most, for a kernel whose name tells none; FLOPs.
+
+    >>> product, tiling = Product(300, 4096, 4096), Tiling((128, 128), 64)  # 3 tiles of 128 rows; in clusters of 2 they are 4
+    >>> round(executed_at_most(product, tiling) / Cover(product, tiling).executed, 6)
+    1.333333
+    """
+    return max(Cover(product, replace(tiling, cluster=pair)).executed for pair in PAIRS)

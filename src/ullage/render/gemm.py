@@ -70,7 +70,8 @@ def _use(report: GemmReport) -> str:
     if report.kernel is not None:
         lines.append(_kernel(report))
     if report.mfu_ceiling is not None:
-        lines.append(f"MFU at most {percent(report.mfu_ceiling, 1)}: what padding, the last wave and memory leave")
+        clock = ", at the GPU's highest clock" if report.clock_headroom > 1 else ""
+        lines.append(f"MFU at most {percent(report.mfu_ceiling, 1)}: what padding, the last wave and memory leave{clock}")
     if report.adjusted_ofu is not None:
         lines.append(f"OFU {percent(report.ofu, 1)} adjusted for the padding: {percent(report.adjusted_ofu, 1)}, the MFU to expect")
     return "\n".join(line for line in lines if line)

@@ -98,10 +98,19 @@ class GemmReport:
 
     @property
     def mfu_ceiling(self) -> float | None:
-        """The MFU that padding, the last wave and memory leave at most: less than that is the kernel's and the clock's doing."""
+        """The MFU that padding, the last wave and memory leave at most: less than that is the kernel's and the clock's doing.
+
+        A peak is stated at the clock of tensor cores under load, and a cool GPU may run its SMs faster.
+        """
         if self.wave_efficiency is None or self.ridge is None:
             return None
-        return min(self.cover.efficiency * self.wave_efficiency, self.intensity / self.ridge)
+        return min(self.cover.efficiency * self.wave_efficiency * self.clock_headroom, self.intensity / self.ridge)
+
+    @property
+    def clock_headroom(self) -> float:
+        """The highest SM clock over the one at which the peak is stated; 1 where neither is known to be higher."""
+        clock = 0.0 if self.chip is None or self.dtype not in PRECISIONS else self.chip.clock(self.dtype)
+        return max(1.0, (self.chip.sm_clock or 0.0) / clock) if self.chip is not None and clock else 1.0
 
     @property
     def adjusted_ofu(self) -> float | None:

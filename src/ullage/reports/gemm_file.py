@@ -15,6 +15,7 @@ from typing import Any
 
 from ullage.errors import UllageError, harmless
 from ullage.kernels.gemms.gemm import decode
+from ullage.kernels.tiling import PAIRS
 from ullage.metrics.metric import ratio
 from ullage.metrics.tiles import effective_size, gemm_flops, tile_efficiency
 
@@ -24,10 +25,14 @@ _HINT = 'each product is {"m": 4096, "n": 4096, "k": 1024, "tile": [128, 256], "
 
 @dataclass(frozen=True)
 class Gemms:
-    """Summed FLOPs of the products whose tile is known, and the share of all FLOPs that they are."""
+    """Summed FLOPs of the products whose tile is known, and the share of all FLOPs that they are.
+
+    `executed_at_most` counts kernels whose name is silent on clusters in the one that pads most.
+    """
 
     theoretical_flops: int
     executed_flops: int
+    executed_at_most: int
     covered: float
 
     @property
@@ -50,8 +55,8 @@ def read_gemms(path: Path) -> Gemms:
     except OSError as error:
         raise UllageError(f"{path} can't be read: {error.strerror}", "name a file of matrix products") from None
     if isinstance(found, dict) and "theoretical_flops" in found:  # sums over all of its products
-        needed, executed = _flops(found, str(path))
-        return Gemms(needed, executed or 0, _covered(found, path))
+        needed, executed, most = _flops(found, str(path))
+        return Gemms(needed, executed or 0, most or 0, _covered(found, path))
     rows = found.get("gemms") if isinstance(found, dict) else found
     if not isinstance(rows, list) or not rows or not all(isinstance(row, dict) for row in rows):
         raise UllageError(f"{path} lists no matrix products", _HINT)
@@ -65,42 +70,53 @@ def _covered(found: Mapping[str, Any], path: Path) -> float:
     return float(value)
 
 
-def summed(products: list[tuple[int, int | None]]) -> Gemms:
-    """Return the sums over products, each with what it needs and what it executes (None: not known).
+Flops = tuple[int, int | None, int | None]  # what a product needs, what it executes (None: not known), and what it may execute at most
 
-    >>> summed([(100, 125), (100, None)])
-    Gemms(theoretical_flops=100, executed_flops=125, covered=0.5)
+
+def summed(products: list[Flops]) -> Gemms:
+    """Return the sums over products.
+
+    >>> summed([(100, 125, 150), (100, None, None)])
+    Gemms(theoretical_flops=100, executed_flops=125, executed_at_most=150, covered=0.5)
     """
-    known = [(needed, executed) for needed, executed in products if executed is not None]
-    needed = sum(n for n, _ in known)
-    return Gemms(needed, sum(e for _, e in known), ratio(needed, sum(n for n, _ in products)) or 0.0)
+    known = [(needed, executed, most or executed) for needed, executed, most in products if executed is not None]
+    needed, executed, most = (sum(flops[place] for flops in known) for place in range(3))
+    return Gemms(needed, executed, most, ratio(needed, sum(flops[0] for flops in products)) or 0.0)
 
 
-def _flops(row: Mapping[str, Any], place: str) -> tuple[int, int | None]:
+def _flops(row: Mapping[str, Any], place: str) -> Flops:
     count = _whole(row, "count", place) if "count" in row else 1
     if "theoretical_flops" in row:
         needed, executed = (_whole(row, name, place) for name in ("theoretical_flops", "executed_flops"))
         if executed < needed:
             raise UllageError(f"{place} executes fewer FLOPs than it needs", "exchange theoretical_flops and executed_flops")
-        return count * needed, count * executed
+        most = _whole(row, "executed_at_most", place) if row.get("executed_at_most") is not None else executed
+        if most < executed:
+            raise UllageError(f"{place} executes at most fewer FLOPs than it executes", "exchange executed_flops and executed_at_most")
+        return count * needed, count * executed, count * most
     m, n, k = (_whole(row, name, place) for name in ("m", "n", "k"))
-    tile, cluster, step = _tiles(row, place)
+    tile, clusters, step = _tiles(row, place)
     if tile is None:
-        return count * gemm_flops(m, n, k), None
-    sizes = [
-        effective_size(size, *pair) for size, pair in zip((m, n, k), ((tile[0], cluster[0]), (tile[1], cluster[1]), (step, 1)), strict=True)
+        return count * gemm_flops(m, n, k), None, None
+    executed_in = [
+        gemm_flops(effective_size(m, tile[0], cluster[0]), effective_size(n, tile[1], cluster[1]), effective_size(k, step, 1))
+        for cluster in clusters
     ]
-    return count * gemm_flops(m, n, k), count * gemm_flops(*sizes)
+    return count * gemm_flops(m, n, k), count * executed_in[0], count * max(executed_in)
 
 
-def _tiles(row: Mapping[str, Any], place: str) -> tuple[tuple[int, int] | None, tuple[int, int], int]:
-    """Return tile, cluster and K step of a product: as given, else as the kernel's name says; without a cluster there is none."""
+def _tiles(row: Mapping[str, Any], place: str) -> tuple[tuple[int, int] | None, tuple[tuple[int, int], ...], int]:
+    """Return tile, possible clusters (the first counts) and K step of a product: as given, else as the kernel's name says.
+
+    A tile that is given without a cluster has none.
+    """
     name = row.get("kernel")
     decoded = decode(name) if isinstance(name, str) else None
     tile = _pair(row, "tile", place) or (decoded.tile if decoded is not None else None)
     cluster = _pair(row, "cluster", place) or (decoded.cluster if decoded is not None else None)
     step = _whole(row, "k_tile", place) if "k_tile" in row else decoded.k_tile if decoded is not None else None
-    return tile, cluster or (1, 1), step or 1
+    silent = cluster is None and decoded is not None and decoded.silent_on_cluster
+    return tile, (cluster or (1, 1),) if not silent else PAIRS, step or 1
 
 
 def _pair(row: Mapping[str, Any], name: str, place: str) -> tuple[int, int] | None:

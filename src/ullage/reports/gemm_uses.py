@@ -11,7 +11,7 @@ from ullage.gpus.precision import canonical
 from ullage.kernels.family import family
 from ullage.kernels.gemms.gemm import GemmName, decode
 from ullage.kernels.gemms.legacy import legacy_on
-from ullage.kernels.tiling import LARGEST, Cover, Tiling
+from ullage.kernels.tiling import LARGEST, Cover, Tiling, executed_at_most
 from ullage.kernels.tiling import Product as Asked
 from ullage.metrics.metric import ratio
 from ullage.metrics.tiles import tile_efficiency
@@ -30,8 +30,8 @@ class GemmUse:
 
     `product` counts as the operator does, row-major; None where it is not known, and then `why` may say why (a word of
     `ullage.product`). `decoded` is what the name says, None for a name of no known scheme. FLOPs are of all `count`;
-    `executed_flops` None where tile or product are not known. `peak` is that of its precision on this GPU in FLOP/s, `legacy` why such
-    a kernel cannot reach it (None: it can, or not known).
+    `executed_flops` None where tile or product are not known; `executed_at_most` is more where the name is silent on clusters.
+    `peak` is that of its precision on this GPU in FLOP/s, `legacy` why such a kernel cannot reach it (None: it can, or not known).
     """
 
     kernel: str
@@ -44,6 +44,7 @@ class GemmUse:
     time: int
     theoretical_flops: int | None
     executed_flops: int | None
+    executed_at_most: int | None
     peak: float | None
     legacy: str | None
 
@@ -88,15 +89,17 @@ def gemm_use(row: Row, chip: Chip | None) -> GemmUse | None:
         time=row.time,
         theoretical_flops=None if asked is None else row.count * asked.flops,
         executed_flops=_executed(row, asked, decoded),
+        executed_at_most=_executed(row, asked, decoded, at_most=True),
         peak=chip.peak(precision) if chip is not None and precision is not None and precision in chip.precisions else None,
         legacy=legacy_on(decoded, chip.compute_capability) if decoded and chip is not None and chip.vendor == "NVIDIA" else None,
     )
 
 
-def _executed(row: Row, asked: Product | None, decoded: GemmName | None) -> int | None:
+def _executed(row: Row, asked: Product | None, decoded: GemmName | None, *, at_most: bool = False) -> int | None:
     if asked is None or decoded is None or decoded.tile is None or max(asked.batch, asked.m, asked.n, asked.k) > LARGEST:
         return None
-    return row.count * _cover(kernels_own(asked, decoded, row.blocks), decoded).executed
+    cover = _cover(kernels_own(asked, decoded, row.blocks), decoded)
+    return row.count * (executed_at_most(cover.product, cover.tiling) if at_most and decoded.silent_on_cluster else cover.executed)
 
 
 def kernels_own(asked: Product, decoded: GemmName, blocks: int) -> Product:

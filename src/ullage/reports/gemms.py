@@ -18,7 +18,8 @@ from ullage.sums.lanes.run import Run
 @dataclass(frozen=True)
 class GemmSums:
     """Sums over some GEMM kernels: `time` in ns, the part of it that is `shaped` (the product is known), `covered_time` (its tile
-    loss is) and `legacy_time` (in kernels that cannot reach this GPU's peak); FLOPs of the covered part; `flops` of the shaped part.
+    loss is) and `legacy_time` (in kernels that cannot reach this GPU's peak); FLOPs of the covered part, where `executed_at_most` counts
+    kernels whose name is silent on clusters in the one that pads most; `flops` of the shaped part.
 
     `padding` is the time in ns that goes by on padding, of the covered part.
     """
@@ -30,6 +31,7 @@ class GemmSums:
     legacy_time: int
     theoretical_flops: int
     executed_flops: int
+    executed_at_most: int
     flops: int
     padding: float
 
@@ -130,6 +132,7 @@ def _merged(uses: Sequence[GemmUse]) -> tuple[GemmUse, ...]:
                 time=old.time + use.time,
                 theoretical_flops=_plus(old.theoretical_flops, use.theoretical_flops),
                 executed_flops=_plus(old.executed_flops, use.executed_flops),
+                executed_at_most=_plus(old.executed_at_most, use.executed_at_most),
             )
         )
     return tuple(sorted(found.values(), key=lambda use: (-use.time, use.kernel)))
@@ -160,6 +163,7 @@ def _sums(uses: Sequence[GemmUse]) -> GemmSums:
         legacy_time=sum(use.time for use in uses if use.legacy is not None),
         theoretical_flops=sum(use.theoretical_flops or 0 for use in known),
         executed_flops=sum(use.executed_flops or 0 for use in known),
+        executed_at_most=sum(use.executed_at_most or 0 for use in known),
         flops=sum(use.theoretical_flops or 0 for use in uses),
         padding=sum(use.padding or 0.0 for use in known),
     )

@@ -14,7 +14,6 @@ from ullage.metrics.tree import Node
 from ullage.metrics.trees import device_load_balance, device_parallel_efficiency
 from ullage.reports.fleet import FleetReport, Question, fleet
 from ullage.reports.flops import FlopsReport
-from ullage.reports.gemms import GemmSummary
 from ullage.reports.trace import TraceReport
 
 
@@ -28,6 +27,10 @@ class TileLoss(Protocol):
     @property
     def executed_flops(self) -> int:
         """What whole tiles execute."""
+
+    @property
+    def executed_at_most(self) -> int:
+        """The same, with kernels whose name is silent on clusters in the one that pads most."""
 
     @property
     def tile_efficiency(self) -> float | None:
@@ -109,21 +112,14 @@ def _node(tree: Node, name: str) -> Measured:
 def tile(found: TileLoss, source: str) -> Measured | None:
     """Return the tile efficiency of matrix products; what is not covered lies where large products do (0.90 to 1.00).
 
-    Kernels that may run in clusters and do not tell them lose as much as counted, or more.
+    Where names are silent on clusters, it is at least what is left when each such kernel runs in the cluster that pads most.
     """
     value = found.tile_efficiency
     if value is None or found.covered <= 0:
         return None
-    covered = min(found.covered, 1.0)
-    sure = covered - (_clusters_unknown(found) if isinstance(found, GemmSummary) else 0.0)
-    low, high = sure * value + (1 - sure) * TILE_UNKNOWN[0], covered * value + (1 - covered) * TILE_UNKNOWN[1]
+    covered, least = min(found.covered, 1.0), ratio(found.theoretical_flops, found.executed_at_most)
+    low, high = (sure * covered + other * (1 - covered) for sure, other in zip((least, value), TILE_UNKNOWN, strict=True))
     return Measured(value, min(low, value), max(high, value), source)
-
-
-def _clusters_unknown(found: GemmSummary) -> float:
-    """Return the share of the GEMMs' time in kernels whose tile is known, and whose cluster their name does not tell."""
-    unknown = (use.time for use in found.rows if use.executed_flops is not None and (use.decoded is None or use.decoded.cluster is None))
-    return ratio(sum(unknown), found.time) or 0.0
 
 
 def model(report: FlopsReport) -> Measured | None:

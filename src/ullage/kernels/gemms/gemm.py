@@ -55,6 +55,11 @@ class GemmName:
     features: tuple[str, ...] = ()
     doubts: tuple[str, ...] = field(default=(), compare=False)
 
+    @property
+    def silent_on_cluster(self) -> bool:
+        """Whether the kernel may run in clusters and its name does not say in which."""
+        return self.cluster is None and self.unit not in ("mma", "wmma", "mfma", "simt")
+
 
 @dataclass(frozen=True)
 class Grammar:
