@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -228,3 +229,25 @@ def test_the_text_report_begins_with_the_answer(settled):
     text = as_text.fleet(fleet(settled([busy(job="1")]), None, Question(command="ullage fleet x")), width=110)
     answer, when = "OFU 30.0 % of 1.00 GPU-hours (100.0 % of them trusted)", "2026-08-10 00:00 to 01:00 UTC"
     assert text.splitlines()[0] == answer + when.rjust(110 - len(answer))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_bounds_of_ofu_hold_where_the_clock_follows_the_work(settled, seed):
+    # tensor pipes work in a random share of each 30 s, at 1,450 MHz, and between the clock is 1,980: the sampled product is too high
+    from ullage.reports.waterfall_evidence import telemetry
+
+    dice, rows, active = np.random.default_rng(seed), [], 0.0
+    for gpu in range(4):
+        for number in range(1, 121):
+            share = dice.uniform(0.3, 0.9)
+            active += share
+            clock = 1450e6 if dice.random() < share else 1980e6
+            time = T0 + 30_000 * number
+            rows.append(busy(gpu=f"g{gpu}", job="j", tensor_active=0.7 * share, sm_clock=clock, span_ms=30_000, time=time))
+    truth = 0.7 * active / 480 * 1450 / 1830
+    report = fleet(settled(rows), None, Question(one_job=True))
+    assert report.ofu is not None and report.ofu > 1.05 * truth
+    assert report.ofu_bounds is not None and report.ofu_bounds[0] <= truth * (1 + 1e-6) and report.ofu <= report.ofu_bounds[1]
+    said = telemetry(report, 0.03)
+    assert said is not None and said.ofu is not None and said.ofu.low <= truth * (1 + 1e-6) <= said.ofu.high
+    assert as_json.fleet(report)["ofu_bounds"] == list(report.ofu_bounds)

@@ -9,10 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ullage.metrics.evidence import Evidence, Measured, Telemetry, Trace, levels
-from ullage.metrics.steps import FACTORS, LABELS
+from ullage.metrics.steps import FACTORS, LABELS, Step
 from ullage.metrics.telemetry import tree
 from ullage.metrics.waterfall import waterfall
+from ullage.render.waterfall import headline
 from ullage.reports.remedies import OWNERS, apart, remedies, whose
+from ullage.reports.waterfall import WaterfallReport, _cost
 
 say = Measured.exact
 
@@ -216,3 +218,45 @@ def test_merged_steps_belong_to_all_their_owners_and_say_what_tells_them_apart()
     assert remedies(both) == (*OWNERS["clock"].remedies, *OWNERS["tile"].remedies)
     assert [line.split(" ", 1)[0] for line in apart(both)] == ["telemetry", "the"]
     assert apart(("clock",)) == ()
+
+
+@given(
+    st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1), st.floats(0, 1)).map(sorted), min_size=2, max_size=2),
+    st.floats(0, 1),
+    st.floats(0, 1),
+)
+def test_what_a_step_takes_lies_between_its_bounds_wherever_level_and_factor_do(edges, at, other):
+    (low, value, high), (least, usual, most) = edges
+    before, factor = Measured(value, low, high, "b"), Measured(usual, least, most, "f")
+    between = Step(("tile",), factor, before, before * factor).lost_between
+    assert between is not None
+    level, chosen = low + at * (high - low), least + other * (most - least)
+    assert between[0] - 1e-12 <= level * (1 - chosen) <= between[1] + 1e-12
+
+
+def test_what_a_step_takes_is_not_known_where_an_error_is_not():
+    unknown = Measured(0.5, None, None, "t")
+    assert Step(("tile",), unknown, say(1.0, "p"), unknown).lost_between is None
+
+
+@pytest.mark.parametrize(
+    ("collectives", "words"),
+    [
+        (0.0, "28.4 points are lost to tensor issue, the most of any step"),
+        # SM activity of 0.6 may be a collective's by 0.005: tensor issue takes 19.5 to 20 points
+        (0.005, "20.0 points are lost to tensor issue, the most of any step"),
+        (0.015, "18.5 to 20.0 points are lost to tensor issue, the most of any step"),
+        (0.025, "17.5 to 20.0 points are lost to tensor issue, and communication may take more (18.0)"),
+        (0.1, "10.0 to 20.0 points are lost to tensor issue, and SM fill may take more (8.4 to 18.4)"),
+    ],
+)
+def test_the_headline_ranks_by_what_is_certain(collectives, words):
+    sm = 0.684 if collectives == 0.0 else 0.6
+    chain = waterfall(Evidence(telemetry=gauges(sm=sm), trace=traced(collectives=collectives)))
+    assert words in headline(reported(chain))
+
+
+def reported(chain):
+    costs = tuple(_cost(step, None, None) for step in chain.steps)
+    nothing = dict.fromkeys(("gpus", "gpu_hours", "price", "peak", "peak_source", "ceiling", "ceiling_share"))
+    return WaterfallReport(chain, costs, **nothing, ceiling_source="", rests_on=(), notes=())

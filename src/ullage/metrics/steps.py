@@ -72,6 +72,26 @@ class Step:
         """What the step takes of the peak; below 0 for a factor above 1."""
         return self.before.value - self.after.value
 
+    @property
+    def lost_between(self) -> tuple[float, float] | None:
+        """The least and the most that it takes, None where an error is not known.
+
+        What is left before it and after it bound that, and so do what is left before it and its factor: both hold.
+
+        >>> before, after, factor = Measured(0.8, 0.6, 0.8, ""), Measured.exact(0.5, ""), Measured(0.625, 0.625, 0.9, "")
+        >>> [round(lost, 6) for lost in Step(("tensor_issue",), factor, before, after).lost_between]
+        [0.1, 0.3]
+        """
+        edges = [(level.low, level.high) for level in (self.before, self.after, self.factor)]
+        known = [(low, high) for low, high in edges if low is not None and high is not None]
+        if len(known) < len(edges):
+            return None
+        (low, high), (after_low, after_high), (least, most) = known
+        return (
+            max(low - after_high, min(low * (1 - most), high * (1 - most))),
+            min(high - after_low, max(low * (1 - least), high * (1 - least))),
+        )
+
 
 class Walk:
     """The chain while it is being put together."""

@@ -20,6 +20,7 @@ def fleet(report: FleetReport) -> dict[str, Any]:
             "ofu": report.ofu,
             "ofu_all": report.ofu_all,
             "method": report.method,
+            "ofu_bounds": None if report.ofu_bounds is None else list(report.ofu_bounds),
             "exact_share": report.exact_share,
             "gpus": report.gpus,
             "gpu_hours": report.gpu_hours,

@@ -12,6 +12,7 @@ from ullage.render.numbers import UNKNOWN, hours, money, part_read, percent
 from ullage.render.table import table
 from ullage.reports.waterfall import Cost, WaterfallReport
 
+WIDE = 1.0  # points: what is less certain is told by its bounds
 ADVISED = 2  # steps, the largest, of which the usual remedies are told
 
 
@@ -50,8 +51,27 @@ def _answer(report: WaterfallReport) -> str:
     largest = max(report.costs, key=lambda cost: cost.points)
     if largest.points <= 0:
         return f"{answer}: nothing is lost"
-    most = ", the most of any step" if len(report.costs) > 1 else ""
-    return f"{answer}: {points(largest.points)} points are lost to {largest.step.short}{most}"
+    rivals = [cost for cost in report.costs if cost is not largest and _most(cost) > _least(largest)]
+    told = f"{answer}: {lost(largest)} points are lost to {largest.step.short}"
+    if rivals:
+        rival = max(rivals, key=_most)
+        return f"{told}, and {rival.step.short} may take more ({lost(rival)})"
+    return told + (", the most of any step" if len(report.costs) > 1 else "")
+
+
+def _least(cost: Cost) -> float:
+    return cost.points if cost.points_between is None else cost.points_between[0]
+
+
+def _most(cost: Cost) -> float:
+    return cost.points if cost.points_between is None else cost.points_between[1]
+
+
+def lost(cost: Cost) -> str:
+    """Return the points that a step takes, or between which they lie, where these are a point or more apart."""
+    if cost.points_between is None or cost.points_between[1] - cost.points_between[0] < WIDE:
+        return points(cost.points)
+    return f"{points(max(cost.points_between[0], 0.0))} to {points(cost.points_between[1])}"
 
 
 def _chain(report: WaterfallReport) -> str:
@@ -229,6 +249,7 @@ def _cost(cost: Cost) -> dict[str, Any]:
         "factor": _measured(step.factor),
         "after": _measured(step.after),
         "points": cost.points,
+        "points_between": None if cost.points_between is None else list(cost.points_between),
         "gpu_hours": cost.gpu_hours,
         "money": cost.money,
         "whose": cost.whose,

@@ -33,7 +33,7 @@ from ullage.reports.groups import (
 )
 from ullage.reports.rated import Rated, chains, losses, rate, weighted_mean
 from ullage.reports.series import gauge_evidence, noise
-from ullage.reports.trusted import bounds_note, judge
+from ullage.reports.trusted import bounds_note, judge, sampled_bounds
 from ullage.sums.devices import time_sums, within
 from ullage.sums.grouping import collapse
 from ullage.sums.ledger import CODES, OWNERS
@@ -60,6 +60,7 @@ class FleetReport:
     `ofu`, `tree` and `ullage` are over trusted series whose OFU is known, `counted_hours` of them; `ofu_all` over all. `tree` says what is
     left after each step, and its losses of `counted_hours` add up to `ullage`. `ledger` has GPU-hours by owner, which add up to the time
     for which each GPU exists: from its first to its last sight in the window.
+    `ofu_bounds` are the least and the most that OFU may be where clock and activity move together (None: not sampled).
     `complete` says whether all that was asked for was read; if not, `read_until` is the time up to which it was, where that is known.
     """
 
@@ -91,6 +92,7 @@ class FleetReport:
     idle_cost: float | None
     command: str = ""
     notes: list[str] = field(default_factory=list)
+    ofu_bounds: tuple[float, float] | None = None
     complete: bool = True
     read_until: int | None = None
 
@@ -181,6 +183,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
         + _contradictions(tree)
         + _two_opinions(compared)
         + [note for note in (bounds_note(verdicts.values()),) if note],
+        ofu_bounds=sampled_bounds(verdicts.values()),
         complete=True,  # whoever read the samples knows better: see `Intake.marked`
         read_until=None,
     )

@@ -28,12 +28,14 @@ HIGHEST_CEILING = 1.25
 class Cost:
     """One step of the chain with what it costs and whose work it is; hours and money are None where the job's time or price is not known.
 
-    `points` are percentage points of the peak, walking from 100 %; below 0 for a factor above 1. `apart` says what would tell apart
+    `points` are percentage points of the peak, walking from 100 %; below 0 for a factor above 1. `points_between` are the least and the
+    most that they may be (None: not known). `apart` says what would tell apart
     the factors of a merged step.
     """
 
     step: Step
     points: float
+    points_between: tuple[float, float] | None
     gpu_hours: float | None
     money: float | None
     whose: str
@@ -148,7 +150,8 @@ def _untold(report: FleetReport) -> str:
 def _cost(step: Step, hours: float | None, price: float | None) -> Cost:
     lost = None if hours is None else hours * step.lost
     money = None if lost is None or price is None else lost * price
-    return Cost(step, step.lost * 100, lost, money, whose(step.names), remedies(step.names), apart(step.names))
+    between = None if step.lost_between is None else (step.lost_between[0] * 100, step.lost_between[1] * 100)
+    return Cost(step, step.lost * 100, between, lost, money, whose(step.names), remedies(step.names), apart(step.names))
 
 
 def _hours(found: Found, given: Given) -> float | None:

@@ -60,7 +60,10 @@ def job_report(samples: Any, jobs: Any, job: str | None, question: Question, not
 
 
 def telemetry(report: FleetReport, error: float) -> Telemetry | None:
-    """Return what a job's telemetry says; OFU's error is that of sampling the clock, or `error` (relative) where that can't be told."""
+    """Return what a job's telemetry says; OFU's error is that of sampling the clock, or `error` (relative) where that can't be told.
+
+    Where clock and activity may move together it is no less than the clocks that were seen allow (`FleetReport.ofu_bounds`).
+    """
     if not report.tree.factors:
         return None
     ofu = None if report.ofu is None else _ofu(report, report.ofu, error)
@@ -71,7 +74,9 @@ def _ofu(report: FleetReport, ofu: float, error: float) -> Measured:
     if report.method == "exact":
         return Measured.exact(ofu, "telemetry")
     off = sampling_error(report)
-    return Measured.within(ofu, error, "telemetry") if off is None else Measured(ofu, max(ofu - off, 0.0), ofu + off, "telemetry")
+    low, high = (ofu * (1 - error), ofu * (1 + error)) if off is None else (max(ofu - off, 0.0), ofu + off)
+    least, most = report.ofu_bounds or (ofu, ofu)
+    return Measured(ofu, min(low, least), max(high, most), "telemetry")
 
 
 def sampling_error(report: FleetReport) -> float | None:
