@@ -97,7 +97,7 @@ def _unfolded(fine: Any) -> dict[str, Any]:
 
 
 def time_sums(samples: Any, *, bucket_ms: int) -> pa.Table:
-    """Return a table of (bucket, model), a bucket in one row or more, with the sums of `device_sums` that the course of OFU over time needs.
+    """Return the sums of `device_sums` that the course of OFU over time needs, by bucket and model; several rows may have the same two.
 
     A sample that reaches over the edge of a bucket counts in each by the time that it has there. Nearly all lie in one bucket or in two,
     whose first has all of the sample less what the second has: one pass over the samples gives both. The few in more are asked for again.
