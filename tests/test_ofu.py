@@ -17,7 +17,8 @@ from tests.conftest import T0, settled_table
 from ullage.reports.fleet import Question, fleet
 from ullage.reports.ofu import fleet_ofu, job_trees
 from ullage.store.footers import empty_and_full
-from ullage.store.reading import open_settled
+from ullage.store.reading import connection, open_settled
+from ullage.store.reading import settled_table as table_of_parts
 from ullage.sums.devices import device_sums
 from ullage.sums.held import empty, full, known
 
@@ -44,6 +45,15 @@ ROWS = [
 def test_fleet_ofu_is_the_mean_over_all_samples(at_rest):
     # 0.3 at the tensor clock, 0.1 at half of it, 0.4 at it: (0.3 + 0.05 + 0.4) / 3 = 0.25
     assert fleet_ofu(at_rest(ROWS)) == pytest.approx(0.25, rel=1e-6)
+
+
+@pytest.mark.parametrize("absurd", [float("nan"), float("inf"), -0.1, 1.2, 1e30])
+def test_what_no_device_can_give_in_a_foreign_file_is_missing_and_refuses_no_question(at_rest, absurd):
+    sound = {"gpu": "c", "job": "1", "gr_active": 0.9, "sm_active": 0.6, "tensor_active": 0.3, "sm_clock": 1830e6}
+    for broken in ({"tensor_active": absurd}, {"sm_clock": 1e10 if absurd == 1.2 else absurd}):
+        samples = at_rest([*ROWS, sound | broken])
+        assert fleet_ofu(samples) == pytest.approx(0.25, rel=1e-6)
+        assert fleet(samples, None, Question()).ofu_all == pytest.approx(0.25, rel=1e-6)
 
 
 def test_fleet_ofu_is_what_the_report_says_of_all_series(at_rest):
@@ -129,8 +139,10 @@ def test_a_damaged_file_claims_nothing(tmp_path):
     assert empty_and_full([written(tmp_path, a=[1]), tmp_path / "damaged.parquet"]) == (set(), set())
 
 
-def test_what_the_footers_say_survives_filters_and_new_columns(at_rest):
-    samples = at_rest([{"power": 300.0, "tensor_active": 0.5}, {"power": None, "tensor_active": 0.25}])
+def test_what_the_footers_say_survives_filters_and_new_columns(tmp_path):
+    rows = [{"power": 300.0, "tensor_active": 0.5}, {"power": None, "tensor_active": 0.25}]
+    parquet.write_table(settled_table(rows), tmp_path / "part.parquet")
+    samples = table_of_parts(connection(), [tmp_path / "part.parquet"], None, None, None)
     samples = samples.filter(samples.span_ms > 0).mutate(twice=samples.span_ms * 2)
     assert empty(samples, "sm_clock") and not empty(samples, "power") and not empty(samples, "twice")
     assert full(samples, "tensor_active") and not full(samples, "power")

@@ -252,7 +252,7 @@ def _course(samples: Any, window: tuple[int, int], verdicts: Mapping[str, Verdic
     bucket_ms = next((b for b in BUCKETS if (window[1] - window[0]) / b <= 400), BUCKETS[-1])
     doubted = [gpu for gpu, verdict in verdicts.items() if not verdict.trusted]
     believed = samples.filter(~samples.gpu.isin(doubted)) if doubted else samples
-    sums = time_sums(believed, bucket_ms=bucket_ms).to_pyarrow()
+    sums = time_sums(believed, bucket_ms=bucket_ms)
     if not len(sums):
         return []
     sums = sums.append_column("mig", pa.nulls(len(sums), pa.string()))

@@ -58,20 +58,29 @@ def groups_of(rated: Rated, trusted: Mask, lost: Mapping[str, Array], by: str, p
 
     `lost` is what each step loses in each trusted row. Names that stand in several clusters are told apart by the cluster.
     """
-    labels = _labels(rated, by)
+    rows, firsts = _alike(rated, by)
+    labels = _labels(rated.sums.take(pa.array(firsts)), by)
     keys = sorted(set(labels))
     place = {key: code for code, key in enumerate(keys)}
-    codes = np.array([place[label] for label in labels], dtype=np.int64)
+    codes = np.array([place[label] for label in labels], dtype=np.int64)[rows]
     found = _groups(rated, trusted, lost, codes, [harmless(key) for _, key in keys], prices_of(rated, prices))
     return found if by == "bucket" else sorted(found, key=lambda g: (-(g.ullage if g.ullage is not None else -1.0), g.key))
 
 
-def _labels(rated: Rated, by: str) -> list[tuple[bool, str]]:
+def _alike(rated: Rated, by: str) -> tuple[Codes, Codes]:
+    """Return a number for each row's name and cluster, and a row that has them for each number."""
+    rows, count = rated.codes(by, "cluster")
+    firsts = np.zeros(count, np.int64)
+    firsts[rows[::-1]] = np.arange(len(rows))[::-1]
+    return rows, firsts
+
+
+def _labels(sums: pa.Table, by: str) -> list[tuple[bool, str]]:
     """Return each row's group: whether it is the one of what has no such name, and the group's name."""
-    names = rated.sums[by].to_pylist()
+    names = sums[by].to_pylist()
     if by == "bucket":
         return [(False, datetime.datetime.fromtimestamp(int(str(name)) / 1000, datetime.UTC).strftime("%Y-%m-%d %H:00")) for name in names]
-    clusters = rated.words("cluster") if by in ("job", "host", "user", "namespace") and "cluster" in rated.sums.column_names else []
+    clusters = sums["cluster"].to_pylist() if by in ("job", "host", "user", "namespace") and "cluster" in sums.column_names else []
     where: dict[object, set[str | None]] = {}
     for name, cluster in zip(names, clusters, strict=False):
         where.setdefault(name, set()).add(cluster)
@@ -89,9 +98,8 @@ def _groups(rated: Rated, trusted: Mask, lost: Mapping[str, Array], codes: Codes
     hours = rated.column("span_ms") * rated.weight / HOUR_MS
     whole, believed = np.bincount(codes, hours, count), np.bincount(codes[trusted], hours[trusted], count)
     spent = np.bincount(codes, hours * prices, count)
-    devices = [set[tuple[str | None, str | None]]() for _ in keys]
-    for code, gpu, mig in zip(codes, rated.words("gpu"), rated.words("mig"), strict=True):
-        devices[code].add((gpu, mig))
+    own, several = rated.codes("gpu", "mig")
+    devices = np.bincount(np.unique(codes * max(several, 1) + own) // max(several, 1), minlength=count)
     counted = np.bincount(codes[trusted], good.ofu_time * good.weight, count)
     exact = np.nan_to_num(ratio(np.bincount(codes[trusted], good.exact_time * good.weight, count), counted))
     return [
@@ -99,7 +107,7 @@ def _groups(rated: Rated, trusted: Mask, lost: Mapping[str, Array], codes: Codes
             key=key,
             ofu=tree.ofu,
             method=method_of(float(exact[code])),
-            gpus=len(devices[code]),
+            gpus=int(devices[code]),
             gpu_hours=float(whole[code]),
             trusted_share=float(ratio(believed[code], whole[code]) or 0.0),
             tree=tree,
@@ -149,18 +157,19 @@ def prices_of(rated: Rated, prices: Mapping[str, float]) -> Array:
     return per_chip[rated.chip]
 
 
-def state_sums(samples: Any, notes: list[str], *, bucket_ms: int | None = None) -> pa.Table:
+def state_sums(samples: Any, notes: list[str], *, bucket_ms: int | None = None, only: Sequence[str] | None = None) -> pa.Table:
     """Return the sums of settled samples (an Ibis table) by state; GPUs in MIG mode count whole while they are, and by slices while not.
 
-    Instances whose share of their GPU nobody knows are left out with a note, and the rest of their GPU with them.
+    Instances whose share of their GPU nobody knows are left out with a note, and the rest of their GPU with them. `only` names the sums
+    that are wanted (None: all).
     """
     import ibis
 
     cut = sliced_gpus(samples)
     if not cut:
-        return device_sums(samples, bucket_ms=bucket_ms).to_pyarrow()
-    plain = device_sums(samples.filter(~samples.gpu.isin(cut)), bucket_ms=bucket_ms).to_pyarrow()
-    theirs = samples.filter(samples.gpu.isin(cut)).select(*SETTLED.names).to_pyarrow()
+        return device_sums(samples, bucket_ms=bucket_ms, only=only).to_pyarrow()
+    plain = device_sums(samples.filter(~samples.gpu.isin(cut)), bucket_ms=bucket_ms, only=only).to_pyarrow()
+    theirs = samples.filter(samples.gpu.isin(cut)).select(*SETTLED.names).order_by("gpu", "mig", "time").to_pyarrow()
     resolved, strange = by_slices(theirs, _share_of)
     if strange:
         whose = zip(*(theirs[name].to_pylist() for name in ("gpu", "mig", "model")), strict=True)
@@ -169,7 +178,7 @@ def state_sums(samples: Any, notes: list[str], *, bucket_ms: int | None = None) 
         notes.append(
             f"instances of {len(gpus):,} GPUs are left out, since it is not known what share of the GPU they are (such as '{named}')"
         )
-    sliced = device_sums(ibis.memtable(resolved), bucket_ms=bucket_ms).to_pyarrow()
+    sliced = device_sums(ibis.memtable(resolved), bucket_ms=bucket_ms, only=only).to_pyarrow()
     return pa.concat_tables([_strings(plain), _strings(sliced)], promote_options="permissive")
 
 

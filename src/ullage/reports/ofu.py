@@ -28,11 +28,11 @@ def fleet_ofu(samples: Any, model: str | None = None) -> float | None:
             sums = sums.append_column(name, pa.array(np.zeros(len(sums))))
         rated = rate(sums, model)
     else:
-        rated = rate(state_sums(samples, []), model)
+        rated = rate(state_sums(samples, [], only=TREE), model)
     return weighted_mean(rated.ofu_part, rated.ofu_time, rated.weight)
 
 
 def job_trees(samples: Any, model: str | None = None) -> list[Group]:
     """Return each job's OFU and telemetry tree over all settled samples, the most GPU-hours short of full first."""
-    rated = rate(state_sums(samples, []), model)
+    rated = rate(state_sums(samples, [], only=TREE), model)
     return groups_of(rated, np.ones(len(rated), np.bool_), losses(rated), "job", {})

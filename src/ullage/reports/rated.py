@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ullage.errors import UllageError
 from ullage.gpus.chip import Chip, find
@@ -58,10 +59,43 @@ class Rated:
         """Return a column of names."""
         return list(self.sums[name].to_pylist())
 
+    def codes(self, *names: str) -> tuple[Codes, int]:
+        """Return a number for each row's values in these columns of names (those that there are), and how many numbers there are."""
+        return codes_of(self.sums, *names)
+
     def take(self, rows: npt.NDArray[np.bool_]) -> Rated:
         """Return only the chosen rows."""
         picked = {name: getattr(self, name)[rows] for name in ("weight", "chip", "exact_time", "ofu_part", "ofu_time", "tensor_part")}
         return replace(self, sums=self.sums.filter(pa.array(rows)), **picked)
+
+
+def codes_of(sums: pa.Table, *names: str) -> tuple[Codes, int]:
+    """Return a number for each row's values in some columns of names, in the order in which they appear, and how many there are.
+
+    Columns that the table lacks tell nothing apart.
+
+    >>> codes, count = codes_of(pa.table({"gpu": ["b", "a", "b"], "mig": [None, None, "1g"]}), "gpu", "mig", "job")
+    >>> codes.tolist(), count
+    ([0, 1, 2], 3)
+    """
+    codes = np.zeros(len(sums), np.int64)
+    for name in (name for name in names if name in sums.column_names):
+        own, size = _codes(sums[name])
+        codes = _first_seen(codes * size + own)
+    return codes, (int(codes.max()) + 1 if len(codes) else 0)
+
+
+def _codes(column: pa.ChunkedArray) -> tuple[Codes, int]:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    encoded = pc.dictionary_encode(column.combine_chunks() if column.num_chunks != 1 else column.chunk(0), null_encoding="encode")
+    encoded = encoded.combine_chunks() if isinstance(encoded, pa.ChunkedArray) else encoded
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), max(len(encoded.dictionary), 1)
+
+
+def _first_seen(codes: Codes) -> Codes:
+    found: Codes = pc.dictionary_encode(pa.array(codes)).indices.to_numpy().astype(np.int64)
+    return found
 
 
 def rate(sums: pa.Table, model: str | None = None) -> Rated:
@@ -96,23 +130,23 @@ def rate(sums: pa.Table, model: str | None = None) -> Rated:
 
 def _weights(sums: pa.Table, chips: Sequence[Chip], codes: npt.NDArray[np.int64]) -> Array:
     """Return the share of a whole GPU that each row's device is."""
-    rest = sums["share"].to_pylist() if "share" in sums.column_names else [None] * len(sums)
-    migs = sums["mig"].to_pylist()
-    found: dict[tuple[str, int], float] = {}
-    for mig, code in {(mig, int(code)) for mig, code in zip(migs, codes, strict=True) if mig}:
-        found[mig, code] = mig_share(mig, chips[code] if code >= 0 else None)
-    return np.array(
-        [share if share is not None else found[mig, int(code)] if mig else 1.0 for share, mig, code in zip(rest, migs, codes, strict=True)]
-    )
+    weights = np.ones(len(sums))
+    if sums["mig"].null_count < len(sums):
+        migs = sums["mig"].to_pylist()
+        found: dict[tuple[str, int], float] = {}
+        for mig, code in {(mig, int(code)) for mig, code in zip(migs, codes, strict=True) if mig}:
+            found[mig, code] = mig_share(mig, chips[code] if code >= 0 else None)
+        weights = np.array([found[mig, int(code)] if mig else 1.0 for mig, code in zip(migs, codes, strict=True)])
+    if "share" not in sums.column_names or sums["share"].null_count == len(sums):
+        return weights
+    rest = np.asarray(sums["share"].to_numpy(zero_copy_only=False), dtype=float)
+    return np.where(np.isnan(rest), weights, rest)
 
 
 def _units(sums: pa.Table, column: Mapping[str, Array], ceiling: Array, sms: Array) -> Array:
     """Return by how many SMs each row's counters are summed: it is a device's own, and all its rows tell it together."""
-    names = [sums[name].to_pylist() for name in ("gpu", "mig") if name in sums.column_names]
-    devices = list(zip(*names, strict=True)) if names else [()] * len(sums)
-    place = {device: number for number, device in enumerate(dict.fromkeys(devices))}
-    codes = np.array([place[device] for device in devices], dtype=np.int64)
-    cycles, seconds = (np.bincount(codes, column[name], len(place)) for name in ("sm_cycles", "cycles_ms"))
+    codes, count = codes_of(sums, "gpu", "mig")
+    cycles, seconds = (np.bincount(codes, column[name], count) for name in ("sm_cycles", "cycles_ms"))
     rate_of: Array = ratio(cycles, seconds / 1000)
     units: Array = counted_units(rate_of[codes] if len(codes) else rate_of, ceiling, sms)
     return units
@@ -128,22 +162,24 @@ def mean_clock(rated: Rated) -> Array:
 
 
 def _chips(sums: pa.Table, model: str | None) -> tuple[list[Chip], npt.NDArray[np.int64], dict[str, float]]:
-    names = [name or model for name in sums["model"].to_pylist()]
-    found: dict[str | None, int] = {}
+    own, count = _codes(sums["model"])
+    words = pc.dictionary_encode(sums["model"].cast(pa.string()).combine_chunks(), null_encoding="encode").dictionary.to_pylist()
     chips: list[Chip] = []
+    found = np.full(count, -1, np.int64)
+    spent = np.bincount(own, sums["span_ms"].to_numpy(zero_copy_only=False).astype(float), count)
     unknown: dict[str, float] = {}
-    for name in dict.fromkeys(names):
+    for place, name in enumerate(word or model for word in words):
         try:
             chip = find(name) if name else None
         except UllageError:
             chip = None
-        if chip is not None and chip not in chips:
+        if chip is None:
+            unknown[name or ""] = unknown.get(name or "", 0.0) + float(spent[place]) / 3_600_000
+            continue
+        if chip not in chips:
             chips.append(chip)
-        found[name] = -1 if chip is None else chips.index(chip)
-    for name, span in zip(names, sums["span_ms"].to_pylist(), strict=True):
-        if found[name] < 0:
-            unknown[name or ""] = unknown.get(name or "", 0.0) + span / 3_600_000
-    return chips, np.array([found[name] for name in names], dtype=np.int64), unknown
+        found[place] = chips.index(chip)
+    return chips, found[own], unknown
 
 
 def weighted_mean(part: Array, time: Array, weight: Array) -> float | None:
@@ -215,34 +251,31 @@ def _job_losses(rated: Rated, jobs: Codes) -> dict[str, Array]:
     sm, gr = (ratio(np.nan_to_num(rated.column(f"{name}_sum")), rated.column(f"{name}_ms")) for name in ("sm_active", "gr_active"))
     sm, gr = credible(tensor, sm, gr)
     ofu: Array = ratio(rated.ofu_part, rated.ofu_time)
-    most = {name: _busiest(rated, level, jobs) for name, level in (("tensor", tensor), ("sm", sm), ("gr", gr))}
+    devices, count = codes_of(rated.sums.select(["gpu", "mig"]).append_column("_job", pa.array(jobs)), "_job", "gpu", "mig")
+    of_device = np.zeros(count, np.int64)
+    of_device[devices] = jobs
+    most = {name: _busiest(rated, level, jobs, devices, of_device) for name, level in (("tensor", tensor), ("sm", sm), ("gr", gr))}
     return step_losses(time, {"tensor": tensor, "sm": sm, "gr": gr, "ofu": ofu}, most)
 
 
-def _busiest(rated: Rated, level: Array, jobs: Codes) -> Array:
-    """Return, for each row, the highest mean that any device of its job has; NaN where no device of the job tells any."""
+def _busiest(rated: Rated, level: Array, jobs: Codes, devices: Codes, of_device: Codes) -> Array:
+    """Return, for each row, the highest mean that any device of its job has; NaN where no device of the job tells any.
+
+    `devices` numbers each row's device in its job, and `of_device` has the job of each such number.
+    """
     known = ~np.isnan(level) & (rated.ofu_time > 0)
-    devices = list(zip(jobs.tolist(), rated.words("gpu"), rated.words("mig"), strict=True))
-    place = {device: number for number, device in enumerate(dict.fromkeys(devices))}
-    codes = np.array([place[device] for device in devices], dtype=np.int64)
     time = np.where(known, rated.ofu_time, 0.0)
-    top = np.bincount(codes, np.nan_to_num(level) * time, len(place))
-    mean: Array = ratio(top, np.bincount(codes, time, len(place)))
-    of_job = np.array([device[0] for device in place], dtype=np.int64)
-    return _most(mean, of_job, int(jobs.max(initial=-1)) + 1)[jobs]
+    top = np.bincount(devices, np.nan_to_num(level) * time, len(of_device))
+    mean: Array = ratio(top, np.bincount(devices, time, len(of_device)))
+    return _most(mean, of_device, int(jobs.max(initial=-1)) + 1)[jobs]
 
 
 def _jobs(rated: Rated) -> Codes:
     """Return a number for each row's job: one name in two clusters is two jobs; what names none is each device's own."""
-    columns = rated.sums.column_names
-    clusters = rated.words("cluster") if "cluster" in columns else [None] * len(rated)
-    names = rated.words("job") if "job" in columns else [None] * len(rated)
-    keys = [
-        ("job", cluster, job) if job is not None else ("device", gpu, mig)
-        for cluster, job, gpu, mig in zip(clusters, names, rated.words("gpu"), rated.words("mig"), strict=True)
-    ]
-    place = {key: number for number, key in enumerate(dict.fromkeys(keys))}
-    return np.array([place[key] for key in keys], dtype=np.int64)
+    named, _ = rated.codes("cluster", "job")
+    own, _ = rated.codes("gpu", "mig")
+    has = rated.sums["job"].is_valid().to_numpy() if "job" in rated.sums.column_names else np.zeros(len(rated), np.bool_)
+    return _first_seen(np.where(has, 2 * named, 2 * own + 1))
 
 
 def chains(rated: Rated, lost: Mapping[str, Array], codes: Codes, count: int) -> list[Tree]:

@@ -134,7 +134,9 @@ def _series(samples: Any, gpus: list[str], fields: list[str]) -> Series:
 
 def _by_device(samples: Any, keys: list[str], fields: list[str]) -> Series:
     """Return the times (ms) and fields of samples, by two columns of names, in order of time."""
-    table = samples.select(*keys, "time", *fields).order_by([*keys, "time"]).to_pyarrow()
+    # instances of a GPU are read at the same time: without their names their order would be whatever threads make it
+    named = list(dict.fromkeys([*keys, "time", "mig"]))
+    table = samples.select(*named, *fields).order_by(named).to_pyarrow()
     if not len(table):
         return {}
     one, other = (pc.dictionary_encode(table[name].combine_chunks(), null_encoding="encode") for name in keys)

@@ -22,10 +22,10 @@ def judge(devices: Rated, evidence: Mapping[tuple[str, str | None], GaugeEvidenc
     A GPU's MIG instances are judged together: its worst instance speaks for it.
     """
     judged: dict[str, Verdict] = {}
-    speed = _speed(devices)
+    speed, counted = _speed(devices), devices.exact
     for number, row in enumerate(devices.sums.to_pylist()):
         gpu, chip, whole = row["gpu"], int(devices.chip[number]), row["mig"] is None
-        known, exact = devices.chips[chip] if chip >= 0 else None, bool(devices.exact[number])
+        known, exact = devices.chips[chip] if chip >= 0 else None, bool(counted[number])
         shown = evidence.get((gpu, row["mig"]))
         found = verdict(
             row,

@@ -63,10 +63,13 @@ def asking(place: str) -> Iterator[None]:
         ) from error
 
 
-def settled_table(con: Any, files: Sequence[Path], columns: Sequence[str] | None, since: int | None, until: int | None) -> Any:
+def settled_table(
+    con: Any, files: Sequence[Path], columns: Sequence[str] | None, since: int | None, until: int | None, *, foreign: bool = False
+) -> Any:
     """Return an Ibis table over Parquet files of `SETTLED`: `columns` (None: all), samples with since < time <= until (ms).
 
-    A sample at `until` speaks for the time before it, and one at `since` for what came before the window.
+    A sample at `until` speaks for the time before it, and one at `since` for what came before the window. Of `foreign` files, which
+    nobody looked through when they were written, readings outside what a device can give (NaN too) are missing.
     Raises UllageError for a column that is not in `SETTLED`.
     """
     empty, full = empty_and_full(files)
@@ -85,7 +88,7 @@ def settled_table(con: Any, files: Sequence[Path], columns: Sequence[str] | None
         table = table.filter(table.time > _time(since))
     if until is not None:
         table = table.filter(table.time <= _time(until))
-    return table.select(**{name: _column(table, name, empty, full) for name in wanted})
+    return table.select(**{name: (_plausible if foreign else _column)(table, name, empty, full) for name in wanted})
 
 
 def _literal(file: Path) -> str:
@@ -133,6 +136,17 @@ def _column(table: Any, name: str, empty: frozenset[str], full: frozenset[str]) 
     return ibis.literal(0, _type(name)) if name == "flags" else ibis.null(_type(name))
 
 
+def _plausible(table: Any, name: str, empty: frozenset[str], full: frozenset[str]) -> Any:
+    import ibis
+
+    column = _column(table, name, empty, full - {name})
+    field = FIELDS.get(name)
+    if field is None or field.whole or name not in table.columns or name in empty:
+        return column
+    sane = ~column.cast("float64").isnan() & column.between(field.lowest, field.highest)  # a file's statistics leave NaN out
+    return sane.ifelse(column, ibis.null(_type(name)))
+
+
 class SettledFiles:
     """Settled samples in Parquet files that are no store: read in place, never written. Made by `open_settled`."""
 
@@ -149,7 +163,7 @@ class SettledFiles:
         for file in () if self._verified else self.files:
             _verify(file)
         self._verified = True
-        return settled_table(self._connection, self.files, columns, since, until)
+        return settled_table(self._connection, self.files, columns, since, until, foreign=True)
 
     def jobs(self) -> pa.Table:
         """Return the job records (`JOBS`): none."""

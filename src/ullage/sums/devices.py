@@ -10,8 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ullage.metrics.ofu import sampled_ofu
-from ullage.sums.held import empty, full, known
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ullage.sums.exact import ACTIVITY_STEP, CLOCK_STEP, CYCLE_STEP, POWER_STEP, Steps, added, from_steps
+from ullage.sums.held import constant_of, empty, full, known, same_everywhere
 from ullage.sums.ledger import owner
 from ullage.tables import Flag
 
@@ -31,12 +34,15 @@ TREE = (
     "cycles_tensor_sum",
     *(f"{name}_{what}" for name in ("tensor_active", "sm_active", "gr_active") for what in ("ms", "sum")),
 )
+COURSE = (*OFU, "ofu_tensor_sum", "cycles_tensor_sum", "gpu_util_ms", "gpu_util_sum")
 
-Sums = dict[str, Any]  # what is added up, by name: a value per sample, None where no sample has one
+Sums = dict[str, Any]  # what is added up, by name: a whole number or `Steps` per sample, None where no sample has one
 
 
-def device_sums(samples: Any, *, bucket_ms: int | None = None) -> Any:
+def device_sums(samples: Any, *, bucket_ms: int | None = None, only: Sequence[str] | None = None) -> Any:
     """Return an Ibis table with a row per `STATE`, in that order, and its sums; with `bucket_ms`, also per `bucket` of time.
+
+    `only` names the sums that are wanted: the others are not asked for, nor what goes with them (`rows`, the window, `index`).
 
     `samples` is an Ibis table of `tables.SETTLED`, or of that and `share` (see `sums.slices`). Times are in milliseconds, so sums of
     them are exact integers:
@@ -60,24 +66,65 @@ def device_sums(samples: Any, *, bucket_ms: int | None = None) -> Any:
     if bucket_ms is not None:
         samples = bucketed(samples, bucket_ms)
         keys.append("bucket")
-    samples = samples.mutate(owner=_owner(samples), measured=_measured(samples))
-    sums = {"span_ms": samples.span_ms, **_states(samples), **_integrals(samples), **_cycles(samples)}
-    # what has few values is grouped by first and unfolded after, which costs less than a sum for each of them
-    fine = _added(samples, [*keys, *_FEW], sums, rows=samples.count(), **_who(samples), **_window(samples))
+    several, quiet, measured = samples.sharers > 1, _dark_and_quiet(samples)[1], _measured(samples)
+    samples = samples.mutate(_several=several, _quiet=quiet, measured=measured)
+    sums = _sums(samples) if only is None else {name: value for name, value in _sums(samples).items() if name in only}
+    others = {} if only is not None else {"rows": samples.count(), **_who(samples), **_window(samples)}
+    # what has few values is grouped by first and unfolded after, which costs less than a sum (or a CASE) of it for each sample
+    few = ["_several", "_quiet", "model"] if only is not None else ["_several", "_quiet", "model", "flags"]
+    fine = _grouped(samples, [*(key for key in keys if key != "owner"), *few], sums, others)
+    fine = fine.mutate(owner=_owner(fine))
     found = fine.group_by(keys).aggregate(
-        **{name: fine[name].max() for name in (*_FIRST, "model", "last_ms")},
         other_model=fine.model.min(),
-        start_ms=fine.start_ms.min(),
-        **{name: fine[name].sum() for name in (*sums, "rows")},
-        **{f"{flag.name.lower()}_rows": _when((fine.flags.cast("int32") & int(flag)) > 0, fine.rows).sum() for flag in Flag if flag.name},
+        model=fine.model.max(),
+        **{name: fine[name].sum() for name in sums},
+        **({} if only is not None else _unfolded(fine)),
     )
-    return found.order_by(keys)
+    return from_steps(found, sums).order_by(keys)
 
 
-def time_sums(samples: Any, *, bucket_ms: int) -> Any:
-    """Return an Ibis table with a row per (bucket, model) and the sums of `device_sums` that the course of OFU over time needs."""
-    names = (*OFU, "ofu_tensor_sum", "cycles_tensor_sum", "gpu_util_ms", "gpu_util_sum")
-    return chosen_sums(bucketed(samples, bucket_ms), ("bucket", "model"), names)
+def _unfolded(fine: Any) -> dict[str, Any]:
+    """Return what is known once rows of the finer grouping are put together."""
+    marked = {flag.name.lower(): (fine.flags.cast("int32") & int(flag)) > 0 for flag in Flag if flag.name}
+    return {
+        **{name: fine[name].max() for name in _FIRST},
+        "last_ms": milliseconds_of(fine.last.max()),
+        "start_ms": (fine.start_us.min() // 1000).cast("int64"),
+        "idle_ms": _when(fine._quiet, fine.span_ms).sum(),
+        "rows": fine.rows.sum(),
+        **{f"{name}_rows": _when(mark, fine.rows).sum() for name, mark in marked.items()},
+    }
+
+
+def time_sums(samples: Any, *, bucket_ms: int) -> pa.Table:
+    """Return the sums of `device_sums` that the course of OFU over time needs, by bucket and model; several rows may have the same two.
+
+    A sample that reaches over the edge of a bucket counts in each by the time that it has there. Nearly all lie in one bucket or in two,
+    whose first has all of the sample less what the second has: one pass over the samples gives both. The few in more are asked for again.
+    """
+    import ibis
+
+    end = milliseconds_of(samples.time)
+    samples = samples.mutate(_start=end - samples.span_ms, _end=end, bucket=(end - 1) // bucket_ms * bucket_ms)
+    edges = [samples._start < samples.bucket, samples._start < samples.bucket - bucket_ms]
+    samples = samples.mutate(_edges=edges[0].cast("int8") + edges[1].cast("int8"))
+    inside = samples._end - ibis.greatest(samples._start, samples.bucket)
+    every = {name: value for name, value in _sums(samples).items() if name in COURSE}
+    late = {f"{name}_late": value for name, value in _sums(samples, inside).items() if name in COURSE}
+    found = _grouped(samples, ("bucket", "model", "_edges"), every | late, {})
+    own = found.select("bucket", "model", "_edges", **{name: found[f"{name}_late"] for name in every})
+    crossing = found.filter(found._edges == 1)
+    before = crossing.select(
+        "model", "_edges", bucket=crossing.bucket - bucket_ms, **{name: crossing[name] - crossing[f"{name}_late"] for name in every}
+    )
+    both = own.union(before.select(own.columns))
+    sums = from_steps(both, every).order_by("bucket", "model", "_edges").to_pyarrow()
+    long = pc.equal(sums["_edges"], 2)
+    plain = sums.filter(pc.invert(long)).drop_columns("_edges")
+    if not pc.any(long).as_py():
+        return plain
+    rest = chosen_sums(bucketed(samples.filter(samples._edges == 2).drop("bucket"), bucket_ms), ("bucket", "model"), COURSE)
+    return pa.concat_tables([plain, rest.to_pyarrow().select(plain.column_names)], promote_options="permissive")
 
 
 def chosen_sums(samples: Any, keys: Sequence[str], names: Sequence[str]) -> Any:
@@ -85,8 +132,16 @@ def chosen_sums(samples: Any, keys: Sequence[str], names: Sequence[str]) -> Any:
 
     Only the columns that those sums need are read: a question that asks for little is answered soon.
     """
-    sums = {"span_ms": samples.span_ms, **_states(samples), **_integrals(samples), **_cycles(samples)}
-    return _added(samples, keys, {name: sums[name] for name in names}).order_by(keys)
+    sums = {name: value for name, value in _sums(samples).items() if name in names}
+    return from_steps(_grouped(samples, keys, sums, {}), sums).order_by(keys)
+
+
+def _sums(samples: Any, span: Any = None) -> Sums:
+    """Return what is added up; with `span` (ms) each sample speaks only for so much of its time."""
+    whole = samples.span_ms
+    grown = 1.0 if span is None else span.cast("float64") / whole.cast("float64").nullif(0)
+    span = whole if span is None else span
+    return {"span_ms": span, **_states(samples, span), **_integrals(samples, span), **_cycles(samples, span, grown)}
 
 
 def bucketed(samples: Any, bucket_ms: int) -> Any:
@@ -128,7 +183,7 @@ def within(samples: Any, since: int | None, until: int | None) -> Any:
 
 def _part(samples: Any, start: Any, end: Any, **more: Any) -> Any:
     """Return samples that speak for a part of their span, from `start` to `end` (ms), and their counters' growth in that part."""
-    share = (end - start).cast("float64") / samples.span_ms.cast("float64")
+    share = (end - start).cast("float64") / samples.span_ms.cast("float64").nullif(0)
     grown = [name for name in samples.columns if name.endswith("_delta") and not empty(samples, name)]
     scaled = {name: samples[name].cast("float64") * share for name in grown}
     return samples.mutate(span_ms=(end - start).cast("int64"), **scaled, **more)
@@ -162,41 +217,41 @@ def _microseconds(time: Any) -> Any:
     return epoch_microseconds(time)
 
 
-_FEW = ("flags", "model")
 _FIRST = ("index",)
 
 
-def _added(samples: Any, keys: Sequence[str], sums: Mapping[str, Any], **others: Any) -> Any:
+def _grouped(samples: Any, keys: Sequence[str], sums: Mapping[str, Any], others: Mapping[str, Any]) -> Any:
     """Group samples by `keys` and add up `sums`; what no sample has is 0 (of no time), and is not asked of any."""
     import ibis
 
-    held = [key for key in keys if not empty(samples, key)] or [keys[0]]
-    some = {name: value.sum() for name, value in sums.items() if value is not None}
+    held = [key for key in keys if not same_everywhere(samples, key)] or [keys[0]]
+    some = {name: added(value) for name, value in sums.items() if value is not None}
     table = samples.group_by(held).aggregate(**some, **{name: value for name, value in others.items() if value is not None})
     nothing = {name: ibis.literal(0, "int64") for name, value in sums.items() if value is None}
-    nobody = {name: ibis.null(samples[name].type()) for name in keys if name not in held}
-    return table.mutate(**nothing, **nobody, **{name: ibis.null(samples[name].type()) for name, value in others.items() if value is None})
+    constant = {name: ibis.literal(constant_of(samples, name), samples[name].type()) for name in keys if name not in held}
+    nobody = {name: ibis.null(samples[name].type()) for name, value in others.items() if value is None}
+    return table.mutate(**nothing, **constant, **nobody)
 
 
 def _who(samples: Any) -> dict[str, Any]:
-    return {name: None if empty(samples, name) else samples[name].arbitrary() for name in _FIRST}
+    return {name: None if empty(samples, name) else samples[name].max() for name in _FIRST}
 
 
 def _window(samples: Any) -> dict[str, Any]:
-    return {"start_ms": (milliseconds_of(samples.time) - samples.span_ms).min(), "last_ms": milliseconds_of(samples.time.max())}
+    # in microseconds, as they are stored: a division for each group, not for each sample
+    return {"start_us": (_microseconds(samples.time) - samples.span_ms.cast("int64") * 1000).min(), "last": samples.time.max()}
 
 
-def _states(samples: Any) -> Sums:
+def _states(samples: Any, span: Any) -> Sums:
     import ibis
 
     told, level = _levels(samples)
     gauges = [name for name in told if name != "gpu_util"]
-    dark, quiet = _dark_and_quiet(samples)
+    dark, _ = _dark_and_quiet(samples)
     zero = ibis.and_(*(level[name] == 0 for name in gauges)) & ibis.or_(*(samples[name].notnull() for name in gauges))
     return {
-        "idle_ms": _when(quiet, samples.span_ms),
-        "dark_ms": _when(dark, samples.span_ms),
-        "stuck_ms": _when(zero & (level["gpu_util"] >= WORKS) if "gpu_util" in told else False, samples.span_ms),
+        "dark_ms": _when(dark, span),
+        "stuck_ms": _when(zero & (level["gpu_util"] >= WORKS) if "gpu_util" in told else False, span),
     }
 
 
@@ -216,13 +271,12 @@ def _dark_and_quiet(samples: Any) -> tuple[Any, Any]:
     return dark, quiet if dark is False else quiet & ~dark
 
 
-def _owner(samples: Any) -> Any:
-    """Return the code of each sample's owner in the ledger."""
+def _owner(fine: Any) -> Any:
+    """Return the code of the owner in the ledger: the same for all samples of a row of the finer grouping."""
     import ibis
 
-    held = False if empty(samples, "job") else samples.job.notnull()
-    _, idle = _dark_and_quiet(samples)
-    found = owner(held, samples.sharers > 1, idle, False if empty(samples, "share") else samples.share.notnull())
+    held = False if empty(fine, "job") else fine.job.notnull()
+    found = owner(held, fine._several, fine._quiet, False if empty(fine, "share") else fine.share.notnull())
     return ibis.literal(found, "int8") if isinstance(found, int) else found
 
 
@@ -245,22 +299,27 @@ def _measured(samples: Any) -> Any:
     )
 
 
-def _integrals(samples: Any) -> Sums:
-    span = samples.span_ms.cast("float64")
+def _integrals(samples: Any, span: Any) -> Sums:
+    time = span.cast("float64")
     sums: Sums = {}
     for name in MEANS:
-        sums[f"{name}_ms"] = _when(known(samples, name), samples.span_ms)
-        sums[f"{name}_sum"] = None if empty(samples, name) else span * samples[name]
+        sums[f"{name}_ms"] = _when(known(samples, name), span)
+        step = POWER_STEP if name == "power" else ACTIVITY_STEP
+        sums[f"{name}_sum"] = None if empty(samples, name) else Steps(time * samples[name].cast("float64"), step)
     sampled, counted = known(samples, "tensor_active", "sm_clock"), _counted(samples)
     if sampled is not False and counted is not False:
         sampled = ~counted if sampled is True else sampled & ~counted
-    sums["ofu_ms"] = _when(sampled, samples.span_ms)
+    sums["ofu_ms"] = _when(sampled, span)
     if sampled is False:
         return {**sums, "ofu_sum": None, "ofu_tensor_sum": None}
-    # OFU is linear in 1 / tensor clock, which only `gpus` knows: here it is taken for a tensor clock of 1 Hz
-    activity, clock = (samples[name].cast("float64") for name in ("tensor_active", "sm_clock"))
+    # OFU is linear in 1 / tensor clock, which only `gpus` knows: here it is taken for a tensor clock of 1 Hz, without a division by 1
+    tensor = time * samples.tensor_active.cast("float64")
     # tensor activity over the very samples that OFU has, so that the clock factor compares like with like
-    return {**sums, "ofu_sum": _when(sampled, span * sampled_ofu(activity, clock, 1.0)), "ofu_tensor_sum": _when(sampled, span * activity)}
+    return {
+        **sums,
+        "ofu_sum": Steps(_when(sampled, tensor * samples.sm_clock.cast("float64")), CLOCK_STEP),
+        "ofu_tensor_sum": Steps(_when(sampled, tensor), ACTIVITY_STEP),
+    }
 
 
 def _counted(samples: Any) -> Any:
@@ -268,17 +327,19 @@ def _counted(samples: Any) -> Any:
     return known(samples, "tensor_cycles_delta", "sm_cycles_delta")
 
 
-def _cycles(samples: Any) -> Sums:
+def _cycles(samples: Any, span: Any, grown: Any) -> Sums:
+    """Return the sums over cycle counters, of whose growth the part `grown` counts."""
     counted = _counted(samples)
     if counted is False:
         return dict.fromkeys(("cycles_ms", "tensor_cycles", "sm_cycles", "cycles_tensor_sum"))
     tensor, elapsed = (samples[name].cast("float64") for name in ("tensor_cycles_delta", "sm_cycles_delta"))
     runs = elapsed > 0  # the counters of an idle GPU may stand still
+    share = span.cast("float64") * tensor / elapsed
     return {
-        "cycles_ms": _when(counted, samples.span_ms),
-        "tensor_cycles": _when(counted, tensor),
-        "sm_cycles": _when(counted, elapsed),
-        "cycles_tensor_sum": _when(runs if counted is True else counted & runs, samples.span_ms.cast("float64") * tensor / elapsed),
+        "cycles_ms": _when(counted, span),
+        "tensor_cycles": Steps(_when(counted, tensor * grown), CYCLE_STEP),
+        "sm_cycles": Steps(_when(counted, elapsed * grown), CYCLE_STEP),
+        "cycles_tensor_sum": Steps(_when(runs if counted is True else counted & runs, share), ACTIVITY_STEP),
     }
 
 

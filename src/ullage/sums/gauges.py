@@ -5,10 +5,12 @@ One pass over settled samples gives a row per (gpu, mig, level): `level` is tens
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ullage.sums.devices import WORKS
-from ullage.sums.held import empty
+from ullage.sums.exact import ACTIVITY_STEP, CLOCK_STEP, POWER_SQUARE_STEP, POWER_STEP, Steps, added, from_steps
+from ullage.sums.held import empty, full, known
 from ullage.tables import Flag
 
 CLOCK_FLOOR = 100e6  # Hz: no GPU of the table computes at a lower clock; kHz or GHz read as MHz, and 0, lie far below
@@ -22,33 +24,78 @@ HARD = 0.3  # tensor activity at which no GPU is near its idle power
 STUCK, FROZEN, GAUGE_FROZEN, NO_CLOCK, DISORDER = (1 << bit for bit in range(5))
 KINDS = {"stuck": STUCK, "frozen": FROZEN, "gauge_frozen": GAUGE_FROZEN, "no_clock": NO_CLOCK, "disorder": DISORDER}
 
+# Under which conditions sums are taken, a bit each.
+_UTIL, _HARD, _ZERO, _LOW, _ENERGY, _RATED = (1 << bit for bit in range(6))
+_CONDITION, _LEVEL = 1 << len(KINDS), 1 << len(KINDS) + 6
+
 _READ = ("tensor_active", "sm_active", "gr_active", "gpu_util", "sm_clock", "power", "energy_delta")
 
 
 def with_findings(samples: Any) -> Any:
     """Return the columns that matter, and `bits`: which of `KINDS` each sample shows."""
     import ibis
+    import ibis.expr.datatypes as types
 
     null = ibis.null("float64")
-    read = {name: null if empty(samples, name) else samples[name].cast("float64") for name in _READ}
+    kind = {name: types.Float64(nullable=not full(samples, name)) for name in _READ}
+    read = {name: null if empty(samples, name) else samples[name].cast(kind[name]) for name in _READ}
     table = samples.select("gpu", "mig", "time", "span_ms", "flags", **read)
-    tensor, sm, gr, util = (table[name] for name in _READ[:4])
-    engine = ibis.greatest(*(gauge.fill_null(0) for gauge in (gr, sm, tensor)))
-    told = ibis.coalesce(gr, sm, tensor).notnull()
-    flags = table.flags.cast("int32")
-    disorder = [lower > upper + TOLERANCE for lower, upper in ((tensor, sm), (sm, gr), (tensor, gr))]
+    gauges = [name for name in ("gr_active", "sm_active", "tensor_active") if not empty(table, name)]
+    levels = [table[name] if full(table, name) else table[name].fill_null(0) for name in gauges]
+    engine = ibis.greatest(*levels) if levels else ibis.literal(0.0)
+    told = _told(table)
+    table = table.mutate(engine=engine)
+    flags, works = table.flags.cast("int32"), _compared(table.gpu_util >= WORKS, table, "gpu_util")
+    pairs = (("tensor_active", "sm_active"), ("sm_active", "gr_active"), ("tensor_active", "gr_active"))
     shown = {
-        STUCK: told & (engine == 0) & (util >= WORKS),
-        FROZEN: ((flags & int(Flag.FROZEN)) > 0) & ((engine >= AWAKE) | (util >= WORKS)),
-        GAUGE_FROZEN: ((flags & int(Flag.GAUGE_FROZEN)) > 0) & ((flags & int(Flag.FROZEN)) == 0),
-        NO_CLOCK: (table.sm_clock < CLOCK_FLOOR) & (engine >= BUSY),
-        DISORDER: ibis.or_(*(condition.fill_null(False) for condition in disorder)),
+        STUCK: _all(told, table.engine == 0, works),
+        FROZEN: _all((flags & int(Flag.FROZEN)) > 0, _any(table.engine >= AWAKE, works)),
+        GAUGE_FROZEN: (flags & int(Flag.GAUGE_FROZEN | Flag.FROZEN)) == int(Flag.GAUGE_FROZEN),
+        NO_CLOCK: _all(_compared(table.sm_clock < CLOCK_FLOOR, table, "sm_clock"), table.engine >= BUSY),
+        DISORDER: _any(*(_compared(table[inner] > table[outer] + TOLERANCE, table, inner, outer) for inner, outer in pairs)),
     }
-    bits = [condition.fill_null(False).ifelse(bit, 0) for bit, condition in shown.items()]
-    total = bits[0]
-    for bit in bits[1:]:
-        total = total + bit
-    return table.mutate(bits=total.cast("int32"), engine=engine, told=told)
+    return table.mutate(bits=_bits(shown))
+
+
+def _told(table: Any) -> Any:
+    """Return where any gauge of activity is known."""
+    return _any(*(known(table, name) for name in ("gr_active", "sm_active", "tensor_active")))
+
+
+def _compared(condition: Any, table: Any, *names: str) -> Any:
+    """Return where a comparison of these columns holds: nowhere where one of them is not known."""
+    if any(empty(table, name) for name in names):
+        return False
+    return condition if all(full(table, name) for name in names) else condition.fill_null(False)
+
+
+def _all(*conditions: Any) -> Any:
+    import ibis
+
+    if any(condition is False for condition in conditions):
+        return False
+    asked = [condition for condition in conditions if condition is not True]
+    return ibis.and_(*asked) if asked else True
+
+
+def _any(*conditions: Any) -> Any:
+    import ibis
+
+    if any(condition is True for condition in conditions):
+        return True
+    asked = [condition for condition in conditions if condition is not False]
+    return ibis.or_(*asked) if asked else False
+
+
+def _bits(shown: Mapping[int, Any]) -> Any:
+    """Return a number per sample with the bits whose conditions hold, as a float: DuckDB checks products of integers for overflow."""
+    import ibis
+
+    always = sum(bit for bit, condition in shown.items() if condition is True)
+    asked = [condition.cast("float64") * float(bit) for bit, condition in shown.items() if not isinstance(condition, bool)]
+    if not asked:
+        return ibis.literal(float(always))
+    return sum(asked[1:], asked[0]) + float(always) if always else sum(asked[1:], asked[0])
 
 
 def gauge_sums(samples: Any) -> Any:
@@ -62,37 +109,69 @@ def gauge_sums(samples: Any) -> Any:
     - `clock_ms`, `clock_tensor_sum`, `lowest_clock`, `highest_clock`: where tensor activity and a clock that a GPU can have are known
     """
     table = with_findings(samples)
-    span, power, clock = table.span_ms.cast("float64"), table.power, table.sm_clock
-    util = table.told & table.gpu_util.notnull()
-    hard = (table.tensor_active >= HARD) & power.notnull()
-    zero = table.told & (table.engine == 0) & power.notnull()
-    low = (clock >= CLOCK_FLOOR) & (clock < LOW_CLOCK) & (table.engine >= BUSY) & power.notnull()
-    energy = table.energy_delta.notnull() & power.notnull() & (table.span_ms > 0)
-    rated = table.tensor_active.notnull() & (clock >= CLOCK_FLOOR)
+    fine = _by_condition(table)
+    powered = {name: _where(fine, bit, "power_sum") for name, bit in (("hard", _HARD), ("zero", _ZERO), ("low", _LOW), ("energy", _ENERGY))}
+    steps = {
+        "util_gap_sum": Steps(_where(fine, _UTIL, "gap_sum"), ACTIVITY_STEP),
+        **{f"{name}_power_sum": Steps(value, POWER_STEP) for name, value in powered.items()},
+        "low_clock_sum": Steps(_where(fine, _LOW, "clock_sum"), CLOCK_STEP),
+        "energy_sum": Steps(_where(fine, _ENERGY, "energy_sum"), POWER_STEP),
+        "energy_power_squares": Steps(_where(fine, _ENERGY, "squares"), POWER_SQUARE_STEP),
+        "clock_tensor_sum": Steps(_where(fine, _RATED, "tensor_sum"), ACTIVITY_STEP),
+    }
+    classes = (("util", _UTIL), ("hard", _HARD), ("zero", _ZERO), ("low", _LOW), ("energy", _ENERGY), ("clock", _RATED))
+    rated = (fine.conditions & _RATED) > 0
+    found = fine.group_by("gpu", "mig", "level").aggregate(
+        **{f"{name}_ms": ((fine.bits & bit) > 0).ifelse(fine.span_ms, 0).sum() for name, bit in KINDS.items()},
+        **{f"{name}_ms": _where(fine, bit, "span_ms").sum() for name, bit in classes},
+        **{f"{name}_rows": _where(fine, bit, "rows").sum() for name, bit in (("util", _UTIL), ("energy", _ENERGY))},
+        **{name: value.value.sum() for name, value in steps.items()},
+        lowest_clock=rated.ifelse(fine.lowest, None).min(),
+        highest_clock=rated.ifelse(fine.highest, None).max(),
+    )
+    return from_steps(found, steps).order_by("gpu", "mig", "level")
 
-    def over(condition: Any, value: Any) -> Any:
-        return condition.fill_null(False).ifelse(value, 0).sum()
 
-    grouped = table.group_by("gpu", "mig", level=(table.tensor_active * 10).floor().cast("int32"))
-    return grouped.aggregate(
-        **{f"{name}_ms": over((table.bits & bit) > 0, table.span_ms) for name, bit in KINDS.items()},
-        util_ms=over(util, table.span_ms),
-        util_rows=over(util, 1),
-        util_gap_sum=over(util, span * (table.engine - table.gpu_util)),
-        hard_ms=over(hard, table.span_ms),
-        hard_power_sum=over(hard, span * power),
-        zero_ms=over(zero, table.span_ms),
-        zero_power_sum=over(zero, span * power),
-        low_ms=over(low, table.span_ms),
-        low_clock_sum=over(low, span * clock),
-        low_power_sum=over(low, span * power),
-        energy_ms=over(energy, table.span_ms),
-        energy_rows=over(energy, 1),
-        energy_sum=over(energy, 1000 * table.energy_delta),
-        energy_power_sum=over(energy, span * power),
-        energy_power_squares=over(energy, span * power * power),
-        clock_ms=over(rated, table.span_ms),
-        clock_tensor_sum=over(rated, span * table.tensor_active),
-        lowest_clock=rated.fill_null(False).ifelse(clock, None).min(),
-        highest_clock=rated.fill_null(False).ifelse(clock, None).max(),
+def _where(fine: Any, bit: int, name: str) -> Any:
+    return ((fine.conditions & bit) > 0).ifelse(fine[name], 0)
+
+
+def _by_condition(table: Any) -> Any:
+    """Return the samples' sums by device, level, findings and `conditions`: few rows, from which sums under a condition are made."""
+    import ibis
+
+    told, powered = _told(table), known(table, "power")
+    possible = _compared(table.sm_clock >= CLOCK_FLOOR, table, "sm_clock")
+    conditions = {
+        _UTIL: _all(told, known(table, "gpu_util")),
+        _HARD: _all(_compared(table.tensor_active >= HARD, table, "tensor_active"), powered),
+        _ZERO: _all(told, table.engine == 0, powered),
+        _LOW: _all(possible, _compared(table.sm_clock < LOW_CLOCK, table, "sm_clock"), table.engine >= BUSY, powered),
+        _ENERGY: _all(known(table, "energy_delta"), powered, table.span_ms > 0),
+        _RATED: _all(known(table, "tensor_active"), possible),
+    }
+    span, power = table.span_ms.cast("float64"), table.power
+    sums = {
+        "power_sum": (Steps(span * power, POWER_STEP), ("power",)),
+        "squares": (Steps(span * power * power, POWER_SQUARE_STEP), ("power", "energy_delta")),
+        "energy_sum": (Steps(1000 * table.energy_delta, POWER_STEP), ("energy_delta",)),
+        "clock_sum": (Steps(span * table.sm_clock, CLOCK_STEP), ("sm_clock",)),
+        "tensor_sum": (Steps(span * table.tensor_active, ACTIVITY_STEP), ("tensor_active",)),
+        "gap_sum": (Steps(span * (table.engine - table.gpu_util), ACTIVITY_STEP), ("gpu_util",)),
+    }
+    held = {name: added(value) for name, (value, needed) in sums.items() if not any(empty(table, field) for field in needed)}
+    level = ibis.literal(0.0) if empty(table, "tensor_active") else (table.tensor_active * 10).floor().fill_null(-1) + 1
+    # one number, so that there is one column to group by: the level (0: unknown), the conditions, the findings
+    table = table.mutate(_code=level * float(_LEVEL) + _bits(conditions) * float(_CONDITION) + table.bits)
+    devices = ["gpu"] if empty(table, "mig") else ["gpu", "mig"]
+    found = table.group_by(*devices, "_code").aggregate(
+        span_ms=table.span_ms.sum(), rows=table.count(), lowest=table.sm_clock.min(), highest=table.sm_clock.max(), **held
+    )
+    code = found._code.cast("int64")
+    return found.mutate(
+        level=((code // _LEVEL).cast("int32") - 1).nullif(-1),
+        conditions=code % _LEVEL // _CONDITION,
+        bits=code % _CONDITION,
+        **{name: ibis.literal(0, "int64") for name in sums if name not in held},
+        **({} if "mig" in devices else {"mig": ibis.null("string")}),
     )

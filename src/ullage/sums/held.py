@@ -11,15 +11,30 @@ from typing import Any
 
 def empty(samples: Any, name: str) -> bool:
     """Return whether a column is known to be null in every row."""
+    return same_everywhere(samples, name) and constant_of(samples, name) is None
+
+
+def same_everywhere(samples: Any, name: str) -> bool:
+    """Return whether a column is known to have the same value, or none, in every row: `constant_of` has it."""
+    return _literal(samples, name) is not None
+
+
+def constant_of(samples: Any, name: str) -> Any:
+    """Return the value that a column is known to have in every row; None where it has none, or nothing is known."""
+    literal = _literal(samples, name)
+    return None if literal is None else literal.value
+
+
+def _literal(samples: Any, name: str) -> Any:
     import ibis.expr.operations as ops
 
     relation = samples.op()
     while name in relation.values:  # a table in a database has none: its columns come from nowhere
         value = relation.values[name]
         if not isinstance(value, ops.Field):
-            return isinstance(value, ops.Literal) and value.value is None
+            return value if isinstance(value, ops.Literal) else None
         relation, name = value.rel, value.name
-    return False
+    return None
 
 
 def full(samples: Any, name: str) -> bool:
