@@ -143,7 +143,8 @@ def _plausible(table: Any, name: str, empty: frozenset[str], full: frozenset[str
     field = FIELDS.get(name)
     if field is None or field.whole or name not in table.columns or name in empty:
         return column
-    sane = ~column.cast("float64").isnan() & column.between(field.lowest, field.highest)  # a file's statistics leave NaN out
+    # a file's statistics leave NaN out, and DuckDB concludes from them that no comparison and no isnan() can find any
+    sane = column.try_cast("int64").notnull() & column.between(field.lowest, field.highest)
     return sane.ifelse(column, ibis.null(_type(name)))
 
 
