@@ -206,12 +206,13 @@ def key(specification: Specification, jobs: list[Job], plan: faults.Plan, tallie
     alone = second < 0
     clusters = np.unique(plan.clusters, return_inverse=True)[1][place]
     holders = np.stack([first, second, clusters])[:, trusted]
-    found = {
+    figures = _group(device, sums, trusted) | {"trusted_chain": chain(device[trusted], holders, sums[trusted])}
+    found: dict[str, Any] = {
         "window": {"start": start, "end": end},
         "gpus": specification.gpus,
         "gpu_hours": total / HOUR_MS,
         "seed": specification.seed,
-        "fleet": _group(device, sums, trusted) | {"trusted_chain": chain(device[trusted], holders, sums[trusted])},
+        "fleet": figures,
         "jobs": _jobs(specification, jobs, (device, first, sums, trusted), alone, plan.clusters[place]),
         "shared": _shared(jobs, device, first, second, sums, trusted),
         "ledger": _ledger(sums, total),
@@ -225,7 +226,8 @@ def key(specification: Specification, jobs: list[Job], plan: faults.Plan, tallie
         },
     }
     if specification.changes:
-        found["fleet"]["measured_chain"] = chain(device[trusted], holders, sums[trusted], MEASURED_CHAIN)
+        measured_chain = chain(device[trusted], holders, sums[trusted], MEASURED_CHAIN)
+        found["fleet"] = figures | {"measured_chain": measured_chain}
         found |= {"changed": changes.describe(plan), **_by_place(plan.names_of_places, place, (device, sums, trusted))}
     return found
 
@@ -330,9 +332,7 @@ def tree(gpu: npt.NDArray[np.int64], sums: Array) -> dict[str, float | None]:
     }
 
 
-def chain(
-    gpu: npt.NDArray[np.int64], jobs: npt.NDArray[np.int64], sums: Array, names_of_sums: tuple[str, ...] = CHAIN
-) -> dict[str, float]:
+def chain(gpu: npt.NDArray[np.int64], jobs: npt.NDArray[np.int64], sums: Array, names_of_sums: tuple[str, ...] = CHAIN) -> dict[str, float]:
     """Return what is left after each step of a fleet's chain over what was before it: losses are computed inside each job and added.
 
     What nobody held is lost at the first step, what was held and idle at the second; of the rest each GPU of a job lacks what the job's

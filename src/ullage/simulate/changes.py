@@ -207,15 +207,15 @@ def resolve(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def plant(plan: Plan, names: tuple[str, ...]) -> None:
-    """Write the changes into scripts of hosts of their own, as long as one host is left for ordinary jobs; what found no place is skipped."""
+    """Write the changes into scripts of hosts of their own, as long as one is left for ordinary jobs; the rest is skipped."""
     specification = plan.draft.specification
     draw = stream(specification, 7)
     free = plan.draft.free_hosts
     chosen = free[: min(len(names), (len(free) + 1) // 2, len(free) - 1)]
     grounds = [_ground(plan, host, draw) for host in chosen]
-    for number, name in enumerate(draw.permutation(np.array(names, dtype=object)).tolist()):
-        ground = grounds[number % len(grounds)] if grounds else None
-        made = CHANGES[name].plant(ground) if ground else None
+    place = draw.permutation(len(names))
+    for name, number in zip(names, place.tolist(), strict=True):
+        made = CHANGES[name].plant(grounds[number % len(grounds)]) if grounds else None
         if made is None:
             plan.skipped.append(name)
         else:

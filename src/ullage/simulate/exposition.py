@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ullage.simulate.exporter import SENTINELS, Emission, scale
 from ullage.simulate.changes import Row
+from ullage.simulate.exporter import SENTINELS, Emission, scale
 from ullage.simulate.specification import NOT_READ, Specification, host_name, uuid
 from ullage.sources.dcgm_names import NEW, OLD, Name
 

@@ -226,7 +226,11 @@ def _draws(specification: Specification, rows: list[Row], count: int) -> tuple[A
     """Return each device's normal numbers [rows, 4, count] and what its three cycle counters read at first, from its own stream."""
     draws, bases = np.empty((len(rows), 4, count)), np.empty((len(rows), 3), np.int64)
     for row, device_row in enumerate(rows):
-        own = stream(specification, 8, device_row.gpu, device_row.instance) if device_row.instance else stream(specification, 1, device_row.gpu)
+        own = (
+            stream(specification, 8, device_row.gpu, device_row.instance)
+            if device_row.instance
+            else stream(specification, 1, device_row.gpu)
+        )
         bases[row] = own.integers(10**13, 10**14, 3)
         own.standard_normal(out=draws[row])
     return draws, bases

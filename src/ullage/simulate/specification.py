@@ -54,8 +54,9 @@ class Specification:
 
     `models` are driver names with their share of the hosts; `spread` is the time over which the hosts' scrapes are
     spread, `jitter` how early or late one scrape may be; `sizes` are GPUs a job with their weight; `reporting` is the share of
-    jobs that report an MFU; `faults` are names of `faults.FAULTS`, `changes` of `changes.CHANGES`; `counters` adds cumulative cycle counters, `summed` over
-    the SMs instead of per SM; `fields` are what the exporter exports (what the answer key needs is always simulated).
+    jobs that report an MFU; `faults` are names of `faults.FAULTS`, `changes` of `changes.CHANGES`; `counters` adds cumulative
+    cycle counters, `summed` over the SMs instead of per SM; `fields` are what the exporter exports (what the answer key needs is
+    always simulated).
     """
 
     gpus: int = 64

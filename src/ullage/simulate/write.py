@@ -215,17 +215,19 @@ def _prometheus(task: Task) -> None:
     """Write one answer of /api/v1/query_range per metric; a job has a series of its own, as its label says."""
     with ExitStack() as stack:
         files: dict[str, Any] = {}
+        begun: set[str] = set()  # metrics that have a series
         for name, host in task.pages():
             holders = _holders(host)
             seconds = [f"{moment / 1000:.3f}" for moment in host.given.times[1:].tolist()]
             for field, metric in host.names.items():
-                first = metric.name not in files
-                if first:
+                if metric.name not in files:
                     path = task.folder / f"{metric.name}.json{'.gz' if task.compress else ''}"
                     files[metric.name] = stack.enter_context(_opened(path))
                     files[metric.name].write(b'{"status":"success","data":{"resultType":"matrix","result":[')
                 series = list(_series(host, name, field, holders, seconds))
-                files[metric.name].write((("" if first else ",") + ",\n".join(series)).encode())
+                if series:  # a host may give no reading of a metric
+                    files[metric.name].write((("," if metric.name in begun else "") + ",\n".join(series)).encode())
+                    begun.add(metric.name)
         for file in files.values():
             file.write(b"]}}\n")
 
