@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ullage.errors import UllageError, did_you_mean
+from ullage.simulate.load import STEP
 from ullage.simulate.schedule import Job, draw_job
 from ullage.simulate.specification import Specification, host_name, stream, uuid
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 SLICES = 7  # what an A100 or an H100 is cut into
 CUTS = (("3g.40gb", "2g.20gb", "1g.10gb"), ("3g.40gb", "3g.40gb"), ("4g.40gb", "3g.40gb"), ("1g.10gb", "2g.20gb"), ("7g.80gb",))
+OFF_BEAT = 0.382  # of a step, by which scrapes walk through it: the golden section meets all phases evenly
 AWAY_MS = 600_000  # jobs that hold GPUs at an edge of the window reach beyond it by this
 
 
@@ -189,7 +191,12 @@ def _counters_vanish(ground: Ground) -> tuple[tuple[int, ...], int, int] | None:
 
 @change("clock_follows", "from a moment on a job's clock is low while its pipes work and high between")
 def _clock_follows(ground: Ground) -> tuple[tuple[int, ...], int, int] | None:
-    since, gpus = ground.moment(0.2, 0.8), tuple(map(int, ground.jobs[-1].gpus))
+    jobs, job = ground.plan.draft.jobs, ground.jobs[-1]
+    since, gpus = ground.moment(0.2, 0.8), tuple(map(int, job.gpus))
+    # a step that nearly divides the interval would be `locked`: each scrape would meet one phase of it
+    loads, interval = job.loads.copy(), ground.specification.interval
+    loads[:, STEP] = interval / (np.maximum(1, np.round(interval / loads[:, STEP])) + OFF_BEAT)
+    jobs[[other.name for other in jobs].index(job.name)] = replace(job, loads=loads)
     ground.script.follows |= dict.fromkeys(gpus, since)
     return gpus, since, ground.specification.window[1]
 
