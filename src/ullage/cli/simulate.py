@@ -24,7 +24,7 @@ Examples:
   ullage simulate --gpus 8 --hours 1 --format exposition --out scrapes
   ullage simulate --faults none --counters --out clean     cycle counters, and nothing goes wrong
   ullage simulate --fault stale --fault shared --out two   only these two
-  ullage simulate --faults none --changes all --out moving GPUs that are cut, move, come and go
+  ullage simulate --changes all --out moving               GPUs that are cut, move, come and go
   ullage simulate --serve 9400                             behind HTTP, for a Prometheus to scrape
   ullage simulate --serve 0 --speed 60                     an hour in a minute, on a free port
   ullage simulate trace                                    traces of a training job, for `ullage trace`
