@@ -11,6 +11,7 @@ import click
 from ullage.cli._parts import WithParts
 from ullage.cli.options import Progress
 from ullage.errors import UllageError
+from ullage.units import HOUR_MS
 
 FORMATS = ("parquet", "exposition", "csv", "dmon", "prometheus", "acme")
 
@@ -147,7 +148,7 @@ def _write(simulation, asked: dict[str, object]) -> None:  # type: ignore[no-unt
     made = write(simulation, folder, str(asked["form"]), progress=progress, **flags)
     progress.done()
     key = simulation.answers
-    hours = key["gpu_hours"] / key["gpus"]
+    hours = (key["window"]["end"] - key["window"]["start"]) / HOUR_MS
     click.echo(f"simulated {key['gpus']:,} GPUs for {hours:g} h: OFU is {key['fleet']['ofu']:.1%}, by {len(key['jobs']):,} jobs")
     click.echo(f"  {made.samples}   the samples ({asked['form']}), as exporters give them")
     click.echo(f"  {made.jobs}   the job records")
