@@ -40,13 +40,13 @@ def free_port() -> int:
 
 
 @contextmanager
-def prometheus(folder: Path, targets: Sequence[str] = (), history: str = "", interval: str = "1s") -> Iterator[str]:
-    """Run a Prometheus that scrapes `targets` (host:port) and already holds `history` (OpenMetrics text); give its URL."""
+def prometheus(folder: Path, targets: Sequence[str] = (), history: str | Sequence[str] = "", interval: str = "1s") -> Iterator[str]:
+    """Run a Prometheus that scrapes `targets` (host:port) and already holds `history` (OpenMetrics texts); give its URL."""
     binary = program("prometheus")
     data = folder / "prometheus"
     data.mkdir()
-    if history:
-        _backfill(folder, data, history)
+    for text in _texts(history):  # one by one: promtool reads the whole of a text again for each two hours of it
+        _backfill(folder, data, text)
     lines = [f"global: {{scrape_interval: {interval}, scrape_timeout: {interval}}}", "scrape_configs:"]
     lines += ["  - job_name: dcgm", f"    static_configs: [{{targets: {[*targets]!r}}}]"] if targets else ["  []"]
     config = folder / "prometheus.yml"
@@ -58,6 +58,10 @@ def prometheus(folder: Path, targets: Sequence[str] = (), history: str = "", int
         url = f"http://127.0.0.1:{port}"
         wait_for(lambda: get(f"{url}/-/ready") is not None, folder / "prometheus.log")
         yield url
+
+
+def _texts(history: str | Sequence[str]) -> Sequence[str]:
+    return history if not isinstance(history, str) else [history] if history else []
 
 
 def _backfill(folder: Path, data: Path, history: str) -> None:
@@ -74,8 +78,8 @@ def _backfill(folder: Path, data: Path, history: str) -> None:
 
 
 @contextmanager
-def victoria_metrics(folder: Path, targets: Sequence[str] = (), history: str = "", interval: str = "1s") -> Iterator[str]:
-    """Run a VictoriaMetrics that scrapes `targets` and already holds `history` (exposition text with ms); give its URL."""
+def victoria_metrics(folder: Path, targets: Sequence[str] = (), history: str | Sequence[str] = "", interval: str = "1s") -> Iterator[str]:
+    """Run a VictoriaMetrics that scrapes `targets` and already holds `history` (exposition texts with ms); give its URL."""
     binary = program("victoria-metrics", "victoria-metrics-prod")
     port = free_port()
     config = folder / "scrape.yml"
@@ -86,10 +90,11 @@ def victoria_metrics(folder: Path, targets: Sequence[str] = (), history: str = "
     with _running(command, folder / "victoria.log"):
         url = f"http://127.0.0.1:{port}"
         wait_for(lambda: get(f"{url}/health") is not None, folder / "victoria.log")
-        if history:
-            request = urllib.request.Request(f"{url}/api/v1/import/prometheus", data=history.encode(), method="POST")
+        for text in _texts(history):
+            request = urllib.request.Request(f"{url}/api/v1/import/prometheus", data=text.encode(), method="POST")
             urllib.request.urlopen(request, timeout=30).close()
-            get(f"{url}/internal/force_flush")  # what was taken in becomes visible at once
+        if history:
+            get(f"{url}/internal/force_flush", timeout=START_LIMIT)  # what was taken in becomes visible at once
         yield url
 
 

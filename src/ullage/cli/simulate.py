@@ -11,6 +11,7 @@ import click
 from ullage.cli._parts import WithParts
 from ullage.cli.options import Progress
 from ullage.errors import UllageError
+from ullage.units import HOUR_MS
 
 FORMATS = ("parquet", "exposition", "csv", "dmon", "prometheus", "acme")
 
@@ -24,6 +25,7 @@ Examples:
   ullage simulate --gpus 8 --hours 1 --format exposition --out scrapes
   ullage simulate --faults none --counters --out clean     cycle counters, and nothing goes wrong
   ullage simulate --fault stale --fault shared --out two   only these two
+  ullage simulate --changes all --out moving               GPUs that are cut, move, come and go
   ullage simulate --serve 9400                             behind HTTP, for a Prometheus to scrape
   ullage simulate --serve 0 --speed 60                     an hour in a minute, on a free port
   ullage simulate trace                                    traces of a training job, for `ullage trace`
@@ -33,7 +35,11 @@ What can be planted: """
     + "  recomputation stuck stale sentinel duplicated impossible percent hertz slow\n"
     + "  beating locked zero_clock gigahertz idle_clock tensor_above_sm faint_percent\n"
     + "  frozen_gauge stale_part stuck_part no_tensor constant_clock silent reordered\n"
-    + "  skewed reset",
+    + "  skewed reset\n"
+    + """\b
+What can change in time: """
+    + "mig elastic renamed reclustered handed_over percent_later\n"
+    + "  counters_appear counters_vanish clock_follows",
 )
 @click.option("--gpus", default=64, show_default=True, help="How many GPUs.")
 @click.option("--hours", default=24.0, show_default=True, help="How many hours.")
@@ -55,6 +61,13 @@ What can be planted: """
 @click.option("--fault", "chosen", multiple=True, metavar="NAME", help="Plant this. Repeatable.")
 @click.option(
     "--faults", "every", type=click.Choice(["all", "none"]), help="Plant everything, or nothing.  [default: all, unless --fault names some]"
+)
+@click.option("--change", "changes", multiple=True, metavar="NAME", help="Change this within the window. Repeatable.")
+@click.option(
+    "--changes",
+    "every_change",
+    type=click.Choice(["all", "none"]),
+    help="Change everything, or nothing.  [default: only what --change names]",
 )
 @click.option("--counters", is_flag=True, help="Add cumulative cycle counters (DCGM 4.6).")
 @click.option("--summed", is_flag=True, help="Sum the counters over the SMs instead of counting per SM.")
@@ -95,7 +108,7 @@ def _specification(asked: dict[str, object]):  # type: ignore[no-untyped-def]
         given["start"] = start
     if asked["models"]:
         given["models"] = tuple(_model(text) for text in _words(asked["models"]))
-    return Specification(faults=_faults(asked), **given)  # type: ignore[arg-type]
+    return Specification(faults=_faults(asked), changes=_changes(asked), **given)  # type: ignore[arg-type]
 
 
 def _faults(asked: dict[str, object]) -> tuple[str, ...]:
@@ -103,6 +116,13 @@ def _faults(asked: dict[str, object]) -> tuple[str, ...]:
     if chosen and every == "none":
         raise UllageError("--fault names something to plant and --faults none forbids it", "leave one of them out")
     return chosen if chosen and every is None else (str(every or "all"),)
+
+
+def _changes(asked: dict[str, object]) -> tuple[str, ...]:
+    chosen, every = _words(asked["changes"]), asked["every_change"]
+    if chosen and every == "none":
+        raise UllageError("--change names something to change and --changes none forbids it", "leave one of them out")
+    return ("all",) if every == "all" else chosen
 
 
 def _model(text: str) -> tuple[str, float]:
@@ -128,7 +148,7 @@ def _write(simulation, asked: dict[str, object]) -> None:  # type: ignore[no-unt
     made = write(simulation, folder, str(asked["form"]), progress=progress, **flags)
     progress.done()
     key = simulation.answers
-    hours = key["gpu_hours"] / key["gpus"]
+    hours = (key["window"]["end"] - key["window"]["start"]) / HOUR_MS
     click.echo(f"simulated {key['gpus']:,} GPUs for {hours:g} h: OFU is {key['fleet']['ofu']:.1%}, by {len(key['jobs']):,} jobs")
     click.echo(f"  {made.samples}   the samples ({asked['form']}), as exporters give them")
     click.echo(f"  {made.jobs}   the job records")

@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ullage.simulate.changes import SLICES, Row, Script
 from ullage.simulate.faults import Plan, Planted
 from ullage.simulate.load import Readings
-from ullage.simulate.specification import CYCLES, Device, Specification, stream
+from ullage.simulate.specification import CYCLES, NOT_READ, Device, Specification, stream
 from ullage.tables import Flag
 
 Codes = npt.NDArray[np.int64]
@@ -35,7 +36,11 @@ SKEW = 1.2  # of an interval: enough for a row to be stamped later than the next
 
 @dataclass
 class Emission:
-    """What one host's GPUs give out. Arrays are [gpus, windows]; `times` are the n + 1 true boundaries in ms.
+    """What one host's GPUs give out. Arrays are [rows, windows]; `times` are the n + 1 true boundaries in ms.
+
+    A row is a device: first the host's GPUs, then the instances of those that are cut for a while (`rows`). `weight` is the share of a GPU
+    that a row is in a window, 0 where it is not; `unsliced` where that is the rest of a sliced GPU; `place` says in each window where the
+    host is, by its number in the fleet's places. These are None where nothing changes in time.
 
     `first`, `second` are the numbers of the jobs that hold a GPU (-1: nobody); `stamps` the times as written; `present`
     where a row is given out at all; `form` the sentinel's form (0: none); `copies` rows per reading; `wrong` the wrong units.
@@ -56,18 +61,29 @@ class Emission:
     copies: Codes
     wrong: set[str] = field(default_factory=set)
     reordered: bool = False
+    rows: list[Row] = field(default_factory=list)
+    weight: npt.NDArray[np.float64] | None = None
+    unsliced: npt.NDArray[np.bool_] | None = None
+    place: Codes | None = None
 
 
 def emission(
-    plan: Plan, host: int, device: Device, times: npt.NDArray[np.int64], owners: tuple[Codes, Codes], truth: Readings, bases: Codes
+    plan: Plan,
+    host: int,
+    device: Device,
+    times: npt.NDArray[np.int64],
+    rows: list[Row],
+    owners: tuple[Codes, Codes],
+    truth: Readings,
+    bases: Codes,
 ) -> Emission:
-    """Return what a host gives out: its readings with cumulative counters, and the planted faults upon them.
+    """Return what a host gives out: its readings with cumulative counters, and the planted faults and changes upon them.
 
-    `bases` [gpus, 3] are what the cycle counters read at the beginning of the window.
+    `bases` [rows, 3] are what the cycle counters read at the beginning of the window.
     """
     specification = plan.draft.specification
     values: dict[str, Column] = {name: column.copy() for name, column in truth.values.items()}
-    if specification.counters:
+    if set(CYCLES) <= set(specification.exported):
         values |= _counters(truth, specification, device, bases)
     shape = owners[0].shape
     given = Emission(
@@ -84,14 +100,17 @@ def emission(
         flags=np.zeros(shape, np.uint16),
         form=np.zeros(shape, np.uint8),
         copies=np.ones(shape[0], np.int64),
+        rows=rows,
     )
     mine = specification.gpus_of(host)
     for planted in plan.planted:
         disturb = _DISTURBED.get(planted.fault)
-        rows = [gpu - mine.start for gpu in planted.gpus if gpu in mine]
-        if disturb and rows:
-            disturb(given, specification, planted, rows)
+        chosen = [gpu - mine.start for gpu in planted.gpus if gpu in mine]
+        if disturb and chosen:
+            disturb(given, specification, planted, chosen)
     _write(given)
+    if specification.changes:
+        _change(given, plan, plan.scripts.get(host, Script(host)))
     return given
 
 
@@ -229,6 +248,60 @@ def _write(given: Emission) -> None:
         if impossible.any() and name in ("sm_active", "tensor_active"):
             given.wire[name] = np.where(impossible, IMPOSSIBLE, given.wire[name])
             given.values[name] = np.where(impossible, np.nan, given.values[name])
+
+
+def _change(given: Emission, plan: Plan, script: Script) -> None:
+    """Let the host be, and say, what its script says, window by window."""
+    specification, after = plan.draft.specification, given.times[1:]
+    first = specification.gpus_of(given.host).start
+    given.place = np.full(len(after), given.host)
+    for number, since in plan.places.get(given.host, []):
+        given.place[after > since] = number
+    given.weight, given.unsliced = np.ones(given.first.shape), np.zeros(given.first.shape, np.bool_)
+    for gpu, (start, end) in script.lives.items():
+        gone = (after <= start) | (after > end)
+        given.weight[gpu - first, gone], given.present[gpu - first, gone] = 0, False
+    _cut(given, first)
+    counted = np.full(len(after), specification.counters)
+    if script.counted:
+        counted = (after > script.counted[0]) & (after <= script.counted[1])
+    _hide(given, CYCLES, ~counted & np.ones(given.first.shape, np.bool_))
+    if script.percent is not None:
+        for name in PROFILING:
+            if name in given.wire:
+                later = after > script.percent
+                given.wire[name] = np.where(later, np.round(100 * given.wire[name], 6), given.wire[name])
+                given.flags[:, later] |= np.uint16(Flag.UNIT_GUESSED)
+
+
+def _cut(given: Emission, first: int) -> None:
+    """Let instances stand for their GPUs while these are cut.
+
+    NVIDIA documents that layout: instances give what is profiled, and the GPU itself its clock, power and memory.
+    """
+    assert given.weight is not None and given.unsliced is not None
+    for number, row in enumerate(given.rows):
+        if row.profile is None:
+            continue
+        parent, there = row.gpu - first, (given.times[1:] > row.start) & (given.times[1:] <= row.end)
+        given.weight[number], given.present[number] = there * row.share, there
+        given.weight[parent, there] -= row.share
+        given.unsliced[parent] |= there
+    apart = np.array([row.profile is not None for row in given.rows])[:, None] & np.ones(given.first.shape, np.bool_)
+    given.weight[given.unsliced] = np.rint(given.weight[given.unsliced] * SLICES) / SLICES
+    _hide(given, (*PROFILING, "gpu_util", *CYCLES), given.unsliced)
+    _hide(given, tuple(name for name in given.values if name not in (*PROFILING, *CYCLES)), apart)
+
+
+def _hide(given: Emission, names: tuple[str, ...], where: npt.NDArray[np.bool_]) -> None:
+    """Take readings out of what is given out."""
+    if not where.any():
+        return
+    for name in names:
+        for side in (given.values, given.wire):
+            if name in side:
+                nothing = NOT_READ if side[name].dtype.kind == "i" else np.nan
+                side[name] = np.where(where, nothing, side[name])
 
 
 _DISTURBED = {

@@ -6,12 +6,15 @@ what needs hosts of its own, before jobs are drawn; `after` the rest.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 
 from ullage.errors import UllageError, did_you_mean
+from ullage.simulate.changes import Changed, Script, places_of
 from ullage.simulate.load import COMMUNICATION, COMPUTE, PHASE, SM, STEP, TENSOR, Array, expected_ofu, load
 from ullage.simulate.schedule import Draft, Job, draw_job, resting, slowed, straggling
 from ullage.simulate.specification import boundaries, device, host_name, uuid
@@ -75,6 +78,7 @@ UNSEEN = ("no_tensor", "constant_clock")
 # OFU paper, sections V-C and VI-C: 54.27 / 18.45; 24.51 / 15.56; 26 where 4/3 of it would be right.
 MISTAKES = {"latent_moe": (2.94, "moe-16b-pretrain"), "hybrid": (1.57, "hybrid-8b-pretrain"), "recomputation": (0.75, "world-model-8b")}
 STRAGGLING, REGRESSION, THROTTLED = 1.6, 2.5, 900 / 1352
+WRONG_UNIT_SHARE = 0.01  # of a GPU's readings: fewer are taken for slips of an exporter that starts
 BEAT_SAMPLES = 20  # the sampled clock walks through the step once in so many samples
 
 
@@ -91,11 +95,36 @@ class Planted:
 
 @dataclass
 class Plan:
-    """What has been planted so far in a draft, and the names that found no place."""
+    """What has been planted so far in a draft, and the names that found no place; what changes in time, and its script by host."""
 
     draft: Draft
     planted: list[Planted]
     skipped: list[str]
+    changed: list[Changed] = field(default_factory=list)
+    scripts: dict[int, Script] = field(default_factory=dict)
+
+    @functools.cached_property
+    def names_of_places(self) -> list[tuple[str, str]]:
+        """Every (cluster, host) of the fleet by number: first each host's own, then where hosts come to be."""
+        specification = self.draft.specification
+        own = [(specification.cluster, host_name(host)) for host in range(specification.hosts)]
+        return own + [place[1:] for script in self.scripts.values() for place in places_of(script, specification.cluster)[1:]]
+
+    @functools.cached_property
+    def clusters(self) -> npt.NDArray[np.str_]:
+        """The cluster of each of these places."""
+        return np.array([cluster for cluster, _ in self.names_of_places])
+
+    @functools.cached_property
+    def places(self) -> dict[int, list[tuple[int, int]]]:
+        """For each host that comes to be elsewhere: the number of the place, and since when (ms), in order."""
+        found: dict[int, list[tuple[int, int]]] = {}
+        number = self.draft.specification.hosts
+        for host, script in self.scripts.items():
+            for since, _, _ in places_of(script, self.draft.specification.cluster)[1:]:
+                found.setdefault(host, []).append((number, since))
+                number += 1
+        return found
 
     @property
     def marked(self) -> set[int]:
@@ -352,4 +381,10 @@ def verdicts(plan: Plan) -> list[str]:
         if FAULTS[planted.fault].verdict != OK:
             for gpu in planted.gpus:
                 words[gpu] = FAULTS[planted.fault].verdict
+    window = plan.draft.specification.window
+    for script in plan.scripts.values():
+        for gpu in plan.draft.specification.gpus_of(script.host) if script.percent is not None else ():
+            begin, end = script.lives.get(gpu, window)
+            if end - max(begin, script.percent or 0) > WRONG_UNIT_SHARE * (end - begin):
+                words[gpu] = "wrong unit"
     return words

@@ -19,9 +19,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ullage.simulate import answers, faults
+from ullage.simulate import answers, changes, faults
+from ullage.simulate.changes import Row, Script
 from ullage.simulate.exporter import Codes, Emission, emission, scale
 from ullage.simulate.load import (
+    ALTERNATES,
     CLOCK,
     HARDWARE_THERMAL,
     LIMITS,
@@ -34,7 +36,7 @@ from ullage.simulate.load import (
     readings,
 )
 from ullage.simulate.schedule import Draft, Job, draw_jobs
-from ullage.simulate.specification import NEEDED, Specification, boundaries, device, host_models, host_name, stream, uuid
+from ullage.simulate.specification import CYCLES, NEEDED, NOT_READ, Specification, boundaries, device, host_models, host_name, stream, uuid
 from ullage.tables import JOBS, SAMPLES, samples
 
 ROWS = 1 << 18  # rows of a batch, at least, where there are so many
@@ -55,7 +57,7 @@ class Simulation:
 
     @property
     def skipped(self) -> list[str]:
-        """The faults that found no place in so small or so idle a fleet."""
+        """The faults and changes that found no place in so small or so idle a fleet."""
         return self.plan.skipped
 
     @property
@@ -75,14 +77,20 @@ class Simulation:
         """Return everything that one host gives out in the whole window."""
         specification, chip = self.specification, device(self.models[host])
         times = boundaries(specification, host, self.interval_ms(host))
-        course, owners = self._course(host, times)
-        draws, bases = _draws(specification, host, len(times))
+        rows = self.rows(host)
+        course, owners = self._course(host, rows, times)
+        draws, bases = _draws(specification, rows, len(times))
         wanted = set(NEEDED) | set(specification.fields)
         truth = readings(course, times, specification.start, chip, draws, self.interval_ms(host) / 1000, wanted)
-        given = emission(self.plan, host, chip, times, owners, truth, bases)
+        given = emission(self.plan, host, chip, times, rows, owners, truth, bases)
         if host not in self._tallies:
-            self._tallies[host] = answers.tally(given, self.interval_ms(host), specification.gpus_of(host).start)
+            self._tallies[host] = answers.tally(given, self.interval_ms(host), chip.sms if specification.summed else 1)
         return given
+
+    def rows(self, host: int) -> list[Row]:
+        """Return the devices of a host: its GPUs, then the instances that some of them are cut into for a while."""
+        gpus = [Row(gpu) for gpu in self.specification.gpus_of(host)]
+        return gpus + self.plan.scripts.get(host, Script(host)).slices
 
     def batches(
         self, *, wire: bool = False, hosts: Iterable[int] | None = None, progress: Callable[[str], None] = lambda _: None
@@ -104,9 +112,12 @@ class Simulation:
             progress(f"{number:,} of {len(chosen):,} hosts")
 
     def jobs(self) -> pa.Table:
-        """Return the job records (`tables.JOBS`), a row per job and device; a job that runs past the window has no end."""
+        """Return the job records (`tables.JOBS`), a row per job and device; a job that runs past the window has no end.
+
+        No scheduler's record names an instance: who holds one is known by label alone.
+        """
         finish = self.specification.window[1]
-        jobs = [(job, int(gpu)) for job in self.records for gpu in job.gpus]
+        jobs = [(job, int(gpu)) for job in self.records if job.instance is None for gpu in job.gpus]
         per_host = self.specification.gpus_per_host
         columns = {
             "job": [job.name for job, _ in jobs],
@@ -128,15 +139,18 @@ class Simulation:
             schema=JOBS,
         )
 
-    def _course(self, host: int, times: npt.NDArray[np.int64]) -> tuple[Array, tuple[Codes, Codes]]:
-        """Return the course of loads of a host's GPUs, and the numbers of the jobs that hold them (second: a rider)."""
-        gpus = self.specification.gpus_of(host)
-        course = np.repeat(np.tile(idle_load(), (len(gpus), 1))[:, :, None], len(times) - 1, axis=2)
-        first = np.full((len(gpus), len(times) - 1), -1, np.int64)
+    def _course(self, host: int, rows: list[Row], times: npt.NDArray[np.int64]) -> tuple[Array, tuple[Codes, Codes]]:
+        """Return the course of loads of a host's devices, and the numbers of the jobs that hold them (second: a rider)."""
+        course = np.repeat(np.tile(idle_load(), (len(rows), 1))[:, :, None], len(times) - 1, axis=2)
+        first = np.full((len(rows), len(times) - 1), -1, np.int64)
         second = first.copy()
-        for row, gpu in enumerate(gpus):
+        follows = self.plan.scripts.get(host, Script(host)).follows
+        for row, device_row in enumerate(rows):
+            gpu = device_row.gpu
             for number, which in self.holds[gpu]:
                 job = self.records[number]
+                if (job.instance or 0) != device_row.instance:
+                    continue
                 begin, end = np.searchsorted(times[1:], (job.start, job.end), side="right")
                 (second if job.rider else first)[row, begin:end] = number
                 if job.rider:
@@ -144,6 +158,8 @@ class Simulation:
                 course[row, :, begin:end] = idle_load(memory=0.1)[:, None]
                 begin = int(np.searchsorted(times[:-1], job.start + job.startup))
                 course[row, :, begin:end] = job.loads[which][:, None]
+            if gpu in follows:
+                course[row, ALTERNATES, np.searchsorted(times[1:], follows[gpu], side="right") :] = 1
             self._throttle(gpu, course[row], times)
         return course, (first, second)
 
@@ -165,11 +181,13 @@ def fleet(specification: Specification) -> Simulation:
     >>> batch.num_rows, simulation.answers["ledger"]["total"] == 8 * 3_600_000
     (960, True)
     """
-    wanted = faults.resolve(specification.faults)
+    wanted, changing = faults.resolve(specification.faults), changes.resolve(specification.changes)
     models = host_models(specification)
     draft = Draft(specification, models, [], set())
     plan = faults.Plan(draft, [], [])
     faults.before(plan, wanted)
+    if changing:
+        changes.plant(plan, changing)
     draw_jobs(draft)
     faults.after(plan, wanted)
     draft.jobs[:] = _reporting(plan)
@@ -189,7 +207,7 @@ def _reporting(plan: faults.Plan) -> list[Job]:
         chip = device(draft.models[int(job.gpus[0]) // specification.gpus_per_host])
         running = 1 - job.startup / max(1, job.end - job.start)
         honest = float(expected_ofu(job.loads, chip).mean()) * running * _unthrottled(plan, job) * job.tile_efficiency
-        reports = not job.rider and honest > 0 and (job.mistake is not None or chance < specification.reporting)
+        reports = not job.rider and job.instance is None and honest > 0 and (job.mistake is not None or chance < specification.reporting)
         jobs.append(replace(job, mfu=round(honest * job.factor, 4)) if reports else job)
     return jobs
 
@@ -204,12 +222,15 @@ def _unthrottled(plan: faults.Plan, job: Job) -> float:
     return 1 - lost / (max(1, job.end - job.start) * len(job.gpus))
 
 
-def _draws(specification: Specification, host: int, count: int) -> tuple[Array, Codes]:
-    """Return each GPU's normal numbers [gpus, 4, count] and what its three cycle counters read at first, from its own stream."""
-    gpus = specification.gpus_of(host)
-    draws, bases = np.empty((len(gpus), 4, count)), np.empty((len(gpus), 3), np.int64)
-    for row, gpu in enumerate(gpus):
-        own = stream(specification, 1, gpu)
+def _draws(specification: Specification, rows: list[Row], count: int) -> tuple[Array, Codes]:
+    """Return each device's normal numbers [rows, 4, count] and what its three cycle counters read at first, from its own stream."""
+    draws, bases = np.empty((len(rows), 4, count)), np.empty((len(rows), 3), np.int64)
+    for row, device_row in enumerate(rows):
+        own = (
+            stream(specification, 8, device_row.gpu, device_row.instance)
+            if device_row.instance
+            else stream(specification, 1, device_row.gpu)
+        )
         bases[row] = own.integers(10**13, 10**14, 3)
         own.standard_normal(out=draws[row])
     return draws, bases
@@ -218,7 +239,8 @@ def _draws(specification: Specification, host: int, count: int) -> tuple[Array, 
 def wire_schema(specification: Specification) -> pa.Schema:
     """Return the columns of a table as an exporter's dump has them; 64 bits where a sentinel would not fit into 32."""
     wide = "sentinel" in faults.resolve(specification.faults)
-    identity = [f for f in SAMPLES if f.name in ("time", "cluster", "host", "gpu", "index", "model", "job", "user")]
+    names = ("time", "cluster", "host", "gpu", "index", *(["mig"] if specification.changes_any("mig") else []), "model", "job", "user")
+    identity = [f for f in SAMPLES if f.name in names]
     fields = [SAMPLES.field(name) for name in specification.exported]
     return pa.schema([*identity, *(f.with_type(pa.float64()) if wide and pa.types.is_floating(f.type) else f for f in fields)])
 
@@ -232,11 +254,10 @@ def _rows(simulation: Simulation, given: Emission, wire: bool) -> dict[str, Any]
     if given.reordered:  # within every six rows of a GPU the last comes first
         order = np.lexsort((-cell, cell // count * count + (cell % count) // 6))
         cell, copy = cell[order], copy[order]
-    gpus = simulation.specification.gpus_of(given.host)
     columns: dict[str, Any] = {
         "time": given.stamps.ravel()[cell],
         "host": np.full(len(cell), given.host),
-        "gpu": cell // count + gpus.start,
+        "gpu": np.array([row.gpu for row in given.rows])[cell // count],
         "job": np.where((copy > 0) & (given.second.ravel()[cell] >= 0), given.second.ravel()[cell], given.first.ravel()[cell]),
         "flags": given.flags.ravel()[cell],
     }
@@ -244,6 +265,9 @@ def _rows(simulation: Simulation, given: Emission, wire: bool) -> dict[str, Any]
         column = (given.wire if wire else given.values)[name].ravel()[cell]
         factor = scale(given, name, 1) if wire else 1
         columns[name] = column if factor == 1 else np.round(column * factor, 6)
+    if given.place is not None:
+        columns["place"] = given.place[cell % count]
+        columns["mig"] = np.array([row.mig for row in given.rows], dtype=object)[cell // count]
     return columns
 
 
@@ -262,14 +286,27 @@ def _batch(simulation: Simulation, parts: list[dict[str, Any]], wire: bool) -> p
         "job": _words(job, [record.name for record in simulation.records]),
         "user": _words(job, [record.user for record in simulation.records]),
     }
+    if specification.changes:
+        columns |= _places(simulation, columns.pop("place"), columns["mig"])
+        columns |= {name: pa.array(columns[name], mask=columns[name] == NOT_READ) for name in CYCLES if name in columns}
     if not wire:
         return samples(columns)
     schema = wire_schema(specification)
     return pa.RecordBatch.from_arrays([_cast(columns[f.name], f.type) for f in schema], schema=schema)
 
 
+def _places(simulation: Simulation, place: Codes, mig: Any) -> dict[str, pa.Array]:
+    """Return where each row was and which instance it is of, where these change in time."""
+    clusters, hosts = zip(*simulation.plan.names_of_places, strict=True)
+    return {
+        "cluster": _words(place, list(clusters)),
+        "host": _words(place, list(hosts)),
+        "mig": pa.array(mig, pa.string()).dictionary_encode(),
+    }
+
+
 def _cast(column: Any, kind: pa.DataType) -> pa.Array:
-    array = column if isinstance(column, pa.Array) else pa.array(column)
+    array = column if isinstance(column, pa.Array) else pa.array(column, from_pandas=True)
     if pa.types.is_timestamp(kind):
         array = array.cast(pa.timestamp("ms"))
     return array.cast(kind, safe=False)

@@ -36,7 +36,8 @@ class Job:
     """A job: who runs it, on which GPUs (`gpus`, numbers in the fleet), from when to when (ms), and each GPU's load vector.
 
     `startup` is how long it holds its GPUs before the first step; a `rider` holds them beside another job, whose load counts for
-    both; `mfu` is what the job reports, `mistake` and `factor` what is wrong with it.
+    both; `instance` is the MIG instance of its GPU that it holds (None: the whole GPU); `mfu` is what the job reports, `mistake` and
+    `factor` what is wrong with it.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Job:
     loads: Array
     startup: int = 0
     rider: bool = False
+    instance: int | None = None
     mfu: float | None = None
     mistake: str | None = None
     factor: float = 1.0

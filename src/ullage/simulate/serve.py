@@ -67,11 +67,11 @@ def pager(
     """Return a function from a host's name (None: all hosts) to its page now, or None for a host that is not there."""
     start, end = simulation.specification.window
     names = {host_name(host): host for host in range(simulation.specification.hosts)}
-    jobs = [job.name for job in simulation.records]
+    jobs, places = [job.name for job in simulation.records], simulation.plan.names_of_places
 
     @functools.lru_cache(maxsize=KEPT_HOSTS)
     def of_host(host: int) -> Pages:
-        return pages(simulation.specification, simulation.host(host), jobs, new_names=new_names)
+        return pages(simulation.specification, simulation.host(host), jobs, new_names=new_names, places=places)
 
     def page(name: str | None) -> str | None:
         now = start + round((clock() * 1000 - start) * speed) % (end - start)

@@ -36,6 +36,7 @@ GAUGES = (
 )
 CYCLES = ("tensor_cycles", "sm_cycles", "sm_active_cycles")
 NEEDED = ("gr_active", "sm_active", "tensor_active", "gpu_util", "sm_clock")  # what the answer key is worked out from
+NOT_READ = -(2**63)  # stands for a whole number that an exporter does not give; for others it is NaN
 SIZES = ((8, 0.45), (16, 0.22), (32, 0.14), (64, 0.09), (128, 0.05), (256, 0.03), (512, 0.02))
 MOST_SAMPLES = 5_000_000  # of one GPU: 58 days at one a second
 
@@ -53,8 +54,9 @@ class Specification:
 
     `models` are driver names with their share of the hosts; `spread` is the time over which the hosts' scrapes are
     spread, `jitter` how early or late one scrape may be; `sizes` are GPUs a job with their weight; `reporting` is the share of
-    jobs that report an MFU; `faults` are names of `faults.FAULTS`; `counters` adds cumulative cycle counters, `summed` over
-    the SMs instead of per SM; `fields` are what the exporter exports (what the answer key needs is always simulated).
+    jobs that report an MFU; `faults` are names of `faults.FAULTS`, `changes` of `changes.CHANGES`; `counters` adds cumulative
+    cycle counters, `summed` over the SMs instead of per SM; `fields` are what the exporter exports (what the answer key needs is
+    always simulated).
     """
 
     gpus: int = 64
@@ -69,6 +71,7 @@ class Specification:
     sizes: tuple[tuple[int, float], ...] = SIZES
     reporting: float = 0.5
     faults: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
     counters: bool = False
     summed: bool = False
     fields: tuple[str, ...] = GAUGES
@@ -119,7 +122,12 @@ class Specification:
     @property
     def exported(self) -> tuple[str, ...]:
         """The columns that are written, in the order of the samples table."""
-        return tuple(name for name in FIELDS if name in self.fields or (self.counters and name in CYCLES))
+        counted = self.counters or self.changes_any("counters_appear", "counters_vanish")
+        return tuple(name for name in FIELDS if name in self.fields or (counted and name in CYCLES))
+
+    def changes_any(self, *names: str) -> bool:
+        """Return whether one of these changes is wanted."""
+        return bool({"all", *names} & set(self.changes))
 
     def gpus_of(self, host: int) -> range:
         """Return the numbers of the GPUs of a host."""
@@ -192,7 +200,9 @@ def uuid(specification: Specification, gpu: int) -> str:
 
 
 def stream(specification: Specification, *key: int) -> np.random.Generator:
-    """Return the random numbers of one purpose: (1, gpu) readings, (2, host) scrapes, (3,) jobs, (4, job) loads, (5,) faults."""
+    """Return the random numbers of one purpose: (1, gpu) readings, (2, host) scrapes, (3,) jobs, (4, job) loads, (5,) faults,
+    (6,) reports, (7,) changes, (8, gpu, instance) readings of an instance.
+    """
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(specification.seed, spawn_key=key)))
 
 

@@ -30,6 +30,7 @@ from ullage.simulate.specification import Specification, host_name
 from ullage.sources.dcgm_names import OLD
 
 MOST_CELLS = 100_000_000  # of a table that has a column per GPU and must be in memory
+UNCHANGING = {"dmon", "acme"}  # tables whose columns or lines are a fixed set of whole GPUs of one host
 NANOSECONDS = 1_000_000  # in a millisecond
 
 
@@ -50,9 +51,9 @@ class Task:
 
     def pages(self) -> Iterator[tuple[str, Pages]]:
         """Yield each host's name and what it gives out."""
-        jobs = [job.name for job in self.simulation.records]
+        jobs, places = [job.name for job in self.simulation.records], self.simulation.plan.names_of_places
         for host in range(self.specification.hosts):
-            yield host_name(host), pages(self.specification, self.simulation.host(host), jobs, new_names=self.new_names)
+            yield host_name(host), pages(self.specification, self.simulation.host(host), jobs, new_names=self.new_names, places=places)
             self.progress(f"{host + 1:,} of {self.specification.hosts:,} hosts")
 
 
@@ -91,6 +92,10 @@ def write(
     """
     if form not in FORMATS:
         raise UllageError(f"the simulator writes no '{form}'", f"it writes {', '.join(FORMATS)}")
+    if form in UNCHANGING and simulation.specification.changes:
+        raise UllageError(
+            f"'{form}' can't say what changes in time", f"write {', '.join(sorted(FORMATS.keys() - UNCHANGING))}, or change nothing"
+        )
     if not force and folder.is_dir() and any(folder.iterdir()):
         hint = "name another with --out, or replace what an earlier run wrote there with --force"
         raise UllageError(f"the folder '{folder}' is not empty", hint)
@@ -116,6 +121,8 @@ def jobs_csv(simulation: Simulation) -> str:
     rows.writerow(["job", "name", "user", "gpus", "start", "end", "mfu"])
     finish = simulation.specification.window[1]
     for job in simulation.records:
+        if job.instance is not None:
+            continue  # no scheduler's record names an instance
         end = "" if job.end > finish else _iso(job.end)
         rows.writerow(
             [
@@ -160,6 +167,7 @@ def _ranges(numbers: list[int]) -> str:
 def _collectors(simulation: Simulation) -> Iterator[tuple[str, list[int]]]:
     """Yield a name and the hosts of it: all hosts that are alike, and each host with wrong units by itself."""
     wrong = {gpu // simulation.specification.gpus_per_host for planted in simulation.plan.of("percent", "hertz") for gpu in planted.gpus}
+    wrong |= {script.host for script in simulation.plan.scripts.values() if script.percent is not None}
     yield "fleet", [host for host in range(simulation.specification.hosts) if host not in wrong]
     for host in sorted(wrong):
         yield host_name(host), [host]
@@ -207,17 +215,19 @@ def _prometheus(task: Task) -> None:
     """Write one answer of /api/v1/query_range per metric; a job has a series of its own, as its label says."""
     with ExitStack() as stack:
         files: dict[str, Any] = {}
+        begun: set[str] = set()  # metrics that have a series
         for name, host in task.pages():
             holders = _holders(host)
             seconds = [f"{moment / 1000:.3f}" for moment in host.given.times[1:].tolist()]
             for field, metric in host.names.items():
-                first = metric.name not in files
-                if first:
+                if metric.name not in files:
                     path = task.folder / f"{metric.name}.json{'.gz' if task.compress else ''}"
                     files[metric.name] = stack.enter_context(_opened(path))
                     files[metric.name].write(b'{"status":"success","data":{"resultType":"matrix","result":[')
                 series = list(_series(host, name, field, holders, seconds))
-                files[metric.name].write((("" if first else ",") + ",\n".join(series)).encode())
+                if series:  # a host may give no reading of a metric
+                    files[metric.name].write((("," if metric.name in begun else "") + ",\n".join(series)).encode())
+                    begun.add(metric.name)
         for file in files.values():
             file.write(b"]}}\n")
 
@@ -238,7 +248,9 @@ def _series(host: Pages, name: str, field: str, holders: list[tuple[int, str, li
     texts = [host.texts(field, np.s_[row]) for row in range(len(host.labels))]
     fixed = f'"__name__":"{host.names[field].name}","instance":"{name}:9400","job":"dcgm-exporter"'
     for row, labels, chosen in holders:
-        values = ",".join([f'[{seconds[window]},"{texts[row][window]}"]' for window in chosen])
+        values = ",".join([f'[{seconds[window]},"{texts[row][window]}"]' for window in chosen if texts[row][window]])
+        if not values:
+            continue
         yield f'{{"metric":{{{fixed},{labels}}},"values":[{values}]}}'
 
 
