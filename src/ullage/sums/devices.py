@@ -10,17 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ullage.field import ACTIVITY, IDLE
 from ullage.metrics.ofu import sampled_ofu
 from ullage.sums.held import empty, full, known
 from ullage.sums.ledger import owner
 from ullage.tables import Flag
 
-# A device is idle in a sample when no engine is busier than this (DCGM rounds to 1e-6; a display costs about 0.1 %).
-IDLE = 0.005
 # "GPU utilization" at least this, with every activity gauge at exactly zero: the gauges are stuck, not the GPU.
 WORKS = 0.5
 
-ACTIVITY = ("gr_active", "sm_active", "tensor_active", "gpu_util")
 MEANS = ("tensor_active", "sm_active", "gr_active", "gpu_util", "power")
 KEYS = ("gpu", "mig", "job")
 STATE = (*KEYS, "cluster", "host", "user", "namespace", "share", "owner", "measured")  # a row of sums is the time in one of these states
