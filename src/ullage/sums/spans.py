@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -68,4 +69,4 @@ def _table(pieces: Sequence[tuple[str, int, int, bool]], name: str) -> pa.Table:
 def _pieces(gpu: str, spans: tuple[Span, ...]) -> list[tuple[str, int, int, bool]]:
     """Return all of time in pieces: those in the spans, and those between."""
     edges = [-EVER, *(edge for span in spans for edge in span), EVER]
-    return [(gpu, start, end, place % 2 == 1) for place, (start, end) in enumerate(zip(edges, edges[1:], strict=False))]
+    return [(gpu, start, end, place % 2 == 1) for place, (start, end) in enumerate(pairwise(edges))]
