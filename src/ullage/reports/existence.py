@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from ullage.errors import harmless
 from ullage.sources.inventory import Listed
-from ullage.sums.spans import Span, cut_at_spans, joined_spans, length
+from ullage.sums.spans import Span, joined_spans, length
 
 _PLACE = ("gpu", "cluster", "host", "index")
 
@@ -93,18 +92,6 @@ def outside(sums: pa.Table, found: Existence) -> dict[str, tuple[Span, ...]]:
         for row in ends
         if (spans := found.seen[row["gpu"]]) != joined_spans([*spans, (row["start_ms_min"], row["last_ms_max"])])
     }
-
-
-def existing(samples: Any, spans: dict[str, tuple[Span, ...]]) -> Any:
-    """Return settled samples (an Ibis table), those of some GPUs only as far as they lie in a GPU's spans."""
-    if not spans:
-        return samples
-    cut = cut_at_spans(samples, spans, "exists")
-    inside = cut.filter(cut.exists).drop("exists")
-    others = samples.filter(~samples.gpu.isin(list(spans)))
-    # pieces of samples have a part of their counters' growth, which is no whole number
-    kinds = {name: kind.copy(nullable=True) for name, kind in inside.schema().items()}
-    return others.cast(kinds).union(inside.cast(kinds))
 
 
 def notes_of(found: Existence, before: float, after: float) -> list[str]:

@@ -18,7 +18,7 @@ from ullage.metrics.clocks import SamplingNoise
 from ullage.metrics.metric import ratio
 from ullage.metrics.telemetry import Tree
 from ullage.reports.agreement import Agreement, Measured, agreement
-from ullage.reports.existence import Existence, existence, existing, notes_of, outside
+from ullage.reports.existence import Existence, existence, notes_of, outside
 from ullage.reports.groups import (
     Array,
     Group,
@@ -28,6 +28,7 @@ from ullage.reports.groups import (
     gauge,
     gpu_hours,
     groups_of,
+    marked_sums,
     method_of,
     prices_of,
     state_sums,
@@ -39,6 +40,7 @@ from ullage.sources.inventory import Listed
 from ullage.sums.devices import time_sums, within
 from ullage.sums.grouping import collapse
 from ullage.sums.ledger import CODES, OWNERS
+from ullage.sums.spans import Span, samples_in_spans
 from ullage.units import DAY_MS, HOUR_MS
 
 KEYS = ("job", "user", "model", "host", "cluster", "gpu", "namespace", "hour")
@@ -139,7 +141,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
     found = existence(sums, question.inventory, _window(sums, question)) if len(sums) else Existence({})
     strangers = outside(sums, found)
     if strangers:
-        samples, before = existing(samples, strangers), sums
+        samples, before = samples_in_spans(samples, strangers), sums
         sums = state_sums(samples, [])
         notes += notes_of(found, _observed(before), _observed(sums))
     elif question.inventory:
@@ -147,12 +149,12 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
     if not len(sums):
         hint = "widen --since/--until, or check that the source holds the fields it needs: `ullage metrics --fields`"
         raise UllageError("there is no sample in the window", "; ".join([*notes[:3], hint]))
-    rated = rate(sums, question.model)
-    _note_unknown(rated, notes)
+    _note_unknown(rate(sums, question.model), notes)
     question.progress("judging")
     told = sums.filter(pc.is_null(sums["share"]))  # what was not sliced is no device that says anything
     devices = rate(collapse(told, ["gpu", "mig"]), question.model)
     verdicts = judge(devices, gauge_evidence(samples))
+    rated = rate(marked_sums(sums, samples, _faults(verdicts)), question.model)
     trusted = _believed(rated, verdicts)
     good = rated.take(trusted)
     window = _window(sums, question)
@@ -198,11 +200,19 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
 
 
 def _believed(rated: Rated, verdicts: Mapping[str, Verdict]) -> Mask:
-    return np.array([gpu is not None and verdicts[gpu].trusted for gpu in rated.words("gpu")], dtype=np.bool_)
+    sound = np.array([gpu is not None and verdicts[gpu].trusted for gpu in rated.words("gpu")], dtype=np.bool_)
+    found: Mask = sound & ~rated.sums["faulty"].to_numpy()
+    return found
+
+
+def _faults(verdicts: Mapping[str, Verdict]) -> dict[str, tuple[Span, ...]]:
+    """Return when series that count were faulty, which does not count."""
+    return {gpu: verdict.left_out for gpu, verdict in verdicts.items() if verdict.left_out}
 
 
 def _hourly(samples: Any, question: Question, verdicts: Mapping[str, Verdict]) -> list[Group]:
-    rated = rate(state_sums(samples, [], bucket_ms=HOUR_MS), question.model)
+    sums = state_sums(samples, [], bucket_ms=HOUR_MS)
+    rated = rate(marked_sums(sums, samples, _faults(verdicts), bucket_ms=HOUR_MS), question.model)
     trusted = _believed(rated, verdicts)
     return groups_of(rated, trusted, losses(rated.take(trusted)), "bucket", question.prices)
 
@@ -254,6 +264,7 @@ def _course(samples: Any, window: tuple[int, int], verdicts: Mapping[str, Verdic
     bucket_ms = next((b for b in BUCKETS if (window[1] - window[0]) / b <= 400), BUCKETS[-1])
     doubted = [gpu for gpu, verdict in verdicts.items() if not verdict.trusted]
     believed = samples.filter(~samples.gpu.isin(doubted)) if doubted else samples
+    believed = samples_in_spans(believed, _faults(verdicts), inside=False)
     sums = time_sums(believed, bucket_ms=bucket_ms).to_pyarrow()
     if not len(sums):
         return []

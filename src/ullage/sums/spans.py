@@ -51,6 +51,18 @@ def cut_at_spans(samples: Any, spans: Mapping[str, Iterable[Span]], name: str) -
     return part(found, start, end, time=ibis.least(found.time, found._until)).select(*samples.columns, name)
 
 
+def samples_in_spans(samples: Any, spans: Mapping[str, Iterable[Span]], *, inside: bool = True) -> Any:
+    """Return the samples (an Ibis table), those of the GPUs in `spans` only as far as they lie inside (or outside) of a GPU's own."""
+    if not spans:
+        return samples
+    cut = cut_at_spans(samples, spans, "inside")
+    chosen = cut.filter(cut.inside if inside else ~cut.inside).drop("inside")
+    others = samples.filter(~samples.gpu.isin(list(spans)))
+    # pieces of samples have a part of their counters' growth, which is no whole number
+    kinds = {name: kind.copy(nullable=True) for name, kind in chosen.schema().items()}
+    return others.cast(kinds).union(chosen.cast(kinds))
+
+
 def _table(pieces: Sequence[tuple[str, int, int, bool]], name: str) -> pa.Table:
     gpu, start, end, inside = (list(column) for column in zip(*pieces, strict=True)) if pieces else ([], [], [], [])
     until = pa.array(end, pa.int64()).cast(pa.timestamp("ms", "UTC"))
