@@ -79,7 +79,8 @@ def add_fleet(score: Score, seed: int) -> None:
     for planted in key["planted"]:
         for gpu in planted["gpus"]:
             if key["faults"][gpu] == "ok" or planted["verdict"] != "ok":
-                due[gpu] = (planted["fault"], key["faults"][gpu])
+                partly = key["faults"][gpu] == "faulty in part"
+                due[gpu] = (planted["fault"], planted["verdict"] if partly else key["faults"][gpu])
     given = {verdict.gpu: verdict for verdict in found}
     for gpu, (kind, verdict) in due.items():
         score.add(kind, verdict, _named(given[gpu], verdict) if gpu in given else "ok")

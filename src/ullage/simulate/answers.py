@@ -7,6 +7,7 @@ stands for; it is the same but for the noise of sampling the clock, and for read
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -31,24 +32,31 @@ SUMS = ("window", "true", "known", "gr", "sm", "tensor", "ofu", "util", "util_kn
 
 @dataclass(frozen=True)
 class Tally:
-    """Sums of one host: a row per stretch of time in which a GPU's owners do not change.
+    """Sums of one host: a row per stretch of time in which a GPU's owners do not change, and no fault of its gauges begins or ends.
 
-    `gpu` is the number in the fleet, `first` and `second` are the jobs' (-1: nobody), `sums` is [rows, len(SUMS)].
+    `gpu` is the number in the fleet, `first` and `second` are the jobs' (-1: nobody), `spoilt` says whether a fault shows that leaves its
+    time alone out, `sums` is [rows, len(SUMS)].
     """
 
     gpu: npt.NDArray[np.int64]
     first: npt.NDArray[np.int64]
     second: npt.NDArray[np.int64]
+    spoilt: npt.NDArray[np.bool_]
     sums: Array
 
 
-def tally(given: Emission, interval_ms: int, first_gpu: int) -> Tally:
-    """Return a host's sums; `first_gpu` is the number of its first GPU.
+def tally(given: Emission, interval_ms: int, first_gpu: int, faulty: Mapping[int, tuple[int, int]]) -> Tally:
+    """Return a host's sums; `first_gpu` is the number of its first GPU, `faulty` says from when to when gauges show a fault, by GPU.
 
     A reading at t speaks for the time since the one before it, at most `GAP_MS` or two intervals.
     """
     columns = np.stack(list(_columns(given, interval_ms).values()))
     change = (np.diff(given.first, axis=1) != 0) | (np.diff(given.second, axis=1) != 0)
+    spoilt = np.zeros(given.first.shape, np.bool_)
+    for gpu, (start, end) in faulty.items():
+        if first_gpu <= gpu < first_gpu + len(spoilt):
+            spoilt[gpu - first_gpu] = (given.times[1:] > start) & (given.times[1:] <= end)
+    change |= np.diff(spoilt, axis=1)
     change = np.concatenate([np.ones((len(change), 1), np.bool_), change], axis=1)
     starts = np.flatnonzero(change.ravel())
     count = given.first.shape[1]
@@ -56,6 +64,7 @@ def tally(given: Emission, interval_ms: int, first_gpu: int) -> Tally:
         gpu=starts // count + first_gpu,
         first=given.first.ravel()[starts],
         second=given.second.ravel()[starts],
+        spoilt=spoilt.ravel()[starts],
         sums=np.add.reduceat(columns.reshape(len(columns), -1), starts, axis=1).T,
     )
 
@@ -122,8 +131,9 @@ def key(specification: Specification, jobs: list[Job], plan: faults.Plan, tallie
     """
     gpu, first, second = (np.concatenate([getattr(t, name) for t in tallies]) for name in ("gpu", "first", "second"))
     sums = np.concatenate([t.sums for t in tallies])
-    words = faults.verdicts(plan)
-    trusted = np.array([is_trusted(word) for word in words])[gpu]
+    spoilt = np.concatenate([t.spoilt for t in tallies])
+    words = _verdicts(specification, plan, gpu, sums, spoilt)
+    trusted = np.array([is_trusted(word) for word in words])[gpu] & ~spoilt
     start, end = specification.window
     total = specification.gpus * (end - start)
     alone = second < 0
@@ -145,6 +155,18 @@ def key(specification: Specification, jobs: list[Job], plan: faults.Plan, tallie
             if job.mfu is not None
         },
     }
+
+
+def _verdicts(
+    specification: Specification, plan: faults.Plan, gpu: npt.NDArray[np.int64], sums: Array, spoilt: npt.NDArray[np.bool_]
+) -> list[str]:
+    """Return the verdict of each GPU: a fault whose time is known takes out no more than that time, up to half of the readings."""
+    time = sums[:, -len(OWNERS) :].sum(axis=1)
+    whole, lost = (np.bincount(gpu, weights, specification.gpus) for weights in (time, time * spoilt))
+    return [
+        "faulty in part" if 0 < lost[number] <= whole[number] / 2 and not is_trusted(word) else word
+        for number, word in enumerate(faults.verdicts(plan))
+    ]
 
 
 def is_trusted(verdict: str) -> bool:

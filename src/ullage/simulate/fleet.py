@@ -81,7 +81,7 @@ class Simulation:
         truth = readings(course, times, specification.start, chip, draws, self.interval_ms(host) / 1000, wanted)
         given = emission(self.plan, host, chip, times, owners, truth, bases)
         if host not in self._tallies:
-            self._tallies[host] = answers.tally(given, self.interval_ms(host), specification.gpus_of(host).start)
+            self._tallies[host] = answers.tally(given, self.interval_ms(host), specification.gpus_of(host).start, faults.dated(self.plan))
         return given
 
     def batches(
