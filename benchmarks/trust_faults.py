@@ -22,6 +22,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as parquet
 
+from ullage.audit.trust import Verdict
 from ullage.reports.fleet import Question, fleet
 from ullage.simulate import faults
 from ullage.simulate.fleet import Specification
@@ -78,10 +79,21 @@ def add_fleet(score: Score, seed: int) -> None:
     for planted in key["planted"]:
         for gpu in planted["gpus"]:
             if key["faults"][gpu] == "ok" or planted["verdict"] != "ok":
-                due[gpu] = (planted["fault"], key["faults"][gpu])
-    given = {verdict.gpu: verdict.verdict for verdict in found}
+                partly = key["faults"][gpu] == "faulty in part"
+                due[gpu] = (planted["fault"], planted["verdict"] if partly else key["faults"][gpu])
+    given = {verdict.gpu: verdict for verdict in found}
     for gpu, (kind, verdict) in due.items():
-        score.add(kind, verdict, given.get(gpu, "ok"))
+        score.add(kind, verdict, _named(given[gpu], verdict) if gpu in given else "ok")
+
+
+def _named(given: Verdict, due: str) -> str:
+    """Return the verdict that a series was given; where only a part was left out, the fault that the part is said to have.
+
+    How long a planted fault lasts is drawn, and so is whether it takes the whole series out or its part.
+    """
+    if given.verdict != "faulty in part" or due == "faulty in part" or not given.left_out:
+        return given.verdict
+    return given.evidence.partition(":")[0]
 
 
 def neighbours(seed: int) -> Iterator[tuple[str, str, str, pa.RecordBatch]]:

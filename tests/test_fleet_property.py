@@ -18,6 +18,7 @@ from tests.fleet_reference import busiest as busiest_of
 from ullage.intake import opened
 from ullage.metrics.telemetry import LABELS
 from ullage.render import json as as_json
+from ullage.reports.existence import existence
 from ullage.reports.fleet import Question, _ledger
 from ullage.reports.fleet import fleet as fleet_report
 from ullage.reports.groups import counted_hours, exact_share, groups_of, state_sums
@@ -123,7 +124,7 @@ def ours(fleet, samples):
         "ofu": weighted_mean(rated.ofu_part, rated.ofu_time, rated.weight),
         "known": counted_hours(rated),
         "exact": exact_share(rated),
-        "ledger": _ledger(rated),
+        "ledger": _ledger(rated, existence(rated.sums)),
         "losses": {name: float(np.nansum(values)) / 3_600_000 for name, values in lost.items()},
     }
     return whole, found
@@ -277,7 +278,7 @@ def quantities(samples, since, until):
     """What adds up over time: by owner, by step, by job and host."""
     rated = rate(state_sums(within(samples, since, until), []))
     lost, every = losses(rated), np.ones(len(rated), np.bool_)
-    found = {("ledger", owner): hours for owner, hours in _ledger(rated).items()}
+    found = {("ledger", owner): hours for owner, hours in _ledger(rated, existence(rated.sums)).items()}
     found |= {("losses", step): float(np.nansum(lost[step])) / 3_600_000 for step in ("not_allocated", "held_idle")}
     found["known"] = counted_hours(rated)
     found["work"] = float(np.nansum(rated.ofu_part * rated.weight)) / 3_600_000

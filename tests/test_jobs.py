@@ -18,6 +18,7 @@ from ullage.problems import Problems
 from ullage.sources.jobs.attribute import attribute
 from ullage.sources.jobs.hostlist import expand
 from ullage.sources.jobs.job import read_jobs
+from ullage.sources.jobs.places import SHARED
 from ullage.sources.jobs.record import Record, records, table
 from ullage.tables import JOBS, SAMPLES, samples
 
@@ -389,7 +390,7 @@ def test_a_whole_host_is_held_only_when_the_count_says_so():
     made = [Record("all", host="n1", gpus=4), Record("all", host="n2", gpus=4), Record("part", host="n2", gpus=1), Record("any", host="n1")]
     assert [job for job, _ in held(rows, made, problems)] == ["all,any", "all,any", "all", "all"]
     assert problems.notes == [
-        "1 jobs hold part of a host and their records do not say which GPUs; left out (first: part)",
+        f"1 jobs {SHARED} (first: part)",
         "1 of 3 jobs in the records match no sample (first: part)",
     ]
 

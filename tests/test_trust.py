@@ -13,6 +13,7 @@ from tests.conftest import T0
 from ullage.audit.trust import VERDICTS, Verdict
 from ullage.metrics.clocks import sampled_ofu_bounds
 from ullage.reports.fleet import Question, fleet
+from ullage.reports.groups import marked_sums, state_sums
 from ullage.reports.rated import rate
 from ullage.reports.series import gauge_evidence
 from ullage.reports.trusted import bounds_note, judge, sampled_bounds
@@ -143,17 +144,49 @@ def test_a_series_at_fault_for_a_tenth_of_the_time_counts_and_says_when(settled)
     assert verdict.spans == ((T0 + 50 * MINUTE, T0 + 86 * MINUTE),)
 
 
-def test_a_series_at_fault_for_longer_is_left_out(settled):
-    zeros = dict.fromkeys(("gr_active", "sm_active", "tensor_active"), (0.0, 100, 173))
+@pytest.mark.parametrize(("count", "word"), [(360, "faulty in part"), (361, "stuck at zero")])
+def test_beyond_half_of_the_time_the_rest_is_not_believed_either(settled, count, word):
+    # 360 of 720 samples are a half
+    zeros = dict.fromkeys(("gr_active", "sm_active", "tensor_active"), (0.0, 100, 100 + count))
     verdict = verdict_of(settled, series(**zeros))
-    assert (verdict.verdict, verdict.trusted) == ("stuck at zero", False)
-    assert verdict.spans == ((T0 + 50 * MINUTE, T0 + 86 * MINUTE + 30_000),)
+    assert (verdict.verdict, verdict.trusted) == (word, word == "faulty in part")
+    assert verdict.spans == ((T0 + 50 * MINUTE, T0 + 50 * MINUTE + count * MINUTE // 2),)
+    assert verdict.left_out == (verdict.spans if verdict.trusted else ())
 
 
-def test_two_small_faults_that_come_to_more_than_a_tenth_leave_a_series_out(settled):
-    zeros = dict.fromkeys(("gr_active", "sm_active", "tensor_active"), (0.0, 100, 150))
+def test_only_the_faulty_part_of_a_series_is_left_out(settled):
+    # 240 of 720 samples read 0, a third of the six hours; the rest is as in a series without a fault
+    zeros = dict.fromkeys(("gr_active", "sm_active", "tensor_active"), (0.0, 100, 340))
+    sound, faulty = (fleet(settled(rows), None, Question(by="hour")) for rows in (series(), series(**zeros)))
+    assert faulty.ofu == pytest.approx(sound.ofu) and faulty.ofu_all < sound.ofu
+    assert faulty.gpu_hours == pytest.approx(sound.gpu_hours) and faulty.trusted_share == pytest.approx(2 / 3)
+    assert faulty.counted_hours == pytest.approx(sound.counted_hours * 2 / 3)
+    assert faulty.ullage == pytest.approx(sound.ullage * 2 / 3)
+    assert sum(group.counted_hours for group in faulty.groups) == pytest.approx(faulty.counted_hours)
+    assert sum(group.gpu_hours for group in faulty.groups) == pytest.approx(faulty.gpu_hours)
+    assert sum(point.gpu_hours for point in faulty.course) == pytest.approx(faulty.counted_hours)
+    assert {round(point.ofu, 9) for point in faulty.course} == {round(sound.ofu, 9)}
+
+
+def test_what_counts_and_what_is_left_out_add_up_to_all(settled):
+    rows = settled(series(flags=(int(Flag.FROZEN), 100, 200), tensor_active=(0.1, 50, 130)))
+    sums = state_sums(rows, [])
+    marked = marked_sums(sums, rows, {sums["gpu"][0].as_py(): [(T0 + 1234, T0 + 50 * MINUTE + 7), (T0 + 99 * MINUTE, T0 + 100 * MINUTE)]})
+    assert set(marked["faulty"].to_pylist()) == {False, True}
+    for name in ("span_ms", "idle_ms", "ofu_ms", "ofu_sum", "tensor_active_sum", "sm_active_sum", "power_sum"):
+        assert sum(marked[name].to_pylist()) == pytest.approx(sum(sums[name].to_pylist())), name
+
+
+def test_between_two_faults_a_moment_is_no_evidence_of_health(settled):
+    rows = series(flags=(int(Flag.FROZEN | Flag.REPEATED), 100, 200))
+    rows[150]["flags"] = 0
+    assert verdict_of(settled, rows).left_out == ((T0 + 50 * MINUTE, T0 + 100 * MINUTE),)
+
+
+def test_two_faults_that_come_to_more_than_half_leave_a_series_out(settled):
+    zeros = dict.fromkeys(("gr_active", "sm_active", "tensor_active"), (0.0, 100, 300))
     assert verdict_of(settled, series(**zeros)).verdict == "faulty in part"
-    assert verdict_of(settled, series(**zeros, flags=(int(Flag.FROZEN | Flag.REPEATED), 300, 350))).verdict == "stuck at zero"
+    assert verdict_of(settled, series(**zeros, flags=(int(Flag.FROZEN | Flag.REPEATED), 400, 600))).verdict == "stuck at zero"
 
 
 @pytest.mark.parametrize(("count", "word"), [(9, "ok"), (10, "faulty in part")])

@@ -85,3 +85,8 @@ class Flag(IntFlag):
     NAMED_RATIO = 2048  # its activities came under the names of ratios, in whatever unit
     UTILIZATION_NAMED_RATIO = 4096  # the same of its "GPU utilization", as long as the sample is not stored
     PERCENT = 8192  # activities under the names of ratios were percent, and were divided
+
+
+# A device is idle in a sample when no engine is busier than this (DCGM rounds to 1e-6; a display costs about 0.1 %).
+IDLE = 0.005
+ACTIVITY = ("gr_active", "sm_active", "tensor_active", "gpu_util")  # the gauges that say whether anything ran

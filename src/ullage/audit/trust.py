@@ -9,7 +9,7 @@ Verdicts, worst first. The first that applies is the series' own; only those mar
 - `stale`*: gauges that repeat to the last digit (an exporter that serves its last reading for ever), all of them or one while others move
 - `locked`*: every scrape meets the same phase of the job's step, so that samples of an instant (power, clock) are not its mean
 - `sentinel`*: most readings were "no value" numbers
-- `faulty in part`: one of the above for at most a tenth of the time
+- `faulty in part`: one of the above for a part of the time, which is left out where it is known when that was; the rest counts
 - `wrong unit`: readings were not in the unit that their name promises; settled by magnitude
 - `duplicated`: the same reading came several times (jobs, pods, a scrape faster than the collector); counted once
 - `slow interval`: more than 30 s between readings: an average of averages
@@ -22,8 +22,10 @@ gauges: a constant plausible clock, tensor activity of exactly 0 beside SM activ
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+
+from ullage.sums.spans import Span, joined_spans, length
 
 VERDICTS = (
     *("impossible", "contradictory", "stuck at zero", "stale", "locked", "sentinel"),
@@ -33,7 +35,8 @@ UNTRUSTED = frozenset({"impossible", "contradictory", "stuck at zero", "stale", 
 
 STUCK_MS = 600_000  # ten minutes of zeros under load are no accident of sampling
 SLOW_MS = 31_500  # 30 s, and the jitter of a scrape
-PART = 0.1  # of the time: what a fault may spoil before the series is left out
+PART = 0.1  # of the time: what a fault may spoil, nobody can tell when, before the series is left out
+SPOILT = 0.5  # of the time: what may be left out before the rest is not believed either
 LEAST_MS = 300_000  # five minutes: what is shorter may be an accident of sampling
 UTIL_GAP = 0.1  # engine activity above "GPU utilization"; both are shares of time, the second of a second or less
 IDLE_POWER, HIGH_POWER = (
@@ -44,19 +47,19 @@ IDLE_CLOCK = 0.3  # of the GPU's highest clock
 LOCK = 0.1  # by how much sampled power may differ from the energy counter; both come from one sensor
 ODDS = 4  # standard errors of a mean of samples
 
-Span = tuple[int, int]  # ms since 1970
-
 
 @dataclass(frozen=True)
 class GaugeEvidence:
     """What a device's samples show beyond its sums: `sums` of `ullage.sums.gauges`, and the spans of time of what is wrong, by kind.
 
-    `ofu_bounds` are the least and the most that OFU can be by the clocks seen at each level of activity, for a tensor clock of 1 Hz.
+    `lasted` is for how long (ms) where nobody looked when. `ofu_bounds` are the least and the most that OFU can be by the clocks seen at
+    each level of activity, for a tensor clock of 1 Hz.
     """
 
     sums: Mapping[str, float]
     spans: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
     ofu_bounds: tuple[float, float] | None = None
+    lasted: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -78,8 +81,13 @@ class Verdict:
 
     @property
     def trusted(self) -> bool:
-        """Whether the series counts in the totals."""
+        """Whether the series counts in the totals, but for `left_out`."""
         return self.verdict not in UNTRUSTED
+
+    @property
+    def left_out(self) -> tuple[Span, ...]:
+        """When a series that counts was faulty: those spans do not count."""
+        return self.spans if self.trusted else ()
 
     @property
     def place(self) -> str:
@@ -127,16 +135,35 @@ def verdict(
     if evidence is not None:
         found += _of_power(evidence.sums, row["span_ms"], stated_power, highest_clock)
         found += _of_phases(evidence.sums, exact)
-    partly = [f for f in found if f.verdict in UNTRUSTED and f.share <= PART]
-    whole = [f for f in found if f not in partly]
-    longest = {f.verdict: f for f in sorted(partly, key=lambda f: f.share)}  # two findings of one verdict are two views of one fault
-    share = sum(f.share for f in longest.values())
-    if share > PART:
-        whole += longest.values()
-    elif longest:
-        spans = tuple(sorted({span for f in partly for span in f.spans}))
-        whole.append(Finding("faulty in part", "; ".join(f"{f.verdict}: {f.evidence}" for f in longest.values()), share, spans))
+    doubts = [f for f in found if f.verdict in UNTRUSTED]
+    whole = [f for f in found if f not in doubts] + _whole(doubts, row["span_ms"])
+    partly = {
+        f.verdict: f for f in sorted(doubts, key=lambda f: f.share) if f not in whole
+    }  # two of one verdict are two views of one fault
+    if partly:
+        spans = _spoilt(doubts)
+        share = max(length(spans) / max(row["span_ms"], 1), *(f.share for f in partly.values()), 0.0)
+        whole.append(Finding("faulty in part", "; ".join(f"{f.verdict}: {f.evidence}" for f in partly.values()), share, spans))
     return min(whole, key=lambda f: VERDICTS.index(f.verdict), default=Finding("ok", ""))
+
+
+def _whole(doubts: Sequence[Finding], time: float) -> list[Finding]:
+    """Return the findings that spoil a series altogether.
+
+    What is known to have been at some time is left out for that time, up to half of it all; what nobody can date spoils the rest as well,
+    beyond a tenth of the time. An undated view of a dated fault tells of the same time.
+    """
+    dated = [f for f in doubts if f.spans]
+    lost = {f.verdict: length(_spoilt([g for g in dated if g.verdict == f.verdict])) / max(time, 1) for f in dated}
+    undated = {f.verdict: f for f in sorted(doubts, key=lambda f: f.share) if not f.spans}
+    beyond = {word: f.share - lost.get(word, 0.0) for word, f in undated.items()}
+    found = [f for word, f in undated.items() if beyond[word] > PART or sum(max(0.0, part) for part in beyond.values()) > PART]
+    return found + (dated if length(_spoilt(dated)) > SPOILT * time else [])
+
+
+def _spoilt(found: Iterable[Finding]) -> tuple[Span, ...]:
+    """Return the spans that findings spoil; what lies between two of them for less than `LEAST_MS` is no evidence of health."""
+    return joined_spans((span for f in found for span in f.spans), apart=LEAST_MS)
 
 
 def _of_rows(row: Mapping[str, float], same_device: bool) -> list[Finding]:
@@ -200,7 +227,7 @@ def _of_spans(row: Mapping[str, float], evidence: GaugeEvidence) -> list[Finding
     found = []
     for kind, (word, text) in _KINDS.items():
         spans = evidence.spans.get(kind, ())
-        time = sum(end - start for start, end in spans)
+        time = evidence.lasted.get(kind, 0) + sum(end - start for start, end in spans)
         if time >= LEAST_MS:
             found.append(Finding(word, text.format(_minutes(time)), time / max(row["span_ms"], 1), spans))
     return found

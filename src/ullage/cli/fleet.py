@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,9 @@ Examples:
 @click.option("--since", help="Begin of the window: a time, or a span before now (24h, 7d).")
 @click.option("--until", help="End of the window.")
 @click.option("--jobs", "job_files", multiple=True, metavar="FILE", help="Job records: sacct output, a CSV, a mapping folder. Repeatable.")
+@click.option(
+    "--inventory", metavar="FILE", help="Which GPUs exist, from when until when: CSV or Parquet with gpu, or host and index; start, end."
+)
 @click.option(
     "--reported", multiple=True, metavar="LOG[=JOB]", help="A trainer's log: what a job reported of itself, beside its OFU. Repeatable."
 )
@@ -85,17 +89,28 @@ def command(sources: tuple[str, ...], as_json: bool, out: Path | None, **asked: 
     rate that the tensor pipes delivered: tensor activity × SM clock / tensor clock.
     """
     from ullage.intake import opened
+    from ullage.problems import Problems
     from ullage.reports.fleet import fleet
+    from ullage.sources.clock import named_zone
+    from ullage.sources.inventory import read_inventory
 
     progress = Progress(quiet=as_json)
     now = time.time()
     options, question = _options(asked, progress, now), _question(asked, progress, now)
     gap = None if asked["gap"] is None else round(_positive("--gap", asked["gap"]) * 1000)
     records = {"jobs": _words(asked["job_files"]), "reported": _words(asked["reported"])}
-    check_out(out, FORMS, [*sources, *records["jobs"], *(text.rpartition("=")[0] or text for text in records["reported"])])
+    check_out(
+        out,
+        FORMS,
+        [*sources, _word(asked["inventory"]), *records["jobs"], *(text.rpartition("=")[0] or text for text in records["reported"])],
+    )
     form = "text" if out is None else FORMS[out.suffix.lower()]
     if asked["by"] == "sample" and form != "parquet":
         raise UllageError("OFU by sample is a table too long to print", "add --out FILE.parquet")
+    problems = Problems()
+    if asked["inventory"] is not None:
+        listed = read_inventory(str(asked["inventory"]), problems, named_zone(options.time_zone))
+        question = replace(question, inventory=listed)
     with opened(sources, **records, options=options, gap_ms=gap, store=_word(asked["store_folder"])) as taken:
         if asked["strict"]:
             taken.refuse_partial()
@@ -105,7 +120,7 @@ def command(sources: tuple[str, ...], as_json: bool, out: Path | None, **asked: 
             click.echo(f"wrote {out}{_caveat(taken.problems)}", err=True)
             end(partial=not taken.problems.complete)
             return
-        report = taken.marked(fleet(taken.samples, taken.jobs, question, taken.problems.lines()))
+        report = taken.marked(fleet(taken.samples, taken.jobs, question, [*taken.problems.lines(), *problems.lines()]))
     progress.done()
     if out is not None:
         _write(report, out, form)

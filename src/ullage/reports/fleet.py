@@ -18,6 +18,7 @@ from ullage.metrics.clocks import SamplingNoise
 from ullage.metrics.metric import ratio
 from ullage.metrics.telemetry import Tree
 from ullage.reports.agreement import Agreement, Measured, agreement
+from ullage.reports.existence import Existence, existence, notes_of, outside
 from ullage.reports.groups import (
     Array,
     Group,
@@ -27,6 +28,7 @@ from ullage.reports.groups import (
     gauge,
     gpu_hours,
     groups_of,
+    marked_sums,
     method_of,
     prices_of,
     state_sums,
@@ -34,9 +36,11 @@ from ullage.reports.groups import (
 from ullage.reports.rated import Rated, chains, losses, rate, weighted_mean
 from ullage.reports.series import gauge_evidence, noise
 from ullage.reports.trusted import bounds_note, judge, sampled_bounds
+from ullage.sources.inventory import Listed
 from ullage.sums.devices import time_sums, within
 from ullage.sums.grouping import collapse
 from ullage.sums.ledger import CODES, OWNERS
+from ullage.sums.spans import Span, samples_in_spans
 from ullage.units import DAY_MS, HOUR_MS
 
 KEYS = ("job", "user", "model", "host", "cluster", "gpu", "namespace", "hour")
@@ -59,7 +63,7 @@ class FleetReport:
 
     `ofu`, `tree` and `ullage` are over trusted series whose OFU is known, `counted_hours` of them; `ofu_all` over all. `tree` says what is
     left after each step, and its losses of `counted_hours` add up to `ullage`. `ledger` has GPU-hours by owner, which add up to the time
-    for which each GPU exists: from its first to its last sight in the window.
+    for which each GPU exists: from its first to its last sight in the window, or as an inventory says.
     `ofu_bounds` are the least and the most that OFU may be where clock and activity move together (None: not sampled).
     `complete` says whether all that was asked for was read; if not, `read_until` is the time up to which it was, where that is known.
     """
@@ -103,7 +107,7 @@ class Question:
 
     `by` is the grouping key (None: the one that fits); `since` and `until` bound the window (ms); `prices` are per GPU-hour by
     GPU name ("" for every other); `model` names the GPU where samples don't; `peak_tflops` goes before the table of peaks; `one_job` takes
-    all samples for the work of one job.
+    all samples for the work of one job. `inventory` says which GPUs exist when.
     """
 
     by: str | None = None
@@ -114,6 +118,7 @@ class Question:
     peak_tflops: str | None = None
     noise: bool = False
     one_job: bool = False
+    inventory: tuple[Listed, ...] = ()
     command: str = ""
     progress: Callable[[str], None] = lambda _: None
 
@@ -135,15 +140,23 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
     samples = within(samples, question.since, question.until)
     question.progress("adding up")
     sums = state_sums(samples, notes)
+    found = existence(sums, question.inventory, _window(sums, question)) if len(sums) else Existence({})
+    strangers = outside(sums, found)
+    if strangers:
+        samples, before = samples_in_spans(samples, strangers), sums
+        sums = state_sums(samples, [])
+        notes += notes_of(found, _observed(before), _observed(sums))
+    elif question.inventory:
+        notes += notes_of(found, 0.0, 0.0)
     if not len(sums):
         hint = "widen --since/--until, or check that the source holds the fields it needs: `ullage metrics --fields`"
         raise UllageError("there is no sample in the window", "; ".join([*notes[:3], hint]))
-    rated = rate(sums, question.model)
-    _note_unknown(rated, notes)
+    _note_unknown(rate(sums, question.model), notes)
     question.progress("judging")
     told = sums.filter(pc.is_null(sums["share"]))  # what was not sliced is no device that says anything
     devices = rate(collapse(told, ["gpu", "mig"]), question.model)
     verdicts = judge(devices, gauge_evidence(samples))
+    rated = rate(marked_sums(sums, samples, _faults(verdicts)), question.model)
     trusted = _believed(rated, verdicts)
     good = rated.take(trusted)
     window = _window(sums, question)
@@ -166,7 +179,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
         power=gauge(rated, "power"),
         tree=tree,
         counted_hours=counted_hours(good),
-        ledger=_ledger(rated),
+        ledger=_ledger(rated, found),
         by=by,
         groups=_hourly(samples, question, verdicts) if by == "hour" else groups_of(rated, trusted, lost, by, question.prices),
         models=groups_of(rated, trusted, lost, "model", question.prices),
@@ -190,11 +203,19 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
 
 
 def _believed(rated: Rated, verdicts: Mapping[str, Verdict]) -> Mask:
-    return np.array([gpu is not None and verdicts[gpu].trusted for gpu in rated.words("gpu")], dtype=np.bool_)
+    sound = np.array([gpu is not None and verdicts[gpu].trusted for gpu in rated.words("gpu")], dtype=np.bool_)
+    found: Mask = sound & ~rated.sums["faulty"].to_numpy()
+    return found
+
+
+def _faults(verdicts: Mapping[str, Verdict]) -> dict[str, tuple[Span, ...]]:
+    """Return when series that count were faulty, which does not count."""
+    return {gpu: verdict.left_out for gpu, verdict in verdicts.items() if verdict.left_out}
 
 
 def _hourly(samples: Any, question: Question, verdicts: Mapping[str, Verdict]) -> list[Group]:
-    rated = rate(state_sums(samples, [], bucket_ms=HOUR_MS), question.model)
+    sums = state_sums(samples, [], bucket_ms=HOUR_MS)
+    rated = rate(marked_sums(sums, samples, _faults(verdicts), bucket_ms=HOUR_MS), question.model)
     trusted = _believed(rated, verdicts)
     return groups_of(rated, trusted, losses(rated.take(trusted)), "bucket", question.prices)
 
@@ -229,29 +250,24 @@ def _by_job(rated: Rated, good: Rated, jobs: pa.Table | None) -> dict[str, Measu
     }
 
 
-def _ledger(rated: Rated) -> dict[str, float]:
-    """Return GPU-hours by owner: what was observed, and as unknown what nobody told between a GPU's first and last sight."""
+def _ledger(rated: Rated, found: Existence) -> dict[str, float]:
+    """Return GPU-hours by owner: what was observed, and as unknown what nobody told while a GPU existed."""
     time, whose = rated.column("span_ms") * rated.weight, rated.column("owner")
     parts = {owner: float(time[whose == code].sum()) for owner, code in CODES.items()}
-    parts["unknown"] += max(0.0, _existence(rated) - sum(parts.values()))
+    parts["unknown"] += max(0.0, found.total - sum(parts.values()))
     return {owner: parts[owner] / HOUR_MS for owner in OWNERS} | {"total": sum(parts.values()) / HOUR_MS}
 
 
-def _existence(rated: Rated) -> float:
-    """Return for how long (ms) all GPUs exist: each from its first to its last sight."""
-    names = rated.words("gpu")
-    place = {name: number for number, name in enumerate(dict.fromkeys(names))}
-    codes = np.array([place[name] for name in names], dtype=np.int64)
-    first, last = np.full(len(place), np.inf), np.full(len(place), -np.inf)
-    np.minimum.at(first, codes, rated.column("start_ms"))
-    np.maximum.at(last, codes, rated.column("last_ms"))
-    return float((last - first).sum())
+def _observed(sums: pa.Table) -> float:
+    """Return the GPU-hours that sums speak of, before anything is known of the GPUs."""
+    return gpu_hours(rate(sums))
 
 
 def _course(samples: Any, window: tuple[int, int], verdicts: Mapping[str, Verdict], question: Question) -> list[Point]:
     bucket_ms = next((b for b in BUCKETS if (window[1] - window[0]) / b <= 400), BUCKETS[-1])
     doubted = [gpu for gpu, verdict in verdicts.items() if not verdict.trusted]
     believed = samples.filter(~samples.gpu.isin(doubted)) if doubted else samples
+    believed = samples_in_spans(believed, _faults(verdicts), inside=False)
     sums = time_sums(believed, bucket_ms=bucket_ms)
     if not len(sums):
         return []

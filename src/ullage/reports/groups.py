@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ullage.errors import UllageError, harmless
 from ullage.gpus.chip import find
@@ -19,6 +20,7 @@ from ullage.metrics.telemetry import Tree
 from ullage.reports.rated import Rated, chains, weighted_mean
 from ullage.sums.devices import device_sums
 from ullage.sums.slices import by_slices, sliced_gpus
+from ullage.sums.spans import Span, cut_at_spans
 from ullage.tables import SETTLED
 from ullage.units import HOUR_MS
 
@@ -163,12 +165,38 @@ def state_sums(samples: Any, notes: list[str], *, bucket_ms: int | None = None, 
     Instances whose share of their GPU nobody knows are left out with a note, and the rest of their GPU with them. `only` names the sums
     that are wanted (None: all).
     """
+    tables = [device_sums(table, bucket_ms=bucket_ms, only=only).to_pyarrow() for table in _by_slices(samples, notes)]
+    return tables[0] if len(tables) == 1 else pa.concat_tables([_strings(table) for table in tables], promote_options="permissive")
+
+
+def marked_sums(sums: pa.Table, samples: Any, faults: Mapping[str, Sequence[Span]], *, bucket_ms: int | None = None) -> pa.Table:
+    """Return what `state_sums` gave with a column `faulty`: whether a row is the time in the spans of `faults`, by GPU.
+
+    Only the samples of GPUs with a fault are asked again; what is in the spans and what is not add up to what was.
+    """
+    if not faults:
+        return sums.append_column("faulty", pa.array(np.zeros(len(sums), np.bool_)))
+    theirs = pa.array(list(faults), pa.string())
+    parts = [_marked(_strings(sums.filter(pc.invert(pc.is_in(sums["gpu"].cast(pa.string()), value_set=theirs)))), faulty=False)]
+    for table in _by_slices(samples.filter(samples.gpu.isin(list(faults))), []):
+        cut = cut_at_spans(table, faults, "faulty")
+        for faulty in (False, True):
+            found = device_sums(cut.filter(cut.faulty if faulty else ~cut.faulty).drop("faulty"), bucket_ms=bucket_ms).to_pyarrow()
+            parts.append(_marked(_strings(found), faulty=faulty))
+    return pa.concat_tables(parts, promote_options="permissive")
+
+
+def _marked(sums: pa.Table, *, faulty: bool) -> pa.Table:
+    return sums.append_column("faulty", pa.array(np.full(len(sums), faulty)))
+
+
+def _by_slices(samples: Any, notes: list[str]) -> list[Any]:
+    """Return the samples of GPUs that were never sliced, and those of GPUs that were as what they stand for."""
     import ibis
 
     cut = sliced_gpus(samples)
     if not cut:
-        return device_sums(samples, bucket_ms=bucket_ms, only=only).to_pyarrow()
-    plain = device_sums(samples.filter(~samples.gpu.isin(cut)), bucket_ms=bucket_ms, only=only).to_pyarrow()
+        return [samples]
     theirs = samples.filter(samples.gpu.isin(cut)).select(*SETTLED.names).order_by("gpu", "mig", "time").to_pyarrow()
     resolved, strange = by_slices(theirs, _share_of)
     if strange:
@@ -178,8 +206,7 @@ def state_sums(samples: Any, notes: list[str], *, bucket_ms: int | None = None, 
         notes.append(
             f"instances of {len(gpus):,} GPUs are left out, since it is not known what share of the GPU they are (such as '{named}')"
         )
-    sliced = device_sums(ibis.memtable(resolved), bucket_ms=bucket_ms, only=only).to_pyarrow()
-    return pa.concat_tables([_strings(plain), _strings(sliced)], promote_options="permissive")
+    return [samples.filter(~samples.gpu.isin(cut)), ibis.memtable(resolved)]
 
 
 def _strings(sums: pa.Table) -> pa.Table:

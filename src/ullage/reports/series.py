@@ -10,12 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ullage.audit.trust import LEAST_MS, GaugeEvidence, Span, allowed_gap
+from ullage.audit.trust import LEAST_MS, GaugeEvidence, allowed_gap
 from ullage.metrics.clocks import SamplingNoise, sampled_ofu_bounds, sampling_noise
 from ullage.metrics.ofu import sampled_ofu
 from ullage.reports.rated import Rated
 from ullage.sums.gauges import KINDS, gauge_sums, with_findings
 from ullage.sums.grouping import collapse
+from ullage.sums.spans import Span
 
 MOST = 2000  # devices whose faults are dated; of the rest only their length is told
 LEAST_ROWS = 3  # a run of fewer samples may be the start or the end of a job
@@ -34,12 +35,17 @@ def gauge_evidence(samples: Any) -> dict[Device, GaugeEvidence]:
     bounds, gaps = _ofu_bounds(levels), _util_gaps(levels)
     doubted = [row for row in added if any(row[f"{kind}_ms"] >= LEAST_MS for kind in KINDS)]
     doubted.sort(key=lambda row: -max(row[f"{kind}_ms"] for kind in KINDS))
-    spans = _fault_spans(samples, sorted({row["gpu"] for row in doubted[:MOST]}))
-    for row in doubted[MOST:]:
-        spans[row["gpu"], row["mig"]] = {kind: ((0, row[f"{kind}_ms"]),) for kind in KINDS if row[f"{kind}_ms"]}
+    dated = sorted({row["gpu"] for row in doubted[:MOST]})
+    spans = _fault_spans(samples, dated)
+    lasted = {
+        (row["gpu"], row["mig"]): {kind: row[f"{kind}_ms"] for kind in KINDS} for row in doubted if (row["gpu"], row["mig"]) not in spans
+    }
     return {
         (row["gpu"], row["mig"]): GaugeEvidence(
-            row | gaps[row["gpu"], row["mig"]], spans.get((row["gpu"], row["mig"]), {}), bounds.get((row["gpu"], row["mig"]))
+            row | gaps[row["gpu"], row["mig"]],
+            spans.get((row["gpu"], row["mig"]), {}),
+            bounds.get((row["gpu"], row["mig"])),
+            lasted.get((row["gpu"], row["mig"]), {}) if row["gpu"] not in dated else {},
         )
         for row in added
     }

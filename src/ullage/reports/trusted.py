@@ -10,6 +10,7 @@ import numpy as np
 from ullage.audit.trust import VERDICTS, Finding, GaugeEvidence, Verdict, verdict
 from ullage.metrics.metric import ratio
 from ullage.reports.rated import Array, Rated
+from ullage.sums.spans import joined_spans
 from ullage.units import HOUR_MS
 
 TOO_FAST = 1.25  # boards run a little above their stated clock, none a quarter
@@ -92,4 +93,5 @@ def _too_fast(devices: Rated, number: int, speed: float) -> str:
 
 def _worse(first: Verdict, second: Verdict) -> Verdict:
     worse, other = sorted((first, second), key=lambda v: VERDICTS.index(v.verdict))
-    return replace(worse, gpu_hours=worse.gpu_hours + other.gpu_hours, ofu_bounds=None)
+    spans = joined_spans([*worse.spans, *other.left_out]) if worse.trusted else worse.spans
+    return replace(worse, gpu_hours=worse.gpu_hours + other.gpu_hours, ofu_bounds=None, spans=spans)

@@ -8,6 +8,7 @@ Where devices change in time there is a third, `measured_ofu`: by cycle counters
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -38,10 +39,12 @@ MEASURED_CHAIN = MEASURED[1:]
 
 @dataclass(frozen=True)
 class Tally:
-    """Sums of one host: a row per stretch of time in which nothing about a device changes: its owners, its place, whether it is cut.
+    """Sums of one host: a row per stretch of time in which nothing about a device changes: its owners, its place, whether it is cut,
+    whether its gauges show a fault.
 
     `gpu` is the number in the fleet, `device` tells a GPU and its instances apart, `place` is where it is (a number of the plan's), `first`
-    and `second` are the jobs' (-1: nobody), `sums` is [rows, len(SUMS)], and `MEASURED` after these where devices change in time.
+    and `second` are the jobs' (-1: nobody), `spoilt` says whether a fault shows that leaves its time alone out, `sums` is
+    [rows, len(SUMS)], and `MEASURED` after these where devices change in time.
     """
 
     gpu: npt.NDArray[np.int64]
@@ -49,11 +52,12 @@ class Tally:
     place: npt.NDArray[np.int64]
     first: npt.NDArray[np.int64]
     second: npt.NDArray[np.int64]
+    spoilt: npt.NDArray[np.bool_]
     sums: Array
 
 
-def tally(given: Emission, interval_ms: int, units: int = 1) -> Tally:
-    """Return a host's sums; its cycle counters are summed over `units` SMs.
+def tally(given: Emission, interval_ms: int, units: int, faulty: Mapping[int, tuple[int, int]]) -> Tally:
+    """Return a host's sums; its cycle counters are summed over `units` SMs, `faulty` says from when to when gauges show a fault, by GPU.
 
     A reading at t speaks for the time since the one before it, at most `GAP_MS` or two intervals.
     """
@@ -61,6 +65,12 @@ def tally(given: Emission, interval_ms: int, units: int = 1) -> Tally:
     change = (np.diff(given.first, axis=1) != 0) | (np.diff(given.second, axis=1) != 0)
     if given.place is not None and given.weight is not None:
         change |= (np.diff(given.place) != 0) | (np.diff(given.weight, axis=1) != 0)
+    spoilt = np.zeros(given.first.shape, np.bool_)
+    for number, row in enumerate(given.rows):
+        if row.gpu in faulty:
+            start, end = faulty[row.gpu]
+            spoilt[number] = (given.times[1:] > start) & (given.times[1:] <= end)
+    change |= np.diff(spoilt, axis=1)
     change = np.concatenate([np.ones((len(change), 1), np.bool_), change], axis=1)
     starts = np.flatnonzero(change.ravel())
     count = given.first.shape[1]
@@ -71,6 +81,7 @@ def tally(given: Emission, interval_ms: int, units: int = 1) -> Tally:
         place=np.full(len(starts), given.host) if given.place is None else given.place[starts % count],
         first=given.first.ravel()[starts],
         second=given.second.ravel()[starts],
+        spoilt=spoilt.ravel()[starts],
         sums=np.add.reduceat(columns.reshape(len(columns), -1), starts, axis=1).T,
     )
 
@@ -199,8 +210,9 @@ def key(specification: Specification, jobs: list[Job], plan: faults.Plan, tallie
         np.concatenate([getattr(t, name) for t in tallies]) for name in ("gpu", "device", "place", "first", "second")
     )
     sums = np.concatenate([t.sums for t in tallies])
-    words = faults.verdicts(plan)
-    trusted = np.array([is_trusted(word) for word in words])[gpu]
+    spoilt = np.concatenate([t.spoilt for t in tallies])
+    words = _verdicts(specification, plan, gpu, sums, spoilt)
+    trusted = np.array([is_trusted(word) for word in words])[gpu] & ~spoilt
     start, end = specification.window
     total = specification.gpus * (end - start) if not specification.changes else round(float(sums[:, SUMS.index("window")].sum()))
     alone = second < 0
@@ -242,6 +254,18 @@ def _by_place(names: list[tuple[str, str]], place: npt.NDArray[np.int64], table:
         key: {str(name): _group(*(column[words == name] for column in table)) for name in np.unique(words)}
         for key, words in (("hosts", hosts), ("clusters", clusters))
     }
+
+
+def _verdicts(
+    specification: Specification, plan: faults.Plan, gpu: npt.NDArray[np.int64], sums: Array, spoilt: npt.NDArray[np.bool_]
+) -> list[str]:
+    """Return the verdict of each GPU: a fault whose time is known takes out no more than that time, up to half of the readings."""
+    time = sums[:, OWNED].sum(axis=1)
+    whole, lost = (np.bincount(gpu, weights, specification.gpus) for weights in (time, time * spoilt))
+    return [
+        "faulty in part" if 0 < lost[number] <= whole[number] / 2 and not is_trusted(word) else word
+        for number, word in enumerate(faults.verdicts(plan))
+    ]
 
 
 def is_trusted(verdict: str) -> bool:

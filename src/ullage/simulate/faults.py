@@ -72,6 +72,10 @@ FAULTS: dict[str, Fault] = {
     )
 }
 
+# What single samples show, so that it can be told from when to when.
+DATED = ("stuck", "stale", "zero_clock", "gigahertz", "tensor_above_sm", "frozen_gauge", "stale_part", "stuck_part")
+FROZEN_AFTER = 5  # readings in a row
+
 # Their readings are wrong and nothing shows it, so no report over them is right: they are planted only when they are named.
 UNSEEN = ("no_tensor", "constant_clock")
 
@@ -372,6 +376,17 @@ def describe(plan: Plan) -> list[dict[str, object]]:
         }
         for planted in plan.planted
     ]
+
+
+def dated(plan: Plan) -> dict[int, tuple[int, int]]:
+    """Return from when to when (ms) the gauges of GPUs, by number, show a fault that can be dated."""
+    late = (FROZEN_AFTER - 1) * plan.draft.specification.interval_ms  # a reading is known to repeat itself only then
+    return {
+        gpu: (planted.start + (late if "stale" in planted.fault or "frozen" in planted.fault else 0), planted.end)
+        for planted in plan.planted
+        if planted.fault in DATED
+        for gpu in planted.gpus
+    }
 
 
 def verdicts(plan: Plan) -> list[str]:

@@ -84,7 +84,8 @@ class Simulation:
         truth = readings(course, times, specification.start, chip, draws, self.interval_ms(host) / 1000, wanted)
         given = emission(self.plan, host, chip, times, rows, owners, truth, bases)
         if host not in self._tallies:
-            self._tallies[host] = answers.tally(given, self.interval_ms(host), chip.sms if specification.summed else 1)
+            units = chip.sms if specification.summed else 1
+            self._tallies[host] = answers.tally(given, self.interval_ms(host), units, faults.dated(self.plan))
         return given
 
     def rows(self, host: int) -> list[Row]:

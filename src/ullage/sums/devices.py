@@ -13,17 +13,15 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ullage.field import ACTIVITY, IDLE
 from ullage.sums.exact import ACTIVITY_STEP, CLOCK_STEP, CYCLE_STEP, POWER_STEP, Steps, added, from_steps
 from ullage.sums.held import constant_of, empty, full, known, same_everywhere
 from ullage.sums.ledger import owner
 from ullage.tables import Flag
 
-# A device is idle in a sample when no engine is busier than this (DCGM rounds to 1e-6; a display costs about 0.1 %).
-IDLE = 0.005
 # "GPU utilization" at least this, with every activity gauge at exactly zero: the gauges are stuck, not the GPU.
 WORKS = 0.5
 
-ACTIVITY = ("gr_active", "sm_active", "tensor_active", "gpu_util")
 MEANS = ("tensor_active", "sm_active", "gr_active", "gpu_util", "power")
 KEYS = ("gpu", "mig", "job")
 STATE = (*KEYS, "cluster", "host", "user", "namespace", "share", "owner", "measured")  # a row of sums is the time in one of these states
@@ -154,10 +152,10 @@ def bucketed(samples: Any, bucket_ms: int) -> Any:
     end = milliseconds_of(samples.time)
     start = end - samples.span_ms
     last, first = (end - 1) // bucket_ms * bucket_ms, start // bucket_ms * bucket_ms
-    own = _part(samples, ibis.greatest(start, last), end, bucket=last)
+    own = part(samples, ibis.greatest(start, last), end, bucket=last)
     crossing = samples.mutate(_first=first, _last=last, _start=start).filter(first < last)
     pieces = crossing.mutate(_bucket=ibis.range(crossing._first, crossing._last, bucket_ms).unnest())
-    earlier = _part(pieces, ibis.greatest(pieces._start, pieces._bucket), pieces._bucket + bucket_ms, bucket=pieces._bucket)
+    earlier = part(pieces, ibis.greatest(pieces._start, pieces._bucket), pieces._bucket + bucket_ms, bucket=pieces._bucket)
     return own.union(earlier.select(own.columns))
 
 
@@ -174,14 +172,14 @@ def within(samples: Any, since: int | None, until: int | None) -> Any:
         start = ibis.greatest(start, since)
     if until is not None:
         inside, end = inside & (start < until), ibis.least(end, until)
-    clipped = _part(samples, start, end, _end=end, _inside=inside)
+    clipped = part(samples, start, end, _end=end, _inside=inside)
     clipped = clipped.filter(clipped._inside)
     if until is not None:
         clipped = clipped.mutate(time=ibis.least(clipped.time, _timestamp(until)))
     return clipped.drop("_end", "_inside")
 
 
-def _part(samples: Any, start: Any, end: Any, **more: Any) -> Any:
+def part(samples: Any, start: Any, end: Any, **more: Any) -> Any:
     """Return samples that speak for a part of their span, from `start` to `end` (ms), and their counters' growth in that part."""
     share = (end - start).cast("float64") / samples.span_ms.cast("float64").nullif(0)
     grown = [name for name in samples.columns if name.endswith("_delta") and not empty(samples, name)]

@@ -7,7 +7,9 @@ become a line of moments at which its holders change, and every sample finds its
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -15,10 +17,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ullage.errors import harmless
+from ullage.field import ACTIVITY, IDLE
 from ullage.job_names import escaped_name, joined_names, separate_names
 from ullage.problems import Problems
 from ullage.sources.jobs.line import Codes, Ints, Line, line
-from ullage.sources.jobs.places import Device, directory, meant
+from ullage.sources.jobs.part_hosts import Rows, part_holders
+from ullage.sources.jobs.places import Device, Holders, directory, meant, note_jobs
 from ullage.sources.jobs.record import Record, records
 
 _ROWS = 1 << 22  # rows at a time: what is held beside the table stays in the low hundreds of MB
@@ -26,47 +30,98 @@ _WHO = ("cluster", "host", "index", "gpu", "mig")
 Words = list[str | None]
 
 
-def attribute(samples: pa.Table, jobs: pa.Table, problems: Problems, seen: set[str] | None = None) -> pa.Table:
+@dataclass
+class Seen:
+    """The jobs that samples were found for, piece after piece, and those of which there is something to say."""
+
+    found: set[str] = field(default_factory=set)
+    remarks: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    def add(self, found: set[str], remarks: Mapping[str, set[str]]) -> None:
+        """Add what a piece has shown."""
+        self.found |= found
+        for what, jobs in remarks.items():
+            self.remarks[what] |= jobs
+
+
+def attribute(samples: pa.Table, jobs: pa.Table, problems: Problems, seen: Seen | None = None) -> pa.Table:
     """Return the samples with `job` and `user` filled from the records where they have none; nothing else changes.
 
     `samples`: a table with the columns of `tables.SAMPLES`, rows in any order, partial rows welcome; all devices of a
     host at once, since a whole host's GPUs are counted here. `jobs`: a table of `tables.JOBS`. Several jobs at once on
     a device are joined by `job_names.joined_names`, and so are their users. Jobs that match no sample are counted in a note; a caller
-    that brings the samples in pieces gives `seen`, to which the jobs found are added, and calls `note_unmatched` at the end.
+    that brings the samples in pieces gives `seen`, to which what was found is added, and calls `note_seen` at the end.
     """
     if not samples.num_rows or not jobs.num_rows:
         return samples
     samples, told = _encoded(samples), records(jobs)
     devices, people = _devices(samples)
     ends = pc.min_max(samples["time"].cast(pa.int64()))
-    held = line(meant(told, directory(people), problems), ends["min"].as_py(), ends["max"].as_py())
-    filled, found = _filled(samples, devices, held, told)
+    holders = meant(told, directory(people), problems)
+    held = line(holders.pairs, ends["min"].as_py(), ends["max"].as_py())
+    filled, found = _filled(samples, devices, held, holders, told)
+    total = Seen() if seen is None else seen
+    total.add(found, holders.remarks)
     if seen is None:
-        note_unmatched(jobs, found, problems)
-    else:
-        seen |= found
+        note_seen(jobs, total, problems)
     return filled
 
 
-def _filled(samples: pa.Table, devices: Sequence[Codes], held: Line, told: Sequence[Record]) -> tuple[pa.Table, set[str]]:
+def _filled(samples: pa.Table, devices: Sequence[Codes], held: Line, holders: Holders, told: Sequence[Record]) -> tuple[pa.Table, set[str]]:
     """Return the samples with their jobs and users, and the jobs that any sample has."""
-    jobs, users = _vocabulary(samples["job"]), _vocabulary(samples["user"])
-    job_words, job_old, job_new = _merged(jobs, held.holders)
-    of_job = _users(job_words, told)
-    user_words, user_old, user_new = _merged(users, of_job)
+    users = _vocabulary(samples["user"])
+    words, job_old, job_new = _merged(_vocabulary(samples["job"]), held.holders)
+    named = []
+    for piece, device in zip(_pieces(samples), devices, strict=True):
+        job = job_old[_codes(piece["job"])]
+        named.append(np.where(job >= 0, job, job_new[held.at(device, _times(piece))]))
+    shared, more = _shared(samples, devices, named, holders, words)
+    job_words, job_old, job_more = _merged([*words], more)
+    user_words, user_old, user_new = _merged(users, _users(job_words, told))
     count = np.zeros(len(job_words) + 1, np.int64)
     parts: tuple[list[pa.Array], list[pa.Array]] = ([], [])
-    for piece, device in zip(_pieces(samples), devices, strict=True):
-        job, user = job_old[_codes(piece["job"])], user_old[_codes(piece["user"])]
-        found = job_new[held.at(device, _times(piece))]
-        job = np.where(job >= 0, job, found)
+    for piece, one, other in zip(_pieces(samples), named, shared, strict=True):
+        job, user = np.where(one >= 0, job_old[one], job_more[other]), user_old[_codes(piece["user"])]
         user = np.where(user >= 0, user, user_new[job])
         count += np.bincount(job + 1, minlength=len(count))
-        for part, codes, words in ((parts[0], job, job_words), (parts[1], user, user_words)):
-            part.append(pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(words, pa.string())))
+        for part, codes, vocabulary in ((parts[0], job, job_words), (parts[1], user, user_words)):
+            part.append(pa.DictionaryArray.from_arrays(pa.array(codes, mask=codes < 0), pa.array(vocabulary, pa.string())))
     for name, part in zip(("job", "user"), parts, strict=True):
         samples = samples.set_column(samples.schema.get_field_index(name), samples.schema.field(name), pa.chunked_array(part))
     return samples, {job for number in np.flatnonzero(count[1:]) for job in separate_names(job_words[number])}
+
+
+def _shared(
+    samples: pa.Table, devices: Sequence[Codes], named: Sequence[Codes], holders: Holders, words: Sequence[str]
+) -> tuple[list[Codes], list[str]]:
+    """Return who holds the GPUs of hosts that jobs hold a part of, for every row, a piece at a time, and the words meant.
+
+    A host's GPUs are looked at together, wherever its rows lie.
+    """
+    found = [np.full(len(device), -1, np.int32) for device in devices]
+    if not holders.parts:
+        return found, []
+    place = np.full((max((int(device.max(initial=-1)) for device in devices), default=-1) + 1, 2), -1, np.int64)
+    for number, where in holders.places.items():
+        place[number] = where
+    chosen = [np.flatnonzero(place[device, 0] >= 0) for device in devices]
+    columns = [
+        (*place[device[rows]].T, _times(piece)[rows], _busy(piece, rows), name[rows].astype(np.int64))
+        for piece, device, name, rows in zip(_pieces(samples), devices, named, chosen, strict=True)
+    ]
+    whose, told = part_holders(Rows(*(np.concatenate(column) for column in zip(*columns, strict=True))), holders.parts, words)
+    for part, rows, codes in zip(found, chosen, np.split(whose, np.cumsum([len(rows) for rows in chosen])[:-1]), strict=True):
+        part[rows] = codes
+    return found, told
+
+
+def _busy(piece: pa.Table, rows: Ints) -> npt.NDArray[np.bool_]:
+    """Return where any gauge of activity says that something ran, as in the ledger (`ullage.sums.devices`)."""
+    busy = np.zeros(len(rows), np.bool_)
+    for name in ACTIVITY:
+        if piece[name].null_count < len(piece[name]):
+            busy |= piece[name].to_numpy()[rows].astype(np.float64) >= IDLE  # missing is NaN, and says nothing
+    return busy
 
 
 def _merged(before: Words, more: Sequence[str | None]) -> tuple[list[str], Codes, Codes]:
@@ -158,9 +213,11 @@ def _pieces(samples: pa.Table) -> Iterator[pa.Table]:
         yield samples.slice(start, _ROWS)
 
 
-def note_unmatched(jobs: pa.Table, seen: set[str], problems: Problems) -> None:
-    """Note how many jobs of the records (`tables.JOBS`) are not among those `seen` in samples."""
+def note_seen(jobs: pa.Table, seen: Seen, problems: Problems) -> None:
+    """Note what is to be said of jobs, and how many of the records (`tables.JOBS`) no sample was found for."""
+    for what, those in seen.remarks.items():
+        note_jobs(problems, those, what)
     told = dict.fromkeys(record.job for record in records(jobs))
-    unmatched = [job for job in told if job not in seen]
+    unmatched = [job for job in told if job not in seen.found]
     if unmatched:
         problems.note(f"{len(unmatched):,} of {len(told):,} jobs in the records match no sample (first: {harmless(unmatched[0], 60)})")

@@ -15,7 +15,7 @@ from ullage.sources.jobs.record import Record
 
 Ints = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.int32]
-_MARGIN = 3  # ms: one before the earliest time, one after the latest, and one between two devices
+MARGIN = 3  # ms: one before the earliest time, one after the latest, and one between two devices
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Line:
         """Return who holds each device (by number) at each time (ms), as a number of `holders`; -1 is nobody."""
         if not len(self.keys):
             return np.full(len(times), -1, np.int32)
-        span = self.latest - self.earliest + _MARGIN
+        span = self.latest - self.earliest + MARGIN
         since = np.clip(times, self.earliest, self.latest) - (self.earliest - 1)
         place = np.searchsorted(self.keys, devices.astype(np.int64) * span + since, side="right")
         return np.append(np.int32(-1), self.codes)[place]
@@ -53,7 +53,7 @@ def line(pairs: Sequence[tuple[Record, int]], earliest: int, latest: int) -> Lin
     moments = [moment for record, _ in pairs for moment in (record.start, record.end) if moment is not None]
     if moments:  # nothing changes before the first and after the last: a stray time must not make the span huge
         earliest, latest = (min(max(end, min(moments)), max(moments) + 1) for end in (earliest, latest))
-    first, span = earliest - 1, latest - earliest + _MARGIN
+    first, span = earliest - 1, latest - earliest + MARGIN
     jobs = {job: number for number, job in enumerate(dict.fromkeys(record.job for record, _ in pairs))}
     rows = np.array(
         [(number, _after(record.start, first), _until(record.end, latest), jobs[record.job]) for record, number in pairs], np.int64
