@@ -141,6 +141,23 @@ def test_the_ullage_of_a_group_counts_trusted_hours_alone(settled):
     assert report.ullage == pytest.approx(report.groups[0].ullage)
 
 
+@pytest.mark.parametrize("bad", [1, 7])
+def test_a_bad_instance_takes_none_of_its_neighbours_out(settled, bad):
+    # seven instances of one GPU, some of them with gauges stuck at zero for the hour
+    quarters = [{"span_ms": HOUR // 4, "time": T0 + n * HOUR // 4} for n in (1, 2, 3, 4)]
+    rows = [
+        (idle(gpu_util=1.0, **when) if instance < bad else full(tensor_active=0.5, **when)) | {"gpu": "g", "mig": f"1g.10gb/{instance}"}
+        for instance in range(7)
+        for when in quarters
+    ]
+    rows = [row | {"job": str(number // 4)} for number, row in enumerate(rows)]
+    report = fleet(settled(rows), None, Question(by="job"))
+    assert report.trusted_share == pytest.approx((7 - bad) / 7)
+    assert {group.key: group.ofu for group in report.groups if group.ofu is not None} == pytest.approx({str(n): 0.5 for n in range(bad, 7)})
+    assert [verdict.mig for verdict in report.findings if not verdict.trusted] == [f"1g.10gb/{n}" for n in range(bad)]
+    assert all(point.ofu == pytest.approx(0.5) for point in report.course) and (report.course != []) == (bad < 7)
+
+
 def test_table_three_sizes_a_job_by_its_record(settled):
     # two GPUs were seen of a job that holds 16; of the other two that nobody recorded, two slices of one are one GPU
     rows = [full(gpu=f"g{n}", job="big") for n in range(2)] + [

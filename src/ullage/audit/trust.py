@@ -64,7 +64,7 @@ class GaugeEvidence:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What is to be thought of one device's series, why, how much time it covers, and where the device is.
+    """What is to be thought of one device's series, why, how much time it covers, and where the device is; `mig` is None for a whole GPU.
 
     `spans` is when something was wrong (ms), where that can be told. The clock is sampled at an instant, activity is a mean: where both
     move together sampled OFU is biased, and the true one lies between `ofu_bounds`; None where cycles are counted.
@@ -78,6 +78,7 @@ class Verdict:
     index: int | None = None
     spans: tuple[Span, ...] = ()
     ofu_bounds: tuple[float, float] | None = None
+    mig: str | None = None
 
     @property
     def trusted(self) -> bool:
@@ -96,7 +97,8 @@ class Verdict:
         >>> Verdict("GPU-1", "ok", "", 1.0, "node-7", 3).place, Verdict("GPU-1", "ok", "", 1.0, "node-7").place
         ('node-7 GPU 3', 'node-7')
         """
-        return " ".join(filter(None, (self.host, None if self.index is None else f"GPU {self.index}")))
+        words = (self.host, None if self.index is None else f"GPU {self.index}", None if self.mig is None else f"instance {self.mig}")
+        return " ".join(filter(None, words))
 
 
 @dataclass(frozen=True)

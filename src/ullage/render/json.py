@@ -44,7 +44,15 @@ def fleet(report: FleetReport) -> dict[str, Any]:
             "trust": {
                 "verdicts": {name: {"series": count, "gpu_hours": hours} for name, (count, hours) in report.verdicts.items()},
                 "findings": [
-                    {"gpu": v.gpu, "host": v.host, "index": v.index, "verdict": v.verdict, "trusted": v.trusted, "evidence": v.evidence}
+                    {
+                        "gpu": v.gpu,
+                        "mig": v.mig,
+                        "host": v.host,
+                        "index": v.index,
+                        "verdict": v.verdict,
+                        "trusted": v.trusted,
+                        "evidence": v.evidence,
+                    }
                     | {"gpu_hours": v.gpu_hours, "spans": [{"start": iso(start), "end": iso(end)} for start, end in v.spans if start]}
                     for v in report.findings
                 ],

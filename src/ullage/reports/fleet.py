@@ -35,15 +35,16 @@ from ullage.reports.groups import (
 )
 from ullage.reports.rated import Rated, chains, losses, rate, weighted_mean
 from ullage.reports.series import gauge_evidence, noise
-from ullage.reports.trusted import bounds_note, judge, sampled_bounds
+from ullage.reports.trusted import Device, bounds_note, judge, sampled_bounds
 from ullage.sources.inventory import Listed
 from ullage.sums.devices import time_sums, within
 from ullage.sums.grouping import collapse
 from ullage.sums.ledger import CODES, OWNERS
-from ullage.sums.spans import Span, samples_in_spans
+from ullage.sums.spans import Span, joined_spans, samples_in_spans
 from ullage.units import DAY_MS, HOUR_MS
 
 KEYS = ("job", "user", "model", "host", "cluster", "gpu", "namespace", "hour")
+Verdicts = Mapping[Device, Verdict]
 BUCKETS = (60_000, 300_000, 900_000, HOUR_MS, 6 * HOUR_MS, 24 * HOUR_MS)
 
 
@@ -185,7 +186,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
         models=groups_of(rated, trusted, lost, "model", question.prices),
         course=_course(samples, window, verdicts, question),
         verdicts=_tally(verdicts),
-        findings=sorted((v for v in verdicts.values() if v.verdict != "ok"), key=lambda v: (VERDICTS.index(v.verdict), v.gpu)),
+        findings=sorted((v for v in verdicts.values() if v.verdict != "ok"), key=lambda v: (VERDICTS.index(v.verdict), v.gpu, v.mig or "")),
         agreement=compared,
         noise=noise(samples, collapse(told, ["gpu", "mig"]), rated, wanted=question.noise),
         **_money(rated, good, prices_of(rated, question.prices), prices_of(good, question.prices)),
@@ -202,18 +203,45 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
     )
 
 
-def _believed(rated: Rated, verdicts: Mapping[str, Verdict]) -> Mask:
-    sound = np.array([gpu is not None and verdicts[gpu].trusted for gpu in rated.words("gpu")], dtype=np.bool_)
+def _believed(rated: Rated, verdicts: Verdicts) -> Mask:
+    """Return which rows count: those of trusted series, and what was not sliced of a GPU of which any series is trusted."""
+    of_gpu: dict[str | None, bool] = {}
+    for (gpu, _), verdict in verdicts.items():
+        of_gpu[gpu] = of_gpu.get(gpu, False) or verdict.trusted
+    known = {device: verdict.trusted for device, verdict in verdicts.items()}
+    devices = zip(rated.words("gpu"), rated.words("mig"), strict=True)
+    sound = np.array([gpu is not None and known.get((gpu, mig), of_gpu.get(gpu, False)) for gpu, mig in devices], dtype=np.bool_)
     found: Mask = sound & ~rated.sums["faulty"].to_numpy()
     return found
 
 
-def _faults(verdicts: Mapping[str, Verdict]) -> dict[str, tuple[Span, ...]]:
-    """Return when series that count were faulty, which does not count."""
-    return {gpu: verdict.left_out for gpu, verdict in verdicts.items() if verdict.left_out}
+def _faults(verdicts: Verdicts) -> dict[str, tuple[Span, ...]]:
+    """Return when series that count were faulty, which does not count; of a GPU with instances, when any of these was."""
+    found: dict[str, tuple[Span, ...]] = {}
+    for (gpu, _), verdict in verdicts.items():
+        if verdict.left_out:
+            found[gpu] = joined_spans((*found.get(gpu, ()), *verdict.left_out))
+    return found
 
 
-def _hourly(samples: Any, question: Question, verdicts: Mapping[str, Verdict]) -> list[Group]:
+def _of_trusted(samples: Any, verdicts: Verdicts) -> Any:
+    """Return the samples of trusted series."""
+    import ibis
+
+    doubted: dict[str, list[str | None]] = {}
+    for (gpu, mig), verdict in verdicts.items():
+        if not verdict.trusted:
+            doubted.setdefault(gpu, []).append(mig)
+    sound = {gpu for (gpu, _), verdict in verdicts.items() if verdict.trusted}
+    gone = [gpu for gpu in doubted if gpu not in sound]
+    samples = samples.filter(~samples.gpu.isin(gone)) if gone else samples
+    for gpu in sorted(doubted.keys() & sound):
+        own = [samples.mig.isnull() if mig is None else (samples.mig == mig).fill_null(False) for mig in doubted[gpu]]
+        samples = samples.filter(~((samples.gpu == gpu) & ibis.or_(*own)))
+    return samples
+
+
+def _hourly(samples: Any, question: Question, verdicts: Verdicts) -> list[Group]:
     sums = state_sums(samples, [], bucket_ms=HOUR_MS)
     rated = rate(marked_sums(sums, samples, _faults(verdicts), bucket_ms=HOUR_MS), question.model)
     trusted = _believed(rated, verdicts)
@@ -263,11 +291,9 @@ def _observed(sums: pa.Table) -> float:
     return gpu_hours(rate(sums))
 
 
-def _course(samples: Any, window: tuple[int, int], verdicts: Mapping[str, Verdict], question: Question) -> list[Point]:
+def _course(samples: Any, window: tuple[int, int], verdicts: Verdicts, question: Question) -> list[Point]:
     bucket_ms = next((b for b in BUCKETS if (window[1] - window[0]) / b <= 400), BUCKETS[-1])
-    doubted = [gpu for gpu, verdict in verdicts.items() if not verdict.trusted]
-    believed = samples.filter(~samples.gpu.isin(doubted)) if doubted else samples
-    believed = samples_in_spans(believed, _faults(verdicts), inside=False)
+    believed = samples_in_spans(_of_trusted(samples, verdicts), _faults(verdicts), inside=False)
     sums = time_sums(believed, bucket_ms=bucket_ms)
     if not len(sums):
         return []
@@ -282,7 +308,7 @@ def _course(samples: Any, window: tuple[int, int], verdicts: Mapping[str, Verdic
     return points
 
 
-def _tally(verdicts: Mapping[str, Verdict]) -> dict[str, tuple[int, float]]:
+def _tally(verdicts: Verdicts) -> dict[str, tuple[int, float]]:
     tally = {}
     for name in VERDICTS:
         chosen = [v for v in verdicts.values() if v.verdict == name]

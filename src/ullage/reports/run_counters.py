@@ -217,7 +217,7 @@ def _enough(seen: Sequence[_Seen], told: _Told) -> None:
 def _believed(sums: Sequence[pa.Table]) -> Rated:
     """Return the sums beside what each device can do. Raises UllageError where they can't be believed."""
     rated = rate(pa.concat_tables(sums, promote_options="permissive"))
-    for gpu, verdict in judge(rated, {}).items():
+    for (gpu, _), verdict in judge(rated, {}).items():
         if not verdict.trusted:
             raise UllageError(f"the counters of {harmless(gpu, 60)} can't be believed: {verdict.evidence}")
     return rated

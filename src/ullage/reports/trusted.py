@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 
 import numpy as np
 
-from ullage.audit.trust import VERDICTS, Finding, GaugeEvidence, Verdict, verdict
+from ullage.audit.trust import Finding, GaugeEvidence, Verdict, verdict
 from ullage.metrics.metric import ratio
 from ullage.reports.rated import Array, Rated
-from ullage.sums.spans import joined_spans
 from ullage.units import HOUR_MS
 
+Device = tuple[str, str | None]  # gpu, mig
 TOO_FAST = 1.25  # boards run a little above their stated clock, none a quarter
 WIDE = 0.1  # bounds of OFU further apart than this, relatively, are worth a word
 
 
-def judge(devices: Rated, evidence: Mapping[tuple[str, str | None], GaugeEvidence]) -> dict[str, Verdict]:
-    """Return a verdict per GPU. `devices` has a row per (gpu, mig); `evidence` what the samples of each show beyond its sums.
+def judge(devices: Rated, evidence: Mapping[Device, GaugeEvidence]) -> dict[Device, Verdict]:
+    """Return a verdict per device. `devices` has a row per (gpu, mig); `evidence` what the samples of each show beyond its sums.
 
-    A GPU's MIG instances are judged together: its worst instance speaks for it.
+    Each MIG instance speaks for itself: one with a fault says nothing of its neighbours.
     """
-    judged: dict[str, Verdict] = {}
+    judged: dict[Device, Verdict] = {}
     speed, counted = _speed(devices), devices.exact
     for number, row in enumerate(devices.sums.to_pylist()):
         gpu, chip, whole = row["gpu"], int(devices.chip[number]), row["mig"] is None
@@ -39,7 +38,7 @@ def judge(devices: Rated, evidence: Mapping[tuple[str, str | None], GaugeEvidenc
         if speed[number] > TOO_FAST:
             found = Finding("impossible", _too_fast(devices, number, float(speed[number])))
         bounds = shown.ofu_bounds if shown and known and whole and not exact else None
-        own = Verdict(
+        judged[gpu, row["mig"]] = Verdict(
             gpu,
             found.verdict,
             found.evidence,
@@ -48,8 +47,8 @@ def judge(devices: Rated, evidence: Mapping[tuple[str, str | None], GaugeEvidenc
             None if row.get("index") is None else int(row["index"]),
             found.spans,
             (bounds[0] / known.tensor_clock, bounds[1] / known.tensor_clock) if bounds and known else None,
+            row["mig"],
         )
-        judged[gpu] = _worse(judged[gpu], own) if gpu in judged else own
     return judged
 
 
@@ -89,9 +88,3 @@ def _too_fast(devices: Rated, number: int, speed: float) -> str:
     chip = devices.chips[devices.chip[number]]
     highest = chip.sm_clock or chip.tensor_clock
     return f"an SM clock of {highest * speed / 1e6:,.0f} MHz, where {chip.name} has at most {highest / 1e6:,.0f}: is it another GPU?"
-
-
-def _worse(first: Verdict, second: Verdict) -> Verdict:
-    worse, other = sorted((first, second), key=lambda v: VERDICTS.index(v.verdict))
-    spans = joined_spans([*worse.spans, *other.left_out]) if worse.trusted else worse.spans
-    return replace(worse, gpu_hours=worse.gpu_hours + other.gpu_hours, ofu_bounds=None, spans=spans)
