@@ -128,10 +128,10 @@ def test_waiting_in_two_collectives_at_once_is_waiting_once(tmp_path):
     assert found == {"rank 1": (6, 3 * 60_000, 0), "rank 0": (0, 0, 3 * 60_000)}
 
 
-def test_a_rank_that_was_recorded_for_a_much_shorter_time_is_pointed_out(tmp_path):
+def test_a_rank_that_was_recorded_for_a_shorter_time_is_pointed_out(tmp_path):
     file(tmp_path, operator(0, 1000, "aten::mm"), rank=0)
-    file(tmp_path, operator(0, 890, "aten::mm"), rank=1)
+    file(tmp_path, operator(0, 989, "aten::mm"), rank=1)
     (note,) = [note for note in read_trace(tmp_path).report().notes if "recorded for" in note]
-    assert "rank1.json was recorded for 0.00089 s" in note and "rank0.json for 0.001 s" in note
-    file(tmp_path, operator(0, 910, "aten::mm"), rank=1)
+    assert note.startswith("rank 1 was recorded for 0.000989 s, rank 0 for 0.001 s")
+    file(tmp_path, operator(0, 991, "aten::mm"), rank=1)
     assert not any("recorded for" in note for note in read_trace(tmp_path).report().notes)

@@ -124,7 +124,7 @@ def _damage(file: File, options: Options, array: Array[Event], recording: Record
 
 
 def _describe(file: File, recording: Recording, options: Options, columns: Columns, metadata: Metadata) -> None:
-    recording.source, recording.prefers = "kineto", "ai"
+    recording.source, recording.prefers, recording.covers = "kineto", "ai", "process"
     recording.resolution = 1000 if columns.whole_microseconds else 1
     metadata.describe(recording, file.path.name, options.rank)
     hosts = {int(n) for part in columns.parts if part.kind == "api" for n in np.unique(part.numbers["process"]) if n >= 0}

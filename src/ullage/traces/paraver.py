@@ -114,7 +114,7 @@ def _placed(rows: Numbers, placed: Layout, head: Header, times: int, problems: P
 def _describe(head: Header, called: Names, recording: Recording, options: Options) -> None:
     hosts = called.rows.get("NODE", [])
     alone = len(head.offsets) == 1
-    recording.prefers, recording.ranks = "talp", len(head.threads)
+    recording.prefers, recording.ranks, recording.covers = "talp", len(head.threads), "run"
     recording.source = "Paraver"
     for process, node in enumerate(head.nodes):
         host = hosts[node - 1] if 0 < node <= len(hosts) else ""
