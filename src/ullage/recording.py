@@ -67,6 +67,17 @@ class Recording:
     mpi_clock: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
     covers: Covers = "session"
 
+    def clocked(self, process: int, begin: int | None, end: int | None) -> None:
+        """Note when MPI_Init returned (`begin`) and MPI_Finalize was called (`end`) in a process, in ns: the last and the first of several.
+
+        >>> recording = Recording("a.prv")
+        >>> recording.clocked(0, 30, None); recording.clocked(0, None, 90); recording.clocked(0, 40, 95); recording.mpi_clock[0]
+        (40, 90)
+        """
+        first, last = self.mpi_clock.get(process, (None, None))
+        begins, ends = [m for m in (first, begin) if m is not None], [m for m in (last, end) if m is not None]
+        self.mpi_clock[process] = max(begins, default=None), min(ends, default=None)
+
     def saw(self, process: int, first: int, last: int) -> None:
         """Note that something of a process was recorded from `first` to `last`, in ns.
 

@@ -280,6 +280,8 @@ def _notes(profile: Profile, run: Run, summary: KernelSummary | None, transfers:
     found += [f"{r.place} ends early: {r.cut}" for r in profile.recordings if r.cut and not any(r.cut in line for line in said)]
     found += said
     found += transfers
+    if (outside := sum(capture.left_out for capture in run.captures)) > 0:
+        found.append(f"devices worked for {outside / 1e9:.3g} s before MPI_Init returned or after MPI_Finalize was called: not of the run")
     if not run.devices and any(p.calls for p in run.processes):
         found.append("the hosts call the GPU's interface, but nothing that ran on a device was recorded: there is no device tree")
     if any(r.resolution > 1 for r in profile.recordings):

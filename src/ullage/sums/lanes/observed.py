@@ -17,7 +17,7 @@ import numpy as np
 from ullage.errors import UllageError
 from ullage.recording import Covers
 from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, Rows
-from ullage.sums.lanes.spans import Spans, intersect, spans, union
+from ullage.sums.lanes.spans import Spans, clip, intersect, spans, union
 from ullage.sums.lanes.window import Window
 
 Pair = tuple[int, int]  # first and last moment, ns
@@ -46,6 +46,11 @@ class Observed:
         """Return when a device is looked at: while one of its users lives; while any process does where none is known."""
         lives = [self.lives[p] for p in users if p in self.lives] or list(self.lives.values())
         return spans(*lives) if lives else spans(self.window)
+
+    def cut(self, ran: Spans) -> Spans:
+        """Return what of a device's work may be looked at: that in the window, all where that is all that was observed. Who else uses
+        the device, in another capture, may be looked at when its users here are not."""
+        return ran if self.entire else clip(ran, *self.window)
 
 
 def observe(capture: Capture, window: Window | None = None) -> Observed:

@@ -18,7 +18,7 @@ from ullage.sums.lanes.launches import only
 from ullage.sums.lanes.observed import Observed, hosts, observe
 from ullage.sums.lanes.products import Row as Product
 from ullage.sums.lanes.products import products
-from ullage.sums.lanes.spans import NONE, Spans, clip, intersect, spans, subtract, union
+from ullage.sums.lanes.spans import NONE, Spans, clip, spans, subtract, union
 from ullage.sums.lanes.states import DeviceState, Host, ProcessState, Step, flatten, host_spans, host_threads, workers
 from ullage.sums.lanes.window import Window
 
@@ -166,8 +166,7 @@ def _device(capture: Capture, number: int, seen: Observed) -> DeviceState:
         resolution=recording.resolution,
         number=number,
     )
-    looked = seen.of_device(users)
-    kernel, collective, memory = (intersect(s, looked) for s in flatten(rows))
+    kernel, collective, memory = (seen.cut(s) for s in flatten(rows))
     single = rows.kind == KIND["kernel"]
     graph = subtract(kernel, union(rows.start[single], rows.end[single])) if (rows.kind == KIND["graph"]).any() else NONE
     together, moves = rows.kind == KIND["collective"], np.isin(rows.kind, [KIND["memcpy"], KIND["memset"]])
@@ -177,6 +176,6 @@ def _device(capture: Capture, number: int, seen: Observed) -> DeviceState:
         collective=collective,
         memory=memory,
         graph=graph,
-        collective_all=intersect(union(rows.start[together], rows.end[together]), looked),
-        memory_all=intersect(union(rows.start[moves], rows.end[moves]), looked),
+        collective_all=seen.cut(union(rows.start[together], rows.end[together])),
+        memory_all=seen.cut(union(rows.start[moves], rows.end[moves])),
     )
