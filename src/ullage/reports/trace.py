@@ -279,6 +279,7 @@ def _notes(profile: Profile, run: Run, summary: KernelSummary | None, transfers:
     said = profile.problems.lines()
     found += [f"{r.place} ends early: {r.cut}" for r in profile.recordings if r.cut and not any(r.cut in line for line in said)]
     found += said
+    found += [note for capture in run.captures for note in capture.notes]
     found += transfers
     if (outside := sum(capture.left_out for capture in run.captures)) > 0:
         found.append(f"devices worked for {outside / 1e9:.3g} s before MPI_Init returned or after MPI_Finalize was called: not of the run")

@@ -15,7 +15,8 @@ from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, Rows
 from ullage.sums.lanes.idle import Idle, idle
 from ullage.sums.lanes.kernels import Kernels, kernels
 from ullage.sums.lanes.launches import only
-from ullage.sums.lanes.observed import Observed, hosts, observe
+from ullage.sums.lanes.observed import Observed, observe
+from ullage.sums.lanes.owners import find_owners
 from ullage.sums.lanes.products import Row as Product
 from ullage.sums.lanes.products import products
 from ullage.sums.lanes.spans import NONE, Spans, clip, spans, subtract, union
@@ -30,7 +31,8 @@ MOST_OCCURRENCES = 100_000  # of one region; beyond, only their union is kept
 class Reduced:
     """What is kept of one capture: states, why its devices idled (by their keys), its kernels, its collectives.
 
-    `products` are the kernels by what they were asked for of matrix products, and by layer; `left_out` is as `Observed` says it.
+    `products` are the kernels by what they were asked for of matrix products, and by layer; `left_out` is as `Observed` says it,
+    `notes` what must be said of it.
     """
 
     recording: Recording
@@ -42,13 +44,14 @@ class Reduced:
     collectives: Collectives
     products: tuple[Product, ...] = ()
     left_out: int = 0
+    notes: tuple[str, ...] = ()
 
 
 def reduce(capture: Capture, window: Window | None = None, host: Host = "busiest") -> Reduced:
     """Return what is kept of a capture; `host` says which threads are a process' host lane.
 
     Raises UllageError for a capture or a window that holds nothing."""
-    _find_owners(capture)
+    notes = find_owners(capture)
     seen = observe(capture, window)
     processes = tuple(_process(capture, number, seen, host) for number in seen.lives)
     devices = tuple(_device(capture, int(number), seen) for number in np.unique(capture.device.device) if number != NOT_KNOWN)
@@ -64,28 +67,16 @@ def reduce(capture: Capture, window: Window | None = None, host: Host = "busiest
         collectives=collectives(capture, seen.window),
         products=products(capture, seen.window),
         left_out=seen.left_out,
+        notes=notes,
     )
-
-
-def _find_owners(capture: Capture) -> None:
-    """Fill in whose a device row is, where the source doesn't say: the only process', or whose call has its correlation."""
-    rows, calls = capture.device, capture.calls
-    unowned = rows.process == NOT_KNOWN
-    callers = np.unique(calls.process) if len(calls) else np.array(hosts(capture), np.int64)
-    if len(callers) == 1:
-        rows.process[unowned] = callers[0]
-    elif len(calls) and unowned.any():
-        order = np.argsort(calls.correlation, kind="stable")
-        at = np.minimum(np.searchsorted(calls.correlation[order], rows.correlation), len(order) - 1)
-        known = unowned & (calls.correlation[order][at] == rows.correlation) & (rows.correlation != NOT_KNOWN)
-        rows.process[known] = calls.process[order][at][known]
 
 
 def _process(capture: Capture, number: int, seen: Observed, lane: Host) -> ProcessState:
     recording, host = capture.recording, capture.host.where(capture.host.process == number)
     low, high = seen.lives[number]
     known = recording.processes.get(number)
-    rank = known.rank if known is not None and known.rank is not None else recording.rank
+    only = recording.rank if len(seen.lives) == 1 else None  # a file's rank names one process, not several
+    rank = known.rank if known is not None and known.rank is not None else only
     threads = host_threads(capture, number, lane)
     communication, offload, sync = (clip(s, low, high) for s in host_spans(capture, number, threads))
     off, waits, steps = host.of("off"), host.of("parallel"), host.of("step")
