@@ -3,8 +3,8 @@
 Written from the equations of the TALP paper (1, 3 to 12) and these rules alone:
 
 - A process lives from its first to its last event: calls, communication, operators, what it put on devices.
-- Device work of a process that isn't known may be that of any process that uses the device, if one is known to, else of any process
-  of the file. If it lies outside all their lives, these lives reach as far as it does.
+- Device work of a process that isn't known is that of the one process that is known to use the device. If several are, it may be any of
+  theirs, else that of any process of the file. If it lies outside all their lives, these lives reach as far as it does.
 - MPI's clock comes before all this: from when MPI_Init returned to when MPI_Finalize was called.
 - What a process did is known while it lives, if it had a profiler of its own (`process`); from its file's first moment to the last,
   if one profiler watched all of the file's processes (`session`); always, if it was recorded from its start to its end (`run`).
@@ -19,7 +19,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 Ticks = set[int]
 Key = tuple[int, int]  # of a process: its file's place, its number
@@ -73,6 +73,7 @@ def on_device(row: Row) -> bool:
 def lives(file: File) -> dict[int, Ticks]:
     """When each process that calls the GPU or MPI lives."""
     hosts = sorted({r.process for r in file.rows if r.sort in ("api", "mpi") and r.process is not None})
+    file = given(file) if len(hosts) > 1 else File([replace(r, process=r.process or hosts[0]) for r in file.rows], file.covers, file.mpi)
     found = {p: hull(covered([r for r in file.rows if r.process == p])) for p in hosts}
     reaches: dict[int, Ticks] = {p: set() for p in hosts}
     for row in file.rows:
@@ -89,6 +90,15 @@ def lives(file: File) -> dict[int, Ticks]:
             last = max(found[p]) + 1 if end is None else end
             found[p] = set(range(first, last)) or found[p]
     return {p: ticks for p, ticks in found.items() if ticks}
+
+
+def given(file: File) -> File:
+    """The file with nobody's work on a device that one process alone is known to use given to that process."""
+    rows = []
+    for row in file.rows:
+        users = {r.process for r in file.rows if on_device(r) and r.device == row.device and r.process is not None}
+        rows.append(replace(row, process=users.pop()) if on_device(row) and row.process is None and len(users) == 1 else row)
+    return File(rows, file.covers, file.mpi)
 
 
 def known(file: File, alive: dict[int, Ticks]) -> dict[int, Ticks | None]:

@@ -48,8 +48,8 @@ class HostPart:
 
     @property
     def busy(self) -> int:
-        """U + W, and what threads lose, by thread."""
-        return (self.useful + self.offload + self.parallel) // self.threads
+        """U + W, and what threads lose, by thread; rounded up, so that no balance exceeds 1."""
+        return -(-(self.useful + self.offload + self.parallel) // self.threads)
 
 
 @dataclass(frozen=True)
