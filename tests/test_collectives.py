@@ -422,3 +422,58 @@ def test_a_host_of_several_ranks_is_aligned_as_one() -> None:
     captures = (rank(0, first, clock="utc", host="a"), rank(1, second, 5 * 10**9, clock="utc", host="b"))
     _, matched = run_of(*captures, rank(2, second[:1], 5 * 10**9, clock="utc", host="b"))
     assert [clock.line.offset for clock in matched.clocks if clock.line] == [0, 5 * 10**9, 5 * 10**9]
+
+
+def exchanges(apart: int) -> list[list[Did]]:
+    """Four ranks that exchange eight times, known by the kernel's name alone; rank 3 comes 2 ms after the others, the ends lie `apart` ns
+    apart."""
+    name = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+    return [
+        [
+            Did(10 * MS * (n + 1) + (2 * MS if number == 3 else number * 1000), 10 * MS * (n + 1) + 3 * MS + apart * number // 3,
+                operation=None, group=None, name=name)
+            for n in range(8)
+        ]
+        for number in range(4)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("apart", "told"), [(3000, True), (10_000, True), (10_001, False), (500_000, False)])
+def test_an_exchange_that_ends_on_all_ranks_together_is_a_collective(apart: int, told: bool) -> None:
+    # rank 3 is last 8 of 8 times and costs the others 2 ms less the 2 us by which rank 2 comes after the first
+    _, matched = run_of(*(rank(n, done, clock="utc", host="node-1", ranks=4) for n, done in enumerate(exchanges(apart))))
+    assert matched.count == 8
+    found = stragglers(matched)
+    assert bool(found) == told
+    if told:
+        assert (found[0].label, found[0].last, found[0].lost) == ("rank 3", 8, 8 * (2 * MS - 2000))
+
+
+def test_exchanges_alone_align_clocks_that_differ_if_they_end_together() -> None:
+    done = exchanges(0)
+    _, matched = run_of(*(rank(n, one, 5 * 10**9 * n, ranks=4) for n, one in enumerate(done)))
+    assert [clock.line.offset for clock in matched.clocks if clock.line] == [0, 5 * 10**9, 10**10, 15 * 10**9]
+    assert stragglers(matched)[0].label == "rank 3"
+
+
+def test_what_pairs_exchange_is_no_collective() -> None:
+    # ranks 0 and 1 end 1 ms before ranks 2 and 3, every time
+    done = [[replace(d, end=d.end + (MS if number > 1 else 0)) for d in one] for number, one in enumerate(exchanges(0))]
+    _, matched = run_of(*(rank(n, one, clock="utc", host="node-1", ranks=4) for n, one in enumerate(done)))
+    assert stragglers(matched) == ()
+
+
+@pytest.mark.parametrize(("ranks", "told"), [(2, False), (3, True)])
+def test_an_exchange_of_two_says_nothing(ranks: int, told: bool) -> None:
+    done = exchanges(0)[-ranks:]
+    _, matched = run_of(*(rank(n, one, clock="utc", host="node-1", ranks=ranks) for n, one in enumerate(done)))
+    assert matched.count == 8 and bool(stragglers(matched)) == told
+
+
+@pytest.mark.parametrize(("apart", "told"), [(3000, True), (3003, False)])
+def test_a_short_exchange_must_end_together_for_its_length(apart: int, told: bool) -> None:
+    # 6,000 ns long on the rank that ends last by 3,000: half its length; or 6,003 by 3,003
+    done = [[Did(d.start // MS * MS + number % 3, d.start // MS * MS + 3000 + apart * (number == 3), operation=None, group=None, name=d.name)
+             for d in exchanges(0)[0]] for number in range(4)]  # fmt: skip
+    _, matched = run_of(*(rank(n, one, clock="utc", host="node-1", ranks=4) for n, one in enumerate(done)))
+    assert bool(stragglers(matched)) == told
