@@ -473,7 +473,11 @@ def test_an_exchange_of_two_says_nothing(ranks: int, told: bool) -> None:
 @pytest.mark.parametrize(("apart", "told"), [(3000, True), (3003, False)])
 def test_a_short_exchange_must_end_together_for_its_length(apart: int, told: bool) -> None:
     # 6,000 ns long on the rank that ends last by 3,000: half its length; or 6,003 by 3,003
-    done = [[Did(d.start // MS * MS + number % 3, d.start // MS * MS + 3000 + apart * (number == 3), operation=None, group=None, name=d.name)
-             for d in exchanges(0)[0]] for number in range(4)]  # fmt: skip
+    begins = [d.start // MS * MS for d in exchanges(0)[0]]
+    name = exchanges(0)[0][0].name
+    done = [
+        [Did(at + number % 3, at + 3000 + apart * (number == 3), operation=None, group=None, name=name) for at in begins]
+        for number in range(4)
+    ]
     _, matched = run_of(*(rank(n, one, clock="utc", host="node-1", ranks=4) for n, one in enumerate(done)))
     assert bool(stragglers(matched)) == told
