@@ -71,13 +71,17 @@ class Recording:
 
     @property
     def window(self) -> Span | None:
-        """From when to when it is looked at: while the recorder was there (between Init and Finalize), and whatever else it did."""
+        """From when to when it is looked at: while the recorder was there and whatever else it did, but between Init and Finalize."""
         did = [r for r in self.rows if r.kind not in ("region", "overhead", "lost")]
         begins, ends = [r.start for r in did], [r.end for r in did]
         if self.readings:
-            begins.append(max(self.there[0], self.mpi[0] or 0))
-            ends.append(min(self.there[1], self.mpi[1] or NEVER))
-        return (min(begins), max(ends)) if begins else None
+            begins.append(self.there[0])
+            ends.append(self.there[1])
+        if not begins:
+            return None
+        first, last = (min(begins), max(ends))
+        begin, end = first if self.mpi[0] is None else self.mpi[0], last if self.mpi[1] is None else self.mpi[1]
+        return (begin, end) if begin < end else (first, last)
 
     @cached_property
     def there(self) -> Span:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,13 +37,15 @@ class Did:
     name: str = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"
 
 
-def rank(number: int, done: list[Did], offset: int = 0, drift: float = 0.0, clock: str = "own", ranks: int | None = None) -> Reduced:
+def rank(
+    number: int, done: list[Did], offset: int = 0, drift: float = 0.0, clock: str = "own", ranks: int | None = None, host: str = ""
+) -> Reduced:
     """A capture of one rank with one device, whose clock shows `offset` + `drift` × time more than the common one."""
 
     def shown(time: int) -> int:
         return time + offset + round(drift * time)
 
-    recording = Recording(f"rank{number}.json", rank=number, ranks=ranks, clock=clock)  # type: ignore[arg-type]
+    recording = Recording(f"rank{number}.json", rank=number, ranks=ranks, clock=clock, host=host)  # type: ignore[arg-type]
     recording.processes[1] = Process(rank=number)
     recording.devices[0] = Device("G", f"GPU-{number}")
     columns = {
@@ -378,3 +381,103 @@ def test_waiting_is_what_brute_force_says(late: list[tuple[int, ...]], offsets: 
     waited = {s.rank: s.waited for s in stragglers(matched)}
     assert waited == {lane: sum(max(a) - a[lane] for a in late) for lane in range(3)}
     assert transfers(run) == [len(late) * MS] * 3
+
+
+def crowded(seed: int) -> tuple[list[list[Did]], list[int]]:
+    """Four ranks of one host with two processors, and how often each is truly last of twenty: two of them see each end up to 2 ms late."""
+    chance = random.Random(seed)
+    ranks: list[list[Did]] = [[], [], [], []]
+    last = [0, 0, 0, 0]
+    for number in range(20):
+        begin = [10 * MS * (number + 1) + chance.randrange(MS) for _ in range(4)]
+        last[begin.index(max(begin))] += 1
+        for each, at in zip(ranks, begin, strict=True):
+            late = chance.randrange(2 * MS) if each in ranks[2:] else chance.randrange(10_000)
+            each.append(Did(at, max(begin) + MS + late, number))
+    return ranks, last
+
+
+@pytest.mark.parametrize("seed", [*range(100), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(100, 1000))])
+def test_ranks_of_one_host_are_never_shifted_against_one_another(seed: int) -> None:
+    ranks, last = crowded(seed)
+    _, matched = run_of(*(rank(n, done, clock="utc", host="node-1") for n, done in enumerate(ranks)))
+    found = {s.label: s.last for s in stragglers(matched)}
+    assert [found[f"rank {n}"] for n in range(4)] == last
+
+
+@pytest.mark.parametrize(("offset", "shifted"), [(0, False), (1000, False), (1001, True), (7_000_000, True)])
+def test_hosts_are_aligned_only_by_more_than_their_ends_scatter(offset: int, shifted: bool) -> None:
+    # the ends of the second host's five collectives lie at -2, -1, 0, 1 and 2 us from the offset: half of them within 1 us
+    first, second = late_by(*[MS] * 5)
+    second = [replace(d, end=d.end + move) for d, move in zip(second, (-2000, -1000, 0, 1000, 2000), strict=True)]
+    _, matched = run_of(rank(0, first, clock="utc", host="a"), rank(1, second, offset, clock="utc", host="b"))
+    line = matched.clocks[1].line
+    assert line is not None and line.residual == 1000
+    assert line.offset == (offset if shifted else 0)
+
+
+def test_a_host_of_several_ranks_is_aligned_as_one() -> None:
+    # host b's clock is 5 s ahead; rank 2 has no collective in common with rank 0, but its host's clock is known
+    first, second = late_by(*[MS] * 5)
+    captures = (rank(0, first, clock="utc", host="a"), rank(1, second, 5 * 10**9, clock="utc", host="b"))
+    _, matched = run_of(*captures, rank(2, second[:1], 5 * 10**9, clock="utc", host="b"))
+    assert [clock.line.offset for clock in matched.clocks if clock.line] == [0, 5 * 10**9, 5 * 10**9]
+
+
+def exchanges(apart: int) -> list[list[Did]]:
+    """Four ranks that exchange eight times, known by the kernel's name alone; rank 3 comes 2 ms after the others, the ends lie `apart` ns
+    apart."""
+    name = "ncclDevKernel_SendRecv(ncclDevKernelArgsStorage<4096ul>)"
+    return [
+        [
+            Did(10 * MS * (n + 1) + (2 * MS if number == 3 else number * 1000), 10 * MS * (n + 1) + 3 * MS + apart * number // 3,
+                operation=None, group=None, name=name)
+            for n in range(8)
+        ]
+        for number in range(4)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("apart", "told"), [(3000, True), (10_000, True), (10_001, False), (500_000, False)])
+def test_an_exchange_that_ends_on_all_ranks_together_is_a_collective(apart: int, told: bool) -> None:
+    # rank 3 is last 8 of 8 times and costs the others 2 ms less the 2 us by which rank 2 comes after the first
+    _, matched = run_of(*(rank(n, done, clock="utc", host="node-1", ranks=4) for n, done in enumerate(exchanges(apart))))
+    assert matched.count == 8
+    found = stragglers(matched)
+    assert bool(found) == told
+    if told:
+        assert (found[0].label, found[0].last, found[0].lost) == ("rank 3", 8, 8 * (2 * MS - 2000))
+
+
+def test_exchanges_alone_align_clocks_that_differ_if_they_end_together() -> None:
+    done = exchanges(0)
+    _, matched = run_of(*(rank(n, one, 5 * 10**9 * n, ranks=4) for n, one in enumerate(done)))
+    assert [clock.line.offset for clock in matched.clocks if clock.line] == [0, 5 * 10**9, 10**10, 15 * 10**9]
+    assert stragglers(matched)[0].label == "rank 3"
+
+
+def test_what_pairs_exchange_is_no_collective() -> None:
+    # ranks 0 and 1 end 1 ms before ranks 2 and 3, every time
+    done = [[replace(d, end=d.end + (MS if number > 1 else 0)) for d in one] for number, one in enumerate(exchanges(0))]
+    _, matched = run_of(*(rank(n, one, clock="utc", host="node-1", ranks=4) for n, one in enumerate(done)))
+    assert stragglers(matched) == ()
+
+
+@pytest.mark.parametrize(("ranks", "told"), [(2, False), (3, True)])
+def test_an_exchange_of_two_says_nothing(ranks: int, told: bool) -> None:
+    done = exchanges(0)[-ranks:]
+    _, matched = run_of(*(rank(n, one, clock="utc", host="node-1", ranks=ranks) for n, one in enumerate(done)))
+    assert matched.count == 8 and bool(stragglers(matched)) == told
+
+
+@pytest.mark.parametrize(("apart", "told"), [(3000, True), (3003, False)])
+def test_a_short_exchange_must_end_together_for_its_length(apart: int, told: bool) -> None:
+    # 6,000 ns long on the rank that ends last by 3,000: half its length; or 6,003 by 3,003
+    begins = [d.start // MS * MS for d in exchanges(0)[0]]
+    name = exchanges(0)[0][0].name
+    done = [
+        [Did(at + number % 3, at + 3000 + apart * (number == 3), operation=None, group=None, name=name) for at in begins]
+        for number in range(4)
+    ]
+    _, matched = run_of(*(rank(n, one, clock="utc", host="node-1", ranks=4) for n, one in enumerate(done)))
+    assert bool(stragglers(matched)) == told

@@ -228,12 +228,12 @@ def test_time_after_the_last_event_with_a_duration_counts_when_something_happene
     assert read(Scenario("late", rows, {1: 0})).elapsed() == 30
 
 
-def test_kernels_of_nobody_that_is_known_never_outrun_the_elapsed_time() -> None:
-    # process 2 shows kernels and no call: it is no host of this run, its device is looked at while process 1 is (0–10)
+def test_device_work_of_nobody_that_is_known_is_in_the_elapsed_time() -> None:
+    # process 2 shows kernels and no call: it is no host of this run, and process 1 is observed as long as they run (0-40)
     rows = (Event(0, 10, "api", "cudaMalloc", 1, thread=1, call="other"), Event(5, 40, "kernel", "k", 2, device=0))
     run = read(Scenario("stray", rows, {1: 0}))
     (part,) = device_parts(run)
-    assert (run.elapsed(), part.kernel, part.idle) == (10, 5, 5)
+    assert (run.elapsed(), part.kernel, part.idle) == (40, 35, 5)
 
 
 def test_a_collective_of_one_capture_under_a_kernel_of_another_is_computing() -> None:

@@ -11,7 +11,7 @@ import pytest
 from tests.kineto_events import BASE, call, kernel
 from tests.nsys_runs import SHARED
 from tests.trace_command import EVENTS, profile, refused
-from ullage import profiles
+from ullage import profiles, read_trace
 from ullage.errors import UllageError
 from ullage.named import found, ranks
 from ullage.profiles import Asked
@@ -173,7 +173,8 @@ def test_files_recorded_at_different_times_are_said_to_be(tmp_path: Path) -> Non
 def test_a_rank_recorded_for_less_time_than_another_is_said_to_be(tmp_path: Path) -> None:
     profile(tmp_path, "a.json", rank=0)
     profile(tmp_path, "b.json", rank=1, events=(call(0, 10), kernel(20, 5)))
-    assert "b.json was recorded for" in notes(tmp_path)
+    said = read_trace(str(tmp_path)).report().notes
+    assert any("rank 1 was recorded for 2.5e-05 s, rank 0 for 0.0002 s: the efficiencies are of the time" in note for note in said)
 
 
 # -- in which process, and how many at a time ---------------------------------------------------------------------------

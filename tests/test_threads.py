@@ -52,9 +52,9 @@ def test_the_hybrid_tree_multiplies():
     assert product == pytest.approx(tree.value, abs=1e-12)
     # useful: process 0: main 99, worker 50; process 1: main 60, worker 40 (its 40 in the all-reduce are communication)
     assert tree.value == pytest.approx((99 + 50 + 60 + 40) / 400)
-    # outside communication process 0 has 199 of 200 CPU-ns, process 1 has 120: 319 / (4 × 99), 199 // 2 being 99 per CPU
+    # outside communication process 0 has 199 of 200 CPU-ns, process 1 has 120: 319 / (4 × 100), 199 / 2 being 100 per CPU, rounded up
     balance = tree.find("hybrid_load_balance")
-    assert balance is not None and balance.value == pytest.approx(319 / (4 * 99))
+    assert balance is not None and balance.value == pytest.approx(319 / (4 * 100))
 
 
 def test_without_worker_threads_the_tree_is_plain():

@@ -161,7 +161,7 @@ def test_what_a_region_does_not_narrow_down_says_so(run: Path) -> None:
 def test_steps_and_regions_are_the_scenarios(run: Path) -> None:
     data = ask(run, "--json").json
     assert [step["name"] for step in data["steps"]] == ["ProfilerStep#0", "ProfilerStep#1", "ProfilerStep#2"]
-    whole, forward = answer(RUN), answer(RUN, "forward")
+    whole, forward = answer(RUN, apart=True), answer(RUN, "forward", apart=True)
     assert data["elapsed_ns"] == whole.host.elapsed
     for found, true in ((data, whole), (next(r for r in data["regions"] if r["name"] == "forward"), forward)):
         assert true.device is not None
@@ -192,7 +192,7 @@ def test_the_data_has_the_keys_that_are_promised(run: Path, sums: Path) -> None:
     for place in (run, sums):
         data = ask(place, "--json").json
         assert set(KEYS.split()) <= data.keys()
-        assert set(data["window"]) == {"start_ns", "end_ns", "rule"}
+        assert set(data["window"]) == {"start_ns", "end_ns", "recorded_ns", "rule"}
         assert data["host"].keys() >= HOST and data["device"].keys() >= DEVICE
         assert all({"device", "kernel_s", "memory_s", "collective_s", "idle_s"} <= d.keys() for d in data["devices"])
         assert all({"rank", "useful_s", "offload_s", "communication_s"} <= p.keys() for p in data["processes"])

@@ -25,7 +25,6 @@ from ullage.totals import Region, united
 from ullage.traces.trace import TRACES, File, NoTraceError, Options, Trace, formats, recognised
 from ullage.workers import side_by_side
 
-SAME_LENGTH = 0.9  # of the longest recording; a shorter one is pointed out
 NO_TRACE, UNUSED = "files that are no trace", "traces that can't be used"
 WORTH_PROCESSES = 32 << 20  # bytes on disk from which on several files are read side by side
 
@@ -247,7 +246,6 @@ def _compare_clocks(kept: list[Reduced], problems: Problems) -> None:
     elif len(clocks) > 1:
         own = next(r.recording.place for r in kept if r.recording.clock == "own")
         problems.note(f"{own} has no common clock with the other files; it is measured on its own")
-    _compare_lengths(kept, problems)
     windows = sorted((r.window, r.recording.place) for r in kept if r.recording.clock == "utc")
     for (a, first), (b, second) in itertools.pairwise(windows):
         if b[0] >= a[1]:
@@ -262,17 +260,6 @@ def _seconds(ns: int) -> str:
     ('0.0015 s', '1,000 s')
     """
     return f"{ns / 1e9:,.0f} s" if ns >= 10**11 else f"{ns / 1e9:.3g} s"
-
-
-def _compare_lengths(kept: list[Reduced], problems: Problems) -> None:
-    """Say that a rank was recorded for much less time than another: nobody knows what it did in the rest."""
-    length = {r.recording.place: (r.window[1] - r.window[0]) / 1e9 for r in kept}
-    short, long = min(length, key=length.__getitem__), max(length, key=length.__getitem__)
-    if length[short] < SAME_LENGTH * length[long]:
-        problems.note(
-            f"{short} was recorded for {length[short]:.3g} s, {long} for {length[long]:.3g} s; the rest is not known and counts as lost: "
-            "start and stop the profiler behind a barrier, or look at --window steps"
-        )
 
 
 def _prefers(recordings: tuple[Recording, ...], run: Run) -> Mode:

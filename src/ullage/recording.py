@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 Mode = Literal["talp", "ai"]
+Covers = Literal["process", "session", "run"]
 
 
 @dataclass
@@ -42,7 +43,10 @@ class Recording:
     `untimed` counts device events that were dropped without any usable time. `prefers` is the mode that this kind of source
     calls for, None when either may be meant. `counters` has, for each process, what hardware counters summed up in useful time
     alone, by name: `instructions`, `cycles`, and the `useful_time` in ns of the bursts that they were read over. `by_process`: the
-    source makes a file for each process, so that several may be of one rank.
+    source makes a file for each process, so that several may be of one rank. `mpi_clock` has, for each process, when MPI_Init
+    returned and when MPI_Finalize was called (None: not recorded). `covers` says when what a process did is known: `process`, from
+    its first event to its last, for each had a profiler of its own; `session`, while the capture lasts, for one profiler watched
+    all of its processes; `run`, always, for it was recorded from the process' start to its end.
     """
 
     place: str
@@ -60,6 +64,19 @@ class Recording:
     prefers: Mode | None = None
     counters: dict[int, dict[str, int]] = field(default_factory=dict)
     by_process: bool = False
+    mpi_clock: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
+    covers: Covers = "session"
+
+    def clocked(self, process: int, begin: int | None, end: int | None) -> None:
+        """Note when MPI_Init returned (`begin`) and MPI_Finalize was called (`end`) in a process, in ns: the last and the first of several.
+
+        >>> recording = Recording("a.prv")
+        >>> recording.clocked(0, 30, None); recording.clocked(0, None, 90); recording.clocked(0, 40, 95); recording.mpi_clock[0]
+        (40, 90)
+        """
+        first, last = self.mpi_clock.get(process, (None, None))
+        begins, ends = [m for m in (first, begin) if m is not None], [m for m in (last, end) if m is not None]
+        self.mpi_clock[process] = max(begins, default=None), min(ends, default=None)
 
     def saw(self, process: int, first: int, last: int) -> None:
         """Note that something of a process was recorded from `first` to `last`, in ns.

@@ -65,7 +65,8 @@ DEVICE_AI = Branch(
 class Node:
     """An efficiency in a tree: `value` in [0, 1] (None without a denominator), and the bounds between which it surely lies.
 
-    `low` and `high` equal `value` when nothing is in doubt.
+    `low` and `high` equal `value` when nothing is in doubt. `doubt` is how far apart the bounds are for what the value stands for,
+    where `low` and `high` hold more than that (None: they don't): the time in which not all ranks were recorded.
     """
 
     metric: str
@@ -74,6 +75,7 @@ class Node:
     low: float | None
     high: float | None
     children: tuple[Node, ...] = ()
+    doubt: float | None = None
 
     @property
     def exact(self) -> bool:
@@ -83,7 +85,9 @@ class Node:
     @property
     def certain(self) -> bool:
         """Whether the bounds are close enough for the value to be stated."""
-        return self.low is None or self.high is None or self.high - self.low <= CANNOT_TELL
+        if self.low is None or self.high is None:
+            return True
+        return (self.high - self.low if self.doubt is None else self.doubt) <= CANNOT_TELL
 
     def walk(self, depth: int = 0) -> Iterator[tuple[int, Node]]:
         """Yield this node and all below it, each with its depth, parents first."""
@@ -124,3 +128,18 @@ def bounded(node: Node, bounds: Mapping[str, tuple[float, float]]) -> Node:
     """
     low, high = bounds.get(node.metric, (node.low, node.high))
     return replace(node, low=low, high=high, children=tuple(bounded(child, bounds) for child in node.children))
+
+
+def widened(node: Node, bounds: Mapping[str, tuple[float, float]]) -> Node:
+    """Return a tree whose bounds hold other bounds too: those over more time than the values stand for, which stay as certain as they were.
+
+    >>> alone = Node("orchestration_efficiency", "Orchestration", 0.6, 0.6, 0.6)
+    >>> found = widened(alone, {"orchestration_efficiency": (0.1, 0.5)})
+    >>> (found.low, found.high, found.certain)
+    (0.1, 0.6, True)
+    """
+    children = tuple(widened(child, bounds) for child in node.children)
+    more = bounds.get(node.metric)
+    if more is None or node.low is None or node.high is None:
+        return replace(node, children=children)
+    return replace(node, low=min(node.low, more[0]), high=max(node.high, more[1]), doubt=node.high - node.low, children=children)

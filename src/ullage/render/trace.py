@@ -54,9 +54,19 @@ def headline(report: TraceReport) -> str:
     window = f", window {report.window}" if report.run is not None else ""
     answer = ", ".join(said) or "no efficiency can be computed"
     return (
-        f"{answer}{of} over {seconds(whole.elapsed)}: {', '.join(count)}\n"
+        f"{answer}{of} over {elapsed(report)}: {', '.join(count)}\n"
         f"{_places(report.places)} ({report.source}); {report.mode} mode{window}{partial}"
     )
+
+
+def elapsed(report: TraceReport) -> str:
+    """Return how long a run was looked at, and of how long a time that is all that is known of all ranks."""
+    said = seconds(report.whole.elapsed)
+    if report.recorded is None or report.run is None:
+        return said
+    if report.run.common is None:
+        return f"{said} (ranks were recorded for unequal times)"
+    return f"{said} in which all ranks were recorded (of {seconds(report.recorded)} in which any was)"
 
 
 def _who(whole: View) -> tuple[str, str]:

@@ -15,6 +15,7 @@ from ullage.render.svg.steps import steps
 from ullage.render.svg.timeline import timeline
 from ullage.render.svg.tree import bounds, stated, tree
 from ullage.render.times import seconds
+from ullage.render.trace import elapsed
 from ullage.render.trace_parts import CAUSES
 from ullage.reports.trace import TraceReport
 
@@ -52,7 +53,7 @@ def _opening(report: TraceReport) -> Markup:
     return element(
         "header",
         element("p", f"Trace report, {_files(report)}", class_="eyebrow"),
-        element("h1", element("strong", f"{name} {_said(node)}"), element("small", f"of the {what}, over {seconds(report.whole.elapsed)}")),
+        element("h1", element("strong", f"{name} {_said(node)}"), element("small", f"of the {what}, over {elapsed(report)}")),
         element("p", _lede(report), class_="lede"),
         figures(_figures(report)),
     )

@@ -55,9 +55,11 @@ def record(report: TraceReport) -> dict[str, Any]:
 
 def _window(report: TraceReport) -> dict[str, Any]:
     captures = report.run.captures if report.run is not None else ()
+    shared = report.run.shared if report.run is not None else None
     return {
-        "start_ns": min((c.window[0] for c in captures), default=None),
-        "end_ns": max((c.window[1] for c in captures), default=None),
+        "start_ns": min((c.window[0] for c in captures), default=None) if shared is None else shared[0],
+        "end_ns": max((c.window[1] for c in captures), default=None) if shared is None else shared[1],
+        "recorded_ns": report.recorded,
         "rule": report.window if captures else None,
     }
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from ullage.errors import UllageError, did_you_mean
 from ullage.metrics.bounds import device_bounds, host_bounds
 from ullage.metrics.losses import Bill, bill
-from ullage.metrics.tree import bounded
+from ullage.metrics.tree import bounded, widened
 from ullage.profiles import Profile
 from ullage.recording import Mode
 from ullage.reports.gemms import GemmSummary, gemm_summary
@@ -19,6 +19,7 @@ from ullage.reports.late import Late, late
 from ullage.reports.restated import Restatement, restated
 from ullage.reports.view import View, view
 from ullage.sums.lanes.bounds import device_ranges, host_ranges
+from ullage.sums.lanes.common import Rest, partly, recorded_notes, rest, with_common
 from ullage.sums.lanes.matching import match
 from ullage.sums.lanes.reduce import MOST_REGIONS as MOST_NAMES
 from ullage.sums.lanes.run import Run, Windows, device_parts, device_totals, host_parts, host_totals
@@ -42,7 +43,8 @@ class Question:
 class TraceReport:
     """The trees of a run (`whole`), of its regions, ranks, devices and steps, and what explains the loss.
 
-    `partial` says that something of the run is missing; `notes` say what, and what the numbers rest on.
+    `recorded` is in how many ns any rank was recorded, None where all were for as long. `partial` says that something of the run is
+    missing; `notes` say what, and what the numbers rest on.
     """
 
     places: tuple[str, ...]
@@ -66,6 +68,7 @@ class TraceReport:
     run: Run | None
     notes: tuple[str, ...]
     partial: bool
+    recorded: int | None = None
 
 
 def trace(profile: Profile, window: str, question: Question | None = None) -> TraceReport:
@@ -76,10 +79,12 @@ def trace(profile: Profile, window: str, question: Question | None = None) -> Tr
         return _stated(profile, mode, window, question)
     run, several = profile.run, len(profile.run.processes) > 1
     matched = match(run.captures)
-    run = with_transfer(run, matched)
+    run = with_common(with_transfer(run, matched), matched.clocks)
     summary = kernel_summary(run) if run.devices else None
     windows = _chosen(run, question.region)
     whole = part(run, mode, question.region or "run", windows)
+    remaining = rest(run) if question.region is None else None
+    whole = whole if remaining is None else _with_rest(whole, remaining, mode)
     series = steps(run) if question.region is None else occurrences(run, question.region)
     return TraceReport(
         places=profile.places,
@@ -101,8 +106,11 @@ def trace(profile: Profile, window: str, question: Question | None = None) -> Tr
         late=late(matched),
         restated=None,
         run=run,
-        notes=_notes(profile, run, summary, [*(transfer_notes(run, matched) if several else ()), *_left_out(run, series)]),
+        notes=_notes(
+            profile, run, summary, [*recorded_notes(run), *(transfer_notes(run, matched) if several else ()), *_left_out(run, series)]
+        ),
         partial=profile.partial,
+        recorded=partly(run),
     )
 
 
@@ -165,6 +173,19 @@ def _sure(found: View, mode: Mode) -> View:
     if host is not None and host.find("openmp_parallel_efficiency") is None:
         step = max((part.device.resolution for part in found.device_parts), default=1)
         host = bounded(host, host_bounds(**vars(host_ranges(found.host_parts, step)), elapsed=elapsed))
+    return replace(found, host=host, device=device)
+
+
+def _with_rest(found: View, remaining: Rest, mode: Mode) -> View:
+    """Return the whole run's view with bounds that also hold for the time in which only some ranks were recorded."""
+    elapsed = (remaining.elapsed, remaining.elapsed)
+    host, device = found.host, found.device
+    if device is not None:
+        ranges = device_ranges(remaining.devices)
+        device = widened(device, device_bounds(**vars(ranges if mode == "ai" else ranges.counting_collectives()), elapsed=elapsed))
+    if host is not None and host.find("openmp_parallel_efficiency") is None:
+        step = max((part.device.resolution for part in remaining.devices), default=1)
+        host = widened(host, host_bounds(**vars(host_ranges(remaining.hosts, step, remaining.unknown)), elapsed=elapsed))
     return replace(found, host=host, device=device)
 
 
@@ -258,7 +279,10 @@ def _notes(profile: Profile, run: Run, summary: KernelSummary | None, transfers:
     said = profile.problems.lines()
     found += [f"{r.place} ends early: {r.cut}" for r in profile.recordings if r.cut and not any(r.cut in line for line in said)]
     found += said
+    found += [note for capture in run.captures for note in capture.notes]
     found += transfers
+    if (outside := sum(capture.left_out for capture in run.captures)) > 0:
+        found.append(f"devices worked for {outside / 1e9:.3g} s before MPI_Init returned or after MPI_Finalize was called: not of the run")
     if not run.devices and any(p.calls for p in run.processes):
         found.append("the hosts call the GPU's interface, but nothing that ran on a device was recorded: there is no device tree")
     if any(r.resolution > 1 for r in profile.recordings):

@@ -60,7 +60,9 @@ def read(file: File, recording: Recording, options: Options, problems: Problems)
         yield parts.pop(0).batch(base)  # let go as it is handed on
 
 
-def _read(file: File, recording: Recording, options: Options, problems: Problems) -> tuple[Columns, Metadata]:
+def _read(file: File, recording: Recording, options: Options, problems: Problems, hosted: bool = False) -> tuple[Columns, Metadata]:
+    """Return a file's events and metadata. Only a file whose hosts run collectives needs its operators; where that comes up after the
+    first of them (`hosted`), it is read again: that is rare, and operators are most of a file."""
     columns, metadata, source = Columns(), Metadata(), Source(file, options.limit)
     try:
         found = opening(source, "traceEvents")
@@ -68,11 +70,12 @@ def _read(file: File, recording: Recording, options: Options, problems: Problems
             hint = "export it again with torch.profiler's export_chrome_trace"
             raise UllageError(f"{file.name} has no list of events (traceEvents){f': it is {source.fault}' if source.fault else ''}", hint)
         metadata.read(found[0])
-        columns.operators.wanted = metadata.may_be_on_host
+        columns.operators.wanted = hosted or metadata.may_be_on_host
         shared = in_regions(file, options, source.taken - len(found[1]), columns.operators.wanted)
         if shared is not None:
             _follow(shared.after, metadata)
-            return shared.columns, metadata
+            again = _hosted(shared.columns, metadata)
+            return _read(file, recording, options, problems, hosted=True) if again else (shared.columns, metadata)
         array = Array[Event](source, events, usable, found[1])
         with no_collector():
             for chunk in array:
@@ -82,8 +85,15 @@ def _read(file: File, recording: Recording, options: Options, problems: Problems
         _finish(file, recording, array, source, metadata)
     finally:
         source.close()
+    if _hosted(columns, metadata):
+        return _read(file, recording, options, problems, hosted=True)
     _damage(file, options, array, recording, metadata, problems)
     return columns, metadata
+
+
+def _hosted(columns: Columns, metadata: Metadata) -> bool:
+    """Return whether hosts run collectives, and the operators beside them were let go."""
+    return not columns.operators.wanted and (metadata.may_be_on_host or any(part.kind == "mpi" and len(part) for part in columns.parts))
 
 
 def _finish(file: File, recording: Recording, array: Array[Event], source: Source, metadata: Metadata) -> None:
@@ -124,7 +134,7 @@ def _damage(file: File, options: Options, array: Array[Event], recording: Record
 
 
 def _describe(file: File, recording: Recording, options: Options, columns: Columns, metadata: Metadata) -> None:
-    recording.source, recording.prefers = "kineto", "ai"
+    recording.source, recording.prefers, recording.covers = "kineto", "ai", "process"
     recording.resolution = 1000 if columns.whole_microseconds else 1
     metadata.describe(recording, file.path.name, options.rank)
     hosts = {int(n) for part in columns.parts if part.kind == "api" for n in np.unique(part.numbers["process"]) if n >= 0}

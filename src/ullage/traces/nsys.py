@@ -99,6 +99,7 @@ def _intervals(reading: Reading) -> Iterator[pa.RecordBatch]:
     yield from mpi(reading, lives)
     yield from calls(reading)
     yield from on_devices(reading)
+    lives.tell(reading.recording, reading.clock.offset)
     operating_system(reading, lives)
     yield from overhead(reading)
     yield from descheduled(reading)

@@ -1,28 +1,26 @@
 """MPI: from its own tables (since 2022), and the rules for both these and the NVTX domain "MPI" of older captures.
 
-TALP's clock runs from when MPI_Init returns to when MPI_Finalize is called (dlb, `talp_mpi_init` and `talp_mpi_finalize`), so
-these two are neither communication nor part of the run. They are left out here, and what the operating system's calls tell of a
-process' life (`nsys_extent`) is cut at them.
+MPI_Init and MPI_Finalize are the edges of the run (`mpi_clock`): they are noted and left out, and what the operating system's calls
+tell of a process' life (`nsys_extent`) is cut at them.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
 
+from ullage.recording import Recording
 from ullage.traces.calls import operation
+from ullage.traces.mpi_clock import edge
 from ullage.traces.nsys_columns import batches
 from ullage.traces.nsys_names import Words
 from ullage.traces.nsys_pages import Numbers
 from ullage.traces.nsys_rows import Mask, Reading, taken
 from ullage.traces.nsys_who import each, processes, threads
 
-_BEGINS = re.compile(r"^P?MPI_(Session_)?Init(_thread)?$", re.IGNORECASE)
-_ENDS = re.compile(r"^P?MPI_(Session_)?Finalize$", re.IGNORECASE)
 _TABLES = ("MPI_P2P_EVENTS", "MPI_START_WAIT_EVENTS", "MPI_COLLECTIVES_EVENTS", "MPI_OTHER_EVENTS")
 
 
@@ -35,13 +33,19 @@ class Lives:
 
     def note(self, names: Words, process: Numbers, start: Numbers, end: Numbers) -> Mask:
         """Note the rows that are MPI_Init or MPI_Finalize, and return which are neither."""
-        first = names.each(lambda name: _BEGINS.match(name) is not None, False).astype(bool)
-        last = names.each(lambda name: _ENDS.match(name) is not None, False).astype(bool)
+        first = names.each(lambda name: edge(name) == "init", False).astype(bool)
+        last = names.each(lambda name: edge(name) == "finalize", False).astype(bool)
         for number, rows in each(np.where(first, process, -1)):
             self.begin[number] = max(self.begin.get(number, int(end[rows].max())), int(end[rows].max()))
         for number, rows in each(np.where(last, process, -1)):
             self.end[number] = min(self.end.get(number, int(start[rows].min())), int(start[rows].min()))
         return np.asarray(~(first | last))
+
+    def tell(self, recording: Recording, offset: int) -> None:
+        """Fill in the recording's MPI clock; `offset` is what to add to the session's ns."""
+        for process in self.begin.keys() | self.end.keys():
+            begin, end = self.begin.get(process), self.end.get(process)
+            recording.clocked(process, None if begin is None else begin + offset, None if end is None else end + offset)
 
 
 def mpi(reading: Reading, lives: Lives) -> Iterator[pa.RecordBatch]:

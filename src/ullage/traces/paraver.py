@@ -1,8 +1,9 @@
 """Paraver traces (`.prv`, also compressed) of Extrae and nsys2prv, with the names beside them (`.pcf`, `.row`) where these are there.
 
 Useful time is POP's: the state Running, so all else of a process' main thread from 0 to the trace's end is told as `mpi`: MPI
-calls by name (events 50000001 to 50000005, MPI_Init and MPI_Finalize among them), and states that are neither Running nor within
-a call by the state's name ("Not created", "I/O", …). So useful time and elapsed time are those of POP's tools (pypop, modelfactors).
+calls by name (events 50000001 to 50000005), and states that are neither Running nor within a call by the state's name ("Not created",
+"I/O", …). MPI_Init and MPI_Finalize are the edges of the run (`mpi_clock`); POP's tools (pypop, modelfactors) count from 0 to the
+trace's end, and both as communication.
 Traces without states (nsys2prv) are useful where no call is. Other threads of a process are told as `parallel` while they don't run.
 
 A lane whose name in the `.row` begins with `CUDA-D1.S2` is stream 2 of the process' device 1: there Running is a kernel, and
@@ -21,7 +22,7 @@ from ullage.errors import UllageError
 from ullage.problems import Problems
 from ullage.recording import Process, Recording
 from ullage.traces.paraver_header import Header, header
-from ullage.traces.paraver_intervals import CYCLES, INSTRUCTIONS, Layout, batches, layout, wanted
+from ullage.traces.paraver_intervals import CYCLES, INSTRUCTIONS, UNENDED, Layout, batches, layout, mpi_calls, mpi_clock, wanted
 from ullage.traces.paraver_lanes import Lanes, Numbers, lanes, useful_counts
 from ullage.traces.paraver_names import Names, names
 from ullage.traces.paraver_records import blocks, records
@@ -48,12 +49,16 @@ def read(file: File, recording: Recording, options: Options, problems: Problems)
     found = _loaded(file, head, placed, wanted(called), recording, options, problems)
     for process in range(len(head.threads)):
         recording.saw(process, 0, found.end)
+    calls, unended = mpi_calls(found, placed)
+    for process, (begin, end) in mpi_clock(calls, placed, called, found.end).items():
+        recording.clocked(process, begin, end)
     _count(found, placed, recording)
     off = found.states[found.states[:, 3] == UNTRACED]
     if len(off):
         seconds = int((off[:, 2] - off[:, 1]).sum()) / 1e9
         problems.note(f"tracing was switched off for {seconds:.3g} s, summed over threads; that time counts as not useful")
-    yield from batches(found, placed, called, problems)
+    problems.mend(UNENDED, unended)
+    yield from batches(found, calls, placed, called, problems)
 
 
 def _loaded(file: File, head: Header, placed: Layout, kinds: Numbers, recording: Recording, options: Options, problems: Problems) -> Lanes:
@@ -114,7 +119,7 @@ def _placed(rows: Numbers, placed: Layout, head: Header, times: int, problems: P
 def _describe(head: Header, called: Names, recording: Recording, options: Options) -> None:
     hosts = called.rows.get("NODE", [])
     alone = len(head.offsets) == 1
-    recording.prefers, recording.ranks = "talp", len(head.threads)
+    recording.prefers, recording.ranks, recording.covers = "talp", len(head.threads), "run"
     recording.source = "Paraver"
     for process, node in enumerate(head.nodes):
         host = hosts[node - 1] if 0 < node <= len(hosts) else ""
@@ -126,9 +131,11 @@ def _describe(head: Header, called: Names, recording: Recording, options: Option
 def _count(found: Lanes, placed: Layout, recording: Recording) -> None:
     """Fill in what was counted within useful bursts, by process."""
     for name, kind in (("instructions", INSTRUCTIONS), ("cycles", CYCLES)):
-        lane, value, over = useful_counts(found, kind)
+        lane, moment, value, over = useful_counts(found, kind)
         for process in np.unique(placed.process[lane]):
-            mine = placed.process[lane] == process
+            begin, end = recording.mpi_clock.get(int(process), (None, None))
+            mine = (placed.process[lane] == process) & (moment > (-1 if begin is None else begin))
+            mine &= moment <= (found.end if end is None else end)
             sums = recording.counters.setdefault(int(process), {})
             sums[name] = int(value[mine].sum())
             sums["useful_time"] = max(sums.get("useful_time", 0), int(over[mine].sum()))

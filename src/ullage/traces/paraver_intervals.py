@@ -15,6 +15,7 @@ from ullage import arrays
 from ullage.problems import Problems
 from ullage.tables import CALLS, KINDS, intervals
 from ullage.traces.calls import call, is_collective
+from ullage.traces.mpi_clock import edge
 from ullage.traces.paraver_header import Header
 from ullage.traces.paraver_lanes import RUNNING, Lanes, Numbers, Stretches, after_calls, stretches, unstated, values_at
 from ullage.traces.paraver_names import Names
@@ -23,6 +24,8 @@ INSTRUCTIONS, CYCLES = 42000050, 42000059  # PAPI_TOT_INS, PAPI_TOT_CYC
 MPI = [50000001, 50000002, 50000003, 50000004, 50000005]  # point to point, collective, other, one-sided, file
 API = [63000000, 63000001]  # calls of the GPU's interface: nsys2prv's, Extrae's
 KERNELS, NCCL, COPIES, SIZES, CORRELATION = 63000006, 63000007, 63000001, 63000002, 9200  # nsys2prv, on lanes of devices
+_EXTRAE: dict[tuple[int, int], str] = {(50000003, 31): "init", (50000003, 32): "finalize"}  # where no .pcf names them
+UNENDED = "calls without an end, taken to last to the end of the trace"
 TRANSFER = 17  # the state "Memory transfer"
 MOST_ROWS = 1 << 20  # of one batch
 
@@ -90,13 +93,35 @@ def _sizes(called: Names) -> list[int]:
     return called.about(r"(?i)memory size|memcopy size|transfer size")
 
 
-def batches(found: Lanes, placed: Layout, called: Names, problems: Problems) -> Iterator[pa.RecordBatch]:
-    """Yield all intervals: calls, what else hosts did instead of computing, and what ran on devices."""
+def mpi_calls(found: Lanes, placed: Layout) -> tuple[Stretches, int]:
+    """Return the calls of MPI on hosts, and how many never ended."""
+    return stretches(found.events[placed.device[found.events[:, 0]] < 0], MPI, found.end)
+
+
+def mpi_clock(mpi: Stretches, placed: Layout, called: Names, end: int) -> dict[int, tuple[int | None, int | None]]:
+    """Return when MPI_Init returned and MPI_Finalize was called, by process; one that never returned lasts to the trace's `end`."""
+    edges = {
+        pair: edge(called.value(*pair)) or _EXTRAE.get(pair, "") for pair in set(zip(mpi.kind.tolist(), mpi.value.tolist(), strict=True))
+    }
+    found: dict[int, tuple[int | None, int | None]] = {}
+    for (kind, value), which in edges.items():
+        for row in np.flatnonzero((mpi.kind == kind) & (mpi.value == value)) if which else ():
+            process = int(placed.process[mpi.lane[row]])
+            begin, over = found.get(process, (None, None))
+            if which == "init" and mpi.end[row] < end:
+                begin = max(begin or 0, int(mpi.end[row]))
+            elif which == "finalize":
+                over = min(end if over is None else over, int(mpi.start[row]))
+            found[process] = begin, over
+    return found
+
+
+def batches(found: Lanes, mpi: Stretches, placed: Layout, called: Names, problems: Problems) -> Iterator[pa.RecordBatch]:
+    """Yield all intervals: calls (`mpi` are those of MPI), what else hosts did instead of computing, and what ran on devices."""
     host = placed.device[found.events[:, 0]] < 0
     on_host, on_device = found.events[host], found.events[~host]
-    mpi, open_mpi = stretches(on_host, MPI, found.end)
     api, open_api = stretches(on_host, API, found.end)
-    problems.mend("calls without an end, taken to last to the end of the trace", open_mpi + open_api)
+    problems.mend(UNENDED, open_api)
     words = _Words(called)
     yield from _batches(_mpi(mpi, placed, words))
     yield from _batches(_api(api, on_host, placed, words))

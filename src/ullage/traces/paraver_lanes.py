@@ -108,16 +108,16 @@ def values_at(events: Numbers, kinds: list[int], lane: Numbers, time: Numbers) -
     return np.where(hit, rows[at, 2], -1), np.where(hit, rows[at, 3], -1)
 
 
-def useful_counts(lanes_: Lanes, kind: int) -> tuple[Numbers, Numbers, Numbers]:
-    """Return, for each reading of a counter within a Running burst: its lane, its value, and the time in ns that it was read over."""
+def useful_counts(lanes_: Lanes, kind: int) -> tuple[Numbers, Numbers, Numbers, Numbers]:
+    """Return, for each reading of a counter within a Running burst: lane, moment, value, and the time in ns that it was read over."""
     rows = lanes_.events[lanes_.events[:, 2] == kind]
     bursts = lanes_.states[lanes_.states[:, 3] == RUNNING]
     if not len(rows) or not len(bursts):
         none = np.zeros(0, np.int64)
-        return none, none, none
+        return none, none, none, none
     before = np.concatenate(([0], rows[:-1, 1]))
     before[np.concatenate(([True], rows[1:, 0] != rows[:-1, 0]))] = 0
     burst = np.maximum(_last(bursts[:, 0], bursts[:, 1], rows[:, 0], rows[:, 1] - 1), 0)
     inside = (bursts[burst, 0] == rows[:, 0]) & (bursts[burst, 1] < rows[:, 1]) & (rows[:, 1] <= bursts[burst, 2]) & (before < rows[:, 1])
     over = rows[:, 1] - np.maximum(before, bursts[burst, 1])
-    return rows[inside, 0], rows[inside, 3], over[inside]
+    return rows[inside, 0], rows[inside, 1], rows[inside, 3], over[inside]

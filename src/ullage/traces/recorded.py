@@ -40,7 +40,7 @@ def read(file: File, recording: Recording, options: Options, problems: Problems)
     Raises UllageError for a recording of a release of CUPTI that is not known, and for one that holds no event; with `options.strict`
     also for one that ends early.
     """
-    recording.source, recording.by_process = "Ullage recording", True
+    recording.source, recording.by_process, recording.covers = "Ullage recording", True, "run"
     told = Told()
     recording.cut = _skimmed(file, told, options)
     if options.strict and recording.cut:

@@ -1,8 +1,7 @@
 """What the host threads did: calls of CUDA's runtime and driver, MPI, regions, and what CUPTI itself cost them.
 
 A call of the runtime and the driver's call inside it are two records; who sums them takes their union, thread by thread. A call that
-failed put nothing on a device. TALP's clock runs from when MPI_Init returns to when MPI_Finalize is called, so these two are neither
-communication nor part of the run.
+failed put nothing on a device. MPI_Init and MPI_Finalize are the edges of the run (`mpi_clock`).
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from ullage.cupti.chunks import HostKind
 from ullage.cupti.kinds import Kind, call_name
 from ullage.tables import CALLS
 from ullage.traces.calls import call, operation
+from ullage.traces.mpi_clock import edge
 from ullage.traces.nsys_names import Words, distinct
 from ullage.traces.nsys_rows import coded
 from ullage.traces.recorded_rows import MISSING, Reading, Records, Whole, column, correlation
@@ -32,8 +32,6 @@ _OVERHEAD = {
     8 << 16: "unified memory set-up",
 }  # fmt: skip
 _MPI = re.compile(r"^P?MPI_", re.IGNORECASE)  # what else is here is PyTorch's, whose collectives run on devices if they can
-_BEGINS = re.compile(r"^P?MPI_(Session_)?Init(_thread)?$", re.IGNORECASE)
-_ENDS = re.compile(r"^P?MPI_(Session_)?Finalize$", re.IGNORECASE)
 
 
 def on_host(reading: Reading, records: Mapping[int, Records]) -> Iterator[pa.RecordBatch]:
@@ -148,8 +146,8 @@ def _mpi(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterat
     for key in _keys(records, start) if reading.waiting else ():
         reading.waiting.pop(key, None)
     names = _names(reading, records)
-    first = names.each(lambda name: _BEGINS.match(name) is not None, False).astype(bool)
-    last = names.each(lambda name: _ENDS.match(name) is not None, False).astype(bool)
+    first = names.each(lambda name: edge(name) == "init", False).astype(bool)
+    last = names.each(lambda name: edge(name) == "finalize", False).astype(bool)
     if first.any():
         reading.began = max(int(end[first].max()), reading.began or 0)
     if last.any():

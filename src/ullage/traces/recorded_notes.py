@@ -81,6 +81,8 @@ def people(reading: Reading) -> None:
         recording.prefers = "ai" if reading.collectives else "talp"
     if reading.clock.since_1970 is not None:
         recording.clock = "utc"
+    if reading.began is not None or reading.ended is not None:
+        recording.clocked(reading.process, reading.began, reading.ended)
     if (life := reading.life()) is not None and life[0] < life[1]:
         recording.saw(reading.process, *life)
 

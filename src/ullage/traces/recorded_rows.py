@@ -87,14 +87,14 @@ class Reading:
         return good
 
     def life(self, now: int | None = None) -> tuple[int, int] | None:
-        """Return from when to when the program was recorded: while the recorder was there, from MPI_Init to MPI_Finalize where these
-        were called, as TALP counts, and as long as it did anything. `now` is the last moment if it goes on."""
+        """Return from when to when the program was recorded: while the recorder was there and as long as it did anything, but from
+        MPI_Init to MPI_Finalize where these were called (`mpi_clock`). `now` is the last moment if it goes on."""
         if self.clock.since_1970 is None:
             return self.work
-        first = max(self.clock.first, self.began or 0)
-        last = self.clock.last if now is None else now
-        last = last if self.ended is None else min(last, self.ended)
-        return (first, last) if self.work is None else (min(first, self.work[0]), max(last, self.work[1]))
+        first, last = self.clock.first, self.clock.last if now is None else now
+        if self.work is not None:
+            first, last = min(first, self.work[0]), max(last, self.work[1])
+        return first if self.began is None else self.began, last if self.ended is None else self.ended
 
     def intervals(self, start: Times, end: Times, kind: str | pa.Array, **columns: Any) -> pa.RecordBatch:
         """Return a record batch of this process; missing numbers become null."""

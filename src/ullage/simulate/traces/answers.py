@@ -29,13 +29,18 @@ class Answer:
     device: DeviceTotals | None
 
 
-def answer(scenario: Scenario, region: str | None = None) -> Answer:
+def answer(scenario: Scenario, region: str | None = None, *, apart: bool = False) -> Answer:
     """Return a scenario's true totals in ns, of the whole run or of a region (each process' union of its occurrences).
 
+    `apart` is for files of one process each, by profilers that start and stop with it: then what counts is what all of them saw.
     What can only be counted of the whole run (calls, launches, bytes) is None of a region. Raises ValueError for a scenario
     without a process that counts, and for a region in which none ever is.
     """
     looked = {p: _looked_at(scenario, p, region) for p in _counted(scenario)}
+    if apart:
+        lives = [_life(scenario, p) for p in _counted(scenario)]
+        low, high = max(life[0][0] for life in lives), min(life[0][1] for life in lives)
+        looked = {p: [(max(a, low), min(b, high)) for a, b in pieces if a < high and b > low] for p, pieces in looked.items()}
     looked = {p: pieces for p, pieces in looked.items() if _length(pieces)}
     if not looked:
         raise ValueError(f"no process of {scenario.name} is ever in {region or 'the run'}")
@@ -105,6 +110,25 @@ def _counted(scenario: Scenario) -> list[int]:
     return sorted(p for p in working or named if _length(_extent(scenario.of(p))))
 
 
+def _life(scenario: Scenario, process: int) -> Pieces:
+    """Return from when to when a process that counts lived, as far as work reaches that may be its own.
+
+    That is work on a device that no process is known to use that counts, where it lies outside all lives of those that count.
+    """
+    counted = _counted(scenario)
+    lives = {p: _extent(scenario.of(p)) for p in counted}
+    low, high = lives[process][0]
+    for number in _used(scenario):
+        rows = [e for e in scenario.events if e.device == number and e.kind in ON_DEVICE]
+        users = {e.process for e in rows} & set(counted) or set(counted)
+        edges = [edge for p in users for piece in lives[p] for edge in piece]
+        for e in rows:
+            if e.process not in counted and process in users and e.kind != "lost":
+                low = min(low, e.start) if e.start < min(edges) else low
+                high = max(high, e.end) if e.end > max(edges) else high
+    return [(low, high)]
+
+
 def _extent(events: Iterable[Event]) -> Pieces:
     """Return from when to when a process lived, by what it did: regions, steps and overhead only frame that."""
     told = list(events)
@@ -116,9 +140,9 @@ def _extent(events: Iterable[Event]) -> Pieces:
 
 
 def _looked_at(scenario: Scenario, process: int, region: str | None) -> Pieces:
+    [(low, high)] = _life(scenario, process)
     if region is None:
-        return _extent(scenario.of(process))
-    [(low, high)] = _extent(scenario.of(process)) or [(0, 0)]
+        return [(low, high)]
     named = [e for e in scenario.of(process) if e.kind == "region" and e.name == region]
     return [(max(e.start, low), min(e.end, high)) for e in named if e.start < high and e.end > low]
 

@@ -62,15 +62,19 @@ def device_ranges(parts: Iterable[DevicePart]) -> DeviceRanges:
     )
 
 
-def host_ranges(parts: Iterable[HostPart], resolution: int) -> HostRanges:
-    """Return the bounds of processes' times on a clock with steps of `resolution` ns."""
-    step = _step(resolution)
+def host_ranges(parts: Iterable[HostPart], resolution: int, unknown: Iterable[int] | None = None) -> HostRanges:
+    """Return the bounds of processes' times on a clock with steps of `resolution` ns; `unknown` is how long each was not recorded."""
+    step, parts = _step(resolution), tuple(parts)
     useful, busy = [], []
-    for part in parts:
+    for part, more in zip(parts, (0,) * len(parts) if unknown is None else unknown, strict=True):
         calls, talks = part.pieces
-        useful.append(_lost(part.useful, part.elapsed, step * (talks + calls)))
-        busy.append(_lost(part.busy, part.elapsed, step * talks))
+        useful.append(_more(_lost(part.useful, part.elapsed, step * (talks + calls)), more))
+        busy.append(_more(_lost(part.busy, part.elapsed, step * talks), more))
     return HostRanges(tuple(useful), tuple(busy))
+
+
+def _more(time: Interval, unknown: int) -> Interval:
+    return time[0], time[1] + unknown
 
 
 def _between(part: DevicePart, time: int, pieces: int) -> Interval:

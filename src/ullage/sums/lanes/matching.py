@@ -25,6 +25,9 @@ from ullage.sums.lanes.reduce import Reduced
 from ullage.sums.lanes.shifts import shift
 from ullage.sums.lanes.spans import Times
 
+FEWEST_LANES = 3  # of an exchange whose common end says anything: two that exchange always end together
+ENDS_AGREE = 10_000  # ns; on eight GPUs of one machine the ends of an all-to-all lie within 3 us, on InfiniBand within some more
+
 Codes = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
@@ -109,7 +112,7 @@ def match(captures: Sequence[Reduced]) -> Matched:
     world = max((r.recording.ranks or 0 for r in captures), default=0)
     rows = _believed(rows, names, len(lanes) >= world, notes)
     found = Matched(lanes, rows, (), names, tuple(notes))
-    return _aligned(found, len(captures), notes)
+    return _aligned(found, clock_owners(captures), notes)
 
 
 def codes(*columns: Codes) -> Codes:
@@ -295,9 +298,10 @@ def _renumbered(rows: Participations) -> Participations:
     return replace(rows, key=codes(rows.key))
 
 
-def _aligned(found: Matched, captures: int, notes: list[str]) -> Matched:
+def _aligned(found: Matched, owners: Sequence[str], notes: list[str]) -> Matched:
     """Return the same with the captures' clocks, and without chains whose ends don't coincide: they are no common collectives."""
-    found = replace(found, clocks=_clocks(found, captures))
+    found = _common_exchanges(found, owners)
+    found = replace(found, clocks=_clocks(found, owners))
     strange = _strange(found)
     if len(strange):
         out = np.isin(found.rows.chain, strange)
@@ -305,16 +309,66 @@ def _aligned(found: Matched, captures: int, notes: list[str]) -> Matched:
         what = _quoted(found.words, groups) if (groups >= 0).any() else "streams without a group"
         notes.append(f"the collectives of {what} are not matched: they don't end at the same moment on different ranks")
         found = replace(found, rows=_renumbered(found.rows.where(~out)))
-        found = replace(found, clocks=_clocks(found, captures))
+        found = replace(found, clocks=_clocks(found, owners))
     partly = int(np.unique(found.rows.key[~found.rows.whole]).size)
     if partly:
         notes.append(f"{partly:,} collectives are not split, since not all ranks that took part in them are there")
     return replace(found, notes=tuple(notes))
 
 
-def _clocks(found: Matched, captures: int) -> tuple[Clock, ...]:
+def _common_exchanges(found: Matched, owners: Sequence[str]) -> Matched:
+    """Return the same with exchanges that end on all lanes at one moment as all-to-alls: older profiles know these only as a kernel that
+    sends and receives, and what two ranks tell each other ends for them alone."""
+    rows, lanes = found.rows, len(found.lanes)
+    exchange = np.isin(rows.operation, [code for code, word in enumerate(found.words) if word == "sendrecv"]) & rows.whole
+    at = np.flatnonzero(np.diff(rows.key, prepend=-1))
+    everybody = exchange & np.repeat(np.diff(np.append(at, len(rows))) == lanes, np.diff(np.append(at, len(rows))))
+    if lanes < FEWEST_LANES or not everybody.any():
+        return found
+    together = replace(found, rows=replace(rows, operation=np.where(everybody, found.words.index("alltoall"), rows.operation)))
+    for tried in (found, together):  # by the clocks of other collectives, by their own where there are none
+        ahead, known = shifts_of(replace(found, clocks=_clocks(tried, owners)), rows.end)
+        if known.all():
+            break
+    end = rows.end - ahead
+    apart = np.maximum.reduceat(end, at) - np.minimum.reduceat(end, at)
+    longest = np.maximum.reduceat(rows.end - rows.start, at)
+    agree = (apart <= np.minimum(ENDS_AGREE, longest // 2)) & np.minimum.reduceat(known, at)
+    common = everybody & np.repeat(agree, np.diff(np.append(at, len(rows))))
+    return replace(found, rows=replace(rows, operation=np.where(common, together.rows.operation, rows.operation)))
+
+
+def _clocks(found: Matched, owners: Sequence[str]) -> tuple[Clock, ...]:
+    """Return the clock of each capture; `owners` says whose clock it went by, "" where it is its own alone.
+
+    Captures of one host have one clock: they are never shifted against one another, for their ends scatter by what the host's
+    threads wait for its processors. Clocks that both claim to count from 1970 differ only if by more than their ends scatter.
+    """
     rows = found.rows.where(found.together)
-    return clocks(rows.capture, rows.key, rows.end, captures)
+    known = {owner: place for place, owner in reversed(list(enumerate(owners))) if owner}
+    first = np.array([known.get(owner, place) for place, owner in enumerate(owners)], np.int64)
+    which, group = np.unique(first, return_inverse=True)
+    told = clocks(group[rows.capture] if len(rows) else rows.capture, rows.key, rows.end, len(which))
+    reference = next((place for place in which.tolist() if told[group[place]].reference), 0)
+    return tuple(
+        replace(clock, capture=place, line=_settled(clock.line, bool(owners[place] and owners[reference])))
+        for place, clock in enumerate(told[number] for number in group.tolist())
+    )
+
+
+def _settled(line: Line | None, since_1970: bool) -> Line | None:
+    """Return a clock's line; that of the reference itself where both count from 1970 and differ by no more than their ends scatter."""
+    if line is None or not since_1970 or line.drift or abs(line.offset) > line.residual:
+        return line
+    return replace(line, offset=0)
+
+
+def clock_owners(captures: Sequence[Reduced]) -> list[str]:
+    """Return whose clock each capture went by: its host's, if it counts from 1970; without a host a name of its own; "" for others."""
+    return [
+        "" if c.recording.clock != "utc" else f"host {c.recording.host}" if c.recording.host else f"capture {place}"
+        for place, c in enumerate(captures)
+    ]
 
 
 def shifts_of(found: Matched, time: Times) -> tuple[Times, Mask]:

@@ -15,11 +15,13 @@ from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, Rows
 from ullage.sums.lanes.idle import Idle, idle
 from ullage.sums.lanes.kernels import Kernels, kernels
 from ullage.sums.lanes.launches import only
+from ullage.sums.lanes.observed import Observed, observe
+from ullage.sums.lanes.owners import find_owners
 from ullage.sums.lanes.products import Row as Product
 from ullage.sums.lanes.products import products
-from ullage.sums.lanes.spans import NONE, Spans, clip, intersect, spans, subtract, union
+from ullage.sums.lanes.spans import NONE, Spans, clip, spans, subtract, union
 from ullage.sums.lanes.states import DeviceState, Host, ProcessState, Step, flatten, host_spans, host_threads, workers
-from ullage.sums.lanes.window import FRAMES, HOSTED, Window, lifetime
+from ullage.sums.lanes.window import Window
 
 MOST_REGIONS = 20_000  # names of regions of a process; of more, those are kept that ran longest
 MOST_OCCURRENCES = 100_000  # of one region; beyond, only their union is kept
@@ -29,7 +31,8 @@ MOST_OCCURRENCES = 100_000  # of one region; beyond, only their union is kept
 class Reduced:
     """What is kept of one capture: states, why its devices idled (by their keys), its kernels, its collectives.
 
-    `products` are the kernels by what they were asked for of matrix products, and by layer.
+    `products` are the kernels by what they were asked for of matrix products, and by layer; `left_out` is as `Observed` says it,
+    `notes` what must be said of it.
     """
 
     recording: Recording
@@ -40,61 +43,40 @@ class Reduced:
     kernels: Kernels
     collectives: Collectives
     products: tuple[Product, ...] = ()
+    left_out: int = 0
+    notes: tuple[str, ...] = ()
 
 
 def reduce(capture: Capture, window: Window | None = None, host: Host = "busiest") -> Reduced:
     """Return what is kept of a capture; `host` says which threads are a process' host lane.
 
     Raises UllageError for a capture or a window that holds nothing."""
-    chosen = (window or Window()).of(capture)
-    _find_owners(capture)
-    frames = FRAMES if window is not None and window.kind == "steps" else ()  # a step may begin with a wait that no operator shows
-    lives = {number: lifetime(capture, number, frames) for number in _hosts(capture)}
-    processes = tuple(p for number in lives if (p := _process(capture, number, chosen, host, lives[number])) is not None)
-    devices = tuple(_device(capture, int(number), processes, chosen) for number in np.unique(capture.device.device) if number != NOT_KNOWN)
-    devices = doubted(capture, devices, [_seen(d, processes, chosen) for d in devices])
+    notes = find_owners(capture)
+    seen = observe(capture, window)
+    processes = tuple(_process(capture, number, seen, host) for number in seen.lives)
+    devices = tuple(_device(capture, int(number), seen) for number in np.unique(capture.device.device) if number != NOT_KNOWN)
+    looked = [seen.of_device(key[1] for key in d.owners) for d in devices]
+    devices = doubted(capture, devices, looked)
     return Reduced(
         recording=capture.recording,
-        window=chosen,
+        window=seen.window,
         processes=processes,
         devices=devices,
-        idle={d.key: idle(capture, d, processes, _seen(d, processes, chosen)) for d in devices},
-        kernels=kernels(capture, chosen),
-        collectives=collectives(capture, chosen),
-        products=products(capture, chosen),
+        idle={d.key: idle(capture, d, processes, when) for d, when in zip(devices, looked, strict=True)},
+        kernels=kernels(capture, seen.window),
+        collectives=collectives(capture, seen.window),
+        products=products(capture, seen.window),
+        left_out=seen.left_out,
+        notes=notes,
     )
 
 
-def _find_owners(capture: Capture) -> None:
-    """Fill in whose a device row is, where the source doesn't say: the only process', or whose call has its correlation."""
-    rows, calls = capture.device, capture.calls
-    unowned = rows.process == NOT_KNOWN
-    callers = np.unique(calls.process) if len(calls) else np.array(_hosts(capture), np.int64)
-    if len(callers) == 1:
-        rows.process[unowned] = callers[0]
-    elif len(calls) and unowned.any():
-        order = np.argsort(calls.correlation, kind="stable")
-        at = np.minimum(np.searchsorted(calls.correlation[order], rows.correlation), len(order) - 1)
-        known = unowned & (calls.correlation[order][at] == rows.correlation) & (rows.correlation != NOT_KNOWN)
-        rows.process[known] = calls.process[order][at][known]
-
-
-def _hosts(capture: Capture) -> list[int]:
-    """Return the processes that count: those that use the GPU or MPI; failing these, all that did anything."""
-    host = capture.host
-    working = {int(p) for p in np.unique(capture.calls.process)} | {int(p) for p in np.unique(host.process[host.kind == KIND["mpi"]])}
-    named = {int(p) for p in np.unique(host.process[np.isin(host.kind, HOSTED)])} | set(capture.recording.extent)
-    return sorted((working or named) - {NOT_KNOWN})
-
-
-def _process(capture: Capture, number: int, chosen: tuple[int, int], lane: Host, life: tuple[int, int] | None) -> ProcessState | None:
+def _process(capture: Capture, number: int, seen: Observed, lane: Host) -> ProcessState:
     recording, host = capture.recording, capture.host.where(capture.host.process == number)
-    extent = life or (0, 0)
-    low, high = max(extent[0], chosen[0]), min(extent[1], chosen[1])
-    if low >= high:
-        return None
+    low, high = seen.lives[number]
     known = recording.processes.get(number)
-    rank = known.rank if known is not None and known.rank is not None else recording.rank
+    only = recording.rank if len(seen.lives) == 1 else None  # a file's rank names one process, not several
+    rank = known.rank if known is not None and known.rank is not None else only
     threads = host_threads(capture, number, lane)
     communication, offload, sync = (clip(s, low, high) for s in host_spans(capture, number, threads))
     off, waits, steps = host.of("off"), host.of("parallel"), host.of("step")
@@ -105,6 +87,7 @@ def _process(capture: Capture, number: int, chosen: tuple[int, int], lane: Host,
         rank=rank,
         host=(known.host if known else "") or recording.host,
         window=(low, high),
+        known=seen.known[number],
         offload=offload,
         communication=communication,
         sync=sync,
@@ -116,7 +99,7 @@ def _process(capture: Capture, number: int, chosen: tuple[int, int], lane: Host,
         threads=threads,
         callers=len(np.unique(capture.calls.thread[capture.calls.process == number])),
         calls=int(((capture.calls.process == number) & (capture.calls.start >= low) & (capture.calls.start <= high)).sum()),
-        counters=recording.counters.get(number, {}) if (low, high) == extent else {},
+        counters=recording.counters.get(number, {}) if seen.entire else {},
     )
 
 
@@ -155,16 +138,17 @@ def _steps(rows: Rows, words: list[str], window: tuple[int, int]) -> Step:
     return Step(names, np.maximum(rows.start, window[0]), np.minimum(rows.end, window[1]))
 
 
-def _device(capture: Capture, number: int, processes: tuple[ProcessState, ...], chosen: tuple[int, int]) -> DeviceState:
+def _device(capture: Capture, number: int, seen: Observed) -> DeviceState:
     recording, rows = capture.recording, capture.device.where(capture.device.device == number)
     known = recording.devices.get(number)
-    keys = {p.key[1]: p.key for p in processes}
-    begun = (rows.start >= chosen[0]) & (rows.start <= chosen[1])
+    users = [int(p) for p in np.unique(rows.process) if int(p) in seen.lives]
+    begun = (rows.start >= seen.window[0]) & (rows.start <= seen.window[1])
     state = DeviceState(
         key=(known.key if known and known.key else f"{recording.place}#{number}"),
         name=known.name if known else "",
         sms=known.sms if known else None,
-        owners=tuple(keys[int(p)] for p in np.unique(rows.process) if int(p) in keys),
+        owners=tuple((recording.place, p) for p in users),
+        place=recording.place,
         kernel=NONE,
         collective=NONE,
         memory=NONE,
@@ -173,8 +157,7 @@ def _device(capture: Capture, number: int, processes: tuple[ProcessState, ...], 
         resolution=recording.resolution,
         number=number,
     )
-    seen = _seen(state, processes, chosen)
-    kernel, collective, memory = (intersect(s, seen) for s in flatten(rows))
+    kernel, collective, memory = (seen.cut(s) for s in flatten(rows))
     single = rows.kind == KIND["kernel"]
     graph = subtract(kernel, union(rows.start[single], rows.end[single])) if (rows.kind == KIND["graph"]).any() else NONE
     together, moves = rows.kind == KIND["collective"], np.isin(rows.kind, [KIND["memcpy"], KIND["memset"]])
@@ -184,12 +167,6 @@ def _device(capture: Capture, number: int, processes: tuple[ProcessState, ...], 
         collective=collective,
         memory=memory,
         graph=graph,
-        collective_all=intersect(union(rows.start[together], rows.end[together]), seen),
-        memory_all=intersect(union(rows.start[moves], rows.end[moves]), seen),
+        collective_all=seen.cut(union(rows.start[together], rows.end[together])),
+        memory_all=seen.cut(union(rows.start[moves], rows.end[moves])),
     )
-
-
-def _seen(device: DeviceState, processes: tuple[ProcessState, ...], chosen: tuple[int, int]) -> Spans:
-    """Return when a device is looked at: while one of its owners is; while any process is when its owners aren't known."""
-    windows = [p.window for p in processes if p.key in device.owners or not device.owners]
-    return spans(*windows) if windows else spans(chosen)

@@ -48,8 +48,8 @@ class HostPart:
 
     @property
     def busy(self) -> int:
-        """U + W, and what threads lose, by thread."""
-        return (self.useful + self.offload + self.parallel) // self.threads
+        """U + W, and what threads lose, by thread; rounded up, so that no balance exceeds 1."""
+        return -(-(self.useful + self.offload + self.parallel) // self.threads)
 
 
 @dataclass(frozen=True)
@@ -74,19 +74,34 @@ class DevicePart:
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a program: its processes in the order of their ranks, its devices, and what it was reduced from."""
+    """One run of a program: its processes in the order of their ranks, its devices, and what it was reduced from.
+
+    `common` is what is looked at of each process while all were recorded, from and to the moments `shared` on the first capture's clock,
+    of the `recorded` in which any was; None where that was not sought, or is no time: see `ullage.sums.lanes.common`.
+    """
 
     processes: tuple[ProcessState, ...]
     devices: tuple[DeviceState, ...]
     captures: tuple[Reduced, ...]
+    common: Windows | None = None
+    shared: tuple[int, int] | None = None
+    recorded: tuple[int, int] | None = None
+
+    def lives(self) -> Windows:
+        """Return when each process was observed."""
+        return {p.key: spans(p.window) for p in self.processes}
 
     def whole(self) -> Windows:
-        """Return the windows of all processes."""
-        return {p.key: spans(p.window) for p in self.processes}
+        """Return what is looked at of all processes: while all were recorded, if that is known."""
+        if self.common is None:
+            return self.lives()
+        return {p.key: self.common[p.key] for p in self.processes}
 
     def region(self, name: str) -> Windows:
         """Return when each process is in a region; processes that never are, are left out."""
-        return {p.key: p.regions[name] for p in self.processes if name in p.regions and p.regions[name].pieces}
+        whole = self.whole()
+        found = {p.key: intersect(p.regions[name], whole[p.key]) for p in self.processes if name in p.regions}
+        return {key: s for key, s in found.items() if s.pieces}
 
     def elapsed(self, windows: Windows | None = None) -> int:
         """Return E in ns: the longest of the processes' times (TALP paper, eq. 1), or of a shared device's if that is longer.
@@ -100,8 +115,13 @@ class Run:
         return max((*(w.total for w in looked.values()), *shared))
 
     def seen(self, device: DeviceState, windows: Windows) -> Spans:
-        """Return when a device is looked at: while one of its owners is; while any process is when its owners aren't known."""
-        return join(*(windows[key] for key in device.owners or windows if key in windows))
+        """Return when a device is looked at: while one of its users is."""
+        return join(*(windows[key] for key in self.users(device, windows)))
+
+    def users(self, device: DeviceState, windows: Windows) -> tuple[Key, ...]:
+        """Return the processes whose a device is: its owners; any of its capture where none is known, any at all where it has none."""
+        found = device.owners or tuple(key for key in windows if key[0] == device.place) or tuple(windows)
+        return tuple(key for key in found if key in windows)
 
 
 def merge(captures: Iterable[Reduced]) -> Run:
@@ -164,11 +184,13 @@ def _host_part(process: ProcessState, seen: Spans) -> HostPart:
     return HostPart(process, seen.total, useful, offload, communication, threads, pieces=(called.pieces, talk.pieces), **lost)
 
 
-def device_parts(run: Run, windows: Windows | None = None) -> tuple[DevicePart, ...]:
-    """Return each device's times while one of its owners is in its window; kernels that cross an edge are cut there."""
-    elapsed = run.elapsed(windows)
+def device_parts(run: Run, windows: Windows | None = None, elapsed: int | None = None) -> tuple[DevicePart, ...]:
+    """Return each device's times while one of its owners is in its window; kernels that cross an edge are cut there.
+
+    `elapsed` is the run's by these windows unless said otherwise."""
+    elapsed = run.elapsed(windows) if elapsed is None else elapsed
     looked = run.whole() if windows is None else windows
-    all_of_it = run.whole()
+    all_of_it = run.lives()
     parts = []
     for device in run.devices:
         seen = run.seen(device, looked)

@@ -29,6 +29,7 @@ class DeviceState:
     was recorded; `resolution` is the step of the time stamps in ns; `transfer` the part of `collective` in which data moves (None
     unless collectives were matched across ranks). `number` is the device's in its capture. `graph` is the part of `kernel` in
     which only a graph's run as a whole was recorded, none of its kernels; `doubts` say in words why `unknown` and `graph` are there.
+    `place` is its capture's: where nobody is known to own it, it may be anybody's there.
     `collective_all` and `memory_all` are when collectives and memory operations run, whether or not computing hides them.
     """
 
@@ -49,6 +50,7 @@ class DeviceState:
     doubts: tuple[str, ...] = ()
     collective_all: Spans = NONE
     memory_all: Spans = NONE
+    place: str = ""
 
     @property
     def busy(self) -> Spans:
@@ -87,6 +89,7 @@ class Worker:
 class ProcessState:
     """One host process: its window, and disjoint sets of spans within it; what is in none of them is useful time.
 
+    `known` is from when to when all that it did was recorded, None: always.
     `sync` is the part of `offload` in which it waits for the device. `regions` has the union of each region's occurrences,
     `occurrences` each of them, `steps` the profiler's steps. `off` is when its threads were descheduled, as far as known.
     `workers` are the OpenMP-like threads beside the main one, where the source has them. `threads` are those whose calls count,
@@ -111,6 +114,7 @@ class ProcessState:
     callers: int = 0
     calls: int = 0
     counters: dict[str, int] = field(default_factory=dict)
+    known: tuple[int, int] | None = None
 
 
 def flatten(rows: Rows) -> tuple[Spans, Spans, Spans]:

@@ -109,7 +109,7 @@ def _process(process: ProcessState, number: int, shift: int) -> Lane:
 
 
 def _device(run: Run, device: DeviceState, number: int, shift: int, mode: Mode) -> Lane:
-    seen = run.seen(device, run.whole()) if run.processes else spans(*(c.window for c in run.captures))
+    seen = run.seen(device, run.lives()) if run.processes else spans(*(c.window for c in run.captures))
     kernel = join(device.kernel, device.collective) if mode == "talp" else device.kernel
     states = {"kernel": kernel, "collective": device.collective, "memory": device.memory, "unknown": device.unknown}
     if mode == "talp":

@@ -1,0 +1,121 @@
+"""When processes and devices were observed: one notion for windows, elapsed times, balance and bounds, held against brute force."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from tests.observed_brute_force import File, Row, drawn, sums
+from ullage.problems import Problems
+from ullage.profiles import Profile
+from ullage.recording import Process, Recording
+from ullage.render.trace import headline
+from ullage.reports.trace import TraceReport, trace
+from ullage.sums.lanes.common import rest, with_common
+from ullage.sums.lanes.gather import gather
+from ullage.sums.lanes.reduce import reduce
+from ullage.sums.lanes.run import Run, device_parts, host_parts, merge
+from ullage.tables import intervals
+
+T = 1_767_225_600_000_000_000  # ns since 1970, when the runs begin
+QUICK = 100
+SEEDS = [*range(QUICK), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(QUICK, 1500))]
+
+
+def run_of(files: list[File]) -> Run:
+    """The run of some files, as readers would give it."""
+    captures = []
+    for number, file in enumerate(files):
+        recording = Recording(f"file {number}", clock="utc", covers=file.covers)  # type: ignore[arg-type]
+        recording.processes = {p: Process(rank=p) for p in {r.process for r in file.rows} if p is not None}
+        recording.mpi_clock = {
+            p: (None if begin is None else T + begin, None if end is None else T + end) for p, (begin, end) in file.mpi.items()
+        }
+        rows = file.rows
+        batch = intervals(
+            {
+                "start": [T + r.start for r in rows],
+                "end": [T + r.end for r in rows],
+                "kind": [r.sort for r in rows],
+                "process": [r.process for r in rows],
+                "thread": [1 if r.device is None else None for r in rows],
+                "device": [r.device for r in rows],
+                "call": ["other" if r.sort == "api" else None for r in rows],
+            }
+        )
+        captures.append(reduce(gather([batch], recording)))
+    return with_common(merge(captures))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_any_run_comes_to_what_brute_force_says(seed: int) -> None:
+    files = drawn(seed)
+    expected, run = sums(files), run_of(files)
+    assert run.elapsed() == expected.elapsed
+    place = {f"file {n}": n for n in range(len(files))}
+    hosts = {(place[h.process.key[0]], h.process.key[1]): (h.useful, h.offload, h.communication) for h in host_parts(run)}
+    assert hosts == expected.hosts
+    devices = {(place[d.device.place], d.device.number): (d.kernel, d.collective, d.memory) for d in device_parts(run)}
+    assert devices == expected.devices
+    for part in device_parts(run):
+        assert part.kernel + part.collective + part.memory + part.idle == expected.elapsed
+    whole = rest(run)
+    assert whole is None or whole.elapsed == expected.recorded
+
+
+def report_of(files: list[File]) -> TraceReport:
+    """The report on some files: the run is compared while all ranks are known there."""
+    run = run_of(files)
+    recordings = tuple(c.recording for c in run.captures)
+    return trace(Profile(("files",), "drawn", recordings, replace(run, common=None), (), Problems(), "talp"), "first-last")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_the_bounds_hold_for_all_of_the_time_in_which_any_rank_was_recorded(seed: int) -> None:
+    # in talp mode a collective is work; brute force counts kernels, so collectives are left out
+    files = [replace(file, rows=[r for r in file.rows if r.sort != "collective"]) for file in drawn(seed)]
+    expected, whole = sums(files), report_of(files).whole
+    assert whole.host is not None
+    assert (whole.host.low, whole.host.high) == pytest.approx(expected.host_parallel, abs=1e-12)
+    for tree in (whole.host, whole.device):
+        for _, node in tree.walk() if tree is not None else ():
+            assert node.value is None or (node.low or 0) - 1e-12 <= node.value <= (node.high or 0) + 1e-12
+    if expected.device_parallel is None:
+        assert whole.device is None
+    else:
+        assert whole.device is not None
+        assert (whole.device.low, whole.device.high) == pytest.approx(expected.device_parallel, abs=1e-12)
+
+
+def eight(short: int = 125, long: int = 199) -> list[File]:
+    """Eight ranks that compute alike, launching for 20 of 100: their profilers start one after another and stop together."""
+    begins = [long - short - (long - short) * rank // 7 for rank in range(8)]
+    return [
+        File([Row("operator", begin, long, rank)] + [
+            Row(sort, max(at, begin), min(at + length, long), rank, device)
+            for at in range(0, long, 10) for sort, length, device in (("api", 2, None), ("kernel", 6, 0)) if at + length > begin
+        ])
+        for rank, begin in enumerate(begins)
+    ]  # fmt: skip
+
+
+def test_ranks_recorded_for_unequal_times_are_balanced_if_they_do_the_same() -> None:
+    # all were from 74 to 199: 125 in which each launches 24 or 25 and computes on its device for 6 of 10
+    report = report_of(eight())
+    host, device = report.whole.host, report.whole.device
+    assert host is not None and device is not None
+    assert report.whole.elapsed == 125 and report.recorded == 199
+    values = {node.metric: node.value for tree in (host, device) for _, node in tree.walk()}
+    assert values["host_load_balance"] == values["device_load_balance"] == 1
+    # all of the 199: rank 0 may have done anything in its first 74, and was useful for 125 less its calls
+    assert host.low is not None and host.low < 0.7 < (host.value or 0) < 0.81 and host.certain
+    assert "over 125 ns in which all ranks were recorded (of 199 ns in which any was): 8 processes" in headline(report)
+    assert any(note.startswith("rank 0 was recorded for 1.25e-07 s, rank 7 for 1.99e-07 s") for note in report.notes)
+
+
+@pytest.mark.parametrize(("short", "told"), [(989, True), (991, False)])
+def test_the_headline_says_when_ranks_were_recorded_for_unequal_times(short: int, told: bool) -> None:
+    # of 1,000 ns all ranks were recorded for less than 99 %, or for more
+    report = report_of(eight(short, 1000))
+    assert (report.recorded is not None) == told == ("in which all ranks were recorded" in headline(report))
