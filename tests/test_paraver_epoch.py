@@ -101,4 +101,4 @@ def test_a_run_lasts_from_mpi_init_to_mpi_finalize_as_talp_counts(ranks: int, sh
     host = host_totals(host_parts(run), run.elapsed())
     assert host is not None
     assert (host.elapsed, host.useful_time) == (max(end[task] - begin[task] for task in end), useful)
-    assert host.instructions is not None and 0 < TIMES[ranks][3] - host.instructions < 0.01 * TIMES[ranks][3]  # those before MPI_Init
+    assert host.instructions is not None and 0 < TIMES[ranks][3] - host.instructions < 0.1 * TIMES[ranks][3]  # those before MPI_Init
