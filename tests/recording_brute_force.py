@@ -94,11 +94,13 @@ class Recording:
 
     @property
     def calls(self) -> list[Row]:
-        """Return the calls of the process' host lane: the thread that is longest in CUDA, of those that put work on a device if any do."""
+        """Return the calls of the process' host lane: the thread that is longest in CUDA in the window, of those that put work on a device."""
+        first, last = self.window or (0, 0)
         calls = [r for r in self.rows if r.kind == "api"]
         candidates = sorted({r.thread for r in calls if r.submits} or {r.thread for r in calls}, key=lambda t: t or 0)
         by_thread = [[r for r in calls if r.thread == thread] for thread in candidates]
-        return max(by_thread, key=lambda rows: covered([(r.start, r.end) for r in rows]), default=[])
+        inside = [[(max(r.start, first), min(r.end, last)) for r in rows if r.start < last and r.end > first] for rows in by_thread]
+        return max(zip(inside, by_thread, strict=True), key=lambda both: covered(both[0]), default=([], []))[1]
 
     # the clock
 

@@ -94,7 +94,8 @@ class Reading:
         first, last = self.clock.first, self.clock.last if now is None else now
         if self.work is not None:
             first, last = min(first, self.work[0]), max(last, self.work[1])
-        return first if self.began is None else self.began, last if self.ended is None else self.ended
+        begin, end = first if self.began is None else self.began, last if self.ended is None else self.ended
+        return (begin, end) if begin < end or self.ended is None else (first, last)  # a clock of MPI that ends before it begins is none
 
     def intervals(self, start: Times, end: Times, kind: str | pa.Array, **columns: Any) -> pa.RecordBatch:
         """Return a record batch of this process; missing numbers become null."""

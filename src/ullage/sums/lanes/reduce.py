@@ -77,7 +77,7 @@ def _process(capture: Capture, number: int, seen: Observed, lane: Host) -> Proce
     known = recording.processes.get(number)
     only = recording.rank if len(seen.lives) == 1 else None  # a file's rank names one process, not several
     rank = known.rank if known is not None and known.rank is not None else only
-    threads = host_threads(capture, number, lane)
+    threads = host_threads(capture, number, spans((low, high)), lane)
     communication, offload, sync = (clip(s, low, high) for s in host_spans(capture, number, threads))
     off, waits, steps = host.of("off"), host.of("parallel"), host.of("step")
     regions, occurrences = _regions(host.of("region"), capture.words, (low, high))

@@ -179,8 +179,9 @@ def workers(rows: Rows, words: list[str], seen: Spans) -> tuple[Worker, ...]:
 Host = Literal["busiest", "union"]
 
 
-def host_threads(capture: Capture, process: int, host: Host = "busiest") -> tuple[int, ...]:
-    """Return the threads whose calls are a process' host lane: the one that is longest in the GPU's interface, or all of them.
+def host_threads(capture: Capture, process: int, seen: Spans, host: Host = "busiest") -> tuple[int, ...]:
+    """Return the threads whose calls are a process' host lane: the one that is longest in the GPU's interface while the process was
+    observed (`seen`), or all of them.
 
     The busiest is sought among threads that put work on a device, if any do: watchdogs and loaders only ask or wait, and their
     waiting is nobody's loss. Of equally busy threads the one with the lowest number counts.
@@ -192,6 +193,6 @@ def host_threads(capture: Capture, process: int, host: Host = "busiest") -> tupl
 
     def busy(thread: int) -> int:
         mine = calls.thread == thread
-        return union(calls.start[mine], calls.end[mine]).total
+        return intersect(union(calls.start[mine], calls.end[mine]), seen).total
 
     return (max(np.unique(calls.thread[works] if works.any() else calls.thread).tolist(), key=busy),)
