@@ -94,7 +94,7 @@ class Recording:
 
     @property
     def calls(self) -> list[Row]:
-        """Return the calls of the process' host lane: the thread that is longest in CUDA in the window, of those that put work on a device."""
+        """Return the calls of the process' host lane: the longest in CUDA in the window, of those that put work on a device."""
         first, last = self.window or (0, 0)
         calls = [r for r in self.rows if r.kind == "api"]
         candidates = sorted({r.thread for r in calls if r.submits} or {r.thread for r in calls}, key=lambda t: t or 0)
