@@ -325,6 +325,17 @@ def test_asking_twice_in_whatever_order_samples_arrived_gives_the_same_answer(se
     assert answers[1:] == answers[:1] * 2
 
 
+@pytest.mark.parametrize("seed", range(470, 482))
+def test_the_course_over_time_adds_up_to_the_headline(seed):
+    import ibis
+
+    report = fleet_report(ibis.memtable(settled(fleet_of(seed))), None, Question(by="job"))
+    hours = [point.gpu_hours for point in report.course]
+    close(sum(hours), report.trusted_share * report.gpu_hours, seed)
+    if report.counted_hours == pytest.approx(sum(hours), rel=1e-12):  # OFU is known of all of it
+        close(sum(point.gpu_hours * point.ofu for point in report.course), report.counted_hours * (report.ofu or 0.0), seed)
+
+
 @pytest.mark.parametrize("seed", range(450, 456))
 def test_the_order_in_which_samples_arrive_changes_no_sum(seed):
     import ibis

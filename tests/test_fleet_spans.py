@@ -158,6 +158,23 @@ def test_a_bad_instance_takes_none_of_its_neighbours_out(settled, bad):
     assert all(point.ofu == pytest.approx(0.5) for point in report.course) and (report.course != []) == (bad < 7)
 
 
+def test_the_faulty_part_of_an_instance_is_left_out_of_no_other(settled):
+    # seven instances over five hours; the gauges of one are stuck at zero in the second: 34 of 35 instance-hours count
+    quarters = [{"span_ms": HOUR // 4, "time": T0 + n * HOUR // 4} for n in range(1, 21)]
+    rows = [
+        (idle(gpu_util=1.0, **when) if instance == 3 and 4 <= number < 8 else full(tensor_active=0.5, **when))
+        | {"gpu": "g", "mig": f"1g.10gb/{instance}", "job": str(instance)}
+        for instance in range(7)
+        for number, when in enumerate(quarters)
+    ]
+    report = fleet(settled(rows), None, Question(by="job"))
+    assert {group.ofu for group in report.groups} == {0.5}
+    assert report.trusted_share == pytest.approx(34 / 35)
+    assert [(verdict.mig, len(verdict.left_out)) for verdict in report.findings if verdict.left_out] == [("1g.10gb/3", 1)]
+    assert {point.ofu for point in report.course} == {0.5}
+    assert sum(point.gpu_hours for point in report.course) == pytest.approx(34 / 7, rel=1e-6)
+
+
 def test_table_three_sizes_a_job_by_its_record(settled):
     # two GPUs were seen of a job that holds 16; of the other two that nobody recorded, two slices of one are one GPU
     rows = [full(gpu=f"g{n}", job="big") for n in range(2)] + [

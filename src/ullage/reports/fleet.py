@@ -28,19 +28,21 @@ from ullage.reports.groups import (
     gauge,
     gpu_hours,
     groups_of,
+    in_slices,
     marked_sums,
     method_of,
     prices_of,
+    stacked,
     state_sums,
 )
 from ullage.reports.rated import Rated, chains, losses, rate, weighted_mean
 from ullage.reports.series import gauge_evidence, noise
 from ullage.reports.trusted import Device, bounds_note, judge, sampled_bounds
 from ullage.sources.inventory import Listed
-from ullage.sums.devices import time_sums, within
+from ullage.sums.devices import KIND, time_sums, within
 from ullage.sums.grouping import collapse
 from ullage.sums.ledger import CODES, OWNERS
-from ullage.sums.spans import Span, joined_spans, samples_in_spans
+from ullage.sums.spans import Span, Whose, samples_in_spans
 from ullage.units import DAY_MS, HOUR_MS
 
 KEYS = ("job", "user", "model", "host", "cluster", "gpu", "namespace", "hour")
@@ -215,13 +217,9 @@ def _believed(rated: Rated, verdicts: Verdicts) -> Mask:
     return found
 
 
-def _faults(verdicts: Verdicts) -> dict[str, tuple[Span, ...]]:
-    """Return when series that count were faulty, which does not count; of a GPU with instances, when any of these was."""
-    found: dict[str, tuple[Span, ...]] = {}
-    for (gpu, _), verdict in verdicts.items():
-        if verdict.left_out:
-            found[gpu] = joined_spans((*found.get(gpu, ()), *verdict.left_out))
-    return found
+def _faults(verdicts: Verdicts) -> Mapping[Whose, tuple[Span, ...]]:
+    """Return when series that count were faulty, which does not count."""
+    return {device: verdict.left_out for device, verdict in verdicts.items() if verdict.left_out}
 
 
 def _of_trusted(samples: Any, verdicts: Verdicts) -> Any:
@@ -293,12 +291,11 @@ def _observed(sums: pa.Table) -> float:
 
 def _course(samples: Any, window: tuple[int, int], verdicts: Verdicts, question: Question) -> list[Point]:
     bucket_ms = next((b for b in BUCKETS if (window[1] - window[0]) / b <= 400), BUCKETS[-1])
-    believed = samples_in_spans(_of_trusted(samples, verdicts), _faults(verdicts), inside=False)
-    sums = time_sums(believed, bucket_ms=bucket_ms)
+    believed = [samples_in_spans(_of_trusted(table, verdicts), _faults(verdicts), inside=False) for table in in_slices(samples, [])]
+    sums = stacked([time_sums(table, bucket_ms=bucket_ms) for table in believed])
     if not len(sums):
         return []
-    sums = sums.append_column("mig", pa.nulls(len(sums), pa.string()))
-    rated = rate(collapse(sums, ["bucket", "model", "mig"]), question.model)
+    rated = rate(collapse(sums, ["bucket", *KIND]), question.model)
     buckets = rated.column("bucket")
     points = []
     for start in np.unique(buckets):

@@ -20,7 +20,7 @@ from ullage.metrics.telemetry import Tree
 from ullage.reports.rated import Rated, chains, weighted_mean
 from ullage.sums.devices import device_sums
 from ullage.sums.slices import by_slices, sliced_gpus
-from ullage.sums.spans import Span, cut_at_spans
+from ullage.sums.spans import Span, Whose, cut_at_spans, gpus_of
 from ullage.tables import SETTLED
 from ullage.units import HOUR_MS
 
@@ -165,20 +165,24 @@ def state_sums(samples: Any, notes: list[str], *, bucket_ms: int | None = None, 
     Instances whose share of their GPU nobody knows are left out with a note, and the rest of their GPU with them. `only` names the sums
     that are wanted (None: all).
     """
-    tables = [device_sums(table, bucket_ms=bucket_ms, only=only).to_pyarrow() for table in _by_slices(samples, notes)]
+    return stacked([device_sums(table, bucket_ms=bucket_ms, only=only).to_pyarrow() for table in in_slices(samples, notes)])
+
+
+def stacked(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return tables of sums as one."""
     return tables[0] if len(tables) == 1 else pa.concat_tables([_strings(table) for table in tables], promote_options="permissive")
 
 
-def marked_sums(sums: pa.Table, samples: Any, faults: Mapping[str, Sequence[Span]], *, bucket_ms: int | None = None) -> pa.Table:
-    """Return what `state_sums` gave with a column `faulty`: whether a row is the time in the spans of `faults`, by GPU.
+def marked_sums(sums: pa.Table, samples: Any, faults: Mapping[Whose, Sequence[Span]], *, bucket_ms: int | None = None) -> pa.Table:
+    """Return what `state_sums` gave with a column `faulty`: whether a row is the time in its device's spans of `faults`.
 
     Only the samples of GPUs with a fault are asked again; what is in the spans and what is not add up to what was.
     """
     if not faults:
         return sums.append_column("faulty", pa.array(np.zeros(len(sums), np.bool_)))
-    theirs = pa.array(list(faults), pa.string())
+    theirs = pa.array(gpus_of(faults), pa.string())
     parts = [_marked(_strings(sums.filter(pc.invert(pc.is_in(sums["gpu"].cast(pa.string()), value_set=theirs)))), faulty=False)]
-    for table in _by_slices(samples.filter(samples.gpu.isin(list(faults))), []):
+    for table in in_slices(samples.filter(samples.gpu.isin(gpus_of(faults))), []):
         cut = cut_at_spans(table, faults, "faulty")
         for faulty in (False, True):
             found = device_sums(cut.filter(cut.faulty if faulty else ~cut.faulty).drop("faulty"), bucket_ms=bucket_ms).to_pyarrow()
@@ -190,7 +194,7 @@ def _marked(sums: pa.Table, *, faulty: bool) -> pa.Table:
     return sums.append_column("faulty", pa.array(np.full(len(sums), faulty)))
 
 
-def _by_slices(samples: Any, notes: list[str]) -> list[Any]:
+def in_slices(samples: Any, notes: list[str]) -> list[Any]:
     """Return the samples of GPUs that were never sliced, and those of GPUs that were as what they stand for."""
     import ibis
 

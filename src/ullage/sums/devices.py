@@ -25,6 +25,7 @@ WORKS = 0.5
 MEANS = ("tensor_active", "sm_active", "gr_active", "gpu_util", "power")
 KEYS = ("gpu", "mig", "job")
 STATE = (*KEYS, "cluster", "host", "user", "namespace", "share", "owner", "measured")  # a row of sums is the time in one of these states
+KIND = ("model", "mig", "share")  # what part of which GPU a row speaks for: it weighs so much
 OFU = ("span_ms", "ofu_ms", "ofu_sum", "cycles_ms", "tensor_cycles", "sm_cycles")
 TREE = (
     *OFU,
@@ -57,9 +58,8 @@ def device_sums(samples: Any, *, bucket_ms: int | None = None, only: Sequence[st
 
     A sample that reaches over the edge of a bucket counts in each by the time that it has there.
     """
-    import ibis
 
-    samples = samples if "share" in samples.columns else samples.mutate(share=ibis.null("float64"))
+    samples = _with_share(samples)
     keys = list(STATE)
     if bucket_ms is not None:
         samples = bucketed(samples, bucket_ms)
@@ -81,6 +81,12 @@ def device_sums(samples: Any, *, bucket_ms: int | None = None, only: Sequence[st
     return from_steps(found, sums).order_by(keys)
 
 
+def _with_share(samples: Any) -> Any:
+    import ibis
+
+    return samples if "share" in samples.columns else samples.mutate(share=ibis.null("float64"))
+
+
 def _unfolded(fine: Any) -> dict[str, Any]:
     """Return what is known once rows of the finer grouping are put together."""
     marked = {flag.name.lower(): (fine.flags.cast("int32") & int(flag)) > 0 for flag in Flag if flag.name}
@@ -95,13 +101,14 @@ def _unfolded(fine: Any) -> dict[str, Any]:
 
 
 def time_sums(samples: Any, *, bucket_ms: int) -> pa.Table:
-    """Return the sums of `device_sums` that the course of OFU over time needs, by bucket and model; several rows may have the same two.
+    """Return the sums of `device_sums` that the course of OFU over time needs, by bucket and `KIND`; several rows may agree in these.
 
     A sample that reaches over the edge of a bucket counts in each by the time that it has there. Nearly all lie in one bucket or in two,
     whose first has all of the sample less what the second has: one pass over the samples gives both. The few in more are asked for again.
     """
     import ibis
 
+    samples = _with_share(samples)
     end = milliseconds_of(samples.time)
     samples = samples.mutate(_start=end - samples.span_ms, _end=end, bucket=(end - 1) // bucket_ms * bucket_ms)
     edges = [samples._start < samples.bucket, samples._start < samples.bucket - bucket_ms]
@@ -109,19 +116,19 @@ def time_sums(samples: Any, *, bucket_ms: int) -> pa.Table:
     inside = samples._end - ibis.greatest(samples._start, samples.bucket)
     every = {name: value for name, value in _sums(samples).items() if name in COURSE}
     late = {f"{name}_late": value for name, value in _sums(samples, inside).items() if name in COURSE}
-    found = _grouped(samples, ("bucket", "model", "_edges"), every | late, {})
-    own = found.select("bucket", "model", "_edges", **{name: found[f"{name}_late"] for name in every})
+    found = _grouped(samples, ("bucket", *KIND, "_edges"), every | late, {})
+    own = found.select("bucket", *KIND, "_edges", **{name: found[f"{name}_late"] for name in every})
     crossing = found.filter(found._edges == 1)
     before = crossing.select(
-        "model", "_edges", bucket=crossing.bucket - bucket_ms, **{name: crossing[name] - crossing[f"{name}_late"] for name in every}
+        *KIND, "_edges", bucket=crossing.bucket - bucket_ms, **{name: crossing[name] - crossing[f"{name}_late"] for name in every}
     )
     both = own.union(before.select(own.columns))
-    sums = from_steps(both, every).order_by("bucket", "model", "_edges").to_pyarrow()
+    sums = from_steps(both, every).order_by("bucket", *KIND, "_edges").to_pyarrow()
     long = pc.equal(sums["_edges"], 2)
     plain = sums.filter(pc.invert(long)).drop_columns("_edges")
     if not pc.any(long).as_py():
         return plain
-    rest = chosen_sums(bucketed(samples.filter(samples._edges == 2).drop("bucket"), bucket_ms), ("bucket", "model"), COURSE)
+    rest = chosen_sums(bucketed(samples.filter(samples._edges == 2).drop("bucket"), bucket_ms), ("bucket", *KIND), COURSE)
     return pa.concat_tables([plain, rest.to_pyarrow().select(plain.column_names)], promote_options="permissive")
 
 

@@ -11,6 +11,8 @@ import pyarrow as pa
 from ullage.sums.devices import milliseconds_of, part
 
 Span = tuple[int, int]  # ms since 1970
+Whose = str | tuple[str, str | None]  # a GPU with all of its instances, or one device: its GPU and its instance (None: the whole GPU)
+Spans = Mapping[str, Iterable[Span]] | Mapping[Whose, Iterable[Span]]
 EVER = 253_402_300_000_000  # ms; the end of the year 9999: beyond every time
 
 
@@ -34,42 +36,59 @@ def length(spans: Iterable[Span]) -> int:
     return sum(end - start for start, end in joined_spans(spans))
 
 
-def cut_at_spans(samples: Any, spans: Mapping[str, Iterable[Span]], name: str) -> Any:
-    """Return the samples (an Ibis table) of the GPUs that are in `spans`, with a column `name`: whether it lies in one of them.
+def gpus_of(spans: Spans) -> list[str]:
+    """Return the GPUs that something is said of, sorted.
 
-    A sample that reaches over an edge is a row on either side, by the time that it has there, and its counters' growth likewise.
+    >>> gpus_of({("b", "1g.10gb/7"): [(0, 1)], ("b", None): [(0, 1)], "a": [(0, 1)]})
+    ['a', 'b']
+    """
+    return sorted({whose if isinstance(whose, str) else whose[0] for whose in spans})
+
+
+def cut_at_spans(samples: Any, spans: Spans, name: str) -> Any:
+    """Return the samples (an Ibis table) of the GPUs that are in `spans`, with a column `name`: whether it lies in one of its own.
+
+    Of a GPU of which only some devices are in `spans` the others lie in none. A sample that reaches over an edge is a row on either
+    side, by the time that it has there, and its counters' growth likewise.
     """
     import ibis
 
-    table = ibis.memtable(_table([piece for gpu, own in spans.items() for piece in _pieces(gpu, joined_spans(own))], name))
+    table = ibis.memtable(_table([piece for whose, own in spans.items() for piece in _pieces(whose, joined_spans(own))], name))
     end = milliseconds_of(samples.time)
-    own = samples.filter(samples.gpu.isin(list(spans))).mutate(_start=end - samples.span_ms, _end=end)
+    own = samples.filter(samples.gpu.isin(gpus_of(spans))).mutate(_start=end - samples.span_ms, _end=end)
     # a sample that stands for no time belongs where it lies
     inside = (table._from < own._end) & ((table._to > own._start) | (table._to >= own._end))
-    found = own.join(table, [own.gpu.cast("string") == table._gpu, inside])
+    theirs = table._all | (own.mig.cast("string").fill_null("") == table._mig)
+    found = own.left_join(table, [own.gpu.cast("string") == table._gpu, theirs, inside])
+    found = found.mutate(**{name: found[name].fill_null(False), "_from": found._from.fill_null(-EVER), "_to": found._to.fill_null(EVER)})
     start, end = ibis.greatest(found._start, found._from), ibis.least(found._end, found._to)
-    return part(found, start, end, time=ibis.least(found.time, found._until)).select(*samples.columns, name)
+    until = found._until.fill_null(found.time)
+    return part(found, start, end, time=ibis.least(found.time, until)).select(*samples.columns, name)
 
 
-def samples_in_spans(samples: Any, spans: Mapping[str, Iterable[Span]], *, inside: bool = True) -> Any:
-    """Return the samples (an Ibis table), those of the GPUs in `spans` only as far as they lie inside (or outside) of a GPU's own."""
+def samples_in_spans(samples: Any, spans: Spans, *, inside: bool = True) -> Any:
+    """Return the samples (an Ibis table), those of the GPUs in `spans` only as far as they lie inside (or outside) of their own."""
     if not spans:
         return samples
     cut = cut_at_spans(samples, spans, "inside")
     chosen = cut.filter(cut.inside if inside else ~cut.inside).drop("inside")
-    others = samples.filter(~samples.gpu.isin(list(spans)))
+    others = samples.filter(~samples.gpu.isin(gpus_of(spans)))
     # pieces of samples have a part of their counters' growth, which is no whole number
     kinds = {name: kind.copy(nullable=True) for name, kind in chosen.schema().items()}
     return others.cast(kinds).union(chosen.cast(kinds))
 
 
-def _table(pieces: Sequence[tuple[str, int, int, bool]], name: str) -> pa.Table:
-    gpu, start, end, inside = (list(column) for column in zip(*pieces, strict=True)) if pieces else ([], [], [], [])
+Piece = tuple[str, str, bool, int, int, bool]  # GPU, instance ("": none), whether all of them, from, to, inside
+
+
+def _table(pieces: Sequence[Piece], name: str) -> pa.Table:
+    gpu, mig, everyone, start, end, inside = (list(column) for column in zip(*pieces, strict=True)) if pieces else ([] for _ in range(6))
     until = pa.array(end, pa.int64()).cast(pa.timestamp("ms", "UTC"))
-    words = pa.array(gpu, pa.string())
     return pa.table(
         {
-            "_gpu": words,
+            "_gpu": pa.array(gpu, pa.string()),
+            "_mig": pa.array(mig, pa.string()),
+            "_all": pa.array(everyone, pa.bool_()),
             "_from": pa.array(start, pa.int64()),
             "_to": pa.array(end, pa.int64()),
             "_until": until,
@@ -78,7 +97,8 @@ def _table(pieces: Sequence[tuple[str, int, int, bool]], name: str) -> pa.Table:
     )
 
 
-def _pieces(gpu: str, spans: tuple[Span, ...]) -> list[tuple[str, int, int, bool]]:
+def _pieces(whose: Whose, spans: tuple[Span, ...]) -> list[Piece]:
     """Return all of time in pieces: those in the spans, and those between."""
+    gpu, mig, everyone = (whose, "", True) if isinstance(whose, str) else (whose[0], whose[1] or "", False)
     edges = [-EVER, *(edge for span in spans for edge in span), EVER]
-    return [(gpu, start, end, place % 2 == 1) for place, (start, end) in enumerate(pairwise(edges))]
+    return [(gpu, mig, everyone, start, end, place % 2 == 1) for place, (start, end) in enumerate(pairwise(edges))]
