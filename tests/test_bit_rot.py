@@ -222,8 +222,8 @@ def test_a_part_is_read_through_once_by_an_open_store(store: Path, monkeypatch: 
     looked: list[Path] = []
     from ullage.store import manifest
 
-    really = manifest.content_hash
-    monkeypatch.setattr(manifest, "content_hash", lambda path: (looked.append(path), really(path))[1])
+    really = manifest.checksum_of
+    monkeypatch.setattr(manifest, "checksum_of", lambda path: (looked.append(path), really(path))[1])
     one = Store.open(store)
     one.samples()
     one.samples(["time"])
@@ -271,14 +271,18 @@ def test_a_check_reads_parts_tails_and_job_records(store: Path) -> None:
         (store / name).write_bytes(whole)
 
 
-def test_a_store_of_an_older_release_has_no_hash_of_its_tails_and_is_read(store: Path) -> None:
+def test_a_store_of_an_older_release_has_only_the_hash_of_its_parts_and_is_read(store: Path) -> None:
     import json
 
     manifest = json.loads((store / "manifest.json").read_text())
     for part in manifest["parts"]:
-        del part["tail_sha256"]
+        del part["tail_sha256"], part["xxh3"]
     (store / "manifest.json").write_text(json.dumps(manifest))
     assert Store.open(store).append(made(first=500, rows=40)).rows_new == 40
+    old = next(part for part in Store.open(store).manifest().parts if not part.xxh3)
+    flipped(store / old.file, 5000, 2)
+    with pytest.raises(UllageError, match="is not as it was written"):
+        Store.open(store).samples()
 
 
 # --- every other file ---------------------------------------------------------------------------------------------------------------------

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from tests.conftest import T0, settled_table
 from ullage.reports.fleet import Question, fleet
 from ullage.reports.ofu import fleet_ofu, job_trees
-from ullage.store.footers import empty_and_full
+from ullage.store.footers import Footers, footers_of
 from ullage.store.reading import connection, open_settled
 from ullage.store.reading import settled_table as table_of_parts
 from ullage.sums.devices import device_sums
-from ullage.sums.held import empty, full, known
+from ullage.sums.held import empty, full, known, same_everywhere
 
 
 @pytest.fixture
@@ -119,24 +119,46 @@ def written(folder: Path, **columns: list) -> Path:
 def test_a_column_is_empty_when_no_file_has_a_value_of_it(tmp_path):
     nothing = pa.array([None, None], pa.float32())
     first, second = written(tmp_path, a=nothing, b=[1, 2], c=nothing), written(tmp_path, a=nothing, b=[1, None], c=[1.0, 2.0])
-    assert empty_and_full([first]) == ({"a", "c"}, {"b"})
-    assert empty_and_full([first, second]) == ({"a"}, set())
+    assert footers_of([first]) == Footers({"a", "c"}, {"b"})
+    assert footers_of([first, second]) == Footers({"a"}, set())
 
 
 def test_a_column_that_a_file_lacks_is_not_full(tmp_path):
     files = [written(tmp_path, a=[1], b=[2]), written(tmp_path, a=[1])]
-    assert empty_and_full(files) == (set(), {"a"})
+    assert footers_of(files) == Footers(set(), {"a"}, {"a": 1})
+
+
+def test_a_value_is_the_same_everywhere_where_every_row_of_every_file_has_it(tmp_path):
+    first = written(tmp_path, a=["x", "x"], b=["x", "y"], c=["x", None], d=[7, 7], e=[1.5, 1.5], f=[float("nan"), 1.5])
+    assert footers_of([first]).same == {"a": "x", "d": 7}
+    assert footers_of([first, written(tmp_path, a=["x"], d=[8])]).same == {"a": "x"}
+    groups = tmp_path / "groups.parquet"
+    parquet.write_table(pa.table({"a": ["x", "x", "y"]}), groups, row_group_size=2)
+    assert footers_of([groups]).same == {}
+
+
+@pytest.mark.parametrize("second", ["north", "south", None])
+def test_a_cluster_that_is_the_same_in_every_row_is_known_before_anything_is_asked(tmp_path, second):
+    rows = [{"cluster": "north", "job": "a"}, {"cluster": second, "job": "a"}]
+    parquet.write_table(settled_table(rows), tmp_path / "part.parquet")
+    samples = table_of_parts(connection(), [tmp_path / "part.parquet"], None, None, None)
+    assert same_everywhere(samples, "cluster") == (second == "north")
+    assert sorted(map(str, samples.cluster.to_pyarrow().to_pylist())) == sorted(map(str, ("north", second)))
+    observed = sum(samples.span_ms.to_pyarrow().to_pylist()) / 3.6e6
+    assert sum(group.gpu_hours for group in job_trees(samples)) == pytest.approx(observed)
+    foreign = table_of_parts(connection(), [tmp_path / "part.parquet"], None, None, None, foreign=True)
+    assert not same_everywhere(foreign, "cluster")
 
 
 def test_a_footer_without_statistics_claims_nothing(tmp_path):
     file = tmp_path / "plain.parquet"
     parquet.write_table(pa.table({"a": [1, 2], "b": pa.array([None, None], pa.int64())}), file, write_statistics=False)
-    assert empty_and_full([file]) == (set(), set())
+    assert footers_of([file]) == Footers()
 
 
 def test_a_damaged_file_claims_nothing(tmp_path):
     (tmp_path / "damaged.parquet").write_bytes(b"PAR1 and then nothing")
-    assert empty_and_full([written(tmp_path, a=[1]), tmp_path / "damaged.parquet"]) == (set(), set())
+    assert footers_of([written(tmp_path, a=[1]), tmp_path / "damaged.parquet"]) == Footers()
 
 
 def test_what_the_footers_say_survives_filters_and_new_columns(tmp_path):

@@ -142,15 +142,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
     notes = list(notes or [])
     samples = within(samples, question.since, question.until)
     question.progress("adding up")
-    sums = state_sums(samples, notes)
-    found = existence(sums, question.inventory, _window(sums, question)) if len(sums) else Existence({})
-    strangers = outside(sums, found)
-    if strangers:
-        samples, before = samples_in_spans(samples, strangers), sums
-        sums = state_sums(samples, [])
-        notes += notes_of(found, _observed(before), _observed(sums))
-    elif question.inventory:
-        notes += notes_of(found, 0.0, 0.0)
+    samples, sums, found = _existing(samples, question, notes)
     if not len(sums):
         hint = "widen --since/--until, or check that the source holds the fields it needs: `ullage metrics --fields`"
         raise UllageError("there is no sample in the window", "; ".join([*notes[:3], hint]))
@@ -203,6 +195,20 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
         complete=True,  # whoever read the samples knows better: see `Intake.marked`
         read_until=None,
     )
+
+
+def _existing(samples: Any, question: Question, notes: list[str]) -> tuple[Any, pa.Table, Existence]:
+    """Return the samples of the time in which their GPUs existed, their sums, and when each GPU did; notes say what lay outside."""
+    sums = state_sums(samples, notes)
+    found = existence(sums, question.inventory, _window(sums, question)) if len(sums) else Existence({})
+    strangers = outside(sums, found)
+    if not strangers:
+        notes += notes_of(found, 0.0, 0.0) if question.inventory else []
+        return samples, sums, found
+    inside = samples_in_spans(samples, strangers)
+    left = state_sums(inside, [])
+    notes += notes_of(found, _observed(sums), _observed(left))
+    return inside, left, found
 
 
 def _believed(rated: Rated, verdicts: Verdicts) -> Mask:

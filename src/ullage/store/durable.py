@@ -12,8 +12,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+import xxhash
+
 from ullage.errors import UllageError
 
+BLOCK = 1 << 20  # bytes read at once
 Hook = Callable[[str], None]  # called at each named point of a commit; tests kill the process there
 
 
@@ -54,6 +57,19 @@ def content_hash(path: Path) -> str:
     """Return the SHA-256 of a file's content, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def checksum_of(path: Path) -> str:
+    """Return the XXH3 checksum (128 bits) of a file's content, in hexadecimal.
+
+    It finds whatever a disk does to a file, at the speed of memory: every question asks it of every part. Against somebody who forges
+    files stands the SHA-256 beside it.
+    """
+    with path.open("rb") as file:
+        found = xxhash.xxh3_128()
+        while block := file.read(BLOCK):
+            found.update(block)
+    return found.hexdigest()
 
 
 def make_folder(folder: Path) -> None:

@@ -1,21 +1,33 @@
-"""What the footers of Parquet files say of their columns: which are empty, and which have a value in every row.
+"""What the footers of Parquet files say of their columns: which are empty, have a value in every row, or the same one in all.
 
-Any one fleet reports a few of the columns of `SETTLED`, and reports those always. A question that knows it need not
-look at each sample to find it out.
+Any one fleet reports a few of the columns of `SETTLED`, and reports those always; most fleets are one cluster. A question that knows it
+need not look at each sample to find it out.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
+Value = str | int
 
-def empty_and_full(files: Sequence[Path]) -> tuple[frozenset[str], frozenset[str]]:
-    """Return the columns without a value in any of the files, and those with a value in every row of every file.
+
+@dataclass(frozen=True)
+class Footers:
+    """Columns without a value in any file, those with a value in every row, and the value of words and whole numbers that never differ."""
+
+    empty: frozenset[str] = frozenset()
+    full: frozenset[str] = frozenset()
+    same: Mapping[str, Value] = field(default_factory=dict)
+
+
+def footers_of(files: Sequence[Path]) -> Footers:
+    """Return what the footers of files say together.
 
     What a footer does not say is not claimed; where a footer can't be read nothing is, and whoever asks the file will
     hear why.
@@ -23,24 +35,39 @@ def empty_and_full(files: Sequence[Path]) -> tuple[frozenset[str], frozenset[str
     import pyarrow.parquet as pq
 
     least, most = Counter[str](), Counter[str]()
+    held: dict[str, set[Value | None]] = {}
     rows = 0
     try:
         for metadata in map(pq.read_metadata, files):
             rows += metadata.num_rows
-            for name, at_least, at_most in _values(metadata):
+            for name, at_least, at_most, values in _columns(metadata):
                 least[name] += at_least
                 most[name] += at_most
+                held.setdefault(name, set()).update(values)
     except (OSError, pa.ArrowException, UnicodeError):
-        return frozenset(), frozenset()
-    return frozenset(n for n in most if most[n] == 0), frozenset(n for n in least if least[n] == rows)
+        return Footers()
+    full = frozenset(name for name in least if least[name] == rows)
+    return Footers(
+        frozenset(name for name in most if most[name] == 0),
+        full,
+        {name: value for name in sorted(full) if len(held[name]) == 1 for value in held[name] if value is not None},
+    )
 
 
-def _values(metadata: Any) -> Iterator[tuple[str, int, int]]:
-    """For each column of each row group: its name, and how many values it has at least and at most."""
+def _columns(metadata: Any) -> Iterator[tuple[str, int, int, set[Value | None]]]:
+    """For each column of each row group: its name, how many values it has at least and at most, and its least and largest."""
     for group in (metadata.row_group(number) for number in range(metadata.num_row_groups)):
         for column in (group.column(position) for position in range(group.num_columns)):
             statistics = column.statistics
             if statistics is not None and statistics.has_null_count:
-                yield column.path_in_schema, group.num_rows - statistics.null_count, group.num_rows - statistics.null_count
+                values = group.num_rows - statistics.null_count
+                yield column.path_in_schema, values, values, _ends(statistics)
             else:
-                yield column.path_in_schema, 0, group.num_rows
+                yield column.path_in_schema, 0, group.num_rows, {None}
+
+
+def _ends(statistics: Any) -> set[Value | None]:
+    """The least and the largest value; None where they are not told, or of a kind of which statistics leave some out (NaN)."""
+    if not statistics.has_min_max:
+        return {None}
+    return {value if isinstance(value, Value) else None for value in (statistics.min, statistics.max)}

@@ -12,7 +12,7 @@ from typing import IO
 import msgspec
 
 from ullage.errors import UllageError, harmless
-from ullage.store.durable import Hook, content_hash, nothing, write_whole
+from ullage.store.durable import Hook, checksum_of, content_hash, nothing, write_whole
 
 VERSION = 1
 NAME = "manifest.json"
@@ -21,7 +21,7 @@ NAME = "manifest.json"
 class Part(msgspec.Struct, frozen=True):
     """One Parquet file of samples of one day: its name within the store, size, and first and last time in ms (UTC).
 
-    `sha256` is of its content, `tail_sha256` of that of its tail ("": an older release wrote it, and did not say).
+    `sha256` is of its content, and so is `xxh3`, which is sooner known; `tail_sha256` is of its tail ("": an older release did not say).
     """
 
     file: str
@@ -32,6 +32,7 @@ class Part(msgspec.Struct, frozen=True):
     last: int
     sha256: str
     tail_sha256: str = ""
+    xxh3: str = ""
 
     @property
     def tail(self) -> str:
@@ -70,10 +71,20 @@ class Folder:
         """
         parts = [part for part in parts if part.file not in self._sound]
         with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:  # hashing lets other threads run
-            for part, digest in zip(parts, pool.map(lambda part: content_of(self.path / part.file), parts), strict=True):
-                if digest != part.sha256:
+            for part, sound in zip(parts, pool.map(self.sound, parts), strict=True):
+                if not sound:
                     raise lost(self.path / part.file, "is not as it was written")
                 self._sound.add(part.file)
+
+    def sound(self, part: Part) -> bool:
+        """Return whether a part's content is as it was written. Raises UllageError where the file is missing or can't be read."""
+        path = self.path / part.file
+        try:
+            return checksum_of(path) == part.xxh3 if part.xxh3 else content_hash(path) == part.sha256
+        except FileNotFoundError:
+            raise lost(path, "is missing") from None
+        except OSError as error:
+            raise lost(path, f"can't be read ({error.strerror or error})") from error
 
     def read(self) -> Manifest:
         """Return the manifest as it stands on the disk. Raises UllageError when there is none or it is damaged."""
@@ -139,16 +150,6 @@ def _decoded(content: bytes, path: Path) -> Manifest:
 
 def _within(name: str) -> bool:
     return name.startswith("samples/day=") and ".." not in name and name.count("/") == 2
-
-
-def content_of(path: Path) -> str:
-    """Return the hash of a live file's content. Raises UllageError where it is missing or can't be read."""
-    try:
-        return content_hash(path)
-    except FileNotFoundError:
-        raise lost(path, "is missing") from None
-    except OSError as error:
-        raise lost(path, f"can't be read ({error.strerror or error})") from error
 
 
 def lost(path: Path, what: str) -> UllageError:

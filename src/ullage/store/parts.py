@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from ullage.checked_parquet import opened, write_table
 from ullage.errors import harmless
-from ullage.store.durable import write_whole
+from ullage.store.durable import checksum_of, write_whole
 from ullage.store.manifest import Folder, Part, lost
 from ullage.sums.ordering import Nulls, chosen, column_of, empty, keys, milliseconds, one_batch, starts_of
 from ullage.tables import SETTLED
@@ -49,7 +49,8 @@ def _write(folder: Folder, rows: pa.Table, number: int) -> Part:
     path, digest = write_whole(folder.path / "samples" / f"day={day}", "part-{hash}.parquet", _parquet(rows), folder.hook, "part")
     _, tail = write_whole(folder.path / "tails", path.name, _parquet(tails(rows)), folder.hook, "tails")
     time = milliseconds(column_of(rows, "time"))
-    return Part(f"samples/day={day}/{path.name}", day, rows.num_rows, path.stat().st_size, int(time.min()), int(time.max()), digest, tail)
+    first, last = int(time.min()), int(time.max())
+    return Part(f"samples/day={day}/{path.name}", day, rows.num_rows, path.stat().st_size, first, last, digest, tail, checksum_of(path))
 
 
 def tails(rows: pa.Table) -> pa.Table:

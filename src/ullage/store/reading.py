@@ -8,6 +8,7 @@ import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -16,9 +17,10 @@ import pyarrow as pa
 
 from ullage.checked_parquet import verify
 from ullage.errors import UllageError, did_you_mean, harmless
-from ullage.store.footers import empty_and_full
+from ullage.store.footers import Footers, footers_of
 from ullage.tables import FIELDS, JOBS, SETTLED
 
+CONSTANT = ("cluster", "flags", "sharers")  # what is grouped by, and is the same in most stores
 MEMORY = "1GB"  # DuckDB's own limit; beyond it, it spills to the system's temporary folder
 
 
@@ -72,13 +74,14 @@ def settled_table(
     nobody looked through when they were written, readings outside what a device can give (NaN too) are missing.
     Raises UllageError for a column that is not in `SETTLED`.
     """
-    empty, full = empty_and_full(files)
+    told = footers_of(files)
+    told = replace(told, same={}) if foreign else told
     wanted = list(SETTLED.names if columns is None else columns)
     unknown = next((name for name in wanted if name not in SETTLED.names), None)
     if unknown is not None:
         raise UllageError(f"samples have no column '{harmless(unknown)}'", did_you_mean(unknown, SETTLED.names, "ullage metrics"))
     table = con.read_parquet([_literal(f) for f in files], hive_partitioning=False, union_by_name=True) if files else _empty(con)
-    lost = next((name for name in sorted(full) if name not in table.columns), None)
+    lost = next((name for name in sorted(told.full) if name not in table.columns), None)
     if lost is not None:
         raise UllageError(
             f"a file of the samples holds the column '{harmless(lost)}' under a name that is none: its schema is damaged",
@@ -88,7 +91,7 @@ def settled_table(
         table = table.filter(table.time > _time(since))
     if until is not None:
         table = table.filter(table.time <= _time(until))
-    return table.select(**{name: (_plausible if foreign else _column)(table, name, empty, full) for name in wanted})
+    return table.select(**{name: (_plausible if foreign else _column)(table, name, told) for name in wanted})
 
 
 def _literal(file: Path) -> str:
@@ -118,17 +121,19 @@ def _type(name: str, nullable: bool = True) -> Any:
     return types.String(nullable=nullable) if pa.types.is_dictionary(kind) else types.dtype(kind).copy(nullable=nullable)
 
 
-def _column(table: Any, name: str, empty: frozenset[str], full: frozenset[str]) -> Any:
+def _column(table: Any, name: str, told: Footers) -> Any:
     """A column as `SETTLED` has it; what the files do not have is null, or what it is when nothing is known.
 
-    The type of a reading that is never missing says so, and so does the null that stands for one that always is: sums
-    are spared the question (see `ullage.sums.held`).
+    The type of a reading that is never missing says so, and so does the null that stands for one that always is, and the one value of
+    `CONSTANT`: sums are spared the question (see `ullage.sums.held`).
     """
     import ibis
 
-    if name in full and name in FIELDS:
+    if name in CONSTANT and name in told.same:
+        return ibis.literal(told.same[name], _type(name))
+    if name in told.full and name in FIELDS:
         return table[name].cast(_type(name, nullable=False))
-    if name in table.columns and name not in empty:
+    if name in table.columns and name not in told.empty:
         same = table[name].type() == _type(name) or name == "time"
         return table[name] if same else table[name].cast(_type(name))
     if name == "sharers":
@@ -136,12 +141,12 @@ def _column(table: Any, name: str, empty: frozenset[str], full: frozenset[str]) 
     return ibis.literal(0, _type(name)) if name == "flags" else ibis.null(_type(name))
 
 
-def _plausible(table: Any, name: str, empty: frozenset[str], full: frozenset[str]) -> Any:
+def _plausible(table: Any, name: str, told: Footers) -> Any:
     import ibis
 
-    column = _column(table, name, empty, full - {name})
+    column = _column(table, name, replace(told, full=told.full - {name}))
     field = FIELDS.get(name)
-    if field is None or field.whole or name not in table.columns or name in empty:
+    if field is None or field.whole or name not in table.columns or name in told.empty:
         return column
     # a file's statistics leave NaN out, and DuckDB concludes from them that no comparison and no isnan() can find any
     sane = column.try_cast("int64").notnull() & column.between(field.lowest, field.highest)
