@@ -28,7 +28,8 @@ from ullage.sources.source import Place
 
 MOST_JSON = 1 << 30  # bytes: sacct --json writes some 5 kB a job
 _NOWHERE = ("", "none assigned", "(null)", "unknown", "n/a")
-_DETAIL = re.compile(r"gpu(?::[^:(]+)?:\d+\(IDX:([\d,-]+)\)")
+_DETAIL = re.compile(r"(?:^|[,=\s])gpu(?::([^:(,]+))?(?::\d+)?\(IDX:([\d,-]+)\)")
+_INSTANCE = re.compile(r"\d+g\.\d+gb")
 
 
 def recognise(place: Place) -> int:
@@ -83,7 +84,7 @@ def _cells(line: str, heads: list[str]) -> list[str] | None:
 def _told(told: Mapping[str, str], job: str, place: str, where: str, problems: Problems, zone: ZoneInfo | None) -> Iterator[Record]:
     try:
         start, end = times(told.get("Start", ""), told.get("End", ""), problems, where, zone)
-        hosts = _hosts(told.get("NodeList", ""))
+        hosts = hosts_of(told.get("NodeList", ""))
         gpus = allocated(told["AllocTRES"]) if "AllocTRES" in told else None
     except (ValueError, UllageError) as error:
         problems.drop("job records that can't be read", 1, f"{place}: {error}")
@@ -95,23 +96,23 @@ def _told(told: Mapping[str, str], job: str, place: str, where: str, problems: P
         cluster=told.get("Cluster") or None,
         start=start,
         end=end,
-        state=_state(told.get("State", "")),
+        state=state_of(told.get("State", "")),
         gpus=gpus,
     )
-    if _holds(record, hosts, "NodeList" in told, place, problems):
+    if holds(record, hosts, "NodeList" in told, place, problems):
         yield from (replace(record, host=host) for host in (hosts or (None,)))
 
 
-def _state(text: str) -> str | None:
+def state_of(text: str) -> str | None:
     """Return Slurm's word for how a job ended or stands, without who cancelled it.
 
-    >>> _state("CANCELLED by 1001"), _state("")
+    >>> state_of("CANCELLED by 1001"), state_of("")
     ('CANCELLED', None)
     """
     return text.split(" ", 1)[0].rstrip("+") or None
 
 
-def _holds(record: Record, hosts: list[str], told: bool, place: str, problems: Problems) -> bool:
+def holds(record: Record, hosts: list[str], told: bool, place: str, problems: Problems) -> bool:
     """Return whether the job ever held a GPU, as far as is known; counts those that did not."""
     if record.start is None or (told and not hosts):
         problems.drop("jobs that never started", 1, place)
@@ -122,8 +123,21 @@ def _holds(record: Record, hosts: list[str], told: bool, place: str, problems: P
     return True
 
 
-def _hosts(text: str) -> list[str]:
+def hosts_of(text: str) -> list[str]:
+    """Return the hosts of a job by its node list; none where it has none yet."""
     return [] if text.strip().casefold() in _NOWHERE else expand(text)
+
+
+def indexes(text: str) -> list[int]:
+    """Return which GPUs of a host a job holds by its detail; none where it does not say, or numbers MIG instances, which are no GPUs.
+
+    >>> indexes("gpu:a100:2(IDX:0-1),gpu:h100:1(IDX:4)"), indexes("gpu(IDX:3)"), indexes("gpu:1g.10gb:1(IDX:3)"), indexes("gpu:4")
+    ([0, 1, 4], [3], [], [])
+    """
+    found = _DETAIL.findall(text)
+    if any(_INSTANCE.search(kind) for kind, _ in found):
+        return []
+    return sorted({index for _, told in found for index in numbers(told)})
 
 
 def allocated(text: str) -> int:
@@ -157,10 +171,10 @@ def _json(place: Place, where: str, problems: Problems) -> Iterator[Record]:
         except (TypeError, ValueError, AttributeError, KeyError, OverflowError, UllageError) as error:
             problems.drop("job records that can't be read", 1, f"{place_}: {harmless(str(error))}")
             continue
-        if not _holds(record, hosts, "nodes" in job, place_, problems):
+        if not holds(record, hosts, "nodes" in job, place_, problems):
             continue
         if len(details) == len(hosts) and any(details):
-            yield from (replace(record, host=host, index=index) for host, indexes in zip(hosts, details, strict=True) for index in indexes)
+            yield from (replace(record, host=host, index=index) for host, own in zip(hosts, details, strict=True) for index in own)
         else:
             yield from (replace(record, host=host) for host in (hosts or (None,)))
 
@@ -180,8 +194,8 @@ def _decoded(job: dict[str, Any]) -> tuple[Record, list[str], list[list[int]]]:
         state=states[0] if states else None,
         gpus=_gpus(job),
     )
-    details = [numbers(found[1]) if (found := _DETAIL.search(str(one))) else [] for one in job.get("gres_detail") or []]
-    return record, _hosts(str(job.get("nodes") or "")), details
+    details = [indexes(str(one)) for one in job.get("gres_detail") or []]
+    return record, hosts_of(str(job.get("nodes") or "")), details
 
 
 def _states(job: dict[str, Any]) -> list[str]:
