@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full lint types imports unit bench gpu gpu-wheels docs lock clean
+.PHONY: help demo test test-full lint types imports unit bench mutants gpu gpu-wheels docs lock clean
 
 help: ## show these lines
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-11s %s\n", $$1, $$2}'
@@ -50,6 +50,10 @@ test-full: $(VENV)/.full lint types imports ## the long checks too: certificates
 bench: $(VENV)/.dev ## speed beside the peers; prints ratios
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	$(BIN)/python benchmarks/run.py
+
+mutants: $(VENV)/.dev ## whether the tests notice small changes of what computes; MINUTES=10, NAMES="ofu windows" for some modules
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[mutants]'
+	$(BIN)/python tools/mutants.py --minutes $(or $(MINUTES),10) $(NAMES)
 
 gpu: ## every check that needs a GPU; writes results/<gpu>/; needs no installation
 	$(PYTHON) gpu/run.py
