@@ -34,7 +34,8 @@ class Reduced:
     """What is kept of one capture: states, why its devices idled (by their keys), its kernels, its collectives.
 
     `products` are the kernels by what they were asked for of matrix products, and by layer; `left_out` is as `Observed` says it,
-    `notes` what must be said of it; `mpi` whether MPI was called.
+    `notes` what must be said of it; `mpi` whether MPI was called,
+    `rule` by which rule the window was chosen.
     """
 
     recording: Recording
@@ -48,6 +49,7 @@ class Reduced:
     left_out: int = 0
     notes: tuple[str, ...] = ()
     mpi: bool = False
+    rule: str = "first-last"
 
 
 def reduce(capture: Capture, window: Window | None = None, host: Host = "busiest") -> Reduced:
@@ -72,6 +74,7 @@ def reduce(capture: Capture, window: Window | None = None, host: Host = "busiest
         left_out=seen.left_out,
         notes=notes,
         mpi=_calls_mpi(capture),
+        rule=seen.rule,
     )
 
 
