@@ -30,7 +30,8 @@ import pyarrow
 
 from measure import DATA, Figure, Figures, parser
 from ullage.compressed import opened
-from ullage.metrics.tree import DEVICE_AI, HOST, evaluate
+from ullage.metrics.host import HOST
+from ullage.metrics.tree import DEVICE_AI, evaluate
 from ullage.profiles import profile
 from ullage.simulate.traces.kineto import write
 from ullage.simulate.traces.training import Plan, sized, training

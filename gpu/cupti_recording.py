@@ -21,8 +21,8 @@ from ullage.cupti.releases import release
 from ullage.gpus.names import pseudonym
 from ullage.live.following import Following
 from ullage.live.trees import Tree
+from ullage.metrics.host import HOST as HOST_TREE
 from ullage.metrics.tree import DEVICE_TALP, evaluate
-from ullage.metrics.tree import HOST as HOST_TREE
 from ullage.problems import Problems
 from ullage.recording import Recording
 from ullage.sums.lanes.gather import gather

@@ -10,7 +10,8 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from ullage.metrics.bounds import Interval, device_bounds, host_bounds, load_balance
-from ullage.metrics.tree import DEVICE_AI, DEVICE_TALP, HOST, Branch, bounded, evaluate
+from ullage.metrics.host import HOST
+from ullage.metrics.tree import DEVICE_AI, DEVICE_TALP, Branch, bounded, evaluate
 from ullage.simulate.traces.scenario import Event, Scenario
 from ullage.sums.lanes.bounds import device_ranges, host_ranges
 from ullage.sums.lanes.gather import gather

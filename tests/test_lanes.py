@@ -11,7 +11,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from ullage.metrics.tree import DEVICE_AI, DEVICE_TALP, HOST, Node, evaluate
+from ullage.metrics.host import HOST
+from ullage.metrics.tree import DEVICE_AI, DEVICE_TALP, Node, evaluate
 from ullage.simulate.traces.answers import Answer, answer
 from ullage.simulate.traces.scenario import Event, Scenario
 from ullage.sums.lanes.gather import gather

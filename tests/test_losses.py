@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ullage.metrics.host import HOST
 from ullage.metrics.losses import Bill, bill
-from ullage.metrics.tree import DEVICE_AI, HOST, Node, evaluate
+from ullage.metrics.tree import DEVICE_AI, Node, evaluate
 from ullage.totals import DeviceTotals, HostTotals
 
 SECOND = 10**9

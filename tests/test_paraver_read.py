@@ -158,7 +158,7 @@ def test_without_names_beside_it_events_have_numbers(tmp_path: Path) -> None:
     path = tmp_path / "alone.prv"
     path.write_text(HEAD + STATES + EVENTS)
     _, _, problems, words = load(path)
-    assert "event 50000002 10" in words
+    assert "MPI Collective Comm 10" in words
     assert "there is no alone.pcf beside the trace: events have numbers, not names" in problems.notes
 
 

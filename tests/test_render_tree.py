@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ullage.metrics.tree import DEVICE_AI, DEVICE_TALP, HOST, Node, bounded, evaluate
+from ullage.metrics.host import HOST
+from ullage.metrics.tree import DEVICE_AI, DEVICE_TALP, Node, bounded, evaluate
 from ullage.render.svg.draw import NARROW, WIDE, extent
 from ullage.render.svg.tree import tree
 

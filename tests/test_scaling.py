@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ullage.errors import UllageError
+from ullage.metrics.host import HOST
 from ullage.metrics.scaling import detected
-from ullage.metrics.tree import DEVICE_TALP, HOST, Branch, Node, bounded
+from ullage.metrics.tree import DEVICE_TALP, Branch, Node, bounded
 from ullage.render.scaling import glyphs, headline, record, table, text
 from ullage.render.svg.draw import NARROW, WIDE, extent
 from ullage.render.svg.scaling import scaling as picture

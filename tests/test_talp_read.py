@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ullage.errors import UllageError
-from ullage.metrics.openmp import HOST_OPENMP
+from ullage.metrics.host import host_tree
 from ullage.metrics.tree import evaluate
 from ullage.problems import Problems
 from ullage.recording import Recording
@@ -19,7 +19,7 @@ from ullage.simulate.traces.answers import answer
 from ullage.simulate.traces.pils import USE_CASES, pils
 from ullage.simulate.traces.scenario import Event, Scenario
 from ullage.simulate.traces.talp import VERSIONS, write
-from ullage.totals import HostTotals, Region, united
+from ullage.totals import Factors, HostTotals, Region, united
 from ullage.traces.trace import Options, recognised
 
 SCENARIOS = [pils(case.load) for case in USE_CASES.values()]
@@ -124,7 +124,7 @@ def test_threads_lose_time_in_three_ways_whose_factors_multiply_to_the_parallel_
     busy = {"numCpus": 4, "elapsedTime": 100, "usefulTime": 240, "mpiTime": 20, "mpiWorkerIdleTime": 10}
     found, _ = region(tmp_path, **busy, **lost)
     assert found.host is not None
-    node = evaluate(HOST_OPENMP, found.host.sums())
+    node = evaluate(host_tree(Factors(mpi=True, openmp=True, devices=True)), found.host.sums())
     product = 1.0
     for leaf in node.leaves():
         assert leaf.value is not None

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from ullage.metrics.tree import DEVICE_AI, DEVICE_TALP, HOST, evaluate
+from ullage.metrics.host import HOST
+from ullage.metrics.tree import DEVICE_AI, DEVICE_TALP, evaluate
 from ullage.problems import Problems
 from ullage.recording import Recording
 from ullage.simulate.traces import kineto, nsys, talp

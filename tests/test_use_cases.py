@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from ullage.metrics.tree import DEVICE_TALP, HOST, evaluate
+from ullage.metrics.host import HOST
+from ullage.metrics.tree import DEVICE_TALP, evaluate
 from ullage.simulate.traces.answers import Answer, answer
 from ullage.simulate.traces.pils import USE_CASES, Load, closed_form, load, pils
 from ullage.simulate.traces.scenario import Scenario

@@ -54,6 +54,11 @@ class Profile:
     prefers: Mode
 
     @property
+    def window(self) -> str:
+        """The rule of the window: where it was left to each file (`auto`), what it came to; the files' rules where they differ."""
+        return " and ".join(sorted({r.rule for r in self.run.captures})) if self.run is not None and self.run.captures else "first-last"
+
+    @property
     def partial(self) -> bool:
         """Whether something of the run is missing: a file that ends early, or device events that were dropped."""
         return any(r.cut or r.untimed for r in self.recordings) or (
@@ -108,7 +113,7 @@ def _recognised(paths: list[Path], problems: Problems) -> list[tuple[Trace, File
 def _stated(trace: Trace, files: list[File], asked: Asked, problems: Problems) -> Profile:
     """Return a run from files of sums: one of the whole run, or one for each of its processes."""
     assert trace.sums is not None
-    if asked.window.kind != "first-last":
+    if asked.window.kind not in ("first-last", "auto"):
         raise UllageError(
             f"{files[0].name} holds sums over regions: no window can be cut out of them", "leave out --window, or use --region"
         )

@@ -150,7 +150,7 @@ def _column(values: Any, kind: pa.DataType) -> pa.Array:
 # What an interval can be. On a device: kernel, collective (a kernel that only communicates), memcpy, memset, graph (a
 # graph's execution of which no kernel was recorded one by one), lost (a device event whose time is not known: a point).
 # On a host thread: api (a call of the GPU runtime or driver), mpi (MPI, or a collective that the host itself runs), region
-# (named by the user), step (a profiler's step), parallel (an OpenMP-like thread that waits inside a parallel region), off
+# (named by the user), step (a profiler's step), parallel (an OpenMP-like thread waits for others; thread 0 is the main one), off
 # (the thread was descheduled), operator (it computed: told only where it hides a collective that the host runs beside it),
 # module (a module of PyTorch was called). Of the profiler: overhead.
 KINDS = (

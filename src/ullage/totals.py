@@ -7,12 +7,30 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
+
+Resource = Literal["process", "thread", "CPU"]
+RESOURCES: dict[Resource, str] = {"process": "processes", "thread": "threads", "CPU": "CPUs"}  # of one, and of many
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Which factors the hosts' tree of a program can have, by what was seen of it in the whole run.
+
+    `mpi`: it calls MPI. `processes`: several processes, or one that waits for others (by MPI, gloo, …), so that the load may be
+    uneven and communication may cost. `openmp`: its threads wait for one another. `devices`: it uses devices.
+    """
+
+    mpi: bool = False
+    processes: bool = False
+    openmp: bool = False
+    devices: bool = False
 
 
 @dataclass(frozen=True)
 class HostTotals:
-    """Of `processes` host resources (processes; CPUs where the source counts CPU time) over `elapsed`.
+    """Of `processes` host resources over `elapsed`; `resource` says what they are: processes, their threads where these are
+    recorded, or CPUs where the source counts CPU time.
 
     `useful_time` ΣU, `offload_time` ΣW, `max_busy_time` max over processes of U + W (None where a source of sums doesn't give
     it). The rest of `processes × elapsed` is communication. What OpenMP-like threads lose is `parallel_time` (0 without them; it
@@ -33,10 +51,11 @@ class HostTotals:
     openmp_imbalance_time: int | None = None
     openmp_scheduling_time: int | None = None
     openmp_serialisation_time: int | None = None
+    resource: Resource = "process"
 
     def sums(self) -> dict[str, float]:
         """Return the times by the names of the metrics' parameters."""
-        return {name: value for name, value in asdict(self).items() if value is not None}
+        return {name: value for name, value in asdict(self).items() if value is not None and name != "resource"}
 
 
 @dataclass(frozen=True)
@@ -126,7 +145,7 @@ def _summed(parts: list[T]) -> T | None:
     if not parts:
         return None
     sums: dict[str, Any] = {}
-    for name in asdict(parts[0]):
+    for name in asdict(parts[0]).keys() - {"resource"}:
         values = [getattr(part, name) for part in parts]
         sums[name] = None if None in values else max(values) if name.startswith(_LONGEST) else sum(values)
     return replace(parts[0], **sums)

@@ -175,4 +175,5 @@ def read_trace(
     chosen = parse(window)
     options = Options(strict=strict, limit=limit, progress=progress or (lambda _: None))
     places = [files] if isinstance(files, str | Path) else list(files)
-    return Traced(profile([str(place) for place in places], Asked(chosen, dict(ranks or {}), options, workers, host)), chosen.words)
+    read = profile([str(place) for place in places], Asked(chosen, dict(ranks or {}), options, workers, host))
+    return Traced(read, read.window)

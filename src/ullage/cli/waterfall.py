@@ -34,7 +34,9 @@ What is not known is merged with its neighbour, and says so. To try it: `ullage 
 @click.option("--job", metavar="ID", help="Whose samples count, where there are several jobs.")
 @click.option("--jobs", "jobs", multiple=True, metavar="FILE", help="Job records, where the samples name no jobs. Repeatable.")
 @click.option("--trace", multiple=True, metavar="FILE", help="Traces: files, a folder or a glob, a file a rank. Repeatable.")
-@click.option("--window", default="first-last", show_default=True, metavar="W", help="Of the trace: first-last, steps, or A:B seconds.")
+@click.option(
+    "--window", default="auto", metavar="W", help="Of the trace: steps, first-last, or A:B seconds.  [default: steps, if it has any]"
+)
 @click.option("--since", metavar="SPAN", help="Of telemetry: only the last 24h, 7d.")
 @click.option("--config", metavar="CONFIG", help="config.json, a folder with one, or a diffusers folder.")
 @click.option("--gemms", type=click.Path(path_type=Path), metavar="FILE", help="Matrix products with kernels or tiles: JSON.")

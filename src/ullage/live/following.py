@@ -23,6 +23,7 @@ from ullage.problems import Problems
 from ullage.recording import Mode, Recording
 from ullage.sums.lanes.gather import NOT_KNOWN, Capture, gather
 from ullage.sums.lanes.spans import NONE, Spans, spans, subtract, union
+from ullage.totals import Factors
 from ullage.traces import recorded_notes as notes
 from ullage.traces.recorded import begun, intervals, layouts_of
 from ullage.traces.recorded_host import still_waiting
@@ -161,7 +162,13 @@ class Following:
         mode: Mode = "ai" if self._reading.collectives and not self._reading.messages else "talp"
         lanes = _added(self._sums.lanes, fresh.lanes)
         devices = len(self._sums.devices | fresh.devices.keys())
-        return tree(name, times, lane=busiest(lanes), devices=devices, mode=mode, notes=self._notes(fresh))
+        lane, whole = busiest(lanes), self._sums.whole + fresh.times()
+        factors = Factors(
+            mpi=self._reading.messages or (self._reading.began, self._reading.ended) != (None, None),
+            processes=whole.communication > 0,
+            devices=devices > 0 or any(whole.offload.values()),
+        )
+        return tree(name, times, lane=lane, devices=devices, mode=mode, notes=self._notes(fresh), factors=factors)
 
     def _notes(self, fresh: States) -> tuple[str, ...]:
         late = f"{self._late:,} events came after their time had been summed up, and are left out"

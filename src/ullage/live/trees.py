@@ -12,13 +12,14 @@ from typing import Any
 from ullage.errors import harmless
 from ullage.live.times import DeviceTimes, Times
 from ullage.metrics.bounds import Bounds, device_bounds, host_bounds
-from ullage.metrics.tree import DEVICE_AI, DEVICE_TALP, HOST, HOST_ALONE, Node, bounded, evaluate
+from ullage.metrics.host import host_tree
+from ullage.metrics.tree import DEVICE_AI, DEVICE_TALP, Node, bounded, evaluate
 from ullage.recording import Mode
 from ullage.sums.lanes.bounds import device_ranges
 from ullage.sums.lanes.run import DevicePart, device_totals
 from ullage.sums.lanes.spans import NONE
 from ullage.sums.lanes.states import DeviceState
-from ullage.totals import DeviceTotals, HostTotals
+from ullage.totals import DeviceTotals, Factors, HostTotals
 
 NOTHING = "nothing is recorded yet"
 _BAR = 20  # cells
@@ -85,8 +86,12 @@ def _line(title: str, depth: int, node: Node) -> str:
     return f"{label:44}  {node.value:.2f}  {'█' * filled}{'·' * (_BAR - filled)}"
 
 
-def tree(name: str, times: Times, *, lane: int | None, devices: int, mode: Mode, notes: tuple[str, ...] = ()) -> Tree:
+def tree(
+    name: str, times: Times, *, lane: int | None, devices: int, mode: Mode, notes: tuple[str, ...] = (), factors: Factors | None = None
+) -> Tree:
     """Return the trees of some times: `lane` is the thread whose calls are the process' host lane, `devices` how many the process uses.
+
+    `factors` are those of the whole run (None: what the times show, communication being by MPI).
 
     One device computes for 5 of 10 ns; the host launches for 1 and waits for 4:
 
@@ -104,12 +109,12 @@ def tree(name: str, times: Times, *, lane: int | None, devices: int, mode: Mode,
     device = device_totals(parts, times.elapsed)
     if device is not None and mode == "talp":
         device = device.counting_collectives()
-    branch = HOST if device is not None or offload else HOST_ALONE
+    factors = factors or Factors(mpi=times.communication > 0, devices=device is not None or offload > 0)
     return Tree(
         name=name,
         elapsed=times.elapsed,
         mode=mode,
-        host=bounded(evaluate(branch, host.sums()), _host(host, times.open.get(lane, 0) if lane is not None else 0)),
+        host=bounded(evaluate(host_tree(factors), host.sums()), _host(host, times.open.get(lane, 0) if lane is not None else 0)),
         device=None if device is None else _device(device, parts, mode),
         host_totals=host,
         device_totals=device,

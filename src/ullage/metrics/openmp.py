@@ -10,7 +10,6 @@ neighbour's denominator.
 from __future__ import annotations
 
 from ullage.metrics.metric import Value, metric, ratio
-from ullage.metrics.tree import Branch
 
 
 @metric(unit="1", source="TALP paper, eq. 7; DLB user guide, TALP metrics: MPI parallel efficiency of the hybrid model")
@@ -84,26 +83,3 @@ def openmp_scheduling_efficiency(useful_time: Value, offload_time: Value, parall
     0.9
     """
     return ratio(useful_time + offload_time + parallel_time - openmp_scheduling_time, useful_time + offload_time + parallel_time)
-
-
-HOST_OPENMP = Branch(
-    "host_parallel_efficiency",
-    "Parallel efficiency",
-    (
-        Branch(
-            "hybrid_mpi_parallel_efficiency",
-            "MPI parallel efficiency",
-            (Branch("host_communication_efficiency", "Communication efficiency"), Branch("hybrid_load_balance", "Load balance")),
-        ),
-        Branch(
-            "openmp_parallel_efficiency",
-            "OpenMP parallel efficiency",
-            (
-                Branch("openmp_load_balance", "Load balance"),
-                Branch("openmp_scheduling_efficiency", "Scheduling efficiency"),
-                Branch("openmp_serialisation_efficiency", "Serialisation efficiency"),
-            ),
-        ),
-        Branch("device_offload_efficiency", "Device offload efficiency"),
-    ),
-)

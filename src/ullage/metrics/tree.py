@@ -19,23 +19,6 @@ class Branch:
     children: tuple[Branch, ...] = ()
 
 
-HOST = Branch(
-    "host_parallel_efficiency",
-    "Parallel efficiency",
-    (
-        Branch(
-            "mpi_parallel_efficiency",
-            "MPI parallel efficiency",
-            (Branch("host_communication_efficiency", "Communication efficiency"), Branch("host_load_balance", "Load balance")),
-        ),
-        Branch("device_offload_efficiency", "Device offload efficiency"),
-    ),
-)
-HOST_ALONE = Branch(
-    "host_parallel_efficiency",
-    "Parallel efficiency",
-    (Branch("host_communication_efficiency", "Communication efficiency"), Branch("host_load_balance", "Load balance")),
-)
 DEVICE_TALP = Branch(
     "device_parallel_efficiency",
     "Parallel efficiency",

@@ -22,7 +22,7 @@ def waterfall(
     job: str | None = None,
     jobs: Place | Sequence[Place] = (),
     trace: Place | Sequence[Place] = (),
-    window: str = "first-last",
+    window: str = "auto",
     config: str | os.PathLike[str] | Mapping[str, Any] | None = None,
     gemms: str | os.PathLike[str] | None = None,
     hours_back: float | None = None,
@@ -33,7 +33,8 @@ def waterfall(
     """Return the chain from peak to MFU of one job, from whatever is known; the command `ullage waterfall` prints the same.
 
     `sources` are told by content, and a folder with a configuration and other sources is all of them; `telemetry`, `trace`, `config`
-    and `gemms` say what a place is. `job` is whose samples count, `jobs` are job records, `hours_back` limits telemetry. By hand:
+    and `gemms` say what a place is. `job` is whose samples count, `jobs` are job records, `hours_back` limits telemetry. `window` is the
+    traces': "steps", "first-last" or "A:B" seconds; "auto" takes steps where they have profiler steps, else first-last. By hand:
     `ofu`, `mfu`, `tile_efficiency`, `model_efficiency` (ratios),
     `ceiling` (FLOP/s, a file of measured ceilings, or "measured": what `ullage bench --save` kept of this GPU), `price` of a
     GPU-hour, `hours` or `steps` that the job ran, `error` (OFU's, relative). The step is described as for `flops`; a section "step"

@@ -42,4 +42,4 @@ def trace(
     chosen = parse(window)
     options = Options(strict=strict, limit=limit, progress=progress or (lambda _: None))
     read = profile(files if isinstance(files, str) else list(files), Asked(chosen, dict(ranks or {}), options, workers, host))
-    return answer(read, chosen.words, Question(mode, region, price))
+    return answer(read, read.window, Question(mode, region, price))

@@ -11,6 +11,7 @@ from ullage.render.scaling import glyphs, lowered
 from ullage.render.table import table
 from ullage.render.times import seconds
 from ullage.reports.change import Change, ChangeReport, Check, Part, Quantity, Side, Verdict
+from ullage.totals import RESOURCES
 
 SHOWN = 12  # regions before "… n more"
 WRITTEN: dict[str, Callable[[float], str]] = {"ns": seconds, "": "{:,.0f}".format, "1": factor}
@@ -48,7 +49,7 @@ def side(found: Side) -> str:
     cells = [
         [tie + row.label, _value(row, row.a), _value(row, row.b), _ratio(row), *_explains(row)] for tie, row in zip(ties, rows, strict=True)
     ]
-    unit = "all devices" if found.name == "device" else "all processes"
+    unit = f"all {'devices' if found.resource is None else RESOURCES[found.resource]}"
     return table([found.name.capitalize(), "A", "B", "ratio", "elapsed", unit], cells)
 
 

@@ -10,6 +10,7 @@ from ullage.metrics.tree import Node
 from ullage.render.numbers import UNKNOWN, factor
 from ullage.render.times import seconds
 from ullage.reports.scaling import Block, Row, ScalingReport
+from ullage.totals import RESOURCES, Resource
 
 NAME = 24  # characters of a run's name above its column
 
@@ -25,7 +26,7 @@ def headline(report: ScalingReport) -> str:
     counts = [c.resources for c in report.columns]
     said = f"{len(counts):,} {'run' if len(counts) == 1 else 'runs'}"
     if all(counts):
-        one, many = ("device", "devices") if all(c.devices for c in report.columns) else ("process", "processes")
+        one, many = ("device", "devices") if all(c.devices for c in report.columns) else _hosts(report)
         ends = " to ".join(dict.fromkeys(f"{count:,}" for count in (counts[0], counts[-1])))
         said += f", {ends} {one if counts[-1] == 1 else many}"
     if report.kind:
@@ -34,6 +35,13 @@ def headline(report: ScalingReport) -> str:
     if reached is not None:
         said += f": scaling efficiency {factor(reached)}"
     return f"{said}\n{_fall(report)}" if report.fall is not None else said
+
+
+def _hosts(report: ScalingReport) -> tuple[Resource, str]:
+    """Return what the hosts' resources are, one and many: what more than processes they are in any run."""
+    seen = {column.host for column in report.columns}
+    one = next(resource for resource in reversed(RESOURCES) if resource in seen)
+    return one, RESOURCES[one]
 
 
 def _fall(report: ScalingReport) -> str:
@@ -106,7 +114,8 @@ def record(report: ScalingReport) -> dict[str, Any]:
         "kind_sure": None if report.kind is None else report.told is None or report.told.sure,
         "reference": report.columns[report.reference].name,
         "runs": [
-            {"name": c.name, "devices": c.devices, "processes": c.processes, "elapsed_s": c.elapsed / 1e9 if c.elapsed else None}
+            {"name": c.name, "devices": c.devices, "processes": None, RESOURCES[c.host].lower(): c.processes}
+            | {"elapsed_s": c.elapsed / 1e9 if c.elapsed else None}
             for c in report.columns
         ],
         "rows": [_row(block, row) for block in report.blocks for row in block.rows],
@@ -139,7 +148,8 @@ def _facts(report: ScalingReport) -> Iterator[tuple[str, str, list[str]]]:
     if any(c.devices for c in report.columns):
         yield "Devices", "", [f"{c.devices:,}" if c.devices else UNKNOWN for c in report.columns]
     if any(c.processes for c in report.columns):
-        yield "Processes", "", [f"{c.processes:,}" if c.processes else UNKNOWN for c in report.columns]
+        many = _hosts(report)[1]
+        yield f"{many[:1].upper()}{many[1:]}", "", [f"{c.processes:,}" if c.processes else UNKNOWN for c in report.columns]
     if any(c.elapsed for c in report.columns):
         yield "Elapsed", "", [seconds(c.elapsed or None) for c in report.columns]
 

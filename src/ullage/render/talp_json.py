@@ -41,4 +41,5 @@ def _region(view: View) -> dict[str, Any] | None:
     if view.host_totals is None:
         return None
     nodes = len({part.process.host for part in view.host_parts}) or 1
-    return values(view.host_totals, view.device_totals, VERSION) | {"numNodes": nodes}
+    calls = {} if view.factors.mpi else {"numMpiCalls": 0}
+    return values(view.host_totals, view.device_totals, VERSION) | {"numNodes": nodes} | calls

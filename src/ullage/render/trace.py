@@ -12,6 +12,7 @@ from ullage.render.times import seconds
 from ullage.render.trace_parts import SMALL, causes, collectives, families, gaps, gemms, lanes, names, restatement, views
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
+from ullage.totals import RESOURCES, HostTotals
 
 Paint = Callable[[str, float | None], str]  # a cell and the efficiency it shows, to the cell in colour
 SHOWN = 12  # rows of a table before "… n more"
@@ -48,7 +49,7 @@ def headline(report: TraceReport) -> str:
     whole = report.whole
     said = [f"{name} parallel efficiency {_stated(tree)}" for name, tree in (("device", whole.device), ("host", whole.host)) if tree]
     of = f" of region '{harmless(report.region, 60)}'" if report.region else ""
-    count = [_count(whole.host_totals.processes, *_who(whole))] if whole.host_totals else []
+    count = [hosts(whole.host_totals, len(whole.host_parts))] if whole.host_totals else []
     count += [_count(whole.device_totals.devices, "device", "devices")] if whole.device_totals else []
     partial = "; partial" if report.partial else ""
     window = f", window {report.window}" if report.run is not None else ""
@@ -69,11 +70,14 @@ def elapsed(report: TraceReport) -> str:
     return f"{said} in which all ranks were recorded (of {seconds(report.recorded)} in which any was)"
 
 
-def _who(whole: View) -> tuple[str, str]:
-    """Return what the host's resources are, one and many: processes; their threads or CPUs where these are counted."""
-    if not whole.host_parts:
-        return "CPU", "CPUs"  # TALP counts CPU time
-    return ("host thread", "host threads") if any(part.threads > 1 for part in whole.host_parts) else ("process", "processes")
+def hosts(totals: HostTotals, processes: int) -> str:
+    """Return what the hosts' time is of: processes; their threads, or CPUs, where these are counted.
+
+    >>> hosts(HostTotals(8, 10, 60, 0, 8, resource="thread"), 1), hosts(HostTotals(2, 10, 15, 0, 8), 2)
+    ('8 threads of 1 process', '2 processes')
+    """
+    said = _count(totals.processes, totals.resource, RESOURCES[totals.resource])
+    return f"{said} of {_count(processes, 'process', 'processes')}" if totals.resource == "thread" else said
 
 
 def _count(number: int, one: str, many: str) -> str:

@@ -15,7 +15,7 @@ from ullage.render.svg.steps import steps
 from ullage.render.svg.timeline import timeline
 from ullage.render.svg.tree import bounds, stated, tree
 from ullage.render.times import seconds
-from ullage.render.trace import elapsed
+from ullage.render.trace import elapsed, hosts
 from ullage.render.trace_parts import CAUSES
 from ullage.reports.trace import TraceReport
 
@@ -69,7 +69,7 @@ def _lede(report: TraceReport) -> str:
     told = []
     ranked = sorted((loss for loss in bill.losses if loss.share), key=lambda loss: -(loss.share or 0)) if bill is not None else []
     if bill is not None and ranked and bill.seconds:
-        whose = "GPU-seconds" if report.whole.device is not None else "process-seconds"
+        whose = "GPU-seconds" if report.whole.device is not None else tables.host_seconds(report)
         told.append(f"{bill.seconds:,.4g} {whose} fall short of full, {percent(ranked[0].share)} of them by “{ranked[0].label}”.")
     if report.idle is not None and report.idle.total and report.region is None:
         cause, ns = max(report.idle.causes.items(), key=lambda item: item[1])
@@ -98,8 +98,8 @@ def _figures(report: TraceReport) -> list[tuple[str, str, str]]:
         of = f"of {count:,} {'GPU' if count == 1 else 'GPUs'}"
         rows.append(("Device efficiency", stated(whole.device), f"{of}, {doubt}" if doubt else of))
     if whole.host is not None and whole.host_totals is not None:
-        count = whole.host_totals.processes
-        rows.append(("Host efficiency", stated(whole.host), f"of {count:,} {'process' if count == 1 else 'processes'}"))
+        of, doubt = f"of {hosts(whole.host_totals, len(whole.host_parts))}", bounds(whole.host)
+        rows.append(("Host efficiency", stated(whole.host), f"{of}, {doubt}" if doubt else of))
     if report.bill is not None and report.bill.money is not None:
         rows.append(("Lost", money(report.bill.money), "at the price given"))
     rows.append(("Mode", report.mode, "collectives count as work" if report.mode == "talp" else "collectives apart from work"))
@@ -147,12 +147,10 @@ def _bill(report: TraceReport) -> Markup | None:
         return None
     parts: list[Child] = []
     for name, bill in found:
-        parts += [element("h3", _HEADS[name]) if len(found) > 1 else None, tables.bill(bill, name)]
+        unit = "GPU-seconds" if name == "devices" else tables.host_seconds(report)
+        parts += [element("h3", f"The {name}' time") if len(found) > 1 else None, tables.bill(bill, name, unit)]
         parts.append(_unsplit(bill))
     return section("bill", "What the loss is made of", _BILL, *parts)
-
-
-_HEADS = {"devices": "The devices' time", "hosts": "The processes' time"}
 
 
 def _unsplit(bill: Bill) -> Markup | None:

@@ -13,7 +13,8 @@ from ullage.render.markup import Markup, element
 from ullage.render.numbers import UNKNOWN, factor, money, percent
 from ullage.render.svg.tree import bounds
 from ullage.render.times import seconds
-from ullage.render.trace_parts import CAUSES
+from ullage.render.trace_parts import CAUSES, columns, device_states, host_states
+from ullage.reports.lane_shares import device_shares, host_shares
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
 
@@ -21,10 +22,16 @@ ROWS, VIEWS, NAMES, GAPS = 200, 40, 30, 10
 _LONG = 400  # characters of a kernel's name, template arguments and all
 
 
-def bill(found: Bill, whose: str) -> Markup:
+def host_seconds(report: TraceReport) -> str:
+    """Return the unit of the hosts' time: seconds of processes, of threads or of CPUs."""
+    totals = report.whole.host_totals
+    return f"{'process' if totals is None else totals.resource}-seconds"
+
+
+def bill(found: Bill, whose: str, unit: str) -> Markup:
     """Return what each factor costs; the shares add up to 100 %."""
     priced = found.money is not None
-    head = ["factor", "share", "GPU-seconds" if whose == "devices" else "process-seconds", *(["money"] if priced else [])]
+    head = ["factor", "share", unit, *(["money"] if priced else [])]
     rows = [
         [
             Cell(loss.label),
@@ -171,36 +178,45 @@ def late(report: TraceReport) -> Markup | None:
 
 
 def processes(report: TraceReport) -> Markup:
-    """Return each process' times, as shares of its own elapsed time."""
-    parts = report.whole.host_parts
+    """Return each process' times, as shares of the run's elapsed time."""
+    whole = report.whole
+    parts, states = whole.host_parts, host_states(whole)
     rows = [
         [
             Cell(harmless(p.process.label, 80) + (f", {harmless(p.process.host, 60)}" if p.process.host else "")),
             Cell(seconds(p.elapsed), p.elapsed),
-            *(Cell(percent(ns / p.elapsed, 1) if p.elapsed else UNKNOWN, ns) for ns in (p.useful, p.offload, p.communication)),
+            *(_share(host_shares(p, whole.elapsed).get(name)) for name in states),
         ]
         for p in parts[:ROWS]
     ]
-    found = table("processes", ["process", "elapsed", "useful", "offload", "communication"], rows, sorts=True)
+    found = table("processes", ["process", "elapsed", *states.values()], rows, sorts=True)
     return Markup(found + (more(len(parts) - ROWS) or ""))
+
+
+def _share(value: float | None) -> Cell:
+    return Cell(percent(value, 1), value)
 
 
 def devices(report: TraceReport) -> Markup:
     """Return each device's times, as shares of the run's elapsed time."""
-    parts, elapsed = report.whole.device_parts, report.whole.elapsed or 1
-    doubted = any(p.unknown for p in parts)
-    rows = []
-    for number, p in enumerate(parts):
-        times = (p.kernel, p.collective, p.memory, p.idle, *((p.unknown,) if doubted else ()))
-        name = f"GPU {number}" + (f", {harmless(p.device.name, 60)}" if p.device.name else "")
-        rows.append([Cell(name), *(Cell(percent(ns / elapsed, 1), ns) for ns in times), Cell(f"{p.device.launches:,}", p.device.launches)])
-    head = ["device", "kernels", "collectives", "memory", "idle", *(["of it unknown"] if doubted else []), "launches"]
-    return Markup(table("devices", head, rows[:ROWS], sorts=True) + (more(len(rows) - ROWS) or ""))
+    whole = report.whole
+    parts, states = whole.device_parts, device_states(whole)
+    rows = [
+        [
+            Cell(f"GPU {number}" + (f", {harmless(p.device.name, 60)}" if p.device.name else "")),
+            *(_share(device_shares(p, whole.elapsed, report.mode).get(name)) for name in states),
+            Cell(f"{p.device.launches:,}", p.device.launches),
+        ]
+        for number, p in enumerate(parts[:ROWS])
+    ]
+    return Markup(table("devices", ["device", *states.values(), "launches"], rows, sorts=True) + (more(len(parts) - ROWS) or ""))
 
 
 _COLUMNS = {
     "host_parallel_efficiency": "host parallel",
     "mpi_parallel_efficiency": "MPI parallel",
+    "hybrid_mpi_parallel_efficiency": "MPI parallel",
+    "openmp_parallel_efficiency": "OpenMP parallel",
     "device_offload_efficiency": "device offload",
     "device_parallel_efficiency": "device parallel",
     "device_load_balance": "device balance",
@@ -211,8 +227,7 @@ _COLUMNS = {
 
 def views(by: str, found: Sequence[View]) -> Markup:
     """Return a row of efficiencies for each region or step."""
-    present = {node.metric for v in found for tree in (v.host, v.device) if tree is not None for _, node in tree.walk()}
-    metrics = [metric for metric in _COLUMNS if metric in present]
+    metrics = [metric for metric, _ in columns(found)]
     head = [by, "elapsed", *(_COLUMNS[metric] for metric in metrics)]
     rows = [[Cell(harmless(v.name, 80)), Cell(seconds(v.elapsed), v.elapsed), *(_cell(v, m) for m in metrics)] for v in found[:VIEWS]]
     return Markup(table(f"by {by}", head, rows, sorts=True) + (more(len(found) - VIEWS) or ""))

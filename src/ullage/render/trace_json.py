@@ -10,10 +10,12 @@ from ullage.metrics.tree import Node
 from ullage.recording import Mode
 from ullage.render.gemms import record as gemms
 from ullage.reports.kernels import Overlap
+from ullage.reports.lane_shares import device_shares, device_times, host_shares
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
 from ullage.sums.lanes.idle import Rhythm
 from ullage.sums.lanes.run import DevicePart, HostPart
+from ullage.totals import Factors, HostTotals
 
 # Efficiencies by their short names within a tree.
 _NAMES = {
@@ -69,32 +71,40 @@ def view(found: View, mode: Mode) -> dict[str, Any]:
     return {
         "elapsed_s": found.elapsed / 1e9,
         "elapsed_ns": found.elapsed,
-        "host": None if found.host is None else _efficiencies(found.host, _HOST),
+        "host": None if found.host is None else _efficiencies(found.host, _HOST) | _whole_level(found.host, found.factors),
         "device": None if found.device is None else _efficiencies(found.device, _DEVICE),
         "bounds": {
             name: None if tree is None else {_NAMES.get(n.metric, n.metric): [n.low, n.high] for _, n in tree.walk()}
             for name, tree in (("host", found.host), ("device", found.device))
         },
         "cannot_tell": [n.metric for tree in (found.host, found.device) if tree for _, n in tree.walk() if not n.certain],
-        "host_totals": None if found.host_totals is None else asdict(found.host_totals),
+        "host_totals": None if found.host_totals is None else _host_totals(found.host_totals, len(found.host_parts)),
         "device_totals": None if found.device_totals is None else asdict(found.device_totals),
-        "processes": [_process(part) for part in found.host_parts],
-        "devices": [_device(part, mode) for part in found.device_parts],
+        "processes": [_process(part, found.elapsed) for part in found.host_parts],
+        "devices": [_device(part, found.elapsed, mode) for part in found.device_parts],
     }
 
 
 def _efficiencies(tree: Node, names: tuple[str, ...]) -> dict[str, float | None]:
-    """Return a tree flat: the names that every such tree has (null where a value does not exist), then those that this one has besides.
-
-    A host without any branch for devices and MPI communicates as its tree says: its MPI parallel efficiency is the whole.
-    """
+    """Return a tree flat: the names that programs rely on (null where the program can't have such a factor), then all others it has."""
     values = {_NAMES.get(node.metric, node.metric): node.value for _, node in tree.walk()}
-    if "host_load_balance" in {child.metric for child in tree.children}:
-        values |= {"mpi_parallel_efficiency": tree.value, "device_offload_efficiency": None}
     return {name: values.get(name) for name in names} | values
 
 
-def _process(part: HostPart) -> dict[str, Any]:
+def _whole_level(tree: Node, factors: Factors) -> dict[str, float | None]:
+    """Return the level that a tree has no node for because it is the whole: that of MPI, or of OpenMP, of a program with nothing else."""
+    seen = {_NAMES.get(node.metric, node.metric) for _, node in tree.walk()}
+    levels = {"mpi_parallel_efficiency": factors.mpi, "openmp_parallel_efficiency": factors.openmp}
+    return {name: tree.value for name, has in levels.items() if has and name not in seen}
+
+
+def _host_totals(totals: HostTotals, processes: int) -> dict[str, Any]:
+    """Return the sums over `resources`, each of which is a `resource`: a process, a thread or a CPU (of `processes`, null: not known)."""
+    sums = asdict(totals)
+    return {"resource": sums.pop("resource"), "resources": sums.pop("processes"), "processes": processes or None, **sums}
+
+
+def _process(part: HostPart, elapsed: int) -> dict[str, Any]:
     return {
         "rank": part.process.rank,
         "process": part.process.key[1],
@@ -105,19 +115,18 @@ def _process(part: HostPart) -> dict[str, Any]:
         "communication_s": part.communication / 1e9,
         "threads": part.threads,
         "parallel_s": part.parallel / 1e9,
+        "shares": host_shares(part, elapsed),
     }
 
 
-def _device(part: DevicePart, mode: Mode) -> dict[str, Any]:
-    kernel, collective = (part.kernel + part.collective, 0) if mode == "talp" else (part.kernel, part.collective)
+def _device(part: DevicePart, elapsed: int, mode: Mode) -> dict[str, Any]:
     return {
         "device": part.device.key,
         "name": part.device.name,
-        "kernel_s": kernel / 1e9,
-        "memory_s": part.memory / 1e9,
-        "collective_s": collective / 1e9,
-        "idle_s": part.idle / 1e9,
+        **{f"{name}_s": ns / 1e9 for name, ns in device_times(part, mode).items()},
         "unknown_s": part.unknown / 1e9,
+        "launches": part.device.launches,
+        "shares": device_shares(part, elapsed, mode),
     }
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -12,6 +11,7 @@ import pyarrow as pa
 from ullage.checked_parquet import write_table
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
+from ullage.totals import RESOURCES, DeviceTotals, HostTotals
 
 SCHEMA = pa.schema(
     [
@@ -49,8 +49,14 @@ def _rows(view: View) -> Iterator[dict[str, Any]]:
             parents.update((child.metric, node.metric) for child in node.children)
             bounds = {"value": node.value, "low": node.low, "high": node.high}
             yield {"tree": name, "metric": node.metric, "parent": parents.get(node.metric), "unit": "1", **bounds}
-        for metric, value in asdict(totals).items() if totals is not None else ():
-            if value is not None and metric != "elapsed":
+        for metric, value in _times(totals).items() if totals is not None else ():
+            if metric != "elapsed":
                 time = metric.endswith("_time")
                 told = value / 1e9 if time else float(value)
                 yield {"tree": name, "metric": metric, "unit": "s" if time else "", "value": told, "low": told, "high": told}
+
+
+def _times(totals: HostTotals | DeviceTotals) -> dict[str, float]:
+    """Return times and counts by name; the hosts' resources are called what they are."""
+    sums = totals.sums()
+    return sums if isinstance(totals, DeviceTotals) else {RESOURCES[totals.resource]: sums.pop("processes")} | sums

@@ -10,6 +10,7 @@ from ullage.render.gemms import summary
 from ullage.render.numbers import UNKNOWN, factor, percent
 from ullage.render.table import table
 from ullage.render.times import seconds
+from ullage.reports.lane_shares import device_shares, host_shares
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
 
@@ -165,28 +166,41 @@ def restatement(report: TraceReport) -> str:
 
 
 def lanes(report: TraceReport) -> str:
-    """Return each process' and each device's times as shares of the elapsed time; left out where there is only one of each."""
+    """Return each process' and each device's times as shares of the run's elapsed time; left out where there is only one of each."""
     whole = report.whole
     if max(len(whole.host_parts), len(whole.device_parts)) < 2:
         return ""
-    elapsed = whole.elapsed or 1
     parts = []
     if whole.host_parts:
+        states = host_states(whole)
         hosts = [
-            [harmless(p.process.label, 40), *(percent(ns / elapsed, 1) for ns in (p.useful, p.offload, p.communication))]
+            [harmless(p.process.label, 40), *(percent(host_shares(p, whole.elapsed).get(name), 1) for name in states)]
             for p in whole.host_parts[:16]
         ]
-        parts.append(table(["process", "useful", "offload", "communication"], hosts) + _more(len(whole.host_parts), 16, "rank"))
+        parts.append(table(["process", *states.values()], hosts) + _more(len(whole.host_parts), 16, "rank"))
     if whole.device_parts:
+        columns = device_states(whole)
         rows = [
             [
                 f"GPU {n} {harmless(p.device.name, 40)}".strip(),
-                *(percent(ns / elapsed, 1) for ns in (p.kernel, p.collective, p.memory, p.idle)),
+                *(percent(device_shares(p, whole.elapsed, report.mode).get(name), 1) for name in columns),
             ]
             for n, p in enumerate(whole.device_parts[:16])
         ]
-        parts.append(table(["device", "kernels", "collectives", "memory", "idle"], rows) + _more(len(whole.device_parts), 16, "device"))
+        parts.append(table(["device", *columns.values()], rows) + _more(len(whole.device_parts), 16, "device"))
     return "\n\n".join(parts)
+
+
+def host_states(whole: View) -> dict[str, str]:
+    """Return what a process' time is spent on, with the column's head; what threads lose only where there are threads that do."""
+    lost = {"parallel": "waiting threads"} if any(p.parallel for p in whole.host_parts) else {}
+    return {name: name for name in ("useful", "offload", "communication")} | lost
+
+
+def device_states(whole: View) -> dict[str, str]:
+    """Return what a device's time is spent on, with the column's head."""
+    doubted = {"unknown": "of it unknown"} if any(p.unknown for p in whole.device_parts) else {}
+    return {"kernel": "kernels", "collective": "collectives", "memory": "memory", "idle": "idle"} | doubted
 
 
 def _more(count: int, shown: int, by: str) -> str:
@@ -207,7 +221,7 @@ def views(by: str, found: Sequence[View], top: int, brief: bool) -> str:
         return "" if brief else _NONE[by]
     if brief and by != "region":
         return ""
-    metrics = _columns(found)
+    metrics = columns(found)
     head = [by, "elapsed", *(label for _, label in metrics)]
     rows = [[harmless(v.name, 48), seconds(v.elapsed), *(_cell(v, metric) for metric, _ in metrics)] for v in found[:top]]
     more = f"\n… {len(found) - top:,} more; --top shows them" if len(found) > top else ""
@@ -227,7 +241,8 @@ _SHORT = {
 }
 
 
-def _columns(found: Sequence[View]) -> list[tuple[str, str]]:
+def columns(found: Sequence[View]) -> list[tuple[str, str]]:
+    """Return which efficiencies a table of parts of a run has, each with its short name: the same in text and page."""
     present = {node.metric for v in found for tree in (v.host, v.device) if tree for _, node in tree.walk()}
     return [(metric, label) for metric, label in _SHORT.items() if metric in present]
 

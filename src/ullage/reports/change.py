@@ -16,7 +16,9 @@ from ullage.errors import UllageError
 from ullage.metrics.tree import Node
 from ullage.recording import Mode
 from ullage.reports.view import View, same_mode
+from ullage.totals import RESOURCES, Resource
 
+_COUNTS = ("devices", *(many.lower() for many in RESOURCES.values()))
 WORK, SPLIT = ("kernel_time", "useful_time"), ("launches", "launch_time")
 Trees = tuple[Node | None, Node | None]  # of A and of B
 
@@ -82,12 +84,15 @@ class Change:
 
 @dataclass(frozen=True)
 class Side:
-    """The devices or the hosts of both runs: what they did (work), how many they were, and the factors of their tree."""
+    """The devices or the hosts of both runs: what they did (work), how many they were, and the factors of their tree.
+
+    `resource` says what the hosts' resources are: processes, threads or CPUs."""
 
     name: str
     rows: tuple[Change, ...]
     a_resources: int | None
     b_resources: int | None
+    resource: Resource | None = None
 
 
 @dataclass(frozen=True)
@@ -253,9 +258,11 @@ def _hosts(a: View, b: View) -> Side | None:
     rows: list[Change] = []
     if first is not None and second is not None:
         rows.append(_work("useful_time", "Useful work", (a.host, b.host), (first.useful_time, second.useful_time)))
-        rows.append(_count("processes", "Processes", 1, first.processes, second.processes))
+        many = RESOURCES[second.resource]
+        rows.append(_count(many.lower(), f"{many[:1].upper()}{many[1:]}", 1, first.processes, second.processes))
     counts = (first.processes if first else None, second.processes if second else None)
-    return _side("host", rows, (a.host, b.host), (a.elapsed, b.elapsed), counts)
+    resource = next(totals.resource for totals in (second, first) if totals is not None) if second or first else "process"
+    return replace(_side("host", rows, (a.host, b.host), (a.elapsed, b.elapsed), counts), resource=resource)
 
 
 def _work(metric: str, label: str, roots: Trees, times: tuple[int, int]) -> Change:
@@ -324,7 +331,7 @@ def _explained(row: Change, elapsed: tuple[int, int], held: tuple[int, int] | No
     if held is None or ratio is None or ratio.value <= 0 or not row.settled:
         return row
     power = math.log(ratio.value) * (1 if row.unit == "ns" or row.metric == "launches" else -1)
-    resources = 0.0 if row.metric in ("devices", "processes") else power * _mean(*held)
+    resources = 0.0 if row.metric in _COUNTS else power * _mean(*held)
     return replace(row, elapsed=power * _mean(*elapsed), resources=resources)
 
 

@@ -10,14 +10,15 @@ from ullage.metrics.metric import METRICS
 from ullage.metrics.scaling import BYTES_SCALING, DEVICE_SCALING, EFFICIENCY, HOST_SCALING, SPEEDUP, Detected, Kind, detected
 from ullage.metrics.tree import Branch, Node, evaluate
 from ullage.reports.view import View, same_mode
-from ullage.totals import DeviceTotals, HostTotals
+from ullage.totals import DeviceTotals, HostTotals, Resource
 
 Named = tuple[str, View]
 
 
 @dataclass(frozen=True)
 class Column:
-    """One run: what it is called, its devices and processes (None where not known), and its elapsed time in ns (0: not known).
+    """One run: what it is called, its devices and processes (None where not known; threads or CPUs where these are counted: `host`
+    says it), and its elapsed time in ns (0: not known).
 
     `resources` are its devices; its processes where not every run has devices; None where not every run has either.
     """
@@ -27,6 +28,7 @@ class Column:
     processes: int | None
     elapsed: int
     resources: int | None
+    host: Resource = "process"
 
 
 @dataclass(frozen=True)
@@ -129,9 +131,13 @@ def _columns(runs: Sequence[Named]) -> tuple[Column, ...]:
     counts = [(_count(v.device_totals), _count(v.host_totals)) for _, v in runs]
     by = next((place for place in (0, 1) if all(count[place] for count in counts)), None)
     return tuple(
-        Column(name, devices or None, processes or None, v.elapsed, None if by is None else (devices, processes)[by])
+        Column(name, devices or None, processes or None, v.elapsed, None if by is None else (devices, processes)[by], _host(v))
         for (name, v), (devices, processes) in zip(runs, counts, strict=True)
     )
+
+
+def _host(found: View) -> Resource:
+    return "process" if found.host_totals is None else found.host_totals.resource
 
 
 def _detected(views: Sequence[View], columns: Sequence[Column], base: int) -> Detected | None:

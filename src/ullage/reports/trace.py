@@ -25,7 +25,7 @@ from ullage.sums.lanes.reduce import MOST_REGIONS as MOST_NAMES
 from ullage.sums.lanes.run import Run, Windows, device_parts, device_totals, host_parts, host_totals
 from ullage.sums.lanes.series import Series, occurrences, steps
 from ullage.sums.lanes.transfer import transfer_notes, with_transfer
-from ullage.totals import Region
+from ullage.totals import Factors, Region
 
 MOST_REGIONS = 100  # regions shown; the rest is counted
 
@@ -96,7 +96,7 @@ def trace(profile: Profile, window: str, question: Question | None = None) -> Tr
         regions=_regions(run, mode, question.region),
         ranks=_ranks(run, mode, windows),
         devices=_devices(run, mode, windows),
-        steps=_steps(series, mode),
+        steps=_steps(series, mode, run.factors),
         series=series,
         bill=device_bill(whole, question.price),
         host_bill=host_bill(whole),
@@ -116,7 +116,8 @@ def trace(profile: Profile, window: str, question: Question | None = None) -> Tr
 
 def _stated(profile: Profile, mode: Mode, window: str, question: Question) -> TraceReport:
     """Return the report of files that hold sums of regions, the whole run first."""
-    views = tuple(view(r.name, _elapsed(r), r.host, r.device, mode) for r in profile.regions)
+    factors = _stated_factors(profile.regions)
+    views = tuple(view(r.name, _elapsed(r), r.host, r.device, mode, factors=factors) for r in profile.regions)
     if question.region is not None:
         views = tuple(v for v in views if v.name == question.region)
         if not views:
@@ -147,6 +148,19 @@ def _stated(profile: Profile, mode: Mode, window: str, question: Question) -> Tr
     )
 
 
+def _stated_factors(regions: Sequence[Region]) -> Factors:
+    """Return the factors of a run of which TALP tells sums: it is of MPI unless TALP counted no call of it, or no rank."""
+    hosts = [r.host for r in regions if r.host is not None]
+    calls, ranks = ([r.given.get(key) for r in regions] for key in ("numMpiCalls", "numMpiRanks"))
+    counts = calls if None not in calls else ranks
+    return Factors(
+        mpi=None in counts or any(counts),
+        processes=any(count is not None and count > 1 for count in ranks),
+        openmp=any(host.openmp_imbalance_time is not None for host in hosts),
+        devices=any(r.device is not None for r in regions) or any(host.offload_time for host in hosts),
+    )
+
+
 def _elapsed(region: Region) -> int:
     return max((t.elapsed for t in (region.host, region.device) if t is not None), default=0)
 
@@ -160,7 +174,8 @@ def part(run: Run, mode: Mode, name: str, windows: Windows) -> View:
     """Return the trees of what a run's processes did within `windows`."""
     elapsed = run.elapsed(windows)
     hosts, devices = host_parts(run, windows), device_parts(run, windows)
-    return _sure(view(name, elapsed, host_totals(hosts, elapsed), device_totals(devices, elapsed), mode, hosts, devices), mode)
+    sums = host_totals(hosts, elapsed), device_totals(devices, elapsed)
+    return _sure(view(name, elapsed, *sums, mode, hosts, devices, run.factors), mode)
 
 
 def _sure(found: View, mode: Mode) -> View:
@@ -170,7 +185,7 @@ def _sure(found: View, mode: Mode) -> View:
     if device is not None:
         ranges = device_ranges(found.device_parts)
         device = bounded(device, device_bounds(**vars(ranges if mode == "ai" else ranges.counting_collectives()), elapsed=elapsed))
-    if host is not None and host.find("openmp_parallel_efficiency") is None:
+    if host is not None and not found.factors.openmp:
         step = max((part.device.resolution for part in found.device_parts), default=1)
         host = bounded(host, host_bounds(**vars(host_ranges(found.host_parts, step)), elapsed=elapsed))
     return replace(found, host=host, device=device)
@@ -183,7 +198,7 @@ def _with_rest(found: View, remaining: Rest, mode: Mode) -> View:
     if device is not None:
         ranges = device_ranges(remaining.devices)
         device = widened(device, device_bounds(**vars(ranges if mode == "ai" else ranges.counting_collectives()), elapsed=elapsed))
-    if host is not None and host.find("openmp_parallel_efficiency") is None:
+    if host is not None and not found.factors.openmp:
         step = max((part.device.resolution for part in remaining.devices), default=1)
         host = widened(host, host_bounds(**vars(host_ranges(remaining.hosts, step, remaining.unknown)), elapsed=elapsed))
     return replace(found, host=host, device=device)
@@ -251,12 +266,13 @@ def label(key: str, name: str, number: int) -> str:
     return f"GPU {number}" + (f" ({name})" if name else "") if key else name
 
 
-def _steps(series: Series | None, mode: Mode) -> tuple[View, ...]:
+def _steps(series: Series | None, mode: Mode, factors: Factors) -> tuple[View, ...]:
     if series is None:
         return ()
     device = series.device or (None,) * len(series.names)
     return tuple(
-        view(name, host.elapsed, host, on_device, mode) for name, host, on_device in zip(series.names, series.host, device, strict=True)
+        view(name, host.elapsed, host, on_device, mode, factors=factors)
+        for name, host, on_device in zip(series.names, series.host, device, strict=True)
     )
 
 

@@ -40,7 +40,7 @@ class Named:
     gemms: str | os.PathLike[str] | None = None
     job: str | None = None
     jobs: tuple[str, ...] = ()
-    window: str = "first-last"
+    window: str = "auto"
 
 
 def placed(

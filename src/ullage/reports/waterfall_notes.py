@@ -33,13 +33,19 @@ def rests_on(found: Found, given: Given) -> list[str]:
     if (trace := found.trace) is not None:
         devices = trace.whole.device_totals.devices if trace.whole.device_totals is not None else 0
         files = f"{_count(len(trace.places), 'file')} ({trace.source})"
-        lines.append(f"trace: {_count(devices, 'GPU')} over {trace.whole.elapsed / 1e9:,.4g} s, {files}")
+        lines.append(f"trace: {_count(devices, 'GPU')} over {trace.whole.elapsed / 1e9:,.4g} s, {_window(trace)}, {files}")
     if (flops := found.flops) is not None:
         timed = "" if flops.step_time is None else f" in {flops.step_time:,.4g} s on {_count(flops.gpus, 'GPU')}"
         lines.append(f"step: {flops.ledger.architecture}, {flops.ledger.training / 1e12:,.4g} TFLOP{timed}")
     lines += [f"{source}: tiles are known of {loss.covered:.0%} of the matrix products" for source, loss in products(found)]
     said = [f"{word} {value:.4g}" for word, value in _said(given) if value is not None]
     return lines + ([f"given: {', '.join(said)}"] if said else [])
+
+
+def _window(trace: TraceReport) -> str:
+    """Return the trace's window in words: whether it begins and ends with the job's own steps, or with the capture."""
+    words = {"steps": "from the first profiler step to the end of the last", "first-last": "from the first event to the last"}
+    return words.get(trace.window, f"window {trace.window}")
 
 
 def _said(given: Given) -> list[tuple[str, float | None]]:

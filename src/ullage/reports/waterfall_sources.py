@@ -19,6 +19,7 @@ from ullage.reports.trace import Question as TraceQuestion
 from ullage.reports.trace import trace
 from ullage.reports.waterfall_found import Found, gpu_name, with_gpus
 from ullage.sources.source import Options
+from ullage.sums.lanes.window import Window
 
 
 @dataclass(frozen=True)
@@ -71,9 +72,9 @@ def _telemetry(places: Places, notes: list[str]) -> FleetReport:
 def _traced(places: Places) -> tuple[Profile, Any]:
     from ullage.profiles import profile
 
-    asked = places.asked or Asked()
+    asked = places.asked or Asked(Window("auto"))
     read = profile(list(places.trace), asked)
-    return read, trace(read, asked.window.words, TraceQuestion(mode="ai"))
+    return read, trace(read, read.window, TraceQuestion(mode="ai"))
 
 
 def _said_gpus(step: StepQuestion | None) -> int | None:

@@ -166,6 +166,7 @@ def _settled(file: File, recording: Recording, columns: Columns, metadata: Metad
     problems.drop("events on hosts with an impossible duration", columns.impossible, file.name)
     parts = columns.parts + on_host(columns.launches, metadata) + (columns.waits if metadata.on_host(None) else [])
     columns.parts = []
+    parts += columns.operator_steps if not any(part.kind == "step" for part in parts) else []
     parts += columns.operators.beside(parts)
     bounds = believable(parts, columns.lived.values())
     launches, asked = Launches(columns.launches), Asked(columns.products, parts)

@@ -44,7 +44,8 @@ class Columns:
     """What the chunks of a file gave: `parts` of rows that are yielded, and what is decided when the whole file is known.
 
     `launches` are operators that start a collective: whether it runs on the host, the metadata tells; their number `external` is
-    also on the collective's kernels. `waits` are operators in which a host waits if the collective is its own. `lived` has the
+    also on the collective's kernels. `waits` are operators in which a host waits if the collective is its own, `operator_steps` the
+    profiler's steps where they are noted as operators. `lived` has the
     first and last moment of each process' operators, `traced` that of its Python functions. `products` are the operators that
     multiply matrices, with what they asked for. `bad` counts device events by what is wrong with their duration, `untimed` those
     without a start, `impossible` calls and notes.
@@ -53,6 +54,7 @@ class Columns:
     parts: list[Part] = field(default_factory=list)
     launches: list[Part] = field(default_factory=list)
     waits: list[Part] = field(default_factory=list)
+    operator_steps: list[Part] = field(default_factory=list)
     products: list[Part] = field(default_factory=list)
     operators: Operators = field(default_factory=Operators)
     lived: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -78,7 +80,7 @@ class Columns:
                 self.impossible += sum(event.dur is not None for event in rows.events) - len(fair)
             if fair:
                 take(fair)
-        operators = found.of(OPERATOR).fair()
+        operators = self._without_steps(found.of(OPERATOR).fair())
         _see(self.lived, operators)
         functions = found.of(FUNCTION).fair()
         _see(self.traced, functions)
@@ -185,6 +187,14 @@ class Columns:
                     args: list[Tensors] = arguments(Tensors, chosen.events)
                     size = [tensors(a) if d in _ALIKE else NOT_KNOWN for a, d in zip(args, done, strict=True)]
                     self.parts[-1].numbers["bytes"] = numbers(size)
+
+    def _without_steps(self, operators: Timed) -> Timed:
+        """Keep the profiler's steps that old profiles have among the operators (PyTorch before 1.12), and return the rest."""
+        steps = np.array([event.name is not None and event.name.startswith(_STEP) for event in operators.events], bool)
+        if not steps.any():
+            return operators
+        self.operator_steps.append(self._host("step", operators.where(steps)))
+        return operators.where(~steps)
 
     def _modules(self, functions: Timed) -> None:
         rows = functions.where(np.array([event.name is not None and event.name.startswith(_MODULE) for event in functions.events], bool))

@@ -1,8 +1,9 @@
 """Paraver traces (`.prv`, also compressed) of Extrae and nsys2prv, with the names beside them (`.pcf`, `.row`) where these are there.
 
-Useful time is POP's: the state Running, so all else of a process' main thread from 0 to the trace's end is told as `mpi`: MPI
+Useful time is POP's: the state Running. All else of a process' main thread from 0 to the trace's end is told as `mpi`: MPI
 calls by name (events 50000001 to 50000005), and states that are neither Running nor within a call by the state's name ("Not created",
-"I/O", …). MPI_Init and MPI_Finalize are the edges of the run (`mpi_clock`); POP's tools (pypop, modelfactors) count from 0 to the
+"I/O", …). What it loses to OpenMP (it forks, joins, synchronises) is told as `parallel`, and so is all else of it in a trace without
+MPI. MPI_Init and MPI_Finalize are the edges of the run (`mpi_clock`); POP's tools (pypop, modelfactors) count from 0 to the
 trace's end, and both as communication.
 Traces without states (nsys2prv) are useful where no call is. Other threads of a process are told as `parallel` while they don't run.
 

@@ -18,10 +18,11 @@ from ullage.traces.calls import call, is_collective
 from ullage.traces.mpi_clock import edge
 from ullage.traces.paraver_header import Header
 from ullage.traces.paraver_lanes import RUNNING, Lanes, Numbers, Stretches, after_calls, stretches, unstated, values_at
-from ullage.traces.paraver_names import Names
+from ullage.traces.paraver_names import MPI_TYPES, Names
 
 INSTRUCTIONS, CYCLES = 42000050, 42000059  # PAPI_TOT_INS, PAPI_TOT_CYC
-MPI = [50000001, 50000002, 50000003, 50000004, 50000005]  # point to point, collective, other, one-sided, file
+MPI = list(MPI_TYPES)
+OPENMP = 60000001  # in a parallel region
 API = [63000000, 63000001]  # calls of the GPU's interface: nsys2prv's, Extrae's
 KERNELS, NCCL, COPIES, SIZES, CORRELATION = 63000006, 63000007, 63000001, 63000002, 9200  # nsys2prv, on lanes of devices
 _EXTRAE: dict[tuple[int, int], str] = {(50000003, 31): "init", (50000003, 32): "finalize"}  # where no .pcf names them
@@ -64,6 +65,15 @@ def layout(head: Header, called: Names) -> Layout:
     device = [-1 if on is None else numbers.setdefault((int(p), on[0]), len(numbers)) for p, on in zip(process, named, strict=True)]
     stream = [-1 if on is None else on[1] for on in named]
     return Layout(head, first, process, np.arange(len(process)) - first[process], np.array(device), np.array(stream))
+
+
+def within_openmp(state: str) -> bool:
+    """Return whether a state of a thread, by its name, is of OpenMP's.
+
+    >>> [within_openmp(name) for name in ("Scheduling and Fork/Join", "Synchronization", "I/O", "Group Communication")]
+    [True, True, False, False]
+    """
+    return re.search(r"(?i)sched|fork|join|synchroni[sz]", state) is not None
 
 
 def device_lane(label: str) -> tuple[int, int] | None:
@@ -129,7 +139,8 @@ def batches(found: Lanes, mpi: Stretches, placed: Layout, called: Names, problem
     states = np.concatenate((states[states[:, 3] != RUNNING], unstated(states, found.end)))
     for calls in (mpi, api):
         states = after_calls(states, calls)
-    yield from _batches(_waiting(states, placed, words))
+    waits = _states_of_openmp(states, placed, called, bool(len(mpi.lane)))
+    yield from _batches(_waiting(states, waits, placed, words))
     yield from _batches(_device(found, on_device, placed, called, words, problems))
 
 
@@ -167,19 +178,30 @@ def _on_host(lane: Numbers, placed: Layout) -> dict[str, Any]:
     return {"process": placed.process[lane], "thread": placed.thread[lane]}
 
 
-def _communication(lane: Numbers, placed: Layout) -> pa.DictionaryArray:
-    """Return the kind of what keeps a thread from computing: a process' main thread communicates, the others are OpenMP-like."""
-    return _kinds(np.where(placed.thread[lane] == 0, KINDS.index("mpi"), KINDS.index("parallel")).astype(np.int8))
+def _communication(waits: npt.NDArray[np.bool_]) -> pa.DictionaryArray:
+    """Return the kind of what keeps a thread from computing: one that `waits` for other threads is OpenMP-like, else it communicates."""
+    return _kinds(np.where(waits, KINDS.index("parallel"), KINDS.index("mpi")).astype(np.int8))
+
+
+def _states_of_openmp(states: Numbers, placed: Layout, called: Names, mpi: bool) -> npt.NDArray[np.bool_]:
+    """Return which states of hosts are time that threads lose to one another: those of workers, and of a main thread outside MPI.
+
+    A program of threads without MPI communicates with nobody. With both, a main thread is within OpenMP when it forks, joins or
+    synchronises.
+    """
+    threads = OPENMP in called.types or bool((placed.thread[placed.device < 0] > 0).any())
+    named = [state for state, name in called.states.items() if within_openmp(name)] if threads else []
+    return np.full(len(states), threads and not mpi) | (placed.thread[states[:, 0]] > 0) | np.isin(states[:, 3], named)
 
 
 def _mpi(mpi: Stretches, placed: Layout, words: _Words) -> dict[str, Any]:
-    name, kind = words.values(mpi.kind, mpi.value), _communication(mpi.lane, placed)
+    name, kind = words.values(mpi.kind, mpi.value), _communication(placed.thread[mpi.lane] > 0)
     return {"start": mpi.start, "end": mpi.end, "kind": kind, "name": name, **_on_host(mpi.lane, placed)}
 
 
-def _waiting(states: Numbers, placed: Layout, words: _Words) -> dict[str, Any]:
-    lane, kind = states[:, 0], _communication(states[:, 0], placed)
-    return {"start": states[:, 1], "end": states[:, 2], "kind": kind, "name": words.states(states[:, 3]), **_on_host(lane, placed)}
+def _waiting(states: Numbers, waits: npt.NDArray[np.bool_], placed: Layout, words: _Words) -> dict[str, Any]:
+    kind, name = _communication(waits), words.states(states[:, 3])
+    return {"start": states[:, 1], "end": states[:, 2], "kind": kind, "name": name, **_on_host(states[:, 0], placed)}
 
 
 def _api(api: Stretches, events: Numbers, placed: Layout, words: _Words) -> dict[str, Any]:

@@ -36,12 +36,22 @@ STATES = {
 }
 
 
+# What Extrae's types of MPI events are about, as its .pcf says it.
+MPI_TYPES = {
+    50000001: "MPI Point-to-point",
+    50000002: "MPI Collective Comm",
+    50000003: "MPI Other",
+    50000004: "MPI One-sided",
+    50000005: "MPI I/O",
+}
+
+
 @dataclass
 class Names:
     """`states` by number, `types` (what an event is about) by event type, `values` by event type and value, rows by level."""
 
     states: dict[int, str] = field(default_factory=lambda: dict(STATES))
-    types: dict[int, str] = field(default_factory=dict)
+    types: dict[int, str] = field(default_factory=lambda: dict(MPI_TYPES))
     values: dict[int, dict[int, str]] = field(default_factory=dict)
     rows: dict[str, list[str]] = field(default_factory=dict)
 

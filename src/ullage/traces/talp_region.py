@@ -89,6 +89,7 @@ def _host(name: str, given: Mapping[str, float], processes: list[ProcessTimes], 
         openmp_imbalance_time=lost[0] if threaded else None,
         openmp_scheduling_time=lost[1] if threaded else None,
         openmp_serialisation_time=lost[2] if threaded else None,
+        resource="CPU",
     )
 
 

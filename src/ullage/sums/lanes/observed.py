@@ -33,7 +33,8 @@ class Observed:
     """What is looked at of a capture: `window` in all, `lives` of each process that counts.
 
     `known` is from when to when all that a process did was recorded, None: always. `entire` says whether that is all that was
-    observed. `left_out` is the time in ns in which devices worked, summed over devices, but the clock of MPI did not run.
+    observed. `left_out` is the time in ns in which devices worked, summed over devices, but the clock of MPI did not run. `rule` is the
+    window in words.
     """
 
     window: Pair
@@ -41,6 +42,7 @@ class Observed:
     known: dict[int, Pair | None]
     entire: bool = True
     left_out: int = 0
+    rule: str = "first-last"
 
     def of_device(self, users: Iterable[int]) -> Spans:
         """Return when a device is looked at: while one of its users lives; while any process does where none is known."""
@@ -57,7 +59,7 @@ def observe(capture: Capture, window: Window | None = None) -> Observed:
     """Return what is looked at of a capture whose device rows have their owners, as far as these are known.
 
     Raises UllageError for a capture or a window that holds nothing."""
-    window = window or Window()
+    window = (window or Window()).settled(capture)
     frames = _FRAMES if window.kind == "steps" else ()  # a step may begin with a wait that no operator shows
     lives = {p: life for p in hosts(capture) if (life := _life(capture, p, frames)) is not None}
     lives = _reaching(capture, {p: life for p, life in lives.items() if life[0] < life[1]} or lives)  # of one moment nothing is known
@@ -75,7 +77,7 @@ def observe(capture: Capture, window: Window | None = None) -> Observed:
     chosen = window.of(capture, whole)
     lives = {p: (max(low, chosen[0]), min(high, chosen[1])) for p, (low, high) in lives.items()}
     lives = {p: life for p, life in lives.items() if life[0] < life[1]}
-    return Observed(chosen, lives, _known(capture.recording.covers, chosen, lives), chosen == whole, left_out)
+    return Observed(chosen, lives, _known(capture.recording.covers, chosen, lives), chosen == whole, left_out, window.words)
 
 
 def _known(covers: Covers, window: Pair, lives: dict[int, Pair]) -> dict[int, Pair | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -23,6 +24,7 @@ from ullage.sums.lanes.spans import NONE, Spans, clip, spans, subtract, union
 from ullage.sums.lanes.states import DeviceState, Host, ProcessState, Step, flatten, host_spans, host_threads, workers
 from ullage.sums.lanes.window import Window
 
+_MPI = re.compile(r"(?i)p?mpi[ _:]")
 MOST_REGIONS = 20_000  # names of regions of a process; of more, those are kept that ran longest
 MOST_OCCURRENCES = 100_000  # of one region; beyond, only their union is kept
 
@@ -32,7 +34,8 @@ class Reduced:
     """What is kept of one capture: states, why its devices idled (by their keys), its kernels, its collectives.
 
     `products` are the kernels by what they were asked for of matrix products, and by layer; `left_out` is as `Observed` says it,
-    `notes` what must be said of it.
+    `notes` what must be said of it; `mpi` whether MPI was called,
+    `rule` by which rule the window was chosen.
     """
 
     recording: Recording
@@ -45,6 +48,8 @@ class Reduced:
     products: tuple[Product, ...] = ()
     left_out: int = 0
     notes: tuple[str, ...] = ()
+    mpi: bool = False
+    rule: str = "first-last"
 
 
 def reduce(capture: Capture, window: Window | None = None, host: Host = "busiest") -> Reduced:
@@ -68,7 +73,15 @@ def reduce(capture: Capture, window: Window | None = None, host: Host = "busiest
         products=products(capture, seen.window),
         left_out=seen.left_out,
         notes=notes,
+        mpi=_calls_mpi(capture),
+        rule=seen.rule,
     )
+
+
+def _calls_mpi(capture: Capture) -> bool:
+    """Return whether a program called MPI; other collectives of hosts (gloo), and what keeps a thread from computing, have other names."""
+    names = np.unique(capture.host.of("mpi").name)
+    return bool(capture.recording.mpi_clock) or any(_MPI.match(capture.words[code]) for code in names if code >= 0)
 
 
 def _process(capture: Capture, number: int, seen: Observed, lane: Host) -> ProcessState:

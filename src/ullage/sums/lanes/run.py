@@ -7,12 +7,12 @@ processes used, in one capture or in several with a common clock, is one device:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ullage.sums.lanes.reduce import Reduced
-from ullage.sums.lanes.spans import Spans, intersect, join, spans, subtract
-from ullage.sums.lanes.states import DeviceState, Key, ProcessState
-from ullage.totals import DeviceTotals, HostTotals
+from ullage.sums.lanes.spans import NONE, Spans, intersect, join, spans, subtract
+from ullage.sums.lanes.states import MAIN, DeviceState, Key, ProcessState
+from ullage.totals import DeviceTotals, Factors, HostTotals
 
 Windows = Mapping[Key, Spans]  # what is looked at of each process
 
@@ -77,7 +77,8 @@ class Run:
     """One run of a program: its processes in the order of their ranks, its devices, and what it was reduced from.
 
     `common` is what is looked at of each process while all were recorded, from and to the moments `shared` on the first capture's clock,
-    of the `recorded` in which any was; None where that was not sought, or is no time: see `ullage.sums.lanes.common`.
+    of the `recorded` in which any was; None where that was not sought, or is no time: see `ullage.sums.lanes.common`. `factors` are
+    those that the hosts can lose by, in any part of the run.
     """
 
     processes: tuple[ProcessState, ...]
@@ -86,6 +87,7 @@ class Run:
     common: Windows | None = None
     shared: tuple[int, int] | None = None
     recorded: tuple[int, int] | None = None
+    factors: Factors = field(default_factory=Factors)
 
     def lives(self) -> Windows:
         """Return when each process was observed."""
@@ -133,7 +135,16 @@ def merge(captures: Iterable[Reduced]) -> Run:
         for device in capture.devices:
             key = identity(capture, device)
             found[key] = _united(found[key], device) if key in found else device
-    return Run(tuple(processes), tuple(found.values()), tuple(kept))
+    return Run(tuple(processes), tuple(found.values()), tuple(kept), factors=_factors(kept, processes))
+
+
+def _factors(kept: list[Reduced], processes: list[ProcessState]) -> Factors:
+    return Factors(
+        mpi=any(r.mpi for r in kept),
+        processes=len(processes) > 1 or any(p.communication.pieces for p in processes),
+        openmp=any(p.workers for p in processes),
+        devices=any(r.devices for r in kept) or any(p.offload.pieces for p in processes),
+    )
 
 
 def identity(capture: Reduced, device: DeviceState) -> str:
@@ -169,17 +180,20 @@ def host_parts(run: Run, windows: Windows | None = None) -> tuple[HostPart, ...]
 
 
 def _host_part(process: ProcessState, seen: Spans) -> HostPart:
-    """Return a process' times. A worker that waits while its process communicates communicates too, as TALP counts it."""
+    """Return a process' times. A worker that waits while its process communicates communicates too, as TALP counts it; the main thread
+    does one thing at a time."""
     called, talk = intersect(process.offload, seen), intersect(process.communication, seen)
     offload, communication, waiting = called.total, talk.total, 0
     lost = {"serialisation": 0, "scheduling": 0, "imbalance": 0}
     for worker in process.workers:
-        idle = intersect(worker.waiting, seen)
+        main = worker.thread == MAIN
+        looked, busy = (subtract(seen, join(called, talk)), NONE) if main else (seen, talk)
+        idle = intersect(worker.waiting, looked)
         waiting += idle.total
-        communication += intersect(idle, talk).total
+        communication += intersect(idle, busy).total
         for reason in lost:
-            lost[reason] += subtract(intersect(getattr(worker, reason), seen), talk).total
-    threads = 1 + len(process.workers)
+            lost[reason] += subtract(intersect(getattr(worker, reason), looked), busy).total
+    threads = 1 + sum(worker.thread != MAIN for worker in process.workers)
     useful = threads * seen.total - offload - talk.total - waiting
     return HostPart(process, seen.total, useful, offload, communication, threads, pieces=(called.pieces, talk.pieces), **lost)
 
@@ -239,13 +253,14 @@ def host_totals(parts: Iterable[HostPart], elapsed: int) -> HostTotals | None:
         calls=sum(p.process.calls for p in parts) if all(p.whole for p in parts) else None,
         instructions=_counted(parts, "instructions"),
         cycles=_counted(parts, "cycles"),
+        resource="thread" if any(p.threads > 1 for p in parts) else "process",
         **_threads(parts),
     )
 
 
 def _threads(parts: tuple[HostPart, ...]) -> dict[str, int]:
-    """Return what threads lose by reason, nothing where no process has worker threads."""
-    if all(p.threads == 1 for p in parts):
+    """Return what threads lose by reason, nothing where no process has threads that wait for one another."""
+    if not any(p.process.workers for p in parts):
         return {}
     return {f"openmp_{reason}_time": sum(getattr(p, reason) for p in parts) for reason in ("serialisation", "scheduling", "imbalance")}
 

@@ -67,6 +67,9 @@ class Step:
     end: Times
 
 
+MAIN = 0  # the number of a process' main thread among those that wait for one another, as OpenMP counts
+
+
 @dataclass(frozen=True)
 class Worker:
     """An OpenMP-like thread of a process: when it waits, disjoint sets by reason; the rest of the process' time it is useful.
@@ -92,7 +95,8 @@ class ProcessState:
     `known` is from when to when all that it did was recorded, None: always.
     `sync` is the part of `offload` in which it waits for the device. `regions` has the union of each region's occurrences,
     `occurrences` each of them, `steps` the profiler's steps. `off` is when its threads were descheduled, as far as known.
-    `workers` are the OpenMP-like threads beside the main one, where the source has them. `threads` are those whose calls count,
+    `workers` are the OpenMP-like threads, where the source has them; the `MAIN` one is among them if it
+    waits. `threads` are those whose calls count,
     of `callers` that make any.
     `counters` are the hardware's over useful time, empty unless the window holds all that they were summed over.
     """
@@ -150,7 +154,10 @@ def host_spans(capture: Capture, process: int, threads: tuple[int, ...]) -> tupl
     return communication, offload, sync
 
 
-_REASONS = (("scheduling", re.compile(r"(?i)sched|fork")), ("serialisation", re.compile(r"(?i)idle|outside|not created")))
+_REASONS = (
+    ("scheduling", re.compile(r"(?i)sched|fork")),
+    ("serialisation", re.compile(r"(?i)idle|outside|not created|not recorded|i/o|others|tracing disabled")),
+)
 
 
 def waits_for(name: str) -> str:
@@ -163,7 +170,7 @@ def waits_for(name: str) -> str:
 
 
 def workers(rows: Rows, words: list[str], seen: Spans) -> tuple[Worker, ...]:
-    """Return a process' worker threads from its rows of kind `parallel`, cut to when it is looked at."""
+    """Return a process' threads that wait for one another, from its rows of kind `parallel`, cut to when it is looked at."""
     reasons = {int(code): waits_for(words[code] if code >= 0 else "") for code in np.unique(rows.name)}
     found = []
     for thread in np.unique(rows.thread):

@@ -11,7 +11,8 @@ from ullage.sums.lanes.gather import Capture
 @dataclass(frozen=True)
 class Window:
     """`first-last`: from the first event to the last; `steps`: from the first profiler step to the end of the last one;
-    `span`: from `begin` to `end` seconds after the capture's first event (None: open).
+    `span`: from `begin` to `end` seconds after the capture's first event (None: open). `auto`: steps where a capture has them, for its
+    edges are no part of the work; else first-last.
     """
 
     kind: str = "first-last"
@@ -24,6 +25,13 @@ class Window:
         if self.kind != "span":
             return self.kind
         return ":".join("" if edge is None else f"{edge:g}" for edge in (self.begin, self.end))
+
+    def settled(self, capture: Capture) -> Window:
+        """Return the window with `auto` decided."""
+        if self.kind != "auto":
+            return self
+        steps = capture.host.of("step")
+        return Window("steps") if len(steps) and steps.start.min() < steps.end.max() else Window()
 
     def of(self, capture: Capture, whole: tuple[int, int]) -> tuple[int, int]:
         """Return the window in ns on the capture's clock, of a capture that was observed for the `whole` of it.
@@ -53,7 +61,7 @@ def parse(text: str) -> Window:
     >>> parse("steps"), parse("1.5:4").words
     (Window(kind='steps', begin=None, end=None), '1.5:4')
     """
-    if text in ("first-last", "steps"):
+    if text in ("auto", "first-last", "steps"):
         return Window(text)
     begin, colon, end = text.partition(":")
     try:
@@ -61,5 +69,5 @@ def parse(text: str) -> Window:
     except ValueError:
         colon = ""
     if not colon or any(edge is not None and not 0 <= edge < 1e9 for edge in edges):
-        raise UllageError(f"'{text}' is not a window", "write first-last, steps, or seconds as 1.5:4 (either may be left out)")
+        raise UllageError(f"'{text}' is not a window", "write first-last, steps, auto, or seconds as 1.5:4 (either may be left out)")
     return Window("span", *edges) if edges != [None, None] else Window()
