@@ -47,6 +47,8 @@ class Row:
     bytes: int | None = None
     blocks: int | None = None
     threads: int | None = None
+    registers: int | None = None
+    shared: int | None = None
     submits: bool = False
 
 
@@ -265,6 +267,12 @@ def _on_device(found: Recording, kind: int, told: dict[str, Any]) -> None:
         found.bad["untimed"] += 1
 
 
+def shared_memory(told: dict[str, Any]) -> int | None:
+    """Return the shared memory of a block, of a kernel whose registers are told."""
+    parts = told.get("staticSharedMemory", -1), told.get("dynamicSharedMemory", -1)
+    return sum(parts) if told.get("registersPerThread") and min(parts) >= 0 and sum(parts) < 2**31 else None
+
+
 def _what(found: Recording, kind: int, told: dict[str, Any]) -> dict[str, Any]:
     stream = told["streamId"] if told["streamId"] < NO_ROOM else None
     where = {"stream": stream, "correlation": told.get("correlationId") or None}
@@ -273,6 +281,7 @@ def _what(found: Recording, kind: int, told: dict[str, Any]) -> dict[str, Any]:
         sort = "collective" if name and re.search(r"nccl(Dev)?Kernel", name) else "kernel"
         grid, block = ([told[f"{of}{axis}"] for axis in "XYZ"] for of in ("grid", "block"))
         more = {"kind": sort, "name": name, "blocks": product(grid, NO_ROOM), "threads": product(block, 2**31)}
+        more |= {"registers": told.get("registersPerThread") or None, "shared": shared_memory(told)}
     elif kind in (structs.COPY, structs.PEER_COPY):
         way = _COPIES.get(told["copyKind"])
         more = {"kind": "memcpy", "name": f"Memcpy {way}" if way else "Memcpy", "bytes": told["bytes"]}

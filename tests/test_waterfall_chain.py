@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ullage.metrics.evidence import Evidence, Measured, Telemetry, Trace, levels
+from ullage.metrics.evidence import Evidence, Held, Measured, Telemetry, Trace, levels
 from ullage.metrics.steps import FACTORS, LABELS, Step
 from ullage.metrics.telemetry import tree
 from ullage.metrics.waterfall import waterfall
@@ -19,11 +19,11 @@ from ullage.reports.waterfall import WaterfallReport, _cost
 say = Measured.exact
 
 
-def traced(balance=0.9, communication=0.8, orchestration=0.95, collectives=0.1, whole=True) -> Trace:
+def traced(balance=0.9, communication=0.8, orchestration=0.95, collectives=0.1, whole=True, held=None) -> Trace:
     parallel = balance * communication * orchestration
     return Trace(
         *(say(value, "trace") for value in (balance, communication, orchestration, parallel)),
-        collectives=collectives,
+        held=held or Held(Measured(0.0, 0.0, collectives, "trace"), 0.0, 1.0, None),
         busy=say(parallel + collectives, "trace"),
         busy_balance=say(1.0, "trace"),
         whole=whole,
@@ -55,8 +55,8 @@ def test_a_trace_and_telemetry_give_each_of_the_six_factors_of_time():
 
 
 def test_sm_activity_above_the_time_of_computing_is_not_split():
-    # the SMs are held for 0.7 of the time and computing runs for 0.684: collectives hold the rest
-    assert names(Evidence(telemetry=gauges(sm=0.7), trace=traced())) == [
+    # the SMs are active for 0.8 of the time, 0.1 of it for collectives at most, and computing runs for 0.684
+    assert names(Evidence(telemetry=gauges(sm=0.8), trace=traced())) == [
         "load_balance",
         "communication",
         "orchestration",
@@ -70,6 +70,35 @@ def test_sm_fill_lies_between_all_and_none_of_the_collectives_on_the_sms():
     assert fill is not None
     # of 0.6 at most 0.1 is the collectives'
     assert (fill.factor.low, fill.factor.high) == pytest.approx((0.5 / 0.684, 0.6 / 0.684))
+
+
+def filled(sm: float, held: Held) -> Measured:
+    step = waterfall(Evidence(telemetry=gauges(sm=sm), trace=traced(held=held))).step("sm_fill")
+    assert step is not None
+    return step.factor
+
+
+def test_what_collectives_hold_while_kernels_compute_is_no_sm_fill():
+    # SM activity 0.6, of which collectives hold just 0.12, most of it while kernels compute: (0.6 - 0.12) / 0.684
+    exact = filled(0.6, Held(say(0.12, "trace"), 0.1, 1.0, None))
+    assert (exact.value, exact.low, exact.high) == pytest.approx((0.48 / 0.684,) * 3)
+
+
+def test_sm_fill_is_no_more_than_the_grids_have_blocks_for():
+    held = Measured(0.12, 0.02, 0.12, "trace")
+    # telemetry alone leaves 0.48 to 0.58; the grids allow 0.5 at most, unless telemetry says that they are of something else
+    assert filled(0.6, Held(held, 0.1, 0.5, None)).high == pytest.approx(0.5 / 0.684)
+    assert filled(0.6, Held(held, 0.1, 0.47, None)).high == pytest.approx(0.58 / 0.684)
+
+
+def test_grids_say_where_sm_fill_is_between_the_bounds_of_telemetry_and_are_held_against_it_outside():
+    held = Measured(0.12, 0.02, 0.12, "trace")
+    inside, outside = (filled(0.6, Held(held, 0.1, 1.0, equal)) for equal in (0.55, 0.66))
+    assert (inside.value, inside.source) == (pytest.approx(0.55 / 0.684), "grids")
+    assert (outside.value, outside.source) == (pytest.approx(0.48 / 0.684), "telemetry")
+    evidence = Evidence(telemetry=gauges(), trace=traced(held=Held(held, 0.1, 0.7, 0.66)))
+    said = {d.what: d for d in waterfall(evidence).disagreements}["SMs that kernels are on"]
+    assert (said.used.value, said.other.value, said.agree) == (pytest.approx(0.48), 0.66, False)  # 0.58 + 0.02 < 0.66
 
 
 def test_gauges_that_are_not_exported_merge_their_factors():

@@ -276,7 +276,9 @@ def test_huge_and_tiny_amounts_stay_short_in_the_picture():
 ratios = st.floats(0.02, 1.0)
 
 
-@given(ofu=ratios, tile=ratios, model=ratios, hours=st.floats(0.001, 1e6), price=st.floats(0, 1e6), mfu=st.none() | ratios)
+@given(
+    ofu=ratios, tile=ratios, model=ratios, hours=st.floats(0.001, 1e6), price=st.just(0.0) | st.floats(1e-6, 1e6), mfu=st.none() | ratios
+)
 @settings(max_examples=40)
 def test_printed_factors_multiply_to_the_printed_end(ofu, tile, model, hours, price, mfu):
     report = waterfall(Found(gpus=8), Given(ofu=ofu, tile=tile, model=model, mfu=mfu, hours=hours, price=price))

@@ -5,12 +5,15 @@ Only `write` and the question itself are the product's: telemetry is read as Par
 
 from __future__ import annotations
 
+import datetime
+import itertools
 import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pyarrow
 import pyarrow.parquet as parquet
 import pytest
 
@@ -42,18 +45,59 @@ def covered(spans: list[Span]) -> int:
 
 @dataclass(frozen=True)
 class Rank:
-    """One device of a trace, in ns: computing, computing or a collective, anything at all; and when its recording begins and ends."""
+    """One device of a trace, in ns: computing, computing or a collective, anything at all; and when its recording begins and ends.
+
+    The rest are SM-ns, of a GPU whose SMs count 1: collectives hold `held`, `apart` of it surely without a kernel on the same SM; kernels
+    are on `on` where their blocks take equally long, and on `most` at most.
+    """
 
     computing: int
     kernels: int
     anything: int
     begin: int
     end: int
+    held: float
+    apart: float
+    on: float
+    most: float
+
+
+SMS = 132
+Launch = tuple[int, int, int, int, int, int]  # start and end in ns; blocks, threads of a block, registers of a thread, shared memory
+
+
+def on_sms(launch: Launch) -> float:
+    """Return the share of SMs that equally long blocks are on: as many on each SM as its registers and shared memory allow."""
+    _, _, blocks, threads, registers, shared = launch
+    fit = min(65536 // (threads * registers), (228 << 10) // (shared + 1024), 2048 // threads, 32)
+    waves, left = [min(SMS, blocks)] * (blocks // (fit * SMS)), blocks % (fit * SMS)
+    waves += [min(left, SMS)] if left else []
+    return sum(waves) / len(waves) / SMS
+
+
+def together(one: Launch, other: Launch) -> bool:
+    """Return whether an SM has room for a block of each."""
+    return one[3] * one[4] + other[3] * other[4] <= 65536 and one[5] + other[5] + 2048 <= 228 << 10
+
+
+def resident(works: list[Launch], talks: list[Launch]) -> tuple[float, float, float, float]:
+    """Return held, apart, on and most of a device, one stretch between two edges after another."""
+    edges, sums = sorted({edge for launch in works + talks for edge in launch[:2]}), [0.0] * 4
+    for start, end in itertools.pairwise(edges):
+        kernels, ring = ([launch for launch in of if launch[0] <= start and end <= launch[1]] for of in (works, talks))
+        held = sum(launch[2] for launch in ring) / SMS
+        apart = 0.0 if kernels and any(together(kernel, other) for kernel in kernels for other in talks) else held
+        room = 1 - apart
+        on, most = (min(sum(shares), room) for shares in ([on_sms(k) for k in kernels], [min(k[2] / SMS, 1.0) for k in kernels]))
+        for n, share in enumerate((held, apart, on, most)):
+            sums[n] += share * (end - start)
+    return sums[0], sums[1], sums[2], sums[3]
 
 
 def rank(file: Path) -> Rank:
     """Return the times of one rank's file."""
     spans: dict[str, list[Span]] = {"kernel": [], "collective": [], "copy": [], "all": []}
+    launched: dict[bool, list[Launch]] = {False: [], True: []}
     for event in json.loads(file.read_text())["traceEvents"]:
         if event.get("ph") != "X" or event["pid"] == "Spans":
             continue
@@ -61,12 +105,17 @@ def rank(file: Path) -> Rank:
         span = (start, start + length)
         spans["all"].append(span)
         if event["cat"] == "kernel":
+            args = event["args"]
+            launch = (*span, math.prod(args["grid"]), math.prod(args["block"]), args["registers per thread"], args["shared memory"])
+            launched["nccl" in event["name"].lower()].append(launch)
             spans["collective" if "nccl" in event["name"].lower() else "kernel"].append(span)
         elif event["cat"] in ("gpu_memcpy", "gpu_memset"):
             spans["copy"].append(span)
     kernels = spans["kernel"] + spans["collective"]
     ends = [edge for span in spans["all"] for edge in span]
-    return Rank(covered(spans["kernel"]), covered(kernels), covered(kernels + spans["copy"]), min(ends), max(ends))
+    return Rank(
+        covered(spans["kernel"]), covered(kernels), covered(kernels + spans["copy"]), min(ends), max(ends), *resident(*launched.values())
+    )
 
 
 def from_traces(folder: Path) -> dict[str, float]:
@@ -74,14 +123,14 @@ def from_traces(folder: Path) -> dict[str, float]:
     ranks = [rank(file) for file in folder.iterdir()]
     elapsed = max(r.end for r in ranks) - min(r.begin for r in ranks)
     computing, longest, most = sum(r.computing for r in ranks), max(r.computing for r in ranks), max(r.anything for r in ranks)
-    parallel, exposed = computing / (len(ranks) * elapsed), sum(r.kernels - r.computing for r in ranks) / (len(ranks) * elapsed)
+    parallel = computing / (len(ranks) * elapsed)
     balance, communication, orchestration = computing / (len(ranks) * longest), longest / most, most / elapsed
     return {
         "load_balance": balance,
         "communication": communication,
         "orchestration": orchestration,
         "parallel": parallel,
-        "exposed": exposed,
+        **{name: sum(getattr(r, name) for r in ranks) / (len(ranks) * elapsed) for name in ("held", "apart", "on", "most")},
     }
 
 
@@ -116,7 +165,7 @@ def from_products(rows: list[dict[str, Any]]) -> float:
     return needed / executed
 
 
-@pytest.mark.parametrize(("seed", "ranks"), [(21, 2), (23, 1), (15, 2)])
+@pytest.mark.parametrize(("seed", "ranks"), [(21, 2), (23, 1), (15, 2), (3, 4), (7, 3)])
 def test_the_report_is_what_the_raw_files_say(seed, ranks, tmp_path):
     made = write(job(Plan(ranks=ranks, steps=2, seed=seed)), tmp_path)
     trace, gauges = from_traces(made.traces), from_telemetry(made.telemetry)
@@ -124,14 +173,15 @@ def test_the_report_is_what_the_raw_files_say(seed, ranks, tmp_path):
     report = ullage.waterfall(*map(str, (made.telemetry, made.traces, made.config, made.gemms)))
     found = {cost.step.name: cost.step.factor for cost in report.costs}
     by_hand = {name: trace[name] for name in ("load_balance", "communication", "orchestration")}
-    by_hand |= {"sm_fill": gauges["sm_active"] / trace["parallel"], "tensor_issue": gauges["tensor_active"] / gauges["sm_active"]}
+    least, most = max(gauges["sm_active"] - trace["held"], gauges["tensor_active"]), gauges["sm_active"] - trace["apart"]
+    most = min(most, trace["parallel"], *([trace["most"]] if trace["most"] >= least else []))
+    on = trace["on"] if least <= trace["on"] <= most else least
+    by_hand |= {"sm_fill": on / trace["parallel"], "tensor_issue": gauges["tensor_active"] / on}
     by_hand |= {"clock": gauges["ofu"] / gauges["tensor_active"], "tile": tile, "model": step["model"]}
     # gauges are kept as 32-bit floats
     assert {name: factor.value for name, factor in found.items()} == pytest.approx(by_hand, rel=2e-6)
     assert report.headline.value == pytest.approx(step["mfu"], rel=1e-9)
-    # between none and all of the exposed collectives on the SMs
-    least = max(gauges["sm_active"] - trace["exposed"], gauges["tensor_active"])
-    assert found["sm_fill"].low == pytest.approx(least / trace["parallel"], rel=2e-6)
+    assert (found["sm_fill"].low, found["sm_fill"].high) == pytest.approx((least / trace["parallel"], most / trace["parallel"]), rel=2e-6)
     assert found["tensor_issue"].high == pytest.approx(gauges["tensor_active"] / least, rel=2e-6)
     truth = json.loads(made.truth.read_text())
     assert report.headline.value == pytest.approx(truth["mfu"], rel=1e-6)
@@ -139,3 +189,97 @@ def test_the_report_is_what_the_raw_files_say(seed, ranks, tmp_path):
         assert factor.low is not None and factor.high is not None
         if name != "clock":  # whose error is that of 95 % of samplings
             assert factor.low - 1e-6 <= truth["factors"][name] <= factor.high + 1e-6, name
+
+
+BEGIN = 1_767_225_600_000_000_000  # 2026-01-01 UTC, ns
+
+
+def event(name: str, start: int, length: int, **args: Any) -> dict[str, Any]:
+    """Return an event of a device's stream, or of the host where it has no stream."""
+    place = {"pid": 0, "tid": args["stream"]} if "stream" in args else {"pid": 77, "tid": 77}
+    category = "kernel" if "stream" in args else "user_annotation" if name.startswith("Profiler") else "cuda_runtime"
+    return {"ph": "X", "cat": category, "name": name, **place, "ts": start / 1000, "dur": length / 1000, "args": args}
+
+
+def overlapped(folder: Path, channels: int, overlap: float, blocks: int = 99) -> list[Path]:
+    """Write telemetry and traces of 4 GPUs: a step of 104 ms computes for 100 of them.
+
+    Collectives hold `channels` SMs for `overlap` of that and 2 ms more. Kernels have `blocks` blocks, one on an SM; they are on 75 % of
+    the SMs, on which the tensor pipes issue for 70 % of the time.
+    """
+    step, compute, exposed = 104_000_000, 100_000_000, 2_000_000
+    (folder / "traces").mkdir()
+    product = {"grid": [blocks, 1, 1], "block": [384, 1, 1], "registers per thread": 168, "shared memory": 200 << 10}
+    ring = {"grid": [channels, 1, 1], "block": [544, 1, 1], "registers per thread": 96, "shared memory": 40 << 10}
+    for number in range(4):
+        events = []
+        for n in range(3):
+            at = n * step
+            events += [event("cudaLaunchKernel", at + 1000 * k, 900, correlation=10 * n + k) for k in range(3 if overlap else 2)]
+            events.append(
+                event(
+                    "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_TNT",
+                    at + 1_000_000,
+                    compute,
+                    device=0,
+                    stream=7,
+                    correlation=10 * n,
+                    **product,
+                )
+            )
+            spans = ((at + 1_000_000 + compute, exposed), (at + 1_000_000, round(compute * overlap)))
+            events += [
+                event("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", *span, device=0, stream=20, correlation=10 * n + 1 + k, **ring)
+                for k, span in enumerate(spans)
+                if span[1]
+            ]
+            events.append(event("cudaDeviceSynchronize", at + 5000, step - 6000, correlation=10 * n + 9))
+            events.append(event(f"ProfilerStep#{n}", at, step))
+        device = {
+            "id": 0,
+            "name": "NVIDIA H100 80GB HBM3",
+            "numSms": SMS,
+            "computeMajor": 9,
+            "computeMinor": 0,
+            "regsPerMultiprocessor": 65536,
+            "uuid": f"GPU-{number}",
+        }
+        run = {"backend": "nccl", "rank": number, "world_size": 4}
+        trace = {"deviceProperties": [device], "distributedInfo": run, "baseTimeNanoseconds": BEGIN, "traceEvents": events}
+        (folder / "traces" / f"rank{number}.json").write_text(json.dumps(trace))
+    active = compute / step * (0.75 + overlap * channels / SMS) + exposed / step * channels / SMS
+    rows = [
+        {
+            "time": datetime.datetime.fromtimestamp(BEGIN / 1e9 + 30 * n, datetime.UTC),
+            "host": "node-1",
+            "gpu": f"GPU-{number}",
+            "model": "NVIDIA H100 80GB HBM3",
+            "job": "j",
+            "gr_active": (compute + exposed) / step * (1 + (-1) ** n / 1000),  # a gauge that never moves is not believed
+            "sm_active": active * (1 + (-1) ** n / 1000),
+            "tensor_active": compute / step * 0.75 * 0.7 * (1 + (-1) ** n / 1000),
+            "sm_clock": 1.6e9 + 1e6 * (n % 3),
+        }
+        for number in range(4)
+        for n in range(1, 121)
+    ]
+    parquet.write_table(pyarrow.Table.from_pylist(rows), folder / "telemetry.parquet")
+    return [folder / "telemetry.parquet", folder / "traces"]
+
+
+@pytest.mark.parametrize(("channels", "overlap"), [(20, 0.9), (16, 0.6), (24, 0.0), (1, 1.0)])
+def test_collectives_that_computing_hides_are_not_taken_for_sm_fill(channels, overlap, tmp_path):
+    report = ullage.waterfall(*map(str, overlapped(tmp_path, channels, overlap)), window="steps")
+    found = {cost.step.name: cost.step.factor for cost in report.costs}
+    # an SM holds one block of the product, and none of a collective beside it: what is held is known, and so is the rest
+    for name, planted in (("sm_fill", 0.75), ("tensor_issue", 0.7)):
+        assert (found[name].value, found[name].low, found[name].high) == pytest.approx((planted,) * 3, rel=1e-5)
+
+
+def test_a_grid_that_does_not_say_how_long_its_blocks_run_is_not_believed_against_telemetry(tmp_path):
+    # 1,320 blocks would fill 132 SMs for ten waves; telemetry says that they are on three quarters of the SMs
+    report = ullage.waterfall(*map(str, overlapped(tmp_path, 20, 0.9, blocks=1320)), window="steps")
+    fill = next(cost.step.factor for cost in report.costs if cost.step.name == "sm_fill")
+    assert (fill.value, fill.low, fill.source) == (pytest.approx(0.75, rel=1e-5), pytest.approx(0.75, rel=1e-5), "telemetry")
+    said = {d.what: d for d in report.chain.disagreements}["SMs that kernels are on"]
+    assert not said.agree

@@ -16,11 +16,13 @@ Covers = Literal["process", "session", "run"]
 @dataclass
 class Device:
     """A device of a capture. `key` is the same for the same physical device in other captures (a UUID, host and PCI bus),
-    or empty when the source doesn't know one; then the device is this capture's own."""
+    or empty when the source doesn't know one; then the device is this capture's own. `capability` is CUDA's of the device, as "9.0",
+    empty where it is not known or the device has none."""
 
     name: str = ""
     key: str = ""
     sms: int | None = None
+    capability: str = ""
 
 
 @dataclass

@@ -183,6 +183,8 @@ INTERVALS = pa.schema(
         ),
         pa.field("blocks", pa.int64(), metadata={"meaning": "thread blocks of a kernel's grid"}),
         pa.field("threads", pa.int32(), metadata={"meaning": "threads of a kernel's block"}),
+        pa.field("registers", pa.int32(), metadata={"meaning": "registers of each of a kernel's threads"}),
+        pa.field("shared", pa.int32(), metadata={"unit": "B", "meaning": "shared memory of a kernel's block, static and dynamic"}),
     ]
 )
 

@@ -76,7 +76,7 @@ def command(sources: tuple[str, ...], as_json: bool, out: Path | None, **asked: 
     finally:
         progress.done()
     _give(report, as_json, out)
-    end(partial=not report.complete)
+    end(partial=not report.complete or report.contradiction is not None)
 
 
 _RATIOS = ("tile_efficiency", "model_efficiency", "ofu", "mfu")

@@ -75,19 +75,33 @@ class Telemetry:
 
 
 @dataclass(frozen=True)
+class Held:
+    """The share of the SMs, over the devices' whole time (m E), that collectives hold, and of that the part while kernels compute.
+
+    `most_computed` is the share that kernels can be on at most, for their grids have no more blocks; `equal_computed` the one that they
+    are on where the blocks of a kernel take equally long (None: too little is known of them).
+    """
+
+    collectives: Measured
+    hidden: float
+    most_computed: float
+    equal_computed: float | None
+
+
+@dataclass(frozen=True)
 class Trace:
     """What a trace says of its devices, collectives set apart (`ai` mode).
 
-    `collectives` is ΣC / (m E), the share of the devices' time in which a collective runs and nothing computes. `busy` is
-    Σ(K + C) / (m E) and `busy_balance` Σ(K + C) / (m max(K + C)): what telemetry's engine activity is to be held against.
-    `whole` is False where not every GPU of the job was traced: then nobody knows how evenly they compute.
+    `held` says of how many SMs kernels and collectives make use. `busy` is Σ(K + C) / (m E) and `busy_balance`
+    Σ(K + C) / (m max(K + C)): what telemetry's engine activity is to be held against. `whole` is False where not every GPU of the job
+    was traced: then nobody knows how evenly they compute.
     """
 
     load_balance: Measured
     communication: Measured
     orchestration: Measured
     parallel: Measured
-    collectives: float
+    held: Held
     busy: Measured
     busy_balance: Measured
     whole: bool = True
@@ -137,6 +151,19 @@ def levels(tree: Tree) -> dict[str, float]:
     return found
 
 
+def computed_sms(sm_activity: float, held: Held) -> Measured:
+    """Return the share of SMs, over all time, that computing kernels are on: SM activity less what collectives hold.
+
+    Of 0.9 collectives hold 0.15, unless up to a third of their blocks share an SM with a kernel's:
+
+    >>> held = Held(Measured(0.15, 0.1, 0.15, "trace"), 0.15, 1.0, None)
+    >>> [round(edge, 6) for edge in (computed_sms(0.9, held).low, computed_sms(0.9, held).value, computed_sms(0.9, held).high)]
+    [0.75, 0.75, 0.8]
+    """
+    low, value, high = (sm_activity - (taken or 0.0) for taken in (held.collectives.high, held.collectives.value, held.collectives.low))
+    return Measured(max(value, 0.0), max(low, 0.0), high, "telemetry")
+
+
 @dataclass(frozen=True)
 class Disagreement:
     """One thing that two sources say: `used` counts in the chain, or is nearest to what does."""
@@ -161,6 +188,10 @@ def compared(evidence: Evidence) -> Iterator[Disagreement]:
         if "load_balance" in found and trace.whole and telemetry.gpus > 1:
             balance = Measured.exact(found["load_balance"], "telemetry")
             yield Disagreement("load balance of that time", trace.busy_balance, balance)
+        if "sm_fill" in found and trace.held.equal_computed is not None:
+            equal, most = trace.held.equal_computed, trace.held.most_computed
+            kernels = Measured(equal, equal, max(equal, most), "grids")
+            yield Disagreement("SMs that kernels are on", computed_sms(found["sm_fill"], trace.held), kernels)
     named = {"OFU": evidence.ofus, "tile": evidence.tile, "model": evidence.model, "MFU": evidence.mfu}
     for what, (used, *others) in ((what, values) for what, values in named.items() if values):
         for other in others:

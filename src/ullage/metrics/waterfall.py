@@ -8,8 +8,8 @@ and say so. Nothing is invented and nothing is clipped: a factor above 1 is show
 
 How sources join. A trace gives the share of time in which the devices compute, and splits it into load balance,
 communication and orchestration. Telemetry gives tensor activity and OFU; its engine activity counts a running collective
-as work, so beside a trace it is only held against it. SM activity lies between the two, too high by what collectives hold of
-the SMs: the bounds of SM fill and tensor issue say so. Without a trace communication is part of SM fill. Without telemetry
+as work, so beside a trace it is only held against it. SM activity less what collectives hold of the SMs, which the trace
+tells by their grids, lies between the two. Without a trace communication is part of SM fill. Without telemetry
 MFU, divided by what is known of tile and model, takes the place of OFU.
 """
 
@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ullage.metrics.evidence import REST, Disagreement, Evidence, Measured, Telemetry, Trace, compared, levels
+from ullage.metrics.evidence import REST, Disagreement, Evidence, Measured, Telemetry, Trace, compared, computed_sms, levels
 from ullage.metrics.metric import Value, metric, ratio
 from ullage.metrics.steps import TIME, WORK, Step, Walk
 from ullage.metrics.telemetry import clock_efficiency, sm_fill, tensor_issue
@@ -141,7 +141,7 @@ def _trace(walk: Walk, trace: Trace, telemetry: Telemetry | None) -> None:
     tensor, sm = found.get("tensor_issue"), found.get("sm_fill")
     if tensor is None:
         return
-    if sm is not None and 0 < tensor <= sm <= walk.level.value:
+    if sm is not None and tensor > 0:
         _filled(walk, trace, sm, tensor)
     if rest := [name for name in walk.missing if name in ("sm_fill", "tensor_issue")]:
         walk.down_to(rest, Measured.exact(tensor, "telemetry"))
@@ -149,16 +149,25 @@ def _trace(walk: Walk, trace: Trace, telemetry: Telemetry | None) -> None:
 
 
 def _filled(walk: Walk, trace: Trace, sm: float, tensor: float) -> None:
-    """Take the step of SM fill. Of SM activity at most as much as collectives run is theirs; tensor pipes need an active SM."""
-    least, parallel = max(sm - trace.collectives, tensor), walk.level
-    fill = Measured(
-        sm_fill(sm, parallel.value),
-        sm_fill(least, parallel.high or parallel.value),
-        sm_fill(sm, parallel.low or parallel.value),
-        "telemetry",
-    )
-    walk.times(["sm_fill"], fill, Measured(sm, least, sm, "telemetry"))
-    issue = Measured(tensor_issue(tensor, sm), tensor_issue(tensor, sm), tensor_issue(tensor, least), "telemetry")
+    """Take the step of SM fill, where there is a share of SMs that all sources allow.
+
+    Computing kernels are on the SMs that are active and that collectives do not hold: on no more than they have blocks for, as long as
+    they run, and on no fewer than have active tensor pipes. Among those what their grids say is nearest, else what telemetry does.
+    """
+    parallel, active, held = walk.level, computed_sms(sm, trace.held), trace.held
+    assert active.low is not None and active.high is not None
+    least, most = max(active.low, tensor), min(active.high, parallel.value)
+    if least <= held.most_computed:
+        most = min(most, held.most_computed)
+    if least > most:
+        return
+    grids = held.equal_computed is not None and least <= held.equal_computed <= most
+    on = held.equal_computed if grids and held.equal_computed is not None else min(max(active.value, least), most)
+    level = Measured(on, least, most, "grids" if grids else "telemetry")
+    low, high = parallel.low or parallel.value, parallel.high or parallel.value
+    fill = Measured(sm_fill(on, parallel.value), sm_fill(least, high), sm_fill(most, low), level.source)
+    walk.times(["sm_fill"], fill, level)
+    issue = Measured(tensor_issue(tensor, on), tensor_issue(tensor, most), tensor_issue(tensor, least), "telemetry")
     walk.down_to(["tensor_issue"], Measured.exact(tensor, "telemetry"), issue)
 
 

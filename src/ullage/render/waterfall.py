@@ -41,6 +41,8 @@ def headline(report: WaterfallReport) -> str:
 def _answer(report: WaterfallReport) -> str:
     chain = report.chain
     value = percent(report.headline.value, 1)
+    if report.contradiction is not None:
+        return f"{report.contradiction.words}: one of the two is of another step"
     if chain.allowed is not None:
         by = "all else allows" if chain.closure is None else "OFU × tile × model allow"
         return f"MFU {value} of peak, where {by} {percent(chain.allowed.value, 1)}: one of these numbers is wrong"
@@ -211,6 +213,7 @@ def record(report: WaterfallReport) -> dict[str, Any]:
         "reaches": chain.reaches,
         "value": report.headline.value,
         "allowed": _measured(chain.allowed),
+        "contradiction": None if report.contradiction is None else vars(report.contradiction),
         "ends": chain.ends,
         "end": _measured(chain.end),
         "ofu": _measured(chain.ofu),

@@ -55,6 +55,7 @@ class Question:
 
     `attention` None is the convention that is right for the model. `imitated` names a framework whose count is to be
     given (`ullage.models.conventions`). `precisions` are patterns of work and their precision, the last match wins.
+    `traced` are FLOPs of products with weights by precision, as a trace shows them: they say the peak where `precisions` are empty.
     `step_time` is in s, `gpus` the GPUs that worked on the step, `peak_tflops` a peak that goes before the tables,
     `tile_efficiency` the share of executed FLOPs that tiles did not pad, for the OFU to expect. `mtp` counts the layers that
     predict further tokens, which trainers build and the Transformers library does not.
@@ -66,6 +67,7 @@ class Question:
     kind: str | None = None
     imitated: str | None = None
     precisions: Mapping[str, str] = field(default_factory=dict)
+    traced: Mapping[str, float] = field(default_factory=dict)
     step_time: float | None = None
     gpus: int | None = None
     gpu: str | None = None
@@ -232,14 +234,39 @@ def world(question: Question) -> int:
 def _peak(question: Question, ledger: Ledger) -> tuple[float | None, str | None]:
     if question.gpu is None and question.peak_tflops is None:
         return None, None
-    name = question.gpu or ""
-    peaks = {p: gpus.peak(name, p, override=question.peak_tflops) for p in ledger.by_precision}
-    peak: float | None = effective_peak(ledger.by_precision, peaks)
-    listed = " and ".join(p.upper() for p in peaks)
+    name, traced = question.gpu or "", bool(question.traced) and not question.precisions
+    done = split_as_traced(ledger, question.traced) if traced else ledger.by_precision
+    peaks = {p: gpus.peak(name, p, override=question.peak_tflops) for p in done}
+    peak: float | None = effective_peak(done, peaks)
+    listed = " and ".join(p.upper() for p in peaks) + (" as the trace shows" if traced else "")
     if question.peak_tflops is not None:
         return peak, f"given, for {listed}"
     chip = gpus.find(name)
     return peak, f"{chip.name}, dense {listed}" + (f" ({chip.warning})" if chip.warning else "")
+
+
+_SCORES = (".scores", ".values")  # attention's own products, which no weight takes part in
+
+
+def split_as_traced(ledger: Ledger, traced: Mapping[str, float]) -> dict[str, float]:
+    """Return a step's executed FLOPs by precision, its products with weights split as those of a trace; attention's own stay as booked.
+
+    >>> from ullage.models.ledger import Term
+    >>> terms = Term("mlp.up", "mlp", "forward", 900), Term("attention.scores", "attention", "forward", 100)
+    >>> split_as_traced(Ledger(terms, "A", "a", "causal"), {"fp8": 2.0, "bf16": 1.0})
+    {'bf16': 400.0, 'fp8': 600.0}
+    """
+    found: dict[str, float] = {}
+    weights = 0
+    for term in ledger.terms:
+        if term.name.endswith(_SCORES):
+            found[term.precision] = found.get(term.precision, 0.0) + term.flops
+        else:
+            weights += term.flops
+    whole = sum(traced.values())
+    for precision, flops_ in traced.items():
+        found[precision] = found.get(precision, 0.0) + weights * flops_ / whole
+    return found
 
 
 def _refuse_impossible(report: FlopsReport, question: Question, formula: Formula) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ullage.errors import UllageError
 from ullage.gpus.chip import find
@@ -18,6 +18,7 @@ from ullage.reports.remedies import Remedy, apart, remedies, whose
 from ullage.reports.waterfall_found import Found, Given, gpu_name, products
 from ullage.reports.waterfall_match import above_ceiling
 from ullage.reports.waterfall_notes import notes, rests_on
+from ullage.reports.waterfall_step import HINT, Contradiction, contradiction
 
 SECONDS = 3600  # in an hour
 # A measured ceiling above this much of the stated peak is of something else; a clock above the tensor clock explains a little
@@ -48,6 +49,7 @@ class WaterfallReport:
     """The answer to `ullage waterfall`: the `chain`, what each step costs, the measured `ceiling` (FLOP/s, and as a share of the peak).
 
     `rests_on` says what was read, a line a source; `complete` whether all of it was, and `read_until` (ms) how far telemetry was.
+    A step that is a `contradiction` of the trace's products counts for nothing in the chain.
     """
 
     chain: Waterfall
@@ -64,6 +66,7 @@ class WaterfallReport:
     notes: tuple[str, ...]
     complete: bool = True
     read_until: int | None = None
+    contradiction: Contradiction | None = None
 
     @property
     def headline(self) -> Measured:
@@ -77,6 +80,9 @@ def waterfall(found: Found, given: Given | None = None) -> WaterfallReport:
     Raises UllageError where nothing at all is known, for a GPU that nobody knows, and for a ceiling that its peak does not allow.
     """
     given = given or Given()
+    against = contradiction(found)
+    if against is not None:
+        found = replace(found, flops=None, notes=(*found.notes, f"{against.words}: {HINT}"))
     peak, source = _peak(found)
     _check_ceiling(given, peak, source)
     telemetry = None if found.telemetry is None else evidence_of.telemetry(found.telemetry, given.error)
@@ -102,6 +108,7 @@ def waterfall(found: Found, given: Given | None = None) -> WaterfallReport:
         notes=(*found.notes, *notes(found, given, chain, telemetry, trace), *above_ceiling(answer, share)),
         complete=(found.telemetry is None or found.telemetry.complete) and (found.trace is None or not found.trace.partial),
         read_until=None if found.telemetry is None else found.telemetry.read_until,
+        contradiction=against,
     )
 
 

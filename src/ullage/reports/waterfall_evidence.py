@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol
 
 from ullage.audit.mfu import TILE_UNKNOWN
 from ullage.errors import UllageError, did_you_mean, harmless
-from ullage.metrics.evidence import Measured, Telemetry, Trace
+from ullage.metrics.evidence import Held, Measured, Telemetry, Trace
 from ullage.metrics.metric import ratio
 from ullage.metrics.tree import Node
 from ullage.metrics.trees import device_load_balance, device_parallel_efficiency
 from ullage.reports.fleet import FleetReport, Question, fleet
 from ullage.reports.flops import FlopsReport
 from ullage.reports.trace import TraceReport
+from ullage.sums.lanes.residency import NO_RESIDENCY
+from ullage.sums.lanes.run import DevicePart
+from ullage.totals import DeviceTotals
 
 
 class TileLoss(Protocol):
@@ -101,10 +105,28 @@ def trace(report: TraceReport, gpus: int | None) -> Trace | None:
         communication=_node(tree, "device_communication_efficiency"),
         orchestration=_node(tree, "orchestration_efficiency"),
         parallel=_node(tree, "device_parallel_efficiency"),
-        collectives=totals.collective_time / (totals.devices * totals.elapsed),
+        held=_held(report.whole.device_parts, totals),
         busy=Measured.exact(device_parallel_efficiency(busy, totals.devices, totals.elapsed), "trace"),
         busy_balance=Measured.exact(device_load_balance(busy, totals.devices, totals.max_kernel_collective_time), "trace"),
         whole=gpus is None or gpus <= totals.devices,
+    )
+
+
+TOLD = 0.9  # the share of computing from which on grids say how many SMs kernels are on
+
+
+def _held(parts: Sequence[DevicePart], totals: DeviceTotals) -> Held:
+    """Return of how many SMs use was made; of a source without kernels, between none and all while a collective runs."""
+    time = totals.devices * totals.elapsed
+    if not parts:
+        exposed = totals.collective_time / time
+        return Held(Measured(exposed / 2, 0.0, exposed, "trace"), 0.0, 1.0, None)
+    found = sum((part.resident for part in parts), NO_RESIDENCY)
+    least, most = (found.apart + found.least_exposed) / time, (found.hidden + found.exposed) / time
+    told = found.told and found.told >= TOLD * found.computing
+    equal = found.equal_computed / found.told * found.computing / time if told else None
+    return Held(
+        Measured(max(most - found.unsized / time / 2, least), least, most, "trace"), found.hidden / time, found.most_computed / time, equal
     )
 
 

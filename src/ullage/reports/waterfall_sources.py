@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ullage.errors import UllageError
+from ullage.gpus.chip import find
 from ullage.models.config import Config
 from ullage.profiles import Asked, Profile
 from ullage.reports import waterfall_evidence as evidence_of
@@ -89,6 +91,36 @@ def _world(profile: Profile | None) -> int | None:
     return max(ranks, default=None)
 
 
+SHAPED = 0.5  # of the GEMMs' time: where fewer tell their sizes, these may not be all precisions
+
+
+def traced_precisions(found: Found) -> dict[str, float]:
+    """Return the FLOPs of a trace's products by precision, where these have not all the peak of BF16; nothing where they do.
+
+    Kernels' names tell in which precision they multiply.
+    """
+    name, gemms = gpu_name(found), None if found.trace is None else found.trace.gemms
+    if name is None or gemms is None or gemms.shaped < SHAPED * gemms.time:
+        return {}
+    try:
+        chip = find(name)
+    except UllageError:
+        return {}
+    mixed: dict[str, float] = {}
+    for group in gemms.products:
+        if group.precision in chip.precisions and group.flops:
+            mixed[str(group.precision)] = mixed.get(str(group.precision), 0.0) + group.flops
+    plain = chip.peak("bf16") if "bf16" in chip.precisions else None
+    return {} if all(chip.peak(precision) == plain for precision in mixed) else mixed
+
+
+def _precisions(mixed: dict[str, float], *, declared: bool) -> str:
+    ranked = sorted(mixed.items(), key=lambda item: -item[1])
+    listed = " and ".join(f"{precision.upper()} ({flops / sum(mixed.values()):.0%})" for precision, flops in ranked)
+    counts = "the peak is that of --precision" if declared else "the peak is that of all of them (OFU paper, eq. 12)"
+    return f"the trace's matrix products ran in {listed}: {counts}"
+
+
 def _step(places: Places, found: Found, notes: list[str]) -> FlopsReport:
     """Return the ledger of the model's step; what the question leaves open the other sources say: GPUs, their number, the step's time."""
     assert places.config is not None
@@ -98,6 +130,9 @@ def _step(places: Places, found: Found, notes: list[str]) -> FlopsReport:
         said["gpu"] = name
     if _said_gpus(question) is None and found.gpus is not None:
         said["gpus"] = found.gpus
+    if question.peak_tflops is None and (mixed := traced_precisions(found)):
+        said["traced"] = mixed
+        notes.append(_precisions(mixed, declared=bool(question.precisions)))
     if question.step_time is None and found.trace is not None and (mean := evidence_of.mean_step(found.trace)) is not None:
         said["step_time"] = mean
         notes.append(f"the step's time is the mean of the trace's steps, {mean:,.4g} s: recording slows a job down (--step-time)")

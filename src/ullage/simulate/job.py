@@ -1,13 +1,15 @@
 """A simulated training job of which every factor from peak to MFU is known: the waterfall must find them again.
 
 The factors are drawn, and what each source would have seen follows from them: telemetry reads engine, SM and tensor activity and
-samples a clock that wavers; a trace holds each rank's kernels, collectives, copies and idle time; the configuration says what a
-step needs; the list of matrix products says what their tiles execute. Nothing here calls the code under test: FLOPs and tiles
+samples a clock that wavers, and that in some jobs is low while the tensor pipes work; a trace holds each rank's kernels with their grids,
+collectives (of which a part runs beside kernels, on SMs of its own or shared), copies and idle time; the configuration says what a
+step needs; the list of matrix products says what their tiles execute. Nothing here calls the code under test: FLOPs, tiles and SMs
 are counted by their own arithmetic, times are whole nanoseconds.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +26,13 @@ Array = npt.NDArray[np.float64]
 GPU = "NVIDIA H100 80GB HBM3"
 TILE, CLUSTER, K_TILE = (128, 256), (2, 1), 64
 KERNEL = "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_TNT"
-COLLECTIVE_SMS = 0.18  # of all SMs that a collective holds: 24 of 132 thread blocks
+SMS = 132
+PIECES = 12  # kernels of a step; every fourth goes through values one by one
+ALONE = (384, 168, 200 << 10)  # threads, registers of each and shared memory of a block that leaves no room on an SM for another
+SMALL = (256, 32, 0)  # the same of one that shares an SM, with as many as 8 or with a collective's
+COLLECTIVE = (544, 96, 40 << 10)  # and of a collective's
+SLOWEST = 0.9  # how full the SMs are, relative to equal blocks, where the blocks of a kernel are least alike
+IDLE_CLOCK = 1.98e9  # Hz; what the clock rises to at most where the tensor pipes rest
 COPIES = 0.005  # of the active time
 SAMPLES, INTERVAL = 120, 30  # readings of each GPU, seconds apart
 
@@ -87,11 +95,59 @@ class Model:
 
 
 @dataclass(frozen=True)
+class Grids:
+    """How kernels lie on the SMs: `blocks` of each of a step's kernels and `channels` (blocks) of its collectives.
+
+    A collective runs beside kernels for `overlap` of the time in which the rank that computes least does; `shared` of its SMs are those of
+    a small kernel too. `evenness` is how full the SMs are, relative to blocks that take equally long.
+    """
+
+    blocks: tuple[int, ...]
+    channels: int
+    overlap: float
+    shared: float
+    evenness: float
+
+    def alone(self, piece: int) -> bool:
+        """Return whether a kernel's blocks leave no room on their SM."""
+        return piece % 4 != 3
+
+    def fill(self, piece: int, beside: bool) -> float:
+        """Return the share of SMs that a kernel is on; `beside` a collective, that holds its own where there is room for one only."""
+        full, left = divmod(self.blocks[piece], SMS * (1 if self.alone(piece) else 8))
+        even = (full + min(left, SMS) / SMS) / (full + (left > 0)) * self.evenness
+        return min(even, 1 - self.held) if beside and self.alone(piece) else even
+
+    @property
+    def held(self) -> float:
+        """The share of SMs that a collective holds."""
+        return self.channels / SMS
+
+    def active(self, piece: int, beside: bool) -> float:
+        """Return the share of SMs with a block of anybody."""
+        own = self.fill(piece, beside)
+        if not beside:
+            return own
+        return own + self.held if self.alone(piece) else max(own, min(own + self.held * (1 - self.shared), 1.0))
+
+    def over(self, kernel: int, hidden: int) -> tuple[float, float]:
+        """Return the mean share of SMs that kernels are on, and that anybody is on, over `kernel` ns of which the first `hidden` ns have
+        a collective beside them."""
+        edges, sums = [kernel * n // PIECES for n in range(PIECES + 1)], [0.0, 0.0]
+        for piece, (start, end) in enumerate(itertools.pairwise(edges)):
+            beside = max(min(end, hidden) - start, 0)
+            for n, share in enumerate((self.fill, self.active)):
+                sums[n] += beside * share(piece, True) + (end - start - beside) * share(piece, False)
+        return sums[0] / kernel, sums[1] / kernel
+
+
+@dataclass(frozen=True)
 class Job:
     """A simulated job. Times of one step in ns: `elapsed`, `active` and each rank's `kernel`; `copies` is the same for all.
 
-    `sm_fill` and `tensor_issue` hold while a rank computes; `clocks` is the SM clock in Hz at each sample, `wobble` how activity
-    wavers about its mean (mean 1 for each GPU). `tile` and `model_efficiency` follow from the model.
+    `grids` and `tensor_issue` hold while a rank computes; `clocks` is the SM clock in Hz at each sample while the tensor pipes work,
+    `resting` how much higher it is where nothing runs, `wobble` how activity wavers about its mean (mean 1 for each GPU). `tile` and
+    `model_efficiency` follow from the model.
     """
 
     plan: Plan
@@ -100,9 +156,10 @@ class Job:
     active: int
     copies: int
     kernel: tuple[int, ...]
-    sm_fill: float
+    grids: Grids
     tensor_issue: float
     clocks: Array
+    resting: float
     wobble: Array
 
     @property
@@ -111,10 +168,22 @@ class Job:
         return tuple(self.active - self.copies - kernel for kernel in self.kernel)
 
     @property
+    def hidden(self) -> int:
+        """How long a collective runs beside kernels, on each rank from its first kernel on."""
+        return round(self.grids.overlap * min(self.kernel)) if self.plan.ranks > 1 else 0
+
+    @property
+    def fills(self) -> tuple[float, ...]:
+        """The share of SMs that each rank's kernels are on while it computes."""
+        return tuple(self.grids.over(kernel, self.hidden)[0] for kernel in self.kernel)
+
+    @property
     def truth(self) -> dict[str, Any]:
         """Every factor, OFU and MFU: what a report must find."""
-        factors = _time_factors(self.kernel, self.active, self.elapsed) | {"sm_fill": self.sm_fill, "tensor_issue": self.tensor_issue}
-        factors |= {"clock": _clock(self.clocks, self.wobble, self.kernel), "tile": _tile(self.model, self.plan.ranks)}
+        factors = _time_factors(self.kernel, self.active, self.elapsed)
+        factors |= {"sm_fill": _mean_fill(self.kernel, self.fills), "tensor_issue": self.tensor_issue}
+        work = tuple(kernel * fill for kernel, fill in zip(self.kernel, self.fills, strict=True))
+        factors |= {"clock": _clock(self.clocks, self.wobble, work), "tile": _tile(self.model, self.plan.ranks)}
         needed, executed = self.model.flops
         factors["model"] = needed / executed
         ofu = math.prod(value for name, value in factors.items() if name not in ("tile", "model"))
@@ -145,14 +214,43 @@ def job(plan: Plan | None = None) -> Job:
     shares = tuple(float(s) for s in busy * computing * (1 - random.permutation(slower)))
     fill, issue = random.uniform(0.8, 0.97), random.uniform(0.5, 0.85)
     clocks, wobble = _clocks(random), _wobble(random, plan.ranks)
-    factors = [sum(shares) / plan.ranks, fill, issue, _clock(clocks, wobble, shares), _tile(model, plan.ranks)]
+    grids, resting = _grids(plan, fill), _resting(plan, clocks)
+    fine = tuple(round(share * 1e12) for share in shares)  # in what times turn out to be; their ratios are what counts
+    hidden = round(grids.overlap * min(fine)) if plan.ranks > 1 else 0
+    fills = tuple(grids.over(kernel, hidden)[0] for kernel in fine)
+    work = tuple(share * own for share, own in zip(shares, fills, strict=True))
+    factors = [sum(work) / plan.ranks, issue, _clock(clocks, wobble, work), _tile(model, plan.ranks)]
     needed, executed = model.flops
     rate = math.prod(factors) * needed / executed * plan.ranks * find(GPU).peak("bf16")
     elapsed = round(needed / rate * 1e9)
     active = round(busy * elapsed)
     copies = round(COPIES * active)
     kernel = tuple(min(round(share * elapsed), active - copies) for share in shares) if plan.ranks > 1 else (active - copies,)
-    return Job(plan, model, elapsed, active, copies, kernel, fill, issue, clocks, wobble)
+    return Job(plan, model, elapsed, active, copies, kernel, grids, issue, clocks, resting, wobble)
+
+
+def _grids(plan: Plan, fill: float) -> Grids:
+    """Return grids whose last waves leave about so much of the SMs in use, and collectives that nothing, some or most of hides."""
+    random = np.random.Generator(np.random.PCG64([plan.seed, 2]))
+    blocks = []
+    for piece in range(PIECES):
+        full = int(random.integers(0, 4)) if piece % 4 != 3 else 1
+        wanted = min(max(fill + random.uniform(-0.03, 0.03), full / (full + 1) + 0.02), 1.0)
+        blocks.append(full * SMS + max(1, round((wanted * (full + 1) - full) * SMS)) if piece % 4 != 3 else 2 * SMS)
+    return Grids(
+        blocks=tuple(blocks),
+        channels=int(random.choice([8, 16, 24, 32])),
+        overlap=float(random.choice([0.0, random.uniform(0.0, 0.4), random.uniform(0.4, 0.95)])),
+        shared=float(random.uniform(0.0, 1.0)),
+        evenness=float(random.choice([1.0, random.uniform(SLOWEST, 1.0)])),
+    )
+
+
+def _resting(plan: Plan, clocks: Array) -> float:
+    """Return how much higher the clock is where nothing runs: in two jobs of three not at all."""
+    random = np.random.Generator(np.random.PCG64([plan.seed, 3]))
+    follows = random.random() < 1 / 3
+    return float(random.uniform(1.0, max(IDLE_CLOCK / clocks.max(), 1.0))) if follows else 1.0
 
 
 def _model(random: np.random.Generator, plan: Plan) -> Model:
@@ -178,10 +276,14 @@ def _clocks(random: np.random.Generator) -> Array:
 
 
 def sampled(job: Job) -> Array:
-    """Return what sampling the clock reads on each GPU [ranks, samples]: an instant's value, off the interval's mean by noise."""
+    """Return what sampling the clock reads on each GPU [ranks, samples]: an instant's value, off the interval's mean by noise.
+
+    Where the clock follows the work, an instant in which a rank does not compute reads the higher one.
+    """
     random = np.random.Generator(np.random.PCG64([job.plan.seed, 1]))
     readings: Array = job.clocks + random.normal(0, LOAD_CLOCK_DEVIATION, (job.plan.ranks, SAMPLES))
-    return readings
+    rests = random.random((job.plan.ranks, SAMPLES)) >= np.array(job.kernel)[:, None] / job.elapsed
+    return np.where(rests, readings * job.resting, readings)
 
 
 def _wobble(random: np.random.Generator, ranks: int) -> Array:
@@ -203,6 +305,10 @@ def _time_factors(kernel: tuple[int, ...], active: int, elapsed: int) -> dict[st
         "communication": longest / active,
         "orchestration": active / elapsed,
     }
+
+
+def _mean_fill(kernel: tuple[int, ...], fills: tuple[float, ...]) -> float:
+    return sum(time * fill for time, fill in zip(kernel, fills, strict=True)) / sum(kernel)
 
 
 def _tile(model: Model, ranks: int) -> float:

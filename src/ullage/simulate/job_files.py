@@ -13,14 +13,13 @@ import pyarrow as pa
 from ullage.checked_parquet import write_table
 from ullage.errors import UllageError
 from ullage.output_folder import output_folder
-from ullage.simulate.job import COLLECTIVE_SMS, GPU, INTERVAL, KERNEL, SAMPLES, Job, sampled
+from ullage.simulate.job import ALONE, COLLECTIVE, GPU, INTERVAL, KERNEL, PIECES, SAMPLES, SMALL, Job, sampled
 from ullage.simulate.traces import kineto
 from ullage.simulate.traces.scenario import EPOCH, Recorder, Scenario
 from ullage.simulate.traces.training import ALLREDUCE, COMPUTE, COPY, NETWORK, POINTWISE
 from ullage.tables import samples
 from ullage.units import HOUR_MS
 
-PIECES = 12  # kernels of a step
 CALL = 3_000  # ns of a call of the GPU's interface
 START = EPOCH // 1_000_000 - HOUR_MS // 2  # telemetry begins half an hour before the trace
 
@@ -65,6 +64,7 @@ def telemetry(job: Job) -> pa.RecordBatch:
     """Return what the exporters of the job's GPUs read: engine, SM and tensor activity, and samples of the clock."""
     ranks = job.plan.ranks
     kernel, collective = (np.array(times, float)[:, None] / job.elapsed for times in (job.kernel, job.collective))
+    fill, active = (np.array(shares)[:, None] for shares in zip(*(job.grids.over(time, job.hidden) for time in job.kernel), strict=True))
     wobble = job.wobble
     columns: dict[str, Any] = {
         "time": np.tile(START + (1 + np.arange(SAMPLES)) * INTERVAL * 1000, ranks),
@@ -74,8 +74,8 @@ def telemetry(job: Job) -> pa.RecordBatch:
         "model": [GPU] * (ranks * SAMPLES),
         "job": [name(job)] * (ranks * SAMPLES),
         "gr_active": ((kernel + collective) * wobble).ravel(),
-        "sm_active": ((kernel * job.sm_fill + collective * COLLECTIVE_SMS) * wobble).ravel(),
-        "tensor_active": (kernel * job.sm_fill * job.tensor_issue * wobble).ravel(),
+        "sm_active": ((kernel * active + collective * job.grids.held) * wobble).ravel(),
+        "tensor_active": (kernel * fill * job.tensor_issue * wobble).ravel(),
         "gpu_util": np.ones(ranks * SAMPLES),
         "sm_clock": sampled(job).ravel(),
     }
@@ -132,14 +132,16 @@ def _step(job: Job, rank: int, to: Recorder, step: int) -> None:
     """Record one step of one rank: the host launches everything while the GPU idles, then waits until the step ends."""
     begin, end = step * job.elapsed, (step + 1) * job.elapsed
     now = begin + job.elapsed - job.active
-    launches = PIECES + (2 if job.plan.ranks > 1 else 0)  # kernels, and collectives where there is somebody to talk to
+    launches = PIECES + (job.plan.ranks > 1) + (job.hidden > 0)  # kernels, and collectives where there is somebody to talk to
     calls = [to.call(begin + n * CALL, begin + (n + 1) * CALL, "cudaLaunchKernel", "launch", to.process) for n in range(launches)]
     copy = to.call(begin + (PIECES + 2) * CALL, begin + (PIECES + 3) * CALL, "cudaMemcpyAsync", "copy", to.process)
     to.work(now, now + job.copies, "memcpy", "Memcpy HtoD (Pinned -> Device)", COPY, copy, bytes=1 << 20)
     now += job.copies
     edges = [now + job.kernel[rank] * n // PIECES for n in range(PIECES + 1)]
     for n, correlation in enumerate(calls[:PIECES]):
-        to.work(edges[n], edges[n + 1], "kernel", POINTWISE if n % 4 == 3 else KERNEL, COMPUTE, correlation, blocks=264, threads=256)
+        alone = job.grids.alone(n)
+        launch = {"blocks": job.grids.blocks[n], **_block(ALONE if alone else SMALL)}
+        to.work(edges[n], edges[n + 1], "kernel", KERNEL if alone else POINTWISE, COMPUTE, correlation, **launch)
     if job.plan.ranks > 1:
         _collectives(job, to, edges, end, calls, step)
     to.call(begin + (PIECES + 4) * CALL, end, "cudaDeviceSynchronize", "sync", to.process)
@@ -148,12 +150,17 @@ def _step(job: Job, rank: int, to: Recorder, step: int) -> None:
 
 
 def _collectives(job: Job, to: Recorder, edges: list[int], end: int, calls: list[int], step: int) -> None:
-    """Record a collective that computing hides, which costs nothing, and one that it does not."""
-    hidden = edges[0] + min(job.kernel) // 4
-    _reduce(job, to, hidden, hidden + min(job.kernel) // 8, calls[PIECES], 2 * step)
-    _reduce(job, to, edges[-1], end, calls[PIECES + 1], 2 * step + 1)
+    """Record a collective that computing hides, which costs no time but SMs, and one that it does not."""
+    if job.hidden:
+        _reduce(job, to, edges[0], edges[0] + job.hidden, calls[PIECES + 1], 2 * step)
+    _reduce(job, to, edges[-1], end, calls[PIECES], 2 * step + 1)
 
 
 def _reduce(job: Job, to: Recorder, begin: int, end: int, correlation: int, sequence: int) -> None:
-    known = {"operation": "allreduce", "group": "default_pg", "sequence": sequence, "members": job.plan.ranks, "blocks": 24, "threads": 544}
+    known = {"operation": "allreduce", "group": "default_pg", "sequence": sequence, "members": job.plan.ranks}
+    known |= {"blocks": job.grids.channels, **_block(COLLECTIVE)}
     to.work(begin, end, "collective", ALLREDUCE, NETWORK, correlation, bytes=64 << 20, **known)
+
+
+def _block(shape: tuple[int, int, int]) -> dict[str, int]:
+    return dict(zip(("threads", "registers", "shared"), shape, strict=True))

@@ -131,6 +131,8 @@ class Columns:
         else:
             part.numbers["blocks"] = numbers([-1 if (g := a.grid) is None else g.x * g.y * g.z for a in args])
             part.numbers["threads"] = narrow(numbers([-1 if (b := a.block) is None else b.x * b.y * b.z for a in args]))
+            part.numbers["registers"] = narrow(numbers([-1 if a.registers is None else a.registers for a in args]))
+            part.numbers["shared"] = narrow(numbers([-1 if a.shared is None else a.shared for a in args]))
         if kind == "kernel":
             part.numbers["external"] = narrow(numbers([a.external for a in args]))
         if kind == "collective":

@@ -60,6 +60,8 @@ class Work(msgspec.Struct, gc=False):
     bytes: Number = None
     grid: Extent | None = None
     block: Extent | None = None
+    registers: Number = msgspec.field(default=None, name="registers per thread")
+    shared: Number = msgspec.field(default=None, name="shared memory")
     external: Number = msgspec.field(default=None, name="External id")
     collective: str | None = msgspec.field(default=None, name="Collective name")
     group: Number = msgspec.field(default=None, name="Process Group Name")

@@ -62,7 +62,7 @@ class Metadata:
         for place, found in enumerate(listed if isinstance(listed, list) else ()):
             if isinstance(found, dict) and (number := _whole(found.get("id", place))) is not None:
                 name, key = (word if isinstance(word := found.get(part), str) else "" for part in ("name", "uuid"))
-                recording.devices[number] = Device(name, key, _whole(found.get("numSms")))
+                recording.devices[number] = Device(name, key, _whole(found.get("numSms")), _capability(found, name))
 
     @property
     def may_be_on_host(self) -> bool:
@@ -91,6 +91,13 @@ def _all_on_host(backends: str) -> bool:
     (True, False)
     """
     return all(part.rpartition(":")[2].strip() in _HOST_BACKENDS for part in backends.split(","))
+
+
+def _capability(found: dict[str, Any], name: str) -> str:
+    """Return CUDA's capability of a device; ROCm writes numbers of its own in the same place, and no limits of registers of an SM."""
+    major, minor = _whole(found.get("computeMajor")), _whole(found.get("computeMinor"))
+    nvidia = "AMD" not in name and "regsPerMultiprocessor" in found
+    return f"{major}.{minor}" if nvidia and major is not None and minor is not None else ""
 
 
 def rank_in(file_name: str) -> int | None:

@@ -22,6 +22,7 @@ from ullage.traces.nsys_who import processes
 
 _COMMON = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
 _GRID = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
+_ROOM = ("registersPerThread", "staticSharedMemory", "dynamicSharedMemory")
 _NAMES = ("demangledName", "shortName", "mangledName")
 # CUpti_ActivityMemcpyKind, and Nsight Systems' own kinds for the pages that unified memory moves (ENUM_CUDA_MEMCPY_OPER).
 _COPIES = (
@@ -34,7 +35,7 @@ Rest = Callable[[Batch], dict[str, Any]]
 
 def on_devices(reading: Reading) -> Iterator[pa.RecordBatch]:
     """Yield everything that ran on a device."""
-    yield from _rows(reading, "CUPTI_ACTIVITY_KIND_KERNEL", (*_NAMES, *_GRID), lambda batch: _kernels(reading, batch))
+    yield from _rows(reading, "CUPTI_ACTIVITY_KIND_KERNEL", (*_NAMES, *_GRID, *_ROOM), lambda batch: _kernels(reading, batch))
     yield from _rows(reading, "CUPTI_ACTIVITY_KIND_MEMCPY", ("bytes", "copyKind"), _copies)
     yield from _rows(reading, "CUPTI_ACTIVITY_KIND_MEMSET", ("bytes",), _memsets)
     yield from _rows(reading, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", ("graphId", "graphExecId"), _graphs)
@@ -82,7 +83,9 @@ def _kernels(reading: Reading, batch: Batch) -> dict[str, Any]:
         told = names.renamed(operation)
         columns["operation"] = Words(np.where(together, told.codes, -1).astype(np.int32), told.table)
     columns["blocks"] = _product(*(batch[axis] for axis in _GRID[:3]))
-    columns["threads"] = _threads(_product(*(batch[axis] for axis in _GRID[3:])))
+    columns["threads"] = _small(_product(*(batch[axis] for axis in _GRID[3:])))
+    columns["registers"] = _small(batch["registersPerThread"])
+    columns["shared"] = _small(_sum(batch["staticSharedMemory"], batch["dynamicSharedMemory"]))
     return columns
 
 
@@ -95,8 +98,14 @@ def _product(x: Numbers, y: Numbers, z: Numbers) -> Numbers:
     return np.where(good, np.where(good, whole, 0) * np.where(good, z, 0), MISSING)
 
 
-def _threads(values: Numbers) -> pa.Array:
-    return known(np.where(values < 2**31, values, MISSING))
+def _sum(one: Numbers, other: Numbers) -> Numbers:
+    """Return the sum of two sizes of 31 bits, missing where one is missing or can't be."""
+    good = (np.minimum(one, other) >= 0) & (np.maximum(one, other) < 2**30)
+    return np.where(good, np.where(good, one, 0) + np.where(good, other, 0), MISSING)
+
+
+def _small(values: Numbers) -> pa.Array:
+    return known(np.where((values >= 0) & (values < 2**31), values, MISSING))
 
 
 def _copies(batch: Batch) -> dict[str, Any]:

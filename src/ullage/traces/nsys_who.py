@@ -51,6 +51,7 @@ class _Gpu:
     name: str
     key: str
     sms: int | None
+    capability: str = ""
 
 
 class Devices:
@@ -86,7 +87,7 @@ class Devices:
             return self._guessed(process, ordinal)
         known = self._gpus.get(gpu, _Gpu("", "", None))
         key = uuid or known.key
-        return self._add((key or gpu,), gpu, Device(known.name, key, sms or known.sms))
+        return self._add((key or gpu,), gpu, Device(known.name, key, sms or known.sms, known.capability))
 
     def _guessed(self, process: int | None, ordinal: int) -> int:
         users = self._users.setdefault(ordinal, set())
@@ -97,9 +98,8 @@ class Devices:
                 f"several processes used a device {ordinal}, and the capture does not say which GPU each knew by it: counted as one"
             )
         real = [g for g in self._gpus.values() if g.key] or list(self._gpus.values())
-        names, sms = {g.name for g in real}, {g.sms for g in real}
-        only = real[0] if len(real) == 1 else _Gpu(names.pop() if len(names) == 1 else "", "", sms.pop() if len(sms) == 1 else None)
-        return self._add(("number", ordinal), ordinal, Device(only.name, only.key, only.sms))
+        only = real[0] if len(real) == 1 else _shared(real)
+        return self._add(("number", ordinal), ordinal, Device(only.name, only.key, only.sms, only.capability))
 
     def _add(self, identity: tuple[object, ...], wanted: object, device: Device) -> int:
         if identity not in self._numbers:
@@ -112,14 +112,30 @@ class Devices:
         return self._numbers[identity]
 
 
+def _shared(gpus: list[_Gpu]) -> _Gpu:
+    """Return what several GPUs have in common."""
+    name, sms, able = ({getattr(gpu, said) for gpu in gpus} for said in ("name", "sms", "capability"))
+    return _Gpu(name.pop() if len(name) == 1 else "", "", sms.pop() if len(sms) == 1 else None, able.pop() if len(able) == 1 else "")
+
+
 def _gpus(database: Database, host: str) -> Iterator[tuple[object, _Gpu]]:
     """Yield the machine's GPUs by their number there; what is no NVIDIA GPU has neither a UUID nor multiprocessors."""
     counts = {n for (n,) in database.rows("TARGET_INFO_CUDA_GPU", "numMultiprocessors") if isinstance(n, int)}  # until 2021
     only = counts.pop() if len(counts) == 1 else None
-    for number, old, name, bus, sms, uuid in database.rows("TARGET_INFO_GPU", "id", "deviceId", "name", "busLocation", "smCount", "uuid"):
+    columns = ("id", "deviceId", "name", "busLocation", "smCount", "uuid", "computeMajor", "computeMinor")
+    for number, old, name, bus, sms, uuid, major, minor in database.rows("TARGET_INFO_GPU", *columns):
         place = f"{host}/{bus.lower()}" if host and isinstance(bus, str) and bus else ""
         count = only if sms is None else sms if isinstance(sms, int) and sms > 0 else None
-        yield number if number is not None else old, _Gpu(str(name or ""), _uuid(uuid) or place, count)
+        yield number if number is not None else old, _Gpu(str(name or ""), _uuid(uuid) or place, count, capability(major, minor))
+
+
+def capability(major: object, minor: object) -> str:
+    """Return CUDA's capability of a device from its two numbers, "" where they are none.
+
+    >>> capability(9, 0), capability(None, 0)
+    ('9.0', '')
+    """
+    return f"{major}.{minor}" if isinstance(major, int) and isinstance(minor, int) else ""
 
 
 def _uuid(text: object) -> str:

@@ -24,6 +24,7 @@ _PAGES = {1: "Unified HtoD", 2: "Unified DtoH", 8: "Unified DtoD"}
 _TO_HOST = 2
 _ROOM = 2**63 - 1  # the largest grid that CUDA allows, 2^31 - 1 by 65,535 by 65,535, fits
 _MOST = 2**31  # what a device's number and a block's threads are below
+_SPACE = ("registersPerThread", "staticSharedMemory", "dynamicSharedMemory")
 
 Rest = Callable[[Reading, Records], dict[str, Any]]
 
@@ -86,6 +87,10 @@ def _kernels(reading: Reading, records: Records) -> dict[str, Any]:
     columns["blocks"] = _product(*(column(records, f"grid{axis}") for axis in "XYZ"))
     threads = _product(*(column(records, f"block{axis}") for axis in "XYZ"))
     columns["threads"] = np.where(threads < _MOST, threads, MISSING)
+    registers, static, dynamic = (column(records, name) for name in _SPACE)
+    given = registers > 0  # every kernel has some
+    columns["registers"] = np.where(given, registers, MISSING)
+    columns["shared"] = np.where(given & (np.minimum(static, dynamic) >= 0) & (static + dynamic < _MOST), static + dynamic, MISSING)
     return columns
 
 

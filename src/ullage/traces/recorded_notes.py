@@ -10,7 +10,7 @@ from ullage.cupti.results import explain
 from ullage.errors import harmless
 from ullage.recording import Device, Process, Recording
 from ullage.traces.recorded_host import calls_recorded
-from ullage.traces.recorded_rows import Reading, Records
+from ullage.traces.recorded_rows import Reading, Records, column
 from ullage.traces.recorded_told import Told
 
 _KERNELS = (Kind.CONCURRENT_KERNEL, Kind.KERNEL)
@@ -62,7 +62,9 @@ def devices(reading: Reading, records: Records) -> None:
         code = int(names.codes[at])
         told = f"{'MIG' if mig else 'GPU'}-{_dashed(raw)}" if any(raw) else old.key
         sms = int(record["numMultiprocessors"])
-        reading.recording.devices[number] = Device(names.table[code] if code >= 0 else old.name, told, sms or old.sms)
+        able = "{}.{}".format(*(column(records, f"computeCapability{part}")[at] for part in ("Major", "Minor")))
+        name = names.table[code] if code >= 0 else old.name
+        reading.recording.devices[number] = Device(name, told, sms or old.sms, "" if "-" in able else able)
 
 
 def _dashed(raw: bytes) -> str:

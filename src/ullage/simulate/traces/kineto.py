@@ -31,6 +31,7 @@ _CATEGORIES = {
 }
 _ON_DEVICE = ("kernel", "collective", "lost", "memcpy", "memset")
 _EXTERNAL = 1 << 20  # what numbers of operators begin at
+_SM = {"computeMajor": 9, "computeMinor": 0, "regsPerMultiprocessor": 65536, "sharedMemPerMultiprocessor": 228 << 10}
 _TYPES = {
     "fp32": "float",
     "fp64": "double",
@@ -95,7 +96,7 @@ def _compact(scenario: Scenario, process: int, decimals: int) -> str:
 def _metadata(scenario: Scenario, process: int) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return what stands before and what stands after the events."""
     devices = [
-        {"id": number, "name": name, "totalGlobalMem": 85_018_279_936, "numSms": 132} | ({"uuid": key} if key else {})
+        {"id": number, "name": name, "totalGlobalMem": 85_018_279_936, "numSms": 132} | _SM | ({"uuid": key} if key else {})
         for number, (name, key) in scenario.devices.items()
     ]
     run = {"backend": "nccl", "rank": scenario.ranks[process], "world_size": len(scenario.ranks)}
@@ -187,6 +188,7 @@ def _args(event: Event) -> dict[str, Any]:
     elif event.kind in _ON_DEVICE:
         known["grid"] = None if event.blocks is None else [event.blocks, 1, 1]
         known["block"] = None if event.threads is None else [event.threads, 1, 1]
+        known |= {"registers per thread": event.registers, "shared memory": event.shared}
     if event.product is not None:
         known["External id"] = _EXTERNAL + (event.correlation or 0)
     if event.kind == "collective":

@@ -108,6 +108,7 @@ class _Writer:
     def add_kernel(self, event: Event) -> None:
         name = self.string(event.name)
         shape = {"gridX": event.blocks, "gridY": 1, "gridZ": 1, "blockX": event.threads, "blockY": 1, "blockZ": 1}
+        shape |= {"registersPerThread": event.registers, "staticSharedMemory": event.shared, "dynamicSharedMemory": 0}
         self.add("CUPTI_ACTIVITY_KIND_KERNEL", **self.device(event), demangledName=name, shortName=name, mangledName=name, **shape)
         call = self._launches.get((event.process, event.correlation))
         if event.kind == "collective" and self.generation == "newest" and call is not None:

@@ -145,7 +145,8 @@ class _Process:
     def _kernel(self, event: Event) -> Iterator[bytes]:
         grid = {"gridX": -1 if event.blocks is None else event.blocks, "gridY": 1, "gridZ": 1}
         block = {"blockX": -1 if event.threads is None else event.threads, "blockY": 1, "blockZ": 1}
-        yield self.record(Kind.CONCURRENT_KERNEL, **self.on_device(event), **grid, **block, name=self.address(event.name))
+        room = {} if event.registers is None else {"registersPerThread": event.registers, "staticSharedMemory": event.shared}
+        yield self.record(Kind.CONCURRENT_KERNEL, **self.on_device(event), **grid, **block, **room, name=self.address(event.name))
 
     _collective = _kernel
 

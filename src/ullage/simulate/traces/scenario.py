@@ -45,6 +45,8 @@ class Event:
     product: str | None = None
     blocks: int | None = None
     threads: int | None = None
+    registers: int | None = None
+    shared: int | None = None
 
 
 @dataclass(frozen=True)

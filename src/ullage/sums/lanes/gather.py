@@ -24,10 +24,23 @@ KIND = {name: code for code, name in enumerate(KINDS)}
 CALL = {name: code for code, name in enumerate(CALLS)}
 
 _DEVICE_KINDS = ("kernel", "collective", "memcpy", "memset", "graph", "lost")
-_NUMBERS = ("process", "thread", "device", "stream", "correlation", "bytes", "sequence", "members", "blocks", "threads")
+_NUMBERS = (
+    "process",
+    "thread",
+    "device",
+    "stream",
+    "correlation",
+    "bytes",
+    "sequence",
+    "members",
+    "blocks",
+    "threads",
+    "registers",
+    "shared",
+)
 _WORDS = ("name", "operation", "group", "product")
 _COLUMNS = {
-    "device": ("kind", "process", "device", "stream", "correlation", "bytes", "sequence", "members", "blocks", "threads", *_WORDS),
+    "device": ("kind", *(name for name in _NUMBERS if name != "thread"), *_WORDS),
     "calls": ("process", "thread", "correlation", "call", "name"),
     "host": ("kind", "process", "thread", "bytes", "sequence", "members", "name", "operation", "group"),
 }
@@ -52,6 +65,8 @@ class Rows:
     members: Times
     blocks: Times
     threads: Times
+    registers: Times
+    shared: Times
     name: Codes
     operation: Codes
     group: Codes

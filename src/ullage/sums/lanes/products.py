@@ -59,7 +59,7 @@ def products(capture: Capture, window: tuple[int, int], most: int = MOST) -> tup
         np.where(rows.product != NOT_KNOWN, rows.blocks, NOT_KNOWN),
         np.where(rows.product != NOT_KNOWN, rows.threads, NOT_KNOWN),
     )
-    first, place, count = _groups(keys)
+    first, place, count = row_groups(keys)
     total = np.zeros(len(first), np.int64)
     np.add.at(total, place, time)
     order = np.lexsort((first, -total))
@@ -89,7 +89,7 @@ def _told(rows: Rows, calls: Rows, call: Times, words: int) -> npt.NDArray[np.in
     return np.where(rows.product != NOT_KNOWN, rows.product, why).astype(np.int32)
 
 
-def _groups(
+def row_groups(
     keys: tuple[npt.NDArray[np.signedinteger[Any]], ...],
 ) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp], npt.NDArray[np.intp]]:
     """Return, of rows with equal keys, where the first one stands, which group each row is in, and how many there are."""

@@ -20,6 +20,7 @@ from ullage.sums.lanes.observed import Observed, observe
 from ullage.sums.lanes.owners import find_owners
 from ullage.sums.lanes.products import Row as Product
 from ullage.sums.lanes.products import products
+from ullage.sums.lanes.residency import residency, resident_rows
 from ullage.sums.lanes.spans import NONE, Spans, clip, spans, subtract, union
 from ullage.sums.lanes.states import DeviceState, Host, ProcessState, Step, flatten, host_spans, host_threads, workers
 from ullage.sums.lanes.window import Window
@@ -176,6 +177,7 @@ def _device(capture: Capture, number: int, seen: Observed) -> DeviceState:
     together, moves = rows.kind == KIND["collective"], np.isin(rows.kind, [KIND["memcpy"], KIND["memset"]])
     return replace(
         state,
+        resident=residency(resident_rows(rows, None if seen.entire else seen.window), state.sms, known.capability if known else ""),
         kernel=kernel,
         collective=collective,
         memory=memory,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from ullage.sums.lanes.reduce import Reduced
+from ullage.sums.lanes.residency import NO_RESIDENCY, Residency
 from ullage.sums.lanes.spans import NONE, Spans, intersect, join, spans, subtract
 from ullage.sums.lanes.states import MAIN, DeviceState, Key, ProcessState
 from ullage.totals import DeviceTotals, Factors, HostTotals
@@ -58,6 +59,7 @@ class DevicePart:
 
     `unknown` is the part of `idle` that may have been work; `pieces` how many spans `kernel`, `collective` and `memory` consist of;
     `whole` whether all of the device's time is looked at; `graph` is the part of `kernel` known only as graphs run as a whole.
+    `resident` says of how many SMs use was made; of a part of the device's time it is in proportion.
     """
 
     device: DeviceState
@@ -70,6 +72,7 @@ class DevicePart:
     pieces: tuple[int, int, int]
     whole: bool = True
     graph: int = 0
+    resident: Residency = NO_RESIDENCY
 
 
 @dataclass(frozen=True)
@@ -169,6 +172,7 @@ def _united(a: DeviceState, b: DeviceState) -> DeviceState:
         resolution=max(a.resolution, b.resolution),
         graph=subtract(kernel, join(subtract(a.kernel, a.graph), subtract(b.kernel, b.graph))),
         doubts=tuple(dict.fromkeys(a.doubts + b.doubts)),
+        resident=a.resident + b.resident,
     )
     return replace(state, unknown=subtract(join(a.unknown, b.unknown), state.busy))
 
@@ -225,9 +229,14 @@ def device_parts(run: Run, windows: Windows | None = None, elapsed: int | None =
                 pieces=(states[0].pieces, states[1].pieces, states[2].pieces),
                 whole=seen.total == run.seen(device, all_of_it).total,
                 graph=cut(device.graph).total,
+                resident=device.resident.scaled(_share(kernel, device.kernel), _share(collective, device.collective)),
             )
         )
     return tuple(parts)
+
+
+def _share(part: int, whole: Spans) -> float:
+    return part / whole.total if part else 0.0
 
 
 def _cutter(seen: Spans) -> Callable[[Spans], Spans]:

@@ -16,6 +16,7 @@ from typing import Literal
 import numpy as np
 
 from ullage.sums.lanes.gather import CALL, KIND, Capture, Rows
+from ullage.sums.lanes.residency import NO_RESIDENCY, Residency
 from ullage.sums.lanes.spans import NONE, Spans, Times, intersect, join, subtract, union
 
 Key = tuple[str, int]  # of a process: the capture's place, and the process' number in it
@@ -30,7 +31,8 @@ class DeviceState:
     unless collectives were matched across ranks). `number` is the device's in its capture. `graph` is the part of `kernel` in
     which only a graph's run as a whole was recorded, none of its kernels; `doubts` say in words why `unknown` and `graph` are there.
     `place` is its capture's: where nobody is known to own it, it may be anybody's there.
-    `collective_all` and `memory_all` are when collectives and memory operations run, whether or not computing hides them.
+    `collective_all` and `memory_all` are when collectives and memory operations run, whether or not computing hides them; `resident` says
+    of how many SMs kernels and collectives made use.
     """
 
     key: str
@@ -51,6 +53,7 @@ class DeviceState:
     collective_all: Spans = NONE
     memory_all: Spans = NONE
     place: str = ""
+    resident: Residency = NO_RESIDENCY
 
     @property
     def busy(self) -> Spans:

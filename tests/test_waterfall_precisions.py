@@ -1,0 +1,82 @@
+"""A job of several precisions has the peak of its own mixture, told by the names of the kernels that its trace shows."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import pytest
+
+import ullage
+from ullage.product import Product
+from ullage.simulate.job import GPU, KERNEL, Job, Plan, job
+from ullage.simulate.job_files import config, scenario
+from ullage.simulate.traces import kineto
+
+FP8 = "nvjet_sm90_qqtst_128x256_128x4_2x1_v_bz_coopA_TNT"
+PEAKS = {"bf16": 989_429_760_000_000, "fp8": 1_978_859_520_000_000}  # 132 × 4096 and × 8192 FLOP × 1.83 GHz
+
+
+def written(folder: Path, eighths: int) -> tuple[Job, Path, Path]:
+    """Write traces of a job of which so many of eight products of a step are FP8, and its configuration."""
+    simulated = job(Plan(ranks=2, steps=2, seed=3))
+    run = scenario(simulated)
+    seen: dict[int, int] = {}
+    events = []
+    for event in run.events:
+        if event.name == KERNEL:
+            number = seen[event.process] = seen.get(event.process, -1) + 1
+            if number % 9 == 8:  # one of nine is of no known size
+                events.append(event)
+                continue
+            a_product = _linear(simulated) / (2 * 8 * 2 * 4096 * 4096)
+            asked = Product(1, 4096, 4096, round(a_product), "fp8" if number % 9 < eighths else "bf16").word
+            events.append(replace(event, name=FP8 if number % 9 < eighths else KERNEL, product=asked))
+        else:
+            events.append(event)
+    kineto.write(replace(run, events=tuple(events)), folder / "traces")
+    (folder / "config.json").write_text(json.dumps(config(simulated)))
+    return simulated, folder / "traces", folder / "config.json"
+
+
+def _attention(simulated: Job) -> int:
+    """Return the FLOPs of scores and values of a step: forward, twice backward, and again where layers are computed twice."""
+    model = simulated.model
+    forward = 2 * 2 * (model.seq * (model.seq + 1) // 2) * model.width * model.batch * model.layers
+    return forward * (4 if model.recomputed else 3)
+
+
+def _linear(simulated: Job) -> int:
+    return simulated.model.flops[1] - _attention(simulated)
+
+
+def by_hand(simulated: Job, eighths: int) -> Fraction:
+    """Return eq. 12 of the OFU paper in fractions: all FLOPs over the time they would take at their peaks."""
+    fp8 = Fraction(_linear(simulated) * eighths, 8)
+    bf16 = _linear(simulated) - fp8 + _attention(simulated)
+    return (fp8 + bf16) / (fp8 / PEAKS["fp8"] + bf16 / PEAKS["bf16"])
+
+
+@pytest.mark.parametrize("eighths", [0, 1, 5, 8])
+def test_the_peak_of_a_step_is_that_of_the_precisions_that_the_trace_shows(eighths, tmp_path):
+    simulated, traces, model = written(tmp_path, eighths)
+    report = ullage.waterfall(str(traces), config=str(model))
+    assert report.peak == pytest.approx(float(by_hand(simulated, eighths)), rel=1e-6)
+    assert report.chain.mfu is not None
+    needed = simulated.model.flops[0] / (simulated.elapsed / 1e9 * 2)
+    assert report.chain.mfu.value == pytest.approx(needed / float(by_hand(simulated, eighths)), rel=1e-6)
+    said = [note for note in report.notes if note.startswith("the trace's matrix products ran in")]
+    assert len(said) == (eighths > 0)
+
+
+def test_what_is_said_goes_before_what_the_trace_shows_and_a_note_says_both(tmp_path):
+    _, traces, model = written(tmp_path, 5)
+    report = ullage.waterfall(str(traces), config=str(model), precision={"*": "bf16"})
+    assert report.peak == pytest.approx(PEAKS["bf16"], rel=1e-6)
+    assert any("FP8" in note and "--precision" in note for note in report.notes)
+
+
+def test_the_gpu_of_these_tests_has_these_peaks():
+    assert {name: round(ullage.peak(GPU, name)) for name in PEAKS} == PEAKS
