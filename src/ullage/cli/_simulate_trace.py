@@ -13,7 +13,7 @@ from ullage.errors import UllageError
 if TYPE_CHECKING:
     from ullage.simulate.traces.pipeline import PipelinePlan
 
-FORMATS = ("kineto", "nsys", "talp", "recording", "operations")
+FORMATS = ("kineto", "nsys", "talp", "recording", "jax", "operations")
 NSYS = ("2020", "2022", "2024", "2026", "newest")
 
 
@@ -103,10 +103,12 @@ def _pipeline(run: str, ranks: int, stages: int, **known: Any) -> PipelinePlan:
 
 
 def _write(scenario, form: str, generation: str, out: Path) -> list[Path]:  # type: ignore[no-untyped-def]
-    from ullage.simulate.traces import kineto, nsys, recording, talp
+    from ullage.simulate.traces import jax, kineto, nsys, recording, talp
 
     if form == "kineto":
         return list(kineto.write(scenario, out))
+    if form == "jax":
+        return jax.write(scenario, out)
     if form == "recording":
         return recording.write(scenario, out)
     if form == "nsys":
