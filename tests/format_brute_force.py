@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import re
+import sqlite3
 from decimal import Decimal
 from pathlib import Path
 
@@ -41,4 +42,65 @@ def jax(path: Path) -> Happened:
             happened.steps.append((event["pid"], f"{name} {args['step_num']}", start, end))
         else:
             (happened.traced if name.startswith("$") else happened.alive).append((event["pid"], start, end))
+    return happened
+
+
+def rocprof_json(path: Path) -> Happened:
+    """Return what a JSON of rocprofv3 holds."""
+    happened = Happened()
+    for process in json.loads(path.read_text())["rocprofiler-sdk-tool"]:
+        pid, records = process["metadata"]["pid"], process["buffer_records"]
+        gpus = {agent["id"]["handle"] for agent in process["agents"] if agent["type"] == 2}
+        names = {symbol["kernel_id"]: symbol["formatted_kernel_name"] for symbol in process["kernel_symbols"]}
+        words = [kind["operations"] for kind in process["strings"]["buffer_records"]]
+        said = {message["key"]: message["value"] for message in process["strings"]["marker_api"]}
+        for r in records["kernel_dispatch"]:
+            agent, sort = r["dispatch_info"]["agent_id"]["handle"], _sort(names[r["dispatch_info"]["kernel_id"]])
+            happened.device.append((agent, sort, pid, r["correlation_id"]["internal"], r["start_timestamp"], r["end_timestamp"]))
+        for r in records["memory_copy"]:
+            agent = next(h for h in (r["dst_agent_id"]["handle"], r["src_agent_id"]["handle"]) if h in gpus)
+            happened.device.append((agent, "memory", pid, r["correlation_id"]["internal"], r["start_timestamp"], r["end_timestamp"]))
+        for r in records["hip_api"]:
+            name = words[r["kind"]][r["operation"]]
+            row = (pid, r["thread_id"], name, r["correlation_id"]["internal"], r["start_timestamp"], r["end_timestamp"])
+            happened.calls.append(row)
+        for r in records["marker_api"]:
+            happened.regions.append((pid, said[r["correlation_id"]["internal"]], r["start_timestamp"], r["end_timestamp"]))
+    return happened
+
+
+def rocpd(path: Path) -> Happened:
+    """Return what a database of rocprofv3 holds, row by row, whichever layout it has."""
+    database = sqlite3.connect(path)
+    database.row_factory = sqlite3.Row
+    tables = {
+        name.split("_0000")[0]: name for (name,) in map(tuple, database.execute("SELECT name FROM sqlite_master WHERE type = 'table'"))
+    }
+
+    def rows(table: str) -> list[dict]:
+        if f"rocpd_{table}" not in tables:
+            return []
+        return [dict(row) for row in database.execute(f'SELECT * FROM "{tables[f"rocpd_{table}"]}"')]
+
+    by_id = {t: {r["id"]: r for r in rows(t)} for t in ("string", "event", "track", "timestamp", "info_agent", "info_kernel_symbol")}
+    [process], threads = rows("info_process"), {r["id"]: r["tid"] for r in rows("info_thread")}
+    happened = Happened()
+    for table in ("kernel_dispatch", "memory_copy", "region"):
+        for row in rows(table):
+            event = by_id["event"][row["event_id"]]
+            if "track_id" in row:
+                row |= {k: v for k, v in by_id["track"][row["track_id"]].items() if k != "id"}
+                row |= {edge: by_id["timestamp"][row[f"{edge}_id"]]["value"] for edge in ("start", "end")}
+            times = (event["stack_id"], row["start"], row["end"])
+            if table == "kernel_dispatch":
+                name = by_id["info_kernel_symbol"][row["kernel_id"]]["display_name"]
+                happened.device.append((row["agent_id"], _sort(name), process["pid"], *times))
+            elif table == "memory_copy":
+                ends = [row["dst_agent_id"], row["src_agent_id"]]
+                gpu = next(agent for agent in ends if by_id["info_agent"][agent]["type"] == "GPU")
+                happened.device.append((gpu, "memory", process["pid"], *times))
+            elif by_id["string"][event["category_id"]]["string"].startswith("HIP"):
+                happened.calls.append((process["pid"], threads[row["tid"]], by_id["string"][row["name_id"]]["string"], *times))
+            else:
+                happened.regions.append((process["pid"], json.loads(event["extdata"])["message"], row["start"], row["end"]))
     return happened

@@ -13,7 +13,7 @@ from ullage.errors import UllageError
 if TYPE_CHECKING:
     from ullage.simulate.traces.pipeline import PipelinePlan
 
-FORMATS = ("kineto", "nsys", "talp", "recording", "jax", "operations")
+FORMATS = ("kineto", "nsys", "talp", "recording", "jax", "rocpd", "rocprofv3", "operations")
 NSYS = ("2020", "2022", "2024", "2026", "newest")
 
 
@@ -103,12 +103,14 @@ def _pipeline(run: str, ranks: int, stages: int, **known: Any) -> PipelinePlan:
 
 
 def _write(scenario, form: str, generation: str, out: Path) -> list[Path]:  # type: ignore[no-untyped-def]
-    from ullage.simulate.traces import jax, kineto, nsys, recording, talp
+    from ullage.simulate.traces import jax, kineto, nsys, recording, rocprof, talp
 
     if form == "kineto":
         return list(kineto.write(scenario, out))
     if form == "jax":
         return jax.write(scenario, out)
+    if form in ("rocpd", "rocprofv3"):
+        return (rocprof.write_rocpd if form == "rocpd" else rocprof.write_json)(scenario, out)
     if form == "recording":
         return recording.write(scenario, out)
     if form == "nsys":
