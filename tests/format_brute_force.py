@@ -104,3 +104,39 @@ def rocpd(path: Path) -> Happened:
             else:
                 happened.regions.append((process["pid"], json.loads(event["extdata"])["message"], row["start"], row["end"]))
     return happened
+
+
+def otf2(path: Path) -> Happened:
+    """Return what an archive of OTF2 holds: regions paired by their location's stack, copies by their number."""
+    import otf2 as library
+
+    happened = Happened()
+    opened, copies = {}, {}
+    with library.reader.open(str(path)) as archive:
+        clock = archive.definitions.clock_properties
+        for where, event in archive.events:
+            now = (event.time - clock.global_offset) * 10**9 // clock.timer_resolution
+            on_device = where.name.startswith("CUDA[")
+            process = (where.group.creating_location_group if on_device else where.group).name
+            device, word = (process, where.name.split(":")[0]), type(event).__name__
+            if word == "Enter":
+                opened.setdefault(where.name + process, []).append((event.region, now))
+            elif word == "RmaPut":
+                copies[where.name, process, event.matching_id] = now
+            elif word == "RmaOpCompleteBlocking":
+                happened.device.append((device, "memory", process, None, copies[where.name, process, event.matching_id], now))
+            elif word == "Leave":
+                stack = opened[where.name + process]
+                at = max(n for n, (region, _) in enumerate(stack) if region == event.region)
+                region, start = stack.pop(at)
+                if on_device:
+                    happened.device.append((device, _sort(region.name), process, None, start, now))
+                elif str(region.paradigm) == "Paradigm.MPI":
+                    happened.talks.append((process, start, now))
+                elif str(region.paradigm) == "Paradigm.CUDA":
+                    happened.calls.append((process, where.name, region.name, None, start, now))
+                elif str(region.paradigm) == "Paradigm.USER":
+                    happened.regions.append((process, region.name, start, now))
+                else:
+                    happened.alive.append((process, start, now))
+    return happened

@@ -13,7 +13,7 @@ from ullage.errors import UllageError
 if TYPE_CHECKING:
     from ullage.simulate.traces.pipeline import PipelinePlan
 
-FORMATS = ("kineto", "nsys", "talp", "recording", "jax", "rocpd", "rocprofv3", "operations")
+FORMATS = ("kineto", "nsys", "talp", "recording", "jax", "rocpd", "rocprofv3", "otf2", "operations")
 NSYS = ("2020", "2022", "2024", "2026", "newest")
 
 
@@ -85,9 +85,9 @@ def command(
     else:
         raise UllageError(f"no run is called '{run}'", f"there are training, {', '.join(USE_CASES)}")
     with output_folder(out, "ullage simulate trace") as stage:
-        names = [path.name for path in _write(scenario, form, generation, stage)]
-    for name in names:
-        click.echo(f"  {out / name}")
+        names = [path.relative_to(stage) for path in _write(scenario, form, generation, stage)]
+    for path in names:
+        click.echo(f"  {out / path}")
     click.echo(f"next: ullage trace {shlex.quote(str(out))}")
 
 
@@ -103,12 +103,14 @@ def _pipeline(run: str, ranks: int, stages: int, **known: Any) -> PipelinePlan:
 
 
 def _write(scenario, form: str, generation: str, out: Path) -> list[Path]:  # type: ignore[no-untyped-def]
-    from ullage.simulate.traces import jax, kineto, nsys, recording, rocprof, talp
+    from ullage.simulate.traces import jax, kineto, nsys, otf2, recording, rocprof, talp
 
     if form == "kineto":
         return list(kineto.write(scenario, out))
     if form == "jax":
         return jax.write(scenario, out)
+    if form == "otf2":
+        return otf2.write(scenario, out / "archive")
     if form in ("rocpd", "rocprofv3"):
         return (rocprof.write_rocpd if form == "rocpd" else rocprof.write_json)(scenario, out)
     if form == "recording":

@@ -22,6 +22,7 @@ Examples:
   ullage trace host.trace.json.gz                 a JAX profile
   ullage trace 4711_results.db                    rocprofv3 (rocprofv3 --sys-trace -- ./a.out)
   ullage trace talp.json                          TALP's JSON: recomputed from its raw times
+  ullage trace scorep-20260101/traces.otf2        Score-P (pip install 'ullage[otf2]')
   ullage trace trace.json --window steps          from the first profiler step to the last
   ullage trace trace.json --region forward        one NVTX range or user annotation
   ullage trace trace.json --out trace.svg         the timeline; .html is the whole report, .pftrace opens in Perfetto
@@ -66,7 +67,7 @@ def command(files: tuple[str, ...], as_json: bool, out: Path | None, by: str | N
     """Host and device efficiency trees of a profile, and where its time goes.
 
     FILE is a trace of PyTorch (Kineto JSON), JAX (trace.json.gz), Nsight Systems (SQLite), rocprofv3 (rocpd or JSON), TALP
-    (JSON) or Paraver, plain or compressed; a folder or a glob of them is one run, a file a rank.
+    (JSON), Paraver or Score-P (OTF2), plain or compressed; a folder or a glob of them is one run, a file a rank.
     """
     from ullage.render.trace_files import FORMS, write
 
