@@ -62,8 +62,12 @@ class Answer:
 
 
 def worked_out(path: Path) -> Answer:
-    """Return the sums of a file."""
-    happened = kineto(path) if path.name.endswith(".json.gz") else nsys(path)
+    """Return the sums of a file of PyTorch's or Nsight Systems'."""
+    return summed(kineto(path) if path.name.endswith(".json.gz") else nsys(path))
+
+
+def summed(happened: Happened) -> Answer:
+    """Return the sums of events."""
     run = _Run(happened)
     names = sorted({name for _, name, *_ in happened.regions})
     found = {name: part for name in names if (part := run.part({p: run.occurrences(name, p) for p in run.windows})) is not None}

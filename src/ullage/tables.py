@@ -23,8 +23,8 @@ from ullage.arrays import numbers
 from ullage.field import COUNTERS, FIELDS, RATIOS, Field, Flag
 
 __all__ = [
-    "CALLS", "COUNTERS", "FIELDS", "IDENTITY", "INTERVALS", "JOBS", "KINDS", "RATIOS", "SAMPLES", "SETTLED", "Field", "Flag", "intervals",
-    "samples",
+    "CALLS", "COUNTERS", "FIELDS", "IDENTITY", "INTERVALS", "JOBS", "KINDS", "OPERATIONS", "RATIOS", "SAMPLES", "SETTLED", "Field", "Flag",
+    "intervals", "samples",
 ]  # fmt: skip
 
 
@@ -205,3 +205,20 @@ def intervals(columns: Mapping[str, Any]) -> pa.RecordBatch:
     length = len(columns["start"])
     arrays = [_column(columns[f.name], f.type) if f.name in columns else pa.nulls(length, f.type) for f in INTERVALS]
     return pa.RecordBatch.from_arrays(arrays, schema=INTERVALS)
+
+
+# What the ranks of a training job did in each step, an operation a row, as stragglers are told from.
+OPERATIONS = pa.schema(
+    [
+        pa.field("step", pa.int64(), nullable=False),
+        pa.field("rank", pa.int64(), nullable=False),
+        pa.field("dp_rank", pa.int64(), nullable=False, metadata={"meaning": "the data-parallel rank: which replica of the model"}),
+        pa.field("stage", pa.int64(), nullable=False, metadata={"meaning": "the pipeline stage, from 0"}),
+        pa.field("type", _word, nullable=False, metadata={"meaning": "one of `ullage.sums.pipeline.TYPES`"}),
+        pa.field("sequence", pa.int64(), nullable=False, metadata={"meaning": "its number among those of its type, step and rank"}),
+        pa.field("chunk", pa.int64(), metadata={"meaning": "which chunk of the whole model's layers, in the order of the forward pass"}),
+        pa.field("microbatch", pa.int64()),
+        pa.field("start", pa.int64(), nullable=False, metadata={"unit": "ns"}),
+        pa.field("end", pa.int64(), nullable=False, metadata={"unit": "ns"}),
+    ]
+)

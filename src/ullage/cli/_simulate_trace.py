@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ullage.errors import UllageError
 
-FORMATS = ("kineto", "nsys", "talp", "recording")
+if TYPE_CHECKING:
+    from ullage.simulate.traces.pipeline import PipelinePlan
+
+FORMATS = ("kineto", "nsys", "talp", "recording", "jax", "rocpd", "rocprofv3", "otf2", "operations")
 NSYS = ("2020", "2022", "2024", "2026", "newest")
 
 
@@ -22,6 +26,8 @@ Examples:
   ullage simulate trace --run 4                      the TALP paper's use case 4
   ullage simulate trace --run 4 --format nsys        the same run as Nsight Systems exports it
   ullage simulate trace --format recording           the training job as `ullage run` records it
+  ullage simulate trace --format operations --ranks 16 --stages 4 --straggler 5
+                                                     the operations of a job with pipeline stages, one rank slow
   ullage simulate trace --graph hidden               CUDA graphs whose kernels were not recorded
 """,
 )
@@ -32,10 +38,17 @@ Examples:
 @click.option(
     "--graph", type=click.Choice(["kernels", "whole", "hidden"]), help="Launch CUDA graphs: recorded by kernel, as a whole, not at all."
 )
-@click.option("--host-bound", is_flag=True, help="Small kernels, launched one by one.")
+@click.option("--stages", type=click.IntRange(1), default=4, show_default=True, help="Pipeline stages (--format operations).")
+@click.option("--long-stage", is_flag=True, help="The last pipeline stage has twice the work (--format operations).")
 @click.option(
-    "--format", "form", type=click.Choice(["kineto", "nsys", "talp", "recording"]), default="kineto", show_default=True, help="Whose files."
+    "--lengths",
+    type=click.Choice(["equal", "steps", "microbatches"]),
+    default="equal",
+    show_default=True,
+    help="What differs in sequence length (--format operations).",
 )
+@click.option("--host-bound", is_flag=True, help="Small kernels, launched one by one.")
+@click.option("--format", "form", type=click.Choice(FORMATS), default="kineto", show_default=True, help="Whose files.")
 @click.option("--generation", type=click.Choice(NSYS), default="2026", show_default=True, help="Nsight Systems' schema.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("traces"), show_default=True, metavar="FOLDER", help="Where to write.")
 def command(
@@ -45,6 +58,9 @@ def command(
     straggler: int | None,
     graph: str | None,
     host_bound: bool,
+    stages: int,
+    long_stage: bool,
+    lengths: str,
     form: str,
     generation: str,
     out: Path,
@@ -52,8 +68,15 @@ def command(
     """Traces of a run with known answers: PyTorch's, Nsight Systems' or TALP's files, or our own recordings."""
     from ullage.output_folder import output_folder
     from ullage.simulate.traces.pils import USE_CASES, pils
+    from ullage.simulate.traces.pipeline import write
     from ullage.simulate.traces.training import Plan, training
 
+    if form == "operations":
+        job = _pipeline(run, ranks, stages, steps=steps, straggler=straggler, long_stage=long_stage, lengths=lengths)
+        with output_folder(out, "ullage simulate trace") as stage:
+            name = write(job, stage / "operations.parquet").name
+        click.echo(f"  {out / name}\nnext: ullage trace stragglers {shlex.quote(str(out))}")
+        return
     if run == "training":
         plan = Plan(ranks=ranks, steps=steps, straggler=straggler, graph=graph or "", host_bound=host_bound)  # type: ignore[arg-type]
         scenario = training(plan)
@@ -62,17 +85,34 @@ def command(
     else:
         raise UllageError(f"no run is called '{run}'", f"there are training, {', '.join(USE_CASES)}")
     with output_folder(out, "ullage simulate trace") as stage:
-        names = [path.name for path in _write(scenario, form, generation, stage)]
-    for name in names:
-        click.echo(f"  {out / name}")
+        names = [path.relative_to(stage) for path in _write(scenario, form, generation, stage)]
+    for path in names:
+        click.echo(f"  {out / path}")
     click.echo(f"next: ullage trace {shlex.quote(str(out))}")
 
 
+def _pipeline(run: str, ranks: int, stages: int, **known: Any) -> PipelinePlan:
+    """Return a job whose ranks are replicas × stages. Raises UllageError where they don't divide."""
+    from ullage.simulate.traces.pipeline import PipelinePlan
+
+    if run != "training":
+        raise UllageError("only the training job has pipeline stages", "leave out --run")
+    if ranks % stages:
+        raise UllageError(f"{ranks} ranks can't be divided into {stages} stages", f"write --ranks {stages * (ranks // stages + 1)}")
+    return PipelinePlan(replicas=ranks // stages, stages=stages, **known)
+
+
 def _write(scenario, form: str, generation: str, out: Path) -> list[Path]:  # type: ignore[no-untyped-def]
-    from ullage.simulate.traces import kineto, nsys, recording, talp
+    from ullage.simulate.traces import jax, kineto, nsys, otf2, recording, rocprof, talp
 
     if form == "kineto":
         return list(kineto.write(scenario, out))
+    if form == "jax":
+        return jax.write(scenario, out)
+    if form == "otf2":
+        return otf2.write(scenario, out / "archive")
+    if form in ("rocpd", "rocprofv3"):
+        return (rocprof.write_rocpd if form == "rocpd" else rocprof.write_json)(scenario, out)
     if form == "recording":
         return recording.write(scenario, out)
     if form == "nsys":

@@ -19,7 +19,10 @@ Examples:
   ullage trace trace.json.gz                      a PyTorch profile
   ullage trace profiles/                          many ranks, a file each
   ullage trace report.sqlite --by rank            Nsight Systems (nsys export --type sqlite report.nsys-rep)
+  ullage trace host.trace.json.gz                 a JAX profile
+  ullage trace 4711_results.db                    rocprofv3 (rocprofv3 --sys-trace -- ./a.out)
   ullage trace talp.json                          TALP's JSON: recomputed from its raw times
+  ullage trace scorep-20260101/traces.otf2        Score-P (pip install 'ullage[otf2]')
   ullage trace trace.json --window steps          from the first profiler step to the last
   ullage trace trace.json --region forward        one NVTX range or user annotation
   ullage trace trace.json --out trace.svg         the timeline; .html is the whole report, .pftrace opens in Perfetto
@@ -63,8 +66,8 @@ def reading(command: Any) -> Any:
 def command(files: tuple[str, ...], as_json: bool, out: Path | None, by: str | None, top: int, **asked: Any) -> None:
     """Host and device efficiency trees of a profile, and where its time goes.
 
-    FILE is a trace of PyTorch (Kineto JSON), Nsight Systems (SQLite), TALP (JSON) or Paraver, plain or compressed; a folder or
-    a glob of them is one run, a file a rank.
+    FILE is a trace of PyTorch (Kineto JSON), JAX (trace.json.gz), Nsight Systems (SQLite), rocprofv3 (rocpd or JSON), TALP
+    (JSON), Paraver or Score-P (OTF2), plain or compressed; a folder or a glob of them is one run, a file a rank.
     """
     from ullage.render.trace_files import FORMS, write
 

@@ -5,6 +5,6 @@ from ullage.questions.chain import waterfall
 from ullage.questions.products import gemm
 from ullage.questions.samples import fleet, read_samples
 from ullage.questions.steps import flops, step_question
-from ullage.questions.traces import trace
+from ullage.questions.traces import stragglers, trace
 
-__all__ = ["audit_fleet", "audit_mfu", "fleet", "flops", "gemm", "read_samples", "step_question", "trace", "waterfall"]
+__all__ = ["audit_fleet", "audit_mfu", "fleet", "flops", "gemm", "read_samples", "step_question", "stragglers", "trace", "waterfall"]

@@ -1,12 +1,13 @@
-"""How full the devices of a traced run were."""
+"""How full the devices of a traced run were, and who held a training job up."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from ullage.recording import Mode
+    from ullage.reports.stragglers import StragglerReport
     from ullage.reports.trace import TraceReport
     from ullage.sums.lanes.states import Host
 
@@ -43,3 +44,28 @@ def trace(
     options = Options(strict=strict, limit=limit, progress=progress or (lambda _: None))
     read = profile(files if isinstance(files, str) else list(files), Asked(chosen, dict(ranks or {}), options, workers, host))
     return answer(read, read.window, Question(mode, region, price))
+
+
+def stragglers(files: str | Sequence[str], *, peers: Literal["step", "job"] = "step") -> StragglerReport:
+    """Return which ranks, stages and operations hold a training job up; `ullage trace stragglers` prints the same.
+
+    `files` are operations of a job's ranks (`ullage.traces.operations`); `peers` are what an operation is compared with: its type on all
+    ranks within the `step`, or in all steps of the `job`. Raises UllageError for what the user can mend.
+    """
+    from ullage.errors import UllageError
+    from ullage.named import found
+    from ullage.problems import Problems
+    from ullage.reports.stragglers import straggler_report
+    from ullage.traces.operations import read_operations
+    from ullage.traces.trace import recognised
+
+    problems = Problems()
+    paths = found([files] if isinstance(files, str) else files)
+    for path in paths:
+        trace, file = recognised(path)
+        if trace.name != "operations":
+            raise UllageError(
+                f"{file.name} is a trace of another kind ({trace.name}): it does not tell the operations of pipeline stages",
+                "give operations by rank and stage as Parquet; ullage trace says which rank comes late to collectives",
+            )
+    return straggler_report(read_operations(paths, problems), peers=peers, problems=problems)

@@ -145,7 +145,7 @@ def _looks(file: File) -> str:
     if start[:15].lower().startswith((b"<!doctype", b"<html")):
         return "is an HTML page"
     if file.head.startswith(b"SQLite format 3\x00"):
-        return "is a SQLite database without the tables of Nsight Systems"
+        return "is a SQLite database without the tables of Nsight Systems or rocprofv3"
     first = harmless(start.split(b"\n", 1)[0][:60].decode("utf-8", "replace"))
     return f"is of an unknown format (it begins with '{first}')"
 

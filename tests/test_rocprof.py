@@ -1,0 +1,121 @@
+"""rocprofv3's database and JSON: scenarios written in every layout come back with the sums that brute force gives."""
+
+import json
+import sqlite3
+from dataclasses import replace
+
+import pytest
+
+import ullage
+from tests import format_brute_force
+from tests.test_trace_files import given
+from tests.test_trace_sources_agree import several
+from tests.trace_brute_force import summed
+from ullage.errors import UllageError
+from ullage.simulate.traces import rocprof
+from ullage.simulate.traces.answers import answer
+from ullage.simulate.traces.scenario import Event, Scenario
+from ullage.simulate.traces.training import Plan, training
+from ullage.traces.trace import TRACES, recognised
+
+WRITTEN = {
+    "json": rocprof.write_json,
+    "times": rocprof.write_rocpd,
+    "tracks": lambda scenario, folder: rocprof.write_rocpd(scenario, folder, layout="tracks"),
+}
+BRUTE = {"json": format_brute_force.rocprof_json, "times": format_brute_force.rocpd, "tracks": format_brute_force.rocpd}
+
+
+def recorded(scenario: Scenario) -> Scenario:
+    """What rocprofv3 records of a scenario: no host work, and no steps."""
+    return replace(scenario, events=tuple(e for e in scenario.events if e.kind not in ("host", "step", "overhead")))
+
+
+RUNS = {
+    **{f"training {seed}": recorded(training(Plan(ranks=1, seed=seed, host_bound=seed % 2 == 1))) for seed in range(6)},
+    "two devices a process": recorded(several({11: (0, 1)})),
+    "graphs of kernels": recorded(training(Plan(ranks=1, graph="kernels"))),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("form", WRITTEN)
+def test_a_recording_gives_the_sums_that_brute_force_gives(tmp_path, form, name):
+    [path] = WRITTEN[form](RUNS[name], tmp_path)
+    report, expected = ullage.read_trace(str(path)).report("ai"), summed(BRUTE[form](path))
+    assert given(report.whole) == expected.whole
+    assert {found.name: given(found) for found in report.regions} == expected.regions
+    assert sum(p.device.launches for p in report.whole.device_parts) == expected.kernels
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.parametrize("form", WRITTEN)
+def test_a_recording_gives_the_answers_of_its_scenario(tmp_path, form, name):
+    [path] = WRITTEN[form](RUNS[name], tmp_path)
+    whole, true = ullage.read_trace(str(path)).report("ai").whole, answer(RUNS[name])
+    assert whole.device_totals == true.device and whole.host_totals == true.host
+
+
+@pytest.mark.parametrize("form", WRITTEN)
+def test_each_form_is_known_by_its_own_reader_alone(tmp_path, form):
+    [path] = WRITTEN[form](RUNS["training 0"], tmp_path)
+    trace, file = recognised(path)
+    assert trace.name == ("rocprofv3" if form == "json" else "rocpd")
+    assert [name for name, other in TRACES.items() if other.recognise(file)] == [trace.name]
+
+
+def test_calls_of_hsa_count_where_there_is_no_hip(tmp_path):
+    scenario = Scenario("hsa", (Event(0, 10, "api", "hsa_signal_wait_scacquire", 1, thread=1),), {1: 0}, {0: ("MI300X", "")})
+    [path] = rocprof.write_rocpd(replace(scenario, events=(*scenario.events, kernel(0, 100))), tmp_path)
+    database = sqlite3.connect(path)
+    database.execute(f'UPDATE "rocpd_string{rocprof.ENDING}" SET string = ? WHERE string = ?', ("HSA_CORE_API", "HIP_RUNTIME_API"))
+    database.commit()
+    whole = ullage.read_trace(str(path)).report("ai").whole
+    assert whole.host_totals.offload_time == 10
+
+
+def kernel(start, end):
+    return Event(start, end, "kernel", "Cijk_gemm", 1, device=0, stream=0, correlation=5, blocks=4, threads=256)
+
+
+def test_calls_of_hsa_beneath_hip_count_once(tmp_path):
+    scenario = Scenario(
+        "both",
+        (Event(0, 50, "api", "cudaLaunchKernel", 1, thread=1, call="launch", correlation=5), kernel(60, 100)),
+        {1: 0},
+        {0: ("G", "")},
+    )
+    [path] = rocprof.write_json(scenario, tmp_path)
+    data = json.loads(path.read_text())
+    records = data["rocprofiler-sdk-tool"][0]["buffer_records"]
+    records["hsa_api"] = [records["hip_api"][0] | {"end_timestamp": rocprof.UPTIME + 90, "thread_id": 9}]
+    path.write_text(json.dumps(data))
+    assert ullage.read_trace(str(path)).report("ai").whole.host_totals.offload_time == 50
+
+
+def test_a_json_that_ends_early_is_refused_in_words(tmp_path):
+    [path] = rocprof.write_json(RUNS["training 0"], tmp_path)
+    path.write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(UllageError, match="no whole JSON of rocprofv3"):
+        ullage.read_trace(str(path)).report("ai")
+
+
+def test_names_of_any_bytes_are_read(tmp_path):
+    [path] = rocprof.write_json(Scenario("raw", (kernel(0, 10),), {1: 0}, {0: ("G", "")}), tmp_path)
+    path.write_bytes(path.read_bytes().replace(b"Cijk", b"Ci\x8d\x1bk".replace(b"\x1b", b"")))
+    assert ullage.read_trace(str(path)).report("ai").whole.device_parts[0].kernel == 10
+
+
+def test_a_dispatch_that_ends_before_it_starts_is_lost_and_not_idle(tmp_path):
+    [path] = rocprof.write_rocpd(Scenario("lost", (kernel(0, 100), kernel(50, 60)), {1: 0}, {0: ("G", "")}), tmp_path)
+    database = sqlite3.connect(path)
+    database.execute(f'UPDATE "rocpd_kernel_dispatch{rocprof.ENDING}" SET "end" = 5 WHERE id = 2')
+    database.commit()
+    report = ullage.read_trace(str(path)).report("ai")
+    assert report.partial and any("end at an impossible time" in note for note in report.notes)
+
+
+def test_a_database_without_gpus_is_told(tmp_path):
+    [path] = rocprof.write_rocpd(Scenario("none", (Event(0, 10, "api", "cudaFree", 1, thread=1),), {1: 0}, {}), tmp_path)
+    with pytest.raises(UllageError, match="tells of no GPU"):
+        ullage.read_trace(str(path)).report("ai")
