@@ -83,4 +83,5 @@ def test_a_wrong_batch_is_the_first_line_of_a_real_trace(step, status):
     model = Path(__file__).parents[1] / "docs" / "examples" / "qwen1.5-0.5b.json"
     result = CliRunner().invoke(cli, ["waterfall", "--trace", str(file), "--config", str(model), *step, "--forward-only"])
     assert result.exit_code == status
-    assert ("15.9 times as much" in result.stdout.splitlines()[0]) is (status == 3)
+    # the last step's kernels reach over its end: what lies within the steps is a little less than all of it
+    assert ("15.6 times as much" in result.stdout.splitlines()[0]) is (status == 3)
