@@ -38,16 +38,16 @@ class Did:
 
 
 def rank(
-    number: int, done: list[Did], offset: int = 0, drift: float = 0.0, clock: str = "own", ranks: int | None = None, host: str = ""
+    number: int, done: list[Did], offset: int = 0, drift: float = 0.0, clock: str = "own", ranks: int | None = None, host: str = "", uuid: str = ""
 ) -> Reduced:
-    """A capture of one rank with one device, whose clock shows `offset` + `drift` × time more than the common one."""
+    """A capture of one rank with one device (`uuid`, else one of its own), whose clock shows `offset` + `drift` × time more than the common one."""
 
     def shown(time: int) -> int:
         return time + offset + round(drift * time)
 
     recording = Recording(f"rank{number}.json", rank=number, ranks=ranks, clock=clock, host=host)  # type: ignore[arg-type]
     recording.processes[1] = Process(rank=number)
-    recording.devices[0] = Device("G", f"GPU-{number}")
+    recording.devices[0] = Device("G", uuid or f"GPU-{number}")
     columns = {
         "start": [shown(d.start) for d in done] + [shown(0)],
         "end": [shown(d.end) for d in done] + [shown(1)],
@@ -112,6 +112,14 @@ def test_a_clock_that_drifts_is_followed() -> None:
     assert clock.line.drift == pytest.approx(50e-6, rel=1e-3)
     assert clock.line.worst <= 2
     assert transfers(run) == pytest.approx([300 * MS, 300 * MS], rel=1e-4)
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_device_that_two_ranks_share_waits_while_either_does(first: int) -> None:
+    done = late_by(5 * MS, 5 * MS, 5 * MS)
+    ranks = [rank(number, done[abs(number - first)], ranks=2, uuid="GPU-0", clock="utc") for number in (0, 1)]
+    run, _ = run_of(*ranks)
+    assert transfers(run) == [3 * MS] and run.devices[0].collective.total == 18 * MS
 
 
 def test_with_fewer_than_three_in_common_the_shortest_duration_is_the_transfer() -> None:
