@@ -5,7 +5,7 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,21 +73,24 @@ def told(data: Any) -> tuple[np.ndarray, str]:
     return np.unique(np.array([n for n in numbers if math.isfinite(n)])), "\n".join(words)
 
 
-def untold(text: str, data: Any, known: Iterable[str] = ()) -> list[str]:
-    """Return the numbers of a text that are no rounding of a number of the data, nor part of its words, nor `known` otherwise."""
+def untold(text: str, data: Any, known: Iterable[str] = (), scales: Sequence[float] = ()) -> list[str]:
+    """Return the numbers of a text that are no rounding of a number of the data, nor part of its words, nor `known` otherwise.
+
+    `scales` are those of columns whose head alone has the unit: 100 for percentage points, 1e-12 for TFLOP/s.
+    """
     values, words = told(data)
     spoken = {one.text for one in shown(words)} | set(known)
-    return [one.text for one in shown(text) if one.text not in spoken and not _is_one_of(one, values)]
+    return [one.text for one in shown(text) if one.text not in spoken and not _is_one_of(one, values, scales)]
 
 
-def _is_one_of(one: Shown, values: np.ndarray) -> bool:
-    scales = [1.0]
+def _is_one_of(one: Shown, values: np.ndarray, more: Sequence[float]) -> bool:
+    scales = [1.0, *more]
     if one.unit in ("%", "points"):
         scales = [100.0] if one.unit == "%" else [1.0, 100.0]
     elif one.unit in _TIMES:
         scales = [1 / _TIMES[one.unit], 1e9 / _TIMES[one.unit]]
     elif one.unit:
-        scales = [1 / _PREFIXES[one.unit[0]]]
+        scales = [1 / _PREFIXES[one.unit[0]], 1.0 if one.unit.startswith("TFLOP") else 0.0]
     slack = one.half * (1 + 1e-9) + abs(one.value) * 1e-12
     return any(
         (np.abs(values * scale - one.value) <= slack).any() or (np.abs(-values * scale - one.value) <= slack).any() for scale in scales
