@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.drawn_runs import MS, made, use_case_4
+from tests.kineto_events import call, kernel, on_host, written
 from ullage.recording import Device, Process, Recording
 from ullage.render.perfetto import events, perfetto
 from ullage.render.protobuf import double, message, number, string
+from ullage.render.trace_json import record
 from ullage.sums.lanes.spans import spans
 from ullage.tables import intervals
+from ullage.traced import read_trace
 
 # -- a reader of the wire format that shares nothing with the writer ---------------------------------------------------
 
@@ -231,3 +235,24 @@ def test_perfettos_own_classes_read_it() -> None:
     assert kinds.count(1) == kinds.count(2) == 2 + 9
     assert {packet.timestamp for packet in trace.packet if packet.HasField("track_event")} >= {0, 2, 3, 7}
     assert "GPU 0 (rank 0)" in {packet.track_descriptor.process.process_name for packet in trace.packet}
+
+
+def test_a_profile_is_written_with_its_operators_and_python_functions(tmp_path: Path) -> None:
+    noted = [("aten::mm", "cpu_op"), ("train.py(1): main", "python_function"), ("nn.Module: Linear_0", "python_function")]
+    annotated = [("ProfilerStep#0", "user_annotation"), ("forward", "user_annotation")]
+    hosts = [on_host(10 * n, 9, name, cat=cat) for n, (name, cat) in enumerate((*noted, *annotated))]
+    path = written(tmp_path, call(0, 5), kernel(10, 20), *hosts)
+    read_trace(path).write(tmp_path / "run.pftrace")
+    shown = seen([(tmp_path / "run.pftrace").read_bytes()]).slices
+    found = sorted((track.rpartition(": ")[2], name) for (_, track), slices in shown.items() for _, _, name in slices)
+    assert found == [
+        ("GPU interface", "cudaLaunchKernel"), ("Python", "train.py(1): main"), ("modules", "Linear_0"), ("operators", "aten::mm"),
+        ("regions", "forward"), ("steps", "ProfilerStep#0"), ("stream 7", "gemm"),
+    ]  # fmt: skip
+
+
+def test_what_is_shown_does_not_change_what_is_measured(tmp_path: Path) -> None:
+    path = written(tmp_path, call(0, 5), kernel(10, 20), *(on_host(10 * n, 9, "aten::mm", cat="cpu_op") for n in range(3)))
+    before = record(read_trace(path).report())
+    read_trace(path).write(tmp_path / "run.pftrace")
+    assert record(read_trace(path).report()) == before

@@ -14,7 +14,6 @@ import argparse
 import ast
 import contextlib
 import importlib.machinery
-import importlib.util
 import json
 import os
 import random
@@ -24,11 +23,12 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[1]
 SOURCE, TESTS = ROOT / "src", ROOT / "tests"
@@ -201,23 +201,22 @@ def under_test(asked: dict[str, object]) -> int:
     """Run tests against the changed text of a module; return pytest's exit status."""
     import pytest
 
-    module, text, tests = str(asked["module"]), str(asked["text"]), list(asked["tests"])  # type: ignore[call-overload]
-    path = str(modules()[module])
+    path, text, tests = str(modules()[str(asked["module"])]), str(asked["text"]), list(asked["tests"])  # type: ignore[call-overload]
+    loader = importlib.machinery.SourceFileLoader
+    read, dated = loader.get_data, loader.path_stats
 
-    class Changed(importlib.machinery.SourceFileLoader):
-        def get_data(self, _: str) -> bytes:
-            return text.encode()
+    def changed(self: importlib.machinery.SourceFileLoader, file: str) -> bytes:
+        return text.encode() if file == path else read(self, file)
 
-        def path_stats(self, _: str) -> dict[str, int]:
-            raise OSError("its compiled form is not to be used")
+    def undated(self: importlib.machinery.SourceFileLoader, file: str) -> Mapping[str, Any]:
+        if file == path:
+            raise OSError("what was compiled before is not asked")
+        return dated(self, file)
 
-    class Finder:
-        @staticmethod
-        def find_spec(name: str, *_: object) -> importlib.machinery.ModuleSpec | None:
-            return importlib.util.spec_from_file_location(name, path, loader=Changed(name, path)) if name == module else None
-
-    sys.meta_path.insert(0, Finder())  # type: ignore[arg-type]
-    return int(pytest.main(["-x", "-q", "-m", "not full", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore", *tests]))
+    loader.get_data, loader.path_stats = changed, undated  # type: ignore[method-assign, assignment]
+    # rewritten assertions are read from the file itself
+    how = ["--assert=plain", "-x", "-q", "-m", "not full", "-p", "no:cacheprovider", "-p", "no:xdist", "-W", "ignore"]
+    return int(pytest.main([*how, *tests]))
 
 
 if __name__ == "__main__":

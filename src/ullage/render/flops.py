@@ -33,6 +33,8 @@ def record(report: FlopsReport) -> dict[str, Any]:
         "uncertainty": ledger.uncertainty,
         "model_efficiency": report.model_efficiency,
         "tokens": report.step.tokens,
+        "per_token": ledger.training // report.step.tokens if report.step.tokens else None,
+        "groups": [{"group": group, **parts, "share": share} for group, parts, share in _groups(report, "group")],
         "terms": [term.record() for term in ledger.terms],
         "notes": list(_notes(report)),
     }
@@ -85,16 +87,22 @@ def _runs(report: FlopsReport) -> str:
 _COLUMNS = {"forward": ("forward",), "backward": ("dgrad", "wgrad"), "recompute": ("recompute",)}
 
 
-def _table(report: FlopsReport, by: str) -> str:
+def _groups(report: FlopsReport, by: str) -> list[tuple[str, dict[str, int], float]]:
+    """Return the FLOPs of each group (or name) of work by pass, and its share of all that is executed."""
     ledger = report.ledger
     sums = ledger.by(by, "pass_")
-    keys = list(dict.fromkeys(getattr(term, by) for term in ledger.terms))
     columns = {c: passes for c, passes in _COLUMNS.items() if any(p in passes for _, p in sums)}
-    rows = []
-    for key in keys:
-        parts = [sum(sums.get((key, p), 0) for p in passes) for passes in columns.values()]
-        rows.append([harmless(key, 60), *(counted(p) if p else "" for p in parts), percent(sum(parts) / (ledger.executed or 1), 1)])
-    return table([by, *columns, "share"], rows) if rows else ""
+    found = []
+    for key in dict.fromkeys(getattr(term, by) for term in ledger.terms):
+        parts = {column: sum(sums.get((key, p), 0) for p in passes) for column, passes in columns.items()}
+        found.append((key, parts, sum(parts.values()) / (ledger.executed or 1)))
+    return found
+
+
+def _table(report: FlopsReport, by: str) -> str:
+    groups = _groups(report, by)
+    rows = [[harmless(key, 60), *(counted(p) if p else "" for p in parts.values()), percent(share, 1)] for key, parts, share in groups]
+    return table([by, *groups[0][1], "share"], rows) if rows else ""
 
 
 def _notes(report: FlopsReport) -> list[str]:

@@ -58,11 +58,19 @@ def _dimensions(report: GemmReport) -> str:
     pieces = [f"{count:,} tiles of {size}" for count, size in zip(cover.tiles, report.tiling.tile, strict=True)]
     pieces.append("steps unknown" if step is None else f"{cover.effective[2] // step:,} steps of {step}")
     rows = [
-        [name, f"{need:,}", f"{done:,}", percent((done - need) / need, 2), cut]
-        for name, need, done, cut in zip("MNK", (product.m, product.n, product.k), cover.effective, pieces, strict=True)
+        [name, f"{need:,}", f"{done:,}", percent(overhead, 2), cut]
+        for name, need, done, overhead, cut in zip(
+            "MNK", (product.m, product.n, product.k), cover.effective, _overheads(report), pieces, strict=True
+        )
     ]
     rows.append(["FLOPs", counted(product.flops, ""), counted(cover.executed, ""), percent(cover.overhead, 2), ""])
     return table(["", "needed", "executed", "overhead", "cut into"], rows)
+
+
+def _overheads(report: GemmReport) -> tuple[float, ...]:
+    """Return by how much tiles lengthen M, N and K."""
+    needed = (report.product.m, report.product.n, report.product.k)
+    return tuple((done - need) / need for done, need in zip(report.cover.effective, needed, strict=True))
 
 
 def _use(report: GemmReport) -> str:
@@ -126,8 +134,13 @@ def record(report: GemmReport) -> dict[str, Any]:
         "source": report.source.whose,
         "source_detail": report.source.by,
         "tiles": list(cover.tiles),
+        "k_steps": None if report.tiling.k_tile is None else cover.effective[2] // report.tiling.k_tile,
+        "overheads": list(_overheads(report)),
         "blocks": cover.blocks,
         "gpu": None if report.chip is None else report.chip.name,
+        "sms": None if report.chip is None else report.chip.sms,
+        "blocks_a_wave": None if report.chip is None else cover.slots(report.chip.sms),
+        "ridge": report.ridge,
         "waves": report.waves,
         "wave_efficiency": report.wave_efficiency,
         "arithmetic_intensity": report.intensity,

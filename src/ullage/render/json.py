@@ -36,6 +36,9 @@ def fleet(report: FleetReport) -> dict[str, Any]:
             "tree": report.tree.as_dict(),
             "losses": [{"name": f.name, "label": f.label, "gpu_hours": lost} for f, lost in report.tree.losses(report.counted_hours)],
             "ledger": report.ledger,
+            "ledger_shares": {
+                owner: hours / total if (total := report.ledger["total"]) else None for owner, hours in report.ledger.items()
+            },
             "ullage": {"gpu_hours": report.ullage, "cost": report.ullage_cost, "idle_cost": report.idle_cost, "fleet_cost": report.cost},
             "by": report.by,
             "groups": [group(g) for g in report.groups],

@@ -185,7 +185,16 @@ class _Export:
         return f"GPU {_known(number)}{', ' + device.name if device is not None and device.name else ''}{rank}"
 
 
-_TITLES = {"api": "GPU interface", "region": "regions", "step": "steps", "mpi": "communication", "parallel": "waits in parallel regions"}
+_TITLES = {
+    "api": "GPU interface",
+    "region": "regions",
+    "step": "steps",
+    "mpi": "communication",
+    "parallel": "waits in parallel regions",
+    "operator": "operators",
+    "module": "modules",
+    "function": "Python",
+}
 
 
 def _known(number: int) -> str:

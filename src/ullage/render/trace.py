@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ullage.errors import harmless
+from ullage.metrics.losses import Bill
 from ullage.metrics.tree import Node
 from ullage.render.numbers import UNKNOWN, factor, money, percent
 from ullage.render.table import table
@@ -29,7 +30,7 @@ def text(report: TraceReport, *, by: str | None = None, top: int = SHOWN, paint:
     parts = [
         headline(report),
         trees(report.whole, paint),
-        _bill(report),
+        *_bills(report),
         causes(report),
         gaps(report, top=5),
         collectives(report),
@@ -149,13 +150,19 @@ def _branches(tree: Node) -> list[tuple[str, Node]]:
     return rows
 
 
-def _bill(report: TraceReport) -> str:
-    """Return what each factor costs, in GPU-seconds and money; the shares add up to 100 %."""
-    bill = report.bill
+def _bills(report: TraceReport) -> list[str]:
+    """Return what the factors cost of the devices' time, and of the hosts'."""
+    totals = report.whole.host_totals
+    hosts_time = "" if totals is None else f"{totals.resource}-seconds"
+    return [_bill(report.bill, "devices", "GPU-seconds"), _bill(report.host_bill, "hosts", hosts_time)]
+
+
+def _bill(bill: Bill | None, whose: str, unit: str) -> str:
+    """Return what each factor costs, in seconds of its resource and money; the shares add up to 100 %."""
     if bill is None or not bill.seconds:
         return ""
     priced = bill.money is not None
-    head = ["what the devices' loss is made of", "share", "GPU-seconds", *(["money"] if priced else [])]
+    head = [f"what the {whose}' loss is made of", "share", unit, *(["money"] if priced else [])]
     rows = [
         [loss.label, percent(loss.share, 1), f"{loss.seconds:,.4g}", *([money(loss.money)] if priced else [])]
         for loss in sorted(bill.losses, key=lambda loss: -(loss.share or 0))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ullage.errors import harmless
 from ullage.metrics.losses import Bill
 from ullage.metrics.tree import Node
@@ -16,8 +18,9 @@ from ullage.render.svg.timeline import timeline
 from ullage.render.svg.tree import bounds, stated, tree
 from ullage.render.times import seconds
 from ullage.render.trace import elapsed, hosts
-from ullage.render.trace_parts import CAUSES
+from ullage.render.trace_parts import CAUSES, compared, hidden, matched, reasons, rhythm
 from ullage.reports.trace import TraceReport
+from ullage.reports.view import View
 
 
 def html(report: TraceReport) -> Markup:
@@ -114,10 +117,11 @@ def _sections(report: TraceReport) -> list[Child]:
         _idle(report),
         _steps(report),
         _kernels(report),
-        section("late", "Who comes late", _LATE, tables.late(report)) if tables.late(report) else None,
+        _late(report),
         section("regions", "Regions", _REGIONS, tables.views("region", report.regions)) if report.regions else None,
-        section("devices", "Devices", "", tables.devices(report)) if report.whole.device_parts else None,
-        section("ranks", "Processes", "", tables.processes(report)) if report.whole.host_parts else None,
+        section("devices", "Devices", "", tables.devices(report), _each("device", report.devices)) if report.whole.device_parts else None,
+        section("ranks", "Processes", "", tables.processes(report), _each("rank", report.ranks)) if report.whole.host_parts else None,
+        _restatement(report),
         section("notes", "Notes", "", listed([harmless(note, 1000) for note in report.notes])) if report.notes else None,
     ]
 
@@ -153,6 +157,34 @@ def _bill(report: TraceReport) -> Markup | None:
     return section("bill", "What the loss is made of", _BILL, *parts)
 
 
+def _each(by: str, found: Sequence[View]) -> list[Markup] | None:
+    """Return the efficiencies of each device or rank; of one they are the run's."""
+    return [element("h3", f"Efficiencies by {by}"), tables.views(by, found)] if len(found) > 1 else None
+
+
+def _late(report: TraceReport) -> Markup | None:
+    if report.late is None:
+        return None
+    return section("late", "Who comes late", f"{_LATE}{_of(report)}", _said_in_a_line(matched(report.late, "")), tables.late(report))
+
+
+def _restatement(report: TraceReport) -> Markup | None:
+    found = report.restated
+    if found is None or not found.compared:
+        return None
+    said = [_said_in_a_line(harmless(why, 400)) for why in reasons(found)]
+    return section("restated", "What TALP printed", _RESTATED, _said_in_a_line(compared(found)), tables.contradictions(report), said)
+
+
+def _said_in_a_line(words: str) -> Markup | None:
+    return element("p", f"{words[:1].upper()}{words[1:]}.") if words else None
+
+
+def _of(report: TraceReport) -> str:
+    """Return what a section is of, where that is more than the trees."""
+    return f" Here it is of {report.tables_of}." if report.tables_of else ""
+
+
 def _unsplit(bill: Bill) -> Markup | None:
     if len(bill.unsplit) < 2:
         return None
@@ -165,7 +197,7 @@ def _idle(report: TraceReport) -> Markup | None:
         return None
     drawn = figure(lambda w: causes(idle.causes, CAUSES, width=w, standalone=False))
     longest = [element("h3", "Longest gaps"), tables.gaps(report)] if idle.gaps else []
-    return section("idle", "Why devices idled", _IDLE, drawn, longest)
+    return section("idle", "Why devices idled", f"{_IDLE}{_of(report)}", drawn, _said_in_a_line(rhythm(report)), longest)
 
 
 def _steps(report: TraceReport) -> Markup | None:
@@ -180,7 +212,8 @@ def _kernels(report: TraceReport) -> Markup | None:
     if found is None or not found.kernel_time:
         return None
     names = [element("h3", "By name"), tables.names(report)] if found.kernels else []
-    return section("kernels", "Kernels", _KERNELS, tables.families(report), names, tables.gemms(report))
+    hides = _said_in_a_line(hidden(report))
+    return section("kernels", "Kernels", f"{_KERNELS}{_of(report)}", tables.families(report), hides, names, tables.gemms(report))
 
 
 _TREES = "Each efficiency is the product of those that hang from it, so the smallest says where to look first."
@@ -193,6 +226,7 @@ _IDLE = "Idle time of the devices, by what the host thread did that launched the
 _STEPS = "The devices' time in each step. Neighbours should look alike; one that does not is worth a look in the trace."
 _KERNELS = "Times are summed over streams, so kernels that ran at the same time both count."
 _LATE = "Collectives matched across ranks: the last to come makes all others wait."
+_RESTATED = "The efficiencies that TALP printed beside its raw times, held against what these give."
 _REGIONS = "The same efficiencies within each region that the program named; kernels that cross an edge are cut there."
 _CLOSING = (
     "Efficiencies after POP and TALP. Parallel efficiency says how much of the time is useful, not how well it is used: "

@@ -36,7 +36,7 @@ def bill(found: Bill, whose: str, unit: str) -> Markup:
         [
             Cell(loss.label),
             Cell(percent(share(loss.share), 1), loss.share),
-            Cell(f"{round(loss.seconds, 9) + 0.0:,.4g}", loss.seconds),
+            Cell(f"{loss.seconds if abs(loss.seconds) >= 1e-9 else 0.0:,.4g}", loss.seconds),
             *([Cell(money(loss.money), loss.money)] if priced else []),
         ]
         for loss in sorted(found.losses, key=lambda loss: -(loss.share or 0))
@@ -57,7 +57,6 @@ def gaps(report: TraceReport) -> Markup | None:
     """Return the longest gaps, each with its main cause and what ran around it."""
     if report.idle is None or report.run is None:
         return None
-    zero = min(c.window[0] for c in report.run.captures)
     numbers = {d.key: n for n, d in enumerate(report.run.devices)}
     rows = [
         [
@@ -65,7 +64,7 @@ def gaps(report: TraceReport) -> Markup | None:
             Cell(CAUSES.get(gap.cause, gap.cause)),
             Cell(_kernel(gap.before) if gap.before else "the begin"),
             Cell(_kernel(gap.after) if gap.after else "the end"),
-            Cell(seconds(gap.start - zero), gap.start - zero),
+            Cell(seconds(gap.start - report.idle.origin), gap.start - report.idle.origin),
             Cell(seconds(gap.end - gap.start), gap.end - gap.start),
         ]
         for gap in report.idle.gaps[:GAPS]
@@ -124,12 +123,13 @@ def names(report: TraceReport) -> Markup | None:
             Cell(row.family),
             Cell(f"{row.count:,}", row.count),
             Cell(seconds(row.time), row.time),
+            Cell(seconds(row.mean), row.mean),
             Cell(seconds(row.longest), row.longest),
             Cell(percent(row.share, 1), row.share),
         ]
         for row in found[:NAMES]
     ]
-    listed = table("kernels by name", ["kernel", "family", "count", "time", "longest", "share"], rows, words=2, sorts=True)
+    listed = table("kernels by name", ["kernel", "family", "count", "time", "mean", "longest", "share"], rows, words=2, sorts=True)
     return Markup(listed + (more(len(found) - NAMES) or ""))
 
 
@@ -175,6 +175,17 @@ def late(report: TraceReport) -> Markup | None:
         for s in found[:ROWS]
     ]
     return table("who comes late", ["last to come", "times", "others waited", "waited itself"], rows, sorts=True)
+
+
+def contradictions(report: TraceReport) -> Markup | None:
+    """Return TALP's printed efficiencies that its own raw times contradict, None without any."""
+    found = report.restated.contradictions if report.restated is not None else ()
+    rows = [
+        [Cell(harmless(r.region, 80)), Cell(r.key), Cell(f"{r.stated:.2f}", r.stated), Cell(factor(r.recomputed), r.recomputed)]
+        for r in found[:ROWS]
+    ]
+    head = ["region", "TALP's name", "printed", "by its times"]
+    return Markup(table("contradictions", head, rows, words=2, sorts=True) + (more(len(found) - ROWS) or "")) if rows else None
 
 
 def processes(report: TraceReport) -> Markup:

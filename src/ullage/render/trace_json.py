@@ -9,8 +9,10 @@ from typing import Any
 from ullage.metrics.tree import Node
 from ullage.recording import Mode
 from ullage.render.gemms import record as gemms
-from ullage.reports.kernels import Overlap
+from ullage.reports.idleness import Idleness
+from ullage.reports.kernels import KernelSummary, Overlap
 from ullage.reports.lane_shares import device_shares, device_times, host_shares
+from ullage.reports.restated import Restatement
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
 from ullage.sums.lanes.idle import Rhythm
@@ -134,14 +136,36 @@ def explained(report: TraceReport) -> dict[str, Any]:
     """Return what explains the trees: idle time by cause, kernels, collectives across ranks, and TALP's own figures held against them."""
     idle, kernels, late, restated = report.idle, report.kernels, report.late, report.restated
     return {
-        "idle": None
-        if idle is None
-        else {"causes_ns": idle.causes, "gaps": [asdict(gap) for gap in idle.gaps], "rhythms": _plain(idle.rhythms)},
-        "kernels": None if kernels is None else asdict(kernels) | {"overlap_all": _overlap(kernels.overlap_all)},
+        "idle": None if idle is None else _idle(idle),
+        "kernels": None if kernels is None else _kernels(kernels),
         "gemms": None if report.gemms is None else gemms(report.gemms),
         "collectives": None if late is None else asdict(late),
-        "restated": None if restated is None else {"compared": restated.compared, "rows": [asdict(row) for row in restated.rows]},
+        "restated": None if restated is None else _restated(restated),
+        "tables_of": report.tables_of or None,
     }
+
+
+def _idle(found: Idleness) -> dict[str, Any]:
+    """Return idle time by cause, in ns and as shares, and the longest gaps, which begin `at_ns` after the run's first moment."""
+    gaps = [asdict(gap) | {"at_ns": gap.start - found.origin, "idle_ns": gap.end - gap.start} for gap in found.gaps]
+    return {
+        "total_ns": found.total,
+        "causes_ns": found.causes,
+        "shares": {cause: ns / found.total for cause, ns in found.causes.items()} if found.total else {},
+        "gaps": gaps,
+        "rhythm": None if found.rhythm is None else asdict(found.rhythm),
+        "rhythms": _plain(found.rhythms),
+    }
+
+
+def _kernels(found: KernelSummary) -> dict[str, Any]:
+    rows = {name: [asdict(row) | {"mean": row.mean} for row in getattr(found, name)] for name in ("kernels", "copies")}
+    return asdict(found) | rows | {"overlap_all": _overlap(found.overlap_all)}
+
+
+def _restated(found: Restatement) -> dict[str, Any]:
+    counts = {"compared": found.compared, "agree": found.agree, "explained": found.explained, "contradict": len(found.contradictions)}
+    return counts | {"rows": [asdict(row) for row in found.rows], "notes": list(found.notes)}
 
 
 def _plain(rhythms: Mapping[str, Rhythm]) -> dict[str, Any]:

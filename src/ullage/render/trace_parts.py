@@ -11,6 +11,8 @@ from ullage.render.numbers import UNKNOWN, factor, percent
 from ullage.render.table import table
 from ullage.render.times import seconds
 from ullage.reports.lane_shares import device_shares, host_shares
+from ullage.reports.late import Late
+from ullage.reports.restated import Restatement
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
 
@@ -35,35 +37,37 @@ def causes(report: TraceReport) -> str:
         return ""
     ranked = sorted(((ns, cause) for cause, ns in idle.causes.items() if ns >= SMALL * idle.total), reverse=True)
     rows = [[CAUSES[cause], percent(ns / idle.total, 1), seconds(ns)] for ns, cause in ranked]
-    return table(["why devices idled: what their host did", "share", "device time"], rows) + _rhythm(report)
+    return "\n".join(
+        said
+        for said in (table([f"why devices idled: what their host did{of_all(report)}", "share", "device time"], rows), rhythm(report))
+        if said
+    )
 
 
-def _rhythm(report: TraceReport) -> str:
-    assert report.idle is not None
-    rhythms = [r for r in report.idle.rhythms.values() if r.gaps]
-    if not rhythms:
+def rhythm(report: TraceReport) -> str:
+    """Return in a line how the devices are fed: gaps, and how long work waits from launch to begin."""
+    found = None if report.idle is None else report.idle.rhythm
+    if found is None:
         return ""
-    worst = max(rhythms, key=lambda r: r.short or 0)
-    words = [f"{sum(r.gaps for r in rhythms):,} gaps, median {seconds(worst.median)}"]
-    if worst.short is not None:
-        words.append(f"{percent(worst.short, 1)} of idle time in gaps under 10 µs")
-    if worst.delay is not None:
-        words.append(f"from launch to begin {seconds(worst.delay)} (median), {seconds(worst.delay_95)} (95th percentile)")
-    return "\n" + "; ".join(words)
+    words = [f"{found.gaps:,} gaps, median {seconds(found.median)}"]
+    if found.short is not None:
+        words.append(f"{percent(found.short, 1)} of idle time in gaps under 10 µs")
+    if found.delay is not None:
+        words.append(f"from launch to begin {seconds(found.delay)} (median), {seconds(found.delay_95)} (95th percentile)")
+    return "; ".join(words)
 
 
 def gaps(report: TraceReport, *, top: int) -> str:
     """Return the longest gaps, each with its main cause and what ran around it."""
     if report.idle is None or not report.idle.gaps or report.run is None or report.region is not None:
         return ""
-    zero = min(c.window[0] for c in report.run.captures)
     number = {d.key: n for n, d in enumerate(report.run.devices)}
     rows = [
         [
             f"GPU {number.get(gap.device, '?')}",
             CAUSES.get(gap.cause, gap.cause),
             f"{_short(gap.before, 30) or 'the begin'} → {_short(gap.after, 30) or 'the end'}",
-            seconds(gap.start - zero),
+            seconds(gap.start - report.idle.origin),
             seconds(gap.end - gap.start),
         ]
         for gap in report.idle.gaps[:top]
@@ -87,9 +91,9 @@ def _short(name: str, width: int) -> str:
     return plain if len(plain) <= width else plain[: width - 1].rstrip() + "…"
 
 
-def _of_all(report: TraceReport) -> str:
-    """Return the words for what a region doesn't narrow down."""
-    return "" if report.region is None else ", of the whole run"
+def of_all(report: TraceReport) -> str:
+    """Return the words for what a table is of, where that is more than the trees."""
+    return f", of {report.tables_of}" if report.tables_of else ""
 
 
 def families(report: TraceReport, *, top: int) -> str:
@@ -99,18 +103,22 @@ def families(report: TraceReport, *, top: int) -> str:
         return ""
     rows = [[row.family, f"{row.count:,}", seconds(row.time), percent(row.share, 1)] for row in found.families[:top]]
     more = len(found.families) - len(rows)
-    said = [table([f"kernels by family{_of_all(report)}", "count", "time", "share"], rows)]
+    said = [table([f"kernels by family{of_all(report)}", "count", "time", "share"], rows)]
     if more:
         said.append(f"… {more:,} more; --top shows them")
-    hidden = found.overlap_all
-    words = []
-    if hidden.collective:
-        words.append(f"{percent(hidden.collective_hidden)} of {seconds(hidden.collective)} of collectives hidden behind computing")
-    if hidden.memory:
-        words.append(f"{percent(hidden.memory_hidden)} of {seconds(hidden.memory)} of copies hidden behind kernels")
-    if words:
-        said.append("; ".join(words))
-    return "\n".join(said)
+    return "\n".join([*said, *([words] if (words := hidden(report)) else [])])
+
+
+def hidden(report: TraceReport) -> str:
+    """Return in a line how much of collectives and copies computing hid; "" without any."""
+    if report.kernels is None:
+        return ""
+    found, words = report.kernels.overlap_all, []
+    if found.collective:
+        words.append(f"{percent(found.collective_hidden)} of {seconds(found.collective)} of collectives hidden behind computing")
+    if found.memory:
+        words.append(f"{percent(found.memory_hidden)} of {seconds(found.memory)} of copies hidden behind kernels")
+    return "; ".join(words)
 
 
 def gemms(report: TraceReport) -> str:
@@ -118,7 +126,7 @@ def gemms(report: TraceReport) -> str:
     found = report.gemms
     if found is None or found.tile_efficiency is None:
         return ""
-    return f"{summary(found)}{_of_all(report)}: `ullage trace gemms` lists them"
+    return f"{summary(found)}{of_all(report)}: `ullage trace gemms` lists them"
 
 
 def names(report: TraceReport, *, top: int) -> str:
@@ -129,7 +137,7 @@ def names(report: TraceReport, *, top: int) -> str:
     rows = [
         [_short(row.name, 60), f"{row.count:,}", seconds(row.time), seconds(row.mean), percent(row.share, 1)] for row in found.kernels[:top]
     ]
-    return table([f"kernels by name{_of_all(report)}", "count", "time", "mean", "share"], rows)
+    return table([f"kernels by name{of_all(report)}", "count", "time", "mean", "share"], rows)
 
 
 def collectives(report: TraceReport) -> str:
@@ -137,9 +145,7 @@ def collectives(report: TraceReport) -> str:
     found = report.late
     if found is None:
         return ""
-    lines = [f"{found.collectives:,} {'collective' if found.collectives == 1 else 'collectives'} matched across ranks{_of_all(report)}"]
-    if found.skew is not None:
-        lines[0] += f"; ranks come {seconds(found.skew.median)} apart (median), {seconds(found.skew.percentile_95)} (95th percentile)"
+    lines = [matched(found, of_all(report))]
     rows = [
         [harmless(s.label, 40), f"{s.last:,} of {s.collectives:,}", seconds(s.lost), seconds(s.waited)]
         for s in found.stragglers[:8]
@@ -150,19 +156,34 @@ def collectives(report: TraceReport) -> str:
     return "\n".join(lines)
 
 
+def matched(found: Late, of: str) -> str:
+    """Return in a line how many collectives were matched across ranks, and how far apart the ranks come."""
+    said = f"{found.collectives:,} {'collective' if found.collectives == 1 else 'collectives'} matched across ranks{of}"
+    if found.skew is None:
+        return said
+    return f"{said}; ranks come {seconds(found.skew.median)} apart (median), {seconds(found.skew.percentile_95)} (95th percentile)"
+
+
 def restatement(report: TraceReport) -> str:
     """Return how the efficiencies that the source printed compare with those that its raw times give."""
     found = report.restated
     if found is None or not found.compared:
         return ""
-    wrong, explained = found.contradictions, len(found.rows) - len(found.contradictions)
-    said = f"{found.compared:,} printed efficiencies compared with the raw times: {found.compared - len(found.rows):,} agree"
-    said += f", {explained:,} differ by their definition" if explained else ""
-    said += f", {len(wrong):,} contradict them" if wrong else ""
-    rows = [[harmless(r.region, 40), r.key, f"{r.stated:.2f}", factor(r.recomputed)] for r in wrong[:12]]
-    lines = [said, *([table(["contradictions", "TALP's name", "printed", "by its times"], rows, left=2)] if rows else [])]
-    lines += [f"differs by definition: {why}" for why in dict.fromkeys(r.why for r in found.rows if r.why)]
-    return "\n".join(lines + list(found.notes[:3]))
+    rows = [[harmless(r.region, 40), r.key, f"{r.stated:.2f}", factor(r.recomputed)] for r in found.contradictions[:12]]
+    heads = ["contradictions", "TALP's name", "printed", "by its times"]
+    return "\n".join([compared(found), *([table(heads, rows, left=2)] if rows else []), *reasons(found)])
+
+
+def compared(found: Restatement) -> str:
+    """Return in a line how many of TALP's printed efficiencies agree with its raw times."""
+    said = f"{found.compared:,} printed efficiencies compared with the raw times: {found.agree:,} agree"
+    said += f", {found.explained:,} differ by their definition" if found.explained else ""
+    return said + (f", {len(found.contradictions):,} contradict them" if found.contradictions else "")
+
+
+def reasons(found: Restatement) -> list[str]:
+    """Return why printed efficiencies differ, and what else the raw times don't account for."""
+    return [*(f"differs by definition: {why}" for why in dict.fromkeys(r.why for r in found.rows if r.why)), *found.notes[:3]]
 
 
 def lanes(report: TraceReport) -> str:

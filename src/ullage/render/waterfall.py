@@ -100,6 +100,11 @@ def _times(one: float | None, other: float | None) -> float | None:
     return None if one is None or other is None else one * other
 
 
+def of_ceiling(report: WaterfallReport) -> float | None:
+    """Return how much of the measured ceiling the headline's value is, None without one."""
+    return report.headline.value / report.ceiling_share if report.ceiling_share else None
+
+
 def factor(value: float) -> str:
     """Return a factor with three digits, so that those of a chain multiply to its end as printed.
 
@@ -163,7 +168,7 @@ def ceiling(report: WaterfallReport) -> str:
     what = f"measured ceiling {report.ceiling / 1e12:,.1f} TFLOP/s ({report.ceiling_source})"
     if report.ceiling_share is None or report.peak is None:
         return f"{what}; the peak is not known: --gpu says which GPU it is"
-    of_it = f"{report.chain.reaches} is {percent(report.headline.value / report.ceiling_share, 1)} of the ceiling"
+    of_it = f"{report.chain.reaches} is {percent(of_ceiling(report), 1)} of the ceiling"
     return f"{what}: {percent(report.ceiling_share, 1)} of the peak of {report.peak / 1e12:,.1f}; {of_it}"
 
 
@@ -215,7 +220,7 @@ def record(report: WaterfallReport) -> dict[str, Any]:
         "allowed": _measured(chain.allowed),
         "contradiction": None if report.contradiction is None else vars(report.contradiction),
         "ends": chain.ends,
-        "end": _measured(chain.end),
+        "end": _end(report),
         "ofu": _measured(chain.ofu),
         "mfu": _measured(chain.mfu),
         "steps": [_cost(cost) for cost in report.costs],
@@ -234,6 +239,7 @@ def record(report: WaterfallReport) -> dict[str, Any]:
         "ceiling": report.ceiling,
         "ceiling_source": report.ceiling_source if report.ceiling is not None else None,
         "ceiling_share": report.ceiling_share,
+        "of_ceiling": of_ceiling(report),
         "rests_on": list(report.rests_on),
         "notes": list(report.notes),
     }
@@ -241,6 +247,13 @@ def record(report: WaterfallReport) -> dict[str, Any]:
 
 def _measured(value: Measured | None) -> dict[str, Any] | None:
     return None if value is None else {"value": value.value, "low": value.low, "high": value.high, "source": value.source}
+
+
+def _end(report: WaterfallReport) -> dict[str, Any]:
+    """Return where the chain ends, with what is used there: points, GPU-hours and money."""
+    end = report.chain.end
+    used = _times(report.gpu_hours, end.value)
+    return {**(_measured(end) or {}), "points": end.value * 100, "gpu_hours": used, "money": _times(used, report.price)}
 
 
 def _cost(cost: Cost) -> dict[str, Any]:

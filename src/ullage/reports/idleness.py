@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ullage.sums.lanes.idle import CAUSES, Gap, Rhythm
 from ullage.sums.lanes.run import Run
@@ -14,16 +14,26 @@ LONGEST = 20
 @dataclass(frozen=True)
 class Idleness:
     """Idle time in ns by cause over all devices (in the order of `CAUSES`, each device's adding up to its idle time within its
-    owners' windows), the longest gaps, and each device's rhythm by its key."""
+    owners' windows), the longest gaps, and each device's rhythm by its key. `origin` is the first moment of the run (ns), from which
+    the gaps are counted."""
 
     causes: dict[str, int]
     gaps: tuple[Gap, ...]
     rhythms: dict[str, Rhythm]
+    origin: int = 0
 
     @property
     def total(self) -> int:
         """All idle time, ns."""
         return sum(self.causes.values())
+
+    @property
+    def rhythm(self) -> Rhythm | None:
+        """How the devices are fed: all of their gaps, and the rhythm of the device with the most idle time in short ones."""
+        found = [rhythm for rhythm in self.rhythms.values() if rhythm.gaps]
+        if not found:
+            return None
+        return replace(max(found, key=lambda rhythm: rhythm.short or 0), gaps=sum(rhythm.gaps for rhythm in found))
 
 
 def idleness(run: Run) -> Idleness | None:
@@ -34,5 +44,6 @@ def idleness(run: Run) -> Idleness | None:
     causes: Counter[str] = Counter()
     for _, idle in found:
         causes.update(idle.causes)
+    origin = min(capture.window[0] for capture in run.captures)
     gaps = sorted((gap for _, idle in found for gap in idle.gaps), key=lambda gap: (gap.start - gap.end, gap.device, gap.start))
-    return Idleness({c: causes[c] for c in CAUSES}, tuple(gaps[:LONGEST]), {key: idle.rhythm for key, idle in found})
+    return Idleness({c: causes[c] for c in CAUSES}, tuple(gaps[:LONGEST]), {key: idle.rhythm for key, idle in found}, origin)

@@ -13,6 +13,7 @@ from ullage.sums.lanes.run import Run
 from ullage.sums.lanes.states import DeviceState
 
 _MEMORY = ("memcpy", "memset")
+LONGEST_NAME = 1 << 20  # characters; names of templates have some thousands, and tell kernels apart by their last
 WORTH_SAYING = 1.001  # times the united time; less is not to be seen in the numbers
 
 
@@ -73,7 +74,8 @@ class Overlap:
 
 @dataclass(frozen=True)
 class KernelSummary:
-    """Where device time went. `families` and `kernels` are kernels and collectives, `copies` memory operations, most time first.
+    """Where device time went. `families` and `kernels` are kernels and collectives, `copies` memory operations, all of them, most time
+    first.
 
     `kernel_time` and `copy_time` are sums over streams and devices in ns: what ran side by side counts each time, so they can
     exceed the times in the trees, which are unions. `overlap` is of each device, `overlap_all` the sums over devices.
@@ -89,8 +91,8 @@ class KernelSummary:
     notes: tuple[str, ...]
 
 
-def kernel_summary(run: Run, top: int = 20) -> KernelSummary:
-    """Return what a run's devices did, with the `top` names that took the most time."""
+def kernel_summary(run: Run) -> KernelSummary:
+    """Return what a run's devices did, by name and by family."""
     sums = merge_kernels([capture.kernels for capture in run.captures])
     work = [row for row in sums.rows if row[1] not in _MEMORY]
     moves = [row for row in sums.rows if row[1] in _MEMORY]
@@ -98,8 +100,8 @@ def kernel_summary(run: Run, top: int = 20) -> KernelSummary:
     overlap = tuple(_overlap(device, f"GPU {number}") for number, device in enumerate(run.devices))
     return KernelSummary(
         families=_families(work, kernel_time),
-        kernels=tuple(_row(row, kernel_time) for row in work[:top]),
-        copies=tuple(_row(row, copy_time) for row in moves[:top]),
+        kernels=tuple(_row(row, kernel_time) for row in work),
+        copies=tuple(_row(row, copy_time) for row in moves),
         kernel_time=kernel_time,
         copy_time=copy_time,
         overlap=overlap,
@@ -132,7 +134,7 @@ def _families(rows: list[Row], whole: int) -> tuple[FamilyRow, ...]:
 
 def _row(row: Row, whole: int) -> KernelRow:
     name, kind, count, time, longest, size = row
-    shown = harmless(name, 200) if name else "(unnamed)"
+    shown = harmless(name, LONGEST_NAME) if name else "(unnamed)"
     return KernelRow(shown, family_of(name, kind), kind, count, time, longest, size, ratio(time, whole) if whole else None)
 
 

@@ -43,6 +43,16 @@ class Restatement:
     notes: tuple[str, ...]
 
     @property
+    def agree(self) -> int:
+        """How many of the printed efficiencies follow from the raw times."""
+        return self.compared - len(self.rows)
+
+    @property
+    def explained(self) -> int:
+        """How many differ by their definition alone."""
+        return len(self.rows) - len(self.contradictions)
+
+    @property
     def contradictions(self) -> tuple[Restated, ...]:
         """The differences that no definition of TALP's explains: the file was edited, or TALP measured something impossible."""
         return tuple(row for row in self.rows if not row.why)

@@ -45,6 +45,9 @@ class TraceReport:
 
     `recorded` is in how many ns any rank was recorded, None where all were for as long. `partial` says that something of the run is
     missing; `notes` say what, and what the numbers rest on.
+
+    The trees, bills and lanes are of the window, and of the region if one is asked for. What explains them (idle time, kernels, matrix
+    products, collectives) is summed up file by file before ranks are laid together: `tables_of` says what it is of.
     """
 
     places: tuple[str, ...]
@@ -69,6 +72,14 @@ class TraceReport:
     notes: tuple[str, ...]
     partial: bool
     recorded: int | None = None
+
+    @property
+    def tables_of(self) -> str:
+        """What the tables that explain the trees are of, where that is more than the trees: all that was recorded of ranks that were
+        recorded for unequal times, the whole run beside a region; empty where it is the same."""
+        if self.recorded is not None:
+            return "all that was recorded"
+        return "" if self.region is None else "the whole run"
 
 
 def trace(profile: Profile, window: str, question: Question | None = None) -> TraceReport:

@@ -63,7 +63,7 @@ def read(file: File, recording: Recording, options: Options, problems: Problems)
 def _read(file: File, recording: Recording, options: Options, problems: Problems, hosted: bool = False) -> tuple[Columns, Metadata]:
     """Return a file's events and metadata. Only a file whose hosts run collectives needs its operators; where that comes up after the
     first of them (`hosted`), it is read again: that is rare, and operators are most of a file."""
-    columns, metadata, source = Columns(), Metadata(), Source(file, options.limit)
+    columns, metadata, source = Columns(everything=options.everything), Metadata(), Source(file, options.limit)
     try:
         found = opening(source, "traceEvents")
         if found is None:
@@ -71,7 +71,8 @@ def _read(file: File, recording: Recording, options: Options, problems: Problems
             raise UllageError(f"{file.name} has no list of events (traceEvents){f': it is {source.fault}' if source.fault else ''}", hint)
         metadata.read(found[0])
         columns.operators.wanted = hosted or metadata.may_be_on_host
-        shared = in_regions(file, options, source.taken - len(found[1]), columns.operators.wanted)
+        beside = not options.everything
+        shared = in_regions(file, options, source.taken - len(found[1]), columns.operators.wanted) if beside else None
         if shared is not None:
             _follow(shared.after, metadata)
             again = _hosted(shared.columns, metadata)
@@ -167,7 +168,7 @@ def _settled(file: File, recording: Recording, columns: Columns, metadata: Metad
     parts = columns.parts + on_host(columns.launches, metadata) + (columns.waits if metadata.on_host(None) else [])
     columns.parts = []
     parts += columns.operator_steps if not any(part.kind == "step" for part in parts) else []
-    parts += columns.operators.beside(parts)
+    parts += columns.operators.beside(parts) if not columns.everything else []
     bounds = believable(parts, columns.lived.values())
     launches, asked = Launches(columns.launches), Asked(columns.products, parts)
     in_blocks(parts)

@@ -45,7 +45,7 @@ class Columns:
 
     `launches` are operators that start a collective: whether it runs on the host, the metadata tells; their number `external` is
     also on the collective's kernels. `waits` are operators in which a host waits if the collective is its own, `operator_steps` the
-    profiler's steps where they are noted as operators. `lived` has the
+    profiler's steps where they are noted as operators. With `everything` all operators and Python functions are kept. `lived` has the
     first and last moment of each process' operators, `traced` that of its Python functions. `products` are the operators that
     multiply matrices, with what they asked for. `bad` counts device events by what is wrong with their duration, `untimed` those
     without a start, `impossible` calls and notes.
@@ -55,6 +55,7 @@ class Columns:
     launches: list[Part] = field(default_factory=list)
     waits: list[Part] = field(default_factory=list)
     operator_steps: list[Part] = field(default_factory=list)
+    everything: bool = False
     products: list[Part] = field(default_factory=list)
     operators: Operators = field(default_factory=Operators)
     lived: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -85,6 +86,8 @@ class Columns:
         functions = found.of(FUNCTION).fair()
         _see(self.traced, functions)
         self._modules(functions)
+        if self.everything:
+            self._keep(operators, functions)
         self._launches(operators)
         self._waits(operators)
         if (multiplying := asked(operators)) is not None:
@@ -197,6 +200,10 @@ class Columns:
             return operators
         self.operator_steps.append(self._host("step", operators.where(steps)))
         return operators.where(~steps)
+
+    def _keep(self, operators: Timed, functions: Timed) -> None:
+        plain = functions.where(np.array([not (event.name or "").startswith(_MODULE) for event in functions.events], bool))
+        self.parts += [self._host(kind, rows) for kind, rows in (("operator", operators), ("function", plain)) if rows]
 
     def _modules(self, functions: Timed) -> None:
         rows = functions.where(np.array([event.name is not None and event.name.startswith(_MODULE) for event in functions.events], bool))

@@ -1,0 +1,210 @@
+"""Text, page and data of one report say the same: every number shown is in the data, and every table of factors is in both."""
+
+from __future__ import annotations
+
+import html as markup
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.forms import plain, untold
+from tests.kineto_events import call, kernel, on_host, written
+from tests.test_factors import MAIN_THREAD, WORKER, paraver
+from ullage.render.numbers import UNKNOWN, factor, percent
+from ullage.render.trace import text
+from ullage.render.trace_html import html
+from ullage.render.trace_json import record
+from ullage.render.trace_parts import columns
+from ullage.reports.trace import TraceReport
+from ullage.reports.view import View
+from ullage.simulate.traces import kineto, nsys, talp
+from ullage.simulate.traces.pils import USE_CASES, pils
+from ullage.simulate.traces.training import Plan, training
+from ullage.traced import read_trace
+
+CASE_4 = list(USE_CASES.values())[3].load
+KNOWN = ("10 µs", "95")  # below which a gap is short, and a percentile
+NOT_SHOWN = re.compile(r"(…|and)\s+[\d,]+ more")
+
+
+def ranks(folder: Path) -> TraceReport:
+    return read_trace(kineto.write(training(Plan(ranks=3, steps=3, layers=2)), folder)).report(price=2.0)
+
+
+def unequal_ranks(folder: Path) -> TraceReport:
+    files = kineto.write(training(Plan(ranks=2, steps=3, layers=2)), folder)
+    late = written(folder, call(9_000.0, 10.0), kernel(9_020.0, 4_000.0), name="late.json", distributedInfo={"rank": 2, "world_size": 3})
+    return read_trace([*files, late]).report()
+
+
+def one_region(folder: Path) -> TraceReport:
+    return read_trace(nsys.write(training(Plan(ranks=2, steps=2, layers=2)), folder / "run.sqlite")).report(region="forward")
+
+
+def steps(folder: Path) -> TraceReport:
+    return read_trace(kineto.write(training(Plan(ranks=1, steps=4, layers=2)), folder), window="steps").report(mode="talp")
+
+
+def in_doubt(folder: Path) -> TraceReport:
+    return read_trace(kineto.write(training(Plan(ranks=2, steps=2, graph="hidden")), folder)).report()
+
+
+def mpi(folder: Path) -> TraceReport:
+    return read_trace(kineto.write(pils(CASE_4), folder)).report(mode="talp")
+
+
+def nsight(folder: Path) -> TraceReport:
+    return read_trace(nsys.write(training(Plan(ranks=2, steps=2, layers=2)), folder / "run.sqlite")).report(price=0.5)
+
+
+def threads(folder: Path) -> TraceReport:
+    return paraver(folder, MAIN_THREAD + WORKER)
+
+
+def sums(folder: Path) -> TraceReport:
+    talp.write(pils(CASE_4), folder / "talp.json")
+    return read_trace(folder / "talp.json").report()
+
+
+def contradicted(folder: Path) -> TraceReport:
+    path = folder / "talp.json"
+    talp.write(pils(CASE_4), path)
+    path.write_text(re.sub(r'("parallelEfficiency": )[\d.]+', r"\g<1>0.99", path.read_text(), count=1))
+    return read_trace(path).report()
+
+
+def hosts_alone(folder: Path) -> TraceReport:
+    return read_trace(written(folder, on_host(0, 100, "aten::mm", cat="cpu_op"), on_host(20, 30, "part"))).report()
+
+
+REPORTS: list[Callable[[Path], TraceReport]] = [
+    ranks, unequal_ranks, one_region, steps, in_doubt, mpi, nsight, threads, sums, contradicted, hosts_alone,
+]  # fmt: skip
+
+
+@pytest.fixture(params=REPORTS, ids=lambda make: make.__name__)
+def report(request: pytest.FixtureRequest, tmp_path: Path) -> TraceReport:
+    return request.param(tmp_path)
+
+
+def shown(words: str, data: dict[str, Any]) -> list[str]:
+    return untold(NOT_SHOWN.sub("", words), data, KNOWN)
+
+
+def test_every_number_of_text_and_page_is_in_the_data(report: TraceReport) -> None:
+    data = record(report)
+    for by in (None, "rank", "device", "region", "step"):
+        assert shown(text(report, by=by, top=10**9), data) == [], by
+    assert shown(plain(str(html(report))), data) == []
+
+
+def test_a_number_that_the_data_lack_is_seen(tmp_path: Path) -> None:
+    report = ranks(tmp_path)
+    data = record(report)
+    assert shown("in gaps of 0.123456 s, 12.3456789 % of 7,654,321", data) == ["0.123456 s", "12.3456789 %", "7,654,321"]
+    assert shown(text(report), {"whole": data["elapsed_s"]}) != []
+
+
+def tables(page: str) -> dict[str, list[list[str]]]:
+    """The cells of a page's tables by what each is called."""
+    found = re.findall(r'(?s)<table[^>]*aria-label="([^"]*)"[^>]*>(.*?)</table>', page)
+    return {name: [cells(row) for row in re.findall(r"(?s)<tr>(.*?)</tr>", body)] for name, body in found}
+
+
+def cells(row: str) -> list[str]:
+    return [markup.unescape(re.sub(r"<[^>]*>", "", cell)) for cell in re.findall(r"(?s)<t[hd][^>]*>(.*?)</t[hd]>", row)]
+
+
+def table_in(words: str, head: str) -> list[list[str]]:
+    """The rows of a text's table by its head, a pattern; cells stand two spaces apart."""
+    lines = words.splitlines()
+    first = next((n for n, line in enumerate(lines) if re.match(head, line)), None)
+    if first is None:
+        return []
+    rows = lines[first : next((n for n in range(first, len(lines)) if not lines[n]), len(lines))]
+    return [re.split(r"\s{2,}", row.strip()) for row in rows]
+
+
+def test_trees_have_the_same_factors_everywhere(report: TraceReport) -> None:
+    data, words, page = record(report), text(report), markup.unescape(str(html(report)))
+    for side, tree in (("host", report.whole.host), ("device", report.whole.device)):
+        assert (data[side] is None) == (tree is None)
+        for _, node in tree.walk() if tree is not None else ():
+            assert node.value in data[side].values()
+            assert f"{node.label} {percent(node.value) if node.certain else 'cannot tell'}" in page or node.value is None
+            value = factor(node.value) if node.certain else r"\?  cannot tell"
+            assert re.search(rf"{re.escape(node.label)}\s+{value}", words), node.label
+        labels = set() if tree is None else {node.metric for _, node in tree.walk()}
+        assert ("mpi_parallel_efficiency" in labels) <= ("MPI parallel efficiency" in words)
+    assert ("MPI parallel efficiency" in words) == ("MPI parallel efficiency" in page)
+
+
+@pytest.mark.parametrize(("key", "whose"), [("bill", "devices"), ("host_bill", "hosts")])
+def test_what_factors_cost_is_in_all_forms(key: str, whose: str, report: TraceReport) -> None:
+    bill = record(report)[key]
+    said = table_in(text(report), f"what the {whose}' loss is made of")
+    drawn = tables(str(html(report))).get(f"loss of the {whose}", [])
+    if bill is None or not bill["seconds"]:
+        assert said == []
+        return
+    assert said[-1][0] == "all" and {row[0]: row[1] for row in said[1:-1]}.items() <= {row[0]: row[1] for row in drawn[1:]}.items()
+    costly = {loss["label"] for loss in bill["losses"] if loss["share"] and abs(loss["share"]) >= 0.0005}
+    assert costly <= {row[0] for row in said} and {loss["label"] for loss in bill["losses"]} == {row[0] for row in drawn[1:]}
+    assert said[0][2] == drawn[0][2]  # in seconds of what
+
+
+def row_of(found: View, metrics: list[str]) -> list[str]:
+    nodes = [next((n for tree in (found.host, found.device) if tree and (n := tree.find(metric))), None) for metric in metrics]
+    return [UNKNOWN if node is None or node.value is None else factor(node.value) if node.certain else "?" for node in nodes]
+
+
+@pytest.mark.parametrize(
+    ("by", "key"), [("region", "regions"), ("rank", "ranks"), ("device", "by_device"), ("step", "steps")]
+)  # fmt: skip
+def test_every_part_of_a_run_has_its_factors_in_all_forms(by: str, key: str, report: TraceReport) -> None:
+    views = {"regions": report.regions, "ranks": report.ranks, "by_device": report.devices, "steps": report.steps}[key]
+    assert [v["name"] for v in record(report)[key]] == [v.name for v in views]
+    if not views:
+        return
+    metrics = [metric for metric, _ in columns(views)]
+    expected = [row_of(view, metrics) for view in views]
+    said = table_in(text(report, by=by, top=10**9), rf"{by}\s+elapsed")[1:]
+    assert [row[2:] for row in said] == expected
+    drawn = tables(str(html(report))).get(f"by {by}", [])[1:]
+    if len(views) > 1 or by == "region":
+        assert [[c if "–" not in c or c == UNKNOWN else "?" for c in row[2:]] for row in drawn] == expected[:40]
+
+
+def test_lanes_have_the_same_shares_in_text_and_page(report: TraceReport) -> None:
+    data, page = record(report), tables(str(html(report)))
+    for name, key in (("process", "processes"), ("device", "devices")):
+        said, drawn = table_in(text(report), rf"{name}\s+(useful|kernels)")[1:], page.get(key, [])[1:]
+        shares = [[percent(share, 1) for share in part["shares"].values()] for part in data[key]]
+        assert all(set(row[1:]) <= set(all_of) for row, all_of in zip(said, shares, strict=False))
+        assert len(drawn) == len(shares)
+        for row, all_of in zip(drawn, shares, strict=True):
+            assert {cell for cell in row if cell.endswith("%")} <= set(all_of)
+
+
+def test_what_talp_printed_and_its_times_contradict_is_on_the_page_too(tmp_path: Path) -> None:
+    report = contradicted(tmp_path)
+    words, page, data = text(report), tables(str(html(report))), record(report)
+    assert "contradict them" in words and "contradict them" in plain(str(html(report)))
+    assert [row[:4] for row in page["contradictions"][1:]] == [row[:4] for row in table_in(words, "contradictions")[1:]]
+    assert data["restated"]["contradict"] == len(page["contradictions"]) - 1 == 1
+
+
+def test_tables_say_what_they_are_of_where_that_is_more_than_the_trees(tmp_path: Path) -> None:
+    for make, of in ((unequal_ranks, "all that was recorded"), (one_region, "the whole run"), (nsight, None)):
+        folder = tmp_path / make.__name__
+        folder.mkdir()
+        report = make(folder)
+        said, page = text(report), plain(str(html(report)))
+        assert record(report)["tables_of"] == of
+        for head in ("kernels by family", "kernels by name", "collectives matched across ranks"):
+            assert (f"{head}, of {of}" in said) == (of is not None), head
+        assert ("why devices idled: what their host did, of all that was recorded" in said) == (of == "all that was recorded")
+        assert page.count(f"Here it is of {of}.") == (0 if of is None else 2 if of == "the whole run" else 3)

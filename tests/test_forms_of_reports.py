@@ -1,0 +1,59 @@
+"""Every number that a waterfall, a fleet report, a product's and a step's ledger show is in their data."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests import sample_reports
+from tests.command_line import ask
+from tests.forms import plain, untold
+from ullage.questions import waterfall
+from ullage.render import html, json, text
+from ullage.render import waterfall as chain
+from ullage.render.waterfall_html import page
+from ullage.simulate.job import Plan, job
+from ullage.simulate.job_files import Written, write
+
+PERCENT, TERA, GIGA, MEGA = 100.0, 1e-12, 1e-9, 1e-6
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    return write(job(Plan(ranks=2, steps=2, seed=3)), tmp_path_factory.mktemp("job"))
+
+
+def test_a_waterfall(made: Written) -> None:
+    for more in ({"price": 2.0, "ceiling": 750e12}, {}, {"mfu": 0.2}):
+        report = waterfall(made.telemetry, made.traces, made.config, made.gemms, **more)
+        data = chain.record(report)
+        for form in (chain.text(report), plain(page(report))):
+            assert untold(form, data, scales=(PERCENT, TERA)) == []
+
+
+def test_a_fleet_report() -> None:
+    report = sample_reports.report()
+    data, known = json.fleet(report), ("10 points",)  # within which jobs are counted
+    for form in (text.fleet(report, top=10**6), plain(html.html(report))):
+        assert untold(re.sub(r"…\s+[\d,]+ more", "", form), data, known, (PERCENT,)) == []
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("4096", "4096", "4096", "--gpu", "H100 SXM"),
+        ("1000", "777", "512", "--gpu", "H100 SXM", "--kernel", "nvjet_sm90_hsh_256x160_64x4_2x1", "--ofu", "0.3"),
+        ("1000", "777", "512", "--tile", "128x128"),
+    ],
+)
+def test_a_product(words: tuple[str, ...]) -> None:
+    said, data = ask("gemm", *words), ask("gemm", *words, "--json").json
+    assert said.code == 0 and untold(said.out, data, scales=(GIGA, MEGA)) == []
+
+
+@pytest.mark.parametrize("more", [(), ("--step-time", "21", "--gpus", "2", "--gpu", "H100 SXM"), ("--recompute", "full")])
+def test_a_step(more: tuple[str, ...], made: Written, tmp_path: Path) -> None:
+    said, data = ask("flops", made.config, *more), ask("flops", made.config, *more, "--json").json
+    assert said.code == 0 and untold(said.out, data) == []
