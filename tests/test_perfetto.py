@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.drawn_runs import MS, made, use_case_4
+from ullage.protobuf import double, message, number, string
 from ullage.recording import Device, Process, Recording
 from ullage.render.perfetto import events, perfetto
-from ullage.render.protobuf import double, message, number, string
 from ullage.sums.lanes.spans import spans
 from ullage.tables import intervals
 
