@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from tests.drawn_runs import MS, made, use_case_4
 from tests.kineto_events import call, kernel, on_host, written
+from ullage.protobuf import double, message, number, string
 from ullage.recording import Device, Process, Recording
 from ullage.render.perfetto import events, perfetto
-from ullage.render.protobuf import double, message, number, string
 from ullage.render.trace_json import record
 from ullage.sums.lanes.spans import spans
 from ullage.tables import intervals

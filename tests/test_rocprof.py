@@ -119,3 +119,13 @@ def test_a_database_without_gpus_is_told(tmp_path):
     [path] = rocprof.write_rocpd(Scenario("none", (Event(0, 10, "api", "cudaFree", 1, thread=1),), {1: 0}, {}), tmp_path)
     with pytest.raises(UllageError, match="tells of no GPU"):
         ullage.read_trace(str(path)).report("ai")
+
+
+def test_numbers_that_can_t_be_are_left_out(tmp_path):
+    [path] = rocprof.write_json(Scenario("huge", (kernel(0, 100), kernel(150, 160)), {1: 0}, {0: ("G", "")}), tmp_path)
+    data = json.loads(path.read_text())
+    data["rocprofiler-sdk-tool"][0]["buffer_records"]["kernel_dispatch"][1]["end_timestamp"] = 2**64 - 1
+    path.write_text(json.dumps(data))
+    report = ullage.read_trace(str(path)).report("ai")
+    assert report.partial and report.whole.device_parts[0].kernel == 100
+    assert any(note.startswith("1 events with impossible numbers left out") for note in report.notes)

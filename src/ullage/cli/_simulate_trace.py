@@ -13,7 +13,7 @@ from ullage.errors import UllageError
 if TYPE_CHECKING:
     from ullage.simulate.traces.pipeline import PipelinePlan
 
-FORMATS = ("kineto", "nsys", "talp", "recording", "jax", "rocpd", "rocprofv3", "otf2", "operations")
+FORMATS = ("kineto", "nsys", "talp", "recording", "jax", "xplane", "rocpd", "rocprofv3", "otf2", "operations")
 NSYS = ("2020", "2022", "2024", "2026", "newest")
 
 
@@ -103,12 +103,12 @@ def _pipeline(run: str, ranks: int, stages: int, **known: Any) -> PipelinePlan:
 
 
 def _write(scenario, form: str, generation: str, out: Path) -> list[Path]:  # type: ignore[no-untyped-def]
-    from ullage.simulate.traces import jax, kineto, nsys, otf2, recording, rocprof, talp
+    from ullage.simulate.traces import jax, kineto, nsys, otf2, recording, rocprof, talp, xplane
 
     if form == "kineto":
         return list(kineto.write(scenario, out))
-    if form == "jax":
-        return jax.write(scenario, out)
+    if form in ("jax", "xplane"):
+        return (jax.write if form == "jax" else xplane.write)(scenario, out)
     if form == "otf2":
         return otf2.write(scenario, out / "archive")
     if form in ("rocpd", "rocprofv3"):

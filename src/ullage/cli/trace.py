@@ -66,8 +66,8 @@ def reading(command: Any) -> Any:
 def command(files: tuple[str, ...], as_json: bool, out: Path | None, by: str | None, top: int, **asked: Any) -> None:
     """Host and device efficiency trees of a profile, and where its time goes.
 
-    FILE is a trace of PyTorch (Kineto JSON), JAX (trace.json.gz), Nsight Systems (SQLite), rocprofv3 (rocpd or JSON), TALP
-    (JSON), Paraver or Score-P (OTF2), plain or compressed; a folder or a glob of them is one run, a file a rank.
+    FILE is a trace of PyTorch (Kineto JSON), JAX (trace.json.gz, xplane.pb), Nsight Systems (SQLite), rocprofv3 (rocpd, JSON),
+    TALP (JSON), Paraver or Score-P (OTF2), plain or compressed; a folder or a glob of them is one run, a file a rank.
     """
     from ullage.render.trace_files import FORMS, write
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from ullage.render.protobuf import double, message, number, string, varint
+from ullage.protobuf import double, message, number, string, varint
 from ullage.sums.lanes.spans import Times
 
 SLICES = 4096  # that are written at once

@@ -15,6 +15,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from ullage.errors import UllageError, harmless
+from ullage.recording import Device, Process, Recording
 from ullage.traces.calls import call, is_collective, operation
 from ullage.traces.row_batches import Row, whole
 
@@ -108,6 +110,22 @@ class Lives:
     def of(self, process: int) -> tuple[int, int] | None:
         """Return from when to when a process lived."""
         return self._did.get(process, self._traced.get(process))
+
+
+def describe(recording: Recording, planes: list[Plane], lives: Lives, place: str) -> None:
+    """Say who is who. Only a host that calls the GPU's interface is a process: of another nobody knows when it waited."""
+    for found in planes:
+        if found.device is not None:
+            recording.devices[found.device] = Device(harmless(found.name or found.chip, 200))
+    if not recording.devices:
+        raise UllageError(
+            f"{place} is a JAX profile without a GPU or TPU: nothing in it ran on a device",
+            "a program on the CPU backend has none; with a GPU check that jax.devices() lists it",
+        )
+    for process in lives.calling:
+        recording.processes[process] = Process(None, HOST, recording.host)
+        if (life := lives.of(process)) is not None:
+            recording.saw(process, *life)
 
 
 def _number(pattern: re.Pattern[str], text: Any) -> int | None:

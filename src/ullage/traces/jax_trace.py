@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
-from ullage.recording import Device, Process, Recording
-from ullage.traces.jax_planes import HOST, Lives, Plane, on_device, on_host, plane, stream
+from ullage.recording import Recording
+from ullage.traces.jax_planes import Lives, Plane, describe, on_device, on_host, plane, stream
 from ullage.traces.json_array import Array, opening
 from ullage.traces.json_salvage import ERRORS
 from ullage.traces.json_source import Source
@@ -96,27 +96,11 @@ def read(file: File, recording: Recording, options: Options, problems: Problems)
     recording.host = harmless(file.path.name.split(".")[0], 200)
     lanes, source = _Lanes(), Source(file, options.limit)
     try:
-        yield from batches(_rows(file, source, lanes, recording, options, problems))
+        yield from batches(_rows(file, source, lanes, recording, options, problems), recording, problems)
     finally:
         source.close()
     describe(recording, list(lanes.planes.values()), lanes.lives, file.name)
     problems.drop("events of processes that nothing names", lanes.strange, file.name)
-
-
-def describe(recording: Recording, planes: list[Plane], lives: Lives, place: str) -> None:
-    """Say who is who. Only a host that calls the GPU's interface is a process: of another nobody knows when it waited."""
-    for found in planes:
-        if found.device is not None:
-            recording.devices[found.device] = Device(harmless(found.name or found.chip, 200))
-    if not recording.devices:
-        raise UllageError(
-            f"{place} is a JAX profile without a GPU or TPU: nothing in it ran on a device",
-            "a program on the CPU backend has none; with a GPU check that jax.devices() lists it",
-        )
-    for process in lives.calling:
-        recording.processes[process] = Process(None, HOST, recording.host)
-        if (life := lives.of(process)) is not None:
-            recording.saw(process, *life)
 
 
 def _rows(file: File, source: Source, lanes: _Lanes, recording: Recording, options: Options, problems: Problems) -> Iterator[Row]:

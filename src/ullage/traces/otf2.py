@@ -83,7 +83,7 @@ def read(file: File, recording: Recording, options: Options, problems: Problems)
         ) from error
     with opened as whole:
         archive = _described(whole, recording)
-        yield from batches(_rows(file, whole, archive, options))
+        yield from batches(_rows(file, whole, archive, options), recording, problems)
     problems.drop("ends of regions that never began", archive.loose, file.name)
     unended = sum(len(lane.open) for lane in archive.lanes.values())
     problems.mend("regions without an end, taken to last until the archive's last event", unended, file.name)

@@ -55,8 +55,8 @@ def read(file: File, recording: Recording, options: Options, problems: Problems)
         told = Told(file.name, recording, problems)
         parts = [_Part(database, ending, told) for ending in _endings(database)]
         for part in parts:
-            yield from batches(part.rows())
-        yield from batches(told.rest())
+            yield from batches(part.rows(), recording, problems)
+        yield from batches(told.rest(), recording, problems)
         told.check()
         _damage(file, database, recording, options)
     finally:

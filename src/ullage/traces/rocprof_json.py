@@ -131,8 +131,8 @@ def read(file: File, recording: Recording, options: Options, problems: Problems)
     """Yield dispatches, copies, calls and ROCTx ranges; times in ns since the boot. Raises UllageError for a file that is no whole JSON."""
     told = Told(file.name, recording, problems)
     for process in _processes(file, options.limit):
-        yield from batches(_rows(process, told))
-    yield from batches(told.rest())
+        yield from batches(_rows(process, told), recording, problems)
+    yield from batches(told.rest(), recording, problems)
     told.check()
 
 

@@ -50,6 +50,19 @@ def _events(scenario: Scenario, process: int) -> Iterator[dict[str, Any]]:
         yield from _written(event)
 
 
+def planes(scenario: Scenario, process: int) -> Iterator[tuple[str, dict[str, list[dict[str, Any]]]]]:
+    """Yield each plane of a process' profile: its name, and the events of its lines by their names."""
+    events = list(_events(scenario, process))
+    names = {event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"}
+    lines = {(event["pid"], event["tid"]): event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    for number, name in names.items():
+        found: dict[str, list[dict[str, Any]]] = {line: [] for (plane, _), line in lines.items() if plane == number}
+        for event in events:
+            if event["ph"] == "X" and event["pid"] == number:
+                found[lines[number, event["tid"]]].append(event)
+        yield name, found
+
+
 def _named(what: str, process: int, thread: int | None, name: str) -> dict[str, Any]:
     where = {"pid": process} | ({} if thread is None else {"tid": thread})
     return {"ph": "M", **where, "name": what, "args": {"name": name}}
