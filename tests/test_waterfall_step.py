@@ -85,3 +85,21 @@ def test_a_wrong_batch_is_the_first_line_of_a_real_trace(step, status):
     assert result.exit_code == status
     # the last step's kernels reach over its end: what lies within the steps is a little less than all of it
     assert ("15.6 times as much" in result.stdout.splitlines()[0]) is (status == 3)
+
+
+def test_attention_kernels_have_no_tile_model_and_widen_the_bounds_of_tile_by_their_time():
+    file = DATA / "kineto" / "tracelens_h100_Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"
+    if not file.exists():
+        pytest.skip("needs the project's data")
+    report = trace(profile([str(file)]), "first-last", Question(mode="ai"))
+    assert report.gemms is not None and report.kernels is not None
+    attention = sum(row.time for row in report.kernels.families if row.family == "attention")
+    share = attention / (attention + report.gemms.time)
+    chain = waterfall(with_gpus(Found(trace=report), None))
+    tile = chain.chain.step("tile")
+    assert share > 0.05 and tile is not None and tile.factor.low is not None and tile.factor.high is not None
+    known = report.gemms.covered * (1 - share)
+    least = report.gemms.theoretical_flops / report.gemms.executed_at_most
+    assert tile.factor.low == pytest.approx(min(least * known + 0.9 * (1 - known), tile.factor.value))
+    assert tile.factor.high == pytest.approx(max(tile.factor.value * known + 1 - known, tile.factor.value))
+    assert any(f"attention and convolution kernels ({share:.0%}" in note for note in chain.notes)

@@ -15,7 +15,7 @@ from ullage.metrics.waterfall import waterfall as chain_of
 from ullage.reports import waterfall_evidence as evidence_of
 from ullage.reports.fleet import FleetReport
 from ullage.reports.remedies import Remedy, apart, remedies, whose
-from ullage.reports.waterfall_found import Found, Given, gpu_name, products
+from ullage.reports.waterfall_found import Found, Given, gpu_name, products, untiled
 from ullage.reports.waterfall_match import above_ceiling
 from ullage.reports.waterfall_notes import notes, rests_on
 from ullage.reports.waterfall_step import HINT, Contradiction, contradiction
@@ -114,7 +114,8 @@ def waterfall(found: Found, given: Given | None = None) -> WaterfallReport:
 
 def _evidence(found: Found, given: Given, telemetry: Telemetry | None, trace: Trace | None) -> Evidence:
     flops = found.flops
-    tiles = [tile for source, loss in products(found) if (tile := evidence_of.tile(loss, source)) is not None]
+    apart = {"kernels": untiled(found.trace)}  # of a list nobody knows what ran beside it
+    tiles = [tile for source, loss in products(found) if (tile := evidence_of.tile(loss, source, apart.get(source, 0.0))) is not None]
     said = {
         name: () if value is None else (Measured.exact(value, GIVEN),)
         for name, value in (("ofu", given.ofu), ("tile", given.tile), ("model", given.model), ("mfu", given.mfu))

@@ -136,15 +136,17 @@ def _node(tree: Node, name: str) -> Measured:
     return Measured(node.value, node.low, node.high, "trace")
 
 
-def tile(found: TileLoss, source: str) -> Measured | None:
+def tile(found: TileLoss, source: str, untiled: float = 0.0) -> Measured | None:
     """Return the tile efficiency of matrix products; what is not covered lies where large products do (0.90 to 1.00).
+
+    So does the share `untiled` of the work, that of kernels without a tile model.
 
     Where names are silent on clusters, it is at least what is left when each such kernel runs in the cluster that pads most.
     """
     value = found.tile_efficiency
     if value is None or found.covered <= 0:
         return None
-    covered, least = min(found.covered, 1.0), ratio(found.theoretical_flops, found.executed_at_most)
+    covered, least = min(found.covered, 1.0) * (1 - untiled), ratio(found.theoretical_flops, found.executed_at_most)
     low, high = (sure * covered + other * (1 - covered) for sure, other in zip((least, value), TILE_UNKNOWN, strict=True))
     return Measured(value, min(low, value), max(high, value), source)
 

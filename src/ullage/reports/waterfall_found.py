@@ -96,6 +96,20 @@ def products(found: Found) -> list[tuple[str, TileLoss]]:
     return [(source, loss) for source, loss in (("products", found.gemms), ("kernels", kernels)) if loss is not None and loss.covered > 0]
 
 
+UNTILED = ("attention", "convolution")  # families of kernels that multiply matrices and of whose tiles nothing is known
+
+
+def untiled(trace: TraceReport | None) -> float:
+    """Return the share of the time of a trace's kernels that multiply which goes to those without a tile model; 0 without a trace.
+
+    Attention kernels have no product whose sizes the operator tells, and implicit products of convolutions are the library's own.
+    """
+    if trace is None or trace.gemms is None or trace.kernels is None:
+        return 0.0
+    apart = sum(row.time for row in trace.kernels.families if row.family in UNTILED)
+    return apart / (apart + trace.gemms.time) if apart else 0.0
+
+
 def with_gpus(found: Found, gpus: int | None) -> Found:
     """Return the same with the number of GPUs: as given, else as telemetry has them, else as the trace does."""
     if gpus is None and found.telemetry is not None:

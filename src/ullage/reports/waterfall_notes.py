@@ -9,13 +9,14 @@ from ullage.metrics.steps import FACTORS, Step
 from ullage.metrics.waterfall import Waterfall
 from ullage.reports import waterfall_evidence as evidence_of
 from ullage.reports.trace import TraceReport
-from ullage.reports.waterfall_found import Found, Given, products
+from ullage.reports.waterfall_found import Found, Given, products, untiled
 from ullage.reports.waterfall_match import mismatches
 from ullage.units import HOUR_MS
 
 APART = 0.05  # relative; a step time that differs more from the trace's own steps is pointed out
 ABOVE = 1.005  # a factor above this is pointed out
 LEAST_TILE = 0.8  # a job's products together rarely lose more to tiles than up to here
+WORTH_SAYING = 0.005  # of the time of kernels that multiply
 COLLECTIVES = (
     "telemetry counts a running collective as activity: what it costs, and waiting in it, lies in the steps with SM fill; "
     "a trace sets it apart"
@@ -82,6 +83,9 @@ def _traced(report: TraceReport, trace: Trace | None) -> Iterator[str]:
         yield PARTLY
     if report.gemms is not None and report.gemms.tile_efficiency is not None:
         yield from report.gemms.notes
+        if (apart := untiled(report)) >= WORTH_SAYING:
+            share = f"{apart:.0%} of the time of all that multiply"
+            yield f"attention and convolution kernels ({share}) have no tile model: they may lose 0 to 10 %"
     if not report.partial and trace.parallel.low != trace.parallel.high:  # why its times have bounds
         yield from report.notes
 
