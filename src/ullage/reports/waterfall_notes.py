@@ -16,7 +16,7 @@ from ullage.units import HOUR_MS
 APART = 0.05  # relative; a step time that differs more from the trace's own steps is pointed out
 ABOVE = 1.005  # a factor above this is pointed out
 LEAST_TILE = 0.8  # a job's products together rarely lose more to tiles than up to here
-WORTH_SAYING = 0.005  # of the time of kernels that multiply
+WORTH_SAYING = 0.005  # of the time of kernels that multiply, and of the SMs
 COLLECTIVES = (
     "telemetry counts a running collective as activity: what it costs, and waiting in it, lies in the steps with SM fill; "
     "a trace sets it apart"
@@ -69,6 +69,7 @@ def notes(found: Found, given: Given, chain: Waterfall, telemetry: Telemetry | N
         said.append(f"too few samples to tell what sampling the clock costs: {given.error:.0%} of OFU is allowed")
     if found.gemms is not None and not found.gemms.covered:
         said.append("the tiles of the listed products are not known: give each its kernel's name or its tile")
+    said += _held(chain, trace)
     said += [words for step in chain.steps if (words := _odd(step, chain)) is not None]
     if chain.missing and chain.reaches != "MFU":
         said.append(f"not known: {', '.join(FACTORS[name] for name in chain.missing)}")
@@ -88,6 +89,18 @@ def _traced(report: TraceReport, trace: Trace | None) -> Iterator[str]:
             yield f"attention and convolution kernels ({share}) have no tile model: they may lose 0 to 10 %"
     if not report.partial and trace.parallel.low != trace.parallel.high:  # why its times have bounds
         yield from report.notes
+
+
+def _held(chain: Waterfall, trace: Trace | None) -> Iterator[str]:
+    """Yield how much of SM fill is lost to collectives that computing hides: their SMs are the network's affair, not the kernels'."""
+    fill = chain.step("sm_fill")
+    if trace is None or fill is None or trace.held.hidden < WORTH_SAYING or fill.lost <= 0:
+        return
+    held, lost = min(trace.held.hidden, fill.lost), fill.lost
+    yield (
+        f"collectives hold {trace.held.hidden / fill.before.value:.1%} of the SMs while kernels compute: up to {held * 100:.1f} of the "
+        f"{lost * 100:.1f} points of SM fill are communication's; fewer channels (NCCL_MAX_CTAS) or copy engines leave them to kernels"
+    )
 
 
 def _unsampled(found: Found) -> bool:
