@@ -23,6 +23,7 @@ Examples:
   ullage simulate trace --run 4 --format nsys        the same run as Nsight Systems exports it
   ullage simulate trace --format recording           the training job as `ullage run` records it
   ullage simulate trace --graph hidden               CUDA graphs whose kernels were not recorded
+  ullage simulate trace --stack                      with Python functions and modules, and a slow loader to find by them
 """,
 )
 @click.option("--run", default="training", show_default=True, metavar="NAME", help="training, or a use case of the TALP paper: 1 to 7.")
@@ -32,6 +33,7 @@ Examples:
 @click.option(
     "--graph", type=click.Choice(["kernels", "whole", "hidden"]), help="Launch CUDA graphs: recorded by kernel, as a whole, not at all."
 )
+@click.option("--stack", is_flag=True, help="Record Python functions and modules; every second batch is slow to decode.")
 @click.option("--host-bound", is_flag=True, help="Small kernels, launched one by one.")
 @click.option(
     "--format", "form", type=click.Choice(["kineto", "nsys", "talp", "recording"]), default="kineto", show_default=True, help="Whose files."
@@ -44,6 +46,7 @@ def command(
     steps: int,
     straggler: int | None,
     graph: str | None,
+    stack: bool,
     host_bound: bool,
     form: str,
     generation: str,
@@ -55,7 +58,7 @@ def command(
     from ullage.simulate.traces.training import Plan, training
 
     if run == "training":
-        plan = Plan(ranks=ranks, steps=steps, straggler=straggler, graph=graph or "", host_bound=host_bound)  # type: ignore[arg-type]
+        plan = Plan(ranks=ranks, steps=steps, straggler=straggler, graph=graph or "", host_bound=host_bound, stack=stack)  # type: ignore[arg-type]
         scenario = training(plan)
     elif run in USE_CASES:
         scenario = pils(USE_CASES[run].load)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ullage.errors import harmless
 from ullage.metrics.tree import Node
+from ullage.render import trace_code as code
 from ullage.render.numbers import UNKNOWN, factor, money, percent
 from ullage.render.table import table
 from ullage.render.times import seconds
@@ -31,6 +32,7 @@ def text(report: TraceReport, *, by: str | None = None, top: int = SHOWN, paint:
         _bill(report),
         causes(report),
         gaps(report, top=5),
+        code.text(report, top=max(top // 2, 1)),
         collectives(report),
         families(report, top=top),
         gemms(report),

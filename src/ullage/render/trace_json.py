@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from ullage.metrics.tree import Node
 from ullage.recording import Mode
 from ullage.render.gemms import record as gemms
+from ullage.reports.code import CodeReport
 from ullage.reports.kernels import Overlap
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
-from ullage.sums.lanes.idle import Rhythm
+from ullage.sums.lanes.idle import Gap, Rhythm
 from ullage.sums.lanes.run import DevicePart, HostPart
 
 # Efficiencies by their short names within a tree.
@@ -127,12 +128,23 @@ def explained(report: TraceReport) -> dict[str, Any]:
     return {
         "idle": None
         if idle is None
-        else {"causes_ns": idle.causes, "gaps": [asdict(gap) for gap in idle.gaps], "rhythms": _plain(idle.rhythms)},
+        else {"causes_ns": idle.causes, "gaps": [_gap(gap) for gap in idle.gaps], "rhythms": _plain(idle.rhythms)},
+        "code": None if report.code is None else _code(report.code),
         "kernels": None if kernels is None else asdict(kernels) | {"overlap_all": _overlap(kernels.overlap_all)},
         "gemms": None if report.gemms is None else gemms(report.gemms),
         "collectives": None if late is None else asdict(late),
         "restated": None if restated is None else {"compared": restated.compared, "rows": [asdict(row) for row in restated.rows]},
     }
+
+
+def _gap(gap: Gap) -> dict[str, Any]:
+    return asdict(replace(gap, code={})) | {"code": {level: {"name": n.name, "time_ns": n.time} for level, n in gap.code.items()}}
+
+
+def _code(found: CodeReport) -> dict[str, Any]:
+    """Return times in ns; at each level rows, `outside` and what is common to all levels add up to all."""
+    queues = {key: [asdict(queue) | {"mean": queue.mean} for queue in of] for key, of in found.queues.items()}
+    return asdict(found) | {"queues": queues}
 
 
 def _plain(rhythms: Mapping[str, Rhythm]) -> dict[str, Any]:

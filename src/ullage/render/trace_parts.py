@@ -10,6 +10,7 @@ from ullage.render.gemms import summary
 from ullage.render.numbers import UNKNOWN, factor, percent
 from ullage.render.table import table
 from ullage.render.times import seconds
+from ullage.render.trace_code import where
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
 
@@ -52,7 +53,7 @@ def _rhythm(report: TraceReport) -> str:
 
 
 def gaps(report: TraceReport, *, top: int) -> str:
-    """Return the longest gaps, each with its main cause and what ran around it."""
+    """Return the longest gaps, each with the code that its host was in, or its main cause, and what ran around it."""
     if report.idle is None or not report.idle.gaps or report.run is None or report.region is not None:
         return ""
     zero = min(c.window[0] for c in report.run.captures)
@@ -60,7 +61,7 @@ def gaps(report: TraceReport, *, top: int) -> str:
     rows = [
         [
             f"GPU {number.get(gap.device, '?')}",
-            CAUSES.get(gap.cause, gap.cause),
+            where(gap, 40) or CAUSES.get(gap.cause, gap.cause),
             f"{_short(gap.before, 30) or 'the begin'} → {_short(gap.after, 30) or 'the end'}",
             seconds(gap.start - zero),
             seconds(gap.end - gap.start),
