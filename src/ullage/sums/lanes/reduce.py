@@ -8,6 +8,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from ullage.memory import give_back
 from ullage.recording import Recording
 from ullage.sums.lanes.code.account import Code, account
 from ullage.sums.lanes.collectives import Collectives, collectives
@@ -60,7 +61,9 @@ def reduce(capture: Capture, window: Window | None = None, host: Host = "busiest
     devices = tuple(_device(capture, int(number), seen) for number in np.unique(capture.device.device) if number != NOT_KNOWN)
     looked = [seen.of_device(key[1] for key in d.owners) for d in devices]
     devices = doubted(capture, devices, looked)
+    give_back()
     idles = [idle(capture, d, processes, when) for d, when in zip(devices, looked, strict=True)]
+    give_back()
     code, named = account(capture, seen, idles)
     return Reduced(
         recording=capture.recording,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
+from ullage.memory import give_back
 from ullage.sums.lanes.code.calls import ApiCalls, CallRow, merge_calls
 from ullage.sums.lanes.code.device import DeviceCode, device_by_code
 from ullage.sums.lanes.code.idle import Charge, idle_by_code, name_gap
@@ -27,20 +28,31 @@ class Code:
 
 def account(capture: Capture, seen: Observed, idles: Sequence[tuple[Idle, tuple[Charge, ...]]]) -> tuple[Code, list[Idle]]:
     """Return what is kept of a capture's code, and why its devices idled with the longest gaps named."""
-    named, calls = levels(capture), ApiCalls(capture)
+    calls = _calls(capture, seen, [charge for _, charges in idles for charge in charges])
+    named = levels(capture)
     filled = {name: level for name, level in named.items() if len(level)}
     found = []
     for idle, charges in idles:
-        calls.wait(charges)
         gaps = tuple(replace(gap, code=name_gap(gap.start, gap.end, charges, named)) for gap in idle.gaps)
         found.append(replace(idle, gaps=gaps))
+    times = {name: merge_code_times(idle_by_code([c], level) for _, charges in idles for c in charges) for name, level in filled.items()}
+    give_back()
     code = Code(
         charged=sum(int((c.spans.end - c.spans.start).sum()) for _, charges in idles for c in charges),
-        idle={name: merge_code_times(idle_by_code(charges, level) for _, charges in idles) for name, level in filled.items()},
+        idle=times,
         device=device_by_code(capture, filled, seen.window),
-        calls=calls.rows(seen.lives),
+        calls=calls,
     )
     return code, found
+
+
+def _calls(capture: Capture, seen: Observed, charges: Sequence[Charge]) -> tuple[CallRow, ...]:
+    calls = ApiCalls(capture)
+    calls.wait(charges)
+    rows = calls.rows(seen.lives)
+    del calls
+    give_back()  # here and above: what one step took would stand beside what the next one takes
+    return rows
 
 
 def merge_code(parts: Iterable[Code], most: int = MOST) -> Code:

@@ -12,11 +12,14 @@ import numpy.typing as npt
 from ullage.sums.lanes.code.idle import Charge
 from ullage.sums.lanes.code.levels import by_thread
 from ullage.sums.lanes.gather import CALL, NOT_KNOWN, Capture, Rows
+from ullage.sums.lanes.launches import distinct
 from ullage.sums.lanes.queues import quantile
 from ullage.sums.lanes.spans import Times, within
 from ullage.tables import CALLS
 
 MOST = 1000  # names kept of a capture
+_BLOCK = 1 << 15  # calls that are looked at in one go
+_NOBODYS = np.zeros(0, np.intp)
 MPI = "mpi"  # the sort of a call that is none of the GPU's interface
 
 
@@ -43,19 +46,23 @@ class ApiCalls:
 
     def __init__(self, capture: Capture) -> None:
         calls, talks = capture.calls, capture.host.of("mpi")
-        both = {name: np.concatenate([getattr(calls, name), getattr(talks, name)]) for name in ("process", "thread", "name")}
-        sort = np.concatenate([calls.call, np.full(len(talks), len(CALL), np.int8)])
-        rows = Rows(np.concatenate([calls.start, talks.start]), np.concatenate([calls.end, talks.end]), call=sort, **both)
-        self._words, self._rows = capture.words, rows.where(~_twice(rows))
+        rows = calls
+        if len(talks):
+            both = {name: np.concatenate([getattr(calls, name), getattr(talks, name)]) for name in ("process", "thread", "name")}
+            sort = np.concatenate([calls.call, np.full(len(talks), len(CALL), np.int8)])
+            rows = Rows(np.concatenate([calls.start, talks.start]), np.concatenate([calls.end, talks.end]), call=sort, **both)
+        twice = _twice(rows)
+        self._words, self._rows = capture.words, rows.where(~twice) if twice.any() else rows
         self._threads = dict(by_thread(self._rows.process, self._rows.thread))
         self._waited = np.zeros(len(self._rows), np.int64)
 
     def wait(self, charges: Iterable[Charge]) -> None:
         """Add the idle time of a device to the calls that were in progress on the threads which answer for it."""
         for charge in charges:
-            places = self._threads.get((charge.process, charge.thread))
-            if places is not None:
-                self._waited[places] += within(charge.spans, self._rows.start[places], self._rows.end[places])
+            places = self._threads.get((charge.process, charge.thread), _NOBODYS)
+            for first in range(0, len(places), _BLOCK):
+                some = places[first : first + _BLOCK]
+                self._waited[some] += within(charge.spans, self._rows.start[some], self._rows.end[some])
 
     def rows(self, lives: Mapping[int, tuple[int, int]], most: int = MOST) -> tuple[CallRow, ...]:
         """Return the calls within the processes' windows by name, the most time first; of one across an edge the time inside counts."""
@@ -86,13 +93,19 @@ class ApiCalls:
 
 def _twice(rows: Rows) -> npt.NDArray[np.bool_]:
     """Return which calls lie within another of their name on their thread."""
-    order = np.lexsort((-rows.end, rows.start, rows.name, rows.thread, rows.process))
-    key = np.stack([rows.process[order], rows.thread[order], rows.name[order]])
-    edges = np.flatnonzero(np.append((np.diff(key, prepend=-2) != 0).any(axis=0), True)).tolist()
-    end, twice = rows.end[order], np.zeros(len(rows), bool)
-    for low, high in pairwise(edges):
-        twice[order[low + 1 : high]] = end[low + 1 : high] <= np.maximum.accumulate(end[low:high])[:-1]
+    twice = np.zeros(len(rows), bool)
+    for _, places in by_thread(rows.process, rows.thread):
+        within_any = _within_earlier(rows, places)
+        for name in distinct(rows.name[within_any]):
+            twice[_within_earlier(rows, places[rows.name[places] == name])] = True
     return twice
+
+
+def _within_earlier(rows: Rows, places: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+    """Return which of some calls lie within another of them."""
+    order = places[np.lexsort((-rows.end[places], rows.start[places]))]
+    end = rows.end[order]
+    return order[1:][end[1:] <= np.maximum.accumulate(end)[:-1]]
 
 
 def merge_calls(parts: Iterable[Iterable[CallRow]]) -> tuple[CallRow, ...]:

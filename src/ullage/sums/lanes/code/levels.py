@@ -15,10 +15,11 @@ import numpy.typing as npt
 from ullage.sums.lanes.code.layers import Paths
 from ullage.sums.lanes.code.nests import NOBODY, Nest, nest
 from ullage.sums.lanes.gather import Capture, Codes, Rows
+from ullage.sums.lanes.launches import distinct
 from ullage.sums.lanes.spans import Spans, Times, overlaps
 
 LEVELS = ("operator", "annotation", "function")
-_BLOCK = 1 << 17  # ranges whose nest is looked at in one go: a profile may have millions
+_BLOCK = 1 << 15  # ranges whose nest is looked at in one go: a profile may have millions
 
 
 class Lane(NamedTuple):
@@ -153,7 +154,9 @@ def annotation_level(host: Rows, words: list[str]) -> Level:
 
 def by_thread(process: Times, thread: Times) -> list[tuple[tuple[int, int], npt.NDArray[np.intp]]]:
     """Return the places of each process' and thread's rows, in their order."""
-    order = np.lexsort((thread, process))
-    edges = np.flatnonzero((np.diff(process[order], prepend=-2) != 0) | (np.diff(thread[order], prepend=-2) != 0))
-    parts = np.split(order, edges[1:]) if len(order) else []
-    return [((int(process[places[0]]), int(thread[places[0]])), places) for places in parts]
+    found = []
+    for number in distinct(process):
+        mine = np.flatnonzero(process == number)
+        own = thread[mine]
+        found += [((number, lane), mine[own == lane]) for lane in distinct(own)]
+    return found
