@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pyarrow as pa
-
 from ullage.problems import Problems
 from ullage.recording import Recording
 from ullage.traces.trace import Options, recognised
@@ -32,11 +30,12 @@ def written(folder, *events, text=None, name="trace.json", **metadata):
     return path
 
 
-def reading(path, **options):
+def reading(path, code=False, **options):
+    """Return a file's rows, without those that only name code (operators, Python functions) unless asked for."""
     form, file = recognised(path)
     recording, problems = Recording(path.name), Problems()
     batches = list(form.read(file, recording, Options(**options), problems))
-    rows = pa.Table.from_batches(batches).to_pylist() if batches else []
+    rows = [row for batch in batches for row in batch.to_pylist() if code or row["kind"] not in ("operator", "function")]
     return sorted(rows, key=lambda r: (r["start"], r["end"], r["kind"])), recording, problems
 
 

@@ -173,7 +173,7 @@ def all_users(files: list[File]) -> dict[tuple[int, int], list[Key]]:
 def host(file: File, process: int, looked: Ticks) -> tuple[int, int, int]:
     """U, W and the rest of a process, ticks."""
     mine = [r for r in file.rows if r.process == process]
-    talks = covered([r for r in mine if r.sort == "mpi"]) - covered([r for r in mine if r.sort == "operator"])
+    talks = covered([r for r in mine if r.sort == "mpi"]) - covered([r for r in mine if r.sort == "computing"])
     calls = covered([r for r in mine if r.sort == "api"]) - talks
     return len(looked - talks - calls), len(looked & calls), len(looked & talks)
 
@@ -203,7 +203,7 @@ def _file(chance: random.Random, processes: list[int], covers: str) -> File:
         for _ in range(chance.randrange(8)):
             start = chance.randrange(begin, end)
             until = min(start + chance.randrange(1, 9), end)
-            sort = chance.choice(("api", "api", "mpi", "operator", "kernel", "kernel", "collective", "memcpy"))
+            sort = chance.choice(("api", "api", "mpi", "computing", "kernel", "kernel", "collective", "memcpy"))
             on = chance.choice((place, place, place, 0)) if sort in ("kernel", "collective", "memcpy") else None
             rows.append(Row(sort, start, until, process, on))
         if chance.random() < 0.3:

@@ -38,9 +38,16 @@ class Did:
 
 
 def rank(
-    number: int, done: list[Did], offset: int = 0, drift: float = 0.0, clock: str = "own", ranks: int | None = None, host: str = "", uuid: str = ""
+    number: int,
+    done: list[Did],
+    offset: int = 0,
+    drift: float = 0.0,
+    clock: str = "own",
+    ranks: int | None = None,
+    host: str = "",
+    uuid: str = "",
 ) -> Reduced:
-    """A capture of one rank with one device (`uuid`, else one of its own), whose clock shows `offset` + `drift` × time more than the common one."""
+    """A capture of one rank with one device (`uuid`, or its own); its clock shows `offset` + `drift` × time more than the common one."""
 
     def shown(time: int) -> int:
         return time + offset + round(drift * time)

@@ -125,7 +125,7 @@ def test_a_device_without_host_rows_idles_for_reasons_unknown():
 def test_idle_time_in_doubt_has_no_cause():
     capture, reduced = _gathered(_call(0, 1, "launch", 1), _kernel(1, 10, 1), _call(28, 30, "launch", 2), _kernel(30, 40, 2))
     doubted = replace(reduced.devices[0], unknown=spans((EPOCH + 12, EPOCH + 20)))
-    found = idle(capture, doubted, reduced.processes, spans(reduced.window))
+    found, _ = idle(capture, doubted, reduced.processes, spans(reduced.window))
     assert _causes(found) == {"offload": 1 + 2, "useful": 18 - 8, "unknown": 8}
 
 

@@ -30,6 +30,12 @@ from ullage.traces.kineto_meta import rank_in
 from ullage.traces.trace import File, Options, recognised
 
 
+def test_a_time_late_in_a_quarter_is_exact_to_the_nanosecond(tmp_path):
+    # beyond 2^42 us a float has steps of 0.98 ns: the product with 1000, rounded once more, is a nanosecond off
+    for ts, start in ((4458676522690.655, 4458676522690655), (4458676522709.059, 4458676522709059), (8796093022207.999, 8796093022207999)):
+        assert only(written(tmp_path, kernel(ts, 2.5)))["start"] == start
+
+
 @pytest.mark.parametrize("how", [{}, {"compact": True}, {"gzip": True}, {"gzip": True, "compact": True}], ids=str)
 def test_a_run_reads_back_as_it_was_however_it_is_written(how, tmp_path):
     run = training(Plan(graph="kernels"))

@@ -92,7 +92,7 @@ def eight(short: int = 125, long: int = 199) -> list[File]:
     """Eight ranks that compute alike, launching for 20 of 100: their profilers start one after another and stop together."""
     begins = [long - short - (long - short) * rank // 7 for rank in range(8)]
     return [
-        File([Row("operator", begin, long, rank)] + [
+        File([Row("computing", begin, long, rank)] + [
             Row(sort, max(at, begin), min(at + length, long), rank, device)
             for at in range(0, long, 10) for sort, length, device in (("api", 2, None), ("kernel", 6, 0)) if at + length > begin
         ])

@@ -18,8 +18,8 @@ from tests.kineto_events import call, kernel, on_host, reading, written
 from ullage.product import CONVOLUTION, EARLIER, GRAPH, GROUPED, Product, product
 from ullage.simulate.traces.kineto import write
 from ullage.simulate.traces.scenario import Recorder, Scenario
+from ullage.sums.lanes.code.levels import annotation_level
 from ullage.sums.lanes.gather import KIND, Rows, gather
-from ullage.sums.lanes.layers import layers
 from ullage.sums.lanes.products import products
 from ullage.sums.lanes.reduce import reduce
 from ullage.traces.kineto_products import asked_by
@@ -238,6 +238,11 @@ def named(*ranges):
 def calls(*moments, thread=1):
     start = np.array(moments, np.int64)
     return Rows(start, start + 1, process=np.ones(len(start), np.int64), thread=np.full(len(start), thread, np.int64))
+
+
+def layers(host, words, calls):
+    level = annotation_level(host, words)
+    return level.around(calls.process, calls.thread, calls.start), level.names
 
 
 def test_a_layer_is_the_path_of_what_is_open_around_a_call():

@@ -29,6 +29,7 @@ Examples:
   ullage simulate trace --format operations --ranks 16 --stages 4 --straggler 5
                                                      the operations of a job with pipeline stages, one rank slow
   ullage simulate trace --graph hidden               CUDA graphs whose kernels were not recorded
+  ullage simulate trace --stack                      with Python functions and modules, and a slow loader to find by them
 """,
 )
 @click.option("--run", default="training", show_default=True, metavar="NAME", help="training, or a use case of the TALP paper: 1 to 7.")
@@ -40,6 +41,7 @@ Examples:
 )
 @click.option("--stages", type=click.IntRange(1), default=4, show_default=True, help="Pipeline stages (--format operations).")
 @click.option("--long-stage", is_flag=True, help="The last pipeline stage has twice the work (--format operations).")
+@click.option("--stack", is_flag=True, help="Record Python functions and modules; every second batch is slow to decode.")
 @click.option(
     "--lengths",
     type=click.Choice(["equal", "steps", "microbatches"]),
@@ -57,6 +59,7 @@ def command(
     steps: int,
     straggler: int | None,
     graph: str | None,
+    stack: bool,
     host_bound: bool,
     stages: int,
     long_stage: bool,
@@ -78,7 +81,7 @@ def command(
         click.echo(f"  {out / name}\nnext: ullage trace stragglers {shlex.quote(str(out))}")
         return
     if run == "training":
-        plan = Plan(ranks=ranks, steps=steps, straggler=straggler, graph=graph or "", host_bound=host_bound)  # type: ignore[arg-type]
+        plan = Plan(ranks=ranks, steps=steps, straggler=straggler, graph=graph or "", host_bound=host_bound, stack=stack)  # type: ignore[arg-type]
         scenario = training(plan)
     elif run in USE_CASES:
         scenario = pils(USE_CASES[run].load)

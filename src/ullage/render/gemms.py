@@ -13,7 +13,7 @@ from ullage.render.table import table
 from ullage.render.times import seconds
 from ullage.reports.gemm_uses import GemmUse
 from ullage.reports.gemms import GemmGroup, GemmSummary
-from ullage.sums.lanes.layers import BETWEEN
+from ullage.sums.lanes.code.layers import BETWEEN
 
 _NAMES = 3  # of a layer's path, innermost ones, that a table shows
 _KERNELS = ["kernel", "M × N × K", "precision", "tile", "count", "time", "share", "tile eff.", "padding", "TFLOP/s", "of peak"]

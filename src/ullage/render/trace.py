@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from ullage.errors import harmless
 from ullage.metrics.losses import Bill
 from ullage.metrics.tree import Node
+from ullage.render import trace_code as code
 from ullage.render.numbers import UNKNOWN, factor, money, percent
 from ullage.render.table import table
 from ullage.render.times import seconds
@@ -33,6 +34,7 @@ def text(report: TraceReport, *, by: str | None = None, top: int = SHOWN, paint:
         *_bills(report),
         causes(report),
         gaps(report, top=5),
+        code.text(report, top=max(top // 2, 1)),
         collectives(report),
         families(report, top=top),
         gemms(report),

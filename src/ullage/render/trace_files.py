@@ -95,4 +95,4 @@ def _perfetto(report: TraceReport, files: Sequence[str]) -> Iterator[bytes]:
             continue  # the report has counted it
         recording = Recording(file.name, source=format_.name)
         if format_.read is not None:
-            yield from events(format_.read(file, recording, Options(everything=True), Problems()), recording, number=number)
+            yield from events(format_.read(file, recording, Options(), Problems()), recording, number=number)

@@ -115,6 +115,7 @@ def _sections(report: TraceReport) -> list[Child]:
         _lanes(report),
         _bill(report),
         _idle(report),
+        section("code", "What code it is", _CODE, *found) if (found := tables.code(report)) else None,
         _steps(report),
         _kernels(report),
         _late(report),
@@ -223,6 +224,10 @@ _TIMELINE = (
 )
 _BILL = "The shares are −ln of each factor over the sum of all, so they add up to 100 % in whatever order the factors stand."
 _IDLE = "Idle time of the devices, by what the host thread did that launched the next work."
+_CODE = (
+    "Idle time by what the host thread was in that launched the next work, and kernels by what launched them: the innermost operator, "
+    "Python function, and range or module. Devices waited for a call while it was in progress on that thread."
+)
 _STEPS = "The devices' time in each step. Neighbours should look alike; one that does not is worth a look in the trace."
 _KERNELS = "Times are summed over streams, so kernels that ran at the same time both count."
 _LATE = "Collectives matched across ranks: the last to come makes all others wait."

@@ -13,6 +13,7 @@ from ullage.render.markup import Markup, element
 from ullage.render.numbers import UNKNOWN, factor, money, percent
 from ullage.render.svg.tree import bounds
 from ullage.render.times import seconds
+from ullage.render.trace_code import tables, where
 from ullage.render.trace_parts import CAUSES, columns, device_states, host_states
 from ullage.reports.lane_shares import device_shares, host_shares
 from ullage.reports.trace import TraceReport
@@ -62,6 +63,7 @@ def gaps(report: TraceReport) -> Markup | None:
         [
             Cell(f"GPU {numbers.get(gap.device, '?')}"),
             Cell(CAUSES.get(gap.cause, gap.cause)),
+            Cell(where(gap, 100)),
             Cell(_kernel(gap.before) if gap.before else "the begin"),
             Cell(_kernel(gap.after) if gap.after else "the end"),
             Cell(seconds(gap.start - report.idle.origin), gap.start - report.idle.origin),
@@ -69,7 +71,16 @@ def gaps(report: TraceReport) -> Markup | None:
         ]
         for gap in report.idle.gaps[:GAPS]
     ]
-    return table("longest gaps", ["device", "mostly", "after", "before", "at", "idle"], rows, words=4, sorts=True)
+    return table("longest gaps", ["device", "mostly", "in", "after", "before", "at", "idle"], rows, words=5, sorts=True)
+
+
+def code(report: TraceReport) -> list[Markup]:
+    """Return the tables of what code the run's time belongs to, each under its title."""
+    found = []
+    for part in tables(report, top=NAMES, wide=_LONG):
+        rows = [[Cell(*cell) for cell in row] for row in part.rows]
+        found += [element("h3", part.title[:1].upper() + part.title[1:]), table(part.title, part.head, rows, words=part.words, sorts=True)]
+    return found
 
 
 def _kernel(name: str) -> Markup:

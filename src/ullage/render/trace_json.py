@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from ullage.metrics.tree import Node
 from ullage.recording import Mode
 from ullage.render.gemms import record as gemms
+from ullage.reports.code import CodeReport
 from ullage.reports.idleness import Idleness
 from ullage.reports.kernels import KernelSummary, Overlap
 from ullage.reports.lane_shares import device_shares, device_times, host_shares
 from ullage.reports.restated import Restatement
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
-from ullage.sums.lanes.idle import Rhythm
+from ullage.sums.lanes.idle import Gap, Rhythm
 from ullage.sums.lanes.run import DevicePart, HostPart
 from ullage.totals import Factors, HostTotals
 
@@ -138,6 +139,7 @@ def explained(report: TraceReport) -> dict[str, Any]:
     return {
         "idle": None if idle is None else _idle(idle),
         "kernels": None if kernels is None else _kernels(kernels),
+        "code": None if report.code is None else _code(report.code),
         "gemms": None if report.gemms is None else gemms(report.gemms),
         "collectives": None if late is None else asdict(late),
         "restated": None if restated is None else _restated(restated),
@@ -147,7 +149,7 @@ def explained(report: TraceReport) -> dict[str, Any]:
 
 def _idle(found: Idleness) -> dict[str, Any]:
     """Return idle time by cause, in ns and as shares, and the longest gaps, which begin `at_ns` after the run's first moment."""
-    gaps = [asdict(gap) | {"at_ns": gap.start - found.origin, "idle_ns": gap.end - gap.start} for gap in found.gaps]
+    gaps = [_gap(gap) | {"at_ns": gap.start - found.origin, "idle_ns": gap.end - gap.start} for gap in found.gaps]
     return {
         "total_ns": found.total,
         "causes_ns": found.causes,
@@ -166,6 +168,16 @@ def _kernels(found: KernelSummary) -> dict[str, Any]:
 def _restated(found: Restatement) -> dict[str, Any]:
     counts = {"compared": found.compared, "agree": found.agree, "explained": found.explained, "contradict": len(found.contradictions)}
     return counts | {"rows": [asdict(row) for row in found.rows], "notes": list(found.notes)}
+
+
+def _gap(gap: Gap) -> dict[str, Any]:
+    return asdict(replace(gap, code={})) | {"code": {level: {"name": n.name, "time_ns": n.time} for level, n in gap.code.items()}}
+
+
+def _code(found: CodeReport) -> dict[str, Any]:
+    """Return times in ns; at each level rows, `outside` and what is common to all levels add up to all."""
+    queues = {key: [asdict(queue) | {"mean": queue.mean} for queue in of] for key, of in found.queues.items()}
+    return asdict(found) | {"queues": queues}
 
 
 def _plain(rhythms: Mapping[str, Rhythm]) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from ullage.render.gemms import summary
 from ullage.render.numbers import UNKNOWN, factor, percent
 from ullage.render.table import table
 from ullage.render.times import seconds
+from ullage.render.trace_code import where
 from ullage.reports.lane_shares import device_shares, host_shares
 from ullage.reports.late import Late
 from ullage.reports.restated import Restatement
@@ -58,14 +59,14 @@ def rhythm(report: TraceReport) -> str:
 
 
 def gaps(report: TraceReport, *, top: int) -> str:
-    """Return the longest gaps, each with its main cause and what ran around it."""
+    """Return the longest gaps, each with the code that its host was in, or its main cause, and what ran around it."""
     if report.idle is None or not report.idle.gaps or report.run is None or report.region is not None:
         return ""
     number = {d.key: n for n, d in enumerate(report.run.devices)}
     rows = [
         [
             f"GPU {number.get(gap.device, '?')}",
-            CAUSES.get(gap.cause, gap.cause),
+            where(gap, 40) or CAUSES.get(gap.cause, gap.cause),
             f"{_short(gap.before, 30) or 'the begin'} → {_short(gap.after, 30) or 'the end'}",
             seconds(gap.start - report.idle.origin),
             seconds(gap.end - gap.start),

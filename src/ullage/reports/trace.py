@@ -12,6 +12,7 @@ from ullage.metrics.losses import Bill, bill
 from ullage.metrics.tree import bounded, widened
 from ullage.profiles import Profile
 from ullage.recording import Mode
+from ullage.reports.code import CodeReport, code_report
 from ullage.reports.gemms import GemmSummary, gemm_summary
 from ullage.reports.idleness import Idleness, idleness
 from ullage.reports.kernels import KernelSummary, kernel_summary
@@ -72,6 +73,7 @@ class TraceReport:
     notes: tuple[str, ...]
     partial: bool
     recorded: int | None = None
+    code: CodeReport | None = None
 
     @property
     def tables_of(self) -> str:
@@ -122,6 +124,7 @@ def trace(profile: Profile, window: str, question: Question | None = None) -> Tr
         ),
         partial=profile.partial,
         recorded=partly(run),
+        code=code_report(run),
     )
 
 

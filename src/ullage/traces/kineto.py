@@ -1,7 +1,7 @@
 """PyTorch profiles (Kineto, in Chrome's trace format): one JSON file a process, plain or packed, whole or damaged.
 
 Rows are held as narrow columns until the end of the file: the base of the times may stand there, and so may what tells a true time
-from a false one. Operators and Python functions, most of a file, are only looked at for when their process lived.
+from a false one. Of operators and Python functions, most of a file, no more is kept than when, on which thread and what they were.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ullage.errors import UllageError, harmless
+from ullage.memory import give_back
 from ullage.problems import Problems
 from ullage.recording import Process, Recording
 from ullage.traces.json_array import Array, opening
@@ -28,6 +29,7 @@ from ullage.traces.kineto_products import Asked, in_blocks
 from ullage.traces.kineto_regions import in_regions, no_collector
 from ullage.traces.trace import File, Options, trace
 
+_HANDED = 100  # parts that are handed on before what they took is given back
 _DAMAGE = 100_000  # events that can't be read, from which on a file of mostly such is given up
 _EPOCH = 10**18  # ns; a file whose times are later than this counts from 1970 (it is 2001)
 _ARRAY = re.compile(rb'"traceEvents"\s*:\s*(?:\[|$)')
@@ -58,12 +60,14 @@ def read(file: File, recording: Recording, options: Options, problems: Problems)
         recording.saw(process, first + base, last + base)
     while parts:
         yield parts.pop(0).batch(base)  # let go as it is handed on
+        if len(parts) % _HANDED == 0:
+            give_back()
 
 
 def _read(file: File, recording: Recording, options: Options, problems: Problems, hosted: bool = False) -> tuple[Columns, Metadata]:
     """Return a file's events and metadata. Only a file whose hosts run collectives needs its operators; where that comes up after the
     first of them (`hosted`), it is read again: that is rare, and operators are most of a file."""
-    columns, metadata, source = Columns(everything=options.everything), Metadata(), Source(file, options.limit)
+    columns, metadata, source = Columns(), Metadata(), Source(file, options.limit)
     try:
         found = opening(source, "traceEvents")
         if found is None:
@@ -71,8 +75,7 @@ def _read(file: File, recording: Recording, options: Options, problems: Problems
             raise UllageError(f"{file.name} has no list of events (traceEvents){f': it is {source.fault}' if source.fault else ''}", hint)
         metadata.read(found[0])
         columns.operators.wanted = hosted or metadata.may_be_on_host
-        beside = not options.everything
-        shared = in_regions(file, options, source.taken - len(found[1]), columns.operators.wanted) if beside else None
+        shared = in_regions(file, options, source.taken - len(found[1]), columns.operators.wanted)
         if shared is not None:
             _follow(shared.after, metadata)
             again = _hosted(shared.columns, metadata)
@@ -168,11 +171,11 @@ def _settled(file: File, recording: Recording, columns: Columns, metadata: Metad
     parts = columns.parts + on_host(columns.launches, metadata) + (columns.waits if metadata.on_host(None) else [])
     columns.parts = []
     parts += columns.operator_steps if not any(part.kind == "step" for part in parts) else []
-    parts += columns.operators.beside(parts) if not columns.everything else []
+    parts += columns.operators.beside(parts)
     bounds = believable(parts, columns.lived.values())
     launches, asked = Launches(columns.launches), Asked(columns.products, parts)
     in_blocks(parts)
-    true = (part for found in parts for part in _true(file, found, bounds, recording, problems))
+    true = (part for found in (*parts, *columns.code) for part in _true(file, found, bounds, recording, problems))
     return [asked.tell(part) if part.kind == "kernel" else launches.tell(part) for part in true if len(part)]
 
 

@@ -15,7 +15,7 @@ from ullage.traces.json_array import Chunk
 from ullage.traces.kineto_category import API, DEVICE, ENGINE, FUNCTION, KERNEL, MEMCPY, MEMSET, NOTE, OPERATOR, OVERHEAD
 from ullage.traces.kineto_event import Call, Event, Tensors, Work, arguments, named
 from ullage.traces.kineto_hidden import Operators
-from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Times, narrow, numbers, whole, words
+from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Times, Words, narrow, numbers, whole, words
 from ullage.traces.kineto_products import asked
 from ullage.traces.kineto_timed import LONGEST, Mask, Timed, timed
 
@@ -24,6 +24,7 @@ _LAUNCHED = re.compile(r"^(\w*ccl|ucc):")  # a collective's launch, as PyTorch n
 _ON_HOST = re.compile(r"^(gloo|mpi):")
 _STEP = "ProfilerStep#"
 _MODULE = "nn.Module: "
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 _COMMUNICATION = "record_param_comms"
 _BLOCKS = re.compile(
     r"^(c10d::(send|recv_|recv_any_source_)|_c10d_functional::wait_tensor)$"
@@ -45,18 +46,18 @@ class Columns:
 
     `launches` are operators that start a collective: whether it runs on the host, the metadata tells; their number `external` is
     also on the collective's kernels. `waits` are operators in which a host waits if the collective is its own, `operator_steps` the
-    profiler's steps where they are noted as operators. With `everything` all operators and Python functions are kept. `lived` has the
-    first and last moment of each process' operators, `traced` that of its Python functions. `products` are the operators that
-    multiply matrices, with what they asked for. `bad` counts device events by what is wrong with their duration, `untimed` those
-    without a start, `impossible` calls and notes.
+    profiler's steps where they are noted as operators. `lived` has the first and last moment of each process' operators, `traced` that
+    of its Python functions. `products` are the operators that multiply matrices, with what they asked for; `code` are all operators and
+    Python functions. `bad` counts device events by what is wrong with their duration, `untimed` those without a start, `impossible`
+    calls and notes.
     """
 
     parts: list[Part] = field(default_factory=list)
     launches: list[Part] = field(default_factory=list)
     waits: list[Part] = field(default_factory=list)
     operator_steps: list[Part] = field(default_factory=list)
-    everything: bool = False
     products: list[Part] = field(default_factory=list)
+    code: list[Part] = field(default_factory=list)
     operators: Operators = field(default_factory=Operators)
     lived: dict[int, tuple[int, int]] = field(default_factory=dict)
     traced: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -85,9 +86,7 @@ class Columns:
         _see(self.lived, operators)
         functions = found.of(FUNCTION).fair()
         _see(self.traced, functions)
-        self._modules(functions)
-        if self.everything:
-            self._keep(operators, functions)
+        self._code(operators, functions)
         self._launches(operators)
         self._waits(operators)
         if (multiplying := asked(operators)) is not None:
@@ -201,15 +200,18 @@ class Columns:
         self.operator_steps.append(self._host("step", operators.where(steps)))
         return operators.where(~steps)
 
-    def _keep(self, operators: Timed, functions: Timed) -> None:
-        plain = functions.where(np.array([not (event.name or "").startswith(_MODULE) for event in functions.events], bool))
-        self.parts += [self._host(kind, rows) for kind, rows in (("operator", operators), ("function", plain)) if rows]
-
-    def _modules(self, functions: Timed) -> None:
-        rows = functions.where(np.array([event.name is not None and event.name.startswith(_MODULE) for event in functions.events], bool))
-        if rows:
-            called = [(event.name or "").removeprefix(_MODULE) for event in rows.events]
-            self.parts.append(replace(self._host("module", rows), words={"name": words(called, self.known)}))
+    def _code(self, operators: Timed, functions: Timed) -> None:
+        if operators:
+            self.code.append(self._host("operator", operators))
+        if functions:
+            part = Part("function", functions.start, functions.end, _who(functions), {})
+            named = words([event.name for event in functions.events], {})
+            module = np.array([*(word.startswith(_MODULE) for word in named.words), False])[named.codes]
+            for kind, mask, parts in (("module", module, self.parts), ("function", ~module, self.code)):
+                if mask.any():
+                    plain = [_plain(word) for word in named.words]
+                    known = Words(named.codes, [self.known.setdefault(word, word) for word in plain])
+                    parts.append(replace(part, kind=kind, words={"name": known}).where(mask))
 
     def _overhead(self, rows: Timed) -> None:
         self.parts.append(self._host("overhead", rows))
@@ -229,8 +231,20 @@ class Columns:
                 self.waits.append(self._host("mpi", operators.where(mask)))
 
     def _host(self, kind: str, rows: Timed, **more: Times) -> Part:
-        found: Numbers = {"process": numbers([event.pid for event in rows.events]), "thread": numbers([event.tid for event in rows.events])}
-        return Part(kind, rows.start, rows.end, {**found, **more}, {"name": words([event.name for event in rows.events], self.known)})
+        return Part(kind, rows.start, rows.end, {**_who(rows), **more}, {"name": words([event.name for event in rows.events], self.known)})
+
+
+def _who(rows: Timed) -> Numbers:
+    return {"process": numbers([event.pid for event in rows.events]), "thread": numbers([event.tid for event in rows.events])}
+
+
+def _plain(function: str) -> str:
+    """Return what a Python function or a module is called, without the address of what it belongs to, by which no two are alike.
+
+    >>> _plain("<built-in method view of Tensor object at 0x7ce279c5bf20>"), _plain("nn.Module: Linear_3")
+    ('<built-in method view of Tensor object>', 'Linear_3')
+    """
+    return _ADDRESS.sub("", function.removeprefix(_MODULE))
 
 
 def note(name: str) -> str:

@@ -51,7 +51,7 @@ class Operators:
         after = begins[np.searchsorted(begins[:-1], place, side="right")]  # the next that starts a collective; 0 if none does
         holds = (after > place) & (lane[after] == lane) & (start[after] < end)
         chosen = (sort != _STARTS) & ~holds & ((sort == _COMPUTES) | alone) & np.isin(lane, lane[sort == _STARTS])
-        found = Part("operator", start[chosen], end[chosen], {"process": process[chosen], "thread": thread[chosen]})
+        found = Part("computing", start[chosen], end[chosen], {"process": process[chosen], "thread": thread[chosen]})
         pairs = set(zip(process.tolist(), thread.tolist(), strict=True))
         return [part for number in np.unique(process) if len(part := found.where(_overlap(found, talks, int(number), pairs)))]
 

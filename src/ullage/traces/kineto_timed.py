@@ -87,5 +87,6 @@ def _scaled(values: Sequence[int | float | None]) -> tuple[Times, Mask, bool]:
     if not known.all():
         array = np.where(known, array, array.dtype.type(0))
     if array.dtype.kind == "f":
-        return np.rint(array * 1000).astype(np.int64), known, not len(array)
+        below = np.floor(array)  # apart, for the product of a large number would round once more
+        return below.astype(np.int64) * 1000 + np.rint((array - below) * 1000).astype(np.int64), known, not len(array)
     return array.astype(np.int64) * 1000, known, True

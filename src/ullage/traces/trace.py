@@ -38,14 +38,13 @@ class Options:
 
     `rank` is the rank of a file that doesn't tell; `strict` refuses damaged files; `limit` is the most decompressed bytes that
     a file may have (a guard against zip bombs); `workers` is how many processes may read one file; `progress` is called with a
-    word about what was done so far. `everything` asks for what no sum needs, too: to show all of a trace, not to measure it.
+    word about what was done so far.
     """
 
     rank: int | None = None
     strict: bool = False
     limit: int = 64 * 2**30
     workers: int = 1
-    everything: bool = False
     progress: Callable[[str], None] = lambda _: None
 
 

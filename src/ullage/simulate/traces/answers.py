@@ -129,12 +129,13 @@ def _life(scenario: Scenario, process: int) -> Pieces:
     return [(low, high)]
 
 
+_FRAMES = ("region", "step", "function", "module")
+
+
 def _extent(events: Iterable[Event]) -> Pieces:
-    """Return from when to when a process lived, by what it did: regions, steps and overhead only frame that."""
+    """Return from when to when a process lived, by what it did: regions, steps, functions and overhead only frame that."""
     told = list(events)
-    did = [e for e in told if e.kind not in ("region", "step", "overhead", "off", "lost")] or [
-        e for e in told if e.kind in ("region", "step")
-    ]
+    did = [e for e in told if e.kind not in (*_FRAMES, "overhead", "off", "lost")] or [e for e in told if e.kind in ("region", "step")]
     edges = [moment for e in did for moment in (e.start, e.end)]
     return [(min(edges), max(edges))] if edges else []
 

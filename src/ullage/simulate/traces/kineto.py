@@ -28,6 +28,8 @@ _CATEGORIES = {
     "mpi": "user_annotation",
     "host": "cpu_op",
     "overhead": "overhead",
+    "function": "python_function",
+    "module": "python_function",
 }
 _ON_DEVICE = ("kernel", "collective", "lost", "memcpy", "memset")
 _EXTERNAL = 1 << 20  # what numbers of operators begin at
@@ -172,6 +174,8 @@ def _category(event: Event) -> str:
 
 
 def _name(event: Event) -> str:
+    if event.kind == "module":
+        return f"nn.Module: {event.name}"
     return f"mpi:{event.name}" if event.kind == "mpi" and ":" not in event.name else event.name
 
 

@@ -27,20 +27,23 @@ def write(scenario: Scenario, path: Path, *, generation: str = "2026", graphs: L
     """Write a scenario as one database, and return where it is; an existing file is replaced.
 
     `graphs` says how CUDA graphs were traced: "node" leaves the kernels of a graph as kernels, "graph" writes one row for all
-    that one launch put on one stream, and no kernels. A profiler's steps become ranges; `parallel` events have no table.
+    that one launch put on one stream, and no kernels. A profiler's steps become ranges; `parallel` events have no table,
+    Python functions and modules are not seen.
     """
     if generation not in GENERATIONS:
         raise ValueError(f"no generation is called '{generation}'; there are {', '.join(GENERATIONS)}")
     path.unlink(missing_ok=True)
     writer = _Writer(scenario, generation)
     for event in _traced(scenario.events, graphs):
-        getattr(writer, f"add_{_SORTS[event.kind]}")(event)
+        if event.kind not in _UNSEEN:
+            getattr(writer, f"add_{_SORTS[event.kind]}")(event)
     writer.add_machine()
     writer.save(path)
     return path
 
 
 _SORTS = {kind: kind for kind in ("memcpy", "memset", "graph", "lost", "api", "mpi", "off", "overhead", "host", "parallel")}
+_UNSEEN = ("function", "module")
 _SORTS |= {"kernel": "kernel", "collective": "kernel", "region": "range", "step": "range"}
 
 

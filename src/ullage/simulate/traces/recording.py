@@ -28,7 +28,7 @@ PER_BUFFER = 500  # events
 _COPIES = {"HtoD": 1, "DtoH": 2, "DtoD": 8, "PtoP": 10}
 _PEER = 10
 _CALLS = 3000  # more than the runtime or the driver has
-_SHOWS_NO_LIFE = ("region", "step", "overhead", "off", "lost")
+_SHOWS_NO_LIFE = ("region", "step", "function", "module", "overhead", "off", "lost")
 
 
 def write(

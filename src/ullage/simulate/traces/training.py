@@ -31,7 +31,8 @@ class Plan:
 
     `straggler` is a rank whose kernels take `slowness` times as long. `host_bound`: kernels so small that the device waits for
     launches. `graph`: the forward pass is one graph launch, of which `kernels` are recorded, only the `whole` execution, or
-    nothing (`hidden`). `driver`: every third kernel is launched by the driver's call, as Triton does.
+    nothing (`hidden`). `driver`: every third kernel is launched by the driver's call, as Triton does. `stack`: Python functions, modules
+    and the operators within a layer are recorded too, and every second batch takes `decoding` ns to decode.
     """
 
     ranks: int = 2
@@ -43,6 +44,8 @@ class Plan:
     host_bound: bool = False
     graph: Literal["", "kernels", "whole", "hidden"] = ""
     driver: bool = True
+    stack: bool = False
+    decoding: int = 2_000_000
     seed: int = 4
 
     @property
@@ -118,7 +121,7 @@ class _Rank:
         self.free = {COMPUTE: 0, COPY: 0, NETWORK: 0}
         self.ready: list[int] = []  # when each bucket of gradients may be reduced
         self.launched: list[int] = []  # the correlation numbers of the calls that do it
-        self.count = 0
+        self.count = self.decoded = 0
 
     def pause(self, low: int, high: int) -> int:
         """Let some host time go by and return what time it is."""
@@ -145,24 +148,43 @@ class _Rank:
         self.free[COMPUTE] = begin + self.kernel_time()
         self.to.work(begin, self.free[COMPUTE], "kernel", name, COMPUTE, correlation, blocks=264, threads=256)
 
+    def note(self, start: int, kind: str, name: str, thread: int | None = None) -> None:
+        """Write down the code that ran from `start` until now, where that is recorded."""
+        if self.plan.stack:
+            self.to.host(start, self.now, kind, name, thread or self.main)
+
     def forward(self) -> None:
         self.step_begun = begun = self.now
         self._copy_in()
+        model = self.now
         if self.plan.graph:
             self._replay()
         else:
-            for _ in range(self.plan.layers):
+            for layer in range(self.plan.layers):
                 operator = self.now
                 self.pause(1_000, 3_000)
+                begun_gemm = self.now
                 self.launch(GEMM, self.main)
+                self.note(begun_gemm, "host", "aten::addmm")
                 self.pause(1_000, 2_000)
+                begun_gelu = self.now
                 self.launch(POINTWISE, self.main)
+                self.note(begun_gelu, "host", "aten::gelu")
                 self.to.host(operator, self.pause(500, 1_500), "host", "aten::linear", self.main)
+                self.note(operator, "function", "model.py(57): forward")
+                self.note(operator, "module", f"Block_{layer}")
+        self.note(model, "module", "Model_0")
         self.to.host(begun, self.now, "region", "forward", self.main)
 
     def _copy_in(self) -> None:
+        loading = self.now
         start = self.pause(5_000, 20_000)  # the loader's part
+        if self.plan.stack:
+            self.decoded += 1
+            start = self.now = start + (self.decoded % 2) * self.plan.decoding
+        self.note(loading, "function", "data.py(31): decode")
         call = self.to.call(start, self.pause(4_000, 8_000), "cudaMemcpyAsync", "copy", self.main)
+        self.note(loading, "function", "data.py(12): __next__")
         self._move("Memcpy HtoD (Pinned -> Device)", call, 1 << 20, 50_000)
 
     def _move(self, name: str, call: int, size: int, length: int) -> None:
@@ -196,13 +218,15 @@ class _Rank:
                 self.launched.append(self.to.call(start, self.pause(5_000, 9_000), "cudaLaunchKernelExC", "launch", self.autograd))
                 self.ready.append(max(self.now + 1_500, self.free[COMPUTE]))
         self.to.host(begun, self.now, "region", "backward", self.autograd)
+        self.note(begun, "function", "train.py(52): backward")
 
     def finish(self, step: int) -> None:
         """Take the optimiser's step when all gradients are there, and fetch the loss."""
         begun = self.now
         self.free[COMPUTE] = max(self.free[COMPUTE], self.free[NETWORK])
         self.launch(POINTWISE, self.main)
-        start = self.now
+        self.note(begun, "function", "optim.py(88): step")
+        fetch = start = self.now
         call = self.to.call(start, self.pause(4_000, 8_000), "cudaMemsetAsync", "copy", self.main)
         self.free[COMPUTE] = max(self.free[COMPUTE], self.now) + 1_200
         self.to.work(self.free[COMPUTE] - 1_200, self.free[COMPUTE], "memset", "Memset (Device)", COMPUTE, call, bytes=4096)
@@ -212,6 +236,8 @@ class _Rank:
         self._move("Memcpy DtoH (Device -> Pageable)", call, 4, 1_800)
         start, self.now = self.now, max(self.now, self.free[COPY]) + 2_500
         self.to.call(start, self.now, "cudaStreamSynchronize", "sync", self.main)
+        self.note(fetch, "function", "train.py(61): log_loss")
+        self.note(self.step_begun, "function", "train.py(40): train_step")
         self.to.host(begun, self.now, "region", "optimizer", self.main)
         self.to.host(self.step_begun, self.now, "step", f"ProfilerStep#{step}", self.main)
 

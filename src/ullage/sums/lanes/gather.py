@@ -14,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ullage.arrays import plain
+from ullage.memory import give_back
 from ullage.recording import Recording
 from ullage.sums.lanes.spans import Times
 from ullage.tables import CALLS, KINDS
@@ -23,6 +24,7 @@ NOT_KNOWN = -1  # of a whole number; process, thread, device, stream, correlatio
 KIND = {name: code for code, name in enumerate(KINDS)}
 CALL = {name: code for code, name in enumerate(CALLS)}
 
+_CODE_KINDS = ("operator", "function")
 _DEVICE_KINDS = ("kernel", "collective", "memcpy", "memset", "graph", "lost")
 _NUMBERS = (
     "process",
@@ -44,6 +46,7 @@ _COLUMNS = {
     "calls": ("process", "thread", "correlation", "call", "name"),
     "host": ("kind", "process", "thread", "bytes", "sequence", "members", "name", "operation", "group"),
 }
+CodeKey = tuple[str, int, int]  # kind, process, thread
 
 
 class Rows:
@@ -92,12 +95,16 @@ class Rows:
 
 @dataclass
 class Capture:
-    """One capture in memory: rows on devices, calls of the GPU runtime, other rows on hosts, and the words they use."""
+    """One capture in memory: rows on devices, calls of the GPU runtime, other rows on hosts, and the words they use.
+
+    `code` are the rows that name what a host thread ran, operators and Python functions: most of a profile, and so no more than their
+    names, by kind, process and thread."""
 
     recording: Recording
     device: Rows
     calls: Rows
     host: Rows
+    code: dict[CodeKey, Rows]
     words: list[str]
 
 
@@ -105,23 +112,49 @@ def gather(batches: Iterable[pa.RecordBatch], recording: Recording) -> Capture:
     """Return a capture from record batches of `tables.INTERVALS`; the order of batches and rows doesn't matter."""
     words: dict[str, int] = {}
     parts: dict[str, list[dict[str, npt.NDArray[np.generic]]]] = {sort: [] for sort in _COLUMNS}
+    code: dict[CodeKey, dict[str, list[npt.NDArray[np.generic]]]] = {}
     for batch in batches:
+        for key, some in _named(batch, words):
+            columns = code.setdefault(key, {"start": [], "end": [], "name": []})
+            for name, values in some.items():
+                columns[name].append(values)
         for sort, part in _cut(batch, words):
             parts[sort].append(part)
+    give_back()
     rows = {sort: _rows(sort, parts.pop(sort)) for sort in _COLUMNS}
-    return Capture(recording, rows["device"], rows["calls"], rows["host"], list(words))
+    return Capture(recording, rows["device"], rows["calls"], rows["host"], {key: _joined(code[key]) for key in sorted(code)}, list(words))
 
 
 def _cut(batch: pa.RecordBatch, words: dict[str, int]) -> Iterable[tuple[str, dict[str, npt.NDArray[np.generic]]]]:
     kind = _coded(batch["kind"], KIND)
     on_device = np.isin(kind, [KIND[k] for k in _DEVICE_KINDS])
-    sorts = {"device": on_device, "calls": kind == KIND["api"], "host": ~on_device & (kind != KIND["api"])}
+    code, calls = np.isin(kind, [KIND[k] for k in _CODE_KINDS]), kind == KIND["api"]
+    sorts = {"device": on_device, "calls": calls, "host": ~(on_device | calls | code)}
     for sort, mask in sorts.items():
         if mask.any():
             part = {name: plain(batch[name], 0)[mask] for name in ("start", "end")}
             for name in _COLUMNS[sort]:
                 part[name] = kind[mask] if name == "kind" else _column(batch[name], name, words)[mask]
             yield sort, part
+
+
+def _named(batch: pa.RecordBatch, words: dict[str, int]) -> Iterable[tuple[CodeKey, dict[str, npt.NDArray[np.generic]]]]:
+    """Yield a batch's operators and Python functions by thread."""
+    kind = _coded(batch["kind"], KIND)
+    for sort in _CODE_KINDS:
+        chosen = np.flatnonzero(kind == KIND[sort])
+        if len(chosen):
+            start, end = (plain(batch[edge], 0)[chosen] for edge in ("start", "end"))
+            process, thread = (plain(batch[who], NOT_KNOWN)[chosen] for who in ("process", "thread"))
+            name = _worded(batch["name"], words)[chosen]
+            order = np.lexsort((thread, process))
+            edges = np.flatnonzero((np.diff(process[order], prepend=-2) != 0) | (np.diff(thread[order], prepend=-2) != 0))
+            for rows in np.split(order, edges[1:]):
+                yield (sort, int(process[rows[0]]), int(thread[rows[0]])), {"start": start[rows], "end": end[rows], "name": name[rows]}
+
+
+def _joined(columns: dict[str, list[npt.NDArray[np.generic]]]) -> Rows:
+    return Rows(**{name: np.concatenate(columns.pop(name)) for name in list(columns)})
 
 
 def _column(values: pa.Array, name: str, words: dict[str, int]) -> npt.NDArray[np.generic]:

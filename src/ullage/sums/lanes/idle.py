@@ -15,14 +15,16 @@ kernels lies within its host wait, and its kernel wait and other lie within `off
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ullage.sums.lanes.code.idle import Charge, Named
 from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Rows
 from ullage.sums.lanes.launches import Launches, Mask, distinct, launches, only, puts
+from ullage.sums.lanes.queues import Queue, launch_delays, quantile, queues
 from ullage.sums.lanes.spans import Spans, Times, clip, join, spans, subtract, union, within
 from ullage.sums.lanes.states import DeviceState, Key, ProcessState
 
@@ -38,7 +40,11 @@ _ALL = -2  # instead of a thread: all that launch
 
 @dataclass(frozen=True)
 class Gap:
-    """One span in which a device idled: when, its main cause, and what ran before and after it."""
+    """One span in which a device idled: when, its main cause, what ran before and after it, and what `code` its host was in.
+
+    `code` has, by level ("operator", "annotation", "function"), what was innermost for the most of it, and as "around" the innermost
+    Python function that lasts through most of it.
+    """
 
     device: str
     start: int
@@ -46,6 +52,7 @@ class Gap:
     cause: str
     before: str
     after: str
+    code: dict[str, Named] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -54,7 +61,8 @@ class Rhythm:
 
     `delay` and `delay_95` are the median and the 95th percentile of the time in ns from the begin of a launching call to the begin
     of its (first) work on the device, over `launches` calls; None where calls and work can't be matched. A delay about as long
-    as the call says that the device waits for the host; a long one, that work stands in a queue.
+    as the call says that the device waits for the host; a long one, that work stands in a queue. `streams` has the same of each of
+    the device's streams, and how long the queues are.
     """
 
     gaps: int = 0
@@ -63,6 +71,7 @@ class Rhythm:
     launches: int = 0
     delay: int | None = None
     delay_95: int | None = None
+    streams: tuple[Queue, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -106,8 +115,8 @@ class _Thread(NamedTuple):
     off: Spans
 
 
-def idle(capture: Capture, device: DeviceState, processes: tuple[ProcessState, ...], seen: Spans) -> Idle:
-    """Return why a device idled while it was looked at."""
+def idle(capture: Capture, device: DeviceState, processes: tuple[ProcessState, ...], seen: Spans) -> tuple[Idle, tuple[Charge, ...]]:
+    """Return why a device idled while it was looked at, and which host threads answer for how much of it."""
     gaps = subtract(seen, device.busy)
     rows = _ran(capture, device)
     put = launches(capture.calls, rows)
@@ -116,27 +125,30 @@ def idle(capture: Capture, device: DeviceState, processes: tuple[ProcessState, .
     sums, kept = np.zeros(len(CAUSES), np.int64), np.zeros((len(longest), len(CAUSES)), np.int64)
     known = {p.key[1]: p for p in processes if p.key[0] == capture.recording.place}
     waited: dict[Key, int] = {}
+    charges: list[Charge] = []
     for number in distinct(pieces.process):
         if number in known and (capture.calls.process == number).any():
             for gap, split in _of_process(capture, known[number], pieces):
                 sums += split.sum(axis=0)
                 waited[known[number].key] = waited.get(known[number].key, 0) + int(split.sum())
                 _keep(kept, longest, gap, split)
+            charges += _charges(known[number], pieces)
     sums[_UNKNOWN] += gaps.total - sums.sum()
     kept[:, _UNKNOWN] += (gaps.end - gaps.start)[longest] - kept.sum(axis=1)
-    return Idle(
+    found = Idle(
         causes=dict(zip(CAUSES, sums.tolist(), strict=True)),
         gaps=_told(capture, device, gaps, rows, longest, kept),
         owner=max(waited, key=lambda key: waited[key]) if waited else next(iter(device.owners), None),
         rhythm=_rhythm(gaps, rows, put, seen),
     )
+    return found, tuple(charges)
 
 
 def _ran(capture: Capture, device: DeviceState) -> Rows:
     """Return what ran on the device, by start."""
     rows = capture.device
     ran = (rows.device == device.number) & (rows.end > rows.start) & (rows.kind != KIND["lost"])
-    rows = only(rows, ran, "kind", "process", "correlation", "name")
+    rows = only(rows, ran, "kind", "process", "stream", "correlation", "name")
     return rows if (rows.start[1:] >= rows.start[:-1]).all() else rows.where(np.argsort(rows.start, kind="stable"))
 
 
@@ -190,6 +202,28 @@ def _of_process(capture: Capture, process: ProcessState, pieces: _Pieces) -> Ite
             yield block.gap, _split(block, did, process.window)
 
 
+def _charges(process: ProcessState, pieces: _Pieces) -> Iterator[Charge]:
+    """Yield what is charged to each thread of a process: the time until the launching call returned, within the process' window.
+
+    Where several threads stand in for a call that was not recorded, nobody answers for it.
+    """
+    number, (low, high) = process.key[1], process.window
+    for thread in distinct(pieces.thread[pieces.process == number]):
+        if thread == _ALL and len(process.threads) != 1:
+            continue
+        block = pieces.where(np.flatnonzero((pieces.process == number) & (pieces.thread == thread)))
+        begun, over = _handed(block)
+        start, end = np.stack([np.maximum(block.start, low), begun], 1).ravel(), np.stack([np.minimum(begun, high), over], 1).ravel()
+        real = end > start
+        yield Charge(number, process.threads[0] if thread == _ALL else thread, Spans(start[real], end[real]), np.repeat(block.gap, 2)[real])
+
+
+def _handed(pieces: _Pieces) -> tuple[Times, Times]:
+    """Return when the launching call began and returned, as far as that is within each piece: from then on the work is handed over."""
+    over = np.clip(pieces.returned, pieces.start, pieces.end)
+    return np.clip(pieces.called, pieces.start, over), over
+
+
 def _keep(kept: Times, longest: npt.NDArray[np.intp], gap: npt.NDArray[np.intp], split: Times) -> None:
     """Add the times of pieces to those of the longest gaps, where they are part of one."""
     order = np.argsort(longest, kind="stable")
@@ -203,7 +237,7 @@ def _did(calls: Rows, host: Rows, threads: tuple[int, ...], window: tuple[int, i
     calls = only(calls, _among(calls.thread, threads), "call")
     talks, off = host.of("mpi"), host.of("off")
     off, waits = off.where(_among(off.thread, threads)), calls.where(calls.call == CALL["sync"])
-    beside = host.of("operator")
+    beside = host.of("computing")
     communication, called, sync, gone = (clip(union(r.start, r.end), *window) for r in (talks, calls, waits, off))
     communication = subtract(communication, union(beside.start, beside.end))
     called = subtract(called, communication)
@@ -221,8 +255,7 @@ def _split(pieces: _Pieces, did: _Thread, window: tuple[int, int]) -> Times:
     The launching call itself is `offload`, whatever it does inside.
     """
     alive = spans(window)
-    over = np.clip(pieces.returned, pieces.start, pieces.end)  # from here on the work is handed over
-    begun = np.clip(pieces.called, pieces.start, over)
+    begun, over = _handed(pieces)
     sync = within(did.sync, pieces.start, begun)
     talked = within(did.communication, pieces.start, begun)
     called = within(did.offload, pieces.start, begun) + over - begun
@@ -271,32 +304,14 @@ def _kind(code: int) -> str:
 
 def _rhythm(gaps: Spans, rows: Rows, put: Launches, seen: Spans) -> Rhythm:
     long = gaps.end - gaps.start
-    delays = _delays(rows, put, seen)
+    delays = launch_delays(rows, put, seen)
     total = int(long.sum())
     return Rhythm(
         gaps=len(long),
-        median=_quantile(long, 0.5),
+        median=quantile(long, 0.5),
         short=int(long[long < SHORT].sum()) / total if total else None,
         launches=len(delays),
-        delay=_quantile(delays, 0.5),
-        delay_95=_quantile(delays, 0.95),
+        delay=quantile(delays, 0.5),
+        delay_95=quantile(delays, 0.95),
+        streams=queues(rows, put, seen),
     )
-
-
-def _delays(rows: Rows, put: Launches, seen: Spans) -> Times:
-    """Return the time from each launching call to the begin of its first work, of work that began while the device was looked at."""
-    inside = put.known & (within(seen, rows.start, rows.start + 1) > 0)
-    begun, called = rows.start[inside], put.start[inside]
-    order = np.argsort(called, kind="stable")  # rows are sorted by start, so the first of a call's work comes first
-    begun, called = begun[order], called[order]
-    first = np.concatenate((np.ones(min(len(called), 1), bool), called[1:] != called[:-1]))
-    delays: Times = (begun - called)[first]
-    return delays
-
-
-def _quantile(times: Times, share: float) -> int | None:
-    """Return the smallest of some times that is not exceeded by at least this share of them; None without any."""
-    if not len(times):
-        return None
-    place = int(np.ceil(share * len(times))) - 1
-    return int(np.partition(times, place)[place])

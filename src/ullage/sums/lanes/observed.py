@@ -23,7 +23,7 @@ from ullage.sums.lanes.window import Window
 Pair = tuple[int, int]  # first and last moment, ns
 
 _RAN = tuple(KIND[k] for k in ("kernel", "collective", "memcpy", "memset", "graph"))
-_DID = tuple(KIND[k] for k in ("mpi", "parallel", "operator"))
+_DID = tuple(KIND[k] for k in ("mpi", "parallel", "computing"))
 _FRAMES = tuple(KIND[k] for k in ("region", "step"))
 _HOSTED = tuple(KIND[k] for k in ("mpi", "region", "step", "parallel"))
 

@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.product import EARLIER, GRAPH
+from ullage.sums.lanes.code.levels import annotation_level
 from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Rows
-from ullage.sums.lanes.layers import layers
 from ullage.sums.lanes.spans import Times
 
 MOST = 20_000  # rows kept of a capture; of more, the rest is one row for each kernel's name
@@ -50,7 +50,8 @@ def products(capture: Capture, window: tuple[int, int], most: int = MOST) -> tup
     is_called = np.zeros(len(capture.calls), bool)
     is_called[call[call >= 0]] = True
     called = np.flatnonzero(is_called)
-    layer, paths = layers(capture.host, capture.words, capture.calls.where(called))
+    named, calls = annotation_level(capture.host, capture.words), capture.calls
+    layer, paths = named.around(calls.process[called], calls.thread[called], calls.start[called]), named.names
     words = [*capture.words, GRAPH, EARLIER]
     keys = (
         rows.name,

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
+from ullage.memory import give_back
 from ullage.recording import Recording
+from ullage.sums.lanes.code.account import Code, account
 from ullage.sums.lanes.collectives import Collectives, collectives
 from ullage.sums.lanes.doubt import doubted
 from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, Rows
@@ -34,8 +36,8 @@ MOST_OCCURRENCES = 100_000  # of one region; beyond, only their union is kept
 class Reduced:
     """What is kept of one capture: states, why its devices idled (by their keys), its kernels, its collectives.
 
-    `products` are the kernels by what they were asked for of matrix products, and by layer; `left_out` is as `Observed` says it,
-    `notes` what must be said of it; `mpi` whether MPI was called,
+    `products` are the kernels by what they were asked for of matrix products, and by layer; `code` is idle time, kernels and calls by
+    what the hosts ran; `left_out` is as `Observed` says it, `notes` what must be said of it; `mpi` whether MPI was called,
     `rule` by which rule the window was chosen.
     """
 
@@ -47,6 +49,7 @@ class Reduced:
     kernels: Kernels
     collectives: Collectives
     products: tuple[Product, ...] = ()
+    code: Code = field(default_factory=Code)
     left_out: int = 0
     notes: tuple[str, ...] = ()
     mpi: bool = False
@@ -63,15 +66,20 @@ def reduce(capture: Capture, window: Window | None = None, host: Host = "busiest
     devices = tuple(_device(capture, int(number), seen) for number in np.unique(capture.device.device) if number != NOT_KNOWN)
     looked = [seen.of_device(key[1] for key in d.owners) for d in devices]
     devices = doubted(capture, devices, looked)
+    give_back()
+    idles = [idle(capture, d, processes, when) for d, when in zip(devices, looked, strict=True)]
+    give_back()
+    code, named = account(capture, seen, idles)
     return Reduced(
         recording=capture.recording,
         window=seen.window,
         processes=processes,
         devices=devices,
-        idle={d.key: idle(capture, d, processes, when) for d, when in zip(devices, looked, strict=True)},
+        idle={d.key: found for d, found in zip(devices, named, strict=True)},
         kernels=kernels(capture, seen.window),
         collectives=collectives(capture, seen.window),
         products=products(capture, seen.window),
+        code=code,
         left_out=seen.left_out,
         notes=notes,
         mpi=_calls_mpi(capture),

@@ -99,11 +99,21 @@ def intersect(a: Spans, b: Spans) -> Spans:
         start, end = np.sort(np.concatenate([a.start, b.start])), np.sort(np.concatenate([a.end, b.end]))
         both = start[1:] < end[:-1]
         return Spans(start[1:][both], end[:-1][both])
-    first, last = np.searchsorted(many.end, few.start, side="right"), np.searchsorted(many.start, few.end)
-    count = np.maximum(last - first, 0)
-    which = np.repeat(np.arange(few.pieces), count)
-    place = np.arange(len(which)) + (first - np.cumsum(count) + count)[which]
+    which, place = overlaps(few, many)
     return Spans(np.maximum(many.start[place], few.start[which]), np.minimum(many.end[place], few.end[which]))
+
+
+def overlaps(a: Spans, b: Spans) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return the pairs of spans that overlap: places in `a` and in `b`, in their order. Spans of a set may touch here.
+
+    >>> a, b = overlaps(spans((0, 10), (20, 30)), spans((5, 25)))
+    >>> a.tolist(), b.tolist()
+    ([0, 1], [0, 0])
+    """
+    first, last = np.searchsorted(b.end, a.start, side="right"), np.searchsorted(b.start, a.end)
+    count = np.maximum(last - first, 0)
+    which = np.repeat(np.arange(a.pieces), count)
+    return which, np.arange(len(which)) + (first - np.cumsum(count) + count)[which]
 
 
 def gaps(a: Spans, low: int, high: int) -> Spans:

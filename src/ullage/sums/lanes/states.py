@@ -150,7 +150,7 @@ def host_spans(capture: Capture, process: int, threads: tuple[int, ...]) -> tupl
     mine = (calls.process == process) & np.isin(calls.thread, threads)
     waits = mine & (calls.call == CALL["sync"])
     talks = (host.kind == KIND["mpi"]) & (host.process == process)
-    works = (host.kind == KIND["operator"]) & (host.process == process)
+    works = (host.kind == KIND["computing"]) & (host.process == process)
     communication = subtract(union(host.start[talks], host.end[talks]), union(host.start[works], host.end[works]))
     offload = subtract(union(calls.start[mine], calls.end[mine]), communication)
     sync = subtract(union(calls.start[waits], calls.end[waits]), communication)

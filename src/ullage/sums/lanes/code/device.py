@@ -1,0 +1,52 @@
+"""Time of kernels by the code that launched them: what was innermost on the launching thread when the call was made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ullage.sums.lanes.code.levels import Level
+from ullage.sums.lanes.code.times import CodeTimes, code_times
+from ullage.sums.lanes.gather import KIND, Capture, Codes
+from ullage.sums.lanes.launches import launches, only
+from ullage.sums.lanes.spans import Times
+
+_KERNELS = tuple(KIND[k] for k in ("kernel", "collective", "graph"))
+
+
+@dataclass(frozen=True)
+class DeviceCode:
+    """Time of kernels in ns, summed over streams and devices: in `all`, of those whose launch was not recorded, and by level.
+
+    At each level `rows + outside + unlaunched` is `all`; a row counts kernels.
+    """
+
+    all: int = 0
+    unlaunched: int = 0
+    levels: dict[str, CodeTimes] = field(default_factory=dict)
+
+    @property
+    def launched(self) -> int:
+        """The time of kernels whose launch was recorded."""
+        return self.all - self.unlaunched
+
+
+def device_by_code(capture: Capture, levels: Mapping[str, Level], window: tuple[int, int]) -> DeviceCode:
+    """Return the time of the kernels of a window by their code; of one that crosses its edge the time inside counts."""
+    low, high = window
+    rows = capture.device
+    inside = (rows.start < high) & ((rows.end > low) | (rows.start >= low)) & np.isin(rows.kind, _KERNELS)
+    rows = only(rows, inside, "process", "correlation")
+    time = np.maximum(np.minimum(rows.end, high) - np.maximum(rows.start, low), 0)
+    put = launches(capture.calls, rows)
+    whole, known = int(time.sum()), int(time[put.known].sum())
+    process, thread, start, time = rows.process[put.known], put.thread[put.known], put.start[put.known], time[put.known]
+    found = {name: _by(level, level.around(process, thread, start), time, known) for name, level in levels.items()}
+    return DeviceCode(whole, whole - known, found)
+
+
+def _by(level: Level, code: Codes, time: Times, whole: int) -> CodeTimes:
+    places = np.flatnonzero(code >= 0)
+    return code_times(level.names, code[places], places, time[places], whole - int(time[places].sum()))
