@@ -264,7 +264,7 @@ def test_tables_of_code_add_up_and_text_page_and_data_agree(tmp_path: Path):
     assert found.idle.gaps[0].code["function"] == ("main", 44_000) and found.idle.gaps[0].code["around"].name == "main"
     assert re.search(r"\nparse +34.1 % +30.00 µs +1 +30.00 µs\n", text(found)) and ">parse<" in str(html(found))
     row = record(found)["code"]["idle"]["function"]["rows"][1]
-    assert row == {"name": "parse", "count": 1, "time": 30_000, "longest": 30_000}
+    assert row == {"name": "parse", "count": 1, "time": 30_000, "longest": 30_000, "share": pytest.approx(30 / 88)}
 
 
 def test_an_address_does_not_make_two_functions_of_one(tmp_path: Path):

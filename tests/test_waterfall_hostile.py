@@ -124,7 +124,8 @@ def test_a_chain_that_closes_ends_at_its_own_mfu_and_says_so(made):
     # OFU as a measure of executed FLOPs may be off by 3 %, beside what sampling its clock costs
     end, ofu = data["end"], data["ofu"]
     assert end["low"] / end["value"] == pytest.approx(0.97 * ofu["low"] / ofu["value"])
-    assert end == data["closure"]["expected"] | {"source": end["source"]}
+    assert {name: end[name] for name in data["closure"]["expected"]} == data["closure"]["expected"] | {"source": end["source"]}
+    assert end["points"] == 100 * end["value"] and end["gpu_hours"] == pytest.approx(data["gpu_hours"] * end["value"])
 
 
 def test_an_ofu_by_hand_is_off_by_its_error_once():

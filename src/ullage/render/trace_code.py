@@ -44,7 +44,7 @@ def tables(report: TraceReport, *, top: int, wide: int) -> list[Table]:
     numbers = {device.key: n for n, device in enumerate(report.run.devices)} if report.run is not None else {}
     found = [
         *(_idle(code, level, top, wide) for level in LEVELS if level in code.idle),
-        _calls(code, top, wide),
+        _calls(code, top, wide, "calls of the GPU's interface and MPI" if report.whole.factors.mpi else "calls of the GPU's interface"),
         *(_device(code, level, top, wide) for level in ("operator", "annotation") if level in code.device.levels),
         _queues(code, numbers, top),
         _copies(code, top, wide),
@@ -80,7 +80,7 @@ def _device(code: CodeReport, level: str, top: int, wide: int) -> Table:
     return Table(f"kernel time by {LEVELS[level]} that launched", (LEVELS[level], "kernels", "time", "share", "longest"), rows)
 
 
-def _calls(code: CodeReport, top: int, wide: int) -> Table:
+def _calls(code: CodeReport, top: int, wide: int, title: str) -> Table:
     rows = [
         [
             (name(row.name, wide) or "(unnamed)", None),
@@ -89,7 +89,7 @@ def _calls(code: CodeReport, top: int, wide: int) -> Table:
         ]
         for row in code.calls[:top]
     ]
-    return Table("calls of the GPU's interface and MPI", ("call", "count", "time", "median", "longest", "devices waited"), rows)
+    return Table(title, ("call", "count", "time", "median", "longest", "devices waited"), rows)
 
 
 def _queues(code: CodeReport, numbers: dict[str, int], top: int) -> Table:

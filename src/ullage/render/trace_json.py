@@ -16,6 +16,7 @@ from ullage.reports.lane_shares import device_shares, device_times, host_shares
 from ullage.reports.restated import Restatement
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
+from ullage.sums.lanes.code.times import CodeTimes
 from ullage.sums.lanes.idle import Gap, Rhythm
 from ullage.sums.lanes.run import DevicePart, HostPart
 from ullage.totals import Factors, HostTotals
@@ -171,13 +172,31 @@ def _restated(found: Restatement) -> dict[str, Any]:
 
 
 def _gap(gap: Gap) -> dict[str, Any]:
-    return asdict(replace(gap, code={})) | {"code": {level: {"name": n.name, "time_ns": n.time} for level, n in gap.code.items()}}
+    length = gap.end - gap.start
+    code = {level: {"name": n.name, "time_ns": n.time, "share": n.time / length if length else None} for level, n in gap.code.items()}
+    return asdict(replace(gap, code={})) | {"code": code}
 
 
 def _code(found: CodeReport) -> dict[str, Any]:
-    """Return times in ns; at each level rows, `outside` and what is common to all levels add up to all."""
+    """Return times in ns; at each level rows, `outside` and what is common to all levels add up to all, and so do their shares."""
     queues = {key: [asdict(queue) | {"mean": queue.mean} for queue in of] for key, of in found.queues.items()}
-    return asdict(found) | {"queues": queues}
+    device = found.device
+    kernels = {level: _code_times(times, device.all) for level, times in device.levels.items()}
+    return asdict(found) | {
+        "queues": queues,
+        "idle": {level: _code_times(times, found.idle_time) for level, times in found.idle.items()},
+        "idle_shares": {name: _part(getattr(found, name), found.idle_time) for name in ("launched", "unknown")},
+        "device": asdict(device) | {"levels": kernels, "unlaunched_share": _part(device.unlaunched, device.all)},
+    }
+
+
+def _code_times(times: CodeTimes, whole: int) -> dict[str, Any]:
+    rows = [asdict(row) | {"share": _part(row.time, whole)} for row in times.rows]
+    return {"rows": rows, "outside": times.outside, "outside_share": _part(times.outside, whole)}
+
+
+def _part(time: int, whole: int) -> float | None:
+    return time / whole if whole else None
 
 
 def _plain(rhythms: Mapping[str, Rhythm]) -> dict[str, Any]:
