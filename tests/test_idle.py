@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -79,6 +80,12 @@ def test_work_handed_over_before_the_gap_is_held_up_by_the_device():
     assert found.rhythm.launches == 2
     assert (found.rhythm.delay, found.rhythm.delay_95) == (4, 48)  # 4 − 0 and 50 − 2
     assert (found.rhythm.gaps, found.rhythm.median, found.rhythm.short) == (2, 4, 1.0)
+
+
+@pytest.mark.parametrize(("gap", "short"), [(9_999, 1.0), (10_000, 0.0)])
+def test_a_gap_is_short_below_ten_microseconds(gap: int, short: float):
+    found = _idle(_call(0, 2, "launch", 1), _kernel(0, 10, 1), _call(3, 10 + gap, "launch", 2), _kernel(10 + gap, 20 + gap, 2))
+    assert (found.rhythm.gaps, found.rhythm.median, found.rhythm.short) == (1, gap, short)
 
 
 def test_a_runtime_call_and_the_drivers_call_inside_it_are_one_launch():

@@ -36,14 +36,15 @@ START, STEP = 1_786_363_200_000, 30_000
 GAUGES = ("gr_active", "sm_active", "tensor_active")
 
 
-def rows(scrapes: dict[int, list[dict]], host: str = "n1") -> pa.Table:
+def rows(scrapes: dict[int, list[dict]], host: str = "n1", cluster: str | None = None) -> pa.Table:
     """Rows as a reader gives them: a number of the scrape -> readings of GPU 0, 1, ... under the names of ratios."""
     told = [(START + STEP * n, gpu, reading) for n, gpus in sorted(scrapes.items()) for gpu, reading in enumerate(gpus)]
     columns = {name: np.array([reading.get(name, np.nan) for _, _, reading in told]) for name in (*GAUGES, "dram_active", "gpu_util")}
     open_unit = np.nanmax(np.nan_to_num(np.array([columns[name] for name in (*GAUGES, "dram_active")])), axis=0) > 0
     return pa.Table.from_batches([
         samples(columns | {
-            "time": [time for time, _, _ in told], "host": [host] * len(told), "gpu": [f"{host}/{gpu}" for _, gpu, _ in told],
+            "time": [time for time, _, _ in told], "host": [host] * len(told), "cluster": [cluster] * len(told),
+            "gpu": [f"{cluster or ''}{host}/{gpu}" for _, gpu, _ in told],
             "flags": np.where(open_unit, np.uint16(Flag.NAMED_RATIO), np.uint16(0)),
         })
     ])  # fmt: skip
@@ -87,6 +88,14 @@ def test_one_busy_gpu_speaks_for_all_gpus_and_gauges_of_its_host():
 def test_another_host_keeps_its_own_unit():
     both = pa.concat_tables([rows(sm(0.4, 50.0)), rows(sm(0.4, 0.6), host="n2")])
     assert values(settle_ratio_units(both, {}).rows) == [0.004, 0.5, 0.4, 0.6]
+
+
+def test_a_host_of_the_same_name_in_another_cluster_keeps_its_own_unit():
+    every = {cluster: rows(sm(0.4, 50.0 if cluster == "east" else 0.6), cluster=cluster) for cluster in ("west", "east", None)}
+    found = settle_ratio_units(pa.concat_tables(list(every.values())), {})
+    assert values(found.rows) == [0.4, 0.6, 0.004, 0.5, 0.4, 0.6]
+    told = {exporter[1:]: habit.units(np.array([START]))[0] for exporter, habit in found.habits.items() if exporter[0] == "activity"}
+    assert told[("east", "n1")] == PERCENT and {("west", "n1"), ("east", "n1"), (None, "n1")} >= told.keys()
 
 
 def test_a_wild_reading_that_its_engine_contradicts_is_impossible_and_proves_nothing():

@@ -35,6 +35,8 @@ def test_what_threads_lose_is_told_by_its_reason():
     # the last nanosecond is communication of the main thread, and of the worker that waits meanwhile
     assert (part.imbalance, part.communication) == (9, 2)
     assert part.useful == 300 - 40 - 5 - 9 - 2
+    # what threads lose keeps them busy: 298 ns of three threads
+    assert (part.parallel, part.busy) == (54, 100)
 
 
 def test_the_hybrid_tree_multiplies():
