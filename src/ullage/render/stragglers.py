@@ -74,7 +74,8 @@ def text(report: StragglerReport, top: int = 12) -> str:
 
 def _facts(report: StragglerReport) -> str:
     size = f"{len(report.steps):,} steps, {len(report.workers):,} ranks: {len(report.replicas):,} replicas × {len(report.stages):,} stages"
-    return f"{size}\nrecorded {seconds(report.recorded * 1e9)} a step, {factor(report.gaps)} times the replay: gaps that nothing explains"
+    gaps = ": gaps that nothing explains" if report.gaps >= 1.005 else ""
+    return f"{size}\nrecorded {seconds(report.recorded * 1e9)} a step, {factor(report.gaps)} times the replay{gaps}"
 
 
 def _cut(head: Sequence[str], rows: Sequence[Sequence[str]], top: int) -> str:
