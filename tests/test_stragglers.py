@@ -224,7 +224,8 @@ def test_the_command_answers_in_every_form(tmp_path):
     assert data["cause"]["name"] == "5"
     out = tmp_path / "report.html"
     assert ask("trace", "stragglers", folder, "--out", out).code == 0
-    assert f"slowdown {data['slowdown']:.3f}" in out.read_text()
+    page = out.read_text()
+    assert f"Slowdown {data['slowdown']:.3f}" in page and "slow: rank 5" in page
 
 
 def test_ranks_that_stages_don_t_divide_are_refused(tmp_path):

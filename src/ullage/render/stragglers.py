@@ -117,10 +117,13 @@ def page(report: StragglerReport) -> str:
     return str(
         document(
             "stragglers",
-            element("h1", headline(report)),
+            element(
+                "header",
+                element("p", "Stragglers of a training job", class_="eyebrow"),
+                element("h1", f"Slowdown {report.slowdown:.3f}", element("small", verdict(report))),
+            ),
             figures(
                 [
-                    ("slowdown", f"{report.slowdown:.3f}", verdict(report)),
                     ("a step", seconds(report.replayed * 1e9), f"recorded {seconds(report.recorded * 1e9)}"),
                     ("without stragglers", seconds(report.ideal * 1e9), f"peers: the same {report.peers}"),
                     ("ranks", f"{len(report.workers):,}", f"{len(report.replicas):,} replicas × {len(report.stages):,} stages"),
