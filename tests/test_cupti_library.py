@@ -119,15 +119,16 @@ def test_a_library_that_crashes_or_is_silent_without_a_driver_has_no_version_and
     assert "13.1 or older" in refused.value.hint
 
 
-def test_a_silent_library_is_of_the_version_that_its_wheel_says(double, monkeypatch, tmp_path):
+def test_a_silent_library_is_of_the_version_that_its_wheel_says(tmp_path):
     # as in site-packages: nvidia/cu13/lib/libcupti.so.13 beside nvidia_cuda_cupti-13.3.75.dist-info
     place = tmp_path / "nvidia" / "cu13" / "lib" / "libcupti.so.13"
     place.parent.mkdir(parents=True)
-    place.write_bytes(double.path.read_bytes())
+    place.write_bytes(cupti_double.library().read_bytes())
     (tmp_path / "nvidia_cuda_cupti-13.3.75.dist-info").mkdir()
     (tmp_path / "nvidia_cuda_cupti_cu12-12.9.79.dist-info").mkdir()
-    monkeypatch.setenv("CUPTI_DOUBLE_FAULTS", "crash")
-    assert find(place).release.name == "13.3"
+    words = [sys.executable, "-c", f"from ullage.cupti.library import find; print(find({str(place)!r}).release.name)"]
+    done = subprocess.run(words, capture_output=True, text=True, env=os.environ | {"CUPTI_DOUBLE_FAULTS": "crash"}, timeout=60)
+    assert done.stdout == "13.3\n", done.stderr
 
 
 def test_with_a_driver_a_copy_that_is_in_use_here_is_asked_here(double, monkeypatch):

@@ -67,7 +67,12 @@ def kernel_events(name: str) -> list[dict[str, object]]:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One of everything that commands read: good, and where that can be, cut short."""
+    import pyarrow as pa
+    import pyarrow.parquet as parquet
+
     from ullage.cli.bench import write_results
+    from ullage.simulate.traces.pipeline import PipelinePlan
+    from ullage.simulate.traces.pipeline import write as pipeline
     from ullage.store.store import Store
     from ullage.tables import samples
 
@@ -93,6 +98,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     whole = good.read_text()
     (folder / "cut.json").write_text(whole[: whole.rindex("{", 0, whole.rindex("}"))])
     write_results([of_bench("memory-latency", quick=True), of_bench("wgmma", quick=True)], folder / "results.json")
+    job = parquet.read_table(pipeline(PipelinePlan(), folder / "operations.parquet"))
+    durations = [None, *job["duration"].to_pylist()[1:]]
+    parquet.write_table(job.set_column(job.column_names.index("duration"), "duration", pa.array(durations)), folder / "partly.parquet")
     (folder / "trainer.py").write_text("def flops(config, seqlens):\n    return 7\n")
     (folder / "gemm-ofu.jsonl").write_text(RECORDING)
     return folder
@@ -301,6 +309,9 @@ def cases() -> list[Case]:
         ("trace scaling", ANSWERED, "trace scaling a=good.json b=slower.json"),
         ("trace scaling", PARTIAL, "trace scaling a=good.json b=cut.json"),
         ("trace scaling", ERROR, "trace scaling good.json nowhere.json"),
+        ("trace stragglers", ANSWERED, "trace stragglers operations.parquet"),
+        ("trace stragglers", PARTIAL, "trace stragglers partly.parquet"),
+        ("trace stragglers", ERROR, "trace stragglers nowhere.parquet"),
         ("waterfall", ANSWERED, "waterfall --ofu 34 --mfu 26 --tile-efficiency 97% --model-efficiency 75%"),
         ("waterfall", ERROR, "waterfall nowhere"),
         ("waterfall", PARTIAL, "waterfall cut.csv.gz"),

@@ -21,6 +21,7 @@ THREE = {
     "top": "with --once or --json, only a part of the place could be read",
     "trace": "something of the run is missing in the files",
     "trace compare": "B falls under --fail-under, or something of a run is missing in the files",
+    "trace stragglers": "a part of the operations could not be used",
     "trace scaling": "something of a run is missing in the files",
     "trace gemms": "something of the run is missing in the files",
     "audit mfu": "a reported MFU is wrong or unexplained, or only a part of the fleet's telemetry could be read",

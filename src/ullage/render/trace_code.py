@@ -146,7 +146,7 @@ def name(text: str, wide: int) -> str:
     """Return a name cut to a width: of a path the end, for that is the innermost; of other names the begin.
 
     >>> name("transformers/image_transforms.py(390): normalize", 30), name("Model/Layer/Linear", 16)
-    ('…rs/image_transforms.py(390): normalize'[-30:], '…del/Layer/Linear')
+    ('…transforms.py(390): normalize', '…el/Layer/Linear')
     """
     plain = harmless(text, 1000)
     if len(plain) <= wide:

@@ -41,7 +41,7 @@ class Contradiction:
         >>> print(Contradiction(10**12, 17e12).words)
         the step is said to be 1 TFLOP, and the trace shows matrix products of 17 TFLOP a step (17 times as much)
         >>> print(Contradiction(10**13, 5e12, most=True).words)
-        the step is said to be 10 TFLOP, and the trace has room for 5 TFLOP a step at most (0.5 times as much)
+        the step is said to be 10 TFLOP, and the trace has room for 5 TFLOP a step at most (0.5 of it, or less)
         """
         said = f"the step is said to be {self.asked / 1e12:,.4g} TFLOP, and the trace"
         if self.most:

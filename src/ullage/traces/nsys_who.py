@@ -16,6 +16,7 @@ from ullage.traces.nsys_pages import Numbers
 from ullage.traces.nsys_records import MISSING
 
 _MASK = (1 << 24) - 1
+_MOST_SMS = 10_000  # multiprocessors of a device; the largest have some hundred
 _RANK = re.compile(r"^MPI Rank (\d+)\b")
 # Where a launcher tells a process its rank and how many there are; Slurm last, which counts processes of any kind.
 _LAUNCHERS = (
@@ -66,7 +67,7 @@ class Devices:
         self._recording, self._problems = recording, problems
         self._gpus = dict(_gpus(database, recording.host))
         rows = database.rows("TARGET_INFO_CUDA_DEVICE", "pid", "cudaId", "gpuId", "uuid", "numMultiprocessors")
-        self._seen_as = {(pid, number): (gpu, _uuid(uuid), sms) for pid, number, gpu, uuid, sms in rows}
+        self._seen_as = {(pid, number): (gpu, _uuid(uuid), _multiprocessors(sms)) for pid, number, gpu, uuid, sms in rows}
         self._numbers: dict[tuple[object, ...], int] = {}
         self._users: dict[int, set[int]] = {}
 
@@ -120,13 +121,18 @@ def _shared(gpus: list[_Gpu]) -> _Gpu:
 
 def _gpus(database: Database, host: str) -> Iterator[tuple[object, _Gpu]]:
     """Yield the machine's GPUs by their number there; what is no NVIDIA GPU has neither a UUID nor multiprocessors."""
-    counts = {n for (n,) in database.rows("TARGET_INFO_CUDA_GPU", "numMultiprocessors") if isinstance(n, int)}  # until 2021
+    counts = {_multiprocessors(n) for (n,) in database.rows("TARGET_INFO_CUDA_GPU", "numMultiprocessors")} - {None}  # until 2021
     only = counts.pop() if len(counts) == 1 else None
     columns = ("id", "deviceId", "name", "busLocation", "smCount", "uuid", "computeMajor", "computeMinor")
     for number, old, name, bus, sms, uuid, major, minor in database.rows("TARGET_INFO_GPU", *columns):
         place = f"{host}/{bus.lower()}" if host and isinstance(bus, str) and bus else ""
-        count = only if sms is None else sms if isinstance(sms, int) and sms > 0 else None
+        count = only if sms is None else _multiprocessors(sms)
         yield number if number is not None else old, _Gpu(str(name or ""), _uuid(uuid) or place, count, capability(major, minor))
+
+
+def _multiprocessors(told: object) -> int | None:
+    """Return a count that a GPU can have, None for anything else that a damaged database holds there."""
+    return told if isinstance(told, int) and 0 < told <= _MOST_SMS else None
 
 
 def capability(major: object, minor: object) -> str:
