@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import re
 import subprocess
 import sys
@@ -17,7 +18,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.bench_results import of_bench, slower
-from tests.command_line import ask
+from tests.command_line import Said, ask
 from tests.nvml_double import Gpu, Nvml
 from tests.trace_command import EVENTS, profile
 from ullage.cli import cli
@@ -331,6 +332,14 @@ def counter_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 CASES = cases()
+LOADING = ("cupti plan",)  # what asks a library: another test's copy of it, in this process, would be the one that is found
+
+
+def apart(*words: str) -> Said:
+    """Ask a command in a process of its own."""
+    paths = os.pathsep.join([os.environ["PYTHONPATH"], str(ROOT / "src")])
+    done = subprocess.run([sys.executable, "-m", "ullage", *words], env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True)
+    return Said(done.returncode, done.stdout, done.stderr)
 
 
 # --- every command -----------------------------------------------------------------------------------------------------
@@ -345,7 +354,7 @@ def test_a_command_ends_with_the_status_of_what_came_of_it(case: Case, world: Pa
     monkeypatch.setenv("PYTHONPATH", str(world))
     if len(case) > 3:
         case[3](monkeypatch)  # type: ignore[misc]
-    said = ask(*words.split())
+    said = (apart if case[0] in LOADING else ask)(*words.split())
     assert said.code == status, said
     if status == ERROR:
         assert said.out == "" and said.err.startswith("ullage: ") and "Traceback" not in said.err
