@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
 from fractions import Fraction
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from ullage.kernels.occupancy import LIMITS, NOT_KNOWN, Launches, active_sms, fi
 from ullage.sums.lanes.gather import KIND, Rows
 from ullage.sums.lanes.residency import Residency, residency, resident_rows
 
-DATA = Path(os.environ.get("ULLAGE_DATA", "/work/shared/data")) / "kineto"
+DATA = Path(__file__).parents[2] / "shared" / "data" / "kineto"
 
 
 def launches(*rows: tuple[int, int, int, int]) -> Launches:

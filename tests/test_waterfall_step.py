@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,7 +23,7 @@ from ullage.simulate.job import GPU, KERNEL, Plan, job
 from ullage.simulate.job_files import config, scenario
 from ullage.simulate.traces import kineto
 
-DATA = Path(os.environ.get("ULLAGE_DATA", "/work/shared/data"))
+DATA = Path(__file__).parents[2] / "shared" / "data"
 STEPS, PRODUCTS = 3, 9  # of each rank in a step
 
 
