@@ -143,8 +143,13 @@ def _cells(row: Sequence[str]) -> list[Cell]:
     return [Cell(row[0]), *(Cell(shown, _plain(shown)) for shown in row[1:])]
 
 
+_UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3}  # s
+
+
 def _plain(shown: str) -> float | None:
+    """Return the number to sort a cell by, times in s."""
+    number, _, unit = shown.replace(",", "").partition(" ")
     try:
-        return float(shown.removesuffix(" %").replace(",", ""))
+        return float(number) * _UNITS.get(unit, 1.0)
     except ValueError:
         return None

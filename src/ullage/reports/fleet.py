@@ -185,27 +185,34 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
         noise=noise(samples, collapse(told, ["gpu", "mig"]), rated, wanted=question.noise),
         **_money(rated, good, prices_of(rated, question.prices), prices_of(good, question.prices)),
         command=question.command,
-        notes=notes
-        + _remarks(rated, good)
-        + _strange_clocks(rated)
-        + _contradictions(tree)
-        + _two_opinions(compared)
-        + [note for note in (bounds_note(verdicts.values()),) if note],
+        notes=[*notes, *_report_notes(rated, good, tree, compared, verdicts)],
         ofu_bounds=sampled_bounds(verdicts.values()),
         complete=True,  # whoever read the samples knows better: see `Intake.marked`
         read_until=None,
     )
 
 
+def _report_notes(rated: Rated, good: Rated, tree: Tree, compared: Agreement | None, verdicts: Verdicts) -> list[str]:
+    """Return what must be said beside the numbers of a report."""
+    bounds = bounds_note(verdicts.values())
+    return [
+        *_remarks(rated, good),
+        *_strange_clocks(rated),
+        *_contradictions(tree),
+        *_two_opinions(compared),
+        *([bounds] if bounds else []),
+    ]
+
+
 def _existing(samples: Any, question: Question, notes: list[str]) -> tuple[Any, pa.Table, Existence]:
     """Return the samples of the time in which their GPUs existed, their sums, and when each GPU did; notes say what lay outside."""
     sums = state_sums(samples, notes)
     found = existence(sums, question.inventory, _window(sums, question)) if len(sums) else Existence({})
-    strangers = outside(sums, found)
-    if not strangers:
+    not_existing = outside(sums, found)
+    if not not_existing:
         notes += notes_of(found, 0.0, 0.0) if question.inventory else []
         return samples, sums, found
-    inside = samples_in_spans(samples, strangers)
+    inside = samples_in_spans(samples, not_existing)
     left = state_sums(inside, [])
     notes += notes_of(found, _observed(sums), _observed(left))
     return inside, left, found

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ullage.errors import UllageError, did_you_mean
 from ullage.metrics.bounds import device_bounds, host_bounds
 from ullage.metrics.losses import Bill, bill
-from ullage.metrics.tree import bounded, widened
+from ullage.metrics.tree import Node, bounded, widened
 from ullage.profiles import Profile
 from ullage.recording import Mode
 from ullage.reports.code import CodeReport, code_report
@@ -23,7 +23,7 @@ from ullage.sums.lanes.bounds import device_ranges, host_ranges
 from ullage.sums.lanes.common import Rest, partly, recorded_notes, rest, with_common
 from ullage.sums.lanes.matching import match
 from ullage.sums.lanes.reduce import MOST_REGIONS as MOST_NAMES
-from ullage.sums.lanes.run import Run, Windows, device_parts, device_totals, host_parts, host_totals
+from ullage.sums.lanes.run import DevicePart, HostPart, Run, Windows, device_parts, device_totals, host_parts, host_totals
 from ullage.sums.lanes.series import Series, occurrences, steps
 from ullage.sums.lanes.transfer import transfer_notes, with_transfer
 from ullage.totals import Factors, Region
@@ -194,27 +194,32 @@ def part(run: Run, mode: Mode, name: str, windows: Windows) -> View:
 
 def _sure(found: View, mode: Mode) -> View:
     """Return a part of a run with the bounds of its efficiencies: what was not recorded, and the step of the clock."""
-    elapsed = (found.elapsed, found.elapsed)
-    host, device = found.host, found.device
-    if device is not None:
-        ranges = device_ranges(found.device_parts)
-        device = bounded(device, device_bounds(**vars(ranges if mode == "ai" else ranges.counting_collectives()), elapsed=elapsed))
-    if host is not None and not found.factors.openmp:
-        step = max((part.device.resolution for part in found.device_parts), default=1)
-        host = bounded(host, host_bounds(**vars(host_ranges(found.host_parts, step)), elapsed=elapsed))
-    return replace(found, host=host, device=device)
+    return _within(found, mode, bounded, found.elapsed, found.device_parts, found.host_parts)
 
 
 def _with_rest(found: View, remaining: Rest, mode: Mode) -> View:
     """Return the whole run's view with bounds that also hold for the time in which only some ranks were recorded."""
-    elapsed = (remaining.elapsed, remaining.elapsed)
+    return _within(found, mode, widened, remaining.elapsed, remaining.devices, remaining.hosts, remaining.unknown)
+
+
+def _within(
+    found: View,
+    mode: Mode,
+    limit: Callable[[Node, Mapping[str, tuple[float, float]]], Node],
+    elapsed: int,
+    devices: Sequence[DevicePart],
+    hosts: Sequence[HostPart],
+    unknown: Iterable[int] | None = None,
+) -> View:
+    """Return a view whose trees are limited by the bounds that some devices' and hosts' times, of so long a run, have."""
     host, device = found.host, found.device
     if device is not None:
-        ranges = device_ranges(remaining.devices)
-        device = widened(device, device_bounds(**vars(ranges if mode == "ai" else ranges.counting_collectives()), elapsed=elapsed))
+        ranges = device_ranges(devices)
+        ranges = ranges if mode == "ai" else ranges.counting_collectives()
+        device = limit(device, device_bounds(**vars(ranges), elapsed=(elapsed, elapsed)))
     if host is not None and not found.factors.openmp:
-        step = max((part.device.resolution for part in remaining.devices), default=1)
-        host = widened(host, host_bounds(**vars(host_ranges(remaining.hosts, step, remaining.unknown)), elapsed=elapsed))
+        step = max((part.device.resolution for part in devices), default=1)
+        host = limit(host, host_bounds(**vars(host_ranges(hosts, step, unknown)), elapsed=(elapsed, elapsed)))
     return replace(found, host=host, device=device)
 
 
