@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import math
 import random
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -215,8 +216,15 @@ def test_what_a_server_scrapes_from_an_exporter_arrives_in_whole_rows(start: Cal
     with scripted(exporter) as page, start(tmp_path, targets=[page.removeprefix("http://")]) as url:  # type: ignore[attr-defined]
         query = f"{url}/api/v1/query?query=count_over_time({SM}[1m])%3E3"
         wait_for(lambda: b"GPU-live" in (get(query) or b""))
-        rows = [row for batch in read_samples(url) for row in batch.to_pylist()]  # by default, of the last 24 hours
-    assert len(rows) >= 3
+        until = round(time.time() * 1000)
+        rows: list[dict[str, object]] = []
+
+        def settled() -> bool:
+            """VictoriaMetrics shows the series of one scrape some time after it, and not all at once: ask until all are there."""
+            rows[:] = [row for batch in read_samples(url, Options(until=until)) for row in batch.to_pylist()]
+            return len(rows) >= 3 and all(row["sm_active"] is not None and row["sm_clock"] is not None for row in rows)
+
+        wait_for(settled)
     assert {(row["sm_active"], row["sm_clock"]) for row in rows} == {(0.5, 1.98e9)}
     assert {(row["gpu"], row["host"], row["pod"], row["namespace"], row["job"]) for row in rows} == {
         ("GPU-live", "n1", "train-0", "ml", "ml/train-0")
