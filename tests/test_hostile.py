@@ -536,7 +536,7 @@ def expositions(draw: st.DrawFn) -> bytes:
     return content if draw(st.booleans()) else content + b"\n"
 
 
-@settings(slow, max_examples=25)
+@settings(slow, max_examples=10)
 @given(expositions(), st.sampled_from(["job", "user", "host", "model", "gpu", "hour", "namespace", "cluster", None]), st.booleans())
 def test_any_exposition_is_a_sound_report_or_one_error(tmp_path, content, by, named):
     place = tmp_path / "a.prom"

@@ -244,7 +244,7 @@ def deliveries(draw: st.DrawFn) -> list[list[int]]:
 
 
 @pytest.mark.usefixtures("quick_disk")
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(deliveries(), st.integers(5, 60), st.booleans())
 def test_no_order_of_delivery_changes_what_is_stored(
     tmp_path_factory: Any, dealt: list[list[int]], chunk_rows: int, compacted: bool
