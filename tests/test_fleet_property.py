@@ -13,13 +13,13 @@ import pyarrow as pa
 import pytest
 
 from tests.fleet_generator import MODEL_NAMES, expositions, random_fleet
-from tests.fleet_reference import COUNTERS, STEPS, reference, totals, walk
+from tests.fleet_reference import COUNTERS, STEPS, parts_of, totals
 from tests.fleet_reference import busiest as busiest_of
 from ullage.intake import opened
 from ullage.metrics.telemetry import LABELS
 from ullage.render import json as as_json
 from ullage.reports.existence import existence
-from ullage.reports.fleet import Question, _ledger
+from ullage.reports.fleet import BUCKETS, Question, _course, _ledger
 from ullage.reports.fleet import fleet as fleet_report
 from ullage.reports.groups import counted_hours, exact_share, groups_of, state_sums
 from ullage.reports.rated import losses, rate, weighted_mean
@@ -162,7 +162,9 @@ def fleet_of(seed, without=frozenset()):
 def agree(seed, fleet, samples):
     """Our answers over these samples are the reference's over the fleet."""
     whole, groups = ours(fleet, samples)
-    theirs = reference(fleet)["fleet"]
+    parts = parts_of(fleet)
+    top = busiest_of(parts)
+    theirs = totals(parts, top)
     close(whole["ofu"] or 0.0, theirs["ofu"] or 0.0, (seed, "ofu"))
     close(whole["known"], theirs["known_seconds"] / HOUR, (seed, "known"))
     close(whole["exact"], theirs["exact_share"] or 0.0, (seed, "exact"))
@@ -171,7 +173,7 @@ def agree(seed, fleet, samples):
     close(sum(whole["losses"].values()), whole["known"] * (1 - (whole["ofu"] or 0.0)), (seed, "losses add up"))
     if "missing gauge" not in fleet["features"]:
         close(steps_of(whole["losses"]), {step: lost / HOUR for step, lost in theirs["losses"].items()}, (seed, "losses"))
-    compare_groups(seed, fleet, groups)
+    compare_groups(seed, fleet, groups, parts, top)
 
 
 def same(found, expected, what):
@@ -188,9 +190,8 @@ def same(found, expected, what):
                 close(getattr(other, name) or 0.0, getattr(group, name) or 0.0, (what, key, group.key, name))
 
 
-def compare_groups(seed, fleet, groups):
-    parts = list(walk(fleet))
-    top, axis = busiest_of(parts), 2 * mirror(fleet)
+def compare_groups(seed, fleet, groups, parts, top):
+    axis = 2 * mirror(fleet)
     for key in (*KEYS, "hour"):
         seen = {}
         for part in parts:
@@ -199,9 +200,7 @@ def compare_groups(seed, fleet, groups):
                 seen.setdefault(name.replace("+", ","), set()).add(part.cluster)
         several = {name for name, clusters in seen.items() if len(clusters) > 1}
         split = {}
-        for part in parts:
-            if part.owner == "unknown" and part.ofu is None and not part.tensor and part.device[-1] != "rest" and len(part.device) == 1:
-                continue  # nobody told: in the ledger, and in no group
+        for part in told(parts):
             name = getattr(part, key)
             where = str(axis // HOUR - 1 - name) if key == "hour" else label(key, name, several, part.cluster)
             split.setdefault(where, []).append(part)
@@ -334,6 +333,47 @@ def test_the_course_over_time_adds_up_to_the_headline(seed):
     close(sum(hours), report.trusted_share * report.gpu_hours, seed)
     if report.counted_hours == pytest.approx(sum(hours), rel=1e-12):  # OFU is known of all of it
         close(sum(point.gpu_hours * point.ofu for point in report.course), report.counted_hours * (report.ofu or 0.0), seed)
+
+
+def told(parts):
+    """The parts of which anybody told anything; the others are in the ledger alone."""
+    return [
+        p for p in parts if not (p.owner == "unknown" and p.ofu is None and not p.tensor and p.device[-1] != "rest" and len(p.device) == 1)
+    ]
+
+
+def compare_course(seed):
+    """The course over time is what the walk finds in each of its buckets."""
+    fleet = fleet_of(seed)
+    if not fleet["samples"]:
+        return
+    since, until = ((2 * mirror(fleet) - moment) * 1000 for moment in reversed(fleet["window"]))
+    samples = within(as_reference(fleet, settled(fleet)), since, until)
+    course = {point.time: point for point in _course(samples, (since, until), {}, Question())}
+    bucket = next(b for b in BUCKETS if (until - since) / b <= 400) // 1000
+    start, end = fleet["window"]
+    for first in range(start // bucket * bucket, end, bucket):
+        parts = told(parts_of(fleet | {"window": (max(first, start), min(first + bucket, end))}))
+        point = course.pop((2 * mirror(fleet) - first - bucket) * 1000, None)
+        assert (point is None) == (not parts), (seed, first)
+        if point is not None:
+            expected = totals(parts, busiest_of(parts))
+            close(point.gpu_hours, expected["gpu_seconds"] / HOUR, (seed, first, "hours"))
+            close(point.ofu or 0.0, expected["ofu"] or 0.0, (seed, first, "ofu"))
+            assert (point.ofu is None) == (expected["ofu"] is None), (seed, first)
+    assert not course, seed
+
+
+@pytest.mark.parametrize("seed", range(500, 506))
+def test_each_point_of_the_course_is_what_a_walk_second_by_second_finds(seed):
+    compare_course(seed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("block", range(10))
+def test_the_course_of_two_hundred_fleets(block):
+    for seed in range(5000 + 20 * block, 5020 + 20 * block):
+        compare_course(seed)
 
 
 @pytest.mark.parametrize("seed", range(450, 456))
