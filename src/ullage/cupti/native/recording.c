@@ -146,9 +146,10 @@ static bool still_ours(void) {
     return gave_up("reopen");
 }
 
-/* A full disk would harm the program's own files. */
-static bool disk_has(size_t total) {
+/* A full disk would harm the program's own files. What says who this is and how it ended is small, and may take of what is kept free. */
+static bool disk_has(enum chunk type, size_t total) {
     struct statvfs disk;
+    if (type == INFO || type == END) return true;
     if (fstatvfs(file.descriptor, &disk) != 0 || (uint64_t)disk.f_bavail * disk.f_frsize >= settings.reserve + total) return true;
     problem("write", ENOSPC, file.path);
     return false;
@@ -185,7 +186,7 @@ bool recording_add(enum chunk type, uint16_t flags, const struct iovec *parts, i
     for (int i = 0; i < count && i < PARTS; i++) header.length += (all[i + 1] = parts[i]).iov_len;
     size_t padding = -header.length % 8, total = sizeof header + header.length + padding;
     all[count + 1] = (struct iovec){(void *)zeros, padding};
-    if (recording_open() && !file.failed && still_ours() && (type != BUFFER || disk_has(total)) && append(all, count + 2, total)) return true;
+    if (recording_open() && !file.failed && still_ours() && disk_has(type, total) && append(all, count + 2, total)) return true;
     costs.lost_bytes += header.length;
     return false;
 }
