@@ -18,8 +18,7 @@ from ullage.simulate.traces import kineto
 from ullage.simulate.traces.pils import USE_CASES, pils
 from ullage.simulate.traces.recording import write
 from ullage.simulate.traces.training import Plan, training
-
-KILLED = "the program ended without a word; what it had flushed is here"
+from ullage.traces.recorded_rings import KILLED
 
 
 def test_two_streams_and_a_copy_give_the_times_worked_out_by_hand(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ class Told:
 
     `info` is the objects of INFO laid over one another, `host_names` the names of HOST records by number, `dropped` how many records
     CUPTI says it lost, `end` the object of END (None: there is none). `pauses` are moments of the monotonic clock at which recording
-    was stopped and taken up again (None: not yet).
+    was stopped and taken up again (None: not yet). `length` is where the last chunk ends, `last_host` where
+    the last one of HOST begins.
     """
 
     info: dict[str, Any] = field(default_factory=dict)
@@ -30,9 +31,12 @@ class Told:
     pauses: list[tuple[int, int | None]] = field(default_factory=list)
     buffers: int = 0
     nonsense: int = 0
+    length: int = 0
+    last_host: int | None = None
 
     def add(self, chunk: Chunk) -> None:
         """Take in a chunk; those that hold records are only counted."""
+        self.length = chunk.end
         if chunk.type == Type.INFO:
             self._inform(chunk.json())
         elif chunk.type == Type.NAMES and chunk.flags:
@@ -45,6 +49,8 @@ class Told:
             self.end = chunk.json()
         elif chunk.type == Type.BUFFER:
             self.buffers += 1
+        elif chunk.type == Type.HOST:
+            self.last_host = chunk.offset
 
     def clock(self, since_1970: int | None = None) -> Clock:
         """Return the clock that the readings so far make; `since_1970` if that is settled already.
