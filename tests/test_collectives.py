@@ -318,12 +318,16 @@ def test_clocks_are_reached_through_others() -> None:
 
 
 def test_the_collectives_of_hosts_are_taken_where_devices_have_none() -> None:
-    # two MPI processes; a call that comes back at once holds nobody, and a point-to-point call is no collective
-    mpi = [("MPI_Allreduce", 10, 30), ("MPI_Iallreduce", 31, 32), ("MPI_Send", 33, 34), ("MPI_Barrier", 40, 60), ("MPI_Alltoall", 70, 90)]
+    # two MPI processes; a call that comes back at once holds nobody, neighbours wait for neighbours alone, and a point-to-point call is no
+    # collective
+    mpi = [
+        ("MPI_Allreduce", 10, 30), ("MPI_Iallreduce", 31, 32), ("MPI_Send", 33, 34), ("MPI_Barrier", 40, 60),
+        ("MPI_Allreduce_init", 61, 62), ("MPI_Neighbor_alltoall", 63, 69), ("MPI_Alltoall", 70, 90),
+    ]  # fmt: skip
     columns = {
         "start": [start + 5 * process for process in (0, 1) for _, start, _ in mpi],
         "end": [end for _ in (0, 1) for _, _, end in mpi],
-        "kind": ["mpi"] * 10,
+        "kind": ["mpi"] * 2 * len(mpi),
         "name": [name for _ in (0, 1) for name, _, _ in mpi],
         "process": [process for process in (0, 1) for _ in mpi],
         "thread": [process for process in (0, 1) for _ in mpi],

@@ -1,11 +1,18 @@
-/* MPI's functions, by their names, around the library's own (its PMPI names). No header of MPI is needed, nor does it matter whose MPI it
- * is: on the ABIs of x86-64 and of 64-bit Arm each argument of these functions is a word in a register or on the stack, and none of them
- * has more than 16; what is passed beyond is ignored. A program without MPI never calls one of these. */
+/* MPI's functions by all names by which programs call them (mpi_calls.h), each around the next one of its name: another tool's that stands
+ * after us, or the library's. No header of MPI is needed, nor does it matter whose MPI it is: on the ABIs of x86-64 and of 64-bit Arm each
+ * argument of these functions is a word in a register or on the stack, and none of them has more than 16; what is passed beyond is ignored.
+ * A program without MPI never calls one of these.
+ *
+ * PMPI_X is wrapped as MPI_X is: it is what a tool that stands before us calls, and what functions of Fortran call whose names are not
+ * here (other spellings than gfortran's, the standard's module procedures, PMPI's). A call inside another counts once, whichever names it
+ * goes through. */
 #define _GNU_SOURCE
 #include "mpi_calls.h"
 #include "recorder.h"
 
+#include <ctype.h>
 #include <dlfcn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,19 +20,20 @@
 #define PASSED a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p
 #define CALLER __builtin_return_address(0)
 
-enum { ERROR_OTHER = 15, MPICH_WORLD = 0x44000000, VERSION_LONGEST = 1 << 14 };
+enum { ERROR_OTHER = 15, MPICH_WORLD = 0x44000000, VERSION_LONGEST = 1 << 14, NAME_ROOM = 64 };
+enum role { TIMED, BEGINS, ENDS, ABORTS };
 
 typedef long words(WORDS);
 struct call { /* of one of MPI's functions */
-    const char *own, *shown; /* the library's own name of it; the name in the recording */
+    const char *own, *shown; /* its name; the name in the recording: the same for all its forms, as they are one operation */
+    enum role role;
     _Atomic(words *) next;
     _Atomic uint32_t number;
 };
 
-/* A library that was loaded privately (mpi4py's) is in nobody's sight but the caller's. What is data is looked for as the program sees
- * it, not in what comes after us: an executable may hold a copy of it, and then that is the one that counts. */
-static void *from_library(const char *name, const void *caller) {
-    void *found = dlsym(RTLD_DEFAULT, name);
+/* A library that was loaded privately (mpi4py's) is in nobody's sight but the caller's. */
+static void *from_library(void *scope, const char *name, const void *caller) {
+    void *found = dlsym(scope, name);
     Dl_info where;
     if (found || !dladdr(caller, &where) || !where.dli_fname) return found;
     void *handle = dlopen(where.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
@@ -33,53 +41,35 @@ static void *from_library(const char *name, const void *caller) {
     return found;
 }
 
+/* What is data is looked for as the program sees it, not in what comes after us: an executable may hold a copy of it, and then that is
+ * the one that counts. */
+static void *of_library(const char *name, const void *caller) { return from_library(RTLD_DEFAULT, name, caller); }
+
+static long missing(WORDS) {
+    (void)a, (void)b, (void)c, (void)d, (void)e, (void)f, (void)g, (void)h;
+    (void)i, (void)j, (void)k, (void)l, (void)m, (void)n, (void)o, (void)p;
+    return ERROR_OTHER;
+}
+
+/* A library may have no name but PMPI's. */
 static words *next_of(struct call *call, const void *caller) {
+    char profiled[NAME_ROOM];
     words *next = atomic_load_explicit(&call->next, memory_order_acquire);
-    if (!next) atomic_store(&call->next, next = (words *)from_library(call->own, caller));
+    if (next) return next;
+    snprintf(profiled, sizeof profiled, "%c%s", islower((unsigned char)*call->own) ? 'p' : 'P', call->own);
+    next = (words *)from_library(RTLD_NEXT, call->own, caller);
+    if (!next) next = (words *)from_library(RTLD_NEXT, profiled, caller);
+    if (!next) return missing;
+    atomic_store(&call->next, next);
     return next;
 }
-
-static struct lane *enter(struct call *call) {
-    struct lane *here = recording_wanted() ? lane() : NULL;
-    if (!here) return NULL;
-    uint32_t number = atomic_load_explicit(&call->number, memory_order_relaxed);
-    if (!number) atomic_store(&call->number, number = name_number(call->shown));
-    wait_begin(here, number);
-    return here;
-}
-
-static void leave(struct lane *here) {
-    if (here) wait_end(here);
-}
-
-static inline long around(struct call *call, const void *caller, WORDS) {
-    words *next = next_of(call, caller);
-    if (!next) return ERROR_OTHER;
-    struct lane *here = enter(call);
-    long answer = next(PASSED);
-    leave(here);
-    return answer;
-}
-
-#define WRAPPED(name, lower)                                           \
-    EXPORTED int MPI_##name(WORDS);                                    \
-    EXPORTED int MPI_##name(WORDS) {                                   \
-        static struct call call = {"PMPI_" #name, "MPI_" #name, 0, 0}; \
-        return (int)around(&call, CALLER, PASSED);                     \
-    }                                                                  \
-    EXPORTED void mpi_##lower##_(WORDS);                               \
-    EXPORTED void mpi_##lower##_(WORDS) {                              \
-        static struct call call = {"pmpi_" #lower "_", "MPI_" #name, 0, 0}; \
-        around(&call, CALLER, PASSED);                                 \
-    }
-MPI_CALLS(WRAPPED)
 
 /* --- who this rank is --- */
 
 /* MPI_COMM_WORLD is an address in Open MPI, a number in MPICH and what descends from it; of others the environment must tell. */
 static bool world(const void *caller, long *communicator) {
-    int (*version)(char *, int *) = (int (*)(char *, int *))from_library("PMPI_Get_library_version", caller);
-    void *open_mpi = from_library("ompi_mpi_comm_world", caller);
+    int (*version)(char *, int *) = (int (*)(char *, int *))of_library("PMPI_Get_library_version", caller);
+    void *open_mpi = of_library("ompi_mpi_comm_world", caller);
     char *text = open_mpi ? NULL : calloc(1, VERSION_LONGEST);
     int length;
     *communicator = open_mpi ? (long)open_mpi : MPICH_WORLD;
@@ -91,52 +81,59 @@ static bool world(const void *caller, long *communicator) {
 
 static void learn_ranks(const void *caller) {
     typedef int of_communicator(long communicator, int *answer);
-    of_communicator *rank_of = (of_communicator *)from_library("PMPI_Comm_rank", caller);
-    of_communicator *size_of = (of_communicator *)from_library("PMPI_Comm_size", caller);
+    of_communicator *rank_of = (of_communicator *)of_library("PMPI_Comm_rank", caller);
+    of_communicator *size_of = (of_communicator *)of_library("PMPI_Comm_size", caller);
     long communicator;
     int rank = -1, ranks = -1;
     if (!rank_of || !size_of || !world(caller, &communicator)) return;
     if (rank_of(communicator, &rank) == 0 && size_of(communicator, &ranks) == 0) facts_ranks(rank, ranks);
 }
 
-/* --- the beginning and the end --- */
+/* --- around a call --- */
 
-/* What is done here belongs to MPI_Init: the run begins when the program has it back. */
-static long begun(struct call *call, const void *caller, WORDS) {
+static struct lane *enter(struct call *call) {
+    struct lane *here = recording_wanted() ? lane() : NULL;
+    if (!here) return NULL;
+    uint32_t number = atomic_load_explicit(&call->number, memory_order_relaxed);
+    if (!number) atomic_store(&call->number, number = name_number(call->shown));
+    wait_begin(here, number);
+    return here;
+}
+
+/* MPI_Abort doesn't return: what there is is written before it. */
+static struct lane *come(struct call *call) {
+    if (call->role != ABORTS) return enter(call);
+    if (recording_wanted()) recorder_flush();
+    return NULL;
+}
+
+/* What is done after MPI_Init belongs to it: the run begins when the program has it back. */
+static void go(const struct call *call, struct lane *here, const void *caller) {
+    if (call->role == BEGINS && recording_wanted()) learn_ranks(caller), recorder_work(true);
+    if (here) wait_end(here);
+    if (call->role == ENDS && recording_wanted()) recorder_flush();
+}
+
+static __attribute__((noinline)) long around(WORDS, struct call *call, const void *caller) {
     words *next = next_of(call, caller);
-    if (!next) return ERROR_OTHER;
-    struct lane *here = enter(call);
+    struct lane *here = come(call);
     long answer = next(PASSED);
-    if (recording_wanted()) learn_ranks(caller), recorder_work(true);
-    leave(here);
+    go(call, here, caller);
     return answer;
 }
 
-static long ended(struct call *call, const void *caller, WORDS) {
-    long answer = around(call, caller, PASSED);
-    if (recording_wanted()) recorder_flush();
-    return answer;
-}
-
-/* It doesn't return: what there is is written before it. */
-static long aborted(struct call *call, const void *caller, WORDS) {
-    words *next = next_of(call, caller);
-    if (recording_wanted()) recorder_flush();
-    return next ? next(PASSED) : ERROR_OTHER;
-}
-
-#define SPECIAL(name, lower, how)                                      \
-    EXPORTED int MPI_##name(WORDS);                                    \
-    EXPORTED int MPI_##name(WORDS) {                                   \
-        static struct call call = {"PMPI_" #name, "MPI_" #name, 0, 0}; \
-        return (int)how(&call, CALLER, PASSED);                        \
-    }                                                                  \
-    EXPORTED void mpi_##lower##_(WORDS);                               \
-    EXPORTED void mpi_##lower##_(WORDS) {                              \
-        static struct call call = {"pmpi_" #lower "_", "MPI_" #name, 0, 0}; \
-        how(&call, CALLER, PASSED);                                    \
+#define AROUND(own, shown, role)                                     \
+    EXPORTED long own(WORDS);                                        \
+    EXPORTED long own(WORDS) {                                       \
+        static struct call call = {#own, "MPI_" #shown, role, 0, 0}; \
+        return around(PASSED, &call, CALLER);                        \
     }
-SPECIAL(Init, init, begun)
-SPECIAL(Init_thread, init_thread, begun)
-SPECIAL(Finalize, finalize, ended)
-SPECIAL(Abort, abort, aborted)
+/* C's, Fortran's, and those of `use mpi_f08` that hand arrays on as addresses and as descriptors. */
+#define PLAIN(name, lower, role)                                           \
+    AROUND(MPI_##name, name, role) AROUND(PMPI_##name, name, role)         \
+    AROUND(mpi_##lower##_, name, role) AROUND(mpi_##lower##_f08_, name, role) AROUND(mpi_##lower##_f08ts_, name, role)
+#define LARGE(name, lower, role)                                                                           \
+    PLAIN(name, lower, role) AROUND(MPI_##name##_c, name, role) AROUND(PMPI_##name##_c, name, role)        \
+    AROUND(mpi_##lower##_f08_large_, name, role) AROUND(mpi_##lower##_f08ts_large_, name, role)
+MPI_PLAIN(PLAIN)
+MPI_LARGE(LARGE)

@@ -88,7 +88,7 @@ def collectives(capture: Capture, window: tuple[int, int]) -> Collectives:
         place = np.searchsorted(known[known != NOT_KNOWN], rows.device)
         return _columns(rows, place, rows.stream, capture.words, _operations(rows, capture.words))
     rows = _within(capture.host.where(capture.host.kind == KIND["mpi"]), window)
-    rows = rows.where(_blocking(rows, capture.words))
+    rows = rows.where(_holding_all(rows, capture.words))
     operations = _operations(rows, capture.words)
     together = np.isin(operations, [code for code, word in enumerate(_KNOWN) if word in TOGETHER])
     rows = rows.where(together)
@@ -100,12 +100,13 @@ def _within(rows: Rows, window: tuple[int, int]) -> Rows:
 
 
 _KNOWN = tuple(name for name, _ in _OPERATIONS)
-_AT_ONCE = re.compile(r"(?i)^mpi_i(?!nit)")  # MPI_Iallreduce and the like come back before anything has happened
+# MPI_Iallreduce and MPI_Allreduce_init come back before anything has happened, neighbourhood collectives when the neighbours came
+_HOLDS_NOT_ALL = re.compile(r"(?i)^mpi_(i(?!nit)|neighbor_|\w+_init$)")
 
 
-def _blocking(rows: Rows, words: list[str]) -> npt.NDArray[np.bool_]:
+def _holding_all(rows: Rows, words: list[str]) -> npt.NDArray[np.bool_]:
     used, inverse = np.unique(rows.name, return_inverse=True)
-    return np.array([code == NOT_KNOWN or _AT_ONCE.match(words[code]) is None for code in used], np.bool_)[inverse]
+    return np.array([code == NOT_KNOWN or _HOLDS_NOT_ALL.match(words[code]) is None for code in used], np.bool_)[inverse]
 
 
 def _queue(rows: Rows, words: list[str]) -> Times:
