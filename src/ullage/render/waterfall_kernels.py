@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from ullage.errors import harmless
@@ -13,11 +14,12 @@ from ullage.render.markup import Markup, element
 from ullage.render.numbers import UNKNOWN, flops
 from ullage.render.table import table
 from ullage.render.times import seconds
-from ullage.reports.kernel_roofs import KernelRoof, KernelRoofs, StepSum
+from ullage.reports.kernel_roofs import KernelRoof, KernelRoofs
 from ullage.reports.remedies import Remedy
 
 TOP = 5  # kernels shown; JSON has all
-LONGEST = 44  # characters of a kernel's name in a terminal
+LONGEST = 44  # characters of a kernel's name in a terminal, without what many have in common
+_PREFIX = re.compile(r"^(void )?((at::native|\(anonymous namespace\)|<unnamed>|cutlass|pytorch_flash|flash)::)*")
 _HEAD = ["", "kernel", "asked for", "bound by", "calls", "time", "FLOPs", "bytes", "points"]
 _SUMS = ["all kernels", "points", "in the waterfall", "points"]
 
@@ -54,7 +56,7 @@ def text(roofs: KernelRoofs | None) -> str:
     remedies = [
         f"{_numbers(places)}: {remedy.what}\n{_why(shown, places)}    {remedy.source}" for remedy, places in _by_remedy(shown).items()
     ]
-    sums = [[one.step, f"{one.points:.1f}", one.factor, _own(one)] for one in roofs.sums if roofs.evidence]
+    sums = [[one.step, _points(one.points), one.factor, _points(one.own)] for one in roofs.sums if roofs.evidence]
     tables = [table(_SUMS, sums)] if sums else []
     return "\n\n".join("\n".join(part) for part in ([answer(roofs), ceilings(roofs)], listed, remedies, tables) if part)
 
@@ -77,7 +79,7 @@ def _numbers(places: list[int]) -> str:
 
 
 def _short(row: KernelRoof) -> str:
-    name = _name(row)
+    name = _PREFIX.sub("", _name(row))
     return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
 
 
@@ -89,19 +91,15 @@ def _cells(row: KernelRoof) -> list[str]:
     work = row.work
     done = None if work is None or not work.flops else round(work.flops)
     moved = None if work is None or work.bytes is None else round(work.bytes)
-    return [asked(row), _bound(row), f"{row.calls:,}", seconds(row.time * 1e9), flops(done), flops(moved, "B"), _points(row)]
+    return [asked(row), _bound(row), f"{row.calls:,}", seconds(row.time * 1e9), flops(done), flops(moved, "B"), _points(row.points)]
 
 
 def _bound(row: KernelRoof) -> str:
     return row.bound_by or "not told"
 
 
-def _points(row: KernelRoof) -> str:
-    return UNKNOWN if row.points is None else f"{row.points:.1f}"
-
-
-def _own(one: StepSum) -> str:
-    return UNKNOWN if one.own is None else f"{one.own:.1f}"
+def _points(value: float | None) -> str:
+    return UNKNOWN if value is None else f"{value:.1f}".replace("-", "−")
 
 
 def asked(row: KernelRoof) -> str:
@@ -117,7 +115,7 @@ def parts(roofs: KernelRoofs) -> list[Markup]:
     shown = roofs.ranked[:TOP]
     head = ["kernel", "asked for", "bound by", "because", "what to do", "calls", "time", "FLOPs", "bytes", "points"]
     sums = [
-        [Cell(one.step), Cell(one.factor), Cell(f"{one.points:.1f}", one.points), Cell(_own(one), one.own)]
+        [Cell(one.step), Cell(one.factor), Cell(_points(one.points), one.points), Cell(_points(one.own), one.own)]
         for one in roofs.sums
         if roofs.evidence
     ]

@@ -42,7 +42,8 @@ class KernelRoof:
 
     `time` is in s, summed over streams and devices; `flops` are those needed (0: it multiplies nothing) and `bytes` the least to move;
     None where not known. `loss` is in s, None where FLOPs are not known. `points` of MFU are the loss as a share of all devices' time,
-    `steps` its parts. `because` is the evidence for what it is bound by, in words, and `remedies` what helps against that.
+    `steps` its parts. `because` is the evidence for what it is bound by, in words, `legacy` why it can't reach its GPU's peak (None: it
+    can, or not known), and `remedies` what helps.
     """
 
     kernel: str
@@ -57,6 +58,7 @@ class KernelRoof:
     points: float | None = None
     steps: Mapping[str, float] | None = None
     because: str = ""
+    legacy: str | None = None
     remedies: tuple[Remedy, ...] = ()
 
     @property
@@ -72,13 +74,14 @@ class KernelRoof:
 
 @dataclass(frozen=True)
 class StepSum:
-    """One step over all kernels, in points of MFU, and what the waterfall's own step that holds it takes: None where it has none.
+    """One step over all kernels, in points of MFU (None: no kernel tells it), and what the waterfall's own step that holds it takes (None:
+    it has none).
 
     `above`: the kernels' steps of that factor come to more than the waterfall's may be; then they are the most that it takes.
     """
 
     step: str
-    points: float
+    points: float | None
     factor: str
     own: float | None
     above: bool
@@ -160,7 +163,7 @@ def _row(row: Row, chip: Chip) -> KernelRoof:
     work, precision, peak = _work(row, use, chip)
     asked = "" if work is None or (not work.flops and work.bytes is None) else row.product
     sort = family(row.kernel)
-    return KernelRoof(row.kernel, asked, sort, precision, row.count, row.time / 1e9, work, peak)
+    return KernelRoof(row.kernel, asked, sort, precision, row.count, row.time / 1e9, work, peak, legacy=use.legacy if use else None)
 
 
 def _work(row: Row, use: GemmUse | None, chip: Chip) -> tuple[KernelWork | None, str | None, float | None]:
@@ -270,7 +273,8 @@ def _weighted(row: KernelRoof, weights: _Weights, sources: RoofSources) -> Kerne
     found = replace(row, loss=loss, points=loss.loss * weights.of_loss, steps=steps)
     if loss.bound_by is None:
         return found
-    return replace(found, because=_because(row.work, loss, ceilings), remedies=kernel_remedies(loss.bound_by, row.multiplies))
+    because = _because(row.work, loss, ceilings) + (f"; {row.legacy}" if row.legacy and loss.bound_by == "itself" else "")
+    return replace(found, because=because, remedies=kernel_remedies(loss.bound_by, row.multiplies))
 
 
 def _because(work: KernelWork, loss: KernelLoss, ceilings: KernelCeilings) -> str:
@@ -290,14 +294,16 @@ def _because(work: KernelWork, loss: KernelLoss, ceilings: KernelCeilings) -> st
 
 def _sums(rows: Sequence[KernelRoof], steps: Sequence[Step]) -> Iterator[StepSum]:
     """Yield what each step of kernels comes to, beside the waterfall's own."""
-    points = {step: sum((row.steps or {}).get(step, 0.0) for row in rows) for step in STEPS}
+    told = {step: [row.steps[step] for row in rows if row.steps and step in row.steps] for step in STEPS}
+    points = {step: sum(found) for step, found in told.items()}
     for step in STEPS:
         factor = FACTOR[step]
         own = next((one for one in steps if factor in one.names), None)
         beside = sum(points[other] for other in STEPS if own is not None and FACTOR[other] in own.names)
         most = None if own is None else 100 * (own.lost if own.lost_between is None else max(own.lost_between[1], own.lost))
         name = LABELS[factor] if own is None else own.short
-        yield StepSum(step, points[step], name, None if own is None else 100 * own.lost, most is not None and beside > most + WORTH_SAYING)
+        above = most is not None and beside > most + WORTH_SAYING
+        yield StepSum(step, points[step] if told[step] else None, name, None if own is None else 100 * own.lost, above)
 
 
 def _notes(weights: _Weights, sums: Sequence[StepSum], rows: Sequence[KernelRoof], sources: RoofSources) -> Iterator[str]:
