@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import defaultdict
 from dataclasses import dataclass, field
@@ -12,10 +13,18 @@ from pathlib import Path
 import pytest
 
 from ullage.gpus.chip import find
+from ullage.gpus.measured import Ceiling, Ceilings, save
+from ullage.metrics.evidence import Measured
 from ullage.metrics.kernel_losses import STEPS
+from ullage.metrics.steps import Step
 from ullage.profiles import Asked, profile
+from ullage.questions import waterfall
 from ullage.reports.kernel_roofs import KernelRoofs, RoofSources, kernel_roofs
-from ullage.reports.trace import Question, trace
+from ullage.reports.remedies import LEAST_POINTS, kernel_remedies, remedies
+from ullage.reports.trace import Question, TraceReport, trace
+from ullage.simulate.job import Plan, job
+from ullage.simulate.job_files import Written
+from ullage.simulate.job_files import write as write_job
 from ullage.simulate.traces.kineto import write
 from ullage.simulate.traces.scenario import Recorder, Scenario
 
@@ -170,7 +179,7 @@ def united(launches: list[Launch]) -> Fraction:
     return Fraction(total, 10**9)
 
 
-def read(launches: list[Launch], ranks: int, end: int, folder: Path) -> KernelRoofs:
+def traced_roofs(launches: list[Launch], ranks: int, end: int, folder: Path) -> tuple[TraceReport, RoofSources]:
     to = [Recorder(7001 + rank, rank) for rank in range(ranks)]
     for launch in launches:
         one = to[launch.rank]
@@ -182,8 +191,12 @@ def read(launches: list[Launch], ranks: int, end: int, folder: Path) -> KernelRo
     events = tuple(event for one in to for event in one.events)
     files = write(Scenario("roofs", events, {one.process: rank for rank, one in enumerate(to)}, devices), folder)
     seen = profile([str(path) for path in files], Asked())
-    report = trace(seen, seen.window, Question(mode="ai"))
-    found = kernel_roofs(report, RoofSources(H100, float(CLOCK), BANDWIDTH, "the maker"))
+    return trace(seen, seen.window, Question(mode="ai")), RoofSources(H100, float(CLOCK), BANDWIDTH, "the maker")
+
+
+def read(launches: list[Launch], ranks: int, end: int, folder: Path) -> KernelRoofs:
+    report, sources = traced_roofs(launches, ranks, end, folder)
+    found = kernel_roofs(report, sources)
     assert found is not None
     return found
 
@@ -235,3 +248,123 @@ def test_kernels_lose_what_the_reference_says(seed, tmp_path):
 @pytest.mark.parametrize("seed", range(20, 420))
 def test_kernels_lose_what_the_reference_says_over_many_seeds(seed, tmp_path):
     agree(seed, tmp_path)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Written:
+    return write_job(job(Plan(ranks=1, steps=1, seed=3, shapes=True)), tmp_path_factory.mktemp("job"))
+
+
+def find_planted(seed: int, folder: Path) -> None:
+    simulated = job(Plan(ranks=1 + seed % 4, steps=1, seed=seed, shapes=True))
+    one = write_job(simulated, folder)
+    truth, report = simulated.truth, waterfall(one.telemetry, one.traces, one.config, one.gemms)
+    kernels, chain = report.kernels, report.chain
+    points = {one.step: one.points or 0.0 for one in kernels.sums}
+    own = {step.name: 100 * step.lost for step in chain.steps}
+    executed = math.prod(value for name, value in truth["factors"].items() if name != "model")
+    # the numbers of short kernels are rounded to whole ones, and tiles below 0.92 are not planted
+    assert kernels.reached == pytest.approx(100 * executed, rel=0.02)
+    assert kernels.computing == pytest.approx(100 * math.prod(list(truth["factors"].values())[:3]), rel=1e-4)
+    assert kernels.computing == pytest.approx(kernels.reached + sum(points.values()), rel=1e-9) and kernels.unknown == 0
+    assert points["clock"] == pytest.approx(own["clock"], rel=0.1, abs=0.05)
+    assert points["tile"] == pytest.approx(own["tile"], abs=0.3) or truth["factors"]["tile"] < 0.92
+    assert points["wave"] <= own["sm_fill"] + 0.05
+    assert not any(one.above for one in kernels.sums)
+    passes = next(row for row in kernels.rows if row.family == "elementwise")
+    assert 0.4 < passes.loss.memory / passes.time < 0.96
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_the_kernels_of_a_simulated_job_come_to_its_factors(seed, tmp_path):
+    find_planted(seed, tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_the_kernels_of_many_simulated_jobs_come_to_their_factors(seed, tmp_path):
+    find_planted(seed, tmp_path)
+
+
+def test_remedies_are_those_that_help_the_kernels_of_the_trace(made):
+    report = waterfall(made.telemetry, made.traces, made.config)
+    issue = next(cost for cost in report.costs if "tensor_issue" in cost.step.names)
+    evidence = report.kernels.evidence
+    assert max(evidence, key=evidence.get) in (("itself", True), ("memory", False))
+    helped = [sum(points for (step, products), points in evidence.items() if one.helps(step, products)) for one in issue.remedies]
+    assert helped == sorted(helped, reverse=True) and all(points >= LEAST_POINTS for points in helped[:-1])
+    assert issue.remedies[-1].binding == "" and not any(one.products and one.binding == "memory" for one in issue.remedies)
+
+
+def test_a_remedy_for_less_than_a_tenth_of_a_point_is_left_out():
+    usual = remedies(("tensor_issue",))
+    fused = kernel_remedies("memory", False)
+    for points, there in ((LEAST_POINTS, True), (LEAST_POINTS * 0.999, False)):
+        chosen = remedies(("tensor_issue",), {("memory", False): points, ("itself", True): 1.0})
+        assert (fused[0] in chosen) == there and set(chosen) < set(usual)
+    assert remedies(("tensor_issue",), {("memory", False): LEAST_POINTS * 0.999}) == usual
+    assert remedies(("load_balance",), {("memory", False): 5.0}) == remedies(("load_balance",))
+
+
+@pytest.mark.parametrize("binding", STEPS)
+@pytest.mark.parametrize("products", [True, False])
+def test_every_binding_has_a_remedy_with_a_source(binding, products):
+    found = kernel_remedies(binding, products)
+    assert found and all(one.source.startswith(("https://", "docs/")) for one in found)
+
+
+def roofs_of(folder: Path, *kernels: tuple[str, str, int, int, int], end: int = 10**9) -> KernelRoofs:
+    """Kernels (name, word, stream, start and end in µs) on one rank."""
+    return read([Launch(name, word, 0, stream, 1000 * start, 1000 * stop) for name, word, stream, start, stop in kernels], 1, end, folder)
+
+
+@pytest.mark.parametrize(("length", "said"), [(500, True), (499, False)])
+def test_what_may_multiply_is_said_from_a_twentieth_of_a_point(length, said, tmp_path):
+    # 500 µs of a second are 0.05 points
+    found = roofs_of(tmp_path, (MYSTERY, "", 7, 1000, 1000 + length))
+    assert any("may multiply" in note for note in found.notes) == said
+
+
+@pytest.mark.parametrize(("length", "said"), [(500, True), (499, False)])
+def test_what_tells_no_bytes_is_said_from_a_twentieth_of_a_point(length, said, tmp_path):
+    found = roofs_of(tmp_path, (GELU, "", 7, 1000, 1000 + length))
+    assert any("tell no bytes" in note for note in found.notes) == said
+
+
+@pytest.mark.parametrize(("overlap", "said"), [(1000, False), (1002, True)])
+def test_kernels_side_by_side_are_said_from_a_thousandth_on(overlap, said, tmp_path):
+    # one second of kernels, and beside the first of them another one
+    found = roofs_of(tmp_path, (GELU, "4000 B", 7, 1000, 1_001_000), (GELU, "4000 B", 8, 1000, 1000 + overlap), end=1_100_000_000)
+    assert any("side by side" in note for note in found.notes) == said
+
+
+@pytest.mark.parametrize(("more", "above"), [(0.99, False), (1.01, True)])
+def test_kernels_that_lose_more_than_the_waterfall_are_said_to(more, above, tmp_path):
+    # elementwise kernels over all of the time: its loss is 50 points
+    path = tmp_path / "one"
+    launches = [Launch(GELU, "4000 B", 0, 7, 10**6, 10**6 + 5 * 10**8)]
+    report, sources = traced_roofs(launches, 1, 10**9, path)
+    whole, left = Measured.exact(0.5 + 0.01, "telemetry"), Measured.exact(0.01 + more / 100, "telemetry")
+    steps = [Step(("sm_fill", "tensor_issue"), Measured.exact(left.value / whole.value, "telemetry"), whole, left)]
+    found = kernel_roofs(report, sources, steps)
+    assert {one.step for one in found.sums if one.above} == ({"wave", "memory", "itself"} if above else set())
+    assert any("most that it may be" in note for note in found.notes) == above
+
+
+def test_a_bound_by_itself_of_a_legacy_kernel_says_so(tmp_path):
+    found = roofs_of(tmp_path, (AMPERE, "1x1024x1024x1024 bf16", 7, 1000, 2000))
+    assert found.rows[0].bound_by == "itself" and "mma instead of wgmma" in found.rows[0].because
+
+
+def test_a_measured_bandwidth_takes_the_place_of_the_stated_one(made, tmp_path):
+    stated = waterfall(trace=made.traces).kernels
+    ceilings = Ceilings(
+        H100.name, "", "2026-08-10T12:00:00Z", "", {}, {"global memory": Ceiling(3.3e12, "memory-bandwidth")},
+        {"bf16": Ceiling(7e14, "sustained-ceilings")}, {"global memory": Ceiling(3.32e12, "sustained-ceilings")},
+    )  # fmt: skip
+    file = save(ceilings, tmp_path)
+    found = waterfall(trace=made.traces, ceiling=str(file)).kernels
+    assert stated.sources.bandwidth == H100.bandwidth and found.sources.bandwidth == 3.32e12
+    assert "sustained-ceilings" in found.sources.bandwidth_source
+    passes, before = (next(row for row in one.rows if row.family == "elementwise") for one in (found, stated))
+    assert passes.loss.memory == pytest.approx(before.loss.memory * H100.bandwidth / 3.32e12)

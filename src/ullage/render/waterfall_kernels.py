@@ -56,7 +56,7 @@ def text(roofs: KernelRoofs | None) -> str:
     remedies = [
         f"{_numbers(places)}: {remedy.what}\n{_why(shown, places)}    {remedy.source}" for remedy, places in _by_remedy(shown).items()
     ]
-    sums = [[one.step, _points(one.points), one.factor, _points(one.own)] for one in roofs.sums if roofs.evidence]
+    sums = [[one.step, _points(one.points), one.within, _points(one.own)] for one in roofs.sums if roofs.evidence]
     tables = [table(_SUMS, sums)] if sums else []
     return "\n\n".join("\n".join(part) for part in ([answer(roofs), ceilings(roofs)], listed, remedies, tables) if part)
 
@@ -115,7 +115,7 @@ def parts(roofs: KernelRoofs) -> list[Markup]:
     shown = roofs.ranked[:TOP]
     head = ["kernel", "asked for", "bound by", "because", "what to do", "calls", "time", "FLOPs", "bytes", "points"]
     sums = [
-        [Cell(one.step), Cell(one.factor), Cell(_points(one.points), one.points), Cell(_points(one.own), one.own)]
+        [Cell(one.step), Cell(one.within), Cell(_points(one.points), one.points), Cell(_points(one.own), one.own)]
         for one in roofs.sums
         if roofs.evidence
     ]

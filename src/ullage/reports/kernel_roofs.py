@@ -19,9 +19,17 @@ from ullage.reports.waterfall_step import WITHOUT_PRODUCTS
 from ullage.sums.lanes.products import Row, merge_products
 from ullage.sums.lanes.run import Run
 
-# The factor of the waterfall to which each step of a kernel belongs
-FACTOR = {"tile": "tile", "clock": "clock", "wave": "sm_fill", "memory": "tensor_issue", "itself": "tensor_issue"}
+# The factors of the waterfall that hold each step of a kernel. SMs that a kernel leaves idle for other reasons than its last wave (blocks
+# that take unequally long, SMs that a collective holds) are SM fill in the waterfall, and lie in the kernel itself here
+FACTORS = {
+    "tile": ("tile",),
+    "clock": ("clock",),
+    "wave": ("sm_fill",),
+    "memory": ("sm_fill", "tensor_issue"),
+    "itself": ("sm_fill", "tensor_issue"),
+}
 WORTH_SAYING = 0.05  # points: what is less is not to be seen in the numbers
+ABOVE = 1.0  # points: by so much OFU, which the waterfall's steps rest on, may be off as a measure of executed FLOPs
 SIDE_BY_SIDE = 1.001  # times the united time: below, no two kernels ran at once that count
 
 
@@ -74,15 +82,15 @@ class KernelRoof:
 
 @dataclass(frozen=True)
 class StepSum:
-    """One step over all kernels, in points of MFU (None: no kernel tells it), and what the waterfall's own step that holds it takes (None:
-    it has none).
+    """One step over all kernels, in points of MFU (None: no kernel tells it), and what the waterfall's own steps that hold it take (None:
+    it has none); `within` names these.
 
-    `above`: the kernels' steps of that factor come to more than the waterfall's may be; then they are the most that it takes.
+    `above`: all kernels' steps that those hold come to more than they may take; then the kernels' are the most that it may be.
     """
 
     step: str
     points: float | None
-    factor: str
+    within: str
     own: float | None
     above: bool
 
@@ -297,13 +305,16 @@ def _sums(rows: Sequence[KernelRoof], steps: Sequence[Step]) -> Iterator[StepSum
     told = {step: [row.steps[step] for row in rows if row.steps and step in row.steps] for step in STEPS}
     points = {step: sum(found) for step, found in told.items()}
     for step in STEPS:
-        factor = FACTOR[step]
-        own = next((one for one in steps if factor in one.names), None)
-        beside = sum(points[other] for other in STEPS if own is not None and FACTOR[other] in own.names)
-        most = None if own is None else 100 * (own.lost if own.lost_between is None else max(own.lost_between[1], own.lost))
-        name = LABELS[factor] if own is None else own.short
-        above = most is not None and beside > most + WORTH_SAYING
-        yield StepSum(step, points[step] if told[step] else None, name, None if own is None else 100 * own.lost, above)
+        own = [one for one in steps if set(one.names) & set(FACTORS[step])]
+        names = {name for one in own for name in one.names}
+        beside = sum(points[other] for other in STEPS if names.issuperset(FACTORS[other]))
+        lost = 100 * sum(one.lost for one in own)
+        # the kernel itself is what the other steps leave, so that their errors are its own
+        uncertain = steps if step in ("memory", "itself") else own
+        most = lost + sum(max(100 * (one.lost_between[1] - one.lost), 0.0) for one in uncertain if one.lost_between is not None)
+        within = " and ".join([one.short for one in own] or [LABELS[name] for name in FACTORS[step]])
+        above = bool(own) and beside > most + ABOVE
+        yield StepSum(step, points[step] if told[step] else None, within, lost if own else None, above)
 
 
 def _notes(weights: _Weights, sums: Sequence[StepSum], rows: Sequence[KernelRoof], sources: RoofSources) -> Iterator[str]:
@@ -320,7 +331,10 @@ def _notes(weights: _Weights, sums: Sequence[StepSum], rows: Sequence[KernelRoof
             f"kernels ran side by side for part of the time ({weights.summed:.4g} s over streams, {weights.united:.4g} s at once): "
             "their losses count in proportion"
         )
-    for name in dict.fromkeys(one.factor for one in sums if one.above):
-        yield f"kernels' steps come to more than {name} takes in the waterfall, which is of a longer time: they are the most that it may be"
+    for within in dict.fromkeys(one.within for one in sums if one.above):
+        yield (
+            f"the kernels of the trace lose more than the waterfall has in {within}, whose sources are of other times or products: "
+            "theirs is the most that it may be"
+        )
     if sources.clock is None and any(row.multiplies for row in rows):
         yield "without telemetry nobody tells the clock under load: what it costs is part of the kernel itself"
