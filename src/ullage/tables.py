@@ -179,7 +179,9 @@ INTERVALS = pa.schema(
         pa.field("sequence", pa.int64(), metadata={"meaning": "a collective's number within its group"}),
         pa.field("members", pa.int32(), metadata={"meaning": "how many ranks take part in a collective"}),
         pa.field(
-            "product", _word, metadata={"meaning": "what the launching operator asked for of matrix products: a word of ullage.product"}
+            "product",
+            _word,
+            metadata={"meaning": "what the launching operator asked for, of products, attention or bytes: a word of ullage.product"},
         ),
         pa.field("blocks", pa.int64(), metadata={"meaning": "thread blocks of a kernel's grid"}),
         pa.field("threads", pa.int32(), metadata={"meaning": "threads of a kernel's block"}),

@@ -7,6 +7,7 @@ from typing import Any
 
 from ullage.errors import harmless
 from ullage.metrics.evidence import GIVEN, REST, Measured
+from ullage.render import waterfall_kernels
 from ullage.render.json import iso
 from ullage.render.numbers import UNKNOWN, hours, money, part_read, percent
 from ullage.render.table import table
@@ -24,6 +25,7 @@ def text(report: WaterfallReport) -> str:
         ceiling(report),
         closure(report),
         _disagreements(report),
+        waterfall_kernels.text(report.kernels),
         _advice(report),
         "\n".join(f"note: {harmless(note, 1000)}" for note in report.notes),
     ]
@@ -240,6 +242,7 @@ def record(report: WaterfallReport) -> dict[str, Any]:
         "ceiling_source": report.ceiling_source if report.ceiling is not None else None,
         "ceiling_share": report.ceiling_share,
         "of_ceiling": of_ceiling(report),
+        "kernels": waterfall_kernels.record(report.kernels),
         "rests_on": list(report.rests_on),
         "notes": list(report.notes),
     }

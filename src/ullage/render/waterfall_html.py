@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ullage.render import waterfall_kernels
 from ullage.render.html_tables import Cell, listed, table
 from ullage.render.markup import Markup, element
 from ullage.render.numbers import hours, money, percent
@@ -24,6 +25,14 @@ def page(report: WaterfallReport) -> str:
             section("steps", "Step by step", "Walking from the peak: what each step leaves, and what it takes.", _steps(report)),
             section("closes", "Does it close", "", [element("p", line) for line in said]) if said else None,
             section("sources", "What two sources say", "", _compared(report)) if report.chain.disagreements else None,
+            section(
+                "kernels",
+                "What binds the kernels",
+                "Against their ceilings, the largest loss first.",
+                waterfall_kernels.parts(report.kernels),
+            )
+            if report.kernels is not None
+            else None,
             section("remedies", "What is usually done", "The largest steps first, with where it is documented.", _remedies(report)),
             section("notes", "Notes", "", listed(report.notes)) if report.notes else None,
         )
