@@ -46,15 +46,17 @@ def rank(
     ranks: int | None = None,
     host: str = "",
     uuid: str = "",
+    model: str = "G",
 ) -> Reduced:
-    """A capture of one rank with one device (`uuid`, or its own); its clock shows `offset` + `drift` × time more than the common one."""
+    """A capture of one rank with one device of a `model` (`uuid`, or its own); its clock shows `offset` + `drift` × time more than the
+    common one."""
 
     def shown(time: int) -> int:
         return time + offset + round(drift * time)
 
     recording = Recording(f"rank{number}.json", rank=number, ranks=ranks, clock=clock, host=host)  # type: ignore[arg-type]
     recording.processes[1] = Process(rank=number)
-    recording.devices[0] = Device("G", uuid or f"GPU-{number}")
+    recording.devices[0] = Device(model, uuid or f"GPU-{number}")
     columns = {
         "start": [shown(d.start) for d in done] + [shown(0)],
         "end": [shown(d.end) for d in done] + [shown(1)],

@@ -13,7 +13,8 @@ from ullage.render.markup import Markup, element
 from ullage.render.numbers import UNKNOWN, factor, money, percent
 from ullage.render.svg.tree import bounds
 from ullage.render.times import seconds
-from ullage.render.trace_code import tables, where
+from ullage.render.trace_code import Table, tables, where
+from ullage.render.trace_links import bandwidths, said
 from ullage.render.trace_parts import CAUSES, columns, device_states, host_states
 from ullage.reports.lane_shares import device_shares, host_shares
 from ullage.reports.trace import TraceReport
@@ -76,11 +77,24 @@ def gaps(report: TraceReport) -> Markup | None:
 
 def code(report: TraceReport) -> list[Markup]:
     """Return the tables of what code the run's time belongs to, each under its title."""
-    found = []
-    for part in tables(report, top=NAMES, wide=_LONG):
-        rows = [[Cell(*cell) for cell in row] for row in part.rows]
-        found += [element("h3", part.title[:1].upper() + part.title[1:]), table(part.title, part.head, rows, words=part.words, sorts=True)]
-    return found
+    return [child for part in tables(report, top=NAMES, wide=_LONG) for child in _titled(part)]
+
+
+def _titled(part: Table) -> list[Markup]:
+    rows = [[Cell(*cell) for cell in row] for row in part.rows]
+    return [element("h3", part.title[:1].upper() + part.title[1:]), table(part.title, part.head, rows, words=part.words, sorts=True)]
+
+
+def links(report: TraceReport) -> list[Markup]:
+    """Return how fast collectives moved data; nothing where no size is known."""
+    if not report.bandwidths:
+        return []
+    words, hidden = said(report), more(len(report.bandwidths) - ROWS)
+    return [
+        *_titled(bandwidths(report, top=ROWS, wide=80)),
+        *([hidden] if hidden else []),
+        element("p", f"{words[:1].upper()}{words[1:]}."),
+    ]
 
 
 def _kernel(name: str) -> Markup:

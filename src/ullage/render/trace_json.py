@@ -143,6 +143,7 @@ def explained(report: TraceReport) -> dict[str, Any]:
         "code": None if report.code is None else _code(report.code),
         "gemms": None if report.gemms is None else gemms(report.gemms),
         "collectives": None if late is None else asdict(late),
+        "bandwidths": [asdict(row) | {"mean": row.mean} for row in report.bandwidths],
         "restated": None if restated is None else _restated(restated),
         "tables_of": report.tables_of or None,
     }

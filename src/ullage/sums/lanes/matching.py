@@ -38,6 +38,7 @@ class Lane:
 
     capture: int
     place: str
+    process: int
     device: int
     rank: int | None
     label: str
@@ -49,7 +50,7 @@ class Participations:
 
     `operation` and `group` are codes into the words of all captures; `kind` is `operation` with sends and receives as one.
     `chain` is the sequence that a row belongs to: its group, or its stream where no group is recorded. `key` is the same for
-    the same collective (-1: not matched), and `whole` says whether all who took part in it are there.
+    the same collective (-1: not matched), and `whole` says whether all who took part in it are there. `place` tells rows apart.
     """
 
     lane: Codes
@@ -66,6 +67,7 @@ class Participations:
     chain: Codes
     key: Codes
     whole: Mask
+    place: Codes
 
     def __len__(self) -> int:
         return len(self.start)
@@ -79,7 +81,7 @@ class Participations:
 class Matched:
     """The collectives that were found on two lanes or more: `rows` in the order of `key` (0, 1, …), the lanes, the clocks.
 
-    `words` are what the codes of `rows` mean. `notes` say what was not matched, and why.
+    `alone` are the rows that were not matched. `words` are what the codes of both mean. `notes` say what was not matched, and why.
     """
 
     lanes: tuple[Lane, ...]
@@ -87,6 +89,7 @@ class Matched:
     clocks: tuple[Clock, ...]
     words: tuple[str, ...]
     notes: tuple[str, ...]
+    alone: Participations
 
     @property
     def count(self) -> int:
@@ -104,15 +107,15 @@ def match(captures: Sequence[Reduced]) -> Matched:
     words: dict[str, int] = {}
     notes: list[str] = []
     lanes, rows = _table(captures, words)
-    names = tuple(words)
+    names, every = tuple(words), _collapsed(rows)
     if len(lanes) > 1:
-        rows = _named_points_out(_collapsed(rows), names, notes)
+        rows = _named_points_out(every, names, notes)
         rows = _chained(rows)
         rows = _ordered(_numbered(rows), names, [r.recording.clock for r in captures], notes)
     world = max((r.recording.ranks or 0 for r in captures), default=0)
     rows = _believed(rows, names, len(lanes) >= world, notes)
-    found = Matched(lanes, rows, (), names, tuple(notes))
-    return _aligned(found, clock_owners(captures), notes)
+    found = _aligned(Matched(lanes, rows, (), names, tuple(notes), every), clock_owners(captures), notes)
+    return replace(found, alone=every.where(~np.isin(every.place, found.rows.place)))
 
 
 def codes(*columns: Codes) -> Codes:
@@ -148,7 +151,8 @@ def _table(captures: Sequence[Reduced], words: dict[str, int]) -> tuple[tuple[La
     points = np.isin(columns["operation"], [code for word, code in words.items() if word in POINT_TO_POINT])
     blank = np.full(len(points), NOT_KNOWN, np.int64)
     kind = np.where(points, -2, columns["operation"])
-    return tuple(lanes), Participations(**columns, kind=kind, chain=blank, key=blank, whole=np.zeros(len(points), np.bool_))
+    place, nobody = np.arange(len(points)), np.zeros(len(points), np.bool_)
+    return tuple(lanes), Participations(**columns, kind=kind, chain=blank, key=blank, whole=nobody, place=place)
 
 
 _READ = ("lane", "capture", "start", "end", "operation", "group", "stream", "sequence", "bytes", "members")
@@ -160,7 +164,7 @@ def _lane(reduced: Reduced, capture: int, process: int, device: int, used: Codes
     rank = known.rank if known else reduced.recording.rank
     label = known.label if known else f"rank {rank}" if rank is not None else reduced.recording.place
     several = int((used >> 32 == process).sum()) > 1
-    return Lane(capture, reduced.recording.place, device, rank, f"{label}, GPU {device}" if several else label)
+    return Lane(capture, reduced.recording.place, process, device, rank, f"{label}, GPU {device}" if several else label)
 
 
 def _collapsed(rows: Participations) -> Participations:
