@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ullage.metrics.collectives import algorithm_bandwidth, bus_bandwidth, crossings
 from ullage.metrics.metric import ratio
 from ullage.reports.gemms import chip_of
-from ullage.sums.lanes.matching import Matched
+from ullage.sums.lanes.matched import Matched
 from ullage.sums.lanes.moved import Moved, moved
 from ullage.sums.lanes.run import Run
 

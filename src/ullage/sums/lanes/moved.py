@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ullage.sums.lanes.collectives import POINT_TO_POINT
 from ullage.sums.lanes.gather import NOT_KNOWN
-from ullage.sums.lanes.matching import Matched, Participations, codes
+from ullage.sums.lanes.matched import Matched, Participations, codes
 from ullage.sums.lanes.reduce import Reduced
 from ullage.sums.lanes.spans import Times
 from ullage.sums.lanes.transfer import split
