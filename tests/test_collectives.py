@@ -48,6 +48,7 @@ def rank(
     host: str = "",
     uuid: str = "",
     model: str = "G",
+    boot: str = "",
 ) -> Reduced:
     """A capture of one rank with one device of a `model` (`uuid`, or its own); its clock shows `offset` + `drift` × time more than the
     common one."""
@@ -55,7 +56,7 @@ def rank(
     def shown(time: int) -> int:
         return time + offset + round(drift * time)
 
-    recording = Recording(f"rank{number}.json", rank=number, ranks=ranks, clock=clock, host=host)  # type: ignore[arg-type]
+    recording = Recording(f"rank{number}.json", rank=number, ranks=ranks, clock=clock, host=host, boot=boot)  # type: ignore[arg-type]
     recording.processes[1] = Process(rank=number)
     recording.devices[0] = Device(model, uuid or f"GPU-{number}")
     columns = {
@@ -432,6 +433,24 @@ def test_hosts_are_aligned_only_by_more_than_their_ends_scatter(offset: int, shi
     line = matched.clocks[1].line
     assert line is not None and line.residual == 1000
     assert line.offset == (offset if shifted else 0)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_containers_of_one_boot_are_never_shifted_whatever_they_are_called(seed: int) -> None:
+    ranks, last = crowded(seed)
+    _, matched = run_of(*(rank(n, done, clock="utc", host=f"container-{n}", boot="b") for n, done in enumerate(ranks)))
+    found = {s.label: s.last for s in stragglers(matched)}
+    assert [found[f"rank {n}"] for n in range(4)] == last
+    assert all(clock.line is not None and clock.line.offset == 0 for clock in matched.clocks)
+
+
+@pytest.mark.parametrize(("boots", "offset"), [(("a", "b"), 7 * MS), (("a", "a"), 0), (("", ""), 0), (("a", ""), 7 * MS)])
+def test_containers_of_one_name_share_a_clock_only_by_their_boot(boots: tuple[str, str], offset: int) -> None:
+    # both are called "modal"; the second's clock shows 7 ms more
+    first, second = late_by(*[MS] * 5)
+    ranks = (rank(n, done, 7 * MS * n, clock="utc", host="modal", boot=boots[n]) for n, done in enumerate((first, second)))
+    _, matched = run_of(*ranks)
+    assert [clock.line.offset for clock in matched.clocks if clock.line] == ([0, offset] if offset else [0, 0][: len(matched.clocks)])
 
 
 def test_a_host_of_several_ranks_is_aligned_as_one() -> None:

@@ -129,6 +129,13 @@ def test_a_group_is_held_against_the_link_that_it_is_on(hosts: str, given: float
     assert row.share == (None if rate is None else pytest.approx(90e9 / rate))
 
 
+@pytest.mark.parametrize(("boots", "hosts"), [("ab", 2), ("aa", 1)])
+def test_containers_are_on_one_host_if_they_are_of_one_boot(boots: str, hosts: int) -> None:
+    done = [[replace(d, members=2, bytes=1000) for d in lane] for lane in late_by(MS, MS, MS)]
+    (row,) = found(*(rank(n, lane, host="modal", boot=boot) for n, (lane, boot) in enumerate(zip(done, boots, strict=True))))
+    assert row.hosts == hosts
+
+
 @pytest.mark.parametrize("offset", [-(10**12), 1, 10**9])
 def test_moving_every_clock_changes_nothing(offset: int) -> None:
     done, _ = drawn(offset % 7)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
+from ullage.recording import Recording
 from ullage.sums.lanes.alignment import Clock, Line, clocks
 from ullage.sums.lanes.collectives import TOGETHER
 from ullage.sums.lanes.reduce import Reduced
@@ -114,7 +115,7 @@ def renumbered(rows: Participations) -> Participations:
 def clocks_of(found: Matched, owners: Sequence[str]) -> tuple[Clock, ...]:
     """Return the clock of each capture; `owners` says whose clock it went by, "" where it is its own alone.
 
-    Captures of one host have one clock: they are never shifted against one another, for their ends scatter by what the host's
+    Captures of one host and boot have one clock: they are never shifted against one another, for their ends scatter by what the host's
     threads wait for its processors. Clocks that both claim to count from 1970 differ only if by more than their ends scatter.
     """
     rows = found.rows.where(found.together)
@@ -137,11 +138,17 @@ def _settled(line: Line | None, since_1970: bool) -> Line | None:
 
 
 def clock_owners(captures: Sequence[Reduced]) -> list[str]:
-    """Return whose clock each capture went by: its host's, if it counts from 1970; without a host a name of its own; "" for others."""
-    return [
-        "" if c.recording.clock != "utc" else f"host {c.recording.host}" if c.recording.host else f"capture {place}"
-        for place, c in enumerate(captures)
-    ]
+    """Return whose clock each capture went by: its machine's, if it counts from 1970; of an unknown machine its own; "" for others."""
+    return ["" if c.recording.clock != "utc" else machine(c.recording) or f"capture {place}" for place, c in enumerate(captures)]
+
+
+def machine(recording: Recording) -> str:
+    """Return what tells the machine of a recording apart: its boot, for containers' names may be alike on different ones; else its host.
+
+    >>> machine(Recording("a.json", host="node", boot="1f0c")), machine(Recording("a.json", host="node")), machine(Recording("a.json"))
+    ('boot 1f0c', 'host node', '')
+    """
+    return f"boot {recording.boot}" if recording.boot else f"host {recording.host}" if recording.host else ""
 
 
 def shifts_of(found: Matched, time: Times) -> tuple[Times, Mask]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ullage.sums.lanes.collectives import POINT_TO_POINT
 from ullage.sums.lanes.gather import NOT_KNOWN
-from ullage.sums.lanes.matched import Matched, Participations, codes
+from ullage.sums.lanes.matched import Matched, Participations, codes, machine
 from ullage.sums.lanes.reduce import Reduced
 from ullage.sums.lanes.spans import Times
 from ullage.sums.lanes.transfer import split
@@ -138,7 +138,8 @@ def _hosts(matched: Matched, captures: Sequence[Reduced], at: Numbers) -> Number
 
 
 def _host(capture: Reduced, process: int, names: dict[str, int]) -> int:
-    known = next((p.host for p in capture.processes if p.key[1] == process), "") or capture.recording.host
+    host = next((p.host for p in capture.processes if p.key[1] == process), "")
+    known = machine(capture.recording) if capture.recording.boot or not host else f"host {host}"
     return names.setdefault(known, len(names)) if known else NOT_KNOWN
 
 
