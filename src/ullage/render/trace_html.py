@@ -164,11 +164,11 @@ def _each(by: str, found: Sequence[View]) -> list[Markup] | None:
 
 
 def _late(report: TraceReport) -> Markup | None:
-    links = tables.links(report)
+    more = [*tables.lengths(report), *tables.links(report)]
     if report.late is None:
-        return section("late", "Collectives", "", *links) if links else None
+        return section("late", "Collectives", "", *more) if more else None
     who = (_said_in_a_line(matched(report.late, "")), tables.late(report))
-    return section("late", "Who comes late", f"{_LATE}{_of(report)}", *who, *links)
+    return section("late", "Who comes late", f"{_LATE}{_of(report)}", *who, *more)
 
 
 def _restatement(report: TraceReport) -> Markup | None:

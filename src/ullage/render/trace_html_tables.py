@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from ullage.errors import harmless
 from ullage.metrics.losses import Bill
 from ullage.metrics.tree import Node
+from ullage.render import trace_sequences
 from ullage.render.gemms import sizes, summary
 from ullage.render.html_tables import Cell, more, table
 from ullage.render.markup import Markup, element
@@ -83,6 +84,15 @@ def code(report: TraceReport) -> list[Markup]:
 def _titled(part: Table) -> list[Markup]:
     rows = [[Cell(*cell) for cell in row] for row in part.rows]
     return [element("h3", part.title[:1].upper() + part.title[1:]), table(part.title, part.head, rows, words=part.words, sorts=True)]
+
+
+def lengths(report: TraceReport) -> list[Markup]:
+    """Return what ranks were fed and what each token cost them; nothing where that is not known of two or more."""
+    if report.sequences is None:
+        return []
+    words, hidden = trace_sequences.said(report.sequences), more(len(report.sequences.ranks) - ROWS)
+    part = trace_sequences.ranks(report, top=ROWS, wide=80)
+    return [*_titled(part), *([hidden] if hidden else []), element("p", f"{words[:1].upper()}{words[1:]}.")]
 
 
 def links(report: TraceReport) -> list[Markup]:

@@ -19,6 +19,7 @@ from ullage.reports.kernels import KernelSummary, kernel_summary
 from ullage.reports.late import Late, late
 from ullage.reports.links import Bandwidth, bandwidths
 from ullage.reports.restated import Restatement, restated
+from ullage.reports.sequences import Sequences, sequences
 from ullage.reports.view import View, view
 from ullage.sums.lanes.bounds import device_ranges, host_ranges
 from ullage.sums.lanes.common import Rest, partly, recorded_notes, rest, with_common
@@ -78,6 +79,7 @@ class TraceReport:
     recorded: int | None = None
     code: CodeReport | None = None
     bandwidths: tuple[Bandwidth, ...] = ()
+    sequences: Sequences | None = None
 
     @property
     def tables_of(self) -> str:
@@ -130,6 +132,7 @@ def trace(profile: Profile, window: str, question: Question | None = None) -> Tr
         recorded=partly(run),
         code=code_report(run),
         bandwidths=bandwidths(run, matched, question.link),
+        sequences=sequences(run),
     )
 
 
