@@ -79,6 +79,11 @@ def test_a_kernel_says_its_grid_its_block_and_its_call(tmp_path: Path) -> None:
     assert (recording.clock, recording.host, recording.source) == ("utc", "node-1", "Ullage recording")
 
 
+def test_a_recording_says_of_which_boot_it_is(tmp_path: Path) -> None:
+    _, recording, _ = rows(Made(tmp_path / "a.ullage").info(boot="1f0c").clocks(0).buffer(call(0, 1, tie=1), kernel(2, 12, tie=1)).end())
+    assert (recording.boot, recording.host) == ("1f0c", "node-1")
+
+
 def test_kernels_of_nccl_are_collectives_with_their_operation(tmp_path: Path) -> None:
     made = Made(tmp_path / "a.ullage").clocks(0).named({KERNEL: "gemm", 0x7100: "ncclDevKernel_AllReduce_Sum_bf16_RING_LL"})
     found, recording, _ = rows(made.buffer(kernel(0, 5), kernel(5, 9, name=0x7100)).end())

@@ -155,7 +155,7 @@ def _column(values: Any, kind: pa.DataType) -> pa.Array:
 # framework), function (of Python), module (a module of PyTorch was called). Of the profiler: overhead.
 KINDS = (
     "kernel", "collective", "memcpy", "memset", "graph", "lost", "api", "mpi", "region", "step", "parallel", "off", "overhead", "computing",
-    "operator", "function", "module",
+    "operator", "function", "module", "lookup",
 )  # fmt: skip
 
 # What a call of the GPU runtime does.
@@ -186,6 +186,7 @@ INTERVALS = pa.schema(
         pa.field("blocks", pa.int64(), metadata={"meaning": "thread blocks of a kernel's grid"}),
         pa.field("threads", pa.int32(), metadata={"meaning": "threads of a kernel's block"}),
         pa.field("registers", pa.int32(), metadata={"meaning": "registers of each of a kernel's threads"}),
+        pa.field("tokens", pa.int64(), metadata={"meaning": "how many tokens were looked up in an embedding table"}),
         pa.field("shared", pa.int32(), metadata={"unit": "B", "meaning": "shared memory of a kernel's block, static and dynamic"}),
     ]
 )

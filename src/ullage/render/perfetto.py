@@ -194,6 +194,7 @@ _TITLES = {
     "operator": "operators",
     "module": "modules",
     "function": "Python",
+    "lookup": "embedding lookups",
 }
 
 

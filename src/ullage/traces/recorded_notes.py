@@ -23,6 +23,7 @@ def who(told: Told, recording: Recording, rank: int | None) -> None:
     """Fill in host, rank and ranks of a recording; the file's own rank comes before the one that was asked for."""
     own = told.whole("rank")
     recording.host = told.text("host") or recording.host
+    recording.boot = told.text("boot")
     recording.rank = own if own is not None else rank
     recording.ranks = told.whole("ranks")
     for told_device in told.objects("devices"):

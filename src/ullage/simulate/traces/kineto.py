@@ -32,6 +32,7 @@ _CATEGORIES = {
     "module": "python_function",
 }
 _ON_DEVICE = ("kernel", "collective", "lost", "memcpy", "memset")
+_VOCABULARY, _WIDTH = 32_000, 4096  # of the embedding table
 _EXTERNAL = 1 << 20  # what numbers of operators begin at
 _SM = {"computeMajor": 9, "computeMinor": 0, "regsPerMultiprocessor": 65536, "sharedMemPerMultiprocessor": 228 << 10}
 _TYPES = {
@@ -217,5 +218,10 @@ def _args(event: Event) -> dict[str, Any]:
     if event.kind == "collective":
         known |= {"Collective name": event.operation, "In msg nelems": event.bytes, "Out msg nelems": event.bytes, "dtype": "Byte"}
         known |= {"Group size": event.members, "Process Group Name": event.group, "Seq": event.sequence}
+    if event.tokens is not None:
+        known |= {
+            "Input Dims": [[_VOCABULARY, _WIDTH], [1, event.tokens], [], [], []],
+            "Input type": ["c10::BFloat16", "long int", "", "", ""],
+        }
     given = {key: value for key, value in known.items() if value is not None}
     return {"args": given} if given else {}
