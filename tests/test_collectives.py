@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kineto_events import BASE, call, kernel, written
 from ullage.recording import Device, Process, Recording
 from ullage.sums.lanes.collectives import operation
 from ullage.sums.lanes.gather import gather
@@ -19,6 +21,7 @@ from ullage.sums.lanes.reduce import Reduced, reduce
 from ullage.sums.lanes.run import Run, device_parts, device_totals, merge
 from ullage.sums.lanes.transfer import skew, stragglers, transfer_notes, with_transfer
 from ullage.tables import intervals
+from ullage.traced import read_trace
 
 MS = 1_000_000  # ns
 
@@ -597,6 +600,17 @@ def test_exchanges_of_a_named_group_alone_align_clocks_that_differ() -> None:
     _, matched = run_of(*(rank(n, one, 5 * 10**9 * n, ranks=4) for n, one in enumerate(done)))
     assert [clock.line.offset for clock in matched.clocks if clock.line] == [0, 5 * 10**9, 10**10, 15 * 10**9]
     assert stragglers(matched)[0].label == "rank 3"
+
+
+def test_profiles_that_name_the_group_of_an_exchange_tell_who_is_last(tmp_path: Path) -> None:
+    for number, done in enumerate(exchanges(0)):
+        said = {"stream": 20, "Process Group Name": "3", "Group size": 4}
+        events = [kernel(d.start / 1000, (d.end - d.start) / 1000, name=d.name, **said) for d in done]
+        run = {"host_name": "node-1", "distributedInfo": {"rank": number, "world_size": 4}, "baseTimeNanoseconds": BASE}
+        written(tmp_path, call(0, 9), *events, name=f"r{number}.json", **run)
+    late = read_trace(tmp_path).report().late
+    assert late is not None
+    assert (late.collectives, late.stragglers[0].label, late.stragglers[0].last) == (8, "rank 3", 8)
 
 
 def mixed(seed: int) -> tuple[list[list[Did]], list[int]]:

@@ -68,6 +68,6 @@ def stragglers(files: str | Sequence[str], *, peers: Literal["step", "job"] = "s
         if trace.name != "operations":
             raise UllageError(
                 f"{file.name} is a trace of another kind ({trace.name}): it does not tell the operations of pipeline stages",
-                "give operations by rank and stage as Parquet; ullage trace says which rank comes late to collectives",
+                "give operations by rank and stage as Parquet; ullage trace says which rank comes late, and what a token costs each",
             )
     return straggler_report(read_operations(paths, problems), peers=peers, problems=problems)

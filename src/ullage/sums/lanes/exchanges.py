@@ -49,9 +49,10 @@ def named_exchanges(found: Matched, held: Participations, owners: Sequence[str],
     `found.alone` are all rows there are: they tell who is in a group. `all_there` says whether all ranks of the job are.
     """
     held = held.where(held.operation == (found.words.index("sendrecv") if len(held) else NOT_KNOWN))
+    others = clocks_of(found, owners) if len(held) else ()
     for group in np.unique(held.group).tolist():
         mine, ranks = held.where(held.group == group), _ranks(found.alone, group, all_there)
-        end = _on_one_clock(found, mine, owners) if len(np.unique(mine.lane)) == ranks >= FEWEST_LANES else None
+        end = _on_one_clock(replace(found, clocks=others), mine, owners) if len(np.unique(mine.lane)) == ranks >= FEWEST_LANES else None
         if end is not None:
             exchange = _ending_together(end, mine.lane, mine.end - mine.start, ranks)
             found = _with(found, mine.where(exchange >= 0), exchange[exchange >= 0])
@@ -67,16 +68,13 @@ def _ranks(every: Participations, group: int, all_there: bool) -> int:
 
 def _on_one_clock(found: Matched, rows: Participations, owners: Sequence[str]) -> Times | None:
     """Return when rows end, by the clocks of other collectives; where these don't tell, by their own, as if all were in one order."""
-    order = np.lexsort((rows.start, rows.lane))
+    ahead, known = shifts_of(replace(found, rows=rows), rows.end)
     each = np.unique(rows.lane, return_counts=True)[1]
-    tried = [found]
-    if (each == each[0]).all():
-        tried.append(_with(found, rows.where(order), np.tile(np.arange(each[0]), len(each))))
-    for one in tried:
-        ahead, known = shifts_of(replace(found, rows=rows, clocks=clocks_of(one, owners)), rows.end)
-        if known.all():
-            return np.asarray(rows.end - ahead)
-    return None
+    if not known.all() and (each == each[0]).all():
+        order = np.lexsort((rows.start, rows.lane))
+        together = _with(found, rows.where(order), np.tile(np.arange(each[0]), len(each)))
+        ahead, known = shifts_of(replace(found, rows=rows, clocks=clocks_of(together, owners)), rows.end)
+    return np.asarray(rows.end - ahead) if known.all() else None
 
 
 def _ending_together(end: Times, lane: Codes, lasted: Times, ranks: int) -> Codes:

@@ -71,11 +71,10 @@ def moved(captures: Sequence[Reduced], matched: Matched) -> tuple[Moved, ...]:
         return ()
     size = np.frexp(each.bytes.astype(np.float64))[1].astype(np.int64)  # 2^(size-1) <= bytes < 2^size
     which = codes(each.operation, each.group, each.members, size)
-    best = np.zeros(int(which.max()) + 1, np.bool_)
-    np.logical_or.at(best, which, each.whole)
-    kept = each.whole | ~best[which]
-    each, which = each.where(kept), which[kept]
-    found = [_moved(each.where(np.flatnonzero(which == number)), matched.words) for number in range(len(best))]
+    best = np.bincount(which, weights=each.whole) > 0
+    kept = np.flatnonzero(each.whole | ~best[which])
+    kept = kept[np.argsort(which[kept], kind="stable")]
+    found = [_moved(each.where(rows), matched.words) for rows in np.split(kept, np.flatnonzero(np.diff(which[kept])) + 1)]
     return tuple(sorted(found, key=lambda m: (-m.bytes, m.operation, m.group, m.least)))
 
 
