@@ -207,7 +207,12 @@ def _advised(cost: Cost) -> str:
     head = f"{cost.step.short} ({points(cost.points)} points)"
     if len(cost.step.names) > 2:
         return f"{head}, what would tell its factors apart:\n" + "\n".join(f"  {how}" for how in cost.apart)
-    return f"{head}, what is usually done:\n" + "\n".join(f"  {remedy.what}\n    {remedy.source}" for remedy in cost.remedies)
+    return f"{head}, {advice(cost)}:\n" + "\n".join(f"  {remedy.what}\n    {remedy.source}" for remedy in cost.remedies)
+
+
+def advice(cost: Cost) -> str:
+    """Return what a step's remedies are: those that help the trace's kernels, or the usual ones."""
+    return "what helps the kernels of the trace" if cost.by_kernels else "what is usually done"
 
 
 def record(report: WaterfallReport) -> dict[str, Any]:
@@ -273,5 +278,6 @@ def _cost(cost: Cost) -> dict[str, Any]:
         "money": cost.money,
         "whose": cost.whose,
         "apart": list(cost.apart),
+        "advice": advice(cost),
         "remedies": [{"what": remedy.what, "source": remedy.source} for remedy in cost.remedies],
     }

@@ -8,7 +8,7 @@ from ullage.render.markup import Markup, element
 from ullage.render.numbers import hours, money, percent
 from ullage.render.page import document, figure, section
 from ullage.render.svg.waterfall import waterfall
-from ullage.render.waterfall import bounds, ceiling, change, closure, factor, headline, points, signed
+from ullage.render.waterfall import advice, bounds, ceiling, change, closure, factor, headline, points, signed
 from ullage.reports.remedies import Remedy
 from ullage.reports.waterfall import Cost, WaterfallReport
 
@@ -33,7 +33,7 @@ def page(report: WaterfallReport) -> str:
             )
             if report.kernels is not None
             else None,
-            section("remedies", "What is usually done", "The largest steps first, with where it is documented.", _remedies(report)),
+            section("remedies", "What to do", "The largest steps first, with where it is documented.", _remedies(report)),
             section("notes", "Notes", "", listed(report.notes)) if report.notes else None,
         )
     )
@@ -78,7 +78,8 @@ def _remedies(report: WaterfallReport) -> list[Markup]:
         if cost.points > 0.05 or cost.step.names == ("unexplained",):
             merged = len(cost.step.names) > 2
             items = list(cost.apart) if merged else [_remedy(remedy) for remedy in cost.remedies]
-            title = f"{cost.step.short} ({points(cost.points)} points)" + (": what would tell its factors apart" if merged else "")
+            said = "what would tell its factors apart" if merged else advice(cost)
+            title = f"{cost.step.short} ({points(cost.points)} points): {said}"
             found += [element("h3", title), listed(items)]
     return found
 

@@ -8,7 +8,7 @@ from typing import Any
 from ullage.errors import harmless
 from ullage.product import attention, product
 from ullage.render.gemms import sizes
-from ullage.render.html_tables import Cell
+from ullage.render.html_tables import Cell, listed
 from ullage.render.html_tables import table as html_table
 from ullage.render.markup import Markup, element
 from ullage.render.numbers import UNKNOWN, flops
@@ -19,6 +19,7 @@ from ullage.reports.remedies import Remedy
 
 TOP = 5  # kernels shown; JSON has all
 LONGEST = 44  # characters of a kernel's name in a terminal, without what many have in common
+LONGEST_ON_PAGE = 120
 _PREFIX = re.compile(r"^(void )?((at::native|\(anonymous namespace\)|<unnamed>|cutlass|pytorch_flash|flash)::)*")
 _HEAD = ["", "kernel", "asked for", "bound by", "calls", "time", "FLOPs", "bytes", "points"]
 _SUMS = ["all kernels", "points", "in the waterfall", "points"]
@@ -51,14 +52,14 @@ def text(roofs: KernelRoofs | None) -> str:
     if roofs is None:
         return ""
     shown = roofs.ranked[:TOP]
-    rows = [[f"{n}", _short(row), *_cells(row)] for n, row in enumerate(shown, 1)]
-    listed = [table(_HEAD, rows, left=4)] if rows else []
+    rows = [[f"{n}", _short(row, LONGEST), *_cells(row)] for n, row in enumerate(shown, 1)]
+    kernels = [table(_HEAD, rows, left=4)] if rows else []
     remedies = [
         f"{_numbers(places)}: {remedy.what}\n{_why(shown, places)}    {remedy.source}" for remedy, places in _by_remedy(shown).items()
     ]
     sums = [[one.step, _points(one.points), one.within, _points(one.own)] for one in roofs.sums if roofs.evidence]
     tables = [table(_SUMS, sums)] if sums else []
-    return "\n\n".join("\n".join(part) for part in ([answer(roofs), ceilings(roofs)], listed, remedies, tables) if part)
+    return "\n\n".join("\n".join(part) for part in ([answer(roofs), ceilings(roofs)], kernels, remedies, tables) if part)
 
 
 def _why(shown: tuple[KernelRoof, ...], places: list[int]) -> str:
@@ -78,9 +79,9 @@ def _numbers(places: list[int]) -> str:
     return ", ".join(str(place) for place in places)
 
 
-def _short(row: KernelRoof) -> str:
+def _short(row: KernelRoof, most: int) -> str:
     name = _PREFIX.sub("", _name(row))
-    return name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…"
+    return name if len(name) <= most else f"{name[: most - 1]}…"
 
 
 def _name(row: KernelRoof) -> str:
@@ -111,9 +112,9 @@ def asked(row: KernelRoof) -> str:
 
 
 def parts(roofs: KernelRoofs) -> list[Markup]:
-    """Return the same as parts of a page, each kernel with all that helps it."""
+    """Return the same as parts of a page."""
     shown = roofs.ranked[:TOP]
-    head = ["kernel", "asked for", "bound by", "because", "what to do", "calls", "time", "FLOPs", "bytes", "points"]
+    head = ["kernel", "asked for", "bound by", "because", "calls", "time", "FLOPs", "bytes", "points"]
     sums = [
         [Cell(one.step), Cell(one.within), Cell(_points(one.points), one.points), Cell(_points(one.own), one.own)]
         for one in roofs.sums
@@ -122,24 +123,24 @@ def parts(roofs: KernelRoofs) -> list[Markup]:
     return [
         element("p", answer(roofs)),
         element("p", ceilings(roofs), class_="how"),
-        *([html_table("kernels", head, [_row(row) for row in shown], words=5, sorts=True)] if shown else []),
+        *([html_table("kernels", head, [_row(n, row) for n, row in enumerate(shown, 1)], words=4, sorts=True)] if shown else []),
+        *([listed([_advice(remedy, places) for remedy, places in _by_remedy(shown).items()])] if shown else []),
         *([html_table("steps of all kernels", ["all kernels", "in the waterfall", "points", "there"], sums, words=2)] if sums else []),
     ]
 
 
-def _row(row: KernelRoof) -> list[Cell]:
+def _row(place: int, row: KernelRoof) -> list[Cell]:
     what, bound, *numbers = _cells(row)
     work = row.work
     values = [row.calls, row.time, work.flops if work else None, work.bytes if work else None, row.points]
-    words = [Cell(_name(row)[:120]), Cell(what), Cell(bound), Cell(row.because), Cell(_remedy(row))]
+    words = [Cell(f"{place}. {_short(row, LONGEST_ON_PAGE)}"), Cell(what), Cell(bound), Cell(row.because or UNKNOWN)]
     return [*words, *(Cell(shown, value) for shown, value in zip(numbers, values, strict=True))]
 
 
-def _remedy(row: KernelRoof) -> str | Markup:
-    if not row.remedies:
-        return UNKNOWN
-    remedy = row.remedies[0]
-    return element("a", remedy.what, href=remedy.source) if remedy.source.startswith("https://") else remedy.what
+def _advice(remedy: Remedy, places: list[int]) -> Markup:
+    """Return what helps some kernels, by their numbers in the table."""
+    what = element("a", remedy.what, href=remedy.source) if remedy.source.startswith("https://") else remedy.what
+    return element("span", f"{_numbers(places)}: ", what)
 
 
 def record(roofs: KernelRoofs | None) -> dict[str, Any] | None:

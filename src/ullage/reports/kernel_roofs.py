@@ -28,6 +28,7 @@ FACTORS = {
     "memory": ("sm_fill", "tensor_issue"),
     "itself": ("sm_fill", "tensor_issue"),
 }
+HELD = {factor for factors in FACTORS.values() for factor in factors}
 WORTH_SAYING = 0.05  # points: what is less is not to be seen in the numbers
 ABOVE = 1.0  # points: by so much OFU, which the waterfall's steps rest on, may be off as a measure of executed FLOPs
 SIDE_BY_SIDE = 1.001  # times the united time: below, no two kernels ran at once that count
@@ -310,7 +311,7 @@ def _sums(rows: Sequence[KernelRoof], steps: Sequence[Step]) -> Iterator[StepSum
         beside = sum(points[other] for other in STEPS if names.issuperset(FACTORS[other]))
         lost = 100 * sum(one.lost for one in own)
         # the kernel itself is what the other steps leave, so that their errors are its own
-        uncertain = steps if step in ("memory", "itself") else own
+        uncertain = [one for one in steps if set(one.names) <= HELD] if step in ("memory", "itself") else own
         most = lost + sum(max(100 * (one.lost_between[1] - one.lost), 0.0) for one in uncertain if one.lost_between is not None)
         within = " and ".join([one.short for one in own] or [LABELS[name] for name in FACTORS[step]])
         above = bool(own) and beside > most + ABOVE

@@ -205,6 +205,15 @@ def remedies(names: tuple[str, ...], evidence: Mapping[tuple[str, bool], float] 
     return (*sorted(chosen, key=lambda remedy: -helped[remedy]), *rest)
 
 
+def help_kernels(chosen: tuple[Remedy, ...], evidence: Mapping[tuple[str, bool], float] | None) -> bool:
+    """Return whether remedies were chosen by what kernels lose, and are not the usual ones.
+
+    >>> help_kernels(kernel_remedies("tile", True), {("tile", True): 1.0}), help_kernels(kernel_remedies("tile", True), None)
+    (True, False)
+    """
+    return any(_helped(remedy, evidence or {}) >= LEAST_POINTS for remedy in chosen)
+
+
 LEAST_POINTS = 0.1  # of MFU; a remedy for less is not worth a line
 
 

@@ -17,7 +17,7 @@ from ullage.metrics.waterfall import waterfall as chain_of
 from ullage.reports import waterfall_evidence as evidence_of
 from ullage.reports.fleet import FleetReport
 from ullage.reports.kernel_roofs import KernelRoofs, RoofSources, kernel_roofs
-from ullage.reports.remedies import Remedy, apart, remedies, whose
+from ullage.reports.remedies import Remedy, apart, help_kernels, remedies, whose
 from ullage.reports.waterfall_found import Found, Given, gpu_name, products, untiled
 from ullage.reports.waterfall_match import above_ceiling
 from ullage.reports.waterfall_notes import notes, rests_on
@@ -33,8 +33,8 @@ class Cost:
     """One step of the chain with what it costs and whose work it is; hours and money are None where the job's time or price is not known.
 
     `points` are percentage points of the peak, walking from 100 %; below 0 for a factor above 1. `points_between` are the least and the
-    most that they may be (None: not known). `apart` says what would tell apart
-    the factors of a merged step.
+    most that they may be (None: not known). `apart` says what would tell apart the factors of a merged step, `by_kernels` whether the
+    remedies are those that help the trace's kernels.
     """
 
     step: Step
@@ -45,6 +45,7 @@ class Cost:
     whose: str
     remedies: tuple[Remedy, ...]
     apart: tuple[str, ...] = ()
+    by_kernels: bool = False
 
 
 @dataclass(frozen=True)
@@ -186,7 +187,8 @@ def _cost(step: Step, hours: float | None, price: float | None, evidence: Mappin
     lost = None if hours is None else hours * step.lost
     money = None if lost is None or price is None else lost * price
     between = None if step.lost_between is None else (step.lost_between[0] * 100, step.lost_between[1] * 100)
-    return Cost(step, step.lost * 100, between, lost, money, whose(step.names), remedies(step.names, evidence), apart(step.names))
+    found = remedies(step.names, evidence)
+    return Cost(step, step.lost * 100, between, lost, money, whose(step.names), found, apart(step.names), help_kernels(found, evidence))
 
 
 def _hours(found: Found, given: Given) -> float | None:
