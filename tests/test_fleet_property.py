@@ -6,6 +6,7 @@ exporter reads at the end of a window. So time runs backwards between the two: t
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import numpy as np
@@ -39,6 +40,7 @@ GAUGES = {
 }
 KEYS = ("job", "user", "namespace", "host", "cluster", "model")
 NAMES = {step: name for name, step in zip(LABELS, STEPS, strict=True)}
+SMS = {"H100 SXM": 132, "A100 SXM 80GB": 108}
 TOP = 2**50  # counters are turned round by it; a float holds it exactly
 
 
@@ -335,6 +337,61 @@ def test_the_course_over_time_adds_up_to_the_headline(seed):
         close(sum(point.gpu_hours * point.ofu for point in report.course), report.counted_hours * (report.ofu or 0.0), seed)
 
 
+# --- counters of which an exporter adds up all SMs from some time on ---
+
+
+def summed_from(fleet, rng):
+    """The fleet as the walk sees it, and the rows as exporters write them that count cycles per SM first, and summed over SMs after.
+
+    A new exporter counts from 0: what passed between its first reading and the old one's last is not known.
+    """
+    axis, rows = 2 * mirror(fleet), turned(fleet)
+    times = sorted(row["time"] for row in rows)
+    since = {host: times[int(rng.integers(len(times)))] for host in sorted({(row["cluster"], row["host"]) for row in rows})}
+    later = [row for row in rows if row["time"] >= since[row["cluster"], row["host"]]]
+    least = {}
+    for row, name in itertools.product(later, COUNTERS):
+        if row[name] is not None:
+            least[source(row), name] = min(row[name], least.get((source(row), name), row[name]))
+    for row in later:
+        slices = 7 if row["mig_instance"] is None else int(row["mig_profile"].split("g.")[0])
+        scale = SMS[row["model"]] * slices
+        row |= {name: (row[name] - least[source(row), name]) * scale // 7 for name in COUNTERS if row[name] is not None}
+    broken = [row | {} for row in fleet["samples"]]
+    for row in broken:
+        if axis - row["time"] < since[row["cluster"], row["host"]]:
+            row |= {name: row[name] - TOP for name in COUNTERS if row[name] is not None}
+    return fleet | {"samples": broken}, rows
+
+
+def source(row):
+    """What counts: a GPU or an instance, wherever it is."""
+    return row["uuid"] or (row["cluster"], row["host"], row["index"]), row["mig_instance"], row["mig_profile"]
+
+
+def compare_summed(seed):
+    fleet = fleet_of(seed)
+    if fleet["samples"]:
+        broken, rows = summed_from(fleet, np.random.default_rng(seed))
+        agree(seed, broken, as_reference(fleet, settle(unsettled(rows), gap_ms=fleet["gap"] * 1000)))
+        compare_course(seed, broken, rows)
+
+
+@pytest.mark.parametrize("seed", range(600, 612))
+def test_cycles_count_alike_per_sm_and_summed_over_sms_also_where_that_changes(seed):
+    compare_summed(seed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("block", range(10))
+def test_two_hundred_fleets_whose_counters_change_what_they_add_up(block):
+    for seed in range(7000 + 20 * block, 7020 + 20 * block):
+        compare_summed(seed)
+
+
+# --- the course over time ---
+
+
 def told(parts):
     """The parts of which anybody told anything; the others are in the ledger alone."""
     return [
@@ -342,13 +399,10 @@ def told(parts):
     ]
 
 
-def compare_course(seed):
+def compare_course(seed, fleet, rows):
     """The course over time is what the walk finds in each of its buckets."""
-    fleet = fleet_of(seed)
-    if not fleet["samples"]:
-        return
     since, until = ((2 * mirror(fleet) - moment) * 1000 for moment in reversed(fleet["window"]))
-    samples = within(as_reference(fleet, settled(fleet)), since, until)
+    samples = within(as_reference(fleet, settle(unsettled(rows), gap_ms=fleet["gap"] * 1000)), since, until)
     course = {point.time: point for point in _course(samples, (since, until), {}, Question())}
     bucket = next(b for b in BUCKETS if (until - since) / b <= 400) // 1000
     start, end = fleet["window"]
@@ -366,14 +420,16 @@ def compare_course(seed):
 
 @pytest.mark.parametrize("seed", range(500, 506))
 def test_each_point_of_the_course_is_what_a_walk_second_by_second_finds(seed):
-    compare_course(seed)
+    fleet = fleet_of(seed)
+    compare_course(seed, fleet, turned(fleet))
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("block", range(10))
 def test_the_course_of_two_hundred_fleets(block):
     for seed in range(5000 + 20 * block, 5020 + 20 * block):
-        compare_course(seed)
+        if (fleet := fleet_of(seed))["samples"]:
+            compare_course(seed, fleet, turned(fleet))
 
 
 @pytest.mark.parametrize("seed", range(450, 456))
