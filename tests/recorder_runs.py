@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests import cupti_double
-from ullage.cupti.chunks import Cut, HostKind, Type, chunks
+from ullage.cupti.chunks import STARTED, Cut, HostKind, Type, chunks
 from ullage.cupti.decoding import decode
 from ullage.cupti.kinds import DEFAULT, Kind
 from ullage.cupti.layouts import layouts
@@ -164,7 +164,8 @@ def run(folder, command, *, preload=(), recorder=None, timeout=60, **environment
     if preload:
         given["LD_PRELOAD"] = ":".join(map(str, preload))
     done = subprocess.run([*map(str, command)], env=given, capture_output=True, text=True, timeout=timeout, cwd=folder)
-    found = sorted((read(path) for path in folder.glob("rec/*") if path.suffix != RINGS), key=lambda recording: recording.info["started"])
+    files = (path for path in folder.glob("rec/*") if path.suffix not in (RINGS, STARTED))
+    found = sorted((read(path) for path in files), key=lambda recording: recording.info["started"])
     return Ran(done.returncode, done.stdout, done.stderr, found, folder)
 
 

@@ -276,3 +276,16 @@ def test_a_bare_gpu_node_computes_trees_with_numpy_and_pyarrow_alone(tmp_path: P
     )
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("0.375\n", "")
+
+
+def test_where_a_program_has_no_pyarrow_trees_are_notes(tmp_path):
+    code = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "import ullage, ullage.live\n"
+        f"ullage.live.start({str(tmp_path)!r}, cuda=False)\n"
+        "with ullage.region('forward') as forward: pass\n"
+        "for tree in (forward.tree(), ullage.live.tree(), *ullage.live.recent(10**9)): print(tree.notes[0])\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 4 and all("need NumPy and pyarrow" in line for line in done.stdout.splitlines())

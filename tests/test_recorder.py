@@ -48,7 +48,13 @@ def test_calls_of_cuda_carry_the_system_s_thread_numbers(tmp_path):
 
 def test_info_says_who_ran_and_what_cupti_answered(tmp_path):
     ran = run_cuda(
-        tmp_path, "--kernels", "1", CUPTI_DOUBLE_FAULTS="kind=12:35", OMPI_COMM_WORLD_RANK="3", OMPI_COMM_WORLD_SIZE="8", LOCAL_RANK="1"
+        tmp_path,
+        "--kernels",
+        "1",
+        CUPTI_DOUBLE_FAULTS="kind=12:35",
+        OMPI_COMM_WORLD_RANK="3",
+        OMPI_COMM_WORLD_SIZE="8",
+        OMPI_COMM_WORLD_LOCAL_RANK="1",
     )
     info = ran.only.info
     assert (info["rank"], info["ranks"], info["local_rank"]) == (3, 8, 1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes.util
 import json
+import re
 import shutil
 import signal
 import sys
@@ -14,7 +15,9 @@ import pytest
 from tests.recorder_runs import HERE, compiled, library, run
 from ullage import read_trace
 from ullage.cupti.chunks import HostKind
+from ullage.cupti.native.build import FOLDER
 from ullage.live import launch
+from ullage.live.ranks import LAUNCHERS, place
 
 MILLISECOND = 1_000_000
 HOOK = Path(launch.__file__).parent / "hook"
@@ -209,8 +212,11 @@ def test_without_the_recorder_the_double_does_the_same(tmp_path):
         ({"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "0", "SLURM_PROCID": "0"}, (1, 4, 0)),
         ({"PMI_RANK": "2", "PMI_SIZE": "8", "MPI_LOCALRANKID": "2"}, (2, 8, 2)),
         ({"MV2_COMM_WORLD_RANK": "3", "MV2_COMM_WORLD_SIZE": "6", "MV2_COMM_WORLD_LOCAL_RANK": "1"}, (3, 6, 1)),
-        ({"RANK": "5", "WORLD_SIZE": "16", "LOCAL_RANK": "5", "SLURM_PROCID": "0", "SLURM_NTASKS": "2"}, (5, 16, 5)),
-        ({"SLURM_PROCID": "7", "SLURM_NTASKS": "32", "SLURM_LOCALID": "3"}, (7, 32, 3)),
+        ({"FLUX_TASK_RANK": "1", "FLUX_JOB_SIZE": "3", "FLUX_TASK_LOCAL_ID": "0"}, (1, 3, 0)),
+        ({"RANK": "5", "WORLD_SIZE": "16", "LOCAL_RANK": "5", "SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "2"}, (5, 16, 5)),
+        ({"SLURM_PROCID": "7", "SLURM_STEP_NUM_TASKS": "32", "SLURM_LOCALID": "3"}, (7, 32, 3)),
+        ({"SLURM_PROCID": "0", "SLURM_NTASKS": "32"}, (None, None, None)),  # a batch script
+        ({"PMI_RANK": "4", "PMI_SIZE": "4", "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}, (1, 2, 1)),
         ({"RANK": "-1", "WORLD_SIZE": "many", "LOCAL_RANK": "1x"}, (None, None, None)),
         ({}, (None, None, None)),
     ],
@@ -219,3 +225,11 @@ def test_ranks_are_told_by_whatever_started_the_program(tmp_path, names, expecte
     program = compiled(HERE / "recorder_program.c", "program")
     info = run(tmp_path, [program, "nested"], **names).only.info
     assert (info.get("rank"), info.get("ranks"), info.get("local_rank")) == expected
+    where = place(names)
+    assert (None, None, None) if where is None else (where.rank, where.ranks, where.local) == expected
+
+
+def test_the_recorder_and_the_command_know_the_same_launchers():
+    text = (FOLDER / "settings.c").read_text()
+    table = re.findall(r'\{"(\w+)", "(\w+)", "(\w+)"\}', text)
+    assert table == [(one.rank, one.ranks, one.local) for one in LAUNCHERS]

@@ -88,7 +88,7 @@ def test_programs_that_fork_or_become_another_are_reported_process_by_process(wo
 
 
 def test_processes_that_a_launcher_gives_one_rank_are_one_run(tmp_path):
-    ran, said = record(tmp_path, command=program("--fork"), given=environment(tmp_path, SLURM_PROCID="0", SLURM_NTASKS="4"))
+    ran, said = record(tmp_path, command=["env", "RANK=0", "WORLD_SIZE=4", *program("--fork")])
     assert ran.code == 0 and said["host_totals"]["processes"] == 2
     assert [process["rank"] for process in said["processes"]] == [0, 0]
 
@@ -294,7 +294,8 @@ def test_a_bare_node_records_with_numpy_and_pyarrow_alone(tmp_path):
     assert len(list(Path(tmp_path, "rec").glob("*.ullage"))) == 1
     assert read_trace(tmp_path / "rec").report().whole.device is not None
     again = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment(tmp_path), capture_output=True, text=True)
-    assert again.returncode == 1 and "earlier run" in again.stderr
+    assert again.returncode == 9 and "earlier run" in again.stderr
+    assert len(list(Path(tmp_path, "rec", "run-2").glob("*.ullage"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -311,3 +312,49 @@ def test_a_recorder_that_this_machine_cannot_load_is_a_note_and_the_program_runs
     ran = run(tmp_path, given=given)
     assert ran.code == 0 and cupti_double.told(ran.out.decode())
     assert any("ran without being recorded" in note and words in note for note in ran.notes), ran.said
+
+
+FORKS = """
+import os, time, ullage
+with ullage.region("own"):
+    time.sleep(0.01)
+for _ in range(3):
+    child = os.fork()
+    if child == 0:
+        with ullage.region("item"):
+            time.sleep(0.01)
+        os._exit(0)
+    os.waitpid(child, 0)
+"""
+
+
+def test_processes_that_left_without_a_recording_are_counted(tmp_path):
+    ran = run(tmp_path, command=[sys.executable, "-c", FORKS])
+    assert ran.code == 0
+    assert any(note.startswith("4 processes started, 1 recorded") for note in ran.notes)
+    assert ran.left == []
+
+
+def test_processes_with_nothing_to_record_are_none_that_left_without(tmp_path):
+    ran = run(tmp_path, command=["sh", "-c", "for i in 1 2 3; do /bin/true; done"])
+    assert ran.code == 0 and "started" not in ran.said
+
+
+def test_without_any_folder_the_program_runs_unrecorded_and_strict_refuses(tmp_path):
+    names = [tmp_path / "tmp" / f"ullage-run-{os.getuid()}-job-7{number}" for number in ("", *(f"-{n}" for n in range(2, 11)))]
+    given = environment(tmp_path, OMPI_COMM_WORLD_RANK="0", OMPI_COMM_WORLD_SIZE="2", PMIX_NAMESPACE="job-7")
+    for name in names:
+        name.symlink_to("/")
+    ran = run(tmp_path, command=["sh", "-c", "echo ran; exit 5"], given=given)
+    assert (ran.code, ran.out) == (5, b"ran\n")
+    assert ran.said.startswith("ullage: the program runs without being recorded: ")
+    strict = run(tmp_path, "--strict", command=["sh", "-c", "echo ran; exit 5"], given=given)
+    assert (strict.code, strict.out) == (1, b"") and "belongs to somebody else" in strict.said
+
+
+def test_a_folder_that_holds_an_earlier_run_gets_the_next_one_too(tmp_path):
+    for _ in range(2):
+        ran = run(tmp_path, "--keep", tmp_path / "kept")
+        assert ran.code == 0
+    assert f"what was recorded went to {tmp_path / 'kept' / 'run-2'}" in ran.said
+    assert read_trace(tmp_path / "kept" / "run-2").report().whole.device is not None

@@ -113,13 +113,49 @@ def test_a_program_that_is_not_in_path_is_pointed_to(tmp_path, monkeypatch):
 def test_ranks_are_told_by_every_launchers_words():
     assert place({"PMI_RANK": "2", "PMI_SIZE": "4", "MPI_LOCALRANKID": "0"}).rank == 2
     slurm = {"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1", "SLURM_JOB_ID": "77", "SLURM_STEP_ID": "3"}
-    assert place(slurm) == Place(5, 8, 1, "77-3")
+    assert place(slurm) == Place(5, 8, 1, "77-3", unique=True)
     assert place({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}).ranks == 2
     assert place({"RANK": "1", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "2"}).here == 2
 
 
 def test_a_batch_script_of_slurm_is_no_rank_of_its_job():
     assert place({"SLURM_PROCID": "0", "SLURM_NTASKS": "4", "SLURM_LOCALID": "0", "SLURM_JOB_ID": "77"}) is None
+
+
+TORCH = {"RANK": "1", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none", "MASTER_ADDR": "n1"}
+MPICH = {"PMI_RANK": "1", "PMI_SIZE": "4"}
+SLURM = {"SLURM_JOB_ID": "77", "SLURM_STEP_ID": "3", "SLURM_STEP_NUM_TASKS": "4"}
+
+
+def test_two_launches_of_one_user_at_the_same_time_have_two_names():
+    # torchrun calls each run without a name "none"; the port tells them apart
+    first, second = (place(TORCH | {"MASTER_PORT": port}) for port in ("29601", "29602"))
+    assert first.job != second.job and "none" not in first.job and first.unique and second.unique
+    restarted = place(TORCH | {"MASTER_PORT": "29601", "TORCHELASTIC_RESTART_COUNT": "1"})
+    assert restarted.job != first.job
+    # a job that was put back in the queue has the same number
+    assert place(MPICH | SLURM).job != place(MPICH | SLURM | {"SLURM_RESTART_COUNT": "1"}).job
+
+
+def test_a_word_that_only_names_the_batch_job_does_not_name_the_launch():
+    assert place(MPICH | SLURM).unique  # srun started as many
+    assert not place(MPICH | {"SLURM_JOB_ID": "77"}).unique  # mpirun in a batch script, maybe twice at once
+    assert not place(MPICH | SLURM | {"SLURM_STEP_NUM_TASKS": "2"}).unique  # srun started what started them
+    assert not place(MPICH).unique and not place(TORCH).unique
+
+
+def test_all_ranks_of_a_launch_have_one_name():
+    # MVAPICH's PMI_ID is the rank
+    mvapich = [place({"MV2_COMM_WORLD_RANK": n, "MV2_COMM_WORLD_SIZE": "2", "PMI_ID": n, "SLURM_JOB_ID": "7"}) for n in "01"]
+    assert mvapich[0].job == mvapich[1].job == "7"
+    # Open MPI's daemons on other hosts are a step of Slurm's, its ranks beside mpirun are not
+    ompi = {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "8", "PMIX_NAMESPACE": "11", "SLURM_JOB_ID": "7"}
+    assert place(ompi).job == place(ompi | {"SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}).job
+
+
+def test_long_names_that_begin_alike_stay_apart():
+    names = [place(TORCH | {"TORCHELASTIC_RUN_ID": "x" * 200 + end}).job for end in "ab"]
+    assert names[0] != names[1] and max(map(len, names)) <= 80
 
 
 @pytest.mark.parametrize("env", [{}, {"RANK": "5", "WORLD_SIZE": "2"}, {"PMI_RANK": "-1", "PMI_SIZE": "2"}, {"SLURM_PROCID": "0"}])
@@ -129,7 +165,7 @@ def test_one_process_or_nonsense_is_no_rank(env):
 
 def of_two(folder, keep=None, **more):
     """What the ranks 0 and 1 of a job get."""
-    return [gathering(keep, Place(rank, 2, rank, "job-1", **more), folder) for rank in (0, 1)]
+    return [gathering(keep, Place(rank, 2, rank, "job-1", unique=True, **more), folder) for rank in (0, 1)]
 
 
 def test_ranks_of_one_job_meet_in_one_folder_that_nobody_else_may_use(tmp_path):
@@ -166,7 +202,7 @@ def test_what_an_earlier_job_of_that_name_left_is_not_taken_for_this_ones(tmp_pa
     for rank in before:
         (rank.own / "node-1-2.ullage").write_bytes(b"old")
         rank.done(0)
-    wider = gathering(None, Place(7, 8, 7, "job-1"), tmp_path)  # an earlier job was larger
+    wider = gathering(None, Place(7, 8, 7, "job-1", unique=True), tmp_path)  # an earlier job was larger
     (wider.own / "node-1-9.ullage").write_bytes(b"old")
     first, second = of_two(tmp_path)
     assert first.ended() == {} and first.recordings() == []
@@ -175,7 +211,7 @@ def test_what_an_earlier_job_of_that_name_left_is_not_taken_for_this_ones(tmp_pa
 
 
 def test_a_rank_whose_rank_0_is_elsewhere_leaves_nothing_behind(tmp_path):
-    alone = gathering(None, Place(1, 2, 0, "job-1", here=1), tmp_path)
+    alone = gathering(None, Place(1, 2, 0, "job-1", here=1, unique=True), tmp_path)
     (alone.own / "node-2-3.ullage").write_bytes(b"")
     alone.remove(sleep=lambda _: None)
     assert list(tmp_path.iterdir()) == []
@@ -196,21 +232,57 @@ def test_ranks_keep_their_recordings_apart_and_refuse_those_of_an_earlier_run(tm
         rank.remove()
     assert first.recordings() == [second.own / "node-1-3.ullage"]
     with pytest.raises(UllageError, match="earlier run"):
-        gathering(tmp_path / "kept", Place(1, 2, 1, "job-2"))
+        gathering(tmp_path / "kept", Place(1, 2, 1, "job-2"), strict=True)
+    # of which rank 0 left nothing: the ranks of the next one meet all the same
+    again = [gathering(tmp_path / "kept", Place(rank, 2, rank, "job-2")) for rank in (0, 1)]
+    assert {rank.folder for rank in again} == {tmp_path / "kept" / "run-job-2-2"} and all("earlier run" in rank.notes[0] for rank in again)
 
 
-def test_a_folder_that_others_can_write_to_is_refused(tmp_path):
+PLANTED = {
+    "link": lambda name: name.symlink_to(name.parent),
+    "file": lambda name: name.write_text(""),
+    "writable": lambda name: (name.mkdir(), name.chmod(0o777)),
+}
+
+
+@pytest.mark.parametrize("planted", PLANTED)
+def test_a_folder_of_somebody_else_s_keeps_no_rank_from_starting(planted, tmp_path):
     name = tmp_path / f"ullage-run-{os.getuid()}-job-1"
-    name.mkdir()
-    name.chmod(0o777)
-    with pytest.raises(UllageError, match="belongs to somebody else"):
-        gathering(None, Place(0, 2, 0, "job-1"), tmp_path)
+    PLANTED[planted](name)
+    first, second = of_two(tmp_path)
+    assert first.folder == second.folder == name.with_name(f"{name.name}-2")
+    assert "what was recorded went to" in first.notes[0] and not first.kept
+    with pytest.raises(UllageError):
+        gathering(None, Place(0, 2, 0, "job-1", unique=True), tmp_path, strict=True)
 
 
-def test_a_folder_with_an_earlier_run_is_refused(tmp_path):
+def test_where_every_name_is_taken_there_is_one_error(tmp_path):
+    for number in ("", *(f"-{n}" for n in range(2, 11))):
+        (tmp_path / f"ullage-run-{os.getuid()}-job-1{number}").write_text("")
+    with pytest.raises(UllageError, match="can't be used"):
+        of_two(tmp_path)
+
+
+def test_launches_that_only_the_batch_job_names_meet_by_who_started_them(tmp_path):
+    run = gathering(None, Place(0, 2, 0, "77"), tmp_path)
+    assert run.folder.name == f"ullage-run-{os.getuid()}-77-{os.getppid()}"
+
+
+def test_runs_after_an_earlier_one_go_into_the_folder_it_kept(tmp_path):
     (tmp_path / "host-1.ullage").write_bytes(b"")
     with pytest.raises(UllageError, match="earlier run"):
-        gathering(tmp_path, None)
+        gathering(tmp_path, None, strict=True)
+    for number in (2, 3):
+        run = gathering(tmp_path, None)
+        assert (run.folder, run.kept) == (tmp_path / f"run-{number}", True) and "earlier run" in run.notes[0]
+        (run.own / "host-1.ullage").write_bytes(b"")
+
+
+def test_what_can_t_be_kept_where_it_should_is_kept_elsewhere(tmp_path):
+    (tmp_path / "file").write_text("")
+    (tmp_path / "tmp").mkdir()
+    run = gathering(tmp_path / "file" / "kept", None, tmp_path / "tmp")
+    assert run.kept and run.folder.parent == tmp_path / "tmp" and "can't be used" in run.notes[0]
 
 
 def test_a_temporary_folder_goes_and_a_kept_one_stays(tmp_path):

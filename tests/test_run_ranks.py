@@ -79,7 +79,12 @@ def test_kept_recordings_of_all_ranks_read_as_one_run(tmp_path):
     report = read_trace(tmp_path / "kept").report()
     assert [part.process.rank for part in report.whole.host_parts] == [0, 1, 2]
     again = inside(tmp_path, 3, options=("--keep", tmp_path / "kept"))
-    assert again.code == 1 and "holds recordings of an earlier run" in again.said
+    # the program runs all the same, and the ranks agree where
+    (beside,) = (tmp_path / "kept").glob("run-*-2")
+    assert again.code == 0 and f"what was recorded went to {beside}" in again.said
+    assert [part.process.rank for part in read_trace(beside).report().whole.host_parts] == [0, 1, 2]
+    strict = inside(tmp_path, 3, options=("--strict", "--keep", tmp_path / "kept"))
+    assert strict.code == 1 and "holds recordings of an earlier run" in strict.said
 
 
 @pytest.mark.full

@@ -35,7 +35,7 @@ def answer(run: Gathering, command: tuple[str, ...], recorded: Recorded, asked: 
     try:
         if recorded.code == ENDED:  # whoever said so may not wait for the report
             tell(f"the program was told to end; until there is a report on it, its recordings are in {run.folder}")
-        notes = [*recorded.notes, *_ranks(run, *run.wait(asked["wait"], progress))]
+        notes = [*run.notes, *recorded.notes, *_ranks(run, *run.wait(asked["wait"], progress))]
         report = _report(run, command, recorded, notes, asked, progress)
         progress.done()
         return report is None or _given(report, run.recordings(), asked)
@@ -71,6 +71,14 @@ def _ranks(run: Gathering, codes: dict[int, int], missing: list[int]) -> list[st
     return said
 
 
+def _lost(lost: int, recorded: int) -> list[str]:
+    """Return what is to be said where processes that had something to record left nothing."""
+    if not lost:
+        return []
+    said = f"{lost + recorded:,} process{'es' if lost + recorded > 1 else ''} started, {recorded:,} recorded"
+    return [f"{said}: what the others did is not here, as they were killed or left by _exit before it was written (--flush)"]
+
+
 def _called(ranks: list[int]) -> str:
     shown = ", ".join(str(rank) for rank in ranks[:MOST_SHOWN]) + (", …" if len(ranks) > MOST_SHOWN else "")
     return f"rank {shown}" if len(ranks) == 1 else f"{len(ranks):,} ranks ({shown})"
@@ -81,6 +89,7 @@ def _report(
 ) -> RunReport | None:
     """Return the report on what was recorded; None where that is nothing and only notes are to be told, which takes no time."""
     files = run.recordings()
+    notes = [*notes, *_lost(run.unrecorded, len(files))]
     if not files and recorded.ready and not notes:
         notes = [NOTHING]
     if not files and all(asked[name] is None for name in ("json_out", "out", "talp")):

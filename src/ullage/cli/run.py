@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ullage.cli.options import Finite, check_apart, check_out
+from ullage.errors import UllageError
 
 if TYPE_CHECKING:
     from ullage.live.counting import Counting
@@ -130,7 +131,13 @@ def _run(command: tuple[str, ...], asked: dict[str, Any]) -> int:
     from ullage.live.launch import NotRun
     from ullage.live.ranks import place
 
-    run, well = gathering(asked["keep"], place(os.environ)), True
+    try:
+        run, well = gathering(asked["keep"], place(os.environ), strict=asked["strict"]), True
+    except UllageError as error:
+        if asked["strict"]:
+            raise
+        tell(f"the program runs without being recorded: {error}")
+        return _unrecorded(command)
     try:
         recorded = _recorded(command, run, asked)
         run.done(recorded.code)
@@ -146,6 +153,17 @@ def _run(command: tuple[str, ...], asked: dict[str, Any]) -> int:
             run.remove()
         elif not run.kept:
             tell(f"the recordings are in {run.folder}: `ullage trace` reads them")
+
+
+def _unrecorded(command: tuple[str, ...]) -> int:
+    from ullage.cli._ran import tell
+    from ullage.live.launch import NotRun, run
+
+    try:
+        return run(command, os.environ)
+    except NotRun as error:
+        tell(str(error))
+        return error.code
 
 
 def _recorded(command: tuple[str, ...], run: Gathering, asked: dict[str, Any]) -> Recorded:

@@ -48,6 +48,7 @@ MARK = b"ULCH"
 HEADER = struct.Struct("<4sHHQ")
 LONGEST = 1 << 30  # bytes of a chunk: what is longer is damage
 ENDING = ".ullage"
+STARTED = ".started"  # a process has something to record, and no recording yet
 
 
 class Type(IntEnum):

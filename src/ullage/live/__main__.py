@@ -27,11 +27,15 @@ def main(arguments: list[str]) -> int:
     if not command:
         parser.error("name a program after --")
     try:
-        result = record(command, gathering(asked.folder, None).folder, Wanted())
+        where = gathering(asked.folder, None)
+        result = record(command, where.folder, Wanted())
+    except NotRun as error:
+        print(f"ullage: {error}", file=sys.stderr)  # noqa: T201
+        return error.code
     except UllageError as error:
         print(f"ullage: {error}", file=sys.stderr)  # noqa: T201
-        return error.code if isinstance(error, NotRun) else 1
-    for note in result.notes:
+        return 1
+    for note in (*where.notes, *result.notes):
         print(f"ullage: {note}", file=sys.stderr)  # noqa: T201
     return result.code
 

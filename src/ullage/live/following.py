@@ -17,8 +17,9 @@ import pyarrow as pa
 from ullage.arrays import numbers, plain
 from ullage.cupti.chunks import MAGIC, Chunk, Cut, chunks
 from ullage.errors import UllageError, harmless
+from ullage.live.process_tree import NOTHING, Tree
 from ullage.live.times import States, Times, states, unrecorded
-from ullage.live.trees import NOTHING, Tree, tree
+from ullage.live.trees import tree
 from ullage.problems import Problems
 from ullage.recording import Mode, Recording
 from ullage.sums.lanes.gather import NOT_KNOWN, Capture, gather

@@ -9,13 +9,15 @@ import stat
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ullage.cupti.chunks import STARTED
 from ullage.errors import UllageError, harmless
 from ullage.live.ranks import Place
 
-RANK, DONE = "rank-{:06d}", "done"
+RANK, DONE, OF_JOB = "rank-{:06d}", "done", ".run-{}"
+MOST_BESIDE, MOST_KEPT = 10, 1000  # folders of one name that are tried: temporary ones, and those within a kept one
 SOON = 3.0  # seconds within which ranks that belong together come, and go
 
 
@@ -23,12 +25,19 @@ SOON = 3.0  # seconds within which ranks that belong together come, and go
 class Gathering:
     """The folder of a run, whose rank this process is (None: the only one), and whether the folder stays when the run is over.
 
-    Each rank has a folder in it, `own`, which holds nothing of an earlier job of that name.
+    Each rank has a folder in it, `own`, which holds nothing of an earlier job of that name. `notes` say why it is another folder than
+    the one that was asked for.
     """
 
     folder: Path
     place: Place | None
     kept: bool
+    notes: tuple[str, ...] = ()
+
+    @property
+    def unrecorded(self) -> int:
+        """Return how many processes had something to record and left no recording: they were killed, or left by `_exit`."""
+        return sum(1 for _ in self.folder.rglob(f"*{STARTED}"))
 
     @property
     def own(self) -> Path:
@@ -115,20 +124,53 @@ class Gathering:
         return first
 
 
-def gathering(keep: Path | None, place: Place | None, temporary: Path | None = None) -> Gathering:
+def gathering(keep: Path | None, place: Place | None, temporary: Path | None = None, *, strict: bool = False) -> Gathering:
     """Return where a run's recordings go: the folder `keep`, else a temporary one; ranks of one job get the same.
 
-    Raises UllageError for a folder that can't be used, or holds recordings of an earlier run.
+    A folder that can't be used (somebody else's, a link that was planted, recordings of an earlier run in it) is no reason not to run:
+    another one is taken, and a note says so. Raises UllageError where there is none, and with `strict` at the first.
     """
+    refused: UllageError | None = None
+    for folder in _candidates(keep, place, temporary):
+        try:
+            run = _begun(Gathering(_made(folder, place, keep), place, kept=keep is not None))
+        except UllageError as error:
+            if strict:
+                raise
+            refused = refused or error
+        else:
+            return replace(run, notes=(f"{refused.problem}: what was recorded went to {harmless(str(run.folder))}",)) if refused else run
+    raise refused or UllageError("there is no folder for recordings", "give one with --keep")
+
+
+def _candidates(keep: Path | None, place: Place | None, temporary: Path | None) -> Iterator[Path]:
+    """Yield the folders that may be taken, in an order that is the same for all ranks of a job."""
     if keep is not None:
-        return _begun(Gathering(_kept(keep), place, kept=True))
-    base = temporary or Path(tempfile.gettempdir())
+        yield keep
+        name = "-".join(["run", *([place.job] if place is not None and place.job else [])])
+        if os.path.isdir(keep):  # noqa: PTH112 - is_dir() raises where a folder above may not be entered
+            yield from (keep / f"{name}-{number}" for number in range(2, MOST_KEPT))
+    try:
+        base = temporary or Path(tempfile.gettempdir())
+    except OSError as error:
+        raise UllageError(f"there is no folder for temporary files: {error.strerror}", "set TMPDIR to a folder with room") from error
     if place is None:
-        with _refusals(base, "set TMPDIR to a folder with room, or give one with --keep"):
-            return Gathering(Path(tempfile.mkdtemp(prefix="ullage-run-", dir=base)).absolute(), None, kept=False)
-    # ranks without a common word have been started by one process
-    name = f"ullage-run-{os.getuid()}-{place.job or os.getppid()}"
-    return _begun(Gathering(_private(base / name), place, kept=False))
+        yield base
+        return
+    # ranks whose launcher says no word of this launch alone have been started by one process
+    words = [place.job] if place.job else []
+    name = "-".join(["ullage-run", str(os.getuid()), *words, *([] if place.unique else [str(os.getppid())])])
+    yield from (base / (name if number == 1 else f"{name}-{number}") for number in range(1, MOST_BESIDE + 1))
+
+
+def _made(folder: Path, place: Place | None, keep: Path | None) -> Path:
+    """Return a folder that is there: within the one to keep, or a temporary one that nobody else can write to."""
+    if keep is not None and (folder == keep or keep in folder.parents):
+        return _kept(folder, place)
+    if place is not None:
+        return _private(folder)
+    with _refusals(folder, "set TMPDIR to a folder with room, or give one with --keep"):
+        return Path(tempfile.mkdtemp(prefix="ullage-run-", dir=folder)).absolute()
 
 
 def _begun(run: Gathering) -> Gathering:
@@ -137,19 +179,29 @@ def _begun(run: Gathering) -> Gathering:
         if run.kept:
             where = run.own.rglob("*.ullage") if run.own.is_dir() else iter(())
             if earlier := next(where, None):
-                problem = f"{harmless(str(run.folder))} holds recordings of an earlier run ({harmless(earlier.name)})"
-                raise UllageError(problem, "give an empty folder")
+                raise _of_another(run.folder, earlier)
             (run.own / DONE).unlink(missing_ok=True)
         elif run.place is not None:
             shutil.rmtree(run.own, ignore_errors=True)
         run.own.mkdir(mode=0o700, exist_ok=True)
-    return run
+        with tempfile.TemporaryFile(dir=run.own):  # it can be written to
+            return run
 
 
-def _kept(folder: Path) -> Path:
+def _kept(folder: Path, place: Place | None) -> Path:
+    """Return a folder to keep. An earlier job's is known by the job's name in it, whichever of its ranks left recordings."""
     with _refusals(folder, "give another folder with --keep"):
         folder.mkdir(parents=True, exist_ok=True)
+        if place is not None and place.job:
+            mine = folder / OF_JOB.format(place.job)
+            if other := next((path for path in folder.glob(OF_JOB.format("*")) if path != mine), None):
+                raise _of_another(folder, other)
+            mine.touch()
         return folder.absolute()
+
+
+def _of_another(folder: Path, what: Path) -> UllageError:
+    return UllageError(f"{harmless(str(folder))} holds recordings of an earlier run ({harmless(what.name)})", "give an empty folder")
 
 
 def _private(folder: Path) -> Path:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ullage.errors import harmless
 from ullage.live import session
-from ullage.live.trees import Tree
+from ullage.live.process_tree import Tree
 
 Told = Callable[[Tree, Tree], object]
 

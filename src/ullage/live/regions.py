@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ullage.live import session
 
 if TYPE_CHECKING:
-    from ullage.live.trees import Tree
+    from ullage.live.process_tree import Tree
 
 LONGEST = 200  # letters of a name
 F = TypeVar("F", bound=Callable[..., Any])

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ullage.errors import UllageError, harmless
+from ullage.live.process_tree import NOTHING, Tree
 
 if TYPE_CHECKING:
     from ullage.live.following import Following
-    from ullage.live.trees import Tree
 
 NOBODY = "nothing records this program: run it by `ullage run`, or call ullage.live.start()"
 
@@ -151,8 +151,6 @@ def recent(last: int) -> tuple[Tree, Tree]:
 
 
 def _known(name: str, look: Callable[[Following, int], tuple[Tree, ...]]) -> tuple[Tree, ...]:
-    from ullage.live.trees import NOTHING, Tree
-
     try:
         with _lock:
             recording = recorder or _paused
@@ -167,6 +165,8 @@ def _known(name: str, look: Callable[[Following, int], tuple[Tree, ...]]) -> tup
             return look(following, now)
     except UllageError as error:
         return (Tree(name, notes=(error.problem,)),)
+    except ImportError as error:
+        return (Tree(name, notes=(f"trees need NumPy and pyarrow in the program's environment: {harmless(str(error))}",)),)
     except Exception as error:  # the program goes on, whatever is wrong here
         return (Tree(name, notes=(f"the recording can't be read: {harmless(f'{type(error).__name__}: {error}')}",)),)
 

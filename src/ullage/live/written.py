@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from ullage.cupti.chunks import ENDING, HostKind, Type, Writer, names
 from ullage.errors import UllageError, harmless
+from ullage.live.ranks import place
 
 if TYPE_CHECKING:
     from ullage.cupti.activity import Tracer
@@ -164,10 +165,8 @@ def _process() -> dict[str, Any]:
     told: dict[str, Any] = {"host": socket.gethostname(), "pid": os.getpid(), "started": time.time_ns(), "program": list(sys.orig_argv)}
     with contextlib.suppress(OSError):  # there is none outside Linux
         told["boot"] = BOOT.read_text(encoding="ascii").strip()
-    for key, *variables in (("rank", "RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"), ("ranks", "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE")):
-        value = next((os.environ[name] for name in variables if os.environ.get(name, "").isdecimal()), None)
-        if value is not None:
-            told[key] = int(value)
+    if (where := place(os.environ)) is not None:
+        told |= {"rank": where.rank, "ranks": where.ranks}
     return told
 
 

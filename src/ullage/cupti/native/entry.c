@@ -65,6 +65,7 @@ __attribute__((destructor)) static void at_last(void) {
  * libraries that the program loaded before. */
 void recorder_needed(void) {
     if (atomic_exchange(&needed, true)) return;
+    recording_started();
     atexit(at_end);
     at_quick_exit(at_end);
     threads_start(false);

@@ -69,11 +69,12 @@ void text_add(struct text *text, const char *format, ...) __attribute__((format(
 void text_quoted(struct text *text, const char *string); /* as a string of JSON; what is no UTF-8 becomes U+FFFD */
 void text_free(struct text *text);
 
-/* recording.c: all but `recording_wanted` and `recording_to` with the lock held */
+/* recording.c: all but `recording_wanted`, `recording_to` and `recording_started` with the lock held */
 bool recording_wanted(void);
 bool recording_to(const char *folder);
 bool recording_lock(void);
 void recording_unlock(void);
+void recording_started(void); /* this process has something to record; without the lock, once */
 bool recording_open(void); /* makes the file if there is none yet */
 bool recording_is_open(void);
 bool recording_add(enum chunk type, uint16_t flags, const struct iovec *parts, int count);

@@ -30,6 +30,7 @@ static _Atomic bool wanted;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static int cancelling;
 static _Atomic uint64_t stuck; /* when it could last not be had */
+static char started[PATH_MAX];  /* the file that says so until there is a recording; "" for none */
 
 bool recording_wanted(void) { return atomic_load_explicit(&wanted, memory_order_relaxed); }
 bool recording_is_open(void) { return file.descriptor >= 0; }
@@ -80,12 +81,28 @@ static void host_name(char *name, size_t size) {
         if (*c == '/' || (unsigned char)*c <= ' ') *c = '_';
 }
 
-/* A file of this process alone, under another name at first: it gets its own once it has its beginning. */
-static int created(char *part, size_t size) {
+static int path_of(char *path, size_t size, const char *ending) {
     char name[65];
     host_name(name, sizeof name);
+    return snprintf(path, size, "%s/%s-%d-%llx%s", file.folder, name, (int)getpid(), (unsigned long long)realtime(), ending);
+}
+
+/* A process that ends without a word before it wrote anything is known by this, to who counts them. */
+void recording_started(void) {
+    int state;
+    if (recording_is_open()) return;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+    path_of(started, sizeof started, ".started");
+    int descriptor = open(started, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (descriptor >= 0) close(descriptor);
+    else started[0] = 0;
+    pthread_setcancelstate(state, NULL);
+}
+
+/* A file of this process alone, under another name at first: it gets its own once it has its beginning. */
+static int created(char *part, size_t size) {
     if (settings.make) mkdir(file.folder, 0700);
-    snprintf(file.path, sizeof file.path, "%s/%s-%d-%llx.ullage", file.folder, name, (int)getpid(), (unsigned long long)realtime());
+    path_of(file.path, sizeof file.path, ".ullage");
     snprintf(part, size, "%s.part", file.path);
     return open(part, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600);
 }
@@ -128,7 +145,10 @@ bool recording_open(void) {
     if (descriptor < 0 || fstat(descriptor, &seen) != 0) return gave_up("open");
     file.descriptor = moved_up(descriptor);
     file.device = seen.st_dev, file.inode = seen.st_ino, file.size = 0, file.process = getpid();
-    if (begun() && rename(part, file.path) == 0) return true;
+    if (begun() && rename(part, file.path) == 0) {
+        if (*started) unlink(started), started[0] = 0;
+        return true;
+    }
     unlink(part);
     return gave_up("write");
 }
@@ -223,5 +243,5 @@ void recording_forked(void) {
     pthread_mutex_init(&lock, NULL);
     if (is_ours(file.descriptor)) close(file.descriptor);
     file.descriptor = -1;
-    file.path[0] = 0;
+    file.path[0] = started[0] = 0;
 }

@@ -10,6 +10,8 @@
 #include <string.h>
 #include <time.h>
 
+enum { MOST_RANKS = 1 << 20 };
+
 struct settings settings;
 
 static uint64_t clock_ns(clockid_t clock) {
@@ -53,21 +55,29 @@ static uint64_t number(const char *name, uint64_t usual) {
     return *end || errno ? usual : value;
 }
 
-static int first_of(const char *const *names) {
-    for (; *names; names++) {
-        uint64_t value = number(*names, UINT64_MAX);
-        if (value <= INT32_MAX) return (int)value;
-    }
-    return -1;
+static int small_number(const char *name) {
+    uint64_t value = number(name, UINT64_MAX);
+    return value <= MOST_RANKS ? (int)value : -1;
 }
 
-/* As Open MPI, PMIx, MPICH, MVAPICH, torchrun and Slurm tell a process which of how many it is. */
+/* As launchers tell a process which of how many it is, and which on its host. The table is that of live/ranks.py, in its order. */
+static const struct { const char *rank, *ranks, *local; } launchers[] = {
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK"},
+    {"MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_LOCAL_RANK"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID"},
+    {"FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID"},
+    {"RANK", "WORLD_SIZE", "LOCAL_RANK"},
+    {"SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "SLURM_LOCALID"},
+};
+
 static void read_ranks(void) {
-    static const char *const rank[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MV2_COMM_WORLD_RANK", "RANK", "SLURM_PROCID", NULL};
-    static const char *const ranks[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE", "WORLD_SIZE", "SLURM_NTASKS", NULL};
-    static const char *const local[] = {"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "LOCAL_RANK",
-                                        "SLURM_LOCALID", NULL};
-    settings.rank = first_of(rank), settings.ranks = first_of(ranks), settings.local_rank = first_of(local);
+    settings.rank = settings.ranks = settings.local_rank = -1;
+    for (size_t i = 0; i < sizeof launchers / sizeof *launchers; i++) {
+        int rank = small_number(launchers[i].rank), ranks = small_number(launchers[i].ranks);
+        if (rank < 0 || ranks <= rank) continue;
+        settings.rank = rank, settings.ranks = ranks, settings.local_rank = small_number(launchers[i].local);
+        return;
+    }
 }
 
 void settings_read(void) {
