@@ -16,7 +16,7 @@ from tests import cupti_double
 from tests.recorder_runs import library
 from tests.run_runs import ULLAGE, environment, record, run
 from ullage import read_trace
-from ullage.cupti.chunks import Type, chunks
+from ullage.cupti.chunks import STARTED, Type, chunks
 
 NOTHING = "nothing was recorded: the program used no GPU through CUDA, called no MPI and opened no region"
 
@@ -328,10 +328,19 @@ for _ in range(3):
 """
 
 
-def test_processes_that_left_without_a_recording_are_counted(tmp_path):
+def test_processes_that_leave_in_the_middle_are_in_the_report(tmp_path):
     ran = run(tmp_path, command=[sys.executable, "-c", FORKS])
+    assert ran.code == 0 and "started" not in ran.said
+    assert "4 processes" in ran.said and "item" in ran.said
+    assert ran.left == []
+
+
+def test_processes_that_left_without_a_recording_are_counted(tmp_path):
+    # as one leaves that was killed between its first thread and its first file
+    killed = f"import os, pathlib, ullage; pathlib.Path(os.environ['ULLAGE_RECORD'], 'host-1-1{STARTED}').touch()"
+    ran = run(tmp_path, command=[sys.executable, "-c", f"{killed}\nwith ullage.region('own'): pass"])
     assert ran.code == 0
-    assert any(note.startswith("4 processes started, 1 recorded") for note in ran.notes)
+    assert any(note.startswith("2 processes started, 1 recorded") for note in ran.notes)
     assert ran.left == []
 
 
