@@ -312,25 +312,23 @@ def test_a_recorder_that_this_machine_cannot_load_is_a_note_and_the_program_runs
     assert any("ran without being recorded" in note and words in note for note in ran.notes), ran.said
 
 
-FORKS = """
-import os, time, ullage
-with ullage.region("own"):
-    time.sleep(0.01)
-for _ in range(3):
-    child = os.fork()
-    if child == 0:
-        with ullage.region("item"):
-            time.sleep(0.01)
-        os._exit(0)
-    os.waitpid(child, 0)
-"""
-
-
 def test_processes_that_left_without_a_recording_are_counted(tmp_path):
-    ran = run(tmp_path, command=[sys.executable, "-c", FORKS])
+    # of three there are only the files that say that they began
+    code = (
+        "import os, ullage\nfor i in '123': open(os.environ['ULLAGE_RECORD'] + f'/n-{i}-0.started', 'w')\nwith ullage.region('own'): pass\n"
+    )
+    ran, said = record(tmp_path, command=[sys.executable, "-c", code])
     assert ran.code == 0
     assert any(note.startswith("4 processes started, 1 recorded") for note in ran.notes)
+    assert any(note.startswith("4 processes started, 1 recorded") for note in said["run_notes"])
     assert ran.left == []
+
+
+def test_a_process_whose_recording_can_t_be_written_is_counted(tmp_path):
+    code = "import ullage\nwith ullage.region('own'): pass"
+    ran = run(tmp_path, command=["sh", "-c", f'ulimit -f 0; exec {sys.executable} -c "{code}"'])
+    assert ran.code == 0
+    assert any(note.startswith("1 process started, 0 recorded") for note in ran.notes), ran.said
 
 
 def test_processes_with_nothing_to_record_are_none_that_left_without(tmp_path):
