@@ -11,7 +11,7 @@ import re
 import struct
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
@@ -70,6 +70,7 @@ class Recording:
     dropped: int = 0
     ended: bool = False
     mpi: list[int | None] = field(default_factory=lambda: [None, None])  # when MPI_Init returned, when MPI_Finalize was called
+    threads: list[tuple[int, bool]] = field(default_factory=list)  # of each HOST record, and whether it is of MPI_Init
 
     @property
     def window(self) -> Span | None:
@@ -201,11 +202,22 @@ def read(path: Path) -> Recording:
         elif kind == 4:
             for at in range(0, len(payload) - 39, 40):
                 _host(found, *struct.unpack_from("<QQIIHHIQ", payload, at))
+    _helpers(found)
     _never_ended(found)
     _paused(found)
     for told in found.info.get("devices", []):
         found.uuids.setdefault(told["index"], told["uuid"])
     return found
+
+
+def _helpers(found: Recording) -> None:
+    """A process communicates in the thread that called MPI_Init, or in its first one if that did anything; others help."""
+    own = next((thread for thread, begins in found.threads if begins), None)
+    if own is not None and any(thread == found.info["pid"] for thread, _ in found.threads):
+        own = found.info["pid"]
+    for at, row in enumerate(found.rows):
+        if own is not None and row.kind == "mpi" and (row.name or "").startswith("MPI_") and row.thread != own:
+            found.rows[at] = replace(row, kind="helper")
 
 
 def _buffer(found: Recording, data: bytes) -> None:
@@ -330,6 +342,7 @@ def _range(found: Recording, begin: tuple[int, int, str | None], end: int) -> No
 def _host(found: Recording, start: int, end: int, thread: int, name: int, kind: int, depth: int, serial: int, size: int) -> None:
     word = found.host_names.get(name) or None
     begin, over = found.moment(start), found.moment(end)
+    found.threads.append((thread, kind == MPI and word in ("MPI_Init", "MPI_Init_thread")))
     if kind == OPEN:
         found.open[serial] = (begin, thread, word)
         return

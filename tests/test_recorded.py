@@ -331,3 +331,37 @@ def test_a_pause_that_the_recorder_itself_notes_is_no_idle_time(tmp_path: Path) 
     found, _, problems = rows(made.clocks(40).end())
     assert [(row["start"], row["device"]) for row in found if row["kind"] == "lost"] == [(20, 0)]
     assert any("was stopped once" in note for note in problems.notes)
+
+
+def helped(path: Path, *rows: tuple[int, ...]) -> Path:
+    """A program whose MPI_Init ends at 0 and whose MPI_Finalize begins at 100, with more records."""
+    made = Made(path).clocks(-10).named({1: "MPI_Init_thread", 2: "MPI_Recv", 3: "MPI_Finalize", 4: "MPI_Barrier", 5: "step"}, flags=1)
+    made.host(*rows)
+    return made.host(host(100, 105, 3, HostKind.MPI)).clocks(110).end()
+
+
+def test_a_helper_that_sits_in_mpi_is_not_the_process_communicating(tmp_path: Path) -> None:
+    # the main thread computes but for a barrier of 20; its helper's record comes before that of MPI_Init, as threads are written one by one
+    helper = host(1, 99, 2, HostKind.MPI, thread=77)
+    path = helped(tmp_path / "a.ullage", helper, host(-5, 0, 1, HostKind.MPI), host(50, 70, 4, HostKind.MPI))
+    found, _, problems = rows(path)
+    assert [(row["thread"], row["start"], row["end"]) for row in of(found, "mpi")] == [(MAIN, 50, 70)]
+    assert [(row["thread"], row["start"], row["end"]) for row in of(found, "helper")] == [(77, 1, 99)]
+    report = read_trace(path).report()
+    assert report.whole.host_parts[0].communication == 20 and report.whole.host_parts[0].useful == 80
+    (note,) = [line for line in problems.lines() if "beside" in line]
+    assert "1 thread was in MPI beside the thread that called MPI_Init (77 for 9.8e-08 s)" in note
+
+
+def test_where_a_library_s_thread_calls_mpi_init_the_first_thread_is_the_process_if_it_does_anything(tmp_path: Path) -> None:
+    begins, sits = host(-5, 0, 1, HostKind.MPI, thread=77), host(1, 99, 2, HostKind.MPI, thread=77)
+    path = helped(tmp_path / "a.ullage", begins, sits)
+    assert read_trace(path).report().whole.host_parts[0].communication == 98  # nothing else is known of it
+    path = helped(tmp_path / "b.ullage", begins, sits, host(10, 20, 5, HostKind.REGION, thread=PROCESS))
+    assert read_trace(path).report().whole.host_parts[0].communication == 0
+
+
+def test_without_mpi_init_every_thread_s_waits_count(tmp_path: Path) -> None:
+    made = Made(tmp_path / "a.ullage").clocks(0).named({1: "all_reduce"}, flags=1)
+    made.host(host(10, 20, 1, HostKind.MPI), host(30, 40, 1, HostKind.MPI, thread=77))
+    assert read_trace(made.clocks(100).end()).report().whole.host_parts[0].communication == 20

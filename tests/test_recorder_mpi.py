@@ -182,6 +182,37 @@ def test_a_long_barrier_that_returns_counts_once(tmp_path):
     assert read_trace(ran.only.path).report().whole.host_parts[0].communication == end - start
 
 
+HELPED = """
+#include <pthread.h>
+#include <unistd.h>
+#ifdef LIBRARY
+int MPI_Init(void *a, void *b) { (void)a, (void)b; return 0; }
+int MPI_Recv(long time) { usleep(time); return 0; }
+int MPI_Finalize(void) { return 0; }
+#else
+int MPI_Init(void *, void *), MPI_Recv(long), MPI_Finalize(void);
+static void *serve(void *given) { MPI_Recv(300000); return given; }
+int main(void) {
+    pthread_t thread;
+    MPI_Init(NULL, NULL);
+    pthread_create(&thread, NULL, serve, NULL);
+    usleep(200000); /* computes */
+    pthread_join(thread, NULL);
+    MPI_Finalize();
+}
+#endif
+"""
+
+
+def test_a_process_that_computes_while_its_helper_waits_in_mpi_computes(tmp_path):
+    double = compiled(HELPED, "libhelped.so", ("-DLIBRARY", "-shared", "-fPIC", "-Wl,-soname,libhelped.so"))
+    program = compiled(HELPED, "program", (f"-L{double.parent}", "-lhelped", f"-Wl,-rpath,{double.parent}"))
+    report = read_trace(run(tmp_path, [program], preload=[library()]).only.path).report()
+    (part,) = report.whole.host_parts
+    assert part.communication == 0 and part.useful == report.whole.elapsed > 250 * MILLISECOND
+    assert any("1 thread was in MPI beside the first thread" in note for note in report.notes)
+
+
 def test_a_wait_of_pytorchs_that_never_returns_is_in_the_recording(tmp_path):
     code = (
         f"import os, signal, sys, time; sys.path.insert(0, {str(HOOK)!r})\n"

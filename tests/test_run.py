@@ -16,7 +16,7 @@ from tests import cupti_double
 from tests.recorder_runs import library
 from tests.run_runs import ULLAGE, environment, record, run
 from ullage import read_trace
-from ullage.cupti.chunks import STARTED, Type, chunks
+from ullage.cupti.chunks import Type, chunks
 
 NOTHING = "nothing was recorded: the program used no GPU through CUDA, called no MPI and opened no region"
 
@@ -336,12 +336,22 @@ def test_processes_that_leave_in_the_middle_are_in_the_report(tmp_path):
 
 
 def test_processes_that_left_without_a_recording_are_counted(tmp_path):
-    # as one leaves that was killed between its first thread and its first file
-    killed = f"import os, pathlib, ullage; pathlib.Path(os.environ['ULLAGE_RECORD'], 'host-1-1{STARTED}').touch()"
-    ran = run(tmp_path, command=[sys.executable, "-c", f"{killed}\nwith ullage.region('own'): pass"])
+    # of three there are only the files that say that they began
+    code = (
+        "import os, ullage\nfor i in '123': open(os.environ['ULLAGE_RECORD'] + f'/n-{i}-0.started', 'w')\nwith ullage.region('own'): pass\n"
+    )
+    ran, said = record(tmp_path, command=[sys.executable, "-c", code])
     assert ran.code == 0
-    assert any(note.startswith("2 processes started, 1 recorded") for note in ran.notes)
+    assert any(note.startswith("4 processes started, 1 recorded") for note in ran.notes)
+    assert any(note.startswith("4 processes started, 1 recorded") for note in said["run_notes"])
     assert ran.left == []
+
+
+def test_a_process_whose_recording_can_t_be_written_is_counted(tmp_path):
+    code = "import ullage\nwith ullage.region('own'): pass"
+    ran = run(tmp_path, command=["sh", "-c", f'ulimit -f 0; exec {sys.executable} -c "{code}"'])
+    assert ran.code == 0
+    assert any(note.startswith("1 process started, 0 recorded") for note in ran.notes), ran.said
 
 
 def test_processes_with_nothing_to_record_are_none_that_left_without(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes.util
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -128,3 +129,23 @@ def test_ranks_of_which_nothing_comes_are_waited_for_and_named(tmp_path):
 def test_a_rank_that_is_not_the_first_says_nothing_and_leaves_nothing(tmp_path):
     ran = rank(tmp_path, 1, 2, OMPI_COMM_WORLD_LOCAL_RANK="0")
     assert ran.code == 0 and ran.said == "" and ran.left == []
+
+
+@pytest.mark.full
+def test_two_launches_of_torchrun_at_the_same_time_each_report_their_own_ranks(tmp_path):
+    # torchrun calls both "none"; each rank of the second comes while the first one's run
+    def begin(port: str, number: str, seconds: str) -> subprocess.Popen[bytes]:
+        torch = {"RANK": number, "WORLD_SIZE": "2", "LOCAL_RANK": number, "LOCAL_WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}
+        given = environment(tmp_path, MASTER_ADDR="localhost", MASTER_PORT=port, **torch)
+        code = f"import time, ullage\nwith ullage.region('of {port}'): time.sleep({seconds})"
+        words = [*ULLAGE, "run", "--no-counters", "--json", tmp_path / f"{port}.json", "--by", "region", "--", sys.executable, "-c", code]
+        return subprocess.Popen([*map(str, words)], env=given, cwd=tmp_path, stderr=subprocess.DEVNULL)
+
+    launched = [begin(*one) for one in (("29601", "0", "4"), ("29601", "1", "4"), ("29602", "0", "1"), ("29602", "1", "1"))]
+    assert [one.wait(timeout=120) for one in launched] == [0, 0, 0, 0]
+    for port, least in (("29601", 4), ("29602", 1)):
+        said = json.loads((tmp_path / f"{port}.json").read_text())
+        assert [process["rank"] for process in said["processes"]] == [0, 1]
+        assert least <= said["elapsed_s"] < least + 3
+        assert [region["name"] for region in said["regions"]] == [f"of {port}"]
+    assert list((tmp_path / "tmp").glob("ullage-run-*")) == []

@@ -151,11 +151,12 @@ def _column(values: Any, kind: pa.DataType) -> pa.Array:
 # graph's execution of which no kernel was recorded one by one), lost (a device event whose time is not known: a point).
 # On a host thread: api (a call of the GPU runtime or driver), mpi (MPI, or a collective that the host itself runs), region
 # (named by the user), step (a profiler's step), parallel (an OpenMP-like thread waits for others; thread 0 is the main one), off
-# (the thread was descheduled), computing (told only where it hides a collective that the host runs beside it), operator (of the
+# (the thread was descheduled), computing (told only where it hides a collective that the host runs beside it), helper (a
+# thread that communicates for its process, which goes on meanwhile), operator (of the
 # framework), function (of Python), module (a module of PyTorch was called). Of the profiler: overhead.
 KINDS = (
     "kernel", "collective", "memcpy", "memset", "graph", "lost", "api", "mpi", "region", "step", "parallel", "off", "overhead", "computing",
-    "operator", "function", "module", "lookup",
+    "helper", "operator", "function", "module", "lookup",
 )  # fmt: skip
 
 # What a call of the GPU runtime does.

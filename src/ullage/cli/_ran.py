@@ -76,7 +76,7 @@ def _lost(lost: int, recorded: int) -> list[str]:
     if not lost:
         return []
     said = f"{lost + recorded:,} process{'es' if lost + recorded > 1 else ''} started, {recorded:,} recorded"
-    return [f"{said}: what the others did is not here, as they were killed or left by _exit before it was written (--flush)"]
+    return [f"{said}: what the others did is not here, as they could not write it or ended before they did (--flush)"]
 
 
 def _called(ranks: list[int]) -> str:

@@ -190,6 +190,7 @@ _TITLES = {
     "region": "regions",
     "step": "steps",
     "mpi": "communication",
+    "helper": "communication of a helper",
     "parallel": "waits in parallel regions",
     "operator": "operators",
     "module": "modules",

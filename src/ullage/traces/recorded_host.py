@@ -19,6 +19,7 @@ from ullage.traces.calls import call, operation
 from ullage.traces.mpi_clock import edge
 from ullage.traces.nsys_names import Words, distinct
 from ullage.traces.nsys_rows import coded
+from ullage.traces.recorded_clock import Mask
 from ullage.traces.recorded_rows import MISSING, Reading, Records, Whole, column, correlation
 
 _CODES = {name: code for code, name in enumerate(CALLS)}
@@ -139,7 +140,15 @@ def still_waiting(reading: Reading) -> Iterator[pa.RecordBatch]:
     table = list(dict.fromkeys(texts))
     names = Words(np.array([table.index(text) for text in texts], np.int32), table).renamed(lambda text: text or None)
     reading.messages |= any(_MPI.match(text) for text in table)
-    yield reading.intervals(start, np.array(until, np.int64), kind="mpi", name=names, thread=thread)
+    for kind, mine in _whose(reading, names, thread):
+        yield reading.intervals(start[mine], np.array(until, np.int64)[mine], kind=kind, name=names.where(mine), thread=thread[mine])
+
+
+def _whose(reading: Reading, names: Words, thread: Whole) -> Iterator[tuple[str, Mask]]:
+    """Yield which calls of MPI are the process' communication, and which a helper's that communicates while the process goes on."""
+    own = reading.told.own_thread
+    helps = names.each(lambda name: _MPI.match(name) is not None, False).astype(bool) & (own is not None) & (thread != own)
+    yield from ((kind, mine) for kind, mine in (("mpi", ~helps), ("helper", helps)) if mine.any())
 
 
 def _mpi(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
@@ -156,15 +165,22 @@ def _mpi(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterat
     if kept.any():
         names = names.where(kept)
         reading.messages |= bool(names.each(lambda name: _MPI.match(name) is not None, False).any())
-        yield reading.intervals(
-            start[kept],
-            end[kept],
-            kind="mpi",
-            name=names,
-            thread=column(records, "thread")[kept],
-            bytes=np.where(records["bytes"] > 0, column(records, "bytes"), MISSING)[kept],
-            operation=names.renamed(operation),
-        )
+        yield from _talks(reading, records[kept], start[kept], end[kept], names)
+
+
+def _talks(reading: Reading, records: Records, start: Whole, end: Whole, names: Words) -> Iterator[pa.RecordBatch]:
+    thread, size = column(records, "thread"), np.where(records["bytes"] > 0, column(records, "bytes"), MISSING)
+    for kind, mine in _whose(reading, names, thread):
+        if kind == "helper":
+            _add_helpers(reading, thread[mine], (end - start)[mine])
+        named = names.where(mine)
+        columns = {"name": named, "thread": thread[mine], "bytes": size[mine], "operation": named.renamed(operation)}
+        yield reading.intervals(start[mine], end[mine], kind=kind, **columns)
+
+
+def _add_helpers(reading: Reading, thread: Whole, took: Whole) -> None:
+    for one in np.unique(thread).tolist():
+        reading.helpers[one] = reading.helpers.get(one, 0) + int(took[thread == one].sum())
 
 
 def _regions(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:

@@ -118,7 +118,20 @@ def remarks(reading: Reading) -> list[str]:
         found.append("of the hosts' calls only the waits were recorded: launches and copies count as useful time")
     elif not reading.seen & {"api", "mpi"}:
         found.append("neither CUDA nor MPI was recorded on the host: all of its time counts as useful")
-    return found
+    return [*found, *helpers(reading)]
+
+
+def helpers(reading: Reading) -> list[str]:
+    """Return which threads communicated beside the one whose calls of MPI are the process'."""
+    longest = sorted(reading.helpers.items(), key=lambda one: -one[1])
+    if not longest:
+        return []
+    named = ", ".join(f"{thread} for {took / 1e9:.3g} s" for thread, took in longest[:MOST_SAID])
+    more = f" and {len(longest) - MOST_SAID:,} more" if len(longest) > MOST_SAID else ""
+    who = "the first thread" if reading.told.main else "the thread that called MPI_Init"
+    rank = f"rank {reading.recording.rank}" if reading.recording.rank is not None else f"process {reading.process}"
+    beside = f"{len(longest):,} thread{'s were' if len(longest) > 1 else ' was'} in MPI beside {who} ({named}{more})"
+    return [f"{rank}: {beside}; that is not the process' communication"]
 
 
 def refusals(told: Told) -> list[str]:

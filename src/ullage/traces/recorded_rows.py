@@ -44,7 +44,7 @@ class Reading:
     number; `waiting` calls of MPI that have not ended (until when that is known, name), by thread and start; `marks` those of NVTX
     ranges whose other half is not there yet; `paused` when recording was stopped. `seen` are the kinds of intervals, `used` the
     devices that anything ran on; `work` bounds its calls, its MPI and what ran on devices; `began` and `ended` say when MPI_Init
-    returned and MPI_Finalize was called.
+    returned and MPI_Finalize was called. `helpers` is how long other threads than the process' own were in MPI, in ns.
     """
 
     place: str
@@ -68,6 +68,7 @@ class Reading:
     work: tuple[int, int] | None = None
     began: int | None = None
     ended: int | None = None
+    helpers: dict[int, int] = field(default_factory=dict)
 
     def name(self, entries: dict[int, str]) -> None:
         """Take in what pointers in later records point to."""

@@ -6,7 +6,11 @@ import struct
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ullage.cupti.chunks import Chunk, Type
+import numpy as np
+import numpy.typing as npt
+
+from ullage.cupti.chunks import Chunk, HostKind, Type
+from ullage.traces.mpi_clock import edge
 from ullage.traces.recorded_clock import LATEST, LONGEST, Clock, clock
 
 _THREE = struct.Struct("<QQQ")
@@ -20,7 +24,8 @@ class Told:
     `info` is the objects of INFO laid over one another, `host_names` the names of HOST records by number, `dropped` how many records
     CUPTI says it lost, `end` the object of END (None: there is none). `pauses` are moments of the monotonic clock at which recording
     was stopped and taken up again (None: not yet). `length` is where the last chunk ends, `last_host` where
-    the last one of HOST begins.
+    the last one of HOST begins. `callers` has the thread that was the first in each call of MPI, by the name's
+    number, `main` whether the process' first thread (its number is the process') had anything to record.
     """
 
     info: dict[str, Any] = field(default_factory=dict)
@@ -33,6 +38,8 @@ class Told:
     nonsense: int = 0
     length: int = 0
     last_host: int | None = None
+    callers: dict[int, int] = field(default_factory=dict)
+    main: bool = False
 
     def add(self, chunk: Chunk) -> None:
         """Take in a chunk; those that hold records are only counted."""
@@ -51,6 +58,24 @@ class Told:
             self.buffers += 1
         elif chunk.type == Type.HOST:
             self.last_host = chunk.offset
+            self.threads(chunk.host())
+
+    @property
+    def own_thread(self) -> int | None:
+        """Return the thread whose calls of MPI are the process' communication, None where that is not known: every thread's count.
+
+        TALP counts the thread that called MPI_Init; but where that is a thread of a library's, and the program's first one is seen to
+        do something, it is that one.
+        """
+        begun = next((thread for number, thread in self.callers.items() if edge(self.host_names.get(number, "")) == "init"), None)
+        return self.whole("pid") if begun is not None and self.main else begun
+
+    def threads(self, records: npt.NDArray[np.void]) -> None:
+        """Take in which threads records of HOST are of."""
+        self.main = self.main or bool((records["thread"] == (self.whole("pid") or 0)).any())
+        calls = records[records["kind"] == HostKind.MPI]
+        for at in np.sort(np.unique(calls["name"], return_index=True)[1]).tolist():
+            self.callers.setdefault(int(calls["name"][at]), int(calls["thread"][at]))
 
     def clock(self, since_1970: int | None = None) -> Clock:
         """Return the clock that the readings so far make; `since_1970` if that is settled already.
