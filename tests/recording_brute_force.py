@@ -25,6 +25,7 @@ _COPIES = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: 
 _PAGES = {1: "Unified HtoD", 2: "Unified DtoH", 8: "Unified DtoD"}
 _WAITS = {1: "cuEventSynchronize", 3: "cuStreamSynchronize", 4: "cuCtxSynchronize"}
 _THREAD = 2
+RECORDER = "Ullage's recorder"  # what overhead without a name is
 _OVERHEAD = "CUPTI buffer flush"  # 1 << 16, the only one that is drawn
 _RANGE_BEGINS, _RANGE_ENDS = 2, 4
 MPI, REGION, OPEN, API, OVERHEAD, PAUSE = 1, 2, 3, 4, 5, 6  # kinds of HOST records
@@ -359,6 +360,7 @@ def _host(found: Recording, start: int, end: int, thread: int, name: int, kind: 
     else:
         sort = {MPI: "mpi", REGION: "region", API: "api", OVERHEAD: "overhead"}[kind]
         submits = bool(word and re.match(r"cu(da)?(Launch|Memcpy|Memset)", word))
+        word = word or (RECORDER if kind == OVERHEAD else None)
         found.rows.append(Row(sort, begin, over, word, thread, bytes=size or None if kind == MPI else None, submits=submits))
     if kind == REGION:
         found.open.pop(serial, None)

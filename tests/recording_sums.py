@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from tests.recording_brute_force import Recording, Span, covered, sweep
+from tests.recording_brute_force import RECORDER, Recording, Span, covered, sweep
 
 
 @dataclass(frozen=True)
@@ -78,11 +78,13 @@ def _looked_at(one: Recording, region: str | None) -> list[Span]:
 
 def _lane(one: Recording, seen: list[Span]) -> tuple[int, int, int, int]:
     spans = [(a, b, "seen") for a, b in seen] + [(r.start, r.end, "call") for r in one.calls]
+    lanes = {one.info.get("pid", 0)} | {r.thread for r in one.rows if r.kind == "mpi"}
+    spans += [(r.start, r.end, "held") for r in one.rows if r.kind == "overhead" and r.name == RECORDER and r.thread in lanes]
     found = sweep([*spans, *((r.start, r.end, "talk") for r in one.rows if r.kind == "mpi")])
     times: Counter[str] = Counter()
     for words, length in found.items():
         if "seen" in words:
-            times["talk" if "talk" in words else "call" if "call" in words else "useful"] += length
+            times[next((word for word in ("talk", "held", "call") if word in words), "useful")] += length
     return sum(times.values()), times["useful"], times["call"], times["talk"]
 
 

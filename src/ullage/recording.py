@@ -34,6 +34,18 @@ class Process:
     host: str = ""
 
 
+@dataclass(frozen=True)
+class RecorderCost:
+    """What recording cost a program, in ns: `held` its threads, of `lasted`; `beside` threads of the recorder's own. A call of MPI took
+    `per_call` longer, which is in `held` for as many `calls` as there were."""
+
+    held: int
+    beside: int
+    lasted: int
+    calls: int = 0
+    per_call: int = 0
+
+
 @dataclass
 class Recording:
     """What one trace file says of itself. Times are integer nanoseconds on the clock of its intervals.
@@ -49,7 +61,8 @@ class Recording:
     source makes a file for each process, so that several may be of one rank. `mpi_clock` has, for each process, when MPI_Init
     returned and when MPI_Finalize was called (None: not recorded). `covers` says when what a process did is known: `process`, from
     its first event to its last, for each had a profiler of its own; `session`, while the capture lasts, for one profiler watched
-    all of its processes; `run`, always, for it was recorded from the process' start to its end.
+    all of its processes; `run`, always, for it was recorded from the process' start to its end. `cost` is what recording cost, where the
+    source says it.
     """
 
     place: str
@@ -70,6 +83,7 @@ class Recording:
     by_process: bool = False
     mpi_clock: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
     covers: Covers = "session"
+    cost: RecorderCost | None = None
 
     def clocked(self, process: int, begin: int | None, end: int | None) -> None:
         """Note when MPI_Init returned (`begin`) and MPI_Finalize was called (`end`) in a process, in ns: the last and the first of several.

@@ -23,8 +23,8 @@ from ullage.arrays import numbers
 from ullage.field import COUNTERS, FIELDS, RATIOS, Field, Flag
 
 __all__ = [
-    "CALLS", "COUNTERS", "FIELDS", "IDENTITY", "INTERVALS", "JOBS", "KINDS", "OPERATIONS", "RATIOS", "SAMPLES", "SETTLED", "Field", "Flag",
-    "intervals", "samples",
+    "CALLS", "COUNTERS", "FIELDS", "IDENTITY", "INTERVALS", "JOBS", "KINDS", "OPERATIONS", "RATIOS", "RECORDER", "SAMPLES", "SETTLED",
+    "Field", "Flag", "intervals", "samples",
 ]  # fmt: skip
 
 
@@ -158,6 +158,8 @@ KINDS = (
     "kernel", "collective", "memcpy", "memset", "graph", "lost", "api", "mpi", "region", "step", "parallel", "off", "overhead", "computing",
     "helper", "operator", "function", "module", "lookup",
 )  # fmt: skip
+
+RECORDER = "Ullage's recorder"  # the name of `overhead` that is no part of the program, nor of its libraries
 
 # What a call of the GPU runtime does.
 CALLS = ("launch", "graph", "copy", "sync", "other")

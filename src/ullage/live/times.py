@@ -16,7 +16,7 @@ from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture
 from ullage.sums.lanes.launches import distinct, puts
 from ullage.sums.lanes.spans import NONE, Spans, clip, intersect, join, spans, subtract, union
 from ullage.sums.lanes.spans import Times as Moments
-from ullage.sums.lanes.states import DeviceState, flatten, host_spans
+from ullage.sums.lanes.states import DeviceState, flatten, host_spans, recorder_spans
 
 MOST_THREADS = 256  # whose calls are told apart; of more, those with the lowest numbers
 
@@ -41,6 +41,7 @@ class Times:
     """Of one process in ns: how long it was looked at, communicated, and was in CUDA's interface by thread; and of its devices.
 
     `open` is how much of it lies after a thread's last call that is known, while the program runs: CUPTI tells of a call when it is over.
+    For `recorder` what records the process held it up.
 
     >>> one = Times(10, 1, {7: 4}, {0: DeviceTimes(kernel=5)})
     >>> both = one + Times(20, 0, {7: 1, 8: 2}, {1: DeviceTimes(memory=3)})
@@ -53,6 +54,7 @@ class Times:
     offload: Mapping[int, int] = field(default_factory=dict)
     devices: Mapping[int, DeviceTimes] = field(default_factory=dict)
     open: Mapping[int, int] = field(default_factory=dict)
+    recorder: int = 0
 
     def __add__(self, other: Times) -> Times:
         numbers = self.devices.keys() | other.devices.keys()
@@ -62,6 +64,7 @@ class Times:
             _added(self.offload, other.offload),
             {n: self.devices.get(n, DeviceTimes()) + other.devices.get(n, DeviceTimes()) for n in sorted(numbers)},
             _added(self.open, other.open),
+            self.recorder + other.recorder,
         )
 
 
@@ -84,6 +87,7 @@ class States:
     devices: dict[int, DeviceState]
     regions: dict[str, Spans]
     open: dict[int, Spans] = field(default_factory=dict)
+    recorder: Spans = NONE
 
     def times(self, within: Spans | None = None) -> Times:
         """Return the sums of all of it, or of what lies within some spans."""
@@ -100,6 +104,7 @@ class States:
             {thread: of(calls) for thread, calls in self.offload.items()},
             {n: DeviceTimes(of(d.kernel), of(d.collective), of(d.memory), of(d.unknown), of(d.graph)) for n, d in self.devices.items()},
             {thread: of(rest) for thread, rest in self.open.items()},
+            of(self.recorder),
         )
 
 
@@ -115,10 +120,12 @@ def states(
     `running` are the threads known from before of a program that goes on; None of one, or a time, that is over.
     """
     threads = distinct(capture.calls.thread)[:MOST_THREADS]
+    communication = intersect(host_spans(capture, process, ())[0], seen)
     return States(
         seen=seen,
-        communication=intersect(host_spans(capture, process, ())[0], seen),
+        communication=communication,
         offload={thread: intersect(host_spans(capture, process, (thread,))[1], seen) for thread in threads},
+        recorder=intersect(recorder_spans(capture, process, communication), seen),
         lanes={thread: _lane(capture, thread, seen) for thread in threads},
         devices={n: _device(capture, process, n, seen) for n in distinct(capture.device.device) if n != NOT_KNOWN},
         regions=_regions(capture, seen, open_regions),

@@ -34,7 +34,7 @@ def tree(
     if not times.elapsed:
         return Tree(name, mode=mode, notes=notes)
     offload = times.offload.get(lane, 0) if lane is not None else 0
-    busy = times.elapsed - times.communication
+    busy = times.elapsed - times.communication - times.recorder
     host = HostTotals(1, times.elapsed, busy - offload, offload, busy)
     parts = [_part(times.elapsed, one) for one in times.devices.values()]
     parts += [_part(times.elapsed, DeviceTimes())] * (devices - len(parts))

@@ -120,6 +120,7 @@ def _process(part: HostPart, elapsed: int) -> dict[str, Any]:
         "communication_s": part.communication / 1e9,
         "threads": part.threads,
         "parallel_s": part.parallel / 1e9,
+        "recorder_s": part.recorder / 1e9,
         "shares": host_shares(part, elapsed),
     }
 

@@ -216,7 +216,8 @@ def lanes(report: TraceReport) -> str:
 def host_states(whole: View) -> dict[str, str]:
     """Return what a process' time is spent on, with the column's head; what threads lose only where there are threads that do."""
     lost = {"parallel": "waiting threads"} if any(p.parallel for p in whole.host_parts) else {}
-    return {name: name for name in ("useful", "offload", "communication")} | lost
+    held = {"recorder": "the recorder"} if any(p.recorder for p in whole.host_parts) else {}
+    return {name: name for name in ("useful", "offload", "communication")} | lost | held
 
 
 def device_states(whole: View) -> dict[str, str]:

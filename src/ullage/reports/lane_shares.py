@@ -11,10 +11,10 @@ def host_shares(part: HostPart, elapsed: int) -> dict[str, float]:
     efficiencies are; what they lack of 1 is time in which the process was not looked at. Empty where nothing lasts.
 
     >>> host_shares(HostPart(None, 50, 30, 20, 0), 100)
-    {'useful': 0.3, 'offload': 0.2, 'communication': 0.0, 'parallel': 0.0}
+    {'useful': 0.3, 'offload': 0.2, 'communication': 0.0, 'parallel': 0.0, 'recorder': 0.0}
     """
     whole = part.threads * elapsed
-    times = {"useful": part.useful, "offload": part.offload, "communication": part.communication, "parallel": part.parallel}
+    times = {name: getattr(part, name) for name in ("useful", "offload", "communication", "parallel", "recorder")}
     return {name: ns / whole for name, ns in times.items()} if whole else {}
 
 

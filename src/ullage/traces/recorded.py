@@ -175,5 +175,4 @@ def _ended(reading: Reading) -> None:
         )
     for remark in notes.remarks(reading):
         reading.problems.note(remark)
-    if (cost := notes.cost(reading)) and not reading.recording.rank:  # of many ranks the first speaks for all
-        reading.problems.note(cost)
+    reading.recording.cost = notes.cost(reading)

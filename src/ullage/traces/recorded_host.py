@@ -1,7 +1,8 @@
 """What the host threads did: calls of CUDA's runtime and driver, MPI, regions, and what CUPTI itself cost them.
 
 A call of the runtime and the driver's call inside it are two records; who sums them takes their union, thread by thread. A call that
-failed put nothing on a device. MPI_Init and MPI_Finalize are the edges of the run (`mpi_clock`).
+failed put nothing on a device. MPI_Init and MPI_Finalize are the edges of the run (`mpi_clock`). A call of MPI gives the program its time
+back when the recorder is done with it: it lasts until then, by what an empty call took, but never into the thread's next one.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import pyarrow as pa
 
 from ullage.cupti.chunks import HostKind
 from ullage.cupti.kinds import Kind, call_name
-from ullage.tables import CALLS
+from ullage.tables import CALLS, RECORDER
 from ullage.traces.calls import call, operation
 from ullage.traces.mpi_clock import edge
 from ullage.traces.nsys_names import Words, distinct
@@ -151,6 +152,25 @@ def _whose(reading: Reading, names: Words, thread: Whole) -> Iterator[tuple[str,
     yield from ((kind, mine) for kind, mine in (("mpi", ~helps), ("helper", helps)) if mine.any())
 
 
+MOST_BETWEEN = 100_000  # ns that the recorder can take after a call; what says more is damaged
+
+
+def with_recorder(start: Whole, end: Whole, thread: Whole, cost: int) -> Whole:
+    """Return until when calls keep their threads, the recorder's `cost` (ns) after each included, but not into the thread's next call.
+
+    >>> with_recorder(np.array([0, 120]), np.array([100, 150]), np.array([7, 7]), 30).tolist()
+    [120, 180]
+    """
+    if not 0 < cost <= MOST_BETWEEN or not len(start):
+        return end
+    order = np.lexsort((start, thread))
+    following = np.full(len(start), np.iinfo(np.int64).max)
+    same = thread[order][1:] == thread[order][:-1]
+    following[order[:-1][same]] = start[order[1:][same]]
+    until: Whole = np.maximum(end, np.minimum(end + cost, following))
+    return until
+
+
 def _mpi(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
     for key in _keys(records, start) if reading.waiting else ():
         reading.waiting.pop(key, None)
@@ -162,6 +182,9 @@ def _mpi(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterat
     if last.any():
         reading.ended = int(start[last].min()) if reading.ended is None else min(int(start[last].min()), reading.ended)
     kept = ~(first | last)
+    thread = column(records, "thread")
+    end = with_recorder(start, end, thread, reading.told.whole("mpi_between_ns") or 0)
+    reading.calls += len(records)
     if kept.any():
         names = names.where(kept)
         reading.messages |= bool(names.each(lambda name: _MPI.match(name) is not None, False).any())
@@ -201,7 +224,12 @@ def _paused(reading: Reading, records: Records, start: Whole, end: Whole) -> Ite
 
 
 def _own(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
-    yield reading.intervals(start, end, kind="overhead", name=_names(reading, records), thread=column(records, "thread"))
+    """Yield what the recorder noted of its own; it has no other name in a recording."""
+    names = _names(reading, records)
+    mine = names.codes < 0
+    reading.held += int((end - start)[mine].sum())
+    names = Words(np.where(mine, len(names.table), names.codes).astype(np.int32), [*names.table, RECORDER])
+    yield reading.intervals(start, end, kind="overhead", name=names, thread=column(records, "thread"))
 
 
 _HOST = {

@@ -8,7 +8,7 @@ from typing import Any
 from ullage.cupti.kinds import Kind
 from ullage.cupti.results import explain
 from ullage.errors import harmless
-from ullage.recording import Device, Process, Recording
+from ullage.recording import Device, Process, RecorderCost, Recording
 from ullage.traces.recorded_host import calls_recorded
 from ullage.traces.recorded_rows import Reading, Records, column
 from ullage.traces.recorded_told import Told
@@ -169,15 +169,14 @@ def _why(what: str, code: object, detail: object = "") -> str:
     return f"{harmless(what)}: {answer.meaning} ({answer.name}){more}" + (f"; {answer.hint}" if answer.hint else "")
 
 
-def cost(reading: Reading) -> str:
-    """Return what recording cost, "" where the recording doesn't say."""
-    end = reading.told.end or {}
-    inside, beside = _count(end, "callback_ns"), _count(end, "flush_ns") + _count(end, "writer_ns")
+def cost(reading: Reading) -> RecorderCost | None:
+    """Return what recording cost, None where the recording doesn't say. Regions are not in it: what one costs was not measured."""
+    end, info = reading.told.end or {}, reading.told.info
+    per_call = _count(info, "mpi_within_ns") + _count(info, "mpi_between_ns")
+    held = _count(end, "callback_ns") + reading.held + reading.calls * per_call
+    beside = _count(end, "flush_ns") + _count(end, "writer_ns")
     lasted = reading.clock.last - reading.clock.first
-    if lasted <= 0 or not (inside or beside):
-        return ""
-    share = f"{100 * inside / lasted:.2g} % of the run"
-    return f"the recorder itself: {inside / 1e9:.3g} s in the program's threads ({share}), {beside / 1e9:.3g} s in its own"
+    return RecorderCost(held, beside, lasted, reading.calls, per_call) if lasted > 0 and (held or beside) else None
 
 
 def _count(said: dict[str, Any], key: str) -> int:

@@ -116,6 +116,8 @@ bool facts_begin(void) {
     add_boot(&text);
     add_ranks(&text);
     add_arguments(&text);
+    struct host_costs call = host_costs();
+    if (call.between) add(&text, "mpi_within_ns", (int64_t)call.within), add(&text, "mpi_between_ns", (int64_t)call.between);
     ranks_new = false;
     return write_object(INFO, &text);
 }

@@ -75,6 +75,7 @@ static bool has_ring(struct lane *lane) {
 
 static struct lane *for_thread(void) {
     pthread_once(&once, make_key);
+    host_costs();
     struct lane *lane = left_over();
     if (!lane) lane = added();
     if (!lane) return NULL;
@@ -106,24 +107,40 @@ struct lane *lane_if_any(void) { return ready(); }
 
 /* --- records --- */
 
-static bool emptied(void) {
+static void emptied(void) {
     int before = errno;
-    bool held = recording_lock();
-    if (held) host_write(), recording_unlock();
+    if (recording_lock()) host_write(), recording_unlock();
     errno = before;
-    return held;
+}
+
+static void put(struct ring *ring, const struct record *record) {
+    uint32_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    ring->records[head % ROOM] = *record;
+    atomic_store_explicit(&ring->head, head + 1, memory_order_release);
+}
+
+static bool has_place(const struct ring *ring) {
+    return atomic_load_explicit(&ring->head, memory_order_relaxed) - atomic_load_explicit(&ring->tail, memory_order_acquire) < ROOM;
+}
+
+/* What the recorder now and then takes of a thread is recorded as well: it is not the program's. */
+static void put_overhead(struct ring *ring, uint64_t start, uint32_t thread) {
+    struct record record = {.start = start, .end = monotonic(), .thread = thread, .kind = HOST_OVERHEAD};
+    if (has_place(ring)) put(ring, &record);
 }
 
 static void append(struct ring *ring, const struct record *record) {
-    uint32_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
-    uint32_t kept = head - atomic_load_explicit(&ring->tail, memory_order_acquire);
-    if (kept == ROOM && (!emptied() || head - atomic_load(&ring->tail) == ROOM)) {
-        costs.lost++;
+    uint32_t kept = atomic_load_explicit(&ring->head, memory_order_relaxed) - atomic_load_explicit(&ring->tail, memory_order_acquire);
+    if (kept < ROOM && kept != ROOM / 2) {
+        put(ring, record);
         return;
     }
-    ring->records[head % ROOM] = *record;
-    atomic_store_explicit(&ring->head, head + 1, memory_order_release);
-    if (kept == ROOM / 2) threads_wake();
+    uint64_t start = monotonic();
+    if (kept == ROOM) emptied();
+    else threads_wake();
+    if (has_place(ring)) put(ring, record);
+    else costs.lost++;
+    put_overhead(ring, start, record->thread);
 }
 
 void host_record(struct lane *lane, enum host_kind kind, uint32_t name, uint64_t start, uint64_t end, uint64_t bytes) {
@@ -197,6 +214,52 @@ void region_end(uint32_t serial) {
     memmove(&here->regions[at - 1], &here->regions[at], (here->depth - at) * sizeof *here->regions);
     here->depth--;
     if (recording_wanted() && lane()) append(here->ring, &record);
+}
+
+/* --- what it costs --- */
+
+enum { CALLS = 301 };
+_Static_assert(CALLS < ROOM / 2, "the ring is never half full, when the writer would be woken");
+static struct host_costs measured;
+static pthread_once_t measuring = PTHREAD_ONCE_INIT;
+
+static int ascending(const void *a, const void *b) {
+    uint64_t one = *(const uint64_t *)a, other = *(const uint64_t *)b;
+    return (one > other) - (one < other);
+}
+
+/* The mean of the middle half: now and then the system takes the processor away, and clocks may step by more than a call takes. */
+static uint64_t typical(uint64_t *values, size_t count) {
+    uint64_t sum = 0;
+    qsort(values, count, sizeof *values, ascending);
+    for (size_t i = count / 4; i < count - count / 4; i++) sum += values[i];
+    return sum / (count - count / 4 * 2);
+}
+
+static void dummy_calls(struct lane *dummy) {
+    for (int i = 0; i < CALLS; i++) {
+        struct lane *here = recording_wanted() && rings_mine() ? dummy : NULL; /* as `lane` asks */
+        if (here) wait_begin(here, 1), wait_end(here);
+    }
+}
+
+/* Of calls that do nothing, what lies within their records is the recorder's, and so is what lies between them. */
+static void measure(void) {
+    uint64_t within[CALLS], between[CALLS];
+    struct ring *ring = calloc(1, sizeof *ring);
+    struct lane dummy = {.ring = ring};
+    if (!ring) return;
+    dummy_calls(&dummy);
+    uint32_t count = ring->head < CALLS ? ring->head : CALLS;
+    for (uint32_t i = 0; i < count; i++) within[i] = ring->records[i].end - ring->records[i].start;
+    for (uint32_t i = 0; i + 1 < count; i++) between[i] = ring->records[i + 1].start - ring->records[i].end;
+    if (count > 1) measured = (struct host_costs){typical(within, count), typical(between, count - 1)};
+    free(ring);
+}
+
+struct host_costs host_costs(void) {
+    pthread_once(&measuring, measure);
+    return measured;
 }
 
 /* --- into the file --- */

@@ -24,7 +24,7 @@ from ullage.sums.lanes.products import Row as Product
 from ullage.sums.lanes.products import products
 from ullage.sums.lanes.residency import residency, resident_rows
 from ullage.sums.lanes.spans import NONE, Spans, clip, spans, subtract, union
-from ullage.sums.lanes.states import DeviceState, Host, ProcessState, Step, flatten, host_spans, host_threads, workers
+from ullage.sums.lanes.states import DeviceState, Host, ProcessState, Step, flatten, host_spans, host_threads, recorder_spans, workers
 from ullage.sums.lanes.tokens import Fed, fed
 from ullage.sums.lanes.window import Window
 
@@ -104,6 +104,7 @@ def _process(capture: Capture, number: int, seen: Observed, lane: Host) -> Proce
     rank = known.rank if known is not None and known.rank is not None else only
     threads = host_threads(capture, number, spans((low, high)), lane)
     communication, offload, sync = (clip(s, low, high) for s in host_spans(capture, number, threads))
+    recorder = clip(recorder_spans(capture, number, communication), low, high)
     off, waits, steps = host.of("off"), host.of("parallel"), host.of("step")
     regions, occurrences = _regions(host.of("region"), capture.words, (low, high))
     return ProcessState(
@@ -116,6 +117,7 @@ def _process(capture: Capture, number: int, seen: Observed, lane: Host) -> Proce
         offload=offload,
         communication=communication,
         sync=sync,
+        recorder=recorder,
         off=clip(union(off.start, off.end), low, high),
         regions=regions,
         occurrences=occurrences,

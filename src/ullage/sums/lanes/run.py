@@ -22,8 +22,9 @@ Windows = Mapping[Key, Spans]  # what is looked at of each process
 class HostPart:
     """One process' times in ns, within what is looked at, summed over its `threads` (1 unless OpenMP-like threads are recorded).
 
-    `useful + offload + communication + parallel` is `threads × elapsed`; what threads lose (`parallel`) has three parts. `pieces` says
-    of how many spans the offload and the communication of the process' own thread consist.
+    `useful + offload + communication + parallel + recorder` is `threads × elapsed`; what threads lose (`parallel`) has three parts, in
+    `recorder` what records the process held it up. `pieces` says of how many spans the offload and the communication of the process' own
+    thread consist.
     """
 
     process: ProcessState
@@ -36,6 +37,7 @@ class HostPart:
     scheduling: int = 0
     imbalance: int = 0
     pieces: tuple[int, int] = (0, 0)
+    recorder: int = 0
 
     @property
     def parallel(self) -> int:
@@ -198,8 +200,10 @@ def _host_part(process: ProcessState, seen: Spans) -> HostPart:
         for reason in lost:
             lost[reason] += subtract(intersect(getattr(worker, reason), looked), busy).total
     threads = 1 + sum(worker.thread != MAIN for worker in process.workers)
-    useful = threads * seen.total - offload - talk.total - waiting
-    return HostPart(process, seen.total, useful, offload, communication, threads, pieces=(called.pieces, talk.pieces), **lost)
+    recorder = intersect(process.recorder, seen).total
+    useful = threads * seen.total - offload - talk.total - waiting - recorder
+    pieces = (called.pieces, talk.pieces)
+    return HostPart(process, seen.total, useful, offload, communication, threads, pieces=pieces, recorder=recorder, **lost)
 
 
 def device_parts(run: Run, windows: Windows | None = None, elapsed: int | None = None) -> tuple[DevicePart, ...]:

@@ -82,6 +82,7 @@ def _hosts(run: Run, windows: _Windows, count: int) -> tuple[HostTotals, ...]:
     elapsed = _rows([windows[p.key][1] - windows[p.key][0] for p in mine], count)
     offload = _rows([within(p.offload, *windows[p.key]) for p in mine], count)
     talk = _rows([within(p.communication, *windows[p.key]) for p in mine], count)
+    talk = talk + _rows([within(p.recorder, *windows[p.key]) for p in mine], count)  # no useful time either
     longest = elapsed.max(axis=0)
     return tuple(
         HostTotals(

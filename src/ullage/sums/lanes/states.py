@@ -2,7 +2,7 @@
 
 A device is, by precedence, in a compute kernel, in a collective, in a memory operation, or idle (Ullage equations, section
 5; TALP paper, section 4.2). Streams are merged first, so time on two streams counts once. A host is, by precedence, in
-communication, in the GPU's interface (offload), or useful.
+communication, held up by what records it, in the GPU's interface (offload), or useful.
 
 A device's `unknown` is idle time of which the capture can't say that it was idle: see `ullage.sums.lanes.doubt`.
 """
@@ -18,6 +18,7 @@ import numpy as np
 from ullage.sums.lanes.gather import CALL, KIND, Capture, Rows
 from ullage.sums.lanes.residency import NO_RESIDENCY, Residency
 from ullage.sums.lanes.spans import NONE, Spans, Times, intersect, join, subtract, union
+from ullage.tables import RECORDER
 
 Key = tuple[str, int]  # of a process: the capture's place, and the process' number in it
 
@@ -95,7 +96,7 @@ class Worker:
 class ProcessState:
     """One host process: its window, and disjoint sets of spans within it; what is in none of them is useful time.
 
-    `known` is from when to when all that it did was recorded, None: always.
+    `known` is from when to when all that it did was recorded, None: always. In `recorder` what records it held it up.
     `sync` is the part of `offload` in which it waits for the device. `regions` has the union of each region's occurrences,
     `occurrences` each of them, `steps` the profiler's steps. `off` is when its threads were descheduled, as far as known.
     `workers` are the OpenMP-like threads, where the source has them; the `MAIN` one is among them if it
@@ -122,6 +123,7 @@ class ProcessState:
     calls: int = 0
     counters: dict[str, int] = field(default_factory=dict)
     known: tuple[int, int] | None = None
+    recorder: Spans = NONE
 
 
 def flatten(rows: Rows) -> tuple[Spans, Spans, Spans]:
@@ -152,9 +154,20 @@ def host_spans(capture: Capture, process: int, threads: tuple[int, ...]) -> tupl
     talks = (host.kind == KIND["mpi"]) & (host.process == process)
     works = (host.kind == KIND["computing"]) & (host.process == process)
     communication = subtract(union(host.start[talks], host.end[talks]), union(host.start[works], host.end[works]))
-    offload = subtract(union(calls.start[mine], calls.end[mine]), communication)
-    sync = subtract(union(calls.start[waits], calls.end[waits]), communication)
+    told = join(communication, recorder_spans(capture, process, communication))
+    offload = subtract(union(calls.start[mine], calls.end[mine]), told)
+    sync = subtract(union(calls.start[waits], calls.end[waits]), told)
     return communication, offload, sync
+
+
+def recorder_spans(capture: Capture, process: int, communication: Spans) -> Spans:
+    """Return when what records a process held it up while it did not communicate: its main thread, or one that calls MPI."""
+    if RECORDER not in capture.words:
+        return NONE
+    host = capture.host.where(capture.host.process == process)
+    lanes = [process, *np.unique(host.thread[host.kind == KIND["mpi"]]).tolist()]
+    held = (host.kind == KIND["overhead"]) & (host.name == capture.words.index(RECORDER)) & np.isin(host.thread, lanes)
+    return subtract(union(host.start[held], host.end[held]), communication)
 
 
 _REASONS = (

@@ -103,7 +103,7 @@ def extent(run: Run) -> tuple[int, int]:
 
 
 def _process(process: ProcessState, number: int, shift: int) -> Lane:
-    busy = join(process.offload, process.communication)
+    busy = join(process.offload, process.communication, process.recorder)
     states = {"useful": gaps(busy, *process.window), "offload": process.offload, "communication": process.communication}
     return Lane("process", number, process.label, spans(process.window), shift, states, (process.key,))
 
