@@ -299,6 +299,7 @@ def test_the_innermost_of_nested_ranges_is_found(spans, moments):
         ("aten::copy_", [[4, 8], [4, 8], []], ["c10::BFloat16", "float", "Scalar"], None, 64 + 128),
         ("aten::copy_", [[4, 8], [8, 4], []], ["float", "float", "Scalar"], [[8, 1], [0, 1], []], 128 + 16),
         ("aten::fill_", [[4, 8], []], ["float", "Scalar"], None, 128),
+        ("triton_poi_fused_gelu_0", [[4, 8], [4, 8], []], ["c10::BFloat16", "float", "Scalar"], None, 64 + 128),
         ("aten::add", [[0, 8], [1, 8]], ["float", "float"], None, 32),
         ("aten::add", [[4, 8], [4, 8]], ["float", "Quantised"], None, None),
         ("aten::add", [[4, 8]], ["float", "float"], None, None),

@@ -67,7 +67,7 @@ def _multiplies(operator: str) -> bool:
 
 
 def _is_known(operator: str) -> bool:
-    return operator in kineto_moved.OPERATORS or operator in kineto_attention.OPERATORS or _multiplies(operator)
+    return kineto_moved.tells_bytes(operator) or operator in kineto_attention.OPERATORS or _multiplies(operator)
 
 
 def _said(operator: str, given: Operands) -> str | None:
@@ -77,7 +77,7 @@ def _said(operator: str, given: Operands) -> str | None:
     dims, types = bytes(given.dims), bytes(given.types)
     if len(dims) >= _LONGEST:
         return None
-    if operator in kineto_moved.OPERATORS:
+    if kineto_moved.tells_bytes(operator):
         return _moved(operator, dims, types, bytes(given.strides))
     if operator in kineto_attention.OPERATORS:
         return _attended(operator, dims, types, bytes(given.concrete))
