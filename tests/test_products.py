@@ -15,13 +15,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.kineto_events import call, kernel, on_host, reading, written
-from ullage.product import CONVOLUTION, EARLIER, GRAPH, GROUPED, Product, product
+from ullage.product import CONVOLUTION, EARLIER, GRAPH, GROUPED, Product, attention, moved_bytes, moved_word, product
 from ullage.simulate.traces.kineto import write
 from ullage.simulate.traces.scenario import Recorder, Scenario
 from ullage.sums.lanes.code.levels import annotation_level
 from ullage.sums.lanes.gather import KIND, Rows, gather
 from ullage.sums.lanes.products import products
 from ullage.sums.lanes.reduce import reduce
+from ullage.traces.kineto_attention import attention_by
+from ullage.traces.kineto_moved import bytes_by
 from ullage.traces.kineto_products import asked_by
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "kineto"
@@ -104,7 +106,12 @@ def test_an_operator_found_by_time_is_the_one_found_by_number(name, tmp_path):
     blind = [e | {"args": {k: v for k, v in e["args"].items() if k != "External id"}} if e.get("cat") == "kernel" else e for e in events]
     whole = Counter((row["name"], row["product"]) for row in reading(path)[0] if row["kind"] == "kernel")
     told = Counter((row["name"], row["product"]) for row in reading(written(tmp_path, *blind))[0] if row["kind"] == "kernel")
-    assert told == whole
+    # bytes are told by number alone
+    assert any(moved_bytes(word or "") for _, word in whole) and not any(moved_bytes(word or "") for _, word in told)
+    without = Counter()
+    for (kernel_name, word), count in whole.items():
+        without[kernel_name, None if moved_bytes(word or "") is not None else word] += count
+    assert told == without
 
 
 @pytest.mark.parametrize(
@@ -272,3 +279,80 @@ def test_the_innermost_of_nested_ranges_is_found(spans, moments):
         around = [n for n, (low, high) in enumerate(nested) if low < 2 * moment + 1 < high]
         innermost = min(around, key=lambda n: nested[n][1] - nested[n][0], default=None)
         assert (paths[code].split("/")[-1] if code >= 0 else None) == (None if innermost is None else names[innermost])
+
+
+# Bytes by hand: 4 for each float, 2 for each BFloat16, 8 for each long, 1 for each bool; what is read, and what is written.
+@pytest.mark.parametrize(
+    ("operator", "dims", "types", "strides", "expected"),
+    [
+        ("aten::add", [[4, 8], [4, 8], []], ["float", "float", "Scalar"], None, 3 * 128),
+        ("aten::add_", [[4, 8], [8], []], ["float", "float", "Scalar"], None, 128 + 32 + 128),
+        ("aten::mul", [[4, 1], [1, 8]], ["c10::BFloat16", "c10::BFloat16"], None, 8 + 16 + 64),
+        ("aten::mul", [[4, 8], []], ["c10::BFloat16", "double"], None, 64 + 8 + 64),  # a number of no dimensions doesn't widen the result
+        ("aten::mul", [[4, 8], [4, 8]], ["c10::BFloat16", "float"], None, 64 + 128 + 128),
+        ("aten::mul", [[4, 8], [4, 8]], ["long int", "c10::BFloat16"], None, 256 + 64 + 64),
+        ("aten::mul", [[4, 8], [4, 8]], ["float", "float"], [[8, 1], [8, 0]], 128 + 16 + 128),
+        ("aten::gt", [[4, 8], [4, 8]], ["float", "float"], None, 256 + 32),
+        ("aten::sum", [[4, 8], [], [], []], ["float", "ScalarList", "Scalar", ""], None, 128),
+        ("aten::_softmax", [[4, 8], [], []], ["float", "Scalar", "Scalar"], None, 256),
+        ("aten::native_layer_norm", [[4, 8], [], [8], [8], []], ["float", "ScalarList", "float", "float", "Scalar"], None, 128 + 64 + 128),
+        ("aten::copy_", [[4, 8], [4, 8], []], ["c10::BFloat16", "float", "Scalar"], None, 64 + 128),
+        ("aten::copy_", [[4, 8], [8, 4], []], ["float", "float", "Scalar"], [[8, 1], [0, 1], []], 128 + 16),
+        ("aten::fill_", [[4, 8], []], ["float", "Scalar"], None, 128),
+        ("triton_poi_fused_gelu_0", [[4, 8], [4, 8], []], ["c10::BFloat16", "float", "Scalar"], None, 64 + 128),
+        ("aten::add", [[0, 8], [1, 8]], ["float", "float"], None, 32),
+        ("aten::add", [[4, 8], [4, 8]], ["float", "Quantised"], None, None),
+        ("aten::add", [[4, 8]], ["float", "float"], None, None),
+        ("aten::add", [[4, -8]], ["float"], None, None),
+        ("aten::copy_", [[4, 8]], ["float"], None, None),
+        ("aten::add", "[", ["float"], None, None),
+        ("aten::add", [[], []], ["Scalar", "Scalar"], None, None),
+    ],
+)
+def test_bytes_are_those_of_inputs_and_result(operator, dims, types, strides, expected):
+    assert bytes_by(operator, dims, types, strides) == expected
+
+
+def gelu(ts, dur, number):
+    return on_host(ts, dur, "aten::gelu", "cpu_op", **{"External id": number, "Input Dims": [[64]], "Input type": ["float"]})
+
+
+def test_an_operator_of_several_kernels_tells_none_of_them_its_bytes(tmp_path):
+    operators = [gelu(5, 20, 7), gelu(29, 5, 8)]
+    kernels = [kernel(100 * n, 5, correlation=n, **{"External id": number}) for n, number in ((1, 7), (2, 7), (3, 8))]
+    assert told(tmp_path, *operators, *kernels) == [None, None, moved_word(512)]
+
+
+@pytest.mark.parametrize(
+    ("operator", "place", "said", "expected"),
+    [
+        ("aten::_flash_attention_forward", 0, {8: "False"}, "attention 2x16x4x32x32x64x64 bf16"),
+        ("aten::_flash_attention_forward", 0, {8: "True"}, "attention 2x16x4x32x32x64x64 causal bf16"),
+        ("aten::_flash_attention_backward", 1, {11: "True"}, "attention 2x16x4x32x32x64x64 causal backward bf16"),
+        ("aten::_efficient_attention_forward", 0, {9: "0"}, "attention 2x16x4x32x32x64x64 bf16"),
+        ("aten::_efficient_attention_backward", 1, {14: "1"}, "attention 2x16x4x32x32x64x64 causal backward bf16"),
+        ("aten::_scaled_dot_product_cudnn_attention", 0, {6: "True"}, "attention 2x32x32x16x4x64x64 causal bf16"),
+        ("flash_attn::_flash_attn_forward", 0, {5: "True", 6: "-1", 7: "-1"}, "attention 2x16x4x32x32x64x64 causal bf16"),
+        ("flash_attn::_flash_attn_forward", 0, {5: "True", 6: "128", 7: "-1"}, None),
+        ("aten::_flash_attention_forward", 0, {8: ""}, None),
+        ("aten::_flash_attention_forward", 0, {7: "True"}, None),
+    ],
+)
+def test_attention_is_read_as_each_operator_takes_it(operator, place, said, expected):
+    queries, keys = [2, 32, 16, 64], [2, 32, 4, 64]
+    dims = [[]] * place + [queries, keys, keys]
+    concrete = [said.get(n, "") for n in range(max(said) + 1)]
+    if "cudnn" in operator:  # batch × heads × length: 32 heads, and 16 queries to 4 keys can't be causal
+        assert attention_by(operator, dims, concrete, "bf16") is None
+        dims[1:] = [queries, queries]
+        expected = "attention 2x32x32x16x16x64x64 causal bf16"
+    found = attention_by(operator, dims, concrete, "bf16")
+    assert (None if found is None else found.word) == expected
+    if expected:
+        assert attention(expected) == found
+
+
+@pytest.mark.parametrize("queries", [[2, 32, 16], [2, 31, 16, 64], [3, 32, 16, 64], [2, 32, 16, 60], [2, 0, 16, 64], "x"])
+def test_attention_whose_shapes_do_not_fit_is_none(queries):
+    keys = [2, 32, 4, 64]
+    assert attention_by("aten::_flash_attention_forward", [queries, keys, keys], [""] * 8 + ["True"], "bf16") is None

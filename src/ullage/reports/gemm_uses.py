@@ -111,6 +111,15 @@ def is_beside(kernel: str) -> bool:
     return _BESIDE.search(kernel) is not None
 
 
+def is_stream_k(decoded: GemmName) -> bool:
+    """Return whether a kernel shares its work out evenly among as many blocks as the GPU holds: such a kernel has no waves.
+
+    >>> is_stream_k(decode("Cijk_Alik_Bljk_BBS_BH_MT256x256x64_MI16x16x1_SK3"))
+    True
+    """
+    return _STREAM_K.search(decoded.name) is not None
+
+
 def cover_of(asked: Product | None, decoded: GemmName | None, blocks: int) -> Cover | None:
     """Return a product as the tiles of a kernel cover it, None where product or tile are not known, or no library has such sizes."""
     if asked is None or decoded is None or decoded.tile is None or max(asked.batch, asked.m, asked.n, asked.k) > LARGEST:
@@ -130,7 +139,7 @@ def kernels_own(asked: Product, decoded: GemmName, blocks: int) -> Product:
     """
     usual = asked if decoded.library in _ROW_MAJOR else asked.transposed
     other = usual.transposed
-    if decoded.tile is None or blocks < 1 or decoded.unit in ("wgmma", "tcgen05") or _STREAM_K.search(decoded.name):
+    if decoded.tile is None or blocks < 1 or decoded.unit in ("wgmma", "tcgen05") or is_stream_k(decoded):
         return usual
     turned = blocks == _cover(other, decoded).blocks and blocks % _cover(usual, decoded).blocks != 0
     return other if turned else usual

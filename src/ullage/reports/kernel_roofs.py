@@ -12,7 +12,7 @@ from ullage.metrics.kernel_losses import STEPS, KernelCeilings, KernelLoss, Kern
 from ullage.metrics.metric import ratio
 from ullage.metrics.steps import LABELS, Step
 from ullage.product import attention, moved_bytes
-from ullage.reports.gemm_uses import GemmUse, cover_of, gemm_use, is_beside
+from ullage.reports.gemm_uses import GemmUse, cover_of, gemm_use, is_beside, is_stream_k
 from ullage.reports.remedies import Remedy, kernel_remedies
 from ullage.reports.trace import TraceReport
 from ullage.reports.waterfall_step import WITHOUT_PRODUCTS
@@ -210,8 +210,9 @@ def _product_work(row: Row, use: GemmUse, chip: Chip, time: float) -> KernelWork
     inputs, result = asked.m * asked.k + asked.k * asked.n, asked.m * asked.n
     moved = None if size is None else row.count * asked.batch * (inputs * size + result * max(size, _NARROWEST_RESULT))
     waves = None
-    whole = use.decoded is not None and not use.decoded.split and use.decoded.split_k in (None, 1) and "_SK" not in row.kernel
-    if cover is not None and whole and cover.slots(chip.sms):
+    decoded = use.decoded
+    in_waves = decoded is not None and not decoded.split and decoded.split_k in (None, 1) and not is_stream_k(decoded)
+    if cover is not None and in_waves and cover.slots(chip.sms):
         waves = cover.wave_efficiency(chip.sms)
     return KernelWork(time, use.theoretical_flops, use.executed_flops, waves, moved)
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ullage.errors import UllageError
-from ullage.gpus.chip import find
+from ullage.gpus.chip import Chip, find
 from ullage.gpus.measured import ChosenCeiling
 from ullage.gpus.precision import canonical
 from ullage.metrics.evidence import GIVEN, Evidence, Measured, Telemetry, Trace
@@ -16,6 +16,7 @@ from ullage.metrics.waterfall import Waterfall
 from ullage.metrics.waterfall import waterfall as chain_of
 from ullage.reports import waterfall_evidence as evidence_of
 from ullage.reports.fleet import FleetReport
+from ullage.reports.gemms import chip_of
 from ullage.reports.kernel_roofs import KernelRoofs, RoofSources, kernel_roofs
 from ullage.reports.remedies import Remedy, apart, help_kernels, remedies, whose
 from ullage.reports.waterfall_found import Found, Given, gpu_name, products, untiled
@@ -127,17 +128,24 @@ def waterfall(found: Found, given: Given | None = None) -> WaterfallReport:
 
 def _kernels(found: Found, given: Given, chain: Waterfall) -> KernelRoofs | None:
     """Return what binds each kernel of the trace, None without a trace, or where nobody knows its GPU."""
-    name = gpu_name(found)
-    if found.trace is None or name is None:
-        return None
-    try:
-        chip = find(name)
-    except UllageError:
+    chip = _chip(found)
+    if found.trace is None or chip is None:
         return None
     clock = chain.step("clock")
     measured = given.memory or ChosenCeiling(chip.bandwidth, f"{chip.name}, as its maker states it")
     known = None if clock is None or clock.factor.value <= 0 else clock.factor.value
     return kernel_roofs(found.trace, RoofSources(chip, known, measured.value, measured.source), chain.steps)
+
+
+def _chip(found: Found) -> Chip | None:
+    """Return what the job's GPUs are: as they are named, else as the trace's products take them to be."""
+    name = gpu_name(found)
+    if name is None:
+        return None if found.trace is None or found.trace.run is None else chip_of(found.trace.run)
+    try:
+        return find(name)
+    except UllageError:
+        return None
 
 
 def _evidence(found: Found, given: Given, telemetry: Telemetry | None, trace: Trace | None) -> Evidence:

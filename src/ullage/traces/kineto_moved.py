@@ -5,14 +5,15 @@ Only operators that are one pass over their inputs are here. Profiles record no 
 
 from __future__ import annotations
 
+import re
 from math import prod
 from typing import Any
 
 from ullage.product import LARGEST
 
 # What an operator's result is. "broadcast": of the shape that its inputs have together; "first": of its first input's; "none": of a
-# size that does not count beside what is read; "flags": as "broadcast", a byte each; "copied": the second input is read, and the first
-# is written; "written": the first input is written, and nothing read. Of lists of tensors (cat) no types are recorded
+# size that does not count beside what is read, or among the inputs; "flags": as "broadcast", a byte each; "copied": the second input is
+# read, and the first is written; "written": the first input is written, and nothing read. Of lists of tensors (cat) no types are recorded
 _BROADCAST = (
     *("add", "sub", "rsub", "mul", "div", "pow", "maximum", "minimum", "where", "lerp", "addcmul", "addcdiv", "atan2", "fmod", "remainder"),
     *("neg", "abs", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "tanh", "sigmoid", "silu", "gelu", "relu", "elu", "softplus", "erf"),
@@ -33,7 +34,9 @@ _RESULT = {
     "aten::fill_": "written",
     "aten::zero_": "written",
 }
-OPERATORS = frozenset(_RESULT)
+# Kernels that a compiler wrote take their results among their inputs. Where the name tells of rows or parts that are picked out of a
+# tensor, how much of it is read nobody knows
+_COMPILED = re.compile(r"^triton_(poi|red|per)_(?!.*(slice|embedding|index|gather|scatter|select))")
 _FLOATS = {
     "double": 8, "float": 4, "half": 2, "bfloat16": 2,
     "float8_e4m3fn": 1, "float8_e5m2": 1, "float8_e4m3fnuz": 1, "float8_e5m2fnuz": 1,
@@ -43,6 +46,15 @@ _SIZES = {
 }  # fmt: skip
 _NO_TENSOR = ("", "scalar", "scalarlist", "string")
 _Input = tuple[list[int], str, int]  # dims, type, elements that differ
+
+
+def tells_bytes(operator: str) -> bool:
+    """Return whether an operator's bytes follow from its inputs.
+
+    >>> tells_bytes("aten::add_"), tells_bytes("triton_poi_fused_gelu_view_15"), tells_bytes("triton_poi_fused_clone_slice_11")
+    (True, True, False)
+    """
+    return operator in _RESULT or _COMPILED.match(operator) is not None
 
 
 def bytes_by(operator: str, dims: Any, types: Any, strides: Any = None) -> int | None:
@@ -57,7 +69,7 @@ def bytes_by(operator: str, dims: Any, types: Any, strides: Any = None) -> int |
     >>> bytes_by("aten::mul", [[4, 8], [4, 8]], ["float", "float"], [[8, 1], [0, 1]])
     288
     """
-    result = _RESULT[operator]
+    result = _RESULT.get(operator, "none")
     found = _inputs(dims, types, strides)
     if not found:
         return None

@@ -67,7 +67,7 @@ def _multiplies(operator: str) -> bool:
 
 
 def _is_known(operator: str) -> bool:
-    return operator in kineto_moved.OPERATORS or operator in kineto_attention.OPERATORS or _multiplies(operator)
+    return kineto_moved.tells_bytes(operator) or operator in kineto_attention.OPERATORS or _multiplies(operator)
 
 
 def _said(operator: str, given: Operands) -> str | None:
@@ -77,7 +77,7 @@ def _said(operator: str, given: Operands) -> str | None:
     dims, types = bytes(given.dims), bytes(given.types)
     if len(dims) >= _LONGEST:
         return None
-    if operator in kineto_moved.OPERATORS:
+    if kineto_moved.tells_bytes(operator):
         return _moved(operator, dims, types, bytes(given.strides))
     if operator in kineto_attention.OPERATORS:
         return _attended(operator, dims, types, bytes(given.concrete))
@@ -165,7 +165,10 @@ class Asked:
 
     @cached_property
     def _by_call(self) -> _Table:
-        return _in_calls(self._operators, self._code, _joined(self._calls, ("process", "thread", "correlation")))
+        """By time alone: without operators of bytes, which lie within others, and of which nobody could tell several kernels' parts."""
+        kept = ~self._is_moved[self._code]
+        operators = {name: values[kept] for name, values in self._operators.items()}
+        return _in_calls(operators, self._code[kept], _joined(self._calls, ("process", "thread", "correlation")))
 
     def tell(self, part: Part) -> Part:
         """Return rows of kernels as they are yielded: the number of the operator is replaced by the product that it asked for."""
@@ -177,8 +180,7 @@ class Asked:
             return part
         older = (external < 0).all() or np.mean(external == correlation) > 0.5
         codes = self._by_call.of(correlation) if older else self._by_external.of(external)
-        shared = np.ones(len(codes), bool) if older else ~_is_alone(external)  # by correlation nobody tells operators apart
-        codes = np.where(self._is_moved[codes] & shared, NOT_KNOWN, codes).astype(np.int32)
+        codes = np.where(self._is_moved[codes] & ~_is_alone(external), NOT_KNOWN, codes).astype(np.int32)
         return part if (codes < 0).all() else replace(part, words={**part.words, "product": Words(codes, self._words)})
 
 
