@@ -121,6 +121,19 @@ def test_an_mpi_that_only_a_library_loads_is_found_by_who_calls(tmp_path):
     assert (ran.only.info["rank"], ran.only.info["ranks"]) == (2, 3)
 
 
+def test_an_mpi_that_whoever_loaded_us_has_is_found_once(tmp_path):
+    # as the benchmark does it: nothing comes next after a library that was loaded at run time
+    source = """
+    #include <dlfcn.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    __attribute__((visibility("default"))) int PMPI_Barrier(long world) { return (int)world; }
+    int main(void) { printf("%d\\n", ((int (*)(long))dlsym(dlopen(getenv("ULLAGE_RECORDER"), RTLD_NOW), "MPI_Barrier"))(7)); }
+    """
+    ran = run(tmp_path, [compiled(source, "loader", ("-rdynamic",))])
+    assert ran.output == "7\n" and ran.only.did(HostKind.MPI) == ["MPI_Barrier"]
+
+
 HANGING = """
 #include <pthread.h>
 #include <stdlib.h>
