@@ -230,9 +230,17 @@ def totals(parts: list[Part], top: dict[Any, float]) -> Row:
     }
 
 
+def parts_of(fleet: Fleet, choices: Choices = Choices()) -> list[Part]:
+    """What `walk` finds; parts that agree in everything but their seconds are one, since every answer is a sum over seconds."""
+    seconds: dict[Part, list[float]] = defaultdict(list)
+    for part in walk(fleet, choices):
+        seconds[part._replace(seconds=0.0)].append(part.seconds)
+    return [part._replace(seconds=fsum(times)) for part, times in seconds.items()]
+
+
 def reference(fleet: Fleet, choices: Choices = Choices()) -> Row:
     """The answers: {"fleet": totals, "job": {job: totals, None: no job}, "user": {...}, …}: all of KEYS."""
-    parts = list(walk(fleet, choices))
+    parts = parts_of(fleet, choices)
     top = busiest(parts)
     by_key = {
         key: {name: totals([part for part in parts if getattr(part, key) == name], top) for name in {getattr(part, key) for part in parts}}

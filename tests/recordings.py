@@ -74,7 +74,7 @@ class Made:
 
     def __init__(self, path: Path, version: int | None = 130001, **info: Any) -> None:
         self.path, self._writer = path, Writer(path)
-        self.info(pid=PROCESS, host="node-1", **KINDS, **({} if version is None else {"cupti": version}), **info)
+        self.info(**{"pid": PROCESS, "host": "node-1", **KINDS} | ({} if version is None else {"cupti": version}) | info)
 
     def info(self, **said: Any) -> Made:
         self._writer.add(Type.INFO, said)

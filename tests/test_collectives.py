@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.kineto_events import BASE, call, kernel, written
 from ullage.recording import Device, Process, Recording
 from ullage.sums.lanes.collectives import operation
 from ullage.sums.lanes.gather import gather
-from ullage.sums.lanes.matching import Matched, match
+from ullage.sums.lanes.matched import Matched
+from ullage.sums.lanes.matching import match
 from ullage.sums.lanes.reduce import Reduced, reduce
 from ullage.sums.lanes.run import Run, device_parts, device_totals, merge
 from ullage.sums.lanes.transfer import skew, stragglers, transfer_notes, with_transfer
 from ullage.tables import intervals
+from ullage.traced import read_trace
 
 MS = 1_000_000  # ns
 
@@ -46,15 +50,18 @@ def rank(
     ranks: int | None = None,
     host: str = "",
     uuid: str = "",
+    model: str = "G",
+    boot: str = "",
 ) -> Reduced:
-    """A capture of one rank with one device (`uuid`, or its own); its clock shows `offset` + `drift` × time more than the common one."""
+    """A capture of one rank with one device of a `model` (`uuid`, or its own); its clock shows `offset` + `drift` × time more than the
+    common one."""
 
     def shown(time: int) -> int:
         return time + offset + round(drift * time)
 
-    recording = Recording(f"rank{number}.json", rank=number, ranks=ranks, clock=clock, host=host)  # type: ignore[arg-type]
+    recording = Recording(f"rank{number}.json", rank=number, ranks=ranks, clock=clock, host=host, boot=boot)  # type: ignore[arg-type]
     recording.processes[1] = Process(rank=number)
-    recording.devices[0] = Device("G", uuid or f"GPU-{number}")
+    recording.devices[0] = Device(model, uuid or f"GPU-{number}")
     columns = {
         "start": [shown(d.start) for d in done] + [shown(0)],
         "end": [shown(d.end) for d in done] + [shown(1)],
@@ -435,6 +442,24 @@ def test_hosts_are_aligned_only_by_more_than_their_ends_scatter(offset: int, shi
     assert line.offset == (offset if shifted else 0)
 
 
+@pytest.mark.parametrize("seed", range(10))
+def test_containers_of_one_boot_are_never_shifted_whatever_they_are_called(seed: int) -> None:
+    ranks, last = crowded(seed)
+    _, matched = run_of(*(rank(n, done, clock="utc", host=f"container-{n}", boot="b") for n, done in enumerate(ranks)))
+    found = {s.label: s.last for s in stragglers(matched)}
+    assert [found[f"rank {n}"] for n in range(4)] == last
+    assert all(clock.line is not None and clock.line.offset == 0 for clock in matched.clocks)
+
+
+@pytest.mark.parametrize(("boots", "offset"), [(("a", "b"), 7 * MS), (("a", "a"), 0), (("", ""), 0), (("a", ""), 7 * MS)])
+def test_containers_of_one_name_share_a_clock_only_by_their_boot(boots: tuple[str, str], offset: int) -> None:
+    # both are called "modal"; the second's clock shows 7 ms more
+    first, second = late_by(*[MS] * 5)
+    ranks = (rank(n, done, 7 * MS * n, clock="utc", host="modal", boot=boots[n]) for n, done in enumerate((first, second)))
+    _, matched = run_of(*ranks)
+    assert [clock.line.offset for clock in matched.clocks if clock.line] == ([0, offset] if offset else [0, 0][: len(matched.clocks)])
+
+
 def test_a_host_of_several_ranks_is_aligned_as_one() -> None:
     # host b's clock is 5 s ahead; rank 2 has no collective in common with rank 0, but its host's clock is known
     first, second = late_by(*[MS] * 5)
@@ -500,3 +525,113 @@ def test_a_short_exchange_must_end_together_for_its_length(apart: int, told: boo
     ]
     _, matched = run_of(*(rank(n, one, clock="utc", host="node-1", ranks=4) for n, one in enumerate(done)))
     assert bool(stragglers(matched)) == told
+
+
+def grouped(done: list[list[Did]], members: int | None = 4) -> list[list[Did]]:
+    return [[replace(d, group="3", members=members) for d in one] for one in done]
+
+
+def pair(ranks: tuple[int, int], at: int, end: int) -> list[list[Did]]:
+    """What four ranks do where two of them tell each other something."""
+    name = exchanges(0)[0][0].name
+    return [[Did(at, end, operation=None, group=None, name=name)] if number in ranks else [] for number in range(4)]
+
+
+def beside(*runs: list[list[Did]]) -> list[list[Did]]:
+    """What ranks do in several runs, in the order of their starts."""
+    return [sorted((d for one in lanes for d in one), key=lambda d: d.start) for lanes in zip(*runs, strict=True)]
+
+
+@pytest.mark.parametrize(("apart", "told"), [(3000, True), (10_000, True), (10_001, False), (500_000, False)])
+@pytest.mark.parametrize("members", [4, None])
+def test_an_exchange_of_a_named_group_that_ends_on_all_of_its_ranks_together_is_a_collective(
+    members: int | None, apart: int, told: bool
+) -> None:
+    done = grouped(exchanges(apart), members)
+    _, matched = run_of(*(rank(n, one, clock="utc", host="node-1", ranks=4) for n, one in enumerate(done)))
+    found = stragglers(matched)
+    assert (matched.count, bool(found)) == ((8, True) if told else (0, False))
+    assert any("32 sends and receives in group '3' are not matched" in note for note in matched.notes) == (not told)
+    if told:
+        assert (found[0].label, found[0].last, found[0].lost) == ("rank 3", 8, 8 * (2 * MS - 2000))
+
+
+@pytest.mark.parametrize("offset", [0, 5 * 10**9])
+def test_pairs_of_a_group_are_no_collective_though_others_of_it_are(offset: int) -> None:
+    # between the eight all-to-alls, ranks 0 and 1 and, 20 us later, 2 and 3 tell each other something: 4 x 4 rows; clocks are told by
+    # the all-reduces of all
+    pairs = [
+        pair(ranks, 10 * MS * n + 5 * MS + late, 10 * MS * n + 6 * MS + late)
+        for n in range(4)
+        for ranks, late in (((0, 1), 0), ((2, 3), 20_000))
+    ]
+    reductions = [
+        [Did(10 * MS * n + 4 * MS, 10 * MS * n + 4 * MS + 500_000, n, group="all", stream=21) for n in range(1, 5)] for _ in range(4)
+    ]
+    done = beside(grouped(beside(exchanges(0), *pairs)), reductions)
+    _, matched = run_of(*(rank(n, one, offset * n, ranks=4) for n, one in enumerate(done)))
+    assert matched.count == 8 + 4
+    found = {s.rank: s.last for s in stragglers(matched)}
+    assert found == {3: 8, 0: 0, 1: 0, 2: 0}
+    assert any("16 sends and receives in group '3' are not matched" in note for note in matched.notes)
+
+
+def test_a_ring_of_pairs_that_end_apart_is_no_collective() -> None:
+    ring = [pair((n % 4, (n + 1) % 4), MS * n, MS * n + 100_000) for n in range(1, 17)]
+    _, matched = run_of(*(rank(n, one, clock="utc", host="node-1", ranks=4) for n, one in enumerate(grouped(beside(*ring)))))
+    assert matched.count == 0 and stragglers(matched) == ()
+
+
+def test_a_group_of_some_ranks_has_collectives_of_its_own() -> None:
+    # ranks 1 to 3 exchange; rank 0 is in another group and does nothing of it
+    done = grouped(exchanges(0), 3)
+    _, matched = run_of(*(rank(n, one if n else [], clock="utc", host="node-1", ranks=4) for n, one in enumerate(done)))
+    assert matched.count == 8 and stragglers(matched)[0].label == "rank 3"
+
+
+def test_exchanges_of_groups_that_share_a_name_are_left_alone() -> None:
+    done = grouped(exchanges(0), 3)  # four ranks know a group of three
+    _, matched = run_of(*(rank(n, one, clock="utc", host="node-1", ranks=4) for n, one in enumerate(done)))
+    assert matched.count == 0
+
+
+def test_exchanges_of_a_named_group_alone_align_clocks_that_differ() -> None:
+    done = grouped(exchanges(0))
+    _, matched = run_of(*(rank(n, one, 5 * 10**9 * n, ranks=4) for n, one in enumerate(done)))
+    assert [clock.line.offset for clock in matched.clocks if clock.line] == [0, 5 * 10**9, 10**10, 15 * 10**9]
+    assert stragglers(matched)[0].label == "rank 3"
+
+
+def test_profiles_that_name_the_group_of_an_exchange_tell_who_is_last(tmp_path: Path) -> None:
+    for number, done in enumerate(exchanges(0)):
+        said = {"stream": 20, "Process Group Name": "3", "Group size": 4}
+        events = [kernel(d.start / 1000, (d.end - d.start) / 1000, name=d.name, **said) for d in done]
+        run = {"host_name": "node-1", "distributedInfo": {"rank": number, "world_size": 4}, "baseTimeNanoseconds": BASE}
+        written(tmp_path, call(0, 9), *events, name=f"r{number}.json", **run)
+    late = read_trace(tmp_path).report().late
+    assert late is not None
+    assert (late.collectives, late.stragglers[0].label, late.stragglers[0].last) == (8, "rank 3", 8)
+
+
+def mixed(seed: int) -> tuple[list[list[Did]], list[int]]:
+    """Four ranks that tell each other something in pairs and all together, at random, and how often each is last of all together."""
+    chance, last = random.Random(seed), [0, 0, 0, 0]
+    runs = []
+    for number in range(1, 41):
+        begin = [20 * MS * number + chance.randrange(MS) for _ in range(4)]
+        if chance.random() < 0.5:
+            last[begin.index(max(begin))] += 1
+            end = max(begin) + chance.randrange(100_000, MS)
+            runs.append([[replace(exchanges(0)[0][0], start=at, end=end + chance.randrange(3000))] for at in begin])
+        else:  # 100 us or more from one pair's end to the other's
+            first, second = chance.sample(((0, 1), (2, 3)), 2)
+            runs += [pair(first, begin[0], begin[0] + MS), pair(second, begin[1], begin[0] + MS + chance.randrange(100_000, MS))]
+    return grouped(beside(*runs)), last
+
+
+@pytest.mark.parametrize("seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(10, 200))])
+def test_who_is_last_of_all_together_is_found_among_pairs(seed: int) -> None:
+    done, last = mixed(seed)
+    _, matched = run_of(*(rank(n, one, clock="utc", host="node-1", ranks=4) for n, one in enumerate(done)))
+    found = {s.rank: s.last for s in stragglers(matched)}
+    assert matched.count == sum(last) and [found[n] for n in range(4)] == last

@@ -6,6 +6,7 @@ exporter reads at the end of a window. So time runs backwards between the two: t
 
 from __future__ import annotations
 
+import itertools
 import json
 
 import numpy as np
@@ -13,13 +14,13 @@ import pyarrow as pa
 import pytest
 
 from tests.fleet_generator import MODEL_NAMES, expositions, random_fleet
-from tests.fleet_reference import COUNTERS, STEPS, reference, totals, walk
+from tests.fleet_reference import COUNTERS, STEPS, parts_of, totals
 from tests.fleet_reference import busiest as busiest_of
 from ullage.intake import opened
 from ullage.metrics.telemetry import LABELS
 from ullage.render import json as as_json
 from ullage.reports.existence import existence
-from ullage.reports.fleet import Question, _ledger
+from ullage.reports.fleet import BUCKETS, Question, _course, _ledger
 from ullage.reports.fleet import fleet as fleet_report
 from ullage.reports.groups import counted_hours, exact_share, groups_of, state_sums
 from ullage.reports.rated import losses, rate, weighted_mean
@@ -39,6 +40,7 @@ GAUGES = {
 }
 KEYS = ("job", "user", "namespace", "host", "cluster", "model")
 NAMES = {step: name for name, step in zip(LABELS, STEPS, strict=True)}
+SMS = {"H100 SXM": 132, "A100 SXM 80GB": 108}
 TOP = 2**50  # counters are turned round by it; a float holds it exactly
 
 
@@ -162,7 +164,9 @@ def fleet_of(seed, without=frozenset()):
 def agree(seed, fleet, samples):
     """Our answers over these samples are the reference's over the fleet."""
     whole, groups = ours(fleet, samples)
-    theirs = reference(fleet)["fleet"]
+    parts = parts_of(fleet)
+    top = busiest_of(parts)
+    theirs = totals(parts, top)
     close(whole["ofu"] or 0.0, theirs["ofu"] or 0.0, (seed, "ofu"))
     close(whole["known"], theirs["known_seconds"] / HOUR, (seed, "known"))
     close(whole["exact"], theirs["exact_share"] or 0.0, (seed, "exact"))
@@ -171,7 +175,7 @@ def agree(seed, fleet, samples):
     close(sum(whole["losses"].values()), whole["known"] * (1 - (whole["ofu"] or 0.0)), (seed, "losses add up"))
     if "missing gauge" not in fleet["features"]:
         close(steps_of(whole["losses"]), {step: lost / HOUR for step, lost in theirs["losses"].items()}, (seed, "losses"))
-    compare_groups(seed, fleet, groups)
+    compare_groups(seed, fleet, groups, parts, top)
 
 
 def same(found, expected, what):
@@ -188,9 +192,8 @@ def same(found, expected, what):
                 close(getattr(other, name) or 0.0, getattr(group, name) or 0.0, (what, key, group.key, name))
 
 
-def compare_groups(seed, fleet, groups):
-    parts = list(walk(fleet))
-    top, axis = busiest_of(parts), 2 * mirror(fleet)
+def compare_groups(seed, fleet, groups, parts, top):
+    axis = 2 * mirror(fleet)
     for key in (*KEYS, "hour"):
         seen = {}
         for part in parts:
@@ -199,9 +202,7 @@ def compare_groups(seed, fleet, groups):
                 seen.setdefault(name.replace("+", ","), set()).add(part.cluster)
         several = {name for name, clusters in seen.items() if len(clusters) > 1}
         split = {}
-        for part in parts:
-            if part.owner == "unknown" and part.ofu is None and not part.tensor and part.device[-1] != "rest" and len(part.device) == 1:
-                continue  # nobody told: in the ledger, and in no group
+        for part in told(parts):
             name = getattr(part, key)
             where = str(axis // HOUR - 1 - name) if key == "hour" else label(key, name, several, part.cluster)
             split.setdefault(where, []).append(part)
@@ -334,6 +335,101 @@ def test_the_course_over_time_adds_up_to_the_headline(seed):
     close(sum(hours), report.trusted_share * report.gpu_hours, seed)
     if report.counted_hours == pytest.approx(sum(hours), rel=1e-12):  # OFU is known of all of it
         close(sum(point.gpu_hours * point.ofu for point in report.course), report.counted_hours * (report.ofu or 0.0), seed)
+
+
+# --- counters of which an exporter adds up all SMs from some time on ---
+
+
+def summed_from(fleet, rng):
+    """The fleet as the walk sees it, and the rows as exporters write them that count cycles per SM first, and summed over SMs after.
+
+    A new exporter counts from 0: what passed between its first reading and the old one's last is not known.
+    """
+    axis, rows = 2 * mirror(fleet), turned(fleet)
+    times = sorted(row["time"] for row in rows)
+    since = {host: times[int(rng.integers(len(times)))] for host in sorted({(row["cluster"], row["host"]) for row in rows})}
+    later = [row for row in rows if row["time"] >= since[row["cluster"], row["host"]]]
+    least = {}
+    for row, name in itertools.product(later, COUNTERS):
+        if row[name] is not None:
+            least[source(row), name] = min(row[name], least.get((source(row), name), row[name]))
+    for row in later:
+        slices = 7 if row["mig_instance"] is None else int(row["mig_profile"].split("g.")[0])
+        scale = SMS[row["model"]] * slices
+        row |= {name: (row[name] - least[source(row), name]) * scale // 7 for name in COUNTERS if row[name] is not None}
+    broken = [row | {} for row in fleet["samples"]]
+    for row in broken:
+        if axis - row["time"] < since[row["cluster"], row["host"]]:
+            row |= {name: row[name] - TOP for name in COUNTERS if row[name] is not None}
+    return fleet | {"samples": broken}, rows
+
+
+def source(row):
+    """What counts: a GPU or an instance, wherever it is."""
+    return row["uuid"] or (row["cluster"], row["host"], row["index"]), row["mig_instance"], row["mig_profile"]
+
+
+def compare_summed(seed):
+    fleet = fleet_of(seed)
+    if fleet["samples"]:
+        broken, rows = summed_from(fleet, np.random.default_rng(seed))
+        agree(seed, broken, as_reference(fleet, settle(unsettled(rows), gap_ms=fleet["gap"] * 1000)))
+        compare_course(seed, broken, rows)
+
+
+@pytest.mark.parametrize("seed", range(600, 612))
+def test_cycles_count_alike_per_sm_and_summed_over_sms_also_where_that_changes(seed):
+    compare_summed(seed)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("block", range(10))
+def test_two_hundred_fleets_whose_counters_change_what_they_add_up(block):
+    for seed in range(7000 + 20 * block, 7020 + 20 * block):
+        compare_summed(seed)
+
+
+# --- the course over time ---
+
+
+def told(parts):
+    """The parts of which anybody told anything; the others are in the ledger alone."""
+    return [
+        p for p in parts if not (p.owner == "unknown" and p.ofu is None and not p.tensor and p.device[-1] != "rest" and len(p.device) == 1)
+    ]
+
+
+def compare_course(seed, fleet, rows):
+    """The course over time is what the walk finds in each of its buckets."""
+    since, until = ((2 * mirror(fleet) - moment) * 1000 for moment in reversed(fleet["window"]))
+    samples = within(as_reference(fleet, settle(unsettled(rows), gap_ms=fleet["gap"] * 1000)), since, until)
+    course = {point.time: point for point in _course(samples, (since, until), {}, Question())}
+    bucket = next(b for b in BUCKETS if (until - since) / b <= 400) // 1000
+    start, end = fleet["window"]
+    for first in range(start // bucket * bucket, end, bucket):
+        parts = told(parts_of(fleet | {"window": (max(first, start), min(first + bucket, end))}))
+        point = course.pop((2 * mirror(fleet) - first - bucket) * 1000, None)
+        assert (point is None) == (not parts), (seed, first)
+        if point is not None:
+            expected = totals(parts, busiest_of(parts))
+            close(point.gpu_hours, expected["gpu_seconds"] / HOUR, (seed, first, "hours"))
+            close(point.ofu or 0.0, expected["ofu"] or 0.0, (seed, first, "ofu"))
+            assert (point.ofu is None) == (expected["ofu"] is None), (seed, first)
+    assert not course, seed
+
+
+@pytest.mark.parametrize("seed", range(500, 506))
+def test_each_point_of_the_course_is_what_a_walk_second_by_second_finds(seed):
+    fleet = fleet_of(seed)
+    compare_course(seed, fleet, turned(fleet))
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("block", range(10))
+def test_the_course_of_two_hundred_fleets(block):
+    for seed in range(5000 + 20 * block, 5020 + 20 * block):
+        if (fleet := fleet_of(seed))["samples"]:
+            compare_course(seed, fleet, turned(fleet))
 
 
 @pytest.mark.parametrize("seed", range(450, 456))

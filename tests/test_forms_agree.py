@@ -80,8 +80,12 @@ def hosts_alone(folder: Path) -> TraceReport:
     return read_trace(written(folder, on_host(0, 100, "aten::mm", cat="cpu_op"), on_host(20, 30, "part"))).report()
 
 
+def unequal_sequences(folder: Path) -> TraceReport:
+    return read_trace(kineto.write(training(Plan(ranks=3, steps=3, layers=2, lengths="ranks")), folder)).report()
+
+
 REPORTS: list[Callable[[Path], TraceReport]] = [
-    ranks, unequal_ranks, one_region, steps, in_doubt, mpi, nsight, threads, sums, contradicted, hosts_alone,
+    ranks, unequal_ranks, one_region, steps, in_doubt, mpi, nsight, threads, sums, contradicted, hosts_alone, unequal_sequences,
 ]  # fmt: skip
 
 

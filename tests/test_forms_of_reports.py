@@ -33,6 +33,17 @@ def test_a_waterfall(made: Written) -> None:
             assert untold(form, data, scales=(PERCENT, TERA)) == []
 
 
+def test_the_kernels_of_a_waterfall(tmp_path: Path) -> None:
+    made = write(job(Plan(ranks=1, steps=1, seed=3, shapes=True)), tmp_path)
+    for report in (waterfall(made.telemetry, made.traces, made.config, made.gemms), waterfall(trace=made.traces)):
+        data = chain.record(report)
+        first, *_ = data["kernels"]["rows"]
+        for form in (chain.text(report), plain(page(report))):
+            assert untold(form, data, scales=(PERCENT, TERA)) == []
+            said = " ".join(form.split())
+            assert data["kernels"]["answer"] in said and first["because"] in said and first["remedies"][0]["what"] in said
+
+
 def test_a_fleet_report() -> None:
     report = sample_reports.report()
     data, known = json.fleet(report), ("10 points",)  # within which jobs are counted

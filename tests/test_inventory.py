@@ -98,6 +98,10 @@ def test_an_inventory_is_read_from_csv_and_parquet(tmp_path):
     table = table.append_column("start", pa.array([None, 1_786_320_000_000], pa.timestamp("ms", "UTC")))
     pq.write_table(table, tmp_path / "gpus.parquet")
     assert read_inventory(str(tmp_path / "gpus.parquet"), Problems()) == expected
+    path.write_text("host,gpus,end\nn1,2,2026-08-10\ncpu-1,0,\nn2,1.0,\n")
+    at = 1_786_320_000_000
+    hosts = (Listed(host="n1", index=0, end=at), Listed(host="n1", index=1, end=at), Listed(host="n2", index=0))
+    assert read_inventory(str(path), Problems()) == hosts
     path.write_text("uuid\nGPU-1\nGPU-2\n")
     assert read_inventory(str(path), Problems()) == (Listed("GPU-1"), Listed("GPU-2"))
 
@@ -109,6 +113,10 @@ def test_an_inventory_is_read_from_csv_and_parquet(tmp_path):
         ("gpu,start,end\nG,,\nH,2026-08-11,2026-08-10\n", "gpus.csv line 3: the GPU ends before it starts"),
         ("gpu,host\nG,n\n,n\n", "gpus.csv line 3 names no GPU"),
         ("host,index\nn,x\n", "gpus.csv line 2: the index 'x' is no number of a GPU"),
+        ("host,gpus\nn,some\n", "gpus.csv line 2: the gpus 'some' is no number of GPUs"),
+        ("host,gpus\nn,1024\nm,1025\n", "gpus.csv line 3: no host has 1,025 GPUs"),
+        ("host,gpus\nn,8\nm,\n", "gpus.csv line 3 names no GPU"),
+        ("host,gpus\nn,0\n", "gpus.csv lists no GPU"),
         ("host,index\nn,1,2\n", "gpus.csv line 2 has 3 columns, and the first line 2"),
         ("job,user\n1,ann\n", "gpus.csv names no GPUs: its columns are 'job', 'user'"),
         ("gpu\n", "gpus.csv lists no GPU"),

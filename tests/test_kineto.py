@@ -63,6 +63,11 @@ def test_files_of_one_run_give_the_device_times_of_a_perfect_reader(tmp_path):
     assert times[0] == times[1]
 
 
+def test_a_boot_that_was_noted_in_the_profile_is_its_machine_s(tmp_path):
+    _, recording, _ = reading(written(tmp_path, call(0, 9), kernel(10, 5), host_name="modal", boot_id="1f0c"))
+    assert (recording.host, recording.boot) == ("modal", "1f0c")
+
+
 def test_whole_microseconds_are_kept_and_said(tmp_path):
     run = training(Plan(ranks=1))
     rows, recording, problems = reading(write(run, tmp_path, decimals=0)[0])

@@ -18,8 +18,7 @@ from ullage.simulate.traces import kineto
 from ullage.simulate.traces.pils import USE_CASES, pils
 from ullage.simulate.traces.recording import write
 from ullage.simulate.traces.training import Plan, training
-
-KILLED = "the program ended without a word; what it had flushed is here"
+from ullage.traces.recorded_rings import KILLED
 
 
 def test_two_streams_and_a_copy_give_the_times_worked_out_by_hand(tmp_path: Path) -> None:
@@ -78,6 +77,11 @@ def test_a_kernel_says_its_grid_its_block_and_its_call(tmp_path: Path) -> None:
     told = {"name": "gemm", "process": PROCESS, "device": 0, "stream": 7, "correlation": 5, "blocks": 120, "threads": 64}
     assert of(found, "kernel") == [{"start": 10, "end": 30, **told}]
     assert (recording.clock, recording.host, recording.source) == ("utc", "node-1", "Ullage recording")
+
+
+def test_a_recording_says_of_which_boot_it_is(tmp_path: Path) -> None:
+    _, recording, _ = rows(Made(tmp_path / "a.ullage").info(boot="1f0c").clocks(0).buffer(call(0, 1, tie=1), kernel(2, 12, tie=1)).end())
+    assert (recording.boot, recording.host) == ("1f0c", "node-1")
 
 
 def test_kernels_of_nccl_are_collectives_with_their_operation(tmp_path: Path) -> None:

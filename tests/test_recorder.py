@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +14,9 @@ from tests import cupti_double
 from tests.recorder_runs import KINDS, PAUSE, TRACED, in_python, library, read, run, run_cuda, run_program
 from ullage.cupti.chunks import HostKind
 from ullage.cupti.kinds import Kind
+from ullage.live.written import Written
+
+BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 def test_an_injected_program_s_kernels_and_copies_are_recorded_as_it_did_them(tmp_path):
@@ -59,6 +64,13 @@ def test_info_says_who_ran_and_what_cupti_answered(tmp_path):
     assert (info["kinds"]["10"], info["kinds"]["12"]) == (0, 35)
     assert "problems" not in info  # a kind that is refused is an answer, no failure
     assert ran.only.path.name.startswith(f"{info['host']}-{info['pid']}-")
+    assert info["boot"] == BOOT.read_text().strip()
+
+
+def test_a_recording_in_python_says_of_which_boot_it_is(tmp_path):
+    with contextlib.closing(Written(tmp_path)) as written:
+        written.end(written.begin("step"))
+    assert read(written.path).info["boot"] == BOOT.read_text().strip()
 
 
 def test_clocks_tie_cupti_s_time_to_the_program_s(tmp_path):

@@ -12,7 +12,7 @@ import pytest
 from tests import cupti_double
 from tests.cupti_counting import WORK, double
 from tests.recorder_runs import HERE, TRACED, compiled, in_python, library, program, run, run_cuda, run_program
-from ullage.cupti.chunks import HostKind
+from ullage.cupti.chunks import HostKind, Type, chunks
 from ullage.cupti.counters.recorded import plan
 from ullage.cupti.kinds import Kind
 
@@ -169,6 +169,14 @@ def test_a_disk_that_is_nearly_full_is_left_to_the_program(tmp_path):
     ran = run_cuda(tmp_path, ULLAGE_RESERVE=str(1 << 60))
     assert (ran.code, ran.only.buffers, code_of(ran, "write")) == (0, [], errno.ENOSPC)
     assert ran.only.end["lost_bytes"] > 0
+
+
+def test_a_nearly_full_disk_gets_no_chunk_of_any_kind_but_who_ran_and_how_it_ended(tmp_path):
+    ran = run_program(tmp_path, "threads", ULLAGE_RESERVE=str(1 << 60))
+    with ran.only.path.open("rb") as file:
+        assert {chunk.type for chunk in chunks(file, "it")} == {Type.INFO, Type.END}
+    assert (ran.code, code_of(ran, "write")) == (0, errno.ENOSPC)
+    assert (ran.only.end["records"], ran.only.end["lost"]) == (0, 40_000)  # 4 threads × 5,000 regions × 2 records
 
 
 SHORT = """

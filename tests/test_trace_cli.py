@@ -154,7 +154,7 @@ def test_an_open_window_is_the_whole_run_and_seconds_cut_it(tmp_path: Path) -> N
 
 def test_what_a_region_does_not_narrow_down_says_so(run: Path) -> None:
     said = ask(run, "--region", "forward").out
-    assert "of region 'forward'" in said and said.count(", of the whole run") == 3
+    assert "of region 'forward'" in said and said.count(", of the whole run") == 4
     assert "of the whole run" not in ask(run).out
 
 

@@ -89,4 +89,5 @@ class Flag(IntFlag):
 
 # A device is idle in a sample when no engine is busier than this (DCGM rounds to 1e-6; a display costs about 0.1 %).
 IDLE = 0.005
+SEVERAL_SMS = 4e9  # Hz; no SM has such a clock: cycles that pass faster are those of several SMs, added up
 ACTIVITY = ("gr_active", "sm_active", "tensor_active", "gpu_util")  # the gauges that say whether anything ran

@@ -38,7 +38,8 @@ class Process:
 class Recording:
     """What one trace file says of itself. Times are integer nanoseconds on the clock of its intervals.
 
-    `clock` is "utc" when the intervals' times count from 1970, so that captures can be laid beside one another, and "own"
+    `boot` is the machine's boot, by the id that Linux draws for each ("": not known): processes of one boot share a clock, whatever their
+    hosts are called. `clock` is "utc" when the intervals' times count from 1970, so that captures can be laid beside one another, and "own"
     when their zero is arbitrary. `resolution` is the smallest step of the source's time stamps in ns (1000 for whole
     microseconds). `extent` has, for each process, the first and last moment of *anything* recorded of it, also of events
     that the reader did not pass on. `cut` says where a file ends early; then what is not there is not known to be idle.
@@ -56,6 +57,7 @@ class Recording:
     rank: int | None = None
     ranks: int | None = None
     host: str = ""
+    boot: str = ""
     clock: Literal["utc", "own"] = "own"
     resolution: int = 1
     devices: dict[int, Device] = field(default_factory=dict)

@@ -156,7 +156,7 @@ def _column(values: Any, kind: pa.DataType) -> pa.Array:
 # framework), function (of Python), module (a module of PyTorch was called). Of the profiler: overhead.
 KINDS = (
     "kernel", "collective", "memcpy", "memset", "graph", "lost", "api", "mpi", "region", "step", "parallel", "off", "overhead", "computing",
-    "helper", "operator", "function", "module",
+    "helper", "operator", "function", "module", "lookup",
 )  # fmt: skip
 
 # What a call of the GPU runtime does.
@@ -180,11 +180,14 @@ INTERVALS = pa.schema(
         pa.field("sequence", pa.int64(), metadata={"meaning": "a collective's number within its group"}),
         pa.field("members", pa.int32(), metadata={"meaning": "how many ranks take part in a collective"}),
         pa.field(
-            "product", _word, metadata={"meaning": "what the launching operator asked for of matrix products: a word of ullage.product"}
+            "product",
+            _word,
+            metadata={"meaning": "what the launching operator asked for, of products, attention or bytes: a word of ullage.product"},
         ),
         pa.field("blocks", pa.int64(), metadata={"meaning": "thread blocks of a kernel's grid"}),
         pa.field("threads", pa.int32(), metadata={"meaning": "threads of a kernel's block"}),
         pa.field("registers", pa.int32(), metadata={"meaning": "registers of each of a kernel's threads"}),
+        pa.field("tokens", pa.int64(), metadata={"meaning": "how many tokens were looked up in an embedding table"}),
         pa.field("shared", pa.int32(), metadata={"unit": "B", "meaning": "shared memory of a kernel's block, static and dynamic"}),
     ]
 )

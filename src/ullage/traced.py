@@ -106,11 +106,15 @@ class Traced:
     profile: Profile
     window: str
 
-    def report(self, mode: Mode | None = None, region: str | None = None, price: float | None = None) -> TraceReport:
-        """Return the whole report. Raises UllageError for a region that the run doesn't have."""
+    def report(
+        self, mode: Mode | None = None, region: str | None = None, price: float | None = None, link: float | None = None
+    ) -> TraceReport:
+        """Return the whole report; `link` is the rate of a GPU's link one way, in B/s, for collectives that are not within a host.
+
+        Raises UllageError for a region that the run doesn't have."""
         from ullage.reports.trace import Question, trace
 
-        return trace(self.profile, self.window, Question(mode, region, price))
+        return trace(self.profile, self.window, Question(mode, region, price, link))
 
     def tree(self, mode: Mode | None = None, region: str | None = None) -> Tree:
         """Return the trees: "talp" counts collectives as work, "ai" apart; None takes what suits the source."""

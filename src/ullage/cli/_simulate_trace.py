@@ -29,6 +29,7 @@ Examples:
   ullage simulate trace --format operations --ranks 16 --stages 4 --straggler 5
                                                      the operations of a job with pipeline stages, one rank slow
   ullage simulate trace --graph hidden               CUDA graphs whose kernels were not recorded
+  ullage simulate trace --ranks 4 --lengths ranks    each rank has sequences of another length
   ullage simulate trace --stack                      with Python functions and modules, and a slow loader to find by them
 """,
 )
@@ -44,10 +45,10 @@ Examples:
 @click.option("--stack", is_flag=True, help="Record Python functions and modules; every second batch is slow to decode.")
 @click.option(
     "--lengths",
-    type=click.Choice(["equal", "steps", "microbatches"]),
+    type=click.Choice(["equal", "steps", "ranks", "microbatches"]),
     default="equal",
     show_default=True,
-    help="What differs in sequence length (--format operations).",
+    help="What differs in sequence length; microbatches need --format operations.",
 )
 @click.option("--host-bound", is_flag=True, help="Small kernels, launched one by one.")
 @click.option("--format", "form", type=click.Choice(FORMATS), default="kineto", show_default=True, help="Whose files.")
@@ -74,6 +75,10 @@ def command(
     from ullage.simulate.traces.pipeline import write
     from ullage.simulate.traces.training import Plan, training
 
+    if lengths == ("ranks" if form == "operations" else "microbatches"):
+        raise UllageError(
+            f"sequences can't differ by {lengths} in this format", "ranks: any but operations; microbatches: operations alone"
+        )
     if form == "operations":
         job = _pipeline(run, ranks, stages, steps=steps, straggler=straggler, long_stage=long_stage, lengths=lengths)
         with output_folder(out, "ullage simulate trace") as stage:
@@ -81,7 +86,7 @@ def command(
         click.echo(f"  {out / name}\nnext: ullage trace stragglers {shlex.quote(str(out))}")
         return
     if run == "training":
-        plan = Plan(ranks=ranks, steps=steps, straggler=straggler, graph=graph or "", host_bound=host_bound, stack=stack)  # type: ignore[arg-type]
+        plan = Plan(ranks=ranks, steps=steps, straggler=straggler, graph=graph or "", host_bound=host_bound, stack=stack, lengths=lengths)  # type: ignore[arg-type]
         scenario = training(plan)
     elif run in USE_CASES:
         scenario = pils(USE_CASES[run].load)

@@ -45,7 +45,9 @@ Examples:
 @click.option("--until", help="End of the window.")
 @click.option("--jobs", "job_files", multiple=True, metavar="FILE", help="Job records: sacct output, a CSV, a mapping folder. Repeatable.")
 @click.option(
-    "--inventory", metavar="FILE", help="Which GPUs exist, from when until when: CSV or Parquet with gpu, or host and index; start, end."
+    "--inventory",
+    metavar="FILE",
+    help="Which GPUs exist, from when until when: CSV or Parquet with gpu, or host and index, or host and gpus; start, end.",
 )
 @click.option(
     "--reported", multiple=True, metavar="LOG[=JOB]", help="A trainer's log: what a job reported of itself, beside its OFU. Repeatable."

@@ -58,6 +58,9 @@ def reading(command: Any) -> Any:
 @click.option("--by", type=click.Choice(["rank", "device", "region", "step"]), help="Trees of each of these.")
 @click.option("--rank", "ranks", multiple=True, metavar="[FILE=]N", help="The rank of a file that tells none, or a wrong one. Repeatable.")
 @click.option("--price", type=Finite(min=0), metavar="P", help="Money per GPU-hour, for the bill of losses.")
+@click.option(
+    "--link", type=Finite(min=0, min_open=True), metavar="R", help="GB/s of a GPU's link one way, for collectives not within a host."
+)
 @click.option("--top", type=click.IntRange(1), default=12, show_default=True, help="Rows of a table.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 @click.option(
@@ -100,6 +103,7 @@ def answer(files: tuple[str, ...], asked: dict[str, Any], progress: Progress) ->
             window=asked["window"],
             ranks=ranks,
             price=asked.get("price"),
+            link=asked["link"] * 1e9 if asked.get("link") else None,
             strict=asked["strict"],
             limit=round(asked["limit"] * 2**30),
             workers=asked["workers"],

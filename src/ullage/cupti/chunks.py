@@ -97,6 +97,11 @@ class Chunk:
     payload: bytes
     offset: int
 
+    @property
+    def end(self) -> int:
+        """Where the next chunk begins."""
+        return self.offset + HEADER.size + len(self.payload) + -len(self.payload) % 8
+
     def json(self) -> dict[str, Any]:
         """Return the object of INFO, END or READING; {} for what is no JSON object."""
         try:
@@ -201,7 +206,7 @@ def chunks(file: IO[bytes], place: str, offset: int = 0) -> Iterator[Chunk]:
             raise Cut(f"at byte {offset:,}, inside a chunk's header", offset)
         mark, kind, flags, length = HEADER.unpack(header)
         if mark != MARK or length > LONGEST:
-            raise Cut(f"at byte {offset:,}, where no chunk begins", offset)
+            raise Cut(f"at byte {offset:,}, where no chunk begins", offset, damaged=True)
         size = length + -length % 8
         payload = file.read(size)
         if len(payload) < size:
@@ -211,8 +216,9 @@ def chunks(file: IO[bytes], place: str, offset: int = 0) -> Iterator[Chunk]:
 
 
 class Cut(UllageError):  # noqa: N818 - not an error of its own: the reader keeps what came before
-    """A recording ends early: `problem` says where, `offset` is the first byte that could not be used."""
+    """A recording ends early: `problem` says where, `offset` is the first byte that could not be used. `damaged`: more bytes follow, but
+    they are no chunk; else the file ends inside one."""
 
-    def __init__(self, problem: str, offset: int) -> None:
+    def __init__(self, problem: str, offset: int, *, damaged: bool = False) -> None:
         super().__init__(problem)
-        self.offset = offset
+        self.offset, self.damaged = offset, damaged

@@ -26,6 +26,7 @@ FOLDER: Final = "ULLAGE_CEILINGS"
 FORMAT: Final = 2
 BURSTS_ONLY: Final = 1  # the format before, which knew no other ceilings, and not how long they took
 KINDS: Final = ("flops", "bandwidth", "sustained_flops", "sustained_bandwidth")  # the first two are of bursts
+MEMORY: Final = "global memory"  # the level of a bandwidth
 MEASURE: Final = "ullage bench sustained-ceilings --save"
 
 
@@ -99,6 +100,16 @@ class Ceilings:
             caution = f"the measured ceiling is a burst{lasted}, and hours under load may clock lower: `{MEASURE}` measures what holds"
             return ChosenCeiling(one.value, described(self, name, one), caution)
         return None
+
+    @property
+    def memory(self) -> ChosenCeiling | None:
+        """The bandwidth of global memory in B/s that kernels are held against: the sustained one, else the burst; None without either.
+
+        >>> Ceilings("H200", "", "", "", {}, {"global memory": Ceiling(4e12, "memory-bandwidth")}).memory.source
+        'H200, global memory, memory-bandwidth'
+        """
+        one = self.sustained_bandwidth.get(MEMORY) or self.bandwidth.get(MEMORY)
+        return None if one is None else ChosenCeiling(one.value, described(self, MEMORY, one))
 
 
 def folder(environment: Mapping[str, str] | None = None) -> Path:

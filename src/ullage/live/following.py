@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ullage.arrays import numbers, plain
-from ullage.cupti.chunks import HEADER, MAGIC, Chunk, Cut, chunks
+from ullage.cupti.chunks import MAGIC, Chunk, Cut, chunks
 from ullage.errors import UllageError, harmless
 from ullage.live.process_tree import NOTHING, Tree
 from ullage.live.times import States, Times, states, unrecorded
@@ -64,12 +64,6 @@ def _added(some: dict[int, tuple[bool, int]], more: dict[int, tuple[bool, int]])
     return {t: (one[0] or other[0], one[1] + other[1]) for t, (one, other) in pairs.items()}
 
 
-def _after(chunk: Chunk) -> int:
-    """Return where the chunk after this one begins."""
-    length = len(chunk.payload)
-    return chunk.offset + HEADER.size + length + -length % 8
-
-
 class Following:
     """Reads a recording as far as it is written, again and again; `tree` gives the trees of what is known by then.
 
@@ -107,7 +101,7 @@ class Following:
         try:
             for chunk in found:
                 self._told.add(chunk)
-                offset = _after(chunk)
+                offset = chunk.end
         except Cut:
             pass  # it is still being written
         return offset
@@ -123,7 +117,7 @@ class Following:
                 low, high = self._bounds(None)
                 self._settle(low, min(high, reading.work[1] if reading.work else low))  # there is more to come
                 self._most = max(MOST_ROWS, 2 * self.rows)
-            if _after(chunk) >= self._offset:
+            if chunk.end >= self._offset:
                 return  # the next one may still be being written
 
     def _begun(self) -> Reading:

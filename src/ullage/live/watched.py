@@ -137,4 +137,4 @@ def _growth(name: str, before: Mapping[str, Any], row: Mapping[str, Any]) -> flo
 
 
 def _units(chip: Chip, cycles: float | None, seconds: float) -> float:
-    return float(counted_units(cycles / seconds, chip.sm_clock or chip.tensor_clock, chip.sms)) if cycles else 1.0
+    return float(counted_units(cycles / seconds, chip.sms)) if cycles else 1.0

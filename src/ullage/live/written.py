@@ -26,6 +26,7 @@ FULL = 1 << 18  # bytes that are kept before they go to the file
 PERIOD = 1_000_000_000  # ns after which they go there at the next region: a killed program leaves its last second out
 MOST_NAMES = 10_000
 OTHERS = "(more regions)"
+BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Written:
@@ -162,6 +163,8 @@ def _fresh(folder: Path) -> Path:
 def _process() -> dict[str, Any]:
     """Return what INFO says of this process."""
     told: dict[str, Any] = {"host": socket.gethostname(), "pid": os.getpid(), "started": time.time_ns(), "program": list(sys.orig_argv)}
+    with contextlib.suppress(OSError):  # there is none outside Linux
+        told["boot"] = BOOT.read_text(encoding="ascii").strip()
     if (where := place(os.environ)) is not None:
         told |= {"rank": where.rank, "ranks": where.ranks}
     return told

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from ullage.field import SEVERAL_SMS
 from ullage.metrics.metric import Value, metric, ratio
 
 
@@ -38,17 +39,17 @@ def exact_ofu(tensor_cycles: Value, seconds: Value, tensor_clock: Value, units: 
     return ratio(tensor_cycles, tensor_clock * seconds * units)
 
 
-def counted_units(cycles_per_second: Value, sm_clock: Value, sms: Value) -> Value:
+def counted_units(cycles_per_second: Value, sms: Value) -> Value:
     """By how many SMs a counter of cycles is summed, told by how fast it grows: 1, or all `sms`. An array for arrays.
 
-    One that counts per SM grows by the SM clock at most (`sm_clock` is the highest, Hz), one that is summed up to `sms` times as fast. The
-    two are a factor of a hundred apart, so the geometric middle decides.
+    One that counts per SM grows by the SM clock at most, and no SM's comes near `SEVERAL_SMS`; one that is summed grows many times as fast,
+    also at the clock of an idle GPU.
 
-    >>> float(counted_units(1.4e9, sm_clock=1.98e9, sms=132)), float(counted_units(132 * 1.4e9, sm_clock=1.98e9, sms=132))
+    >>> float(counted_units(1.4e9, sms=132)), float(counted_units(132 * 0.21e9, sms=132))
     (1.0, 132.0)
     """
     with np.errstate(invalid="ignore"):
-        return np.where(cycles_per_second > sm_clock * np.sqrt(sms), sms, 1.0)
+        return np.where(cycles_per_second > SEVERAL_SMS, sms, 1.0)
 
 
 @metric(unit="Hz", source="DCGM 4.6 field 1084, NVML GPM 248")

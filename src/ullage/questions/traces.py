@@ -20,6 +20,7 @@ def trace(
     window: str = "first-last",
     ranks: Mapping[str, int] | None = None,
     price: float | None = None,
+    link: float | None = None,
     strict: bool = False,
     limit: int = 64 * 2**30,
     workers: int | None = None,
@@ -30,7 +31,8 @@ def trace(
 
     `files` is a trace, a folder or a glob of them (a file a rank), or several. `mode` counts collectives as work ("talp") or
     apart ("ai"); None takes what suits the source. `window` is "first-last", "steps" or "A:B" seconds; `ranks` gives ranks by
-    file name to files that don't tell; `price` is money per GPU-hour; `strict` refuses damaged files; `limit` is the most
+    file name to files that don't tell; `price` is money per GPU-hour; `link` is the rate of a GPU's link one way, in B/s, for collectives
+    that are not within a host; `strict` refuses damaged files; `limit` is the most
     bytes that a file may unpack to; `workers` how many files are read side by side; `host` makes a
     process' host lane its busiest thread in the GPU's interface, or the "union" of all. Raises UllageError for what the user can mend.
     """
@@ -43,7 +45,7 @@ def trace(
     chosen = parse(window)
     options = Options(strict=strict, limit=limit, progress=progress or (lambda _: None))
     read = profile(files if isinstance(files, str) else list(files), Asked(chosen, dict(ranks or {}), options, workers, host))
-    return answer(read, read.window, Question(mode, region, price))
+    return answer(read, read.window, Question(mode, region, price, link))
 
 
 def stragglers(files: str | Sequence[str], *, peers: Literal["step", "job"] = "step") -> StragglerReport:
@@ -66,6 +68,6 @@ def stragglers(files: str | Sequence[str], *, peers: Literal["step", "job"] = "s
         if trace.name != "operations":
             raise UllageError(
                 f"{file.name} is a trace of another kind ({trace.name}): it does not tell the operations of pipeline stages",
-                "give operations by rank and stage as Parquet; ullage trace says which rank comes late to collectives",
+                "give operations by rank and stage as Parquet; ullage trace says which rank comes late, and what a token costs each",
             )
     return straggler_report(read_operations(paths, problems), peers=peers, problems=problems)

@@ -195,6 +195,7 @@ _TITLES = {
     "operator": "operators",
     "module": "modules",
     "function": "Python",
+    "lookup": "embedding lookups",
 }
 
 

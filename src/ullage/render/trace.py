@@ -8,6 +8,8 @@ from ullage.errors import harmless
 from ullage.metrics.losses import Bill
 from ullage.metrics.tree import Node
 from ullage.render import trace_code as code
+from ullage.render import trace_links as links
+from ullage.render import trace_sequences as sequences
 from ullage.render.numbers import UNKNOWN, factor, money, percent
 from ullage.render.table import table
 from ullage.render.times import seconds
@@ -36,6 +38,8 @@ def text(report: TraceReport, *, by: str | None = None, top: int = SHOWN, paint:
         gaps(report, top=5),
         code.text(report, top=max(top // 2, 1)),
         collectives(report),
+        sequences.text(report, top=top),
+        links.text(report, top=top),
         families(report, top=top),
         gemms(report),
         names(report, top=6),

@@ -164,9 +164,11 @@ def _each(by: str, found: Sequence[View]) -> list[Markup] | None:
 
 
 def _late(report: TraceReport) -> Markup | None:
+    more = [*tables.lengths(report), *tables.links(report)]
     if report.late is None:
-        return None
-    return section("late", "Who comes late", f"{_LATE}{_of(report)}", _said_in_a_line(matched(report.late, "")), tables.late(report))
+        return section("late", "Collectives", "", *more) if more else None
+    who = (_said_in_a_line(matched(report.late, "")), tables.late(report))
+    return section("late", "Who comes late", f"{_LATE}{_of(report)}", *who, *more)
 
 
 def _restatement(report: TraceReport) -> Markup | None:

@@ -7,13 +7,15 @@ from collections.abc import Sequence
 from ullage.errors import harmless
 from ullage.metrics.losses import Bill
 from ullage.metrics.tree import Node
+from ullage.render import trace_sequences
 from ullage.render.gemms import sizes, summary
 from ullage.render.html_tables import Cell, more, table
 from ullage.render.markup import Markup, element
 from ullage.render.numbers import UNKNOWN, factor, money, percent
 from ullage.render.svg.tree import bounds
 from ullage.render.times import seconds
-from ullage.render.trace_code import tables, where
+from ullage.render.trace_code import Table, tables, where
+from ullage.render.trace_links import bandwidths, said
 from ullage.render.trace_parts import CAUSES, columns, device_states, host_states
 from ullage.reports.lane_shares import device_shares, host_shares
 from ullage.reports.trace import TraceReport
@@ -76,11 +78,33 @@ def gaps(report: TraceReport) -> Markup | None:
 
 def code(report: TraceReport) -> list[Markup]:
     """Return the tables of what code the run's time belongs to, each under its title."""
-    found = []
-    for part in tables(report, top=NAMES, wide=_LONG):
-        rows = [[Cell(*cell) for cell in row] for row in part.rows]
-        found += [element("h3", part.title[:1].upper() + part.title[1:]), table(part.title, part.head, rows, words=part.words, sorts=True)]
-    return found
+    return [child for part in tables(report, top=NAMES, wide=_LONG) for child in _titled(part)]
+
+
+def _titled(part: Table) -> list[Markup]:
+    rows = [[Cell(*cell) for cell in row] for row in part.rows]
+    return [element("h3", part.title[:1].upper() + part.title[1:]), table(part.title, part.head, rows, words=part.words, sorts=True)]
+
+
+def lengths(report: TraceReport) -> list[Markup]:
+    """Return what ranks were fed and what each token cost them; nothing where that is not known of two or more."""
+    if report.sequences is None:
+        return []
+    words, hidden = trace_sequences.said(report.sequences), more(len(report.sequences.ranks) - ROWS)
+    part = trace_sequences.ranks(report, top=ROWS, wide=80)
+    return [*_titled(part), *([hidden] if hidden else []), element("p", f"{words[:1].upper()}{words[1:]}.")]
+
+
+def links(report: TraceReport) -> list[Markup]:
+    """Return how fast collectives moved data; nothing where no size is known."""
+    if not report.bandwidths:
+        return []
+    words, hidden = said(report), more(len(report.bandwidths) - ROWS)
+    return [
+        *_titled(bandwidths(report, top=ROWS, wide=80)),
+        *([hidden] if hidden else []),
+        element("p", f"{words[:1].upper()}{words[1:]}."),
+    ]
 
 
 def _kernel(name: str) -> Markup:

@@ -14,6 +14,7 @@ from ullage.reports.idleness import Idleness
 from ullage.reports.kernels import KernelSummary, Overlap
 from ullage.reports.lane_shares import device_shares, device_times, host_shares
 from ullage.reports.restated import Restatement
+from ullage.reports.sequences import verdict
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
 from ullage.sums.lanes.code.times import CodeTimes
@@ -141,8 +142,10 @@ def explained(report: TraceReport) -> dict[str, Any]:
         "idle": None if idle is None else _idle(idle),
         "kernels": None if kernels is None else _kernels(kernels),
         "code": None if report.code is None else _code(report.code),
+        "sequences": None if report.sequences is None else asdict(report.sequences) | {"verdict": verdict(report.sequences)},
         "gemms": None if report.gemms is None else gemms(report.gemms),
         "collectives": None if late is None else asdict(late),
+        "bandwidths": [asdict(row) | {"mean": row.mean} for row in report.bandwidths],
         "restated": None if restated is None else _restated(restated),
         "tables_of": report.tables_of or None,
     }

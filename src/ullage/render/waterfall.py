@@ -7,6 +7,7 @@ from typing import Any
 
 from ullage.errors import harmless
 from ullage.metrics.evidence import GIVEN, REST, Measured
+from ullage.render import waterfall_kernels
 from ullage.render.json import iso
 from ullage.render.numbers import UNKNOWN, hours, money, part_read, percent
 from ullage.render.table import table
@@ -24,6 +25,7 @@ def text(report: WaterfallReport) -> str:
         ceiling(report),
         closure(report),
         _disagreements(report),
+        waterfall_kernels.text(report.kernels),
         _advice(report),
         "\n".join(f"note: {harmless(note, 1000)}" for note in report.notes),
     ]
@@ -205,7 +207,12 @@ def _advised(cost: Cost) -> str:
     head = f"{cost.step.short} ({points(cost.points)} points)"
     if len(cost.step.names) > 2:
         return f"{head}, what would tell its factors apart:\n" + "\n".join(f"  {how}" for how in cost.apart)
-    return f"{head}, what is usually done:\n" + "\n".join(f"  {remedy.what}\n    {remedy.source}" for remedy in cost.remedies)
+    return f"{head}, {advice(cost)}:\n" + "\n".join(f"  {remedy.what}\n    {remedy.source}" for remedy in cost.remedies)
+
+
+def advice(cost: Cost) -> str:
+    """Return what a step's remedies are: those that help the trace's kernels, or the usual ones."""
+    return "what helps the kernels of the trace" if cost.by_kernels else "what is usually done"
 
 
 def record(report: WaterfallReport) -> dict[str, Any]:
@@ -240,6 +247,7 @@ def record(report: WaterfallReport) -> dict[str, Any]:
         "ceiling_source": report.ceiling_source if report.ceiling is not None else None,
         "ceiling_share": report.ceiling_share,
         "of_ceiling": of_ceiling(report),
+        "kernels": waterfall_kernels.record(report.kernels),
         "rests_on": list(report.rests_on),
         "notes": list(report.notes),
     }
@@ -270,5 +278,6 @@ def _cost(cost: Cost) -> dict[str, Any]:
         "money": cost.money,
         "whose": cost.whose,
         "apart": list(cost.apart),
+        "advice": advice(cost),
         "remedies": [{"what": remedy.what, "source": remedy.source} for remedy in cost.remedies],
     }

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from ullage.render import waterfall_kernels
 from ullage.render.html_tables import Cell, listed, table
 from ullage.render.markup import Markup, element
 from ullage.render.numbers import hours, money, percent
 from ullage.render.page import document, figure, section
 from ullage.render.svg.waterfall import waterfall
-from ullage.render.waterfall import bounds, ceiling, change, closure, factor, headline, points, signed
+from ullage.render.waterfall import advice, bounds, ceiling, change, closure, factor, headline, points, signed
 from ullage.reports.remedies import Remedy
 from ullage.reports.waterfall import Cost, WaterfallReport
 
@@ -24,7 +25,15 @@ def page(report: WaterfallReport) -> str:
             section("steps", "Step by step", "Walking from the peak: what each step leaves, and what it takes.", _steps(report)),
             section("closes", "Does it close", "", [element("p", line) for line in said]) if said else None,
             section("sources", "What two sources say", "", _compared(report)) if report.chain.disagreements else None,
-            section("remedies", "What is usually done", "The largest steps first, with where it is documented.", _remedies(report)),
+            section(
+                "kernels",
+                "What binds the kernels",
+                "Against their ceilings, the largest loss first.",
+                waterfall_kernels.parts(report.kernels),
+            )
+            if report.kernels is not None
+            else None,
+            section("remedies", "What to do", "The largest steps first, with where it is documented.", _remedies(report)),
             section("notes", "Notes", "", listed(report.notes)) if report.notes else None,
         )
     )
@@ -69,7 +78,8 @@ def _remedies(report: WaterfallReport) -> list[Markup]:
         if cost.points > 0.05 or cost.step.names == ("unexplained",):
             merged = len(cost.step.names) > 2
             items = list(cost.apart) if merged else [_remedy(remedy) for remedy in cost.remedies]
-            title = f"{cost.step.short} ({points(cost.points)} points)" + (": what would tell its factors apart" if merged else "")
+            said = "what would tell its factors apart" if merged else advice(cost)
+            title = f"{cost.step.short} ({points(cost.points)} points): {said}"
             found += [element("h3", title), listed(items)]
     return found
 

@@ -15,7 +15,7 @@ from ullage.kernels.tiling import LARGEST, Cover, Tiling, executed_at_most
 from ullage.kernels.tiling import Product as Asked
 from ullage.metrics.metric import ratio
 from ullage.metrics.tiles import tile_efficiency
-from ullage.product import Product, product
+from ullage.product import REASONS, Product, product
 from ullage.sums.lanes.products import Row
 
 # What libraries launch beside a product: sums over slices of K, their first zeros.
@@ -74,7 +74,7 @@ class GemmUse:
 def gemm_use(row: Row, chip: Chip | None) -> GemmUse | None:
     """Return what a row says of a matrix product, None for kernels that are none."""
     decoded = decode(row.kernel)
-    if _BESIDE.search(row.kernel) or (decoded is None and family(row.kernel) != "gemm"):
+    if is_beside(row.kernel) or (decoded is None and family(row.kernel) != "gemm"):
         return None
     asked = product(row.product)
     precision = _precision(decoded, asked)
@@ -82,7 +82,7 @@ def gemm_use(row: Row, chip: Chip | None) -> GemmUse | None:
         kernel=row.kernel,
         decoded=decoded,
         product=asked,
-        why="" if asked is not None else row.product,
+        why=row.product if row.product in REASONS else "",
         layer=row.layer,
         precision=precision,
         count=row.count,
@@ -96,10 +96,26 @@ def gemm_use(row: Row, chip: Chip | None) -> GemmUse | None:
 
 
 def _executed(row: Row, asked: Product | None, decoded: GemmName | None, *, at_most: bool = False) -> int | None:
+    cover = cover_of(asked, decoded, row.blocks)
+    if cover is None or decoded is None:
+        return None
+    return row.count * (executed_at_most(cover.product, cover.tiling) if at_most and decoded.silent_on_cluster else cover.executed)
+
+
+def is_beside(kernel: str) -> bool:
+    """Return whether a library launches this kernel beside a product, and it multiplies nothing itself.
+
+    >>> is_beside("void cublasLt::splitKreduce_kernel<32, 16, int>()"), is_beside("volta_sgemm_128x64_nn")
+    (True, False)
+    """
+    return _BESIDE.search(kernel) is not None
+
+
+def cover_of(asked: Product | None, decoded: GemmName | None, blocks: int) -> Cover | None:
+    """Return a product as the tiles of a kernel cover it, None where product or tile are not known, or no library has such sizes."""
     if asked is None or decoded is None or decoded.tile is None or max(asked.batch, asked.m, asked.n, asked.k) > LARGEST:
         return None
-    cover = _cover(kernels_own(asked, decoded, row.blocks), decoded)
-    return row.count * (executed_at_most(cover.product, cover.tiling) if at_most and decoded.silent_on_cluster else cover.executed)
+    return _cover(kernels_own(asked, decoded, blocks), decoded)
 
 
 def kernels_own(asked: Product, decoded: GemmName, blocks: int) -> Product:

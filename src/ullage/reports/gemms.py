@@ -78,7 +78,7 @@ class GemmSummary(GemmSums):
 
 def gemm_summary(run: Run) -> GemmSummary | None:
     """Return what a run's matrix products did, None where no kernel is a GEMM."""
-    chip = _chip(run)
+    chip = chip_of(run)
     rows = merge_products([capture.products for capture in run.captures])
     uses = [use for row in rows if (use := gemm_use(row, chip)) is not None]
     if not uses:
@@ -101,7 +101,7 @@ def gemm_summary(run: Run) -> GemmSummary | None:
     )
 
 
-def _chip(run: Run) -> Chip | None:
+def chip_of(run: Run) -> Chip | None:
     """Return the GPU that all of a run's devices are, None where they differ or their name is not known.
 
     ROCm numbers devices otherwise in events than in the list of their names: then it is what all of that list are.

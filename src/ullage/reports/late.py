@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ullage.sums.lanes.matching import Matched
+from ullage.sums.lanes.matched import Matched
 from ullage.sums.lanes.transfer import Skew, Straggler, skew, stragglers
 
 

@@ -14,11 +14,13 @@ from ullage.errors import UllageError
 from ullage.gpus.chip import Chip, find
 from ullage.gpus.mig import mig_share
 from ullage.metrics.metric import ratio
-from ullage.metrics.ofu import counted_units, mean_sm_clock
+from ullage.metrics.ofu import counted_units
 from ullage.metrics.telemetry import Tree, chain, credible, step_losses, tree
+from ullage.sums.gauges import CLOCK_FLOOR
 from ullage.sums.ledger import CODES
 
 Array = npt.NDArray[np.float64]
+BOOST = 1.25  # boards run a little above their stated clock, none a quarter
 NEARLY_ALL = 0.7  # of a short watch (four readings), a quarter of the time has no reading before
 Codes = npt.NDArray[np.int64]
 
@@ -112,11 +114,12 @@ def rate(sums: pa.Table, model: str | None = None) -> Rated:
         for name in sums.column_names
         if name.endswith(("_ms", "_sum", "_cycles"))
     }
-    units = _units(sums, column, ceiling, sms)
+    weight = _weights(sums, chips, codes)
+    units = _units(sums, column, ceiling, sms * weight)
     by_cycles = ratio(column["tensor_cycles"], clock * units) * 1000  # ms of OFU 1: exact_ofu x the time counted
     return Rated(
         sums=sums,
-        weight=_weights(sums, chips, codes),
+        weight=weight,
         chip=codes,
         chips=tuple(chips),
         exact_time=np.where(np.isnan(clock), 0.0, column["cycles_ms"]),
@@ -144,21 +147,19 @@ def _weights(sums: pa.Table, chips: Sequence[Chip], codes: npt.NDArray[np.int64]
 
 
 def _units(sums: pa.Table, column: Mapping[str, Array], ceiling: Array, sms: Array) -> Array:
-    """Return by how many SMs each row's counters are summed: it is a device's own, and all its rows tell it together."""
-    codes, count = codes_of(sums, "gpu", "mig")
+    """Return by how many SMs each row's counters are summed: all rows of a device whose cycles pass alike tell it together.
+
+    Where a device's counters are summed in some rows, those that pass as no clock of an SM does, or hardly at all, are summed too.
+    """
+    codes, count = codes_of(sums, "gpu", "mig", "summed")
     cycles, seconds = (np.bincount(codes, column[name], count) for name in ("sm_cycles", "cycles_ms"))
-    rate_of: Array = ratio(cycles, seconds / 1000)
-    units: Array = counted_units(rate_of[codes] if len(codes) else rate_of, ceiling, sms)
+    rate_of: Array = ratio(cycles, seconds / 1000)[codes] if count else np.zeros(0)
+    device, devices = codes_of(sums, "gpu", "mig")
+    own = counted_units(rate_of, sms)
+    anywhere = np.bincount(device, own > 1, devices)[device] > 0
+    a_clock = (rate_of >= CLOCK_FLOOR) & (rate_of <= BOOST * ceiling)
+    units: Array = np.where(anywhere & ~a_clock, sms, own)
     return units
-
-
-def mean_clock(rated: Rated) -> Array:
-    """Return each row's true mean SM clock in Hz from its elapsed-cycle counter; NaN where there is none."""
-    ceiling = np.array([c.sm_clock or c.tensor_clock for c in rated.chips] + [np.nan])[rated.chip]
-    sms = np.array([float(c.sms) for c in rated.chips] + [np.nan])[rated.chip]
-    cycles, seconds = rated.column("sm_cycles"), rated.column("cycles_ms") / 1000
-    result: Array = mean_sm_clock(cycles, seconds, counted_units(ratio(cycles, seconds), ceiling, sms))
-    return result
 
 
 def _chips(sums: pa.Table, model: str | None) -> tuple[list[Chip], npt.NDArray[np.int64], dict[str, float]]:

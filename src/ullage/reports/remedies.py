@@ -1,16 +1,30 @@
-"""Whose work each factor of the waterfall is, what is lost there, and the usual remedies, each with its source."""
+"""Whose work each factor of the waterfall is, what is lost there, and the remedies, each with its source.
+
+This is the one place where remedies are registered. Some help against what binds a kernel: they are chosen where a trace's kernels show it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """What is usually done about a loss, and who documents it."""
+    """What is usually done about a loss, and who documents it.
+
+    `binding` is the step of kernels' losses (`ullage.metrics.kernel_losses`) that it helps against, "" for what needs no kernels to show
+    it; `products` whether it is for kernels that multiply matrices (None: for any).
+    """
 
     what: str
     source: str
+    binding: str = ""
+    products: bool | None = None
+
+    def helps(self, binding: str, products: bool) -> bool:
+        """Return whether it helps a kernel that is bound so."""
+        return self.binding == binding and self.products in (None, products)
 
 
 @dataclass(frozen=True)
@@ -30,6 +44,9 @@ PACKING = "https://docs.nvidia.com/nemo/megatron-bridge/latest/training/packed-s
 GEMMS = "https://docs.nvidia.com/deeplearning/performance/dl-performance-matrix-multiplication/index.html"
 COMPILE = "https://docs.pytorch.org/docs/stable/torch.compiler_get_started.html"
 CLOCKS = "https://docs.nvidia.com/deeplearning/tensorrt/10.16.1/performance/hw-sw-environment.html"
+CUTLASS = "https://docs.nvidia.com/cutlass/latest/media/docs/cpp/efficient_gemm.html"
+AUTOTUNE = "https://docs.pytorch.org/docs/stable/generated/torch.compile.html"
+PRECISION = "https://docs.nvidia.com/deeplearning/transformer-engine/user-guide/examples/fp8_primer.html"
 THROTTLE = "https://docs.nvidia.com/datacenter/dcgm/3.1/dcgm-api/dcgm-api-field-constants.html"
 
 OWNERS: dict[str, Owner] = {
@@ -64,14 +81,44 @@ OWNERS: dict[str, Owner] = {
     "sm_fill": Owner(
         "kernel size",
         "kernels too small to give every SM work, or last waves that fill few",
-        (Remedy("larger products (a larger micro-batch): tiles for every SM in each wave, and a last wave that weighs less", GEMMS),),
+        (
+            Remedy(
+                "larger products (a larger micro-batch): tiles for every SM in each wave, and a last wave that weighs less", GEMMS, "wave"
+            ),
+            Remedy("split K over more blocks (split-K, stream-K) where there are few tiles and K is long", CUTLASS, "wave"),
+        ),
     ),
     "tensor_issue": Owner(
         "kernel quality, memory-bound time",
         "SMs hold work while their tensor pipes rest: elementwise work, memory traffic, products too small to feed them",
         (
-            Remedy("fuse elementwise and normalisation kernels: they move memory and multiply nothing (torch.compile)", COMPILE),
-            Remedy("larger products, which have more FLOPs for each byte; sizes in multiples of 16 bytes, better of 128", GEMMS),
+            Remedy(
+                "fuse elementwise and normalisation kernels: they move memory and multiply nothing (torch.compile)",
+                COMPILE,
+                "memory",
+                False,
+            ),
+            Remedy(
+                "larger products, which have more FLOPs for each byte; sizes in multiples of 16 bytes, better of 128", GEMMS, "memory", True
+            ),
+            Remedy(
+                "narrower numbers where the model allows it (FP8): half the bytes for each FLOP, at twice the peak",
+                PRECISION,
+                "memory",
+                True,
+            ),
+            Remedy(
+                "choose the kernel by measuring (torch.compile, mode='max-autotune'), or try another library or version",
+                AUTOTUNE,
+                "itself",
+                True,
+            ),
+            Remedy(
+                "a fused or vectorised kernel for the same operator (torch.compile): its bytes need less time than it takes",
+                AUTOTUNE,
+                "itself",
+                False,
+            ),
             Remedy("see which kernels take the time: `ullage trace …` lists them by family and by name", "docs/efficiency-trees.md"),
         ),
     ),
@@ -80,17 +127,21 @@ OWNERS: dict[str, Owner] = {
         "the SM clock under load lies below the clock that the peak is stated at",
         (
             Remedy(
-                "watch power, temperature and clock while the job runs (nvidia-smi dmon -s pcu); nvidia-smi -q has the power cap", CLOCKS
+                "watch power, temperature and clock while the job runs (nvidia-smi dmon -s pcu); nvidia-smi -q has the power cap",
+                CLOCKS,
+                "clock",
             ),
-            Remedy("tell a power cap from heat by the bits of DCGM_FI_DEV_CLOCK_THROTTLE_REASONS: SW_POWER_CAP, HW_THERMAL", THROTTLE),
+            Remedy(
+                "tell a power cap from heat by the bits of DCGM_FI_DEV_CLOCK_THROTTLE_REASONS: SW_POWER_CAP, HW_THERMAL", THROTTLE, "clock"
+            ),
         ),
     ),
     "tile": Owner(
         "the shapes",
         "tiles that reach over the edge of a matrix: what they compute there is thrown away",
         (
-            Remedy("make dimensions multiples of the tile (128 or 256 elements for large ones): vocabulary, widths, tokens", GEMMS),
-            Remedy("see which products are padded: `ullage gemm M N K --kernel NAME`", "docs/gemm.md"),
+            Remedy("make dimensions multiples of the tile (128 or 256 elements for large ones): vocabulary, widths, tokens", GEMMS, "tile"),
+            Remedy("see which products are padded: `ullage gemm M N K --kernel NAME`", "docs/gemm.md", "tile"),
         ),
     ),
     "model": Owner(
@@ -139,6 +190,41 @@ def apart(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(how for which, how in _APART if which & set(names)) if len(names) > 1 else ()
 
 
-def remedies(names: tuple[str, ...]) -> tuple[Remedy, ...]:
-    """Return the usual remedies of some factors, each once."""
-    return tuple(dict.fromkeys(remedy for name in names for remedy in OWNERS[name].remedies))
+def remedies(names: tuple[str, ...], evidence: Mapping[tuple[str, bool], float] | None = None) -> tuple[Remedy, ...]:
+    """Return the remedies of some factors, each once: the usual ones, or those that help the kernels of a trace.
+
+    `evidence` is what kernels lose in points, by what binds them and whether they multiply matrices. What helps against the larger loss
+    stands first then, and what helps no kernel that loses `LEAST_POINTS` is left out; without such a kernel the usual ones remain.
+    """
+    usual = tuple(dict.fromkeys(remedy for name in names for remedy in OWNERS[name].remedies))
+    helped = {remedy: _helped(remedy, evidence or {}) for remedy in usual}
+    chosen = [remedy for remedy in usual if helped[remedy] >= LEAST_POINTS]
+    if not chosen:
+        return usual
+    rest = [remedy for remedy in usual if not remedy.binding]
+    return (*sorted(chosen, key=lambda remedy: -helped[remedy]), *rest)
+
+
+def help_kernels(chosen: tuple[Remedy, ...], evidence: Mapping[tuple[str, bool], float] | None) -> bool:
+    """Return whether remedies were chosen by what kernels lose, and are not the usual ones.
+
+    >>> help_kernels(kernel_remedies("tile", True), {("tile", True): 1.0}), help_kernels(kernel_remedies("tile", True), None)
+    (True, False)
+    """
+    return any(_helped(remedy, evidence or {}) >= LEAST_POINTS for remedy in chosen)
+
+
+LEAST_POINTS = 0.1  # of MFU; a remedy for less is not worth a line
+
+
+def _helped(remedy: Remedy, evidence: Mapping[tuple[str, bool], float]) -> float:
+    return sum(points for (binding, products), points in evidence.items() if remedy.helps(binding, products))
+
+
+def kernel_remedies(binding: str, products: bool) -> tuple[Remedy, ...]:
+    """Return what helps a kernel that is bound so; `products`: it multiplies matrices.
+
+    >>> [remedy.source for remedy in kernel_remedies("memory", False)] == [COMPILE]
+    True
+    """
+    return tuple(remedy for owner in OWNERS.values() for remedy in owner.remedies if remedy.helps(binding, products))

@@ -17,7 +17,9 @@ from ullage.reports.gemms import GemmSummary, gemm_summary
 from ullage.reports.idleness import Idleness, idleness
 from ullage.reports.kernels import KernelSummary, kernel_summary
 from ullage.reports.late import Late, late
+from ullage.reports.links import Bandwidth, bandwidths
 from ullage.reports.restated import Restatement, restated
+from ullage.reports.sequences import Sequences, sequences
 from ullage.reports.view import View, view
 from ullage.sums.lanes.bounds import device_ranges, host_ranges
 from ullage.sums.lanes.common import Rest, partly, recorded_notes, rest, with_common
@@ -33,11 +35,13 @@ MOST_REGIONS = 100  # regions shown; the rest is counted
 
 @dataclass(frozen=True)
 class Question:
-    """What is asked of a run: `mode` (None: what suits the source), a `region`, and a `price` of a GPU-hour for the bill."""
+    """What is asked of a run: `mode` (None: what suits the source), a `region`, a `price` of a GPU-hour for the bill, and the rate of a
+    GPU's `link` one way, in B/s, for collectives that are not within a host."""
 
     mode: Mode | None = None
     region: str | None = None
     price: float | None = None
+    link: float | None = None
 
 
 @dataclass(frozen=True)
@@ -74,6 +78,8 @@ class TraceReport:
     partial: bool
     recorded: int | None = None
     code: CodeReport | None = None
+    bandwidths: tuple[Bandwidth, ...] = ()
+    sequences: Sequences | None = None
 
     @property
     def tables_of(self) -> str:
@@ -125,6 +131,8 @@ def trace(profile: Profile, window: str, question: Question | None = None) -> Tr
         partial=profile.partial,
         recorded=partly(run),
         code=code_report(run),
+        bandwidths=bandwidths(run, matched, question.link),
+        sequences=sequences(run),
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from ullage.errors import UllageError
 from ullage.gpus.chip import find
+from ullage.gpus.measured import ChosenCeiling
 from ullage.gpus.precision import canonical
 from ullage.metrics.evidence import GIVEN, Evidence, Measured, Telemetry, Trace
 from ullage.metrics.metric import ratio
@@ -14,7 +16,8 @@ from ullage.metrics.waterfall import Waterfall
 from ullage.metrics.waterfall import waterfall as chain_of
 from ullage.reports import waterfall_evidence as evidence_of
 from ullage.reports.fleet import FleetReport
-from ullage.reports.remedies import Remedy, apart, remedies, whose
+from ullage.reports.kernel_roofs import KernelRoofs, RoofSources, kernel_roofs
+from ullage.reports.remedies import Remedy, apart, help_kernels, remedies, whose
 from ullage.reports.waterfall_found import Found, Given, gpu_name, products, untiled
 from ullage.reports.waterfall_match import above_ceiling
 from ullage.reports.waterfall_notes import notes, rests_on
@@ -30,8 +33,8 @@ class Cost:
     """One step of the chain with what it costs and whose work it is; hours and money are None where the job's time or price is not known.
 
     `points` are percentage points of the peak, walking from 100 %; below 0 for a factor above 1. `points_between` are the least and the
-    most that they may be (None: not known). `apart` says what would tell apart
-    the factors of a merged step.
+    most that they may be (None: not known). `apart` says what would tell apart the factors of a merged step, `by_kernels` whether the
+    remedies are those that help the trace's kernels.
     """
 
     step: Step
@@ -42,6 +45,7 @@ class Cost:
     whose: str
     remedies: tuple[Remedy, ...]
     apart: tuple[str, ...] = ()
+    by_kernels: bool = False
 
 
 @dataclass(frozen=True)
@@ -49,7 +53,8 @@ class WaterfallReport:
     """The answer to `ullage waterfall`: the `chain`, what each step costs, the measured `ceiling` (FLOP/s, and as a share of the peak).
 
     `rests_on` says what was read, a line a source; `complete` whether all of it was, and `read_until` (ms) how far telemetry was.
-    A step that is a `contradiction` of the trace's products counts for nothing in the chain.
+    A step that is a `contradiction` of the trace's products counts for nothing in the chain. `kernels` is what binds those of the trace,
+    None without a trace or where nobody knows the GPU.
     """
 
     chain: Waterfall
@@ -67,6 +72,7 @@ class WaterfallReport:
     complete: bool = True
     read_until: int | None = None
     contradiction: Contradiction | None = None
+    kernels: KernelRoofs | None = None
 
     @property
     def headline(self) -> Measured:
@@ -91,11 +97,12 @@ def waterfall(found: Found, given: Given | None = None) -> WaterfallReport:
     chain = chain_of(evidence)
     if not chain.steps:
         raise UllageError("nothing that was given says how much of the peak is used", _needed(found))
-    hours, share = _hours(found, given), ratio(given.ceiling, peak)
+    hours, share, kernels = _hours(found, given), ratio(given.ceiling, peak), _kernels(found, given, chain)
+    evidence_of_kernels = None if kernels is None else kernels.evidence
     answer = (chain.mfu or chain.end).value
     return WaterfallReport(
         chain=chain,
-        costs=tuple(_cost(step, hours, given.price) for step in chain.steps),
+        costs=tuple(_cost(step, hours, given.price, evidence_of_kernels) for step in chain.steps),
         gpus=found.gpus,
         gpu_hours=hours,
         price=given.price,
@@ -105,11 +112,32 @@ def waterfall(found: Found, given: Given | None = None) -> WaterfallReport:
         ceiling_share=share,
         ceiling_source=given.ceiling_source,
         rests_on=tuple(rests_on(found, given)),
-        notes=(*found.notes, *notes(found, given, chain, telemetry, trace), *above_ceiling(answer, share)),
+        notes=(
+            *found.notes,
+            *notes(found, given, chain, telemetry, trace),
+            *above_ceiling(answer, share),
+            *(kernels.notes if kernels else ()),
+        ),
         complete=(found.telemetry is None or found.telemetry.complete) and (found.trace is None or not found.trace.partial),
         read_until=None if found.telemetry is None else found.telemetry.read_until,
         contradiction=against,
+        kernels=kernels,
     )
+
+
+def _kernels(found: Found, given: Given, chain: Waterfall) -> KernelRoofs | None:
+    """Return what binds each kernel of the trace, None without a trace, or where nobody knows its GPU."""
+    name = gpu_name(found)
+    if found.trace is None or name is None:
+        return None
+    try:
+        chip = find(name)
+    except UllageError:
+        return None
+    clock = chain.step("clock")
+    measured = given.memory or ChosenCeiling(chip.bandwidth, f"{chip.name}, as its maker states it")
+    known = None if clock is None or clock.factor.value <= 0 else clock.factor.value
+    return kernel_roofs(found.trace, RoofSources(chip, known, measured.value, measured.source), chain.steps)
 
 
 def _evidence(found: Found, given: Given, telemetry: Telemetry | None, trace: Trace | None) -> Evidence:
@@ -155,11 +183,12 @@ def _untold(report: FleetReport) -> str:
     return "; ".join(unmeasured) or "this telemetry tells no OFU: `ullage fleet SOURCE --by job` says why"
 
 
-def _cost(step: Step, hours: float | None, price: float | None) -> Cost:
+def _cost(step: Step, hours: float | None, price: float | None, evidence: Mapping[tuple[str, bool], float] | None = None) -> Cost:
     lost = None if hours is None else hours * step.lost
     money = None if lost is None or price is None else lost * price
     between = None if step.lost_between is None else (step.lost_between[0] * 100, step.lost_between[1] * 100)
-    return Cost(step, step.lost * 100, between, lost, money, whose(step.names), remedies(step.names), apart(step.names))
+    found = remedies(step.names, evidence)
+    return Cost(step, step.lost * 100, between, lost, money, whose(step.names), found, apart(step.names), help_kernels(found, evidence))
 
 
 def _hours(found: Found, given: Given) -> float | None:

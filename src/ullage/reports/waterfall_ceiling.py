@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ullage.errors import UllageError
-from ullage.gpus.measured import measured_ceiling
+from ullage.gpus.measured import ceilings_of, measured_ceiling
 from ullage.reports.waterfall_found import Found, Given, gpu_name
 
 MEASURED = "measured"  # what is said for "as `ullage bench --save` kept it"
@@ -21,5 +21,6 @@ def with_measured(given: Given, found: Found) -> Given:
     gpu = gpu_name(found)
     if gpu is None:
         raise UllageError("nothing says of which GPU the measured ceiling is wanted", "name it: --gpu 'H100 SXM'")
-    chosen = measured_ceiling(gpu, given.measured_at)
-    return replace(given, ceiling=chosen.value, ceiling_source=chosen.source, ceiling_caution=chosen.caution)
+    chosen, found_of_gpu = measured_ceiling(gpu, given.measured_at), ceilings_of(gpu)
+    memory = None if found_of_gpu is None else found_of_gpu.memory
+    return replace(given, ceiling=chosen.value, ceiling_source=chosen.source, ceiling_caution=chosen.caution, memory=memory)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ullage.errors import UllageError
+from ullage.gpus.measured import ChosenCeiling
 from ullage.metrics.evidence import OFU_ERROR
 from ullage.metrics.steps import FASTEST
 from ullage.reports.fleet import FleetReport
@@ -18,7 +19,8 @@ class Given:
     """What is said by hand: ratios in [0, 1] (`ofu`, `mfu`, `tile`, `model`), a measured `ceiling` in FLOP/s with its source and with what
     must be said of it, a `price` of a GPU-hour, how many `hours` or `steps` the job ran, and what OFU may be off (`error`, relative).
 
-    `measured_at` is the precision at which the GPU's own ceiling is to be looked up, where none is given.
+    `measured_at` is the precision at which the GPU's own ceiling is to be looked up, where none is given; `memory` the bandwidth that was
+    measured beside it.
     """
 
     ofu: float | None = None
@@ -29,6 +31,7 @@ class Given:
     ceiling_source: str = "given"
     ceiling_caution: str = ""
     measured_at: str | None = None
+    memory: ChosenCeiling | None = None
     price: float | None = None
     hours: float | None = None
     steps: int | None = None

@@ -120,19 +120,19 @@ def _given(asked: Mapping[str, Any], step: StepQuestion) -> Given:
     if asked.get("ceiling") == MEASURED:
         said["measured_at"] = step.precisions.get("*", "bf16")
     elif asked.get("ceiling") is not None:
-        chosen = ceiling(asked["ceiling"], step.precisions.get("*", "bf16"))
-        said |= {"ceiling": chosen.value, "ceiling_source": chosen.source, "ceiling_caution": chosen.caution}
+        chosen, memory = ceiling(asked["ceiling"], step.precisions.get("*", "bf16"))
+        said |= {"ceiling": chosen.value, "ceiling_source": chosen.source, "ceiling_caution": chosen.caution, "memory": memory}
     return Given(**said)
 
 
-def ceiling(text: str | float, precision: str) -> ChosenCeiling:
-    """Return a measured ceiling: a number in FLOP/s, or what a file that `ullage bench --save` wrote has at a precision.
+def ceiling(text: str | float, precision: str) -> tuple[ChosenCeiling, ChosenCeiling | None]:
+    """Return a measured ceiling and the memory's bandwidth beside it: a number in FLOP/s, or what a file of `ullage bench --save` has.
 
     >>> ceiling("800e12", "bf16")
-    ChosenCeiling(value=800000000000000.0, source='given', caution='')
+    (ChosenCeiling(value=800000000000000.0, source='given', caution=''), None)
     """
     try:
-        return ChosenCeiling(float(text), "given")
+        return ChosenCeiling(float(text), "given"), None
     except ValueError:
         pass
     path = Path(str(text)).expanduser()
@@ -144,4 +144,4 @@ def ceiling(text: str | float, precision: str) -> ChosenCeiling:
     found = ceilings.peak(precision)
     if found is None:
         raise UllageError(f"{path} has no measured ceiling at {precision}", f"it has {', '.join(ceilings.precisions) or 'none'}")
-    return found
+    return found, ceilings.memory

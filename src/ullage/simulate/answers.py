@@ -56,8 +56,9 @@ class Tally:
     sums: Array
 
 
-def tally(given: Emission, interval_ms: int, units: int, faulty: Mapping[int, tuple[int, int]]) -> Tally:
-    """Return a host's sums; its cycle counters are summed over `units` SMs, `faulty` says from when to when gauges show a fault, by GPU.
+def tally(given: Emission, interval_ms: int, units: Array, faulty: Mapping[int, tuple[int, int]]) -> Tally:
+    """Return a host's sums; its cycle counters are summed over `units` SMs ([rows, 1]). `faulty` says when gauges
+    show a fault, by GPU.
 
     A reading at t speaks for the time since the one before it, at most `GAP_MS` or two intervals.
     """
@@ -86,7 +87,7 @@ def tally(given: Emission, interval_ms: int, units: int, faulty: Mapping[int, tu
     )
 
 
-def _columns(given: Emission, interval_ms: int, units: int) -> dict[str, Array]:
+def _columns(given: Emission, interval_ms: int, units: Array) -> dict[str, Array]:
     """Return what each sample adds to each sum, [rows, windows], in the order of `SUMS` and `MEASURED`."""
     window = np.broadcast_to(np.diff(given.times).astype(np.float64), given.first.shape)
     span = _spans(given, interval_ms)
@@ -119,7 +120,7 @@ def _clock_of_gpu(given: Emission, clock: Array) -> Array:
     return parent
 
 
-def _measured(given: Emission, interval_ms: int, units: int, span: Array, gauges: tuple[Array, ...]) -> dict[str, Array]:
+def _measured(given: Emission, interval_ms: int, units: Array, span: Array, gauges: tuple[Array, ...]) -> dict[str, Array]:
     """Return the sums of `MEASURED`."""
     gr, sm, tensor, clock = gauges
     counted, worked, elapsed = _growth(given, interval_ms)

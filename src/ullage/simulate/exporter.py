@@ -6,6 +6,7 @@ units but with sentinels and impossible numbers as they come; `wrong` says which
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -84,7 +85,7 @@ def emission(
     specification = plan.draft.specification
     values: dict[str, Column] = {name: column.copy() for name, column in truth.values.items()}
     if set(CYCLES) <= set(specification.exported):
-        values |= _counters(truth, specification, device, bases)
+        values |= _counters(truth, specification, device, bases, rows)
     shape = owners[0].shape
     given = Emission(
         host=host,
@@ -114,11 +115,16 @@ def emission(
     return given
 
 
-def _counters(truth: Readings, specification: Specification, device: Device, bases: Codes) -> dict[str, Column]:
-    unit = device.sms if specification.summed else 1
+def counted_sms(specification: Specification, device: Device, rows: Sequence[Row]) -> npt.NDArray[np.float64]:
+    """Return by how many SMs each device's cycle counters are summed, [rows, 1]: one, or all of its own (an instance has a share)."""
+    return np.array([[device.sms * row.share if specification.summed else 1.0] for row in rows])
+
+
+def _counters(truth: Readings, specification: Specification, device: Device, bases: Codes, rows: Sequence[Row]) -> dict[str, Column]:
+    units = counted_sms(specification, device, rows)
     grown = (truth.tensor_cycles, truth.sm_cycles, truth.sm_active_cycles)
     return {
-        name: np.cumsum(np.rint(column * unit).astype(np.int64), axis=1) + unit * bases[:, i : i + 1]
+        name: np.cumsum(np.rint(column * units).astype(np.int64), axis=1) + np.rint(units * bases[:, i : i + 1]).astype(np.int64)
         for i, (name, column) in enumerate(zip(CYCLES, grown, strict=True))
     }
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from ullage.simulate import answers, changes, faults
 from ullage.simulate.changes import Row, Script
-from ullage.simulate.exporter import Codes, Emission, emission, scale
+from ullage.simulate.exporter import Codes, Emission, counted_sms, emission, scale
 from ullage.simulate.load import (
     ALTERNATES,
     CLOCK,
@@ -84,7 +84,7 @@ class Simulation:
         truth = readings(course, times, specification.start, chip, draws, self.interval_ms(host) / 1000, wanted)
         given = emission(self.plan, host, chip, times, rows, owners, truth, bases)
         if host not in self._tallies:
-            units = chip.sms if specification.summed else 1
+            units = counted_sms(specification, chip, rows)
             self._tallies[host] = answers.tally(given, self.interval_ms(host), units, faults.dated(self.plan))
         return given
 

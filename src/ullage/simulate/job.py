@@ -33,17 +33,23 @@ SMALL = (256, 32, 0)  # the same of one that shares an SM, with as many as 8 or 
 COLLECTIVE = (544, 96, 40 << 10)  # and of a collective's
 SLOWEST = 0.9  # how full the SMs are, relative to equal blocks, where the blocks of a kernel are least alike
 IDLE_CLOCK = 1.98e9  # Hz; what the clock rises to at most where the tensor pipes rest
+SHAPED_ISSUE = 0.8  # times the tensor issue of other jobs: three kernels of four hold all FLOPs, and no product is faster than its peak
+WHOLE_GRID = 12  # blocks; what grids are a multiple of where kernels have shapes
 COPIES = 0.005  # of the active time
 SAMPLES, INTERVAL = 120, 30  # readings of each GPU, seconds apart
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What is asked of a simulated job: `ranks` GPUs, `steps` of them traced, and a seed from which all else is drawn."""
+    """What is asked of a simulated job: `ranks` GPUs, `steps` of them traced, and a seed from which all else is drawn.
+
+    With `shapes` its traces have short kernels in place of long ones, and say what operators asked of them.
+    """
 
     ranks: int = 4
     steps: int = 3
     seed: int = 0
+    shapes: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a job without ranks or steps, and one whose traces nobody wants to write."""
@@ -212,7 +218,7 @@ def job(plan: Plan | None = None) -> Job:
         computing = 1 - COPIES
     slower = np.append(0.0, random.uniform(0.0, 0.15, plan.ranks - 1))
     shares = tuple(float(s) for s in busy * computing * (1 - random.permutation(slower)))
-    fill, issue = random.uniform(0.8, 0.97), random.uniform(0.5, 0.85)
+    fill, issue = random.uniform(0.8, 0.97), random.uniform(0.5, 0.85) * (SHAPED_ISSUE if plan.shapes else 1.0)
     clocks, wobble = _clocks(random), _wobble(random, plan.ranks)
     grids, resting = _grids(plan, fill), _resting(plan, clocks)
     fine = tuple(round(share * 1e12) for share in shares)  # in what times turn out to be; their ratios are what counts
@@ -237,6 +243,8 @@ def _grids(plan: Plan, fill: float) -> Grids:
         full = int(random.integers(0, 4)) if piece % 4 != 3 else 1
         wanted = min(max(fill + random.uniform(-0.03, 0.03), full / (full + 1) + 0.02), 1.0)
         blocks.append(full * SMS + max(1, round((wanted * (full + 1) - full) * SMS)) if piece % 4 != 3 else 2 * SMS)
+    if plan.shapes:
+        blocks = [max(round(size / WHOLE_GRID), 1) * WHOLE_GRID for size in blocks]
     return Grids(
         blocks=tuple(blocks),
         channels=int(random.choice([8, 16, 24, 32])),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -14,6 +16,7 @@ from ullage.checked_parquet import write_table
 from ullage.errors import UllageError
 from ullage.output_folder import output_folder
 from ullage.simulate.job import ALONE, COLLECTIVE, GPU, INTERVAL, KERNEL, PIECES, SAMPLES, SMALL, Job, sampled
+from ullage.simulate.job_kernels import Asked, asked_by_rank
 from ullage.simulate.traces import kineto
 from ullage.simulate.traces.scenario import EPOCH, Recorder, Scenario
 from ullage.simulate.traces.training import ALLREDUCE, COMPUTE, COPY, NETWORK, POINTWISE
@@ -116,9 +119,10 @@ def config(job: Job) -> dict[str, Any]:
 def scenario(job: Job) -> Scenario:
     """Return the job's traced steps: idle, a copy, kernels, and a collective that ends on all ranks at once."""
     recorders = [Recorder(7001 + 100 * rank, rank) for rank in range(job.plan.ranks)]
+    asked = asked_by_rank(job) if job.plan.shapes else None
     for step in range(job.plan.steps):
         for rank, to in enumerate(recorders):
-            _step(job, rank, to, step)
+            _step(job, rank, to, step, None if asked is None else asked[rank])
     return Scenario(
         "job",
         tuple(event for to in recorders for event in to.events),
@@ -128,23 +132,28 @@ def scenario(job: Job) -> Scenario:
     )
 
 
-def _step(job: Job, rank: int, to: Recorder, step: int) -> None:
+def _step(job: Job, rank: int, to: Recorder, step: int, asked: Asked | None) -> None:
     """Record one step of one rank: the host launches everything while the GPU idles, then waits until the step ends."""
     begin, end = step * job.elapsed, (step + 1) * job.elapsed
     now = begin + job.elapsed - job.active
-    launches = PIECES + (job.plan.ranks > 1) + (job.hidden > 0)  # kernels, and collectives where there is somebody to talk to
+    pieces: Sequence[Sequence[str | None]] = asked or ((None,),) * PIECES
+    kernels = sum(len(words) for words in pieces)
+    launches = kernels + (job.plan.ranks > 1) + (job.hidden > 0)  # and collectives where there is somebody to talk to
     calls = [to.call(begin + n * CALL, begin + (n + 1) * CALL, "cudaLaunchKernel", "launch", to.process) for n in range(launches)]
-    copy = to.call(begin + (PIECES + 2) * CALL, begin + (PIECES + 3) * CALL, "cudaMemcpyAsync", "copy", to.process)
+    copy = to.call(begin + (kernels + 2) * CALL, begin + (kernels + 3) * CALL, "cudaMemcpyAsync", "copy", to.process)
     to.work(now, now + job.copies, "memcpy", "Memcpy HtoD (Pinned -> Device)", COPY, copy, bytes=1 << 20)
     now += job.copies
     edges = [now + job.kernel[rank] * n // PIECES for n in range(PIECES + 1)]
-    for n, correlation in enumerate(calls[:PIECES]):
+    launched = iter(calls)
+    for n, words in enumerate(pieces):
         alone = job.grids.alone(n)
         launch = {"blocks": job.grids.blocks[n], **_block(ALONE if alone else SMALL)}
-        to.work(edges[n], edges[n + 1], "kernel", KERNEL if alone else POINTWISE, COMPUTE, correlation, **launch)
+        parts = [edges[n] + (edges[n + 1] - edges[n]) * part // len(words) for part in range(len(words) + 1)]
+        for (start, stop), word in zip(pairwise(parts), words, strict=True):
+            to.work(start, stop, "kernel", KERNEL if alone else POINTWISE, COMPUTE, next(launched), product=word, **launch)
     if job.plan.ranks > 1:
-        _collectives(job, to, edges, end, calls, step)
-    to.call(begin + (PIECES + 4) * CALL, end, "cudaDeviceSynchronize", "sync", to.process)
+        _collectives(job, to, edges, end, calls[kernels:], step)
+    to.call(begin + (kernels + 4) * CALL, end, "cudaDeviceSynchronize", "sync", to.process)
     to.host(begin, end, "host", "aten::step", to.process)
     to.host(begin, end, "step", f"ProfilerStep#{step}", to.process)
 
@@ -152,8 +161,8 @@ def _step(job: Job, rank: int, to: Recorder, step: int) -> None:
 def _collectives(job: Job, to: Recorder, edges: list[int], end: int, calls: list[int], step: int) -> None:
     """Record a collective that computing hides, which costs no time but SMs, and one that it does not."""
     if job.hidden:
-        _reduce(job, to, edges[0], edges[0] + job.hidden, calls[PIECES + 1], 2 * step)
-    _reduce(job, to, edges[-1], end, calls[PIECES], 2 * step + 1)
+        _reduce(job, to, edges[0], edges[0] + job.hidden, calls[1], 2 * step)
+    _reduce(job, to, edges[-1], end, calls[0], 2 * step + 1)
 
 
 def _reduce(job: Job, to: Recorder, begin: int, end: int, correlation: int, sequence: int) -> None:

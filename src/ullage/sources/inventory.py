@@ -6,7 +6,7 @@ import csv
 import io
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -31,8 +31,12 @@ _HEADS: dict[str, tuple[str, ...]] = {
     "start": ("start", "starttime", "from", "begin", "installed"),
     "end": ("end", "endtime", "until", "to", "removed"),
     "model": ("model", "gpumodel", "name"),
+    "gpus": ("gpus", "gpucount", "numgpus", "ngpus"),
 }
-HINT = "its columns are gpu (a UUID), or host and index; start and end; model and cluster may stand beside"
+HINT = (
+    "its columns are gpu (a UUID), or host and index, or host and gpus (how many it has); start and end; model and cluster may stand beside"
+)
+MOST_OF_A_HOST = 1024
 
 
 @dataclass(frozen=True)
@@ -67,20 +71,21 @@ def read_inventory(name: str, problems: Problems, zone: ZoneInfo | None = None) 
     if not path.is_file():
         raise UllageError(f"there is no file '{harmless(name, 200)}' with an inventory")
     rows = _parquet(path) if first_bytes(path).startswith(b"PAR1") else _csv(path)
-    found = []
+    found: list[Listed] = []
     for number, (line, row) in enumerate(rows, 1):
-        if number > MOST:
+        if max(number, len(found)) > MOST:
             raise UllageError(f"{path.name} lists more than {MOST:,} GPUs", "give a file with a row for each GPU of the fleet")
-        found.append(_listed(row, f"{path.name} {line}", path.name, problems, zone))
+        found += _listed(row, f"{path.name} {line}", path.name, problems, zone)
     if not found:
         raise UllageError(f"{path.name} lists no GPU", HINT)
     return tuple(found)
 
 
-def _listed(row: Mapping[str, str], place: str, where: str, problems: Problems, zone: ZoneInfo | None) -> Listed:
+def _listed(row: Mapping[str, str], place: str, where: str, problems: Problems, zone: ZoneInfo | None) -> list[Listed]:
+    """Return what a row lists: a GPU, or those of a host, numbered from 0."""
     told = {name: word for name, word in row.items() if word.casefold() not in clock.NOTHING}
-    if "gpu" not in told and not ("host" in told and "index" in told):
-        raise UllageError(f"{place} names no GPU", "give its UUID in a column gpu, or host and index")
+    if "gpu" not in told and not ("host" in told and told.keys() & {"index", "gpus"}):
+        raise UllageError(f"{place} names no GPU", "give its UUID in a column gpu, or host and index, or host and gpus: how many it has")
     times = {}
     for name in ("start", "end"):
         times[name] = clock.moment(told[name], problems, where, zone) if name in told else None
@@ -91,15 +96,23 @@ def _listed(row: Mapping[str, str], place: str, where: str, problems: Problems, 
     start, end = times["start"], times["end"]
     if start is not None and end is not None and start >= end:
         raise UllageError(f"{place}: the GPU ends before it starts", "an end lies after its start; leave out what never was there")
-    return Listed(told.get("gpu"), told.get("cluster"), told.get("host"), _index(told, place), told.get("model"), start, end)
+    index = _whole("index", told, place, "is no number of a GPU", "write 0, 1, 2 …")
+    entry = Listed(told.get("gpu"), told.get("cluster"), told.get("host"), index, told.get("model"), start, end)
+    if entry.gpu is not None or index is not None:
+        return [entry]
+    count = _whole("gpus", told, place, "is no number of GPUs", "write how many GPUs the host has: 8") or 0
+    if count > MOST_OF_A_HOST:
+        raise UllageError(f"{place}: no host has {count:,} GPUs", "gpus is how many GPUs one host has")
+    return [replace(entry, index=number) for number in range(count)]
 
 
-def _index(told: Mapping[str, str], place: str) -> int | None:
-    if "index" not in told:
+def _whole(name: str, told: Mapping[str, str], place: str, problem: str, hint: str) -> int | None:
+    """Return a whole number from 0 to 9,999, None where none is told."""
+    if name not in told:
         return None
-    found = re.fullmatch(r"(\d{1,4})(?:\.0)?", told["index"], re.ASCII)  # a table with empty cells writes whole numbers as 3.0
+    found = re.fullmatch(r"(\d{1,4})(?:\.0)?", told[name], re.ASCII)  # a table with empty cells writes whole numbers as 3.0
     if found is None:
-        raise UllageError(f"{place}: the index '{harmless(told['index'], 40)}' is no number of a GPU", "write 0, 1, 2 …")
+        raise UllageError(f"{place}: the {name} '{harmless(told[name], 40)}' {problem}", hint)
     return int(found[1])
 
 
@@ -111,7 +124,7 @@ def _columns(names: list[str], where: str) -> dict[str, int]:
         for word in [next((word for word in spellings if word in plain), "")]
         if word
     }
-    if "gpu" not in found and not {"host", "index"} <= set(found):
+    if "gpu" not in found and not ("host" in found and found.keys() & {"index", "gpus"}):
         raise UllageError(f"{where} names no GPUs: its columns are {listed(names)}", HINT)
     return found
 

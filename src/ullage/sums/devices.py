@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ullage.field import ACTIVITY, IDLE
+from ullage.field import ACTIVITY, IDLE, SEVERAL_SMS
 from ullage.sums.exact import ACTIVITY_STEP, CLOCK_STEP, CYCLE_STEP, POWER_STEP, Steps, added, from_steps
 from ullage.sums.held import constant_of, empty, full, known, same_everywhere
 from ullage.sums.ledger import owner
@@ -24,8 +24,9 @@ WORKS = 0.5
 
 MEANS = ("tensor_active", "sm_active", "gr_active", "gpu_util", "power")
 KEYS = ("gpu", "mig", "job")
-STATE = (*KEYS, "cluster", "host", "user", "namespace", "share", "owner", "measured")  # a row of sums is the time in one of these states
-KIND = ("model", "mig", "share")  # what part of which GPU a row speaks for: it weighs so much
+# a row of sums is the time in one of these states
+STATE = (*KEYS, "cluster", "host", "user", "namespace", "share", "owner", "measured", "summed")
+KIND = ("model", "mig", "share", "summed")  # what part of which GPU a row speaks for, so that it weighs so much, and how its cycles count
 OFU = ("span_ms", "ofu_ms", "ofu_sum", "cycles_ms", "tensor_cycles", "sm_cycles")
 TREE = (
     *OFU,
@@ -65,7 +66,7 @@ def device_sums(samples: Any, *, bucket_ms: int | None = None, only: Sequence[st
         samples = bucketed(samples, bucket_ms)
         keys.append("bucket")
     several, quiet, measured = samples.sharers > 1, _dark_and_quiet(samples)[1], _measured(samples)
-    samples = samples.mutate(_several=several, _quiet=quiet, measured=measured)
+    samples = samples.mutate(_several=several, _quiet=quiet, measured=measured, summed=counts_several_sms(samples))
     sums = _sums(samples) if only is None else {name: value for name, value in _sums(samples).items() if name in only}
     others = {} if only is not None else {"rows": samples.count(), **_who(samples), **_window(samples)}
     # what has few values is grouped by first and unfolded after, which costs less than a sum (or a CASE) of it for each sample
@@ -109,6 +110,7 @@ def time_sums(samples: Any, *, bucket_ms: int) -> pa.Table:
     import ibis
 
     samples = _with_share(samples)
+    samples = samples.mutate(summed=counts_several_sms(samples))
     end = milliseconds_of(samples.time)
     samples = samples.mutate(_start=end - samples.span_ms, _end=end, bucket=(end - 1) // bucket_ms * bucket_ms)
     edges = [samples._start < samples.bucket, samples._start < samples.bucket - bucket_ms]
@@ -330,6 +332,15 @@ def _integrals(samples: Any, span: Any) -> Sums:
 def _counted(samples: Any) -> Any:
     """Return where cycles were counted."""
     return known(samples, "tensor_cycles_delta", "sm_cycles_delta")
+
+
+def counts_several_sms(samples: Any) -> Any:
+    """Return whether each sample's cycles are those of several SMs, added up, by how fast they pass: an exporter may change it."""
+    import ibis
+
+    if _counted(samples) is False:
+        return ibis.literal(value=False)
+    return (samples.sm_cycles_delta.cast("float64") > samples.span_ms.cast("float64") * (SEVERAL_SMS / 1000)).fill_null(False)
 
 
 def _cycles(samples: Any, span: Any, grown: Any) -> Sums:

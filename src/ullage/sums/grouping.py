@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-_LARGEST = ("last_ms", "model", "cluster", "host", "user", "namespace", "index", "job", "share", "owner", "measured")
+_LARGEST = ("last_ms", "model", "cluster", "host", "user", "namespace", "index", "job", "share", "owner", "measured", "summed")
 _SMALLEST = ("start_ms", "other_model")
 
 

@@ -15,6 +15,7 @@ from ullage.traces.json_array import Chunk
 from ullage.traces.kineto_category import API, DEVICE, ENGINE, FUNCTION, KERNEL, MEMCPY, MEMSET, NOTE, OPERATOR, OVERHEAD
 from ullage.traces.kineto_event import Call, Event, Tensors, Work, arguments, named
 from ullage.traces.kineto_hidden import Operators
+from ullage.traces.kineto_lookups import lookups
 from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Times, Words, narrow, numbers, whole, words
 from ullage.traces.kineto_products import asked
 from ullage.traces.kineto_timed import LONGEST, Mask, Timed, timed
@@ -91,6 +92,8 @@ class Columns:
         self._waits(operators)
         if (multiplying := asked(operators)) is not None:
             self.products.append(multiplying)
+        if (looked := lookups(operators)) is not None:
+            self.parts.append(looked)
         self.operators.add(operators)
 
     def _name(self, events: Sequence[Event]) -> None:

@@ -86,6 +86,8 @@ class Operands(msgspec.Struct, gc=False):
 
     dims: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Dims")
     types: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input type")
+    strides: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Strides")
+    concrete: msgspec.Raw = msgspec.field(default=_NOTHING, name="Concrete Inputs")
     external: Number = msgspec.field(default=None, name="External id")
     older: Number = msgspec.field(default=None, name="external id")
 

@@ -11,7 +11,7 @@ import msgspec
 from ullage.recording import Device, Recording
 from ullage.traces.json_salvage import ERRORS, valid_letters
 
-_WANTED = ("baseTimeNanoseconds", "distributedInfo", "deviceProperties", "host_name")
+_WANTED = ("baseTimeNanoseconds", "distributedInfo", "deviceProperties", "host_name", "boot_id")
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _RANK = re.compile(r"(?i)(?:^|[^a-z])rank[-_ =]?(\d+)|[._-]r(\d+)(?=[._-]|$)")
 _HOST_BACKENDS = ("gloo", "mpi")
@@ -56,8 +56,9 @@ class Metadata:
         own = _whole(self._run.get("rank"))
         recording.rank = own if own is not None else asked if asked is not None else rank_in(file_name)
         recording.ranks = _whole(self._run.get("world_size"))
-        host = self.values.get("host_name")
+        host, boot = self.values.get("host_name"), self.values.get("boot_id")
         recording.host = host if isinstance(host, str) else ""
+        recording.boot = boot if isinstance(boot, str) else ""
         listed = self.values.get("deviceProperties")
         for place, found in enumerate(listed if isinstance(listed, list) else ()):
             if isinstance(found, dict) and (number := _whole(found.get("id", place))) is not None:

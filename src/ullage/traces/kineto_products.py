@@ -1,4 +1,5 @@
-"""Which matrix product an operator of a PyTorch profile asked for: its recorded input shapes, put to the kernels that it launched.
+"""What an operator of a PyTorch profile asked for, by its recorded input shapes, put to the kernels that it launched: a matrix product,
+attention, or bytes to move.
 
 A kernel names its operator by "External id". Profiles of before 2024 have the kernel's correlation there instead: then the operator is
 the one that the call of this correlation lies in, on the same thread. Shapes are recorded with `record_shapes=True`.
@@ -15,7 +16,8 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ullage.product import CONVOLUTION, GROUPED, LARGEST, Product
+from ullage.product import CONVOLUTION, GROUPED, LARGEST, Product, moved_bytes, moved_word
+from ullage.traces import kineto_attention, kineto_moved
 from ullage.traces.json_salvage import ERRORS
 from ullage.traces.kineto_event import Operands, arguments
 from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Times, Words, numbers, whole, words
@@ -45,13 +47,13 @@ Codes = npt.NDArray[np.int32]
 
 
 def asked(operators: Timed) -> Part | None:
-    """Return the operators of a chunk that multiply matrices, each with what it asked for as a word; None where there are none."""
-    wanted = {name for name in {event.name for event in operators.events} if _multiplies(name or "")}
+    """Return the operators of a chunk whose work is known, each with what it asked for as a word; None where there are none."""
+    wanted = {name for name in {event.name for event in operators.events} if _is_known(name or "")}
     if not wanted:
         return None
     rows = operators.where(np.array([event.name in wanted for event in operators.events], bool))
     given: list[Operands] = arguments(Operands, rows.events)
-    said = [_word(event.name or "", bytes(one.dims), bytes(one.types)) for event, one in zip(rows.events, given, strict=True)]
+    said = [_said(event.name or "", one) for event, one in zip(rows.events, given, strict=True)]
     found = {
         "process": numbers([event.pid for event in rows.events]),
         "thread": numbers([event.tid for event in rows.events]),
@@ -64,12 +66,47 @@ def _multiplies(operator: str) -> bool:
     return operator in _OPERANDS or operator in _GROUPED or (operator.startswith("aten::") and "convolution" in operator)
 
 
-@lru_cache(maxsize=4096)
-def _word(operator: str, dims: bytes, types: bytes) -> str | None:
-    if operator not in _OPERANDS:
+def _is_known(operator: str) -> bool:
+    return operator in kineto_moved.OPERATORS or operator in kineto_attention.OPERATORS or _multiplies(operator)
+
+
+def _said(operator: str, given: Operands) -> str | None:
+    """Return what an operator asked for as a word; of what it was given no more is looked at than its kind of work depends on."""
+    if _multiplies(operator) and operator not in _OPERANDS:
         return GROUPED if operator in _GROUPED else CONVOLUTION
-    found = asked_by(operator, _value(dims), _value(types)) if len(dims) < _LONGEST else None
+    dims, types = bytes(given.dims), bytes(given.types)
+    if len(dims) >= _LONGEST:
+        return None
+    if operator in kineto_moved.OPERATORS:
+        return _moved(operator, dims, types, bytes(given.strides))
+    if operator in kineto_attention.OPERATORS:
+        return _attended(operator, dims, types, bytes(given.concrete))
+    return _multiplied(operator, dims, types)
+
+
+@lru_cache(maxsize=4096)
+def _multiplied(operator: str, dims: bytes, types: bytes) -> str | None:
+    found = asked_by(operator, _value(dims), _value(types))
     return None if found is None else found.word
+
+
+@lru_cache(maxsize=4096)
+def _moved(operator: str, dims: bytes, types: bytes, strides: bytes) -> str | None:
+    found = kineto_moved.bytes_by(operator, _value(dims), _value(types), _value(strides))
+    return None if found is None else moved_word(found)
+
+
+@lru_cache(maxsize=4096)
+def _attended(operator: str, dims: bytes, types: bytes, concrete: bytes) -> str | None:
+    named = _value(types)
+    kinds = {_kind(one) for one in named if one} if isinstance(named, list) else set()
+    precision = next((_PRECISIONS[kind] for kind in sorted(kinds) if kind in _PRECISIONS and kind != "float"), "")
+    found = kineto_attention.attention_by(operator, _value(dims), _value(concrete), precision)
+    return None if found is None else found.word
+
+
+def _kind(named: object) -> str:
+    return str(named).lower().removeprefix("c10::")
 
 
 def _value(text: bytes) -> Any:
@@ -93,7 +130,7 @@ def asked_by(operator: str, dims: Any, types: Any) -> Product | None:
     if not isinstance(dims, list) or len(dims) <= second or not (_sizes(dims[first]) and _sizes(dims[second])):
         return None
     a, b = dims[first], dims[second]
-    kind = str(types[first]).lower().removeprefix("c10::") if isinstance(types, list) and len(types) > first else ""
+    kind = _kind(types[first]) if isinstance(types, list) and len(types) > first else ""
     if operator == "aten::linear" and len(b) == 2:
         a, b = [int(np.prod(a[:-1], dtype=object)), a[-1]], b[::-1]
     if "complex" in kind or not len(a) == len(b) in (2, 3) or a[-1] != b[-2] or a[:-2] != b[:-2]:
@@ -117,6 +154,11 @@ class Asked:
         self._code = np.concatenate([*codes, np.zeros(0, np.int32)])
 
     @cached_property
+    def _is_moved(self) -> npt.NDArray[np.bool_]:
+        """Which words say bytes; False in the last place, where `NOT_KNOWN` looks."""
+        return np.array([*(moved_bytes(word) is not None for word in self._words), False], bool)
+
+    @cached_property
     def _by_external(self) -> _Table:
         known = self._operators["external"] > 0
         return _Table(self._operators["external"][known], self._code[known])
@@ -135,7 +177,19 @@ class Asked:
             return part
         older = (external < 0).all() or np.mean(external == correlation) > 0.5
         codes = self._by_call.of(correlation) if older else self._by_external.of(external)
+        shared = np.ones(len(codes), bool) if older else ~_is_alone(external)  # by correlation nobody tells operators apart
+        codes = np.where(self._is_moved[codes] & shared, NOT_KNOWN, codes).astype(np.int32)
         return part if (codes < 0).all() else replace(part, words={**part.words, "product": Words(codes, self._words)})
+
+
+def _is_alone(operators: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.bool_]:
+    """Return which kernels are the only one of their operator: several share the bytes that it has to move, and nobody tells how."""
+    order = np.argsort(operators, kind="stable")
+    ranked = operators[order]
+    same = np.concatenate(([False], ranked[1:] == ranked[:-1], [False]))
+    alone = np.zeros(len(operators), bool)
+    alone[order] = ~(same[1:] | same[:-1])
+    return alone
 
 
 class _Table:

@@ -1,12 +1,14 @@
 """Recordings: what a program wrote down of itself under `ullage run`, or after `ullage.live.start()`. A file is one process.
 
 A recording is read twice: first what it says of itself (clocks and the names of host records may stand anywhere), then its records,
-one buffer at a time. One that ends early (the program was killed) is read as far as it goes; `chunks` says what a file holds. A run lasts
+one buffer at a time. One that ends early (the program was killed) is read as far as it goes, with what the program's threads left in
+their rings; `chunks` and `rings` say what the files hold. A run lasts
 from when the recorder came into the program, its start as a rule, to its end, as TALP counts; with MPI from MPI_Init to MPI_Finalize.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import IO
 
@@ -18,10 +20,12 @@ from ullage.cupti.decoding import decode
 from ullage.cupti.kinds import Kind
 from ullage.cupti.layouts import Layouts, layouts
 from ullage.cupti.releases import release
+from ullage.cupti.rings import ENDING as RINGS
 from ullage.errors import UllageError
 from ullage.problems import Problems
 from ullage.recording import Recording
 from ullage.traces import recorded_notes as notes
+from ullage.traces import recorded_rings as rings
 from ullage.traces.recorded_device import on_devices
 from ullage.traces.recorded_host import of_host, on_host, still_waiting
 from ullage.traces.recorded_ranges import ranges, unended
@@ -30,10 +34,14 @@ from ullage.traces.recorded_told import Told
 from ullage.traces.trace import File, Options, trace
 
 WHERE = 16  # bytes before a buffer's records: context and stream
-KILLED = "the program ended without a word; what it had flushed is here"
 
 
-@trace("recording", recognise=lambda file: 2 * file.head.startswith(MAGIC), reads="recordings of `ullage run` (*.ullage)")
+@trace(
+    "recording",
+    recognise=lambda file: 2 * file.head.startswith(MAGIC),
+    reads="recordings of `ullage run` (*.ullage)",
+    beside=(RINGS,),
+)
 def read(file: File, recording: Recording, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield a recording's intervals, in the order in which they were written.
 
@@ -42,16 +50,19 @@ def read(file: File, recording: Recording, options: Options, problems: Problems)
     """
     recording.source, recording.by_process, recording.covers = "Ullage recording", True, "run"
     told = Told()
-    recording.cut = _skimmed(file, told, options)
+    damage = _skimmed(file, told, options)
+    left = rings.of(file, told)
+    recording.cut = rings.cut(told, left, damage)
     if options.strict and recording.cut:
         raise UllageError(f"{file.name} is not whole ({recording.cut})", "read it without --strict: what is there is good")
     reading = begun(file.name, told, recording, problems, rank=options.rank)
     with file.open() as opened:
-        for chunk in _whole(opened, file.name):
+        for chunk in _whole(opened, file.name, told.length):
             for batch in intervals(reading, chunk):
                 if batch.num_rows:
                     yield batch
             options.progress(f"{reading.rows:,} rows")
+    yield from rings.appended(reading, left)
     reading.problems.mend("calls of MPI that never ended end where they were last seen", len(reading.waiting), reading.place)
     yield from still_waiting(reading)
     life = reading.life()
@@ -60,8 +71,8 @@ def read(file: File, recording: Recording, options: Options, problems: Problems)
     _ended(reading)
 
 
-def _skimmed(file: File, told: Told, options: Options) -> str:
-    """Take in what a recording says of itself; return why it is not whole, "" where it is."""
+def _skimmed(file: File, told: Told, options: Options) -> Cut | None:
+    """Take in what a recording says of itself; return where the file ends early, None where it doesn't."""
     read = 0
     with file.open() as opened:
         try:
@@ -71,13 +82,14 @@ def _skimmed(file: File, told: Told, options: Options) -> str:
                     raise UllageError(f"{file.name} unpacks to more than {options.limit:,} bytes", "raise --limit if it is to be trusted")
                 told.add(chunk)
         except Cut as cut:
-            return f"it ends {cut.problem}" if told.end is None else f"it is damaged {cut.problem}"
-    return KILLED if told.end is None else ""
+            return cut
+    return None
 
 
-def _whole(opened: IO[bytes], name: str) -> Iterator[Chunk]:
+def _whole(opened: IO[bytes], name: str, length: int) -> Iterator[Chunk]:
+    """Yield the chunks of so many bytes: what was written since is in the rings as well."""
     try:
-        yield from chunks(opened, name)
+        yield from itertools.takewhile(lambda chunk: chunk.offset < length, chunks(opened, name))
     except Cut:
         return  # told already
 

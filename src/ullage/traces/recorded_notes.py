@@ -15,6 +15,7 @@ from ullage.traces.recorded_told import Told
 
 _KERNELS = (Kind.CONCURRENT_KERNEL, Kind.KERNEL)
 CUPTI = "cupti"  # how the name of a call of CUPTI begins
+NOT_SHARED = "rings"  # the problem of a recorder that could not have them in a file
 MOST_SAID = 5  # problems of one recording that are told one by one
 
 
@@ -22,6 +23,7 @@ def who(told: Told, recording: Recording, rank: int | None) -> None:
     """Fill in host, rank and ranks of a recording; the file's own rank comes before the one that was asked for."""
     own = told.whole("rank")
     recording.host = told.text("host") or recording.host
+    recording.boot = told.text("boot")
     recording.rank = own if own is not None else rank
     recording.ranks = told.whole("ranks")
     for told_device in told.objects("devices"):
@@ -134,13 +136,22 @@ def helpers(reading: Reading) -> list[str]:
 
 def refusals(told: Told) -> list[str]:
     """Return what could not be recorded and why."""
-    said = [_why(str(p.get("what", "a call of CUPTI")), p.get("code"), p.get("detail")) for p in told.objects("problems")]
+    failed = [p for p in told.objects("problems") if p.get("what") != NOT_SHARED]
+    said = [_why(str(p.get("what", "a call of CUPTI")), p.get("code"), p.get("detail")) for p in failed] + _not_shared(told)
     kinds: dict[int, list[str]] = {}
     for kind, answer in told.answers().items():
         kinds.setdefault(answer, []).append(_kind(kind))
     said += [_why(f"{CUPTI} recording {', '.join(names[:MOST_SAID])}", answer) for answer, names in kinds.items() if answer]
     said = list(dict.fromkeys(said))
     return said[:MOST_SAID] + ([f"{len(said) - MOST_SAID:,} more calls of CUPTI failed"] if len(said) > MOST_SAID else [])
+
+
+def _not_shared(told: Told) -> list[str]:
+    """Return why a killed process left nothing but what it had flushed; of one that ended by itself that is nobody's loss."""
+    codes = [p.get("code") for p in told.objects("problems") if p.get("what") == NOT_SHARED] if told.end is None else []
+    why = f" ({os.strerror(codes[0])})" if codes and type(codes[0]) is int and 0 < codes[0] < 2**31 else ""
+    lost = f"its rings could not be kept beside the recording{why}: what a killed process had not flushed is lost"
+    return [lost] * bool(codes)
 
 
 def _kind(number: int) -> str:

@@ -25,6 +25,7 @@ class Told:
     CUPTI says it lost, `end` the object of END (None: there is none). `pauses` are moments of the monotonic clock at which recording
     was stopped and taken up again (None: not yet). `callers` has the thread that was the first in each call of MPI, by the name's
     number, `main` whether the process' first thread (its number is the process') had anything to record.
+    `length` is where the last chunk ends, `last_host` where the last one of HOST begins.
     """
 
     info: dict[str, Any] = field(default_factory=dict)
@@ -37,9 +38,12 @@ class Told:
     nonsense: int = 0
     callers: dict[int, int] = field(default_factory=dict)
     main: bool = False
+    length: int = 0
+    last_host: int | None = None
 
     def add(self, chunk: Chunk) -> None:
         """Take in a chunk; those that hold records are only counted."""
+        self.length = chunk.end
         if chunk.type == Type.INFO:
             self._inform(chunk.json())
         elif chunk.type == Type.NAMES and chunk.flags:
@@ -53,6 +57,7 @@ class Told:
         elif chunk.type == Type.BUFFER:
             self.buffers += 1
         elif chunk.type == Type.HOST:
+            self.last_host = chunk.offset
             self._threads(chunk.host())
 
     @property

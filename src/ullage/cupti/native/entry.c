@@ -40,7 +40,7 @@ static void close_recording(void) {
     activity_write();
     host_write();
     host_write_waiting(true);
-    if (facts_write()) recording_clocks(), facts_end();
+    if (facts_write()) recording_clocks(), facts_end(), rings_remove();
     recording_unlock();
 }
 

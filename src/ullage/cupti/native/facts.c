@@ -94,6 +94,16 @@ static void add_arguments(struct text *text) {
     free(all);
 }
 
+/* Processes of one boot share its clock, in whatever containers they are, and whatever these are called. */
+static void add_boot(struct text *text) {
+    char boot[64] = "";
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    size_t length = file ? fread(boot, 1, sizeof boot - 1, file) : 0;
+    if (file) fclose(file);
+    while (length && boot[length - 1] == '\n') boot[--length] = 0;
+    if (length) text_add(text, ", \"boot\": "), text_quoted(text, boot);
+}
+
 void facts_loaded(void) { began = realtime(); }
 
 bool facts_begin(void) {
@@ -103,6 +113,7 @@ bool facts_begin(void) {
     if (gethostname(host, sizeof host - 1) != 0) *host = 0;
     text_add(&text, "{\"host\": "), text_quoted(&text, host);
     add(&text, "pid", getpid()), add(&text, "parent", getppid()), add(&text, "started", (int64_t)began);
+    add_boot(&text);
     add_ranks(&text);
     add_arguments(&text);
     ranks_new = false;

@@ -9,16 +9,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { ROOM = 1024, DEEPEST = 65535 };
-
-struct record { /* HOST of chunks.py */
-    uint64_t start, end;
-    uint32_t thread, name;
-    uint16_t kind, depth;
-    uint32_t serial;
-    uint64_t bytes;
-};
-_Static_assert(sizeof(struct record) == 40, "as in chunks.py");
+enum { DEEPEST = 65535 };
 
 struct region { uint64_t start; uint32_t name, serial; };
 
@@ -31,8 +22,8 @@ struct lane {
     _Atomic uint64_t wait_start; /* 0: it is in none */
     struct region *regions; /* open ones, the innermost last */
     uint32_t depth, deepest;
-    _Atomic uint32_t head, tail; /* records written, by the thread; records emptied, under the recording's lock */
-    struct record records[ROOM];
+    struct ring *_Atomic ring; /* changed under the recording's lock, by the thread, … */
+    _Atomic uint32_t life;     /* … when `rings_mine` is no longer this */
 };
 
 static _Atomic(struct lane *) lanes; /* grows only: the lane of a thread that ended is the next one's */
@@ -68,23 +59,50 @@ static struct lane *added(void) {
     return lane;
 }
 
-static struct lane *lane_for_thread(void) {
-    int before = errno;
+/* The first ring makes the recording: from then on a killed process leaves what it did. Where the recording's lock can't be had, nothing
+ * can be written either. */
+static bool has_ring(struct lane *lane) {
+    uint32_t life = rings_mine();
+    if (lane->ring && lane->life == life) return true;
+    if (!recording_lock()) return false;
+    struct ring *old = lane->ring;
+    lane->ring = rings_add();
+    rings_give_back(old);
+    lane->life = rings_mine();
+    recording_unlock();
+    return lane->ring;
+}
+
+static struct lane *for_thread(void) {
     pthread_once(&once, make_key);
     struct lane *lane = left_over();
     if (!lane) lane = added();
-    if (lane) {
-        lane->thread = (uint32_t)syscall(SYS_gettid);
-        lane->depth = 0, lane->waits = 0;
-        pthread_setspecific(ending, lane);
-        recorder_needed();
-    }
-    errno = before;
-    return mine = lane;
+    if (!lane) return NULL;
+    lane->thread = (uint32_t)syscall(SYS_gettid);
+    lane->depth = 0, lane->waits = 0;
+    pthread_setspecific(ending, lane);
+    recorder_needed();
+    return lane;
 }
 
-struct lane *lane(void) { return mine ? mine : lane_for_thread(); }
-struct lane *lane_if_any(void) { return mine; }
+static struct lane *lane_for_thread(void) {
+    int before = errno;
+    if (rings_mine() && !mine) mine = for_thread();
+    struct lane *lane = rings_mine() && mine && has_ring(mine) ? mine : NULL;
+    errno = before;
+    return lane;
+}
+
+static inline struct lane *ready(void) {
+    return mine && atomic_load_explicit(&mine->life, memory_order_relaxed) == rings_mine() ? mine : NULL;
+}
+
+struct lane *lane(void) {
+    struct lane *here = ready();
+    return here ? here : lane_for_thread();
+}
+
+struct lane *lane_if_any(void) { return ready(); }
 
 /* --- records --- */
 
@@ -96,15 +114,15 @@ static bool emptied(void) {
     return held;
 }
 
-static void append(struct lane *lane, const struct record *record) {
-    uint32_t head = atomic_load_explicit(&lane->head, memory_order_relaxed);
-    uint32_t kept = head - atomic_load_explicit(&lane->tail, memory_order_acquire);
-    if (kept == ROOM && (!emptied() || head - atomic_load(&lane->tail) == ROOM)) {
+static void append(struct ring *ring, const struct record *record) {
+    uint32_t head = atomic_load_explicit(&ring->head, memory_order_relaxed);
+    uint32_t kept = head - atomic_load_explicit(&ring->tail, memory_order_acquire);
+    if (kept == ROOM && (!emptied() || head - atomic_load(&ring->tail) == ROOM)) {
         costs.lost++;
         return;
     }
-    lane->records[head % ROOM] = *record;
-    atomic_store_explicit(&lane->head, head + 1, memory_order_release);
+    ring->records[head % ROOM] = *record;
+    atomic_store_explicit(&ring->head, head + 1, memory_order_release);
     if (kept == ROOM / 2) threads_wake();
 }
 
@@ -112,7 +130,7 @@ void host_record(struct lane *lane, enum host_kind kind, uint32_t name, uint64_t
     if (!recording_wanted()) return;
     struct record record = {.start = start, .end = end, .thread = lane->thread, .name = name, .kind = (uint16_t)kind,
                             .depth = (uint16_t)lane->depth, .bytes = bytes};
-    append(lane, &record);
+    append(lane->ring, &record);
 }
 
 /* Only the outermost call counts: MPI_Init may call MPI_Barrier, Fortran's functions may call C's. The name is there before the start is,
@@ -159,7 +177,7 @@ uint32_t region_begin(const char *name) {
     struct region *region = &here->regions[here->depth++];
     *region = (struct region){monotonic(), number, serial ? serial : 1};
     struct record record = of_region(here, region, HOST_OPEN);
-    append(here, &record);
+    append(here->ring, &record);
     return region->serial;
 }
 
@@ -178,24 +196,31 @@ void region_end(uint32_t serial) {
     record.end = now;
     memmove(&here->regions[at - 1], &here->regions[at], (here->depth - at) * sizeof *here->regions);
     here->depth--;
-    if (recording_wanted()) append(here, &record);
+    if (recording_wanted() && lane()) append(here->ring, &record);
 }
 
 /* --- into the file --- */
 
-static void write_part(struct lane *lane, uint32_t from, uint32_t count) {
+/* What is written is nobody's in the ring any more; who is killed in between has said which chunk it was. */
+static void write_part(struct ring *ring, uint32_t from, uint32_t count) {
     uint32_t at = from % ROOM, first = count < ROOM - at ? count : ROOM - at;
-    struct iovec parts[2] = {{&lane->records[at], first * sizeof *lane->records}, {lane->records, (count - first) * sizeof *lane->records}};
-    if (names_write() && recording_add(HOST, 0, parts, 2)) costs.records += count;
+    struct iovec parts[2] = {{&ring->records[at], first * sizeof *ring->records}, {ring->records, (count - first) * sizeof *ring->records}};
+    bool named = names_write();
+    atomic_store(&ring->at, 0);
+    atomic_store(&ring->next, from + count);
+    atomic_store(&ring->at, recording_size());
+    if (named && recording_add(HOST, 0, parts, 2)) costs.records += count;
     else costs.lost += count;
-    atomic_store_explicit(&lane->tail, from + count, memory_order_release);
+    atomic_store_explicit(&ring->tail, from + count, memory_order_release);
 }
 
 void host_write(void) {
+    if (!rings_mine()) return;
     for (struct lane *lane = atomic_load(&lanes); lane; lane = lane->next) {
-        uint32_t tail = atomic_load_explicit(&lane->tail, memory_order_relaxed);
-        uint32_t count = atomic_load_explicit(&lane->head, memory_order_acquire) - tail;
-        if (count) write_part(lane, tail, count);
+        struct ring *ring = lane->ring;
+        uint32_t tail = ring ? atomic_load_explicit(&ring->tail, memory_order_relaxed) : 0;
+        uint32_t count = ring ? atomic_load_explicit(&ring->head, memory_order_acquire) - tail : 0;
+        if (count) write_part(ring, tail, count);
     }
 }
 
@@ -220,9 +245,12 @@ void host_write_waiting(bool ending) {
 void host_forked(void) {
     for (struct lane *lane = atomic_load(&lanes); lane; lane = lane->next) {
         lane->depth = 0, lane->waits = 0, lane->wait_start = 0;
-        lane->tail = atomic_load(&lane->head);
+        rings_give_back(lane->ring);
+        lane->ring = NULL;
+        lane->life = 0;
         lane->taken = false;
     }
+    rings_closed();
     if (mine) pthread_setspecific(ending, NULL);
     mine = NULL;
 }

@@ -51,6 +51,7 @@ static uint32_t added(const char *text, uint64_t hash, uint32_t length, uint64_t
     memcpy(kept, text, length);
     kept[length] = 0;
     table.all[table.count] = (struct name){kept, hash, length};
+    rings_name(table.count + 1, kept, length);
     return table.slots[slot % (table.room * 2)] = ++table.count;
 }
 
@@ -100,8 +101,16 @@ bool names_write(void) {
     pthread_mutex_unlock(&lock);
     bool written = !chunk.failed && (!chunk.length || recording_add(NAMES, 1, &(struct iovec){chunk.at, chunk.length}, 1));
     if (written) table.written = count; /* guarded by the recording's lock */
+    if (written && chunk.length) names_into_rings();
     text_free(&chunk);
     return written;
+}
+
+void names_into_rings(void) {
+    pthread_mutex_lock(&lock);
+    rings_forget_names();
+    for (uint32_t n = table.written; n < table.count; n++) rings_name(n + 1, table.all[n].text, table.all[n].length);
+    pthread_mutex_unlock(&lock);
 }
 
 void names_changed(void) { table.written = 0; }

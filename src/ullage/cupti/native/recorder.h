@@ -2,6 +2,7 @@
  *
  *   entry.c      how it comes in (injection, preload, attach) and goes out (exit, fork, detach); the exported functions
  *   recording.c  the file: chunks, appended whole         facts.c     the JSON in it: the process, problems, costs
+ *   rings.c      where threads put their records first: in memory that outlives the process
  *   host.c       what the program's threads do: regions, MPI calls, calls of CUDA        names.c   their names, as numbers
  *   activity.c   CUPTI's activity records                 pool.c      the buffers that CUPTI fills
  *   texts.c      the names that CUPTI's records point to  callbacks.c a callback for each call of CUDA
@@ -81,6 +82,8 @@ void recording_clocks(void);
 void recording_close(void);
 const char *recording_path(void);
 void recording_forked(void);
+uint64_t recording_size(void);
+bool recording_disk_has(int descriptor, uint64_t total); /* and what is kept free besides; any descriptor on the disk will do */
 
 /* facts.c */
 void problem(const char *what, int code, const char *detail);
@@ -99,8 +102,35 @@ enum { NAME_LONGEST = 4096 };
 uint32_t name_number(const char *name); /* the same for the same name, as long as the process lives */
 bool names_write(void);                 /* those that the file doesn't have yet */
 void names_changed(void);
+void names_into_rings(void); /* those that the file doesn't have yet */
 void names_before_fork(void);
 void names_after_fork(bool child);
+
+/* rings.c */
+enum { ROOM = 1024 };
+struct record { /* HOST of chunks.py */
+    uint64_t start, end;
+    uint32_t thread, name;
+    uint16_t kind, depth;
+    uint32_t serial;
+    uint64_t bytes;
+};
+_Static_assert(sizeof(struct record) == 40, "as in chunks.py");
+struct ring { /* as in rings.py */
+    _Atomic uint32_t head, tail; /* records put in, by the thread; records written, under the recording's lock */
+    _Atomic uint32_t next;       /* what the tail will be when the chunk is there that begins at … */
+    uint32_t unused;
+    _Atomic uint64_t at;         /* … this byte of the recording */
+    uint64_t more[5];
+    struct record records[ROOM];
+};
+uint32_t rings_mine(void); /* 0 where they are another process's; changes when those that there are are done with */
+struct ring *rings_add(void); /* NULL without memory */
+void rings_give_back(struct ring *ring);
+void rings_name(uint64_t number, const char *text, uint32_t length);
+void rings_forget_names(void);
+void rings_remove(void);
+void rings_closed(void);
 
 /* host.c */
 struct lane;

@@ -35,6 +35,7 @@ static char started[PATH_MAX];  /* the file that says so until there is a record
 bool recording_wanted(void) { return atomic_load_explicit(&wanted, memory_order_relaxed); }
 bool recording_is_open(void) { return file.descriptor >= 0; }
 const char *recording_path(void) { return file.path; }
+uint64_t recording_size(void) { return file.size; }
 
 /* The program may go to another folder before there is anything to write. */
 static bool absolute(const char *folder) {
@@ -120,6 +121,7 @@ static bool gave_up(const char *what) {
     file.descriptor = -1;
     file.path[0] = 0;
     file.failed = true;
+    rings_closed();
     atomic_store(&wanted, false);
     return false;
 }
@@ -129,7 +131,9 @@ static bool append(const struct iovec *parts, int count, size_t total);
 static bool begun(void) {
     struct iovec magic = {"ULLAGE\x01\n", 8};
     facts_changed(), names_changed(), texts_changed();
-    return append(&magic, 1, 8) && facts_begin();
+    if (!append(&magic, 1, 8) || !facts_begin()) return false;
+    recording_clocks(); /* a process that is killed before the next time has its records dated by these */
+    return true;
 }
 
 bool recording_open(void) {
@@ -167,9 +171,14 @@ static bool still_ours(void) {
 }
 
 /* A full disk would harm the program's own files. */
-static bool disk_has(size_t total) {
+bool recording_disk_has(int descriptor, uint64_t total) {
     struct statvfs disk;
-    if (fstatvfs(file.descriptor, &disk) != 0 || (uint64_t)disk.f_bavail * disk.f_frsize >= settings.reserve + total) return true;
+    return fstatvfs(descriptor, &disk) != 0 || (uint64_t)disk.f_bavail * disk.f_frsize >= settings.reserve + total;
+}
+
+/* What says who this is and how it ended is small, and may take of what is kept free. */
+static bool disk_has(enum chunk type, size_t total) {
+    if (type == INFO || type == END || recording_disk_has(file.descriptor, total)) return true;
     problem("write", ENOSPC, file.path);
     return false;
 }
@@ -205,7 +214,7 @@ bool recording_add(enum chunk type, uint16_t flags, const struct iovec *parts, i
     for (int i = 0; i < count && i < PARTS; i++) header.length += (all[i + 1] = parts[i]).iov_len;
     size_t padding = -header.length % 8, total = sizeof header + header.length + padding;
     all[count + 1] = (struct iovec){(void *)zeros, padding};
-    if (recording_open() && !file.failed && still_ours() && (type != BUFFER || disk_has(total)) && append(all, count + 2, total)) return true;
+    if (recording_open() && !file.failed && still_ours() && disk_has(type, total) && append(all, count + 2, total)) return true;
     costs.lost_bytes += header.length;
     return false;
 }
@@ -225,7 +234,7 @@ void recording_clocks(void) {
 void recording_close(void) {
     if (is_ours(file.descriptor)) close(file.descriptor);
     file.descriptor = -1;
-    facts_closed();
+    facts_closed(), rings_closed();
     atomic_store(&wanted, false);
 }
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ullage.product import product
+from ullage.product import attention, moved_bytes, product
 from ullage.simulate.traces.scenario import Event, Scenario
 
 _QUARTER = 7_889_238 * 10**9  # ns; Kineto counts from the last multiple of this
@@ -32,6 +32,7 @@ _CATEGORIES = {
     "module": "python_function",
 }
 _ON_DEVICE = ("kernel", "collective", "lost", "memcpy", "memset")
+_VOCABULARY, _WIDTH = 32_000, 4096  # of the embedding table
 _EXTERNAL = 1 << 20  # what numbers of operators begin at
 _SM = {"computeMajor": 9, "computeMinor": 0, "regsPerMultiprocessor": 65536, "sharedMemPerMultiprocessor": 228 << 10}
 _TYPES = {
@@ -152,19 +153,38 @@ def _beside(event: Event, devices: list[int], start: str, length: str) -> Iterat
 
 
 def _operators(found: list[Event], offset: int, clock: _Clock) -> Iterator[dict[str, Any]]:
-    """Yield the operators that asked for matrix products; each lasts as long as the call that launched its kernel."""
+    """Yield the operators whose work is known; each lasts as long as the call that launched its kernel."""
     asked = {event.correlation: event.product for event in found if event.product is not None}
     for call in (event for event in found if event.kind == "api" and event.correlation in asked):
-        wanted = product(asked[call.correlation] or "")
+        wanted = _operator(asked[call.correlation] or "")
         if wanted is not None:
-            name, batch = ("aten::bmm", [wanted.batch]) if wanted.batch > 1 else ("aten::mm", [])
-            args = {
-                "External id": _EXTERNAL + (call.correlation or 0),
-                "Input Dims": [[*batch, wanted.m, wanted.k], [*batch, wanted.k, wanted.n]],
-                "Input type": [_TYPES.get(wanted.precision, "")] * 2,
-            }
+            name, given = wanted
             times = {"ts": clock.moment(offset + call.start), "dur": clock.length(call.end - call.start)}
-            yield {"ph": "X", "cat": "cpu_op", "name": name} | _place(call) | times | {"args": args}
+            number = {"External id": _EXTERNAL + (call.correlation or 0)}
+            yield {"ph": "X", "cat": "cpu_op", "name": name} | _place(call) | times | {"args": number | given}
+
+
+def _operator(word: str) -> tuple[str, dict[str, Any]] | None:
+    """Return an operator that asks for what a word of `ullage.product` says, with its arguments; None for a word of no operator."""
+    if (one := product(word)) is not None:
+        name, batch = ("aten::bmm", [one.batch]) if one.batch > 1 else ("aten::mm", [])
+        dims = [[*batch, one.m, one.k], [*batch, one.k, one.n]]
+        return name, {"Input Dims": dims, "Input type": [_TYPES.get(one.precision, "")] * 2}
+    if (seen := attention(word)) is not None:
+        queries = [seen.batch, seen.queries, seen.heads, seen.dim]
+        others = [[seen.batch, seen.keys, seen.kv_heads, size] for size in (seen.dim, seen.value_dim)]
+        way, before, place = ("backward", [queries], 11) if seen.backward else ("forward", [], 8)
+        dims = [*before, queries, *others]
+        said = [""] * place + [str(seen.causal)]
+        return f"aten::_flash_attention_{way}", {
+            "Input Dims": dims + [[]] * (place + 1 - len(dims)),
+            "Input type": [_TYPES.get(seen.precision, "")] * len(dims) + [""] * (place + 1 - len(dims)),
+            "Concrete Inputs": said,
+        }
+    moved = moved_bytes(word)
+    if moved is None:
+        return None
+    return "aten::gelu", {"Input Dims": [[moved // 4], []], "Input type": [_TYPES["bf16"], ""]}  # read and written, 2 B each
 
 
 def _category(event: Event) -> str:
@@ -198,5 +218,10 @@ def _args(event: Event) -> dict[str, Any]:
     if event.kind == "collective":
         known |= {"Collective name": event.operation, "In msg nelems": event.bytes, "Out msg nelems": event.bytes, "dtype": "Byte"}
         known |= {"Group size": event.members, "Process Group Name": event.group, "Seq": event.sequence}
+    if event.tokens is not None:
+        known |= {
+            "Input Dims": [[_VOCABULARY, _WIDTH], [1, event.tokens], [], [], []],
+            "Input type": ["c10::BFloat16", "long int", "", "", ""],
+        }
     given = {key: value for key, value in known.items() if value is not None}
     return {"args": given} if given else {}

@@ -23,6 +23,7 @@ from ullage.simulate.traces.scenario import Event, Scenario
 
 AHEAD = 777_000_000_000  # ns by which CUPTI's clock is ahead of the scenario's, …
 UPTIME = 5_000_000_000_000  # … and the monotonic one
+BOOT = "6d616368-696e-4520-8f6f-6e6520626f6f"  # of the scenario's machine
 ADDRESS = 0x7F00_0000_0000  # of the first name
 PER_BUFFER = 500  # events
 _COPIES = {"HtoD": 1, "DtoH": 2, "DtoD": 8, "PtoP": 10}
@@ -91,7 +92,13 @@ class _Process:
 
     def info(self) -> dict[str, Any]:
         kinds = dict.fromkeys(("1", "2", "4", "5", "8", "10", "12", "17", "38", "51"), 0)
-        told = {"host": self.scenario.host, "pid": self.process, "rank": self.scenario.ranks[self.process], "cupti": self.version}
+        told = {
+            "host": self.scenario.host,
+            "boot": BOOT,
+            "pid": self.process,
+            "rank": self.scenario.ranks[self.process],
+            "cupti": self.version,
+        }
         return told | {"ranks": len(self.scenario.ranks), "program": [f"/usr/bin/{self.scenario.name}"], "kinds": kinds}
 
     def clocks(self, moment: int) -> bytes:

@@ -47,6 +47,7 @@ class Event:
     threads: int | None = None
     registers: int | None = None
     shared: int | None = None
+    tokens: int | None = None
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ import pyarrow as pa
 from ullage.simulate.traces.scenario import Recorder, Scenario
 
 PROCESS = 7001  # the first rank's process and main thread
+TOKENS, SPREAD = 4096, 2.0  # of the shortest batch, and how many times as long the longest is
 COMPUTE, COPY, NETWORK = 7, 13, 20  # streams
 GEMM = "ampere_bf16_s16816gemm_bf16_128x128_ldg8_f2f_stages_32x5_nn"
 POINTWISE = "void at::native::vectorized_elementwise_kernel<4, at::native::GeluCUDAKernelImpl>(int)"
@@ -32,7 +33,8 @@ class Plan:
     `straggler` is a rank whose kernels take `slowness` times as long. `host_bound`: kernels so small that the device waits for
     launches. `graph`: the forward pass is one graph launch, of which `kernels` are recorded, only the `whole` execution, or
     nothing (`hidden`). `driver`: every third kernel is launched by the driver's call, as Triton does. `stack`: Python functions, modules
-    and the operators within a layer are recorded too, and every second batch takes `decoding` ns to decode.
+    and the operators within a layer are recorded too, and every second batch takes `decoding` ns to decode. `lengths`: sequences are of
+    equal length, or each rank (`ranks`) or step (`steps`) has its own; kernels take in proportion, and the embedding says how many tokens.
     """
 
     ranks: int = 2
@@ -46,6 +48,7 @@ class Plan:
     driver: bool = True
     stack: bool = False
     decoding: int = 2_000_000
+    lengths: Literal["equal", "ranks", "steps"] = "equal"
     seed: int = 4
 
     @property
@@ -116,12 +119,13 @@ class _Rank:
         self.main, self.autograd, self.watchdog = self.to.process, self.to.process + 1, self.to.process + 2
         self.chance = random.Random(plan.seed * 1_000_003 + number)
         self.slowness = plan.slowness if number == plan.straggler else 1.0
+        self.number, self.tokens = number, TOKENS
         self.now = 1_000 * number  # the ranks don't start at the same moment
         self.begun = self.now
         self.free = {COMPUTE: 0, COPY: 0, NETWORK: 0}
         self.ready: list[int] = []  # when each bucket of gradients may be reduced
         self.launched: list[int] = []  # the correlation numbers of the calls that do it
-        self.count = self.decoded = 0
+        self.count = self.decoded = self.batches = 0
 
     def pause(self, low: int, high: int) -> int:
         """Let some host time go by and return what time it is."""
@@ -130,7 +134,7 @@ class _Rank:
 
     def kernel_time(self) -> int:
         low, high = (2_000, 5_000) if self.plan.host_bound else (40_000, 160_000)
-        return int(self.chance.randrange(low, high) * self.slowness)
+        return int(self.chance.randrange(low, high) * self.slowness * self.tokens / TOKENS)
 
     def launch(self, name: str, thread: int) -> int:
         """Launch one kernel and return its call's correlation number."""
@@ -157,6 +161,7 @@ class _Rank:
         self.step_begun = begun = self.now
         self._copy_in()
         model = self.now
+        self._embed()
         if self.plan.graph:
             self._replay()
         else:
@@ -175,6 +180,14 @@ class _Rank:
                 self.note(operator, "module", f"Block_{layer}")
         self.note(model, "module", "Model_0")
         self.to.host(begun, self.now, "region", "forward", self.main)
+
+    def _embed(self) -> None:
+        """Look up the tokens of a batch, of its own length."""
+        which = {"ranks": self.number, "steps": self.batches}.get(self.plan.lengths)
+        self.batches += 1
+        if which is not None:
+            self.tokens = int(TOKENS * random.Random(self.plan.seed * 7919 + which).uniform(1, SPREAD))
+            self.to.host(self.now, self.pause(1_000, 2_000), "host", "aten::embedding", self.main, tokens=self.tokens)
 
     def _copy_in(self) -> None:
         loading = self.now

@@ -39,12 +39,14 @@ _NUMBERS = (
     "threads",
     "registers",
     "shared",
+    "tokens",
 )
+_ON_HOST = ("thread", "tokens")  # which of these only hosts have
 _WORDS = ("name", "operation", "group", "product")
 _COLUMNS = {
-    "device": ("kind", *(name for name in _NUMBERS if name != "thread"), *_WORDS),
+    "device": ("kind", *(name for name in _NUMBERS if name not in _ON_HOST), *_WORDS),
     "calls": ("process", "thread", "correlation", "call", "name"),
-    "host": ("kind", "process", "thread", "bytes", "sequence", "members", "name", "operation", "group"),
+    "host": ("kind", "process", "thread", "bytes", "sequence", "members", "tokens", "name", "operation", "group"),
 }
 CodeKey = tuple[str, int, int]  # kind, process, thread
 
@@ -70,6 +72,7 @@ class Rows:
     threads: Times
     registers: Times
     shared: Times
+    tokens: Times
     name: Codes
     operation: Codes
     group: Codes

@@ -12,91 +12,18 @@ recorded which belong together, nothing is matched.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
 from ullage.errors import harmless
-from ullage.sums.lanes.alignment import Clock, Line, clocks
-from ullage.sums.lanes.collectives import POINT_TO_POINT, TOGETHER
+from ullage.sums.lanes.collectives import POINT_TO_POINT
+from ullage.sums.lanes.exchanges import common_exchanges, named_exchanges
 from ullage.sums.lanes.gather import NOT_KNOWN
+from ullage.sums.lanes.matched import Codes, Lane, Mask, Matched, Participations, clock_owners, clocks_of, codes, renumbered, shifts_of
 from ullage.sums.lanes.reduce import Reduced
 from ullage.sums.lanes.shifts import shift
-from ullage.sums.lanes.spans import Times
-
-FEWEST_LANES = 3  # of an exchange whose common end says anything: two that exchange always end together
-ENDS_AGREE = 10_000  # ns; on eight GPUs of one machine the ends of an all-to-all lie within 3 us, on InfiniBand within some more
-
-Codes = npt.NDArray[np.int64]
-Mask = npt.NDArray[np.bool_]
-
-
-@dataclass(frozen=True)
-class Lane:
-    """Who takes part in collectives: a process with one of its devices. `device` is its place in `Reduced.devices` (-1: none)."""
-
-    capture: int
-    place: str
-    device: int
-    rank: int | None
-    label: str
-
-
-@dataclass(frozen=True)
-class Participations:
-    """One row for each collective on each lane: columns of one length, times in ns by the capture's own clock.
-
-    `operation` and `group` are codes into the words of all captures; `kind` is `operation` with sends and receives as one.
-    `chain` is the sequence that a row belongs to: its group, or its stream where no group is recorded. `key` is the same for
-    the same collective (-1: not matched), and `whole` says whether all who took part in it are there.
-    """
-
-    lane: Codes
-    capture: Codes
-    start: Times
-    end: Times
-    operation: Codes
-    kind: Codes
-    group: Codes
-    stream: Codes
-    sequence: Times
-    bytes: Times
-    members: Codes
-    chain: Codes
-    key: Codes
-    whole: Mask
-
-    def __len__(self) -> int:
-        return len(self.start)
-
-    def where(self, chosen: Mask | Codes) -> Participations:
-        """Return the rows where `chosen` (or those at an array of positions)."""
-        return Participations(**{name: getattr(self, name)[chosen] for name in self.__dataclass_fields__})
-
-
-@dataclass(frozen=True)
-class Matched:
-    """The collectives that were found on two lanes or more: `rows` in the order of `key` (0, 1, …), the lanes, the clocks.
-
-    `words` are what the codes of `rows` mean. `notes` say what was not matched, and why.
-    """
-
-    lanes: tuple[Lane, ...]
-    rows: Participations
-    clocks: tuple[Clock, ...]
-    words: tuple[str, ...]
-    notes: tuple[str, ...]
-
-    @property
-    def count(self) -> int:
-        """How many collectives were matched."""
-        return int(self.rows.key[-1]) + 1 if len(self.rows) else 0
-
-    @property
-    def together(self) -> Mask:
-        """Return for each row whether all ranks leave its collective at one moment."""
-        return np.isin(self.rows.operation, [code for code, word in enumerate(self.words) if word in TOGETHER])
 
 
 def match(captures: Sequence[Reduced]) -> Matched:
@@ -104,30 +31,17 @@ def match(captures: Sequence[Reduced]) -> Matched:
     words: dict[str, int] = {}
     notes: list[str] = []
     lanes, rows = _table(captures, words)
-    names = tuple(words)
+    names, every = tuple(words), _collapsed(rows)
+    points = _named_points(every) & (len(lanes) > 1)
     if len(lanes) > 1:
-        rows = _named_points_out(_collapsed(rows), names, notes)
-        rows = _chained(rows)
+        rows = _chained(every.where(~points))
         rows = _ordered(_numbered(rows), names, [r.recording.clock for r in captures], notes)
-    world = max((r.recording.ranks or 0 for r in captures), default=0)
-    rows = _believed(rows, names, len(lanes) >= world, notes)
-    found = Matched(lanes, rows, (), names, tuple(notes))
-    return _aligned(found, clock_owners(captures), notes)
-
-
-def codes(*columns: Codes) -> Codes:
-    """Return one number for each different combination of the columns' values: 0, 1, … in their order.
-
-    >>> codes(np.array([7, 7, 3]), np.array([1, 2, 1])).tolist()
-    [1, 2, 0]
-    """
-    order = np.lexsort(columns[::-1])
-    new = np.zeros(len(order), np.int64)
-    for column in columns:
-        new[1:] |= column[order][1:] != column[order][:-1]
-    found = np.empty(len(order), np.int64)
-    found[order] = np.cumsum(new)
-    return found
+    all_there, owners = len(lanes) >= max((r.recording.ranks or 0 for r in captures), default=0), clock_owners(captures)
+    rows = _believed(rows, names, all_there, notes)
+    found = common_exchanges(Matched(lanes, rows, (), names, (), every), owners)
+    found = _aligned(named_exchanges(found, every.where(points), owners, all_there), owners, notes)
+    found = replace(found, alone=every.where(~np.isin(every.place, found.rows.place)))
+    return replace(found, notes=(*_unmatched_points(found), *notes))
 
 
 def _table(captures: Sequence[Reduced], words: dict[str, int]) -> tuple[tuple[Lane, ...], Participations]:
@@ -148,7 +62,8 @@ def _table(captures: Sequence[Reduced], words: dict[str, int]) -> tuple[tuple[La
     points = np.isin(columns["operation"], [code for word, code in words.items() if word in POINT_TO_POINT])
     blank = np.full(len(points), NOT_KNOWN, np.int64)
     kind = np.where(points, -2, columns["operation"])
-    return tuple(lanes), Participations(**columns, kind=kind, chain=blank, key=blank, whole=np.zeros(len(points), np.bool_))
+    place, nobody = np.arange(len(points)), np.zeros(len(points), np.bool_)
+    return tuple(lanes), Participations(**columns, kind=kind, chain=blank, key=blank, whole=nobody, place=place)
 
 
 _READ = ("lane", "capture", "start", "end", "operation", "group", "stream", "sequence", "bytes", "members")
@@ -160,7 +75,7 @@ def _lane(reduced: Reduced, capture: int, process: int, device: int, used: Codes
     rank = known.rank if known else reduced.recording.rank
     label = known.label if known else f"rank {rank}" if rank is not None else reduced.recording.place
     several = int((used >> 32 == process).sum()) > 1
-    return Lane(capture, reduced.recording.place, device, rank, f"{label}, GPU {device}" if several else label)
+    return Lane(capture, reduced.recording.place, process, device, rank, f"{label}, GPU {device}" if several else label)
 
 
 def _collapsed(rows: Participations) -> Participations:
@@ -177,13 +92,17 @@ def _collapsed(rows: Participations) -> Participations:
     return replace(rows.where(at), end=end, bytes=size)
 
 
-def _named_points_out(rows: Participations, words: tuple[str, ...], notes: list[str]) -> Participations:
-    """Leave out sends and receives in groups of more than two: which of them meet is not recorded."""
-    out = (rows.kind == _POINT) & (rows.group >= 0) & (rows.members != 2)
-    if out.any():
-        named = _quoted(words, rows.group[out])
-        notes.append(f"{int(out.sum()):,} sends and receives in {named} are not matched: which of them meet is not recorded")
-    return rows.where(~out)
+def _named_points(rows: Participations) -> Mask:
+    """Return which rows are sends and receives in named groups of more than two: which of them meet is not recorded."""
+    return np.asarray((rows.kind == _POINT) & (rows.group >= 0) & (rows.members != 2))
+
+
+def _unmatched_points(found: Matched) -> list[str]:
+    out = _named_points(found.alone) & (len(found.lanes) > 1)
+    if not out.any():
+        return []
+    named = _quoted(found.words, found.alone.group[out])
+    return [f"{int(out.sum()):,} sends and receives in {named} are not matched: which of them meet is not recorded"]
 
 
 def _quoted(words: tuple[str, ...], groups: Codes) -> str:
@@ -266,7 +185,7 @@ def _placed(rows: Participations, segments: list[Codes], signature: Codes, clock
 
 def _believed(rows: Participations, words: tuple[str, ...], all_there: bool, notes: list[str]) -> Participations:
     """Return the matched rows in the order of their keys, without those that contradict themselves."""
-    known = _renumbered(rows.where(rows.key >= 0))
+    known = renumbered(rows.where(rows.key >= 0))
     at = np.flatnonzero(np.diff(known.key, prepend=-1))
     if not len(at):
         return known
@@ -283,7 +202,7 @@ def _believed(rows: Participations, words: tuple[str, ...], all_there: bool, not
     lanes = _lanes_of(rows)[known.chain[at]]
     whole = np.where(members > 0, count == members, (count == lanes) & all_there)
     kept = replace(known, whole=np.repeat(whole, count)).where(np.repeat(good, count))
-    return _renumbered(kept)
+    return renumbered(kept)
 
 
 def _lanes_of(rows: Participations) -> Codes:
@@ -293,92 +212,21 @@ def _lanes_of(rows: Participations) -> Codes:
     return np.bincount(rows.chain[first])
 
 
-def _renumbered(rows: Participations) -> Participations:
-    rows = rows.where(np.lexsort((rows.lane, rows.key)))
-    return replace(rows, key=codes(rows.key))
-
-
 def _aligned(found: Matched, owners: Sequence[str], notes: list[str]) -> Matched:
     """Return the same with the captures' clocks, and without chains whose ends don't coincide: they are no common collectives."""
-    found = _common_exchanges(found, owners)
-    found = replace(found, clocks=_clocks(found, owners))
+    found = replace(found, clocks=clocks_of(found, owners))
     strange = _strange(found)
     if len(strange):
         out = np.isin(found.rows.chain, strange)
         groups = found.rows.group[out]
         what = _quoted(found.words, groups) if (groups >= 0).any() else "streams without a group"
         notes.append(f"the collectives of {what} are not matched: they don't end at the same moment on different ranks")
-        found = replace(found, rows=_renumbered(found.rows.where(~out)))
-        found = replace(found, clocks=_clocks(found, owners))
+        found = replace(found, rows=renumbered(found.rows.where(~out)))
+        found = replace(found, clocks=clocks_of(found, owners))
     partly = int(np.unique(found.rows.key[~found.rows.whole]).size)
     if partly:
         notes.append(f"{partly:,} collectives are not split, since not all ranks that took part in them are there")
-    return replace(found, notes=tuple(notes))
-
-
-def _common_exchanges(found: Matched, owners: Sequence[str]) -> Matched:
-    """Return the same with exchanges that end on all lanes at one moment as all-to-alls: older profiles know these only as a kernel that
-    sends and receives, and what two ranks tell each other ends for them alone."""
-    rows, lanes = found.rows, len(found.lanes)
-    exchange = np.isin(rows.operation, [code for code, word in enumerate(found.words) if word == "sendrecv"]) & rows.whole
-    at = np.flatnonzero(np.diff(rows.key, prepend=-1))
-    everybody = exchange & np.repeat(np.diff(np.append(at, len(rows))) == lanes, np.diff(np.append(at, len(rows))))
-    if lanes < FEWEST_LANES or not everybody.any():
-        return found
-    together = replace(found, rows=replace(rows, operation=np.where(everybody, found.words.index("alltoall"), rows.operation)))
-    for tried in (found, together):  # by the clocks of other collectives, by their own where there are none
-        ahead, known = shifts_of(replace(found, clocks=_clocks(tried, owners)), rows.end)
-        if known.all():
-            break
-    end = rows.end - ahead
-    apart = np.maximum.reduceat(end, at) - np.minimum.reduceat(end, at)
-    longest = np.maximum.reduceat(rows.end - rows.start, at)
-    agree = (apart <= np.minimum(ENDS_AGREE, longest // 2)) & np.minimum.reduceat(known, at)
-    common = everybody & np.repeat(agree, np.diff(np.append(at, len(rows))))
-    return replace(found, rows=replace(rows, operation=np.where(common, together.rows.operation, rows.operation)))
-
-
-def _clocks(found: Matched, owners: Sequence[str]) -> tuple[Clock, ...]:
-    """Return the clock of each capture; `owners` says whose clock it went by, "" where it is its own alone.
-
-    Captures of one host have one clock: they are never shifted against one another, for their ends scatter by what the host's
-    threads wait for its processors. Clocks that both claim to count from 1970 differ only if by more than their ends scatter.
-    """
-    rows = found.rows.where(found.together)
-    known = {owner: place for place, owner in reversed(list(enumerate(owners))) if owner}
-    first = np.array([known.get(owner, place) for place, owner in enumerate(owners)], np.int64)
-    which, group = np.unique(first, return_inverse=True)
-    told = clocks(group[rows.capture] if len(rows) else rows.capture, rows.key, rows.end, len(which))
-    reference = next((place for place in which.tolist() if told[group[place]].reference), 0)
-    return tuple(
-        replace(clock, capture=place, line=_settled(clock.line, bool(owners[place] and owners[reference])))
-        for place, clock in enumerate(told[number] for number in group.tolist())
-    )
-
-
-def _settled(line: Line | None, since_1970: bool) -> Line | None:
-    """Return a clock's line; that of the reference itself where both count from 1970 and differ by no more than their ends scatter."""
-    if line is None or not since_1970 or line.drift or abs(line.offset) > line.residual:
-        return line
-    return replace(line, offset=0)
-
-
-def clock_owners(captures: Sequence[Reduced]) -> list[str]:
-    """Return whose clock each capture went by: its host's, if it counts from 1970; without a host a name of its own; "" for others."""
-    return [
-        "" if c.recording.clock != "utc" else f"host {c.recording.host}" if c.recording.host else f"capture {place}"
-        for place, c in enumerate(captures)
-    ]
-
-
-def shifts_of(found: Matched, time: Times) -> tuple[Times, Mask]:
-    """Return by how much each row's clock is ahead of the reference's at `time`, in ns, and for which rows that is known."""
-    lines = [clock.line or Line(0, 0, 0.0, 0.0, 0.0) for clock in found.clocks]
-    whose = found.rows.capture
-    origin, offset = (np.array([getattr(line, name) for line in lines], np.int64)[whose] for name in ("origin", "offset"))
-    drift = np.array([line.drift for line in lines])[whose]
-    known = np.array([clock.line is not None for clock in found.clocks], np.bool_)[whose]
-    return offset + np.rint(drift * (time - origin)).astype(np.int64), known
+    return found
 
 
 def _strange(found: Matched) -> Codes:

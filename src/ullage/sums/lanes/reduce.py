@@ -25,6 +25,7 @@ from ullage.sums.lanes.products import products
 from ullage.sums.lanes.residency import residency, resident_rows
 from ullage.sums.lanes.spans import NONE, Spans, clip, spans, subtract, union
 from ullage.sums.lanes.states import DeviceState, Host, ProcessState, Step, flatten, host_spans, host_threads, workers
+from ullage.sums.lanes.tokens import Fed, fed
 from ullage.sums.lanes.window import Window
 
 _MPI = re.compile(r"(?i)p?mpi[ _:]")
@@ -36,9 +37,9 @@ MOST_OCCURRENCES = 100_000  # of one region; beyond, only their union is kept
 class Reduced:
     """What is kept of one capture: states, why its devices idled (by their keys), its kernels, its collectives.
 
-    `products` are the kernels by what they were asked for of matrix products, and by layer; `code` is idle time, kernels and calls by
-    what the hosts ran; `left_out` is as `Observed` says it, `notes` what must be said of it; `mpi` whether MPI was called,
-    `rule` by which rule the window was chosen.
+    `products` are the kernels by what they were asked for of matrix products, and by layer; `fed` is what processes were fed step by
+    step, where that is known; `code` is idle time, kernels and calls by what the hosts ran; `left_out` is as `Observed` says it, `notes`
+    what must be said of it; `mpi` whether MPI was called, `rule` by which rule the window was chosen.
     """
 
     recording: Recording
@@ -49,6 +50,7 @@ class Reduced:
     kernels: Kernels
     collectives: Collectives
     products: tuple[Product, ...] = ()
+    fed: tuple[Fed, ...] = ()
     code: Code = field(default_factory=Code)
     left_out: int = 0
     notes: tuple[str, ...] = ()
@@ -79,6 +81,7 @@ def reduce(capture: Capture, window: Window | None = None, host: Host = "busiest
         kernels=kernels(capture, seen.window),
         collectives=collectives(capture, seen.window),
         products=products(capture, seen.window),
+        fed=fed(capture, processes),
         code=code,
         left_out=seen.left_out,
         notes=notes,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ullage.sums.lanes.matching import Lane, Matched, shifts_of
+from ullage.sums.lanes.matched import Lane, Matched, shifts_of
 from ullage.sums.lanes.run import Run, identity
 from ullage.sums.lanes.spans import NONE, Spans, Times, intersect, join, subtract, union
 from ullage.sums.lanes.states import DeviceState

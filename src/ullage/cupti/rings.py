@@ -1,0 +1,89 @@
+"""What a process that was killed had recorded and not written yet: the rings of its threads, in the file beside its recording.
+
+`native/rings.c` maps the file into the process' memory, so the system keeps what any thread has put there, whatever ends the process;
+one that ends by itself removes it. Everything is little-endian:
+
+=============  =====================================================================================================================
+bytes 0 to 39  `ULRINGS\\x01`, then u32 each: bytes of a record, records of a ring, bytes of a ring with what comes before its records,
+               where names begin, bytes that they may take, where the first ring begins, bytes of names, how many rings
+names          entries as in NAMES of `chunks`: those that the recording doesn't have yet
+each ring      u32 head, u32 tail, u32 next tail, 4 bytes, u64 offset, 40 bytes, then records of `chunks.HOST`, in turns
+=============  =====================================================================================================================
+
+Head and tail count records, modulo 2³²: those from tail to head are not in the recording. If the recording's last chunk of HOST is at the
+ring's offset, the process was killed when that was written and before it could say so: then the next tail is the tail.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from ullage.cupti.chunks import HOST, Chunk, Type
+
+MAGIC = b"ULRINGS\x01"
+ENDING = ".rings"  # after the recording's own
+HEADER = struct.Struct("<8s8I")
+RING = struct.Struct("<3I4xQ40x")
+LONGEST = 1 << 30  # bytes: what is longer is damage
+_TURN = 2**32  # of head and tail
+
+
+@dataclass(frozen=True)
+class Left:
+    """What a process left in its rings: records of `chunks.HOST`, thread by thread, and names by their numbers. `damage` says what of
+    it can't be read, "" where all can; up to `written` its recording had bytes."""
+
+    records: npt.NDArray[np.void] = field(default_factory=lambda: np.zeros(0, HOST))
+    names: dict[int, str] = field(default_factory=dict)
+    damage: str = ""
+    written: int = 0
+
+
+def beside(recording: Path) -> Path:
+    """Return where the rings of a recording's process are."""
+    return recording.with_name(recording.name + ENDING)
+
+
+def left(recording: Path, last: int | None) -> Left | None:
+    """Return what a recording's process left in its rings, None where there are none; `last` is where its last HOST chunk begins."""
+    try:
+        with beside(recording).open("rb") as file:
+            data = file.read(LONGEST)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return Left(damage=error.strerror or str(error))
+    return unpacked(data, last)
+
+
+def unpacked(data: bytes, last: int | None) -> Left:
+    """Return what rings hold, given the file's bytes; see `left`."""
+    if len(data) < HEADER.size or not data.startswith(MAGIC):
+        return Left(damage="it does not begin as rings do")
+    _, record, room, stride, names_at, names_room, rings_at, names, rings = HEADER.unpack_from(data)
+    if record != HOST.itemsize or not room > 0 or stride < RING.size + room * record or names > names_room:
+        return Left(damage="its header makes no sense")
+    told = Chunk(Type.NAMES, 1, data[names_at : names_at + names], 0).names()
+    whole = min(rings, max(len(data) - rings_at, 0) // stride)
+    damage = f"{rings - whole:,} of {rings:,} rings are missing" if whole < rings else ""
+    places = range(rings_at, rings_at + whole * stride, stride)
+    parts = [kept for at in places if (kept := _kept(data, at, room, last)) is not None]
+    if absurd := whole - len(parts):
+        damage = "; ".join(filter(None, [damage, f"{absurd:,} of {rings:,} rings make no sense"]))
+    written = max((RING.unpack_from(data, at)[3] for at in places), default=0)
+    return Left(np.concatenate(parts) if parts else Left().records, told, damage, written)
+
+
+def _kept(data: bytes, at: int, room: int, last: int | None) -> npt.NDArray[np.void] | None:
+    """Return the records of the ring at a byte, the oldest first; None where it can't hold as many as it says."""
+    head, tail, next_tail, offset = RING.unpack_from(data, at)
+    count = (head - (next_tail if offset == last else tail)) % _TURN
+    if count > room:
+        return None
+    kept: npt.NDArray[np.void] = np.frombuffer(data, HOST, room, at + RING.size)[(head - count + np.arange(count)) % room]
+    return kept

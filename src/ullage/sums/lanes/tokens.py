@@ -1,0 +1,65 @@
+"""What each step of each process was fed, in tokens, and how long its kernels took: a longer sequence makes no slow worker.
+
+Tokens are the indices looked up in an embedding table; of several tables (words, positions, types) the one looked up for the most tokens
+counts. A kernel belongs to the step in which it was launched, whenever it ran; collectives are not counted, for they hold waiting.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ullage.sums.lanes.gather import KIND, Capture, Rows
+from ullage.sums.lanes.launches import launches
+from ullage.sums.lanes.spans import Times
+from ullage.sums.lanes.states import ProcessState, Step
+
+
+@dataclass(frozen=True)
+class Fed:
+    """The steps of a process (one, the whole of its window, without profiler steps): `names`, the `tokens` of each, and the `time` in ns of
+    its kernels, summed over streams."""
+
+    process: int
+    names: tuple[str, ...]
+    tokens: Times
+    time: Times
+
+
+def fed(capture: Capture, processes: tuple[ProcessState, ...]) -> tuple[Fed, ...]:
+    """Return what each process was fed; processes whose tokens are not known are left out."""
+    looked = capture.host.of("lookup")
+    return tuple(_fed(capture, looked, p) for p in processes if (looked.process == p.key[1]).any())
+
+
+def _fed(capture: Capture, looked: Rows, process: ProcessState) -> Fed:
+    number, steps = process.key[1], _steps(process)
+    mine = looked.where(looked.process == number)
+    mine = mine.where(mine.name == _most(mine))
+    rows = capture.device
+    rows = rows.where((rows.process == number) & (rows.kind == KIND["kernel"]))
+    begun = launches(capture.calls, rows)
+    launched = np.where(begun.known, begun.start, rows.start)
+    return Fed(number, steps.names, _summed(steps, mine.start, mine.tokens), _summed(steps, launched, rows.end - rows.start))
+
+
+def _steps(process: ProcessState) -> Step:
+    if process.steps is not None and len(process.steps.start):
+        return process.steps
+    first, last = process.window
+    return Step(("",), np.array([first]), np.array([last]))
+
+
+def _most(looked: Rows) -> int:
+    tables, which = np.unique(looked.name, return_inverse=True)
+    return int(tables[np.argmax(np.bincount(which, weights=looked.tokens))])
+
+
+def _summed(steps: Step, when: Times, values: Times) -> Times:
+    """Return the sum of values by the step that each is in; those in none are left out."""
+    at = np.searchsorted(steps.start, when, side="right") - 1
+    inside = (at >= 0) & (when < steps.end[at])
+    total = np.zeros(len(steps.start), np.int64)
+    np.add.at(total, at[inside], values[inside])
+    return total

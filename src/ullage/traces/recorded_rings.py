@@ -1,0 +1,62 @@
+"""What a process that was killed had recorded and not written: read from the rings that lie beside its recording, after the recording.
+
+What its threads did is whole then. What CUPTI had not handed over is gone with the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from ullage.cupti.chunks import Cut
+from ullage.cupti.rings import Left, left
+from ullage.traces.recorded_host import of_host
+from ullage.traces.recorded_notes import NOT_SHARED
+from ullage.traces.recorded_rows import Reading
+from ullage.traces.recorded_told import Told
+from ullage.traces.trace import File
+
+KILLED = "the program ended without a word; what it had flushed is here"
+
+
+def of(file: File, told: Told) -> Left | None:
+    """Return what a recording's process left in its rings, None where it ended by itself or left none."""
+    found = left(file.path, told.last_host) if told.end is None else None
+    if found is not None:
+        told.host_names = found.names | told.host_names
+    return found
+
+
+def cut(told: Told, found: Left | None, ends: Cut | None) -> str:
+    """Return why a recording doesn't hold all, "" where it does; `ends` is where its file ends early.
+
+    A process that is killed while it writes leaves a part of a chunk, whose records are in its rings.
+    """
+    if ends is not None and (ends.damaged or found is None or found.written > told.length):
+        return f"it ends {ends.problem}" if told.end is None else f"it is damaged {ends.problem}"
+    if told.end is not None:
+        return ""
+    if found is None:
+        return KILLED
+    count = len(found.records)
+    said = f"the program ended without closing; {count:,} record{'s' * (count != 1)} read from its rings"
+    if found.damage:
+        return f"{said}, which are damaged: {found.damage}"
+    if told.buffers or told.answers():
+        return f"{said}, and of its devices what it had flushed (`ullage run --flush 100` flushes more often)"
+    return said if any(problem.get("what") == NOT_SHARED for problem in told.objects("problems")) else ""
+
+
+def appended(reading: Reading, found: Left | None) -> Iterator[pa.RecordBatch]:
+    """Yield what rings hold; the process lived until the last of it at least."""
+    if found is None:
+        return
+    yield from of_host(reading, found.records)
+    reading.problems.mend("records read from the rings of processes that ended without closing", len(found.records), reading.place)
+    times = reading.clock.host(np.maximum(found.records["start"], found.records["end"]))
+    times = times[reading.clock.moment(times)]
+    if len(times) and reading.clock.since_1970 is not None:
+        reading.clock = replace(reading.clock, last=max(reading.clock.last, int(times.max())))
