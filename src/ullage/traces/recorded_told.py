@@ -58,7 +58,7 @@ class Told:
             self.buffers += 1
         elif chunk.type == Type.HOST:
             self.last_host = chunk.offset
-            self._threads(chunk.host())
+            self.see_threads(chunk.host())
 
     @property
     def own_thread(self) -> int | None:
@@ -70,7 +70,8 @@ class Told:
         begun = next((thread for number, thread in self.callers.items() if edge(self.host_names.get(number, "")) == "init"), None)
         return self.whole("pid") if begun is not None and self.main else begun
 
-    def _threads(self, records: npt.NDArray[np.void]) -> None:
+    def see_threads(self, records: npt.NDArray[np.void]) -> None:
+        """Take in which threads records of HOST are of."""
         self.main = self.main or bool((records["thread"] == (self.whole("pid") or 0)).any())
         calls = records[records["kind"] == HostKind.MPI]
         for at in np.sort(np.unique(calls["name"], return_index=True)[1]).tolist():
