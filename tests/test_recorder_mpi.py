@@ -121,6 +121,19 @@ def test_an_mpi_that_only_a_library_loads_is_found_by_who_calls(tmp_path):
     assert (ran.only.info["rank"], ran.only.info["ranks"]) == (2, 3)
 
 
+def test_an_mpi_that_whoever_loaded_us_has_is_found_once(tmp_path):
+    # as the benchmark does it: nothing comes next after a library that was loaded at run time
+    source = """
+    #include <dlfcn.h>
+    #include <stdio.h>
+    #include <stdlib.h>
+    __attribute__((visibility("default"))) int PMPI_Barrier(long world) { return (int)world; }
+    int main(void) { printf("%d\\n", ((int (*)(long))dlsym(dlopen(getenv("ULLAGE_RECORDER"), RTLD_NOW), "MPI_Barrier"))(7)); }
+    """
+    ran = run(tmp_path, [compiled(source, "loader", ("-rdynamic",))])
+    assert ran.output == "7\n" and ran.only.did(HostKind.MPI) == ["MPI_Barrier"]
+
+
 HANGING = """
 #include <pthread.h>
 #include <stdlib.h>
@@ -192,22 +205,26 @@ int MPI_Finalize(void) { return 0; }
 #else
 int MPI_Init(void *, void *), MPI_Recv(long), MPI_Finalize(void);
 static void *serve(void *given) { MPI_Recv(300000); return given; }
-int main(void) {
+int main(int count, char **words) {
     pthread_t thread;
+    (void)words;
     MPI_Init(NULL, NULL);
     pthread_create(&thread, NULL, serve, NULL);
     usleep(200000); /* computes */
     pthread_join(thread, NULL);
+    if (count > 1) _exit(0);
     MPI_Finalize();
 }
 #endif
 """
 
 
-def test_a_process_that_computes_while_its_helper_waits_in_mpi_computes(tmp_path):
+@pytest.mark.parametrize("words", [[], ["leaves"]])
+def test_a_process_that_computes_while_its_helper_waits_in_mpi_computes(words, tmp_path):
     double = compiled(HELPED, "libhelped.so", ("-DLIBRARY", "-shared", "-fPIC", "-Wl,-soname,libhelped.so"))
     program = compiled(HELPED, "program", (f"-L{double.parent}", "-lhelped", f"-Wl,-rpath,{double.parent}"))
-    report = read_trace(run(tmp_path, [program], preload=[library()]).only.path).report()
+    ran = run(tmp_path, [program, *words], preload=[library()], ULLAGE_FLUSH="100000")
+    report = read_trace(ran.only.path).report()
     (part,) = report.whole.host_parts
     assert part.communication == 0 and part.useful == report.whole.elapsed > 250 * MILLISECOND
     assert any("1 thread was in MPI beside the first thread" in note for note in report.notes)

@@ -27,7 +27,7 @@ def of(file: File, told: Told) -> Left | None:
     found = left(file.path, told.last_host) if told.end is None else None
     if found is not None:
         told.host_names = found.names | told.host_names
-        told.threads(found.records)
+        told.see_threads(found.records)
     return found
 
 

@@ -23,9 +23,9 @@ class Told:
 
     `info` is the objects of INFO laid over one another, `host_names` the names of HOST records by number, `dropped` how many records
     CUPTI says it lost, `end` the object of END (None: there is none). `pauses` are moments of the monotonic clock at which recording
-    was stopped and taken up again (None: not yet). `length` is where the last chunk ends, `last_host` where
-    the last one of HOST begins. `callers` has the thread that was the first in each call of MPI, by the name's
+    was stopped and taken up again (None: not yet). `callers` has the thread that was the first in each call of MPI, by the name's
     number, `main` whether the process' first thread (its number is the process') had anything to record.
+    `length` is where the last chunk ends, `last_host` where the last one of HOST begins.
     """
 
     info: dict[str, Any] = field(default_factory=dict)
@@ -36,10 +36,10 @@ class Told:
     pauses: list[tuple[int, int | None]] = field(default_factory=list)
     buffers: int = 0
     nonsense: int = 0
-    length: int = 0
-    last_host: int | None = None
     callers: dict[int, int] = field(default_factory=dict)
     main: bool = False
+    length: int = 0
+    last_host: int | None = None
 
     def add(self, chunk: Chunk) -> None:
         """Take in a chunk; those that hold records are only counted."""
@@ -58,7 +58,7 @@ class Told:
             self.buffers += 1
         elif chunk.type == Type.HOST:
             self.last_host = chunk.offset
-            self.threads(chunk.host())
+            self.see_threads(chunk.host())
 
     @property
     def own_thread(self) -> int | None:
@@ -70,7 +70,7 @@ class Told:
         begun = next((thread for number, thread in self.callers.items() if edge(self.host_names.get(number, "")) == "init"), None)
         return self.whole("pid") if begun is not None and self.main else begun
 
-    def threads(self, records: npt.NDArray[np.void]) -> None:
+    def see_threads(self, records: npt.NDArray[np.void]) -> None:
         """Take in which threads records of HOST are of."""
         self.main = self.main or bool((records["thread"] == (self.whole("pid") or 0)).any())
         calls = records[records["kind"] == HostKind.MPI]

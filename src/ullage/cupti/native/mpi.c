@@ -45,6 +45,17 @@ static void *from_library(void *scope, const char *name, const void *caller) {
  * the one that counts. */
 static void *of_library(const char *name, const void *caller) { return from_library(RTLD_DEFAULT, name, caller); }
 
+/* Who loaded us at run time stands before us, and so does what it sees: then nothing comes next. */
+static words *following(const char *name, const void *caller) {
+    static const char here;
+    Dl_info own, its;
+    void *found = from_library(RTLD_NEXT, name, caller);
+    if (found) return (words *)found;
+    found = dlsym(RTLD_DEFAULT, name);
+    bool ours = found && dladdr(&here, &own) && dladdr(found, &its) && own.dli_fbase == its.dli_fbase;
+    return ours ? NULL : (words *)found;
+}
+
 static long missing(WORDS) {
     (void)a, (void)b, (void)c, (void)d, (void)e, (void)f, (void)g, (void)h;
     (void)i, (void)j, (void)k, (void)l, (void)m, (void)n, (void)o, (void)p;
@@ -57,8 +68,8 @@ static words *next_of(struct call *call, const void *caller) {
     words *next = atomic_load_explicit(&call->next, memory_order_acquire);
     if (next) return next;
     snprintf(profiled, sizeof profiled, "%c%s", islower((unsigned char)*call->own) ? 'p' : 'P', call->own);
-    next = (words *)from_library(RTLD_NEXT, call->own, caller);
-    if (!next) next = (words *)from_library(RTLD_NEXT, profiled, caller);
+    next = following(call->own, caller);
+    if (!next) next = following(profiled, caller);
     if (!next) return missing;
     atomic_store(&call->next, next);
     return next;
