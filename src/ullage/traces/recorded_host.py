@@ -193,6 +193,7 @@ def _mpi(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterat
 def _regions(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
     for serial in reading.open.keys() & set(records["serial"].tolist()):
         del reading.open[serial]
+    reading.regions += len(records)
     yield reading.intervals(start, end, kind="region", name=_names(reading, records), thread=column(records, "thread"))
 
 

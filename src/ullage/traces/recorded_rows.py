@@ -44,7 +44,8 @@ class Reading:
     number; `waiting` calls of MPI that have not ended (until when that is known, name), by thread and start; `marks` those of NVTX
     ranges whose other half is not there yet; `paused` when recording was stopped. `seen` are the kinds of intervals, `used` the
     devices that anything ran on; `work` bounds its calls, its MPI and what ran on devices; `began` and `ended` say when MPI_Init
-    returned and MPI_Finalize was called. `calls` counts those of MPI, `held` is for how long (ns) the recorder held threads up.
+    returned and MPI_Finalize was called. `calls` counts those of MPI, `regions` those that ended, `held` is for how long (ns) the
+    recorder held threads up.
     """
 
     place: str
@@ -69,6 +70,7 @@ class Reading:
     began: int | None = None
     ended: int | None = None
     calls: int = 0
+    regions: int = 0
     held: int = 0
 
     def name(self, entries: dict[int, str]) -> None:
