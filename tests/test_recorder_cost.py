@@ -73,7 +73,7 @@ def test_a_program_that_computes_is_told_the_same_with_and_without(tmp_path):
 def test_a_call_s_cost_is_measured_and_what_holds_a_thread_up_is_recorded(tmp_path):
     # 4 threads × 5,000 regions × 2 records; a ring holds 1,024
     recording = run_program(tmp_path, "threads").only
-    assert all(0 < recording.info[name] < 10_000 for name in ("mpi_within_ns", "mpi_between_ns"))
+    assert all(0 < recording.info[name] < 10_000 for name in ("mpi_within_ns", "mpi_between_ns", "region_ns"))
     held = {}
     for kind, name, _, _, start, end, thread, _ in recording.host:
         if kind == HostKind.OVERHEAD:
@@ -150,6 +150,12 @@ def test_in_a_program_without_mpi_the_main_thread_is_looked_at(tmp_path):
     path = by_hand(tmp_path / "a.ullage", [*held, host(40, 70, 0, HostKind.OVERHEAD, thread=41), host(0, 90, 2)])
     (part,) = read_trace(path).report().whole.host_parts
     assert (part.recorder, part.useful) == (20, 980)
+
+
+def test_what_regions_cost_is_in_the_sum(tmp_path):
+    path = Made(tmp_path / "a.ullage", None, kinds={}, region_ns=4).clocks(0).named(NAMES, flags=1)
+    path = path.host(*(host(10 * n, 10 * n + 5, 2, serial=n) for n in range(25))).clocks(1000).end()
+    assert "the recorder itself: 1e-07 s in the program's threads (10 % of the run), 0 s in its own" in read_trace(path).report().notes
 
 
 def test_the_rank_that_it_cost_most_is_spoken_of_and_all_forms_tell_the_same(tmp_path):

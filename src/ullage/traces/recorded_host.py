@@ -209,6 +209,7 @@ def _add_helpers(reading: Reading, thread: Whole, took: Whole) -> None:
 def _regions(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
     for serial in reading.open.keys() & set(records["serial"].tolist()):
         del reading.open[serial]
+    reading.regions += len(records)
     yield reading.intervals(start, end, kind="region", name=_names(reading, records), thread=column(records, "thread"))
 
 

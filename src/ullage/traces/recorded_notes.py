@@ -170,10 +170,10 @@ def _why(what: str, code: object, detail: object = "") -> str:
 
 
 def cost(reading: Reading) -> RecorderCost | None:
-    """Return what recording cost, None where the recording doesn't say. Regions are not in it: what one costs was not measured."""
+    """Return what recording cost, None where the recording doesn't say."""
     end, info = reading.told.end or {}, reading.told.info
     per_call = _count(info, "mpi_within_ns") + _count(info, "mpi_between_ns")
-    held = _count(end, "callback_ns") + reading.held + reading.calls * per_call
+    held = _count(end, "callback_ns") + reading.held + reading.calls * per_call + reading.regions * _count(info, "region_ns")
     beside = _count(end, "flush_ns") + _count(end, "writer_ns")
     lasted = reading.clock.last - reading.clock.first
     return RecorderCost(held, beside, lasted, reading.calls, per_call) if lasted > 0 and (held or beside) else None

@@ -45,7 +45,7 @@ class Reading:
     ranges whose other half is not there yet; `paused` when recording was stopped. `seen` are the kinds of intervals, `used` the
     devices that anything ran on; `work` bounds its calls, its MPI and what ran on devices; `began` and `ended` say when MPI_Init
     returned and MPI_Finalize was called. `helpers` is how long other threads than the process' own were in MPI, in ns. `calls`
-    counts those of MPI, `held` is for how long (ns) the recorder held threads up.
+    counts those of MPI, `regions` those that ended, `held` is for how long (ns) the recorder held threads up.
     """
 
     place: str
@@ -71,6 +71,7 @@ class Reading:
     ended: int | None = None
     helpers: dict[int, int] = field(default_factory=dict)
     calls: int = 0
+    regions: int = 0
     held: int = 0
 
     def name(self, entries: dict[int, str]) -> None:

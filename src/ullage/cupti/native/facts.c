@@ -118,6 +118,7 @@ bool facts_begin(void) {
     add_arguments(&text);
     struct host_costs call = host_costs();
     if (call.between) add(&text, "mpi_within_ns", (int64_t)call.within), add(&text, "mpi_between_ns", (int64_t)call.between);
+    if (call.region) add(&text, "region_ns", (int64_t)call.region);
     ranks_new = false;
     return write_object(INFO, &text);
 }

@@ -182,6 +182,13 @@ static bool region_room(struct lane *lane) {
     return true;
 }
 
+static void open_region(struct lane *here, uint32_t number, uint32_t serial) {
+    struct region *region = &here->regions[here->depth++];
+    *region = (struct region){monotonic(), number, serial};
+    struct record record = of_region(here, region, HOST_OPEN);
+    append(here->ring, &record);
+}
+
 uint32_t region_begin(const char *name) {
     struct lane *here = recording_wanted() ? lane() : NULL;
     if (!here) return 0;
@@ -191,35 +198,34 @@ uint32_t region_begin(const char *name) {
         return 0;
     }
     uint32_t serial = atomic_fetch_add(&last_serial, 1) + 1;
-    struct region *region = &here->regions[here->depth++];
-    *region = (struct region){monotonic(), number, serial ? serial : 1};
-    struct record record = of_region(here, region, HOST_OPEN);
-    append(here->ring, &record);
-    return region->serial;
+    open_region(here, number, serial = serial ? serial : 1);
+    return serial;
 }
 
 /* Regions may end in another order than they began (generators, coroutines): the others stay open. */
-void region_end(uint32_t serial) {
+static bool close_region(struct lane *here, uint32_t serial, struct record *record) {
     uint64_t now = monotonic();
-    struct lane *here = mine;
     uint32_t at = here ? here->depth : 0;
-    if (!serial) return;
     while (at && here->regions[at - 1].serial != serial) at--;
-    if (!at) {
-        costs.unmatched++;
-        return;
-    }
-    struct record record = of_region(here, &here->regions[at - 1], HOST_REGION);
-    record.end = now;
+    if (!at) return false;
+    *record = of_region(here, &here->regions[at - 1], HOST_REGION);
+    record->end = now;
     memmove(&here->regions[at - 1], &here->regions[at], (here->depth - at) * sizeof *here->regions);
     here->depth--;
-    if (recording_wanted() && lane()) append(here->ring, &record);
+    return true;
+}
+
+void region_end(uint32_t serial) {
+    struct record record;
+    if (!serial) return;
+    if (!close_region(mine, serial, &record)) costs.unmatched++;
+    else if (recording_wanted() && lane()) append(mine->ring, &record);
 }
 
 /* --- what it costs --- */
 
-enum { CALLS = 301 };
-_Static_assert(CALLS < ROOM / 2, "the ring is never half full, when the writer would be woken");
+enum { CALLS = 251 };
+_Static_assert(2 * CALLS < ROOM / 2, "the ring is never half full, when the writer would be woken");
 static struct host_costs measured;
 static pthread_once_t measuring = PTHREAD_ONCE_INIT;
 
@@ -243,17 +249,40 @@ static void dummy_calls(struct lane *dummy) {
     }
 }
 
+static void dummy_regions(struct lane *dummy) {
+    struct record record;
+    for (uint32_t i = 1; i <= CALLS && region_room(dummy); i++) {
+        open_region(dummy, 1, i);
+        if (close_region(dummy, i, &record)) append(dummy->ring, &record);
+    }
+}
+
+/* Records of some kind follow one another, with or without others in between. */
+static struct host_costs of_records(const struct ring *ring, enum host_kind kind) {
+    uint64_t within[CALLS], between[CALLS], last = 0;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < ring->head && count < CALLS; i++) {
+        const struct record *record = &ring->records[i];
+        if (record->kind != kind) continue;
+        within[count] = record->end - record->start;
+        between[count++] = last ? record->start - last : 0;
+        last = record->end;
+    }
+    return count ? (struct host_costs){typical(within, count), typical(between, count), 0} : (struct host_costs){0, 0, 0};
+}
+
 /* Of calls that do nothing, what lies within their records is the recorder's, and so is what lies between them. */
 static void measure(void) {
-    uint64_t within[CALLS], between[CALLS];
     struct ring *ring = calloc(1, sizeof *ring);
     struct lane dummy = {.ring = ring};
     if (!ring) return;
+    dummy_regions(&dummy);
+    struct host_costs region = of_records(ring, HOST_REGION);
+    ring->head = 0;
     dummy_calls(&dummy);
-    uint32_t count = ring->head < CALLS ? ring->head : CALLS;
-    for (uint32_t i = 0; i < count; i++) within[i] = ring->records[i].end - ring->records[i].start;
-    for (uint32_t i = 0; i + 1 < count; i++) between[i] = ring->records[i + 1].start - ring->records[i].end;
-    if (count > 1) measured = (struct host_costs){typical(within, count), typical(between, count - 1)};
+    measured = of_records(ring, HOST_MPI);
+    measured.region = region.within + region.between;
+    free(dummy.regions);
     free(ring);
 }
 

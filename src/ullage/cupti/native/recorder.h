@@ -141,7 +141,7 @@ uint32_t region_begin(const char *name);
 void region_end(uint32_t serial);
 void wait_begin(struct lane *lane, uint32_t name); /* a call that waits for other processes */
 void wait_end(struct lane *lane);
-struct host_costs { uint64_t within, between; }; /* ns of a call of MPI that are the recorder's: within its record, and after it */
+struct host_costs { uint64_t within, between, region; }; /* ns of a call of MPI, within its record and after it, and of a region */
 struct host_costs host_costs(void); /* measured once */
 void host_write(void); /* with the recording's lock held */
 void host_write_waiting(bool ending); /* the calls that are still open; likewise */
