@@ -167,6 +167,7 @@ def _record(row: KernelRoof) -> dict[str, Any]:
     said = product(row.asked) or attention(row.asked)
     return {
         "kernel": _name(row),
+        "kind": row.kind,
         "asked": row.asked or None,
         "sizes": None if said is None else vars(said),
         "family": row.family,

@@ -15,10 +15,11 @@ from ullage.sums.lanes.queues import Queue
 from ullage.sums.lanes.run import Run
 
 MOST = 200  # names of a level that a report lists
+WITHIN_DEVICE = "device to device"
 _DIRECTIONS = {
     "HtoD": "host to device",
     "DtoH": "device to host",
-    "DtoD": "device to device",
+    "DtoD": WITHIN_DEVICE,
     "PtoP": "peer to peer",
     "HtoH": "host to host",
 }

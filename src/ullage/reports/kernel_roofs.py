@@ -12,10 +12,12 @@ from ullage.metrics.kernel_losses import STEPS, KernelCeilings, KernelLoss, Kern
 from ullage.metrics.metric import ratio
 from ullage.metrics.steps import LABELS, Step
 from ullage.product import attention, moved_bytes
+from ullage.reports.code import WITHIN_DEVICE, direction
 from ullage.reports.gemm_uses import GemmUse, cover_of, gemm_use, is_beside, is_stream_k
 from ullage.reports.remedies import Remedy, kernel_remedies
 from ullage.reports.trace import TraceReport
 from ullage.reports.waterfall_step import WITHOUT_PRODUCTS
+from ullage.sums.lanes.kernels import merge_kernels
 from ullage.sums.lanes.products import Row, merge_products
 from ullage.sums.lanes.run import Run
 
@@ -52,7 +54,7 @@ class KernelRoof:
     `time` is in s, summed over streams and devices; `flops` are those needed (0: it multiplies nothing) and `bytes` the least to move;
     None where not known. `loss` is in s, None where FLOPs are not known. `points` of MFU are the loss as a share of all devices' time,
     `steps` its parts. `because` is the evidence for what it is bound by, in words, `legacy` why it can't reach its GPU's peak (None: it
-    can, or not known), and `remedies` what helps.
+    can, or not known), and `remedies` what helps. Copies and memsets within a device's memory are here too, by their `kind`.
     """
 
     kernel: str
@@ -69,6 +71,7 @@ class KernelRoof:
     because: str = ""
     legacy: str | None = None
     remedies: tuple[Remedy, ...] = ()
+    kind: str = "kernel"
 
     @property
     def multiplies(self) -> bool:
@@ -100,7 +103,8 @@ class StepSum:
 class KernelRoofs:
     """All kernels of a trace against their ceilings, the largest loss first; points of MFU, of all devices' time.
 
-    `computing` = `reached` + the losses of `rows` + `unknown` (of kernels that may multiply, whose FLOPs nobody tells: they lose no more).
+    `computing` = `reached` + the losses of kernels + `unknown` (of kernels that may multiply, whose FLOPs nobody tells: they lose no more).
+    Copies lose beside that, in the waterfall's communication.
     `peaks` are in FLOP/s by precision; `clock` is that under load over the tensor clock.
     """
 
@@ -122,7 +126,7 @@ class KernelRoofs:
     def evidence(self) -> dict[tuple[str, bool], float]:
         """Points by step, of kernels that multiply and of the others."""
         found: dict[tuple[str, bool], float] = {}
-        for row in self.rows:
+        for row in (row for row in self.rows if row.kind == "kernel"):
             for step, points in (row.steps or {}).items():
                 found[step, row.multiplies] = found.get((step, row.multiplies), 0.0) + points
         return found
@@ -141,10 +145,10 @@ def kernel_roofs(report: TraceReport, sources: RoofSources, steps: Sequence[Step
     if not rows:
         return None
     weights = _weights(run, rows, totals.kernel_time / (totals.devices * totals.elapsed))
-    ranked = tuple(
-        sorted((_weighted(row, weights, sources) for row in rows), key=lambda row: (-(row.points or 0.0), -row.time, row.kernel))
-    )
-    sums = tuple(_sums(ranked, steps))
+    copies, of_copies = _copies(run, totals.memory_time / (totals.devices * totals.elapsed))
+    weighted = [_weighted(row, weights.of_loss, sources) for row in rows] + [_weighted(row, of_copies, sources) for row in copies]
+    ranked = tuple(sorted(weighted, key=lambda row: (-(row.points or 0.0), -row.time, row.kernel)))
+    sums = tuple(_sums([row for row in ranked if row.kind == "kernel"], steps))
     return KernelRoofs(
         rows=ranked,
         sums=sums,
@@ -270,7 +274,22 @@ def _weights(run: Run, rows: Sequence[KernelRoof], computing: float) -> _Weights
     return _Weights(100 * computing, second * needed, each * silent, each, summed, united)
 
 
-def _weighted(row: KernelRoof, weights: _Weights, sources: RoofSources) -> KernelRoof:
+def _copies(run: Run, exposed: float) -> tuple[list[KernelRoof], float]:
+    """Return copies and memsets within a device's memory, and how many points one second of them counts: only what no kernel hides does.
+
+    A copy reads its bytes and writes them. Copies over a link are none of the memory's.
+    """
+    moves = [row for row in merge_kernels([capture.kernels for capture in run.captures]).rows if row[1] in ("memcpy", "memset")]
+    found = []
+    for name, kind, count, time, _, size in moves:
+        times = 1 if kind == "memset" else 2
+        if time and (kind == "memset" or direction(name).startswith(WITHIN_DEVICE)):
+            work = KernelWork(time / 1e9, 0, bytes=times * size if size else None)
+            found.append(KernelRoof(name, "", "copy" if kind == "memcpy" else kind, None, count, time / 1e9, work, kind=kind))
+    return found, ratio(100 * exposed, sum(row[3] for row in moves) / 1e9) or 0.0
+
+
+def _weighted(row: KernelRoof, of_loss: float, sources: RoofSources) -> KernelRoof:
     if row.work is None:
         return row
     # the clock of a precision's peak may be another than that which the telemetry's is held against
@@ -279,8 +298,8 @@ def _weighted(row: KernelRoof, weights: _Weights, sources: RoofSources) -> Kerne
         clock *= sources.chip.tensor_clock / sources.chip.clock(str(row.precision))
     ceilings = KernelCeilings(row.peak, sources.bandwidth, clock)
     loss = kernel_loss(row.work, ceilings)
-    steps = {step: lost * weights.of_loss for step, lost in loss.steps.items()}
-    found = replace(row, loss=loss, points=loss.loss * weights.of_loss, steps=steps)
+    steps = {step: lost * of_loss for step, lost in loss.steps.items()}
+    found = replace(row, loss=loss, points=loss.loss * of_loss, steps=steps)
     if loss.bound_by is None:
         return found
     because = _because(row.work, loss, ceilings) + (f"; {row.legacy}" if row.legacy and loss.bound_by == "itself" else "")
@@ -295,7 +314,10 @@ def _because(work: KernelWork, loss: KernelLoss, ceilings: KernelCeilings) -> st
         "tile": lambda: f"whole tiles execute {(work.executed or 0) / work.flops:.3g} times the FLOPs needed",
         "clock": lambda: f"the clock under load is {ceilings.clock or 0:.3g} of that of the peak",
         "wave": lambda: f"its waves are {work.waves or 0:.0%} full",
-        "memory": lambda: f"its bytes need {(work.bytes or 0) / ceilings.bandwidth / work.time:.0%} of its time",
+        "memory": lambda: (
+            f"its bytes need {(work.bytes or 0) / ceilings.bandwidth / work.time:.0%} of its time"
+            + (": caches hold some of them" if "memory" in loss.cut else "")
+        ),
         "itself": lambda: f"its ceilings allow {1 - part['itself']:.0%} of its time",
     }
     name = loss.bound_by or "itself"
@@ -325,7 +347,7 @@ def _notes(weights: _Weights, sums: Sequence[StepSum], rows: Sequence[KernelRoof
             f"kernels of {weights.unknown:.1f} points may multiply matrices, and the trace doesn't tell how large ones "
             "(record it with record_shapes=True): what they lose lies between 0 and that"
         )
-    unsplit = sum(row.points or 0.0 for row in rows if row.loss is not None and row.loss.itself is None)
+    unsplit = sum(row.points or 0.0 for row in rows if row.kind == "kernel" and row.loss is not None and row.loss.itself is None)
     if unsplit >= WORTH_SAYING:
         yield f"kernels that lose {unsplit:.1f} points tell no bytes: what of that their memory traffic needs is not known"
     if weights.summed > SIDE_BY_SIDE * weights.united:

@@ -6,6 +6,7 @@ Only operators that are one pass over their inputs are here. Profiles record no 
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -48,6 +49,7 @@ _NO_TENSOR = ("", "scalar", "scalarlist", "string")
 _Input = tuple[list[int], str, int]  # dims, type, elements that differ
 
 
+@lru_cache(maxsize=4096)
 def tells_bytes(operator: str) -> bool:
     """Return whether an operator's bytes follow from its inputs.
 
