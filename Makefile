@@ -5,7 +5,7 @@ BIN    := $(VENV)/bin
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-full lint types imports unit bench mutants gpu gpu-wheels docs lock clean
+.PHONY: help demo test test-full lint types imports unit bench wheel mutants gpu gpu-wheels docs lock clean
 
 help: ## show these lines
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "make %-11s %s\n", $$1, $$2}'
@@ -50,6 +50,12 @@ test-full: $(VENV)/.full lint types imports ## the long checks too: certificates
 bench: $(VENV)/.dev ## speed beside the peers; prints ratios
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'
 	$(BIN)/python benchmarks/run.py
+
+wheel: $(VENV)/.dev ## a wheel in dist/ with the recorder built for x86-64 and AArch64, for nodes without a compiler
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[wheel]'
+	$(BIN)/python tools/prebuilt_recorder.py
+	rm -rf build
+	$(BIN)/python -m build --wheel --outdir dist . ; built=$$? ; rm -rf build src/ullage/cupti/native/prebuilt ; exit $$built
 
 mutants: $(VENV)/.dev ## whether the tests notice small changes of what computes; MINUTES=10, NAMES="ofu windows" for some modules
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[mutants]'

@@ -139,23 +139,16 @@ def _runs(system: str, machine: str, glibc: str) -> bool:
 
 def _use_recorder(folder: Path, environment: MutableMapping[str, str]) -> None:
     """Name the carried recorder where none is named and none can be built, if it is of these sources."""
-    from ullage.cupti.native.build import compiler
+    from ullage.cupti.native.build import compiler, sources
     from ullage.errors import UllageError
 
     made, mark = folder / "recorder.so", folder / "recorder.sources"
-    if environment.get("ULLAGE_RECORDER") or not made.is_file() or not mark.is_file() or mark.read_text() != _sources():
+    if environment.get("ULLAGE_RECORDER") or not made.is_file() or not mark.is_file() or mark.read_text() != sources():
         return
     try:
         compiler(environment)
     except UllageError:
         environment["ULLAGE_RECORDER"] = str(made.resolve())
-
-
-def _sources() -> str:
-    """Return a mark of the recorder's sources."""
-    from ullage.cupti.native.build import FOLDER
-
-    return hashlib.sha256(b"\0".join(path.read_bytes() for path in sorted(FOLDER.glob("*.[ch]")))).hexdigest()
 
 
 def carried_cubin(source: str, architecture: str, options: Sequence[str] = (), folder: Path = WHEELS) -> bytes | None:
@@ -201,11 +194,11 @@ def fetching(lines: Sequence[Wanted], barer: bool, folder: Path = WHEELS) -> Ite
 
 def build_recorder(folder: Path) -> None:
     """Build the recorder into the folder, with the mark of its sources."""
-    from ullage.cupti.native.build import built, compiler
+    from ullage.cupti.native.build import built, compiler, sources
 
     with tempfile.TemporaryDirectory() as place:
         shutil.copyfile(built(compiler(os.environ), Path(place)), folder / "recorder.so")
-    (folder / "recorder.sources").write_text(_sources())
+    (folder / "recorder.sources").write_text(sources())
 
 
 def compile_kernels(folder: Path) -> None:

@@ -10,14 +10,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.recorder_runs import compiled
+from tests.recorder_runs import compiled, library
 from ullage.cupti.native import build
+from ullage.cupti.native.elf_requirements import NotALibrary, without_loader
 from ullage.errors import UllageError
 
 QUICK = ("-shared", "-fPIC", "-pthread", "-std=gnu11", "-O0")
@@ -245,3 +247,80 @@ def test_what_is_no_recorder_is_refused_by_name(tmp_path):
     Path(tmp_path, "mine.so").write_text("no library")
     with pytest.raises(UllageError, match=r"the recorder .*mine\.so can't be used: "):
         Recorder(tmp_path / "mine.so")
+
+
+# --- one that came with the package ---
+
+
+def came_with(sources, library, word=None):
+    """Have a package with this library prebuilt for this machine."""
+    folder = sources / build.PREBUILT
+    folder.mkdir()
+    shutil.copyfile(library, folder / f"recorder-{platform.machine()}.so")
+    (folder / "sources").write_text(build.sources() if word is None else word)
+    return folder / f"recorder-{platform.machine()}.so"
+
+
+def test_a_recorder_that_came_with_the_package_goes_before_a_compiler(little, tmp_path):
+    made = build.built(gcc(), little, QUICK)
+    path = came_with(tmp_path / "sources", made)
+    assert build.recorder({"PATH": "", "CC": "none"}) == path
+    (tmp_path / "sources" / "all.c").write_text("int something_else;\n")
+    with pytest.raises(UllageError, match="can't be built"):
+        build.recorder({"PATH": ""})
+
+
+@pytest.mark.parametrize(("here", "fits"), [((2, 16), False), ((2, 17), True), ((2, 36), True), ((), False)])
+def test_a_prebuilt_recorder_is_for_c_libraries_that_can_load_it(little, tmp_path, monkeypatch, here, fits):
+    came_with(tmp_path / "sources", build.built(gcc(), little, QUICK))
+    needs = build.requirements
+    monkeypatch.setattr(build, "requirements", lambda path: replace(needs(path), glibc=(2, 17)))
+    monkeypatch.setattr(build, "c_library_version", lambda: here)
+    assert (build.prebuilt(platform.machine()) is not None) == fits
+    assert build.prebuilt("another machine") is None
+
+
+def test_a_damaged_prebuilt_recorder_is_none(little, tmp_path):
+    came_with(tmp_path / "sources", build.built(gcc(), little, QUICK)).write_bytes(b"\x7fELF")
+    assert build.prebuilt(platform.machine()) is None
+
+
+def test_what_a_wheel_carries_is_for_old_c_libraries_and_both_processors(tmp_path, monkeypatch):
+    pytest.importorskip("ziglang", reason="no ziglang: see `make wheel`")
+    from tools import prebuilt_recorder
+
+    assert prebuilt_recorder.main(tmp_path / "prebuilt") == 0
+    for machine in prebuilt_recorder.MACHINES:
+        needed = build.requirements(tmp_path / "prebuilt" / f"recorder-{machine}.so")
+        assert needed.machine == machine and needed.glibc <= (2, 17) and needed.has("ullage_attach")
+
+
+# --- programs that are not of GNU's C library ---
+
+HELLO = '#include <stdio.h>\nint main(void) { puts("hello"); return 7; }\n'
+
+
+@pytest.mark.parametrize("command", [["musl-gcc"], ["gcc", "-static"]])
+def test_programs_of_another_c_library_or_none_start_with_the_recorder_preloaded(tmp_path, command):
+    gcc()
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"no {command[0]}")
+    (tmp_path / "hello.c").write_text(HELLO)
+    subprocess.run([*command, "hello.c", "-o", "hello"], cwd=tmp_path, check=True)
+    given = os.environ | {"LD_PRELOAD": str(library()), "ULLAGE_RECORD": str(tmp_path / "rec")}
+    done = subprocess.run([tmp_path / "hello"], env=given, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (7, "hello\n", "")
+
+
+def test_a_built_recorder_asks_for_no_loader_by_name():
+    asked = subprocess.run(["readelf", "-d", str(library())], capture_output=True, text=True).stdout if shutil.which("readelf") else ""
+    if not asked:
+        pytest.skip("no readelf")
+    assert "libc.so.6" in asked and "ld-linux" not in asked
+
+
+def test_a_library_without_the_loader_is_otherwise_the_same():
+    before = library().read_bytes()
+    assert without_loader(before) == before
+    with pytest.raises(NotALibrary):
+        without_loader(before[:200])

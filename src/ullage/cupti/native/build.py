@@ -1,6 +1,7 @@
-"""The recorder's library, compiled on this machine when it is first needed and kept in the user's cache.
+"""The recorder's library: the one that came with the package, else compiled on this machine when first needed and kept in the user's cache.
 
-For a machine without a compiler it is built elsewhere and carried there, where ULLAGE_RECORDER names it:
+A package that was made by `make wheel` has one for x86-64 and one for AArch64, which GNU's C library 2.17 and later can load. For any other
+machine without a compiler it is built elsewhere and carried there, where ULLAGE_RECORDER names it:
 
     python3 -m ullage.cupti.native.build --out recorder.so
     CC='python3 -m ziglang cc -target x86_64-linux-gnu.2.17' python3 -m ullage.cupti.native.build --out recorder.so
@@ -21,11 +22,12 @@ import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from ullage.cupti.native.elf_requirements import LibraryRequirements, NotALibrary
+from ullage.cupti.native.elf_requirements import LibraryRequirements, NotALibrary, without_loader
 from ullage.cupti.native.elf_requirements import library_requirements as requirements
 from ullage.errors import UllageError, harmless
 
 FOLDER = Path(__file__).parent
+PREBUILT = "prebuilt"  # in FOLDER: a library for each kind of machine, and the word for their sources
 COMPILERS = ("gcc", "cc", "clang")
 FLAGS = ("-O2", "-std=gnu11", "-shared", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wall", "-Wextra", "-Wl,-z,nodelete")
 LIBRARIES = ("-ldl",)
@@ -35,9 +37,9 @@ LONGEST = 120  # seconds that a compiler may take
 
 
 def recorder(environment: Mapping[str, str] = os.environ) -> Path:
-    """Return the recorder's library; builds it when there is none of these sources, this compiler and these flags yet.
+    """Return the recorder's library: the package's own, or one that is built when there is none of these sources, compiler and flags yet.
 
-    It lies in `$XDG_CACHE_HOME/ullage` (`~/.cache/ullage`); `ULLAGE_RECORDER` names one that was built elsewhere, `CC` a compiler. Raises
+    That lies in `$XDG_CACHE_HOME/ullage` (`~/.cache/ullage`); `ULLAGE_RECORDER` names one that was built elsewhere, `CC` a compiler. Raises
     UllageError without a compiler, with the compiler's first complaint, where the cache can't be written, and for a recorder built
     elsewhere that this machine can't load: preloaded, it would keep programs from starting.
     """
@@ -45,7 +47,28 @@ def recorder(environment: Mapping[str, str] = os.environ) -> Path:
         return _carried(Path(named))
     if sys.platform != "linux":
         raise UllageError(f"the recorder runs on Linux, not on {sys.platform}", "record there, and read the recording here")
+    if (came := prebuilt(platform.machine())) is not None:
+        return came
     return built(compiler(environment), cache(environment))
+
+
+def prebuilt(machine: str) -> Path | None:
+    """Return the recorder that came with the package, None where none did, where it is of other sources, or can't be loaded here."""
+    path = FOLDER / PREBUILT / f"recorder-{machine}.so"
+    try:
+        if (FOLDER / PREBUILT / "sources").read_text(encoding="ascii") != sources():
+            return None
+        return path if requirements(path).glibc <= c_library_version() else None
+    except (NotALibrary, OSError, ValueError):
+        return None
+
+
+def sources() -> str:
+    """Return a word for what the recorder is made of: equal sources, equal word."""
+    digest = hashlib.sha256()
+    for source in _sources("*.[ch]"):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()
 
 
 def _carried(path: Path) -> Path:
@@ -129,6 +152,7 @@ def _put(command: Sequence[str], flags: Sequence[str], target: Path, place: Path
     """Compile in a folder and move the library to its name: it is there whole or not at all, as another process may be looking."""
     made = place / target.name
     _compile([*command, *flags, "-o", str(made), *map(str, _sources("*.c")), *LIBRARIES])
+    made.write_bytes(without_loader(made.read_bytes()))
     made.replace(target)
 
 
@@ -152,10 +176,7 @@ def _sources(pattern: str) -> list[Path]:
 
 def _digest(command: Sequence[str], flags: Sequence[str]) -> str:
     """Return what a build depends on as a word; the C library too, as a shared home may be seen from machines with different ones."""
-    digest = hashlib.sha256(repr((command, flags, platform.machine(), c_library_version())).encode())
-    for source in _sources("*.[ch]"):
-        digest.update(source.name.encode() + b"\0" + source.read_bytes())
-    return digest.hexdigest()[:16]
+    return hashlib.sha256(repr((command, flags, platform.machine(), c_library_version(), sources())).encode()).hexdigest()[:16]
 
 
 @contextlib.contextmanager

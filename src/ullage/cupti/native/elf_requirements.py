@@ -14,6 +14,7 @@ from pathlib import Path
 MACHINES = {21: "ppc64le", 62: "x86_64", 183: "aarch64", 243: "riscv64"}  # e_machine, as `uname -m` says it
 MOST_BYTES = 64 << 20
 _LOAD, _DYNAMIC = 1, 2  # p_type
+_NEEDED = 1  # d_tag
 _STRINGS, _STRINGS_SIZE, _NEEDS, _NEED_COUNT = 5, 10, 0x6FFFFFFE, 0x6FFFFFFF  # d_tag
 _MOST_NEEDS = 1024  # far more than a library has: a damaged file must come to an end
 _GLIBC = re.compile(rb"GLIBC_(\d{1,9}(?:\.\d{1,9})+)")
@@ -55,6 +56,24 @@ def library_requirements(path: Path) -> LibraryRequirements:
         return _read(data)
     except (struct.error, KeyError, IndexError) as error:
         raise NotALibrary("which is no whole library") from error
+
+
+def without_loader(data: bytes) -> bytes:
+    """Return a library that no longer asks for the dynamic loader (`ld-linux-…`) by name, which every process of GNU's has anyway.
+
+    Programs of another C library (musl) have a loader of another name, and would not start with such a library preloaded.
+    Raises NotALibrary for what is no whole library.
+    """
+    try:
+        segments = list(_segments(data))
+        entries = list(_dynamic(data, segments))
+        names = _offset(segments, dict(entries)[_STRINGS])
+        kept = [(tag, value) for tag, value in entries if tag != _NEEDED or not data[names + value :].startswith(b"ld-linux")]
+    except (struct.error, KeyError, IndexError) as error:
+        raise NotALibrary("which is no whole library") from error
+    at = next(offset for kind, offset, _, _ in segments if kind == _DYNAMIC)
+    table = b"".join(struct.pack("<QQ", *entry) for entry in kept).ljust(16 * len(entries), b"\0")
+    return data[:at] + table + data[at + len(table) :]
 
 
 def _read(data: bytes) -> LibraryRequirements:

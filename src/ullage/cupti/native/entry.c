@@ -61,13 +61,26 @@ __attribute__((destructor)) static void at_last(void) {
     recording_unlock();
 }
 
+static void at_quick_end(void *ignored) {
+    (void)ignored;
+    at_end();
+}
+
+/* GNU's C library and musl have different functions for this: naming one would keep the programs of the other from starting. */
+static void register_quick_end(void) {
+    int (*gnu)(void (*)(void *), void *) = (int (*)(void (*)(void *), void *))dlsym(RTLD_DEFAULT, "__cxa_at_quick_exit");
+    int (*other)(void (*)(void)) = (int (*)(void (*)(void)))dlsym(RTLD_DEFAULT, "at_quick_exit");
+    if (gnu) gnu(at_quick_end, NULL);
+    else if (other) other(at_end);
+}
+
 /* Called by the first thread that has something to record. The handler is registered as late as that: so it runs before those of the
  * libraries that the program loaded before. */
 void recorder_needed(void) {
     if (atomic_exchange(&needed, true)) return;
     recording_started();
     atexit(at_end);
-    at_quick_exit(at_end);
+    register_quick_end();
     threads_start(false);
 }
 
@@ -83,11 +96,21 @@ static void in_child(void) {
 
 static void in_parent(void) { names_after_fork(false); }
 
+/* As with `register_quick_end`: in GNU's C library a static piece of it names a function that musl lacks. */
+static void register_forks(void) {
+    typedef void handler(void);
+    int (*gnu)(handler *, handler *, handler *, void *) =
+        (int (*)(handler *, handler *, handler *, void *))dlsym(RTLD_DEFAULT, "__register_atfork");
+    int (*other)(handler *, handler *, handler *) = (int (*)(handler *, handler *, handler *))dlsym(RTLD_DEFAULT, "pthread_atfork");
+    if (gnu) gnu(names_before_fork, in_parent, in_child, NULL);
+    else if (other) other(names_before_fork, in_parent, in_child);
+}
+
 __attribute__((constructor)) static void loaded(void) {
     settings_read();
     recording_to(settings.folder);
     facts_loaded();
-    pthread_atfork(names_before_fork, in_parent, in_child);
+    register_forks();
 }
 
 /* --- coming in --- */
