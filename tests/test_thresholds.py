@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pytest
@@ -65,11 +66,13 @@ def test_an_interval_is_slow_beyond_thirty_seconds_and_a_scrapes_jitter():
     assert of_rows(span=31_500_000).verdict == "ok"
     found = of_rows(span=31_501_000)
     assert (found.verdict, found.evidence) == ("slow interval", "32 s between readings; DCGM averages over at most 30 s")
+    assert of_rows(span=10**9).evidence.startswith("1,000 s between")
 
 
 def test_a_device_without_readings_is_no_division_by_zero():
     assert of_rows(rows=0, span=0).verdict == "ok"
-    assert of_rows(rows=1, span=30_000, copied=1).verdict == "duplicated"
+    assert of_rows(rows=1, span=30_000, sentinel=1).verdict == "sentinel"
+    assert of_rows(rows=0, span=0, frozen=0.1).verdict == of_rows(rows=1, span=1, frozen=0.1).verdict == "ok"
 
 
 @pytest.mark.parametrize(("span", "most"), [(HOUR, 600_000), (100 * HOUR, 7_200_000)])
@@ -126,6 +129,28 @@ def test_an_undated_view_of_a_dated_fault_tells_of_the_same_time():
     assert seen(spans={"stuck": ((0, 14 * MINUTE),)}, **zero).verdict == "faulty in part"
 
 
+def test_an_undated_view_of_little_of_a_fault_takes_nothing_from_the_others():
+    # at zero for 10 min of 60, dated, and 5 of them seen undated too; beside it 5 and 5 min of two other faults: together a sixth
+    dated = {"spans": {"stuck": ((MINUTE, 11 * MINUTE),)}, "zero_ms": 5 * MINUTE, "zero_power_sum": 5 * MINUTE * 400.0}
+    hard = {"hard_ms": 5 * MINUTE, "hard_power_sum": 5 * MINUTE * 90.0}
+    assert seen(**dated, **hard).verdict == "faulty in part"
+    assert seen(lasted={"frozen": 5 * MINUTE}, **dated, **hard).verdict == "contradictory"
+
+
+def test_a_dated_fault_lasts_from_its_begin_to_its_end():
+    assert seen(spans={"stuck": ((10 * HOUR, 10 * HOUR + 299_999),)}).verdict == "ok"
+    assert seen(spans={"stuck": ((10 * HOUR, 10 * HOUR + 300_000),)}).share == pytest.approx(1 / 12)
+
+
+@pytest.mark.parametrize("span", [0, 1])
+def test_shares_of_no_time_are_those_of_a_millisecond(span):
+    for kind, watts in (("hard", 90.0), ("zero", 400.0), ("low", 400.0)):
+        assert seen(span=span, **{f"{kind}_ms": 300_000, f"{kind}_power_sum": 300_000 * watts}).share == 300_000, kind
+    assert seen(span=span, lasted={"frozen": 300_000}).share == 300_000
+    zero = {"zero_ms": 300_000, "zero_power_sum": 300_000 * 400.0}
+    assert "GPU utilization" in seen(span=span, spans={"stuck": ((5, 300_005),)}, **zero).evidence
+
+
 @pytest.mark.parametrize(("apart", "left_out"), [(300_000, 900_000), (300_001, 600_000)])
 def test_between_two_faults_less_than_five_minutes_apart_nothing_is_believed(apart, left_out):
     found = seen(spans={"frozen": ((0, 300_000), (300_000 + apart, 600_000 + apart))})
@@ -138,6 +163,13 @@ def test_the_worst_verdict_is_the_series_own():
     assert (
         verdict({"rows": 10, "span_ms": 1e5, "stuck_ms": 0} | {f"{f}_rows": 0 for f in FLAGGED}, same_device=False).verdict == "impossible"
     )
+
+
+def test_findings_stay_as_they_were_found():
+    assert of_rows(impossible=11).share == 1.0
+    for found in (of_rows(), Verdict("g", "ok", "", 1.0), GaugeEvidence({})):
+        with pytest.raises(FrozenInstanceError):
+            found.evidence = found.sums = "other"
 
 
 def test_what_counts_in_the_totals():
@@ -155,7 +187,15 @@ def test_activity_is_above_gpu_utilization_beyond_what_chance_allows():
     assert seen(util_gap_sum=HOUR * (limit - 1e-9), **known).verdict == "ok"
     found = seen(util_gap_sum=HOUR * (limit + 1e-9), **known)
     assert (found.verdict, found.evidence) == ("contradictory", "activity is 20 points above GPU utilization, which counts every kernel")
-    assert allowed_gap(0) == allowed_gap(1)
+    assert allowed_gap(0) == allowed_gap(1) == 2.1
+    assert seen(util_gap_sum=0.6 * HOUR, **known).evidence.startswith("activity is 60 points above")
+
+
+def test_activity_just_as_far_above_gpu_utilization_as_chance_allows_is_no_fault():
+    time = 2**19  # ms; so that the mean is the limit itself
+    assert seen(util_gap_sum=allowed_gap(400) * time, util_ms=time, util_rows=400).verdict == "ok"
+    for enough, word in ((300_000, "contradictory"), (299_999, "ok")):
+        assert seen(util_gap_sum=0.5 * enough, util_ms=enough, util_rows=400).verdict == word
 
 
 @pytest.mark.parametrize(
@@ -182,6 +222,21 @@ def test_the_evidence_of_power_says_numbers():
         "tensor activity of 30 % or more at 90 W for 60 min: a GPU of 700 W at rest"
     )
     assert seen(zero_ms=HOUR, zero_power_sum=HOUR * 400.0).evidence == "activity reads 0 for 60 min while the GPU draws 400 W"
+    assert seen(low_ms=HOUR, low_power_sum=HOUR * 400.0, low_clock_sum=HOUR * 500.4996e6).evidence == (
+        "an SM clock of 500 MHz at 400 W for 60 min: no GPU draws that at an idle clock"
+    )
+    assert seen(low_ms=HOUR, low_power_sum=HOUR * 400.0, low_clock_sum=HOUR * 500.5004e6).evidence.startswith("an SM clock of 501 MHz")
+
+
+def test_without_the_gpus_own_figures_power_proves_nothing():
+    row = {"rows": 1000, "span_ms": HOUR, "stuck_ms": 0, "gap_rows": 0} | {f"{name}_rows": 0 for name in FLAGGED}
+    nothing = {f"{kind}_{what}": 0.0 for kind in ("util", "hard", "zero", "low", "energy") for what in ("ms", "rows", "sum", "power_sum")}
+    low = nothing | {"util_gap_sum": 0.0, "low_ms": HOUR, "low_power_sum": HOUR * 400.0, "low_clock_sum": HOUR * 5e8}
+    assert verdict(row, GaugeEvidence(low), stated_power=WATTS).verdict == "ok"
+    assert verdict(row, GaugeEvidence(low), highest_clock=HERTZ).verdict == "ok"
+    assert verdict(row, GaugeEvidence(low), stated_power=WATTS, highest_clock=HERTZ).verdict == "contradictory"
+    with pytest.raises(TypeError):
+        verdict(row, None, False)
 
 
 @pytest.mark.parametrize(("sampled", "word"), [(440.0, "ok"), (440.1, "locked"), (360.0, "ok"), (359.9, "locked")])
@@ -205,6 +260,14 @@ def test_scattered_power_may_be_four_standard_errors_off():
         sampled = 400 + off
         sums = {"energy_sum": HOUR * 400, "energy_power_sum": HOUR * sampled, "energy_power_squares": HOUR * (sampled**2 + 50**2)}
         assert seen(energy_ms=HOUR, energy_rows=100, **sums).verdict == word
+
+
+def test_power_that_rounding_makes_steadier_than_steady_is_no_error():
+    sums = {"energy_sum": HOUR * 400.0, "energy_power_sum": HOUR * 400.0, "energy_power_squares": HOUR * (400.0**2 - 0.25)}
+    assert seen(energy_ms=HOUR, energy_rows=100, **sums).verdict == "ok"
+    # 10 % and not a watt more, though one sample more or less would weigh
+    sums = {"energy_sum": HOUR * 400.0, "energy_power_sum": HOUR * 440.1, "energy_power_squares": HOUR * (440.1**2 - 0.25)}
+    assert seen(energy_ms=HOUR, energy_rows=100, **sums).verdict == "locked"
 
 
 def test_no_lock_without_energy_or_where_cycles_are_counted():
