@@ -35,11 +35,20 @@ def test_a_change_is_noticed_by_doctests_and_by_tests(where, old, new, noticed):
     assert (ended.returncode != 0) is noticed, ended.stdout.decode()
 
 
+def test_modules_of_the_table_meet_its_tests_alone():
+    mutants = tool()
+    for module, names in mutants.OWN_TESTS.items():
+        doctests, *tests = mutants.near(module)
+        assert (TOOL.parents[1] / doctests).is_file() and mutants.far(module) == []
+        assert tests == [f"tests/{name}" for name in names]
+        assert all((TOOL.parents[1] / test).is_file() for test in tests)
+
+
 def test_the_modules_that_compute_have_tests_and_changes():
     pytest.importorskip("cosmic_ray", reason="Cosmic Ray is an optional library: pip install 'ullage[mutants]'")
     mutants = tool()
     chosen = mutants.chosen([])
-    assert {"ullage.sums.windows", "ullage.metrics.ofu"} <= set(chosen) and all(map(mutants.near, chosen))
+    assert {"ullage.sums.windows", "ullage.metrics.ofu", "ullage.audit.trust"} <= set(chosen) and all(map(mutants.near, chosen))
     [module] = mutants.chosen(["metrics.ofu"])
     drawn = list(mutants.mutants([module], random.Random(1)))
     assert len({one.text for one in drawn}) == len(drawn) > 5

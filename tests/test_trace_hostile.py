@@ -118,6 +118,26 @@ def as_nobody(*words: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, "-c", AS_NOBODY, *map(str, words)], capture_output=True, text=True, timeout=120, check=False)
 
 
+@pytest.mark.parametrize("suffix", ["", ".html", ".json", ".txt", ".svg", ".pftrace"])
+def test_half_a_surrogate_pair_in_a_name_costs_neither_its_event_nor_the_report(suffix: str, tmp_path: Path) -> None:
+    half = "\ud800"  # as Python writes a byte of a file's name that is not UTF-8
+    events = [
+        on_host(0, 100, f"part{half}"),
+        call(1.0, 2.0),
+        kernel(4.0, 40.0, name=f"gemm{half}b \U0001f600"),
+        kernel(50.0, 5.0, name="last"),
+    ]
+    about = {"deviceProperties": [{"id": 0, "name": f"G{half}"}], "distributedInfo": {"rank": 3, "world_size": 8}, "host_name": f"{half}n"}
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(about | {"traceEvents": events}))
+    out = tmp_path / f"o{suffix}"
+    said = ask(path, *(("--out", out) if suffix else ()))
+    assert said.code == 0 and "left out" not in said.out
+    shown = (out.read_bytes() if suffix else said.out.encode()).decode("utf-8", "replace" if suffix == ".pftrace" else "strict")
+    assert "\ud800" not in shown and "\\ud800" not in shown
+    assert suffix in (".svg", ".pftrace") or "gemm\ufffdb" in shown or "gemm\\ufffdb" in shown
+
+
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
     """A folder that anybody may look into, all the way down to it."""

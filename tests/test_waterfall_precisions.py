@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 import ullage
+from ullage.errors import UllageError
 from ullage.product import Product
 from ullage.simulate.job import GPU, KERNEL, Job, Plan, job
-from ullage.simulate.job_files import config, scenario
+from ullage.simulate.job_files import config, scenario, write
 from ullage.simulate.traces import kineto
 
 FP8 = "nvjet_sm90_qqtst_128x256_128x4_2x1_v_bz_coopA_TNT"
@@ -76,6 +77,58 @@ def test_what_is_said_goes_before_what_the_trace_shows_and_a_note_says_both(tmp_
     report = ullage.waterfall(str(traces), config=str(model), precision={"*": "bf16"})
     assert report.peak == pytest.approx(PEAKS["bf16"], rel=1e-6)
     assert any("FP8" in note and "--precision" in note for note in report.notes)
+
+
+def missed(folder: Path, seed: int) -> set[str]:
+    """Return which planted figures of a mixed job the waterfall does not find again in the job's files."""
+    simulated = job(Plan(ranks=1 + seed % 4, steps=1, seed=seed, mixed=True))
+    made = write(simulated, folder / str(seed))
+    report = ullage.waterfall(*map(str, (made.telemetry, made.traces, made.config, made.gemms)))
+    factors = {name: report.chain.step(name) for name in simulated.truth["factors"]}
+    wrong = {
+        name
+        for name, planted in simulated.truth["factors"].items()
+        if (step := factors[name]) is None
+        or step.factor.low is None
+        or step.factor.high is None
+        or not step.factor.low - 1e-6 <= planted <= step.factor.high + 1e-6
+    }
+    assert report.peak == pytest.approx(mixture_by_hand(simulated), rel=1e-5)  # sizes of products are whole numbers
+    assert report.headline.value == pytest.approx(simulated.truth["mfu"], rel=1e-5)
+    return wrong
+
+
+def mixture_by_hand(simulated: Job) -> float:
+    """Return eq. 12 of the OFU paper for the planted share, by this file's own count of attention."""
+    assert simulated.mixture is not None
+    share, peaks = Fraction(simulated.mixture.share), PEAKS | {"tf32": PEAKS["bf16"] // 2}
+    other = _linear(simulated) * share
+    bf16 = _linear(simulated) - other + _attention(simulated)
+    return float((other + bf16) / (other / peaks[simulated.mixture.other] + bf16 / peaks["bf16"]))
+
+
+def test_a_planted_mixture_of_precisions_is_found_in_the_names_of_kernels(tmp_path):
+    others = {job(Plan(seed=seed, mixed=True)).mixture.other for seed in (2, 3)}  # type: ignore[union-attr]
+    assert others == {"fp8", "tf32"}
+    assert missed(tmp_path, 2) | missed(tmp_path, 3) <= {"clock"}
+
+
+@pytest.mark.full
+def test_planted_mixtures_of_precisions_are_found_for_many_seeds(tmp_path):
+    wrong = [missed(tmp_path, seed) for seed in range(64)]
+    assert set().union(*wrong) <= {"clock"} and sum(map(bool, wrong)) <= 0.05 * len(wrong)
+
+
+def test_a_mixed_job_without_its_names_has_another_peak(tmp_path):
+    simulated = job(Plan(ranks=1, steps=1, seed=3, mixed=True))
+    made = write(simulated, tmp_path / "job")
+    report = ullage.waterfall(*map(str, (made.telemetry, made.config)), gpu=GPU)
+    assert report.peak == pytest.approx(PEAKS["bf16"], rel=1e-6)
+
+
+def test_short_kernels_and_several_precisions_are_not_simulated_together():
+    with pytest.raises(UllageError, match="several precisions"):
+        Plan(shapes=True, mixed=True)
 
 
 def test_the_gpu_of_these_tests_has_these_peaks():

@@ -1,9 +1,10 @@
 """Whether a test breaks where the code is changed by one sign: python tools/mutants.py [--minutes 10] [--seed 0] [NAME…]
 
-Small changes (a number by one, < for <=, + for -, and for or, a `not` more or less) are drawn from src/ullage/sums and
-src/ullage/metrics, or from the modules whose name contains NAME. For each, the doctests of the module and the tests that import it run in
-a process of its own that reads the changed text instead of the file; what they let pass meets the tests of whoever imports the module.
-Nothing is written. A change that no test noticed is printed; the exit status is 1 where fewer than --least of 100 were noticed.
+Small changes (a number by one, < for <=, + for -, and for or, a `not` more or less) are drawn from src/ullage/sums, src/ullage/metrics and
+src/ullage/audit/trust.py, or from the modules whose name contains NAME. For each, the doctests of the module and the tests that import it
+run in a process of its own that reads the changed text instead of the file; what they let pass meets the tests of whoever imports the
+module. Modules of `OWN_TESTS` meet those tests alone. Nothing is written. A change that no test noticed is printed; the exit status is 1
+where fewer than --least of 100 were noticed.
 
 The changes are Cosmic Ray's (pip install cosmic-ray).
 """
@@ -32,7 +33,16 @@ from typing import Any
 
 ROOT = Path(__file__).parents[1]
 SOURCE, TESTS = ROOT / "src", ROOT / "tests"
-COMPUTE = ("ullage.sums", "ullage.metrics")
+COMPUTE = ("ullage.sums", "ullage.metrics", "ullage.audit.trust")
+# Modules with many users, whose tests are to be enough by themselves: a threshold that only a whole report shows is hard to find again
+OWN_TESTS = {
+    "ullage.audit.trust": ("test_thresholds.py",),
+    "ullage.sums.devices": ("test_thresholds.py", "test_devices.py"),
+    "ullage.sums.gauges": ("test_thresholds.py", "test_trust.py"),
+    "ullage.sums.lanes.idle": ("test_idle.py",),
+    "ullage.sums.lanes.transfer": ("test_thresholds.py", "test_collectives.py"),
+    "ullage.sums.windows": ("test_thresholds.py", "test_windows.py"),
+}
 OPERATORS = re.compile(
     r"core/(NumberReplacer|AddNot|ReplaceAndWithOr|ReplaceOrWithAnd|ReplaceTrueWithFalse|ReplaceFalseWithTrue|ReplaceBreakWithContinue"
     r"|ReplaceContinueWithBreak|ReplaceComparisonOperator_(Lt_LtE|LtE_Lt|Gt_GtE|GtE_Gt|Eq_NotEq|NotEq_Eq|Lt_Gt|Gt_Lt|Is_IsNot|IsNot_Is)"
@@ -151,12 +161,16 @@ def _changed(mutant: Mutant) -> str:
 
 
 def near(module: str) -> list[str]:
-    """Return the module's own doctests and the tests that import it."""
+    """Return the module's own doctests and the tests that import it, or those that are to be enough."""
+    if module in OWN_TESTS:
+        return [str(modules()[module].relative_to(ROOT)), *(f"tests/{name}" for name in OWN_TESTS[module])]
     return [str(modules()[module].relative_to(ROOT)), *_tests_of({module})]
 
 
 def far(module: str) -> list[str]:
-    """Return the tests of whoever imports the module, less those that import it themselves."""
+    """Return the tests of whoever imports the module, less those that import it themselves; none where its own are to be enough."""
+    if module in OWN_TESTS:
+        return []
     users = {other for other in modules() if module in imports(other)}
     return [test for test in _tests_of(users) if test not in near(module)]
 

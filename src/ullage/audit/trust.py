@@ -144,7 +144,7 @@ def verdict(
     }  # two of one verdict are two views of one fault
     if partly:
         spans = _spoilt(doubts)
-        share = max(length(spans) / max(row["span_ms"], 1), *(f.share for f in partly.values()), 0.0)
+        share = max(length(spans) / max(row["span_ms"], 1), *(f.share for f in partly.values()))
         whole.append(Finding("faulty in part", "; ".join(f"{f.verdict}: {f.evidence}" for f in partly.values()), share, spans))
     return min(whole, key=lambda f: VERDICTS.index(f.verdict), default=Finding("ok", ""))
 
@@ -238,14 +238,13 @@ def _of_spans(row: Mapping[str, float], evidence: GaugeEvidence) -> list[Finding
 def _of_power(sums: Mapping[str, float], span: float, stated: float | None, highest: float | None) -> list[Finding]:
     """Return where activity or clock can't be right beside power or "GPU utilization"."""
     found = []
-    gap = sums["util_gap_sum"] / max(sums["util_ms"], 1)
-    if sums["util_ms"] >= LEAST_MS and gap > allowed_gap(sums["util_rows"]):
+    if sums["util_ms"] >= LEAST_MS and (gap := sums["util_gap_sum"] / sums["util_ms"]) > allowed_gap(sums["util_rows"]):
         found.append(Finding("contradictory", f"activity is {gap * 100:.0f} points above GPU utilization, which counts every kernel"))
     if stated is None:
         return found
 
     def power(kind: str) -> float:
-        return sums[f"{kind}_power_sum"] / max(sums[f"{kind}_ms"], 1)
+        return sums[f"{kind}_power_sum"] / sums[f"{kind}_ms"]
 
     if sums["hard_ms"] >= LEAST_MS and power("hard") < IDLE_POWER * stated:
         text = (
@@ -255,8 +254,10 @@ def _of_power(sums: Mapping[str, float], span: float, stated: float | None, high
     if sums["zero_ms"] >= LEAST_MS and power("zero") > HIGH_POWER * stated:
         text = f"activity reads 0 for {_minutes(sums['zero_ms'])} while the GPU draws {power('zero'):,.0f} W"
         found.append(Finding("stuck at zero", text, sums["zero_ms"] / max(span, 1)))
-    clock = sums["low_clock_sum"] / max(sums["low_ms"], 1)
-    if highest and sums["low_ms"] >= LEAST_MS and clock < IDLE_CLOCK * highest and power("low") > HIGH_POWER * stated:
+    if not highest or sums["low_ms"] < LEAST_MS:
+        return found
+    clock = sums["low_clock_sum"] / sums["low_ms"]
+    if clock < IDLE_CLOCK * highest and power("low") > HIGH_POWER * stated:
         seen = f"an SM clock of {clock / 1e6:,.0f} MHz at {power('low'):,.0f} W for {_minutes(sums['low_ms'])}"
         text = f"{seen}: no GPU draws that at an idle clock"
         found.append(Finding("contradictory", text, sums["low_ms"] / max(span, 1)))

@@ -1,10 +1,10 @@
 """A simulated training job of which every factor from peak to MFU is known: the waterfall must find them again.
 
-The factors are drawn, and what each source would have seen follows from them: telemetry reads engine, SM and tensor activity and
-samples a clock that wavers, and that in some jobs is low while the tensor pipes work; a trace holds each rank's kernels with their grids,
-collectives (of which a part runs beside kernels, on SMs of its own or shared), copies and idle time; the configuration says what a
-step needs; the list of matrix products says what their tiles execute. Nothing here calls the code under test: FLOPs, tiles and SMs
-are counted by their own arithmetic, times are whole nanoseconds.
+The factors are drawn, and what each source would have seen follows from them: telemetry reads engine, SM and tensor activity and samples a
+clock that wavers, and that in some jobs is low while the tensor pipes work; a trace holds each rank's kernels with their grids,
+collectives (of which a part runs beside kernels, on SMs of its own or shared), copies and idle time, and by its kernels' names the
+precisions that a mixed job multiplies in; the configuration says what a step needs; the list of matrix products says what their tiles
+execute. Nothing here calls the code under test: FLOPs, tiles and SMs are counted by their own arithmetic, times are whole nanoseconds.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from ullage.errors import UllageError
 from ullage.gpus.chip import find
+from ullage.simulate.job_precisions import Mixture, drawn, flops_by_precision, peak
 from ullage.simulate.specification import HIGHEST_LOAD_CLOCK, LOAD_CLOCK_DEVIATION
 
 Array = npt.NDArray[np.float64]
@@ -34,7 +35,7 @@ COLLECTIVE = (544, 96, 40 << 10)  # and of a collective's
 SLOWEST = 0.9  # how full the SMs are, relative to equal blocks, where the blocks of a kernel are least alike
 IDLE_CLOCK = 1.98e9  # Hz; what the clock rises to at most where the tensor pipes rest
 SHAPED_ISSUE = 0.8  # times the tensor issue of other jobs: three kernels of four hold all FLOPs, and no product is faster than its peak
-WHOLE_GRID = 12  # blocks; what grids are a multiple of where kernels have shapes
+WHOLE_GRID = 12  # blocks; what grids are a multiple of where products have sizes
 COPIES = 0.005  # of the active time
 SAMPLES, INTERVAL = 120, 30  # readings of each GPU, seconds apart
 
@@ -43,19 +44,28 @@ SAMPLES, INTERVAL = 120, 30  # readings of each GPU, seconds apart
 class Plan:
     """What is asked of a simulated job: `ranks` GPUs, `steps` of them traced, and a seed from which all else is drawn.
 
-    With `shapes` its traces have short kernels in place of long ones, and say what operators asked of them.
+    With `shapes` its traces have short kernels in place of long ones, and say what operators asked of them. With `mixed` it multiplies
+    partly in BF16 and partly in FP8 or TF32.
     """
 
     ranks: int = 4
     steps: int = 3
     seed: int = 0
     shapes: bool = False
+    mixed: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a job without ranks or steps, and one whose traces nobody wants to write."""
+        if self.shapes and self.mixed:
+            raise UllageError("can't simulate a job of several precisions with short kernels", "leave out --shapes or --mixed")
         for name, value, most in (("ranks", self.ranks, 64), ("steps", self.steps, 100)):
             if not 1 <= value <= most:
                 raise UllageError(f"can't simulate a job with {name} = {value}", f"{name} lies between 1 and {most}")
+
+    @property
+    def sized(self) -> bool:
+        """Whether its traces say the sizes of products."""
+        return self.shapes or self.mixed
 
 
 @dataclass(frozen=True)
@@ -84,10 +94,18 @@ class Model:
     def flops(self) -> tuple[int, int]:
         """Model FLOPs and executed FLOPs of a step, by hand: 2 for each weight and token, attention over s (s + 1) / 2 pairs."""
         tokens = self.batch * self.seq
-        attention = 2 * 2 * (self.seq * (self.seq + 1) // 2) * self.width * self.batch * self.layers
         linear = [2 * tokens * a * b * self.layers for a, b in self.linears]
-        model = 3 * (sum(linear) + attention + 2 * tokens * self.width * self.vocabulary)
-        return model, model + (sum(linear[:-1]) + attention if self.recomputed else 0)
+        model = 3 * (sum(linear) + self._scores + 2 * tokens * self.width * self.vocabulary)
+        return model, model + (sum(linear[:-1]) + self._scores if self.recomputed else 0)
+
+    @property
+    def attention(self) -> int:
+        """Executed FLOPs of scores and values of a step: forward, twice as much backward, and again where layers are computed twice."""
+        return self._scores * (4 if self.recomputed else 3)
+
+    @property
+    def _scores(self) -> int:
+        return 2 * 2 * (self.seq * (self.seq + 1) // 2) * self.width * self.batch * self.layers
 
     def gemms(self, ranks: int) -> list[dict[str, Any]]:
         """Return the matrix products of one rank's step: forward, both gradients, and what is computed again."""
@@ -152,8 +170,8 @@ class Job:
     """A simulated job. Times of one step in ns: `elapsed`, `active` and each rank's `kernel`; `copies` is the same for all.
 
     `grids` and `tensor_issue` hold while a rank computes; `clocks` is the SM clock in Hz at each sample while the tensor pipes work,
-    `resting` how much higher it is where nothing runs, `wobble` how activity wavers about its mean (mean 1 for each GPU). `tile` and
-    `model_efficiency` follow from the model.
+    `resting` how much higher it is where nothing runs, `wobble` how activity wavers about its mean (mean 1 for each GPU). `mixture` says
+    what does not run in BF16. `tile` and `model_efficiency` follow from the model.
     """
 
     plan: Plan
@@ -167,6 +185,7 @@ class Job:
     clocks: Array
     resting: float
     wobble: Array
+    mixture: Mixture | None = None
 
     @property
     def collective(self) -> tuple[int, ...]:
@@ -185,7 +204,7 @@ class Job:
 
     @property
     def truth(self) -> dict[str, Any]:
-        """Every factor, OFU and MFU: what a report must find."""
+        """Every factor, OFU, MFU, and the peak that they are shares of, in FLOP/s: what a report must find."""
         factors = _time_factors(self.kernel, self.active, self.elapsed)
         factors |= {"sm_fill": _mean_fill(self.kernel, self.fills), "tensor_issue": self.tensor_issue}
         work = tuple(kernel * fill for kernel, fill in zip(self.kernel, self.fills, strict=True))
@@ -197,6 +216,8 @@ class Job:
             "factors": factors,
             "ofu": ofu,
             "mfu": ofu * factors["tile"] * factors["model"],
+            "peak": peak(self.model, self.mixture, GPU),
+            "flops_by_precision": flops_by_precision(self.model, self.mixture),
             "gpus": self.plan.ranks,
             "gpu_hours": self.plan.ranks * SAMPLES * INTERVAL / 3600,
             "step_time": self.elapsed / 1e9,
@@ -218,7 +239,7 @@ def job(plan: Plan | None = None) -> Job:
         computing = 1 - COPIES
     slower = np.append(0.0, random.uniform(0.0, 0.15, plan.ranks - 1))
     shares = tuple(float(s) for s in busy * computing * (1 - random.permutation(slower)))
-    fill, issue = random.uniform(0.8, 0.97), random.uniform(0.5, 0.85) * (SHAPED_ISSUE if plan.shapes else 1.0)
+    fill, issue = random.uniform(0.8, 0.97), random.uniform(0.5, 0.85) * (SHAPED_ISSUE if plan.sized else 1.0)
     clocks, wobble = _clocks(random), _wobble(random, plan.ranks)
     grids, resting = _grids(plan, fill), _resting(plan, clocks)
     fine = tuple(round(share * 1e12) for share in shares)  # in what times turn out to be; their ratios are what counts
@@ -227,12 +248,13 @@ def job(plan: Plan | None = None) -> Job:
     work = tuple(share * own for share, own in zip(shares, fills, strict=True))
     factors = [sum(work) / plan.ranks, issue, _clock(clocks, wobble, work), _tile(model, plan.ranks)]
     needed, executed = model.flops
-    rate = math.prod(factors) * needed / executed * plan.ranks * find(GPU).peak("bf16")
+    mixture = drawn(plan.seed) if plan.mixed else None
+    rate = math.prod(factors) * needed / executed * plan.ranks * peak(model, mixture, GPU)
     elapsed = round(needed / rate * 1e9)
     active = round(busy * elapsed)
     copies = round(COPIES * active)
     kernel = tuple(min(round(share * elapsed), active - copies) for share in shares) if plan.ranks > 1 else (active - copies,)
-    return Job(plan, model, elapsed, active, copies, kernel, grids, issue, clocks, resting, wobble)
+    return Job(plan, model, elapsed, active, copies, kernel, grids, issue, clocks, resting, wobble, mixture)
 
 
 def _grids(plan: Plan, fill: float) -> Grids:
@@ -243,7 +265,7 @@ def _grids(plan: Plan, fill: float) -> Grids:
         full = int(random.integers(0, 4)) if piece % 4 != 3 else 1
         wanted = min(max(fill + random.uniform(-0.03, 0.03), full / (full + 1) + 0.02), 1.0)
         blocks.append(full * SMS + max(1, round((wanted * (full + 1) - full) * SMS)) if piece % 4 != 3 else 2 * SMS)
-    if plan.shapes:
+    if plan.sized:
         blocks = [max(round(size / WHOLE_GRID), 1) * WHOLE_GRID for size in blocks]
     return Grids(
         blocks=tuple(blocks),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,11 +15,11 @@ import pyarrow as pa
 from ullage.checked_parquet import write_table
 from ullage.errors import UllageError
 from ullage.output_folder import output_folder
-from ullage.simulate.job import ALONE, COLLECTIVE, GPU, INTERVAL, KERNEL, PIECES, SAMPLES, SMALL, Job, sampled
-from ullage.simulate.job_kernels import Asked, asked_by_rank
+from ullage.simulate.job import ALONE, COLLECTIVE, GPU, INTERVAL, PIECES, SAMPLES, SMALL, Job, sampled
+from ullage.simulate.job_kernels import Kernel, kernels_by_rank
 from ullage.simulate.traces import kineto
 from ullage.simulate.traces.scenario import EPOCH, Recorder, Scenario
-from ullage.simulate.traces.training import ALLREDUCE, COMPUTE, COPY, NETWORK, POINTWISE
+from ullage.simulate.traces.training import ALLREDUCE, COMPUTE, COPY, NETWORK
 from ullage.tables import samples
 from ullage.units import HOUR_MS
 
@@ -119,10 +119,10 @@ def config(job: Job) -> dict[str, Any]:
 def scenario(job: Job) -> Scenario:
     """Return the job's traced steps: idle, a copy, kernels, and a collective that ends on all ranks at once."""
     recorders = [Recorder(7001 + 100 * rank, rank) for rank in range(job.plan.ranks)]
-    asked = asked_by_rank(job) if job.plan.shapes else None
+    kernels = kernels_by_rank(job)
     for step in range(job.plan.steps):
         for rank, to in enumerate(recorders):
-            _step(job, rank, to, step, None if asked is None else asked[rank])
+            _step(job, rank, to, step, kernels[rank])
     return Scenario(
         "job",
         tuple(event for to in recorders for event in to.events),
@@ -132,12 +132,11 @@ def scenario(job: Job) -> Scenario:
     )
 
 
-def _step(job: Job, rank: int, to: Recorder, step: int, asked: Asked | None) -> None:
+def _step(job: Job, rank: int, to: Recorder, step: int, pieces: Sequence[Sequence[Kernel]]) -> None:
     """Record one step of one rank: the host launches everything while the GPU idles, then waits until the step ends."""
     begin, end = step * job.elapsed, (step + 1) * job.elapsed
     now = begin + job.elapsed - job.active
-    pieces: Sequence[Sequence[str | None]] = asked or ((None,),) * PIECES
-    kernels = sum(len(words) for words in pieces)
+    kernels = sum(len(short) for short in pieces)
     launches = kernels + (job.plan.ranks > 1) + (job.hidden > 0)  # and collectives where there is somebody to talk to
     calls = [to.call(begin + n * CALL, begin + (n + 1) * CALL, "cudaLaunchKernel", "launch", to.process) for n in range(launches)]
     copy = to.call(begin + (kernels + 2) * CALL, begin + (kernels + 3) * CALL, "cudaMemcpyAsync", "copy", to.process)
@@ -145,12 +144,12 @@ def _step(job: Job, rank: int, to: Recorder, step: int, asked: Asked | None) -> 
     now += job.copies
     edges = [now + job.kernel[rank] * n // PIECES for n in range(PIECES + 1)]
     launched = iter(calls)
-    for n, words in enumerate(pieces):
-        alone = job.grids.alone(n)
-        launch = {"blocks": job.grids.blocks[n], **_block(ALONE if alone else SMALL)}
-        parts = [edges[n] + (edges[n + 1] - edges[n]) * part // len(words) for part in range(len(words) + 1)]
-        for (start, stop), word in zip(pairwise(parts), words, strict=True):
-            to.work(start, stop, "kernel", KERNEL if alone else POINTWISE, COMPUTE, next(launched), product=word, **launch)
+    for n, short in enumerate(pieces):
+        launch = {"blocks": job.grids.blocks[n], **_block(ALONE if job.grids.alone(n) else SMALL)}
+        times = list(accumulate((kernel.time for kernel in short), initial=0))
+        parts = [edges[n] + (edges[n + 1] - edges[n]) * time // times[-1] for time in times]
+        for (start, stop), kernel in zip(pairwise(parts), short, strict=True):
+            to.work(start, stop, "kernel", kernel.name, COMPUTE, next(launched), product=kernel.asked, **launch)
     if job.plan.ranks > 1:
         _collectives(job, to, edges, end, calls[kernels:], step)
     to.call(begin + (kernels + 4) * CALL, end, "cudaDeviceSynchronize", "sync", to.process)

@@ -1,11 +1,13 @@
 """The kernels of a simulated job with their shapes: matrix products and elementwise passes that come to the job's own FLOPs.
 
-Each long kernel of a step becomes many short ones of one shape, as many as its share of the step's executed FLOPs takes. Their tiles are
-as the grids have them, padded as the job's products are.
+With `shapes`, each long kernel of a step becomes many short ones of one shape, as many as its share of the step's executed FLOPs takes.
+Their tiles are as the grids have them, padded as the job's products are. With `mixed`, it becomes one of each precision and one of
+attention.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
 from math import log2
 
@@ -13,7 +15,9 @@ import numpy as np
 
 from ullage.gpus.chip import find
 from ullage.product import Product, moved_word
-from ullage.simulate.job import GPU, K_TILE, PIECES, TILE, WHOLE_GRID, Job
+from ullage.simulate.job import GPU, K_TILE, KERNEL, PIECES, TILE, WHOLE_GRID, Job
+from ullage.simulate.job_precisions import Part, parts
+from ullage.simulate.traces.training import POINTWISE
 
 ACROSS = WHOLE_GRID  # tiles along the library's m
 DEEPEST = 16384  # K of a product: as wide as layers are
@@ -22,6 +26,43 @@ PASSES = 20  # elementwise kernels in place of a long one
 LEAST_TILE = 0.92  # below, the padding of `ACROSS` tiles would be a tile
 
 Asked = tuple[tuple[str, ...], ...]
+GRAIN = 10**9  # parts of a long kernel's time
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel in place of a long one: its name, what was asked for, and its time relative to the others'."""
+
+    name: str
+    asked: str | None = None
+    time: int = 1
+
+
+def kernels_by_rank(job: Job) -> tuple[tuple[tuple[Kernel, ...], ...], ...]:
+    """Return what runs in place of each long kernel of a step, of each rank."""
+    names = [KERNEL if job.grids.alone(piece) else POINTWISE for piece in range(PIECES)]
+    if job.mixture is not None:
+        return _mixed(job, parts(job.model, job.mixture, GPU))
+    if not job.plan.shapes:
+        return (tuple((Kernel(name),) for name in names),) * job.plan.ranks
+    return tuple(
+        tuple(tuple(Kernel(name, word) for word in words) for name, words in zip(names, row, strict=True)) for row in asked_by_rank(job)
+    )
+
+
+def _mixed(job: Job, split: tuple[Part, ...]) -> tuple[tuple[tuple[Kernel, ...], ...], ...]:
+    tile = max(job.truth["factors"]["tile"], LEAST_TILE)
+    found = []
+    for row in _executed(job, 1.0):
+        products = [[_kernel(part, _product(job, piece, 1, tile), flops) for part in split] for piece, flops in enumerate(row)]
+        found.append(tuple(tuple(products[n]) if job.grids.alone(n) else (Kernel(POINTWISE),) for n in range(PIECES)))
+    return tuple(found)
+
+
+def _kernel(part: Part, sized: Product, flops: float) -> Kernel:
+    """Return a kernel of one precision: a product as deep as its share of a long kernel's FLOPs asks for."""
+    deep = None if part.precision is None else replace(sized, k=round(flops * part.flops / sized.flops), precision=part.precision).word
+    return Kernel(part.name, deep, round(part.time * GRAIN))
 
 
 def asked_by_rank(job: Job) -> tuple[Asked, ...]:

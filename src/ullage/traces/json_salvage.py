@@ -1,7 +1,7 @@
 """Damaged JSON put right: the elements of an array that can be read, and how many could not.
 
-What writers get wrong: control characters and line breaks inside names, lone backslashes, bytes that are not UTF-8, `nan`
-and `inf`, a key without a value, and an end that is missing.
+What writers get wrong: control characters and line breaks inside names, lone backslashes, halves of surrogate pairs, bytes that are not
+UTF-8, `nan` and `inf`, a key without a value, and an end that is missing.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ _PLACE = re.compile(r"\(byte (\d+)\)$")
 _TRUNCATED = "was truncated"
 _CONTROL = bytes(c if c >= 32 else 32 for c in range(256))
 _ESCAPE = re.compile(rb'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})?')
+# Two halves are one letter; Python writes one alone for a byte of a file's name that is not UTF-8.
+_SURROGATE = re.compile(rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)", re.DOTALL)
 _NO_NUMBER = re.compile(rb"(?i)(:\s*)[+-]?(?:nan|inf(?:inity)?)\b")
 _NO_VALUE = re.compile(rb":(?=\s*[,}\]])")
 _RAW = msgspec.json.Decoder(msgspec.Raw)
@@ -102,7 +104,7 @@ def _closes(text: bytes) -> bool:
 def _first(fragment: bytes) -> tuple[bytes | None, bytes, bool]:
     """Return the first value of a text as it is or put right, what follows it, and whether it was put right."""
     why = b""
-    for step in (None, _plain_controls, _doubled_backslashes, _nothing_for_no_value):
+    for step in (None, _plain_controls, _doubled_backslashes, whole_surrogates, _nothing_for_no_value):
         fragment = step(fragment) if step else fragment
         element, rest = _value(fragment)
         if element is not None:
@@ -129,6 +131,15 @@ def _plain_controls(text: bytes) -> bytes:
 
 def _doubled_backslashes(text: bytes) -> bytes:
     return _ESCAPE.sub(lambda m: m[0] if m[1] else rb"\\", text)
+
+
+def whole_surrogates(text: bytes) -> bytes:
+    r"""Return a text with halves of surrogate pairs that stand alone made visible as replacement characters.
+
+    >>> whole_surrogates(rb'"\ud83d\ude00 \ud800 \\ud800"')
+    b'"\\ud83d\\ude00 \\ufffd \\\\ud800"'
+    """
+    return _SURROGATE.sub(lambda m: rb"\ufffd" if m[1] else m[0], text)
 
 
 def _nothing_for_no_value(text: bytes) -> bytes:

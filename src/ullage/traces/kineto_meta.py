@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from ullage.recording import Device, Recording
-from ullage.traces.json_salvage import ERRORS, valid_letters
+from ullage.traces.json_salvage import ERRORS, valid_letters, whole_surrogates
 
 _WANTED = ("baseTimeNanoseconds", "distributedInfo", "deviceProperties", "host_name", "boot_id")
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -112,7 +112,7 @@ def rank_in(file_name: str) -> int | None:
 
 
 def _object(text: bytes) -> dict[str, msgspec.Raw] | None:
-    for mend in (None, lambda t: re.sub(rb"[\x00-\x1f]", b" ", t), valid_letters):
+    for mend in (None, lambda t: re.sub(rb"[\x00-\x1f]", b" ", t), valid_letters, whole_surrogates):
         try:
             return _OBJECT.decode(mend(text) if mend else text)
         except ERRORS:

@@ -1,0 +1,321 @@
+"""Thresholds at both edges: what lies exactly on one, and what lies just beyond. Nothing here reads a file."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import FrozenInstanceError
+
+import numpy as np
+import pytest
+
+from tests.test_collectives import Did, rank, run_of
+from ullage.audit.trust import Finding, GaugeEvidence, Verdict, allowed_gap, verdict
+from ullage.reports.rated import rate
+from ullage.sums.devices import device_sums
+from ullage.sums.gauges import gauge_sums
+from ullage.sums.lanes.transfer import split
+from ullage.sums.ledger import CODES
+from ullage.sums.windows import unequal
+
+FLAGGED = ("impossible", "frozen", "repeated", "sentinel", "unit_guessed", "copied", "conflict")
+HOUR, MINUTE = 3_600_000, 60_000
+WATTS, HERTZ = 700.0, 2e9  # of the GPU: half its power is 350 W, a fifth 140 W, and 0.3 of its highest clock 600 MHz
+
+
+def of_rows(span: float = HOUR, rows: int = 1000, stuck: float = 0, **flagged: int) -> Finding:
+    """Return the verdict on a device of which so many readings are flagged."""
+    counts = {f"{name}_rows": flagged.get(name, 0) for name in FLAGGED}
+    return verdict({"rows": rows, "span_ms": span, "stuck_ms": stuck, "gap_rows": 0} | counts)
+
+
+def seen(span: float = HOUR, spans=None, lasted=None, **sums: float) -> Finding:
+    """Return the verdict on a device with such evidence of its gauges over an hour, in 1,000 readings."""
+    nothing = {f"{kind}_{what}": 0.0 for kind in ("util", "hard", "zero", "low", "energy") for what in ("ms", "rows", "sum", "power_sum")}
+    nothing |= {"util_gap_sum": 0.0, "low_clock_sum": 0.0, "energy_power_squares": 0.0}
+    row = {"rows": 1000, "span_ms": span, "stuck_ms": 0, "gap_rows": 0} | {f"{name}_rows": 0 for name in FLAGGED}
+    evidence = GaugeEvidence(nothing | sums, spans or {}, lasted=lasted or {})
+    return verdict(row, evidence, stated_power=WATTS, highest_clock=HERTZ)
+
+
+@pytest.mark.parametrize(
+    ("flag", "most", "word"),
+    [
+        *(("impossible", 10, "impossible"), ("conflict", 10, "impossible"), ("sentinel", 500, "sentinel")),
+        *(("unit_guessed", 10, "wrong unit"), ("copied", 10, "duplicated"), ("repeated", 400, "duplicated")),
+    ],
+)
+def test_readings_are_flagged_beyond_their_share(flag, most, word):
+    assert of_rows(**{flag: most}).verdict == "ok"
+    found = of_rows(**{flag: most + 1})
+    assert found.verdict == word
+    assert f"{most + 1:,} of 1,000 readings" in found.evidence or flag == "repeated"
+
+
+def test_few_values_that_mean_none_are_left_out_and_said():
+    assert of_rows(sentinel=10).evidence == ""
+    assert of_rows(sentinel=11).evidence == "11 of 1,000 readings hold a 'no value' number; left out"
+
+
+def test_copies_are_told_with_how_many_disagree_and_before_what_only_repeats():
+    assert of_rows(copied=11, conflict=3).evidence == "11 of 1,000 readings came more than once, 3 of them disagreeing; counted once"
+    assert of_rows(copied=11, repeated=900).evidence == "11 of 1,000 readings came more than once; counted once"
+
+
+def test_an_interval_is_slow_beyond_thirty_seconds_and_a_scrapes_jitter():
+    assert of_rows(span=31_500_000).verdict == "ok"
+    found = of_rows(span=31_501_000)
+    assert (found.verdict, found.evidence) == ("slow interval", "32 s between readings; DCGM averages over at most 30 s")
+    assert of_rows(span=10**9).evidence.startswith("1,000 s between")
+
+
+def test_a_device_without_readings_is_no_division_by_zero():
+    assert of_rows(rows=0, span=0).verdict == "ok"
+    assert of_rows(rows=1, span=30_000, sentinel=1).verdict == "sentinel"
+    assert of_rows(rows=0, span=0, frozen=0.1).verdict == of_rows(rows=1, span=1, frozen=0.1).verdict == "ok"
+
+
+@pytest.mark.parametrize(("span", "most"), [(HOUR, 600_000), (100 * HOUR, 7_200_000)])
+def test_zeros_under_load_are_stuck_beyond_ten_minutes_and_a_fiftieth_of_the_time(span, most):
+    assert of_rows(span=span, rows=span // 30_000, stuck=most).verdict == "ok"
+    assert of_rows(span=span, rows=span // 30_000, stuck=most + 1).verdict == "stuck at zero"
+
+
+def test_repeated_readings_are_stale_beyond_a_tenth():
+    assert of_rows(frozen=100).verdict == "ok"
+    found = of_rows(frozen=101)
+    assert (found.verdict, found.evidence) == ("stale", "101 of 1,000 readings repeat the ones before to the last digit")
+
+
+KINDS = {"no_clock": "impossible", "disorder": "contradictory", "stuck": "stuck at zero", "frozen": "stale", "gauge_frozen": "stale"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_lasts_five_minutes_is_a_fault(kind):
+    assert seen(spans={kind: ((0, 299_999),)}).verdict == "ok"
+    found = seen(spans={kind: ((0, 300_000),)})
+    assert found.verdict == "faulty in part" and found.evidence.startswith(f"{KINDS[kind]}: ") and found.spans == ((0, 300_000),)
+    assert "for 5 min" in found.evidence or kind in ("gauge_frozen", "stuck", "no_clock")
+    assert found.share == pytest.approx(300_000 / HOUR)
+
+
+def test_time_that_nobody_dated_counts_with_what_is_dated():
+    assert seen(lasted={"frozen": 100_000}, spans={"frozen": ((0, 199_999),)}).verdict == "ok"
+    assert seen(lasted={"frozen": 100_000}, spans={"frozen": ((0, 200_000),)}).verdict == "faulty in part"
+
+
+def test_an_undated_fault_spoils_the_rest_beyond_a_tenth_of_the_time():
+    assert seen(lasted={"frozen": HOUR // 10}).verdict == "faulty in part"
+    assert seen(lasted={"frozen": HOUR // 10 + 1}).verdict == "stale"
+
+
+def test_undated_faults_count_together():
+    tenth = HOUR // 10  # 360 s
+    assert seen(span=2 * HOUR, lasted={"frozen": tenth, "stuck": tenth}).verdict == "faulty in part"
+    assert seen(span=2 * HOUR, lasted={"frozen": tenth, "stuck": tenth + 1}).verdict == "stuck at zero"
+
+
+def test_a_dated_fault_is_left_out_up_to_half_of_the_time():
+    assert seen(spans={"disorder": ((0, HOUR // 2),)}).verdict == "faulty in part"
+    assert seen(spans={"disorder": ((0, HOUR // 2 + 1),)}).verdict == "contradictory"
+
+
+def test_an_undated_view_of_a_dated_fault_tells_of_the_same_time():
+    # activity reads 0 at high power for 20 min, undated, and is stuck at 0 for as long, dated: one fault, of a third of the time
+    zero = {"zero_ms": 20 * MINUTE, "zero_power_sum": 20 * MINUTE * 351}
+    assert seen(**zero).verdict == "stuck at zero"
+    assert seen(spans={"stuck": ((0, 20 * MINUTE),)}, **zero).verdict == "faulty in part"
+    assert seen(spans={"stuck": ((0, 14 * MINUTE - 1),)}, **zero).verdict == "stuck at zero"
+    assert seen(spans={"stuck": ((0, 14 * MINUTE),)}, **zero).verdict == "faulty in part"
+
+
+def test_an_undated_view_of_little_of_a_fault_takes_nothing_from_the_others():
+    # at zero for 10 min of 60, dated, and 5 of them seen undated too; beside it 5 and 5 min of two other faults: together a sixth
+    dated = {"spans": {"stuck": ((MINUTE, 11 * MINUTE),)}, "zero_ms": 5 * MINUTE, "zero_power_sum": 5 * MINUTE * 400.0}
+    hard = {"hard_ms": 5 * MINUTE, "hard_power_sum": 5 * MINUTE * 90.0}
+    assert seen(**dated, **hard).verdict == "faulty in part"
+    assert seen(lasted={"frozen": 5 * MINUTE}, **dated, **hard).verdict == "contradictory"
+
+
+def test_a_dated_fault_lasts_from_its_begin_to_its_end():
+    assert seen(spans={"stuck": ((10 * HOUR, 10 * HOUR + 299_999),)}).verdict == "ok"
+    assert seen(spans={"stuck": ((10 * HOUR, 10 * HOUR + 300_000),)}).share == pytest.approx(1 / 12)
+
+
+@pytest.mark.parametrize("span", [0, 1])
+def test_shares_of_no_time_are_those_of_a_millisecond(span):
+    for kind, watts in (("hard", 90.0), ("zero", 400.0), ("low", 400.0)):
+        assert seen(span=span, **{f"{kind}_ms": 300_000, f"{kind}_power_sum": 300_000 * watts}).share == 300_000, kind
+    assert seen(span=span, lasted={"frozen": 300_000}).share == 300_000
+    zero = {"zero_ms": 300_000, "zero_power_sum": 300_000 * 400.0}
+    assert "GPU utilization" in seen(span=span, spans={"stuck": ((5, 300_005),)}, **zero).evidence
+
+
+@pytest.mark.parametrize(("apart", "left_out"), [(300_000, 900_000), (300_001, 600_000)])
+def test_between_two_faults_less_than_five_minutes_apart_nothing_is_believed(apart, left_out):
+    found = seen(spans={"frozen": ((0, 300_000), (300_000 + apart, 600_000 + apart))})
+    assert sum(end - start for start, end in found.spans) == left_out
+
+
+def test_the_worst_verdict_is_the_series_own():
+    assert of_rows(impossible=11, sentinel=501, frozen=101).verdict == "impossible"
+    assert of_rows(sentinel=501, frozen=101).verdict == "stale"
+    assert (
+        verdict({"rows": 10, "span_ms": 1e5, "stuck_ms": 0} | {f"{f}_rows": 0 for f in FLAGGED}, same_device=False).verdict == "impossible"
+    )
+
+
+def test_findings_stay_as_they_were_found():
+    assert of_rows(impossible=11).share == 1.0
+    for found in (of_rows(), Verdict("g", "ok", "", 1.0), GaugeEvidence({})):
+        with pytest.raises(FrozenInstanceError):
+            found.evidence = found.sums = "other"
+
+
+def test_what_counts_in_the_totals():
+    assert [Verdict("g", word, "", 1.0, spans=((0, 1),)).left_out for word in ("faulty in part", "stale")] == [((0, 1),), ()]
+    assert [Verdict("g", word, "", 1.0).trusted for word in ("sentinel", "wrong unit")] == [False, True]
+
+
+# --- beside power and "GPU utilization" ---
+
+
+def test_activity_is_above_gpu_utilization_beyond_what_chance_allows():
+    limit = allowed_gap(400)
+    assert limit == pytest.approx(0.1 + 4 * 0.5 / 20)
+    known = {"util_ms": float(HOUR), "util_rows": 400}
+    assert seen(util_gap_sum=HOUR * (limit - 1e-9), **known).verdict == "ok"
+    found = seen(util_gap_sum=HOUR * (limit + 1e-9), **known)
+    assert (found.verdict, found.evidence) == ("contradictory", "activity is 20 points above GPU utilization, which counts every kernel")
+    assert allowed_gap(0) == allowed_gap(1) == 2.1
+    assert seen(util_gap_sum=0.6 * HOUR, **known).evidence.startswith("activity is 60 points above")
+
+
+def test_activity_just_as_far_above_gpu_utilization_as_chance_allows_is_no_fault():
+    time = 2**19  # ms; so that the mean is the limit itself
+    assert seen(util_gap_sum=allowed_gap(400) * time, util_ms=time, util_rows=400).verdict == "ok"
+    for enough, word in ((300_000, "contradictory"), (299_999, "ok")):
+        assert seen(util_gap_sum=0.5 * enough, util_ms=enough, util_rows=400).verdict == word
+
+
+@pytest.mark.parametrize(
+    ("kind", "watts", "word"),
+    [("hard", 139.9, "contradictory"), ("hard", 140, "ok"), ("zero", 350, "ok"), ("zero", 350.1, "stuck at zero")],
+)
+def test_power_that_activity_cannot_have(kind, watts, word):
+    assert seen(**{f"{kind}_ms": HOUR, f"{kind}_power_sum": HOUR * watts}).verdict == word
+    assert seen(**{f"{kind}_ms": 300_000, f"{kind}_power_sum": 300_000 * watts}).verdict == ("ok" if word == "ok" else "faulty in part")
+    assert seen(**{f"{kind}_ms": 299_999, f"{kind}_power_sum": 299_999 * watts}).verdict == "ok"
+
+
+@pytest.mark.parametrize(("clock", "watts", "word"), [(599e6, 351, "contradictory"), (600e6, 351, "ok"), (599e6, 350, "ok")])
+def test_an_idle_clock_at_high_power(clock, watts, word):
+    assert seen(low_ms=HOUR, low_power_sum=HOUR * watts, low_clock_sum=HOUR * clock).verdict == word
+    known = {"low_ms": 299_999, "low_power_sum": 299_999 * watts, "low_clock_sum": 299_999 * clock}
+    assert seen(**known).verdict == "ok"
+    known = {"low_ms": 300_000, "low_power_sum": 300_000 * watts, "low_clock_sum": 300_000 * clock}
+    assert seen(**known).verdict == ("ok" if word == "ok" else "faulty in part")
+
+
+def test_the_evidence_of_power_says_numbers():
+    assert seen(hard_ms=HOUR, hard_power_sum=HOUR * 90.0).evidence == (
+        "tensor activity of 30 % or more at 90 W for 60 min: a GPU of 700 W at rest"
+    )
+    assert seen(zero_ms=HOUR, zero_power_sum=HOUR * 400.0).evidence == "activity reads 0 for 60 min while the GPU draws 400 W"
+    assert seen(low_ms=HOUR, low_power_sum=HOUR * 400.0, low_clock_sum=HOUR * 500.4996e6).evidence == (
+        "an SM clock of 500 MHz at 400 W for 60 min: no GPU draws that at an idle clock"
+    )
+    assert seen(low_ms=HOUR, low_power_sum=HOUR * 400.0, low_clock_sum=HOUR * 500.5004e6).evidence.startswith("an SM clock of 501 MHz")
+
+
+def test_without_the_gpus_own_figures_power_proves_nothing():
+    row = {"rows": 1000, "span_ms": HOUR, "stuck_ms": 0, "gap_rows": 0} | {f"{name}_rows": 0 for name in FLAGGED}
+    nothing = {f"{kind}_{what}": 0.0 for kind in ("util", "hard", "zero", "low", "energy") for what in ("ms", "rows", "sum", "power_sum")}
+    low = nothing | {"util_gap_sum": 0.0, "low_ms": HOUR, "low_power_sum": HOUR * 400.0, "low_clock_sum": HOUR * 5e8}
+    assert verdict(row, GaugeEvidence(low), stated_power=WATTS).verdict == "ok"
+    assert verdict(row, GaugeEvidence(low), highest_clock=HERTZ).verdict == "ok"
+    assert verdict(row, GaugeEvidence(low), stated_power=WATTS, highest_clock=HERTZ).verdict == "contradictory"
+    with pytest.raises(TypeError):
+        verdict(row, None, False)
+
+
+@pytest.mark.parametrize(("sampled", "word"), [(440.0, "ok"), (440.1, "locked"), (360.0, "ok"), (359.9, "locked")])
+def test_steady_power_beside_the_energy_counter(sampled, word):
+    def known(time: float) -> dict[str, float]:
+        return {
+            "energy_ms": time, "energy_rows": 100, "energy_sum": time * 400,
+            "energy_power_sum": time * sampled, "energy_power_squares": time * sampled**2,
+        }  # fmt: skip
+
+    found = seen(**known(HOUR))
+    assert found.verdict == word
+    assert word == "ok" or f"come to {sampled:,.0f} W where the energy counter gives 400 W" in found.evidence
+    assert seen(**known(300_000)).verdict == word
+    assert seen(**known(299_999)).verdict == "ok"
+
+
+def test_scattered_power_may_be_four_standard_errors_off():
+    # 100 samples with a standard deviation of 50 W: a standard error of 5 W, so that 40 + 20 W are allowed
+    for off, word in ((59.9, "ok"), (60.1, "locked")):
+        sampled = 400 + off
+        sums = {"energy_sum": HOUR * 400, "energy_power_sum": HOUR * sampled, "energy_power_squares": HOUR * (sampled**2 + 50**2)}
+        assert seen(energy_ms=HOUR, energy_rows=100, **sums).verdict == word
+
+
+def test_power_that_rounding_makes_steadier_than_steady_is_no_error():
+    sums = {"energy_sum": HOUR * 400.0, "energy_power_sum": HOUR * 400.0, "energy_power_squares": HOUR * (400.0**2 - 0.25)}
+    assert seen(energy_ms=HOUR, energy_rows=100, **sums).verdict == "ok"
+    # 10 % and not a watt more, though one sample more or less would weigh
+    sums = {"energy_sum": HOUR * 400.0, "energy_power_sum": HOUR * 440.1, "energy_power_squares": HOUR * (440.1**2 - 0.25)}
+    assert seen(energy_ms=HOUR, energy_rows=100, **sums).verdict == "locked"
+
+
+def test_no_lock_without_energy_or_where_cycles_are_counted():
+    sums = {"energy_ms": HOUR, "energy_rows": 100.0, "energy_power_sum": HOUR * 700.0, "energy_power_squares": HOUR * 490_000.0}
+    assert seen(energy_sum=0.0, **sums).verdict == "ok"
+    assert seen(energy_sum=1.0, **sums).verdict == "locked"
+
+
+# --- sums ---
+
+
+def test_copies_of_one_reading_may_differ_by_a_millionth():
+    ones = np.array([1.0, 1.0, 1000.0, 1000.0, -1.0, 0.0])
+    others = np.array([1 + 0.9e-6, 1 + 1.1e-6, 1000.0009, 1000.0011, -1 - 1.1e-6, 0.0])
+    assert unequal(ones, others).tolist() == [False, True, False, True, True, False]
+    assert unequal(others, ones).tolist() == [False, True, False, True, True, False]
+    assert unequal(np.array([10**12]), np.array([10**12 + 1])).tolist() == [True]
+
+
+def test_time_of_which_no_gauge_tells_is_neither_idle_nor_work(settled):
+    gauge = {"gr_active": 0.0, "sm_active": 0.0, "tensor_active": 0.0, "gpu_util": 0.0}
+    dark = dict.fromkeys(gauge)
+    rows = [*[{**gauge, "job": "a"}] * 2, *[{**dark, "job": "a"}] * 3, *[gauge] * 4, *[dark] * 5, {**dark, "gpu_util": 0.0, "job": "a"}]
+    held: Counter[int] = Counter()
+    for row in device_sums(settled(rows)).to_pyarrow().to_pylist():
+        held[row["owner"]] += row["span_ms"] // 30_000
+        held[-1] += row["dark_ms"] // 30_000
+    # of one job 2 idle samples and one that "GPU utilization" calls idle, and 3 dark; of nobody 4 idle and 5 dark
+    assert held == {CODES["held_idle"]: 3, CODES["job"]: 3, CODES["free"]: 4, CODES["unknown"]: 5, -1: 8}
+    assert rate(device_sums(settled(rows)).to_pyarrow()).ofu_time.sum() == 0
+
+
+@pytest.mark.parametrize(("inner", "outer", "disordered"), [(0.5, 0.44999, 1), (0.5, 0.45001, 0)])
+def test_gauges_contradict_each_other_beyond_five_points(settled, inner, outer, disordered):
+    (row,) = gauge_sums(settled([{"tensor_active": inner, "sm_active": outer}])).to_pyarrow().to_pylist()
+    assert row["disorder_ms"] == 30_000 * disordered
+
+
+# --- lanes ---
+
+
+def test_a_rank_that_left_before_the_last_came_waits_to_its_own_end_and_no_longer():
+    # clocks agree by the ends of four collectives; in the fifth one rank's kernel is over before the other's begins
+    steady = [Did(1000 * n, 1000 * n + 100) for n in range(4)]
+    _, matched = run_of(rank(0, [*steady, Did(5000, 5050)]), rank(1, [*steady, Did(5070, 5100)]))
+    parts = split(matched)
+    waits = {int(lane): (int(start), int(moving), int(end)) for lane, start, moving, end in zip(
+        parts.lane[-2:], parts.start[-2:], parts.moving[-2:], parts.end[-2:], strict=True)}  # fmt: skip
+    assert waits[0][1] == waits[0][2] and waits[1][0] == waits[1][1]
+    assert bool(np.all((parts.start <= parts.moving) & (parts.moving <= parts.end)))
+    assert math.isclose(waits[0][2] - waits[0][0], 50)
