@@ -84,6 +84,18 @@ def from_python(count: int) -> float:
         return best
 
 
+def around(*command: str) -> tuple[float, float]:
+    """Return what `ullage run` takes beside a program that does nothing: CPU in ms (the least of five), peak memory in MB."""
+    # a child's peak begins with what its parent has in memory: a small one starts it
+    told = (
+        "import os, resource, sys; os.waitpid(os.posix_spawnp(sys.argv[1], sys.argv[1:], os.environ), 0);"
+        "used = resource.getrusage(resource.RUSAGE_CHILDREN); print(used.ru_utime + used.ru_stime, used.ru_maxrss)"
+    )
+    run = [sys.executable, "-ISc", told, sys.executable, "-m", "ullage", "run", "--", *command]
+    found = [subprocess.run(run, capture_output=True, text=True, check=True).stdout.split() for _ in range(5)]
+    return min(float(cpu) for cpu, _ in found) * 1e3, max(float(memory) for _, memory in found) / 1e3
+
+
 def main() -> None:
     asked = parser(__doc__).parse_args()
     figures, count = Figures(asked.json), 20_000 if asked.quick else 200_000
@@ -96,6 +108,8 @@ def main() -> None:
         Figure("the writer's own thread, a MB of records", end["writer_ns"] / end["bytes"] * 1e3, "µs"),
         Figure("buffers kept at most", end["memory_peak"] / 1e6, "MB"),
     )
+    cpu, memory = around("true")
+    figures.add(Figure("ullage run -- true, CPU", cpu, "ms"), Figure("ullage run -- true, peak memory", memory, "MB"))
 
 
 if __name__ == "__main__":

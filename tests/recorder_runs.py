@@ -16,13 +16,13 @@ from pathlib import Path
 import pytest
 
 from tests import cupti_double
-from ullage.cupti.chunks import STARTED, Cut, HostKind, Type, chunks
+from ullage.cupti.chunks import Cut, HostKind, Type, chunks
 from ullage.cupti.decoding import decode
+from ullage.cupti.endings import RINGS, STARTED
 from ullage.cupti.kinds import DEFAULT, Kind
 from ullage.cupti.layouts import layouts
 from ullage.cupti.native.build import FLAGS, built, cache, compiler
 from ullage.cupti.releases import release
-from ullage.cupti.rings import ENDING as RINGS
 from ullage.cupti.rings import beside
 
 HERE = Path(__file__).parent

@@ -314,6 +314,14 @@ def test_a_recorder_that_this_machine_cannot_load_is_a_note_and_the_program_runs
     assert any("ran without being recorded" in note and words in note for note in ran.notes), ran.said
 
 
+def test_a_program_that_has_nothing_to_record_costs_neither_numpy_nor_pyarrow(tmp_path):
+    command = [sys.executable, "-X", "importtime", "-m", "ullage", "run", "--", "true"]
+    ran = subprocess.run(command, env=environment(tmp_path), capture_output=True, text=True)
+    loaded = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines() if line.startswith("import time:")}
+    assert ran.returncode == 0 and "ullage.live.recording" in loaded
+    assert not loaded & {"numpy", "pyarrow", "duckdb", "ibis", "rich"}
+
+
 FORKS = """
 import os, time, ullage
 with ullage.region("own"):

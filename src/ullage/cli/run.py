@@ -15,6 +15,7 @@ from ullage.cli.options import Finite, check_apart, check_out
 from ullage.errors import UllageError
 
 if TYPE_CHECKING:
+    from ullage.live.beside import Beside
     from ullage.live.counting import Counting
     from ullage.live.gathering import Gathering
     from ullage.live.recording import Recorded
@@ -194,11 +195,23 @@ def _sampled(run: Gathering, asked: dict[str, Any]) -> Iterator[None]:
     if asked["counters"] == "no" or asked["kernels"] is not None or not run.first_on_host:
         yield
         return
+    from ullage.live.reachable import nvml_answers
+
+    # what samples counters takes half a second to load, which a machine without any need not spend
+    later = asked["counters"] == "gpm" and not nvml_answers()
+    beside = None if later else _beside(run, asked)
+    try:
+        yield
+    finally:
+        if beside is None and run.recordings():  # it says why there is nothing
+            beside = _beside(run, asked)
+        if beside is not None:
+            beside.stop()
+
+
+def _beside(run: Gathering, asked: dict[str, Any]) -> Beside:
     from ullage.live.beside import Beside
 
     beside = Beside(run.folder, asked["counters"], cupti=asked["cupti"], everything=run.place is not None)
     beside.start()
-    try:
-        yield
-    finally:
-        beside.stop()
+    return beside

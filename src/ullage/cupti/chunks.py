@@ -48,8 +48,6 @@ MAGIC = b"ULLAGE\x01\n"
 MARK = b"ULCH"
 HEADER = struct.Struct("<4sHHQ")
 LONGEST = 1 << 30  # bytes of a chunk: what is longer is damage
-ENDING = ".ullage"
-STARTED = ".started"  # a process has something to record, and no recording yet
 
 
 class Type(IntEnum):

@@ -11,15 +11,17 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from ullage.cupti.releases import Release
 from ullage.cupti.stored import stored
 from ullage.errors import UllageError, harmless
 
+if TYPE_CHECKING:
+    import numpy as np
+
 _FILLING = re.compile(r"(^|\.)(pad|padding|reserved)\d*$")
+_POINTER = "char*"
 
 
 @dataclass(frozen=True)
@@ -53,8 +55,15 @@ class Layouts:
         >>> layouts(release(130001)).name_offsets([Kind.CONCURRENT_KERNEL, Kind.MARKER, Kind.MEMCPY])
         '10:104,12:40+48'
         """
-        found = (layout for kind in sorted(set(kinds)) if (layout := self.of(kind)) and layout.names)
-        return ",".join(f"{layout.kind:d}:" + "+".join(str(_offset(layout.dtype, name)) for name in layout.names) for layout in found)
+        found = ((kind, self._texts(kind)) for kind in sorted(set(kinds)))
+        return ",".join(f"{kind:d}:" + "+".join(map(str, offsets)) for kind, offsets in found if offsets)
+
+    def _texts(self, kind: int) -> list[int]:
+        """Return where a record of a kind holds pointers to text, without NumPy: whoever starts a program needs no more of it."""
+        if kind in self._structs:
+            return [offset for _, offset, code in _told(self._structs[kind]) if code == _POINTER]
+        made = self._made.get(kind)
+        return [_offset(made.dtype, name) for name in made.names] if made else []
 
 
 @cache
@@ -97,9 +106,14 @@ def _release(release: Release) -> Any:
 
 @cache
 def _layout(kind: int, number: int) -> Layout:
-    name, size, fields = stored("layouts")["structs"][number]
-    told = [(label, offset, code) for label, offset, code in fields if not _FILLING.search(label)]
-    return Layout(kind, name, size, dtype(told, size), tuple(label for label, _, code in told if code == "char*"))
+    name, size, _ = stored("layouts")["structs"][number]
+    told = _told(number)
+    return Layout(kind, name, size, dtype(told, size), tuple(label for label, _, code in told if code == _POINTER))
+
+
+def _told(number: int) -> list[tuple[str, int, str]]:
+    """Return the fields of a struct that tell anything."""
+    return [(label, offset, code) for label, offset, code in stored("layouts")["structs"][number][2] if not _FILLING.search(label)]
 
 
 def dtype(fields: Iterable[tuple[str, int, str]], size: int) -> np.dtype[np.void]:
@@ -108,11 +122,13 @@ def dtype(fields: Iterable[tuple[str, int, str]], size: int) -> np.dtype[np.void
     >>> dtype([("kind", 0, "<u4"), ("name", 8, "char*")], 16).fields["name"]
     (dtype('uint64'), 8)
     """
+    import numpy as np
+
     told = list(fields)
     return np.dtype(
         {
             "names": [label for label, _, _ in told],
-            "formats": ["<u8" if code == "char*" else code for _, _, code in told],
+            "formats": ["<u8" if code == _POINTER else code for _, _, code in told],
             "offsets": [offset for _, offset, _ in told],
             "itemsize": size,
         }

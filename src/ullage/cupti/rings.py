@@ -24,9 +24,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.cupti.chunks import HOST, Chunk, Type
+from ullage.cupti.endings import RINGS
 
 MAGIC = b"ULRINGS\x01"
-ENDING = ".rings"  # after the recording's own
 HEADER = struct.Struct("<8s8I")
 RING = struct.Struct("<3I4xQ40x")
 LONGEST = 1 << 30  # bytes: what is longer is damage
@@ -46,7 +46,7 @@ class Left:
 
 def beside(recording: Path) -> Path:
     """Return where the rings of a recording's process are."""
-    return recording.with_name(recording.name + ENDING)
+    return recording.with_name(recording.name + RINGS)
 
 
 def left(recording: Path, last: int | None) -> Left | None:

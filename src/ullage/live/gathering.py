@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ullage.cupti.chunks import STARTED
+from ullage.cupti.endings import RECORDING, STARTED
 from ullage.errors import UllageError, harmless
 from ullage.live.ranks import Place
 
@@ -61,7 +61,7 @@ class Gathering:
     def recordings(self) -> list[Path]:
         """Return what all ranks recorded."""
         folders = [self.folder] if self.place is None else [self.of(rank) for rank in range(self.place.ranks)]
-        return [path for folder in folders for path in sorted(folder.glob("*.ullage"))]
+        return [path for folder in folders for path in sorted(folder.glob(f"*{RECORDING}"))]
 
     def done(self, code: int) -> None:
         """Say that this rank's program has ended, with its exit code, and that its recordings are whole."""
@@ -177,7 +177,7 @@ def _begun(run: Gathering) -> Gathering:
     """Make this rank's folder, with nothing in it."""
     with _refusals(run.own, "give another folder with --keep"):
         if run.kept:
-            where = run.own.rglob("*.ullage") if run.own.is_dir() else iter(())
+            where = run.own.rglob(f"*{RECORDING}") if run.own.is_dir() else iter(())
             if earlier := next(where, None):
                 raise _of_another(run.folder, earlier)
             (run.own / DONE).unlink(missing_ok=True)

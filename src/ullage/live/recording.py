@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ullage.cupti.driver import cuda_version
 from ullage.cupti.kinds import DEFAULT, GRAPHS, SERIALISING, Kind, kind_name
@@ -17,8 +17,10 @@ from ullage.cupti.layouts import layouts
 from ullage.cupti.library import find
 from ullage.cupti.native.build import recorder as built
 from ullage.errors import UllageError, harmless
-from ullage.live.counting import NOT_COUNTED, Counting, planned
 from ullage.live.launch import Recorder, environment, run
+
+if TYPE_CHECKING:
+    from ullage.live.counting import Counting
 
 Graphs = Literal["nodes", "whole"]
 
@@ -104,6 +106,8 @@ def prepared(folder: Path, wanted: Wanted, notes: list[str], *, strict: bool = F
         return Recorder(library, folder, flush=wanted.flush)
     extra: dict[str, str] = {}
     if wanted.counting is not None:
+        from ullage.live.counting import NOT_COUNTED, planned
+
         try:
             extra = planned(folder, wanted.counting)
         except UllageError as error:

@@ -14,7 +14,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ullage.cupti.chunks import ENDING, HostKind, Type, Writer, names
+from ullage.cupti.chunks import HostKind, Type, Writer, names
+from ullage.cupti.endings import RECORDING
 from ullage.errors import UllageError, harmless
 from ullage.live.ranks import place
 
@@ -157,7 +158,7 @@ def _fresh(folder: Path) -> Path:
     except OSError as error:
         raise UllageError(f"{harmless(str(folder))} can't be made: {error.strerror}", "give another folder") from error
     host = socket.gethostname().replace("/", "_")
-    return folder / f"{host}-{os.getpid()}-{time.time_ns():x}{ENDING}"
+    return folder / f"{host}-{os.getpid()}-{time.time_ns():x}{RECORDING}"
 
 
 def _process() -> dict[str, Any]:

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from ullage.cupti.chunks import MAGIC, Chunk, Cut, Type, chunks
 from ullage.cupti.decoding import decode
+from ullage.cupti.endings import RINGS
 from ullage.cupti.kinds import Kind
 from ullage.cupti.layouts import Layouts, layouts
 from ullage.cupti.releases import release
-from ullage.cupti.rings import ENDING as RINGS
 from ullage.errors import UllageError
 from ullage.problems import Problems
 from ullage.recording import Recording
