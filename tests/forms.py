@@ -38,7 +38,9 @@ def shown(text: str) -> Iterator[Shown]:
         value = float(digits.replace(",", "")) * 10.0**power
         decimals = len(digits.partition(".")[2])
         negative = found["sign"] in ("−", "-")
-        yield Shown(found[0].strip(), -value if negative else value, 0.5 * 10.0 ** (power - decimals), (found["unit"] or "").strip())
+        yield Shown(
+            found[0].strip().rstrip(","), -value if negative else value, 0.5 * 10.0 ** (power - decimals), (found["unit"] or "").strip()
+        )
 
 
 def plain(page: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -277,3 +278,21 @@ def test_copies_are_summed_by_direction_with_their_bandwidth(tmp_path: Path):
     copies = [kernel(20 + n, 0.5, "Memcpy HtoD (Pinned -> Device)", bytes=1000) | {"cat": "gpu_memcpy"} for n in range(2)]
     (row,) = report(tmp_path, *copies).code.copies
     assert (row.direction, row.count, row.bytes, row.time, row.bandwidth) == ("host to device (Pinned -> Device)", 2, 2000, 1000, 2e9)
+
+
+LONG = "at::native::vectorized_elementwise_kernel_of_a_name_that_never_ends<{}>"
+
+
+def test_a_table_of_gaps_is_at_most_a_hundred_columns_wide(tmp_path: Path) -> None:
+    def gaps(name: Callable[[int], str]) -> list[str]:
+        events = [kernel(100.0 * n, 10.0, name=name(n), correlation=n) for n in range(1, 7)]
+        around = [on_host(0, 900.0, f"/a/long/path/to/{name(0)}.py(12): step", cat="python_function")]
+        calls = [api(100.0 * n - 5, 2.0, correlation=n) for n in range(1, 7)]
+        said = text(read_trace(written(tmp_path, *around, *calls, *events)).report())
+        return said.partition("longest gaps")[2].partition("\n\n")[0].splitlines()
+
+    narrow, wide = gaps(lambda n: f"k{n}"), gaps(LONG.format)
+    assert "between" in narrow[0] and len(narrow) == 1 + 5 and "k1 → k2" in "\n".join(narrow)
+    assert len(wide) == 1 + 2 * 5 and max(map(len, wide[1:])) <= 100
+    assert sum("at::native::vectorized_elem… → at::native::vectorized_elem…" in line for line in wide) == 3
+    assert all(line.startswith("GPU 0") and ("µs" in line or "ns" in line) for line in wide[1::2])

@@ -8,12 +8,16 @@ from pathlib import Path
 import pytest
 
 from tests import sample_reports
+from tests.bench_results import of_bench, slower
 from tests.command_line import ask
 from tests.forms import plain, untold
+from ullage.benches.bench import BENCHES
 from ullage.questions import waterfall
-from ullage.render import html, json, text
+from ullage.render import bench, bench_html, drift, html, json, text
 from ullage.render import waterfall as chain
 from ullage.render.waterfall_html import page
+from ullage.reports.bench import bench_report
+from ullage.reports.drift import drift_report
 from ullage.simulate.job import Plan, job
 from ullage.simulate.job_files import Written, write
 
@@ -68,3 +72,30 @@ def test_a_product(words: tuple[str, ...]) -> None:
 def test_a_step(more: tuple[str, ...], made: Written, tmp_path: Path) -> None:
     said, data = ask("flops", made.config, *more), ask("flops", made.config, *more, "--json").json
     assert said.code == 0 and untold(said.out, data) == []
+
+
+SCALES = (PERCENT, TERA, GIGA, MEGA, 1e-3, 1e3, 1e6, 1e9, 2**-10, 2**-20)  # the units of the benches' columns, from SI
+BENCHES.load()
+
+
+@pytest.mark.parametrize("name", list(BENCHES))
+def test_a_bench(name: str) -> None:
+    report = bench_report([of_bench(name, problems={1: "the driver refused it after 17 tries"})])
+    data = bench.record(report)
+    for form in (bench.text(report), bench.text(report, width=400), plain(bench_html.html(report))):
+        assert untold(form, data, scales=SCALES) == []
+    answer = bench.headline(report)
+    assert answer in bench.text(report) and answer.partition(": ")[2] in plain(bench_html.html(report))
+
+
+def test_all_benches_and_what_was_not_measured() -> None:
+    report = bench_report([of_bench("wgmma"), of_bench("memory-latency", factor=1.07)], list(BENCHES))
+    for form in (bench.text(report), plain(bench_html.html(report))):
+        assert untold(form, bench.record(report), scales=SCALES) == []
+
+
+def test_a_drift() -> None:
+    before = [of_bench("memory-latency"), of_bench("wgmma"), of_bench("memory-bandwidth")]
+    for now in (before, [slower(one, 0.87, clock=0.93) for one in before]):
+        report = drift_report(now, before)
+        assert untold(drift.text(report), drift.record(report), scales=SCALES) == []

@@ -223,3 +223,14 @@ def _cause(events: tuple[Event, ...], following: Event, moment: int, looked: dic
     if not looked[process][0] <= moment + EPOCH < looked[process][1]:
         return "unknown"
     return "off" if any(e.kind == "off" for e in own) else "useful"
+
+
+def test_a_thread_answers_for_what_it_launched_beside_work_that_nobody_is_known_to_have_launched():
+    # two threads launch; the kernel at 40 tells no launch, and the one at 80 is thread 2's
+    capture, _ = _gathered(
+        _call(0, 1, "launch", 1), _call(2, 3, "launch", 2, thread=2), _kernel(1, 10, 1), _kernel(10, 20, 2), _kernel(40, 50),
+        _call(70, 75, "launch", 4, thread=2), _kernel(80, 90, 4),
+    )  # fmt: skip
+    reduced = reduce(capture, host="union")
+    _, charges = idle(capture, reduced.devices[0], reduced.processes, spans(reduced.window))
+    assert [(c.thread, c.spans.total) for c in charges if c.spans.total] == [(1, 1), (2, 25)]

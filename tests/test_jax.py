@@ -11,7 +11,7 @@ from tests.test_trace_files import given
 from tests.test_trace_sources_agree import several
 from tests.trace_brute_force import summed
 from ullage.errors import UllageError
-from ullage.simulate.traces import jax, kineto
+from ullage.simulate.traces import jax, kineto, xplane
 from ullage.simulate.traces.answers import answer
 from ullage.simulate.traces.pils import USE_CASES, pils
 from ullage.simulate.traces.training import Plan, training
@@ -113,3 +113,41 @@ def test_a_million_events_are_said_to_be_cut(tmp_path, monkeypatch):
     assert any("writes no more than" in note for note in ullage.read_trace(str(path)).report("ai").notes)
     path.write_text(tpu((2, 10, 30, "fusion.1")))
     assert not any("writes no more than" in note for note in ullage.read_trace(str(path)).report("ai").notes)
+
+
+def profiled(logs, date, run, **more):
+    """Write the folder of one run of JAX's profiler: each host's xplane file and JSON, and the first host's once more for Perfetto."""
+    folder = logs / "plugins" / "profile" / date
+    planes, viewed = xplane.write(run, folder), jax.write(run, folder, **more)
+    (folder / "perfetto_trace.json.gz").write_bytes(viewed[0].read_bytes())
+    (folder / "host-0.memory_profile.json.gz").write_bytes(gzip.compress(b"{}"))
+    return planes, viewed
+
+
+@pytest.mark.parametrize("given_as", ["logs", "plugins/profile/2026_08_10_12_00_00"])
+def test_a_folder_of_the_profiler_is_one_run_that_counts_each_host_once(tmp_path, given_as):
+    run = training(Plan(ranks=2))
+    planes, _ = profiled(tmp_path / "logs", "2026_08_10_12_00_00", run)
+    folder = tmp_path / "logs" if given_as == "logs" else tmp_path / "logs" / given_as
+    report = ullage.read_trace(str(folder)).report("ai")
+    alone = ullage.read_trace([str(path) for path in planes]).report("ai")
+    assert given(report.whole) == given(alone.whole)
+    assert report.whole.device_totals.devices == 2 and len(report.places) == 2
+    assert any("3 files left out" in note for note in report.notes) and not report.partial
+
+
+def test_without_xplane_files_the_json_of_each_host_counts_once(tmp_path):
+    planes, viewed = profiled(tmp_path, "2026_08_10_12_00_00", training(Plan(ranks=2)))
+    for path in planes:
+        path.unlink()
+    report = ullage.read_trace(str(tmp_path)).report("ai")
+    assert report.whole.device_totals.devices == 2 and len(report.places) == len(viewed)
+
+
+def test_profiles_of_two_dates_are_not_one_run(tmp_path):
+    for date in ("2026_08_10_12_00_00", "2026_08_11_12_00_00"):
+        profiled(tmp_path, date, training(Plan(ranks=1)))
+    with pytest.raises(UllageError, match="2 profiles") as refused:
+        ullage.read_trace(str(tmp_path))
+    assert refused.value.hint.endswith("plugins/profile/2026_08_11_12_00_00")
+    assert ullage.read_trace(refused.value.hint.partition(": ")[2]).report("ai").whole.device_totals.devices == 1

@@ -9,10 +9,11 @@ from dataclasses import FrozenInstanceError
 import numpy as np
 import pytest
 
+from tests.conftest import T0
 from tests.test_collectives import Did, rank, run_of
 from ullage.audit.trust import Finding, GaugeEvidence, Verdict, allowed_gap, verdict
 from ullage.reports.rated import rate
-from ullage.sums.devices import device_sums
+from ullage.sums.devices import device_sums, time_sums
 from ullage.sums.gauges import gauge_sums
 from ullage.sums.lanes.transfer import split
 from ullage.sums.ledger import CODES
@@ -304,6 +305,26 @@ def test_time_of_which_no_gauge_tells_is_neither_idle_nor_work(settled):
 def test_gauges_contradict_each_other_beyond_five_points(settled, inner, outer, disordered):
     (row,) = gauge_sums(settled([{"tensor_active": inner, "sm_active": outer}])).to_pyarrow().to_pylist()
     assert row["disorder_ms"] == 30_000 * disordered
+
+
+def test_a_level_is_tensor_activity_in_tenths_and_unknown_without_it(settled):
+    rows = gauge_sums(settled([{"tensor_active": value, "gpu_util": 1.0} for value in (0.0999, 0.1, 0.95, 1.0)])).to_pyarrow()
+    assert rows["level"].to_pylist() == [0, 1, 9, 10]
+    assert gauge_sums(settled([{"gpu_util": 1.0}])).to_pyarrow()["level"].to_pylist() == [None]
+
+
+@pytest.mark.parametrize("span", [10_000, 10_001, 70_000, 70_001, 130_000])
+def test_a_sample_counts_in_each_bucket_by_the_time_that_it_has_there(settled, span):
+    # a sample that ends 10 s after a full minute lies in one minute, two or three
+    end, minute = T0 + 130_000, 60_000
+    found = time_sums(settled([{"time": end, "span_ms": span, "tensor_active": 0.5, "sm_clock": 1e9}]), bucket_ms=minute).to_pylist()
+    expected = overlaps(end - span, end, minute)
+    assert {row["bucket"]: row["ofu_ms"] for row in found if row["ofu_ms"]} == expected
+
+
+def overlaps(start: int, end: int, size: int) -> dict[int, int]:
+    """Return how much of a span lies in each bucket, one millisecond after the other."""
+    return dict(Counter(moment // size * size for moment in range(start, end)))
 
 
 # --- lanes ---

@@ -34,15 +34,8 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 SOURCE, TESTS = ROOT / "src", ROOT / "tests"
 COMPUTE = ("ullage.sums", "ullage.metrics", "ullage.audit.trust")
-# Modules with many users, whose tests are to be enough by themselves: a threshold that only a whole report shows is hard to find again
-OWN_TESTS = {
-    "ullage.audit.trust": ("test_thresholds.py",),
-    "ullage.sums.devices": ("test_thresholds.py", "test_devices.py"),
-    "ullage.sums.gauges": ("test_thresholds.py", "test_trust.py"),
-    "ullage.sums.lanes.idle": ("test_idle.py",),
-    "ullage.sums.lanes.transfer": ("test_thresholds.py", "test_collectives.py"),
-    "ullage.sums.windows": ("test_thresholds.py", "test_windows.py"),
-}
+# Modules whose own tests are to be enough by themselves: a threshold that only a whole report shows is hard to find again
+OWN_TESTS = {"ullage.audit.trust": ("test_thresholds.py",)}
 OPERATORS = re.compile(
     r"core/(NumberReplacer|AddNot|ReplaceAndWithOr|ReplaceOrWithAnd|ReplaceTrueWithFalse|ReplaceFalseWithTrue|ReplaceBreakWithContinue"
     r"|ReplaceContinueWithBreak|ReplaceComparisonOperator_(Lt_LtE|LtE_Lt|Gt_GtE|GtE_Gt|Eq_NotEq|NotEq_Eq|Lt_Gt|Gt_Lt|Is_IsNot|IsNot_Is)"

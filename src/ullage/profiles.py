@@ -73,7 +73,7 @@ def profile(places: str | Sequence[str], asked: Asked | None = None) -> Profile:
     """
     asked = asked or Asked()
     problems = Problems()
-    files = _recognised(found([places] if isinstance(places, str) else places), problems)
+    files = _once(_recognised(found([places] if isinstance(places, str) else places), problems), problems)
     tools = {trace.name: file.name for trace, file in reversed(files)}
     if len(tools) > 1:
         named = " and ".join(f"{name} ({tool})" for tool, name in sorted(tools.items()))
@@ -108,6 +108,21 @@ def _recognised(paths: list[Path], problems: Problems) -> list[tuple[Trace, File
     if not files:
         raise first or UllageError("none of the files is a trace that Ullage reads", formats())
     return files
+
+
+def _once(files: list[tuple[Trace, File]], problems: Problems) -> list[tuple[Trace, File]]:
+    """Return the files less those that another one tells the whole of; raises UllageError where the tool ran more than once."""
+    paths = {file.path for _, file in files}
+    kept = [(trace, file) for trace, file in files if trace.repeats is None or not trace.repeats(file.path, paths)]
+    folders = {trace.session(file.path) for trace, file in kept if trace.session is not None}
+    sessions = sorted(str(folder) for folder in folders if folder is not None)
+    if len(sessions) > 1:
+        raise UllageError(f"these are {len(sessions):,} profiles, one after the other", f"give one of them: {harmless(sessions[-1], 4096)}")
+    if left := len(files) - len(kept):
+        problems.note(
+            f"{left:,} {'file' if left == 1 else 'files'} left out: others in the same folder hold the same profile, and all of it"
+        )
+    return kept
 
 
 def _stated(trace: Trace, files: list[File], asked: Asked, problems: Problems) -> Profile:

@@ -40,9 +40,14 @@ def headline(report: BenchReport) -> str:
         return NOT_YET
     best = (("tensor peak", _best(report, "throughput")), ("memory bandwidth", _best(report, "bandwidth")))
     told = [f"{percent(share)} of the stated {name}" for name, share in best if share is not None]
+    cases = _cases(report)
+    counted = f"{cases['measured']:,} of {cases['all']:,} cases have a number"
+    return f"{harmless(report.gpu, 80)}: {', '.join([*told, counted])}"
+
+
+def _cases(report: BenchReport) -> dict[str, int]:
     rows = [row for result in report.results for row in result.rows]
-    good = sum(1 for row in rows if row.values)
-    return f"{harmless(report.gpu, 80)}: {', '.join([*told, f'{good:,} of {len(rows):,} cases have a number'])}"
+    return {"measured": sum(1 for row in rows if row.values), "all": len(rows)}
 
 
 def _best(report: BenchReport, quantity: str) -> float | None:
@@ -70,6 +75,7 @@ def record(report: BenchReport) -> dict[str, Any]:
     `tables` beside published figures and stated peaks."""
     return {
         "gpu": report.gpu,
+        "cases": _cases(report),
         "results": [result_record(result) for result in report.results],
         "ceilings": ceilings.record(report.ceilings),
         "power_cost": _power_record(power_cost(report.results)),
@@ -90,7 +96,9 @@ def _table_record(table: Table) -> dict[str, Any]:
         for line in table.lines
         for (column, _), cell in line.cells.items()
     ]
-    return {"bench": table.member.name, "title": table.member.title, "source": table.member.source, "nearest": table.nearest, "rows": rows}
+    member = table.member
+    about = {"bench": member.name, "title": member.title, "summary": member.summary, "source": member.source}
+    return about | {"nearest": table.nearest, "rows": rows}
 
 
 def _cell_record(cell: Cell) -> dict[str, Any]:

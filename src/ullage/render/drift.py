@@ -16,8 +16,7 @@ STEADY = 5  # rows that are shown where nothing moved
 
 def text(report: DriftReport) -> str:
     """Return what moved, furthest first, and of what it speaks; where nothing did, what moved most."""
-    compared = sum(1 for row in report.rows if row.cause != "not compared")
-    moved = report.moved
+    compared, moved = _compared(report), report.moved
     counted = f"{len(moved):,} of {compared:,} numbers" if moved else f"none of {compared:,} numbers"
     head = f"{harmless(report.gpu, 80)}: {counted} moved by more than {percent(report.limit)} since {harmless(report.before[:10], 10)}"
     rows = moved or [row for row in report.rows if row.change is not None][:STEADY]
@@ -25,6 +24,10 @@ def text(report: DriftReport) -> str:
     body = "\n".join([f"{first}  speaks of", *(f"{line}  {row.cause}" for line, row in zip(lines, rows, strict=True))])
     notes = [f"note: {harmless(note, 300)}" for note in report.notes]
     return "\n".join([head, "", body, *(["", *notes] if notes else [])]) + "\n"
+
+
+def _compared(report: DriftReport) -> int:
+    return sum(1 for row in report.rows if row.cause != "not compared")
 
 
 def _row(row: Moved) -> list[str]:
@@ -35,5 +38,5 @@ def _row(row: Moved) -> list[str]:
 
 
 def record(report: DriftReport) -> dict[str, Any]:
-    """Return the report for JSON; `ok` tells whether nothing moved."""
-    return {"ok": not report.moved, **asdict(report)}
+    """Return the report for JSON; `ok` tells whether nothing moved, `compared` and `moved` how many numbers were looked at and did."""
+    return {"ok": not report.moved, "compared": _compared(report), "moved": len(report.moved), **asdict(report)}

@@ -16,6 +16,7 @@ from ullage.reports.late import Late
 from ullage.reports.restated import Restatement
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
+from ullage.sums.lanes.idle import Gap
 
 # What the host did while a device had nothing to do, in words.
 CAUSES = {
@@ -28,6 +29,7 @@ CAUSES = {
     "unknown": "not known",
 }
 
+WIDTH = 100  # columns of a terminal; a wider table of gaps cuts names, or says what ran around each gap in a line of its own
 SMALL = 0.0005  # a share that is 0.0 % in a table
 
 
@@ -62,18 +64,26 @@ def gaps(report: TraceReport, *, top: int) -> str:
     """Return the longest gaps, each with the code that its host was in, or its main cause, and what ran around it."""
     if report.idle is None or not report.idle.gaps or report.run is None or report.region is not None:
         return ""
-    number = {d.key: n for n, d in enumerate(report.run.devices)}
-    rows = [
-        [
-            f"GPU {number.get(gap.device, '?')}",
-            where(gap, 40) or CAUSES.get(gap.cause, gap.cause),
-            f"{_short(gap.before, 30) or 'the begin'} → {_short(gap.after, 30) or 'the end'}",
-            seconds(gap.start - report.idle.origin),
-            seconds(gap.end - gap.start),
-        ]
-        for gap in report.idle.gaps[:top]
+    number, origin, kept = {d.key: n for n, d in enumerate(report.run.devices)}, report.idle.origin, report.idle.gaps[:top]
+    devices = [f"GPU {number.get(gap.device, '?')}" for gap in kept]
+    times = [(seconds(gap.start - origin), seconds(gap.end - gap.start)) for gap in kept]
+    for names in (30, 26, 22):
+        rows = [[device, _mostly(gap, 40), _between(gap, names), *time] for device, gap, time in zip(devices, kept, times, strict=True)]
+        wide = table(["longest gaps", "mostly", "between", "at", "idle"], rows, left=3)
+        if max(map(len, wide.splitlines())) <= WIDTH:
+            return wide
+    pairs = [
+        [[device, _mostly(gap, 26), *time], ["", _between(gap, 28), "", ""]] for device, gap, time in zip(devices, kept, times, strict=True)
     ]
-    return table(["longest gaps", "mostly", "between", "at", "idle"], rows, left=3)
+    return table(["longest gaps", "mostly, and between", "at", "idle"], [row for pair in pairs for row in pair], left=2)
+
+
+def _mostly(gap: Gap, width: int) -> str:
+    return where(gap, width) or CAUSES.get(gap.cause, gap.cause)
+
+
+def _between(gap: Gap, width: int) -> str:
+    return f"{_short(gap.before, width) or 'the begin'} → {_short(gap.after, width) or 'the end'}"
 
 
 def _short(name: str, width: int) -> str:

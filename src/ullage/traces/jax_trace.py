@@ -15,6 +15,7 @@ import pyarrow as pa
 from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 from ullage.recording import Recording
+from ullage.traces.jax_folder import repeats, session
 from ullage.traces.jax_planes import Lives, Plane, describe, on_device, on_host, plane, stream
 from ullage.traces.json_array import Array, opening
 from ullage.traces.json_salvage import ERRORS
@@ -86,7 +87,7 @@ class _Lanes:
         return row
 
 
-@trace("jax", recognise=_recognise, reads="JAX/XLA profiles (trace.json.gz of jax.profiler)")
+@trace("jax", recognise=_recognise, reads="JAX/XLA profiles (trace.json.gz of jax.profiler)", repeats=repeats, session=session)
 def read(file: File, recording: Recording, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield what ran on devices, calls of the GPU's interface and steps; times in ns since the profile began.
 

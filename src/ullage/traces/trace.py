@@ -17,10 +17,10 @@ Rules for a reader:
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO, Any, Protocol
 
 import pyarrow as pa
 
@@ -84,7 +84,8 @@ class Trace:
     """A registered format. `recognise` sees a file and says how sure it is: 0 not mine, 1 perhaps, 2 certainly.
 
     `read` gives intervals, `sums` gives sums; one of them is None. `beside` are endings of files that belong to a trace
-    and are no trace themselves (Paraver's .pcf and .row).
+    and are no trace themselves (Paraver's .pcf and .row). `repeats` says of a file whether one of the others tells the same and more;
+    `session`, in which folder one run of the tool writes.
     """
 
     name: str
@@ -93,16 +94,19 @@ class Trace:
     read: Reader | None = None
     sums: SumsReader | None = None
     beside: tuple[str, ...] = field(default=())
+    repeats: Callable[[Path, Collection[Path]], bool] | None = None
+    session: Callable[[Path], Path | None] | None = None
 
 
 TRACES: Registry[Trace] = Registry("trace format", package="ullage.traces", command="ullage trace --help")
 
 
-def trace(name: str, *, recognise: Callable[[File], int], reads: str, beside: tuple[str, ...] = ()) -> Callable[[Reader], Reader]:
-    """Register the decorated function as the reader of a format of intervals. `reads` is one line for the table of formats."""
+def trace(name: str, *, recognise: Callable[[File], int], reads: str, **more: Any) -> Callable[[Reader], Reader]:
+    """Register the decorated function as the reader of a format of intervals. `reads` is one line for the table of formats, `more`
+    other fields of `Trace`."""
 
     def register(reader: Reader) -> Reader:
-        TRACES.add(name, Trace(name, recognise, reads, read=reader, beside=beside))
+        TRACES.add(name, Trace(name, recognise, reads, read=reader, **more))
         return reader
 
     return register

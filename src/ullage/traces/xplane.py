@@ -18,6 +18,7 @@ from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 from ullage.protobuf import WireError, fields, signed
 from ullage.recording import Recording
+from ullage.traces.jax_folder import repeats, session
 from ullage.traces.jax_planes import Lives, Plane, describe, on_device, on_host, plane, stream
 from ullage.traces.json_source import Source
 from ullage.traces.row_batches import Row, batches
@@ -45,7 +46,7 @@ def _space(name: Any) -> bool:
     return isinstance(name, memoryview) and bytes(name) in (b"Task Environment", b"Steps")
 
 
-@trace("xplane", recognise=_recognise, reads="JAX/XLA profiles (xplane.pb)")
+@trace("xplane", recognise=_recognise, reads="JAX/XLA profiles (xplane.pb)", repeats=repeats, session=session)
 def read(file: File, recording: Recording, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield what ran on devices, calls of the GPU's interface and steps; times in ns since 1970.
 
