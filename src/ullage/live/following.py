@@ -19,7 +19,7 @@ from ullage.cupti.chunks import MAGIC, Chunk, Cut, chunks
 from ullage.errors import UllageError, harmless
 from ullage.live.process_tree import NOTHING, Tree
 from ullage.live.times import States, Times, states, unrecorded
-from ullage.live.trees import tree
+from ullage.live.trees import Share, together
 from ullage.problems import Problems
 from ullage.recording import Mode, Recording
 from ullage.sums.lanes.gather import NOT_KNOWN, Capture, gather
@@ -80,6 +80,7 @@ class Following:
         self._most = MOST_ROWS
         self._sums = _Sums()
         self._late = 0
+        self.until: int | None = None  # no later moment is looked at, in ns since 1970: other ranks have told no more
 
     def advance(self) -> None:
         """Read what was written since the last time."""
@@ -152,18 +153,60 @@ class Following:
         recent = fresh.times(spans((high - last, high)))
         return self._tree(name, recent, fresh), self._tree("run", self._sums.whole + fresh.times(), fresh)
 
-    def _tree(self, name: str, times: Times, fresh: States) -> Tree:
-        assert self._reading is not None
-        mode: Mode = "ai" if self._reading.collectives and not self._reading.messages else "talp"
-        lanes = _added(self._sums.lanes, fresh.lanes)
-        devices = len(self._sums.devices | fresh.devices.keys())
-        lane, whole = busiest(lanes), self._sums.whole + fresh.times()
+    def share(self, region: str | None = None, *, recent: tuple[int, int] | None = None) -> Share | None:
+        """Return what the process has in the trees of its run, of a region, or of a `recent` time (ns since 1970, within what is kept);
+        None where nothing is known."""
+        fresh = self._fresh(None)
+        if fresh is None:
+            return None
+        if recent is not None:
+            return self._share(fresh.times(spans(recent)), fresh)
+        if region is None:
+            return self._share(self._sums.whole + fresh.times(), fresh)
+        return self._share(self._sums.regions.get(region, Times()) + fresh.times(fresh.regions.get(region, NONE)), fresh)
+
+    def _share(self, times: Times, fresh: States) -> Share:
+        reading = self._reading
+        assert reading is not None
+        whole, numbers = self._sums.whole + fresh.times(), sorted(self._sums.devices | fresh.devices.keys())
+        devices = {number: found.key if (found := self.recording.devices.get(number)) else "" for number in numbers}
         factors = Factors(
-            mpi=self._reading.messages or (self._reading.began, self._reading.ended) != (None, None),
+            mpi=reading.messages or (reading.began, reading.ended) != (None, None),
             processes=whole.communication > 0,
-            devices=devices > 0 or any(whole.offload.values()),
+            devices=bool(devices) or any(whole.offload.values()),
         )
-        return tree(name, times, lane=lane, devices=devices, mode=mode, notes=self._notes(fresh), factors=factors)
+        prefers: Mode = "ai" if reading.collectives else "talp"
+        one_of_both = reading.collectives != reading.messages
+        return Share(times, busiest(_added(self._sums.lanes, fresh.lanes)), devices, factors, prefers if one_of_both else None)
+
+    def _tree(self, name: str, times: Times, fresh: States) -> Tree:
+        share = self._share(times, fresh)
+        return together(name, [share], mode=share.prefers or "talp", notes=self._notes(fresh))
+
+    @property
+    def life(self) -> tuple[int, int] | None:
+        """From when to when the process is known, in ns since 1970; None where nothing is known yet."""
+        return self._reading.life() if self._reading is not None and self._reading.clock.since_1970 is not None else None
+
+    @property
+    def process(self) -> int:
+        """The process' number, 0 where it is not told."""
+        return self._told.whole("pid") or 0
+
+    @property
+    def ended(self) -> bool:
+        """Whether the program has ended by itself."""
+        return self._told.end is not None
+
+    @property
+    def over(self) -> bool:
+        """Whether no later moment can be of the run: the program has ended, or has called MPI_Finalize."""
+        return self.ended or (self._reading is not None and self._reading.ended is not None)
+
+    @property
+    def settled(self) -> int | None:
+        """Until when everything is summed up, in ns since 1970; None where nothing is."""
+        return self._sums.until
 
     def _notes(self, fresh: States) -> tuple[str, ...]:
         late = f"{self._late:,} events came after their time had been summed up, and are left out"
@@ -180,6 +223,8 @@ class Following:
             return 0, 0
         moment = int(reading.clock.host(np.array([now], np.uint64))[0]) if now is not None else None
         low, high = reading.life(moment) or (0, 0)
+        if self.until is not None:
+            high = min(high, self.until)
         return (low if self._sums.until is None else self._sums.until), high
 
     def _fresh(self, now: int | None) -> States | None:
@@ -188,7 +233,8 @@ class Following:
         if self._reading is None or low >= high:
             return None
         capture = self._settle(low, high)
-        running = None if now is None or self._told.end is not None else self._sums.lanes.keys()
+        over = self.ended or (now is None and self.until is None)
+        running = None if over else self._sums.lanes.keys()
         return self._states(self._reading, capture, self._sums.until or low, high, running)
 
     def _settle(self, low: int, high: int) -> Capture:

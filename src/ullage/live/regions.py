@@ -79,9 +79,10 @@ class region:  # noqa: N801 - used as a statement
                 return functools.wraps(function)(wrap(self.name, function))  # type: ignore[return-value]
         return functools.wraps(function)(_called(self.name, function))  # type: ignore[return-value]
 
-    def tree(self) -> Tree:
-        """Return the trees of all that happened in regions of this name so far, this moment included. Never raises: see its notes."""
-        return session.tree(self.name)
+    def tree(self, *, all_ranks: bool = False) -> Tree:
+        """Return the trees of all that happened in regions of this name so far, this moment included; with `all_ranks` of all ranks whose
+        recordings lie in this run's folder. Never raises: see its notes."""
+        return session.tree(self.name, all_ranks=all_ranks)
 
     def __repr__(self) -> str:
         return f"region({self.name!r})"

@@ -17,6 +17,7 @@ from ullage.errors import UllageError, harmless
 from ullage.live.process_tree import NOTHING, Tree
 
 if TYPE_CHECKING:
+    from ullage.live.all_ranks import AllRanks
     from ullage.live.following import Following
 
 NOBODY = "nothing records this program: run it by `ullage run`, or call ullage.live.start()"
@@ -54,6 +55,7 @@ class Recorder(Protocol):
 recorder: Recorder | None = None
 _paused: Recorder | None = None  # set aside by `stop`
 _following: Following | None = None
+_everyone: AllRanks | None = None
 _lock = threading.RLock()
 
 
@@ -90,9 +92,9 @@ def stop() -> Path | None:
 
 def detach() -> Path | None:
     """End the recording and detach CUPTI from the process (guide, 2.3.7); return the file. `start` would begin another one."""
-    global recorder, _paused, _following
+    global recorder, _paused, _following, _everyone
     with _lock:
-        ending, recorder, _paused, _following = recorder or _paused, None, None, None
+        ending, recorder, _paused, _following, _everyone = recorder or _paused, None, None, None, None
         if ending is None:
             return None
         path = ending.path
@@ -139,18 +141,23 @@ def _settings() -> dict[str, str]:
     return {"ULLAGE_CUPTI": str(library.path), "ULLAGE_KINDS": numbers, "ULLAGE_NAMES": names}
 
 
-def tree(region: str | None = None) -> Tree:
-    """Return the trees of this process as far as they are known now, of the whole or of a region. Never raises: see their notes."""
-    return _known(region or "run", lambda following, now: (following.tree(region, now=now),))[0]
+def tree(region: str | None = None, *, all_ranks: bool = False) -> Tree:
+    """Return the trees of this process as far as they are known now, of the whole or of a region. Never raises: see their notes.
+
+    With `all_ranks` they are of all ranks whose recordings lie in this run's folder, until the last moment that is known of all of them.
+    """
+    look = (lambda _: _of_all(region)) if all_ranks else (lambda now: _of_own(lambda following: (following.tree(region, now=now),)))
+    return _known(region or "run", look)[0]
 
 
 def recent(last: int) -> tuple[Tree, Tree]:
     """Return the trees of the last so many ns, and of the whole so far. Never raises: see their notes."""
-    found = _known("run", lambda following, now: following.recent(last, now=now))
+    found = _known("run", lambda now: _of_own(lambda following: following.recent(last, now=now)))
     return found[0], found[-1]
 
 
-def _known(name: str, look: Callable[[Following, int], tuple[Tree, ...]]) -> tuple[Tree, ...]:
+def _known(name: str, look: Callable[[int], tuple[Tree, ...]]) -> tuple[Tree, ...]:
+    """Return the trees that `look` finds at a moment of the monotonic clock, until which all is in the file; else one that says why not."""
     try:
         with _lock:
             recording = recorder or _paused
@@ -158,17 +165,34 @@ def _known(name: str, look: Callable[[Following, int], tuple[Tree, ...]]) -> tup
                 return (Tree(name, notes=(NOBODY,)),)
             now = time.monotonic_ns()
             recording.flush()
-            following = _followed()
-            if following is None:
-                return (Tree(name, notes=(NOTHING,)),)
-            following.advance()
-            return look(following, now)
+            return look(now) or (Tree(name, notes=(NOTHING,)),)
     except UllageError as error:
         return (Tree(name, notes=(error.problem,)),)
     except ImportError as error:
         return (Tree(name, notes=(f"trees need NumPy and pyarrow in the program's environment: {harmless(str(error))}",)),)
     except Exception as error:  # the program goes on, whatever is wrong here
         return (Tree(name, notes=(f"the recording can't be read: {harmless(f'{type(error).__name__}: {error}')}",)),)
+
+
+def _of_own(look: Callable[[Following], tuple[Tree, ...]]) -> tuple[Tree, ...]:
+    following = _followed()
+    if following is None:
+        return ()
+    following.advance()
+    return look(following)
+
+
+def _of_all(region: str | None) -> tuple[Tree, ...]:
+    global _everyone
+    where = path()
+    if where is None:
+        return ()
+    from ullage.live.all_ranks import AllRanks, run_folder
+
+    if _everyone is None or _everyone.folder != run_folder(where):
+        _everyone = AllRanks(run_folder(where))
+    _everyone.look()
+    return (_everyone.together(region).tree,)
 
 
 def _followed() -> Following | None:
@@ -199,10 +223,10 @@ def _found() -> Recorder | None:
 
 def _forked() -> None:
     """In a forked child nothing of Python's records: the file is the parent's. The recorder in C looks after itself."""
-    global recorder, _paused, _following, _lock
+    global recorder, _paused, _following, _everyone, _lock
     from ullage.live.native import Native
 
-    _lock, _following = threading.RLock(), None
+    _lock, _following, _everyone = threading.RLock(), None, None
     recorder = recorder if isinstance(recorder, Native) else None
     _paused = _paused if isinstance(_paused, Native) else None
 
