@@ -25,6 +25,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from ullage.metrics.metric import Value
 from ullage.sums.spans import Span, joined_spans, length
 
 VERDICTS = (
@@ -137,6 +140,8 @@ def verdict(
     if evidence is not None:
         found += _of_power(evidence.sums, row["span_ms"], stated_power, highest_clock)
         found += _of_phases(evidence.sums, exact)
+    if not found:
+        return Finding("ok", "")
     doubts = [f for f in found if f.verdict in UNTRUSTED]
     whole = [f for f in found if f not in doubts] + _whole(doubts, row["span_ms"])
     partly = {
@@ -264,13 +269,13 @@ def _of_power(sums: Mapping[str, float], span: float, stated: float | None, high
     return found
 
 
-def allowed_gap(rows: float) -> float:
+def allowed_gap(rows: Value) -> Value:
     """Return by how much mean activity may be above the mean of so many samples of "GPU utilization", each of which may be 0 or 1.
 
-    >>> round(allowed_gap(400), 6)
+    >>> round(float(allowed_gap(400)), 6)
     0.2
     """
-    return UTIL_GAP + ODDS * 0.5 / math.sqrt(max(rows, 1))
+    return UTIL_GAP + ODDS * 0.5 / np.sqrt(np.maximum(rows, 1))
 
 
 def _of_phases(sums: Mapping[str, float], exact: bool) -> list[Finding]:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ullage.metrics.metric import Value
+
 
 @dataclass(frozen=True)
 class SamplingNoise:
@@ -43,21 +45,21 @@ def sampled_ofu_bounds(
     lowest: npt.NDArray[np.float64],
     highest: npt.NDArray[np.float64],
     tensor_clock: float,
-) -> tuple[float, float]:
+) -> tuple[Value, Value]:
     """Return the least and the most that OFU can be where clock and activity move together within a scrape.
 
-    An entry is a level of activity: `tensor_sum` is tensor activity x time at that level, `time` how long, `lowest` and `highest` the
-    clocks seen there (Hz). Activity is a mean over the scrape and the clock a sample at one instant, so their product is right only
-    where they move independently; TPA x lowest / tensor clock and TPA x highest / tensor clock are its bounds. They rest on the clocks
-    that were *seen*: a scrape that always meets the same phase sees one clock, and its bounds are too narrow. Cycle counters have no
-    such bias.
+    Arrays are [levels], or [devices, levels] for the bounds of each device. An entry is a level of activity: `tensor_sum` is tensor
+    activity x time at that level, `time` how long, `lowest` and `highest` the clocks seen there (Hz). Activity is a mean over the scrape
+    and the clock a sample at one instant, so their product is right only where they move independently; TPA x lowest / tensor clock and
+    TPA x highest / tensor clock are its bounds. They rest on the clocks that were *seen*: a scrape that always meets the same phase sees
+    one clock, and its bounds are too narrow. Cycle counters have no such bias.
     Source: Ullage equations, section 6.
 
     Half the time at activity 0.6 and clocks from 1.2 to 1.8 GHz, half at rest; tensor clock 1.5 GHz: 0.3 x 0.8 and 0.3 x 1.2.
 
     >>> half, clocks = np.array([0.0, 0.6]), np.array([[1.8, 1.2], [1.8, 1.8]])
-    >>> [round(bound, 6) for bound in sampled_ofu_bounds(half, np.array([1.0, 1.0]), *clocks, 1.5)]
+    >>> [round(float(bound), 6) for bound in sampled_ofu_bounds(half, np.array([1.0, 1.0]), *clocks, 1.5)]
     [0.24, 0.36]
     """
-    total = float(time.sum()) * tensor_clock
-    return float((tensor_sum * lowest).sum()) / total, float((tensor_sum * highest).sum()) / total
+    total = time.sum(axis=-1) * tensor_clock
+    return (tensor_sum * lowest).sum(axis=-1) / total, (tensor_sum * highest).sum(axis=-1) / total

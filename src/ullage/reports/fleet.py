@@ -35,7 +35,7 @@ from ullage.reports.groups import (
     stacked,
     state_sums,
 )
-from ullage.reports.rated import Rated, chains, losses, rate, weighted_mean
+from ullage.reports.rated import Rated, chains, losses, rate, weighted_mean, weighted_means
 from ullage.reports.series import gauge_evidence, noise
 from ullage.reports.trusted import Device, bounds_note, judge, sampled_bounds
 from ullage.sources.inventory import Listed
@@ -272,20 +272,19 @@ def _window(sums: pa.Table, question: Question) -> tuple[int, int]:
 
 def _by_job(rated: Rated, good: Rated, jobs: pa.Table | None) -> dict[str, Measured]:
     """Return what trusted series say of each job; its size is how many GPUs its record says, else how many were seen in it."""
-    held: dict[str | None, set[str | None]] = {}
-    for job, gpu in zip(rated.words("job"), rated.words("gpu"), strict=True):
-        held.setdefault(job, set()).add(gpu)
+    seen = rated.sums.group_by("job").aggregate([("gpu", "count_distinct")])
+    held: dict[str, int] = dict(zip(seen["job"].to_pylist(), seen["gpu_count_distinct"].to_pylist(), strict=True))
     records = [] if jobs is None else jobs.select(["job", "gpus"]).to_pylist()
     stated = {row["job"]: int(row["gpus"]) for row in records if row["gpus"]}
-    rows: dict[str, list[int]] = {}
-    for row, job in enumerate(good.words("job")):
-        if job is not None and good.chip[row] >= 0:
-            rows.setdefault(job, []).append(row)
-    means = {job: weighted_mean(good.ofu_part[own], good.ofu_time[own], good.weight[own]) for job, own in rows.items()}
+    named = good.take((good.chip >= 0) & good.sums["job"].is_valid().to_numpy())
+    codes, count = named.codes("job")
+    first = np.unique(codes, return_index=True)[1]
+    jobs_seen = named.sums["job"].take(pa.array(first)).to_pylist()
+    means = weighted_means(named.ofu_part, named.ofu_time, named.weight, codes, count)
     return {
-        job: Measured(ofu, stated.get(job, len(held[job])), good.chips[good.chip[rows[job][0]]].name)
-        for job, ofu in means.items()
-        if ofu is not None
+        job: Measured(float(ofu), stated.get(job, held[job]), named.chips[named.chip[row]].name)
+        for job, ofu, row in zip(jobs_seen, means, first, strict=True)
+        if not np.isnan(ofu)
     }
 
 
@@ -382,20 +381,15 @@ def _remarks(rated: Rated, good: Rated) -> list[str]:
 
 def _strange_clocks(rated: Rated) -> list[str]:
     """Name the hosts whose samples reach more than a day beyond those of every other host, on either side: clocks that are set wrong."""
-    seen: dict[tuple[str | None, str | None], tuple[float, float]] = {}
-    for cluster, host, start, last in zip(
-        rated.words("cluster"), rated.words("host"), rated.column("start_ms"), rated.column("last_ms"), strict=True
-    ):
-        first, end = seen.get((cluster, host), (start, last))
-        seen[cluster, host] = min(first, start), max(end, last)
-    found = []
-    for ends, side in (([end for _, end in seen.values()], "later"), ([-first for first, _ in seen.values()], "earlier")):
-        if len(ends) < 2:
-            continue
+    seen = rated.sums.group_by(["cluster", "host"], use_threads=False).aggregate([("start_ms", "min"), ("last_ms", "max")])
+    found: list[str] = []
+    if len(seen) < 2:
+        return found
+    for ends, side in ((seen["last_ms_max"].to_numpy(), "later"), (-seen["start_ms_min"].to_numpy(), "earlier")):
         order = np.argsort(ends)
         beyond = ends[order[-1]] - ends[order[-2]]
         if beyond > DAY_MS:
-            cluster, host = list(seen)[int(order[-1])]
+            cluster, host = (seen[name][int(order[-1])].as_py() for name in ("cluster", "host"))
             name = harmless("/".join(part for part in (cluster, host or "no name") if part))
             found.append(
                 f"host {name} has samples up to {beyond / DAY_MS:,.1f} days {side} than every other host: "

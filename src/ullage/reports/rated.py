@@ -185,7 +185,7 @@ def _chips(sums: pa.Table, model: str | None) -> tuple[list[Chip], npt.NDArray[n
 
 def weighted_mean(part: Array, time: Array, weight: Array) -> float | None:
     """Return Σ part·weight / Σ time·weight over rows where time is known, or None when there is no such time."""
-    return _known(float(_means(part, time, weight, np.zeros(len(part), np.int64), 1)[0]))
+    return _known(float(weighted_means(part, time, weight, np.zeros(len(part), np.int64), 1)[0]))
 
 
 def trees(rated: Rated, codes: npt.NDArray[np.int64], count: int) -> list[Tree]:
@@ -195,9 +195,9 @@ def trees(rated: Rated, codes: npt.NDArray[np.int64], count: int) -> list[Tree]:
         "sm": (rated.column("sm_active_sum"), rated.column("sm_active_ms")),
         "gr": (rated.column("gr_active_sum"), rated.column("gr_active_ms")),
     }
-    mean = {name: _means(part, time, rated.weight, codes, count) for name, (part, time) in gauges.items()}
+    mean = {name: weighted_means(part, time, rated.weight, codes, count) for name, (part, time) in gauges.items()}
     most = {name: _most(ratio(part, time), codes, count) for name, (part, time) in gauges.items()}
-    ofu = _means(rated.ofu_part, rated.ofu_time, rated.weight, codes, count)
+    ofu = weighted_means(rated.ofu_part, rated.ofu_time, rated.weight, codes, count)
     return [
         tree(
             ofu=_known(ofu[group]),
@@ -299,7 +299,8 @@ def job_chains(rated: Rated, codes: Codes, count: int) -> list[Tree]:
     return chains(rated, losses(rated, codes), codes, count)
 
 
-def _means(part: Array, time: Array, weight: Array, codes: npt.NDArray[np.int64], count: int) -> Array:
+def weighted_means(part: Array, time: Array, weight: Array, codes: npt.NDArray[np.int64], count: int) -> Array:
+    """Return Σ part·weight / Σ time·weight of each of `count` groups of rows; NaN where a group has no such time."""
     rows = (time > 0) & ~np.isnan(part)
     top = np.bincount(codes[rows], (part * weight)[rows], count)
     result: Array = ratio(top, np.bincount(codes[rows], (time * weight)[rows], count))

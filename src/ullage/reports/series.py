@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from ullage.audit.trust import LEAST_MS, GaugeEvidence, allowed_gap
 from ullage.metrics.clocks import SamplingNoise, sampled_ofu_bounds, sampling_noise
 from ullage.metrics.ofu import sampled_ofu
-from ullage.reports.rated import Rated
+from ullage.reports.rated import Rated, codes_of
 from ullage.sums.gauges import KINDS, gauge_sums, with_findings
 from ullage.sums.grouping import collapse
 from ullage.sums.spans import Span
@@ -53,28 +53,37 @@ def gauge_evidence(samples: Any) -> dict[Device, GaugeEvidence]:
 
 def _ofu_bounds(levels: pa.Table) -> dict[Device, tuple[float, float]]:
     """Return the bounds of each device's sampled OFU, for a tensor clock of 1 Hz."""
-    rows: dict[Device, list[dict[str, Any]]] = {}
-    for row in levels.to_pylist():
-        if row["clock_ms"]:
-            rows.setdefault((row["gpu"], row["mig"]), []).append(row)
-    found = {}
-    for device, own in rows.items():
-        part, time, lowest, highest = (
-            np.array([row[name] for row in own], dtype=float) for name in ("clock_tensor_sum", "clock_ms", "lowest_clock", "highest_clock")
-        )
-        found[device] = sampled_ofu_bounds(part, time, lowest, highest, 1.0)
-    return found
+    rated = levels.filter(pc.greater(levels["clock_ms"], 0))
+    if not len(rated):
+        return {}
+    codes, count = codes_of(rated, "gpu", "mig")
+    level = pc.fill_null(rated["level"], -1).to_numpy() + 1
+
+    def by_device(name: str) -> npt.NDArray[np.float64]:
+        found = np.zeros((count, int(level.max()) + 1))
+        found[codes, level] = rated[name].to_numpy()
+        return found
+
+    lowest, highest = sampled_ofu_bounds(
+        by_device("clock_tensor_sum"), by_device("clock_ms"), by_device("lowest_clock"), by_device("highest_clock"), 1.0
+    )
+    first = np.unique(codes, return_index=True)[1]
+    return dict(zip(_devices(rated, first), zip(lowest.tolist(), highest.tolist(), strict=True), strict=True))
+
+
+def _devices(levels: pa.Table, rows: npt.NDArray[np.int64]) -> list[Device]:
+    chosen = levels.select(["gpu", "mig"]).take(pa.array(rows))
+    return list(zip(chosen["gpu"].to_pylist(), chosen["mig"].to_pylist(), strict=True))
 
 
 def _util_gaps(levels: pa.Table) -> dict[Device, dict[str, float]]:
     """Return the sums beside "GPU utilization" of each device's level that stands out most: a fault may last for a part of the time."""
-    worst: dict[Device, tuple[float, dict[str, float]]] = {}
-    for row in levels.select(["gpu", "mig", "util_ms", "util_rows", "util_gap_sum"]).to_pylist():
-        device = row.pop("gpu"), row.pop("mig")
-        over = row["util_gap_sum"] / max(row["util_ms"], 1) - allowed_gap(row["util_rows"])
-        if device not in worst or over > worst[device][0]:
-            worst[device] = over, row
-    return {device: row for device, (_, row) in worst.items()}
+    told = levels.select(["util_ms", "util_rows", "util_gap_sum"])
+    time, rows, gap = (np.asarray(told[name].to_numpy(), dtype=float) for name in told.column_names)
+    codes, _ = codes_of(levels, "gpu", "mig")
+    order = np.lexsort((-(gap / np.maximum(time, 1) - allowed_gap(rows)), codes))
+    worst = order[np.concatenate([[True], np.diff(codes[order]) != 0])]
+    return dict(zip(_devices(levels, worst), told.take(pa.array(worst)).to_pylist(), strict=True))
 
 
 def _fault_spans(samples: Any, gpus: list[str]) -> dict[Device, dict[str, tuple[Span, ...]]]:
