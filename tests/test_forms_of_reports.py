@@ -11,11 +11,14 @@ from tests import sample_reports
 from tests.bench_results import of_bench, slower
 from tests.command_line import ask
 from tests.forms import plain, untold
+from tests.test_gemm_ofu import recording, three
 from ullage.benches.bench import BENCHES
 from ullage.questions import waterfall
 from ullage.render import bench, bench_html, drift, html, json, text
+from ullage.render import gemm_ofu as render_gemm_ofu
 from ullage.render import waterfall as chain
 from ullage.render.waterfall_html import page
+from ullage.reports import gemm_ofu
 from ullage.reports.bench import bench_report
 from ullage.reports.drift import drift_report
 from ullage.simulate.job import Plan, job
@@ -99,3 +102,11 @@ def test_a_drift() -> None:
     for now in (before, [slower(one, 0.87, clock=0.93) for one in before]):
         report = drift_report(now, before)
         assert untold(drift.text(report), drift.record(report), scales=SCALES) == []
+
+
+def test_ofu_beside_mfu_of_known_products() -> None:
+    report = gemm_ofu.gemm_ofu(recording(three()))
+    data = render_gemm_ofu.record(report)
+    for form in (render_gemm_ofu.text(report), plain(render_gemm_ofu.html(report))):
+        assert untold(form, data, ("2 points", "2 pp", "5 pp", "4"), SCALES) == []  # the limits, and the number of a figure
+    assert render_gemm_ofu.headline(report)[1:] in plain(render_gemm_ofu.html(report))

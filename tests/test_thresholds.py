@@ -15,7 +15,7 @@ from ullage.audit.trust import Finding, GaugeEvidence, Verdict, allowed_gap, ver
 from ullage.reports.rated import rate
 from ullage.sums.devices import device_sums, time_sums
 from ullage.sums.gauges import gauge_sums
-from ullage.sums.lanes.transfer import split
+from ullage.sums.lanes.transfer import split, transfer_notes
 from ullage.sums.ledger import CODES
 from ullage.sums.windows import unequal
 
@@ -74,6 +74,10 @@ def test_a_device_without_readings_is_no_division_by_zero():
     assert of_rows(rows=0, span=0).verdict == "ok"
     assert of_rows(rows=1, span=30_000, sentinel=1).verdict == "sentinel"
     assert of_rows(rows=0, span=0, frozen=0.1).verdict == of_rows(rows=1, span=1, frozen=0.1).verdict == "ok"
+
+
+def test_times_are_told_in_minutes():
+    assert of_rows(span=4 * 10**9, rows=133_334, stuck=60_000 * MINUTE).evidence.startswith("activity reads 0 for 60,000 min")
 
 
 @pytest.mark.parametrize(("span", "most"), [(HOUR, 600_000), (100 * HOUR, 7_200_000)])
@@ -340,3 +344,10 @@ def test_a_rank_that_left_before_the_last_came_waits_to_its_own_end_and_no_longe
     assert waits[0][1] == waits[0][2] and waits[1][0] == waits[1][1]
     assert bool(np.all((parts.start <= parts.moving) & (parts.moving <= parts.end)))
     assert math.isclose(waits[0][2] - waits[0][0], 50)
+
+
+@pytest.mark.parametrize(("common", "aligned"), [(2, False), (3, True)])
+def test_clocks_with_fewer_than_three_common_collectives_are_said_not_to_be_aligned(common, aligned):
+    steady = [Did(1000 * n, 1000 * n + 100) for n in range(common)]
+    notes = transfer_notes(*run_of(rank(0, steady), rank(1, steady, offset=10_000_000)))
+    assert any("could not be aligned" in note for note in notes) != aligned
