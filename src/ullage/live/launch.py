@@ -23,6 +23,7 @@ from ullage.errors import UllageError, harmless
 
 NOT_FOUND, NOT_RUNNABLE = 127, 126  # as shells say it
 HOOK = Path(__file__).with_name("hook")  # put in front of PYTHONPATH; holds nothing but sitecustomize.py
+INCLUDE = Path(__file__).with_name("include")  # regions for C, C++ and Fortran: ullage.h, ullage.f90
 
 
 @dataclass(frozen=True)

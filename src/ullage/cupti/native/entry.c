@@ -192,7 +192,7 @@ static int attached(const char *folder) {
     return 0;
 }
 
-/* --- what Python calls --- */
+/* --- what Python and ullage.h call --- */
 
 EXPORTED int ullage_attach(const char *folder);
 EXPORTED int ullage_start(void);
@@ -203,6 +203,8 @@ EXPORTED const char *ullage_path(void);
 EXPORTED uint64_t ullage_now(void);
 EXPORTED uint32_t ullage_region_begin(const char *name);
 EXPORTED void ullage_region_end(uint32_t serial);
+EXPORTED void ullage_region_push(const char *name);
+EXPORTED void ullage_region_pop(void);
 EXPORTED void ullage_host(uint16_t kind, const char *name, uint64_t start, uint64_t end, uint64_t bytes);
 EXPORTED void ullage_wait_begin(const char *name);
 EXPORTED void ullage_wait_end(void);
@@ -240,6 +242,13 @@ const char *ullage_path(void) { return recording_path(); }
 uint64_t ullage_now(void) { return monotonic(); }
 uint32_t ullage_region_begin(const char *name) { return region_begin(name); }
 void ullage_region_end(uint32_t serial) { region_end(serial); }
+
+/* To turn a name into a number costs: not where nobody records. */
+void ullage_region_push(const char *name) {
+    if (recording_wanted()) region_push(name_number(name), PUSHED);
+}
+
+void ullage_region_pop(void) { region_pop(PUSHED); }
 
 void ullage_host(uint16_t kind, const char *name, uint64_t start, uint64_t end, uint64_t bytes) {
     struct lane *here = recording_wanted() ? lane() : NULL;

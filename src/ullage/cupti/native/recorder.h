@@ -137,8 +137,12 @@ struct lane;
 struct lane *lane(void); /* this thread's, NULL without memory */
 struct lane *lane_if_any(void); /* NULL as long as the thread had nothing to record */
 void host_record(struct lane *lane, enum host_kind kind, uint32_t name, uint64_t start, uint64_t end, uint64_t bytes);
+enum stack { BY_SERIAL, PUSHED, NVTX_PUSHED, STACKS }; /* whose a region is: one ended by its number, or the innermost of … */
 uint32_t region_begin(const char *name);
 void region_end(uint32_t serial);
+void region_push(uint32_t name, enum stack stack);
+void region_pop(enum stack stack); /* ends the innermost region of this thread that was pushed so */
+uint32_t region_serial(void);      /* a new number */
 void wait_begin(struct lane *lane, uint32_t name); /* a call that waits for other processes */
 void wait_end(struct lane *lane);
 struct host_costs { uint64_t within, between, region; }; /* ns of a call of MPI, within its record and after it, and of a region */
