@@ -157,6 +157,11 @@ void host_record(struct lane *lane, enum host_kind kind, uint32_t name, uint64_t
     append(lane->ring, &record);
 }
 
+void host_range(const struct record *record) {
+    struct lane *here = recording_wanted() ? lane() : NULL;
+    if (here) append(here->ring, record);
+}
+
 /* Only the outermost call counts: MPI_Init may call MPI_Barrier, Fortran's functions may call C's. The name is there before the start is,
  * and the start is gone before the call's record is there: what `still_waits` sees goes together, and comes before that record. */
 void wait_begin(struct lane *lane, uint32_t name) {
