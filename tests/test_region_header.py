@@ -174,6 +174,19 @@ def test_a_word_about_what_was_not_found_is_not_left_for_the_program(tmp_path: P
     assert subprocess.run([made(tmp_path, "gcc", "main.c", source, "-std=c99")]).returncode == 0
 
 
+@pytest.mark.full
+def test_threads_that_all_begin_at_once_disturb_nobody(tmp_path: Path) -> None:
+    flags = ("-fsanitize=thread", "-g", "-O1")
+    found = subprocess.run(["gcc", "-print-file-name=libtsan.so"], capture_output=True, text=True, check=True).stdout.strip()
+    if run(tmp_path, ["true"], preload=[found]).code:
+        pytest.skip("libtsan.so doesn't run here")
+    program = made(tmp_path, "gcc", "main.c", IN_C, "-std=c99", "-pthread")
+    for _ in range(5):
+        ran = run(tmp_path, [program], preload=[found, library(*flags)])
+        assert (ran.code, ran.errors) == (0, "")
+    assert list(tmp_path.glob("rec/*.started")) == []
+
+
 def test_the_page_s_program_under_ullage_run(tmp_path: Path) -> None:
     """What docs/live-trees.md tells a reader to type, typed; `half` is half of what it computes."""
     section = PAGE.read_text(encoding="utf-8").split("### Regions in C, C++ and Fortran")[1].split("\n## ")[0]
