@@ -147,6 +147,19 @@ def test_regions_are_recorded_and_without_the_recorder_nothing_is(tmp_path: Path
         assert len(within) == 2 and all(outer[4] <= r[4] <= r[5] <= outer[5] for r in within)
 
 
+@pytest.mark.parametrize(("compiler", "standards"), [("gcc", ("c99", "gnu11", "c2x")), ("g++", ("c++11", "gnu++17", "c++20"))])
+def test_compilers_have_nothing_to_say_about_it(tmp_path: Path, compiler: str, standards: tuple[str, ...]) -> None:
+    path = shutil.which(compiler) or pytest.skip(f"no {compiler}")
+    more = ("-Wshadow", "-Wconversion", "-Wcast-qual", "-Wundef", *(("-Wold-style-cast", "-Weffc++") if compiler == "g++" else ()))
+    (tmp_path / "main.cc").write_text(
+        '#include <ullage.h>\n#include <ullage.h>\nint main(void) { ULLAGE_REGION_BEGIN("a"); ULLAGE_REGION_END(); }\n'
+    )
+    for standard in standards:
+        language = "c++" if compiler == "g++" else "c"
+        command = [path, f"-std={standard}", *STRICT, *more, f"-I{INCLUDE}", "-fsyntax-only", "-x", language, "main.cc"]
+        assert subprocess.run(command, cwd=tmp_path, capture_output=True, text=True).stderr == ""
+
+
 @pytest.mark.parametrize("flags", [["-static"], ["-fno-pie", "-no-pie"], ["-DULLAGE_NO_REGIONS"]], ids=["static", "fixed place", "without"])
 def test_however_it_is_linked_a_program_runs(tmp_path: Path, flags: list[str]) -> None:
     source = '#include <ullage.h>\nint main(void) { ULLAGE_REGION_BEGIN("a"); ULLAGE_REGION_END(); return 7; }\n'

@@ -22,14 +22,15 @@
 #if defined(__linux__) && !defined(ULLAGE_NO_REGIONS)
 
 #include <dlfcn.h>
+#include <stddef.h>
 #include <string.h>
 
 /* The address of a function of the recorder, NULL without one. A cache holds its own address until it has been looked for; threads that
  * look at the same time find the same. dlerror() forgets that nothing was found, which is no mistake of the program's. */
 static inline void *ullage_found(const char *name, void **cache) {
     void *found = __atomic_load_n(cache, __ATOMIC_RELAXED);
-    if (found != (void *)cache) return found;
-    found = dlsym((void *)0, name); /* RTLD_DEFAULT, which has a name only where _GNU_SOURCE is defined */
+    if (found != cache) return found;
+    found = dlsym(NULL, name); /* RTLD_DEFAULT, which has a name only where _GNU_SOURCE is defined */
     if (!found) (void)dlerror();
     __atomic_store_n(cache, found, __ATOMIC_RELAXED);
     return found;
@@ -37,7 +38,7 @@ static inline void *ullage_found(const char *name, void **cache) {
 
 /* Begins a region that ullage_end ends. */
 static inline void ullage_begin(const char *name) {
-    static void *cache = (void *)&cache;
+    static void *cache = &cache;
     void *found = ullage_found("ullage_region_push", &cache);
     void (*push)(const char *);
     if (!found) return;
@@ -47,7 +48,7 @@ static inline void ullage_begin(const char *name) {
 
 /* Ends the innermost region that ullage_begin has begun in this thread. */
 static inline void ullage_end(void) {
-    static void *cache = (void *)&cache;
+    static void *cache = &cache;
     void *found = ullage_found("ullage_region_pop", &cache);
     void (*pop)(void);
     if (!found) return;
@@ -57,7 +58,7 @@ static inline void ullage_end(void) {
 
 /* Begins a region and returns its number, for regions that end in another order than they began; 0 where nothing records. */
 static inline uint32_t ullage_open(const char *name) {
-    static void *cache = (void *)&cache;
+    static void *cache = &cache;
     void *found = ullage_found("ullage_region_begin", &cache);
     uint32_t (*begin)(const char *);
     if (!found) return 0;
@@ -67,8 +68,8 @@ static inline uint32_t ullage_open(const char *name) {
 
 /* Ends the region of that number, in the thread that began it; of 0 nothing. */
 static inline void ullage_close(uint32_t number) {
-    static void *cache = (void *)&cache;
-    void *found = number ? ullage_found("ullage_region_end", &cache) : (void *)0;
+    static void *cache = &cache;
+    void *found = number ? ullage_found("ullage_region_end", &cache) : NULL;
     void (*end)(uint32_t);
     if (!found) return;
     memcpy(&end, &found, sizeof end);
