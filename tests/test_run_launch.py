@@ -385,7 +385,8 @@ def test_the_hooks_first_file_is_one_that_every_python_can_read():
 
 
 def test_nvtx_goes_to_the_recorder_unless_another_tool_has_it():
-    recorder = replace(RECORDER, nvtx=True)
-    assert environment(recorder, {})["NVTX_INJECTION64_PATH"] == "/r.so"
-    assert environment(recorder, {"NVTX_INJECTION64_PATH": "/nsys.so"})["NVTX_INJECTION64_PATH"] == "/nsys.so"
-    assert "NVTX_INJECTION64_PATH" not in environment(RECORDER, {})
+    for recorder, who in ((RECORDER, "2"), (replace(RECORDER, nvtx_by_cupti=True), "1")):
+        given = environment(recorder, {})
+        assert (given["NVTX_INJECTION64_PATH"], given["ULLAGE_NVTX"]) == ("/r.so", who)
+        assert environment(recorder, {"NVTX_INJECTION64_PATH": "/nsys.so"})["NVTX_INJECTION64_PATH"] == "/nsys.so"
+    assert environment(RECORDER, {"ULLAGE_NVTX": "0"})["ULLAGE_NVTX"] == "0"

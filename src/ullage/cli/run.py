@@ -41,6 +41,15 @@ the program runs all the same; `ullage cupti check` says what this machine allow
 """
 
 
+def _include(context: click.Context, _: click.Parameter, asked: bool) -> None:
+    """Print where ullage.h is, and leave."""
+    if asked and not context.resilient_parsing:
+        from ullage.live.launch import INCLUDE
+
+        click.echo(INCLUDE)
+        context.exit()
+
+
 @click.command("run", epilog=_EPILOG, context_settings={"allow_interspersed_args": False})
 @click.argument("command", nargs=-1, required=True, metavar="-- COMMAND…", type=click.UNPROCESSED)
 @click.option("--region", metavar="R", help="Only within this region or NVTX range.")
@@ -79,7 +88,7 @@ the program runs all the same; `ullage cupti check` says what this machine allow
 )
 @click.option("--gpu", metavar="GPU", help="With --kernels: the GPU that the program uses.  [default: this machine's first]")
 @click.option("--also", multiple=True, metavar="KIND", help="Record this kind of activity too: environment, unified-memory, … Repeatable.")
-@click.option("--mpi/--no-mpi", default=True, help="Preload the recorder, which notes waits in MPI.  [default: mpi]")
+@click.option("--mpi/--no-mpi", default=True, help="Preload the recorder, noting waits in MPI and regions of ullage.h.  [default: mpi]")
 @click.option("--python/--no-python", default=True, help="Note when PyTorch waits for other ranks.  [default: python]")
 @click.option("--cupti", type=click.Path(path_type=Path), metavar="PATH", help="The libcupti to use.  [default: the one that is found]")
 @click.option(
@@ -92,6 +101,14 @@ the program runs all the same; `ullage cupti check` says what this machine allow
 )
 @click.option("--wait", type=Finite(min=0), default=60.0, show_default=True, metavar="S", help="How long rank 0 waits for the others.")
 @click.option("--strict", is_flag=True, help="Refuse to run what can't be recorded.")
+@click.option(
+    "--include",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_include,
+    help="Print the folder of ullage.h and ullage.f90 (regions in C, C++ and Fortran) and exit: cc -I$(ullage run --include).",
+)
 def command(command: tuple[str, ...], **asked: Any) -> None:
     """Run a program and print its host and device trees when it ends: where its GPUs' time went.
 

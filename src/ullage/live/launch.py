@@ -23,6 +23,7 @@ from ullage.errors import UllageError, harmless
 
 NOT_FOUND, NOT_RUNNABLE = 127, 126  # as shells say it
 HOOK = Path(__file__).with_name("hook")  # put in front of PYTHONPATH; holds nothing but sitecustomize.py
+INCLUDE = Path(__file__).with_name("include")  # regions for C, C++ and Fortran: ullage.h, ullage.f90
 
 
 @dataclass(frozen=True)
@@ -30,7 +31,8 @@ class Recorder:
     """What a program is given: the recorder's `library`, the `folder` it writes to, CUPTI's library (None: there is none), and which
     activity `kinds` to ask for (numbers) with where their records hold texts (`names`, as `Layouts.name_offsets` writes it).
 
-    `nvtx`: the program's NVTX ranges are taken over; CUPTI is then loaded with the first of them, be there a driver or not.
+    The program's NVTX ranges are taken over. `nvtx_by_cupti`: by CUPTI, which is loaded with the first of them and records nothing without
+    a driver; else by the recorder itself.
     """
 
     library: Path
@@ -39,7 +41,7 @@ class Recorder:
     kinds: Sequence[int] = ()
     names: str = ""
     flush: int = 1000
-    nvtx: bool = False
+    nvtx_by_cupti: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -64,8 +66,10 @@ def environment(recorder: Recorder, base: Mapping[str, str], *, mpi: bool = True
         }
         if earlier := _other(base.get("CUDA_INJECTION64_PATH"), recorder):
             added["ULLAGE_NEXT_INJECTION"] = earlier
-        if recorder.nvtx and not _other(base.get("NVTX_INJECTION64_PATH"), recorder):
-            added["NVTX_INJECTION64_PATH"] = str(recorder.library)
+    if not _other(base.get("NVTX_INJECTION64_PATH"), recorder):
+        added["NVTX_INJECTION64_PATH"] = str(recorder.library)
+    if base.get("ULLAGE_NVTX") != "0":
+        added["ULLAGE_NVTX"] = "1" if recorder.nvtx_by_cupti else "2"
     if mpi:
         added["LD_PRELOAD"] = _before(str(recorder.library), base.get("LD_PRELOAD"))
     if python:

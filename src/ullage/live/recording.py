@@ -118,7 +118,7 @@ def prepared(folder: Path, wanted: Wanted, notes: list[str], *, strict: bool = F
         notes.append(mismatch)
     if slow := [kind_name(kind) for kind in wanted.kinds if kind in SERIALISING]:
         notes.append(f"the kernels ran one after another, as {', '.join(slow)} was asked for: without it they take other times")
-    return Recorder(library, folder, cupti.path, wanted.kinds, names, wanted.flush, nvtx=cuda_version() is not None, extra=extra)
+    return Recorder(library, folder, cupti.path, wanted.kinds, names, wanted.flush, nvtx_by_cupti=cuda_version() is not None, extra=extra)
 
 
 def _can_be_preloaded(library: Path, notes: list[str]) -> bool:

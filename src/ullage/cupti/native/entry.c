@@ -89,7 +89,7 @@ void recorder_needed(void) {
 static void in_child(void) {
     names_after_fork(true);
     pthread_mutex_init(&lock, NULL);
-    recording_forked(), facts_forked(), host_forked(), pool_forked(), activity_forked(), threads_forked();
+    recording_forked(), facts_forked(), host_forked(), pool_forked(), activity_forked(), threads_forked(), nvtx_forked();
     needed = ended = coming_in = false;
     facts_loaded();
 }
@@ -167,9 +167,9 @@ int InitializeInjection(void) {
     return 1;
 }
 
-/* NVTX asks the library that NVTX_INJECTION64_PATH names for its functions: CUPTI has them. */
+/* NVTX asks the library that NVTX_INJECTION64_PATH names for its functions. CUPTI has them, which without a driver records nothing. */
 static int nvtx_of_cupti(const char *name, void *table) {
-    if (!recording_wanted() || !settings.nvtx || !*settings.cupti) return 0;
+    if (!recording_wanted() || settings.nvtx != NVTX_BY_CUPTI || !*settings.cupti) return 0;
     void *library = dlopen(settings.cupti, RTLD_NOW | RTLD_LOCAL);
     int (*initialize)(void *) = library ? (int (*)(void *))dlsym(library, name) : NULL;
     return initialize ? initialize(table) : 0;
@@ -178,7 +178,13 @@ static int nvtx_of_cupti(const char *name, void *table) {
 EXPORTED int InitializeInjectionNvtx(void *table);
 EXPORTED int InitializeInjectionNvtx2(void *table);
 int InitializeInjectionNvtx(void *table) { return nvtx_of_cupti("InitializeInjectionNvtx", table); }
-int InitializeInjectionNvtx2(void *table) { return nvtx_of_cupti("InitializeInjectionNvtx2", table); }
+
+int InitializeInjectionNvtx2(void *table) {
+    int before = errno, answer = nvtx_of_cupti("InitializeInjectionNvtx2", table);
+    if (!answer && recording_wanted() && settings.nvtx) answer = nvtx_start(table);
+    errno = before;
+    return answer;
+}
 
 static int attached(const char *folder) {
     if (!recording_lock()) return EBUSY;
@@ -192,7 +198,7 @@ static int attached(const char *folder) {
     return 0;
 }
 
-/* --- what Python calls --- */
+/* --- what Python and ullage.h call --- */
 
 EXPORTED int ullage_attach(const char *folder);
 EXPORTED int ullage_start(void);
@@ -203,6 +209,8 @@ EXPORTED const char *ullage_path(void);
 EXPORTED uint64_t ullage_now(void);
 EXPORTED uint32_t ullage_region_begin(const char *name);
 EXPORTED void ullage_region_end(uint32_t serial);
+EXPORTED void ullage_region_push(const char *name);
+EXPORTED void ullage_region_pop(void);
 EXPORTED void ullage_host(uint16_t kind, const char *name, uint64_t start, uint64_t end, uint64_t bytes);
 EXPORTED void ullage_wait_begin(const char *name);
 EXPORTED void ullage_wait_end(void);
@@ -240,6 +248,13 @@ const char *ullage_path(void) { return recording_path(); }
 uint64_t ullage_now(void) { return monotonic(); }
 uint32_t ullage_region_begin(const char *name) { return region_begin(name); }
 void ullage_region_end(uint32_t serial) { region_end(serial); }
+
+/* To turn a name into a number costs: not where nobody records. */
+void ullage_region_push(const char *name) {
+    if (recording_wanted()) region_push(name_number(name), PUSHED);
+}
+
+void ullage_region_pop(void) { region_pop(PUSHED); }
 
 void ullage_host(uint16_t kind, const char *name, uint64_t start, uint64_t end, uint64_t bytes) {
     struct lane *here = recording_wanted() ? lane() : NULL;

@@ -11,7 +11,7 @@
 
 enum { DEEPEST = 65535 };
 
-struct region { uint64_t start; uint32_t name, serial; };
+struct region { uint64_t start; uint32_t name, serial; enum stack stack; };
 
 struct lane {
     struct lane *next;
@@ -22,6 +22,7 @@ struct lane {
     _Atomic uint64_t wait_start; /* 0: it is in none */
     struct region *regions; /* open ones, the innermost last */
     uint32_t depth, deepest;
+    uint32_t unpushed[STACKS]; /* regions too deep to be recorded, that are yet to be popped */
     struct ring *_Atomic ring; /* changed under the recording's lock, by the thread, … */
     _Atomic uint32_t life;     /* … when `rings_mine` is no longer this */
 };
@@ -32,10 +33,15 @@ static pthread_key_t ending;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic uint32_t last_serial;
 
+static void no_regions(struct lane *lane) {
+    lane->depth = 0;
+    memset(lane->unpushed, 0, sizeof lane->unpushed);
+}
+
 static void thread_ends(void *given) {
     struct lane *lane = given;
     mine = NULL;
-    lane->depth = 0;
+    no_regions(lane);
     atomic_store(&lane->wait_start, 0);
     atomic_store_explicit(&lane->taken, false, memory_order_release);
 }
@@ -80,7 +86,8 @@ static struct lane *for_thread(void) {
     if (!lane) lane = added();
     if (!lane) return NULL;
     lane->thread = (uint32_t)syscall(SYS_gettid);
-    lane->depth = 0, lane->waits = 0;
+    lane->waits = 0;
+    no_regions(lane);
     pthread_setspecific(ending, lane);
     recorder_needed();
     return lane;
@@ -150,6 +157,11 @@ void host_record(struct lane *lane, enum host_kind kind, uint32_t name, uint64_t
     append(lane->ring, &record);
 }
 
+void host_range(const struct record *record) {
+    struct lane *here = recording_wanted() ? lane() : NULL;
+    if (here) append(here->ring, record);
+}
+
 /* Only the outermost call counts: MPI_Init may call MPI_Barrier, Fortran's functions may call C's. The name is there before the start is,
  * and the start is gone before the call's record is there: what `still_waits` sees goes together, and comes before that record. */
 void wait_begin(struct lane *lane, uint32_t name) {
@@ -182,24 +194,36 @@ static bool region_room(struct lane *lane) {
     return true;
 }
 
-static void open_region(struct lane *here, uint32_t number, uint32_t serial) {
+static void open_region(struct lane *here, uint32_t number, uint32_t serial, enum stack stack) {
     struct region *region = &here->regions[here->depth++];
-    *region = (struct region){monotonic(), number, serial};
+    *region = (struct region){monotonic(), number, serial, stack};
     struct record record = of_region(here, region, HOST_OPEN);
     append(here->ring, &record);
 }
 
-uint32_t region_begin(const char *name) {
-    struct lane *here = recording_wanted() ? lane() : NULL;
-    if (!here) return 0;
-    uint32_t number = name_number(name);
+uint32_t region_serial(void) {
+    uint32_t serial = atomic_fetch_add(&last_serial, 1) + 1;
+    return serial ? serial : region_serial();
+}
+
+static uint32_t begun(struct lane *here, uint32_t number, enum stack stack) {
     if (!region_room(here)) {
         costs.lost++;
         return 0;
     }
-    uint32_t serial = atomic_fetch_add(&last_serial, 1) + 1;
-    open_region(here, number, serial = serial ? serial : 1);
+    uint32_t serial = region_serial();
+    open_region(here, number, serial, stack);
     return serial;
+}
+
+uint32_t region_begin(const char *name) {
+    struct lane *here = recording_wanted() ? lane() : NULL;
+    return here ? begun(here, name_number(name), BY_SERIAL) : 0;
+}
+
+void region_push(uint32_t name, enum stack stack) {
+    struct lane *here = recording_wanted() ? lane() : NULL;
+    if (here && !begun(here, name, stack)) here->unpushed[stack]++;
 }
 
 /* Regions may end in another order than they began (generators, coroutines): the others stay open. */
@@ -220,6 +244,19 @@ void region_end(uint32_t serial) {
     if (!serial) return;
     if (!close_region(mine, serial, &record)) costs.unmatched++;
     else if (recording_wanted() && lane()) append(mine->ring, &record);
+}
+
+static uint32_t innermost(const struct lane *here, enum stack stack) {
+    uint32_t at = here->depth;
+    while (at && here->regions[at - 1].stack != stack) at--;
+    return at ? here->regions[at - 1].serial : 0;
+}
+
+void region_pop(enum stack stack) {
+    uint32_t serial = mine ? innermost(mine, stack) : 0;
+    if (mine && mine->unpushed[stack]) mine->unpushed[stack]--;
+    else if (serial) region_end(serial);
+    else costs.unmatched++;
 }
 
 /* --- what it costs --- */
@@ -252,7 +289,7 @@ static void dummy_calls(struct lane *dummy) {
 static void dummy_regions(struct lane *dummy) {
     struct record record;
     for (uint32_t i = 1; i <= CALLS && region_room(dummy); i++) {
-        open_region(dummy, 1, i);
+        open_region(dummy, 1, i, BY_SERIAL);
         if (close_region(dummy, i, &record)) append(dummy->ring, &record);
     }
 }
@@ -336,7 +373,8 @@ void host_write_waiting(bool ending) {
 /* In the child of a fork: what isn't written yet is the parent's to write, and so are its open regions. The other threads are gone. */
 void host_forked(void) {
     for (struct lane *lane = atomic_load(&lanes); lane; lane = lane->next) {
-        lane->depth = 0, lane->waits = 0, lane->wait_start = 0;
+        no_regions(lane);
+        lane->waits = 0, lane->wait_start = 0;
         rings_give_back(lane->ring);
         lane->ring = NULL;
         lane->life = 0;

@@ -4,6 +4,7 @@
  *   recording.c  the file: chunks, appended whole         facts.c     the JSON in it: the process, problems, costs
  *   rings.c      where threads put their records first: in memory that outlives the process
  *   host.c       what the program's threads do: regions, MPI calls, calls of CUDA        names.c   their names, as numbers
+ *   nvtx.c       NVTX ranges, where CUPTI doesn't record them
  *   activity.c   CUPTI's activity records                 pool.c      the buffers that CUPTI fills
  *   texts.c      the names that CUPTI's records point to  callbacks.c a callback for each call of CUDA
  *   demangled.c  kernels' names as people write them      counters.c  counters of each kernel, in place of tracing
@@ -47,7 +48,7 @@ struct settings {
     uint64_t buffer, memory, reserve; /* bytes of a buffer, of all buffers, and those that stay free on the disk */
     uint64_t flush, deadline; /* ms between two flushes; ms after which CUPTI is no longer waited for */
     int rank, ranks, local_rank; /* -1: not told */
-    bool nvtx;
+    enum { NVTX_IGNORED, NVTX_BY_CUPTI, NVTX_BY_US } nvtx; /* ULLAGE_NVTX; what CUPTI doesn't take is ours */
     bool make; /* ULLAGE_MAKE: whether the folder is made where there is none */
     _Atomic bool debug;
 };
@@ -137,8 +138,13 @@ struct lane;
 struct lane *lane(void); /* this thread's, NULL without memory */
 struct lane *lane_if_any(void); /* NULL as long as the thread had nothing to record */
 void host_record(struct lane *lane, enum host_kind kind, uint32_t name, uint64_t start, uint64_t end, uint64_t bytes);
+enum stack { BY_SERIAL, PUSHED, NVTX_PUSHED, STACKS }; /* whose a region is: one ended by its number, or the innermost of … */
 uint32_t region_begin(const char *name);
 void region_end(uint32_t serial);
+void region_push(uint32_t name, enum stack stack);
+void region_pop(enum stack stack); /* ends the innermost region of this thread that was pushed so */
+uint32_t region_serial(void);      /* a new number */
+void host_range(const struct record *record); /* as it is: of whichever thread */
 void wait_begin(struct lane *lane, uint32_t name); /* a call that waits for other processes */
 void wait_end(struct lane *lane);
 struct host_costs { uint64_t within, between, region; }; /* ns of a call of MPI, within its record and after it, and of a region */
@@ -146,6 +152,10 @@ struct host_costs host_costs(void); /* measured once */
 void host_write(void); /* with the recording's lock held */
 void host_write_waiting(bool ending); /* the calls that are still open; likewise */
 void host_forked(void);
+
+/* nvtx.c */
+int nvtx_start(void *export_table); /* 0 where NVTX has no place for our functions */
+void nvtx_forked(void);
 
 /* pool.c: buffers for CUPTI */
 struct buffer {

@@ -87,16 +87,19 @@ static int path_of(char *path, size_t size, const char *ending) {
     return snprintf(path, size, "%s/%s-%d-%llx%s", file.folder, name, (int)getpid(), (unsigned long long)realtime(), ending);
 }
 
-/* A process that ends without a word before it wrote anything is known by this, to who counts them. */
-void recording_started(void) {
-    int state;
-    if (recording_is_open()) return;
-    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &state);
+static void mark_start(void) {
     path_of(started, sizeof started, ".started");
     int descriptor = open(started, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (descriptor >= 0) close(descriptor);
     else started[0] = 0;
-    pthread_setcancelstate(state, NULL);
+}
+
+/* A process that ends without a word before it wrote anything is known by this, to who counts them. Another thread may be making the
+ * recording meanwhile, which takes the mark away. */
+void recording_started(void) {
+    if (!recording_lock()) return;
+    if (!recording_is_open()) mark_start();
+    recording_unlock();
 }
 
 /* A file of this process alone, under another name at first: it gets its own once it has its beginning. */
