@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from ullage.errors import UllageError, harmless
 from ullage.live.following import KEPT, Following
@@ -58,7 +57,12 @@ class Together:
     @property
     def complete(self) -> bool:
         """Whether every rank of the job was seen."""
-        return not self.lost and len({rank.rank for rank in self.ranks}) >= (self.expected or 1)
+        return not self.lost and self.seen >= (self.expected or 1)
+
+    @property
+    def seen(self) -> int:
+        """How many ranks were seen; where nobody tells any, processes."""
+        return len({rank.rank for rank in self.ranks}) if self.expected is not None else len(self.ranks)
 
     @property
     def over(self) -> bool:
@@ -170,34 +174,10 @@ def _rank(one: Following, region: str | None, recent: tuple[int, int] | None) ->
         yield Rank(one.recording.rank, one.recording.host, one.process, share, one.over, life[1])
 
 
-def as_data(found: Together) -> dict[str, Any]:
-    """Return trees and ranks as plain data: times in ns, ratios in [0, 1], null for what is not known."""
-    return {
-        **found.tree.json(),
-        "window_ns": found.window,
-        "ranks_expected": found.expected,
-        "ranks_seen": len(found.ranks),
-        "complete": found.complete,
-        "over": found.over,
-        "ranks": [
-            {
-                "rank": rank.rank,
-                "host": rank.host,
-                "process": rank.process,
-                "over": rank.over,
-                "elapsed_ns": rank.share.times.elapsed,
-                "useful_ns": rank.share.useful,
-                "offload_ns": rank.share.offload,
-                "communication_ns": rank.share.times.communication,
-                "recorder_ns": rank.share.times.recorder,
-                "late_ns": late,
-            }
-            for rank, late in zip(found.ranks, lateness(found.ranks), strict=True)
-        ],
-    }
+def lateness(found: Together) -> list[int]:
+    """Return by how much longer than the least busy rank each one is busy, in ns: for so long it makes that one wait.
 
-
-def lateness(ranks: tuple[Rank, ...]) -> list[int]:
-    """Return by how much longer than the least busy rank each one is busy, in ns: for so long it lets that one wait."""
-    least = min((rank.share.busy for rank in ranks), default=0)
-    return [rank.share.busy - least for rank in ranks]
+    Busy is a process that doesn't communicate; where devices communicate (`ai` mode), devices that run kernels.
+    """
+    busy = [round(rank.share.kernels or 0) if found.tree.mode == "ai" else rank.share.busy for rank in found.ranks]
+    return [one - min(busy) for one in busy]
