@@ -104,6 +104,21 @@ def test_a_rank_that_is_silent_ends_the_time_in_common_and_is_named(tmp_path: Pa
     assert "rank 1 has told nothing for 40 s" in found.tree.notes
 
 
+def test_a_rank_that_was_killed_holds_nobody_up_for_ever(tmp_path: Path) -> None:
+    # silent since 20 s, at 90 s it counts to its own end; when it tells something after all, it is one of the others again
+    rank(tmp_path, 0).clocks(0).host(waits(0, SECOND)).clocks(90 * SECOND).killed()
+    made = rank(tmp_path, 1).clocks(0).host(waits(0, 10 * SECOND)).clocks(20 * SECOND)
+    followed = AllRanks(tmp_path)
+    followed.look()
+    found = followed.together()
+    assert [one.share.times.elapsed for one in found.ranks] == [90 * SECOND, 20 * SECOND]
+    assert found.tree["host_parallel_efficiency"] == (89 + 10) / 180
+    assert "rank 1 has told nothing for 70 s: taken to have ended" in found.tree.notes
+    made.clocks(80 * SECOND).killed()
+    followed.look()
+    assert [one.share.times.elapsed for one in followed.together().ranks] == [80 * SECOND, 80 * SECOND]
+
+
 def test_a_rank_that_comes_late_and_behind_has_the_others_read_again(tmp_path: Path) -> None:
     # 0-50 s of rank 0 are summed up when rank 1 is seen, which has told until 20 s
     made = rank(tmp_path, 0).clocks(0).host(waits(0, 30 * SECOND)).clocks(60 * SECOND)

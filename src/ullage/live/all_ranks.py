@@ -19,6 +19,7 @@ from ullage.recording import Mode
 
 MOST_SAID = 8  # ranks, or files, that are named one by one
 SILENT = 10_000_000_000  # ns for which a rank that goes on may tell nothing while others do; the recorder tells something every second
+GONE = 60_000_000_000  # ns of silence after which it is taken to have been killed, until it tells something after all
 
 
 @dataclass(frozen=True)
@@ -88,9 +89,10 @@ class AllRanks:
             self._files.setdefault(path, Following(path, self.keep))
         for following in self._files.values():
             self._advance(following)
-        lives = [(life, one.over) for one in self._known() if (life := one.life) is not None]
-        begin = min((first for (first, _), _ in lives), default=0)
-        end = min((last for (_, last), over in lives if not over), default=None) or max((last for (_, last), _ in lives), default=0)
+        lives = [(*life, one.over) for one in self._known() if (life := one.life) is not None]
+        newest = max((last for _, last, _ in lives), default=0)
+        end = min((last for _, last, over in lives if not over and newest - last <= GONE), default=newest)
+        begin = min((first for first, _, _ in lives), default=end)
         self._window = (begin, end) if begin < end else None
         for following in self._known():
             self._limit(following, end)
@@ -137,7 +139,8 @@ class AllRanks:
         yield f"{numbers:,} of {expected:,} ranks seen, until {until}" if expected else f"{_counted(len(ranks))} seen, until {until}"
         last = max((rank.until for rank in ranks), default=0)
         for rank in [rank for rank in ranks if not rank.over and last - rank.until > SILENT][:MOST_SAID]:
-            yield f"{rank.label} has told nothing for {(last - rank.until) / 1e9:.3g} s"
+            silent = last - rank.until
+            yield f"{rank.label} has told nothing for {silent / 1e9:.3g} s" + (": taken to have ended" if silent > GONE else "")
 
 
 def _counted(processes: int) -> str:

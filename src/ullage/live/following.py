@@ -157,6 +157,8 @@ class Following:
         """Return what the process has in the trees of its run, of a region, or of a `recent` time (ns since 1970, within what is kept);
         None where nothing is known."""
         fresh = self._fresh(None)
+        if fresh is None and self._sums.until is not None:
+            fresh = States(NONE, NONE, {}, {}, {}, {})  # all that may be looked at is summed up
         if fresh is None:
             return None
         if recent is not None:
