@@ -166,6 +166,12 @@ def test_a_damaged_recording_is_said_and_the_others_are_looked_at(tmp_path: Path
     assert any("is no recording of Ullage" in note for note in found.tree.notes)
 
 
+def test_what_the_ranks_have_to_say_is_said_once(tmp_path: Path) -> None:
+    for number in range(2):
+        rank(tmp_path, number).info(kinds={"10": 35, "4": 0}).clocks(0).host(waits(0, 5)).clocks(100).killed()
+    assert seen(tmp_path).tree.notes.count("no kernels were recorded: there is no device tree") == 1
+
+
 def test_nothing_and_no_folder(tmp_path: Path) -> None:
     assert seen(tmp_path).tree.notes == ("nothing is recorded yet",)
     with pytest.raises(UllageError, match="can't be read: No such file"):

@@ -128,7 +128,8 @@ class AllRanks:
         recent = None if last is None else (self._window[1] - last, self._window[1])
         ranks = tuple(rank for one in known for rank in _rank(one, region, recent))
         mode: Mode = next((rank.share.prefers for rank in ranks if rank.share.prefers), "talp")
-        notes = (*self._said(ranks, expected), *lost[:MOST_SAID])
+        remarks = list(dict.fromkeys(note for one in known for note in one.notes))
+        notes = (*self._said(ranks, expected), *lost[:MOST_SAID], *remarks[:MOST_SAID])
         return Together(together(name, [rank.share for rank in ranks], mode=mode, notes=notes), ranks, expected, self._window, lost)
 
     def _said(self, ranks: tuple[Rank, ...], expected: int | None) -> Iterator[str]:
