@@ -2,10 +2,11 @@
  * in a barrier, computes for 30 ms on rank 0 alone, and meets them again. It prints one line of JSON: its rank, and by its own clock the
  * ns between MPI_Init and MPI_Finalize and the ns in barriers.
  *
- *   run_ranks [cuda | die N | exit N]
+ *   run_ranks [cuda | die N | exit N | steps N]
  *
  * cuda        launches a kernel on the fake CUDA and waits for it, before the first barrier
  * die N       rank N aborts before the barrier       exit N    it ends by exit(5) without MPI_Finalize
+ * steps N     before all this, N times: rank r computes for (r + 1) × 20 ms, and meets the others
  *
  * As Open MPI's headers come in a package of their own, what of them is needed is declared here. */
 #define _GNU_SOURCE
@@ -55,6 +56,7 @@ int main(int count, char **words) {
     MPI_Init(&count, &words);
     uint64_t began = now();
     MPI_Comm_rank(ompi_mpi_comm_world, &rank), MPI_Comm_size(ompi_mpi_comm_world, &ranks);
+    for (int step = 0; !strcmp(deed, "steps") && step < whose; step++) usleep(20000 * (unsigned)(rank + 1)), meet();
     usleep(60000 * (unsigned)(rank + 1));
     if (!strcmp(deed, "cuda")) use_cuda();
     if (rank == whose && !strcmp(deed, "die")) abort();

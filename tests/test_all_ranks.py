@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
+import pty
 import struct
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,12 +18,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.command_line import ask
 from tests.recordings import EPOCH, KERNEL, PROCESS, Made, call, host, kernel
+from tests.run_runs import ULLAGE, environment, mpirun
+from tests.test_run_ranks import ranks_program
 from tests.test_trace_sources_agree import SCENARIOS, regions
 from ullage import live, read_trace
+from ullage.cli._top_run import looked
 from ullage.cupti.chunks import HostKind, Type, Writer
 from ullage.errors import UllageError
-from ullage.live.all_ranks import AllRanks, Together, as_data
+from ullage.live.all_ranks import AllRanks, Together, lateness
+from ullage.render.rank_trees import text
 from ullage.simulate.traces.recording import AHEAD, UPTIME, write
 from ullage.simulate.traces.training import Plan, training
 from ullage.totals import DeviceTotals
@@ -56,7 +64,7 @@ def test_trees_of_two_ranks_are_those_worked_out_by_hand(tmp_path: Path) -> None
     assert found.tree["host_parallel_efficiency"] == 115 / 180
     assert found.tree["host_load_balance"] == 115 / 130
     assert found.tree["host_communication_efficiency"] == 65 / 90
-    assert [one["late_ns"] for one in as_data(found)["ranks"]] == [0, 15]
+    assert lateness(found) == [0, 15]
     assert found.complete and not found.over
     assert found.tree.notes[0] == "2 of 2 ranks seen, until 00:00:00 UTC"
 
@@ -94,6 +102,21 @@ def test_a_rank_that_is_silent_ends_the_time_in_common_and_is_named(tmp_path: Pa
     found = seen(tmp_path)
     assert found.tree.elapsed == 20 * SECOND
     assert "rank 1 has told nothing for 40 s" in found.tree.notes
+
+
+def test_a_rank_that_was_killed_holds_nobody_up_for_ever(tmp_path: Path) -> None:
+    # silent since 20 s, at 90 s it counts to its own end; when it tells something after all, it is one of the others again
+    rank(tmp_path, 0).clocks(0).host(waits(0, SECOND)).clocks(90 * SECOND).killed()
+    made = rank(tmp_path, 1).clocks(0).host(waits(0, 10 * SECOND)).clocks(20 * SECOND)
+    followed = AllRanks(tmp_path)
+    followed.look()
+    found = followed.together()
+    assert [one.share.times.elapsed for one in found.ranks] == [90 * SECOND, 20 * SECOND]
+    assert found.tree["host_parallel_efficiency"] == (89 + 10) / 180
+    assert "rank 1 has told nothing for 70 s: taken to have ended" in found.tree.notes
+    made.clocks(80 * SECOND).killed()
+    followed.look()
+    assert [one.share.times.elapsed for one in followed.together().ranks] == [80 * SECOND, 80 * SECOND]
 
 
 def test_a_rank_that_comes_late_and_behind_has_the_others_read_again(tmp_path: Path) -> None:
@@ -141,6 +164,12 @@ def test_a_damaged_recording_is_said_and_the_others_are_looked_at(tmp_path: Path
     found = seen(tmp_path)
     assert not found.complete and len(found.ranks) == 1
     assert any("is no recording of Ullage" in note for note in found.tree.notes)
+
+
+def test_what_the_ranks_have_to_say_is_said_once(tmp_path: Path) -> None:
+    for number in range(2):
+        rank(tmp_path, number).info(kinds={"10": 35, "4": 0}).clocks(0).host(waits(0, 5)).clocks(100).killed()
+    assert seen(tmp_path).tree.notes.count("no kernels were recorded: there is no device tree") == 1
 
 
 def test_nothing_and_no_folder(tmp_path: Path) -> None:
@@ -224,6 +253,100 @@ def test_at_a_moment_they_are_the_trees_of_the_time_until_then(share: float, tmp
     found = seen(tmp_path)
     assert not found.over and found.window is not None and found.window[1] == scenario.epoch + moment
     assert_same(found, read_trace(tmp_path), None)
+
+
+def test_as_text_and_as_data_they_say_the_same(tmp_path: Path) -> None:
+    # of 10 s rank 0 waits 5 s and rank 1 none
+    rank(tmp_path, 0).clocks(0).host(waits(0, 5 * SECOND)).clocks(10 * SECOND).killed()
+    rank(tmp_path, 1).clocks(0).host(waits(0, SECOND)).clocks(10 * SECOND).killed()
+    asked = ask("top", "--run", str(tmp_path)), ask("top", "--once", "--json", "--run", str(tmp_path))
+    assert [said.code for said in asked] == [0, 0]
+    assert asked[0].out.splitlines() == [
+        "host parallel efficiency 70 % over 10.00 s: 2 of 2 ranks, running",
+        f"{tmp_path}; talp mode",
+        "",
+        "                                  last 10 s  since the start",
+        "Host  Parallel efficiency              0.70             0.70",
+        "        Communication efficiency       0.90             0.90",
+        "        Load balance                   0.78             0.78",
+        "",
+        "rank  host    useful  offload  communication  recorder  kernels     late  lately useful  lately late",
+        "0     node-1  50.0 %    0.0 %         50.0 %     0.0 %        –     0 ns         50.0 %         0 ns",
+        "1     node-1  90.0 %    0.0 %         10.0 %     0.0 %        –  4.000 s         90.0 %      4.000 s  the others wait for it",
+        "",
+        "note: 2 of 2 ranks seen, until 00:00:10 UTC",
+    ]
+    data = json.loads(asked[1].out)
+    assert (data["ranks_seen"], data["ranks_expected"], data["complete"], data["over"]) == (2, 2, True, False)
+    assert data["whole"]["host"]["host_parallel_efficiency"] == data["recent"]["host"]["host_parallel_efficiency"] == 0.7
+    assert [(one["useful"], one["communication"], one["late_ns"], one["lately_late_ns"]) for one in data["ranks"]] == [
+        (0.5, 0.5, 0, 0),
+        (0.9, 0.1, 4 * SECOND, 4 * SECOND),
+    ]
+
+
+def test_where_devices_communicate_the_rank_whose_kernels_take_longest_is_late(three: tuple[Path, Together]) -> None:
+    late = lateness(three[1])
+    assert three[1].tree.mode == "ai" and max(late) == late[1] > 0
+
+
+def test_of_many_ranks_a_screen_shows_the_latest(tmp_path: Path) -> None:
+    for number in range(30):
+        rank(tmp_path, number, 30).clocks(0).host(waits(0, number)).clocks(100).killed()
+    followed = AllRanks(tmp_path)
+    followed.look()
+    lines = text(looked(followed), 120, most=3).splitlines()
+    assert "and 27 more ranks, less late" in lines
+    assert [line.split()[0] for line in lines if " node-1 " in line] == ["0", "1", "2"]
+
+
+def test_a_terminal_is_kept_up_to_date_until_the_run_is_over(tmp_path: Path) -> None:
+    made = [rank(tmp_path, number).clocks(0).host(waits(0, 5)).clocks(50) for number in range(2)]
+    ours, theirs = pty.openpty()
+    words = [sys.executable, "-m", "ullage", "top", "--every", "0.1s", "--run", str(tmp_path)]
+    with subprocess.Popen(words, stdout=theirs, stderr=subprocess.PIPE, env=os.environ | {"TERM": "xterm", "COLUMNS": "120"}) as top:
+        os.close(theirs)
+        shown = os.read(ours, 4096)
+        while b"running" not in shown:
+            shown += os.read(ours, 4096)
+        for one in made:
+            one.clocks(100).end()
+        with contextlib.suppress(OSError):  # the other end is closed
+            while more := os.read(ours, 4096):
+                shown += more
+        assert top.wait(timeout=60) == 0
+    os.close(ours)
+    assert b"2 of 2 ranks, over" in shown
+
+
+@pytest.mark.parametrize("options", [("--source", "x"), ("--gpu", "0"), ("--sort", "ofu")])
+def test_what_is_about_gpus_does_not_go_with_a_run(options: tuple[str, str], tmp_path: Path) -> None:
+    said = ask("top", "--once", "--run", str(tmp_path), *options)
+    assert said.code == 1 and "--run shows the ranks of a run, not GPUs" in said.err
+
+
+def test_real_ranks_are_seen_while_they_run_and_give_the_trees_of_the_finished_run(tmp_path: Path) -> None:
+    # rank r computes for (r + 1) × 20 ms a step, then both meet: of three parts of time two are of rank 1
+    kept = tmp_path / "kept"
+    ours = [*ULLAGE, "run", "--no-counters", "--quiet", "--flush", "100", "--keep", kept, "--", ranks_program(), "steps", "50"]
+    job = subprocess.Popen([*mpirun(2), *map(str, ours)], env=environment(tmp_path), cwd=tmp_path, stdout=subprocess.DEVNULL)
+    followed, found = AllRanks(kept), None
+    try:
+        while job.poll() is None and (found is None or found.tree.elapsed < SECOND):
+            time.sleep(0.05)
+            with contextlib.suppress(UllageError):  # the folder is not there yet
+                followed.look()
+                found = followed.together()
+        assert job.poll() is None and found is not None and not found.over
+        assert (found.seen, found.expected) == (2, 2)
+        assert found.tree["host_load_balance"] == pytest.approx(0.75, abs=0.1)
+        assert found.tree["host_communication_efficiency"] == pytest.approx(1, abs=0.1)
+        assert lateness(found)[1] > lateness(found)[0] == 0
+    finally:
+        assert job.wait(timeout=60) == 0
+    followed.look()
+    assert followed.together().over
+    assert_same(followed.together(), read_trace(kept), None)
 
 
 STEPS = """

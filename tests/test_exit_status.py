@@ -74,6 +74,8 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from ullage.cli.bench import write_results
     from ullage.simulate.traces.pipeline import PipelinePlan
     from ullage.simulate.traces.pipeline import write as pipeline
+    from ullage.simulate.traces.recording import write as recordings
+    from ullage.simulate.traces.training import Plan, training
     from ullage.store.store import Store
     from ullage.tables import samples
 
@@ -102,6 +104,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     job = parquet.read_table(pipeline(PipelinePlan(), folder / "operations.parquet"))
     durations = [None, *job["duration"].to_pylist()[1:]]
     parquet.write_table(job.set_column(job.column_names.index("duration"), "duration", pa.array(durations)), folder / "partly.parquet")
+    for number, recorded in enumerate(recordings(training(Plan(ranks=2, steps=1, layers=1)), folder)):
+        (folder / "ranks" / f"rank-{number:06d}").mkdir(parents=True)
+        recorded.rename(folder / "ranks" / f"rank-{number:06d}" / recorded.name)
     (folder / "trainer.py").write_text("def flops(config, seqlens):\n    return 7\n")
     (folder / "gemm-ofu.jsonl").write_text(RECORDING)
     return folder
@@ -295,6 +300,9 @@ def cases() -> list[Case]:
         ("top", ANSWERED, "top --once", a_gpu),
         ("top", ERROR, "top --once"),
         ("top", PARTIAL, "top --once --source cut"),
+        ("top", ANSWERED, "top --once --run ranks"),
+        ("top", ERROR, "top --once --run nowhere"),
+        ("top", PARTIAL, "top --json --run ranks/rank-000000"),
         ("trace", ANSWERED, "trace good.json"),
         ("trace", ERROR, "trace nowhere.json"),
         ("trace", ERROR, "trace cut.json --strict"),

@@ -15,9 +15,10 @@ from tests import cupti_double
 from tests.cupti_recording import Recording
 from tests.recorder_runs import library as recorder_library
 from ullage import read_trace
-from ullage.cupti.kinds import DEFAULT
+from ullage.cupti.kinds import DEFAULT, GRAPHS, Kind
 from ullage.cupti.native.build import recorder
 from ullage.errors import UllageError
+from ullage.live import session
 
 PROGRAM = """
 import ctypes, json, sys, time
@@ -119,7 +120,7 @@ if sys.argv[2] == "python":
     def recorder(*_): raise UllageError("there is no compiler")
     build.recorder = recorder
 if sys.argv[2] != "run":
-    session.start(sys.argv[1])
+    session.start(sys.argv[1], **({"graphs": "whole", "also": ["environment"]} if sys.argv[3:] else {}))
 cuda = ctypes.CDLL("libcuda.so.1")
 cuda.cuInit(0), cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)
 cuda.cuGraphLaunch(ctypes.c_void_p(1), None), cuda.cuCtxSynchronize()
@@ -128,17 +129,35 @@ if sys.argv[2] != "run":
 """
 
 
+def recorded_graph(by: str, folder: Path, *, whole: bool) -> Recording:
+    """The recording of a program that launches a graph of two kernels, by the recorder that is asked for."""
+    if by != "python":
+        recorder_library()
+    command = [sys.executable, "-c", GRAPH, str(folder), by, *(["whole"] if whole else [])]
+    if by == "run":
+        asked = ["--graphs", "whole", "--also", "environment"] if whole else []
+        command = [sys.executable, "-m", "ullage", "run", "--keep", str(folder), "--no-counters", "--quiet", *asked, "--", *command]
+    done = subprocess.run(command, env=cupti_double.environment(), capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stderr) == (0, "")
+    (path,) = folder.rglob("*.ullage")
+    return Recording(path)
+
+
 @pytest.mark.parametrize("by", ["run", "c", "python"])
 def test_every_recorder_asks_for_the_same_kinds_and_sees_the_kernels_of_graphs(by: str, tmp_path: Path) -> None:
     # with GRAPH_TRACE CUPTI would give one record for the graph, and none of its two kernels
-    if by != "python":
-        recorder_library()
-    command = [sys.executable, "-c", GRAPH, str(tmp_path), by]
-    if by == "run":
-        command = [sys.executable, "-m", "ullage", "run", "--keep", str(tmp_path), "--no-counters", "--quiet", "--", *command]
-    done = subprocess.run(command, env=cupti_double.environment(), capture_output=True, text=True, check=False, timeout=120)
-    assert (done.returncode, done.stderr) == (0, "")
-    (path,) = tmp_path.rglob("*.ullage")
-    found = Recording(path)
+    found = recorded_graph(by, tmp_path, whole=False)
     assert {int(kind) for kind in found.info["kinds"]} == DEFAULT
     assert [name for name, _, _ in found.kernels()] == ["graph_node_1", "graph_node_2"]
+
+
+@pytest.mark.parametrize("by", ["run", "c", "python"])
+def test_every_recorder_can_be_asked_for_graphs_as_a_whole_and_for_further_kinds(by: str, tmp_path: Path) -> None:
+    found = recorded_graph(by, tmp_path, whole=True)
+    assert {int(kind) for kind in found.info["kinds"]} == DEFAULT | GRAPHS | {Kind.ENVIRONMENT}
+    assert found.kernels() == []
+
+
+def test_a_kind_that_nobody_knows_is_refused_when_recording_begins(tmp_path: Path) -> None:
+    with pytest.raises(UllageError, match="no kind of activity is called 'colour'"):
+        session.start(tmp_path, also=["colour"])

@@ -18,7 +18,7 @@ MEANINGS = {
 THREE = {
     "fleet": "only a part of the source could be read",
     "waterfall": "the step is not the traced one and was left out, or only a part of the telemetry or of the traces could be read",
-    "top": "with --once or --json, only a part of the place could be read",
+    "top": "with --once or --json, only a part of the place could be read, or not all ranks of the run were seen",
     "trace": "something of the run is missing in the files",
     "trace compare": "B falls under --fail-under, or something of a run is missing in the files",
     "trace stragglers": "a part of the operations could not be used",

@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -34,12 +35,20 @@ Examples:
   ullage top --once                                once, as text
   ullage top --json | jq .ullage_gpus              once, for programs
   ullage top --source http://node-1:9400/metrics   another machine, by its exporter
-  ullage top --source http://prometheus:9090       a fleet""",
+  ullage top --source http://prometheus:9090       a fleet
+  ullage top --run recordings/                     the ranks of `ullage run --keep recordings/` while they run""",
 )
 @click.option("--every", default="2s", show_default=True, metavar="SPAN", help="Time between two readings, at least 0.1s.")
 @click.option("--once", is_flag=True, help="Print once, as text; so it does where no terminal is.")
 @click.option("--json", "as_json", is_flag=True, help="Print once, as JSON.")
 @click.option("--source", "place", metavar="PLACE", help="Where to read, in place of this machine: what `ullage fleet` reads.")
+@click.option(
+    "--run",
+    "folder",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="In place of GPUs the ranks of a run that records into DIR: host and device trees, load balance, who is late.",
+)
 @click.option(
     "--sort",
     type=click.Choice(["gpu", "ofu", "mean", "util", "power", "temperature", "memory"]),
@@ -50,9 +59,27 @@ Examples:
 @click.option("--price", "price_texts", multiple=True, envvar="ULLAGE_PRICE", metavar="[GPU=]AMOUNT", help="Money per GPU-hour: 2.50.")
 @click.option("--gpu", "gpus", multiple=True, metavar="I", help="Only this GPU of this machine: its number or UUID. Repeatable.")
 def command(
-    every: str, once: bool, as_json: bool, place: str | None, gpus: tuple[str, ...], price_texts: tuple[str, ...], sort: str
+    every: str,
+    once: bool,
+    as_json: bool,
+    place: str | None,
+    gpus: tuple[str, ...],
+    price_texts: tuple[str, ...],
+    sort: str,
+    folder: Path | None,
 ) -> None:
     """Show how full each GPU is: OFU now and since the start, beside what "GPU utilization" says."""
+    if folder is not None:
+        if place or gpus or sort != "gpu":
+            raise UllageError("--run shows the ranks of a run, not GPUs", "leave out --source, --gpu and --sort")
+        from ullage.cli._top_run import show
+
+        show(folder, every_seconds(every), once=once, as_json=as_json)
+    else:
+        _gpus(every, once, as_json, place, gpus, price_texts, sort)
+
+
+def _gpus(every: str, once: bool, as_json: bool, place: str | None, gpus: tuple[str, ...], price_texts: tuple[str, ...], sort: str) -> None:
     from ullage.live.course import Course
     from ullage.live.places import lives
     from ullage.problems import Problems

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from ullage.errors import UllageError, harmless
 from ullage.live.following import KEPT, Following
@@ -20,6 +19,7 @@ from ullage.recording import Mode
 
 MOST_SAID = 8  # ranks, or files, that are named one by one
 SILENT = 10_000_000_000  # ns for which a rank that goes on may tell nothing while others do; the recorder tells something every second
+GONE = 60_000_000_000  # ns of silence after which it is taken to have been killed, until it tells something after all
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,12 @@ class Together:
     @property
     def complete(self) -> bool:
         """Whether every rank of the job was seen."""
-        return not self.lost and len({rank.rank for rank in self.ranks}) >= (self.expected or 1)
+        return not self.lost and self.seen >= (self.expected or 1)
+
+    @property
+    def seen(self) -> int:
+        """How many ranks were seen; where nobody tells any, processes."""
+        return len({rank.rank for rank in self.ranks}) if self.expected is not None else len(self.ranks)
 
     @property
     def over(self) -> bool:
@@ -84,9 +89,10 @@ class AllRanks:
             self._files.setdefault(path, Following(path, self.keep))
         for following in self._files.values():
             self._advance(following)
-        lives = [(life, one.over) for one in self._known() if (life := one.life) is not None]
-        begin = min((first for (first, _), _ in lives), default=0)
-        end = min((last for (_, last), over in lives if not over), default=None) or max((last for (_, last), _ in lives), default=0)
+        lives = [(*life, one.over) for one in self._known() if (life := one.life) is not None]
+        newest = max((last for _, last, _ in lives), default=0)
+        end = min((last for _, last, over in lives if not over and newest - last <= GONE), default=newest)
+        begin = min((first for first, _, _ in lives), default=end)
         self._window = (begin, end) if begin < end else None
         for following in self._known():
             self._limit(following, end)
@@ -122,7 +128,8 @@ class AllRanks:
         recent = None if last is None else (self._window[1] - last, self._window[1])
         ranks = tuple(rank for one in known for rank in _rank(one, region, recent))
         mode: Mode = next((rank.share.prefers for rank in ranks if rank.share.prefers), "talp")
-        notes = (*self._said(ranks, expected), *lost[:MOST_SAID])
+        remarks = list(dict.fromkeys(note for one in known for note in one.notes))
+        notes = (*self._said(ranks, expected), *lost[:MOST_SAID], *remarks[:MOST_SAID])
         return Together(together(name, [rank.share for rank in ranks], mode=mode, notes=notes), ranks, expected, self._window, lost)
 
     def _said(self, ranks: tuple[Rank, ...], expected: int | None) -> Iterator[str]:
@@ -133,7 +140,8 @@ class AllRanks:
         yield f"{numbers:,} of {expected:,} ranks seen, until {until}" if expected else f"{_counted(len(ranks))} seen, until {until}"
         last = max((rank.until for rank in ranks), default=0)
         for rank in [rank for rank in ranks if not rank.over and last - rank.until > SILENT][:MOST_SAID]:
-            yield f"{rank.label} has told nothing for {(last - rank.until) / 1e9:.3g} s"
+            silent = last - rank.until
+            yield f"{rank.label} has told nothing for {silent / 1e9:.3g} s" + (": taken to have ended" if silent > GONE else "")
 
 
 def _counted(processes: int) -> str:
@@ -170,34 +178,10 @@ def _rank(one: Following, region: str | None, recent: tuple[int, int] | None) ->
         yield Rank(one.recording.rank, one.recording.host, one.process, share, one.over, life[1])
 
 
-def as_data(found: Together) -> dict[str, Any]:
-    """Return trees and ranks as plain data: times in ns, ratios in [0, 1], null for what is not known."""
-    return {
-        **found.tree.json(),
-        "window_ns": found.window,
-        "ranks_expected": found.expected,
-        "ranks_seen": len(found.ranks),
-        "complete": found.complete,
-        "over": found.over,
-        "ranks": [
-            {
-                "rank": rank.rank,
-                "host": rank.host,
-                "process": rank.process,
-                "over": rank.over,
-                "elapsed_ns": rank.share.times.elapsed,
-                "useful_ns": rank.share.useful,
-                "offload_ns": rank.share.offload,
-                "communication_ns": rank.share.times.communication,
-                "recorder_ns": rank.share.times.recorder,
-                "late_ns": late,
-            }
-            for rank, late in zip(found.ranks, lateness(found.ranks), strict=True)
-        ],
-    }
+def lateness(found: Together) -> list[int]:
+    """Return by how much longer than the least busy rank each one is busy, in ns: for so long it makes that one wait.
 
-
-def lateness(ranks: tuple[Rank, ...]) -> list[int]:
-    """Return by how much longer than the least busy rank each one is busy, in ns: for so long it lets that one wait."""
-    least = min((rank.share.busy for rank in ranks), default=0)
-    return [rank.share.busy - least for rank in ranks]
+    Busy is a process that doesn't communicate; where devices communicate (`ai` mode), devices that run kernels.
+    """
+    busy = [round(rank.share.kernels or 0) if found.tree.mode == "ai" else rank.share.busy for rank in found.ranks]
+    return [one - min(busy) for one in busy]

@@ -157,6 +157,8 @@ class Following:
         """Return what the process has in the trees of its run, of a region, or of a `recent` time (ns since 1970, within what is kept);
         None where nothing is known."""
         fresh = self._fresh(None)
+        if fresh is None and self._sums.until is not None:
+            fresh = States(NONE, NONE, {}, {}, {}, {})  # all that may be looked at is summed up
         if fresh is None:
             return None
         if recent is not None:
@@ -209,12 +211,17 @@ class Following:
         return self._sums.until
 
     def _notes(self, fresh: States) -> tuple[str, ...]:
+        doubts = [reason for device in fresh.devices.values() for reason in device.doubts]
+        return tuple(dict.fromkeys((*doubts, *self.notes)))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What the numbers rest on: what came too late or was too much, what CUPTI refused, what nobody recorded, and what was left out."""
         late = f"{self._late:,} events came after their time had been summed up, and are left out"
         more = f"more than {MOST_REGIONS:,} regions: those that came first are looked at"
-        doubts = [reason for device in fresh.devices.values() for reason in device.doubts]
         said = [late] * bool(self._late) + [more] * (len(self._sums.regions) >= MOST_REGIONS)
         remarks = notes.remarks(self._reading) if self._reading is not None else []
-        return tuple(dict.fromkeys((*doubts, *said, *remarks, *self.problems.lines())))
+        return tuple(dict.fromkeys((*said, *remarks, *self.problems.lines())))
 
     def _bounds(self, now: int | None) -> tuple[int, int]:
         """Return from when to when the process is looked at and not summed up yet, on the recording's clock; `now` on the monotonic one."""

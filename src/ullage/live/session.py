@@ -9,7 +9,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -19,6 +19,7 @@ from ullage.live.process_tree import NOTHING, Tree
 if TYPE_CHECKING:
     from ullage.live.all_ranks import AllRanks
     from ullage.live.following import Following
+    from ullage.live.recording import Graphs
 
 NOBODY = "nothing records this program: run it by `ullage run`, or call ullage.live.start()"
 
@@ -59,11 +60,15 @@ _everyone: AllRanks | None = None
 _lock = threading.RLock()
 
 
-def start(folder: str | os.PathLike[str] | None = None, *, cuda: bool = True) -> Path | None:
+def start(
+    folder: str | os.PathLike[str] | None = None, *, cuda: bool = True, graphs: Graphs = "nodes", also: Iterable[str] = ()
+) -> Path | None:
     """Begin to record this process, or go on after `stop`; return the recording's file (None while nothing is in it).
 
-    `folder` is where (a new temporary one when left out); without `cuda` only regions are recorded. Under `ullage run` recording has
-    begun already, and where it goes is settled. Raises UllageError where CUDA can't be recorded, or the folder can't be written.
+    `folder` is where (a new temporary one when left out); without `cuda` only regions are recorded. `graphs` and `also` are what
+    `ullage run` calls so: graphs by their nodes or each as a `whole`, and further kinds of activity. Under `ullage run` recording has
+    begun already; where it goes and what is recorded is settled. Raises UllageError where CUDA can't be recorded, the folder can't be
+    written, or no kind has such a name.
     """
     global recorder, _paused
     with _lock:
@@ -73,7 +78,7 @@ def start(folder: str | os.PathLike[str] | None = None, *, cuda: bool = True) ->
             recorder.start()
         elif recorder is None:
             place = Path(folder) if folder is not None else Path(tempfile.mkdtemp(prefix="ullage-"))
-            recorder = _begun(place.absolute(), cuda=cuda)
+            recorder = _begun(place.absolute(), _kinds(graphs, also) if cuda else ())
         return recorder.path
 
 
@@ -109,35 +114,40 @@ def path() -> Path | None:
         return found.path if found is not None else None
 
 
-def _begun(folder: Path, *, cuda: bool) -> Recorder:
+def _kinds(graphs: Graphs, also: Iterable[str]) -> tuple[int, ...]:
+    from ullage.live.recording import kinds
+
+    return kinds(graphs, also)
+
+
+def _begun(folder: Path, kinds: tuple[int, ...]) -> Recorder:
+    """Begin to record into a folder: these kinds of CUDA's activity, without any only regions."""
     from ullage.live.native import Native
     from ullage.live.written import Written
 
-    if not cuda:
+    if not kinds:
         return Written(folder)
     try:
         from ullage.cupti.native.build import recorder as built
 
         native = Native(built())
     except UllageError:
-        return Written(folder, cuda=True)
+        return Written(folder, kinds)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UllageError(f"{harmless(str(folder))} can't be made: {error.strerror}", "give another folder") from error
-    native.attach(folder, _settings())
+    native.attach(folder, _settings(kinds))
     return native
 
 
-def _settings() -> dict[str, str]:
+def _settings(kinds: tuple[int, ...]) -> dict[str, str]:
     """Return what the recorder in C is told by its environment. Raises UllageError where there is no CUPTI that is known."""
-    from ullage.cupti.kinds import DEFAULT
     from ullage.cupti.layouts import layouts
     from ullage.cupti.library import find
 
     library = find()
-    kinds = sorted(DEFAULT)
-    numbers, names = ",".join(str(int(kind)) for kind in kinds), layouts(library.release).name_offsets(kinds)
+    numbers, names = ",".join(map(str, kinds)), layouts(library.release).name_offsets(kinds)
     return {"ULLAGE_CUPTI": str(library.path), "ULLAGE_KINDS": numbers, "ULLAGE_NAMES": names}
 
 

@@ -67,6 +67,12 @@ class Share:
         return self.busy - self.offload
 
     @property
+    def kernels(self) -> float | None:
+        """Return for how long each of its devices ran kernels, in ns: their mean, collectives left out; None without a device."""
+        numbers = self.devices.keys() | self.times.devices.keys()
+        return sum(device.kernel for device in self.times.devices.values()) / len(numbers) if numbers else None
+
+    @property
     def still(self) -> int:
         """Return for how long it may have been in a call that is not over yet, in ns."""
         return self.times.open.get(self.lane, 0) if self.lane is not None else 0

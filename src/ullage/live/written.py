@@ -11,6 +11,7 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -31,9 +32,10 @@ BOOT = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Written:
-    """Records regions of this process into a new file of a folder; with `cuda` what CUDA does, too. Raises UllageError where it can't."""
+    """Records regions of this process into a new file of a folder; with `kinds` of activity what CUDA does, too. Raises UllageError where
+    it can't."""
 
-    def __init__(self, folder: Path, *, cuda: bool = False) -> None:
+    def __init__(self, folder: Path, kinds: Sequence[int] = ()) -> None:
         self.path = _fresh(folder)
         self._writer = Writer(self.path)
         self._lock = threading.Lock()
@@ -47,9 +49,9 @@ class Written:
         self._tracer: Tracer | None = None
         self._writer.add(Type.INFO, _process())
         self._writer.add(Type.CLOCKS, _clocks())
-        if cuda:
+        if kinds:
             try:
-                self._tracer = _tracer(self._writer)
+                self._tracer = _tracer(self._writer, kinds)
             except UllageError:
                 self._writer.close()
                 self.path.unlink(missing_ok=True)
@@ -144,11 +146,11 @@ class Written:
         self._new, self._records, self._flushed = {}, bytearray(), time.monotonic_ns()
 
 
-def _tracer(writer: Writer) -> Tracer:
+def _tracer(writer: Writer, kinds: Sequence[int]) -> Tracer:
     from ullage.cupti.activity import Tracer
     from ullage.cupti.library import find
 
-    return Tracer(find(), writer).start()
+    return Tracer(find(), writer, kinds).start()
 
 
 def _fresh(folder: Path) -> Path:

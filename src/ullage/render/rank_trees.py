@@ -1,0 +1,127 @@
+"""A run's ranks while it goes on, as `ullage top --run` shows them: the trees of the last seconds and of the whole, a row a rank."""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+from typing import Any
+
+from ullage.errors import harmless
+from ullage.live.all_ranks import Together, lateness
+from ullage.metrics.tree import Node
+from ullage.render.numbers import UNKNOWN, factor, percent
+from ullage.render.table import table
+from ullage.render.times import seconds
+
+WORTH_A_MARK = 0.01  # of the time looked at: what the latest rank has to be late by to be pointed at
+_HEAD = ("rank", "host", "useful", "offload", "communication", "recorder", "kernels", "late", "lately useful", "lately late", "")
+
+
+@dataclass(frozen=True)
+class View:
+    """A run's ranks in `place`: of the `whole` time, and of the last seconds (`recent`)."""
+
+    place: str
+    whole: Together
+    recent: Together
+
+
+def text(view: View, width: int, most: int | None = None) -> str:
+    """Return the view as text, the answer first; of more than `most` ranks those that are latest."""
+    notes = "\n".join(textwrap.fill(f"note: {note}", width, subsequent_indent="  ") for note in view.whole.tree.notes)
+    parts = [f"{_answer(view)}\n{harmless(view.place, width)}; {view.whole.tree.mode} mode", _trees(view), _ranks(view, most), notes]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _answer(view: View) -> str:
+    found = view.whole
+    named = (("device", found.tree.device), ("host", found.tree.host))
+    said = [f"{name} parallel efficiency {percent(t.value) if t.certain else UNKNOWN}" for name, t in named if t is not None]
+    of = f"{found.seen:,} of {found.expected:,} ranks" if found.expected is not None else f"{found.seen:,} processes"
+    over = f"{', '.join(said)} over {seconds(found.tree.elapsed)}" if said else "nothing is known yet"
+    return f"{over}: {of}, {'over' if found.over else 'running'}"
+
+
+def _trees(view: View) -> str:
+    """Return the trees of the last seconds and of the whole, side by side."""
+    rows = []
+    for title, whole, recent in (
+        ("Host", view.whole.tree.host, view.recent.tree.host),
+        ("Device", view.whole.tree.device, view.recent.tree.device),
+    ):
+        lately = {node.metric: node for _, node in recent.walk()} if recent is not None else {}
+        for depth, node in whole.walk() if whole is not None else ():
+            rows.append((title if depth == 0 else "", "  " * depth + node.label, _value(lately.get(node.metric)), _value(node)))
+    return table(("", "", view.recent.tree.name, "since the start"), rows, left=2) if rows else ""
+
+
+def _value(node: Node | None) -> str:
+    if node is None or node.value is None:
+        return UNKNOWN
+    return factor(node.value) if node.certain else f"{node.low:.2f} to {node.high:.2f}"
+
+
+def _ranks(view: View, most: int | None) -> str:
+    """Return a row for each rank: shares of the run's time, and how late it was, since the start and lately."""
+    rows = _rows(view)
+    if not rows:
+        return ""
+    shown = sorted(rows, key=lambda row: -row["late_ns"])[:most] if most is not None and len(rows) > most else rows
+    latest = max(rows, key=lambda row: row["lately_late_ns"] or 0)
+    marked = latest if (latest["lately_late_ns"] or 0) > WORTH_A_MARK * view.recent.tree.elapsed else None
+    cells = [_cells(row, "the others wait for it" if row is marked else "") for row in shown]
+    more = f"\nand {len(rows) - len(shown):,} more ranks, less late" if len(rows) > len(shown) else ""
+    return table(_HEAD, cells, left=2) + more
+
+
+def _cells(row: dict[str, Any], mark: str) -> tuple[str, ...]:
+    shares = (percent(row[name], 1) for name in ("useful", "offload", "communication", "recorder", "kernels"))
+    who = f"process {row['process']}" if row["rank"] is None else str(row["rank"])
+    lately = (UNKNOWN, UNKNOWN) if row["lately_late_ns"] is None else (percent(row["lately_useful"], 1), seconds(row["lately_late_ns"]))
+    return (who, harmless(row["host"], 30), *shares, seconds(row["late_ns"]), *lately, mark)
+
+
+def _rows(view: View) -> list[dict[str, Any]]:
+    lately = {(rank.host, rank.process): (rank, late) for rank, late in zip(view.recent.ranks, lateness(view.recent), strict=True)}
+    rows = []
+    for rank, late in zip(view.whole.ranks, lateness(view.whole), strict=True):
+        recent = lately.get((rank.host, rank.process))
+        share, known = rank.share, recent is not None and recent[0].share.times.elapsed > 0
+        rows.append(
+            {
+                "rank": rank.rank,
+                "host": rank.host,
+                "process": rank.process,
+                "over": rank.over,
+                "elapsed_ns": share.times.elapsed,
+                "useful": _of(share.useful, view.whole),
+                "offload": _of(share.offload, view.whole),
+                "communication": _of(share.times.communication, view.whole),
+                "recorder": _of(share.times.recorder, view.whole),
+                "kernels": None if share.kernels is None else _of(share.kernels, view.whole),
+                "late_ns": late,
+                "lately_useful": _of(recent[0].share.useful, view.recent) if known and recent is not None else None,
+                "lately_late_ns": recent[1] if known and recent is not None else None,
+            }
+        )
+    return rows
+
+
+def _of(time: float, found: Together) -> float | None:
+    return time / found.tree.elapsed if found.tree.elapsed else None
+
+
+def as_data(view: View) -> dict[str, Any]:
+    """Return the view as plain data: ratios in [0, 1] (of ranks: shares of the run's elapsed time), times in ns, null for not known."""
+    return {
+        "place": view.place,
+        "over": view.whole.over,
+        "complete": view.whole.complete,
+        "window_ns": view.whole.window,
+        "ranks_seen": view.whole.seen,
+        "ranks_expected": view.whole.expected,
+        "whole": view.whole.tree.json(),
+        "recent": view.recent.tree.json(),
+        "ranks": _rows(view),
+        "notes": list(view.whole.tree.notes),
+    }
