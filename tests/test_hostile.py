@@ -544,6 +544,21 @@ def test_any_exposition_is_a_sound_report_or_one_error(tmp_path, content, by, na
     report_or_error(place, by=by, gpu="H100" if named else None, prices={"": 2.5})
 
 
+def test_a_counter_of_a_sliced_gpu_may_grow_beyond_what_a_double_counts(tmp_path):
+    slice_of = ',modelName="NVIDIA H100 80GB HBM3",GPU_I_PROFILE="1g.10gb",GPU_I_ID="7"'
+    lines = []
+    for time, cycles in ((1786320000, 2), (1786320030, 2**53 + 3), (1786320060, 2**54 + 6)):
+        lines.append(f"# time {time}")
+        for name, value in (
+            ("PROF_SM_ACTIVE", 0.5),
+            ("PROF_SM_CYCLES_ELAPSED_TOTAL", cycles),
+            ("PROF_MMA_CYCLES_ACTIVE_TOTAL", cycles // 4),
+        ):
+            lines.append(f'DCGM_FI_{name}{{gpu="0",UUID="GPU-0",Hostname="n1"{slice_of}}} {value}')
+    (tmp_path / "a.prom").write_text("\n".join(lines) + "\n")
+    report_or_error(tmp_path / "a.prom")
+
+
 @pytest.mark.full
 @settings(slow, max_examples=1500)
 @given(expositions(), st.sampled_from(["job", "user", "host", "model", "gpu", "hour", None]))

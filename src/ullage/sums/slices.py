@@ -168,7 +168,7 @@ def _scaled(columns: dict[str, pa.Array], cut: Ints, spans: Ints) -> dict[str, p
     part = cut / np.maximum(spans, 1)
     found = {}
     for name in (f"{counter}_delta" for counter in COUNTERS):
-        values = columns[name].cast(pa.float64()).to_numpy(zero_copy_only=False) * part
+        values = columns[name].cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False) * part
         found[name] = pa.array(values, mask=np.isnan(values))
     return found
 
