@@ -54,7 +54,7 @@ def written(files: list[Path], by: str) -> tuple[str, str]:
     return json.dumps(as_json.fleet(report)), as_text.fleet(report)
 
 
-@pytest.mark.parametrize("by", ["job", "hour"])
+@pytest.mark.parametrize("by", ["job", pytest.param("hour", marks=pytest.mark.full)])
 def test_a_report_has_the_same_bytes_each_time_it_is_asked_for_and_in_every_order_of_files(files: list[Path], by: str) -> None:
     orders = [files, files, files, files[::-1], *list(itertools.permutations(files))[5:24:6]]
     assert len({written(list(order), by) for order in orders}) == 1
