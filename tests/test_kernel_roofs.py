@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import re
 from collections import defaultdict
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -19,6 +20,7 @@ from ullage.metrics.kernel_losses import STEPS
 from ullage.metrics.steps import Step
 from ullage.profiles import Asked, profile
 from ullage.questions import waterfall
+from ullage.render.waterfall_kernels import answer
 from ullage.reports.kernel_roofs import KernelRoofs, RoofSources, kernel_roofs
 from ullage.reports.remedies import LEAST_POINTS, kernel_remedies, remedies
 from ullage.reports.trace import Question, TraceReport, trace
@@ -314,6 +316,17 @@ def test_the_kernels_of_a_simulated_job_come_to_its_factors(seed, tmp_path):
 @pytest.mark.parametrize("seed", range(100, 140))
 def test_the_kernels_of_many_simulated_jobs_come_to_their_factors(seed, tmp_path):
     find_planted(seed, tmp_path)
+
+
+def test_the_line_of_what_kernels_are_worth_adds_up_their_steps_and_not_their_whole_losses(made):
+    roofs = waterfall(made.telemetry, made.traces, made.config).kernels
+    line, shown = answer(roofs), roofs.ranked[:5]
+    told = {words: float(points) for points, words in re.findall(r"([\d.]+) by ([^,]+)", line)}
+    own = {"itself": "the kernels themselves"}
+    expected = {own.get(step, step): sum((row.steps or {}).get(step, 0.0) for row in shown) for step in STEPS}
+    for words, points in expected.items():
+        assert told.get(words, 0.0) == pytest.approx(points, abs=0.0501), words
+    assert sum(told.values()) == pytest.approx(sum(row.points for row in shown), abs=0.3)
 
 
 def test_remedies_are_those_that_help_the_kernels_of_the_trace(made):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
+from ullage.cupti.endings import RECORDING
 from ullage.errors import UllageError, harmless
 from ullage.live.following import KEPT, Following
 from ullage.live.process_tree import NOTHING, Tree
@@ -152,7 +153,7 @@ def recordings(folder: Path) -> list[Path]:
     """Return a run's recordings: in its folder and in those of its ranks. Raises UllageError where the folder can't be read."""
     try:
         ranks = sorted(path for path in folder.iterdir() if path.name.startswith("rank-"))
-        return [path for one in (folder, *ranks) for path in sorted(one.glob("*.ullage"))]
+        return [path for one in (folder, *ranks) for path in sorted(one.glob(f"*{RECORDING}"))]
     except OSError as error:
         raise UllageError(
             f"{harmless(str(folder))} can't be read: {error.strerror}", "give the folder of a run: ullage run --keep DIR"

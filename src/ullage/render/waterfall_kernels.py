@@ -18,6 +18,8 @@ from ullage.reports.kernel_roofs import KernelRoof, KernelRoofs
 from ullage.reports.remedies import Remedy
 
 TOP = 5  # kernels shown; JSON has all
+UNTOLD = "what the trace does not tell"
+WORDS = {"itself": "the kernels themselves"}
 LONGEST = 44  # characters of a kernel's name in a terminal, without what many have in common
 LONGEST_ON_PAGE = 120
 _PREFIX = re.compile(r"^(void )?((at::native|\(anonymous namespace\)|<unnamed>|cutlass|pytorch_flash|flash)::)*")
@@ -26,15 +28,16 @@ _SUMS = ["all kernels", "points", "in the waterfall", "points"]
 
 
 def answer(roofs: KernelRoofs) -> str:
-    """Return in a line what the kernels that lose most are worth, and by what."""
+    """Return in a line what the kernels that lose most are worth, and by which steps of their losses."""
     shown = roofs.ranked[:TOP]
     if not shown:
         return "no kernel of the trace is known to lose anything against its ceilings"
     by: dict[str, float] = {}
     for row in shown:
-        name = row.bound_by or "what the trace does not tell"
-        by[name] = by.get(name, 0.0) + (row.points or 0.0)
-    parts = ", ".join(f"{points:.1f} by {name}" for name, points in sorted(by.items(), key=lambda item: -item[1]))
+        for name, points in (row.steps or {UNTOLD: row.points or 0.0}).items():
+            by[name] = by.get(name, 0.0) + points
+    told = [(points, WORDS.get(name, name)) for name, points in by.items() if round(points, 1)]
+    parts = ", ".join(f"{points:.1f} by {words}" for points, words in sorted(told, key=lambda one: -one[0]))
     which = "this kernel is" if len(shown) == 1 else f"these {len(shown)} kernels are"
     return f"{which} worth {sum(by.values()):.1f} points of MFU: {parts}"
 

@@ -20,7 +20,7 @@ from ullage.sums.gauges import CLOCK_FLOOR
 from ullage.sums.ledger import CODES
 
 Array = npt.NDArray[np.float64]
-BOOST = 1.25  # boards run a little above their stated clock, none a quarter
+TOO_FAST = 1.25  # boards run a little above their stated clock, none a quarter
 NEARLY_ALL = 0.7  # of a short watch (four readings), a quarter of the time has no reading before
 Codes = npt.NDArray[np.int64]
 
@@ -157,7 +157,7 @@ def _units(sums: pa.Table, column: Mapping[str, Array], ceiling: Array, sms: Arr
     device, devices = codes_of(sums, "gpu", "mig")
     own = counted_units(rate_of, sms)
     anywhere = np.bincount(device, own > 1, devices)[device] > 0
-    a_clock = (rate_of >= CLOCK_FLOOR) & (rate_of <= BOOST * ceiling)
+    a_clock = (rate_of >= CLOCK_FLOOR) & (rate_of <= TOO_FAST * ceiling)
     units: Array = np.where(anywhere & ~a_clock, sms, own)
     return units
 

@@ -8,11 +8,10 @@ import numpy as np
 
 from ullage.audit.trust import Finding, GaugeEvidence, Verdict, verdict
 from ullage.metrics.metric import ratio
-from ullage.reports.rated import Array, Rated
+from ullage.reports.rated import TOO_FAST, Array, Rated
 from ullage.units import HOUR_MS
 
 Device = tuple[str, str | None]  # gpu, mig
-TOO_FAST = 1.25  # boards run a little above their stated clock, none a quarter
 WIDE = 0.1  # bounds of OFU further apart than this, relatively, are worth a word
 
 
