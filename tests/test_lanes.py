@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import assume, given, settings
@@ -15,7 +16,7 @@ from ullage.metrics.host import HOST
 from ullage.metrics.tree import DEVICE_AI, DEVICE_TALP, Node, evaluate
 from ullage.simulate.traces.answers import Answer, answer
 from ullage.simulate.traces.scenario import Event, Scenario
-from ullage.sums.lanes.gather import gather
+from ullage.sums.lanes.gather import Rows, gather, one_view
 from ullage.sums.lanes.reduce import reduce
 from ullage.sums.lanes.run import Run, Windows, device_parts, device_totals, host_parts, host_totals, merge
 from ullage.totals import DeviceTotals
@@ -251,3 +252,16 @@ def test_a_collective_of_one_capture_under_a_kernel_of_another_is_computing() ->
     ]
     (part,) = device_parts(merge(reduce(gather(s.batches(), s.recording())) for s in alone))
     assert (part.kernel, part.collective, part.memory, part.idle) == (8, 4, 2, 6)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_column_of_one_value_costs_no_memory_and_is_chosen_from_as_any_other(seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    count = int(draw.integers(0, 6))
+    same, other = np.full(count, 7), draw.integers(0, 9, count)
+    rows = Rows(np.arange(count), np.arange(count), process=one_view(same), thread=one_view(other))
+    assert count == 0 or rows.process.strides == (0,)
+    for chosen in (draw.random(count) < 0.5, np.ones(count, bool), np.flatnonzero(draw.random(count) < 0.5)):
+        found = rows.where(chosen)
+        assert found.process.tolist() == same[chosen].tolist() and found.thread.tolist() == other[chosen].tolist()
+        assert found.start.tolist() == np.arange(count)[chosen].tolist()

@@ -168,7 +168,7 @@ class Asked:
         """By time alone: without operators of bytes, which lie within others, and of which nobody could tell several kernels' parts."""
         kept = ~self._is_moved[self._code]
         operators = {name: values[kept] for name, values in self._operators.items()}
-        return _in_calls(operators, self._code[kept], _joined(self._calls, ("process", "thread", "correlation")))
+        return _in_calls(operators, self._code[kept], self._calls)
 
     def tell(self, part: Part) -> Part:
         """Return rows of kernels as they are yielded: the number of the operator is replaced by the product that it asked for."""
@@ -223,16 +223,50 @@ def _joined(parts: Sequence[Part], names: Sequence[str]) -> Numbers:
     return columns
 
 
-def _in_calls(operators: Numbers, code: Codes, calls: Numbers) -> _Table:
-    """Return what was asked for by the correlations of the calls that begin within an operator: the one that began last."""
-    process, thread, start, end = (np.concatenate((operators[name], calls[name])) for name in ("process", "thread", "start", "end"))
-    is_call = np.arange(len(start)) >= len(code)
-    order = np.lexsort((-end, is_call, start, thread, process))
-    last = np.maximum.accumulate(np.where(is_call[order], -1, np.arange(len(order))))
-    within = is_call[order] & (last >= 0)
-    call, operator = order[within], order[last[within]]
-    true = (process[call] == process[operator]) & (thread[call] == thread[operator]) & (start[call] <= end[operator])
-    return _Table(calls["correlation"][call[true] - len(code)], code[operator[true]])
+def _in_calls(operators: Numbers, code: Codes, calls: Sequence[Part]) -> _Table:
+    """Return what was asked for by the correlations of the calls that begin within an operator: the one that began last.
+
+    The calls, of which a file has millions, are looked up a part at a time."""
+    lanes = _Lanes(operators["process"], operators["thread"])
+    order = np.lexsort((-operators["end"], operators["start"], lanes.own))
+    lane, start, end, code = lanes.own[order], operators["start"][order], operators["end"][order], code[order]
+    moments = np.unique(start)
+    # a lane and the place of a moment among all moments, as one number that sorts as the two
+    places = lane * (len(moments) + 1) + np.searchsorted(moments, start, side="right")
+    found = [(np.zeros(0, np.int64),) * 3]
+    for part in calls if len(start) else ():
+        theirs = lanes.of(part.numbers["process"], part.numbers["thread"])
+        place = theirs * (len(moments) + 1) + np.searchsorted(moments, part.start, side="right")
+        last = np.maximum(np.searchsorted(places, place, side="right") - 1, 0)
+        within = np.flatnonzero((theirs >= 0) & (lane[last] == theirs) & (start[last] <= part.start) & (part.start <= end[last]))
+        found.append((last[within], part.start[within], part.numbers["correlation"][within]))
+    asked, begun, correlation = (np.concatenate(column) for column in zip(*found, strict=True))
+    in_time = np.lexsort((begun, lane[asked]))
+    return _Table(correlation[in_time], code[asked[in_time]])
+
+
+class _Lanes:
+    """The threads of some rows, by whole numbers that sort as process and thread do; `own` has that of each of these rows."""
+
+    def __init__(self, process: Times, thread: Times) -> None:
+        self._processes, self._threads = np.unique(process), np.unique(thread)
+        places, _ = self._place(process, thread)
+        self._places, self.own = np.unique(places, return_inverse=True)
+
+    def of(self, process: npt.NDArray[np.signedinteger[Any]], thread: npt.NDArray[np.signedinteger[Any]]) -> Times:
+        """Return the number of each thread, -1 for one that none of the rows is on."""
+        place, known = self._place(process, thread)
+        found = np.searchsorted(self._places, place)
+        found[found == len(self._places)] = 0
+        return np.where(known & (self._places[found] == place), found, -1)
+
+    def _place(
+        self, process: npt.NDArray[np.signedinteger[Any]], thread: npt.NDArray[np.signedinteger[Any]]
+    ) -> tuple[Times, npt.NDArray[np.bool_]]:
+        first, second = np.searchsorted(self._processes, process), np.searchsorted(self._threads, thread)
+        first[first == len(self._processes)] = 0
+        second[second == len(self._threads)] = 0
+        return first * len(self._threads) + second, (self._processes[first] == process) & (self._threads[second] == thread)
 
 
 def in_blocks(parts: Sequence[Part]) -> None:

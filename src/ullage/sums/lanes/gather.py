@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,7 @@ from ullage.recording import Recording
 from ullage.sums.lanes.spans import Times
 from ullage.tables import CALLS, KINDS
 
+Number = TypeVar("Number", bound=np.generic)
 Codes = npt.NDArray[np.int32]
 NOT_KNOWN = -1  # of a whole number; process, thread, device, stream, correlation, … are never negative
 KIND = {name: code for code, name in enumerate(KINDS)}
@@ -88,8 +90,10 @@ class Rows:
         return len(self.start)
 
     def where(self, mask: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Rows:
-        """Return the rows where `mask` (or those at an array of positions)."""
-        return Rows(self.start[mask], self.end[mask], **{name: getattr(self, name)[mask] for name in self._names})
+        """Return the rows where `mask` (or those at an array of positions); these very rows where the mask leaves none out."""
+        if mask.dtype == np.bool_ and mask.all():
+            return self
+        return Rows(self.start[mask], self.end[mask], **{name: _chosen(getattr(self, name), mask) for name in self._names})
 
     def of(self, *kinds: str) -> Rows:
         """Return the rows of some kinds."""
@@ -192,6 +196,18 @@ def _rows(sort: str, parts: list[dict[str, npt.NDArray[np.generic]]]) -> Rows:
         if not parts:
             small = np.int8 if name in ("kind", "call") else np.int32 if name in _WORDS else np.int64
             return np.zeros(0, small)
-        return np.concatenate([part.pop(name) for part in parts])
+        return one_view(np.concatenate([part.pop(name) for part in parts]))
 
     return Rows(whole("start"), whole("end"), **{name: whole(name) for name in _COLUMNS[sort]})  # type: ignore[arg-type]
+
+
+def one_view(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
+    """Return a column whose values are all the same as a view of one of them: a profile of one process and one device has several."""
+    return np.broadcast_to(values[0], values.shape) if len(values) and (values == values[0]).all() else values
+
+
+def _chosen(values: npt.NDArray[Number], mask: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> npt.NDArray[Number]:
+    if len(values) and values.strides == (0,):
+        count = int(np.count_nonzero(mask)) if mask.dtype == np.bool_ else len(mask)
+        return np.broadcast_to(values[0], (count,))
+    return values[mask]

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ullage.memory import give_back
 from ullage.sums.lanes.code.idle import Charge, Named
 from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Rows
 from ullage.sums.lanes.launches import Launches, Mask, distinct, launches, only, puts
@@ -133,6 +134,8 @@ def idle(capture: Capture, device: DeviceState, processes: tuple[ProcessState, .
                 waited[known[number].key] = waited.get(known[number].key, 0) + int(split.sum())
                 _keep(kept, longest, gap, split)
             charges += _charges(known[number], pieces)
+    del pieces
+    give_back()  # what the steps before took would stand beside what the queues take
     sums[_UNKNOWN] += gaps.total - sums.sum()
     kept[:, _UNKNOWN] += (gaps.end - gaps.start)[longest] - kept.sum(axis=1)
     found = Idle(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Rows
+from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Rows, one_view
 from ullage.sums.lanes.observed import hosts
 from ullage.sums.lanes.spans import Times
 
@@ -31,8 +31,9 @@ def find_owners(capture: Capture) -> tuple[str, ...]:
     if not unowned.any():
         return ()
     if len(callers) == 1:
-        rows.process[unowned] = callers[0]
+        rows.process = one_view(np.where(unowned, callers[0], rows.process))
         return ()
+    rows.process = rows.process.copy()  # a view of one value may not be written to
     notes = _by_number(capture, callers, np.flatnonzero(unowned & (rows.correlation != NOT_KNOWN))) if len(calls) else ()
     _by_device(rows)
     return notes

@@ -72,6 +72,8 @@ def reduce(capture: Capture, window: Window | None = None, host: Host = "busiest
     idles = [idle(capture, d, processes, when) for d, when in zip(devices, looked, strict=True)]
     give_back()
     code, named = account(capture, seen, idles)
+    del idles
+    give_back()
     return Reduced(
         recording=capture.recording,
         window=seen.window,

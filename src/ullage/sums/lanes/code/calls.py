@@ -71,10 +71,14 @@ class ApiCalls:
         for process, life in lives.items():
             low[rows.process == process], high[rows.process == process] = life
         inside = np.flatnonzero((rows.start < high) & ((rows.end > low) | (rows.start >= low)))
-        time = np.maximum(np.minimum(rows.end, high) - np.maximum(rows.start, low), 0)
+        time = np.minimum(rows.end, high, out=high)
+        time -= np.maximum(rows.start, low, out=low)
+        del low, high
+        np.maximum(time, 0, out=time)
         key = rows.name.astype(np.int64) * (len(CALL) + 1) + rows.call
         inside = inside[np.argsort(key[inside], kind="stable")]
         edges = np.flatnonzero(np.diff(key[inside], prepend=-(2**62), append=-(2**62))).tolist()
+        del key
         found = [self._row(inside[a:b], time[inside[a:b]]) for a, b in pairwise(edges)]
         return tuple(sorted(found, key=lambda row: (-row.time, row.name)))[:most]
 
