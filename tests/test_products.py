@@ -22,6 +22,7 @@ from ullage.sums.lanes.code.levels import annotation_level
 from ullage.sums.lanes.gather import KIND, Rows, gather
 from ullage.sums.lanes.products import products
 from ullage.sums.lanes.reduce import reduce
+from ullage.sums.lanes.spans import spans
 from ullage.traces.kineto_attention import attention_by
 from ullage.traces.kineto_moved import bytes_by
 from ullage.traces.kineto_products import asked_by
@@ -224,7 +225,7 @@ def test_a_kernel_of_a_graph_says_so():
 
 def test_rows_beyond_the_most_are_summed_by_name_and_no_time_is_lost():
     capture = gather((scenario := one_rank(product_word="1x4x6x5 fp32")).batches(), scenario.recording())
-    found = products(capture, (0, 2**62), most=0)
+    found = products(capture, {0: spans((0, 2**62))}, most=0)
     assert [(row.kernel, row.product, row.count, row.time) for row in found] == [("gemm", "", 2, 50)]
 
 

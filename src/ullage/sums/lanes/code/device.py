@@ -11,7 +11,8 @@ from ullage.sums.lanes.code.levels import Level
 from ullage.sums.lanes.code.times import CodeTimes, code_times
 from ullage.sums.lanes.gather import KIND, Capture, Codes
 from ullage.sums.lanes.launches import launches, only
-from ullage.sums.lanes.spans import Times
+from ullage.sums.lanes.observed import time_seen
+from ullage.sums.lanes.spans import Spans, Times
 
 _KERNELS = tuple(KIND[k] for k in ("kernel", "collective", "graph"))
 
@@ -33,13 +34,12 @@ class DeviceCode:
         return self.all - self.unlaunched
 
 
-def device_by_code(capture: Capture, levels: Mapping[str, Level], window: tuple[int, int]) -> DeviceCode:
-    """Return the time of the kernels of a window by their code; of one that crosses its edge the time inside counts."""
-    low, high = window
+def device_by_code(capture: Capture, levels: Mapping[str, Level], seen: Mapping[int, Spans]) -> DeviceCode:
+    """Return the time of each device's kernels, while it is looked at, by their code; of one across an edge the time inside counts."""
     rows = capture.device
-    inside = (rows.start < high) & ((rows.end > low) | (rows.start >= low)) & np.isin(rows.kind, _KERNELS)
-    rows = only(rows, inside, "process", "correlation")
-    time = np.maximum(np.minimum(rows.end, high) - np.maximum(rows.start, low), 0)
+    time = time_seen(rows, seen)
+    inside = (time >= 0) & np.isin(rows.kind, _KERNELS)
+    rows, time = only(rows, inside, "process", "correlation"), time[inside]
     put = launches(capture.calls, rows)
     whole, known = int(time.sum()), int(time[put.known].sum())
     process, thread, start, time = rows.process[put.known], put.thread[put.known], put.start[put.known], time[put.known]
