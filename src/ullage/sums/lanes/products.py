@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.product import EARLIER, GRAPH
+from ullage.sums.lanes.code.gradients import Gradients
 from ullage.sums.lanes.code.levels import annotation_level
 from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Rows
 from ullage.sums.lanes.observed import time_seen
@@ -52,7 +53,9 @@ def products(capture: Capture, seen: Mapping[int, Spans], most: int = MOST) -> t
     is_called[call[call >= 0]] = True
     called = np.flatnonzero(is_called)
     named, calls = annotation_level(capture.host, capture.words), capture.calls
-    layer, paths = named.around(calls.process[called], calls.thread[called], calls.start[called]), named.names
+    process, thread, start = calls.process[called], calls.thread[called], calls.start[called]
+    gradients = Gradients(capture.host)
+    layer, paths = gradients.layers(named, process, thread, start, gradients.origin(process, thread, start)), named.names
     words = [*capture.words, GRAPH, EARLIER]
     keys = (
         rows.name,

@@ -1,4 +1,5 @@
-"""Time of kernels by the code that launched them: what was innermost on the launching thread when the call was made."""
+"""Time of kernels by the code that launched them: what was innermost on the launching thread when the call was made. Gradients count for
+the module whose forward pass they are of, where the trace tells it."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ullage.sums.lanes.code.gradients import Gradients
 from ullage.sums.lanes.code.levels import Level
 from ullage.sums.lanes.code.times import CodeTimes, code_times
 from ullage.sums.lanes.gather import KIND, Capture, Codes
@@ -43,10 +45,17 @@ def device_by_code(capture: Capture, levels: Mapping[str, Level], seen: Mapping[
     put = launches(capture.calls, rows)
     whole, known = int(time.sum()), int(time[put.known].sum())
     process, thread, start, time = rows.process[put.known], put.thread[put.known], put.start[put.known], time[put.known]
-    found = {name: _by(level, level.around(process, thread, start), time, known) for name, level in levels.items()}
+    gradients = Gradients(capture.host)
+    origin = gradients.origin(process, thread, start)
+    backward = np.where(origin.gradients, time, 0)
+    found = {}
+    for name, level in levels.items():
+        own = name != "annotation"
+        code = level.around(process, thread, start) if own else gradients.layers(level, process, thread, start, origin)
+        found[name] = _by(level, code, time, backward, known)
     return DeviceCode(whole, whole - known, found)
 
 
-def _by(level: Level, code: Codes, time: Times, whole: int) -> CodeTimes:
+def _by(level: Level, code: Codes, time: Times, backward: Times, whole: int) -> CodeTimes:
     places = np.flatnonzero(code >= 0)
-    return code_times(level.names, code[places], places, time[places], whole - int(time[places].sum()))
+    return code_times(level.names, code[places], places, time[places], whole - int(time[places].sum()), backward[places])
