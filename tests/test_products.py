@@ -183,7 +183,8 @@ def test_what_is_not_one_product_says_so(tmp_path):
     grouped = on_host(10, 5, "aten::_grouped_mm", "cpu_op", **{"External id": 1, "Input Dims": [[64, 8], [4, 8, 16]]})
     folded = on_host(20, 5, "aten::cudnn_convolution", "cpu_op", **{"External id": 2})
     kernels = [kernel(30 + 10 * n, 5, correlation=90 + n, **{"External id": n}) for n in (1, 2)]
-    assert told(tmp_path, grouped, folded, *kernels) == [GROUPED, CONVOLUTION]
+    # 64 rows times 8 × 16 of whichever expert has them; of the convolution no sizes are recorded
+    assert told(tmp_path, grouped, folded, *kernels) == [f"{GROUPED} 64x8*4x8x16 16384 FLOP 1664 numbers", CONVOLUTION]
 
 
 def test_hip_counts_some_grids_in_work_items(tmp_path):
