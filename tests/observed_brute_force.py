@@ -153,6 +153,23 @@ def sums(files: list[File]) -> Sums:
     return Sums(elapsed, hosts, devices, recorded, host_parallel, _between(value, ran, unseen, len(devices) * recorded))
 
 
+def tables(files: list[File]) -> tuple[dict[str, tuple[int, int]], int]:
+    """What tables of what devices did come to: how often each sort ran and how long, streams added up; and how long devices idled while
+    any of their users is looked at."""
+    looked, _, _ = windows(files)
+    ran: dict[str, tuple[int, int]] = {}
+    idle = 0
+    for (n, d), users in all_users(files).items():
+        watched = set[int]().union(*(looked[key] for key in users))
+        rows = [row for row in files[n].rows if row.device == d]
+        for row in rows:
+            count, time = ran.get(row.sort, (0, 0))
+            inside = len(covered([row]) & watched)
+            ran[row.sort] = (count + (inside > 0), time + inside)
+        idle += len(watched - covered(rows))
+    return {sort: sums for sort, sums in ran.items() if sums[0]}, idle
+
+
 def _between(value: float, ran: int, unseen: int, of: int) -> tuple[float, float]:
     """The bounds: of a value, and of what it is over all that was recorded, whatever was done unseen; the value's own if nothing was."""
     return min(ran / of, value), max((ran + unseen) / of, value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html as markup
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from tests.forms import plain, untold
 from tests.kineto_events import call, kernel, on_host, written
 from tests.test_factors import MAIN_THREAD, WORKER, paraver
+from ullage.profiles import Tables
 from ullage.render.numbers import UNKNOWN, factor, percent
 from ullage.render.trace import text
 from ullage.render.trace_html import html
@@ -38,6 +40,21 @@ def unequal_ranks(folder: Path) -> TraceReport:
     files = kineto.write(training(Plan(ranks=2, steps=3, layers=2)), folder)
     late = written(folder, call(9_000.0, 10.0), kernel(9_020.0, 4_000.0), name="late.json", distributedInfo={"rank": 2, "world_size": 3})
     return read_trace([*files, late]).report()
+
+
+def late_ranks(folder: Path, tables: Tables = "common") -> TraceReport:
+    """Three ranks of one clock, of which the last is recorded for the middle half of the time."""
+    files = kineto.write(training(Plan(ranks=3, steps=4, layers=2)), folder)
+    data = json.loads(files[2].read_text())
+    low, high = (edge([e["ts"] for e in data["traceEvents"] if e["ph"] == "X"]) for edge in (min, max))
+    quarter = (high - low) / 4
+    data["traceEvents"] = [e for e in data["traceEvents"] if e["ph"] != "X" or low + quarter < e["ts"] < high - quarter]
+    files[2].write_text(json.dumps(data))
+    return read_trace(files, tables=tables).report()
+
+
+def late_ranks_in_full(folder: Path) -> TraceReport:
+    return late_ranks(folder, "recorded")
 
 
 def one_region(folder: Path) -> TraceReport:
@@ -85,7 +102,8 @@ def unequal_sequences(folder: Path) -> TraceReport:
 
 
 REPORTS: list[Callable[[Path], TraceReport]] = [
-    ranks, unequal_ranks, one_region, steps, in_doubt, mpi, nsight, threads, sums, contradicted, hosts_alone, unequal_sequences,
+    ranks, unequal_ranks, late_ranks, late_ranks_in_full,
+    one_region, steps, in_doubt, mpi, nsight, threads, sums, contradicted, hosts_alone, unequal_sequences,
 ]  # fmt: skip
 
 
@@ -202,7 +220,13 @@ def test_what_talp_printed_and_its_times_contradict_is_on_the_page_too(tmp_path:
 
 
 def test_tables_say_what_they_are_of_where_that_is_more_than_the_trees(tmp_path: Path) -> None:
-    for make, of in ((unequal_ranks, "all that was recorded"), (one_region, "the whole run"), (nsight, None)):
+    for make, of in (
+        (unequal_ranks, None),
+        (late_ranks, None),
+        (late_ranks_in_full, "all that was recorded"),
+        (one_region, "the whole run"),
+        (nsight, None),
+    ):
         folder = tmp_path / make.__name__
         folder.mkdir()
         report = make(folder)
@@ -212,3 +236,31 @@ def test_tables_say_what_they_are_of_where_that_is_more_than_the_trees(tmp_path:
             assert (f"{head}, of {of}" in said) == (of is not None), head
         assert ("why devices idled: what their host did, of all that was recorded" in said) == (of == "all that was recorded")
         assert page.count(f"Here it is of {of}.") == (0 if of is None else 2 if of == "the whole run" else 3)
+
+
+def test_tables_and_trees_of_unequal_ranks_hold_the_same_times(tmp_path: Path) -> None:
+    # kernels of these runs never overlap on a device, so that a table's sums are the united times of the trees
+    for make, same in ((unequal_ranks, True), (late_ranks, True), (late_ranks_in_full, False)):
+        folder = tmp_path / make.__name__
+        folder.mkdir()
+        report = make(folder)
+        assert report.kernels is not None and report.idle is not None and report.code is not None and report.gemms is not None
+        parts = report.whole.device_parts
+        assert (report.kernels.kernel_time == sum(p.kernel + p.collective for p in parts)) == same
+        assert (report.idle.total == sum(p.idle for p in parts)) == same
+        assert (report.kernels.overlap_all.collective_exposed, report.kernels.overlap_all.memory_exposed) == (
+            sum(p.collective for p in parts),
+            sum(p.memory for p in parts),
+        )
+        assert report.code.device.all == report.kernels.kernel_time and report.code.idle_time == report.idle.total
+        assert report.gemms.time == sum(row.time for row in report.kernels.kernels if row.family == "gemm")
+
+
+def test_collectives_count_where_any_rank_runs_them_in_the_time_of_all(tmp_path: Path) -> None:
+    report = late_ranks(tmp_path)
+    assert report.kernels is not None and report.late is not None
+    rows = [row for row in report.kernels.kernels if row.kind == "collective"]
+    # those across the edge of the time of all may have ended or begun outside on some ranks
+    matched = report.late.collectives
+    assert matched == sum(row.count for row in report.bandwidths)
+    assert 3 * (matched - 2) <= sum(row.count for row in rows) <= 3 * matched

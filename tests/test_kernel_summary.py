@@ -20,6 +20,7 @@ from ullage.sums.lanes.gather import Capture, gather
 from ullage.sums.lanes.kernels import OTHERS, Kernels, kernels, merge_kernels
 from ullage.sums.lanes.reduce import reduce
 from ullage.sums.lanes.run import merge
+from ullage.sums.lanes.spans import Spans, spans
 from ullage.tables import intervals
 
 NAMES = [
@@ -111,22 +112,27 @@ def capture_of(*rows: tuple[int, int, str, str]) -> Capture:
     )
 
 
+def seen(low: int, high: int) -> dict[int, Spans]:
+    """When that device is looked at."""
+    return {0: spans((low, high))}
+
+
 def test_kernels_are_summed_by_name_and_cut_at_the_window() -> None:
     # of a: 0–10 lies outside, 15–25 half inside, 30–50 whole; the copy runs 40–70 and is cut at 60
     found = kernels(
-        capture_of((0, 10, "kernel", "a"), (15, 25, "kernel", "a"), (30, 50, "kernel", "a"), (40, 70, "memcpy", "HtoD")), (20, 60)
+        capture_of((0, 10, "kernel", "a"), (15, 25, "kernel", "a"), (30, 50, "kernel", "a"), (40, 70, "memcpy", "HtoD")), seen(20, 60)
     )
     assert found.rows == (("a", "kernel", 2, 25, 20, 16), ("HtoD", "memcpy", 1, 20, 20, 8))
 
 
 def test_a_kernel_without_duration_is_counted() -> None:
-    found = kernels(capture_of((5, 5, "kernel", "a"), (0, 10, "lost", "b")), (0, 10))
+    found = kernels(capture_of((5, 5, "kernel", "a"), (0, 10, "lost", "b")), seen(0, 10))
     assert found.rows == (("a", "kernel", 1, 0, 0, 8),)
 
 
 def test_names_beyond_the_limit_are_one_row_a_kind_and_said() -> None:
     rows = [(0, n, "kernel", f"k{n}") for n in range(1, 6)] + [(0, 1, "memcpy", "c")]
-    found = kernels(capture_of(*rows), (0, 10), most=2)
+    found = kernels(capture_of(*rows), seen(0, 10), most=2)
     assert found.rows[:2] == (("k5", "kernel", 1, 5, 5, 8), ("k4", "kernel", 1, 4, 4, 8))
     assert found.rows[2:] == ((OTHERS, "kernel", 3, 6, 3, 24), (OTHERS, "memcpy", 1, 1, 1, 8))
     assert found.folded == 4
@@ -137,8 +143,8 @@ def test_names_beyond_the_limit_are_one_row_a_kind_and_said() -> None:
 )
 def test_the_sums_of_parts_are_the_sums_of_the_whole(rows: list[tuple[int, int, str, str]]) -> None:
     rows = [(min(a, b), max(a, b), kind, name) for a, b, kind, name in rows]
-    parts = [kernels(capture_of(row), (10, 40)) for row in rows]
-    merged, whole = merge_kernels(parts), kernels(capture_of(*rows), (10, 40))
+    parts = [kernels(capture_of(row), seen(10, 40)) for row in rows]
+    merged, whole = merge_kernels(parts), kernels(capture_of(*rows), seen(10, 40))
     assert sorted(merged.rows) == sorted(whole.rows)
     assert merge_kernels(parts, most=1).rows[:1] == merged.rows[:1]
     assert sum(row[3] for row in merge_kernels(parts, most=1).rows) == sum(row[3] for row in whole.rows)
@@ -212,7 +218,7 @@ def test_twenty_thousand_names_stay_bounded() -> None:
         "name": [f"kernel_{n}" for n in range(count)],
         "device": np.zeros(count, np.int32),
     }
-    found = kernels(gather([intervals(columns)], Recording("a.json")), (0, 2 * count))
+    found = kernels(gather([intervals(columns)], Recording("a.json")), seen(0, 2 * count))
     assert len(found.rows) == 4001
     assert sum(row[2] for row in found.rows) == count
     assert found.folded == count - 4000

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 import pytest
 
-from tests.observed_brute_force import File, Row, drawn, sums
+from tests.observed_brute_force import File, Row, drawn, sums, tables
 from ullage.problems import Problems
 from ullage.profiles import Profile
 from ullage.recording import Process, Recording
 from ullage.render.trace import headline
+from ullage.reports.idleness import idleness
 from ullage.reports.trace import TraceReport, trace
-from ullage.sums.lanes.common import rest, with_common
+from ullage.sums.lanes.common import beyond, rest, with_common
 from ullage.sums.lanes.gather import gather
-from ullage.sums.lanes.reduce import reduce
+from ullage.sums.lanes.reduce import Reduced, reduce
 from ullage.sums.lanes.run import Run, device_parts, host_parts, merge
 from ullage.tables import intervals
 
@@ -25,27 +27,36 @@ SEEDS = [*range(QUICK), *(pytest.param(seed, marks=pytest.mark.full) for seed in
 
 def run_of(files: list[File]) -> Run:
     """The run of some files, as readers would give it."""
-    captures = []
-    for number, file in enumerate(files):
-        recording = Recording(f"file {number}", clock="utc", covers=file.covers)  # type: ignore[arg-type]
-        recording.processes = {p: Process(rank=p) for p in {r.process for r in file.rows} if p is not None}
-        recording.mpi_clock = {
-            p: (None if begin is None else T + begin, None if end is None else T + end) for p, (begin, end) in file.mpi.items()
+    return with_common(merge([reduced(file, number) for number, file in enumerate(files)]))
+
+
+def with_tables(files: list[File]) -> Run:
+    """The same with tables of the time in which all ranks were recorded, for which files are read again."""
+    run = run_of(files)
+    again = {place: reduced(files[int(place.split()[1])], int(place.split()[1]), limit) for place, limit in beyond(run).items()}
+    return replace(run, captures=tuple(c.with_tables(again.get(c.recording.place, c)) for c in run.captures))
+
+
+def reduced(file: File, number: int, limit: tuple[int, int] | None = None) -> Reduced:
+    """What is kept of a file."""
+    recording = Recording(f"file {number}", clock="utc", covers=file.covers)  # type: ignore[arg-type]
+    recording.processes = {p: Process(rank=p) for p in {r.process for r in file.rows} if p is not None}
+    recording.mpi_clock = {
+        p: (None if begin is None else T + begin, None if end is None else T + end) for p, (begin, end) in file.mpi.items()
+    }
+    rows = file.rows
+    batch = intervals(
+        {
+            "start": [T + r.start for r in rows],
+            "end": [T + r.end for r in rows],
+            "kind": [r.sort for r in rows],
+            "process": [r.process for r in rows],
+            "thread": [1 if r.device is None else None for r in rows],
+            "device": [r.device for r in rows],
+            "call": ["other" if r.sort == "api" else None for r in rows],
         }
-        rows = file.rows
-        batch = intervals(
-            {
-                "start": [T + r.start for r in rows],
-                "end": [T + r.end for r in rows],
-                "kind": [r.sort for r in rows],
-                "process": [r.process for r in rows],
-                "thread": [1 if r.device is None else None for r in rows],
-                "device": [r.device for r in rows],
-                "call": ["other" if r.sort == "api" else None for r in rows],
-            }
-        )
-        captures.append(reduce(gather([batch], recording)))
-    return with_common(merge(captures))
+    )
+    return reduce(gather([batch], recording), limit=limit)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -62,6 +73,26 @@ def test_any_run_comes_to_what_brute_force_says(seed: int) -> None:
         assert part.kernel + part.collective + part.memory + part.idle == expected.elapsed
     whole = rest(run)
     assert whole is None or whole.elapsed == expected.recorded
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_tables_are_of_the_same_time_as_the_trees(seed: int) -> None:
+    files = drawn(seed)
+    run = with_tables(files)
+    assert not beyond(run)
+    ran: Counter[str] = Counter()
+    often: Counter[str] = Counter()
+    for capture in run.captures:
+        for _, kind, count, time, _, _ in capture.kernels.rows:
+            often[kind] += count
+            ran[kind] += time
+    expected, idle = tables(files)
+    assert {kind: (often[kind], ran[kind]) for kind in often} == expected
+    found = idleness(run)
+    assert sum(sum(each.causes.values()) for c in run.captures for each in c.idle.values()) == idle
+    assert (0 if found is None else found.total) == sum(part.idle for part in device_parts(run))
+    assert sum(c.code.device.all for c in run.captures) == sum(time for kind, (_, time) in expected.items() if kind != "memcpy")
+    assert sum(row.time for c in run.captures for row in c.products) == expected.get("kernel", (0, 0))[1]
 
 
 def report_of(files: list[File]) -> TraceReport:

@@ -174,7 +174,9 @@ def test_a_rank_recorded_for_less_time_than_another_is_said_to_be(tmp_path: Path
     profile(tmp_path, "a.json", rank=0)
     profile(tmp_path, "b.json", rank=1, events=(call(0, 10), kernel(20, 5)))
     said = read_trace(str(tmp_path)).report().notes
-    assert any("rank 1 was recorded for 2.5e-05 s, rank 0 for 0.0002 s: the efficiencies are of the time" in note for note in said)
+    assert any(
+        "rank 1 was recorded for 2.5e-05 s, rank 0 for 0.0002 s: the efficiencies and the tables are of the time" in note for note in said
+    )
 
 
 # -- in which process, and how many at a time ---------------------------------------------------------------------------
@@ -211,6 +213,9 @@ def test_no_two_ranks_events_are_held_at_once(eight: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(profiles, "gather", counted)
     assert len(read(str(eight), Asked(workers=1)).recordings) == 8
+    assert most == [0] + [1] * 16 and not live  # each file is read again for tables of the time that all ranks have in common
+    most[:] = [0]
+    assert len(read(str(eight), Asked(workers=1, tables="recorded")).recordings) == 8
     assert most == [0] + [1] * 8 and not live
 
 

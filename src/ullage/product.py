@@ -137,6 +137,56 @@ def attention(word: str) -> Attention | None:
     return Attention(batch, heads, kv_heads, queries, keys, dim, value_dim, "causal" in words, "backward" in words, precision)
 
 
+@dataclass(frozen=True)
+class Multiplied:
+    """What multiplies and is no single product of two matrices: a `kind` (`CONVOLUTION`, `GROUPED`) of the tensors in `sizes`, its FLOPs
+    and how many numbers it has to move at least, of one `precision` ("": not told)."""
+
+    kind: str
+    sizes: str
+    flops: int
+    elements: int
+    precision: str = ""
+
+    @property
+    def word(self) -> str:
+        """The same as one word of a table.
+
+        >>> Multiplied(CONVOLUTION, "1x3x8x8*4x3x1x1", 1536, 460, "fp16").word
+        'convolution 1x3x8x8*4x3x1x1 1536 FLOP 460 numbers fp16'
+        """
+        return f"{self.kind} {self.sizes} {self.flops} FLOP {self.elements} numbers {self.precision}".strip()
+
+
+def multiplied(word: str) -> Multiplied | None:
+    """Return what such a word says, None for any other text.
+
+    >>> multiplied("grouped 2x4*3x4x5 80 FLOP 38 numbers").flops, multiplied("grouped"), multiplied("attention 1x2x3 4 5 6 7")
+    (80, None, None)
+    """
+    parts = word.split(" ")
+    if len(parts) not in (6, 7) or parts[0] not in (CONVOLUTION, GROUPED) or (parts[3], parts[5]) != ("FLOP", "numbers"):
+        return None
+    if not (parts[2].isdecimal() and parts[4].isdecimal()):
+        return None
+    return Multiplied(parts[0], parts[1], int(parts[2]), int(parts[4]), parts[6] if len(parts) == 7 else "")
+
+
+def joined_word(elements: int) -> str:
+    """Return the word of tensors that are joined (cat), of so many numbers, whose type their operator does not record.
+
+    >>> joined_word(4096), joined_elements("4096 joined"), joined_elements("4096 B")
+    ('4096 joined', 4096, None)
+    """
+    return f"{elements} joined"
+
+
+def joined_elements(word: str) -> int | None:
+    """Return how many numbers such a word says, None for any other text."""
+    size, _, unit = word.partition(" ")
+    return int(size) if unit == "joined" and size.isdecimal() else None
+
+
 def moved_word(size: int) -> str:
     """Return the word of an operator that multiplies nothing and has to move so many bytes: its inputs and its result, each once.
 

@@ -10,13 +10,16 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Literal
 
 from ullage.errors import UllageError, harmless
 from ullage.memory import give_back
 from ullage.named import found, ranks
 from ullage.problems import Problems
 from ullage.recording import Mode, Recording
+from ullage.sums.lanes.common import beyond, with_common
 from ullage.sums.lanes.gather import gather
+from ullage.sums.lanes.matching import match
 from ullage.sums.lanes.reduce import Reduced, reduce
 from ullage.sums.lanes.run import Run, merge
 from ullage.sums.lanes.states import Host
@@ -26,19 +29,22 @@ from ullage.traces.trace import TRACES, File, NoTraceError, Options, Trace, form
 from ullage.workers import side_by_side
 
 NO_TRACE, UNUSED = "files that are no trace", "traces that can't be used"
+Tables = Literal["common", "recorded"]
 WORTH_PROCESSES = 32 << 20  # bytes on disk from which on several files are read side by side
 
 
 @dataclass(frozen=True)
 class Asked:
     """How traces are to be read: the window, which threads are a process' `host` lane, `ranks` by file name, the reader's `options`;
-    `workers` processes at most."""
+    `workers` processes at most. `tables` are of the time in which all ranks were recorded, for which files of unequal times are read
+    twice, or of all that was `recorded`."""
 
     window: Window = field(default_factory=Window)
     ranks: dict[str, int] = field(default_factory=dict)
     options: Options = field(default_factory=Options)
     workers: int | None = None
     host: Host = "busiest"
+    tables: Tables = "common"
 
 
 @dataclass(frozen=True)
@@ -86,6 +92,8 @@ def profile(places: str | Sequence[str], asked: Asked | None = None) -> Profile:
     _compare_clocks(kept, problems)
     recordings = tuple(r.recording for r in kept)
     run = merge(kept)
+    if asked.tables == "common":
+        run = _with_common_tables(run, [file for _, file in files], asked)
     return Profile(
         tuple(r.place for r in recordings), recordings[0].source or trace.name, recordings, run, (), problems, _prefers(recordings, run)
     )
@@ -149,21 +157,9 @@ def _stated(trace: Trace, files: list[File], asked: Asked, problems: Problems) -
 
 
 def _reduced(files: list[File], asked: Asked, problems: Problems) -> list[Reduced]:
-    given = ranks([file.path for file in files], asked.ranks)
-    tasks: list[_Task] = [
-        (file.path, replace(asked.options, rank=given.get(file.path, asked.options.rank)), asked.window, asked.host) for file in files
-    ]
-    workers = min(asked.workers or os.cpu_count() or 1, len(files))
-    size = sum(_size(file.path) for file in files)
-    if workers > 1 and (asked.workers or size >= WORTH_PROCESSES):
-        silent = [(path, replace(options, progress=_silent), window, host) for path, options, window, host in tasks]
-        results = side_by_side(read_one, silent, workers, lambda done: asked.options.progress(f"{done:,} of {len(tasks):,} traces"))
-    else:
-        within = asked.workers or os.cpu_count() or 1  # one file at a time may itself be read by several
-        tasks = [(path, replace(options, workers=within), window, host) for path, options, window, host in tasks]
-        results = [_one_by_one(task, number, len(tasks), asked.options.progress) for number, task in enumerate(tasks, 1)]
     kept: list[Reduced] = []
-    for reduced, lost, error in results:
+    failed: UllageError | None = None
+    for reduced, lost, error in _read_all(_tasks(files, asked), asked):
         _add(problems, lost)
         if error is not None:
             if asked.options.strict or len(files) == 1:
@@ -171,19 +167,63 @@ def _reduced(files: list[File], asked: Asked, problems: Problems) -> list[Reduce
             problems.drop(UNUSED, where=error.problem)
         elif reduced is not None:
             kept.append(reduced)
-    if not kept:
-        raise next(error for _, _, error in results if error is not None)
+        failed = failed or error
+    if not kept and failed is not None:
+        raise failed
     return kept
 
 
-_Task = tuple[Path, Options, Window, Host]
+def _with_common_tables(run: Run, files: list[File], asked: Asked) -> Run:
+    """Return a run whose tables are of the time in which all ranks were recorded: what was recorded of them for longer is read again,
+    for when that time begins and ends is known only when all have been read. Where a file can't be, its tables stay as they are."""
+    limits = beyond(with_common(run, match(run.captures).clocks))
+    if not limits:
+        return run
+    named = zip((file.name for file in files), _tasks(files, asked), strict=True)
+    again = [replace(task, limit=limits[name]) for name, task in named if name in limits]
+    found = {reduced.recording.place: reduced for reduced, _, _ in _read_all(again, asked, "again ") if reduced is not None}
+    kept = tuple(c.with_tables(found[c.recording.place]) if c.recording.place in found else c for c in run.captures)
+    return replace(run, captures=kept)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A file to be read, how, and of which time alone (`limit`, ns by its clock)."""
+
+    path: Path
+    options: Options
+    window: Window
+    host: Host
+    limit: tuple[int, int] | None = None
+
+
+def _tasks(files: list[File], asked: Asked) -> list[_Task]:
+    given = ranks([file.path for file in files], asked.ranks)
+    return [_Task(f.path, replace(asked.options, rank=given.get(f.path, asked.options.rank)), asked.window, asked.host) for f in files]
+
+
+def _read_all(tasks: list[_Task], asked: Asked, how: str = "") -> list[_Result]:
+    """Return what files come to, in their order: read side by side where that is worth it."""
+    workers = min(asked.workers or os.cpu_count() or 1, len(tasks))
+    size = sum(_size(task.path) for task in tasks)
+    if workers > 1 and (asked.workers or size >= WORTH_PROCESSES):
+        silent = [_told(task, progress=_silent) for task in tasks]
+        return side_by_side(read_one, silent, workers, lambda done: asked.options.progress(f"{how}{done:,} of {len(tasks):,} traces"))
+    within = asked.workers or os.cpu_count() or 1  # one file at a time may itself be read by several
+    tasks = [_told(task, workers=within) for task in tasks]
+    return [_one_by_one(task, number, len(tasks), asked.options.progress) for number, task in enumerate(tasks, 1)]
+
+
+def _told(task: _Task, **more: Any) -> _Task:
+    return replace(task, options=replace(task.options, **more))
+
+
 _Result = tuple[Reduced | None, Problems, UllageError | None]
 
 
 def _one_by_one(task: _Task, number: int, of: int, progress: Callable[[str], None]) -> _Result:
-    path, options, window, host = task
     head = f"{number:,} of {of:,} traces" if of > 1 else ""
-    return read_one((path, replace(options, progress=lambda word: progress(f"{head} {word}".strip())), window, host))
+    return read_one(_told(task, progress=lambda word: progress(f"{head} {word}".strip())))
 
 
 def _silent(word: str) -> None:
@@ -192,7 +232,7 @@ def _silent(word: str) -> None:
 
 def read_one(task: _Task) -> _Result:
     """Return one file's states, what was left out of it, and the error that kept it from being used, if any."""
-    path, options, window, host = task
+    path, options = task.path, task.options
     problems = Problems()
     try:
         trace, file = recognised(path)
@@ -202,7 +242,7 @@ def read_one(task: _Task) -> _Result:
         give_back()
         if options.rank is not None:
             _rename(recording, options.rank)
-        return reduce(capture, window, host), problems, None
+        return reduce(capture, task.window, task.host, task.limit), problems, None
     except UllageError as error:
         return None, problems, _with_losses(error, problems)
     except BrokenPipeError:

@@ -153,10 +153,11 @@ def _column(values: Any, kind: pa.DataType) -> pa.Array:
 # (named by the user), step (a profiler's step), parallel (an OpenMP-like thread waits for others; thread 0 is the main one), off
 # (the thread was descheduled), computing (told only where it hides a collective that the host runs beside it), helper (a
 # thread that communicates for its process, which goes on meanwhile), operator (of the
-# framework), function (of Python), module (a module of PyTorch was called). Of the profiler: overhead.
+# framework), function (of Python), module (a module of PyTorch was called), backward (gradients were computed of what the row `forward`
+# of the same `sequence` did). Of the profiler: overhead.
 KINDS = (
     "kernel", "collective", "memcpy", "memset", "graph", "lost", "api", "mpi", "region", "step", "parallel", "off", "overhead", "computing",
-    "helper", "operator", "function", "module", "lookup",
+    "helper", "operator", "function", "module", "lookup", "forward", "backward",
 )  # fmt: skip
 
 RECORDER = "Ullage's recorder"  # the name of `overhead` that is no part of the program, nor of its libraries

@@ -43,6 +43,7 @@ def command(runs: tuple[str, ...], reference: str | None, kind: Any, as_json: bo
         raise UllageError("one run does not scale", "give two or more: ullage trace scaling RUN RUN…")
     check_out(out, (".svg", ".json", ".txt"), [place for _, place in map(named, runs)])
     progress = Progress(quiet=as_json)
+    asked |= {"tables": "recorded"}  # no table is shown, so nothing needs to be read twice
     reports = [(name, answer((place,), asked, progress)) for name, place in map(named, runs)]
     report = scaling([(name, one.whole) for name, one in reports], reference=reference, kind=kind)
     give(report, as_json, out)

@@ -61,6 +61,13 @@ def reading(command: Any) -> Any:
 @click.option(
     "--link", type=Finite(min=0, min_open=True), metavar="R", help="GB/s of a GPU's link one way, for collectives not within a host."
 )
+@click.option(
+    "--tables",
+    type=click.Choice(["common", "recorded"]),
+    default="common",
+    show_default=True,
+    help="Tables of the time in which all ranks were recorded, as the trees; or of all, and no file is read twice.",
+)
 @click.option("--top", type=click.IntRange(1), default=12, show_default=True, help="Rows of a table.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 @click.option(
@@ -108,6 +115,7 @@ def answer(files: tuple[str, ...], asked: dict[str, Any], progress: Progress) ->
             limit=round(asked["limit"] * 2**30),
             workers=asked["workers"],
             host=asked["host"],
+            tables=asked.get("tables", "common"),
             progress=progress,
         )
     finally:

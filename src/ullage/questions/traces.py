@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
+    from ullage.profiles import Tables
     from ullage.recording import Mode
     from ullage.reports.stragglers import StragglerReport
     from ullage.reports.trace import TraceReport
@@ -25,6 +26,7 @@ def trace(
     limit: int = 64 * 2**30,
     workers: int | None = None,
     host: Host = "busiest",
+    tables: Tables = "common",
     progress: Callable[[str], None] | None = None,
 ) -> TraceReport:
     """Return the host and device trees of one run; the command `ullage trace` prints the same.
@@ -34,7 +36,8 @@ def trace(
     file name to files that don't tell; `price` is money per GPU-hour; `link` is the rate of a GPU's link one way, in B/s, for collectives
     that are not within a host; `strict` refuses damaged files; `limit` is the most
     bytes that a file may unpack to; `workers` how many files are read side by side; `host` makes a
-    process' host lane its busiest thread in the GPU's interface, or the "union" of all. Raises UllageError for what the user can mend.
+    process' host lane its busiest thread in the GPU's interface, or the "union" of all; `tables` are of the "common" time of all ranks
+    (files of unequal times are read twice) or of all that was "recorded". Raises UllageError for what the user can mend.
     """
     from ullage.profiles import Asked, profile
     from ullage.reports.trace import Question
@@ -44,7 +47,7 @@ def trace(
 
     chosen = parse(window)
     options = Options(strict=strict, limit=limit, progress=progress or (lambda _: None))
-    read = profile(files if isinstance(files, str) else list(files), Asked(chosen, dict(ranks or {}), options, workers, host))
+    read = profile(files if isinstance(files, str) else list(files), Asked(chosen, dict(ranks or {}), options, workers, host, tables))
     return answer(read, read.window, Question(mode, region, price, link))
 
 

@@ -71,13 +71,15 @@ def _device(code: CodeReport, level: str, top: int, wide: int) -> Table:
     if not whole or not times.rows:
         return Table("", (), [])
     rows = [
-        [(name(row.name, wide), None), _count(row.count), _time(row.time), _share(row.time, whole), _time(row.longest)]
+        [(name(row.name, wide), None), _count(row.count), _time(row.time), _share(row.time, whole), _time(row.longest), _time(row.backward)]
         for row in times.rows[:top]
     ]
     rest = [(_more(times, top), sum(row.time for row in times.rows[top:])), (f"(not in {_CALLED[level]})", times.outside)]
     rest += [("(launch not recorded)", code.device.unlaunched)]
-    rows += [[(label, None), _NONE, _time(time), _share(time, whole), _NONE] for label, time in rest if time]
-    return Table(f"kernel time by {LEVELS[level]} that launched", (LEVELS[level], "kernels", "time", "share", "longest"), rows)
+    rows += [[(label, None), _NONE, _time(time), _share(time, whole), _NONE, _NONE] for label, time in rest if time]
+    head = (LEVELS[level], "kernels", "time", "share", "longest", "backward")
+    seen = len(head) if any(row.backward for row in times.rows) else -1
+    return Table(f"kernel time by {LEVELS[level]} that launched", head[:seen], [row[:seen] for row in rows])
 
 
 def _calls(code: CodeReport, top: int, wide: int, title: str) -> Table:

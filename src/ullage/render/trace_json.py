@@ -185,7 +185,7 @@ def _code(found: CodeReport) -> dict[str, Any]:
     """Return times in ns; at each level rows, `outside` and what is common to all levels add up to all, and so do their shares."""
     queues = {key: [asdict(queue) | {"mean": queue.mean} for queue in of] for key, of in found.queues.items()}
     device = found.device
-    kernels = {level: _code_times(times, device.all) for level, times in device.levels.items()}
+    kernels = {level: _code_times(times, device.all, (*_GAPS, "backward")) for level, times in device.levels.items()}
     return asdict(found) | {
         "queues": queues,
         "idle": {level: _code_times(times, found.idle_time) for level, times in found.idle.items()},
@@ -194,8 +194,11 @@ def _code(found: CodeReport) -> dict[str, Any]:
     }
 
 
-def _code_times(times: CodeTimes, whole: int) -> dict[str, Any]:
-    rows = [asdict(row) | {"share": _part(row.time, whole)} for row in times.rows]
+_GAPS = ("name", "count", "time", "longest")
+
+
+def _code_times(times: CodeTimes, whole: int, of: tuple[str, ...] = _GAPS) -> dict[str, Any]:
+    rows = [{key: value for key, value in asdict(row).items() if key in of} | {"share": _part(row.time, whole)} for row in times.rows]
     return {"rows": rows, "outside": times.outside, "outside_share": _part(times.outside, whole)}
 
 

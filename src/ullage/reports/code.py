@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 
 from ullage.metrics.metric import ratio
+from ullage.reports.idleness import idleness
 from ullage.sums.lanes.code.account import merge_code
 from ullage.sums.lanes.code.calls import CallRow
 from ullage.sums.lanes.code.device import DeviceCode
@@ -62,7 +63,8 @@ def code_report(run: Run) -> CodeReport | None:
     idles = [(key, idle) for capture in run.captures for key, idle in capture.idle.items()]
     if not idles and not code.calls:
         return None
-    whole = sum(sum(idle.causes.values()) for _, idle in idles)
+    found = idleness(run)
+    whole = 0 if found is None else found.total
     launched = sum(idle.causes["launched"] for _, idle in idles)
     return CodeReport(
         idle_time=whole,

@@ -15,7 +15,7 @@ from ullage.kernels.tiling import LARGEST, Cover, Tiling, executed_at_most
 from ullage.kernels.tiling import Product as Asked
 from ullage.metrics.metric import ratio
 from ullage.metrics.tiles import tile_efficiency
-from ullage.product import REASONS, Product, product
+from ullage.product import REASONS, Product, multiplied, product
 from ullage.sums.lanes.products import Row
 
 # What libraries launch beside a product: sums over slices of K, their first zeros.
@@ -82,7 +82,7 @@ def gemm_use(row: Row, chip: Chip | None) -> GemmUse | None:
         kernel=row.kernel,
         decoded=decoded,
         product=asked,
-        why=row.product if row.product in REASONS else "",
+        why=row.product if row.product in REASONS else several.kind if (several := multiplied(row.product)) is not None else "",
         layer=row.layer,
         precision=precision,
         count=row.count,

@@ -6,16 +6,16 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from ullage.sums.lanes.idle import CAUSES, Gap, Rhythm
-from ullage.sums.lanes.run import Run
+from ullage.sums.lanes.run import Run, device_parts
 
 LONGEST = 20
 
 
 @dataclass(frozen=True)
 class Idleness:
-    """Idle time in ns by cause over all devices (in the order of `CAUSES`, each device's adding up to its idle time within its
-    owners' windows), the longest gaps, and each device's rhythm by its key. `origin` is the first moment of the run (ns), from which
-    the gaps are counted."""
+    """Idle time in ns by cause over all devices (in the order of `CAUSES`, adding up to that of the trees: while nobody who uses a device
+    lives or is recorded, the cause is not known), the longest gaps, and each device's rhythm by its key. `origin` is the first moment of
+    the run (ns), from which the gaps are counted."""
 
     causes: dict[str, int]
     gaps: tuple[Gap, ...]
@@ -44,6 +44,8 @@ def idleness(run: Run) -> Idleness | None:
     causes: Counter[str] = Counter()
     for _, idle in found:
         causes.update(idle.causes)
+    idle_time = sum(part.idle for part in device_parts(run))
+    causes["unknown"] += max(idle_time - causes.total(), 0)
     origin = min(capture.window[0] for capture in run.captures)
     gaps = sorted((gap for _, idle in found for gap in idle.gaps), key=lambda gap: (gap.start - gap.end, gap.device, gap.start))
     return Idleness({c: causes[c] for c in CAUSES}, tuple(gaps[:LONGEST]), {key: idle.rhythm for key, idle in found}, origin)

@@ -11,7 +11,7 @@ from ullage.kernels.family import family
 from ullage.metrics.kernel_losses import STEPS, KernelCeilings, KernelLoss, KernelWork, kernel_loss
 from ullage.metrics.metric import ratio
 from ullage.metrics.steps import LABELS, Step
-from ullage.product import attention, moved_bytes
+from ullage.product import Multiplied, attention, moved_bytes, multiplied
 from ullage.reports.code import WITHIN_DEVICE, direction
 from ullage.reports.gemm_uses import GemmUse, cover_of, gemm_use, is_beside, is_stream_k
 from ullage.reports.remedies import Remedy, kernel_remedies
@@ -182,6 +182,8 @@ def _row(row: Row, chip: Chip) -> KernelRoof:
 def _work(row: Row, use: GemmUse | None, chip: Chip) -> tuple[KernelWork | None, str | None, float | None]:
     """Return what a kernel did, in which precision, and its peak in FLOP/s; no work where it may multiply and nobody tells how much."""
     time = row.time / 1e9
+    if (several := multiplied(row.product)) is not None and not is_beside(row.kernel):
+        return _several_work(row, several, use, chip, time)
     if use is not None:
         known = use.theoretical_flops is not None and use.peak is not None
         return (_product_work(row, use, chip, time) if known else None), use.precision, use.peak
@@ -205,6 +207,19 @@ _BESIDE_ATTENTION = ("dot_do_o", "convert_dq", "convert_dkv", "preprocess", "pos
 def _beside_attention(kernel: str) -> bool:
     """Return whether a kernel only prepares or sums up what an attention kernel beside it multiplies."""
     return family(kernel) == "attention" and any(word in kernel.lower() for word in _BESIDE_ATTENTION)
+
+
+def _several_work(
+    row: Row, asked: Multiplied, use: GemmUse | None, chip: Chip, time: float
+) -> tuple[KernelWork | None, str | None, float | None]:
+    """Return what a convolution's kernel or one of grouped products did; in single precision it multiplies as its name says."""
+    named = use.precision if use is not None else None
+    precision = named or ("tf32" if asked.precision == "fp32" and "tf32" in row.kernel.lower() else asked.precision)
+    if precision not in chip.precisions:
+        return None, None, None
+    size = BYTES.get(asked.precision)
+    moved = None if size is None else row.count * asked.elements * size
+    return KernelWork(time, row.count * asked.flops, bytes=moved), precision, chip.peak(precision)
 
 
 def _product_work(row: Row, use: GemmUse, chip: Chip, time: float) -> KernelWork:

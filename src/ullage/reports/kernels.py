@@ -9,7 +9,8 @@ from ullage.errors import harmless
 from ullage.kernels.family import family
 from ullage.metrics.metric import ratio
 from ullage.sums.lanes.kernels import OTHERS, Row, merge_kernels
-from ullage.sums.lanes.run import Run
+from ullage.sums.lanes.run import Run, device_parts
+from ullage.sums.lanes.spans import Spans, intersect
 from ullage.sums.lanes.states import DeviceState
 
 _MEMORY = ("memcpy", "memset")
@@ -97,7 +98,7 @@ def kernel_summary(run: Run) -> KernelSummary:
     work = [row for row in sums.rows if row[1] not in _MEMORY]
     moves = [row for row in sums.rows if row[1] in _MEMORY]
     kernel_time, copy_time = sum(row[3] for row in work), sum(row[3] for row in moves)
-    overlap = tuple(_overlap(device, f"GPU {number}") for number, device in enumerate(run.devices))
+    overlap = tuple(_overlap(run, device, f"GPU {number}") for number, device in enumerate(run.devices))
     return KernelSummary(
         families=_families(work, kernel_time),
         kernels=tuple(_row(row, kernel_time) for row in work),
@@ -138,13 +139,19 @@ def _row(row: Row, whole: int) -> KernelRow:
     return KernelRow(shown, family_of(name, kind), kind, count, time, longest, size, ratio(time, whole) if whole else None)
 
 
-def _overlap(device: DeviceState, name: str) -> Overlap:
+def _overlap(run: Run, device: DeviceState, name: str) -> Overlap:
+    """Return a device's overlap while it is looked at: all of it where no process is known to use any."""
+    seen = run.seen(device, run.whole()) if run.processes else None
+
+    def time(what: Spans) -> int:
+        return (what if seen is None else intersect(what, seen)).total
+
     return Overlap(
         device=name,
-        collective=device.collective_all.total,
-        collective_exposed=device.collective.total,
-        memory=device.memory_all.total,
-        memory_exposed=device.memory.total,
+        collective=time(device.collective_all),
+        collective_exposed=time(device.collective),
+        memory=time(device.memory_all),
+        memory_exposed=time(device.memory),
     )
 
 
@@ -160,7 +167,7 @@ def _sum(parts: tuple[Overlap, ...]) -> Overlap:
 
 def _notes(run: Run, folded: int, kernel_time: int) -> tuple[str, ...]:
     notes = []
-    united = sum(device.kernel.total + device.collective.total for device in run.devices)
+    united = sum(part.kernel + part.collective for part in device_parts(run))
     if kernel_time > WORTH_SAYING * united:
         notes.append(f"kernels' times are summed over streams: {kernel_time / 1e9:.4g} s, of which {united / 1e9:.4g} s one after another")
     if folded:

@@ -23,7 +23,8 @@ from ullage.reports.restated import Restatement, restated
 from ullage.reports.sequences import Sequences, sequences
 from ullage.reports.view import View, view
 from ullage.sums.lanes.bounds import device_ranges, host_ranges
-from ullage.sums.lanes.common import Rest, partly, recorded_notes, rest, with_common
+from ullage.sums.lanes.common import Rest, beyond, partly, recorded_notes, rest, with_common
+from ullage.sums.lanes.matched import during
 from ullage.sums.lanes.matching import match
 from ullage.sums.lanes.reduce import MOST_REGIONS as MOST_NAMES
 from ullage.sums.lanes.run import DevicePart, HostPart, Run, Windows, device_parts, device_totals, host_parts, host_totals
@@ -53,7 +54,7 @@ class TraceReport:
     missing; `notes` say what, and what the numbers rest on.
 
     The trees, bills and lanes are of the window, and of the region if one is asked for. What explains them (idle time, kernels, matrix
-    products, collectives) is summed up file by file before ranks are laid together: `tables_of` says what it is of.
+    products, code, collectives) is of the window too, unless `tables_of` says what else.
     """
 
     places: tuple[str, ...]
@@ -85,8 +86,8 @@ class TraceReport:
     @property
     def tables_of(self) -> str:
         """What the tables that explain the trees are of, where that is more than the trees: all that was recorded of ranks that were
-        recorded for unequal times, the whole run beside a region; empty where it is the same."""
-        if self.recorded is not None:
+        recorded for unequal times, if that was asked for; the whole run beside a region; empty where it is the same."""
+        if self.run is not None and beyond(self.run):
             return "all that was recorded"
         return "" if self.region is None else "the whole run"
 
@@ -101,6 +102,7 @@ def trace(profile: Profile, window: str, question: Question | None = None) -> Tr
     matched = match(run.captures)
     run = with_common(with_transfer(run, matched), matched.clocks)
     summary = kernel_summary(run) if run.devices else None
+    looked = matched if beyond(run) else during(matched, run.limits)
     windows = _chosen(run, question.region)
     whole = part(run, mode, question.region or "run", windows)
     remaining = rest(run) if question.region is None else None
@@ -123,7 +125,7 @@ def trace(profile: Profile, window: str, question: Question | None = None) -> Tr
         idle=idleness(run),
         kernels=summary,
         gemms=gemm_summary(run) if run.devices else None,
-        late=late(matched),
+        late=late(looked),
         restated=None,
         run=run,
         notes=_notes(
@@ -132,7 +134,7 @@ def trace(profile: Profile, window: str, question: Question | None = None) -> Tr
         partial=profile.partial,
         recorded=partly(run),
         code=code_report(run),
-        bandwidths=bandwidths(run, matched, question.link),
+        bandwidths=bandwidths(run, looked, question.link),
         sequences=sequences(run),
     )
 

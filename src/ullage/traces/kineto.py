@@ -22,6 +22,7 @@ from ullage.traces.json_source import Source
 from ullage.traces.kineto_belief import believable
 from ullage.traces.kineto_columns import Columns
 from ullage.traces.kineto_event import Event, events, usable
+from ullage.traces.kineto_gradients import gradients
 from ullage.traces.kineto_launches import Launches, on_host
 from ullage.traces.kineto_meta import Metadata
 from ullage.traces.kineto_part import Part
@@ -176,7 +177,8 @@ def _settled(file: File, recording: Recording, columns: Columns, metadata: Metad
     launches, asked = Launches(columns.launches), Asked(columns.products, parts)
     in_blocks(parts)
     true = (part for found in (*parts, *columns.code) for part in _true(file, found, bounds, recording, problems))
-    return [asked.tell(part) if part.kind == "kernel" else launches.tell(part) for part in true if len(part)]
+    told = [asked.tell(part) if part.kind == "kernel" else launches.tell(part) for part in true if len(part)]
+    return told + (gradients(columns.sequenced) if any(part.kind == "module" for part in told) else [])
 
 
 def _true(file: File, part: Part, bounds: tuple[int, int] | None, recording: Recording, problems: Problems) -> list[Part]:

@@ -14,6 +14,7 @@ from ullage.traces.calls import is_collective, operation
 from ullage.traces.json_array import Chunk
 from ullage.traces.kineto_category import API, DEVICE, ENGINE, FUNCTION, KERNEL, MEMCPY, MEMSET, NOTE, OPERATOR, OVERHEAD
 from ullage.traces.kineto_event import Call, Event, Tensors, Work, arguments, named
+from ullage.traces.kineto_gradients import sequenced
 from ullage.traces.kineto_hidden import Operators
 from ullage.traces.kineto_lookups import lookups
 from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Times, Words, narrow, numbers, whole, words
@@ -48,9 +49,9 @@ class Columns:
     `launches` are operators that start a collective: whether it runs on the host, the metadata tells; their number `external` is
     also on the collective's kernels. `waits` are operators in which a host waits if the collective is its own, `operator_steps` the
     profiler's steps where they are noted as operators. `lived` has the first and last moment of each process' operators, `traced` that
-    of its Python functions. `products` are the operators that multiply matrices, with what they asked for; `code` are all operators and
-    Python functions. `bad` counts device events by what is wrong with their duration, `untimed` those without a start, `impossible`
-    calls and notes.
+    of its Python functions. `products` are the operators that multiply matrices, with what they asked for; `sequenced` those that autograd
+    numbers; `code` are all operators and Python functions. `bad` counts device events by what is wrong with their duration, `untimed`
+    those without a start, `impossible` calls and notes.
     """
 
     parts: list[Part] = field(default_factory=list)
@@ -58,6 +59,7 @@ class Columns:
     waits: list[Part] = field(default_factory=list)
     operator_steps: list[Part] = field(default_factory=list)
     products: list[Part] = field(default_factory=list)
+    sequenced: list[Part] = field(default_factory=list)
     code: list[Part] = field(default_factory=list)
     operators: Operators = field(default_factory=Operators)
     lived: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -92,6 +94,8 @@ class Columns:
         self._waits(operators)
         if (multiplying := asked(operators)) is not None:
             self.products.append(multiplying)
+        if (numbered := sequenced(operators)) is not None:
+            self.sequenced.append(numbered)
         if (looked := lookups(operators)) is not None:
             self.parts.append(looked)
         self.operators.add(operators)

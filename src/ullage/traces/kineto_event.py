@@ -92,6 +92,13 @@ class Operands(msgspec.Struct, gc=False):
     older: Number = msgspec.field(default=None, name="external id")
 
 
+class Sequenced(msgspec.Struct, gc=False):
+    """What ties an operator to its gradients."""
+
+    sequence: Number = msgspec.field(default=None, name="Sequence number")
+    forward: Number = msgspec.field(default=None, name="Fwd thread id")
+
+
 def _kind_of(category: str, code: int) -> type[Any]:
     """Return a struct for the events of one category, with no more than is used of them."""
     when = [("ts", int | float | None, None), ("dur", int | float | None, None), ("pid", int | str | None, None)]
@@ -125,6 +132,7 @@ _DECODERS: dict[type[Any], tuple[msgspec.json.Decoder[Any], msgspec.json.Decoder
     Work: (msgspec.json.Decoder(list[Work]), msgspec.json.Decoder(Work)),
     Operands: (msgspec.json.Decoder(list[Operands]), msgspec.json.Decoder(Operands)),
     Tensors: (msgspec.json.Decoder(list[Tensors]), msgspec.json.Decoder(Tensors)),
+    Sequenced: (msgspec.json.Decoder(list[Sequenced]), msgspec.json.Decoder(Sequenced)),
 }
 
 

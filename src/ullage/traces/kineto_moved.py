@@ -82,6 +82,18 @@ def bytes_by(operator: str, dims: Any, types: Any, strides: Any = None) -> int |
     return sum(_read(one) for one in found) + _written(result, found)
 
 
+def joined(dims: Any) -> int | None:
+    """Return how many numbers the tensors have that an operator joins, None where their shapes are not recorded.
+
+    >>> joined([[[2, 3], [4, 3]], []])
+    18
+    """
+    tensors = dims[0] if isinstance(dims, list) and dims else None
+    if not isinstance(tensors, list) or not tensors or not all(_is_shape(shape) for shape in tensors):
+        return None
+    return sum(prod(shape) if shape else 1 for shape in tensors)
+
+
 def _inputs(dims: Any, types: Any, strides: Any) -> list[_Input] | None:
     """Return an operator's tensors, None where one of them is of a type or shape that is not known."""
     if not isinstance(dims, list) or not isinstance(types, list) or len(dims) != len(types):

@@ -16,10 +16,12 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from ullage.product import CONVOLUTION, GROUPED, LARGEST, Product, moved_bytes, moved_word
+from ullage.product import CONVOLUTION, GROUPED, LARGEST, Product, joined_elements, joined_word, moved_bytes, moved_word
 from ullage.traces import kineto_attention, kineto_moved
 from ullage.traces.json_salvage import ERRORS
+from ullage.traces.kineto_convolutions import convolved, grouped, is_convolution, kernels_of
 from ullage.traces.kineto_event import Operands, arguments
+from ullage.traces.kineto_kernels import SEVERAL, settled
 from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Times, Words, numbers, whole, words
 from ullage.traces.kineto_timed import Timed
 
@@ -37,6 +39,7 @@ _OPERANDS = {
 }
 _LONGEST = 10_000  # bytes of the shapes of a product's operator, and far more than any has
 _GROUPED = ("aten::_grouped_mm", "aten::_scaled_grouped_mm", "aten::_scaled_grouped_mm_v2")
+_CAT = "aten::cat"
 _PRECISIONS = {
     "float": "fp32", "double": "fp64", "half": "fp16", "bfloat16": "bf16", "signed char": "int8", "char": "int8",
     "float8_e4m3fn": "fp8", "float8_e5m2": "fp8", "float8_e4m3fnuz": "fp8", "float8_e5m2fnuz": "fp8", "float4_e2m1fn_x2": "fp4",
@@ -63,20 +66,24 @@ def asked(operators: Timed) -> Part | None:
 
 
 def _multiplies(operator: str) -> bool:
-    return operator in _OPERANDS or operator in _GROUPED or (operator.startswith("aten::") and "convolution" in operator)
+    return operator in _OPERANDS or operator in _GROUPED or is_convolution(operator)
 
 
 def _is_known(operator: str) -> bool:
-    return kineto_moved.tells_bytes(operator) or operator in kineto_attention.OPERATORS or _multiplies(operator)
+    return operator == _CAT or kineto_moved.tells_bytes(operator) or operator in kineto_attention.OPERATORS or _multiplies(operator)
 
 
 def _said(operator: str, given: Operands) -> str | None:
     """Return what an operator asked for as a word; of what it was given no more is looked at than its kind of work depends on."""
-    if _multiplies(operator) and operator not in _OPERANDS:
-        return GROUPED if operator in _GROUPED else CONVOLUTION
     dims, types = bytes(given.dims), bytes(given.types)
+    if _multiplies(operator) and operator not in _OPERANDS:
+        if len(dims) >= _LONGEST:
+            return GROUPED if operator in _GROUPED else CONVOLUTION
+        return _grouped(operator, dims, types) if operator in _GROUPED else _convolved(operator, dims, types, bytes(given.concrete))
     if len(dims) >= _LONGEST:
         return None
+    if operator == _CAT:
+        return _joined_tensors(dims)
     if kineto_moved.tells_bytes(operator):
         return _moved(operator, dims, types, bytes(given.strides))
     if operator in kineto_attention.OPERATORS:
@@ -88,6 +95,26 @@ def _said(operator: str, given: Operands) -> str | None:
 def _multiplied(operator: str, dims: bytes, types: bytes) -> str | None:
     found = asked_by(operator, _value(dims), _value(types))
     return None if found is None else found.word
+
+
+@lru_cache(maxsize=4096)
+def _grouped(operator: str, dims: bytes, types: bytes) -> str:
+    found = grouped(_value(dims), _value(types), _PRECISIONS) if operator == "aten::_grouped_mm" else None
+    return GROUPED if found is None else found.word
+
+
+@lru_cache(maxsize=4096)
+def _convolved(operator: str, dims: bytes, types: bytes, concrete: bytes) -> str:
+    """Return a convolution's word; where it is known, with the number of kernels that multiply for it, behind a `SEVERAL` sign."""
+    given = _value(concrete)
+    found, count = convolved(operator, _value(dims), _value(types), given), kernels_of(operator, given)
+    return CONVOLUTION if found is None or not count else f"{found.word}{SEVERAL}{count}"
+
+
+@lru_cache(maxsize=4096)
+def _joined_tensors(dims: bytes) -> str | None:
+    found = kineto_moved.joined(_value(dims))
+    return None if found is None else joined_word(found)
 
 
 @lru_cache(maxsize=4096)
@@ -156,7 +183,8 @@ class Asked:
     @cached_property
     def _is_moved(self) -> npt.NDArray[np.bool_]:
         """Which words say bytes; False in the last place, where `NOT_KNOWN` looks."""
-        return np.array([*(moved_bytes(word) is not None for word in self._words), False], bool)
+        known = (moved_bytes(word) is not None or joined_elements(word) is not None for word in self._words)
+        return np.array([*known, False], bool)
 
     @cached_property
     def _by_external(self) -> _Table:
@@ -181,7 +209,10 @@ class Asked:
         older = (external < 0).all() or np.mean(external == correlation) > 0.5
         codes = self._by_call.of(correlation) if older else self._by_external.of(external)
         codes = np.where(self._is_moved[codes] & ~_is_alone(external), NOT_KNOWN, codes).astype(np.int32)
-        return part if (codes < 0).all() else replace(part, words={**part.words, "product": Words(codes, self._words)})
+        if (codes < 0).all():
+            return part
+        whose = np.full_like(external, NOT_KNOWN) if older else external
+        return replace(part, words={**part.words, "product": settled(Words(codes, self._words), part.words["name"], whose)})
 
 
 def _is_alone(operators: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.bool_]:

@@ -78,7 +78,7 @@ def merged(found: Sequence[Columns]) -> Columns:
     """Return the columns of several regions of one file as one."""
     whole = Columns(operators=found[0].operators)
     for each in found:
-        for name in ("parts", "launches", "waits", "operator_steps", "products", "code"):
+        for name in ("parts", "launches", "waits", "operator_steps", "products", "sequenced", "code"):
             getattr(whole, name).extend(getattr(each, name))
         if each is not found[0]:
             whole.operators.columns += each.operators.columns

@@ -46,10 +46,21 @@ def with_common(run: Run, clocks: Sequence[Clock] = ()) -> Run:
     low, high = max(first for first, _ in seen), min(last for _, last in seen)
     if low >= high:
         return run
-    windows = {p.key: intersect(spans(p.window), spans(_moved((low, high), lines[p.key[0]], 1))) for p in run.processes}
+    limits = {place: _moved((low, high), line, 1) for place, line in lines.items()}
+    windows = {p.key: intersect(spans(p.window), spans(limits[p.key[0]])) for p in run.processes}
     if not all(w.pieces for w in windows.values()):
         return run
-    return replace(run, common=windows, shared=(low, high), recorded=bounds(seen))
+    return replace(run, common=windows, shared=(low, high), recorded=bounds(seen), limits=limits)
+
+
+def beyond(run: Run) -> dict[str, Pair]:
+    """Return the captures whose tables are of more than the time in which all ranks were recorded, by place, and that time by their
+    clocks; of a run that was looked at by `with_common`."""
+    return {
+        c.recording.place: limit
+        for c in run.captures
+        if (limit := run.limits.get(c.recording.place)) is not None and (c.tables[0] < limit[0] or c.tables[1] > limit[1])
+    }
 
 
 def _lines(run: Run, clocks: Sequence[Clock]) -> dict[str, Line] | None:
@@ -138,7 +149,8 @@ def recorded_notes(run: Run) -> tuple[str, ...]:
         rule = "they can't be compared at one time, so what was not recorded counts as lost; the bounds hold whatever it was"
     else:
         rule = (
-            "the efficiencies are of the time in which all ranks were, tables of kernels, idle time and collectives of all that was "
-            "recorded; the bounds hold for all of it, whatever ranks did that were not recorded"
+            f"the efficiencies{'' if beyond(run) else ' and the tables'} are of the time in which all ranks were"
+            f"{', tables of kernels and idle time of all that was recorded' if beyond(run) else ''}"
+            "; the bounds hold for all of the time in which any rank was, whatever ranks did that were not recorded"
         )
     return (f"{told}: {rule}. Start and stop the profiler behind a barrier",)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
 from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture
+from ullage.sums.lanes.observed import time_seen
+from ullage.sums.lanes.spans import Spans
 from ullage.tables import KINDS
 
 MOST = 4000  # names kept; the rest is one row a kind
@@ -28,15 +30,14 @@ class Kernels:
     folded: int = 0
 
 
-def kernels(capture: Capture, window: tuple[int, int], most: int = MOST) -> Kernels:
-    """Return what ran on the devices of a capture within a window; what crosses its edge counts with the time inside."""
-    low, high = window
+def kernels(capture: Capture, seen: Mapping[int, Spans], most: int = MOST) -> Kernels:
+    """Return what ran on each of a capture's devices while that is looked at; what crosses an edge counts with the time inside."""
     rows = capture.device
-    inside = (rows.start < high) & ((rows.end > low) | (rows.start >= low)) & (rows.kind != KIND["lost"])
-    rows = rows.where(inside)
+    time = time_seen(rows, seen)
+    inside = (time >= 0) & (rows.kind != KIND["lost"])
+    rows, time = rows.where(inside), time[inside]
     if not len(rows):
         return Kernels()
-    time = np.maximum(np.minimum(rows.end, high) - np.maximum(rows.start, low), 0)
     code = (rows.name.astype(np.int64) + 1) * len(KINDS) + rows.kind
     order = np.argsort(code, kind="stable")
     at = np.flatnonzero(np.diff(code[order], prepend=-1))

@@ -5,7 +5,7 @@ How the rows of one collective are found: `ullage.sums.lanes.matching`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -89,6 +89,20 @@ class Matched:
     def together(self) -> Mask:
         """Return for each row whether all ranks leave its collective at one moment."""
         return np.isin(self.rows.operation, [code for code, word in enumerate(self.words) if word in TOGETHER])
+
+
+def during(found: Matched, limits: Mapping[str, tuple[int, int]]) -> Matched:
+    """Return the collectives that run, on some rank, while all ranks were recorded (`limits`, by place); each counts in full."""
+    if not limits:
+        return found
+    edges = np.array([limits[lane.place] for lane in found.lanes], np.int64).reshape(-1, 2)
+
+    def inside(rows: Participations) -> Mask:
+        low, high = edges[rows.lane].T
+        return np.asarray((rows.end > low) & (rows.start < high))
+
+    keys = found.rows.key[inside(found.rows)]
+    return replace(found, rows=renumbered(found.rows.where(np.isin(found.rows.key, keys))), alone=found.alone.where(inside(found.alone)))
 
 
 def codes(*columns: Codes) -> Codes:

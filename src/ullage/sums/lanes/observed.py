@@ -9,15 +9,16 @@ whatever the source.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from ullage.errors import UllageError
 from ullage.recording import Covers
 from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, Rows
-from ullage.sums.lanes.spans import Spans, clip, intersect, spans, union
+from ullage.sums.lanes.spans import Spans, Times, clip, intersect, spans, union, within
 from ullage.sums.lanes.window import Window
 
 Pair = tuple[int, int]  # first and last moment, ns
@@ -55,8 +56,8 @@ class Observed:
         return ran if self.entire else clip(ran, *self.window)
 
 
-def observe(capture: Capture, window: Window | None = None) -> Observed:
-    """Return what is looked at of a capture whose device rows have their owners, as far as these are known.
+def observe(capture: Capture, window: Window | None = None, limit: Pair | None = None) -> Observed:
+    """Return what is looked at of a capture whose device rows have their owners, as far as these are known; nothing outside of `limit`.
 
     Raises UllageError for a capture or a window that holds nothing."""
     window = (window or Window()).settled(capture)
@@ -74,10 +75,14 @@ def observe(capture: Capture, window: Window | None = None) -> Observed:
         clocked = {p: _clocked(capture, p, life) for p, life in lives.items()}
         left_out = _worked(capture, lives) - _worked(capture, clocked)
         lives, whole = clocked, bounds(clocked.values()) or whole
-    chosen = window.of(capture, whole)
+    chosen = _limited(window.of(capture, whole), limit)
     lives = {p: (max(low, chosen[0]), min(high, chosen[1])) for p, (low, high) in lives.items()}
     lives = {p: life for p, life in lives.items() if life[0] < life[1]}
     return Observed(chosen, lives, _known(capture.recording.covers, chosen, lives), chosen == whole, left_out, window.words)
+
+
+def _limited(window: Pair, limit: Pair | None) -> Pair:
+    return window if limit is None else (max(window[0], limit[0]), min(window[1], limit[1]))
 
 
 def _known(covers: Covers, window: Pair, lives: dict[int, Pair]) -> dict[int, Pair | None]:
@@ -159,6 +164,25 @@ def _worked(capture: Capture, lives: dict[int, Pair]) -> int:
         ran, lived = union(mine.start[real], mine.end[real]), spans(*(lives[p] for p in _users(mine, lives)))
         total += intersect(ran, lived).total
     return total
+
+
+def time_seen(rows: Rows, seen: Mapping[int, Spans]) -> Times:
+    """Return for how many ns each row on a device runs while its device is looked at; −1 for those that are outside, where what is of no
+    length is inside if it begins there."""
+    found = np.full(len(rows), -1, np.int64)
+    for device, when in seen.items():
+        mine = np.flatnonzero(rows.device == device)
+        start = rows.start[mine]
+        time = within(when, start, np.maximum(rows.end[mine], start))
+        begun = _holds(when, start)
+        found[mine] = np.where((time > 0) | begun, time, -1)
+    return found
+
+
+def _holds(when: Spans, moments: Times) -> npt.NDArray[np.bool_]:
+    """Return which moments lie within spans, their ends not counted."""
+    at = np.searchsorted(when.start, moments, side="right") - 1
+    return (at >= 0) & (moments < np.append(when.end, 0)[at])
 
 
 def bounds(seen: Iterable[Pair]) -> Pair | None:

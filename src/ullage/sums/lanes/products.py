@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.product import EARLIER, GRAPH
+from ullage.sums.lanes.code.gradients import Gradients
 from ullage.sums.lanes.code.levels import annotation_level
 from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Rows
-from ullage.sums.lanes.spans import Times
+from ullage.sums.lanes.observed import time_seen
+from ullage.sums.lanes.spans import Spans, Times
 
 MOST = 20_000  # rows kept of a capture; of more, the rest is one row for each kernel's name
 
@@ -38,20 +40,22 @@ class Row:
         return self.kernel, self.product, self.layer, self.blocks, self.threads
 
 
-def products(capture: Capture, window: tuple[int, int], most: int = MOST) -> tuple[Row, ...]:
-    """Return the kernels of a window, most time first; of one that crosses its edge, the time inside counts (ns)."""
-    low, high = window
+def products(capture: Capture, seen: Mapping[int, Spans], most: int = MOST) -> tuple[Row, ...]:
+    """Return the kernels of each device while that is looked at, most time first; of one across an edge the time inside counts (ns)."""
     rows = capture.device
-    rows = rows.where((rows.start < high) & (rows.end > low) & (rows.kind == KIND["kernel"]))
+    time = time_seen(rows, seen)
+    inside = (time > 0) & (rows.kind == KIND["kernel"])
+    rows, time = rows.where(inside), time[inside]
     if not len(rows):
         return ()
-    time = np.minimum(rows.end, high) - np.maximum(rows.start, low)
     call = _launches(rows, capture.calls)
     is_called = np.zeros(len(capture.calls), bool)
     is_called[call[call >= 0]] = True
     called = np.flatnonzero(is_called)
     named, calls = annotation_level(capture.host, capture.words), capture.calls
-    layer, paths = named.around(calls.process[called], calls.thread[called], calls.start[called]), named.names
+    process, thread, start = calls.process[called], calls.thread[called], calls.start[called]
+    gradients = Gradients(capture.host)
+    layer, paths = gradients.layers(named, process, thread, start, gradients.origin(process, thread, start)), named.names
     words = [*capture.words, GRAPH, EARLIER]
     keys = (
         rows.name,

@@ -18,7 +18,7 @@ from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, Rows
 from ullage.sums.lanes.idle import Idle, idle
 from ullage.sums.lanes.kernels import Kernels, kernels
 from ullage.sums.lanes.launches import only
-from ullage.sums.lanes.observed import Observed, observe
+from ullage.sums.lanes.observed import Observed, Pair, observe
 from ullage.sums.lanes.owners import find_owners
 from ullage.sums.lanes.products import Row as Product
 from ullage.sums.lanes.products import products
@@ -29,6 +29,7 @@ from ullage.sums.lanes.tokens import Fed, fed
 from ullage.sums.lanes.window import Window
 
 _MPI = re.compile(r"(?i)p?mpi[ _:]")
+TABLES = ("idle", "kernels", "products", "code")  # sums of events, which no state tells of another window
 MOST_REGIONS = 20_000  # names of regions of a process; of more, those are kept that ran longest
 MOST_OCCURRENCES = 100_000  # of one region; beyond, only their union is kept
 
@@ -39,7 +40,8 @@ class Reduced:
 
     `products` are the kernels by what they were asked for of matrix products, and by layer; `fed` is what processes were fed step by
     step, where that is known; `code` is idle time, kernels and calls by what the hosts ran; `left_out` is as `Observed` says it, `notes`
-    what must be said of it; `mpi` whether MPI was called, `rule` by which rule the window was chosen.
+    what must be said of it; `mpi` whether MPI was called, `rule` by which rule the window was chosen; `tables` is from when to when
+    the tables (`TABLES`) are, which may be less than the window.
     """
 
     recording: Recording
@@ -56,14 +58,19 @@ class Reduced:
     notes: tuple[str, ...] = ()
     mpi: bool = False
     rule: str = "first-last"
+    tables: Pair = (0, 0)
+
+    def with_tables(self, of: Reduced) -> Reduced:
+        """Return the same with the tables of another reduction of the capture: kernels, products, idle time and code."""
+        return replace(self, tables=of.tables, **{name: getattr(of, name) for name in TABLES})
 
 
-def reduce(capture: Capture, window: Window | None = None, host: Host = "busiest") -> Reduced:
-    """Return what is kept of a capture; `host` says which threads are a process' host lane.
+def reduce(capture: Capture, window: Window | None = None, host: Host = "busiest", limit: Pair | None = None) -> Reduced:
+    """Return what is kept of a capture, of nothing outside of `limit`; `host` says which threads are a process' host lane.
 
     Raises UllageError for a capture or a window that holds nothing."""
     notes = find_owners(capture)
-    seen = observe(capture, window)
+    seen = observe(capture, window, limit)
     processes = tuple(_process(capture, number, seen, host) for number in seen.lives)
     devices = tuple(_device(capture, int(number), seen) for number in np.unique(capture.device.device) if number != NOT_KNOWN)
     looked = [seen.of_device(key[1] for key in d.owners) for d in devices]
@@ -71,7 +78,8 @@ def reduce(capture: Capture, window: Window | None = None, host: Host = "busiest
     give_back()
     idles = [idle(capture, d, processes, when) for d, when in zip(devices, looked, strict=True)]
     give_back()
-    code, named = account(capture, seen, idles)
+    watched = {d.number: when for d, when in zip(devices, looked, strict=True)} | {NOT_KNOWN: spans(seen.window)}
+    code, named = account(capture, seen, watched, idles)
     del idles
     give_back()
     return Reduced(
@@ -80,15 +88,16 @@ def reduce(capture: Capture, window: Window | None = None, host: Host = "busiest
         processes=processes,
         devices=devices,
         idle={d.key: found for d, found in zip(devices, named, strict=True)},
-        kernels=kernels(capture, seen.window),
+        kernels=kernels(capture, watched),
         collectives=collectives(capture, seen.window),
-        products=products(capture, seen.window),
+        products=products(capture, watched),
         fed=fed(capture, processes),
         code=code,
         left_out=seen.left_out,
         notes=notes,
         mpi=_calls_mpi(capture),
         rule=seen.rule,
+        tables=seen.window,
     )
 
 

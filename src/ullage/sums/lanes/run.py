@@ -82,8 +82,8 @@ class Run:
     """One run of a program: its processes in the order of their ranks, its devices, and what it was reduced from.
 
     `common` is what is looked at of each process while all were recorded, from and to the moments `shared` on the first capture's clock,
-    of the `recorded` in which any was; None where that was not sought, or is no time: see `ullage.sums.lanes.common`. `factors` are
-    those that the hosts can lose by, in any part of the run.
+    of the `recorded` in which any was; None where that was not sought, or is no time: see `ullage.sums.lanes.common`. `limits` are the
+    same moments on each capture's clock, by its place. `factors` are those that the hosts can lose by, in any part of the run.
     """
 
     processes: tuple[ProcessState, ...]
@@ -92,6 +92,7 @@ class Run:
     common: Windows | None = None
     shared: tuple[int, int] | None = None
     recorded: tuple[int, int] | None = None
+    limits: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     factors: Factors = field(default_factory=Factors)
 
     def lives(self) -> Windows:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ullage.memory import give_back
@@ -14,6 +14,7 @@ from ullage.sums.lanes.code.times import MOST, CodeTimes, merge_code_times
 from ullage.sums.lanes.gather import Capture
 from ullage.sums.lanes.idle import Idle
 from ullage.sums.lanes.observed import Observed
+from ullage.sums.lanes.spans import Spans
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,10 @@ class Code:
     calls: tuple[CallRow, ...] = ()
 
 
-def account(capture: Capture, seen: Observed, idles: Sequence[tuple[Idle, tuple[Charge, ...]]]) -> tuple[Code, list[Idle]]:
-    """Return what is kept of a capture's code, and why its devices idled with the longest gaps named."""
+def account(
+    capture: Capture, seen: Observed, devices: Mapping[int, Spans], idles: Sequence[tuple[Idle, tuple[Charge, ...]]]
+) -> tuple[Code, list[Idle]]:
+    """Return what is kept of a capture's code while its `devices` are looked at, and why they idled with the longest gaps named."""
     calls = _calls(capture, seen, [charge for _, charges in idles for charge in charges])
     named = levels(capture)
     filled = {name: level for name, level in named.items() if len(level)}
@@ -40,7 +43,7 @@ def account(capture: Capture, seen: Observed, idles: Sequence[tuple[Idle, tuple[
     code = Code(
         charged=sum(int((c.spans.end - c.spans.start).sum()) for _, charges in idles for c in charges),
         idle=times,
-        device=device_by_code(capture, filled, seen.window),
+        device=device_by_code(capture, filled, devices),
         calls=calls,
     )
     return code, found

@@ -1,4 +1,5 @@
-"""Time of kernels by the code that launched them: what was innermost on the launching thread when the call was made."""
+"""Time of kernels by the code that launched them: what was innermost on the launching thread when the call was made. Gradients count for
+the module whose forward pass they are of, where the trace tells it."""
 
 from __future__ import annotations
 
@@ -7,11 +8,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from ullage.sums.lanes.code.gradients import Gradients
 from ullage.sums.lanes.code.levels import Level
 from ullage.sums.lanes.code.times import CodeTimes, code_times
 from ullage.sums.lanes.gather import KIND, Capture, Codes
 from ullage.sums.lanes.launches import launches, only
-from ullage.sums.lanes.spans import Times
+from ullage.sums.lanes.observed import time_seen
+from ullage.sums.lanes.spans import Spans, Times
 
 _KERNELS = tuple(KIND[k] for k in ("kernel", "collective", "graph"))
 
@@ -33,20 +36,26 @@ class DeviceCode:
         return self.all - self.unlaunched
 
 
-def device_by_code(capture: Capture, levels: Mapping[str, Level], window: tuple[int, int]) -> DeviceCode:
-    """Return the time of the kernels of a window by their code; of one that crosses its edge the time inside counts."""
-    low, high = window
+def device_by_code(capture: Capture, levels: Mapping[str, Level], seen: Mapping[int, Spans]) -> DeviceCode:
+    """Return the time of each device's kernels, while it is looked at, by their code; of one across an edge the time inside counts."""
     rows = capture.device
-    inside = (rows.start < high) & ((rows.end > low) | (rows.start >= low)) & np.isin(rows.kind, _KERNELS)
-    rows = only(rows, inside, "process", "correlation")
-    time = np.maximum(np.minimum(rows.end, high) - np.maximum(rows.start, low), 0)
+    time = time_seen(rows, seen)
+    inside = (time >= 0) & np.isin(rows.kind, _KERNELS)
+    rows, time = only(rows, inside, "process", "correlation"), time[inside]
     put = launches(capture.calls, rows)
     whole, known = int(time.sum()), int(time[put.known].sum())
     process, thread, start, time = rows.process[put.known], put.thread[put.known], put.start[put.known], time[put.known]
-    found = {name: _by(level, level.around(process, thread, start), time, known) for name, level in levels.items()}
+    gradients = Gradients(capture.host)
+    origin = gradients.origin(process, thread, start)
+    backward = np.where(origin.gradients, time, 0)
+    found = {}
+    for name, level in levels.items():
+        own = name != "annotation"
+        code = level.around(process, thread, start) if own else gradients.layers(level, process, thread, start, origin)
+        found[name] = _by(level, code, time, backward, known)
     return DeviceCode(whole, whole - known, found)
 
 
-def _by(level: Level, code: Codes, time: Times, whole: int) -> CodeTimes:
+def _by(level: Level, code: Codes, time: Times, backward: Times, whole: int) -> CodeTimes:
     places = np.flatnonzero(code >= 0)
-    return code_times(level.names, code[places], places, time[places], whole - int(time[places].sum()))
+    return code_times(level.names, code[places], places, time[places], whole - int(time[places].sum()), backward[places])

@@ -16,12 +16,14 @@ OTHERS = "(others)"
 
 @dataclass(frozen=True)
 class CodeRow:
-    """Time by one name, ns: in how many gaps or kernels (`count`), how long in all, and the `longest` in one of them."""
+    """Time by one name, ns: in how many gaps or kernels (`count`), how long in all, and the `longest` in one of them; of kernels also how
+    much of it went by on gradients (`backward`)."""
 
     name: str
     count: int
     time: int
     longest: int
+    backward: int = 0
 
 
 @dataclass(frozen=True)
@@ -32,25 +34,30 @@ class CodeTimes:
     outside: int = 0
 
 
-def code_times(names: Sequence[str], code: Codes, of: Times, time: Times, outside: int, most: int = MOST) -> CodeTimes:
-    """Return the sums of shares of `time` (ns): `code` says which of the `names` each has, `of` which gap or kernel it is part of."""
+def code_times(
+    names: Sequence[str], code: Codes, of: Times, time: Times, outside: int, backward: Times | None = None, most: int = MOST
+) -> CodeTimes:
+    """Return the sums of shares of `time` (ns): `code` says which of the `names` each has, `of` which gap or kernel it is part of,
+    `backward` how much of it went by on gradients."""
     order = np.lexsort((of, code))
     code, of, time = code[order], of[order], time[order]
+    back = np.zeros_like(time) if backward is None else backward[order]
     parts = np.flatnonzero((np.diff(code, prepend=-2) != 0) | (np.diff(of, prepend=-2) != 0))
     if not len(parts):
         return CodeTimes((), outside)
-    time, code = np.add.reduceat(time, parts), code[parts]
+    time, back, code = np.add.reduceat(time, parts), np.add.reduceat(back, parts), code[parts]
     at = np.flatnonzero(np.diff(code, prepend=-2))
     count, total, longest = np.diff(np.append(at, len(code))), np.add.reduceat(time, at), np.maximum.reduceat(time, at)
-    sums = zip(code[at].tolist(), count.tolist(), total.tolist(), longest.tolist(), strict=True)
-    return CodeTimes(_merged((CodeRow(names[c], n, t, m) for c, n, t, m in sums), most), outside)
+    behind = np.add.reduceat(back, at)
+    sums = zip(code[at].tolist(), count.tolist(), total.tolist(), longest.tolist(), behind.tolist(), strict=True)
+    return CodeTimes(_merged((CodeRow(names[c], n, t, m, b) for c, n, t, m, b in sums), most), outside)
 
 
 def merge_code_times(parts: Iterable[CodeTimes], most: int = MOST) -> CodeTimes:
     """Return the sums over several devices or captures.
 
     >>> merge_code_times([CodeTimes((CodeRow("a", 1, 5, 5),), 2), CodeTimes((CodeRow("a", 2, 9, 8),), 1)])
-    CodeTimes(rows=(CodeRow(name='a', count=3, time=14, longest=8),), outside=3)
+    CodeTimes(rows=(CodeRow(name='a', count=3, time=14, longest=8, backward=0),), outside=3)
     """
     found = list(parts)
     return CodeTimes(_merged((row for part in found for row in part.rows), most), sum(part.outside for part in found))
@@ -68,4 +75,4 @@ def _merged(rows: Iterable[CodeRow], most: int) -> tuple[CodeRow, ...]:
 
 
 def _plus(one: CodeRow, other: CodeRow) -> CodeRow:
-    return CodeRow(one.name, one.count + other.count, one.time + other.time, max(one.longest, other.longest))
+    return CodeRow(one.name, one.count + other.count, one.time + other.time, max(one.longest, other.longest), one.backward + other.backward)
