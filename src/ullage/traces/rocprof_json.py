@@ -150,7 +150,7 @@ def read(file: File, recording: Recording, options: Options, problems: Problems)
 
 
 @dataclass(frozen=True)
-class _Named:
+class _NamedRecords:
     """A process and what its records name by number."""
 
     process: _Process
@@ -159,13 +159,13 @@ class _Named:
     messages: dict[int, str]
 
 
-def _named(process: _Process) -> _Named:
+def _named(process: _Process) -> _NamedRecords:
     kernels = {s.kernel_id: s.formatted_kernel_name or s.demangled_kernel_name or s.kernel_name for s in process.kernel_symbols}
     messages = {message.key: message.value for message in process.strings.marker_api}
-    return _Named(process, dict(_agents(process.agents)), kernels, messages)
+    return _NamedRecords(process, dict(_agents(process.agents)), kernels, messages)
 
 
-def _parts(file: File, options: Options) -> Iterator[tuple[_Named, str, list[_Record]]]:
+def _parts(file: File, options: Options) -> Iterator[tuple[_NamedRecords, str, list[_Record]]]:
     """Yield each process ("" for the sort), then its records by sort, some at once.
 
     What names them stands before them; a file in which it doesn't is held in memory as a whole.
@@ -195,7 +195,7 @@ def _parts(file: File, options: Options) -> Iterator[tuple[_Named, str, list[_Re
         source.close()
 
 
-def _whole(processes: list[_Process]) -> Iterator[tuple[_Named, str, list[_Record]]]:
+def _whole(processes: list[_Process]) -> Iterator[tuple[_NamedRecords, str, list[_Record]]]:
     for process in processes:
         named = _named(process)
         yield named, "", []
@@ -240,7 +240,7 @@ def _valid(decoder: msgspec.json.Decoder[Any], text: bytes | memoryview) -> Any:
         return decoder.decode(bytes(text).decode("utf-8", "replace"))
 
 
-def _dispatched(named: _Named, records: list[_Record], told: Told) -> Iterator[Row]:
+def _dispatched(named: _NamedRecords, records: list[_Record], told: Told) -> Iterator[Row]:
     for record in records:
         sent = record.dispatch_info or _Dispatch()
         grid, block = ((size.x, size.y, size.z) for size in (sent.grid_size, sent.workgroup_size))
@@ -250,7 +250,7 @@ def _dispatched(named: _Named, records: list[_Record], told: Told) -> Iterator[R
             yield found
 
 
-def _copied(named: _Named, records: list[_Record], told: Told) -> Iterator[Row]:
+def _copied(named: _NamedRecords, records: list[_Record], told: Told) -> Iterator[Row]:
     for record in records:
         ends = [None if agent is None else named.agents.get(agent.handle) for agent in (record.src_agent_id, record.dst_agent_id)]
         row = _timed(record, named.process) | {"kind": "memcpy", "name": _word(named.process, record), "bytes": record.bytes}
@@ -270,14 +270,14 @@ def _agents(listed: list[_Agent]) -> Iterator[tuple[int, Agent]]:
         yield one.id.handle, Agent(gpu, number, one.product_name or one.name, uuid)
 
 
-def _called(category: str, named: _Named, records: list[_Record], told: Told) -> Iterator[Row]:
+def _called(category: str, named: _NamedRecords, records: list[_Record], told: Told) -> Iterator[Row]:
     for record in records:
         row = _timed(record, named.process) | {"thread": record.thread_id}
         if (found := told.called(row, category, _word(named.process, record))) is not None:
             yield found
 
 
-def _marked(named: _Named, records: list[_Record], told: Told) -> Iterator[Row]:
+def _marked(named: _NamedRecords, records: list[_Record], told: Told) -> Iterator[Row]:
     for record in records:
         row = _timed(record, named.process) | {"thread": record.thread_id}
         name = named.messages.get(record.correlation_id.internal, "")
@@ -302,7 +302,7 @@ def _word(process: _Process, record: _Record) -> str:
     return words[record.operation] if 0 <= record.operation < len(words) else ""
 
 
-_MADE: dict[str, Callable[[_Named, list[_Record], Told], Iterator[Row]]] = {
+_MADE: dict[str, Callable[[_NamedRecords, list[_Record], Told], Iterator[Row]]] = {
     "hip_api": partial(_called, "HIP"),
     "hsa_api": partial(_called, "HSA"),
     "marker_api": _marked,
