@@ -129,3 +129,100 @@ def test_numbers_that_can_t_be_are_left_out(tmp_path):
     report = ullage.read_trace(str(path)).report("ai")
     assert report.partial and report.whole.device_parts[0].kernel == 100
     assert any(note.startswith("1 events with impossible numbers left out") for note in report.notes)
+
+
+def rewritten(path, change, **how):
+    """A recording's file with its JSON changed, written in some form."""
+    data = json.loads(path.read_text())
+    change(data["rocprofiler-sdk-tool"][0], data)
+    path.write_text(json.dumps(data, **how))
+    return path
+
+
+def nothing(process, data):
+    """Leave it as it is."""
+
+
+def records_first(process, data):
+    process["metadata"] = process.pop("metadata")  # to the end
+
+
+def other_members(process, data):
+    odd = {"none": [], "scratch": [{"a": [{"b": 1}, {"b": 2}]}], "about": {"x": [1, {"y": "]}"}]}, "odd": [1, "a"]}
+    process["buffer_records"] = odd | process["buffer_records"]
+    process["summary"] = [{"domain": "HIP"}]
+
+
+def words_that_look_like_records(process, data):
+    process["metadata"]["command"] = ['"buffer_records": {', '}, {"kind": 1']
+
+
+def alone(process, data):
+    data["rocprofiler-sdk-tool"] = process
+
+
+SHAPES = {
+    "as written": (nothing, {}), "compact": (nothing, {"separators": (",", ":")}), "indented": (nothing, {"indent": 1}),
+    "records first": (records_first, {}), "other members": (other_members, {}), "words": (words_that_look_like_records, {}),
+    "alone": (alone, {}),
+}  # fmt: skip
+
+
+@pytest.fixture(params=[1 << 13, pytest.param(1 << 10, marks=pytest.mark.full), pytest.param(1 << 22, marks=pytest.mark.full)])
+def chunked(request, monkeypatch):
+    """Records are decoded some thousand bytes at once, some hundred, or all."""
+    monkeypatch.setattr("ullage.traces.rocprof_members.CHUNK", request.param)
+    monkeypatch.setattr("ullage.traces.rocprof_members._BLOCK", request.param)
+
+
+SLOW = ("compact", "indented", "alone", "words")
+
+
+@pytest.mark.parametrize("shape", [pytest.param(s, marks=pytest.mark.full) if s in SLOW else s for s in SHAPES])
+def test_a_json_read_in_pieces_gives_what_brute_force_gives_of_the_whole(tmp_path, shape, chunked):
+    [path] = rocprof.write_json(RUNS["training 1"], tmp_path)
+    expected = summed(format_brute_force.rocprof_json(path))
+    change, how = SHAPES[shape]
+    whole = ullage.read_trace(str(rewritten(path, change, **how))).report("ai").whole
+    assert given(whole) == expected.whole
+
+
+def test_further_processes_are_read_behind_the_first(tmp_path, chunked):
+    [one] = rocprof.write_json(Scenario("one", (kernel(0, 100),), {1: 0}, {0: ("G", "")}), tmp_path)
+    other = json.loads(one.read_text())["rocprofiler-sdk-tool"][0]
+    other["metadata"]["pid"] = 2
+    for record in other["buffer_records"]["kernel_dispatch"]:
+        record["start_timestamp"], record["end_timestamp"] = record["start_timestamp"] + 200, record["end_timestamp"] + 200
+    rewritten(one, lambda process, data: data["rocprofiler-sdk-tool"].append(other))
+    assert ullage.read_trace(str(one)).report("ai").whole.device_parts[0].kernel == 200
+
+
+@pytest.mark.parametrize("kept", [0.3, *(pytest.param(kept, marks=pytest.mark.full) for kept in (0.5, 0.7, 0.9, 0.999))])
+def test_a_json_that_ends_anywhere_is_refused(tmp_path, kept, chunked):
+    [path] = rocprof.write_json(RUNS["training 0"], tmp_path)
+    text = path.read_bytes()
+    path.write_bytes(text[: int(kept * len(text))])
+    with pytest.raises(UllageError, match="no whole JSON of rocprofv3"):
+        ullage.read_trace(str(path)).report("ai")
+
+
+@pytest.mark.parametrize("kept", [0.5, pytest.param(0.9, marks=pytest.mark.full)])
+def test_a_json_that_is_damaged_anywhere_is_refused(tmp_path, kept, chunked):
+    [path] = rocprof.write_json(RUNS["training 0"], tmp_path)
+    text = path.read_bytes()
+    at = text.index(b'"start_timestamp"', int(kept * len(text)))
+    path.write_bytes(text[:at] + b"\x00\x01" + text[at:])
+    with pytest.raises(UllageError, match="no whole JSON of rocprofv3"):
+        ullage.read_trace(str(path)).report("ai")
+
+
+def test_calls_of_hsa_written_before_those_of_hip_count_once(tmp_path, chunked):
+    events = (Event(0, 50, "api", "cudaLaunchKernel", 1, thread=1, call="launch", correlation=5), kernel(60, 100))
+    [path] = rocprof.write_json(Scenario("both", events, {1: 0}, {0: ("G", "")}), tmp_path)
+
+    def beneath_first(process, data):
+        records = process["buffer_records"]
+        process["buffer_records"] = {"hsa_api": [records["hip_api"][0] | {"end_timestamp": rocprof.UPTIME + 90, "thread_id": 9}]} | records
+
+    rewritten(path, beneath_first)
+    assert ullage.read_trace(str(path)).report("ai").whole.host_totals.offload_time == 50

@@ -5,7 +5,9 @@ Source: github.com/ROCm/rocprofiler-sdk, source/lib/output/generateJSON.cpp and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,12 +18,14 @@ from ullage.problems import Problems
 from ullage.recording import Recording
 from ullage.traces.json_salvage import ERRORS
 from ullage.traces.json_source import Source
+from ullage.traces.rocprof_members import Members, header
 from ullage.traces.rocprof_rows import GPU, Agent, Told, kernel, where_copied
 from ullage.traces.row_batches import Row, batches
 from ullage.traces.trace import File, Options, trace
 
 _BLOCK = 16 << 20  # bytes that are read at once
 _MARK = b'"rocprofiler-sdk-tool"'
+_NEEDED = ("metadata", "agents", "strings", "kernel_symbols")  # what records name by number
 
 
 class _Handle(msgspec.Struct, gc=False):
@@ -124,54 +128,132 @@ class _Whole(msgspec.Struct):
 
 
 _DECODER = msgspec.json.Decoder(_Whole, strict=False)
+_RECORDS = msgspec.json.Decoder(list[_Record], strict=False)
+_OTHERS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 @trace("rocprofv3", recognise=lambda file: 2 if _MARK in file.head[:4096] else 0, reads="rocprofv3 JSON (--output-format json)")
 def read(file: File, recording: Recording, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield dispatches, copies, calls and ROCTx ranges; times in ns since the boot. Raises UllageError for a file that is no whole JSON."""
     told = Told(file.name, recording, problems)
-    for process in _processes(file, options.limit):
-        yield from batches(_rows(process, told), recording, problems)
-    yield from batches(told.rest(), recording, problems)
+    beneath: list[pa.RecordBatch] = []
+    for named, sort, records in _parts(file, options):
+        if not sort:
+            told.describe(named.agents.values(), named.process.metadata.node.hostname)
+            told.process(named.process.metadata.pid)
+            continue
+        yield from batches(_MADE[sort](named, records, told), recording, problems)
+        beneath = [] if told.hip else [*beneath, *batches(told.rest(), recording, problems)]
+        told.beneath.clear()
+    yield from beneath
     told.check()
 
 
-def _processes(file: File, limit: int) -> list[_Process]:
-    source = Source(file, limit)
+@dataclass(frozen=True)
+class _NamedRecords:
+    """A process and what its records name by number."""
+
+    process: _Process
+    agents: dict[int, Agent]
+    kernels: dict[int, str]
+    messages: dict[int, str]
+
+
+def _named(process: _Process) -> _NamedRecords:
+    kernels = {s.kernel_id: s.formatted_kernel_name or s.demangled_kernel_name or s.kernel_name for s in process.kernel_symbols}
+    messages = {message.key: message.value for message in process.strings.marker_api}
+    return _NamedRecords(process, dict(_agents(process.agents)), kernels, messages)
+
+
+def _parts(file: File, options: Options) -> Iterator[tuple[_NamedRecords, str, list[_Record]]]:
+    """Yield each process ("" for the sort), then its records by sort, some at once.
+
+    What names them stands before them; a file in which it doesn't is held in memory as a whole.
+    """
+    source = Source(file, options.limit)
     try:
-        raw = b"".join(iter(lambda: source.block(_BLOCK), b""))
+        found = header(source, _NEEDED)
+        if found is None:
+            source.close()
+            source = Source(file, options.limit)
+            yield from _whole(_decoded(file, _all_of(source)))
+            return
+        before, text, is_list = found
+        process = _decoded(file, before)[0]
+        named = _named(process)
+        yield named, "", []
+        records = Members(source, text, lambda sort, array: _records(array) if sort in _MADE else _others(array))
+        for sort, some in records:
+            if sort in _MADE:
+                yield named, sort, some
+            options.progress(f"{source.taken / 1e6:,.0f} MB")
+        if records.damage:
+            raise _not_whole(file, records.damage)
+        opened = b'{"rocprofiler-sdk-tool":[{"":{"":null' if is_list else b'{"rocprofiler-sdk-tool":{"":{"":null'
+        yield from _whole(_decoded(file, opened + records.after + _all_of(source))[1:])  # it closes the process; others may follow
     finally:
         source.close()
+
+
+def _whole(processes: list[_Process]) -> Iterator[tuple[_NamedRecords, str, list[_Record]]]:
+    for process in processes:
+        named = _named(process)
+        yield named, "", []
+        for sort in _MADE:
+            yield named, sort, getattr(process.buffer_records, sort)
+
+
+def _all_of(source: Source) -> bytes:
+    return b"".join(iter(lambda: source.block(_BLOCK), b""))
+
+
+def _decoded(file: File, raw: bytes) -> list[_Process]:
     try:
-        try:
-            found = _DECODER.decode(raw)
-        except UnicodeError:  # kernels' names may hold any bytes
-            found = _DECODER.decode(raw.decode("utf-8", "replace"))
+        found: _Whole = _valid(_DECODER, raw)
     except ERRORS as error:
-        raise UllageError(
-            f"{file.name} is no whole JSON of rocprofv3 ({harmless(str(error))})",
-            "rocprofv3 writes it when the program ends: was it killed? A database (--output-format rocpd) keeps what there was",
-        ) from error
+        raise _not_whole(file, str(error)) from error
     return found.processes if isinstance(found.processes, list) else [found.processes]
 
 
-def _rows(process: _Process, told: Told) -> Iterator[Row]:
-    agents = dict(_agents(process.agents))
-    told.describe(agents.values(), process.metadata.node.hostname)
-    told.process(process.metadata.pid)
-    records = process.buffer_records
-    yield from _calls(process, told)
-    names = {s.kernel_id: s.formatted_kernel_name or s.demangled_kernel_name or s.kernel_name for s in process.kernel_symbols}
-    for record in records.kernel_dispatch:
+def _not_whole(file: File, why: str) -> UllageError:
+    return UllageError(
+        f"{file.name} is no whole JSON of rocprofv3 ({harmless(why)})",
+        "rocprofv3 writes it when the program ends: was it killed? A database (--output-format rocpd) keeps what there was",
+    )
+
+
+def _records(text: bytes | memoryview) -> list[_Record]:
+    found: list[_Record] = _valid(_RECORDS, text)
+    return found
+
+
+def _others(text: bytes | memoryview) -> list[_Record]:
+    """Return nothing of records that are not looked at, if they are whole."""
+    _valid(_OTHERS, text)
+    return []
+
+
+def _valid(decoder: msgspec.json.Decoder[Any], text: bytes | memoryview) -> Any:
+    try:
+        return decoder.decode(text)
+    except UnicodeError:  # kernels' names may hold any bytes
+        return decoder.decode(bytes(text).decode("utf-8", "replace"))
+
+
+def _dispatched(named: _NamedRecords, records: list[_Record], told: Told) -> Iterator[Row]:
+    for record in records:
         sent = record.dispatch_info or _Dispatch()
         grid, block = ((size.x, size.y, size.z) for size in (sent.grid_size, sent.workgroup_size))
-        row = _timed(record, process) | kernel(names.get(sent.kernel_id, ""), grid, block)
+        row = _timed(record, named.process) | kernel(named.kernels.get(sent.kernel_id, ""), grid, block)
         row["stream"] = (record.stream_id or sent.queue_id).handle % 2**63
-        if (found := told.work(row, agents.get(sent.agent_id.handle))) is not None:
+        if (found := told.work(row, named.agents.get(sent.agent_id.handle))) is not None:
             yield found
-    for record in records.memory_copy:
-        ends = [None if agent is None else agents.get(agent.handle) for agent in (record.src_agent_id, record.dst_agent_id)]
-        row = _timed(record, process) | {"kind": "memcpy", "name": _word(process, record), "bytes": record.bytes}
+
+
+def _copied(named: _NamedRecords, records: list[_Record], told: Told) -> Iterator[Row]:
+    for record in records:
+        ends = [None if agent is None else named.agents.get(agent.handle) for agent in (record.src_agent_id, record.dst_agent_id)]
+        row = _timed(record, named.process) | {"kind": "memcpy", "name": _word(named.process, record), "bytes": record.bytes}
         row["stream"] = None if record.stream_id is None else record.stream_id.handle % 2**63
         if (found := told.work(row, where_copied(*ends))) is not None:
             yield found
@@ -188,17 +270,19 @@ def _agents(listed: list[_Agent]) -> Iterator[tuple[int, Agent]]:
         yield one.id.handle, Agent(gpu, number, one.product_name or one.name, uuid)
 
 
-def _calls(process: _Process, told: Told) -> Iterator[Row]:
-    said = {message.key: message.value for message in process.strings.marker_api}
-    records = process.buffer_records
-    for category, sort in (("HIP", records.hip_api), ("HSA", records.hsa_api), ("MARKER", records.marker_api)):
-        for record in sort:
-            row = _timed(record, process) | {"thread": record.thread_id}
-            name = said.get(record.correlation_id.internal, "") if category == "MARKER" else _word(process, record)
-            if category == "MARKER" and record.end_timestamp == record.start_timestamp:
-                continue  # a mark, no range
-            if (found := told.called(row, category, name)) is not None:
-                yield found
+def _called(category: str, named: _NamedRecords, records: list[_Record], told: Told) -> Iterator[Row]:
+    for record in records:
+        row = _timed(record, named.process) | {"thread": record.thread_id}
+        if (found := told.called(row, category, _word(named.process, record))) is not None:
+            yield found
+
+
+def _marked(named: _NamedRecords, records: list[_Record], told: Told) -> Iterator[Row]:
+    for record in records:
+        row = _timed(record, named.process) | {"thread": record.thread_id}
+        name = named.messages.get(record.correlation_id.internal, "")
+        if record.end_timestamp != record.start_timestamp and (found := told.called(row, "MARKER", name)) is not None:  # else a mark
+            yield found
 
 
 def _timed(record: _Record, process: _Process) -> Row:
@@ -216,3 +300,12 @@ def _word(process: _Process, record: _Record) -> str:
         return ""
     words = kinds[record.kind].operations
     return words[record.operation] if 0 <= record.operation < len(words) else ""
+
+
+_MADE: dict[str, Callable[[_NamedRecords, list[_Record], Told], Iterator[Row]]] = {
+    "hip_api": partial(_called, "HIP"),
+    "hsa_api": partial(_called, "HSA"),
+    "marker_api": _marked,
+    "kernel_dispatch": _dispatched,
+    "memory_copy": _copied,
+}

@@ -14,7 +14,7 @@ from ullage.sums.lanes.spans import Times
 _DEEPEST = 4  # gradients of gradients that are followed back to the forward pass
 
 
-class Origin(NamedTuple):
+class GradientOrigin(NamedTuple):
     """Of some launches: whether each computes `gradients`, and on which thread and when the forward pass did what they are of; of others
     their own thread and moment."""
 
@@ -34,7 +34,7 @@ class Gradients:
         self._level = Level({who: links.where(at) for who, at in by_thread(behind.process, behind.thread)}, [], borrows=False)
         self._modules = _modules(host) if len(behind) else Level({}, [], borrows=False)
 
-    def origin(self, process: Times, thread: Times, moment: Times) -> Origin:
+    def origin(self, process: Times, thread: Times, moment: Times) -> GradientOrigin:
         """Return where the forward pass was, of what is done on threads at moments."""
         gradients = np.zeros(len(moment), bool)
         for _ in range(_DEEPEST if len(self._level) else 0):
@@ -45,9 +45,9 @@ class Gradients:
                 break
             gradients |= known
             thread, moment = np.where(known, self._ahead.thread[at], thread), np.where(known, self._ahead.start[at], moment)
-        return Origin(gradients, thread, moment)
+        return GradientOrigin(gradients, thread, moment)
 
-    def layers(self, level: Level, process: Times, thread: Times, moment: Times, of: Origin) -> Codes:
+    def layers(self, level: Level, process: Times, thread: Times, moment: Times, of: GradientOrigin) -> Codes:
         """Return the innermost range or module of what is done on threads at moments; of gradients that of the forward pass, where that
         was in a module: ranges alone may be of any part of a step."""
         own = level.around(process, thread, moment)
