@@ -203,7 +203,9 @@ A reading that fits the unit of its name is never converted for itself. Three th
 
   What a scrape says holds until another says otherwise; the first also holds for the time before it. So a change of unit is found at
   the first busy scrape after it. A store remembers it (`units.json`): an idle hour that comes later reads alike, one that came
-  earlier is put right. Of an exporter that has said nothing yet, readings stay as their names say.
+  earlier is put right. Of an exporter that has said nothing yet, readings stay as their names say. What lies more
+  than ten minutes outside `--since` and `--until` is not read and says nothing: a window in which an exporter says too little is better
+  asked of a store.
 """
 
 

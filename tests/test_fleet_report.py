@@ -111,6 +111,7 @@ def test_a_gpu_in_mig_mode_is_not_counted_twice(settled):
     report = fleet(settled(rows), None, Question())
     assert report.gpu_hours == pytest.approx(1)  # 3/7 + 4/7
     assert report.gpus == 1 and report.ledger["not_sliced"] == 0
+    assert [group.gpus for group in fleet(settled(rows), None, Question(by="gpu")).groups] == [1]
 
 
 def test_without_a_clock_there_is_a_bound_but_no_ofu(settled):

@@ -26,7 +26,7 @@ from ullage.sources.http import Client, ServerError
 from ullage.sources.source import Deadline, InOrder, Options, read_samples
 
 T = 1_786_320_000  # 2026-08-10T00:00:00Z
-HOUR = ("--since", "2026-08-10T00:00:00Z", "--until", "2026-08-10T01:00:00Z")
+HOURS = ("--since", "2026-08-10T00:00:00Z", "--until", "2026-08-10T04:00:00Z")
 METRICS = {"DCGM_FI_PROF_PIPE_TENSOR_ACTIVE": 0.4, "DCGM_FI_DEV_SM_CLOCK": 1372.5}  # OFU 0.4 x 1372.5 / 1830 = 0.3
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
@@ -69,7 +69,7 @@ class Server:
 def readings(query: str, end: float) -> str:
     """The readings of a metric in the last so many ms before `end`, as the API gives them."""
     name, length = query.split('"')[1], float(query.split("[")[1].removesuffix("ms]")) / 1000
-    times = [t for t in range(T + 30, T + 3601, 30) if end - length < t <= end]
+    times = [t for t in range(T + 30, T + 4 * 3600 + 1, 30) if end - length < t <= end]
     series = [
         {
             "metric": {"__name__": name, "gpu": str(gpu), "UUID": f"GPU-{gpu}", "modelName": "NVIDIA H100 80GB HBM3", "Hostname": "n1"},
@@ -114,53 +114,53 @@ def served(sound: int, then: str | Answer = broken_off) -> Iterator[str]:
             server.done.set()
 
 
-# the first chunk is 10 minutes long and asks two queries: one a metric. The next ones are longer
+# the first chunk is 10 minutes long, those before the window, and asks two queries: one a metric. The next is of 80 minutes
 @pytest.mark.parametrize("then", [broken_off, cut_clean, refusing], ids=["breaks off", "cuts", "dies behind a proxy"])
 def test_a_server_that_dies_midway_gives_a_partial_report_and_status_3(then: Answer) -> None:
-    with served(2, then) as url:
-        said = ask("fleet", url, *HOUR, "--json")
+    with served(4, then) as url:
+        said = ask("fleet", url, *HOURS, "--json")
     assert said.code == 3
     report = said.json
-    assert (report["complete"], report["read_until"]) == (False, "2026-08-10T00:10:00Z")
-    assert report["gpu_hours"] == pytest.approx(2 * 10 / 60) and report["ofu"] == pytest.approx(0.3)
+    assert (report["complete"], report["read_until"]) == (False, "2026-08-10T01:20:00Z")
+    assert report["gpu_hours"] == pytest.approx(2 * 80 / 60) and report["ofu"] == pytest.approx(0.3)
     assert any("ended early, and what came before is reported" in note for note in report["notes"])
 
 
 def test_a_server_that_answers_everything_gives_a_complete_report_and_status_0() -> None:
     with served(1000) as url:
-        said = ask("fleet", url, *HOUR, "--json")
-        text = ask("fleet", url, *HOUR, "--strict")
+        said = ask("fleet", url, *HOURS, "--json")
+        text = ask("fleet", url, *HOURS, "--strict")
     assert said.code == 0 and (said.json["complete"], said.json["read_until"]) == (True, None)
-    assert said.json["gpu_hours"] == pytest.approx(2.0)
-    assert text.code == 0 and text.out.startswith("OFU 30.0 % of 2.00 GPU-hours (100.0 % of them trusted)")
+    assert said.json["gpu_hours"] == pytest.approx(8.0)
+    assert text.code == 0 and text.out.startswith("OFU 30.0 % of 8.00 GPU-hours (100.0 % of them trusted)")
 
 
 def test_text_page_picture_table_and_data_agree_on_what_is_partial(tmp_path: Path) -> None:
-    with served(2) as url:
-        said = ask("fleet", url, *HOUR)
+    with served(4) as url:
+        said = ask("fleet", url, *HOURS)
     assert said.code == 3
-    headline = "partial, read until 2026-08-10 00:10:00 UTC: OFU 30.0 % of 0.333 GPU-hours"
+    headline = "partial, read until 2026-08-10 01:20:00 UTC: OFU 30.0 % of 2.67 GPU-hours"
     assert said.out.startswith(f"{headline} (100.0 % of them trusted)")
     for name in ("r.html", "r.svg", "r.txt", "r.json", "r.parquet"):
-        with served(2) as url:
-            wrote = ask("fleet", url, *HOUR, "--out", tmp_path / name)
+        with served(4) as url:
+            wrote = ask("fleet", url, *HOURS, "--out", tmp_path / name)
         assert (wrote.code, wrote.out) == (3, "")
         assert wrote.err.startswith(f"wrote {tmp_path / name}, which is partial: ")
     page = (tmp_path / "r.html").read_text()
     assert (
         f"<title>{headline} – Ullage</title>" in page
-        and "<h1>partial, read until 2026-08-10 00:10:00 UTC: <strong>OFU 30.0 %</strong>" in page
+        and "<h1>partial, read until 2026-08-10 01:20:00 UTC: <strong>OFU 30.0 %</strong>" in page
     )
-    assert "partial, read until 2026-08-10 00:10:00 UTC" in (tmp_path / "r.svg").read_text()
+    assert "partial, read until 2026-08-10 01:20:00 UTC" in (tmp_path / "r.svg").read_text()
     assert (tmp_path / "r.txt").read_text().startswith(headline)
     assert json.loads((tmp_path / "r.json").read_text())["complete"] is False
     facts = pq.read_schema(tmp_path / "r.parquet").metadata
-    assert (facts[b"complete"], facts[b"read_until"]) == (b"false", b"2026-08-10T00:10:00Z")
+    assert (facts[b"complete"], facts[b"read_until"]) == (b"false", b"2026-08-10T01:20:00Z")
 
 
 def test_a_complete_report_says_nothing_of_it(tmp_path: Path) -> None:
     with served(1000) as url:
-        wrote = [ask("fleet", url, *HOUR, "--out", tmp_path / name) for name in ("r.html", "r.svg", "r.txt")]
+        wrote = [ask("fleet", url, *HOURS, "--out", tmp_path / name) for name in ("r.html", "r.svg", "r.txt")]
     assert [(one.code, one.err) for one in wrote] == [(0, f"wrote {tmp_path / name}\n") for name in ("r.html", "r.svg", "r.txt")]
     assert not any("partial" in (tmp_path / name).read_text() for name in ("r.html", "r.svg", "r.txt"))
 
@@ -168,30 +168,30 @@ def test_a_complete_report_says_nothing_of_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [[], ["--json"], ["--out", "r.html"], ["--by", "sample", "--out", "r.parquet"]])
 def test_strict_refuses_what_is_partial_with_nothing_on_stdout(words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with served(2) as url:
-        said = ask("fleet", url, *HOUR, "--strict", *words)
+    with served(4) as url:
+        said = ask("fleet", url, *HOURS, "--strict", *words)
     assert (said.code, said.out) == (1, "")
     assert said.err.startswith("ullage: only a part could be read: ") and "leave out --strict" in said.err and said.err.count("\n") == 2
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_table_of_samples_from_a_part_is_3_too(tmp_path: Path) -> None:
-    with served(2) as url:
-        said = ask("fleet", url, *HOUR, "--by", "sample", "--out", tmp_path / "s.parquet")
+    with served(4) as url:
+        said = ask("fleet", url, *HOURS, "--by", "sample", "--out", tmp_path / "s.parquet")
     assert said.code == 3 and "which is partial" in said.err
-    assert pq.read_metadata(tmp_path / "s.parquet").num_rows == 2 * 20
+    assert pq.read_metadata(tmp_path / "s.parquet").num_rows == 2 * 160
 
 
 def test_a_server_that_gives_nothing_at_all_is_an_error_and_no_partial_answer() -> None:
     with served(0) as url:
-        said = ask("fleet", url, *HOUR)
+        said = ask("fleet", url, *HOURS)
     assert (said.code, said.out) == (1, "") and "broke off" in said.err
 
 
 def test_python_is_told_what_the_command_says() -> None:
-    with served(2) as url:
-        report = ullage.fleet(url, since=T * 1000, until=(T + 3600) * 1000)
-    assert (report.complete, report.read_until) == (False, (T + 600) * 1000)
+    with served(4) as url:
+        report = ullage.fleet(url, since=T * 1000, until=(T + 4 * 3600) * 1000)
+    assert (report.complete, report.read_until) == (False, (T + 4800) * 1000)
 
 
 @pytest.mark.parametrize(
@@ -209,10 +209,10 @@ def test_a_server_that_says_that_its_own_answer_is_partial_is_believed(beside: d
             server(handler)
 
     with scripted(answer) as url:
-        said = ask("fleet", f"prometheus+{url}", *HOUR, "--json")
+        said = ask("fleet", f"prometheus+{url}", *HOURS, "--json")
     assert said.code == (0 if complete else 3)
     assert said.json["complete"] is complete and said.json["read_until"] is None
-    assert said.json["gpu_hours"] == pytest.approx(2.0)
+    assert said.json["gpu_hours"] == pytest.approx(8.0)
 
 
 # --- a deadline ---------------------------------------------------------------------------------------------------------------
@@ -220,23 +220,23 @@ def test_a_server_that_says_that_its_own_answer_is_partial_is_believed(beside: d
 
 def test_a_server_that_drips_is_left_at_the_deadline_and_what_came_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     # the server would go on for ever, and never be silent for as long as the timeout; the clock stands until it begins to drip
-    server = Server(2, broken_off)
+    server = Server(4, broken_off)
     server.then = server.drip
     clock = lambda: 60.0 if server.dripping.is_set() else 0.0  # noqa: E731
     monkeypatch.setattr(Deadline, "after", lambda seconds: Deadline(seconds, clock))
     with scripted(server) as url:
         try:
-            said = ask("fleet", f"prometheus+{url}", *HOUR, "--timeout", "30s", "--deadline", "0.5s", "--json")
+            said = ask("fleet", f"prometheus+{url}", *HOURS, "--timeout", "30s", "--deadline", "0.5s", "--json")
         finally:
             server.done.set()
     assert said.code == 3
-    assert (said.json["complete"], said.json["read_until"]) == (False, "2026-08-10T00:10:00Z")
+    assert (said.json["complete"], said.json["read_until"]) == (False, "2026-08-10T01:20:00Z")
     assert any("had not answered when the deadline passed" in note for note in said.json["notes"])
 
 
 def test_a_server_that_drips_from_the_first_is_an_error_at_the_deadline() -> None:
     with served(0, "drip") as url:
-        said = ask("fleet", url, *HOUR, "--deadline", "0.3s")
+        said = ask("fleet", url, *HOURS, "--deadline", "0.3s")
     assert (said.code, said.out) == (1, "")
     assert "had not answered when the deadline passed\n  give a longer --deadline, or ask for less\n" in said.err
 
@@ -244,7 +244,7 @@ def test_a_server_that_drips_from_the_first_is_an_error_at_the_deadline() -> Non
 def test_what_came_of_one_place_is_reported_when_the_deadline_keeps_another_out(tmp_path: Path) -> None:
     path = as_csv(tmp_path, table(400))
     with served(0, "drip") as url:
-        said = ask("fleet", path, url, *HOUR, "--deadline", "1s", "--json")
+        said = ask("fleet", path, url, *HOURS, "--deadline", "1s", "--json")
     assert said.code == 3 and said.json["complete"] is False
     assert any("had not answered when the deadline passed" in note for note in said.json["notes"])
     assert ask("fleet", path, tmp_path / "nowhere", "--deadline", "0.001s").code == 1  # a wrong name is never a matter of time
@@ -581,8 +581,8 @@ def test_the_other_questions_about_telemetry_say_it_too(tmp_path: Path) -> None:
 
 def test_no_sleep_is_left_behind_by_a_drip() -> None:
     before = threading.active_count()
-    with served(2, "drip") as url:
-        ask("fleet", url, *HOUR, "--deadline", "0.5s")
+    with served(4, "drip") as url:
+        ask("fleet", url, *HOURS, "--deadline", "0.5s")
     for _ in range(100):
         if threading.active_count() <= before:
             break

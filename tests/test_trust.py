@@ -183,6 +183,56 @@ def test_between_two_faults_a_moment_is_no_evidence_of_health(settled):
     assert verdict_of(settled, rows).left_out == ((T0 + 50 * MINUTE, T0 + 100 * MINUTE),)
 
 
+def test_impossible_readings_for_a_part_of_the_time_leave_out_that_part(settled):
+    # 20 of 720 samples are ten minutes of six hours
+    verdict = verdict_of(settled, series(flags=(int(Flag.IMPOSSIBLE), 100, 120)))
+    assert (verdict.verdict, verdict.trusted) == ("faulty in part", True)
+    assert verdict.evidence == "impossible: 20 of 720 readings are outside what a device can give"
+    assert verdict.left_out == ((T0 + 50 * MINUTE, T0 + 60 * MINUTE),)
+
+
+@pytest.mark.parametrize(("scattered", "word"), [(7, "faulty in part"), (8, "impossible")])
+def test_impossible_readings_here_and_there_spoil_all_of_a_series(settled, scattered, word):
+    # beside ten minutes in one go; of 720 readings 1 % are 7.2
+    rows = series(flags=(int(Flag.IMPOSSIBLE), 100, 120))
+    for row in rows[200 : 200 + 10 * scattered : 10]:
+        row["flags"] = int(Flag.IMPOSSIBLE)
+    assert verdict_of(settled, rows).verdict == word
+
+
+def test_impossible_readings_for_more_than_half_of_the_time_spoil_the_rest(settled):
+    assert verdict_of(settled, series(flags=(int(Flag.IMPOSSIBLE), 100, 460))).verdict == "faulty in part"
+    assert verdict_of(settled, series(flags=(int(Flag.IMPOSSIBLE), 100, 461))).verdict == "impossible"
+
+
+def phases(step: float, count: int = 720) -> list[dict]:
+    """A job whose steps (s) compute in their first half only, read every 30 s: activity of 30 s, "GPU utilization" of an instant."""
+
+    def busy(second: float) -> float:
+        return second // step * step / 2 + min(second % step, step / 2)
+
+    share = [(busy(30 * (n + 1)) - busy(30 * n)) / 30 for n in range(count)]
+    works = [30 * (n + 1) % step < step / 2 for n in range(count)]
+    return [
+        row
+        | {"tensor_active": 0.8 * part, "sm_active": 0.9 * part, "gr_active": part, "gpu_util": float(on)}
+        | {"power": 650.0 if on else 200.0, "energy_delta": int(30 * (200 + 450 * part))}
+        for row, part, on in zip(series(count), share, works, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("step", [1.03, 7.31, 29.2, 30.3, 31.8, 47.0, 1800.0])
+def test_a_job_that_pauses_in_every_step_is_no_contradiction(settled, step):
+    # the phase of the step decides how much of the scrape was busy and whether the instant at its end was
+    assert verdict_of(settled, phases(step)).verdict == "ok"
+
+
+def test_utilization_that_says_nothing_for_some_hours_contradicts_activity(settled):
+    rows = series(gpu_util=(0.0, 200, 330), tensor_active=(0.2, 200, 330))
+    verdict = verdict_of(settled, rows)
+    assert verdict.verdict == "contradictory" and verdict.evidence.endswith("above GPU utilization, which counts every kernel")
+
+
 def test_two_faults_that_come_to_more_than_half_leave_a_series_out(settled):
     zeros = dict.fromkeys(("gr_active", "sm_active", "tensor_active"), (0.0, 100, 300))
     assert verdict_of(settled, series(**zeros)).verdict == "faulty in part"

@@ -25,12 +25,17 @@ from ullage.trainlogs.reported import read_reported
 
 EARLIEST, LATEST = -62_135_596_800_000, 253_402_300_800_000  # the years 1 to 9999: what a calendar can say, in ms
 Report = TypeVar("Report")  # a dataclass with `complete` and `read_until`
+# What is read on either side of a window: the sample after its end may reach back into it, and the one before its start says since when
+# the first one speaks and by how much its counters have grown. Enough for scrapes up to 5 minutes apart, which stand for 10 at most.
+MARGIN_MS = 600_000
 ROWS = 1_000_000  # rows gathered before they are settled and stored together
 
 
 @dataclass(frozen=True)
 class Intake:
     """What a report is made from: an Ibis table of `tables.SETTLED`, a table of `tables.JOBS`, and what was dropped.
+
+    `samples` may reach beyond the window that was asked for, which is the question's to cut (`sums.devices.within`).
 
     Of job records that contradict each other the first counts: trainers' logs that were named, then job records that were, then the rest.
     """
@@ -78,13 +83,24 @@ def opened(
                 problems.note("samples at rest keep the jobs they were stored with; the job records given now only tell what was reported")
             if gap_ms is not None:
                 problems.note("samples at rest stand for the time that they were stored with; --gap changes nothing")
-            yield Intake(place.samples(since=options.since, until=options.until), pa.concat_tables([*records, place.jobs()]), problems)
+            yield Intake(place.speaking(options.since, options.until), pa.concat_tables([*records, place.jobs()]), problems)
         return
     with tempfile.TemporaryDirectory(prefix="ullage-") as folder:
         kept = Store.open(Path(store) if store else Path(folder), create=True)
-        take(kept, sources, pa.concat_tables(records) if records else None, options=options, problems=problems, gap_ms=gap_ms)
+        wider = _with_margin(options, max(MARGIN_MS, gap_ms or 0))
+        take(kept, sources, pa.concat_tables(records) if records else None, options=wider, problems=problems, gap_ms=gap_ms)
         with asking(str(kept.path)):
             yield Intake(kept.samples(), pa.concat_tables([*records, kept.jobs()]), problems)
+
+
+def _with_margin(options: Options, margin_ms: int) -> Options:
+    """Return options that ask for more on either side, so that what lies in the window reads as it does in the whole."""
+    since, until = options.since, options.until
+    return replace(
+        options,
+        since=None if since is None else max(EARLIEST, since - margin_ms),
+        until=None if until is None else min(LATEST - 1, until + margin_ms),
+    )
 
 
 def _check_window(options: Options) -> None:

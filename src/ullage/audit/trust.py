@@ -36,6 +36,7 @@ VERDICTS = (
 )
 UNTRUSTED = frozenset({"impossible", "contradictory", "stuck at zero", "stale", "locked", "sentinel"})
 
+RARE = 0.01  # of the readings: fewer are accidents of a bus or a scrape
 STUCK_MS = 600_000  # ten minutes of zeros under load are no accident of sampling
 SLOW_MS = 31_500  # 30 s, and the jitter of a scrape
 PART = 0.1  # of the time: what a fault may spoil, nobody can tell when, before the series is left out
@@ -136,7 +137,10 @@ def verdict(
     >>> found.verdict, found.evidence
     ('stuck at zero', 'activity reads 0 for 30 min while GPU utilization is 50 % or more')
     """
-    found = [*_of_rows(row, same_device), *(_of_sums(row) if evidence is None else _of_spans(row, evidence))]
+    found = [
+        *_of_rows(row, same_device, () if evidence is None else evidence.spans.get("impossible", ())),
+        *(_of_sums(row) if evidence is None else _of_spans(row, evidence)),
+    ]
     if evidence is not None:
         found += _of_power(evidence.sums, row["span_ms"], stated_power, highest_clock)
         found += _of_phases(evidence.sums, exact)
@@ -173,8 +177,8 @@ def _spoilt(found: Iterable[Finding]) -> tuple[Span, ...]:
     return joined_spans((span for f in found for span in f.spans), apart=LEAST_MS)
 
 
-def _of_rows(row: Mapping[str, float], same_device: bool) -> list[Finding]:
-    """Return what the flags of the samples say."""
+def _of_rows(row: Mapping[str, float], same_device: bool, impossible: tuple[Span, ...]) -> list[Finding]:
+    """Return what the flags of the samples say; `impossible` is when readings were outside what a device can give, one after the other."""
     rows = max(row["rows"], 1)
     found = [] if same_device else [Finding("impossible", "two models reported under one UUID")]
     interval = row["span_ms"] / rows
@@ -185,19 +189,22 @@ def _of_rows(row: Mapping[str, float], same_device: bool) -> list[Finding]:
     def count(name: str) -> str:
         return f"{row[f'{name}_rows']:,.0f} of {rows:,.0f} readings"
 
-    if share("impossible") > 0.01:
-        found.append(Finding("impossible", f"{count('impossible')} are outside what a device can give"))
-    if share("conflict") > 0.01:
+    if share("impossible") > RARE:
+        dated = length(impossible) / max(row["span_ms"], 1)
+        text = f"{count('impossible')} are outside what a device can give"
+        # beyond a time that can be left out there may be no others: those that come here and there make all of it doubtful
+        found.append(Finding("impossible", text) if share("impossible") - dated > RARE else Finding("impossible", text, dated, impossible))
+    if share("conflict") > RARE:
         found.append(
             Finding("impossible", f"{count('conflict')} came with another value for the same time: are two devices under one name?")
         )
     if share("sentinel") > 0.5:
         found.append(Finding("sentinel", f"{count('sentinel')} hold a 'no value' number"))
-    elif share("sentinel") > 0.01:
+    elif share("sentinel") > RARE:
         found.append(Finding("ok", f"{count('sentinel')} hold a 'no value' number; left out"))
-    if share("unit_guessed") > 0.01:
+    if share("unit_guessed") > RARE:
         found.append(Finding("wrong unit", f"{count('unit_guessed')} contradict the unit of their name; settled by magnitude"))
-    if share("copied") > 0.01:
+    if share("copied") > RARE:
         differ = f", {row['conflict_rows']:,.0f} of them disagreeing" if row["conflict_rows"] else ""
         found.append(Finding("duplicated", f"{count('copied')} came more than once{differ}; counted once"))
     elif share("repeated") > 0.4:

@@ -34,13 +34,15 @@ def factor(value: float | None) -> str:
 def hours(value: float | None) -> str:
     """Return GPU-hours: whole from 100 on, three digits below.
 
-    >>> hours(86016.2), hours(12.345), hours(0.5), hours(None)
-    ('86,016', '12.3', '0.500', '–')
+    >>> hours(86016.2), hours(12.345), hours(0.5), hours(-1e-15), hours(None)
+    ('86,016', '12.3', '0.500', '0', '–')
     """
     if value is None:
         return UNKNOWN
+    if abs(value) < 1e-9:  # what is left of a sum that comes to nothing; it may be below 0
+        return "0"
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2 if abs(value) >= 1 else 3
-    return f"{value:,.{digits}f}" if value else "0"
+    return f"{value:,.{digits}f}"
 
 
 def money(value: float | None) -> str:

@@ -100,7 +100,7 @@ def _groups(rated: Rated, trusted: Mask, lost: Mapping[str, Array], codes: Codes
     hours = rated.column("span_ms") * rated.weight / HOUR_MS
     whole, believed = np.bincount(codes, hours, count), np.bincount(codes[trusted], hours[trusted], count)
     spent = np.bincount(codes, hours * prices, count)
-    own, several = rated.codes("gpu", "mig")
+    own, several = rated.codes("gpu")  # slices of one GPU are one GPU, as in the headline
     devices = np.bincount(np.unique(codes * max(several, 1) + own) // max(several, 1), minlength=count)
     counted = np.bincount(codes[trusted], good.ofu_time * good.weight, count)
     exact = np.nan_to_num(ratio(np.bincount(codes[trusted], good.exact_time * good.weight, count), counted))

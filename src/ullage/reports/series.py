@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 
 from ullage.audit.trust import LEAST_MS, GaugeEvidence, allowed_gap
 from ullage.metrics.clocks import SamplingNoise, sampled_ofu_bounds, sampling_noise
+from ullage.metrics.metric import Value
 from ullage.metrics.ofu import sampled_ofu
 from ullage.reports.rated import Rated, codes_of
-from ullage.sums.gauges import KINDS, gauge_sums, with_findings
+from ullage.sums.gauges import KINDS, gauge_sums, util_sums, with_findings
 from ullage.sums.grouping import collapse
 from ullage.sums.spans import Span
 
@@ -32,7 +33,7 @@ def gauge_evidence(samples: Any) -> dict[Device, GaugeEvidence]:
         return {}
     ranges = {"lowest_clock", "highest_clock", "level"}
     added = collapse(levels.select([name for name in levels.column_names if name not in ranges]), ["gpu", "mig"]).to_pylist()
-    bounds, gaps = _ofu_bounds(levels), _util_gaps(levels)
+    bounds, gaps = _ofu_bounds(levels), _util_gaps(samples, levels)
     doubted = [row for row in added if any(row[f"{kind}_ms"] >= LEAST_MS for kind in KINDS)]
     doubted.sort(key=lambda row: -max(row[f"{kind}_ms"] for kind in KINDS))
     dated = sorted({row["gpu"] for row in doubted[:MOST]})
@@ -76,14 +77,38 @@ def _devices(levels: pa.Table, rows: npt.NDArray[np.int64]) -> list[Device]:
     return list(zip(chosen["gpu"].to_pylist(), chosen["mig"].to_pylist(), strict=True))
 
 
-def _util_gaps(levels: pa.Table) -> dict[Device, dict[str, float]]:
-    """Return the sums beside "GPU utilization" of each device's level that stands out most: a fault may last for a part of the time."""
-    told = levels.select(["util_ms", "util_rows", "util_gap_sum"])
+UtilGaps = dict[Device, dict[str, float]]
+
+
+def _util_gaps(samples: Any, levels: pa.Table) -> UtilGaps:
+    """Return the sums beside "GPU utilization" of each device's level that stands out most: a fault may last for a part of the time.
+
+    "GPU utilization" is of a second at the end of a scrape, and activity of all of it. Where both come from one step of the job, its
+    phase decides both, and at one level of activity all readings may meet the pause of a sound GPU. So an hour or the whole must stand out
+    as well, in which scrapes meet every phase; of both the one that stands out less counts.
+    """
+    found = _worst_gaps(levels)
+    doubted = sorted({gpu for (gpu, _), sums in found.items() if _excess(**sums) > 0})
+    if not doubted:
+        return found
+    hours = util_sums(samples.filter(samples.gpu.isin(doubted))).to_pyarrow().drop_columns("hour")
+    every = pa.concat_tables([hours, collapse(hours, ["gpu", "mig"]).select(hours.column_names)], promote_options="permissive")
+    return found | {device: min(found[device], sums, key=lambda sums: _excess(**sums)) for device, sums in _worst_gaps(every).items()}
+
+
+def _worst_gaps(sums: pa.Table) -> UtilGaps:
+    """Return of some rows of sums that of each device which stands out most."""
+    told = sums.select(["util_ms", "util_rows", "util_gap_sum"])
     time, rows, gap = (np.asarray(told[name].to_numpy(), dtype=float) for name in told.column_names)
-    codes, _ = codes_of(levels, "gpu", "mig")
-    order = np.lexsort((-(gap / np.maximum(time, 1) - allowed_gap(rows)), codes))
+    codes, _ = codes_of(sums, "gpu", "mig")
+    order = np.lexsort((-_excess(time, rows, gap), codes))
     worst = order[np.concatenate([[True], np.diff(codes[order]) != 0])]
-    return dict(zip(_devices(levels, worst), told.take(pa.array(worst)).to_pylist(), strict=True))
+    return dict(zip(_devices(sums, worst), told.take(pa.array(worst)).to_pylist(), strict=True))
+
+
+def _excess(util_ms: Value, util_rows: Value, util_gap_sum: Value) -> Value:
+    """Return by how much mean activity is more above "GPU utilization" than chance allows."""
+    return util_gap_sum / np.maximum(util_ms, 1) - allowed_gap(util_rows)
 
 
 def _fault_spans(samples: Any, gpus: list[str]) -> dict[Device, dict[str, tuple[Span, ...]]]:

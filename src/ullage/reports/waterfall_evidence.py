@@ -16,6 +16,7 @@ from ullage.metrics.trees import device_load_balance, device_parallel_efficiency
 from ullage.reports.fleet import FleetReport, Question, fleet
 from ullage.reports.flops import FlopsReport
 from ullage.reports.trace import TraceReport
+from ullage.sums.devices import within
 from ullage.sums.lanes.residency import NO_RESIDENCY
 from ullage.sums.lanes.run import DevicePart
 from ullage.totals import DeviceTotals
@@ -50,6 +51,7 @@ def job_report(samples: Any, jobs: Any, job: str | None, question: Question, not
 
     Raises UllageError for a job that has no samples, and where several jobs might be meant.
     """
+    samples = within(samples, question.since, question.until)
     held = samples.group_by("job").agg(rows=samples.count()).to_pyarrow().to_pylist()
     names = [str(row["job"]) for row in sorted(held, key=lambda row: (-row["rows"], str(row["job"]))) if row["job"] is not None]
     if job is None and len(names) > 1:

@@ -63,8 +63,8 @@ def read(places: Places) -> Found:
 def _telemetry(places: Places, notes: list[str]) -> FleetReport:
     from ullage.intake import opened
 
-    question = FleetQuestion(by="gpu", model=places.gpu, noise=True, progress=places.progress)
     options = places.options or Options(progress=places.progress)
+    question = FleetQuestion(by="gpu", since=options.since, until=options.until, model=places.gpu, noise=True, progress=places.progress)
     with opened(places.telemetry, jobs=places.jobs, options=options) as taken:
         report = taken.marked(evidence_of.job_report(taken.samples, taken.jobs, places.job, question, taken.problems.lines()))
     notes += report.notes

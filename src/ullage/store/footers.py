@@ -54,6 +54,24 @@ def footers_of(files: Sequence[Path]) -> Footers:
     )
 
 
+def largest(files: Sequence[Path], name: str) -> int | None:
+    """Return the largest whole number that a column has in some files by their footers; None where these don't tell.
+
+    Raises what reading a footer raises, see `footers_of`.
+    """
+    import pyarrow.parquet as pq
+
+    found = 0
+    for metadata in map(pq.read_metadata, files):
+        for column, _, at_most, values in _columns(metadata):
+            if column != name or not at_most:
+                continue
+            if any(not isinstance(value, int) for value in values):
+                return None
+            found = max(found, *(int(value) for value in values if value is not None))
+    return found
+
+
 def _columns(metadata: Any) -> Iterator[tuple[str, int, int, set[Value | None]]]:
     """For each column of each row group: its name, how many values it has at least and at most, and its least and largest."""
     for group in (metadata.row_group(number) for number in range(metadata.num_row_groups)):

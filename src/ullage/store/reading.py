@@ -17,7 +17,8 @@ import pyarrow as pa
 
 from ullage.checked_parquet import verify
 from ullage.errors import UllageError, did_you_mean, harmless
-from ullage.store.footers import Footers, footers_of
+from ullage.store.footers import Footers, footers_of, largest
+from ullage.sums.windows import SILENCE_MS
 from ullage.tables import FIELDS, JOBS, SETTLED
 
 CONSTANT = ("cluster", "flags", "sharers")  # what is grouped by, and is the same in most stores
@@ -92,6 +93,15 @@ def settled_table(
     if until is not None:
         table = table.filter(table.time <= _time(until))
     return table.select(**{name: (_plausible if foreign else _column)(table, name, told) for name in wanted})
+
+
+def reach_of(files: Sequence[Path]) -> int:
+    """Return for how long before it (ms) a sample of some files speaks at most, as their footers tell; a day where they don't."""
+    try:
+        found = largest(files, "span_ms")
+    except (OSError, pa.ArrowException, UnicodeError):
+        found = None
+    return SILENCE_MS if found is None else min(found, SILENCE_MS)
 
 
 def _literal(file: Path) -> str:
@@ -170,6 +180,10 @@ class SettledFiles:
             _verify(file)
         self._verified = True
         return settled_table(self._connection, self.files, columns, since, until, foreign=True)
+
+    def speaking(self, since: int | None, until: int | None) -> Any:
+        """Return the samples that speak for a time in the window (ms), as `Store.speaking` does."""
+        return self.samples(since=since, until=None if until is None else until + reach_of(self.files))
 
     def jobs(self) -> pa.Table:
         """Return the job records (`JOBS`): none."""

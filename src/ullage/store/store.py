@@ -26,7 +26,8 @@ from ullage.store.append import Appended
 from ullage.store.durable import Hook, locked, make_folder, nothing, refused
 from ullage.store.manifest import NAME, Folder, Manifest
 from ullage.store.parts import read_tails
-from ullage.store.reading import MEMORY, connection, settled_table
+from ullage.store.reading import MEMORY, connection, reach_of, settled_table
+from ullage.sums.windows import SILENCE_MS
 
 OURS = frozenset({NAME, "samples", "tails", "jobs.parquet", "units.json", "lock"})
 
@@ -122,6 +123,17 @@ class Store:
         parts = tuple(p for p in parts if (since is None or p.last > since) and (until is None or p.first <= until))
         self._folder.verify(parts)
         return settled_table(self._connection, [self.path.absolute() / p.file for p in parts], columns, since, until)
+
+    def speaking(self, since: int | None, until: int | None) -> Any:
+        """Return the samples that speak for a time in the window (ms), and perhaps some that come soon after it.
+
+        A sample speaks for the time before it: one that comes after `until` may reach back into the window. What lies outside is cut
+        off by `sums.devices.within`.
+        """
+        if until is None:
+            return self.samples(since=since)
+        near = [p for p in self.manifest().parts if p.last > until and p.first <= until + SILENCE_MS]
+        return self.samples(since=since, until=until + reach_of([self.path.absolute() / p.file for p in near]))
 
     def jobs(self) -> pa.Table:
         """Return the job records (`tables.JOBS`)."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ullage.sums.devices import WORKS
+from ullage.sums.devices import WORKS, milliseconds_of
 from ullage.sums.exact import ACTIVITY_STEP, CLOCK_STEP, POWER_SQUARE_STEP, POWER_STEP, Steps, added, from_steps
 from ullage.sums.held import empty, full, known
 from ullage.tables import Flag
+from ullage.units import HOUR_MS
 
 CLOCK_FLOOR = 100e6  # Hz: no GPU of the table computes at a lower clock; kHz or GHz read as MHz, and 0, lie far below
 LOW_CLOCK = 600e6  # Hz: what is looked at beside power; a GPU that computes hard does not draw half its power down here
@@ -21,8 +22,15 @@ AWAKE = 0.01
 HARD = 0.3  # tensor activity at which no GPU is near its idle power
 
 # What can be seen in one sample, a bit each.
-STUCK, FROZEN, GAUGE_FROZEN, NO_CLOCK, DISORDER = (1 << bit for bit in range(5))
-KINDS = {"stuck": STUCK, "frozen": FROZEN, "gauge_frozen": GAUGE_FROZEN, "no_clock": NO_CLOCK, "disorder": DISORDER}
+STUCK, FROZEN, GAUGE_FROZEN, NO_CLOCK, DISORDER, IMPOSSIBLE = (1 << bit for bit in range(6))
+KINDS = {
+    "stuck": STUCK,
+    "frozen": FROZEN,
+    "gauge_frozen": GAUGE_FROZEN,
+    "no_clock": NO_CLOCK,
+    "disorder": DISORDER,
+    "impossible": IMPOSSIBLE,
+}
 
 # Under which conditions sums are taken, a bit each.
 _UTIL, _HARD, _ZERO, _LOW, _ENERGY, _RATED = (1 << bit for bit in range(6))
@@ -52,6 +60,7 @@ def with_findings(samples: Any) -> Any:
         FROZEN: _all((flags & int(Flag.FROZEN)) > 0, _any(table.engine >= AWAKE, works)),
         GAUGE_FROZEN: (flags & int(Flag.GAUGE_FROZEN | Flag.FROZEN)) == int(Flag.GAUGE_FROZEN),
         NO_CLOCK: _all(_compared(table.sm_clock < CLOCK_FLOOR, table, "sm_clock"), table.engine >= BUSY),
+        IMPOSSIBLE: (flags & int(Flag.IMPOSSIBLE)) > 0,
         DISORDER: _any(*(_compared(table[inner] > table[outer] + TOLERANCE, table, inner, outer) for inner, outer in pairs)),
     }
     return table.mutate(bits=_bits(shown))
@@ -130,6 +139,18 @@ def gauge_sums(samples: Any) -> Any:
         highest_clock=rated.ifelse(fine.highest, None).max(),
     )
     return from_steps(found, steps).order_by("gpu", "mig", "level")
+
+
+def util_sums(samples: Any) -> Any:
+    """Return an Ibis table with a row per (gpu, mig, hour) and the sums `util_ms`, `util_rows` and `util_gap_sum` of `gauge_sums`."""
+    table = with_findings(samples)
+    told = _all(_told(table), known(table, "gpu_util"))
+    table = table if told is True else table.filter(told)
+    gap = Steps(table.span_ms.cast("float64") * (table.engine - table.gpu_util), ACTIVITY_STEP)
+    found = table.group_by("gpu", "mig", hour=(milliseconds_of(table.time) - 1) // HOUR_MS).aggregate(
+        util_ms=table.span_ms.sum(), util_rows=table.count(), util_gap_sum=added(gap)
+    )
+    return from_steps(found, {"util_gap_sum": gap}).order_by("gpu", "mig", "hour")
 
 
 def _where(fine: Any, bit: int, name: str) -> Any:
