@@ -23,12 +23,12 @@ def draw(seed, *, ranks=None, threads=1, streams=2, jitter=False, events=True, s
             for rank, (by_host, _) in enumerate(late):
                 plan[rank][0].append(("call", int(1_200 * by_host)))
         for t in range(threads):
-            if t:  # a second thread does its part when the first has done what it did so far, as autograd's does
+            if t:  # a second thread begins when the first has done what it did so far, as autograd's does, and with a launch
                 for rank in range(ranks):
                     plan[rank][t].append(("await", 1_111, 0, len(plan[rank][0]) - 1))
-            for _ in range(random.randint(2, 9)):
+            for place in range(random.randint(2, 9)):
                 work, call, lasts = random.randint(1, 400) * host * 12, random.randint(1, 100) * 60, random.randint(1, 900) * device * 12
-                kind, stream, name = random.random(), random.randrange(streams), next(names)
+                kind, stream, name = 1.0 if t and not place else random.random(), random.randrange(streams), next(names)
                 lag = latency + (random.randint(0, 9_000) if jitter else 0)
                 waits = random.sample(launched, min(len(launched), 1)) if events and random.random() < 0.4 else []
                 which = list(range(streams)) if syncs == "all" else random.choice(([stream], list(range(streams))))

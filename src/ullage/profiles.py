@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import NamedTuple
 
 from ullage.errors import UllageError, harmless
 from ullage.memory import give_back
@@ -32,13 +33,14 @@ WORTH_PROCESSES = 32 << 20  # bytes on disk from which on several files are read
 @dataclass(frozen=True)
 class Asked:
     """How traces are to be read: the window, which threads are a process' `host` lane, `ranks` by file name, the reader's `options`;
-    `workers` processes at most."""
+    `workers` processes at most. `replay` keeps the calls and operations of each, so that the run can be replayed."""
 
     window: Window = field(default_factory=Window)
     ranks: dict[str, int] = field(default_factory=dict)
     options: Options = field(default_factory=Options)
     workers: int | None = None
     host: Host = "busiest"
+    replay: bool = False
 
 
 @dataclass(frozen=True)
@@ -150,17 +152,18 @@ def _stated(trace: Trace, files: list[File], asked: Asked, problems: Problems) -
 
 def _reduced(files: list[File], asked: Asked, problems: Problems) -> list[Reduced]:
     given = ranks([file.path for file in files], asked.ranks)
-    tasks: list[_Task] = [
-        (file.path, replace(asked.options, rank=given.get(file.path, asked.options.rank)), asked.window, asked.host) for file in files
+    tasks = [
+        _Reading(f.path, replace(asked.options, rank=given.get(f.path, asked.options.rank)), asked.window, asked.host, asked.replay)
+        for f in files
     ]
     workers = min(asked.workers or os.cpu_count() or 1, len(files))
     size = sum(_size(file.path) for file in files)
     if workers > 1 and (asked.workers or size >= WORTH_PROCESSES):
-        silent = [(path, replace(options, progress=_silent), window, host) for path, options, window, host in tasks]
+        silent = [task._replace(options=replace(task.options, progress=_silent)) for task in tasks]
         results = side_by_side(read_one, silent, workers, lambda done: asked.options.progress(f"{done:,} of {len(tasks):,} traces"))
     else:
         within = asked.workers or os.cpu_count() or 1  # one file at a time may itself be read by several
-        tasks = [(path, replace(options, workers=within), window, host) for path, options, window, host in tasks]
+        tasks = [task._replace(options=replace(task.options, workers=within)) for task in tasks]
         results = [_one_by_one(task, number, len(tasks), asked.options.progress) for number, task in enumerate(tasks, 1)]
     kept: list[Reduced] = []
     for reduced, lost, error in results:
@@ -176,23 +179,29 @@ def _reduced(files: list[File], asked: Asked, problems: Problems) -> list[Reduce
     return kept
 
 
-_Task = tuple[Path, Options, Window, Host]
+class _Reading(NamedTuple):
+    path: Path
+    options: Options
+    window: Window
+    host: Host
+    replay: bool
+
+
 _Result = tuple[Reduced | None, Problems, UllageError | None]
 
 
-def _one_by_one(task: _Task, number: int, of: int, progress: Callable[[str], None]) -> _Result:
-    path, options, window, host = task
+def _one_by_one(task: _Reading, number: int, of: int, progress: Callable[[str], None]) -> _Result:
     head = f"{number:,} of {of:,} traces" if of > 1 else ""
-    return read_one((path, replace(options, progress=lambda word: progress(f"{head} {word}".strip())), window, host))
+    return read_one(task._replace(options=replace(task.options, progress=lambda word: progress(f"{head} {word}".strip()))))
 
 
 def _silent(word: str) -> None:
     """Say nothing: a worker has no terminal."""
 
 
-def read_one(task: _Task) -> _Result:
+def read_one(task: _Reading) -> _Result:
     """Return one file's states, what was left out of it, and the error that kept it from being used, if any."""
-    path, options, window, host = task
+    path, options, window, host, replay = task
     problems = Problems()
     try:
         trace, file = recognised(path)
@@ -202,7 +211,7 @@ def read_one(task: _Task) -> _Result:
         give_back()
         if options.rank is not None:
             _rename(recording, options.rank)
-        return reduce(capture, window, host), problems, None
+        return reduce(capture, window, host, replay=replay), problems, None
     except UllageError as error:
         return None, problems, _with_losses(error, problems)
     except BrokenPipeError:

@@ -25,6 +25,7 @@ Examples:
   ullage trace scorep-20260101/traces.otf2        Score-P (pip install 'ullage[otf2]')
   ullage trace trace.json --window steps          from the first profiler step to the last
   ullage trace trace.json --region forward        one NVTX range or user annotation
+  ullage trace profiles/ --what-if                how much faster without late ranks, communication, launches
   ullage trace trace.json --out trace.svg         the timeline; .html is the whole report, .pftrace opens in Perfetto
 \b
 Several runs:
@@ -61,6 +62,7 @@ def reading(command: Any) -> Any:
 @click.option(
     "--link", type=Finite(min=0, min_open=True), metavar="R", help="GB/s of a GPU's link one way, for collectives not within a host."
 )
+@click.option("--what-if", is_flag=True, help="How much faster without late ranks, communication, launches; the critical path.")
 @click.option("--top", type=click.IntRange(1), default=12, show_default=True, help="Rows of a table.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 @click.option(
@@ -108,6 +110,7 @@ def answer(files: tuple[str, ...], asked: dict[str, Any], progress: Progress) ->
             limit=round(asked["limit"] * 2**30),
             workers=asked["workers"],
             host=asked["host"],
+            what_if=asked.get("what_if", False),
             progress=progress,
         )
     finally:

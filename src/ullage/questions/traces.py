@@ -25,6 +25,7 @@ def trace(
     limit: int = 64 * 2**30,
     workers: int | None = None,
     host: Host = "busiest",
+    what_if: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> TraceReport:
     """Return the host and device trees of one run; the command `ullage trace` prints the same.
@@ -34,17 +35,21 @@ def trace(
     file name to files that don't tell; `price` is money per GPU-hour; `link` is the rate of a GPU's link one way, in B/s, for collectives
     that are not within a host; `strict` refuses damaged files; `limit` is the most
     bytes that a file may unpack to; `workers` how many files are read side by side; `host` makes a
-    process' host lane its busiest thread in the GPU's interface, or the "union" of all. Raises UllageError for what the user can mend.
+    process' host lane its busiest thread in the GPU's interface, or the "union" of all; `what_if` replays the run with other durations.
+    Raises UllageError for what the user can mend.
     """
+    from ullage.errors import UllageError
     from ullage.profiles import Asked, profile
     from ullage.reports.trace import Question
     from ullage.reports.trace import trace as answer
     from ullage.sums.lanes.window import parse
     from ullage.traces.trace import Options
 
+    if what_if and region is not None:
+        raise UllageError("a region can't be replayed: what it waits for lies outside too", "cut a part of the run with --window instead")
     chosen = parse(window)
     options = Options(strict=strict, limit=limit, progress=progress or (lambda _: None))
-    read = profile(files if isinstance(files, str) else list(files), Asked(chosen, dict(ranks or {}), options, workers, host))
+    read = profile(files if isinstance(files, str) else list(files), Asked(chosen, dict(ranks or {}), options, workers, host, what_if))
     return answer(read, read.window, Question(mode, region, price, link))
 
 

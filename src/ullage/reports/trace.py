@@ -22,6 +22,7 @@ from ullage.reports.recorder_cost import recorder_cost
 from ullage.reports.restated import Restatement, restated
 from ullage.reports.sequences import Sequences, sequences
 from ullage.reports.view import View, view
+from ullage.reports.what_if import WhatIf, what_if
 from ullage.sums.lanes.bounds import device_ranges, host_ranges
 from ullage.sums.lanes.common import Rest, partly, recorded_notes, rest, with_common
 from ullage.sums.lanes.matching import match
@@ -49,6 +50,7 @@ class Question:
 class TraceReport:
     """The trees of a run (`whole`), of its regions, ranks, devices and steps, and what explains the loss.
 
+    `what_if` is there if it was asked for: the run replayed with other durations, and its critical path.
     `recorded` is in how many ns any rank was recorded, None where all were for as long. `partial` says that something of the run is
     missing; `notes` say what, and what the numbers rest on.
 
@@ -81,6 +83,7 @@ class TraceReport:
     code: CodeReport | None = None
     bandwidths: tuple[Bandwidth, ...] = ()
     sequences: Sequences | None = None
+    what_if: WhatIf | None = None
 
     @property
     def tables_of(self) -> str:
@@ -134,6 +137,7 @@ def trace(profile: Profile, window: str, question: Question | None = None) -> Tr
         code=code_report(run),
         bandwidths=bandwidths(run, matched, question.link),
         sequences=sequences(run),
+        what_if=what_if(run, matched) if question.region is None else None,
     )
 
 

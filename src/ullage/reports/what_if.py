@@ -8,7 +8,7 @@ from ullage.sums.lanes.common import clock_lines
 from ullage.sums.lanes.matched import Matched
 from ullage.sums.lanes.replaying.cases import ChangedTime, changed_times, comparable, unexplained
 from ullage.sums.lanes.replaying.critical_path import CriticalPath, critical_path
-from ullage.sums.lanes.replaying.run_work import RunWork, run_work
+from ullage.sums.lanes.replaying.run_work import RunWork, apart, run_work
 from ullage.sums.lanes.replaying.waits import RunWaits, run_waits
 from ullage.sums.lanes.run import Run
 
@@ -52,7 +52,11 @@ def what_if(run: Run, matched: Matched) -> WhatIf | None:
     work = run_work(run, matched, works, clock_lines(run, matched.clocks)) if len(works) == len(run.captures) else None
     if work is None:
         return None
-    waits = run_waits(work)
+    try:
+        waits = run_waits(work)
+    except ValueError:  # ranks do their collectives in orders that do not fit: they are not what they were matched for
+        waits = run_waits(apart(work))
+    work = waits.work
     return WhatIf(
         elapsed=work.elapsed,
         off=unexplained(waits),

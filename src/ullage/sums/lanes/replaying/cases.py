@@ -22,6 +22,7 @@ from ullage.sums.lanes.gather import CALL, KIND
 from ullage.sums.lanes.replaying.spans_of_work import ZERO
 from ullage.sums.lanes.replaying.waits import RunWaits
 from ullage.sums.lanes.spans import Times
+from ullage.sums.replay import Seconds
 from ullage.sums.wait_graph import NEVER, Numbers, moments
 
 Bound = Literal["least", "likely", "most"]
@@ -86,15 +87,10 @@ def spans(waits: RunWaits, bound: Bound, change: Change | None = None, **more: T
     }
     if bound == "least":
         changed |= {"delay": np.minimum(recorded["delay"], 0), "release": ZERO}
-    for sort, values in {"even": _evened, "communication": _silent, "launches": _graphed}.get(change or "", _same)(
-        waits, bound, recorded | changed
-    ).items():
-        changed[sort] = values
+    if change is not None:
+        now = {sort: np.broadcast_to(np.asarray(values, np.int64), recorded[sort].shape) for sort, values in (recorded | changed).items()}
+        changed |= {"even": _evened, "communication": _silent, "launches": _graphed}[change](waits, bound, now)
     return waits.spans.joined(**(changed | more))
-
-
-def _same(waits: RunWaits, bound: Bound, now: dict[str, Times]) -> dict[str, Times]:  # noqa: ARG001 - others look at them
-    return {}
 
 
 def _silent(waits: RunWaits, bound: Bound, now: dict[str, Times]) -> dict[str, Times]:  # noqa: ARG001 - others look at it
@@ -144,11 +140,11 @@ def _evened(waits: RunWaits, bound: Bound, now: dict[str, Times]) -> dict[str, T
     }
 
 
-def _to_mean(process: Times, stretch: Times, time: Times, all_of_them: Times) -> np.ndarray:
+def _to_mean(process: Times, stretch: Times, time: Times, all_of_them: Times) -> Seconds:
     """Return for each row by which factor its process' time in its stretch becomes the mean of all processes' in it."""
     users = np.unique(all_of_them)
     many, wide = int(max(users.max(initial=0), process.max(initial=0))) + 1, int(stretch.max(initial=0)) + 1
     times = np.bincount(process * wide + stretch, time, many * wide).reshape(many, wide)
     mean = times[users].mean(axis=0)
     factor = np.divide(mean, times, out=np.ones_like(times), where=times > 0)
-    return factor[process, stretch]
+    return np.asarray(factor[process, stretch])

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from ullage.sums.lanes.gather import CALL, KIND
+from ullage.sums.lanes.launches import Mask
 from ullage.sums.lanes.replaying.cases import _ends, spans
 from ullage.sums.lanes.replaying.spans_of_work import SORTS
 from ullage.sums.lanes.replaying.waits import RunWaits
-from ullage.sums.wait_graph import Numbers, moments, wait_path
+from ullage.sums.wait_graph import Numbers, Parts, moments, wait_path
 
 PATH_KINDS = ("kernel", "collective", "copy", "launch", "wait", "call", "host", "latency", "unexplained")
 _OF_OPERATION = {"kernel": "kernel", "graph": "kernel", "collective": "collective", "memcpy": "copy", "memset": "copy"}
@@ -110,9 +111,7 @@ def _rows(waits: RunWaits, kind: Numbers, name: Numbers, time: Numbers) -> tuple
     return tuple(sorted(rows, key=lambda row: (-row.time, row.kind, row.name)))
 
 
-def _ranks(
-    waits: RunWaits, came_by: Numbers, lags: np.ndarray, last: int, came: Numbers, rank: Numbers, time: Numbers
-) -> tuple[PathRank, ...]:
+def _ranks(waits: RunWaits, came_by: Numbers, lags: Parts, last: int, came: Numbers, rank: Numbers, time: Numbers) -> tuple[PathRank, ...]:
     """Return the path's time by rank. A collective's own time counts for the rank that goes on; what led to it, for the last to come."""
     labels, ops, many = waits.work.labels, waits.work.operations, len(waits.work.calls)
     times = np.zeros(len(labels), np.int64)
@@ -136,5 +135,5 @@ def _ranks(
     return tuple(PathRank(*row) for row in found if row[1] or row[2])
 
 
-def _within(lags: np.ndarray, first: int, count: int) -> np.ndarray:
+def _within(lags: Parts, first: int, count: int) -> Mask:
     return np.asarray((lags >= first) & (lags < first + count))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ullage.sums.lanes.alignment import Line
 from ullage.sums.lanes.gather import KIND, NOT_KNOWN
+from ullage.sums.lanes.launches import Mask
 from ullage.sums.lanes.matched import Matched, codes
 from ullage.sums.lanes.observed import bounds
 from ullage.sums.lanes.replaying.work import CallColumns, CapturedWork, OperationColumns
@@ -34,7 +37,7 @@ class RunWork:
     group: Times
     own: Times
     until: Times
-    everybodys: np.ndarray
+    everybodys: Mask
     labels: tuple[str, ...]
     words: tuple[str, ...]
     origin: int
@@ -71,6 +74,14 @@ def run_work(run: Run, matched: Matched, works: Sequence[CapturedWork], lines: d
     return _joined(run, calls, operations, tuple(words), low if lines is not None else windows[0][0], lines is not None)
 
 
+def apart(work: RunWork) -> RunWork:
+    """Return the same work as if no collective had been found on several ranks."""
+    own = work.operations.end - work.operations.start
+    alone = int((work.operations.kind == KIND["collective"]).sum())
+    nobodys = np.full(len(own), NOT_KNOWN, np.int64)
+    return replace(work, group=nobodys, own=own, until=work.operations.end, everybodys=work.everybodys[:0], alone=alone)
+
+
 def _moved(pair: tuple[int, int], line: Line) -> tuple[int, int]:
     by = line.at(np.array(pair, np.int64))
     return pair[0] - int(by[0]), pair[1] - int(by[1])
@@ -80,7 +91,7 @@ def _places(run: Run, place: str) -> dict[int, int]:
     return {p.key[1]: number for number, p in enumerate(run.processes) if p.key[0] == place}
 
 
-_Columns = dict[str, np.ndarray]
+_Columns = dict[str, npt.NDArray[Any]]
 
 
 @dataclass(frozen=True)
@@ -114,7 +125,7 @@ class _Part:
         columns["capture"] = np.full(len(new), number, np.int64)
         return columns
 
-    def _cut(self, columns: _Columns, late: np.ndarray | bool = False) -> tuple[_Columns, np.ndarray]:
+    def _cut(self, columns: _Columns, late: Mask | bool = False) -> tuple[_Columns, Mask]:
         """Return the rows that begin before the time looked at ends (`late`: that are wanted though they do not), and which they are."""
         start, end = (columns[edge] - self.line.at(columns[edge]) - self.low for edge in ("start", "end"))
         kept = (end > 0) & ((start < self.high - self.low) | late)

@@ -2,7 +2,7 @@
 
 Certain are these waits, for the trace tells them:
 
-- a host thread does one thing after another: calls, and between them whatever it did then;
+- a host thread that submits work does one thing after another: calls, and between them whatever it did then;
 - an operation begins after the one before it on its stream, and no earlier than the smallest latency of its process after the call that
   submitted it began;
 - a call that waits (`cudaStreamSynchronize` and the like, a blocking copy) ends after the operation whose end explains its own: the last
@@ -26,7 +26,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ullage.sums.lanes.gather import CALL
-from ullage.sums.lanes.launches import distinct
+from ullage.sums.lanes.launches import Mask, distinct
 from ullage.sums.lanes.replaying.run_work import RunWork
 from ullage.sums.lanes.replaying.spans_of_work import LIKELY, POSSIBLE, ZERO, SpanTable
 from ullage.sums.lanes.spans import Times
@@ -47,7 +47,7 @@ class RunWaits:
     `call_moment`, `operation_moment` are the moments at which calls and operations begin; `leaves` and `lasts` say for each of them (calls
     first) from which moment its own duration counts, and which span that is. `ambiguous` and `handed` say of calls whether a thread of
     its process may have handed over to it, and whether that is likely; `common` is the shortest time in which it may have been.
-    `launch_bound` says of operations that nothing but their launch held them up; `handover_call` says to which call each handover's time led;
+    `launch_bound` says of operations that nothing but their launch held them up; `handover_call` says which call each one led to;
     `inferred` is how many waits were.
     """
 
@@ -58,11 +58,11 @@ class RunWaits:
     operation_moment: Numbers
     leaves: Numbers
     lasts: Numbers
-    waits: np.ndarray
-    ambiguous: np.ndarray
-    handed: np.ndarray
+    waits: Mask
+    ambiguous: Mask
+    handed: Mask
     common: Times
-    launch_bound: np.ndarray
+    launch_bound: Mask
     slack: Times
     handover_call: Numbers
     inferred: int
@@ -72,7 +72,7 @@ class _Table:
     """Waits in the order in which they are found."""
 
     def __init__(self) -> None:
-        self._rows: list[np.ndarray] = []
+        self._rows: list[Numbers] = []
 
     def add(self, after: Numbers, before: Numbers, *lag: Numbers | int) -> None:
         """Add waits, with up to three spans each."""
@@ -130,7 +130,9 @@ class _Builder:
         )  # fmt: skip
 
     def _one_of_each(self) -> Numbers:
-        return np.unique(self.work.group, return_index=True)[1][-len(self.group_at) :] if len(self.group_at) else self.group_at
+        """Return one operation of each group."""
+        numbers, first = np.unique(self.work.group, return_index=True)
+        return np.asarray(first[numbers >= 0])
 
     def _groups(self) -> None:
         members = np.flatnonzero(self.work.group >= 0)
@@ -184,7 +186,7 @@ class _Builder:
 
     # -- host threads ---------------------------------------------------------------------------------------------------
 
-    def _threads(self, leaves: Numbers, call_span: Numbers) -> tuple[np.ndarray, np.ndarray, Times, Numbers]:
+    def _threads(self, leaves: Numbers, call_span: Numbers) -> tuple[Mask, Mask, Times, Numbers]:
         """Add the order of each thread's calls, and what may have been handed over between threads."""
         calls, many = self.calls, len(self.calls)
         first = np.ones(many, bool)
@@ -222,7 +224,7 @@ class _Builder:
 
     # -- operations -----------------------------------------------------------------------------------------------------
 
-    def _operations(self) -> tuple[int, np.ndarray, Times]:
+    def _operations(self) -> tuple[int, Mask, Times]:
         """Add what operations waited for; return how many waits were inferred, whom only the launch held up, and how much longer than the
         smallest latency a launch may have taken that something else hid."""
         ops, work, start = self.ops, self.work, self.ops.start
@@ -252,14 +254,14 @@ class _Builder:
         self._possible()
         return int((event >= 0).sum()), bound, slack
 
-    def _latency(self, launched: np.ndarray) -> tuple[Times, Numbers]:
+    def _latency(self, launched: Mask) -> tuple[Times, Numbers]:
         """Return the smallest latency of each process (0 without any), and whose each operation's is."""
         whose = self.ops.process
         least = np.full(int(whose.max(initial=0)) + 1, np.iinfo(np.int64).max)
         np.minimum.at(least, whose[launched], (self.ops.start - self.submitted)[launched])
         return np.where(least == np.iinfo(np.int64).max, 0, least), whose
 
-    def _slack(self, launched: np.ndarray, bound: np.ndarray, least: Times, latency: Times) -> Times:
+    def _slack(self, launched: Mask, bound: Mask, least: Times, latency: Times) -> Times:
         """Return by how much a hidden launch may have been slower than the smallest latency: as the 95th percentile of those that were not
         hidden, but no slower than it can have been."""
         slack = np.zeros(len(self.ops), np.int64)

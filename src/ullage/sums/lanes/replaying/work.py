@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from ullage.sums.lanes.code.levels import by_thread, levels
 from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Codes, Rows
-from ullage.sums.lanes.launches import launches, only
+from ullage.sums.lanes.launches import Mask, launches, only, puts
 from ullage.sums.lanes.observed import Observed
 from ullage.sums.lanes.spans import Times
 
@@ -20,7 +21,7 @@ _RANK = np.array([_STRONGEST.index(word) for word in CALL] + [_STRONGEST.index("
 
 @dataclass(frozen=True)
 class CallColumns:
-    """The outermost calls of host threads, sorted by process, thread and start; times in ns.
+    """The outermost calls of host threads that submit work, sorted by process, thread and start; times in ns.
 
     `sort` is a code of `CALL`; `name` and `before` are codes into the words: the call's name, and what the thread was in between the call
     before it and this one (`NOT_KNOWN`: nothing that has a name).
@@ -77,9 +78,8 @@ def captured_work(capture: Capture, seen: Observed) -> CapturedWork:
     every = [*capture.words, *more]
     used, codes = np.unique(np.concatenate((calls.name, before, operations.name)), return_inverse=True)
     known = used[used >= 0]
-    codes = np.where(used < 0, NOT_KNOWN, np.cumsum(used >= 0) - 1)[codes].astype(np.int32)
-    cuts = (len(calls), 2 * len(calls))
-    name, before, ran = np.split(codes, cuts)
+    new = np.where(used < 0, NOT_KNOWN, np.cumsum(used >= 0) - 1).astype(np.int32)
+    name, before, ran = np.split(new[codes], (len(calls), 2 * len(calls)))
     return CapturedWork(
         CallColumns(**{**vars(calls), "name": name, "before": before}),
         OperationColumns(**{**vars(operations), "name": ran}),
@@ -92,16 +92,25 @@ def _outermost(capture: Capture, seen: Observed) -> CallColumns:
     rows = capture.calls
     rows = rows.where((rows.end > low) & (rows.start < high) & np.isin(rows.process, list(seen.lives)))
     rows = rows.where(np.lexsort((-rows.end, rows.start, rows.thread, rows.process)))
-    outer, sort = np.zeros(len(rows), bool), np.zeros(len(rows), np.int64)
-    for _, places in by_thread(rows.process, rows.thread):
+    outer: Mask = np.zeros(len(rows), bool)
+    sort: Times = np.zeros(len(rows), np.int64)
+    for places in _submitting(rows):
         reach = np.maximum.accumulate(rows.end[places])
-        begins = np.concatenate(([True], rows.start[places[1:]] >= reach[:-1]))
+        begins: Mask = np.concatenate(([True], rows.start[places[1:]] >= reach[:-1]))
         outer[places[begins]] = True
-        does = np.minimum.reduceat(_RANK[rows.call[places]], np.flatnonzero(begins))
+        does: Times = np.minimum.reduceat(_RANK[rows.call[places]], np.flatnonzero(begins))
         sort[places[begins]] = np.array([CALL[word] for word in _STRONGEST])[does]
     kept = rows.where(outer)
     blank = np.full(len(kept), NOT_KNOWN, np.int32)
     return CallColumns(kept.start, kept.end, kept.process, kept.thread, sort[outer], kept.name, blank)
+
+
+def _submitting(rows: Rows) -> list[npt.NDArray[np.intp]]:
+    """Return the places of the calls of each thread that submits work: others (watchdogs, loaders) ask or wait for what these do, and the
+    time between their calls is nobody's work. All threads of a process of which none submits any."""
+    threads = [(process, places, bool(puts(rows.where(places)).any())) for (process, _), places in by_thread(rows.process, rows.thread)]
+    some = {process for process, _, submits in threads if submits}
+    return [places for process, places, submits in threads if submits or process not in some]
 
 
 def _between(capture: Capture, calls: CallColumns) -> tuple[Codes, list[str]]:
@@ -141,7 +150,7 @@ def _operations(capture: Capture, seen: Observed, calls: CallColumns) -> Operati
     )
 
 
-def _callers(calls: CallColumns, rows: Rows, known: np.ndarray, start: Times, thread: Times) -> Times:
+def _callers(calls: CallColumns, rows: Rows, known: Mask, start: Times, thread: Times) -> Times:
     """Return the place of the outermost call around each known launch."""
     found = np.full(len(rows), NOT_KNOWN, np.int64)
     mine = dict(by_thread(calls.process, calls.thread))
