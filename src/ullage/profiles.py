@@ -45,7 +45,9 @@ class Asked:
 
 @dataclass(frozen=True)
 class Profile:
-    """One run as read: merged states (`run`), or `regions` where the files hold sums (TALP JSON); and what was left out."""
+    """One run as read: merged states (`run`), or `regions` where the files hold sums (TALP JSON); and what was left out.
+
+    `replay` says whether it is to be replayed."""
 
     places: tuple[str, ...]
     source: str
@@ -54,6 +56,7 @@ class Profile:
     regions: tuple[Region, ...]
     problems: Problems
     prefers: Mode
+    replay: bool = False
 
     @property
     def window(self) -> str:
@@ -89,7 +92,14 @@ def profile(places: str | Sequence[str], asked: Asked | None = None) -> Profile:
     recordings = tuple(r.recording for r in kept)
     run = merge(kept)
     return Profile(
-        tuple(r.place for r in recordings), recordings[0].source or trace.name, recordings, run, (), problems, _prefers(recordings, run)
+        tuple(r.place for r in recordings),
+        recordings[0].source or trace.name,
+        recordings,
+        run,
+        (),
+        problems,
+        _prefers(recordings, run),
+        asked.replay,
     )
 
 
@@ -147,7 +157,7 @@ def _stated(trace: Trace, files: list[File], asked: Asked, problems: Problems) -
     for region in (region for regions in parts for region in regions):
         by_name.setdefault(region.name, []).append(region)
     regions = tuple(united(shares) if len(shares) > 1 else shares[0] for shares in by_name.values())
-    return Profile(tuple(f.name for f in files), recordings[0].source, tuple(recordings), None, regions, problems, "talp")
+    return Profile(tuple(f.name for f in files), recordings[0].source, tuple(recordings), None, regions, problems, "talp", asked.replay)
 
 
 def _reduced(files: list[File], asked: Asked, problems: Problems) -> list[Reduced]:

@@ -170,7 +170,7 @@ def _stated(profile: Profile, mode: Mode, window: str, question: Question) -> Tr
         late=None,
         restated=restated(profile.regions),
         run=None,
-        notes=tuple(profile.problems.lines()),
+        notes=(*profile.problems.lines(), *(["the files hold sums, no events: nothing can be replayed"] if profile.replay else [])),
         partial=profile.partial,
     )
 
@@ -332,6 +332,8 @@ def _notes(profile: Profile, run: Run, summary: KernelSummary | None, transfers:
     found += transfers
     if (outside := sum(capture.left_out for capture in run.captures)) > 0:
         found.append(f"devices worked for {outside / 1e9:.3g} s before MPI_Init returned or after MPI_Finalize was called: not of the run")
+    if profile.replay and not run.devices:
+        found.append("no operation of a device was recorded: nothing can be replayed")
     if not run.devices and any(p.calls for p in run.processes):
         found.append("the hosts call the GPU's interface, but nothing that ran on a device was recorded: there is no device tree")
     if any(r.resolution > 1 for r in profile.recordings):

@@ -34,6 +34,7 @@ from ullage.sums.wait_graph import Numbers, WaitGraph, WaitTable, wait_graph
 
 COINCIDES = 5_000  # ns from an event's completion to the begin of what waited for it: a few µs on NVIDIA's GPUs
 EXPLAINS = 50_000  # ns from an operation's end to the return of the call that waited for it, its thread being woken
+AHEAD = 20_000  # ns by which a device's clock may be ahead of its host's
 TOUCHES = 1_000  # ns by which an operation may begin before the one before it ended: time stamps of whole µs
 MOST_STREAMS = 64  # of a process, whose possible waits are looked at; the busiest
 _ALL_STREAMS = re.compile(r"(?i)(device|ctx|context)_?synchronize")
@@ -157,7 +158,7 @@ class _Builder:
         """Return the operations of copies whose calls returned when they were done."""
         rows = np.flatnonzero(self.ops.call >= 0)
         rows = rows[self.calls.sort[self.ops.call[rows]] == CALL["copy"]]
-        return rows[self.work.until[rows] <= self.calls.end[self.ops.call[rows]]]
+        return np.asarray(rows[self.work.until[rows] <= self.calls.end[self.ops.call[rows]]], np.int64)
 
     def _waited(self, mine: Numbers, own: list[Numbers], until: Times) -> None:
         """Add the waits of a process' synchronising calls for operations on its streams."""
@@ -166,16 +167,13 @@ class _Builder:
         everything = np.array([bool(_ALL_STREAMS.search(name)) for name in names])
         if len(own) == 1:
             everything |= np.array([not _EVENT.search(name) for name in names])
-        ended = np.full((len(mine), len(own)), np.iinfo(np.int64).min)
-        last = np.full((len(mine), len(own)), -1)
-        for place, rows in enumerate(own):
-            done, put = np.maximum.accumulate(self.work.until[rows]), np.maximum.accumulate(self.submitted[rows])
-            at = np.minimum(np.searchsorted(done, end, side="right"), np.searchsorted(put, start, side="left")) - 1
-            last[:, place] = np.where(at >= 0, rows[at], -1)
-            ended[:, place] = np.where(at >= 0, done[at], ended[:, place])
-        latest = ended.argmax(axis=1)
-        longest = ended[np.arange(len(mine)), latest]
-        explained = (longest > start) & (end - longest <= EXPLAINS)
+        ended, last = self._last_on_streams(mine, own, 0)
+        latest, longest, explained = _explaining(ended, start, end)
+        beyond, after = self._last_on_streams(mine, own, AHEAD)  # the device's clock may be a little ahead of the host's
+        other, further, fits = _explaining(beyond, start, end)
+        ahead = ~explained & fits & (end - start > AHEAD)
+        ended, last = np.where(ahead[:, None], beyond, ended), np.where(ahead[:, None], after, last)
+        latest, longest, explained = np.where(ahead, other, latest), np.where(ahead, further, longest), explained | ahead
         until[mine] = np.where(explained, longest, start)
         for place in range(len(own)):
             there = (last[:, place] >= 0) & (ended[:, place] <= until[mine])
@@ -183,6 +181,19 @@ class _Builder:
             for chosen, switch in ((sure, ZERO), (there & ~sure, POSSIBLE)):
                 rows = last[chosen, place]
                 self.found.add(self.sync_at[mine[chosen]], self.op_leaves[rows], self.op_span[rows], switch)
+
+    def _last_on_streams(self, mine: Numbers, own: list[Numbers], ahead: int) -> tuple[Times, Numbers]:
+        """Return, a row for each call and a column for each stream, the last operation that was submitted before the call and had ended
+        when it returned (or so many ns later), -1 for none, and when it ended."""
+        start, end = self.calls.start[mine], self.calls.end[mine] + ahead
+        ended = np.full((len(mine), len(own)), np.iinfo(np.int64).min >> 1)
+        last = np.full((len(mine), len(own)), -1)
+        for place, rows in enumerate(own):
+            done, put = np.maximum.accumulate(self.work.until[rows]), np.maximum.accumulate(self.submitted[rows])
+            at = np.minimum(np.searchsorted(done, end, side="right"), np.searchsorted(put, start, side="left")) - 1
+            last[:, place] = np.where(at >= 0, rows[at], -1)
+            ended[:, place] = np.where(at >= 0, done[at], ended[:, place])
+        return ended, last
 
     # -- host threads ---------------------------------------------------------------------------------------------------
 
@@ -241,7 +252,7 @@ class _Builder:
         delay_span = self.spans.add("delay", np.where(bare, 0, start - arrival))
         release_span = self.spans.add("release", np.where(bare | (~launched & (ops.early == 0)), start, 0))
         bound = launched & (of_launch >= told) & (event < 0) & (of_launch > of_stream)
-        slack = self._slack(launched, bound, latency[whose], start - self.submitted)
+        slack = self._slack(launched, bound, latency[whose], np.minimum(start, arrival) - self.submitted)
         slack_span = self.spans.add("slack", np.zeros(len(ops), np.int64))
         rows = np.flatnonzero(before >= 0)
         self.found.add(self.op_at[rows], self.op_leaves[before[rows]], self.op_span[before[rows]], delay_span[rows])
@@ -317,3 +328,10 @@ class _Builder:
                     after, before = rows[new], by_end[there][count[new] - 1]
                     good = self.ops.start[before] < self.ops.start[after]
                     self.found.add(self.op_at[after[good]], self.op_leaves[before[good]], self.op_span[before[good]], POSSIBLE)
+
+
+def _explaining(ended: Times, start: Times, end: Times) -> tuple[Numbers, Times, Mask]:
+    """Return on which stream the last operation ended, when, and whether that explains when a call from `start` to `end` returned."""
+    latest = ended.argmax(axis=1)
+    longest = ended[np.arange(len(ended)), latest]
+    return latest, longest, (longest > start) & (end - longest <= EXPLAINS)
