@@ -31,8 +31,8 @@ _BLOCK = 1 << 16  # moments whose lags are computed in one go
 class WaitTable:
     """Waits, a row each: the moment `after` comes no earlier than the moment `before` and its `lag`, three spans: shape (waits, 3)."""
 
-    after: Numbers
-    before: Numbers
+    after: Parts
+    before: Parts
     lag: Parts
 
 
@@ -45,8 +45,8 @@ class WaitGraph:
     in each place, -1 for joints.
     """
 
-    first: Numbers
-    second: Numbers
+    first: Parts
+    second: Parts
     first_lag: Parts
     second_lag: Parts
     place: Numbers
@@ -81,7 +81,7 @@ def wait_graph(recorded: Numbers, waits: WaitTable) -> WaitGraph:
     slot = np.maximum(nth - 1, 0)
     node = np.where(slot == joints[after], after, first_joint[after] + slot)
     whole = count + int(joints.sum())
-    first, second = np.zeros(whole, np.int64), np.zeros(whole, np.int64)
+    first, second = np.zeros(whole, np.int32), np.zeros(whole, np.int32)
     first_lag, second_lag = np.full((whole, PARTS), ZERO, np.int32), np.full((whole, PARTS), ZERO, np.int32)
     second_lag[:, 0] = OFF
     opens = nth == 0
@@ -92,7 +92,7 @@ def wait_graph(recorded: Numbers, waits: WaitTable) -> WaitGraph:
     return _ordered(recorded, np.repeat(np.arange(count), joints), (first, second, first_lag, second_lag))
 
 
-def _ordered(recorded: Numbers, joins: Numbers, columns: tuple[Numbers, Numbers, Parts, Parts]) -> WaitGraph:
+def _ordered(recorded: Numbers, joins: Numbers, columns: tuple[Parts, Parts, Parts, Parts]) -> WaitGraph:
     """Return the graph with its moments in order: by when they came, if that will do."""
     count, (first, second, first_lag, second_lag) = len(recorded), columns
     owner = np.concatenate((np.arange(count), joins))
@@ -108,8 +108,8 @@ def _ordered(recorded: Numbers, joins: Numbers, columns: tuple[Numbers, Numbers,
         order = _sorted(first, np.where(real, second, 0))
         place[order] = np.arange(len(order))
     return WaitGraph(
-        first=place[first[order]],
-        second=place[second[order]],
+        first=place[first[order]].astype(np.int32),
+        second=place[second[order]].astype(np.int32),
         first_lag=first_lag[order],
         second_lag=second_lag[order],
         place=place[:count],
@@ -117,13 +117,13 @@ def _ordered(recorded: Numbers, joins: Numbers, columns: tuple[Numbers, Numbers,
     )
 
 
-def _sorted(first: Numbers, second: Numbers) -> Numbers:
+def _sorted(first: Parts, second: Parts) -> Numbers:
     """Return an order in which nothing waits for what comes later: times that a profiler rounded do not tell one. Raises ValueError for
     a circle."""
     count = len(first)
     after, before = np.concatenate((np.arange(1, count),) * 2), np.concatenate((first[1:], second[1:]))
     rows = np.argsort(before, kind="stable")
-    followers = array("q", after[rows].tobytes())
+    followers = array("q", after[rows].astype(np.int64).tobytes())
     begins = np.searchsorted(before[rows], np.arange(count + 1)).tolist()
     waiting = np.bincount(after, minlength=count).tolist()
     ready, order = deque([0]), array("q")
@@ -157,7 +157,7 @@ def wait_path(graph: WaitGraph, spans: Numbers, came: Numbers, last: int) -> Wai
     one = came[graph.first] + spans[graph.first_lag].sum(axis=1)
     other = came[graph.second] + spans[graph.second_lag].sum(axis=1)
     by_first = one >= other
-    cause = array("q", np.where(by_first, graph.first, graph.second).tobytes())
+    cause = array("q", np.where(by_first, graph.first, graph.second).astype(np.int64).tobytes())
     way, place = array("q"), last
     while place:
         way.append(place)

@@ -49,6 +49,8 @@ def changed_times(waits: RunWaits) -> tuple[ChangedTime, ...]:
 
 def _changed(waits: RunWaits, change: Change) -> ChangedTime:
     elapsed = waits.work.elapsed
+    if change != "launches" and not (waits.work.operations.kind == KIND["collective"]).any():
+        return ChangedTime(change, elapsed, None if change == "even" else elapsed, elapsed)
     if change == "even" and not comparable(waits):
         return ChangedTime(change, min(total(waits, spans(waits, "least", "communication")), elapsed), None, elapsed)
     least, likely, most = (total(waits, spans(waits, bound, change)) for bound in ("least", "likely", "most"))

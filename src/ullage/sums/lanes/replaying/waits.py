@@ -30,7 +30,7 @@ from ullage.sums.lanes.launches import Mask, distinct
 from ullage.sums.lanes.replaying.run_work import RunWork
 from ullage.sums.lanes.replaying.spans_of_work import LIKELY, POSSIBLE, ZERO, SpanTable
 from ullage.sums.lanes.spans import Times
-from ullage.sums.wait_graph import Numbers, WaitGraph, WaitTable, wait_graph
+from ullage.sums.wait_graph import Numbers, Parts, WaitGraph, WaitTable, wait_graph
 
 COINCIDES = 5_000  # ns from an event's completion to the begin of what waited for it: a few µs on NVIDIA's GPUs
 EXPLAINS = 50_000  # ns from an operation's end to the return of the call that waited for it, its thread being woken
@@ -73,16 +73,19 @@ class _Table:
     """Waits in the order in which they are found."""
 
     def __init__(self) -> None:
-        self._rows: list[Numbers] = []
+        self._rows: list[Parts] = []
 
     def add(self, after: Numbers, before: Numbers, *lag: Numbers | int) -> None:
         """Add waits, with up to three spans each."""
         spans = [*lag, *(ZERO,) * (3 - len(lag))]
-        self._rows.append(np.column_stack([np.broadcast_to(column, len(after)) for column in (after, before, *spans)]))
+        self._rows.append(
+            np.column_stack([np.broadcast_to(np.asarray(column, np.int32), len(after)) for column in (after, before, *spans)])
+        )
 
     def table(self) -> WaitTable:
         rows = np.concatenate(self._rows)
-        return WaitTable(rows[:, 0], rows[:, 1], rows[:, 2:].astype(np.int32))
+        self._rows.clear()
+        return WaitTable(rows[:, 0], rows[:, 1], rows[:, 2:])
 
 
 def run_waits(work: RunWork) -> RunWaits:
