@@ -30,23 +30,26 @@ SORTS = {"call": "other", "launch": "launch", "sync": "sync"}
 ROUNDING = 100  # ns: durations are whole, and a mean of them is not
 
 
-def captured(plan):
-    """Yield a capture of each rank of a plan, as its profiler would have written it."""
+def captured(plan, ahead=0):
+    """Yield a capture of each rank of a plan, as its profiler would have written it; each rank's clock is so many ns `ahead` of the one
+    before it, on a machine of its own."""
     calls, ops = reference.simulate(plan)
     calls = [call | {"correlation": number + 1} for number, call in enumerate(calls)]
     for rank in range(len(plan)):
         recording = Recording(f"rank{rank}.json", rank=rank, clock="utc")
-        recording.saw(rank, BASE, BASE + max(row["end"] for row in calls + ops))  # profilers run until the job has ended
+        base = BASE + rank * ahead
+        recording.saw(rank, base, base + max(row["end"] for row in calls + ops))  # profilers run until the job has ended
         recording.processes[rank] = Process(rank=rank, host="node")
+        recording.host = f"node {rank}" if ahead else "node"
         mine = [row for row in calls if row["rank"] == rank], [row for row in ops if row["rank"] == rank]
-        yield gather([_calls(mine[0], rank), _operations(mine[1], rank, len(plan))], recording)
+        yield gather([_calls(mine[0], rank, base), _operations(mine[1], rank, len(plan), base)], recording)
 
 
-def _calls(rows, rank):
+def _calls(rows, rank, base):
     return intervals(
         {
-            "start": [BASE + row["start"] for row in rows],
-            "end": [BASE + row["end"] for row in rows],
+            "start": [base + row["start"] for row in rows],
+            "end": [base + row["end"] for row in rows],
             "kind": ["api"] * len(rows),
             "name": [NAMES[row["sort"]] for row in rows],
             "call": [SORTS[row["sort"]] for row in rows],
@@ -57,12 +60,12 @@ def _calls(rows, rank):
     )
 
 
-def _operations(rows, rank, ranks):
+def _operations(rows, rank, ranks, base):
     together = [row["key"] is not None for row in rows]
     return intervals(
         {
-            "start": [BASE + row["start"] for row in rows],
-            "end": [BASE + row["end"] for row in rows],
+            "start": [base + row["start"] for row in rows],
+            "end": [base + row["end"] for row in rows],
             "kind": ["collective" if joint else "kernel" for joint in together],
             "name": [f"kernel {row['name']}" for row in rows],
             "process": [rank] * len(rows),
@@ -77,9 +80,9 @@ def _operations(rows, rank, ranks):
     )
 
 
-def answered(plan) -> WhatIf:
+def answered(plan, ahead=0) -> WhatIf:
     """What is said of a plan."""
-    kept = [reduce(capture, replay=True) for capture in captured(plan)]
+    kept = [reduce(capture, replay=True) for capture in captured(plan, ahead)]
     run = merge(kept)
     matched = match(run.captures)
     found = what_if(with_common(run, matched.clocks), matched)
@@ -134,6 +137,103 @@ def test_longer_work_on_the_critical_path_makes_the_job_longer_by_as_much(seed: 
     longer = reference.changed(plan, lambda item: _longer(item, chosen))
     if chosen is not None:
         assert reference.elapsed(longer) >= before + 700
+
+
+def test_an_operation_that_begins_when_one_on_another_stream_ends_waited_for_it():
+    # on both ranks a kernel on stream 0 waits for a collective of 100 µs on stream 1, which a call at 1 µs launches: it runs from 6 to 106
+    # µs, the kernel to 156 µs, and the synchronisation returns at 157.5 µs. Without communication the kernel waits for its own launch
+    # alone, at 3 µs and 5 µs later: it ends at 58 µs, and all is over at 59.5 µs.
+    items = [
+        ("call", 1_000),
+        ("launch", 2_000, 1, 100_000, 0, 5_000, 0, []),
+        ("launch", 2_000, 0, 50_000, 1, 5_000, None, [0]),
+        ("sync", 1_500, [0, 1]),
+    ]
+    found = answered([[items], [items]])
+    assert found.elapsed == 157_500 and found.inferred == 2 and found.off == 0
+    silent = next(s for s in found.speedups if s.change == "communication")
+    assert (silent.time.least, silent.time.likely, silent.time.most) == (59_500, 59_500, 59_500)
+    assert found.path.kinds == {"kernel": 50_000, "collective": 100_000, "call": 1_000, "latency": 5_000, "wait": 1_500}
+
+
+def test_who_comes_late_is_on_the_path_and_says_how_long_others_waited():
+    # rank 0 computes 40 µs and rank 1 100 µs before a collective of 10 µs: rank 0 comes 60 µs earlier; had both computed 70 µs, 30 µs less
+    def items(lasts):
+        return [
+            ("call", 1_000),
+            ("launch", 2_000, 0, lasts, 0, 5_000, None, []),
+            ("launch", 2_000, 0, 10_000, 1, 5_000, 0, []),
+            ("sync", 1_500, [0]),
+        ]
+
+    found = answered([[items(40_000)], [items(100_000)]])
+    even = next(s for s in found.speedups if s.change == "even")
+    assert found.elapsed == 1_000 + 5_000 + 100_000 + 10_000 + 1_500
+    assert even.time.least == even.time.likely == even.time.most == found.elapsed - 30_000
+    late = {rank.label: (rank.awaited, rank.waited) for rank in found.path.ranks}
+    assert late == {"rank 0": (0, 0), "rank 1": (1, 60_000)} and found.path.time == found.elapsed
+
+
+@pytest.mark.parametrize("seed", some(range(4000, 4060), 4))
+def test_clocks_that_differ_change_nothing(seed: int):
+    plan = draw(seed, ranks=3, streams=2)
+    if sum(item[0] == "launch" and item[6] is not None for item in plan[0][0]) >= 3:  # fewer do not tell how clocks differ
+        assert answered(plan, ahead=123_456_789) == answered(plan)
+
+
+@pytest.mark.parametrize("seed", some(range(5000, 5060), 4))
+def test_launches_of_unequal_latency_still_add_up(seed: int):
+    plan = draw(seed, jitter=True, threads=1 + seed % 2)
+    found = answered(plan)
+    assert found.elapsed == found.path.time == reference.elapsed(plan) == sum(row.time for row in found.path.rows)
+    assert 0 <= found.off < 1
+
+
+@pytest.mark.parametrize("seed", some(range(6000, 6200), 5))
+def test_whatever_a_trace_holds_is_replayed_and_adds_up(seed: int):
+    draws = random.Random(seed)
+    run = merge([reduce(_nonsense(draws, rank), replay=True) for rank in range(draws.randint(1, 3))])
+    matched = match(run.captures)
+    found = what_if(with_common(run, matched.clocks), matched)
+    if found is not None:
+        assert found.path.time == sum(row.time for row in found.path.rows) == sum(rank.time for rank in found.path.ranks)
+        for row in found.speedups:
+            assert row.time.least <= (row.time.likely if row.time.likely is not None else row.time.most) <= row.time.most
+
+
+def _nonsense(draws, rank):
+    """A capture whose rows begin and end anywhere, on few threads and streams, with calls that launch nothing and work that nobody
+    launched."""
+    step = draws.choice((1, 1000))
+
+    def rows(count, **columns):
+        start = [draws.randrange(100) * step for _ in range(count)]
+        base = {"start": [BASE + s for s in start], "end": [BASE + s + draws.choice((0, 1, 5, 60)) * step for s in start]}
+        return intervals(base | {name: [choose() for _ in range(count)] for name, choose in columns.items()})
+
+    calls = rows(
+        draws.randint(1, 30),
+        kind=lambda: "api",
+        name=lambda: draws.choice(("cudaDeviceSynchronize", "cudaLaunchKernel", "cudaEventSynchronize", None)),
+        call=lambda: draws.choice(("launch", "sync", "copy", "graph", "other")),
+        process=lambda: draws.randrange(2),
+        thread=lambda: draws.randrange(3),
+        correlation=lambda: draws.choice((None, draws.randrange(20))),
+    )
+    ops = rows(
+        draws.randint(1, 30),
+        kind=lambda: draws.choice(("kernel", "collective", "memcpy", "graph", "lost")),
+        name=lambda: draws.choice(("k", "ncclDevKernel_AllReduce", None)),
+        process=lambda: draws.choice((None, 0, 1)),
+        device=lambda: draws.randrange(2),
+        stream=lambda: draws.choice((None, 0, 1)),
+        correlation=lambda: draws.choice((None, draws.randrange(20))),
+        operation=lambda: draws.choice((None, "allreduce", "send")),
+        group=lambda: draws.choice((None, "g")),
+        sequence=lambda: draws.choice((None, 0, 1, 2)),
+        members=lambda: draws.choice((None, 2, 3)),
+    )
+    return gather([calls, ops], Recording(f"rank{rank}.json", rank=rank, clock=draws.choice(("utc", "own")), covers="process"))
 
 
 def _longer(item, name):

@@ -52,10 +52,7 @@ def what_if(run: Run, matched: Matched) -> WhatIf | None:
     work = run_work(run, matched, works, clock_lines(run, matched.clocks)) if len(works) == len(run.captures) else None
     if work is None:
         return None
-    try:
-        waits = run_waits(work)
-    except ValueError:  # ranks do their collectives in orders that do not fit: they are not what they were matched for
-        waits = run_waits(apart(work))
+    waits, contradictions = _without_circles(work)
     work = waits.work
     return WhatIf(
         elapsed=work.elapsed,
@@ -67,8 +64,20 @@ def what_if(run: Run, matched: Matched) -> WhatIf | None:
         alone=work.alone,
         speedups=tuple(_speedup(work.elapsed, time) for time in changed_times(waits)),
         path=critical_path(waits),
-        notes=tuple(_notes(work, waits)),
+        notes=(*_notes(work, waits), *contradictions),
     )
+
+
+def _without_circles(work: RunWork) -> tuple[RunWaits, list[str]]:
+    """Return the graph of a run, and what had to be left out so that nothing in it waits for itself."""
+    try:
+        return run_waits(work), []
+    except ValueError:
+        alone = apart(work)
+    try:
+        return run_waits(alone), ["ranks' collectives wait for one another in a circle: each rank's are replayed as its own"]
+    except ValueError:
+        return run_waits(alone, forward=True), ["calls and operations contradict one another: waits for what came later are left out"]
 
 
 def _speedup(elapsed: int, time: ChangedTime) -> Speedup:

@@ -35,6 +35,10 @@ class WaitTable:
     before: Parts
     lag: Parts
 
+    def where(self, mask: npt.NDArray[np.bool_]) -> WaitTable:
+        """Return the rows where `mask`."""
+        return WaitTable(self.after[mask], self.before[mask], self.lag[mask])
+
 
 @dataclass(frozen=True)
 class WaitGraph:

@@ -88,9 +88,11 @@ class _Table:
         return WaitTable(rows[:, 0], rows[:, 1], rows[:, 2:])
 
 
-def run_waits(work: RunWork) -> RunWaits:
-    """Return the graph of a run's work. Raises ValueError where its collectives wait for one another in a circle."""
-    return _Builder(work).built()
+def run_waits(work: RunWork, *, forward: bool = False) -> RunWaits:
+    """Return the graph of a run's work; `forward` leaves out waits for what came later, by the times that were recorded.
+
+    Raises ValueError where some wait for one another in a circle, as clocks that are wrong and numbers that are mixed up make them."""
+    return _Builder(work).built(forward)
 
 
 class _Builder:
@@ -116,7 +118,7 @@ class _Builder:
         self.streams = [np.flatnonzero(self.ops.stream == s) for s in distinct(self.ops.stream)]
         self.owner = np.array([self.ops.process[rows[0]] for rows in self.streams], np.int64)
 
-    def built(self) -> RunWaits:
+    def built(self, forward: bool) -> RunWaits:
         work = self.work
         until = self._synchronised()
         call_span = self.spans.add("call", self.calls.end - until)
@@ -127,7 +129,11 @@ class _Builder:
         last = (work.until - work.own)[self._one_of_each()]
         recorded = np.concatenate(([0], self.calls.start, until[self.waits], self.ops.start, last))
         self.found.add(self.sync_at[self.waits], self.call_at[self.waits])
-        graph = wait_graph(recorded, self.found.table())
+        table = self.found.table()
+        if forward:
+            came = recorded[table.before], recorded[table.after]
+            table = table.where((came[0] < came[1]) | ((came[0] == came[1]) & (table.before < table.after)))
+        graph = wait_graph(recorded, table)
         return RunWaits(
             work, graph, self.spans, self.call_at, self.op_at, np.concatenate((leaves, self.op_leaves)),
             np.concatenate((call_span, self.op_span)), self.waits, ambiguous, handed, common, launch_bound, slack, giving, inferred,
