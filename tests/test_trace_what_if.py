@@ -174,6 +174,23 @@ def test_who_comes_late_is_on_the_path_and_says_how_long_others_waited():
     assert late == {"rank 0": (0, 0), "rank 1": (1, 60_000)} and found.path.time == found.elapsed
 
 
+def test_communication_of_the_host_is_told_from_what_else_it_does():
+    # a call of 10 µs at 0, communication from 20 to 60 µs, and a call from 80 to 90 µs that launches a kernel of 30 µs at 85 µs
+    calls = _calls([{"sort": "call", "start": 0, "end": 10_000, "thread": 0, "correlation": 1},
+                    {"sort": "launch", "start": 80_000, "end": 90_000, "thread": 0, "correlation": 2}], 0, BASE)  # fmt: skip
+    kernel = _operations([{"start": 85_000, "end": 115_000, "key": None, "name": 0, "stream": 7, "call": 1}], 0, 1, BASE)
+    talk = intervals(
+        {"start": [BASE + 20_000], "end": [BASE + 60_000], "kind": ["mpi"], "name": ["MPI_Wait"], "process": [0], "thread": [0]}
+    )
+    run = merge([reduce(gather([calls, kernel, talk], Recording("rank0.json", clock="utc")), replay=True)])
+    found = what_if(run, match(run.captures))
+    assert found is not None and found.elapsed == 115_000
+    assert found.path.kinds == {"kernel": 30_000, "call": 10_000, "host": 30_000, "talk": 40_000, "latency": 5_000}
+    even, silent, _ = found.speedups
+    assert (silent.time.least, silent.time.likely, silent.time.most) == (75_000, 75_000, 75_000)
+    assert (even.time.least, even.time.likely, even.time.most) == (75_000, None, 115_000)  # who else was waited for is not known
+
+
 @pytest.mark.parametrize("seed", some(range(4000, 4060), 4))
 def test_clocks_that_differ_change_nothing(seed: int):
     plan = draw(seed, ranks=3, streams=2)

@@ -26,6 +26,7 @@ KINDS = {
     "wait": "call that waits, after it",
     "call": "other call",
     "host": "host between calls",
+    "talk": "host in communication",
     "latency": "from launch to begin",
     "unexplained": "not explained",
 }

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from ullage.sums.lanes.common import clock_lines
 from ullage.sums.lanes.matched import Matched
 from ullage.sums.lanes.replaying.cases import ChangedTime, changed_times, comparable, unexplained
@@ -58,7 +60,7 @@ def what_if(run: Run, matched: Matched) -> WhatIf | None:
         elapsed=work.elapsed,
         off=unexplained(waits),
         operations=len(work.operations),
-        calls=len(work.calls),
+        calls=int((work.calls.end > work.calls.start).sum()),
         collectives=int(work.group.max(initial=-1)) + 1,
         inferred=waits.inferred,
         alone=work.alone,
@@ -91,6 +93,8 @@ def _notes(work: RunWork, waits: RunWaits) -> list[str]:
     found = []
     if not work.comparable:
         found.append("the captures' clocks can't be compared: each is replayed on its own, from its first moment")
-    elif not comparable(waits):
+    elif work.alone and not comparable(waits):
         found.append("collectives of one rank alone: how much of their time is waiting for others is not known, so it all counts as theirs")
+    elif len(np.unique(work.operations.process)) > 1 and not comparable(waits):
+        found.append("no collective of devices was found on several ranks: who comes late is not known")
     return found

@@ -29,12 +29,13 @@ Bound = Literal["least", "likely", "most"]
 Change = Literal["even", "communication", "launches"]
 CHANGES: tuple[Change, ...] = ("even", "communication", "launches")
 WITHIN_A_GRAPH = 1_000_000  # ns; the host's time between two launches that is longer is taken for work that a graph would not save
+LONGEST_LATENCY = 100_000  # ns beyond the smallest; what began later than that after its launch waited for something else
 _LAUNCHING = [CALL[word] for word in ("launch", "graph", "copy")]
 
 
 @dataclass(frozen=True)
 class ChangedTime:
-    """How long a run would take with one thing changed, in ns: `least`, `likely` (None: it cannot be told) and `most`."""
+    """How long a run would take with one thing changed, in ns: `least` (0: not known), `likely` (None: it cannot be told) and `most`."""
 
     change: Change
     least: int
@@ -49,8 +50,11 @@ def changed_times(waits: RunWaits) -> tuple[ChangedTime, ...]:
 
 def _changed(waits: RunWaits, change: Change) -> ChangedTime:
     elapsed = waits.work.elapsed
-    if change != "launches" and not (waits.work.operations.kind == KIND["collective"]).any():
-        return ChangedTime(change, elapsed, None if change == "even" else elapsed, elapsed)
+    communicates = (waits.work.operations.kind == KIND["collective"]).any() or waits.work.calls.talked.any()
+    if change != "launches" and not communicates:
+        several = len(np.unique(waits.work.operations.process)) > 1  # they wait for one another in a way that was not recorded
+        least, likely = (0 if several else elapsed, None) if change == "even" else (elapsed, elapsed)
+        return ChangedTime(change, least, likely, elapsed)
     if change == "even" and not comparable(waits):
         return ChangedTime(change, min(total(waits, spans(waits, "least", "communication")), elapsed), None, elapsed)
     least, likely, most = (total(waits, spans(waits, bound, change)) for bound in ("least", "likely", "most"))
@@ -83,6 +87,7 @@ def spans(waits: RunWaits, bound: Bound, change: Change | None = None, **more: T
     doubtful = {"least": waits.ambiguous, "likely": waits.handed, "most": np.zeros_like(waits.handed)}[bound]
     changed: dict[str, Times | int] = {
         "gap": np.where(doubtful, waits.common, recorded["gap"]),
+        "talk": np.where(doubtful, 0, recorded["talk"]),
         "possible": ZERO if bound == "most" else NEVER,
         "likely": NEVER if bound == "least" else ZERO,
         "slack": waits.slack if bound == "most" else ZERO,
@@ -96,8 +101,11 @@ def spans(waits: RunWaits, bound: Bound, change: Change | None = None, **more: T
 
 
 def _silent(waits: RunWaits, bound: Bound, now: dict[str, Times]) -> dict[str, Times]:  # noqa: ARG001 - others look at it
-    """Collectives take no time of their own: ranks still wait for the last one to come."""
-    return {"operation": np.where(waits.work.operations.kind == KIND["collective"], 0, now["operation"])}
+    """Collectives take no time of their own: ranks still wait for the last one to come. Communication of the host takes none at all."""
+    return {
+        "operation": np.where(waits.work.operations.kind == KIND["collective"], 0, now["operation"]),
+        "talk": np.zeros_like(now["talk"]),
+    }
 
 
 def _graphed(waits: RunWaits, bound: Bound, now: dict[str, Times]) -> dict[str, Times]:
@@ -110,15 +118,23 @@ def _graphed(waits: RunWaits, bound: Bound, now: dict[str, Times]) -> dict[str, 
     launches = np.isin(calls.sort, _LAUNCHING) & ~waits.waits
     free = launches | ~waits.waits if bound == "least" else launches
     gap = now["gap"]
+    talk = np.zeros_like(gap) if bound == "least" else now["talk"]
     if bound == "least":
         gap = np.zeros_like(gap)
     elif bound == "likely":
         after = np.zeros(len(calls), bool)
         after[1:] = launches[:-1] & (calls.thread[1:] == calls.thread[:-1])
         gap = np.where(launches & after & (gap <= WITHIN_A_GRAPH), 0, gap)
-    delay = np.where(waits.launch_bound, np.minimum(now["delay"], 0), now["delay"])
+    delay = np.where(waits.launch_bound & (now["delay"] <= LONGEST_LATENCY), np.minimum(now["delay"], 0), now["delay"])
     call = np.where(free, 0, now["call"])
-    return {"call": call, "gap": gap, "latency": np.minimum(now["latency"], 0), "slack": np.zeros_like(now["delay"]), "delay": delay}
+    return {
+        "call": call,
+        "gap": gap,
+        "talk": talk,
+        "latency": np.minimum(now["latency"], 0),
+        "slack": np.zeros_like(now["delay"]),
+        "delay": delay,
+    }
 
 
 def _evened(waits: RunWaits, bound: Bound, now: dict[str, Times]) -> dict[str, Times]:  # noqa: ARG001 - others look at it

@@ -13,7 +13,7 @@ from ullage.sums.lanes.replaying.spans_of_work import SORTS
 from ullage.sums.lanes.replaying.waits import RunWaits
 from ullage.sums.wait_graph import Numbers, Parts, moments, wait_path
 
-PATH_KINDS = ("kernel", "collective", "copy", "launch", "wait", "call", "host", "latency", "unexplained")
+PATH_KINDS = ("kernel", "collective", "copy", "launch", "wait", "call", "host", "talk", "latency", "unexplained")
 _OF_OPERATION = {"kernel": "kernel", "graph": "kernel", "collective": "collective", "memcpy": "copy", "memset": "copy"}
 _OF_CALL = {"launch": "launch", "graph": "launch", "copy": "launch", "sync": "wait", "other": "call"}
 
@@ -87,10 +87,11 @@ def _named(waits: RunWaits, sort: Numbers, number: Numbers) -> tuple[Numbers, Nu
     waiting = waits.waits[number[at]]
     kind[at] = np.where(waiting, PATH_KINDS.index("wait"), code[calls.sort[number[at]]])
     name[at], rank[at] = calls.name[number[at]], calls.process[number[at]]
-    for word in ("gap", "handover"):
+    for word in ("gap", "talk", "handover"):
         at = of(word)
-        call = number[at] if word == "gap" else waits.handover_call[number[at]]
-        kind[at], name[at], rank[at] = PATH_KINDS.index("host"), calls.before[call], calls.process[call]
+        call = waits.handover_call[number[at]] if word == "handover" else number[at]
+        kind[at] = PATH_KINDS.index("talk" if word == "talk" else "host")
+        name[at], rank[at] = calls.before[call], calls.process[call]
     at = of("slack", "delay", "release")
     kind[at], rank[at] = PATH_KINDS.index("unexplained"), ops.process[number[at]]
     at = of("latency")

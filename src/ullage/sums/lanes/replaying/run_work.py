@@ -106,7 +106,11 @@ class _Part:
 
     def calls(self, work: CapturedWork, words: dict[str, int]) -> tuple[_Columns, Times]:
         """Return the calls, and the new place of each old one (`NOT_KNOWN`: left out)."""
-        columns, kept = self._cut({**vars(work.calls)})
+        ends = np.minimum(
+            work.calls.start, self.high + self.line.at(work.calls.start)
+        )  # of threads: they go on to the end of what is looked at
+        start, end = (np.where(work.calls.start == work.calls.end, ends, edge) for edge in (work.calls.start, work.calls.end))
+        columns, kept = self._cut({**vars(work.calls), "start": start, "end": end})
         table = _table(work, words)
         columns["name"], columns["before"] = table[columns["name"]], table[columns["before"]]
         columns["process"] = self._who(columns["process"])
@@ -128,7 +132,7 @@ class _Part:
     def _cut(self, columns: _Columns, late: Mask | bool = False) -> tuple[_Columns, Mask]:
         """Return the rows that begin before the time looked at ends (`late`: that are wanted though they do not), and which they are."""
         start, end = (columns[edge] - self.line.at(columns[edge]) - self.low for edge in ("start", "end"))
-        kept = (end > 0) & ((start < self.high - self.low) | late)
+        kept = (end > 0) & ((start < self.high - self.low) | (start == end) & (start == self.high - self.low) | late)
         moved = columns | {"start": np.maximum(start, 0), "end": np.maximum(end, start)}
         return {name: values[kept] for name, values in moved.items()}, kept
 

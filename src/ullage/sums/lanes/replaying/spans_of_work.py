@@ -10,7 +10,7 @@ from ullage.sums.lanes.spans import Times
 from ullage.sums.wait_graph import NEVER
 
 # What a span is. The first four are of every run: 0, NEVER, and the switches of waits that are possible, and likely.
-SORTS = ("zero", "off", "possible", "likely", "operation", "call", "gap", "handover", "latency", "slack", "delay", "release")
+SORTS = ("zero", "off", "possible", "likely", "operation", "call", "gap", "talk", "handover", "latency", "slack", "delay", "release")
 ZERO, OFF, POSSIBLE, LIKELY = range(4)
 
 

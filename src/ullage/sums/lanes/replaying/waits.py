@@ -213,10 +213,11 @@ class _Builder:
         first[1:] = calls.thread[1:] != calls.thread[:-1]
         ended = np.where(first, 0, np.roll(calls.end, 1)) if many else calls.end
         gap = calls.start - ended
-        gap_span = self.spans.add("gap", gap)
+        talked = np.minimum(calls.talked, gap)
+        gap_span, talk_span = self.spans.add("gap", gap - talked), self.spans.add("talk", talked)
         before = np.where(first, 0, np.roll(leaves, 1)) if many else leaves
         own = np.where(first, ZERO, np.roll(call_span, 1)) if many else call_span
-        self.found.add(self.call_at, before, own, gap_span)
+        self.found.add(self.call_at, before, own, gap_span, talk_span)
         after, giver = self._givers(ended)
         lag = calls.start[after] - calls.end[giver]
         shortest = gap.copy()
