@@ -37,7 +37,7 @@ WORTH_PROCESSES = 32 << 20  # bytes on disk from which on several files are read
 class Asked:
     """How traces are to be read: the window, which threads are a process' `host` lane, `ranks` by file name, the reader's `options`;
     `workers` processes at most. `tables` are of the time in which all ranks were recorded, for which files of unequal times are read
-    twice, or of all that was `recorded`."""
+    twice, or of all that was `recorded`. `replay` keeps the calls and operations of each, so that the run can be replayed."""
 
     window: Window = field(default_factory=Window)
     ranks: dict[str, int] = field(default_factory=dict)
@@ -45,11 +45,14 @@ class Asked:
     workers: int | None = None
     host: Host = "busiest"
     tables: Tables = "common"
+    replay: bool = False
 
 
 @dataclass(frozen=True)
 class Profile:
-    """One run as read: merged states (`run`), or `regions` where the files hold sums (TALP JSON); and what was left out."""
+    """One run as read: merged states (`run`), or `regions` where the files hold sums (TALP JSON); and what was left out.
+
+    `replay` says whether it is to be replayed."""
 
     places: tuple[str, ...]
     source: str
@@ -58,6 +61,7 @@ class Profile:
     regions: tuple[Region, ...]
     problems: Problems
     prefers: Mode
+    replay: bool = False
 
     @property
     def window(self) -> str:
@@ -95,7 +99,14 @@ def profile(places: str | Sequence[str], asked: Asked | None = None) -> Profile:
     if asked.tables == "common":
         run = _with_common_tables(run, [file for _, file in files], asked)
     return Profile(
-        tuple(r.place for r in recordings), recordings[0].source or trace.name, recordings, run, (), problems, _prefers(recordings, run)
+        tuple(r.place for r in recordings),
+        recordings[0].source or trace.name,
+        recordings,
+        run,
+        (),
+        problems,
+        _prefers(recordings, run),
+        asked.replay,
     )
 
 
@@ -153,7 +164,7 @@ def _stated(trace: Trace, files: list[File], asked: Asked, problems: Problems) -
     for region in (region for regions in parts for region in regions):
         by_name.setdefault(region.name, []).append(region)
     regions = tuple(united(shares) if len(shares) > 1 else shares[0] for shares in by_name.values())
-    return Profile(tuple(f.name for f in files), recordings[0].source, tuple(recordings), None, regions, problems, "talp")
+    return Profile(tuple(f.name for f in files), recordings[0].source, tuple(recordings), None, regions, problems, "talp", asked.replay)
 
 
 def _reduced(files: list[File], asked: Asked, problems: Problems) -> list[Reduced]:
@@ -180,7 +191,7 @@ def _with_common_tables(run: Run, files: list[File], asked: Asked) -> Run:
     if not limits:
         return run
     named = zip((file.name for file in files), _tasks(files, asked), strict=True)
-    again = [replace(task, limit=limits[name]) for name, task in named if name in limits]
+    again = [replace(task, limit=limits[name], replay=False) for name, task in named if name in limits]
     found = {reduced.recording.place: reduced for reduced, _, _ in _read_all(again, asked, "again ") if reduced is not None}
     kept = tuple(c.with_tables(found[c.recording.place]) if c.recording.place in found else c for c in run.captures)
     return replace(run, captures=kept)
@@ -195,11 +206,15 @@ class _Task:
     window: Window
     host: Host
     limit: tuple[int, int] | None = None
+    replay: bool = False
 
 
 def _tasks(files: list[File], asked: Asked) -> list[_Task]:
     given = ranks([file.path for file in files], asked.ranks)
-    return [_Task(f.path, replace(asked.options, rank=given.get(f.path, asked.options.rank)), asked.window, asked.host) for f in files]
+    return [
+        _Task(f.path, replace(asked.options, rank=given.get(f.path, asked.options.rank)), asked.window, asked.host, replay=asked.replay)
+        for f in files
+    ]
 
 
 def _read_all(tasks: list[_Task], asked: Asked, how: str = "") -> list[_Result]:
@@ -242,7 +257,7 @@ def read_one(task: _Task) -> _Result:
         give_back()
         if options.rank is not None:
             _rename(recording, options.rank)
-        return reduce(capture, task.window, task.host, task.limit), problems, None
+        return reduce(capture, task.window, task.host, task.limit, replay=task.replay), problems, None
     except UllageError as error:
         return None, problems, _with_losses(error, problems)
     except BrokenPipeError:

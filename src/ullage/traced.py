@@ -165,6 +165,7 @@ def read_trace(
     workers: int | None = None,
     host: Host = "busiest",
     tables: Tables = "common",
+    what_if: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Traced:
     """Return one run from its trace files: a file, a folder or a glob of them (a file a rank), or several.
@@ -172,7 +173,8 @@ def read_trace(
     `window` is "first-last", "steps" or "A:B" seconds; `ranks` gives ranks by file name to files that don't tell; `strict`
     refuses damaged files; `limit` is the most bytes that a file may unpack to; `workers` how many files are read side by side; `host` makes
     a process' host lane its busiest thread in the GPU's interface, or the "union" of all; `tables` are of the "common" time of all ranks
-    (files of unequal times are read twice) or of all that was "recorded". Raises UllageError for what the user can mend.
+    (files of unequal times are read twice) or of all that was "recorded"; `what_if` makes the report replay the run with other durations.
+    Raises UllageError for what the user can mend.
     """
     from ullage.profiles import Asked, profile
     from ullage.sums.lanes.window import parse
@@ -181,5 +183,6 @@ def read_trace(
     chosen = parse(window)
     options = Options(strict=strict, limit=limit, progress=progress or (lambda _: None))
     places = [files] if isinstance(files, str | Path) else list(files)
-    read = profile([str(place) for place in places], Asked(chosen, dict(ranks or {}), options, workers, host, tables))
+    asked = Asked(chosen, dict(ranks or {}), options, workers, host, tables, what_if)
+    read = profile([str(place) for place in places], asked)
     return Traced(read, read.window)

@@ -25,6 +25,7 @@ Examples:
   ullage trace scorep-20260101/traces.otf2        Score-P (pip install 'ullage[otf2]')
   ullage trace trace.json --window steps          from the first profiler step to the last
   ullage trace trace.json --region forward        one NVTX range or user annotation
+  ullage trace profiles/ --what-if                how much faster without late ranks, communication, launches
   ullage trace trace.json --out trace.svg         the timeline; .html is the whole report, .pftrace opens in Perfetto
 \b
 Several runs:
@@ -68,6 +69,7 @@ def reading(command: Any) -> Any:
     show_default=True,
     help="Tables of the time in which all ranks were recorded, as the trees; or of all, and no file is read twice.",
 )
+@click.option("--what-if", is_flag=True, help="How much faster without late ranks, communication, launches; the critical path.")
 @click.option("--top", type=click.IntRange(1), default=12, show_default=True, help="Rows of a table.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 @click.option(
@@ -116,6 +118,7 @@ def answer(files: tuple[str, ...], asked: dict[str, Any], progress: Progress) ->
             workers=asked["workers"],
             host=asked["host"],
             tables=asked.get("tables", "common"),
+            what_if=asked.get("what_if", False),
             progress=progress,
         )
     finally:

@@ -27,6 +27,7 @@ def trace(
     workers: int | None = None,
     host: Host = "busiest",
     tables: Tables = "common",
+    what_if: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> TraceReport:
     """Return the host and device trees of one run; the command `ullage trace` prints the same.
@@ -37,17 +38,22 @@ def trace(
     that are not within a host; `strict` refuses damaged files; `limit` is the most
     bytes that a file may unpack to; `workers` how many files are read side by side; `host` makes a
     process' host lane its busiest thread in the GPU's interface, or the "union" of all; `tables` are of the "common" time of all ranks
-    (files of unequal times are read twice) or of all that was "recorded". Raises UllageError for what the user can mend.
+    (files of unequal times are read twice) or of all that was "recorded"; `what_if` replays the run with other durations.
+    Raises UllageError for what the user can mend.
     """
+    from ullage.errors import UllageError
     from ullage.profiles import Asked, profile
     from ullage.reports.trace import Question
     from ullage.reports.trace import trace as answer
     from ullage.sums.lanes.window import parse
     from ullage.traces.trace import Options
 
+    if what_if and region is not None:
+        raise UllageError("a region can't be replayed: what it waits for lies outside too", "cut a part of the run with --window instead")
     chosen = parse(window)
     options = Options(strict=strict, limit=limit, progress=progress or (lambda _: None))
-    read = profile(files if isinstance(files, str) else list(files), Asked(chosen, dict(ranks or {}), options, workers, host, tables))
+    asked = Asked(chosen, dict(ranks or {}), options, workers, host, tables, what_if)
+    read = profile(files if isinstance(files, str) else list(files), asked)
     return answer(read, read.window, Question(mode, region, price, link))
 
 

@@ -10,6 +10,7 @@ from ullage.metrics.tree import Node
 from ullage.render import trace_code as code
 from ullage.render import trace_links as links
 from ullage.render import trace_sequences as sequences
+from ullage.render import trace_what_if as what_if
 from ullage.render.numbers import UNKNOWN, factor, money, percent
 from ullage.render.table import table
 from ullage.render.times import seconds
@@ -34,6 +35,7 @@ def text(report: TraceReport, *, by: str | None = None, top: int = SHOWN, paint:
         headline(report),
         trees(report.whole, paint),
         *_bills(report),
+        what_if.text(report, top=top),
         causes(report),
         gaps(report, top=5),
         code.text(report, top=max(top // 2, 1)),

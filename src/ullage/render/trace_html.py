@@ -114,6 +114,7 @@ def _sections(report: TraceReport) -> list[Child]:
         _trees(report),
         _lanes(report),
         _bill(report),
+        _what_if(report),
         _idle(report),
         section("code", "What code it is", _CODE, *found) if (found := tables.code(report)) else None,
         _steps(report),
@@ -156,6 +157,11 @@ def _bill(report: TraceReport) -> Markup | None:
         parts += [element("h3", f"The {name}' time") if len(found) > 1 else None, tables.bill(bill, name, unit)]
         parts.append(_unsplit(bill))
     return section("bill", "What the loss is made of", _BILL, *parts)
+
+
+def _what_if(report: TraceReport) -> Markup | None:
+    parts = tables.what_if(report)
+    return section("what-if", "What if", _WHAT_IF, *parts) if parts else None
 
 
 def _each(by: str, found: Sequence[View]) -> list[Markup] | None:
@@ -225,6 +231,10 @@ _TIMELINE = (
     "its frame; where events are finer than a pixel, colours are stacked by their share of it."
 )
 _BILL = "The shares are −ln of each factor over the sum of all, so they add up to 100 % in whatever order the factors stand."
+_WHAT_IF = (
+    "The run replayed along what its threads and devices waited for, with other durations: how many times as fast it would be. Below: the "
+    "chain of work and waits that made it as long as it was."
+)
 _IDLE = "Idle time of the devices, by what the host thread did that launched the next work."
 _CODE = (
     "Idle time by what the host thread was in that launched the next work, and kernels by what launched them: the innermost operator, "

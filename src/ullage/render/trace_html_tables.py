@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ullage.errors import harmless
 from ullage.metrics.losses import Bill
 from ullage.metrics.tree import Node
-from ullage.render import trace_sequences
+from ullage.render import trace_sequences, trace_what_if
 from ullage.render.gemms import sizes, summary
 from ullage.render.html_tables import Cell, more, table
 from ullage.render.markup import Markup, element
@@ -105,6 +105,15 @@ def links(report: TraceReport) -> list[Markup]:
         *([hidden] if hidden else []),
         element("p", f"{words[:1].upper()}{words[1:]}."),
     ]
+
+
+def what_if(report: TraceReport) -> list[Markup]:
+    """Return what a replay of the run says; nothing where none was asked for."""
+    if report.what_if is None:
+        return []
+    speedups, *path = trace_what_if.tables(report.what_if, top=NAMES, wide=_LONG)
+    words = [f"{line[:1].upper()}{line[1:]}." for line in trace_what_if.said(report.what_if)]
+    return [*_titled(speedups), *(element("p", line) for line in words), *(child for part in path for child in _titled(part))]
 
 
 def _kernel(name: str) -> Markup:

@@ -9,6 +9,7 @@ from typing import Any
 from ullage.metrics.tree import Node
 from ullage.recording import Mode
 from ullage.render.gemms import record as gemms
+from ullage.render.trace_what_if import record as what_if
 from ullage.reports.code import CodeReport
 from ullage.reports.idleness import Idleness
 from ullage.reports.kernels import KernelSummary, Overlap
@@ -147,6 +148,7 @@ def explained(report: TraceReport) -> dict[str, Any]:
         "gemms": None if report.gemms is None else gemms(report.gemms),
         "collectives": None if late is None else asdict(late),
         "bandwidths": [asdict(row) | {"mean": row.mean} for row in report.bandwidths],
+        "what_if": None if report.what_if is None else what_if(report.what_if),
         "restated": None if restated is None else _restated(restated),
         "tables_of": report.tables_of or None,
     }

@@ -22,6 +22,7 @@ from ullage.reports.recorder_cost import recorder_cost
 from ullage.reports.restated import Restatement, restated
 from ullage.reports.sequences import Sequences, sequences
 from ullage.reports.view import View, view
+from ullage.reports.what_if import WhatIf, what_if
 from ullage.sums.lanes.bounds import device_ranges, host_ranges
 from ullage.sums.lanes.common import Rest, beyond, partly, recorded_notes, rest, with_common
 from ullage.sums.lanes.matched import during
@@ -50,6 +51,7 @@ class Question:
 class TraceReport:
     """The trees of a run (`whole`), of its regions, ranks, devices and steps, and what explains the loss.
 
+    `what_if` is there if it was asked for: the run replayed with other durations, and its critical path.
     `recorded` is in how many ns any rank was recorded, None where all were for as long. `partial` says that something of the run is
     missing; `notes` say what, and what the numbers rest on.
 
@@ -82,6 +84,7 @@ class TraceReport:
     code: CodeReport | None = None
     bandwidths: tuple[Bandwidth, ...] = ()
     sequences: Sequences | None = None
+    what_if: WhatIf | None = None
 
     @property
     def tables_of(self) -> str:
@@ -136,6 +139,7 @@ def trace(profile: Profile, window: str, question: Question | None = None) -> Tr
         code=code_report(run),
         bandwidths=bandwidths(run, looked, question.link),
         sequences=sequences(run),
+        what_if=what_if(run, matched) if question.region is None else None,
     )
 
 
@@ -168,7 +172,7 @@ def _stated(profile: Profile, mode: Mode, window: str, question: Question) -> Tr
         late=None,
         restated=restated(profile.regions),
         run=None,
-        notes=tuple(profile.problems.lines()),
+        notes=(*profile.problems.lines(), *(["the files hold sums, no events: nothing can be replayed"] if profile.replay else [])),
         partial=profile.partial,
     )
 
@@ -330,6 +334,8 @@ def _notes(profile: Profile, run: Run, summary: KernelSummary | None, transfers:
     found += transfers
     if (outside := sum(capture.left_out for capture in run.captures)) > 0:
         found.append(f"devices worked for {outside / 1e9:.3g} s before MPI_Init returned or after MPI_Finalize was called: not of the run")
+    if profile.replay and not run.devices:
+        found.append("no operation of a device was recorded: nothing can be replayed")
     if not run.devices and any(p.calls for p in run.processes):
         found.append("the hosts call the GPU's interface, but nothing that ran on a device was recorded: there is no device tree")
     if any(r.resolution > 1 for r in profile.recordings):

@@ -39,7 +39,7 @@ def with_common(run: Run, clocks: Sequence[Clock] = ()) -> Run:
     """Return the run, to be looked at while all of its processes were recorded; as it is where there is no such time, or where it can't
     be told: the captures' clocks can't be compared. `clocks` are the captures', in their order."""
     limited = [p for p in run.processes if p.known is not None]
-    lines = _lines(run, clocks)
+    lines = clock_lines(run, clocks)
     if not limited or lines is None:
         return run
     seen = [_moved(p.known, lines[p.key[0]], -1) for p in limited if p.known is not None]
@@ -63,7 +63,7 @@ def beyond(run: Run) -> dict[str, Pair]:
     }
 
 
-def _lines(run: Run, clocks: Sequence[Clock]) -> dict[str, Line] | None:
+def clock_lines(run: Run, clocks: Sequence[Clock]) -> dict[str, Line] | None:
     """Return by how much each capture's clock is ahead of the first one's, by its place; None where that is not known of all."""
     if len(run.captures) == 1:
         return {run.captures[0].recording.place: _SAME}

@@ -22,6 +22,7 @@ from ullage.sums.lanes.observed import Observed, Pair, observe
 from ullage.sums.lanes.owners import find_owners
 from ullage.sums.lanes.products import Row as Product
 from ullage.sums.lanes.products import products
+from ullage.sums.lanes.replaying.work import CapturedWork, captured_work
 from ullage.sums.lanes.residency import residency, resident_rows
 from ullage.sums.lanes.spans import NONE, Spans, clip, spans, subtract, union
 from ullage.sums.lanes.states import DeviceState, Host, ProcessState, Step, flatten, host_spans, host_threads, recorder_spans, workers
@@ -41,7 +42,7 @@ class Reduced:
     `products` are the kernels by what they were asked for of matrix products, and by layer; `fed` is what processes were fed step by
     step, where that is known; `code` is idle time, kernels and calls by what the hosts ran; `left_out` is as `Observed` says it, `notes`
     what must be said of it; `mpi` whether MPI was called, `rule` by which rule the window was chosen; `tables` is from when to when
-    the tables (`TABLES`) are, which may be less than the window.
+    the tables (`TABLES`) are, which may be less than the window. `work` is there where the run is to be replayed.
     """
 
     recording: Recording
@@ -59,14 +60,18 @@ class Reduced:
     mpi: bool = False
     rule: str = "first-last"
     tables: Pair = (0, 0)
+    work: CapturedWork | None = None
 
     def with_tables(self, of: Reduced) -> Reduced:
         """Return the same with the tables of another reduction of the capture: kernels, products, idle time and code."""
         return replace(self, tables=of.tables, **{name: getattr(of, name) for name in TABLES})
 
 
-def reduce(capture: Capture, window: Window | None = None, host: Host = "busiest", limit: Pair | None = None) -> Reduced:
-    """Return what is kept of a capture, of nothing outside of `limit`; `host` says which threads are a process' host lane.
+def reduce(
+    capture: Capture, window: Window | None = None, host: Host = "busiest", limit: Pair | None = None, *, replay: bool = False
+) -> Reduced:
+    """Return what is kept of a capture, of nothing outside of `limit`; `host` says which threads are a process' host lane, `replay`
+    whether its calls and operations are kept too.
 
     Raises UllageError for a capture or a window that holds nothing."""
     notes = find_owners(capture)
@@ -98,6 +103,7 @@ def reduce(capture: Capture, window: Window | None = None, host: Host = "busiest
         mpi=_calls_mpi(capture),
         rule=seen.rule,
         tables=seen.window,
+        work=captured_work(capture, seen) if replay else None,
     )
 
 

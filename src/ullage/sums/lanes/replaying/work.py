@@ -1,0 +1,193 @@
+"""What is kept of one capture so that it can be run again: the calls of its host threads and the operations of its devices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ullage.sums.lanes.code.levels import by_thread, levels
+from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Codes, Rows
+from ullage.sums.lanes.launches import Mask, launches, only, puts
+from ullage.sums.lanes.observed import Observed
+from ullage.sums.lanes.spans import Times, union, within
+
+_RAN = tuple(KIND[k] for k in ("kernel", "collective", "memcpy", "memset", "graph"))
+# A call within another (the driver's within the runtime's) is part of it; the outer one does what any of them does, the first of these.
+_STRONGEST = ("sync", "copy", "graph", "launch", "other")
+_RANK = np.array([_STRONGEST.index(word) for word in CALL] + [_STRONGEST.index("other")])  # the last is that of NOT_KNOWN
+
+
+@dataclass(frozen=True)
+class CallColumns:
+    """The outermost calls of host threads that submit work, sorted by process, thread and start; times in ns.
+
+    A thread that went on after its last call has one more, without duration, where it ended. `sort` is a code of `CALL`; `name` and
+    `before` are codes into the words: the call's name, and what the thread was in between the call before it and this one (`NOT_KNOWN`:
+    nothing that has a name). In `talked` ns of the time between, it communicated.
+    """
+
+    start: Times
+    end: Times
+    process: Times
+    thread: Times
+    sort: Times
+    name: Codes
+    before: Codes
+    talked: Times
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True)
+class OperationColumns:
+    """Operations of devices, sorted by start; times in ns. `kind` is a code of `KIND`, `device` the place among the capture's devices.
+
+    `call` is the place of the call that submitted it, `NOT_KNOWN` where that is not recorded; `early` says of these which were submitted
+    before the recording began.
+    """
+
+    start: Times
+    end: Times
+    process: Times
+    device: Times
+    stream: Times
+    kind: Times
+    name: Codes
+    call: Times
+    early: Times
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+
+@dataclass(frozen=True)
+class CapturedWork:
+    """One capture's calls and operations, and the words that their names are codes into."""
+
+    calls: CallColumns
+    operations: OperationColumns
+    words: tuple[str, ...]
+
+
+def captured_work(capture: Capture, seen: Observed) -> CapturedWork:
+    """Return the calls and operations of a capture whose device rows have their owners, of the processes and the time looked at."""
+    calls = _outermost(capture, seen)
+    before, talked, more = _between(capture, calls)
+    operations = _operations(capture, seen, calls)
+    every = [*capture.words, *more]
+    used, codes = np.unique(np.concatenate((calls.name, before, operations.name)), return_inverse=True)
+    known = used[used >= 0]
+    new = np.where(used < 0, NOT_KNOWN, np.cumsum(used >= 0) - 1).astype(np.int32)
+    name, before, ran = np.split(new[codes], (len(calls), 2 * len(calls)))
+    return CapturedWork(
+        CallColumns(**{**vars(calls), "name": name, "before": before, "talked": talked}),
+        OperationColumns(**{**vars(operations), "name": ran}),
+        tuple(every[code] for code in known.tolist()),
+    )
+
+
+def _outermost(capture: Capture, seen: Observed) -> CallColumns:
+    low, high = seen.window
+    rows = capture.calls
+    rows = rows.where((rows.end > low) & (rows.start < high) & np.isin(rows.process, list(seen.lives)))
+    rows = rows.where(np.lexsort((-rows.end, rows.start, rows.thread, rows.process)))
+    outer: Mask = np.zeros(len(rows), bool)
+    sort: Times = np.zeros(len(rows), np.int64)
+    for places in _submitting(rows):
+        reach = np.maximum.accumulate(rows.end[places])
+        begins: Mask = np.concatenate(([True], rows.start[places[1:]] >= reach[:-1]))
+        outer[places[begins]] = True
+        does: Times = np.minimum.reduceat(_RANK[rows.call[places]], np.flatnonzero(begins))
+        sort[places[begins]] = np.array([CALL[word] for word in _STRONGEST])[does]
+    kept, last = rows.where(outer), _last_moments(capture, seen, rows.where(outer))
+    columns = {name: np.concatenate((getattr(kept, name), getattr(last, name))) for name in ("start", "end", "process", "thread", "name")}
+    sort = np.concatenate((sort[outer], np.full(len(last), CALL["other"])))
+    order = np.lexsort((columns["end"], columns["start"], columns["thread"], columns["process"]))
+    blank = np.full(len(sort), NOT_KNOWN, np.int32)
+    return CallColumns(
+        **{name: values[order] for name, values in columns.items()}, sort=sort[order], before=blank, talked=np.zeros_like(sort)
+    )
+
+
+def _last_moments(capture: Capture, seen: Observed, calls: Rows) -> Rows:
+    """Return a call that does nothing at the end of each thread that went on after its last call, so that what it did then counts."""
+    ends: dict[tuple[int, int], int] = {}
+    did = capture.host.of("mpi", "region", "module", "step")
+    found = [(who, did.end[places]) for who, places in by_thread(did.process, did.thread)]
+    for who, end in [*found, *(((process, thread), rows.end) for (_, process, thread), rows in capture.code.items())]:
+        ends[who] = max(ends.get(who, 0), int(end.max(initial=0)))
+    rows = []
+    for who, places in by_thread(calls.process, calls.thread):
+        until = min(ends.get(who, 0), seen.lives[who[0]][1])
+        if until > calls.end[places].max():
+            rows.append((until, *who))
+    moment, process, thread = np.array(rows, np.int64).reshape(-1, 3).T
+    return Rows(moment, moment, process=process, thread=thread, name=np.full(len(rows), NOT_KNOWN, np.int32))
+
+
+def _submitting(rows: Rows) -> list[npt.NDArray[np.intp]]:
+    """Return the places of the calls of each thread that submits work: others (watchdogs, loaders) ask or wait for what these do, and the
+    time between their calls is nobody's work. All threads of a process of which none submits any."""
+    threads = [(process, places, bool(puts(rows.where(places)).any())) for (process, _), places in by_thread(rows.process, rows.thread)]
+    some = {process for process, _, submits in threads if submits}
+    return [places for process, places, submits in threads if submits or process not in some]
+
+
+def _between(capture: Capture, calls: CallColumns) -> tuple[Codes, Times, list[str]]:
+    """Return what each call's thread was in half-way between the call before and this one: the innermost operator, else the range or
+    module; as codes into the capture's words and, behind these, the ranges that are returned too. And how long it communicated, ns."""
+    if not len(calls):
+        return calls.before, calls.talked, []
+    same = np.zeros(len(calls), bool)
+    same[1:] = (calls.process[1:] == calls.process[:-1]) & (calls.thread[1:] == calls.thread[:-1])
+    ended = np.where(same, np.roll(calls.end, 1), calls.start)
+    middle = ended + (calls.start - ended) // 2
+    named = levels(capture)
+    operator = named["operator"].around(calls.process, calls.thread, middle)
+    around = named["annotation"].around(calls.process, calls.thread, middle)
+    code = np.where(operator >= 0, operator, np.where(around >= 0, around + len(capture.words), NOT_KNOWN))
+    talks, talked = capture.host.of("mpi"), np.zeros(len(calls), np.int64)
+    spoken = {who: union(talks.start[places], talks.end[places]) for who, places in by_thread(talks.process, talks.thread)}
+    for who, places in by_thread(calls.process, calls.thread) if spoken else ():
+        if who in spoken:
+            talked[places] = within(spoken[who], ended[places], calls.start[places])
+    return code, talked, named["annotation"].names
+
+
+def _operations(capture: Capture, seen: Observed, calls: CallColumns) -> OperationColumns:
+    rows, (low, high) = capture.device, seen.window
+    devices = np.unique(rows.device)
+    devices = devices[devices != NOT_KNOWN]
+    ran = np.isin(rows.kind, _RAN) & (rows.end > low) & (rows.start < high) & (rows.end >= rows.start) & (rows.device != NOT_KNOWN)
+    rows = only(rows, ran, "kind", "process", "device", "stream", "correlation", "name")
+    rows = rows.where(np.lexsort((rows.end, rows.start)))
+    put = launches(capture.calls, rows)
+    call = _callers(calls, rows, put.known, put.start, put.thread)
+    return OperationColumns(
+        start=rows.start,
+        end=rows.end,
+        process=rows.process,
+        device=np.searchsorted(devices, rows.device),
+        stream=rows.stream,
+        kind=rows.kind.astype(np.int64),
+        name=rows.name,
+        call=call,
+        early=(put.early | (put.known & (call == NOT_KNOWN))).astype(np.int64),
+    )
+
+
+def _callers(calls: CallColumns, rows: Rows, known: Mask, start: Times, thread: Times) -> Times:
+    """Return the place of the outermost call around each known launch."""
+    found = np.full(len(rows), NOT_KNOWN, np.int64)
+    mine = dict(by_thread(calls.process, calls.thread))
+    launched = np.flatnonzero(known)
+    for who, places in by_thread(rows.process[launched], thread[launched]):
+        if who in mine:
+            own, sought = mine[who], launched[places]
+            at = np.searchsorted(calls.start[own], start[sought], side="right") - 1
+            good = (at >= 0) & (calls.end[own[np.maximum(at, 0)]] >= start[sought])
+            found[sought[good]] = own[at[good]]
+    return found

@@ -1,0 +1,67 @@
+"""Chains of waits of any length: held to the longest path, looked for from each moment's waits."""
+
+from __future__ import annotations
+
+from random import Random
+
+import numpy as np
+import pytest
+
+from tests.seeds import some
+from ullage.sums.wait_graph import NEVER, WaitTable, moments, wait_graph, wait_path
+
+
+def drawn(seed: int):
+    """Random waits, each for an earlier moment, with spans of which some switch waits off."""
+    random = Random(seed)
+    count, spans = random.randint(2, 40), [0, NEVER, *(random.choice((0, random.randint(0, 50))) for _ in range(10))]
+    if random.random() < 0.3:
+        spans[-1] = NEVER
+    waits = [(after, before) for after in range(1, count) for before in random.sample(range(after), min(after, random.randint(0, 6)))]
+    rows = [(*pair, [0, random.randrange(len(spans)), random.randrange(2, len(spans))]) for pair in waits if pair[0] != pair[1]]
+    random.shuffle(rows)
+    return count, np.array(spans, np.int64), rows
+
+
+def longest(count: int, spans, rows) -> list[int]:
+    """When each moment comes: the latest of what it waits for."""
+    came = [0] * count
+    for moment in range(1, count):
+        mine = [came[before] + sum(int(spans[part]) for part in lag) for after, before, lag in rows if after == moment]
+        came[moment] = max(mine, default=0)
+    return came
+
+
+def table(rows) -> WaitTable:
+    """The waits as columns."""
+    return WaitTable(
+        np.array([row[0] for row in rows], np.int32),
+        np.array([row[1] for row in rows], np.int32),
+        np.array([row[2] for row in rows], np.int32).reshape(-1, 3),
+    )
+
+
+@pytest.mark.parametrize("seed", some(range(300), 40))
+@pytest.mark.parametrize("told", ["in order", "at random"])
+def test_moments_come_when_the_longest_chain_of_waits_has_ended(seed: int, told: str):
+    count, spans, rows = drawn(seed)
+    recorded = np.arange(count) if told == "in order" else np.array(Random(seed).choices(range(5), k=count))
+    graph = wait_graph(recorded, table(rows))
+    came = moments(graph, spans)
+    truth = longest(count, spans, rows)
+    assert [t if t > NEVER // 2 else None for t in came[graph.place].tolist()] == [t if t > NEVER // 2 else None for t in truth]
+    last = int(np.argmax(came[graph.place]))
+    path = wait_path(graph, spans, came, int(graph.place[last]))
+    assert spans[path.lags].sum() == truth[last]
+    assert not len(path.moments) or path.moments[0] == last
+
+
+def test_a_circle_is_refused():
+    rows = [(1, 2, [0, 0, 0]), (2, 1, [0, 0, 0])]
+    with pytest.raises(ValueError, match="circle"):
+        wait_graph(np.zeros(3, np.int64), table(rows))
+
+
+def test_a_moment_that_does_not_exist_is_refused():
+    with pytest.raises(ValueError, match="does not exist"):
+        wait_graph(np.zeros(3, np.int64), table([(1, 3, [0, 0, 0])]))
