@@ -121,6 +121,10 @@ static void go_on(struct aggregate *of, struct path path, uint32_t call, uint32_
     PUT(of->sums->current, row_in(of, path, 0));
 }
 
+void aggregate_after(struct aggregate *of, struct path path, uint32_t call, uint64_t ended) {
+    if (call) go_on(of, path, call, row_in(of, path, call), ended);
+}
+
 void aggregate_called(struct aggregate *of, struct path path, uint32_t call, uint64_t start, uint64_t now) {
     struct sums *sums = of->sums;
     uint32_t row = GET(sums->current);
@@ -137,7 +141,7 @@ void aggregate_past(struct aggregate *of, struct path path, uint32_t call, uint6
     struct sums *sums = of->sums;
     change(sums);
     uint32_t row = row_in(of, path, call);
-    if (end >= start && end > GET(sums->last)) {
+    if (end >= start && end >= GET(sums->last)) {
         pass(sums, start);
         PUT(sums->until, 0), PUT(sums->current, row);
         pass(sums, end);

@@ -273,7 +273,7 @@ void ullage_region_pop(void) { region_pop(PUSHED); }
 
 void ullage_host(uint16_t kind, const char *name, uint64_t start, uint64_t end, uint64_t bytes) {
     struct lane *here = recording_wanted() ? lane() : NULL;
-    if (here) host_record(here, kind, name_number(name), start, end, bytes);
+    if (here) host_record(here, kind, name_number(name), start, end, bytes), host_summed(here);
 }
 
 /* Around a call that waits for other processes, in one thread; they nest. */

@@ -27,6 +27,8 @@ struct lane {
     bool edge;                   /* the outermost call is MPI's first or last one, */
     uint32_t call;               /* else it is this, … */
     uint64_t call_start;         /* … since then: where sums are made */
+    uint32_t last_call;          /* where they are not: the one that ended last, … */
+    uint64_t last_end;           /* … and when */
     struct ring *_Atomic ring; /* changed under the recording's lock, by the thread, … */
     _Atomic uint32_t life;     /* … when `rings_mine` is no longer this */
 };
@@ -101,7 +103,7 @@ static struct lane *for_thread(void) {
     if (!lane) lane = added();
     if (!lane) return NULL;
     lane->thread = (uint32_t)syscall(SYS_gettid);
-    lane->waits = 0, lane->call = 0;
+    lane->waits = 0, lane->call = 0, lane->last_call = 0;
     no_regions(lane);
     if (sums_of(lane)) aggregate_moved(lane->aggregate, (struct path){NULL, 0}, 0, monotonic(), false);
     pthread_setspecific(ending, lane);
@@ -193,6 +195,7 @@ static void begin_sums(struct lane *lane, uint64_t now) {
     struct ring *ring = lane->ring;
     aggregate_begin(lane->aggregate, &ring->sums, lane->thread, now, host_costs().sum_between);
     name_paths(lane, 0);
+    aggregate_after(lane->aggregate, path_of(lane), lane->last_call, lane->last_end);
     aggregate_moved(lane->aggregate, path_of(lane), 0, now, false);
     lane->sums = true;
     recording_unlock();
@@ -240,14 +243,17 @@ static void append_extra(struct lane *lane, const struct record *record) {
 
 void host_record(struct lane *lane, enum host_kind kind, uint32_t name, uint64_t start, uint64_t end, uint64_t bytes) {
     if (!recording_wanted()) return;
-    if (kind == HOST_MPI && !lane->waits && summed(lane, start)) {
-        aggregate_past(lane->aggregate, path_of(lane), name, start, end);
+    if (kind == HOST_MPI && sums_of(lane)) {
+        if (!lane->waits) aggregate_past(lane->aggregate, path_of(lane), name, start, end);
         return;
     }
     struct record record = {.start = start, .end = end, .thread = lane->thread, .name = name, .kind = (uint16_t)kind,
                             .depth = (uint16_t)lane->depth, .bytes = bytes};
+    if (kind == HOST_MPI) lane->last_call = name, lane->last_end = end;
     append_extra(lane, &record);
 }
+
+void host_summed(struct lane *lane) { summed(lane, monotonic()); }
 
 void host_range(const struct record *record) {
     struct lane *here = recording_wanted() ? lane() : NULL;
@@ -393,7 +399,7 @@ void region_pop(enum stack stack) {
 
 /* --- what it costs --- */
 
-enum { CALLS = 251, ROUNDS = 5 };
+enum { CALLS = 251, ROUNDS = 5, DUMMY = 1 << 30 };
 _Static_assert(2 * CALLS < ROOM / 2, "the ring is never half full, when the writer would be woken");
 static struct host_costs measured;
 static pthread_once_t measuring = PTHREAD_ONCE_INIT;
@@ -414,7 +420,7 @@ static uint64_t typical(uint64_t *values, size_t count) {
 static void dummy_calls(struct lane *dummy) {
     for (int i = 0; i < CALLS; i++) {
         struct lane *here = recording_wanted() && rings_mine() ? dummy : NULL; /* as `lane` asks */
-        if (here) wait_begin(here, 1, false), wait_end(here);
+        if (here) wait_begin(here, DUMMY, false), wait_end(here);
     }
 }
 

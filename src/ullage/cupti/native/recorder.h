@@ -161,6 +161,7 @@ struct lane;
 struct lane *lane(void); /* this thread's, NULL without memory */
 struct lane *lane_if_any(void); /* NULL as long as the thread had nothing to record */
 void host_record(struct lane *lane, enum host_kind kind, uint32_t name, uint64_t start, uint64_t end, uint64_t bytes);
+void host_summed(struct lane *lane); /* from now on, where there are enough records */
 enum stack { BY_SERIAL, PUSHED, NVTX_PUSHED, STACKS }; /* whose a region is: one ended by its number, or the innermost of … */
 uint32_t region_begin(const char *name);
 void region_end(uint32_t serial);
@@ -187,6 +188,7 @@ struct path { const struct region *regions; uint32_t depth; }; /* the open regio
 struct aggregate; /* what finds the rows, and how much of them is written */
 struct aggregate *aggregate_new(void); /* NULL without memory */
 void aggregate_begin(struct aggregate *of, struct sums *sums, uint32_t thread, uint64_t now, uint64_t between);
+void aggregate_after(struct aggregate *of, struct path path, uint32_t call, uint64_t ended); /* before they began */
 uint32_t aggregate_node(struct aggregate *of, uint32_t parent, uint32_t name);
 void aggregate_call(struct aggregate *of, struct path path, uint32_t call, uint64_t now);
 void aggregate_called(struct aggregate *of, struct path path, uint32_t call, uint64_t start, uint64_t now);
