@@ -46,6 +46,17 @@ class RecorderCost:
     per_call: int = 0
 
 
+@dataclass(frozen=True)
+class Summed:
+    """Since when (ns, on the clock of the intervals) of a program's host no events were recorded, but how long its `threads` were in which
+    state: exact over each stretch of time, of which the longest took `stretch` ns, while the intervals within it are not in their places.
+    """
+
+    since: int
+    threads: int
+    stretch: int
+
+
 @dataclass
 class Recording:
     """What one trace file says of itself. Times are integer nanoseconds on the clock of its intervals.
@@ -62,7 +73,7 @@ class Recording:
     returned and when MPI_Finalize was called (None: not recorded). `covers` says when what a process did is known: `process`, from
     its first event to its last, for each had a profiler of its own; `session`, while the capture lasts, for one profiler watched
     all of its processes; `run`, always, for it was recorded from the process' start to its end. `cost` is what recording cost, where the
-    source says it.
+    source says it. `summed` says which of the host's intervals stand for sums, None where all are events.
     """
 
     place: str
@@ -84,6 +95,7 @@ class Recording:
     mpi_clock: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
     covers: Covers = "session"
     cost: RecorderCost | None = None
+    summed: Summed | None = None
 
     def clocked(self, process: int, begin: int | None, end: int | None) -> None:
         """Note when MPI_Init returned (`begin`) and MPI_Finalize was called (`end`) in a process, in ns: the last and the first of several.

@@ -246,6 +246,7 @@ def _sums(reading: Reading, records: Records, start: Whole, end: Whole) -> Itera
     """Yield what sums say as intervals, one after another within the time that they are of: how long is known, not when."""
     good = records["bytes"] <= (end - start + SLACK).astype(np.uint64)
     reading.problems.drop("sums that are longer than the time that they are of", int((~good).sum()), reading.place)
+    reading.stretch = max(reading.stretch, int((end - start)[good].max(initial=0)))
     calls, regions = laid_out(reading, records[good], start[good])
     if regions.start:
         yield reading.intervals(*regions.times(), kind="region", name=regions.names(lambda name: name), thread=regions.threads())

@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
+
+from ullage.cupti.chunks import NOBODY
 from ullage.cupti.kinds import Kind
 from ullage.cupti.results import explain
 from ullage.errors import harmless
-from ullage.recording import Device, Process, RecorderCost, Recording
+from ullage.recording import Device, Process, RecorderCost, Recording, Summed
 from ullage.traces.recorded_host import calls_recorded
 from ullage.traces.recorded_rows import Reading, Records, column
 from ullage.traces.recorded_told import Told
@@ -99,6 +102,7 @@ def losses(reading: Reading) -> None:
     for kind, count in sorted(reading.unknown.items()):
         problems.drop(f"records of kind {kind}, which no header of this release has", count, reading.place)
     problems.drop("records that the recorder had no room for", _count(end, "lost"), reading.place)
+    problems.mend("calls and regions that count as the region around them, as there were too many", _count(end, "folded"), reading.place)
     problems.drop("bytes that could not be written to the recording", _count(end, "lost_bytes"), reading.place)
     reading.recording.untimed += _count(end, "lost_bytes") > 0
     problems.drop("chunks without sense", told.nonsense, reading.place)
@@ -173,10 +177,28 @@ def cost(reading: Reading) -> RecorderCost | None:
     """Return what recording cost, None where the recording doesn't say."""
     end, info = reading.told.end or {}, reading.told.info
     per_call = _count(info, "mpi_within_ns") + _count(info, "mpi_between_ns")
-    held = _count(end, "callback_ns") + reading.held + reading.calls * per_call + reading.regions * _count(info, "region_ns")
+    summed_call = _count(info, "sum_within_ns") + _count(info, "sum_between_ns")
+    counted = summed_calls(reading.told)
+    calls, in_calls = reading.calls + counted, reading.calls * per_call + counted * summed_call
+    held = _count(end, "callback_ns") + reading.held + in_calls + reading.regions * _count(info, "region_ns")
+    per_call = round(in_calls / calls) if calls else per_call
     beside = _count(end, "flush_ns") + _count(end, "writer_ns")
     lasted = reading.clock.last - reading.clock.first
-    return RecorderCost(held, beside, lasted, reading.calls, per_call) if lasted > 0 and (held or beside) else None
+    return RecorderCost(held, beside, lasted, calls, per_call) if lasted > 0 and (held or beside) else None
+
+
+def summed_calls(told: Told) -> int:
+    """Return how many calls were only counted."""
+    rows = [one.rows for one in told.sums.values()]
+    return sum(int(some["count"][(some["call"] != 0) & (some["call"] != NOBODY)].sum()) for some in rows)
+
+
+def summed(reading: Reading) -> Summed | None:
+    """Return since when sums stand in the place of events, None where they never do."""
+    if not reading.told.summed:
+        return None
+    since = reading.clock.host(np.array([min(reading.told.summed.values())], np.uint64))
+    return Summed(int(since[0]), len(reading.told.summed), reading.stretch)
 
 
 def _count(said: dict[str, Any], key: str) -> int:

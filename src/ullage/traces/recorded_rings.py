@@ -30,6 +30,9 @@ def of(file: File, told: Told) -> Left | None:
         told.host_names = found.names | told.host_names
         told.see_threads(found.records)
         told.see_threads(left_of_sums(told, found.sums))
+        for one in found.sums:
+            told.summed[one.thread] = min(told.summed.get(one.thread, one.began), one.began)
+            told.sums[one.thread, one.began] = one
     return found
 
 

@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_RANKS = 1 << 20, USUAL_EVENTS = 64 << 20 /* bytes; as in live/recording.py */ };
+enum { MOST_RANKS = 1 << 20, USUAL_EVENTS = 16000000 /* bytes; as in live/launch.py */ };
 
 struct settings settings;
 

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.memory import give_back
-from ullage.recording import Recording
+from ullage.recording import Recording, Summed
 from ullage.sums.lanes.code.account import Code, account
 from ullage.sums.lanes.collectives import Collectives, collectives
 from ullage.sums.lanes.doubt import doubted
@@ -106,7 +106,7 @@ def _process(capture: Capture, number: int, seen: Observed, lane: Host) -> Proce
     communication, offload, sync = (clip(s, low, high) for s in host_spans(capture, number, threads))
     recorder = clip(recorder_spans(capture, number, communication), low, high)
     off, waits, steps = host.of("off"), host.of("parallel"), host.of("step")
-    regions, occurrences = _regions(host.of("region"), capture.words, (low, high))
+    regions, occurrences = _regions(host.of("region"), capture.words, (low, high), recording.summed)
     return ProcessState(
         key=(recording.place, number),
         label=f"rank {rank}" if rank is not None else f"process {number}",
@@ -130,8 +130,10 @@ def _process(capture: Capture, number: int, seen: Observed, lane: Host) -> Proce
     )
 
 
-def _regions(named: Rows, words: list[str], window: tuple[int, int]) -> tuple[dict[str, Spans], dict[str, Step]]:
-    """Return each region's union and its occurrences; one sort for all, for there may be ten thousand names."""
+def _regions(
+    named: Rows, words: list[str], window: tuple[int, int], summed: Summed | None = None
+) -> tuple[dict[str, Spans], dict[str, Step]]:
+    """Return each region's union and its occurrences, as far as these are known; one sort for all, for there may be ten thousand names."""
     named = only(named, (named.end > window[0]) & (named.start < window[1]), "name")
     named = named.where(_longest(named))
     named = named.where(np.lexsort((named.start, named.name)))
@@ -142,8 +144,9 @@ def _regions(named: Rows, words: list[str], window: tuple[int, int]) -> tuple[di
         word, start = words[code] if code >= 0 else "(unnamed)", np.maximum(named.start[low:high], window[0])
         end = np.minimum(named.end[low:high], window[1])
         regions[word] = union(start, end)
-        if high - low <= MOST_OCCURRENCES:
-            occurrences[word] = Step((word,) * (high - low), start, end)
+        seen = slice(None) if summed is None else named.end[low:high] < summed.since
+        if 0 < len(start[seen]) <= MOST_OCCURRENCES:
+            occurrences[word] = Step((word,) * len(start[seen]), start[seen], end[seen])
     return regions, occurrences
 
 
