@@ -47,14 +47,29 @@ class RecorderCost:
 
 
 @dataclass(frozen=True)
+class SummedCalls:
+    """Calls of one name that were counted: how many, how long the longest took (ns), and how many took less than 32, 64, … ns."""
+
+    count: int
+    longest: int
+    histogram: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Summed:
-    """Since when (ns, on the clock of the intervals) of a program's host no events were recorded, but how long its `threads` were in which
+    """`since` when (ns, on the clock of the intervals) of a program's threads no events were recorded, but how long they were in which
     state: exact over each stretch of time, of which the longest took `stretch` ns, while the intervals within it are not in their places.
+    `calls` of MPI and the like are the process' own, by their names.
     """
 
-    since: int
-    threads: int
-    stretch: int
+    since: dict[int, int]
+    stretch: int = 0
+    calls: dict[str, SummedCalls] = field(default_factory=dict)
+
+    @property
+    def first(self) -> int:
+        """When the first thread's events end."""
+        return min(self.since.values())
 
 
 @dataclass

@@ -177,22 +177,17 @@ def check_apart(outs: Mapping[str, str | Path | None]) -> None:
             raise click.UsageError(f"{first} and {option} are one file: '{out}'")
 
 
-class Megabytes(click.ParamType):
-    """A size in MB, converted to bytes; "all" is no limit: None."""
-
-    name = "megabytes"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | None:
-        """Return the bytes, or say that it is no size."""
-        if value is None or not isinstance(value, str) or value.strip().lower() == "all":
-            return value if isinstance(value, int) else None
-        try:
-            size = float(value) * 1e6
-        except ValueError:
-            size = -1.0
-        if not 0 <= size < 2**62:
-            self.fail(f"'{value}' is not a size in MB from 0 on, nor 'all'.", param, ctx)
-        return round(size)
+def megabytes(context: click.Context, parameter: click.Parameter, text: str) -> int | None:
+    """Return the bytes of a size in MB that an option was given, None for "all"; raises BadParameter for what is no size."""
+    if text.strip().lower() == "all":
+        return None
+    try:
+        size = float(text) * 1e6
+    except ValueError:
+        size = -1.0
+    if not 0 <= size < 2**62:
+        raise click.BadParameter(f"'{text}' is not a size in MB from 0 on, nor 'all'.", context, parameter)
+    return round(size)
 
 
 class Finite(click.FloatRange):

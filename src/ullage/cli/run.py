@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ullage.cli.options import Finite, Megabytes, check_apart, check_out
+from ullage.cli.options import Finite, check_apart, check_out, megabytes
 from ullage.errors import UllageError
 
 if TYPE_CHECKING:
@@ -101,7 +101,7 @@ def _include(context: click.Context, _: click.Parameter, asked: bool) -> None:
 )
 @click.option(
     "--events",
-    type=Megabytes(),
+    callback=megabytes,
     default="16",
     show_default=True,
     metavar="MB",

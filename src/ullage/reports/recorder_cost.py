@@ -24,16 +24,16 @@ def events_until(recordings: Iterable[Recording]) -> list[str]:
     found = [(r, r.summed) for r in recordings if r.summed is not None]
     if not found:
         return []
-    first, summed = min(found, key=lambda one: one[1].since - _begin(one[0]))
+    first, summed = min(found, key=lambda one: one[1].first - _begin(one[0]))
     several = f", and of {len(found) - 1:,} more later" if len(found) > 1 else ""
     who = "the process" if first.rank is None else f"rank {first.rank}"
-    until = f"{(summed.since - _begin(first)) / 1e9:.3g} s"
+    until = f"{max(summed.first - _begin(first), 0) / 1e9:.3g} s"
     said = [
         f"events of {who} are recorded until {until}{several}, then its time is summed up: the trees are exact; who came last, occurrences of "
         "regions and the timeline are of the events (`ullage run --events MB` records more)"
     ]
-    if any(summed.threads > 1 for _, summed in found):
-        longest = max(summed.stretch for _, summed in found if summed.threads > 1)
+    if any(len(summed.since) > 1 for _, summed in found):
+        longest = max(summed.stretch for _, summed in found if len(summed.since) > 1)
         said.append(f"what several threads of a process did at once is known to within {longest / 1e9:.3g} s, where it is summed up")
     return said
 

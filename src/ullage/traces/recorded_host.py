@@ -37,6 +37,11 @@ _OVERHEAD = {
 _MPI = re.compile(r"^P?MPI_", re.IGNORECASE)  # what else is here is PyTorch's, whose collectives run on devices if they can
 
 
+def is_mpi(name: str) -> bool:
+    """Return whether a call of HOST records is one of MPI's, by its name."""
+    return _MPI.match(name) is not None
+
+
 def on_host(reading: Reading, records: Mapping[int, Records]) -> Iterator[pa.RecordBatch]:
     """Yield CUPTI's records of the host's threads."""
     for kind in (Kind.RUNTIME, Kind.DRIVER):

@@ -11,8 +11,8 @@ from ullage.cupti.chunks import NOBODY
 from ullage.cupti.kinds import Kind
 from ullage.cupti.results import explain
 from ullage.errors import harmless
-from ullage.recording import Device, Process, RecorderCost, Recording, Summed
-from ullage.traces.recorded_host import calls_recorded
+from ullage.recording import Device, Process, RecorderCost, Recording, Summed, SummedCalls
+from ullage.traces.recorded_host import calls_recorded, is_mpi
 from ullage.traces.recorded_rows import Reading, Records, column
 from ullage.traces.recorded_told import Told
 
@@ -195,10 +195,29 @@ def summed_calls(told: Told) -> int:
 
 def summed(reading: Reading) -> Summed | None:
     """Return since when sums stand in the place of events, None where they never do."""
-    if not reading.told.summed:
+    told = reading.told
+    if not told.summed:
         return None
-    since = reading.clock.host(np.array([min(reading.told.summed.values())], np.uint64))
-    return Summed(int(since[0]), len(reading.told.summed), reading.stretch)
+    since = reading.clock.host(np.array(list(told.summed.values()), np.uint64)).tolist()
+    return Summed(dict(zip(told.summed, since, strict=True)), reading.stretch, _summed_by_name(told))
+
+
+def _summed_by_name(told: Told) -> dict[str, SummedCalls]:
+    """Return the calls that were counted of the process' own."""
+    rows: dict[str, list[Records]] = {}
+    for one in told.sums.values():
+        for row in one.rows[(one.rows["call"] != 0) & (one.rows["call"] != NOBODY) & (one.rows["count"] > 0)]:
+            name = told.host_names.get(int(row["call"]), "")
+            if told.own_thread in (None, one.thread) or not is_mpi(name):
+                rows.setdefault(name, []).append(row)
+    return {
+        name: SummedCalls(
+            sum(int(row["count"]) for row in some),
+            max(int(row["longest"]) for row in some),
+            tuple(int(count) for count in np.sum([row["histogram"] for row in some], axis=0)),
+        )
+        for name, some in rows.items()
+    }
 
 
 def _count(said: dict[str, Any], key: str) -> int:

@@ -25,6 +25,7 @@ from ullage.sums.lanes.products import products
 from ullage.sums.lanes.residency import residency, resident_rows
 from ullage.sums.lanes.spans import NONE, Spans, clip, spans, subtract, union
 from ullage.sums.lanes.states import DeviceState, Host, ProcessState, Step, flatten, host_spans, host_threads, recorder_spans, workers
+from ullage.sums.lanes.summed import events
 from ullage.sums.lanes.tokens import Fed, fed
 from ullage.sums.lanes.window import Window
 
@@ -134,17 +135,17 @@ def _regions(
     named: Rows, words: list[str], window: tuple[int, int], summed: Summed | None = None
 ) -> tuple[dict[str, Spans], dict[str, Step]]:
     """Return each region's union and its occurrences, as far as these are known; one sort for all, for there may be ten thousand names."""
-    named = only(named, (named.end > window[0]) & (named.start < window[1]), "name")
+    named = only(named, (named.end > window[0]) & (named.start < window[1]), "name", "thread")
     named = named.where(_longest(named))
     named = named.where(np.lexsort((named.start, named.name)))
     edges = np.flatnonzero(np.diff(named.name, prepend=-2, append=-2)).tolist()
-    regions, occurrences = {}, {}
+    known, regions, occurrences = events(named, summed, whole=True), {}, {}
     for low, high in pairwise(edges):
         code = int(named.name[low])
         word, start = words[code] if code >= 0 else "(unnamed)", np.maximum(named.start[low:high], window[0])
         end = np.minimum(named.end[low:high], window[1])
         regions[word] = union(start, end)
-        seen = slice(None) if summed is None else named.end[low:high] < summed.since
+        seen = known[low:high]
         if 0 < len(start[seen]) <= MOST_OCCURRENCES:
             occurrences[word] = Step((word,) * len(start[seen]), start[seen], end[seen])
     return regions, occurrences
