@@ -1,4 +1,4 @@
-/* A program whose every moment is told: it reads lines "MOMENT THREAD DEED [ARGUMENT [NAME]]" and does each deed in its thread at its moment.
+/* A program whose every moment is told: it reads lines "MOMENT THREAD DEED [ARGUMENT [NAME]]" from a file and does each deed in its thread at its moment.
  * Its clocks are the functions that the recorder asks for the time, so nothing takes any time but what the lines say; waits of the
  * recorder's own go by the real clock. Reading the clock before the first line takes STEP ns, so that the recorder finds a cost of its own.
  * What MPI would do is to let ARGUMENT ns go by. */
@@ -62,6 +62,8 @@ static void work(void) {
     if (!strcmp(line.deed, "barrier")) call("MPI_Barrier");
     if (!strcmp(line.deed, "allreduce")) call("MPI_Allreduce");
     if (!strcmp(line.deed, "test")) call("MPI_Test");
+    if (!strcmp(line.deed, "loop")) /* as many calls of 400 ns, 600 ns apart */
+        for (long calls = atol(line.argument); calls--; moment += 600) strcpy(line.argument, "400"), call("MPI_Test");
     if (!strcmp(line.deed, "begin")) serials[number] = begin(line.name);
     if (!strcmp(line.deed, "end")) end(serials[number]);
     if (!strcmp(line.deed, "push")) push(line.name);
@@ -104,14 +106,16 @@ static void load(void) {
     }
 }
 
-int main(void) {
+int main(int count, char **words) {
     char text[256];
+    FILE *script = count > 1 ? fopen(words[1], "r") : NULL;
+    if (!script) return 92;
     load();
     sem_init(&done, 0, 0);
     step = (uint64_t)atol(getenv("STEP") ? getenv("STEP") : "0");
     wait_begin("before"), wait_end(); /* the recorder measures itself; what this is, the tests leave out */
     step = 0;
-    while (fgets(text, sizeof text, stdin)) {
+    while (fgets(text, sizeof text, script)) {
         line.argument[0] = line.name[0] = 0;
         if (sscanf(text, "%lu %d %15s %31s %63[^\n]", &line.start, &line.thread, line.deed, line.argument, line.name) < 3) continue;
         moment = line.start;

@@ -27,7 +27,8 @@ def ran(folder, script, *, events, step=0, code=0, **environment):
     """Run a script and return its recording."""
     text = "\n".join(" ".join(map(str, line)) for line in script) + "\n"
     given = {"ULLAGE_EVENTS": str(events), "STEP": str(step)} | environment
-    done = run(folder, ["sh", "-c", f"exec {program()} <<'END'\n{text}END\n"], preload=[library()], **given)
+    (folder / "script").write_text(text)
+    done = run(folder, [program(), folder / "script"], preload=[library()], **given)
     assert (done.code, done.errors) == (code, ""), done.errors
     return next(recording for recording in done.recordings if recording.path)
 
@@ -35,14 +36,12 @@ def ran(folder, script, *, events, step=0, code=0, **environment):
 @dataclass
 class Answers:
     """Of a process in ns: `elapsed` and `communication` of it all and of each of its first thread's regions; of each call of its first
-    thread its time, without what the recorder takes, how often it was made, and the longest."""
+    thread how often it was made, and the longest."""
 
     whole: tuple[int, int] = (0, 0)
     regions: dict[str, tuple[int, int]] = field(default_factory=dict)
-    time: Counter[str] = field(default_factory=Counter)
     count: Counter[str] = field(default_factory=Counter)
     longest: dict[str, int] = field(default_factory=dict)
-    entered: Counter[str] = field(default_factory=Counter)
 
 
 def total(spans: list[Span]) -> int:
@@ -73,14 +72,12 @@ def answers(script, between=0):
         later = [start for start, *_ in calls[0][number + 1 :]][:1]
         if name not in ("MPI_Init", "MPI_Finalize"):
             talk.append((a, max(b, min([b + between, *later]))))
-            found.time[name] += b - a
             found.count[name] += 1
             found.longest[name] = max(found.longest.get(name, 0), b - a)
     found.whole = over - begin, total(common(talk, seen))
     for name, spans in regions[0].items():
         inside = common(spans, seen)
         found.regions[name] = total(inside), total([piece for one in inside for piece in common(talk, [one])])
-        found.entered[name] = len(spans)
     return found
 
 
@@ -179,24 +176,25 @@ class Writing:
         return self.dice.choice(["step", "solve", "exchange", "save"]) + (f" {thread}" if thread else "")
 
 
-def drawn(seed, *, step=0, deeds=300, threads=1, ending="finalize", mpi=True):
-    """Return a script of deeds drawn by chance."""
+def drawn(seed, *, step=0, deeds=300, threads=1, ending="finalize"):
+    """Return a script of deeds drawn by chance, which ends with MPI_Finalize, a `kill`, or `leave`: the C library's _exit."""
     writing = Writing(seed, step)
-    if mpi:
-        writing.add(0, "push", 0, "all")
-        writing.pushed[0] = 1
-        writing.later()
-        writing.add(0, "init", 5000)
-        writing.now += 5000
+    writing.add(0, "push", 0, "all")
+    writing.pushed[0] = 1
+    writing.later()
+    writing.add(0, "init", 5000)
+    writing.now += 5000
     for _ in range(deeds):
         writing.deed(writing.dice.choice([0] * 3 + list(range(threads))))
     writing.later()
-    if mpi and ending == "finalize":
-        for _ in range(writing.waits.get(0, 0)):
-            writing.add(0, "done")
+    for _ in range(writing.waits.get(0, 0)):
+        writing.add(0, "done")
+    if ending == "finalize":
         writing.add(0, "finalize", 7000)
-        writing.now += 7000
+        writing.now += 7007
+        writing.add(0, "flush")
     else:
-        writing.add(0, "flush" if ending == "finalize" else ending)
-    writing.later()
-    return [*writing.lines, *([] if ending in ("kill", "leave") else [(writing.now, 0, "flush", 0, "")])]
+        writing.add(0, "test", 40)
+        writing.now += 40
+        writing.add(0, ending)
+    return writing.lines

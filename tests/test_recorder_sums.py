@@ -2,44 +2,94 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
 
-from tests.scripted_runs import START, answers, drawn, ran
+from tests.scripted_runs import START, TALKS, answers, drawn, ran
 from tests.seeds import some
 from ullage import read_trace
 from ullage.cupti.chunks import HostKind
+from ullage.cupti.rings import beside
 
-ALL = 10**12
+ALL = 10**12  # bytes of events
+HELPERS = "123456789"  # how the names of other threads' regions end
 
 
 def told(path):
-    """Return (elapsed, communication) of a recording's process and of each of its regions."""
+    """Return (elapsed, communication) of a recording's process and of each of its first thread's regions."""
     traced = read_trace(path)
-    run = traced.profile.run
     (whole,) = traced.report().whole.host_parts
     found = {}
-    for name in run.processes[0].regions:
+    for name in traced.profile.run.processes[0].regions:
         (part,) = traced.report(region=name).whole.host_parts
-        found[name] = part.elapsed, part.communication
+        if name[-1] not in HELPERS:
+            found[name] = part.elapsed, part.communication
     return (whole.elapsed, whole.communication), found
 
 
-def expected(script, **more):
-    found = answers(script, **more)
-    return found.whole, {name: sums for name, sums in found.regions.items() if sums[0]}
+def expected(script, between=0):
+    found = answers(script, between)
+    return found.whole, {name: sums for name, sums in found.regions.items() if sums[0] and name[-1] not in HELPERS}
 
 
-def mine(told):
-    whole, regions = told
-    return whole, {name: sums for name, sums in regions.items() if name[-1] not in "123456789" and sums[0]}
+def runs(folder, script, budgets, **more):
+    """Run a script once for each of these bytes of events."""
+    for events in budgets:
+        place = folder / str(events)
+        place.mkdir(exist_ok=True)
+        yield ran(place, script, events=events, **more)
 
 
-@pytest.mark.parametrize("seed", some(range(60), 3))
+@pytest.mark.parametrize("seed", some(range(60), 2))
 @pytest.mark.parametrize("step", [0, 30])
 def test_sums_and_events_say_what_the_script_says(seed, step, tmp_path):
     script = drawn(seed, step=step)
-    for events in (ALL, 0, 40 * (seed % 7 * 40)):
-        folder = tmp_path / str(events)
-        folder.mkdir(exist_ok=True)
-        recording = ran(folder, script, events=events, step=step)
-        assert mine(told(recording.path)) == expected(script, between=step), events
+    for recording in runs(tmp_path, script, (ALL, 0, 1600 * (seed % 7)), step=step):
+        assert told(recording.path) == expected(script, step)
+
+
+@pytest.mark.parametrize("seed", some(range(40), 2))
+def test_threads_and_those_that_follow_them_are_told_apart(seed, tmp_path):
+    script = drawn(seed, threads=4, deeds=600)
+    for recording in runs(tmp_path, script, (ALL, 0, 4000)):
+        assert told(recording.path) == expected(script)
+
+
+@pytest.mark.parametrize("seed", some(range(40), 2))
+@pytest.mark.parametrize("ending", ["kill", "leave"])
+def test_what_ends_a_process_takes_nothing_of_its_sums(seed, ending, tmp_path):
+    script = drawn(seed, ending=ending)
+    code = -signal.SIGKILL if ending == "kill" else 0
+    for recording in runs(tmp_path, script, (0, 4000), code=code):
+        assert recording.end is None and beside(recording.path).exists()
+        assert told(recording.path) == expected(script)
+
+
+@pytest.mark.parametrize("seed", some(range(20), 1))
+def test_calls_are_counted_as_the_script_made_them(seed, tmp_path):
+    script = [line for line in drawn(seed) if line[2] != "past" and (line[2] not in TALKS or line[3])]
+    found = answers(script)
+    for recording in runs(tmp_path, script, (ALL, 0, 3000)):
+        rows = {row.name: row for row in read_trace(recording.path).report().code.calls}
+        assert {name: row.count for name, row in rows.items()} == found.count
+        assert {name: row.longest for name, row in rows.items()} == found.longest
+
+
+def test_a_recording_grows_with_the_logarithm_of_how_long_a_program_runs(tmp_path):
+    def script(calls):
+        return [(START, 0, "init", 0, ""), (START, 0, "loop", calls, ""), (START + 1000 * calls, 0, "finalize", 0, "")]
+
+    sizes = [recording.path.stat().st_size for n in (2000, 20_000) for recording in runs(tmp_path, script(n), (n * 4,))]
+    assert sizes[1] < 20_000 * 4 + 1024 * 40 + 20_000 and sizes[0] < 2000 * 4 + 1024 * 40 + 20_000
+
+
+def test_the_report_says_until_when_events_are_recorded(tmp_path):
+    script = drawn(5)
+    (whole, some_) = runs(tmp_path, script, (ALL, 0))
+    said = "then its time is summed up: the trees are exact; who came last, occurrences of regions and the timeline are of the events"
+    assert not any(said in note for note in read_trace(whole.path).report().notes)
+    assert any(said in note for note in read_trace(some_.path).report().notes)
+    assert {kind for kind, *_ in some_.host} == {HostKind.MPI, HostKind.SUM}  # of MPI, its first and last calls
+    assert some_.did(HostKind.MPI) == ["MPI_Init", "MPI_Finalize"]
+    assert not set(TALKS.values()) - {row.name for row in read_trace(some_.path).report().code.calls}
