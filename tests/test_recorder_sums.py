@@ -51,7 +51,7 @@ def test_sums_and_events_say_what_the_script_says(seed, step, tmp_path):
 
 @pytest.mark.parametrize("seed", some(range(40), 2))
 def test_threads_and_those_that_follow_them_are_told_apart(seed, tmp_path):
-    script = drawn(seed, threads=4, deeds=600)
+    script = [line for line in drawn(seed, threads=4, deeds=600) if line[2] != "past"]  # what is written before it is told is useful time
     for recording in runs(tmp_path, script, (ALL, 0, 4000)):
         assert told(recording.path) == expected(script)
 

@@ -21,7 +21,8 @@ struct aggregate {
     uint16_t slots[SLOTS]; /* rows by hash, counted from 1 */
     struct { uint32_t parent, name, node; } nodes[NODES];
     struct { uint32_t node, call, row; } recent[RECENT]; /* counted from 1 too */
-    uint64_t written[ROWS], cut; /* ns of each row that the recording has, and until when: guarded by its lock */
+    uint64_t written[ROWS];      /* ns of each row that the recording has, guarded by its lock; */
+    _Atomic uint64_t cut;        /* until when, seen by the thread */
 };
 
 #define GET(of) atomic_load_explicit(&(of), memory_order_relaxed)
@@ -136,13 +137,15 @@ void aggregate_called(struct aggregate *of, struct path path, uint32_t call, uin
     change(sums);
 }
 
-/* A call that is told of when it is over: of what was counted as something else since it began, it takes nothing back. */
+/* A call that is told of when it is over: of what was counted as something else since it began it takes nothing back, nor of what is
+ * written. */
 void aggregate_past(struct aggregate *of, struct path path, uint32_t call, uint64_t start, uint64_t end) {
     struct sums *sums = of->sums;
     change(sums);
     uint32_t row = row_in(of, path, call);
     if (end >= start && end >= GET(sums->last)) {
-        pass(sums, start);
+        uint64_t cut = SEEN(of->cut);
+        pass(sums, start > cut ? start : cut < end ? cut : end);
         PUT(sums->until, 0), PUT(sums->current, row);
         pass(sums, end);
         go_on(of, path, call, row, end);
@@ -180,7 +183,8 @@ struct aggregate *aggregate_new(void) { return calloc(1, sizeof(struct aggregate
 
 void aggregate_begin(struct aggregate *of, struct sums *sums, uint32_t thread, uint64_t now, uint64_t between) {
     memset(of, 0, sizeof *of);
-    of->sums = sums, of->between = between, of->cut = now;
+    of->sums = sums, of->between = between;
+    PUT(of->cut, now);
     PUT(sums->used, 0);
     row_of(of, 0, 0, true), row_of(of, 0, name_number("MPI (more calls)"), true), row_of(of, 0, NOBODY, true);
     PUT(sums->thread, thread), PUT(sums->last, now), PUT(sums->began, now);
@@ -223,15 +227,15 @@ bool aggregate_write(struct aggregate *of, uint64_t at) {
     uint32_t count = 0;
     if (!copied(sums, &copy)) return false;
     pass_on(&copy, at);
-    if (copy.last <= of->cut) return true;
+    if (copy.last <= GET(of->cut)) return true;
     for (uint32_t n = 0; n < copy.used; n++)
         if (copy.time[n] > of->written[n])
-            records[count++] = (struct record){.start = of->cut, .end = copy.last, .thread = GET(sums->thread), .name = GET(sums->rows[n].call),
+            records[count++] = (struct record){.start = GET(of->cut), .end = copy.last, .thread = GET(sums->thread), .name = GET(sums->rows[n].call),
                                                .kind = HOST_SUM, .serial = GET(sums->rows[n].node), .bytes = copy.time[n] - of->written[n]};
     if (!names_write() || !recording_add(HOST, 0, &(struct iovec){records, count * sizeof *records}, 1)) return false;
     for (uint32_t n = 0; n < copy.used; n++) /* a thread may have looked at the clock before we did, and say so after */
         if (copy.time[n] > of->written[n]) of->written[n] = copy.time[n];
-    of->cut = copy.last;
+    PUT(of->cut, copy.last);
     costs.sums += count;
     return true;
 }
