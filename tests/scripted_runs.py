@@ -1,4 +1,4 @@
-"""Scripts of calls and regions with known times, and what follows from them: worked out interval by interval, in no way as the recorder does.
+"""Scripts of calls and regions with known times, and what follows from them, worked out interval by interval.
 
 A script is lines (moment, thread, deed, argument, name) for `scripted_program.c`; moments are ns. Thread 0 is the process' first one, whose
 calls of MPI are the process' communication.

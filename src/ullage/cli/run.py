@@ -198,7 +198,12 @@ def _recorded(command: tuple[str, ...], run: Gathering, asked: dict[str, Any]) -
 
     found = kinds(asked["graphs"], asked["also"])
     wanted = Wanted(
-        mpi=asked["mpi"], python=asked["python"], cupti=asked["cupti"], kinds=found, flush=asked["flush"], events=asked["events"],
+        mpi=asked["mpi"],
+        python=asked["python"],
+        cupti=asked["cupti"],
+        kinds=found,
+        flush=asked["flush"],
+        events=asked["events"],
         counting=_counting(asked),
     )
     with _sampled(run, asked):

@@ -22,8 +22,9 @@ type     name          payload
 =======  ============  ======================================================================================================
 
 INFO has, each only if known: `host`, `pid`, `parent`, `rank`, `ranks`, `local_rank`, `program` (its arguments), `started` (CLOCK_REALTIME,
-ns), `mpi_within_ns` and `mpi_between_ns` (what an empty call of MPI takes within its record, and after it), `sum_within_ns` and `sum_between_ns`
-(the same of one that is only counted), `region_ns` (what an empty region takes), `cupti` (what cuptiGetVersion says), `library` (its path), `driver` (CUDA version of the driver, 13000), `kinds` (of each
+ns), `mpi_within_ns` and `mpi_between_ns` (what an empty call of MPI takes within its record, and after it), `sum_within_ns` and
+`sum_between_ns` (the same of one that is only counted), `region_ns` (what an empty region takes), `cupti` (what cuptiGetVersion says),
+`library` (its path), `driver` (CUDA version of the driver, 13000), `kinds` (of each
 activity kind that was asked for, by number, CUPTI's answer; 0 is "enabled"), `devices` (a list of {index, name, uuid, sms, bus,
 capability}), `problems` (a list of {what, code, detail}: calls that failed; `code` is CUPTI's, an errno, or −1 for what isn't there).
 """

@@ -38,8 +38,8 @@ _TURN = 2**32  # of head and tail
 
 
 ROWS, BINS = 512, 24
-# The regions that a thread was in and the call, numbers of names; ns in this state; how often (calls, or entries of the region); the longest
-# call, or stay in the region with all that was in it; and how many took less than 2^5, 2^6, … ns, all that were longer in the last.
+# The regions that a thread was in and the call, numbers of names; ns in this state; how often (calls, or entries of the region); the
+# longest call, or stay in the region with all that was in it; and how many took less than 2^5, 2^6, … ns, all that were longer in the last.
 ROW = np.dtype([("node", "<u4"), ("call", "<u4"), ("time", "<u8"), ("count", "<u8"), ("longest", "<u8"), ("histogram", "<u8", (BINS,))])
 SUMS = struct.Struct("<4I3QI20x")
 

@@ -29,8 +29,8 @@ def events_until(recordings: Iterable[Recording]) -> list[str]:
     who = "the process" if first.rank is None else f"rank {first.rank}"
     until = f"{max(summed.first - _begin(first), 0) / 1e9:.3g} s"
     said = [
-        f"events of {who} are recorded until {until}{several}, then its time is summed up: the trees are exact; who came last, occurrences of "
-        "regions and the timeline are of the events (`ullage run --events MB` records more)"
+        f"events of {who} are recorded until {until}{several}, then its time is summed up: the trees are exact; who came last, occurrences "
+        "of regions and the timeline are of the events (`ullage run --events MB` records more)"
     ]
     if any(len(summed.since) > 1 for _, summed in found):
         longest = max(summed.stretch for _, summed in found if len(summed.since) > 1)

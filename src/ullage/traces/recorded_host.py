@@ -197,7 +197,7 @@ def _mpi(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterat
 
 
 def _talks(reading: Reading, start: Whole, end: Whole, names: Words, thread: Whole, size: Whole | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield calls of MPI and of what else waits; of sums, which have no `size`, it is not known which call is another rank's counterpart."""
+    """Yield calls of MPI and of what else waits. Of sums, which have no `size`, no call is known to be another rank's counterpart."""
     reading.messages |= bool(names.each(lambda name: _MPI.match(name) is not None, False).any())
     for kind, mine in _whose(reading, names, thread):
         if kind == "helper":

@@ -45,8 +45,8 @@ class Reading:
     number; `waiting` calls of MPI that have not ended (until when that is known, name), by thread and start; `marks` those of NVTX
     ranges whose other half is not there yet; `paused` when recording was stopped. `seen` are the kinds of intervals, `used` the
     devices that anything ran on; `work` bounds its calls, its MPI and what ran on devices; `began` and `ended` say when MPI_Init
-    returned and MPI_Finalize was called. `summed` says until when the sums of each thread are laid out,
-    `stretch` which was the longest time that some are of (ns). `helpers` is how long other threads than the process' own were in MPI, in ns. `calls`
+    returned and MPI_Finalize was called. `summed` says until when the sums of each thread are laid out, `stretch` which was the longest
+    time that some are of (ns). `helpers` is how long other threads than the process' own were in MPI, in ns. `calls`
     counts those of MPI, `regions` those that ended, `held` is for how long (ns) the recorder held threads up.
     """
 

@@ -95,7 +95,6 @@ class ApiCalls:
             waited=int(self._waited[places].sum()),
         )
 
-
     def _summed_row(self, summed: Summed, places: npt.NDArray[np.intp], time: Times) -> CallRow:
         """Return calls of MPI some of which are only counted."""
         code = int(self._rows.name[places[0]])
