@@ -48,7 +48,7 @@ static void *find(void *library, const char *name) {
 static long next(WORDS) { return (void)b, (void)c, (void)d, (void)e, (void)f, (void)g, (void)h, (void)i, (void)j, (void)k, (void)l, (void)m, (void)n, (void)o, (void)p, a; }
 static long (*volatile following)(WORDS) = next;
 static long interposed(WORDS) { return following(a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, p); }
-static int (*volatile empty)(long) = (int (*)(long))interposed;
+static int (*volatile empty)(long) = (int (*)(long))(void *)interposed;
 
 int main(int count, char **words) {
     long times = count > 1 ? atol(words[1]) : 200000;

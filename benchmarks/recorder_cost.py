@@ -3,7 +3,8 @@
     python benchmarks/recorder_cost.py [--quick] [--json FILE]
 
 Nanoseconds of the caller's CPU for each region, host record and call of MPI, as events and summed up, beside an interposed call that does
-nothing; each callback of a call of CUDA, each activity buffer; on this machine, with the tests' double of CUPTI, so that of CUPTI's own cost nothing is said. The best of five rounds each.
+nothing; each callback of a call of CUDA, each activity buffer; on this machine, with the tests' double of CUPTI, so that of CUPTI's own
+cost nothing is said. The best of five rounds each.
 """
 
 from __future__ import annotations

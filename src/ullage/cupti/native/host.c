@@ -184,14 +184,14 @@ static void name_paths(struct lane *lane, uint32_t from) {
 }
 
 /* As records, the open regions end where the sums begin. */
-static void begin_sums(struct lane *lane, uint64_t now) {
-    if (!lane->aggregate && !(lane->aggregate = aggregate_new())) return;
+static bool begin_sums(struct lane *lane, uint64_t now) {
+    if (!lane->aggregate && !(lane->aggregate = aggregate_new())) return false;
     for (uint32_t at = 0; at < lane->depth; at++) {
         struct record record = of_region(lane, &lane->regions[at], HOST_REGION);
         record.end = now;
         append(lane->ring, &record);
     }
-    if (!recording_lock()) return;
+    if (!recording_lock()) return false;
     struct ring *ring = lane->ring;
     aggregate_begin(lane->aggregate, &ring->sums, lane->thread, now, host_costs().sum_between);
     name_paths(lane, 0);
@@ -199,6 +199,7 @@ static void begin_sums(struct lane *lane, uint64_t now) {
     aggregate_moved(lane->aggregate, path_of(lane), 0, now, false);
     lane->sums = true;
     recording_unlock();
+    return true;
 }
 
 static bool summed(struct lane *lane, uint64_t now) {
@@ -281,10 +282,11 @@ static void wait_summed(struct lane *lane, uint32_t name, uint64_t now) {
 void wait_begin(struct lane *lane, uint32_t name, bool edge) {
     if (lane->waits++) return;
     uint64_t now = monotonic();
+    bool sums = atomic_load_explicit(&lane->sums, memory_order_relaxed); /* of this recording: the lane was asked for just now */
     lane->edge = edge;
-    if (!edge && enough && !sums_of(lane)) begin_sums(lane, now);
-    if (!sums_of(lane) || edge) atomic_store_explicit(&lane->wait_name, name, memory_order_release);
-    if (sums_of(lane)) wait_summed(lane, name, now);
+    if (!edge && !sums && atomic_load_explicit(&enough, memory_order_relaxed)) sums = begin_sums(lane, now);
+    if (!sums || edge) atomic_store_explicit(&lane->wait_name, name, memory_order_release);
+    if (sums) wait_summed(lane, name, now);
     else atomic_store_explicit(&lane->wait_start, now, memory_order_release);
 }
 
@@ -304,8 +306,9 @@ static void wait_ends_summed(struct lane *lane, uint64_t now) {
 void wait_end(struct lane *lane) {
     if (!lane->waits || --lane->waits) return;
     uint64_t now = monotonic(), start = atomic_load_explicit(&lane->wait_start, memory_order_relaxed);
-    if (sums_of(lane)) wait_ends_summed(lane, now);
-    if (sums_of(lane) || !start) return;
+    bool sums = sums_of(lane);
+    if (sums) wait_ends_summed(lane, now);
+    if (sums || !start) return;
     atomic_store_explicit(&lane->wait_start, 0, memory_order_release);
     host_record(lane, HOST_MPI, atomic_load_explicit(&lane->wait_name, memory_order_relaxed), start, now, 0);
 }
