@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import random
 import signal
 
 import pytest
+from click.testing import CliRunner
 
 from tests.scripted_runs import START, TALKS, answers, drawn, ran
 from tests.seeds import some
 from ullage import read_trace
+from ullage.cli.options import megabytes
+from ullage.cli.run import command
 from ullage.cupti.chunks import HostKind
+from ullage.cupti.native.build import FOLDER
 from ullage.cupti.rings import beside
+from ullage.errors import UllageError
+from ullage.live.launch import USUAL_EVENTS
 
 ALL = 10**12  # bytes of events
 HELPERS = "123456789"  # how the names of other threads' regions end
@@ -93,3 +100,35 @@ def test_the_report_says_until_when_events_are_recorded(tmp_path):
     assert {kind for kind, *_ in some_.host} == {HostKind.MPI, HostKind.SUM}  # of MPI, its first and last calls
     assert some_.did(HostKind.MPI) == ["MPI_Init", "MPI_Finalize"]
     assert not set(TALKS.values()) - {row.name for row in read_trace(some_.path).report().code.calls}
+
+
+def test_the_recorder_and_the_command_have_the_same_size_in_mind():
+    (asked,) = [option for option in command.params if option.name == "events"]
+    assert float(asked.default) * 1e6 == USUAL_EVENTS
+    assert f"USUAL_EVENTS = {USUAL_EVENTS} " in (FOLDER / "settings.c").read_text()
+
+
+@pytest.mark.parametrize(("text", "size"), [("0", 0), ("0.5", 500_000), ("ALL", None), ("-1", ""), ("nan", ""), ("inf", ""), ("16MB", "")])
+def test_sizes_are_numbers_of_mb_or_all(text, size):
+    if size == "":
+        ran_ = CliRunner().invoke(command, ["--events", text, "--", "true"])
+        assert ran_.exit_code == 2 and "is not a size in MB from 0 on, nor 'all'" in ran_.output
+    else:
+        assert megabytes(None, None, text) == size
+
+
+@pytest.mark.parametrize("seed", some(range(200), 4))
+def test_damaged_sums_are_read_as_far_as_they_make_sense_or_refused(seed, tmp_path):
+    dice = random.Random(seed)
+    recording = ran(tmp_path, drawn(0, ending="kill"), events=0, code=-signal.SIGKILL)
+    place = recording.path if seed % 2 else beside(recording.path)
+    data = bytearray(place.read_bytes())
+    used = [at for at, byte in enumerate(data) if byte]
+    for _ in range(dice.choice([1, 5, 50])):
+        data[dice.choice(used)] = dice.choice([0, 1, 127, 255])
+    place.write_bytes(data[: dice.choice([len(data), dice.randrange(len(data))])])
+    try:
+        (whole,) = read_trace(recording.path).report().whole.host_parts
+    except UllageError:
+        return
+    assert 0 <= whole.communication <= whole.elapsed
