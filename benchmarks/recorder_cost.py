@@ -2,8 +2,9 @@
 
     python benchmarks/recorder_cost.py [--quick] [--json FILE]
 
-Nanoseconds for each region, host record and call of MPI, each callback of a call of CUDA, each activity buffer; on this machine, with the
-tests' double of CUPTI, so that of CUPTI's own cost nothing is said. The best of five rounds each.
+Nanoseconds of the caller's CPU for each region, host record and call of MPI, as events and summed up, beside an interposed call that does
+nothing; each callback of a call of CUDA, each activity buffer; on this machine, with the tests' double of CUPTI, so that of CUPTI's own
+cost nothing is said. The best of five rounds each.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ ROWS = {
     "region": "a region, begun and ended (two records)",
     "host": "a record of what the host did",
     "mpi": "a call of MPI",
+    "empty": "the same through a function that does nothing",
     "api": "a call of CUDA, by callbacks",
 }
 
@@ -47,12 +49,19 @@ def compiled(folder: Path) -> Path:
     return target
 
 
-def costs(count: int) -> dict[str, float]:
-    """Return ns of each kind of call."""
+SUMMED = {"region": "a region, summed up", "host": "a record of what the host did, summed up", "mpi": "a call of MPI, summed up"}
+
+
+def costs(count: int, events: int) -> dict[str, float]:
+    """Return ns of each kind of call, where so many bytes of events are recorded."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         environment = cupti_double.environment(
-            ULLAGE_RECORD=str(folder / "rec"), ULLAGE_RECORDER=str(built()), ULLAGE_KINDS="10", ULLAGE_CALLBACKS="runtime"
+            ULLAGE_RECORD=str(folder / "rec"),
+            ULLAGE_RECORDER=str(built()),
+            ULLAGE_KINDS="10",
+            ULLAGE_CALLBACKS="runtime",
+            ULLAGE_EVENTS=str(events),
         )
         found = times(compiled(folder), count, environment)
     found["api"] = found["call-traced"] - found["call"]
@@ -99,8 +108,10 @@ def around(*command: str) -> tuple[float, float]:
 def main() -> None:
     asked = parser(__doc__).parse_args()
     figures, count = Figures(asked.json), 20_000 if asked.quick else 200_000
-    found = costs(count)
+    found, summed = costs(count, 2**62), costs(count, 0)
     figures.add(*(Figure(words, found[name], "ns") for name, words in ROWS.items()))
+    figures.add(*(Figure(words, summed[name], "ns") for name, words in SUMMED.items()))
+    figures.add(Figure("a call of MPI summed up, without an empty one", summed["mpi"] - summed["empty"], "ns"))
     figures.add(Figure("a region, begun and ended from Python", from_python(count // 10), "ns"))
     end = buffers(0.5 if asked.quick else 3)
     figures.add(

@@ -46,6 +46,32 @@ class RecorderCost:
     per_call: int = 0
 
 
+@dataclass(frozen=True)
+class SummedCalls:
+    """Calls of one name that were counted: how many, how long the longest took (ns), and how many took less than 32, 64, … ns."""
+
+    count: int
+    longest: int
+    histogram: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Summed:
+    """`since` when (ns, on the clock of the intervals) of a program's threads no events were recorded, but how long they were in which
+    state: exact over each stretch of time, of which the longest took `stretch` ns, while the intervals within it are not in their places.
+    `calls` of MPI and the like are the process' own, by their names.
+    """
+
+    since: dict[int, int]
+    stretch: int = 0
+    calls: dict[str, SummedCalls] = field(default_factory=dict)
+
+    @property
+    def first(self) -> int:
+        """When the first thread's events end."""
+        return min(self.since.values())
+
+
 @dataclass
 class Recording:
     """What one trace file says of itself. Times are integer nanoseconds on the clock of its intervals.
@@ -62,7 +88,7 @@ class Recording:
     returned and when MPI_Finalize was called (None: not recorded). `covers` says when what a process did is known: `process`, from
     its first event to its last, for each had a profiler of its own; `session`, while the capture lasts, for one profiler watched
     all of its processes; `run`, always, for it was recorded from the process' start to its end. `cost` is what recording cost, where the
-    source says it.
+    source says it. `summed` says which of the host's intervals stand for sums, None where all are events.
     """
 
     place: str
@@ -84,6 +110,7 @@ class Recording:
     mpi_clock: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
     covers: Covers = "session"
     cost: RecorderCost | None = None
+    summed: Summed | None = None
 
     def clocked(self, process: int, begin: int | None, end: int | None) -> None:
         """Note when MPI_Init returned (`begin`) and MPI_Finalize was called (`end`) in a process, in ns: the last and the first of several.

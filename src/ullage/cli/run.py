@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ullage.cli.options import Finite, check_apart, check_out
+from ullage.cli.options import Finite, check_apart, check_out, megabytes
 from ullage.errors import UllageError
 
 if TYPE_CHECKING:
@@ -98,6 +98,14 @@ def _include(context: click.Context, _: click.Parameter, asked: bool) -> None:
     show_default=True,
     metavar="MS",
     help="How often what is recorded goes to disk: a killed program loses no more.",
+)
+@click.option(
+    "--events",
+    callback=megabytes,
+    default="16",
+    show_default=True,
+    metavar="MB",
+    help="Record so much of what a process' host does, event by event; then sum it up: the trees stay exact. 0: sums alone; all: no end.",
 )
 @click.option("--wait", type=Finite(min=0), default=60.0, show_default=True, metavar="S", help="How long rank 0 waits for the others.")
 @click.option("--strict", is_flag=True, help="Refuse to run what can't be recorded.")
@@ -190,7 +198,13 @@ def _recorded(command: tuple[str, ...], run: Gathering, asked: dict[str, Any]) -
 
     found = kinds(asked["graphs"], asked["also"])
     wanted = Wanted(
-        mpi=asked["mpi"], python=asked["python"], cupti=asked["cupti"], kinds=found, flush=asked["flush"], counting=_counting(asked)
+        mpi=asked["mpi"],
+        python=asked["python"],
+        cupti=asked["cupti"],
+        kinds=found,
+        flush=asked["flush"],
+        events=asked["events"],
+        counting=_counting(asked),
     )
     with _sampled(run, asked):
         return record(command, run.own, wanted, strict=asked["strict"])

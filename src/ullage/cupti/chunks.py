@@ -18,11 +18,13 @@ type     name          payload
 8        READING       JSON: counters of the devices at a moment (a sample of GPM or PM sampling)
 9        IMAGE         u32 length, that many bytes of JSON that says what it is (chip, metrics, ranges, replay), padded to 8 bytes
                        from the payload's start, then an image of counter data
+10       SUMS          at the end, one for each thread that was summed up: as in `rings` a ring's sums, with those rows that are used
 =======  ============  ======================================================================================================
 
 INFO has, each only if known: `host`, `pid`, `parent`, `rank`, `ranks`, `local_rank`, `program` (its arguments), `started` (CLOCK_REALTIME,
-ns), `mpi_within_ns` and `mpi_between_ns` (what an empty call of MPI takes within its record, and after it), `region_ns` (what an empty
-region takes), `cupti` (what cuptiGetVersion says), `library` (its path), `driver` (CUDA version of the driver, 13000), `kinds` (of each
+ns), `mpi_within_ns` and `mpi_between_ns` (what an empty call of MPI takes within its record, and after it), `sum_within_ns` and
+`sum_between_ns` (the same of one that is only counted), `region_ns` (what an empty region takes), `cupti` (what cuptiGetVersion says),
+`library` (its path), `driver` (CUDA version of the driver, 13000), `kinds` (of each
 activity kind that was asked for, by number, CUPTI's answer; 0 is "enabled"), `devices` (a list of {index, name, uuid, sms, bus,
 capability}), `problems` (a list of {what, code, detail}: calls that failed; `code` is CUPTI's, an errno, or −1 for what isn't there).
 """
@@ -32,6 +34,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -47,6 +50,7 @@ from ullage.errors import UllageError, harmless
 MAGIC = b"ULLAGE\x01\n"
 MARK = b"ULCH"
 HEADER = struct.Struct("<4sHHQ")
+DEEPEST = 1 << 16  # regions within one another
 LONGEST = 1 << 30  # bytes of a chunk: what is longer is damage
 
 
@@ -62,12 +66,17 @@ class Type(IntEnum):
     END = 7
     READING = 8
     IMAGE = 9
+    SUMS = 10
 
 
 class HostKind(IntEnum):
     """What a record of HOST is. An OPEN record stands where a region begins; its end comes later as a REGION of the same `serial`. In a
     PAUSE nothing of CUDA was recorded: it is not known to be idle time. WAITING is a call of MPI that had not ended at `end`, told again
-    and again, until an MPI record of the same thread and `start` says when it ended."""
+    and again, until an MPI record of the same thread and `start` says when it ended.
+
+    A SUM says how long (`bytes`, in ns) of the time from `start` to `end` a thread was in some state: in the call `name` (0: in none,
+    `NOBODY`: there was no such thread), within the regions `serial` (0: in none; see `node_path`). All of its time is in such records then.
+    """
 
     MPI = 1
     REGION = 2
@@ -76,6 +85,29 @@ class HostKind(IntEnum):
     OVERHEAD = 5
     PAUSE = 6
     WAITING = 7
+    SUM = 8
+
+
+NOBODY = 2**32 - 1  # in place of a call
+_NODE = re.compile(r"\x1f(\d{1,10}):(\d{1,10})")
+
+
+def node_path(node: int, names: Mapping[int, str]) -> tuple[str, ...]:
+    """Return the names of the regions that a number stands for, the outermost first; what has no name is "".
+
+    The name of such a number is that of the regions around and of its own, both as numbers.
+
+    >>> node_path(4, {1: "step", 2: "solve", 3: "\x1f0:1", 4: "\x1f3:2"})
+    ('step', 'solve')
+    """
+    found: list[str] = []
+    while node and len(found) < DEEPEST:
+        text = names.get(node, "")
+        around = _NODE.fullmatch(text)
+        found.append(names.get(int(around[2]), "") if around else text)
+        parent = int(around[1]) if around else 0
+        node = parent if parent < node else 0  # what is around was named before
+    return tuple(reversed(found))
 
 
 # `start` and `end` in ns of CLOCK_MONOTONIC (`end` is 0 in an OPEN record); `thread` as gettid; `name` a number of NAMES.

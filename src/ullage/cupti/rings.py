@@ -7,11 +7,15 @@ one that ends by itself removes it. Everything is little-endian:
 bytes 0 to 39  `ULRINGS\\x01`, then u32 each: bytes of a record, records of a ring, bytes of a ring with what comes before its records,
                where names begin, bytes that they may take, where the first ring begins, bytes of names, how many rings
 names          entries as in NAMES of `chunks`: those that the recording doesn't have yet
-each ring      u32 head, u32 tail, u32 next tail, 4 bytes, u64 offset, 40 bytes, then records of `chunks.HOST`, in turns
+each ring      u32 head, u32 tail, u32 next tail, 4 bytes, u64 offset, 40 bytes, then records of `chunks.HOST`, in turns; then its sums
+sums           u32 version, rows used, row whose time passes, row whose time passes until …; u64 … then, beginning (0: none), last
+               change (ns, monotonic); u32 thread, 20 bytes; then rows of `ROW`
 =============  =====================================================================================================================
 
 Head and tail count records, modulo 2³²: those from tail to head are not in the recording. If the recording's last chunk of HOST is at the
 ring's offset, the process was killed when that was written and before it could say so: then the next tail is the tail.
+
+Sums are of all since they began: what of their times the recording has in records of SUM is to be taken off.
 """
 
 from __future__ import annotations
@@ -33,15 +37,56 @@ LONGEST = 1 << 30  # bytes: what is longer is damage
 _TURN = 2**32  # of head and tail
 
 
+ROWS, BINS = 512, 24
+# The regions that a thread was in and the call, numbers of names; ns in this state; how often (calls, or entries of the region); the
+# longest call, or stay in the region with all that was in it; and how many took less than 2^5, 2^6, … ns, all that were longer in the last.
+ROW = np.dtype([("node", "<u4"), ("call", "<u4"), ("time", "<u8"), ("count", "<u8"), ("longest", "<u8"), ("histogram", "<u8", (BINS,))])
+SUMS = struct.Struct("<4I3QI20x")
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What a thread did since it recorded no events any more: `rows` of `ROW`, whose times add up to `last` − `began` (ns, monotonic).
+    Since `last` time passes in row `after` until the moment `until`, then in row `current`."""
+
+    thread: int
+    began: int
+    last: int
+    until: int
+    after: int
+    current: int
+    rows: npt.NDArray[np.void]
+
+    def times(self, now: int) -> npt.NDArray[np.uint64]:
+        """Return the time of each row at a moment that is not before `last`."""
+        times: npt.NDArray[np.uint64] = self.rows["time"].copy()
+        then = min(max(self.until, self.last), now)
+        times[self.after] += np.uint64(then - self.last)
+        times[self.current] += np.uint64(now - then)
+        return times
+
+
+def unpacked_sums(data: bytes, at: int = 0) -> Sums | None:
+    """Return the sums at a byte; None where there are none, or where they make no sense."""
+    if len(data) < at + SUMS.size:
+        return None
+    _, used, current, after, until, began, last, thread = SUMS.unpack_from(data, at)
+    room = min(ROWS, (len(data) - at - SUMS.size) // ROW.itemsize)
+    if not 0 < began <= last < 2**62 or until >= 2**62 or not 0 < used <= room or max(current, after) >= used:
+        return None
+    return Sums(thread, began, last, until, after, current, np.frombuffer(data, ROW, used, at + SUMS.size))
+
+
 @dataclass(frozen=True)
 class Left:
-    """What a process left in its rings: records of `chunks.HOST`, thread by thread, and names by their numbers. `damage` says what of
+    """What a process left in its rings: records of `chunks.HOST`, thread by thread, names by their numbers, and sums. `damage` says what of
     it can't be read, "" where all can; up to `written` its recording had bytes."""
 
     records: npt.NDArray[np.void] = field(default_factory=lambda: np.zeros(0, HOST))
     names: dict[int, str] = field(default_factory=dict)
     damage: str = ""
     written: int = 0
+    sums: tuple[Sums, ...] = ()
 
 
 def beside(recording: Path) -> Path:
@@ -76,7 +121,18 @@ def unpacked(data: bytes, last: int | None) -> Left:
     if absurd := whole - len(parts):
         damage = "; ".join(filter(None, [damage, f"{absurd:,} of {rings:,} rings make no sense"]))
     written = max((RING.unpack_from(data, at)[3] for at in places), default=0)
-    return Left(np.concatenate(parts) if parts else Left().records, told, damage, written)
+    summed = _sums(data, places, room, stride)
+    if absurd := sum(one is None for one in summed):
+        damage = "; ".join(filter(None, [damage, f"the sums of {absurd:,} of {rings:,} rings make no sense"]))
+    return Left(np.concatenate(parts) if parts else Left().records, told, damage, written, tuple(filter(None, summed)))
+
+
+def _sums(data: bytes, places: range, room: int, stride: int) -> list[Sums | None]:
+    """Return the sums of each ring that says it has some."""
+    behind = RING.size + room * HOST.itemsize
+    if stride < behind + SUMS.size + ROWS * ROW.itemsize:
+        return []
+    return [unpacked_sums(data, at + behind) for at in places if SUMS.unpack_from(data, at + behind)[5]]
 
 
 def _kept(data: bytes, at: int, room: int, last: int | None) -> npt.NDArray[np.void] | None:

@@ -230,8 +230,8 @@ class Following:
             return 0, 0
         moment = int(reading.clock.host(np.array([now], np.uint64))[0]) if now is not None else None
         low, high = reading.life(moment) or (0, 0)
-        if self.until is not None:
-            high = min(high, self.until)
+        for known in (self.until, max(reading.summed.values(), default=None)):  # sums are written now and then
+            high = high if known is None else min(high, known)
         return (low if self._sums.until is None else self._sums.until), high
 
     def _fresh(self, now: int | None) -> States | None:

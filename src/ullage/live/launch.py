@@ -21,6 +21,8 @@ from types import FrameType
 
 from ullage.errors import UllageError, harmless
 
+USUAL_EVENTS = 16_000_000  # bytes; as in native/settings.c
+ALL_EVENTS = 2**62  # bytes: more than any disk holds
 NOT_FOUND, NOT_RUNNABLE = 127, 126  # as shells say it
 HOOK = Path(__file__).with_name("hook")  # put in front of PYTHONPATH; holds nothing but sitecustomize.py
 INCLUDE = Path(__file__).with_name("include")  # regions for C, C++ and Fortran: ullage.h, ullage.f90
@@ -32,7 +34,7 @@ class Recorder:
     activity `kinds` to ask for (numbers) with where their records hold texts (`names`, as `Layouts.name_offsets` writes it).
 
     The program's NVTX ranges are taken over. `nvtx_by_cupti`: by CUPTI, which is loaded with the first of them and records nothing without
-    a driver; else by the recorder itself.
+    a driver; else by the recorder itself. Of `events` of its host a process records so many bytes (None: all), then it sums up.
     """
 
     library: Path
@@ -41,6 +43,7 @@ class Recorder:
     kinds: Sequence[int] = ()
     names: str = ""
     flush: int = 1000
+    events: int | None = USUAL_EVENTS
     nvtx_by_cupti: bool = False
     extra: Mapping[str, str] = field(default_factory=dict)
 
@@ -54,6 +57,7 @@ def environment(recorder: Recorder, base: Mapping[str, str], *, mpi: bool = True
         "ULLAGE_RECORD": str(recorder.folder),
         "ULLAGE_RECORDER": str(recorder.library),
         "ULLAGE_FLUSH": str(recorder.flush),
+        "ULLAGE_EVENTS": str(ALL_EVENTS if recorder.events is None else recorder.events),
         "ULLAGE_MAKE": "0",  # the folder is there; when it is gone, so is whoever would read what a daemon goes on recording
         **recorder.extra,
     }

@@ -17,7 +17,7 @@ from ullage.cupti.layouts import layouts
 from ullage.cupti.library import find
 from ullage.cupti.native.build import recorder as built
 from ullage.errors import UllageError, harmless
-from ullage.live.launch import Recorder, environment, run
+from ullage.live.launch import USUAL_EVENTS, Recorder, environment, run
 
 if TYPE_CHECKING:
     from ullage.live.counting import Counting
@@ -28,7 +28,8 @@ Graphs = Literal["nodes", "whole"]
 @dataclass(frozen=True)
 class Wanted:
     """What is to be recorded: CUDA (by the library `cupti`, None: the one that is found), MPI, PyTorch's waits; activity `kinds`; how
-    often what is recorded goes to the file (`flush`, ms); in place of a trace, counters of each kernel (`counting`)."""
+    often what is recorded goes to the file (`flush`, ms); of how many bytes of the host's `events` (None: all; then it is
+    summed up); in place of a trace, counters of each kernel (`counting`)."""
 
     cuda: bool = True
     mpi: bool = True
@@ -36,6 +37,7 @@ class Wanted:
     cupti: Path | None = None
     kinds: Sequence[int] = tuple(sorted(DEFAULT))
     flush: int = 1000
+    events: int | None = USUAL_EVENTS
     counting: Counting | None = None
 
 
@@ -95,7 +97,7 @@ def prepared(folder: Path, wanted: Wanted, notes: list[str], *, strict: bool = F
     `strict` without CUPTI as well."""
     library = built()
     if not wanted.cuda:
-        return Recorder(library, folder, flush=wanted.flush)
+        return Recorder(library, folder, flush=wanted.flush, events=wanted.events)
     try:
         cupti = find(wanted.cupti)
         names = layouts(cupti.release).name_offsets(wanted.kinds)
@@ -103,7 +105,7 @@ def prepared(folder: Path, wanted: Wanted, notes: list[str], *, strict: bool = F
         if strict:
             raise
         notes.append(f"CUDA is not recorded: {error.problem} ({error.hint})")
-        return Recorder(library, folder, flush=wanted.flush)
+        return Recorder(library, folder, flush=wanted.flush, events=wanted.events)
     extra: dict[str, str] = {}
     if wanted.counting is not None:
         from ullage.live.counting import NOT_COUNTED, planned
@@ -118,7 +120,7 @@ def prepared(folder: Path, wanted: Wanted, notes: list[str], *, strict: bool = F
         notes.append(mismatch)
     if slow := [kind_name(kind) for kind in wanted.kinds if kind in SERIALISING]:
         notes.append(f"the kernels ran one after another, as {', '.join(slow)} was asked for: without it they take other times")
-    return Recorder(library, folder, cupti.path, wanted.kinds, names, wanted.flush, nvtx_by_cupti=cuda_version() is not None, extra=extra)
+    return Recorder(library, folder, cupti.path, wanted.kinds, names, wanted.flush, wanted.events, cuda_version() is not None, extra)
 
 
 def _can_be_preloaded(library: Path, notes: list[str]) -> bool:

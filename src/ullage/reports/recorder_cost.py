@@ -19,6 +19,31 @@ def recorder_cost(recordings: Iterable[Recording]) -> list[str]:
     return [f"the recorder itself: {who}{held} ({share}{_calls(cost)}), {beside}"]
 
 
+def events_until(recordings: Iterable[Recording]) -> list[str]:
+    """Return until when events were recorded, where sums followed, and what that leaves open."""
+    found = [(r, r.summed) for r in recordings if r.summed is not None]
+    if not found:
+        return []
+    first, summed = min(found, key=lambda one: one[1].first - _begin(one[0]))
+    several = f", and of {len(found) - 1:,} more later" if len(found) > 1 else ""
+    who = "the process" if first.rank is None else f"rank {first.rank}"
+    until = f"{max(summed.first - _begin(first), 0) / 1e9:.3g} s"
+    said = [
+        f"events of {who} are recorded until {until}{several}, then its time is summed up: the trees are exact; who came last, occurrences "
+        "of regions and the timeline are of the events (`ullage run --events MB` records more)"
+    ]
+    if any(len(summed.since) > 1 for _, summed in found):
+        longest = max(summed.stretch for _, summed in found if len(summed.since) > 1)
+        said.append(f"what several threads of a process did at once is known to within {longest / 1e9:.3g} s, where it is summed up")
+    return said
+
+
+def _begin(recording: Recording) -> int:
+    """Return when a recording's run begins."""
+    begun = [start for start, _ in recording.mpi_clock.values() if start is not None]
+    return min(begun or [first for first, _ in recording.extent.values()], default=0)
+
+
 def _calls(cost: RecorderCost) -> str:
     """Return what a call of MPI cost, where there were enough to speak of."""
     if not cost.calls or not cost.per_call:

@@ -18,7 +18,7 @@ from ullage.reports.idleness import Idleness, idleness
 from ullage.reports.kernels import KernelSummary, kernel_summary
 from ullage.reports.late import Late, late
 from ullage.reports.links import Bandwidth, bandwidths
-from ullage.reports.recorder_cost import recorder_cost
+from ullage.reports.recorder_cost import events_until, recorder_cost
 from ullage.reports.restated import Restatement, restated
 from ullage.reports.sequences import Sequences, sequences
 from ullage.reports.view import View, view
@@ -330,6 +330,7 @@ def _notes(profile: Profile, run: Run, summary: KernelSummary | None, transfers:
     found += [f"{r.place} ends early: {r.cut}" for r in profile.recordings if r.cut and not any(r.cut in line for line in said)]
     found += said
     found += recorder_cost(profile.recordings)
+    found += events_until(profile.recordings)
     found += [note for capture in run.captures for note in capture.notes]
     found += transfers
     if (outside := sum(capture.left_out for capture in run.captures)) > 0:

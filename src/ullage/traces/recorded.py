@@ -176,3 +176,4 @@ def _ended(reading: Reading) -> None:
     for remark in notes.remarks(reading):
         reading.problems.note(remark)
     reading.recording.cost = notes.cost(reading)
+    reading.recording.summed = notes.summed(reading)

@@ -20,8 +20,9 @@ from ullage.traces.calls import call, operation
 from ullage.traces.mpi_clock import edge
 from ullage.traces.nsys_names import Words, distinct
 from ullage.traces.nsys_rows import coded
-from ullage.traces.recorded_clock import Mask
+from ullage.traces.recorded_clock import SLACK, Mask
 from ullage.traces.recorded_rows import MISSING, Reading, Records, Whole, column, correlation
+from ullage.traces.recorded_sums import laid_out
 
 _CODES = {name: code for code, name in enumerate(CALLS)}
 _SUBMITS = [_CODES[name] for name in ("launch", "graph", "copy")]
@@ -34,6 +35,11 @@ _OVERHEAD = {
     8 << 16: "unified memory set-up",
 }  # fmt: skip
 _MPI = re.compile(r"^P?MPI_", re.IGNORECASE)  # what else is here is PyTorch's, whose collectives run on devices if they can
+
+
+def is_mpi(name: str) -> bool:
+    """Return whether a call of HOST records is one of MPI's, by its name."""
+    return _MPI.match(name) is not None
 
 
 def on_host(reading: Reading, records: Mapping[int, Records]) -> Iterator[pa.RecordBatch]:
@@ -183,22 +189,22 @@ def _mpi(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterat
         reading.ended = int(start[last].min()) if reading.ended is None else min(int(start[last].min()), reading.ended)
     kept = ~(first | last)
     thread = column(records, "thread")
-    end = with_recorder(start, end, thread, reading.told.whole("mpi_between_ns") or 0)
+    end = before_sums(reading, start, with_recorder(start, end, thread, reading.told.whole("mpi_between_ns") or 0), thread)
     reading.calls += len(records)
     if kept.any():
-        names = names.where(kept)
-        reading.messages |= bool(names.each(lambda name: _MPI.match(name) is not None, False).any())
-        yield from _talks(reading, records[kept], start[kept], end[kept], names)
+        size = np.where(records["bytes"] > 0, column(records, "bytes"), MISSING)
+        yield from _talks(reading, start[kept], end[kept], names.where(kept), thread[kept], size[kept])
 
 
-def _talks(reading: Reading, records: Records, start: Whole, end: Whole, names: Words) -> Iterator[pa.RecordBatch]:
-    thread, size = column(records, "thread"), np.where(records["bytes"] > 0, column(records, "bytes"), MISSING)
+def _talks(reading: Reading, start: Whole, end: Whole, names: Words, thread: Whole, size: Whole | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield calls of MPI and of what else waits. Of sums, which have no `size`, no call is known to be another rank's counterpart."""
+    reading.messages |= bool(names.each(lambda name: _MPI.match(name) is not None, False).any())
     for kind, mine in _whose(reading, names, thread):
         if kind == "helper":
             _add_helpers(reading, thread[mine], (end - start)[mine])
         named = names.where(mine)
-        columns = {"name": named, "thread": thread[mine], "bytes": size[mine], "operation": named.renamed(operation)}
-        yield reading.intervals(start[mine], end[mine], kind=kind, **columns)
+        more = {} if size is None else {"bytes": size[mine], "operation": named.renamed(operation)}
+        yield reading.intervals(start[mine], end[mine], kind=kind, name=named, thread=thread[mine], **more)
 
 
 def _add_helpers(reading: Reading, thread: Whole, took: Whole) -> None:
@@ -233,7 +239,29 @@ def _own(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterat
     yield reading.intervals(start, end, kind="overhead", name=names, thread=column(records, "thread"))
 
 
+def before_sums(reading: Reading, start: Whole, end: Whole, thread: Whole) -> Whole:
+    """Return the ends of calls, cut where the sums of their threads begin."""
+    for one, since in reading.told.summed.items():
+        moment = int(reading.clock.host(np.array([since], np.uint64))[0])
+        end = np.where((thread == one) & (start <= moment), np.minimum(end, moment), end)
+    return end
+
+
+def _sums(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
+    """Yield what sums say as intervals, one after another within the time that they are of: how long is known, not when."""
+    good = records["bytes"] <= (end - start + SLACK).astype(np.uint64)
+    reading.problems.drop("sums that are longer than the time that they are of", int((~good).sum()), reading.place)
+    reading.stretch = max(reading.stretch, int((end - start)[good].max(initial=0)))
+    calls, regions = laid_out(reading, records[good], start[good])
+    if regions.start:
+        yield reading.intervals(*regions.times(), kind="region", name=regions.names(lambda name: name), thread=regions.threads())
+    if calls.start:
+        start, end = calls.times()
+        names = calls.names(lambda number: reading.told.host_names.get(number, ""))
+        yield from _talks(reading, start, end, names, calls.threads())
+
+
 _HOST = {
     HostKind.WAITING: _waiting, HostKind.MPI: _mpi, HostKind.REGION: _regions, HostKind.API: _timed_calls, HostKind.OVERHEAD: _own,
-    HostKind.PAUSE: _paused,
+    HostKind.PAUSE: _paused, HostKind.SUM: _sums,
 }  # fmt: skip

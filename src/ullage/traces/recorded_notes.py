@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 from typing import Any
 
+import numpy as np
+
+from ullage.cupti.chunks import NOBODY
 from ullage.cupti.kinds import Kind
 from ullage.cupti.results import explain
 from ullage.errors import harmless
-from ullage.recording import Device, Process, RecorderCost, Recording
-from ullage.traces.recorded_host import calls_recorded
+from ullage.recording import Device, Process, RecorderCost, Recording, Summed, SummedCalls
+from ullage.traces.recorded_host import calls_recorded, is_mpi
 from ullage.traces.recorded_rows import Reading, Records, column
 from ullage.traces.recorded_told import Told
 
@@ -99,6 +102,7 @@ def losses(reading: Reading) -> None:
     for kind, count in sorted(reading.unknown.items()):
         problems.drop(f"records of kind {kind}, which no header of this release has", count, reading.place)
     problems.drop("records that the recorder had no room for", _count(end, "lost"), reading.place)
+    problems.mend("calls and regions that count as the region around them, as there were too many", _count(end, "folded"), reading.place)
     problems.drop("bytes that could not be written to the recording", _count(end, "lost_bytes"), reading.place)
     reading.recording.untimed += _count(end, "lost_bytes") > 0
     problems.drop("chunks without sense", told.nonsense, reading.place)
@@ -173,10 +177,47 @@ def cost(reading: Reading) -> RecorderCost | None:
     """Return what recording cost, None where the recording doesn't say."""
     end, info = reading.told.end or {}, reading.told.info
     per_call = _count(info, "mpi_within_ns") + _count(info, "mpi_between_ns")
-    held = _count(end, "callback_ns") + reading.held + reading.calls * per_call + reading.regions * _count(info, "region_ns")
+    summed_call = _count(info, "sum_within_ns") + _count(info, "sum_between_ns")
+    counted = summed_calls(reading.told)
+    calls, in_calls = reading.calls + counted, reading.calls * per_call + counted * summed_call
+    held = _count(end, "callback_ns") + reading.held + in_calls + reading.regions * _count(info, "region_ns")
+    per_call = round(in_calls / calls) if calls else per_call
     beside = _count(end, "flush_ns") + _count(end, "writer_ns")
     lasted = reading.clock.last - reading.clock.first
-    return RecorderCost(held, beside, lasted, reading.calls, per_call) if lasted > 0 and (held or beside) else None
+    return RecorderCost(held, beside, lasted, calls, per_call) if lasted > 0 and (held or beside) else None
+
+
+def summed_calls(told: Told) -> int:
+    """Return how many calls were only counted."""
+    rows = [one.rows for one in told.sums.values()]
+    return sum(int(some["count"][(some["call"] != 0) & (some["call"] != NOBODY)].sum()) for some in rows)
+
+
+def summed(reading: Reading) -> Summed | None:
+    """Return since when sums stand in the place of events, None where they never do."""
+    told = reading.told
+    if not told.summed:
+        return None
+    since = reading.clock.host(np.array(list(told.summed.values()), np.uint64)).tolist()
+    return Summed(dict(zip(told.summed, since, strict=True)), reading.stretch, _summed_by_name(told))
+
+
+def _summed_by_name(told: Told) -> dict[str, SummedCalls]:
+    """Return the calls that were counted of the process' own."""
+    rows: dict[str, list[Records]] = {}
+    for one in told.sums.values():
+        for row in one.rows[(one.rows["call"] != 0) & (one.rows["call"] != NOBODY) & (one.rows["count"] > 0)]:
+            name = told.host_names.get(int(row["call"]), "")
+            if told.own_thread in (None, one.thread) or not is_mpi(name):
+                rows.setdefault(name, []).append(row)
+    return {
+        name: SummedCalls(
+            sum(int(row["count"]) for row in some),
+            max(int(row["longest"]) for row in some),
+            tuple(int(count) for count in np.sum([row["histogram"] for row in some], axis=0)),
+        )
+        for name, some in rows.items()
+    }
 
 
 def _count(said: dict[str, Any], key: str) -> int:

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from ullage.cupti.chunks import Cut
-from ullage.cupti.rings import Left, left
+from ullage.cupti.chunks import HOST, Cut, HostKind
+from ullage.cupti.rings import Left, Sums, left
 from ullage.traces.recorded_host import of_host
 from ullage.traces.recorded_notes import NOT_SHARED
 from ullage.traces.recorded_rows import Reading
@@ -28,6 +29,10 @@ def of(file: File, told: Told) -> Left | None:
     if found is not None:
         told.host_names = found.names | told.host_names
         told.see_threads(found.records)
+        told.see_threads(left_of_sums(told, found.sums))
+        for one in found.sums:
+            told.summed[one.thread] = min(told.summed.get(one.thread, one.began), one.began)
+            told.sums[one.thread, one.began] = one
     return found
 
 
@@ -56,8 +61,29 @@ def appended(reading: Reading, found: Left | None) -> Iterator[pa.RecordBatch]:
     if found is None:
         return
     yield from of_host(reading, found.records)
+    summed = left_of_sums(reading.told, found.sums)
+    yield from of_host(reading, summed)
     reading.problems.mend("records read from the rings of processes that ended without closing", len(found.records), reading.place)
-    times = reading.clock.host(np.maximum(found.records["start"], found.records["end"]))
+    records = np.concatenate([found.records, summed])
+    times = reading.clock.host(np.maximum(records["start"], records["end"]))
     times = times[reading.clock.moment(times)]
     if len(times) and reading.clock.since_1970 is not None:
         reading.clock = replace(reading.clock, last=max(reading.clock.last, int(times.max())))
+
+
+def left_of_sums(told: Told, found: tuple[Sums, ...]) -> npt.NDArray[np.void]:
+    """Return records of SUM for what threads did since their sums were last written."""
+    parts = [_left_of(told, sums) for sums in found]
+    return np.concatenate(parts) if parts else np.zeros(0, HOST)
+
+
+def _left_of(told: Told, sums: Sums) -> npt.NDArray[np.void]:
+    begin = max(told.cuts.get(sums.thread, 0), sums.began)
+    end = max(begin, sums.last)
+    keys = zip(sums.rows["node"].tolist(), sums.rows["call"].tolist(), strict=True)
+    written = [told.counted.get((sums.thread, node, call), 0) for node, call in keys]
+    left = np.maximum(sums.times(end).astype(np.int64) - np.array(written, np.int64), 0)
+    records = np.zeros(len(left), HOST)
+    records["start"], records["end"], records["thread"], records["kind"] = begin, end, sums.thread, HostKind.SUM
+    records["serial"], records["name"], records["bytes"] = sums.rows["node"], sums.rows["call"], left
+    return records[left > 0]

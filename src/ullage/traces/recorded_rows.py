@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ullage.cupti.chunks import node_path
 from ullage.cupti.layouts import Layouts
 from ullage.problems import Problems
 from ullage.recording import Recording
@@ -44,7 +45,8 @@ class Reading:
     number; `waiting` calls of MPI that have not ended (until when that is known, name), by thread and start; `marks` those of NVTX
     ranges whose other half is not there yet; `paused` when recording was stopped. `seen` are the kinds of intervals, `used` the
     devices that anything ran on; `work` bounds its calls, its MPI and what ran on devices; `began` and `ended` say when MPI_Init
-    returned and MPI_Finalize was called. `helpers` is how long other threads than the process' own were in MPI, in ns. `calls`
+    returned and MPI_Finalize was called. `summed` says until when the sums of each thread are laid out, `stretch` which was the longest
+    time that some are of (ns). `helpers` is how long other threads than the process' own were in MPI, in ns. `calls`
     counts those of MPI, `regions` those that ended, `held` is for how long (ns) the recorder held threads up.
     """
 
@@ -69,10 +71,13 @@ class Reading:
     work: tuple[int, int] | None = None
     began: int | None = None
     ended: int | None = None
+    summed: dict[int, int] = field(default_factory=dict)
+    stretch: int = 0
     helpers: dict[int, int] = field(default_factory=dict)
     calls: int = 0
     regions: int = 0
     held: int = 0
+    paths: dict[int, tuple[str, ...]] = field(default_factory=dict)
 
     def name(self, entries: dict[int, str]) -> None:
         """Take in what pointers in later records point to."""
@@ -90,6 +95,13 @@ class Reading:
         good = self.clock.believed(start, end)
         self.problems.drop(f"{what} with impossible times", int((~good).sum()), self.place)
         return good
+
+    def regions_of(self, node: int) -> tuple[str, ...]:
+        """Return the regions that a number in a record of SUM stands for, the outermost first; one within itself is there once."""
+        if node not in self.paths:
+            path = node_path(node, self.told.host_names)
+            self.paths[node] = tuple(dict.fromkeys(name or "(unnamed)" for name in path))
+        return self.paths[node]
 
     def life(self, now: int | None = None) -> tuple[int, int] | None:
         """Return from when to when the program was recorded: while the recorder was there and as long as it did anything, but from

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ullage.cupti.chunks import Chunk, HostKind, Type
+from ullage.cupti.chunks import NOBODY, Chunk, HostKind, Type
+from ullage.cupti.rings import Sums, unpacked_sums
 from ullage.traces.mpi_clock import edge
 from ullage.traces.recorded_clock import LATEST, LONGEST, Clock, clock
 
@@ -25,6 +26,8 @@ class Told:
     CUPTI says it lost, `end` the object of END (None: there is none). `pauses` are moments of the monotonic clock at which recording
     was stopped and taken up again (None: not yet). `callers` has the thread that was the first in each call of MPI, by the name's
     number, `main` whether the process' first thread (its number is the process') had anything to record.
+    Of threads that were summed up `summed` says since when, `cuts` until when it is told, `counted` how long (ns) by thread, regions and
+    call, all on the monotonic clock; `sums` are what they left at the end, by thread and beginning.
     `length` is where the last chunk ends, `last_host` where the last one of HOST begins.
     """
 
@@ -38,6 +41,10 @@ class Told:
     nonsense: int = 0
     callers: dict[int, int] = field(default_factory=dict)
     main: bool = False
+    summed: dict[int, int] = field(default_factory=dict)
+    cuts: dict[int, int] = field(default_factory=dict)
+    counted: dict[tuple[int, int, int], int] = field(default_factory=dict)
+    sums: dict[tuple[int, int], Sums] = field(default_factory=dict)
     length: int = 0
     last_host: int | None = None
 
@@ -59,6 +66,9 @@ class Told:
         elif chunk.type == Type.HOST:
             self.last_host = chunk.offset
             self.see_threads(chunk.host())
+            self._see_sums(chunk.host())
+        elif chunk.type == Type.SUMS:
+            self._add_sums(unpacked_sums(chunk.payload))
 
     @property
     def own_thread(self) -> int | None:
@@ -73,9 +83,23 @@ class Told:
     def see_threads(self, records: npt.NDArray[np.void]) -> None:
         """Take in which threads records of HOST are of."""
         self.main = self.main or bool((records["thread"] == (self.whole("pid") or 0)).any())
-        calls = records[records["kind"] == HostKind.MPI]
+        summed = (records["kind"] == HostKind.SUM) & (records["name"] != 0) & (records["name"] != NOBODY)
+        calls = records[(records["kind"] == HostKind.MPI) | summed]
         for at in np.sort(np.unique(calls["name"], return_index=True)[1]).tolist():
             self.callers.setdefault(int(calls["name"][at]), int(calls["thread"][at]))
+
+    def _see_sums(self, records: npt.NDArray[np.void]) -> None:
+        records = records[records["kind"] == HostKind.SUM]
+        keys = zip(*(records[name].tolist() for name in ("thread", "serial", "name")), strict=True)
+        for key, start, end, time in zip(keys, *(records[name].tolist() for name in ("start", "end", "bytes")), strict=True):
+            self.summed[key[0]] = min(self.summed.get(key[0], start), start)
+            self.cuts[key[0]] = max(self.cuts.get(key[0], end), end)
+            self.counted[key] = self.counted.get(key, 0) + time
+
+    def _add_sums(self, found: Sums | None) -> None:
+        self.nonsense += found is None
+        if found is not None:
+            self.sums[found.thread, found.began] = found
 
     def clock(self, since_1970: int | None = None) -> Clock:
         """Return the clock that the readings so far make; `since_1970` if that is settled already.

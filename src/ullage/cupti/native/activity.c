@@ -47,7 +47,7 @@ static void completed(CUcontext context, uint32_t stream, uint8_t *buffer, size_
     if (atomic_load(&state) == FORKED) return;
     pool_completed(buffer, valid, (uint64_t)(uintptr_t)context, stream);
     if (threads_writing()) threads_wake();
-    else recorder_work(false);
+    else recorder_work(SOON);
     counted(start);
 }
 
@@ -267,7 +267,7 @@ void activity_finish(void) {
         if (kinds[i].on) ASK(cuptiActivityDisable, (kinds[i].kind));
     pthread_mutex_unlock(&lock);
     activity_flushed(true);
-    recorder_work(true);
+    recorder_work(ASKED);
     pthread_mutex_lock(&lock);
     if (activity_running() && recording_lock()) give_back();
     pthread_mutex_unlock(&lock);

@@ -6,8 +6,9 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-enum { PATIENCE = 2000 /* ms */ };
+enum { PATIENCE = 2000 /* ms */, TIMES = 4096 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of coming in */
 static _Thread_local bool coming_in;
@@ -16,19 +17,32 @@ static bool nothing_else; /* the next injection library was loaded, or there is 
 
 /* --- work --- */
 
-void recorder_work(bool periodic) {
+/* What is written at each such time grows with the logarithm of how long it goes on. With the recording's lock held. */
+static bool is_time(enum work work) {
+    static uint64_t first, last;
+    static pid_t whose;
+    uint64_t now = monotonic();
+    if (whose != getpid()) whose = getpid(), first = now, last = 0;
+    if (work == SOON || (work == PERIODIC && now - last < (now - first) / TIMES)) return false;
+    last = now;
+    return true;
+}
+
+void recorder_work(enum work work) {
     if (!recording_wanted() || !recording_lock()) return;
+    bool timely = is_time(work);
     activity_write();
     host_write();
-    if (periodic) host_write_waiting(false);
-    if (facts_write() && periodic) recording_clocks();
+    if (work != SOON) host_cut(work);
+    if (timely) host_write_waiting(false);
+    if (facts_write() && timely) recording_clocks();
     recording_unlock();
 }
 
 void recorder_flush(void) {
     int before = errno;
     activity_flushed(false);
-    recorder_work(true);
+    recorder_work(ASKED);
     errno = before;
 }
 
@@ -39,6 +53,7 @@ static void close_recording(void) {
     if (!recording_lock()) return;
     activity_write();
     host_write();
+    host_tell_sums();
     host_write_waiting(true);
     if (facts_write()) recording_clocks(), facts_end(), rings_remove();
     recording_unlock();
@@ -57,7 +72,7 @@ __attribute__((destructor)) static void at_last(void) {
     if (!recording_wanted() || !atomic_load(&needed)) return;
     at_end();
     if (!recording_lock()) return;
-    if (recording_is_open()) host_write();
+    if (recording_is_open()) host_write(), host_tell_sums();
     recording_unlock();
 }
 
@@ -120,7 +135,7 @@ static bool cuda_begins(bool injected) {
     atexit(at_end); /* again: later than those of what was loaded meanwhile */
     bool runs = activity_start(injected);
     if (runs) threads_start(true);
-    recorder_work(true);
+    recorder_work(ASKED);
     return runs;
 }
 
@@ -258,13 +273,13 @@ void ullage_region_pop(void) { region_pop(PUSHED); }
 
 void ullage_host(uint16_t kind, const char *name, uint64_t start, uint64_t end, uint64_t bytes) {
     struct lane *here = recording_wanted() ? lane() : NULL;
-    if (here) host_record(here, kind, name_number(name), start, end, bytes);
+    if (here) host_record(here, kind, name_number(name), start, end, bytes), host_summed(here);
 }
 
 /* Around a call that waits for other processes, in one thread; they nest. */
 void ullage_wait_begin(const char *name) {
     struct lane *here = recording_wanted() ? lane() : NULL;
-    if (here) wait_begin(here, name_number(name));
+    if (here) wait_begin(here, name_number(name), false);
 }
 
 void ullage_wait_end(void) {

@@ -119,6 +119,7 @@ bool facts_begin(void) {
     struct host_costs call = host_costs();
     if (call.between) add(&text, "mpi_within_ns", (int64_t)call.within), add(&text, "mpi_between_ns", (int64_t)call.between);
     if (call.region) add(&text, "region_ns", (int64_t)call.region);
+    if (call.sum_between) add(&text, "sum_within_ns", (int64_t)call.sum_within), add(&text, "sum_between_ns", (int64_t)call.sum_between);
     ranks_new = false;
     return write_object(INFO, &text);
 }
@@ -184,6 +185,7 @@ void facts_end(void) {
     add(&text, "ended", (int64_t)realtime());
     add(&text, "records", (int64_t)costs.records), add(&text, "buffers", (int64_t)costs.buffers), add(&text, "bytes", (int64_t)costs.bytes);
     add(&text, "dropped", (int64_t)costs.dropped), add(&text, "lost", (int64_t)costs.lost);
+    add(&text, "sums", (int64_t)costs.sums), add(&text, "folded", (int64_t)costs.folded);
     add(&text, "lost_bytes", (int64_t)costs.lost_bytes), add(&text, "refused", (int64_t)costs.refused);
     add(&text, "unmatched", (int64_t)costs.unmatched), add(&text, "flushes", (int64_t)costs.flushes);
     add(&text, "flush_ns", (int64_t)costs.flush_ns), add(&text, "writer_ns", (int64_t)costs.writer_ns);

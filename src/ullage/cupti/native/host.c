@@ -9,9 +9,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-enum { DEEPEST = 65535 };
-
-struct region { uint64_t start; uint32_t name, serial; enum stack stack; };
+enum { DEEPEST = 65535, MOST_EXTRA = 1 << 15, MOST_EDGES = 64, SHARES = 16 };
+#define QUOTA 13107u /* records of sums, half a MB: when so many more are written, sums are written half as often */
 
 struct lane {
     struct lane *next;
@@ -23,6 +22,13 @@ struct lane {
     struct region *regions; /* open ones, the innermost last */
     uint32_t depth, deepest;
     uint32_t unpushed[STACKS]; /* regions too deep to be recorded, that are yet to be popped */
+    struct aggregate *aggregate; /* kept for the next recording */
+    _Atomic bool sums;           /* events are not recorded any more; changed under the recording's lock */
+    bool edge;                   /* the outermost call is MPI's first or last one, */
+    uint32_t call;               /* else it is this, … */
+    uint64_t call_start;         /* … since then: where sums are made */
+    uint32_t last_call;          /* where they are not: the one that ended last, … */
+    uint64_t last_end;           /* … and when */
     struct ring *_Atomic ring; /* changed under the recording's lock, by the thread, … */
     _Atomic uint32_t life;     /* … when `rings_mine` is no longer this */
 };
@@ -32,16 +38,25 @@ static _Thread_local struct lane *mine;
 static pthread_key_t ending;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic uint32_t last_serial;
+static _Atomic bool enough; /* events: from now on sums are made */
+static uint32_t edges;      /* at which sums were written, under the recording's lock like these: */
+static struct { uint64_t last, width, quota; } cuts; /* when sums were last written, how often they are, and how many records that holds for */
 
 static void no_regions(struct lane *lane) {
     lane->depth = 0;
     memset(lane->unpushed, 0, sizeof lane->unpushed);
 }
 
+static bool sums_of(const struct lane *lane) {
+    return atomic_load_explicit(&lane->sums, memory_order_relaxed) &&
+           atomic_load_explicit(&lane->life, memory_order_relaxed) == rings_mine();
+}
+
 static void thread_ends(void *given) {
     struct lane *lane = given;
     mine = NULL;
     no_regions(lane);
+    if (sums_of(lane)) aggregate_alone(lane->aggregate, monotonic());
     atomic_store(&lane->wait_start, 0);
     atomic_store_explicit(&lane->taken, false, memory_order_release);
 }
@@ -72,6 +87,8 @@ static bool has_ring(struct lane *lane) {
     if (lane->ring && lane->life == life) return true;
     if (!recording_lock()) return false;
     struct ring *old = lane->ring;
+    lane->sums = false;
+    if (!settings.events) enough = true;
     lane->ring = rings_add();
     rings_give_back(old);
     lane->life = rings_mine();
@@ -86,8 +103,9 @@ static struct lane *for_thread(void) {
     if (!lane) lane = added();
     if (!lane) return NULL;
     lane->thread = (uint32_t)syscall(SYS_gettid);
-    lane->waits = 0;
+    lane->waits = 0, lane->call = 0, lane->last_call = 0;
     no_regions(lane);
+    if (sums_of(lane)) aggregate_moved(lane->aggregate, (struct path){NULL, 0}, 0, monotonic(), false);
     pthread_setspecific(ending, lane);
     recorder_needed();
     return lane;
@@ -150,38 +168,149 @@ static void append(struct ring *ring, const struct record *record) {
     put_overhead(ring, start, record->thread);
 }
 
+static struct record of_region(const struct lane *lane, const struct region *region, enum host_kind kind) {
+    size_t depth = (size_t)(region - lane->regions);
+    return (struct record){.start = region->start, .thread = lane->thread, .name = region->name, .kind = (uint16_t)kind,
+                           .depth = (uint16_t)depth, .serial = region->serial};
+}
+
+/* --- sums in the place of records --- */
+
+static struct path path_of(const struct lane *lane) { return (struct path){lane->regions, lane->depth}; }
+
+static void name_paths(struct lane *lane, uint32_t from) {
+    for (uint32_t at = from; at < lane->depth; at++)
+        lane->regions[at].node = aggregate_node(lane->aggregate, at ? lane->regions[at - 1].node : 0, lane->regions[at].name);
+}
+
+/* As records, the open regions end where the sums begin. */
+static bool begin_sums(struct lane *lane, uint64_t now) {
+    if (!lane->aggregate && !(lane->aggregate = aggregate_new())) return false;
+    for (uint32_t at = 0; at < lane->depth; at++) {
+        struct record record = of_region(lane, &lane->regions[at], HOST_REGION);
+        record.end = now;
+        append(lane->ring, &record);
+    }
+    if (!recording_lock()) return false;
+    struct ring *ring = lane->ring;
+    aggregate_begin(lane->aggregate, &ring->sums, lane->thread, now, host_costs().sum_between);
+    name_paths(lane, 0);
+    aggregate_after(lane->aggregate, path_of(lane), lane->last_call, lane->last_end);
+    aggregate_moved(lane->aggregate, path_of(lane), 0, now, false);
+    lane->sums = true;
+    recording_unlock();
+    return true;
+}
+
+static bool summed(struct lane *lane, uint64_t now) {
+    if (enough && !sums_of(lane) && !lane->waits) begin_sums(lane, now);
+    return sums_of(lane);
+}
+
+static void write_sums(uint64_t now) {
+    for (struct lane *lane = atomic_load(&lanes); lane; lane = lane->next)
+        if (sums_of(lane)) aggregate_write(lane->aggregate, now);
+    cuts.last = now;
+}
+
+/* How often follows how much has been written, so that a recording grows with the logarithm of a run's length. */
+void host_cut(enum work work) {
+    uint64_t now = monotonic(), usual = (settings.flush ? settings.flush : 1000) * 1000000u;
+    if (!rings_mine() || !enough) return;
+    if (!cuts.width) cuts.width = usual, cuts.quota = QUOTA;
+    for (; costs.sums > cuts.quota; cuts.quota += QUOTA) cuts.width *= 2;
+    if (now - cuts.last >= (work == ASKED ? cuts.width / SHARES : cuts.width - cuts.width / SHARES)) write_sums(now);
+}
+
+void host_tell_sums(void) {
+    if (!rings_mine()) return;
+    write_sums(monotonic());
+    for (struct lane *lane = atomic_load(&lanes); lane; lane = lane->next)
+        if (sums_of(lane)) aggregate_tell(lane->aggregate);
+}
+
+void host_closed(void) {
+    enough = false;
+    edges = 0;
+    memset(&cuts, 0, sizeof cuts);
+}
+
+/* What can't be summed up is still recorded, but not without end. */
+static void append_extra(struct lane *lane, const struct record *record) {
+    if (!sums_of(lane)) append(lane->ring, record);
+    else if (atomic_fetch_add(&costs.extra, 1) < MOST_EXTRA) append(lane->ring, record);
+    else costs.lost++;
+}
+
 void host_record(struct lane *lane, enum host_kind kind, uint32_t name, uint64_t start, uint64_t end, uint64_t bytes) {
     if (!recording_wanted()) return;
+    if (kind == HOST_MPI && sums_of(lane)) {
+        if (!lane->waits) aggregate_past(lane->aggregate, path_of(lane), name, start, end);
+        return;
+    }
     struct record record = {.start = start, .end = end, .thread = lane->thread, .name = name, .kind = (uint16_t)kind,
                             .depth = (uint16_t)lane->depth, .bytes = bytes};
-    append(lane->ring, &record);
+    if (kind == HOST_MPI) lane->last_call = name, lane->last_end = end;
+    append_extra(lane, &record);
 }
+
+void host_summed(struct lane *lane) { summed(lane, monotonic()); }
 
 void host_range(const struct record *record) {
     struct lane *here = recording_wanted() ? lane() : NULL;
-    if (here) append(here->ring, record);
+    if (here) append_extra(here, record);
+}
+
+/* An edge of the run, where sums may have to be parted. */
+static void cut_here(void) {
+    int before = errno;
+    if (recording_lock()) {
+        if (edges++ < MOST_EDGES) write_sums(monotonic());
+        recording_unlock();
+    }
+    errno = before;
+}
+
+static void wait_summed(struct lane *lane, uint32_t name, uint64_t now) {
+    lane->call = lane->edge ? 0 : name, lane->call_start = now;
+    if (lane->edge) aggregate_until(lane->aggregate, now), cut_here();
+    else aggregate_call(lane->aggregate, path_of(lane), name, now);
 }
 
 /* Only the outermost call counts: MPI_Init may call MPI_Barrier, Fortran's functions may call C's. The name is there before the start is,
  * and the start is gone before the call's record is there: what `still_waits` sees goes together, and comes before that record. */
-void wait_begin(struct lane *lane, uint32_t name) {
+void wait_begin(struct lane *lane, uint32_t name, bool edge) {
     if (lane->waits++) return;
-    atomic_store_explicit(&lane->wait_name, name, memory_order_release);
-    atomic_store_explicit(&lane->wait_start, monotonic(), memory_order_release);
+    uint64_t now = monotonic();
+    bool sums = atomic_load_explicit(&lane->sums, memory_order_relaxed); /* of this recording: the lane was asked for just now */
+    lane->edge = edge;
+    if (!edge && !sums && atomic_load_explicit(&enough, memory_order_relaxed)) sums = begin_sums(lane, now);
+    if (!sums || edge) atomic_store_explicit(&lane->wait_name, name, memory_order_release);
+    if (sums) wait_summed(lane, name, now);
+    else atomic_store_explicit(&lane->wait_start, now, memory_order_release);
+}
+
+/* The run's edges are told one by one: they are few. */
+static void wait_ends_summed(struct lane *lane, uint64_t now) {
+    uint32_t call = lane->call, name = atomic_load_explicit(&lane->wait_name, memory_order_relaxed);
+    lane->call = 0;
+    if (call) aggregate_called(lane->aggregate, path_of(lane), call, lane->call_start, now);
+    if (!lane->edge) return;
+    struct record record = {.start = lane->call_start, .end = now, .thread = lane->thread, .name = name, .kind = HOST_MPI,
+                            .depth = (uint16_t)lane->depth};
+    aggregate_until(lane->aggregate, now);
+    append_extra(lane, &record);
+    cut_here();
 }
 
 void wait_end(struct lane *lane) {
     if (!lane->waits || --lane->waits) return;
     uint64_t now = monotonic(), start = atomic_load_explicit(&lane->wait_start, memory_order_relaxed);
-    if (!start) return;
+    bool sums = sums_of(lane);
+    if (sums) wait_ends_summed(lane, now);
+    if (sums || !start) return;
     atomic_store_explicit(&lane->wait_start, 0, memory_order_release);
     host_record(lane, HOST_MPI, atomic_load_explicit(&lane->wait_name, memory_order_relaxed), start, now, 0);
-}
-
-static struct record of_region(const struct lane *lane, const struct region *region, enum host_kind kind) {
-    size_t depth = (size_t)(region - lane->regions);
-    return (struct record){.start = region->start, .thread = lane->thread, .name = region->name, .kind = (uint16_t)kind,
-                           .depth = (uint16_t)depth, .serial = region->serial};
 }
 
 static bool region_room(struct lane *lane) {
@@ -195,8 +324,15 @@ static bool region_room(struct lane *lane) {
 }
 
 static void open_region(struct lane *here, uint32_t number, uint32_t serial, enum stack stack) {
+    uint64_t now = monotonic();
+    bool sums = summed(here, now);
     struct region *region = &here->regions[here->depth++];
-    *region = (struct region){monotonic(), number, serial, stack};
+    *region = (struct region){now, number, serial, 0, stack};
+    if (sums) {
+        name_paths(here, here->depth - 1);
+        aggregate_moved(here->aggregate, path_of(here), here->call, now, true);
+        return;
+    }
     struct record record = of_region(here, region, HOST_OPEN);
     append(here->ring, &record);
 }
@@ -234,16 +370,21 @@ static bool close_region(struct lane *here, uint32_t serial, struct record *reco
     if (!at) return false;
     *record = of_region(here, &here->regions[at - 1], HOST_REGION);
     record->end = now;
+    if (sums_of(here)) aggregate_left(here->aggregate, here->regions[at - 1].node, now - record->start);
     memmove(&here->regions[at - 1], &here->regions[at], (here->depth - at) * sizeof *here->regions);
     here->depth--;
+    if (!sums_of(here)) return true;
+    name_paths(here, at - 1);
+    aggregate_moved(here->aggregate, path_of(here), here->call, now, false);
     return true;
 }
 
 void region_end(uint32_t serial) {
     struct record record;
     if (!serial) return;
+    bool sums = mine && sums_of(mine);
     if (!close_region(mine, serial, &record)) costs.unmatched++;
-    else if (recording_wanted() && lane()) append(mine->ring, &record);
+    else if (!sums && recording_wanted() && lane()) append(mine->ring, &record);
 }
 
 static uint32_t innermost(const struct lane *here, enum stack stack) {
@@ -261,7 +402,7 @@ void region_pop(enum stack stack) {
 
 /* --- what it costs --- */
 
-enum { CALLS = 251 };
+enum { CALLS = 251, ROUNDS = 5, DUMMY = 1 << 30 };
 _Static_assert(2 * CALLS < ROOM / 2, "the ring is never half full, when the writer would be woken");
 static struct host_costs measured;
 static pthread_once_t measuring = PTHREAD_ONCE_INIT;
@@ -282,7 +423,7 @@ static uint64_t typical(uint64_t *values, size_t count) {
 static void dummy_calls(struct lane *dummy) {
     for (int i = 0; i < CALLS; i++) {
         struct lane *here = recording_wanted() && rings_mine() ? dummy : NULL; /* as `lane` asks */
-        if (here) wait_begin(here, 1), wait_end(here);
+        if (here) wait_begin(here, DUMMY, false), wait_end(here);
     }
 }
 
@@ -305,7 +446,26 @@ static struct host_costs of_records(const struct ring *ring, enum host_kind kind
         between[count++] = last ? record->start - last : 0;
         last = record->end;
     }
-    return count ? (struct host_costs){typical(within, count), typical(between, count), 0} : (struct host_costs){0, 0, 0};
+    return count ? (struct host_costs){typical(within, count), typical(between, count), 0, 0, 0} : (struct host_costs){0};
+}
+
+/* The least of a few: the sums of calls don't tell one that was interrupted. */
+static void measure_sums(struct lane *dummy, struct ring *ring) {
+    if (!(dummy->aggregate = aggregate_new())) return;
+    dummy->life = rings_mine();
+    dummy->sums = true;
+    uint64_t least = UINT64_MAX;
+    for (int round = 0; round < ROUNDS; round++) {
+        aggregate_begin(dummy->aggregate, &ring->sums, 0, monotonic(), 0);
+        dummy_calls(dummy);
+        uint32_t call = ring->sums.used - 1;
+        uint64_t whole = ring->sums.last - ring->sums.began, within = ring->sums.rows[call].time;
+        memset(&ring->sums, 0, sizeof ring->sums);
+        if (whole >= least || whole < within) continue;
+        least = whole;
+        measured.sum_within = within / CALLS, measured.sum_between = (whole - within) / CALLS;
+    }
+    free(dummy->aggregate);
 }
 
 /* Of calls that do nothing, what lies within their records is the recorder's, and so is what lies between them. */
@@ -319,6 +479,7 @@ static void measure(void) {
     dummy_calls(&dummy);
     measured = of_records(ring, HOST_MPI);
     measured.region = region.within + region.between;
+    measure_sums(&dummy, ring);
     free(dummy.regions);
     free(ring);
 }
@@ -351,6 +512,7 @@ void host_write(void) {
         uint32_t count = ring ? atomic_load_explicit(&ring->head, memory_order_acquire) - tail : 0;
         if (count) write_part(ring, tail, count);
     }
+    if (costs.records * sizeof(struct record) >= settings.events) enough = true;
 }
 
 static bool still_waits(const struct lane *lane, struct record *record) {
@@ -375,12 +537,14 @@ void host_forked(void) {
     for (struct lane *lane = atomic_load(&lanes); lane; lane = lane->next) {
         no_regions(lane);
         lane->waits = 0, lane->wait_start = 0;
+        lane->sums = false;
+        lane->call = 0;
         rings_give_back(lane->ring);
         lane->ring = NULL;
         lane->life = 0;
         lane->taken = false;
     }
-    rings_closed();
+    rings_closed(), host_closed();
     if (mine) pthread_setspecific(ending, NULL);
     mine = NULL;
 }

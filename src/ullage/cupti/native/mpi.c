@@ -29,6 +29,7 @@ struct call { /* of one of MPI's functions */
     enum role role;
     _Atomic(words *) next;
     _Atomic uint32_t number;
+    bool edge; /* of the run: MPI's first or last call */
 };
 
 /* A library that was loaded privately (mpi4py's) is in nobody's sight but the caller's. */
@@ -106,8 +107,11 @@ static struct lane *enter(struct call *call) {
     struct lane *here = recording_wanted() ? lane() : NULL;
     if (!here) return NULL;
     uint32_t number = atomic_load_explicit(&call->number, memory_order_relaxed);
-    if (!number) atomic_store(&call->number, number = name_number(call->shown));
-    wait_begin(here, number);
+    if (!number) {
+        call->edge = call->role != TIMED || !strcmp(call->shown, "MPI_Session_init");
+        atomic_store(&call->number, number = name_number(call->shown));
+    }
+    wait_begin(here, number, call->edge);
     return here;
 }
 
@@ -120,7 +124,7 @@ static struct lane *come(struct call *call) {
 
 /* What is done after MPI_Init belongs to it: the run begins when the program has it back. */
 static void go(const struct call *call, struct lane *here, const void *caller) {
-    if (call->role == BEGINS && recording_wanted()) learn_ranks(caller), recorder_work(true);
+    if (call->role == BEGINS && recording_wanted()) learn_ranks(caller), recorder_work(ASKED);
     if (here) wait_end(here);
     if (call->role == ENDS && recording_wanted()) recorder_flush();
 }
@@ -136,7 +140,7 @@ static __attribute__((noinline)) long around(WORDS, struct call *call, const voi
 #define AROUND(own, shown, role)                                     \
     EXPORTED long own(WORDS);                                        \
     EXPORTED long own(WORDS) {                                       \
-        static struct call call = {#own, "MPI_" #shown, role, 0, 0}; \
+        static struct call call = {#own, "MPI_" #shown, role, 0, 0, 0}; \
         return around(PASSED, &call, CALLER);                        \
     }
 /* C's, Fortran's, and those of `use mpi_f08` that hand arrays on as addresses and as descriptors. */

@@ -3,6 +3,7 @@
  *   entry.c      how it comes in (injection, preload, attach) and goes out (exit, fork, detach); the exported functions
  *   recording.c  the file: chunks, appended whole         facts.c     the JSON in it: the process, problems, costs
  *   rings.c      where threads put their records first: in memory that outlives the process
+ *   aggregate.c  sums in the place of records, once there are as many of these as were asked for
  *   host.c       what the program's threads do: regions, MPI calls, calls of CUDA        names.c   their names, as numbers
  *   nvtx.c       NVTX ranges, where CUPTI doesn't record them
  *   activity.c   CUPTI's activity records                 pool.c      the buffers that CUPTI fills
@@ -27,12 +28,14 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-enum chunk { INFO = 1, BUFFER = 2, NAMES = 3, HOST = 4, DROPPED = 5, CLOCKS = 6, END = 7, IMAGE = 9 }; /* as in chunks.py */
-enum host_kind { HOST_MPI = 1, HOST_REGION = 2, HOST_OPEN = 3, HOST_API = 4, HOST_OVERHEAD = 5, HOST_PAUSE = 6, HOST_WAITING = 7 };
+enum chunk { INFO = 1, BUFFER = 2, NAMES = 3, HOST = 4, DROPPED = 5, CLOCKS = 6, END = 7, IMAGE = 9, SUMS = 10 }; /* as in chunks.py */
+enum host_kind { HOST_MPI = 1, HOST_REGION = 2, HOST_OPEN = 3, HOST_API = 4, HOST_OVERHEAD = 5, HOST_PAUSE = 6, HOST_WAITING = 7,
+                 HOST_SUM = 8 };
 
 /* What the recorder itself cost: goes into END. */
 struct costs {
     _Atomic uint64_t records, buffers, bytes, dropped;         /* host records, activity buffers and their bytes; CUPTI's own losses */
+    _Atomic uint64_t sums, extra, folded; /* records of sums; records beside them; calls and regions that were summed as those around them */
     _Atomic uint64_t lost, lost_bytes, refused, unmatched;     /* host records; bytes of chunks; buffers; ends of regions never begun */
     _Atomic uint64_t flushes, flush_ns, writer_ns, callbacks, callback_ns, api_callbacks, memory, memory_peak;
 };
@@ -46,6 +49,7 @@ struct settings {
     char next[PLACE];   /* ULLAGE_NEXT_INJECTION: another tool's library, that ours stands in the place of */
     char kinds[LIST], names[LIST], callbacks[64]; /* ULLAGE_KINDS "10,1"; ULLAGE_NAMES "10:112"; ULLAGE_CALLBACKS "runtime,driver" */
     uint64_t buffer, memory, reserve; /* bytes of a buffer, of all buffers, and those that stay free on the disk */
+    uint64_t events; /* bytes of host records; what comes later is summed up */
     uint64_t flush, deadline; /* ms between two flushes; ms after which CUPTI is no longer waited for */
     int rank, ranks, local_rank; /* -1: not told */
     enum { NVTX_IGNORED, NVTX_BY_CUPTI, NVTX_BY_US } nvtx; /* ULLAGE_NVTX; what CUPTI doesn't take is ours */
@@ -117,6 +121,23 @@ struct record { /* HOST of chunks.py */
     uint64_t bytes;
 };
 _Static_assert(sizeof(struct record) == 40, "as in chunks.py");
+enum { ROWS = 512, BINS = 24, SHORTEST = 4, NOBODY = UINT32_MAX }; /* the first bin is of what took less than 2^(SHORTEST + 1) ns */
+struct row { /* as in rings.py */
+    _Atomic uint32_t node, call; /* numbers of names: the regions that the thread is in (0: none), and the call (0: none, NOBODY: no thread) */
+    _Atomic uint64_t time, count, longest; /* ns; calls, or times that the region began; of a call, or a region with all that is in it */
+    _Atomic uint64_t histogram[BINS];
+};
+struct sums { /* of one thread since it records no events any more; those of several that lived one after another. As in rings.py */
+    _Atomic uint32_t version; /* odd while the thread changes them */
+    _Atomic uint32_t used, current; /* rows; the one whose time passes */
+    _Atomic uint32_t after; /* and the one whose time passes first, until … */
+    _Atomic uint64_t until; /* … then: the recorder is not done with a call when it has ended */
+    _Atomic uint64_t began, last; /* 0: there are none; until when times are in the rows */
+    _Atomic uint32_t thread, unused;
+    uint64_t more[2];
+    struct row rows[ROWS];
+};
+_Static_assert(sizeof(struct sums) == 64 + ROWS * 224, "as in rings.py");
 struct ring { /* as in rings.py */
     _Atomic uint32_t head, tail; /* records put in, by the thread; records written, under the recording's lock */
     _Atomic uint32_t next;       /* what the tail will be when the chunk is there that begins at … */
@@ -124,6 +145,7 @@ struct ring { /* as in rings.py */
     _Atomic uint64_t at;         /* … this byte of the recording */
     uint64_t more[5];
     struct record records[ROOM];
+    struct sums sums;
 };
 uint32_t rings_mine(void); /* 0 where they are another process's; changes when those that there are are done with */
 struct ring *rings_add(void); /* NULL without memory */
@@ -134,10 +156,12 @@ void rings_remove(void);
 void rings_closed(void);
 
 /* host.c */
+enum work { SOON, PERIODIC, ASKED }; /* why it is done: a ring fills, it is time, somebody wants to know */
 struct lane;
 struct lane *lane(void); /* this thread's, NULL without memory */
 struct lane *lane_if_any(void); /* NULL as long as the thread had nothing to record */
 void host_record(struct lane *lane, enum host_kind kind, uint32_t name, uint64_t start, uint64_t end, uint64_t bytes);
+void host_summed(struct lane *lane); /* from now on, where there are enough records */
 enum stack { BY_SERIAL, PUSHED, NVTX_PUSHED, STACKS }; /* whose a region is: one ended by its number, or the innermost of … */
 uint32_t region_begin(const char *name);
 void region_end(uint32_t serial);
@@ -145,13 +169,36 @@ void region_push(uint32_t name, enum stack stack);
 void region_pop(enum stack stack); /* ends the innermost region of this thread that was pushed so */
 uint32_t region_serial(void);      /* a new number */
 void host_range(const struct record *record); /* as it is: of whichever thread */
-void wait_begin(struct lane *lane, uint32_t name); /* a call that waits for other processes */
+void wait_begin(struct lane *lane, uint32_t name, bool edge); /* a call that waits for other processes; MPI's first and last are its edges */
 void wait_end(struct lane *lane);
-struct host_costs { uint64_t within, between, region; }; /* ns of a call of MPI, within its record and after it, and of a region */
+struct host_costs { /* ns of a call of MPI, within its record and after it, and of a region; of a call that is summed up, and after it */
+    uint64_t within, between, region, sum_within, sum_between;
+};
 struct host_costs host_costs(void); /* measured once */
 void host_write(void); /* with the recording's lock held */
 void host_write_waiting(bool ending); /* the calls that are still open; likewise */
+void host_cut(enum work work);  /* sums until now into the file, if it is time; likewise */
+void host_tell_sums(void);      /* all that was counted; likewise */
+void host_closed(void);         /* the next recording begins with events */
 void host_forked(void);
+
+/* aggregate.c: what a thread does, added up as it does it */
+struct region { uint64_t start; uint32_t name, serial, node; enum stack stack; };
+struct path { const struct region *regions; uint32_t depth; }; /* the open regions, the innermost last */
+struct aggregate; /* what finds the rows, and how much of them is written */
+struct aggregate *aggregate_new(void); /* NULL without memory */
+void aggregate_begin(struct aggregate *of, struct sums *sums, uint32_t thread, uint64_t now, uint64_t between);
+void aggregate_after(struct aggregate *of, struct path path, uint32_t call, uint64_t ended); /* before they began */
+uint32_t aggregate_node(struct aggregate *of, uint32_t parent, uint32_t name);
+void aggregate_call(struct aggregate *of, struct path path, uint32_t call, uint64_t now);
+void aggregate_called(struct aggregate *of, struct path path, uint32_t call, uint64_t start, uint64_t now);
+void aggregate_past(struct aggregate *of, struct path path, uint32_t call, uint64_t start, uint64_t end);
+void aggregate_moved(struct aggregate *of, struct path path, uint32_t call, uint64_t now, bool entered);
+void aggregate_left(struct aggregate *of, uint32_t node, uint64_t took);
+void aggregate_until(struct aggregate *of, uint64_t now); /* nothing changes */
+void aggregate_alone(struct aggregate *of, uint64_t now); /* no thread is here */
+bool aggregate_write(struct aggregate *of, uint64_t at); /* with the recording's lock held, these two too */
+bool aggregate_tell(struct aggregate *of);
 
 /* nvtx.c */
 int nvtx_start(void *export_table); /* 0 where NVTX has no place for our functions */
@@ -217,7 +264,7 @@ bool threads_writing(void);
 void threads_forked(void);
 
 /* entry.c */
-void recorder_work(bool periodic); /* write what there is; the clocks too, if `periodic` */
+void recorder_work(enum work work); /* write what there is; the clocks too, if not SOON */
 void recorder_needed(void);      /* the writer and the handler at exit, once */
 void recorder_flush(void);
 void recorder_say(const char *format, ...) __attribute__((format(printf, 1, 2))); /* ULLAGE_DEBUG=1 only */

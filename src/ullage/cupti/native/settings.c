@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { MOST_RANKS = 1 << 20 };
+enum { MOST_RANKS = 1 << 20, USUAL_EVENTS = 16000000 /* bytes; as in live/launch.py */ };
 
 struct settings settings;
 
@@ -90,6 +90,7 @@ void settings_read(void) {
     settings.buffer = number("ULLAGE_BUFFER", 2u << 20);
     settings.memory = number("ULLAGE_MEMORY", 256u << 20);
     settings.reserve = number("ULLAGE_RESERVE", 64u << 20);
+    settings.events = number("ULLAGE_EVENTS", USUAL_EVENTS);
     settings.flush = number("ULLAGE_FLUSH", 1000);
     settings.deadline = number("ULLAGE_DEADLINE", 10000);
     settings.nvtx = number("ULLAGE_NVTX", NVTX_BY_CUPTI);

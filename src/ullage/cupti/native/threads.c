@@ -30,7 +30,7 @@ static void *writer(void *born) {
         uint64_t start = monotonic();
         bool periodic = start - last + 1000000u >= between;
         if (periodic) last = start;
-        recorder_work(periodic);
+        recorder_work(periodic ? PERIODIC : SOON);
         costs.writer_ns += monotonic() - start;
         pthread_mutex_lock(&lock);
     }

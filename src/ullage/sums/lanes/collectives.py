@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, Codes, Rows
 from ullage.sums.lanes.spans import Times
+from ullage.sums.lanes.summed import events
 
 # The first that a word holds, in small letters and without underscores, decides.
 _OPERATIONS = (
@@ -88,6 +89,7 @@ def collectives(capture: Capture, window: tuple[int, int]) -> Collectives:
         place = np.searchsorted(known[known != NOT_KNOWN], rows.device)
         return _columns(rows, place, rows.stream, capture.words, _operations(rows, capture.words))
     rows = _within(capture.host.where(capture.host.kind == KIND["mpi"]), window)
+    rows = rows.where(events(rows, capture.recording.summed))
     rows = rows.where(_holding_all(rows, capture.words))
     operations = _operations(rows, capture.words)
     together = np.isin(operations, [code for code, word in enumerate(_KNOWN) if word in TOGETHER])

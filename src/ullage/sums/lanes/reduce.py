@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.memory import give_back
-from ullage.recording import Recording
+from ullage.recording import Recording, Summed
 from ullage.sums.lanes.code.account import Code, account
 from ullage.sums.lanes.collectives import Collectives, collectives
 from ullage.sums.lanes.doubt import doubted
@@ -26,6 +26,7 @@ from ullage.sums.lanes.replaying.work import CapturedWork, captured_work
 from ullage.sums.lanes.residency import residency, resident_rows
 from ullage.sums.lanes.spans import NONE, Spans, clip, spans, subtract, union
 from ullage.sums.lanes.states import DeviceState, Host, ProcessState, Step, flatten, host_spans, host_threads, recorder_spans, workers
+from ullage.sums.lanes.summed import events
 from ullage.sums.lanes.tokens import Fed, fed
 from ullage.sums.lanes.window import Window
 
@@ -123,7 +124,7 @@ def _process(capture: Capture, number: int, seen: Observed, lane: Host) -> Proce
     communication, offload, sync = (clip(s, low, high) for s in host_spans(capture, number, threads))
     recorder = clip(recorder_spans(capture, number, communication), low, high)
     off, waits, steps = host.of("off"), host.of("parallel"), host.of("step")
-    regions, occurrences = _regions(host.of("region"), capture.words, (low, high))
+    regions, occurrences = _regions(host.of("region"), capture.words, (low, high), recording.summed)
     return ProcessState(
         key=(recording.place, number),
         label=f"rank {rank}" if rank is not None else f"process {number}",
@@ -147,20 +148,23 @@ def _process(capture: Capture, number: int, seen: Observed, lane: Host) -> Proce
     )
 
 
-def _regions(named: Rows, words: list[str], window: tuple[int, int]) -> tuple[dict[str, Spans], dict[str, Step]]:
-    """Return each region's union and its occurrences; one sort for all, for there may be ten thousand names."""
-    named = only(named, (named.end > window[0]) & (named.start < window[1]), "name")
+def _regions(
+    named: Rows, words: list[str], window: tuple[int, int], summed: Summed | None = None
+) -> tuple[dict[str, Spans], dict[str, Step]]:
+    """Return each region's union and its occurrences, as far as these are known; one sort for all, for there may be ten thousand names."""
+    named = only(named, (named.end > window[0]) & (named.start < window[1]), "name", "thread")
     named = named.where(_longest(named))
     named = named.where(np.lexsort((named.start, named.name)))
     edges = np.flatnonzero(np.diff(named.name, prepend=-2, append=-2)).tolist()
-    regions, occurrences = {}, {}
+    known, regions, occurrences = events(named, summed, whole=True), {}, {}
     for low, high in pairwise(edges):
         code = int(named.name[low])
         word, start = words[code] if code >= 0 else "(unnamed)", np.maximum(named.start[low:high], window[0])
         end = np.minimum(named.end[low:high], window[1])
         regions[word] = union(start, end)
-        if high - low <= MOST_OCCURRENCES:
-            occurrences[word] = Step((word,) * (high - low), start, end)
+        seen = known[low:high]
+        if 0 < len(start[seen]) <= MOST_OCCURRENCES:
+            occurrences[word] = Step((word,) * len(start[seen]), start[seen], end[seen])
     return regions, occurrences
 
 

@@ -9,12 +9,14 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
+from ullage.recording import Summed, SummedCalls
 from ullage.sums.lanes.code.idle import Charge
 from ullage.sums.lanes.code.levels import by_thread
 from ullage.sums.lanes.gather import CALL, NOT_KNOWN, Capture, Rows
 from ullage.sums.lanes.launches import distinct
 from ullage.sums.lanes.queues import quantile
 from ullage.sums.lanes.spans import Times, within
+from ullage.sums.lanes.summed import events, middle
 from ullage.tables import CALLS
 
 MOST = 1000  # names kept of a capture
@@ -52,6 +54,7 @@ class ApiCalls:
             sort = np.concatenate([calls.call, np.full(len(talks), len(CALL), np.int8)])
             rows = Rows(np.concatenate([calls.start, talks.start]), np.concatenate([calls.end, talks.end]), call=sort, **both)
         twice = _twice(rows)
+        self._summed = capture.recording.summed
         self._words, self._rows = capture.words, rows.where(~twice) if twice.any() else rows
         self._threads = dict(by_thread(self._rows.process, self._rows.thread))
         self._waited = np.zeros(len(self._rows), np.int64)
@@ -84,6 +87,8 @@ class ApiCalls:
 
     def _row(self, places: npt.NDArray[np.intp], time: Times) -> CallRow:
         name, sort = int(self._rows.name[places[0]]), int(self._rows.call[places[0]])
+        if sort == len(CALL) and self._summed is not None:
+            return self._summed_row(self._summed, places, time)
         return CallRow(
             name=self._words[name] if name != NOT_KNOWN else "",
             sort=CALLS[sort] if sort < len(CALLS) else MPI,
@@ -91,6 +96,22 @@ class ApiCalls:
             time=int(time.sum()),
             longest=int(time.max()),
             median=quantile(time, 0.5) or 0,
+            waited=int(self._waited[places].sum()),
+        )
+
+    def _summed_row(self, summed: Summed, places: npt.NDArray[np.intp], time: Times) -> CallRow:
+        """Return calls of MPI some of which are only counted."""
+        code = int(self._rows.name[places[0]])
+        name = self._words[code] if code != NOT_KNOWN else ""
+        known = time[events(self._rows.where(places), summed)]
+        more = summed.calls.get(name, SummedCalls(0, 0, ()))
+        return CallRow(
+            name=name,
+            sort=MPI,
+            count=len(known) + more.count,
+            time=int(time.sum()),
+            longest=max(int(known.max(initial=0)), more.longest),
+            median=middle(known, more.histogram, more.longest),
             waited=int(self._waited[places].sum()),
         )
 

@@ -1,0 +1,126 @@
+/* A program whose every moment is told: it reads lines "MOMENT THREAD DEED [ARGUMENT [NAME]]" from a file and does each deed in its thread at its moment.
+ * Its clocks are the functions that the recorder asks for the time, so nothing takes any time but what the lines say; waits of the
+ * recorder's own go by the real clock. Reading the clock before the first line takes STEP ns, so that the recorder finds a cost of its own.
+ * What MPI would do is to let ARGUMENT ns go by. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <semaphore.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { THREADS = 8, REGIONS = 4096 };
+static const uint64_t UPTIME = 3000000000000u, EPOCH = 1767225600000000000u;
+static _Atomic uint64_t moment, step;
+static long takes;
+static struct { uint64_t start; int thread; char deed[16], argument[32], name[64]; } line;
+static struct { pthread_t thread; sem_t go; int there; } workers[THREADS];
+static sem_t done;
+static uint32_t serials[REGIONS];
+
+static uint32_t (*begin)(const char *);
+static void (*end)(uint32_t), (*push)(const char *), (*pop)(void), (*host)(uint16_t, const char *, uint64_t, uint64_t, uint64_t);
+static void (*wait_begin)(const char *), (*wait_end)(void);
+static int (*flush)(void);
+
+int clock_gettime(clockid_t clock, struct timespec *now) {
+    uint64_t value = atomic_fetch_add(&moment, atomic_load(&step)) + (clock == CLOCK_REALTIME ? EPOCH : UPTIME);
+    *now = (struct timespec){(time_t)(value / 1000000000u), (long)(value % 1000000000u)};
+    return 0;
+}
+
+int pthread_mutex_timedlock(pthread_mutex_t *mutex, const struct timespec *until) { (void)until; return pthread_mutex_lock(mutex); }
+
+/* The writer looks again after a real millisecond. */
+int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, const struct timespec *until) {
+    (void)condition, (void)until;
+    pthread_mutex_unlock(mutex);
+    usleep(1000);
+    pthread_mutex_lock(mutex);
+    return 110;
+}
+
+#define MPI(name) __attribute__((visibility("default"))) int PMPI_##name(long a); int PMPI_##name(long a) { (void)a; moment += (uint64_t)takes; return 0; }
+MPI(Init) MPI(Finalize) MPI(Barrier) MPI(Allreduce) MPI(Test)
+
+static void call(const char *name) {
+    int (*function)(long) = (int (*)(long))dlsym(RTLD_DEFAULT, name); /* the recorder's */
+    takes = atol(line.argument);
+    function(0);
+}
+
+static void work(void) {
+    int number = atoi(line.argument) % REGIONS;
+    if (!strcmp(line.deed, "init")) call("MPI_Init");
+    if (!strcmp(line.deed, "finalize")) call("MPI_Finalize");
+    if (!strcmp(line.deed, "barrier")) call("MPI_Barrier");
+    if (!strcmp(line.deed, "allreduce")) call("MPI_Allreduce");
+    if (!strcmp(line.deed, "test")) call("MPI_Test");
+    if (!strcmp(line.deed, "loop")) /* as many calls of 400 ns, 600 ns apart */
+        for (long calls = atol(line.argument); calls--; moment += 600) strcpy(line.argument, "400"), call("MPI_Test");
+    if (!strcmp(line.deed, "begin")) serials[number] = begin(line.name);
+    if (!strcmp(line.deed, "end")) end(serials[number]);
+    if (!strcmp(line.deed, "push")) push(line.name);
+    if (!strcmp(line.deed, "pop")) pop();
+    if (!strcmp(line.deed, "wait")) wait_begin(line.name);
+    if (!strcmp(line.deed, "done")) wait_end();
+    if (!strcmp(line.deed, "past")) host(1, line.name, UPTIME + line.start - (uint64_t)atol(line.argument), UPTIME + line.start, 0);
+    if (!strcmp(line.deed, "flush")) flush();
+    if (!strcmp(line.deed, "sleep")) usleep((useconds_t)atol(line.argument)); /* in real time: the writer comes */
+    if (!strcmp(line.deed, "kill")) raise(SIGKILL);
+    if (!strcmp(line.deed, "leave")) _exit(0);
+}
+
+static void *worker(void *given) {
+    __typeof__(&workers[0]) me = given;
+    for (;;) {
+        sem_wait(&me->go);
+        if (!strcmp(line.deed, "over")) return NULL;
+        work();
+        sem_post(&done);
+    }
+}
+
+static void in_thread(int number) {
+    __typeof__(&workers[0]) its = &workers[number];
+    if (!its->there) sem_init(&its->go, 0, 0), its->there = !pthread_create(&its->thread, NULL, worker, its);
+    sem_post(&its->go);
+    if (!strcmp(line.deed, "over")) pthread_join(its->thread, NULL), its->there = 0;
+    else sem_wait(&done);
+}
+
+static void load(void) {
+    const struct { const char *name; void *to; } functions[] = {
+        {"ullage_region_begin", &begin}, {"ullage_region_end", &end}, {"ullage_region_push", &push}, {"ullage_region_pop", &pop},
+        {"ullage_host", &host}, {"ullage_wait_begin", &wait_begin}, {"ullage_wait_end", &wait_end}, {"ullage_flush", &flush}};
+    for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+        void *found = dlsym(RTLD_DEFAULT, functions[i].name);
+        if (!found) fprintf(stderr, "no %s\n", functions[i].name), exit(90);
+        memcpy(functions[i].to, &found, sizeof found);
+    }
+}
+
+int main(int count, char **words) {
+    char text[256];
+    FILE *script = count > 1 ? fopen(words[1], "r") : NULL;
+    if (!script) return 92;
+    load();
+    sem_init(&done, 0, 0);
+    step = (uint64_t)atol(getenv("STEP") ? getenv("STEP") : "0");
+    wait_begin("before"), wait_end(); /* the recorder measures itself; what this is, the tests leave out */
+    step = 0;
+    while (fgets(text, sizeof text, script)) {
+        line.argument[0] = line.name[0] = 0;
+        if (sscanf(text, "%lu %d %15s %31s %63[^\n]", &line.start, &line.thread, line.deed, line.argument, line.name) < 3) continue;
+        moment = line.start;
+        if (line.thread) in_thread(line.thread % THREADS);
+        else work();
+    }
+    return 0;
+}
