@@ -73,7 +73,8 @@ def audit_fleet(
         found = folder.get(job, name)
         return None if found is None else (found.config, step_question(**found.step))
 
-    question = FleetQuestion(by="job", model=gpu, since=options and options.since, until=options and options.until)
+    since, until = (options.since, options.until) if options else (None, None)
+    question = FleetQuestion(by="job", model=gpu, since=since, until=until)
     with opened([source] if isinstance(source, str) else source, jobs=jobs, options=options) as taken:
         report = taken.marked(measured(taken.samples, taken.jobs, question, taken.problems.lines()))
         return answer(report, taken.jobs, describe, Measure(tile_efficiency, OFU_ERROR if error is None else error, node))
