@@ -16,7 +16,7 @@ from ullage.reports.fleet import Question, fleet
 from ullage.reports.groups import marked_sums, state_sums
 from ullage.reports.rated import rate
 from ullage.reports.series import gauge_evidence
-from ullage.reports.trusted import bounds_note, judge, sampled_bounds
+from ullage.reports.trusted import bounds_note, judge
 from ullage.sums.devices import device_sums
 from ullage.sums.grouping import collapse
 from ullage.tables import Flag
@@ -324,15 +324,9 @@ def test_the_clocks_seen_at_each_level_bound_ofu(settled):
 
 
 def test_bounds_are_told_only_when_they_are_wide():
-    def verdict(low: float, high: float, word: str = "ok", hours: float = 1.0) -> Verdict:
-        return Verdict("a", word, "", hours, ofu_bounds=(low, high))
-
-    assert bounds_note([verdict(0.271, 0.3)]) is None
-    note = bounds_note([verdict(0.269, 0.3)])
+    assert bounds_note(None) is None and bounds_note((0.271, 0.3)) is None
+    note = bounds_note((0.269, 0.3))
     assert note is not None and "26.9% to 30.0%" in note and "cycle counters" in note
-    # a series that is left out bounds nothing; weights are GPU-hours
-    assert sampled_bounds([verdict(0.1, 0.9, "stale")]) is None
-    assert sampled_bounds([verdict(0.2, 0.4, hours=3), verdict(0.6, 0.8)]) == pytest.approx((0.3, 0.5))
 
 
 def test_the_bounds_hold_a_truth_that_the_sampled_product_misses():

@@ -57,7 +57,7 @@ class GaugeEvidence:
     """What a device's samples show beyond its sums: `sums` of `ullage.sums.gauges`, and the spans of time of what is wrong, by kind.
 
     `lasted` is for how long (ms) where nobody looked when. `ofu_bounds` are the least and the most that OFU can be by the clocks seen at
-    each level of activity, for a tensor clock of 1 Hz.
+    each level of activity, for a tensor clock of 1 Hz, while no cycles are counted.
     """
 
     sums: Mapping[str, float]
@@ -71,7 +71,7 @@ class Verdict:
     """What is to be thought of one device's series, why, how much time it covers, and where the device is; `mig` is None for a whole GPU.
 
     `spans` is when something was wrong (ms), where that can be told. The clock is sampled at an instant, activity is a mean: where both
-    move together sampled OFU is biased, and the true one lies between `ofu_bounds`; None where cycles are counted.
+    move together sampled OFU is biased, and the true one lies between `ofu_bounds`: of the time without counted cycles, None without any.
     """
 
     gpu: str

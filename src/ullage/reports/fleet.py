@@ -186,7 +186,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
         **_money(rated, good, prices_of(rated, question.prices), prices_of(good, question.prices)),
         command=question.command,
         notes=[*notes, *_report_notes(rated, good, tree, compared, verdicts)],
-        ofu_bounds=sampled_bounds(verdicts.values()),
+        ofu_bounds=sampled_bounds(good, verdicts),
         complete=True,  # whoever read the samples knows better: see `Intake.marked`
         read_until=None,
     )
@@ -194,7 +194,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
 
 def _report_notes(rated: Rated, good: Rated, tree: Tree, compared: Agreement | None, verdicts: Verdicts) -> list[str]:
     """Return what must be said beside the numbers of a report."""
-    bounds = bounds_note(verdicts.values())
+    bounds = bounds_note(sampled_bounds(good, verdicts))
     return [
         *_remarks(rated, good),
         *_strange_clocks(rated),

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
+import pyarrow as pa
 
 from ullage.audit.trust import Finding, GaugeEvidence, Verdict, verdict
 from ullage.metrics.metric import ratio
-from ullage.reports.rated import TOO_FAST, Array, Rated
+from ullage.reports.rated import TOO_FAST, Array, Rated, codes_of
 from ullage.units import HOUR_MS
 
 Device = tuple[str, str | None]  # gpu, mig
@@ -36,7 +37,7 @@ def judge(devices: Rated, evidence: Mapping[Device, GaugeEvidence]) -> dict[Devi
         )
         if speed[number] > TOO_FAST:
             found = Finding("impossible", _too_fast(devices, number, float(speed[number])))
-        bounds = shown.ofu_bounds if shown and known and whole and not exact else None
+        bounds = shown.ofu_bounds if shown and known else None
         judged[gpu, row["mig"]] = Verdict(
             gpu,
             found.verdict,
@@ -51,22 +52,34 @@ def judge(devices: Rated, evidence: Mapping[Device, GaugeEvidence]) -> dict[Devi
     return judged
 
 
-def sampled_bounds(verdicts: Iterable[Verdict]) -> tuple[float, float] | None:
-    """Return the bounds of OFU over trusted series, by GPU-hours; None where no trusted series has any.
+def sampled_bounds(good: Rated, verdicts: Mapping[Device, Verdict]) -> tuple[float, float] | None:
+    """Return the least and the most that the OFU of trusted rows may be; None where no series of them is bounded by its clocks.
 
-    >>> sampled_bounds([Verdict("a", "ok", "", 1.0, ofu_bounds=(0.25, 0.5)), Verdict("b", "ok", "", 1.0, ofu_bounds=(0.5, 0.5))])
-    (0.375, 0.5)
+    Where cycles were counted OFU is what it is. Where it was sampled it may be less or more by the ratio that the series' own bounds have
+    to its mean; a series without bounds counts as it is.
     """
-    bounded = [(v.gpu_hours, v.ofu_bounds) for v in verdicts if v.trusted and v.ofu_bounds]
-    hours = sum(spent for spent, _ in bounded)
-    if not hours:
+    time = float((good.ofu_time * good.weight).sum())
+    if not time or not any(verdict.trusted and verdict.ofu_bounds for verdict in verdicts.values()):
         return None
-    return sum(spent * low for spent, (low, _) in bounded) / hours, sum(spent * high for spent, (_, high) in bounded) / hours
+    clock = np.array([chip.tensor_clock for chip in good.chips] + [np.nan])[good.chip]
+    sampled = np.nan_to_num(good.column("ofu_sum") / clock)
+    codes, count = codes_of(good.sums, "gpu", "mig")
+    mean = ratio(np.bincount(codes, sampled, count), np.bincount(codes, good.column("ofu_ms"), count))
+    first = np.unique(codes, return_index=True)[1]
+    names = good.sums.select(["gpu", "mig"]).take(pa.array(first)).to_pylist()
+    bounds = [verdicts[row["gpu"], row["mig"]].ofu_bounds if (row["gpu"], row["mig"]) in verdicts else None for row in names]
+    known = np.array([(np.nan, np.nan) if bound is None else bound for bound in bounds]).T
+    least, most = np.nan_to_num(known / np.where(mean > 0, mean, np.nan), nan=1.0)
+    kept = float((np.nan_to_num(good.ofu_part) * good.weight).sum())
+
+    def moved(factor: Array) -> float:
+        return (kept + float((sampled * good.weight * (factor[codes] - 1)).sum())) / time
+
+    return moved(np.minimum(least, 1.0)), moved(np.maximum(most, 1.0))
 
 
-def bounds_note(verdicts: Iterable[Verdict]) -> str | None:
+def bounds_note(bounds: tuple[float, float] | None) -> str | None:
     """Return what to say of the bias of clock samples; None where OFU is bounded closely enough, or by cycle counters."""
-    bounds = sampled_bounds(verdicts)
     if bounds is None or bounds[1] - bounds[0] <= WIDE * bounds[1]:
         return None
     return (

@@ -294,7 +294,7 @@ def _measured(samples: Any) -> Any:
     """
     import ibis
 
-    sampled, counted = known(samples, "tensor_active", "sm_clock"), _counted(samples)
+    sampled, counted = known(samples, "tensor_active", "sm_clock"), cycles_counted(samples)
     if isinstance(sampled, bool):
         ofu = True if sampled else counted
     else:
@@ -313,7 +313,7 @@ def _integrals(samples: Any, span: Any) -> Sums:
         sums[f"{name}_ms"] = _when(known(samples, name), span)
         step = POWER_STEP if name == "power" else ACTIVITY_STEP
         sums[f"{name}_sum"] = None if empty(samples, name) else Steps(time * samples[name].cast("float64"), step)
-    sampled, counted = known(samples, "tensor_active", "sm_clock"), _counted(samples)
+    sampled, counted = known(samples, "tensor_active", "sm_clock"), cycles_counted(samples)
     if sampled is not False and counted is not False:
         sampled = ~counted if sampled is True else sampled & ~counted
     sums["ofu_ms"] = _when(sampled, span)
@@ -329,7 +329,7 @@ def _integrals(samples: Any, span: Any) -> Sums:
     }
 
 
-def _counted(samples: Any) -> Any:
+def cycles_counted(samples: Any) -> Any:
     """Return where cycles were counted."""
     return known(samples, "tensor_cycles_delta", "sm_cycles_delta")
 
@@ -338,14 +338,14 @@ def counts_several_sms(samples: Any) -> Any:
     """Return whether each sample's cycles are those of several SMs, added up, by how fast they pass: an exporter may change it."""
     import ibis
 
-    if _counted(samples) is False:
+    if cycles_counted(samples) is False:
         return ibis.literal(value=False)
     return (samples.sm_cycles_delta.cast("float64") > samples.span_ms.cast("float64") * (SEVERAL_SMS / 1000)).fill_null(False)
 
 
 def _cycles(samples: Any, span: Any, grown: Any) -> Sums:
     """Return the sums over cycle counters, of whose growth the part `grown` counts."""
-    counted = _counted(samples)
+    counted = cycles_counted(samples)
     if counted is False:
         return dict.fromkeys(("cycles_ms", "tensor_cycles", "sm_cycles", "cycles_tensor_sum"))
     tensor, elapsed = (samples[name].cast("float64") for name in ("tensor_cycles_delta", "sm_cycles_delta"))

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ullage.sums.devices import WORKS, milliseconds_of
+from ullage.sums.devices import WORKS, cycles_counted, milliseconds_of
 from ullage.sums.exact import ACTIVITY_STEP, CLOCK_STEP, POWER_SQUARE_STEP, POWER_STEP, Steps, added, from_steps
 from ullage.sums.held import empty, full, known
 from ullage.tables import Flag
@@ -47,7 +47,9 @@ def with_findings(samples: Any) -> Any:
     null = ibis.null("float64")
     kind = {name: types.Float64(nullable=not full(samples, name)) for name in _READ}
     read = {name: null if empty(samples, name) else samples[name].cast(kind[name]) for name in _READ}
-    table = samples.select("gpu", "mig", "time", "span_ms", "flags", **read)
+    counts = cycles_counted(samples)
+    whether = {} if counts is False else {"counted": ibis.literal(value=True) if counts is True else counts}
+    table = samples.select("gpu", "mig", "time", "span_ms", "flags", **read, **whether)
     gauges = [name for name in ("gr_active", "sm_active", "tensor_active") if not empty(table, name)]
     levels = [table[name] if full(table, name) else table[name].fill_null(0) for name in gauges]
     engine = ibis.greatest(*levels) if levels else ibis.literal(0.0)
@@ -116,6 +118,7 @@ def gauge_sums(samples: Any) -> Any:
     - `low_ms`, `low_clock_sum`, `low_power_sum`: a busy GPU at a clock below `LOW_CLOCK` (but one that a GPU can have), and power
     - `energy_ms`, `energy_rows`, `energy_sum` (W x ms), `energy_power_sum`, `energy_power_squares`: the energy counter beside sampled power
     - `clock_ms`, `clock_tensor_sum`, `lowest_clock`, `highest_clock`: where tensor activity and a clock that a GPU can have are known
+      and no cycles were counted
     """
     table = with_findings(samples)
     fine = _by_condition(table)
@@ -169,7 +172,7 @@ def _by_condition(table: Any) -> Any:
         _ZERO: _all(told, table.engine == 0, powered),
         _LOW: _all(possible, _compared(table.sm_clock < LOW_CLOCK, table, "sm_clock"), table.engine >= BUSY, powered),
         _ENERGY: _all(known(table, "energy_delta"), powered, table.span_ms > 0),
-        _RATED: _all(known(table, "tensor_active"), possible),
+        _RATED: _all(known(table, "tensor_active"), possible, ~table.counted if "counted" in table.columns else True),
     }
     span, power = table.span_ms.cast("float64"), table.power
     sums = {
