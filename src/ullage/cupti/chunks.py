@@ -18,6 +18,9 @@ type     name          payload
 8        READING       JSON: counters of the devices at a moment (a sample of GPM or PM sampling)
 9        IMAGE         u32 length, that many bytes of JSON that says what it is (chip, metrics, ranges, replay), padded to 8 bytes
                        from the payload's start, then an image of counter data
+10       SAMPLES       u32 length, that many bytes of JSON that says of which context they are and what CUPTI counted, padded to 8 bytes
+                       from the payload's start, then records of `SAMPLE`: sampled program counters
+11       CUBIN         u64 CUPTI's CRC, then the machine code that has it, as it was loaded
 =======  ============  ======================================================================================================
 
 INFO has, each only if known: `host`, `pid`, `parent`, `rank`, `ranks`, `local_rank`, `program` (its arguments), `started` (CLOCK_REALTIME,
@@ -62,6 +65,8 @@ class Type(IntEnum):
     END = 7
     READING = 8
     IMAGE = 9
+    SAMPLES = 10
+    CUBIN = 11
 
 
 class HostKind(IntEnum):
@@ -83,6 +88,15 @@ HOST = np.dtype(
     [
         ("start", "<u8"), ("end", "<u8"), ("thread", "<u4"), ("name", "<u4"), ("kind", "<u2"), ("depth", "<u2"), ("serial", "<u4"),
         ("bytes", "<u8"),
+    ]
+)  # fmt: skip
+
+
+# `pc` in bytes from the function's start; `function` a number of NAMES; `correlation` 0 in continuous mode; `reason` CUPTI's index.
+SAMPLE = np.dtype(
+    [
+        ("cubin", "<u8"), ("pc", "<u8"), ("function", "<u4"), ("function_index", "<u4"), ("correlation", "<u4"), ("reason", "<u4"),
+        ("samples", "<u8"),
     ]
 )  # fmt: skip
 

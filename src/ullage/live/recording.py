@@ -22,13 +22,15 @@ from ullage.live.launch import Recorder, environment, run
 if TYPE_CHECKING:
     from ullage.live.counting import Counting
 
+STALLS = "ULLAGE_STALLS"  # what the recorder reads
 Graphs = Literal["nodes", "whole"]
 
 
 @dataclass(frozen=True)
 class Wanted:
     """What is to be recorded: CUDA (by the library `cupti`, None: the one that is found), MPI, PyTorch's waits; activity `kinds`; how
-    often what is recorded goes to the file (`flush`, ms); in place of a trace, counters of each kernel (`counting`)."""
+    often what is recorded goes to the file (`flush`, ms); in place of a trace, counters of each kernel (`counting`), or sampled program
+    counters, one every 2**`stalls` cycles (0: CUPTI chooses)."""
 
     cuda: bool = True
     mpi: bool = True
@@ -37,6 +39,7 @@ class Wanted:
     kinds: Sequence[int] = tuple(sorted(DEFAULT))
     flush: int = 1000
     counting: Counting | None = None
+    stalls: int | None = None
 
 
 @dataclass
@@ -114,6 +117,8 @@ def prepared(folder: Path, wanted: Wanted, notes: list[str], *, strict: bool = F
             if strict:
                 raise
             notes.append(f"{NOT_COUNTED}: {error.problem} ({error.hint}); the program was traced instead")
+    if wanted.stalls is not None:
+        extra = {STALLS: str(wanted.stalls)}
     if mismatch := cupti.mismatch():
         notes.append(mismatch)
     if slow := [kind_name(kind) for kind in wanted.kinds if kind in SERIALISING]:
