@@ -36,8 +36,8 @@ DRIVERS_OWN = ("-", 0, 0, 0, 4)
 def cubin(size=640, fill=1):
     """Return bytes that the double takes for an ELF file of this size."""
     head = bytearray(b"\x7fELF" + bytes([fill]) * (size - 4))
-    struct.pack_into("<Q", head, 40, size - 64)  # section headers: one of 64 bytes, at the end
-    struct.pack_into("<HH", head, 58, 64, 1)
+    struct.pack_into("<QQ", head, 32, 0, size - 64)  # no program headers; section headers: one of 64 bytes, at the end
+    struct.pack_into("<HHHH", head, 54, 0, 0, 64, 1)
     return bytes(head)
 
 
@@ -103,30 +103,28 @@ def expected(names, plan, kernels, times):
     return dict(sums)
 
 
-@pytest.mark.parametrize("seed", some(range(60), 2))
+@pytest.mark.parametrize("seed", some(range(60), 1))
 def test_samples_that_were_planted_are_those_of_the_report(seed, tmp_path):
     names, plan, kernels, devices, keep = drawn(seed)
     more = {
         "CUDA_DOUBLE_DEVICES": str(devices),
         "CUPTI_DOUBLE_FAULTS": f"keep={keep}",
-        "CUPTI_DOUBLE_VERSION": "130101" if seed % 2 else "21",
+        "CUPTI_DOUBLE_VERSION": "130101" if seed % 2 else "21",  # 21: a record is 8 bytes shorter
     }
     words = ("--kernels", kernels, "--names", names, "--devices", devices, "--microseconds", "20")
     found = record(tmp_path, *map(str, words), plan=plan, **more)
     reference = expected(names, plan, kernels, devices)
-    assert found.ran.code == 0
+    assert found.ran.code == 0 and found.samples.facts.problems == ()
     assert counted(found.samples, "function", "cubin", "pc", "reason_index") == reference
-    assert found.samples.facts.total == sum(reference.values()) and found.samples.facts.problems == ()
-    if reference:
-        report = stall_report(found.samples)
-        by_name = {one.name: {share.reason.name: share.samples for share in one.shares} for one in report.kernels}
-        sums = {}
-        for (function, _, _, reason), samples in reference.items():
-            sums.setdefault(function, Counter())[REASONS[reason]] += samples
-        merged = {}
-        for one in report.kernels:  # a function of several cubins is several kernels
-            merged.setdefault(one.name, Counter()).update({share.reason.name: share.samples for share in one.shares})
-        assert merged == sums and set(by_name) == set(sums)
+    assert found.samples.facts.total == sum(reference.values())
+    by_reason = Counter()
+    for (function, _, _, reason), samples in reference.items():
+        by_reason[function, REASONS[reason]] += samples
+    kernels = stall_report(found.samples).kernels if reference else ()
+    told = Counter()
+    for one in kernels:  # a function of several cubins is several kernels
+        told.update({(one.name, share.reason.name): share.samples for share in one.shares})
+    assert told == by_reason
 
 
 def test_a_context_is_enabled_configured_read_and_disabled_in_this_order_and_nothing_is_refused(tmp_path):

@@ -132,13 +132,14 @@ int cuStreamCreate(void **stream, unsigned flags) {
     return 0;
 }
 static void *here(void) { return current ? current : context; }
-/* Bytes of an ELF file, whose section headers come last; 0 of what is none. */
+/* Bytes of an ELF file, of which either table of headers comes last; 0 of what is none. */
 static size_t size_of(const char *code) {
-    uint64_t sections;
-    uint16_t entry, count;
+    uint64_t tables[2];
+    uint16_t sizes[4]; /* of an entry, and how many: of programs, then of sections */
     if (memcmp(code, "\177ELF", 4)) return 0;
-    memcpy(&sections, code + 40, 8), memcpy(&entry, code + 58, 2), memcpy(&count, code + 60, 2);
-    return sections + (size_t)entry * count;
+    memcpy(tables, code + 32, sizeof tables), memcpy(sizes, code + 54, sizeof sizes);
+    size_t programs = tables[0] + (size_t)sizes[0] * sizes[1], sections = tables[1] + (size_t)sizes[2] * sizes[3];
+    return programs > sections ? programs : sections;
 }
 int cuModuleLoadData(void **module, const void *code) {
     *module = (void *)code;

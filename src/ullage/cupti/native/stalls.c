@@ -8,7 +8,7 @@
  *
  * Read is by the thread that flushes, before a module goes (another may come to its place), and at a context's end. A reading that met a
  * module being unloaded has crashed programs: so a module waits for a reading to end, though not for long, as a reading may need a lock
- * of the driver's that the module's thread has. */
+ * of the driver's that the module's thread has. A new context waits longer, as otherwise all of it would be missing. */
 #define _GNU_SOURCE
 #include "cupti_interface.h"
 #include "recorder.h"
@@ -330,17 +330,19 @@ static void happened(uint32_t id, const struct resource *resource) {
         if (atomic_load(&session->on) && !atomic_load(&session->gone)) id == MODULE_LEAVING ? drain(session) : take_last(session);
 }
 
-/* Where a reading is under way for long, its context isn't touched again: to read one that is gone may crash. */
+/* Where a reading is under way for long what was missed is said, and its context isn't touched again: to read one that is gone may crash. */
 static void not_waited_for(uint32_t id, CUcontext context) {
     struct session *session = of(context);
     if (id == MODULE_LEAVING) unread++;
+    if (id == CONTEXT_CREATED) problem("a second context", EBUSY, "one came while another was being read");
+    if (id == MODULE_LOADED) problem("keeping machine code", EBUSY, "some was loaded while samples were being read");
     if (id == CONTEXT_LEAVING && session) atomic_store(&session->gone, true), problem("a context's last samples", EBUSY, "");
 }
 
 void stalls_called(int domain, uint32_t id, const void *data) {
     const struct resource *resource = domain == DOMAIN_RESOURCE ? data : NULL;
     if (!resource || !resource->context || inside || !atomic_load(&running)) return;
-    if (!take(PATIENCE)) return not_waited_for(id, resource->context);
+    if (!take(id == CONTEXT_CREATED ? settings.deadline : PATIENCE)) return not_waited_for(id, resource->context);
     happened(id, resource);
     give();
 }
