@@ -192,6 +192,7 @@ def test_a_fork_and_its_parent_are_sampled_each_by_itself(tmp_path):
     assert counted(found.samples, "context", "pc") == {(n, pc): count for n in (0, 1) for pc, count in ((0x10, 15), (0x20, 6))}
 
 
+@pytest.mark.full
 def test_a_program_that_becomes_another_one_is_sampled_before_and_after(tmp_path):
     found = record(tmp_path, "--kernels", "3", "--seconds", "0.3", "--exec", ULLAGE_FLUSH="20")
     assert found.ran.code == 0 and len(found.ran.recordings) == 2
@@ -215,11 +216,20 @@ def test_a_reading_that_fails_is_said_and_the_end_still_brings_what_there_is(tmp
     assert counted(found.samples, "pc") == {(0x10,): 15, (0x20,): 6} and len(found.samples.facts.problems) == 1
 
 
+@pytest.mark.full
 def test_a_context_does_not_wait_for_a_reading_that_takes_too_long(tmp_path):
     # a reading takes 2.5 s: the context that ends meanwhile waits one, and isn't touched again
     found = record(tmp_path, "--kernels", "3", "--seconds", "0.5", "--again", ULLAGE_FLUSH="100", CUPTI_DOUBLE_FAULTS="slow-read=2500")
     assert found.ran.code == 0
     assert not any(answer for name, _, answer in found.calls if name != "left-on")
+
+
+@pytest.mark.full
+def test_a_context_that_comes_while_another_one_is_being_read_is_sampled_all_the_same(tmp_path):
+    # readings of 1.3 s, one after the other: longer than a module or a context that goes would wait
+    more = {"CUDA_DOUBLE_DEVICES": "2", "ULLAGE_FLUSH": "20", "CUPTI_DOUBLE_FAULTS": "slow-read=1300"}
+    found = record(tmp_path, "--kernels", "3", "--seconds", "0.1", "--devices", "2", **more)
+    assert found.samples.facts.problems == () and set(counted(found.samples, "context")) == {(0,), (1,)}
 
 
 # --- machine code
