@@ -199,7 +199,7 @@ def test_a_program_that_becomes_another_one_is_sampled_before_and_after(tmp_path
     assert set(counted(found.samples, "context")) == {(0,), (1,)}
 
 
-@pytest.mark.parametrize("call", ["Enable=35", "Enable=27", "Enable=33", "Enable=43", "GetNumStallReasons=999", "GetStallReasons=1",
+@pytest.mark.parametrize("call", ["Enable=35", pytest.param("Enable=27", marks=pytest.mark.full), pytest.param("Enable=33", marks=pytest.mark.full), "Enable=43", pytest.param("GetNumStallReasons=999", marks=pytest.mark.full), pytest.param("GetStallReasons=1", marks=pytest.mark.full),
                                   "SetConfigurationAttribute=7"])  # fmt: skip
 def test_what_cupti_refuses_is_said_once_and_the_program_goes_on_unharmed(call, tmp_path):
     found = record(tmp_path, "--kernels", "3", "--exit", "5", "--devices", "2", CUDA_DOUBLE_DEVICES="2",
@@ -327,6 +327,7 @@ def test_damaged_samples_are_left_out_and_said(tmp_path):
     assert again.facts.problems == ("some samples are damaged, and were left out",)
 
 
+@pytest.mark.full
 def test_a_recording_without_samples_has_none(tmp_path):
     assert sampled([run_cuda(tmp_path, "--kernels", "1").only.path]).table.num_rows == 0
 
@@ -377,6 +378,7 @@ def test_what_does_not_go_with_stalls_is_refused_before_the_program_runs(words, 
     assert done.exit_code == 2 and problem in re.sub(r"\s+", " ", done.output)
 
 
+@pytest.mark.full
 def test_samples_point_into_the_lines_of_the_program_that_loaded_its_code(tmp_path):
     pytest.importorskip("cuda.bindings")
     from tests.test_stalls import _SOURCE
