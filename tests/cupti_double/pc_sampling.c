@@ -80,6 +80,7 @@ const char *cupti_double_pc_calls(void) { return calls; }
 void cupti_double_pc_reset(void) {
     for (int n = 0; n < CONTEXTS; n++) for (size_t k = 0; k < contexts[n].count; k++) free(contexts[n].waiting[k].reason);
     memset(contexts, 0, sizeof contexts);
+    memset(gone, 0, sizeof gone);
     calls[0] = 0;
     reads = 0;
 }

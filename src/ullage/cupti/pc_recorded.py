@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -165,8 +165,17 @@ def _facts(whole: _Whole) -> Facts:
     problems = list(whole.problems)
     if len(cycles) > 1:
         problems.append("contexts were sampled at different periods: a sample stands for more cycles in some than in others")
-    facts = Facts(release=_only(whole.releases), mode=_only({one.mode for one in whole.contexts}), cycles=_only(cycles))
-    return replace(facts, **whole.counted, problems=tuple(problems))
+    return Facts(
+        release=_only(whole.releases),
+        mode=_only({one.mode for one in whole.contexts}),
+        cycles=_only(cycles),
+        total=whole.counted["total"],
+        dropped=whole.counted["dropped"],
+        other=whole.counted["other"],
+        full=whole.counted["full"],
+        unread=whole.counted["unread"],
+        problems=tuple(problems),
+    )
 
 
 def _only(values: set[Any]) -> Any:
