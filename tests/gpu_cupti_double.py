@@ -16,7 +16,7 @@ from gpu.cupti_loads import REGION, read
 from gpu.cupti_overhead_program import ALONE, PAIRS
 from gpu.cupti_pm_program import KERNELS
 
-from ullage.cupti.chunks import Type, Writer, chunks, names
+from ullage.cupti.chunks import SAMPLE, Type, Writer, chunks, names
 from ullage.cupti.counters.images import Image
 from ullage.cupti.kinds import Kind
 from ullage.cupti.layouts import layouts
@@ -199,6 +199,11 @@ class Programs:
         return {"compiled_by": "NVRTC", "functions": functions, "correlations": int(serialized), "cubins": 1, "with_code": 9, "rows": 9,
                 "facts": facts, "problems": [], "base": 950, "latency": 600}  # fmt: skip
 
+    def stalls(self, stage, environment):
+        if stage != "plain":
+            sampled(Path(environment["ULLAGE_RECORD"]) / "one.ullage")
+        return {"seconds": 1.0 if stage == "plain" else 1.25} | ({"destroyed": 0} if stage == "destroys" else {})
+
     def attach(self, stage, folder, environment):
         folder = Path(folder)
         if stage == "attach":
@@ -249,4 +254,15 @@ def ranges(path, count):
     writer = Writer(path)
     writer.add(Type.NAMES, names({0x5000: "nvtx forward"}))
     writer.add(Type.BUFFER, struct.pack("<QQ", 1, 0) + records.tobytes())
+    writer.close()
+
+
+def sampled(path):
+    """Write a recording of 90 samples of a kernel, all with machine code, and 10 that the hardware dropped."""
+    writer = Writer(path)
+    writer.add(Type.CUBIN, struct.pack("<Q", 7) + b"cubin")
+    writer.add(Type.NAMES, names({1: "sampled"}), flags=1)
+    told = json.dumps({"context": 0, "total": 100, "dropped": 10, "reasons": {"3": "barrier"}}).encode()
+    rows = np.array([(7, 16, 1, 0, 0, 3, 90)], SAMPLE)
+    writer.add(Type.SAMPLES, struct.pack("<I", len(told)) + told + bytes(-(4 + len(told)) % 8) + rows.tobytes())
     writer.close()

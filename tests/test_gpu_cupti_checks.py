@@ -65,6 +65,14 @@ def test_a_program_whose_clock_says_otherwise_than_its_recording_fails_the_trees
     assert "host_parallel_efficiency of use case 7 is 0.500 off the closed form" in wrong
 
 
+def test_stalls_of_an_unmodified_program_are_those_of_its_recording_and_one_that_samples_nothing_is_wrong():
+    findings = found("cupti_stalls")
+    assert findings.wrong == [] and [row["samples"] for row in findings.rows] == [0, 90, 90]
+    # 10 of 100 samples dropped; 1.25 s in place of 1
+    assert findings.answers == {"samples": 90, "with_code": 1.0, "dropped": 0.1, "slowdown": 1.25, "agree": 1.0, "ended": True}
+    assert found("cupti_stalls", codes={"stalls": -11}).wrong[0].endswith("the program ended with signal 11 (it said so)")
+
+
 def test_kernels_that_are_not_recorded_fail_the_trees_and_the_training():
     assert any(line.startswith("3 kernels of use case 7 were recorded, and 4 launched") for line in found("cupti_trees", lose=4).wrong)
     # of 69 + 1000 + 201 kernels every tenth is missing: 100 of the thousand, 20 of the graph's 201

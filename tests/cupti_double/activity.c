@@ -242,7 +242,23 @@ void double_correlate(uint32_t correlation) {
     }
 }
 
-int cuptiGetDeviceId(void *context, uint32_t *device) { ANSWER; (void)context; *device = 0; return SUCCESS; }
+/* The device of each context that the driver's double told of; another one is of the first device. */
+static struct { void *context; uint32_t device; } places[64];
+void cupti_double_context_on(void *context, uint32_t device) {
+    int n = 0;
+    while (n < 63 && places[n].context && places[n].context != context) n++;
+    places[n].context = context, places[n].device = device;
+}
+uint32_t double_device_of(void *context) {
+    for (int n = 0; n < 64; n++) if (context && places[n].context == context) return places[n].device;
+    return UINT32_MAX;
+}
+int double_tracing_kernels(void) { return activity.enabled[KERNEL] || activity.enabled[CONCURRENT_KERNEL]; }
+int cuptiGetDeviceId(void *context, uint32_t *device) {
+    ANSWER;
+    *device = double_device_of(context) == UINT32_MAX ? 0 : double_device_of(context);
+    return SUCCESS;
+}
 int cuptiGetContextId(void *context, uint32_t *id) { ANSWER; if (!context) return INVALID_PARAMETER; *id = 1; return SUCCESS; }
 int cuptiFinalize(void) {
     ANSWER;

@@ -133,7 +133,9 @@ int double_creating_context(void) { return creating; }
 void cupti_double_resource(uint32_t id, void *context, void *stream) {
     struct { void *context, *stream, *descriptor; } data = {context, stream, NULL};
     creating = id == 1; /* CUPTI_CBID_RESOURCE_CONTEXT_CREATED */
+    if (id == 1) double_pc_context(id, context);
     double_call_back(RESOURCE, id, &data);
+    if (id == 2) double_pc_context(id, context);
     creating = 0;
 }
 void cupti_double_synchronized(uint32_t id, void *context, void *stream) {

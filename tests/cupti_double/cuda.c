@@ -6,7 +6,8 @@
  * which computes and whose time stands still, this one only takes time.
  *
  * CUDA_DOUBLE_DRIVER  what cuDriverGetVersion answers (13010)
- * CUDA_DOUBLE_INIT    what cuInit answers (0) */
+ * CUDA_DOUBLE_INIT    what cuInit answers (0)
+ * CUDA_DOUBLE_DEVICES how many devices there are (1) */
 #define _GNU_SOURCE
 #include "double.h"
 #include <dlfcn.h>
@@ -24,8 +25,10 @@ typedef struct { char name[120]; } Function;
 static struct { Operation *list; uint32_t count; uint64_t free_from[STREAMS]; } device;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static int initialised, streams, device_count = 1;
-static char context[8];
+static int initialised, streams;
+static char places[16][8]; /* of contexts: of a device the first, then those that are made while it lives */
+static int taken[16];
+static void *context = places[0]; /* the last that was made */
 static __thread void *current;
 
 static uint64_t now(void) {
@@ -86,8 +89,9 @@ int cuDriverGetVersion(int *version) {
     *version = text ? atoi(text) : 13010;
     return 0;
 }
-int cuDeviceGetCount(int *count) { *count = device_count; return initialised ? 0 : NOT_READY_YET; }
-int cuDeviceGet(int *handle, int ordinal) { *handle = ordinal; return ordinal < device_count ? 0 : BAD_DEVICE; }
+static int devices(void) { const char *text = getenv("CUDA_DOUBLE_DEVICES"); return text ? atoi(text) : 1; }
+int cuDeviceGetCount(int *count) { *count = devices(); return initialised ? 0 : NOT_READY_YET; }
+int cuDeviceGet(int *handle, int ordinal) { *handle = ordinal; return ordinal < devices() ? 0 : BAD_DEVICE; }
 int cuDeviceGetName(char *name, int size, int handle) { (void)handle; snprintf(name, (size_t)size, "Double of an H200"); return 0; }
 int cuDeviceGetUuid(unsigned char *uuid, int handle) { memset(uuid, handle + 1, 16); return 0; }
 int cuDeviceGetUuid_v2(unsigned char *uuid, int handle) { return cuDeviceGetUuid(uuid, handle); }
@@ -98,26 +102,54 @@ int cuDeviceGetAttribute(int *value, int attribute, int handle) {
     *value = attribute == 16 ? 132 : attribute == 75 ? 9 : 0; /* SMs, compute capability 9.0 */
     return 0;
 }
-int cuCtxCreate_v2(void **handle, unsigned flags, int ordinal) {
-    (void)flags;
-    if (!initialised) return NOT_READY_YET;
-    *handle = current = context;
+static int made(void **handle, int ordinal, int place) {
+    taken[place] = 1;
+    *handle = current = context = places[place];
     TELL(cupti_double_context, 1, (uint32_t)ordinal);
+    TELL(cupti_double_context_on, context, (uint32_t)ordinal);
     TELL(cupti_double_resource, 1, context, NULL);
     return 0;
 }
-int cuDevicePrimaryCtxRetain(void **handle, int ordinal) { return cuCtxCreate_v2(handle, 0, ordinal); }
+int cuCtxCreate_v2(void **handle, unsigned flags, int ordinal) {
+    (void)flags;
+    if (!initialised) return NOT_READY_YET;
+    return ordinal < 0 || ordinal > 7 ? BAD_DEVICE : made(handle, ordinal, taken[ordinal] ? ordinal + 8 : ordinal);
+}
+int cuDevicePrimaryCtxRetain(void **handle, int ordinal) { return initialised ? made(handle, ordinal, ordinal) : NOT_READY_YET; }
 int cuCtxSetCurrent(void *handle) { current = handle; return 0; }
 int cuCtxGetCurrent(void **handle) { *handle = current; return initialised ? 0 : NOT_READY_YET; }
 int cuCtxGetDevice(int *handle) { *handle = 0; return current ? 0 : BAD_CONTEXT; }
-int cuCtxDestroy_v2(void *handle) { TELL(cupti_double_resource, 2, handle, NULL); current = NULL; return 0; }
+int cuCtxDestroy_v2(void *handle) {
+    TELL(cupti_double_resource, 2, handle, NULL);
+    for (int place = 0; place < 16; place++) if (handle == places[place]) taken[place] = 0;
+    current = NULL;
+    return 0;
+}
 int cuStreamCreate(void **stream, unsigned flags) {
     (void)flags;
     *stream = (void *)(uintptr_t)(20 + (unsigned)__sync_fetch_and_add(&streams, 1));
     TELL(cupti_double_resource, 3, context, *stream);
     return 0;
 }
-int cuModuleLoadData(void **module, const void *code) { *module = (void *)code; return code ? 0 : 1; }
+static void *here(void) { return current ? current : context; }
+/* Bytes of an ELF file, of which either table of headers comes last; 0 of what is none. */
+static size_t size_of(const char *code) {
+    uint64_t tables[2];
+    uint16_t sizes[4]; /* of an entry, and how many: of programs, then of sections */
+    if (memcmp(code, "\177ELF", 4)) return 0;
+    memcpy(tables, code + 32, sizeof tables), memcpy(sizes, code + 54, sizeof sizes);
+    size_t programs = tables[0] + (size_t)sizes[0] * sizes[1], sections = tables[1] + (size_t)sizes[2] * sizes[3];
+    return programs > sections ? programs : sections;
+}
+int cuModuleLoadData(void **module, const void *code) {
+    *module = (void *)code;
+    if (code && size_of(code)) TELL(cupti_double_module, 6, here(), code, size_of(code));
+    return code ? 0 : 1;
+}
+int cuModuleUnload(void *module) {
+    if (module && size_of(module)) TELL(cupti_double_module, 7, here(), module, size_of(module));
+    return 0;
+}
 int cuModuleGetFunction(void **function, void *module, const char *name) {
     Function *made = calloc(1, sizeof *made); /* lives as long as the process, as its name may be asked for until then */
     (void)module;
@@ -137,11 +169,12 @@ int cuLaunchKernel(Function *function, unsigned grid, unsigned grid_y, unsigned 
         takes = 100ull * *(uint32_t *)parameters[1];
         (*(uint32_t **)parameters[0])[1] += grid * block;
     }
-    TELL(cupti_double_launching, function->name, context);
+    TELL(cupti_double_launching, function->name, here());
     ENTER(DRIVER_API, 307, NULL);
     uint64_t start = queue(KERNEL, number(stream), takes, 0, &end);
     TELL(cupti_double_kernel, function->name, correlation, number(stream), start, end, grid, block);
     TELL(cupti_double_count, grid);
+    TELL(cupti_double_pc_launch, function->name, here());
     TELL(cupti_double_exit, DRIVER_API, 307, __func__, NULL, correlation, 0);
     TELL(cupti_double_launching, NULL, NULL);
     return 0;
@@ -152,7 +185,7 @@ int cuLaunchCooperativeKernelMultiDevice(Launch *list, unsigned count, unsigned 
     for (unsigned n = 0; n < count; n++) {
         uint64_t end;
         Function *function = list[n].function;
-        TELL(cupti_double_launching, function->name, context);
+        TELL(cupti_double_launching, function->name, here());
         ENTER(DRIVER_API, 480, NULL);
         uint64_t start = queue(KERNEL, number(list[n].stream), list[n].grid[0] * 1000ull, 0, &end);
         TELL(cupti_double_kernel, function->name, correlation, number(list[n].stream), start, end, list[n].grid[0], list[n].block[0]);
@@ -189,7 +222,7 @@ int cuMemsetD8_v2(void *to, unsigned char value, size_t bytes) {
 }
 int cuGraphLaunch(void *graph, void *stream) {
     uint64_t end;
-    TELL(cupti_double_launching, NULL, context);
+    TELL(cupti_double_launching, NULL, here());
     ENTER(DRIVER_API, 514, NULL);
     uint64_t start = queue(GRAPH, number(stream), 100000, 0, &end);
     TELL(cupti_double_graph, (uint32_t)(uintptr_t)graph, correlation, number(stream), start, end);
@@ -216,7 +249,11 @@ int cuCtxSynchronize(void) {
 }
 
 /* The CUDA runtime: a call of it begins CUDA where nobody has, and calls the driver. */
-static int begin(void) { void *handle; return initialised && current ? 0 : cuInit(0) || cuCtxCreate_v2(&handle, 0, 0); }
+static int begin(void) {
+    void *handle;
+    if (!current && initialised && taken[(char (*)[8])context - places]) current = context; /* another thread has begun */
+    return initialised && current ? 0 : cuInit(0) || cuCtxCreate_v2(&handle, 0, 0);
+}
 int cudaLaunchKernel(Function *function, unsigned grid, unsigned block, void *stream) {
     if (begin()) return NO_DEVICE;
     ENTER(RUNTIME_API, 211, NULL);

@@ -42,6 +42,10 @@ void double_script_reset(void);
 int double_creating_context(void);
 /* Calls the subscriber where this id is enabled. */
 void double_call_back(int domain, uint32_t id, const void *data);
+/* Whether kernels are traced; the device of a context (UINT32_MAX: not told); what becomes of sampling when a context comes or goes. */
+int double_tracing_kernels(void);
+uint32_t double_device_of(void *context);
+void double_pc_context(uint32_t id, void *context);
 /* Writes the records of external correlation that belong to a call. */
 void double_correlate(uint32_t correlation);
 /* Appends a record that is complete once CUPTI's time is `end`. */
@@ -61,6 +65,9 @@ void cupti_double_graph(uint32_t graph, uint32_t correlation, uint32_t stream, u
 void cupti_double_overhead(uint32_t overhead_kind, uint64_t start, uint64_t end);
 void cupti_double_device(uint32_t device, const char *name);
 void cupti_double_context(uint32_t context, uint32_t device);
+void cupti_double_context_on(void *context, uint32_t device);
+void cupti_double_module(uint32_t id, void *context, const char *cubin, size_t size);
+void cupti_double_pc_launch(const char *launched, void *context);
 void cupti_double_unknown(uint32_t kind, size_t size);
 void cupti_double_resource(uint32_t id, void *context, void *stream);
 void cupti_double_synchronized(uint32_t id, void *context, void *stream);

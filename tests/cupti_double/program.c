@@ -3,6 +3,7 @@
  *
  *   program [--kernels N] [--microseconds U] [--threads N] [--seconds S] [--graphs N] [--names N] [--flood]
  *           [--cooperative N] [--again] [--exit CODE] [--abort] [--kill] [--fork] [--worker] [--exec] [--no-cuda]
+ *           [--devices N] [--second] [--module FILE]
  *
  * --kernels     of each thread (10), each of --microseconds (200); a copy before and after, a synchronisation every 5 kernels
  * --seconds     goes on until so much time has passed
@@ -13,6 +14,9 @@
  * --exec        does the work, then becomes itself without --exec and does it again
  * --cooperative so many launches by cuLaunchCooperativeKernelMultiDevice
  * --again       destroys its context, and does the work again in another one
+ * --devices     does the work on so many devices, one after another, each with a context that stays
+ * --second      then does it in a second context of the last device, while the first one lives
+ * --module      loads machine code, and unloads and loads it again after the work
  * --no-cuda     never loads libcuda */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -31,14 +35,16 @@ static struct {
     int (*init)(unsigned), (*create)(void **, unsigned, int), (*function)(void **, void *, const char *), (*stream)(void **, unsigned);
     int (*launch)(void *, unsigned, unsigned, void *), (*copy)(void *, const void *, size_t, int), (*synchronize)(void);
     int (*graph)(void *, void *), (*cooperative)(void *, unsigned, unsigned), (*destroy)(void *);
+    int (*module)(void **, const void *), (*unload)(void *);
     uint32_t (*operations)(const Operation **);
 } cuda;
 static struct {
-    long kernels, microseconds, threads, graphs, cooperative, names, code;
+    long kernels, microseconds, threads, graphs, cooperative, names, code, devices;
+    const char *module;
     double seconds;
-    int flood, abort, kill, fork, worker, exec, again, no_cuda;
+    int flood, abort, kill, fork, worker, exec, again, no_cuda, second;
 } options = {
-    .kernels = 10, .microseconds = 200, .threads = 1, .names = 1};
+    .kernels = 10, .microseconds = 200, .threads = 1, .names = 1, .devices = 1};
 static long launches;
 
 static uint64_t now(void) {
@@ -51,7 +57,7 @@ static void load(void) {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
     static const char *const names[] = {"cuInit", "cuCtxCreate_v2", "cuModuleGetFunction", "cuStreamCreate", "cudaLaunchKernel", "cudaMemcpy",
                                         "cudaDeviceSynchronize", "cuGraphLaunch", "cuLaunchCooperativeKernelMultiDevice", "cuCtxDestroy_v2",
-                                        "cuda_double_operations"};
+                                        "cuModuleLoadData", "cuModuleUnload", "cuda_double_operations"};
     for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
         void *found = library ? dlsym(library, names[n]) : NULL;
         if (!found) { fprintf(stderr, "program: no %s in libcuda.so.1\n", names[n]); exit(3); }
@@ -102,6 +108,16 @@ static void say(uint64_t started) {
     fflush(stdout);
 }
 
+/* The machine code that is to be loaded, once it is; NULL for none. */
+static void *code(void) {
+    static char bytes[1 << 20];
+    void *module = NULL;
+    FILE *file = options.module ? fopen(options.module, "rb") : NULL;
+    if (file && fread(bytes, 1, sizeof bytes, file)) cuda.module(&module, bytes);
+    if (file) fclose(file);
+    return module;
+}
+
 static void run(void) {
     uint64_t started = now();
     pthread_t threads[64];
@@ -110,10 +126,15 @@ static void run(void) {
         load();
         for (int time = 0; time <= options.again; time++) {
             if (time) cuda.destroy(context);
-            if (cuda.init(0) || cuda.create(&context, 0, 0)) { fprintf(stderr, "program: no GPU\n"); exit(4); }
-            for (long n = 1; n < options.threads; n++) pthread_create(&threads[n], NULL, work, &options);
-            work(NULL);
-            for (long n = 1; n < options.threads; n++) pthread_join(threads[n], NULL);
+            for (long device = 0; device < options.devices + options.second; device++) {
+                int ordinal = (int)(device < options.devices ? device : options.devices - 1);
+                if (cuda.init(0) || cuda.create(&context, 0, ordinal)) { fprintf(stderr, "program: no GPU\n"); exit(4); }
+                void *module = code();
+                for (long n = 1; n < options.threads; n++) pthread_create(&threads[n], NULL, work, &options);
+                work(NULL);
+                for (long n = 1; n < options.threads; n++) pthread_join(threads[n], NULL);
+                if (module) cuda.unload(module), cuda.module(&module, module);
+            }
         }
     }
     say(started);
@@ -122,16 +143,18 @@ static void run(void) {
 static void read_options(int count, char **words) {
     const struct { const char *word; long *value; } numbers[] = {
         {"--kernels", &options.kernels}, {"--microseconds", &options.microseconds}, {"--threads", &options.threads},
-        {"--graphs", &options.graphs}, {"--cooperative", &options.cooperative}, {"--names", &options.names}, {"--exit", &options.code}};
+        {"--graphs", &options.graphs}, {"--cooperative", &options.cooperative}, {"--names", &options.names}, {"--exit", &options.code},
+        {"--devices", &options.devices}};
     const struct { const char *word; int *flag; } flags[] = {
         {"--flood", &options.flood}, {"--abort", &options.abort}, {"--kill", &options.kill}, {"--fork", &options.fork}, {"--worker", &options.worker},
-        {"--exec", &options.exec}, {"--again", &options.again}, {"--no-cuda", &options.no_cuda}};
+        {"--exec", &options.exec}, {"--again", &options.again}, {"--no-cuda", &options.no_cuda}, {"--second", &options.second}};
     for (int n = 1; n < count; n++) {
         int known = 0;
         for (size_t k = 0; k < sizeof flags / sizeof *flags; k++)
             if (!strcmp(words[n], flags[k].word)) known = *flags[k].flag = 1;
         for (size_t k = 0; k < sizeof numbers / sizeof *numbers && n + 1 < count; k++)
             if (!strcmp(words[n], numbers[k].word)) { *numbers[k].value = atol(words[++n]); known = 1; break; }
+        if (!known && !strcmp(words[n], "--module") && n + 1 < count) { options.module = words[++n]; known = 1; }
         if (!known && !strcmp(words[n], "--seconds") && n + 1 < count) { options.seconds = atof(words[++n]); known = 1; }
         if (!known) { fprintf(stderr, "program: what is %s?\n", words[n]); exit(2); }
     }

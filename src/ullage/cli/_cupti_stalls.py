@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from ullage.cupti.pc_samples import PcSamples
     from ullage.reports.stall_shares import StallReport
 
-_FORMS = (".txt", ".json", ".svg", ".html", ".folded")
+FORMS = (".txt", ".json", ".svg", ".html", ".folded")
 
 
 @click.command(
@@ -25,10 +25,11 @@ Examples:
   ullage cupti stalls step.parquet --kernel attention --top 30  more instructions of the kernels whose name holds "attention"
   ullage cupti stalls step.parquet --cubin libkernels.so        with machine code that the recording lacks
   ullage cupti stalls step.parquet --out step.svg               the flame graph; .html with tables, .folded for other viewers
+  ullage cupti stalls recordings/                               what `ullage run --stalls --keep recordings/` sampled
   ullage cupti stalls --reasons                                 every stall reason, what it means, its old name
 
 \b
-FILE is what this wrote in the program (never in production: sampling costs memory and time):
+FILE is a recording of `ullage run --stalls`, or what this wrote in the program (never in production: sampling costs memory and time):
   from ullage.cupti.library import find
   from ullage.cupti.pc_sampling import PcSampling, current_context
   with PcSampling(find(), [current_context()]) as sampling:
@@ -54,18 +55,19 @@ def command(
     """
     if listed == (file is not None):
         raise click.UsageError("give a FILE, or --reasons")
-    check_out(out, _FORMS, [file, *binaries])
+    check_out(out, FORMS, [file, *binaries])
     if file is None:
         _list(as_json)
         return
+    from ullage.cupti.pc_recorded import is_recorded, recorded
     from ullage.cupti.pc_samples import read
     from ullage.render import stalls as render
 
-    report = _report(read(file), kernel, binaries, cupti)
+    report = _report(recorded(file) if is_recorded(file) else read(file), kernel, binaries, cupti)
     if out is not None:
         from ullage.render.files import replace
 
-        replace(out, _written(report, out.suffix.lower(), top).encode("utf-8", "replace"))
+        replace(out, form_of(report, out.suffix.lower(), top).encode("utf-8", "replace"))
         click.echo(f"wrote {out}", err=True)
     if as_json:
         click.echo(dump(render.record(report)))
@@ -96,7 +98,8 @@ def _named(cupti: str | None) -> Callable[[bytes], int] | None:
     return lambda cubin: crc(library, cubin)
 
 
-def _written(report: StallReport, form: str, top: int) -> str:
+def form_of(report: StallReport, form: str, top: int = 10) -> str:
+    """Return the report in one of `FORMS`."""
     from ullage.render import stalls as render
     from ullage.render.svg.flame import flame
 

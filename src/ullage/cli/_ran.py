@@ -97,6 +97,9 @@ def _report(
         return None
     if asked["kernels"] is not None and files and _counted(recorded, files, notes, asked):
         return None
+    if asked["stalls"] and files:
+        _stalled(recorded, files, notes, asked)
+        return None
     from ullage.reports.run import run_report
 
     trace = _trace(files, asked, progress, notes) if files else None
@@ -124,6 +127,34 @@ def _counted(recorded: Recorded, files: list[Path], notes: list[str], asked: dic
     elif asked["json_out"] is not None:
         _written(Path(asked["json_out"]), (found + "\n").encode())
     return True
+
+
+def _stalled(recorded: Recorded, files: list[Path], notes: list[str], asked: dict[str, Any]) -> None:
+    """Print what the warps of each kernel waited for, and write the files that were asked for; where nothing was sampled say why."""
+    from ullage.cli._cupti_stalls import form_of
+    from ullage.cupti.pc_recorded import sampled
+    from ullage.render import stalls as render
+    from ullage.reports.stalls import stall_report
+
+    samples = sampled(files)
+    try:
+        report = stall_report(samples)
+    except UllageError as error:
+        why = samples.facts.problems or [f"{error.problem}: did a kernel run? a shorter --period samples more often"]
+        tell("\n".join([f"no stalls: {'; '.join(why)}", *notes]))
+        for path in (asked["json_out"], asked["out"]):
+            if path is not None:
+                tell(f"{path} is not written: nothing was sampled")
+        return
+    report = replace(report, notes=(*report.notes, *notes))
+    _say("\n" + render.text(report), asked)
+    found = dump(render.record(report) | {"exit": recorded.code})
+    if asked["json_out"] == "-":
+        click.echo(found)
+    elif asked["json_out"] is not None:
+        _written(Path(asked["json_out"]), (found + "\n").encode())
+    if asked["out"] is not None:
+        _written(asked["out"], form_of(report, asked["out"].suffix.lower()).encode("utf-8", "replace"))
 
 
 def _trace(files: list[Path], asked: dict[str, Any], progress: Progress, notes: list[str]) -> TraceReport | None:

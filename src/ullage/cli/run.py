@@ -29,6 +29,7 @@ Examples:
   ullage run --keep recordings/ -- ./a.out           keep what was recorded: `ullage trace recordings/` reads it
   ullage run --talp talp.json -- ./a.out             in TALP's form
   ullage run --kernels 200 -- ./a.out                FLOPs, bytes and roofs of the first 200 kernels, in place of a trace
+  ullage run --stalls -- ./a.out                     what the warps of each kernel waited for, in place of a trace
 \b
 Several ranks:
   mpirun -n 4 ullage run -- ./a.out                  rank 0 reports on all
@@ -86,6 +87,10 @@ def _include(context: click.Context, _: click.Parameter, asked: bool) -> None:
 @click.option(
     "--kernels", type=click.IntRange(1, 100_000), metavar="N", help="In place of a trace, count what the first N kernels execute."
 )
+@click.option("--stalls", is_flag=True, help="In place of a trace, sample what warps wait for, by kernel, instruction and line.")
+@click.option(
+    "--period", type=click.IntRange(5, 31), metavar="N", help="With --stalls: a sample every 2**N cycles.  [default: CUPTI's choice]"
+)
 @click.option("--gpu", metavar="GPU", help="With --kernels: the GPU that the program uses.  [default: this machine's first]")
 @click.option("--also", multiple=True, metavar="KIND", help="Record this kind of activity too: environment, unified-memory, … Repeatable.")
 @click.option("--mpi/--no-mpi", default=True, help="Preload the recorder, noting waits in MPI and regions of ullage.h.  [default: mpi]")
@@ -141,14 +146,32 @@ def _check(asked: dict[str, Any]) -> None:
     """Refuse at once what would only fail when the program has ended."""
     if asked["kernels"] is not None and (lost := [name for name in ("out", "talp", "region", "by") if asked[name] is not None]):
         raise click.UsageError(f"--kernels counts in place of a trace: there is nothing for --{lost[0]}")
+    _check_stalls(asked)
     if asked["out"] is not None:
-        from ullage.render.trace_files import FORMS
-
-        check_out(asked["out"], FORMS)
+        check_out(asked["out"], _forms(asked))
     for name in ("talp", "json_out"):
         if asked[name] is not None and str(asked[name]) != "-":
             check_out(Path(asked[name]), (".json",))
     check_apart({"--json": asked["json_out"], "--out": asked["out"], "--talp": asked["talp"]})
+
+
+def _check_stalls(asked: dict[str, Any]) -> None:
+    if asked["period"] is not None and not asked["stalls"]:
+        raise click.UsageError("--period is how often --stalls samples: give both")
+    if asked["stalls"] and asked["kernels"] is not None:
+        raise click.UsageError("--stalls and --kernels both take the place of a trace: run the program once with each")
+    if asked["stalls"] and (lost := [name for name in ("talp", "region", "by") if asked[name] is not None]):
+        raise click.UsageError(f"--stalls samples in place of a trace: there is nothing for --{lost[0]}")
+
+
+def _forms(asked: dict[str, Any]) -> tuple[str, ...]:
+    if asked["stalls"]:
+        from ullage.cli._cupti_stalls import FORMS
+
+        return FORMS
+    from ullage.render.trace_files import FORMS as OF_TRACES
+
+    return tuple(OF_TRACES)
 
 
 def _run(command: tuple[str, ...], asked: dict[str, Any]) -> int:
@@ -205,6 +228,7 @@ def _recorded(command: tuple[str, ...], run: Gathering, asked: dict[str, Any]) -
         flush=asked["flush"],
         events=asked["events"],
         counting=_counting(asked),
+        stalls=(asked["period"] or 0) if asked["stalls"] else None,
     )
     with _sampled(run, asked):
         return record(command, run.own, wanted, strict=asked["strict"])
@@ -223,7 +247,7 @@ def _counting(asked: dict[str, Any]) -> Counting | None:
 
 @contextmanager
 def _sampled(run: Gathering, asked: dict[str, Any]) -> Iterator[None]:
-    if asked["counters"] == "no" or asked["kernels"] is not None or not run.first_on_host:
+    if asked["counters"] == "no" or asked["kernels"] is not None or asked["stalls"] or not run.first_on_host:
         yield
         return
     from ullage.live.reachable import nvml_answers

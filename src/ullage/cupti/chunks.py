@@ -19,6 +19,9 @@ type     name          payload
 9        IMAGE         u32 length, that many bytes of JSON that says what it is (chip, metrics, ranges, replay), padded to 8 bytes
                        from the payload's start, then an image of counter data
 10       SUMS          at the end, one for each thread that was summed up: as in `rings` a ring's sums, with those rows that are used
+11       SAMPLES       u32 length, that many bytes of JSON that says of which context they are and what CUPTI counted, padded to 8 bytes
+                       from the payload's start, then records of `SAMPLE`: sampled program counters
+12       CUBIN         u64 CUPTI's CRC, then the machine code that has it, as it was loaded
 =======  ============  ======================================================================================================
 
 INFO has, each only if known: `host`, `pid`, `parent`, `rank`, `ranks`, `local_rank`, `program` (its arguments), `started` (CLOCK_REALTIME,
@@ -67,6 +70,8 @@ class Type(IntEnum):
     READING = 8
     IMAGE = 9
     SUMS = 10
+    SAMPLES = 11
+    CUBIN = 12
 
 
 class HostKind(IntEnum):
@@ -115,6 +120,15 @@ HOST = np.dtype(
     [
         ("start", "<u8"), ("end", "<u8"), ("thread", "<u4"), ("name", "<u4"), ("kind", "<u2"), ("depth", "<u2"), ("serial", "<u4"),
         ("bytes", "<u8"),
+    ]
+)  # fmt: skip
+
+
+# `pc` in bytes from the function's start; `function` a number of NAMES; `correlation` 0 in continuous mode; `reason` CUPTI's index.
+SAMPLE = np.dtype(
+    [
+        ("cubin", "<u8"), ("pc", "<u8"), ("function", "<u4"), ("function_index", "<u4"), ("correlation", "<u4"), ("reason", "<u4"),
+        ("samples", "<u8"),
     ]
 )  # fmt: skip
 

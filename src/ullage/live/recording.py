@@ -22,6 +22,7 @@ from ullage.live.launch import USUAL_EVENTS, Recorder, environment, run
 if TYPE_CHECKING:
     from ullage.live.counting import Counting
 
+STALLS = "ULLAGE_STALLS"  # what the recorder reads
 Graphs = Literal["nodes", "whole"]
 
 
@@ -29,7 +30,8 @@ Graphs = Literal["nodes", "whole"]
 class Wanted:
     """What is to be recorded: CUDA (by the library `cupti`, None: the one that is found), MPI, PyTorch's waits; activity `kinds`; how
     often what is recorded goes to the file (`flush`, ms); of how many bytes of the host's `events` (None: all; then it is
-    summed up); in place of a trace, counters of each kernel (`counting`)."""
+    summed up); in place of a trace, counters of each kernel (`counting`), or sampled program counters, one every 2**`stalls` cycles
+    (0: CUPTI chooses)."""
 
     cuda: bool = True
     mpi: bool = True
@@ -39,6 +41,7 @@ class Wanted:
     flush: int = 1000
     events: int | None = USUAL_EVENTS
     counting: Counting | None = None
+    stalls: int | None = None
 
 
 @dataclass
@@ -116,6 +119,8 @@ def prepared(folder: Path, wanted: Wanted, notes: list[str], *, strict: bool = F
             if strict:
                 raise
             notes.append(f"{NOT_COUNTED}: {error.problem} ({error.hint}); the program was traced instead")
+    if wanted.stalls is not None:
+        extra = {STALLS: str(wanted.stalls)}
     if mismatch := cupti.mismatch():
         notes.append(mismatch)
     if slow := [kind_name(kind) for kind in wanted.kinds if kind in SERIALISING]:

@@ -21,7 +21,7 @@ static int kind_count;
 static Subscriber subscriber;
 static void *library;
 static _Atomic uint64_t paused_since; /* 0: isn't */
-static bool counting; /* each kernel's counters, in place of activity */
+static bool counting, sampling; /* in place of activity: each kernel's counters, or program counters */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of starting, pausing and detaching */
 
 bool activity_running(void) { return atomic_load(&state) == RUNNING; }
@@ -146,8 +146,8 @@ static bool traced(void) {
 
 static bool started(void) {
     if (!functions() || !subscribed()) return false;
-    counting = counters_wanted();
-    bool runs = counting ? counters_start(library, subscriber) : traced();
+    sampling = stalls_wanted(), counting = !sampling && counters_wanted();
+    bool runs = sampling ? stalls_start(library, subscriber) : counting ? counters_start(library, subscriber) : traced();
     if (!runs && subscriber) ASK(cuptiUnsubscribe, (subscriber)), subscriber = NULL;
     if (runs) atomic_store(&state, RUNNING);
     return runs;
@@ -195,7 +195,8 @@ int activity_pause(bool paused) {
 void activity_flush(bool forced) {
     if (!activity_running()) return;
     uint64_t start = monotonic();
-    if (!counting) ASK(cuptiActivityFlushAll, (forced ? FLUSH_FORCED : 0));
+    if (sampling) stalls_flush(forced);
+    else if (!counting) ASK(cuptiActivityFlushAll, (forced ? FLUSH_FORCED : 0));
     else if (forced) counters_finish();
     costs.flushes++;
     costs.flush_ns += monotonic() - start;
@@ -226,7 +227,7 @@ static void write_buffer(struct buffer *buffer) {
 
 static void write_dropped(void) {
     size_t count = 0;
-    if (counting || !activity_running() || !cuptiActivityGetNumDroppedRecords || cuptiActivityGetNumDroppedRecords(NULL, 0, &count)) return;
+    if (counting || sampling || !activity_running() || !cuptiActivityGetNumDroppedRecords || cuptiActivityGetNumDroppedRecords(NULL, 0, &count)) return;
     uint64_t dropped = count;
     costs.dropped += dropped;
     if (dropped) recording_add(DROPPED, 0, &(struct iovec){&dropped, sizeof dropped}, 1);
@@ -276,7 +277,7 @@ void activity_finish(void) {
 /* In the child of a fork CUPTI has none of its threads: it is never called again. Where it didn't run, the child may start it. */
 void activity_forked(void) {
     pthread_mutex_init(&lock, NULL);
-    counters_forked();
+    counters_forked(), stalls_forked();
     int now = atomic_load(&state);
     if (now == RUNNING || now == SILENT) atomic_store(&state, FORKED);
 }

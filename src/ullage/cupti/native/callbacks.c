@@ -43,6 +43,7 @@ void cuda_called(void *user, int domain, uint32_t id, const void *data) {
     const struct call_data *call = data;
     (void)user;
     counters_called(domain, id, data);
+    stalls_called(domain, id, data);
     if (!call || (domain != DOMAIN_DRIVER && domain != DOMAIN_RUNTIME)) return;
     uint64_t now = monotonic();
     if (call->site == SITE_ENTER) {

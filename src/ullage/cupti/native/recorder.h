@@ -9,7 +9,7 @@
  *   activity.c   CUPTI's activity records                 pool.c      the buffers that CUPTI fills
  *   texts.c      the names that CUPTI's records point to  callbacks.c a callback for each call of CUDA
  *   demangled.c  kernels' names as people write them      counters.c  counters of each kernel, in place of tracing
- *   perfworks.c  the libraries that libcupti counts with
+ *   perfworks.c  the libraries that libcupti counts with                stalls.c  sampled program counters, in place of tracing
  *   threads.c    a thread that writes, a thread that asks CUPTI for what it has
  *   mpi.c        MPI's functions, by name, around the library's own       text.c  JSON
  *   settings.c   the environment, clocks, waiting
@@ -28,7 +28,8 @@
 
 #define EXPORTED __attribute__((visibility("default")))
 
-enum chunk { INFO = 1, BUFFER = 2, NAMES = 3, HOST = 4, DROPPED = 5, CLOCKS = 6, END = 7, IMAGE = 9, SUMS = 10 }; /* as in chunks.py */
+enum chunk { INFO = 1, BUFFER = 2, NAMES = 3, HOST = 4, DROPPED = 5, CLOCKS = 6, END = 7, IMAGE = 9, SUMS = 10, SAMPLES = 11,
+             CUBIN = 12 }; /* as in chunks.py */
 enum host_kind { HOST_MPI = 1, HOST_REGION = 2, HOST_OPEN = 3, HOST_API = 4, HOST_OVERHEAD = 5, HOST_PAUSE = 6, HOST_WAITING = 7,
                  HOST_SUM = 8 };
 
@@ -250,6 +251,13 @@ bool counters_start(void *library, void *subscriber);
 void counters_called(int domain, uint32_t id, const void *data);
 void counters_finish(void); /* may wait for long */
 void counters_forked(void);
+
+/* stalls.c: in place of activity, where ULLAGE_STALLS asks for it */
+bool stalls_wanted(void);
+bool stalls_start(void *library, void *subscriber);
+void stalls_called(int domain, uint32_t id, const void *data);
+void stalls_flush(bool ending); /* may wait for long; nothing is sampled after the end */
+void stalls_forked(void);
 
 /* perfworks.c */
 void perfworks_load(const void *function);  /* before libcupti, whose function it is, counts */
