@@ -374,7 +374,7 @@ def test_the_programs_start_where_there_is_neither_pytorch_nor_a_binding_of_cuda
         f"for name in {names!r}: importlib.import_module('gpu.' + name)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=START.parents[1], timeout=120)
-    assert len(names) == 8 and done.returncode == 0, done.stderr
+    assert len(names) == 9 and done.returncode == 0, done.stderr
 
 
 # --- the program with known loads ---
