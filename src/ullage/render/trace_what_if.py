@@ -48,7 +48,8 @@ def text(report: TraceReport, *, top: int) -> str:
 
 
 def tables(found: WhatIf, *, top: int, wide: int) -> list[Table]:
-    """Return the answers, the critical path by name (cut to `wide` characters), and by rank where there are several."""
+    """Return the answers, the critical path by name (cut to `wide` characters), and by rank where ranks wait for one another
+    (it may lie on a single one, which then is the slow one)."""
     path, whole = found.path, found.path.time or 1
     names = [
         [
@@ -72,8 +73,8 @@ def tables(found: WhatIf, *, top: int, wide: int) -> list[Table]:
     ]
     answers = Table("what if", ("what if", "times as fast", "at least", "at most", "time"), [_speedup(s) for s in found.speedups])
     by_name = Table("critical path", ("name", "kind", "count", "time", "share"), names, words=2)
-    by_rank = Table("critical path by rank", ("rank", "time", "share", "last to come", "others waited"), ranks)
-    return [answers, by_name, *([by_rank] if len(ranks) > 1 else [])]
+    by_rank = Table("critical path by rank", ("rank", "time", "share", "path came to it", "others waited then"), ranks)
+    return [answers, by_name, *([by_rank] if len(ranks) > 1 or found.collectives else [])]
 
 
 def _speedup(row: Speedup) -> list[tuple[str, float | None]]:
