@@ -271,16 +271,16 @@ class Dying:
 
 @pytest.mark.parametrize("how", ["hangs", "breaks off"])
 def test_a_prometheus_that_stops_in_the_middle_gives_what_came_and_a_note(how):
-    server = Dying(2, how)  # both metrics of the first chunk
+    server = Dying(4, how)  # both metrics of the ten minutes before the window, and of its first chunk
     asked = {"since": T * 1000, "until": (T + 86_400) * 1000, "options": Options(timeout=0.3, retries=0)}
     with scripted(server) as url:
         report = report_of(url, **asked)
         server.end.set()
     assert report.ofu == pytest.approx(OFU)
-    assert report.gpu_hours == pytest.approx(600 / 3600)  # the first chunk is ten minutes long
-    assert any("ended early, and what came before is reported" in note and "2026-08-10T00:10:00Z was read" in note for note in report.notes)
+    assert report.gpu_hours == pytest.approx(80 / 60)  # the first chunk is ten minutes long, the next one eight times that
+    assert any("ended early, and what came before is reported" in note and "2026-08-10T01:20:00Z was read" in note for note in report.notes)
     # a day was asked for; of a GPU that nobody has seen later, nobody knows that it was there
-    assert report.ledger["total"] == pytest.approx(600 / 3600)
+    assert report.ledger["total"] == pytest.approx(80 / 60)
 
 
 @pytest.mark.parametrize("how", ["hangs", "breaks off"])

@@ -6,6 +6,7 @@ What must come out is worked out here from what the server itself says it holds,
 from __future__ import annotations
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -71,14 +72,17 @@ def values(text: str, metric: str) -> dict[str, str]:
     return dict(re.findall(rf'^{metric}{{gpu="\d+",UUID="([^"]+)".*}} (\S+)$', text, re.M))
 
 
-def mean_of_products(series: dict[str, dict[float, tuple[float, float]]]) -> float:
-    """OFU of {GPU: {second: (tensor activity, MHz)}}: each reading weighs the time since the one before, the first the median of these."""
+def mean_of_products(series: dict[str, dict[float, tuple[float, float]]], until: float = math.inf) -> float:
+    """OFU of {GPU: {second: (tensor activity, MHz)}}: each reading weighs the time since the one before, the first the median of these.
+
+    The first reading after `until` weighs what lies before it, later ones nothing.
+    """
     products, weights = [], []
     for readings in series.values():
         times = np.array(sorted(readings))
-        spans = np.diff(times)
+        starts = np.concatenate([[times[0] - np.median(np.diff(times))], times[:-1]])
         products += [readings[t][0] * readings[t][1] / 1830 for t in times]
-        weights += [float(np.median(spans)), *spans]
+        weights += np.maximum(np.minimum(times, until) - starts, 0).tolist()
     return float(np.average(products, weights=weights))
 
 
@@ -99,16 +103,16 @@ def test_a_server_that_scrapes_the_simulator_gives_the_ofu_of_what_it_scraped(st
     with exporters() as server, start(tmp_path, targets=[f"127.0.0.1:{server.port}"]) as url:  # type: ignore[attr-defined]
         query = urllib.parse.urlencode({"query": f"min(count_over_time({CLOCK}[10m])) > 4"})
         wait_for(lambda: b'"value"' in (get(f"{url}/api/v1/query?{query}") or b""))
-        until = time.time()
+        until = round(time.time(), 3)
         # VictoriaMetrics shows a scrape some time after it, so two later ones must stand there before what came until then is settled
         wait_for(lambda: all(later(held(url, metric, time.time()), until) > 1 for metric in (TENSOR, CLOCK)))
-        tensor, clock = held(url, TENSOR, until), held(url, CLOCK, until)
         answer = ullage("fleet", url, "--since", "1h", "--until", f"{until:.3f}")
+        tensor, clock = held(url, TENSOR, time.time()), held(url, CLOCK, until + 60)
         everyone = ullage("fleet", url, "--since", "1h")
     readings = {gpu: {t: (value, clock[gpu][t]) for t, value in points.items()} for gpu, points in tensor.items()}
-    assert len(readings) == 8 and min(len(points) for points in readings.values()) > 4
+    assert len(readings) == 8 and min(sum(t <= until for t in points) for points in readings.values()) > 4
     assert len({pair for points in readings.values() for pair in points.values()}) > 20  # the pages did change
-    assert answer["ofu_all"] == pytest.approx(mean_of_products(readings), rel=1e-5)
+    assert answer["ofu_all"] == pytest.approx(mean_of_products(readings, until), rel=1e-5)
     assert answer["gpus"] == 8
     assert everyone["gpu_hours"] >= answer["gpu_hours"] > 8 * 4 / 3600
     assert {group["key"] for group in answer["groups"]} <= {"no job"} | {group["key"] for group in everyone["groups"]}
