@@ -14,10 +14,11 @@ from ullage.reports.trace import TraceReport
 from ullage.reports.what_if import Speedup, WhatIf
 
 CHANGES = {
-    "even": "no rank came late",
-    "communication": "communication took no time",
-    "launches": "launches were in graphs",
+    "no_late_ranks": "no rank came late",
+    "no_communication": "communication took no time",
+    "launches_in_graphs": "launches were in graphs",
 }
+TIMES = ("elapsed", "time", "waited", "least", "likely", "most")  # ns
 KINDS = {
     "kernel": "kernel",
     "collective": "collective",
@@ -94,4 +95,13 @@ def said(found: WhatIf) -> list[str]:
 
 def record(found: WhatIf) -> dict[str, Any]:
     """Return the answers and the path as plain data, times in ns; the rows of the path, of its kinds and of its ranks add up to all."""
-    return asdict(found) | {"path": asdict(found.path) | {"kinds": found.path.kinds}}
+    plain: dict[str, Any] = _in_ns(asdict(found) | {"path": asdict(found.path)})
+    plain["path"]["kinds"] = [{"kind": kind, "time_ns": time} for kind, time in found.path.kinds.items()]
+    return plain
+
+
+def _in_ns(value: Any) -> Any:
+    """Return plain data in which the name of each time says its unit."""
+    if isinstance(value, dict):
+        return {f"{key}_ns" if key in TIMES and isinstance(one, int | None) else key: _in_ns(one) for key, one in value.items()}
+    return [_in_ns(one) for one in value] if isinstance(value, list | tuple) else value

@@ -26,8 +26,8 @@ from ullage.sums.replay import Seconds
 from ullage.sums.wait_graph import NEVER, Numbers, moments
 
 Bound = Literal["least", "likely", "most"]
-Change = Literal["even", "communication", "launches"]
-CHANGES: tuple[Change, ...] = ("even", "communication", "launches")
+Change = Literal["no_late_ranks", "no_communication", "launches_in_graphs"]
+CHANGES: tuple[Change, ...] = ("no_late_ranks", "no_communication", "launches_in_graphs")
 WITHIN_A_GRAPH = 1_000_000  # ns; the host's time between two launches that is longer is taken for work that a graph would not save
 LONGEST_LATENCY = 100_000  # ns beyond the smallest; what began later than that after its launch waited for something else
 _LAUNCHING = [CALL[word] for word in ("launch", "graph", "copy")]
@@ -51,12 +51,12 @@ def changed_times(waits: RunWaits) -> tuple[ChangedTime, ...]:
 def _changed(waits: RunWaits, change: Change) -> ChangedTime:
     elapsed = waits.work.elapsed
     communicates = (waits.work.operations.kind == KIND["collective"]).any() or waits.work.calls.talked.any()
-    if change != "launches" and not communicates:
+    if change != "launches_in_graphs" and not communicates:
         several = len(np.unique(waits.work.operations.process)) > 1  # they wait for one another in a way that was not recorded
-        least, likely = (0 if several else elapsed, None) if change == "even" else (elapsed, elapsed)
+        least, likely = (0 if several else elapsed, None) if change == "no_late_ranks" else (elapsed, elapsed)
         return ChangedTime(change, least, likely, elapsed)
-    if change == "even" and not comparable(waits):
-        return ChangedTime(change, min(total(waits, spans(waits, "least", "communication")), elapsed), None, elapsed)
+    if change == "no_late_ranks" and not comparable(waits):
+        return ChangedTime(change, min(total(waits, spans(waits, "least", "no_communication")), elapsed), None, elapsed)
     least, likely, most = (total(waits, spans(waits, bound, change)) for bound in ("least", "likely", "most"))
     return ChangedTime(change, min(least, likely), likely, max(likely, most))
 
@@ -96,7 +96,7 @@ def spans(waits: RunWaits, bound: Bound, change: Change | None = None, **more: T
         changed |= {"delay": np.minimum(recorded["delay"], 0), "release": ZERO}
     if change is not None:
         now = {sort: np.broadcast_to(np.asarray(values, np.int64), recorded[sort].shape) for sort, values in (recorded | changed).items()}
-        changed |= {"even": _evened, "communication": _silent, "launches": _graphed}[change](waits, bound, now)
+        changed |= {"no_late_ranks": _evened, "no_communication": _silent, "launches_in_graphs": _graphed}[change](waits, bound, now)
     return waits.spans.joined(**(changed | more))
 
 
