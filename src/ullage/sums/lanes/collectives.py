@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from ullage.sums.lanes.events_before_sums import events
 from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, Codes, Rows
 from ullage.sums.lanes.spans import Times
-from ullage.sums.lanes.summed import events
 
 # The first that a word holds, in small letters and without underscores, decides.
 _OPERATIONS = (

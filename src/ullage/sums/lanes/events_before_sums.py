@@ -19,11 +19,11 @@ def events(rows: Rows, summed: Summed | None, *, whole: bool = False) -> npt.NDA
     return found
 
 
-def middle(times: npt.NDArray[np.int64], histogram: tuple[int, ...], longest: int) -> int:
+def median_with_histogram(times: npt.NDArray[np.int64], histogram: tuple[int, ...], longest: int) -> int:
     """Return the median of calls of which some times (ns) are known, and of the others how many took less than twice of what:
     such a one counts as three quarters of that, but not more than the longest.
 
-    >>> middle(np.array([10, 20, 30]), (0, 0, 5), 100)
+    >>> median_with_histogram(np.array([10, 20, 30]), (0, 0, 5), 100)
     96
     """
     bins = np.array([min(3 << (FIRST_BIN + n - 2), longest) for n in range(len(histogram))], np.int64)

@@ -14,6 +14,7 @@ from ullage.recording import Recording, Summed
 from ullage.sums.lanes.code.account import Code, account
 from ullage.sums.lanes.collectives import Collectives, collectives
 from ullage.sums.lanes.doubt import doubted
+from ullage.sums.lanes.events_before_sums import events
 from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, Rows
 from ullage.sums.lanes.idle import Idle, idle
 from ullage.sums.lanes.kernels import Kernels, kernels
@@ -26,7 +27,6 @@ from ullage.sums.lanes.replaying.work import CapturedWork, captured_work
 from ullage.sums.lanes.residency import residency, resident_rows
 from ullage.sums.lanes.spans import NONE, Spans, clip, spans, subtract, union
 from ullage.sums.lanes.states import DeviceState, Host, ProcessState, Step, flatten, host_spans, host_threads, recorder_spans, workers
-from ullage.sums.lanes.summed import events
 from ullage.sums.lanes.tokens import Fed, fed
 from ullage.sums.lanes.window import Window
 

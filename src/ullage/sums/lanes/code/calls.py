@@ -12,11 +12,11 @@ import numpy.typing as npt
 from ullage.recording import Summed, SummedCalls
 from ullage.sums.lanes.code.idle import Charge
 from ullage.sums.lanes.code.levels import by_thread
+from ullage.sums.lanes.events_before_sums import events, median_with_histogram
 from ullage.sums.lanes.gather import CALL, NOT_KNOWN, Capture, Rows
 from ullage.sums.lanes.launches import distinct
 from ullage.sums.lanes.queues import quantile
 from ullage.sums.lanes.spans import Times, within
-from ullage.sums.lanes.summed import events, middle
 from ullage.tables import CALLS
 
 MOST = 1000  # names kept of a capture
@@ -111,7 +111,7 @@ class ApiCalls:
             count=len(known) + more.count,
             time=int(time.sum()),
             longest=max(int(known.max(initial=0)), more.longest),
-            median=middle(known, more.histogram, more.longest),
+            median=median_with_histogram(known, more.histogram, more.longest),
             waited=int(self._waited[places].sum()),
         )
 
