@@ -121,12 +121,16 @@ def _counted(recorded: Recorded, files: list[Path], notes: list[str], asked: dic
         notes.append(f"{error.problem} ({error.hint})")
         return False
     _say("\n" + render.text(report), asked)
-    found = dump(render.record(report) | {"exit": recorded.code})
-    if asked["json_out"] == "-":
-        click.echo(found)
-    elif asked["json_out"] is not None:
-        _written(Path(asked["json_out"]), (found + "\n").encode())
+    _json_written(render.record(report) | {"exit": recorded.code}, asked)
     return True
+
+
+def _json_written(record: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Write a report's data where `--json` says: - is stdout."""
+    if asked["json_out"] == "-":
+        click.echo(dump(record))
+    elif asked["json_out"] is not None:
+        _written(Path(asked["json_out"]), (dump(record) + "\n").encode())
 
 
 def _stalled(recorded: Recorded, files: list[Path], notes: list[str], asked: dict[str, Any]) -> None:
@@ -148,11 +152,7 @@ def _stalled(recorded: Recorded, files: list[Path], notes: list[str], asked: dic
         return
     report = replace(report, notes=(*report.notes, *notes))
     _say("\n" + render.text(report), asked)
-    found = dump(render.record(report) | {"exit": recorded.code})
-    if asked["json_out"] == "-":
-        click.echo(found)
-    elif asked["json_out"] is not None:
-        _written(Path(asked["json_out"]), (found + "\n").encode())
+    _json_written(render.record(report) | {"exit": recorded.code}, asked)
     if asked["out"] is not None:
         _written(asked["out"], form_of(report, asked["out"].suffix.lower()).encode("utf-8", "replace"))
 

@@ -110,7 +110,7 @@ def _include(context: click.Context, _: click.Parameter, asked: bool) -> None:
     default="16",
     show_default=True,
     metavar="MB",
-    help="Record so much of what a process' host does, event by event; then sum it up: the trees stay exact. 0: sums alone; all: no end.",
+    help="Record a process' host event by event up to MB megabytes, then only sums; the trees stay exact. 0: only sums; all: no limit.",
 )
 @click.option("--wait", type=Finite(min=0), default=60.0, show_default=True, metavar="S", help="How long rank 0 waits for the others.")
 @click.option("--strict", is_flag=True, help="Refuse to run what can't be recorded.")

@@ -67,9 +67,13 @@ def reading(command: Any) -> Any:
     type=click.Choice(["common", "recorded"]),
     default="common",
     show_default=True,
-    help="Tables of the time in which all ranks were recorded, as the trees; or of all, and no file is read twice.",
+    help="Which time the tables cover: the time in which all ranks were recorded, as the trees do, or all that was recorded.",
 )
-@click.option("--what-if", is_flag=True, help="How much faster without late ranks, communication, launches; the critical path.")
+@click.option(
+    "--what-if",
+    is_flag=True,
+    help="Replay the run: how much faster it would be without late ranks, communication or launches; and its critical path.",
+)
 @click.option("--top", type=click.IntRange(1), default=12, show_default=True, help="Rows of a table.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 @click.option(

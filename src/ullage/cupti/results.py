@@ -22,7 +22,7 @@ UNKNOWN = 999
 _ASK_ULLAGE = "`ullage cupti check` says what stands in the way on this machine"
 _OURS = "this is a fault of Ullage's: please report it, with the line above"
 _COUNTERS = (
-    "tracing goes on without counters; for counters run as root, give the container `--cap-add SYS_ADMIN`, or let the "
+    "the program runs on without counters; for counters run as root, give the container `--cap-add SYS_ADMIN`, or let the "
     "administrator load the driver with NVreg_RestrictProfilingToAdminUsers=0. " + _ASK_ULLAGE
 )
 _OTHER = "one profiler at a time: run without nsys, ncu, cuda-gdb and PyTorch's profiler. " + _ASK_ULLAGE
@@ -101,7 +101,7 @@ _KNOWN: dict[int, tuple[str, str, str]] = {
     42: ("CMP_DEVICE_NOT_SUPPORTED", "this is a mining processor (CMP), which CUPTI doesn't serve", "use another GPU"),
     43: (
         "MIG_DEVICE_NOT_SUPPORTED", "this GPU is split by MIG, which forbids this kind of profiling",
-        "tracing goes on; for counters use a whole GPU, or DCGM's, which know the instances",
+        "the program runs on; for counters use a whole GPU, or DCGM's, which know the instances",
     ),
     44: ("SLI_DEVICE_NOT_SUPPORTED", "this GPU is part of an SLI group", "switch SLI off"),
     45: (
