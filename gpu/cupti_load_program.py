@@ -129,9 +129,10 @@ def _noted() -> Callable[[int, int], None]:
     """Return what notes a barrier in the recording, as the recorder of MPI's calls would."""
     if not os.environ.get("ULLAGE_RECORDER"):
         return lambda *_: None
-    from ullage.cupti.recorder import recorder
+    from ullage.cupti.recorder import this_recorder
 
-    return lambda begin, end: recorder().host(BARRIER, "MPI_Barrier", begin, end)
+    recorder = this_recorder()
+    return lambda begin, end: recorder.host(BARRIER, "MPI_Barrier", begin, end)
 
 
 def _kineto() -> Any:

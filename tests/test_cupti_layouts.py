@@ -7,7 +7,6 @@ import re
 import pytest
 
 from tests.cupti_libraries import each_library
-from ullage.cupti.delivered import delivered, told
 from ullage.cupti.kinds import DEFAULT, GRAPHS, POLLED, SERIALISING, Kind, call_name, kind_name
 from ullage.cupti.layouts import layouts, struct
 from ullage.cupti.releases import RELEASES, release
@@ -175,60 +174,3 @@ def _unmarked(name):
 def test_a_struct_that_is_not_there_is_an_error_that_names_it():
     with pytest.raises(UllageError, match="no struct called 'CUpti_ActivityKernel99'"):
         struct(release(28), "CUpti_ActivityKernel99")
-
-
-class Entry(ctypes.Structure):
-    _fields_ = (
-        ("structSize", ctypes.c_size_t), ("fieldId", ctypes.c_int), ("offset", ctypes.c_size_t), ("size", ctypes.c_size_t),
-        ("alignment", ctypes.c_size_t),
-    )  # fmt: skip
-
-
-def test_structs_of_the_callback_are_as_the_headers_say():
-    for version in (130300, 130401, 130500):
-        entry = struct(release(version), "CUpti_ActivityFieldLayoutEntry")
-        assert {name: offset for name, (_, offset) in entry.dtype.fields.items()} == {
-            name: getattr(Entry, name).offset for name, _ in Entry._fields_
-        }
-        info = struct(release(version), "CUpti_BufferCallbackCompleteInfo")
-        assert [(name, offset) for name, (_, offset) in info.dtype.fields.items()] == [
-            ("structSize", 0), ("threadId", 8), ("ppRecordLayouts", 16), ("numRecordLayouts", 24),
-        ]  # fmt: skip
-        record = struct(release(version), "CUpti_ActivityRecordLayout")
-        assert list(record.dtype.names) == ["structSize", "pEntries", "numFields", "recordSize"]
-
-
-def test_a_delivered_layout_is_read_out_of_memory():
-    # a kernel of 32 bytes: kind, start (7), end (8), name (24); the array has room for kinds 0 to 10, all others are null
-    fields = [(0, 0, 4), (7, 8, 8), (8, 16, 8), (24, 24, 8)]
-    entries = (Entry * 4)(*(Entry(40, identity, offset, size, size) for identity, offset, size in fields))
-    record = (ctypes.c_size_t * 4)(32, ctypes.addressof(entries), 4, 32)
-    pointers = (ctypes.c_void_p * 11)()
-    pointers[10] = ctypes.addressof(record)
-    info = (ctypes.c_size_t * 4)(32, 1234, ctypes.addressof(pointers), 11)
-    assert told(ctypes.addressof(info)) == {10: (32, fields)}
-    assert told(ctypes.addressof((ctypes.c_size_t * 4)(32, 1234, 0, 0))) == {}
-    layout = delivered(told(ctypes.addressof(info))).of(10)
-    assert (layout.size, layout.dtype.names, layout.names) == (32, ("kind", "start", "end", "name"), ("name",))
-    assert delivered(told(ctypes.addressof(info))).name_offsets([10]) == "10:24"
-
-
-def test_a_field_newer_than_the_headers_is_called_by_its_number():
-    layout = delivered({10: (16, [(0, 0, 4), (4711, 8, 3)])}).of(10)
-    assert layout.dtype.fields["field4711"] == (("u1", (3,)), 8)
-
-
-@pytest.mark.parametrize(
-    ("size", "fields"),
-    [
-        (16, [(7, 8, 8)]),  # no kind
-        (16, [(0, 0, 4), (7, 12, 8)]),  # a field beyond the end
-        (16, [(0, 0, 4), (7, -8, 8)]),
-        (18, [(0, 0, 4)]),  # the next kind would not be aligned
-        (16, [(0, 0, 4), (0, 8, 4)]),  # a field twice
-        (0, []),
-    ],
-)
-def test_a_delivered_layout_that_can_not_be_is_refused(size, fields):
-    with pytest.raises(UllageError, match="which can't be"):
-        delivered({10: (size, fields)})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import subprocess
 import sys
@@ -14,7 +13,6 @@ from tests import cupti_double
 from tests.recorder_runs import KINDS, PAUSE, TRACED, in_python, library, read, run, run_cuda, run_program
 from ullage.cupti.chunks import HostKind
 from ullage.cupti.kinds import Kind
-from ullage.live.written import Written
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -65,12 +63,6 @@ def test_info_says_who_ran_and_what_cupti_answered(tmp_path):
     assert "problems" not in info  # a kind that is refused is an answer, no failure
     assert ran.only.path.name.startswith(f"{info['host']}-{info['pid']}-")
     assert info["boot"] == BOOT.read_text().strip()
-
-
-def test_a_recording_in_python_says_of_which_boot_it_is(tmp_path):
-    with contextlib.closing(Written(tmp_path)) as written:
-        written.end(written.begin("step"))
-    assert read(written.path).info["boot"] == BOOT.read_text().strip()
 
 
 def test_clocks_tie_cupti_s_time_to_the_program_s(tmp_path):
@@ -179,10 +171,10 @@ def test_a_program_that_does_nothing_of_interest_leaves_no_file(tmp_path):
 def test_preloaded_injected_and_attached_is_one_recorder_and_one_file(tmp_path):
     code = f"""
 import ctypes, sys
-from ullage.cupti.recorder import recorder
-r = recorder()
+from ullage.cupti.recorder import this_recorder
+r = this_recorder()
 ctypes.CDLL({str(library())!r}).InitializeInjection()
-first = r.path()
+first = r.path
 print(r.attach("elsewhere") == first, r.begin("step") > 0)
 """
     ran = run(tmp_path, [sys.executable, "-c", code], preload=[library()], **TRACED)
@@ -193,7 +185,7 @@ print(r.attach("elsewhere") == first, r.begin("step") > 0)
 
 def test_python_attaches_pauses_flushes_and_detaches(tmp_path):
     told = in_python(tmp_path, """
-told = [r.path() is None, r.begin("before")]
+told = [r.path is None, r.begin("before")]
 path = r.attach("rec")
 launch(); told += [r.flush(), path.stat().st_size]
 r.stop(); launch(); r.start(); launch()
