@@ -255,3 +255,20 @@ def test_the_library_exports_what_is_meant_to_be_called_and_nothing_else():
 def test_kernels_are_named_as_people_write_them(tmp_path, symbol, name):
     ran = run_cuda(tmp_path, "--kernels", "2", PROGRAM_KERNEL=symbol)
     assert {found for _, found in ran.only.records(Kind.CONCURRENT_KERNEL)} == {name}
+
+
+def test_a_name_that_changes_where_it_stands_is_written_again_and_a_pointer_into_nothing_has_none(tmp_path):
+    (path,) = in_python(tmp_path, """
+double, text = ctypes.CDLL(str(cupti_double.library())), ctypes.create_string_buffer(b"first")
+double.cupti_double_marker.argtypes = (ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64)
+path = r.attach("rec")
+double.cupti_double_marker(2, 1, ctypes.addressof(text), None, 1)
+r.flush()
+text.value = b"other"
+double.cupti_double_marker(2, 2, ctypes.addressof(text), None, 2)
+double.cupti_double_marker(2, 3, 0x10, None, 3)
+r.detach()
+print(json.dumps([str(path)]))
+""")  # fmt: skip
+    found = read(tmp_path / path).records(Kind.MARKER)
+    assert [(int(record["id"]), name) for record, name in found] == [(1, "first"), (2, "other"), (3, None)]

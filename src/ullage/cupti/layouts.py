@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from ullage.cupti.releases import Release
 from ullage.cupti.stored import stored
-from ullage.errors import UllageError, harmless
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,7 +39,7 @@ class Layouts:
     """The layouts of one library, by kind: `sizes` has the bytes of a record of each kind that it knows."""
 
     sizes: Mapping[int, int]
-    _structs: Mapping[int, int]  # their numbers: each is made when it is asked for
+    _structs: Mapping[int, int] = field(default_factory=dict)  # their numbers: each is made when it is asked for
 
     def of(self, kind: int) -> Layout | None:
         """Return the layout of a kind; None where this library has no such records."""
@@ -79,22 +78,6 @@ def layouts(release: Release) -> Layouts:
     kinds = {int(kind): struct for kind, struct in _release(release)["kinds"].items()}
     structs = stored("layouts")["structs"]
     return Layouts({kind: structs[struct][1] for kind, struct in kinds.items()}, kinds)
-
-
-def struct(release: Release, name: str) -> Layout:
-    """Return the layout of any struct of a release's headers (activity, callbacks, PC sampling, profilers), by CUPTI's name; kind is 0.
-
-    Raises UllageError for a name that the release doesn't have.
-
-    >>> from ullage.cupti.releases import release
-    >>> struct(release(28), "CUpti_PCSamplingPCData").size, struct(release(18), "CUpti_PCSamplingPCData").size
-    (64, 56)
-    """
-    structs = stored("layouts")["structs"]
-    for number in _release(release)["structs"]:
-        if structs[number][0] == name:
-            return _layout(0, number)
-    raise UllageError(f"CUPTI {release.name} has no struct called {harmless(name)!r}", "names are as in its headers, CUpti_…")
 
 
 def _release(release: Release) -> Any:
