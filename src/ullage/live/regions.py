@@ -58,8 +58,9 @@ class region:  # noqa: N801 - used as a statement
             self._end(self._open)
 
     def _begin(self, recorder: Recorder) -> None:
-        with _making:
-            self._open = {} if self._open is None else self._open
+        if self._open is None:
+            with _making:  # of two threads that come first one makes it
+                self._open = {} if self._open is None else self._open
         serial = recorder.begin(self.name)
         self._open.setdefault(get_ident(), []).append((recorder, serial))
 

@@ -39,8 +39,9 @@ def start(
 
     `folder` is where (a new temporary one when left out); without `cuda` only regions are recorded. `graphs` and `also` are what
     `ullage run` calls so: graphs by their nodes or each as a `whole`, and further kinds of activity. Under `ullage run` recording has
-    begun already; where it goes and what is recorded is settled. Raises UllageError where CUDA can't be recorded, the folder can't be
-    written, or no kind has such a name.
+    begun already; where it goes and what is recorded is settled. Raises UllageError where the recorder can't be had, CUPTI is not there
+    (it is not asked for without `cuda`), the folder can't be written, or no kind has such a name. Of a CUPTI that then refuses, trees tell
+    in their notes.
     """
     global recorder, _paused
     with _lock:
@@ -49,8 +50,7 @@ def start(
             recorder.note({"resumed": time.monotonic_ns()})
             recorder.start()
         elif recorder is None:
-            place = Path(folder) if folder is not None else Path(tempfile.mkdtemp(prefix="ullage-"))
-            recorder = _begun(place.absolute(), _kinds(graphs, also) if cuda else ())
+            recorder = _begun(folder, _kinds(graphs, also) if cuda else ())
         return recorder.path
 
 
@@ -92,18 +92,19 @@ def _kinds(graphs: Graphs, also: Iterable[str]) -> tuple[int, ...]:
     return kinds(graphs, also)
 
 
-def _begun(folder: Path, kinds: tuple[int, ...]) -> Recorder:
-    """Begin to record into a folder: these kinds of CUDA's activity, without any only regions."""
+def _begun(folder: str | os.PathLike[str] | None, kinds: tuple[int, ...]) -> Recorder:
+    """Begin to record into a folder (None: a new temporary one): these kinds of CUDA's activity, without any only regions."""
     from ullage.cupti.library import find
     from ullage.cupti.recorder import this_recorder, tracing
 
     settings = tracing(find(), kinds) if kinds else {"ULLAGE_KINDS": ""}
     found = this_recorder()
+    place = Path(tempfile.mkdtemp(prefix="ullage-") if folder is None else folder).absolute()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        place.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UllageError(f"{harmless(str(folder))} can't be made: {error.strerror}", "give another folder") from error
-    found.attach(folder, settings)
+        raise UllageError(f"{harmless(str(place))} can't be made: {error.strerror}", "give another folder") from error
+    found.attach(place, settings)
     return found
 
 
