@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from array import array
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -30,6 +31,10 @@ class Words:
     def values(self) -> list[str | None]:
         """Return the word of each row."""
         return [self.words[code] if code >= 0 else None for code in self.codes.tolist()]
+
+    def are(self, fits: Callable[[str], object]) -> npt.NDArray[np.bool_]:
+        """Return in which rows the word fits; each word is looked at once."""
+        return np.array([*(bool(fits(word)) for word in self.words), False], bool)[self.codes]
 
     def arrow(self) -> pa.DictionaryArray:
         """Return it as Arrow keeps words."""
@@ -72,9 +77,18 @@ class Part:
 def numbers(values: Sequence[object]) -> Times:
     """Return whole numbers from what a file has in their place: those that are none become `NOT_KNOWN`."""
     try:
-        return np.array(values, np.int64)
+        return from_memory(array("q", values))  # in half the time that NumPy takes for a list
+    except (TypeError, OverflowError):
+        pass
+    try:
+        return np.array([NOT_KNOWN if value is None else value for value in values], np.int64)
     except (TypeError, ValueError, OverflowError):
         return np.array([whole(value) for value in values], np.int64)
+
+
+def from_memory(values: array[Any]) -> npt.NDArray[Any]:
+    """Return the numbers of Python's own kind of array as NumPy's, in the same memory."""
+    return np.frombuffer(values, values.typecode) if values else np.zeros(0, values.typecode)
 
 
 def whole(value: object) -> int:
@@ -93,13 +107,21 @@ def narrow(values: Times) -> npt.NDArray[np.int32]:
     return np.where((values >= 0) & (values < 2**31), values, NOT_KNOWN).astype(np.int32)
 
 
+class _Codes(dict[str | None, int]):
+    """The code of each word: a new word gets the next one."""
+
+    def __missing__(self, word: str | None) -> int:
+        code = self[word] = len(self)
+        return code
+
+
 def words(values: Sequence[str | None], known: dict[str, str]) -> Words:
     """Return a column of words. `known` holds one copy of each word that was seen before."""
-    table = {word: code for code, word in enumerate(dict.fromkeys(values))}
-    listed = [known.setdefault(word, word) if word is not None else "" for word in table]
+    table = _Codes()
+    codes = np.fromiter(map(table.__getitem__, values), np.int32, len(values))
     if None in table:
-        table[None] = NOT_KNOWN
-    return Words(np.array([table[value] for value in values], np.int32), listed)
+        codes[codes == table[None]] = NOT_KNOWN
+    return Words(codes, [known.setdefault(word, word) if word is not None else "" for word in table])
 
 
 def _known(values: npt.NDArray[np.signedinteger[Any]]) -> pa.Array:
