@@ -87,6 +87,7 @@ def _read(file: File, recording: Recording, options: Options, problems: Problems
                 columns.add(chunk)
                 _refuse(file, options, array)
                 options.progress(f"{source.taken / 1e6:,.0f} MB, {array.count:,} events")
+        columns.join()
         _finish(file, recording, array, source, metadata)
     finally:
         source.close()

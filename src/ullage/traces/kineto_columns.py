@@ -17,7 +17,7 @@ from ullage.traces.kineto_event import Communication, Event, Tensors, Work, name
 from ullage.traces.kineto_gradients import sequenced
 from ullage.traces.kineto_hidden import Operators
 from ullage.traces.kineto_lookups import lookups
-from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Times, Words, narrow, numbers, whole, words
+from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Times, Words, joined, narrow, numbers, whole, words
 from ullage.traces.kineto_products import asked
 from ullage.traces.kineto_timed import LONGEST, Mask, Timed, timed
 
@@ -39,6 +39,7 @@ _SIZES = {
     **dict.fromkeys(("long", "long int", "double", "float64", "int64", "uint64", "complexfloat"), 8),
     "complexdouble": 16,
 }
+PARTS = ("parts", "launches", "waits", "operator_steps", "products", "sequenced", "code")  # which of the columns are lists of parts
 _KINDS = {KERNEL: "kernel", MEMCPY: "memcpy", MEMSET: "memset"}
 
 
@@ -99,6 +100,11 @@ class Columns:
         if (looked := lookups(operators)) is not None:
             self.parts.append(looked)
         self.operators.add(operators)
+
+    def join(self) -> None:
+        """Make few large parts of many small ones."""
+        for name in PARTS:
+            setattr(self, name, joined(getattr(self, name)))
 
     def _name(self, events: Sequence[Event]) -> None:
         for event in events:

@@ -22,7 +22,7 @@ from ullage.traces import kineto_attention, kineto_moved
 from ullage.traces.kineto_convolutions import convolved, grouped, is_convolution, kernels_of
 from ullage.traces.kineto_event import NOTHING, Operands, value
 from ullage.traces.kineto_kernels import SEVERAL, settled
-from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Times, Words, numbers, words
+from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Times, Words, numbers, shared, words
 from ullage.traces.kineto_timed import Timed
 
 # operator: where its two matrices stand among the inputs
@@ -185,7 +185,7 @@ class Asked:
 
     def __init__(self, operators: Sequence[Part], parts: Sequence[Part]) -> None:
         known: dict[str, int] = {}
-        codes = [_shared(part.words["product"], known) for part in operators]
+        codes = [shared(part.words["product"], known) for part in operators]
         self._words = list(known)
         self._operators, self._calls = _joined(operators, ("process", "thread", "external")), [part for part in parts if part.kind == "api"]
         self._code = np.concatenate([*codes, np.zeros(0, np.int32)])
@@ -248,12 +248,6 @@ class _Table:
             return np.full(len(keys), NOT_KNOWN, np.int32)
         at = np.maximum(np.searchsorted(self._keys, keys, side="right") - 1, 0)
         return np.where(self._keys[at] == keys, self._codes[at], NOT_KNOWN).astype(np.int32)
-
-
-def _shared(column: Words, known: dict[str, int]) -> Codes:
-    """Return the codes of a column in a list of words that several columns share."""
-    table = np.array([*(known.setdefault(word, len(known)) for word in column.words), NOT_KNOWN], np.int32)
-    return table[column.codes]
 
 
 def _joined(parts: Sequence[Part], names: Sequence[str]) -> Numbers:

@@ -12,7 +12,7 @@ from ullage.memory import give_back
 from ullage.traces.json_array import Array
 from ullage.traces.json_regions import Region, regions
 from ullage.traces.json_source import Source
-from ullage.traces.kineto_columns import Columns
+from ullage.traces.kineto_columns import PARTS, Columns
 from ullage.traces.kineto_event import Event, events, usable
 from ullage.traces.trace import File, Options
 from ullage.workers import side_by_side
@@ -67,6 +67,7 @@ def read_region(task: tuple[Region, bool]) -> Shared | None:
         with no_collector():
             for chunk in array:
                 columns.add(chunk)
+        columns.join()
         after = array.remainder()
     finally:
         source.close()
@@ -78,7 +79,7 @@ def merged(found: Sequence[Columns]) -> Columns:
     """Return the columns of several regions of one file as one."""
     whole = Columns(operators=found[0].operators)
     for each in found:
-        for name in ("parts", "launches", "waits", "operator_steps", "products", "sequenced", "code"):
+        for name in PARTS:
             getattr(whole, name).extend(getattr(each, name))
         if each is not found[0]:
             whole.operators.columns += each.operators.columns
