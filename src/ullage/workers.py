@@ -19,19 +19,28 @@ Input = TypeVar("Input")
 Output = TypeVar("Output")
 
 
-def side_by_side(task: Callable[[Input], Output], inputs: Sequence[Input], workers: int, done: Callable[[int], None]) -> list[Output]:
+def side_by_side(
+    task: Callable[[Input], Output], inputs: Sequence[Input], workers: int, done: Callable[[int], None], *, here: bool = False
+) -> list[Output]:
     """Return what a module's function makes of each input, in their order; `done` is told how many there are so far.
 
+    With `here` this process is one of the `workers`: it takes inputs from the end, for as long as one is left that no other has begun.
     When this process is interrupted its workers end at once. Raises UllageError when a worker was killed.
     """
     before = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin)
+    pool = ProcessPoolExecutor(max(workers - here, 1), multiprocessing.get_context("spawn"), _begin)
     try:
         with _no_main():
             futures = [pool.submit(task, each) for each in inputs]
-        for count, _ in enumerate(as_completed(futures), 1):
+        own: dict[int, Output] = {}
+        for number in reversed(range(len(inputs)) if here else ()):
+            if not futures[number].cancel():
+                break
+            own[number] = task(inputs[number])
+            done(len(own) + sum(future.done() for future in futures[:number]))
+        for count, _ in enumerate(as_completed(futures[: len(inputs) - len(own)]), 1 + len(own)):
             done(count)
-        found = [future.result() for future in futures]
+        found = [own[number] if number in own else future.result() for number, future in enumerate(futures)]
     except BaseException as error:
         pool.shutdown(wait=False, cancel_futures=True)
         for process in set(multiprocessing.active_children()) - before:
