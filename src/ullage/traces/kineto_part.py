@@ -120,12 +120,13 @@ def joined(parts: Sequence[Part]) -> list[Part]:
             while count < len(same) and rows + len(same[count]) <= MOST_ROWS:
                 rows += len(same[count])
                 count += 1
-            found.append(_one(same[:count]) if count > 1 else same[0])
+            found.append(as_one(same[:count]) if count > 1 else same[0])
             del same[:count]
     return found
 
 
-def _one(parts: Sequence[Part]) -> Part:
+def as_one(parts: Sequence[Part]) -> Part:
+    """Return the rows of parts of one kind, which have the same columns."""
     first = parts[0]
     return Part(
         first.kind,
@@ -146,6 +147,27 @@ def shared(column: Words, known: dict[str, int]) -> npt.NDArray[np.int32]:
     """Return the codes of a column in a list of words that several columns share."""
     table = np.array([*(known.setdefault(word, len(known)) for word in column.words), NOT_KNOWN], np.int32)
     return table[column.codes]
+
+
+class Table:
+    """Codes by whole numbers; of a number that occurs twice, the last code counts."""
+
+    def __init__(self, keys: Times, codes: npt.NDArray[np.int32]) -> None:
+        order = np.argsort(keys, kind="stable")
+        self._keys, self._codes = keys[order], codes[order]
+
+    def of(self, keys: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.int32]:
+        """Return the code of each key, `NOT_KNOWN` for one that the table lacks."""
+        if not len(self._keys):
+            return np.full(len(keys), NOT_KNOWN, np.int32)
+        at = np.maximum(np.searchsorted(self._keys, keys, side="right") - 1, 0)
+        return np.where(self._keys[at] == keys, self._codes[at], NOT_KNOWN).astype(np.int32)
+
+
+def distinct(values: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.signedinteger[Any]]:
+    """Return the numbers that occur, in their order: faster than `np.unique`, which hashes them."""
+    ranked = np.sort(values)
+    return ranked[np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1])[: len(ranked)])]
 
 
 class _Codes(dict[str | None, int]):

@@ -22,7 +22,7 @@ from ullage.traces import kineto_attention, kineto_moved
 from ullage.traces.kineto_convolutions import convolved, grouped, is_convolution, kernels_of
 from ullage.traces.kineto_event import NOTHING, Operands, value
 from ullage.traces.kineto_kernels import SEVERAL, settled
-from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Times, Words, numbers, shared, words
+from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Table, Times, Words, distinct, numbers, shared, words
 from ullage.traces.kineto_timed import Timed
 
 # operator: where its two matrices stand among the inputs
@@ -197,12 +197,12 @@ class Asked:
         return np.array([*known, False], bool)
 
     @cached_property
-    def _by_external(self) -> _Table:
+    def _by_external(self) -> Table:
         known = self._operators["external"] > 0
-        return _Table(self._operators["external"][known], self._code[known])
+        return Table(self._operators["external"][known], self._code[known])
 
     @cached_property
-    def _by_call(self) -> _Table:
+    def _by_call(self) -> Table:
         """By time alone: without operators of bytes, which lie within others, and of which nobody could tell several kernels' parts."""
         kept = ~self._is_moved[self._code]
         operators = {name: values[kept] for name, values in self._operators.items()}
@@ -235,21 +235,6 @@ def _is_alone(operators: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.b
     return alone
 
 
-class _Table:
-    """Codes by whole numbers; of a number that occurs twice, the last code counts."""
-
-    def __init__(self, keys: Times, codes: Codes) -> None:
-        order = np.argsort(keys, kind="stable")
-        self._keys, self._codes = keys[order], codes[order]
-
-    def of(self, keys: npt.NDArray[np.signedinteger[Any]]) -> Codes:
-        """Return the code of each key, `NOT_KNOWN` for one that the table lacks."""
-        if not len(self._keys):
-            return np.full(len(keys), NOT_KNOWN, np.int32)
-        at = np.maximum(np.searchsorted(self._keys, keys, side="right") - 1, 0)
-        return np.where(self._keys[at] == keys, self._codes[at], NOT_KNOWN).astype(np.int32)
-
-
 def _joined(parts: Sequence[Part], names: Sequence[str]) -> Numbers:
     """Return columns of several parts, each as one."""
     columns: Numbers = {name: np.concatenate([*(part.numbers[name] for part in parts), np.zeros(0, np.int64)]) for name in names}
@@ -258,14 +243,14 @@ def _joined(parts: Sequence[Part], names: Sequence[str]) -> Numbers:
     return columns
 
 
-def _in_calls(operators: Numbers, code: Codes, calls: Sequence[Part]) -> _Table:
+def _in_calls(operators: Numbers, code: Codes, calls: Sequence[Part]) -> Table:
     """Return what was asked for by the correlations of the calls that begin within an operator: the one that began last.
 
     The calls, of which a file has millions, are looked up a part at a time."""
     lanes = _Lanes(operators["process"], operators["thread"])
     order = np.lexsort((-operators["end"], operators["start"], lanes.own))
     lane, start, end, code = lanes.own[order], operators["start"][order], operators["end"][order], code[order]
-    moments = np.unique(start)
+    moments = distinct(start)
     # a lane and the place of a moment among all moments, as one number that sorts as the two
     places = lane * (len(moments) + 1) + np.searchsorted(moments, start, side="right")
     found = [(np.zeros(0, np.int64),) * 3]
@@ -277,14 +262,14 @@ def _in_calls(operators: Numbers, code: Codes, calls: Sequence[Part]) -> _Table:
         found.append((last[within], part.start[within], part.numbers["correlation"][within]))
     asked, begun, correlation = (np.concatenate(column) for column in zip(*found, strict=True))
     in_time = np.lexsort((begun, lane[asked]))
-    return _Table(correlation[in_time], code[asked[in_time]])
+    return Table(correlation[in_time], code[asked[in_time]])
 
 
 class _Lanes:
     """The threads of some rows, by whole numbers that sort as process and thread do; `own` has that of each of these rows."""
 
     def __init__(self, process: Times, thread: Times) -> None:
-        self._processes, self._threads = np.unique(process), np.unique(thread)
+        self._processes, self._threads = distinct(process), distinct(thread)
         places, _ = self._place(process, thread)
         self._places, self.own = np.unique(places, return_inverse=True)
 
