@@ -140,7 +140,7 @@ def _numbers(values: Sequence[int | float | None]) -> npt.NDArray[Any]:
     """Return numbers as an array, of floats unless all are whole; what is none becomes one that nothing is equal to."""
     for kind in ("q", "d") if len(values) else ():
         try:
-            return from_memory(array(kind, values))  # type: ignore[arg-type]  # in half the time that NumPy takes for a list
+            return from_memory(array(kind, values))  # in half the time that NumPy takes for a list
         except TypeError:
             continue
         except OverflowError:
