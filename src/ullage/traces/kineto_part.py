@@ -108,11 +108,15 @@ def narrow(values: Times) -> npt.NDArray[np.int32]:
     return np.where((values >= 0) & (values < 2**31), values, NOT_KNOWN).astype(np.int32)
 
 
-def joined(parts: Sequence[Part]) -> list[Part]:
-    """Return the rows of many small parts in few large ones, which take less time to handle; rows of one sort stay in their order."""
+def joined(parts: list[Part]) -> list[Part]:
+    """Return the rows of many small parts in few large ones, which take less time to handle; rows of one sort stay in their order.
+
+    The list is emptied, so that small parts are let go as they are joined.
+    """
     sorts: dict[tuple[object, ...], list[Part]] = {}
     for part in parts:
         sorts.setdefault((part.kind, *part.numbers, *part.words), []).append(part)
+    parts.clear()
     found = []
     for same in sorts.values():
         while same:

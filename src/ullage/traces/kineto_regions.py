@@ -61,6 +61,7 @@ def in_regions(file: File, options: Options, begin: int, wanted: bool) -> Shared
     shares = [shared for shared in found if shared is not None]
     columns = merged([shared.columns for shared in shares])
     columns.join()
+    give_back()
     return Shared(columns, shares[-1].after)
 
 
@@ -83,11 +84,12 @@ def read_region(task: tuple[Region, bool]) -> Shared | None:
 
 
 def merged(found: Sequence[Columns]) -> Columns:
-    """Return the columns of several regions of one file as one."""
+    """Return the columns of several regions of one file as one, which are let go."""
     whole = Columns(operators=found[0].operators)
     for each in found:
         for name in PARTS:
             getattr(whole, name).extend(getattr(each, name))
+            getattr(each, name).clear()
         if each is not found[0]:
             whole.operators.columns += each.operators.columns
         for seen, more in ((whole.lived, each.lived), (whole.traced, each.traced)):
