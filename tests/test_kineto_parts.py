@@ -116,3 +116,9 @@ def test_a_column_of_nulls_is_one_value():
     capture = gather([intervals({"start": [0, 1], "end": [1, 2], "kind": ["region"] * 2})], Recording("a file"))
     assert capture.host.bytes.tolist() == [NOT_KNOWN] * 2 and capture.host.bytes.strides == (0,)
     assert Words(capture.host.name, []).values() == [None, None]
+
+
+def test_small_parts_are_let_go_as_they_are_joined():
+    small = [part(["a"]), part(["b"], 1)]
+    joined(small)
+    assert small == []
