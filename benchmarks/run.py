@@ -3,7 +3,7 @@
     python benchmarks/run.py [--quick] [--json FILE] [NAME …]
 
 NAME is one or more of: exposition, prometheus_json, store, flops_call, intervals, trace_kineto,
-trace_nsys, cupti_decode, recorder_cost, fleet_day. What the numbers mean: docs/benchmarks.md.
+trace_resources, trace_nsys, cupti_decode, recorder_cost, fleet_day. What the numbers mean: docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ BENCHMARKS = {
     "flops_call": "FLOPs of a step, per call, beside verl",
     "intervals": "unions of intervals beside NumPy by hand and pandas",
     "trace_kineto": "a PyTorch profile to trees, beside HolisticTraceAnalysis and traceinsight",
+    "trace_resources": "memory and CPU time of whole reports on long traces",
     "trace_nsys": "an Nsight Systems export to columns, beside sqlite3 and pandas",
     "cupti_decode": "CUPTI's records to arrays, beside an object per record and NVIDIA's walker",
     "recorder_cost": "what the recorder costs the program that it runs in",

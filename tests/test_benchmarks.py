@@ -47,6 +47,14 @@ def test_a_small_fleet_day_gives_the_same_answer_in_every_way(tmp_path):
     assert {"fleet OFU, 8 GPUs", "tree of every job, 16 GPUs", "whole report, 16 GPUs, peak memory"} <= measured
 
 
+@pytest.mark.full
+def test_memory_and_cpu_time_of_whole_reports_are_measured(tmp_path):
+    run("trace_resources", "--quick", "--json", str(tmp_path / "numbers.json"))
+    figures = json.loads((tmp_path / "numbers.json").read_text())
+    assert [figure["unit"] for figure in figures] == ["MB", "s"] * 3
+    assert all(figure["ours"] > 0 for figure in figures)
+
+
 def test_all_of_them_are_run_from_one_place(tmp_path):
     told = run("run", "--quick", "--json", str(tmp_path / "numbers.json"), "prometheus_json")
     assert "== API JSON beside json.loads" in told and "cores, load" in told

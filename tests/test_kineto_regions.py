@@ -23,8 +23,9 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Read the regions of any file, however small, one after the other in this process; the numbers of regions read."""
     counts: list[int] = []
 
-    def one_by_one(task, inputs, workers, done):
-        counts.append(workers)
+    def one_by_one(task, inputs, workers, done, *, here):
+        assert here
+        counts.append(len(inputs))
         return [task(each) for each in inputs]
 
     monkeypatch.setattr(kineto_regions, "WORTH", 0)

@@ -6,11 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+_SHARED = 1 << 17  # rows of nulls that share their memory
 
 
 def numbers(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_] | None = None) -> pa.Array:
@@ -66,6 +69,20 @@ def plain(values: pa.Array, missing: int) -> npt.NDArray[Any]:
         return found
     bits = np.unpackbits(np.frombuffer(valid, np.uint8), bitorder="little")[values.offset : values.offset + len(values)]
     return np.where(bits.astype(bool), found, kind.type(missing))
+
+
+def nulls(length: int, kind: pa.DataType) -> pa.Array:
+    """Return an array of nothing but nulls; those of moderate length share their memory.
+
+    >>> nulls(2, pa.int64()).to_pylist()
+    [None, None]
+    """
+    return _nulls(kind).slice(0, length) if length <= _SHARED else pa.nulls(length, kind)
+
+
+@lru_cache(maxsize=64)
+def _nulls(kind: pa.DataType) -> pa.Array:
+    return pa.nulls(_SHARED, kind)
 
 
 def _bits(mask: npt.NDArray[np.bool_]) -> pa.Buffer:

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ullage.arrays import numbers
+from ullage.arrays import nulls, numbers
 from ullage.field import COUNTERS, FIELDS, RATIOS, Field, Flag
 
 __all__ = [
@@ -210,7 +210,7 @@ def intervals(columns: Mapping[str, Any]) -> pa.RecordBatch:
     if unknown:
         raise KeyError(f"not columns of the intervals table: {sorted(unknown)}")
     length = len(columns["start"])
-    arrays = [_column(columns[f.name], f.type) if f.name in columns else pa.nulls(length, f.type) for f in INTERVALS]
+    arrays = [_column(columns[f.name], f.type) if f.name in columns else nulls(length, f.type) for f in INTERVALS]
     return pa.RecordBatch.from_arrays(arrays, schema=INTERVALS)
 
 

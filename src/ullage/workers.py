@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, ProcessPoolExecutor, as_completed
+from concurrent.futures import BrokenExecutor, Future, ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from multiprocessing.connection import wait
 from typing import Any, TypeVar
@@ -18,20 +18,33 @@ from ullage.errors import UllageError
 Input = TypeVar("Input")
 Output = TypeVar("Output")
 
+_AHEAD = 2  # inputs that wait for each worker, or are with it, while this process is busy with one of its own
 
-def side_by_side(task: Callable[[Input], Output], inputs: Sequence[Input], workers: int, done: Callable[[int], None]) -> list[Output]:
+
+def side_by_side(
+    task: Callable[[Input], Output], inputs: Sequence[Input], workers: int, done: Callable[[int], None], *, here: bool = False
+) -> list[Output]:
     """Return what a module's function makes of each input, in their order; `done` is told how many there are so far.
 
+    With `here` this process is one of the `workers`: it takes inputs from the end until all are taken.
     When this process is interrupted its workers end at once. Raises UllageError when a worker was killed.
     """
     before = set(multiprocessing.active_children())
-    pool = ProcessPoolExecutor(workers, multiprocessing.get_context("spawn"), _begin)
+    others = max(workers - here, 1)
+    pool = ProcessPoolExecutor(others, multiprocessing.get_context("spawn"), _begin)
+    futures: list[Future[Output]] = []
+    own: list[Output] = []  # the last one first
     try:
-        with _no_main():
-            futures = [pool.submit(task, each) for each in inputs]
-        for count, _ in enumerate(as_completed(futures), 1):
+        while (left := len(inputs) - len(futures) - len(own)) > 0:
+            room = others * _AHEAD - sum(not future.done() for future in futures) if here else left
+            with _no_main():
+                futures += [pool.submit(task, each) for each in inputs[len(futures) : len(futures) + min(room, left)]]
+            if room < left:
+                own.append(task(inputs[-1 - len(own)]))
+                done(len(own) + sum(future.done() for future in futures))
+        for count, _ in enumerate(as_completed(futures), 1 + len(own)):
             done(count)
-        found = [future.result() for future in futures]
+        found = [future.result() for future in futures] + own[::-1]
     except BaseException as error:
         pool.shutdown(wait=False, cancel_futures=True)
         for process in set(multiprocessing.active_children()) - before:

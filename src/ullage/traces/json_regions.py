@@ -14,7 +14,7 @@ from typing import IO
 
 from ullage.traces.json_salvage import BETWEEN
 
-_REACH = 8 << 20  # bytes in which a boundary is looked for
+_REACHES = (64 << 10, 8 << 20)  # bytes in which a boundary is looked for, at first and where that has none
 
 
 @dataclass(frozen=True)
@@ -43,11 +43,14 @@ def regions(path: Path, begin: int, count: int) -> list[Region]:
     with path.open("rb") as file:
         for number in range(1, count):
             file.seek(max(begin + (size - begin) * number // count, start))
-            place, text = file.tell(), file.read(_REACH)
-            between = BETWEEN.search(text)
-            if between is not None:
-                found.append(Region(path, start, place + between.start() + 1, last=False))
-                start = place + between.end()  # behind the comma
+            place = file.tell()
+            for reach in _REACHES:
+                file.seek(place)
+                between = BETWEEN.search(file.read(reach))
+                if between is not None:
+                    found.append(Region(path, start, place + between.start() + 1, last=False))
+                    start = place + between.end()  # behind the comma
+                    break
     return [*found, Region(path, start, size, last=True)]
 
 

@@ -25,7 +25,7 @@ from ullage.traces.kineto_event import Event, events, usable
 from ullage.traces.kineto_gradients import gradients
 from ullage.traces.kineto_launches import Launches, on_host
 from ullage.traces.kineto_meta import Metadata
-from ullage.traces.kineto_part import Part
+from ullage.traces.kineto_part import Part, distinct
 from ullage.traces.kineto_products import Asked, in_blocks
 from ullage.traces.kineto_regions import in_regions, no_collector
 from ullage.traces.trace import File, Options, trace
@@ -87,6 +87,7 @@ def _read(file: File, recording: Recording, options: Options, problems: Problems
                 columns.add(chunk)
                 _refuse(file, options, array)
                 options.progress(f"{source.taken / 1e6:,.0f} MB, {array.count:,} events")
+        columns.join()
         _finish(file, recording, array, source, metadata)
     finally:
         source.close()
@@ -142,7 +143,7 @@ def _describe(file: File, recording: Recording, options: Options, columns: Colum
     recording.source, recording.prefers, recording.covers = "kineto", "ai", "process"
     recording.resolution = 1000 if columns.whole_microseconds else 1
     metadata.describe(recording, file.path.name, options.rank)
-    hosts = {int(n) for part in columns.parts if part.kind == "api" for n in np.unique(part.numbers["process"]) if n >= 0}
+    hosts = {number for part in columns.parts if part.kind == "api" for number in distinct(part.numbers["process"]).tolist() if number >= 0}
     for number in hosts | set(columns.lived):
         recording.processes[number] = Process(None, harmless(columns.names.get(number, "")), recording.host)
 

@@ -13,11 +13,11 @@ import numpy as np
 from ullage.traces.calls import is_collective, operation
 from ullage.traces.json_array import Chunk
 from ullage.traces.kineto_category import API, DEVICE, ENGINE, FUNCTION, KERNEL, MEMCPY, MEMSET, NOTE, OPERATOR, OVERHEAD
-from ullage.traces.kineto_event import Call, Event, Tensors, Work, arguments, named
+from ullage.traces.kineto_event import Communication, Event, Tensors, Work, named
 from ullage.traces.kineto_gradients import sequenced
 from ullage.traces.kineto_hidden import Operators
 from ullage.traces.kineto_lookups import lookups
-from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Times, Words, narrow, numbers, whole, words
+from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Times, Words, joined, narrow, numbers, whole, words
 from ullage.traces.kineto_products import asked
 from ullage.traces.kineto_timed import LONGEST, Mask, Timed, timed
 
@@ -39,6 +39,7 @@ _SIZES = {
     **dict.fromkeys(("long", "long int", "double", "float64", "int64", "uint64", "complexfloat"), 8),
     "complexdouble": 16,
 }
+PARTS = ("parts", "launches", "waits", "operator_steps", "products", "sequenced", "code")  # which of the columns are lists of parts
 _KINDS = {KERNEL: "kernel", MEMCPY: "memcpy", MEMSET: "memset"}
 
 
@@ -73,11 +74,11 @@ class Columns:
 
     def add(self, chunk: Chunk[Event]) -> None:
         """Take in the events of a chunk."""
-        found, nameless, whole = timed(chunk)
-        self.whole_microseconds &= whole
-        self._name(nameless)
+        found = timed(chunk)
+        self.whole_microseconds &= found.whole
+        self._name(found.nameless)
         for code in DEVICE:
-            self._device(code, found.of(code))
+            self._device(found.of(code))
         for code, take in ((API, self._calls), (NOTE, self._notes), (OVERHEAD, self._overhead)):
             rows = found.of(code)
             fair = rows.fair()
@@ -100,41 +101,43 @@ class Columns:
             self.parts.append(looked)
         self.operators.add(operators)
 
+    def join(self) -> None:
+        """Make few large parts of many small ones."""
+        for name in PARTS:
+            setattr(self, name, joined(getattr(self, name)))
+
     def _name(self, events: Sequence[Event]) -> None:
         for event in events:
             if event.name == "process_name" and isinstance(event.pid, int) and event.pid not in self.names and len(self.names) < 1000:
                 self.names[event.pid] = named(event)
 
-    def _device(self, code: int, rows: Timed) -> None:
+    def _device(self, rows: Timed) -> None:
         if not rows:
             return
-        args: list[Work] = arguments(Work, rows.events)
         good = rows.known & rows.fits & (rows.lasted > 0) & (rows.lasted < LONGEST)
         if not good.all():
-            self._lost(rows.where(~good), [a for a, fine in zip(args, good.tolist(), strict=True) if not fine])
-            args = [a for a, fine in zip(args, good.tolist(), strict=True) if fine]
+            self._lost(rows.where(~good))
             rows = rows.where(good)
-        if code == ENGINE:
-            moves = np.array([a.direction is not None for a in args], bool)
-            self._split(rows, args, moves, ("memcpy", "kernel"))
-        elif code == KERNEL:
-            talks = {name: is_collective(name or "") for name in dict.fromkeys(event.name for event in rows.events)}
-            collective = [talks[event.name] or a.collective is not None for event, a in zip(rows.events, args, strict=True)]
-            self._split(rows, args, np.array(collective, bool), ("collective", "kernel"))
+        if rows.category == ENGINE:
+            moves = np.array([a.direction is not None for a in rows.args], bool)
+            self._split(rows, moves, ("memcpy", "kernel"))
+        elif rows.category == KERNEL:
+            collective = np.array([a.collective is not None for a in rows.args], bool)
+            self._split(rows, collective | rows.name.are(is_collective), ("collective", "kernel"))
         else:
-            self._work(_KINDS[code], rows, args)
+            self._work(_KINDS[rows.category], rows)
 
-    def _split(self, rows: Timed, args: list[Work], mask: Mask, kinds: tuple[str, str]) -> None:
+    def _split(self, rows: Timed, mask: Mask, kinds: tuple[str, str]) -> None:
         for kind, chosen in zip(kinds, (mask, ~mask), strict=True):
             if chosen.all():
-                self._work(kind, rows, args)
+                self._work(kind, rows)
             elif chosen.any():
-                self._work(kind, rows.where(chosen), [a for a, take in zip(args, chosen.tolist(), strict=True) if take])
+                self._work(kind, rows.where(chosen))
 
-    def _work(self, kind: str, rows: Timed, args: list[Work]) -> None:
+    def _work(self, kind: str, rows: Timed) -> None:
         if not rows:
             return
-        part = self._on_device(kind, rows, args)
+        part, args = self._on_device(kind, rows), rows.args
         if kind in ("memcpy", "memset"):
             part.numbers["bytes"] = numbers([a.bytes if a.size is None else a.size for a in args])
         else:
@@ -145,10 +148,11 @@ class Columns:
         if kind == "kernel":
             part.numbers["external"] = narrow(numbers([a.external for a in args]))
         if kind == "collective":
-            part = self._collective(part, [event.name for event in rows.events], args)
+            part = self._collective(part, rows.name.values(), args)
         self.parts.append(part)
 
-    def _on_device(self, kind: str, rows: Timed, args: list[Work]) -> Part:
+    def _on_device(self, kind: str, rows: Timed) -> Part:
+        args: list[Work] = rows.args
         device = [event.pid if a.device is None else a.device for event, a in zip(rows.events, args, strict=True)]
         stream = [event.tid if a.stream is None else a.stream for event, a in zip(rows.events, args, strict=True)]
         found: Numbers = {
@@ -156,9 +160,13 @@ class Columns:
             "stream": numbers(stream),
             "correlation": numbers([a.correlation for a in args]),
         }
-        return Part(kind, rows.start, rows.end, found, {"name": words([event.name for event in rows.events], self.known)})
+        return Part(kind, rows.start, rows.end, found, {"name": self._once(rows.name)})
 
-    def _collective(self, part: Part, names: Sequence[str | None], args: Sequence[Work]) -> Part:
+    def _once(self, column: Words) -> Words:
+        """Return a column whose words are those that were seen before, where they were: one copy of each."""
+        return Words(column.codes, [self.known.setdefault(word, word) for word in column.words])
+
+    def _collective(self, part: Part, names: Sequence[str | None], args: Sequence[Communication]) -> Part:
         """Return rows of collectives with what their arguments say; `operation` falls back on the kernel's name."""
         part.numbers["bytes"] = numbers([payload(a) for a in args])
         part.numbers["sequence"] = numbers([a.sequence for a in args])
@@ -169,7 +177,7 @@ class Columns:
         part.words["group"] = words([None if a.group is None else str(a.group) for a in args], self.known)
         return part
 
-    def _lost(self, rows: Timed, args: list[Work]) -> None:
+    def _lost(self, rows: Timed) -> None:
         """Keep device events without a true duration as moments; count them by what is wrong."""
         zero, negative = rows.fits & (rows.lasted == 0), rows.fits & (rows.lasted < 0)
         absent = np.array([event.dur is None for event in rows.events], bool)
@@ -178,12 +186,11 @@ class Columns:
         self.bad["device events with a negative duration"] += int(negative.sum())
         self.bad["device events with an impossible duration"] += int((~(absent | zero | negative)).sum())
         self.untimed += int((~rows.known).sum())
-        part = self._on_device("lost", replace(rows, lasted=np.zeros_like(rows.lasted)), args)
+        part = self._on_device("lost", replace(rows, lasted=np.zeros_like(rows.lasted)))
         self.parts.append(part.where(rows.known))
 
     def _calls(self, rows: Timed) -> None:
-        args: list[Call] = arguments(Call, rows.events)
-        self.parts.append(self._host("api", rows, correlation=numbers([a.correlation for a in args])))
+        self.parts.append(self._host("api", rows, correlation=numbers([a.correlation for a in rows.args])))
 
     def _notes(self, rows: Timed) -> None:
         kinds = {name: note(name or "") for name in {event.name for event in rows.events}}
@@ -195,13 +202,12 @@ class Columns:
                 if kind == "mpi":
                     done = [operation(event.name or "") for event in chosen.events]
                     self.parts[-1].words["operation"] = words(done, self.known)
-                    args: list[Tensors] = arguments(Tensors, chosen.events)
-                    size = [tensors(a) if d in _ALIKE else NOT_KNOWN for a, d in zip(args, done, strict=True)]
+                    size = [tensors(a) if d in _ALIKE else NOT_KNOWN for a, d in zip(chosen.args, done, strict=True)]
                     self.parts[-1].numbers["bytes"] = numbers(size)
 
     def _without_steps(self, operators: Timed) -> Timed:
         """Keep the profiler's steps that old profiles have among the operators (PyTorch before 1.12), and return the rest."""
-        steps = np.array([event.name is not None and event.name.startswith(_STEP) for event in operators.events], bool)
+        steps = operators.name.are(lambda name: name.startswith(_STEP))
         if not steps.any():
             return operators
         self.operator_steps.append(self._host("step", operators.where(steps)))
@@ -211,38 +217,34 @@ class Columns:
         if operators:
             self.code.append(self._host("operator", operators))
         if functions:
-            part = Part("function", functions.start, functions.end, _who(functions), {})
-            named = words([event.name for event in functions.events], {})
-            module = np.array([*(word.startswith(_MODULE) for word in named.words), False])[named.codes]
+            plain = self._once(Words(functions.name.codes, [_plain(word) for word in functions.name.words]))
+            part = Part("function", functions.start, functions.end, _who(functions), {"name": plain})
+            module = functions.name.are(lambda name: name.startswith(_MODULE))
             for kind, mask, parts in (("module", module, self.parts), ("function", ~module, self.code)):
                 if mask.any():
-                    plain = [_plain(word) for word in named.words]
-                    known = Words(named.codes, [self.known.setdefault(word, word) for word in plain])
-                    parts.append(replace(part, kind=kind, words={"name": known}).where(mask))
+                    parts.append(replace(part, kind=kind).where(mask))
 
     def _overhead(self, rows: Timed) -> None:
         self.parts.append(self._host("overhead", rows))
 
     def _launches(self, operators: Timed) -> None:
-        mask = np.array([event.name == _COMMUNICATION for event in operators.events], bool)
+        mask = operators.name.are(_COMMUNICATION.__eq__)
         if mask.any():
             rows = operators.where(mask)
-            args: list[Work] = arguments(Work, rows.events)
-            self.launches.append(self._collective(self._host("mpi", rows), [""] * len(rows), args))
+            self.launches.append(self._collective(self._host("mpi", rows), [""] * len(rows), rows.args))
 
     def _waits(self, operators: Timed) -> None:
         if self.operators.wanted:
-            waiting = {name for name in {event.name for event in operators.events} if _BLOCKS.match(name or "")}
-            mask = np.array([event.name in waiting for event in operators.events], bool)
+            mask = operators.name.are(_BLOCKS.match)
             if mask.any():
                 self.waits.append(self._host("mpi", operators.where(mask)))
 
     def _host(self, kind: str, rows: Timed, **more: Times) -> Part:
-        return Part(kind, rows.start, rows.end, {**_who(rows), **more}, {"name": words([event.name for event in rows.events], self.known)})
+        return Part(kind, rows.start, rows.end, {**_who(rows), **more}, {"name": self._once(rows.name)})
 
 
 def _who(rows: Timed) -> Numbers:
-    return {"process": numbers([event.pid for event in rows.events]), "thread": numbers([event.tid for event in rows.events])}
+    return {"process": rows.process, "thread": rows.thread}
 
 
 def _plain(function: str) -> str:
@@ -251,7 +253,8 @@ def _plain(function: str) -> str:
     >>> _plain("<built-in method view of Tensor object at 0x7ce279c5bf20>"), _plain("nn.Module: Linear_3")
     ('<built-in method view of Tensor object>', 'Linear_3')
     """
-    return _ADDRESS.sub("", function.removeprefix(_MODULE))
+    named = function.removeprefix(_MODULE)
+    return _ADDRESS.sub("", named) if " at 0x" in named else named
 
 
 def note(name: str) -> str:
@@ -267,7 +270,7 @@ def note(name: str) -> str:
     return "" if _LAUNCHED.match(name) else "region"
 
 
-def payload(work: Work) -> int:
+def payload(work: Communication) -> int:
     """Return the bytes of a collective, counted as NCCL's tests do: the larger of what goes in and what comes out.
 
     >>> payload(Work(sent=1024, received=8192, dtype="BFloat16"))
@@ -302,7 +305,7 @@ def _see(seen: dict[int, tuple[int, int]], rows: Timed) -> None:
     """Widen what was seen of each process, leaving out what lies a day from the rest."""
     if not rows:
         return
-    process = numbers([event.pid for event in rows.events])
+    process = rows.process
     near = (process >= 0) & (np.abs(rows.start - np.median(rows.start)) < _NEAR)
     order = np.argsort(process[near], kind="stable")
     process, start, end = (values[near][order] for values in (process, rows.start, rows.end))

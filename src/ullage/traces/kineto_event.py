@@ -17,7 +17,7 @@ from ullage.traces.kineto_category import API, CODES, DEVICE, KNOWN, NOTE, OPERA
 
 Number = int | float | str | None  # as writers write numbers
 _EMPTY = msgspec.Raw(b"{}")
-_NOTHING = msgspec.Raw(b"null")
+NOTHING = msgspec.Raw(b"null")  # text of what is not recorded
 
 
 class Event(msgspec.Struct, gc=False):
@@ -51,7 +51,20 @@ class Call(msgspec.Struct, gc=False):
     correlation: Number = None
 
 
-class Work(msgspec.Struct, gc=False):
+class Communication(msgspec.Struct, gc=False):
+    """What the arguments of a collective say, on the host and on the device."""
+
+    external: Number = msgspec.field(default=None, name="External id")
+    collective: str | None = msgspec.field(default=None, name="Collective name")
+    group: Number = msgspec.field(default=None, name="Process Group Name")
+    sequence: Number = msgspec.field(default=None, name="Seq")
+    members: Number = msgspec.field(default=None, name="Group size")
+    dtype: str | None = None
+    sent: Number = msgspec.field(default=None, name="In msg nelems")
+    received: Number = msgspec.field(default=None, name="Out msg nelems")
+
+
+class Work(Communication, gc=False):
     """The arguments of work on a device: of kernels, copies, and of collectives."""
 
     device: Number = None
@@ -62,40 +75,27 @@ class Work(msgspec.Struct, gc=False):
     block: Extent | None = None
     registers: Number = msgspec.field(default=None, name="registers per thread")
     shared: Number = msgspec.field(default=None, name="shared memory")
-    external: Number = msgspec.field(default=None, name="External id")
-    collective: str | None = msgspec.field(default=None, name="Collective name")
-    group: Number = msgspec.field(default=None, name="Process Group Name")
-    sequence: Number = msgspec.field(default=None, name="Seq")
-    members: Number = msgspec.field(default=None, name="Group size")
-    dtype: str | None = None
-    sent: Number = msgspec.field(default=None, name="In msg nelems")
-    received: Number = msgspec.field(default=None, name="Out msg nelems")
     direction: str | None = None  # of a copy on MTIA, whose bytes are called size
     size: Number = None
 
 
 class Tensors(msgspec.Struct, gc=False):
-    """The tensors that an operator was given: their shapes and types."""
+    """The tensors that a note of a collective was given: their shapes and types."""
 
     dims: Any = msgspec.field(default=None, name="Input Dims")
     types: Any = msgspec.field(default=None, name="Input type")
 
 
-class Operands(msgspec.Struct, gc=False):
-    """The same as text, for shapes are few and operators many; and the number by which kernels name their operator."""
+class Operands(Communication, gc=False):
+    """The arguments of an operator: its tensors as text, for shapes are few and operators many; the number by which kernels name it
+    (`external`, once written `older`); and what ties it to its gradients (`order`, `forward`)."""
 
-    dims: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Dims")
-    types: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input type")
-    strides: msgspec.Raw = msgspec.field(default=_NOTHING, name="Input Strides")
-    concrete: msgspec.Raw = msgspec.field(default=_NOTHING, name="Concrete Inputs")
-    external: Number = msgspec.field(default=None, name="External id")
+    dims: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Dims")
+    types: msgspec.Raw = msgspec.field(default=NOTHING, name="Input type")
+    strides: msgspec.Raw = msgspec.field(default=NOTHING, name="Input Strides")
+    concrete: msgspec.Raw = msgspec.field(default=NOTHING, name="Concrete Inputs")
     older: Number = msgspec.field(default=None, name="external id")
-
-
-class Sequenced(msgspec.Struct, gc=False):
-    """What ties an operator to its gradients."""
-
-    sequence: Number = msgspec.field(default=None, name="Sequence number")
+    order: Number = msgspec.field(default=None, name="Sequence number")
     forward: Number = msgspec.field(default=None, name="Fwd thread id")
 
 
@@ -108,7 +108,9 @@ def _kind_of(category: str, code: int) -> type[Any]:
         fields = [*fields, ("args", Work | None, None)]
     elif code == API:
         fields = [*fields, ("args", Call | None, None)]
-    elif code in (OPERATOR, NOTE):
+    elif code == OPERATOR:
+        fields = [*fields, ("args", Operands | None, None)]
+    elif code == NOTE:
         fields = [*fields, ("args", msgspec.Raw, _EMPTY)]
     return msgspec.defstruct(f"{category}_event", fields, gc=False, tag_field="cat", tag=category)
 
@@ -132,8 +134,8 @@ _DECODERS: dict[type[Any], tuple[msgspec.json.Decoder[Any], msgspec.json.Decoder
     Work: (msgspec.json.Decoder(list[Work]), msgspec.json.Decoder(Work)),
     Operands: (msgspec.json.Decoder(list[Operands]), msgspec.json.Decoder(Operands)),
     Tensors: (msgspec.json.Decoder(list[Tensors]), msgspec.json.Decoder(Tensors)),
-    Sequenced: (msgspec.json.Decoder(list[Sequenced]), msgspec.json.Decoder(Sequenced)),
 }
+_ARGUMENTS: dict[int, type[Any]] = dict.fromkeys(DEVICE, Work) | {API: Call, NOTE: Tensors, OPERATOR: Operands}
 
 
 def events(text: bytes | memoryview) -> list[Any]:
@@ -180,8 +182,9 @@ def _retyped(text: bytes) -> bytes | None:
     return msgspec.json.encode(event)
 
 
-def arguments(kind: type[Any], events: Sequence[Any]) -> list[Any]:
-    """Return the arguments of events, decoded as `kind`; what can't be understood is left out of them."""
+def arguments(category: int, events: Sequence[Any]) -> list[Any]:
+    """Return the arguments of events of one category, decoded; what can't be understood is left out of them."""
+    kind = _ARGUMENTS[category]
     if events and not isinstance(events[0].args, msgspec.Raw):
         nothing = kind()
         return [event.args or nothing for event in events]
@@ -212,6 +215,14 @@ def _argument(kind: type[Any], decoder: msgspec.json.Decoder[Any], text: msgspec
             except ERRORS:
                 continue
     return found
+
+
+def value(text: bytes | msgspec.Raw) -> Any:
+    """Return what a text of JSON says, None for what is none."""
+    try:
+        return msgspec.json.decode(text)
+    except ERRORS:
+        return None
 
 
 def named(event: Event) -> str:

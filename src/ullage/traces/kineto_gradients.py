@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ullage.traces.kineto_event import Sequenced, arguments
 from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Times, numbers
 from ullage.traces.kineto_timed import Mask, Timed
 
@@ -20,16 +19,15 @@ CLEARLY = 2  # times as many numbers as any other thread must have those of a th
 
 def sequenced(operators: Timed) -> Part | None:
     """Return the operators of a chunk that bear a number of autograd's; None without any."""
-    args: list[Sequenced] = arguments(Sequenced, operators.events) if operators else []
-    sequence = numbers([a.sequence for a in args])
+    sequence = numbers([a.order for a in operators.args] if operators else [])
     borne = sequence >= 0
     if not borne.any():
         return None
     found: Numbers = {
-        "process": numbers([event.pid for event in operators.events]),
-        "thread": numbers([event.tid for event in operators.events]),
+        "process": operators.process,
+        "thread": operators.thread,
         "sequence": sequence,
-        "forward": numbers([a.forward for a in args]),
+        "forward": numbers([a.forward for a in operators.args]),
     }
     return Part("operator", operators.start, operators.end, found, {}).where(borne)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ullage.traces.kineto_part import Part, Times, numbers
+from ullage.traces.kineto_part import Part, Times
 from ullage.traces.kineto_timed import Mask, Timed
 
 _OTHER, _STARTS, _COMPUTES = range(3)  # what an operator does; a collective is started, or waited for
@@ -28,11 +28,8 @@ class Operators:
     def add(self, rows: Timed) -> None:
         """Take in a chunk's operators."""
         if self.wanted and rows:
-            names = [event.name or "" for event in rows.events]
-            sorts = {name: _sort(name) for name in set(names)}
-            sort = np.array([sorts[name] for name in names], np.int8)
-            who = (numbers([event.pid for event in rows.events]), numbers([event.tid for event in rows.events]))
-            self.columns.append((rows.start, rows.end, *who, sort))
+            sort = np.array([*(_sort(name) for name in rows.name.words), _sort("")], np.int8)[rows.name.codes]
+            self.columns.append((rows.start, rows.end, rows.process, rows.thread, sort))
 
     def beside(self, parts: Sequence[Part]) -> list[Part]:
         """Return what threads that start collectives compute while one runs on a thread of its own."""

@@ -7,55 +7,49 @@ Kernels on AMD's devices and in older profiles have no process group, sequence n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
+import numpy.typing as npt
 
 from ullage.traces.kineto_meta import Metadata
-from ullage.traces.kineto_part import NOT_KNOWN, Part, words
+from ullage.traces.kineto_part import NOT_KNOWN, Part, Table, Words, as_one, shared
 
 _NUMBERS = ("bytes", "sequence", "members")
 _WORDS = ("operation", "group")
 
 
-@dataclass(frozen=True)
-class Launch:
-    """What a launch tells of its collective."""
-
-    numbers: tuple[int, ...]
-    words: tuple[str | None, ...]
-
-
 class Launches:
-    """The launches of a file by their "External id"."""
+    """The launches of a file by their "External id"; where several bear one, the last counts."""
 
     def __init__(self, parts: Sequence[Part]) -> None:
-        self._found = {number: launch for part in parts for number, launch in _launches(part)}
+        self._rows = as_one(parts) if parts else None
+        external = self._rows.numbers["external"] if self._rows else np.zeros(0, np.int64)
+        known = np.flatnonzero(external >= 0)
+        self._places = Table(external[known], known.astype(np.int32))
 
     def tell(self, part: Part) -> Part:
         """Return rows as they are yielded: collectives with what they lack filled in from their launches."""
         if "external" not in part.numbers:
             return part
         numbers = {name: values for name, values in part.numbers.items() if name != "external"}
-        launches = [self._found.get(number) for number in part.numbers["external"].tolist()]
-        if not any(launches):
+        place = self._places.of(part.numbers["external"])
+        launched = place >= 0
+        if self._rows is None or not launched.any():
             return replace(part, numbers=numbers)
-        for place, name in enumerate(_NUMBERS):
-            told = np.array([launch.numbers[place] if launch else NOT_KNOWN for launch in launches], numbers[name].dtype)
-            numbers[name] = np.where(numbers[name] < 0, told, numbers[name])
-        filled = dict(part.words)
-        for place, name in enumerate(_WORDS):
-            own = part.words[name].values()
-            spoken = [word or (launch.words[place] if launch else None) for word, launch in zip(own, launches, strict=True)]
-            filled[name] = words(spoken, {})
-        return replace(part, numbers=numbers, words=filled)
+        for name in _NUMBERS:
+            lacking = launched & (numbers[name] < 0)
+            numbers[name] = np.where(lacking, self._rows.numbers[name][place], numbers[name]).astype(numbers[name].dtype)
+        filled = {name: _filled(part.words[name], self._rows.words[name], place) for name in _WORDS}
+        return replace(part, numbers=numbers, words=part.words | filled)
 
 
-def _launches(part: Part) -> list[tuple[int, Launch]]:
-    external = part.numbers["external"].tolist()
-    whole = zip(*(part.numbers[name].tolist() for name in _NUMBERS), strict=True)
-    spoken = zip(*(part.words[name].values() for name in _WORDS), strict=True)
-    return [(n, Launch(a, b)) for n, a, b in zip(external, whole, spoken, strict=True) if n >= 0]
+def _filled(own: Words, launches: Words, place: npt.NDArray[np.int32]) -> Words:
+    """Return a column with the word of each row's launch, if it has one, where the row has none."""
+    known: dict[str, int] = {}
+    mine, theirs = shared(own, known), shared(launches, known)
+    told = np.where(place >= 0, theirs[place], NOT_KNOWN)
+    return Words(np.where((own.codes >= 0) & own.are(len), mine, told).astype(np.int32), list(known))
 
 
 def on_host(parts: Sequence[Part], metadata: Metadata) -> list[Part]:

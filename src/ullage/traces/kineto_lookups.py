@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
-from ullage.traces.kineto_event import Tensors, arguments
+from ullage.traces.kineto_event import value
 from ullage.traces.kineto_part import NOT_KNOWN, Part, numbers, words
 from ullage.traces.kineto_timed import Timed
 
@@ -16,16 +14,12 @@ _MOST = 2**53
 
 def lookups(operators: Timed) -> Part | None:
     """Return the lookups among a chunk's operators, each with its table as its name and how many tokens it was of; None without any."""
-    mask = np.array([event.name == OPERATOR for event in operators.events], bool)
+    mask = operators.name.are(OPERATOR.__eq__)
     if not mask.any():
         return None
     rows = operators.where(mask)
-    given = [_given(args.dims) for args in arguments(Tensors, rows.events)]
-    found = {
-        "process": numbers([event.pid for event in rows.events]),
-        "thread": numbers([event.tid for event in rows.events]),
-        "tokens": numbers([tokens for _, tokens in given]),
-    }
+    given = [_given(value(args.dims)) for args in rows.args]
+    found = {"process": rows.process, "thread": rows.thread, "tokens": numbers([tokens for _, tokens in given])}
     part = Part("lookup", rows.start, rows.end, found, {"name": words([table for table, _ in given], {})})
     return part.where(found["tokens"] > 0)
 

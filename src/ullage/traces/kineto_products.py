@@ -7,9 +7,10 @@ the one that the call of this correlation lies in, on the same thread. Shapes ar
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
+from operator import attrgetter
 from typing import Any
 
 import msgspec
@@ -18,11 +19,10 @@ import numpy.typing as npt
 
 from ullage.product import CONVOLUTION, GROUPED, LARGEST, Product, joined_elements, joined_word, moved_bytes, moved_word
 from ullage.traces import kineto_attention, kineto_moved
-from ullage.traces.json_salvage import ERRORS
 from ullage.traces.kineto_convolutions import convolved, grouped, is_convolution, kernels_of
-from ullage.traces.kineto_event import Operands, arguments
+from ullage.traces.kineto_event import NOTHING, Operands, value
 from ullage.traces.kineto_kernels import SEVERAL, settled
-from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Times, Words, numbers, whole, words
+from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Table, Times, Words, distinct, numbers, shared, words
 from ullage.traces.kineto_timed import Timed
 
 # operator: where its two matrices stand among the inputs
@@ -51,16 +51,17 @@ Codes = npt.NDArray[np.int32]
 
 def asked(operators: Timed) -> Part | None:
     """Return the operators of a chunk whose work is known, each with what it asked for as a word; None where there are none."""
-    wanted = {name for name in {event.name for event in operators.events} if _is_known(name or "")}
-    if not wanted:
+    wanted = operators.name.are(_is_known)
+    if not wanted.any():
         return None
-    rows = operators.where(np.array([event.name in wanted for event in operators.events], bool))
-    given: list[Operands] = arguments(Operands, rows.events)
-    said = [_said(event.name or "", one) for event, one in zip(rows.events, given, strict=True)]
+    rows = operators.where(wanted)
+    given: list[Operands] = rows.args
+    works = [_work(name) for name in rows.name.words]
+    said = [works[code].said(one) for code, one in zip(rows.name.codes.tolist(), given, strict=True)]
     found = {
-        "process": numbers([event.pid for event in rows.events]),
-        "thread": numbers([event.tid for event in rows.events]),
-        "external": numbers([whole(one.external if one.external is not None else one.older) for one in given]),
+        "process": rows.process,
+        "thread": rows.thread,
+        "external": numbers([one.older if one.external is None else one.external for one in given]),
     }
     return Part("operator", rows.start, rows.end, found, {"product": words(said, {})})
 
@@ -73,74 +74,83 @@ def _is_known(operator: str) -> bool:
     return operator == _CAT or kineto_moved.tells_bytes(operator) or operator in kineto_attention.OPERATORS or _multiplies(operator)
 
 
-def _said(operator: str, given: Operands) -> str | None:
-    """Return what an operator asked for as a word; of what it was given no more is looked at than its kind of work depends on."""
-    dims, types = bytes(given.dims), bytes(given.types)
-    if _multiplies(operator) and operator not in _OPERANDS:
-        if len(dims) >= _LONGEST:
-            return GROUPED if operator in _GROUPED else CONVOLUTION
-        return _grouped(operator, dims, types) if operator in _GROUPED else _convolved(operator, dims, types, bytes(given.concrete))
-    if len(dims) >= _LONGEST:
-        return None
+@dataclass(frozen=True)
+class _Work:
+    """How an operator tells what it asked for: `word` of the texts of its arguments that its kind of work depends on (`of`), and what is
+    known where no shapes are recorded (`unsaid`), or `endless` ones."""
+
+    operator: str
+    word: Callable[..., str | None]
+    of: Callable[[Operands], tuple[msgspec.Raw, ...]]
+    unsaid: str | None
+    endless: str | None = None
+
+    def said(self, given: Operands) -> str | None:
+        """Return what the operator asked for as a word."""
+        if given.dims is NOTHING:
+            return self.unsaid
+        texts = [bytes(text) for text in self.of(given)]
+        return self.word(self.operator, *texts) if len(texts[0]) < _LONGEST else self.endless
+
+
+@lru_cache(maxsize=4096)
+def _work(operator: str) -> _Work:
+    if operator in _GROUPED:
+        return _Work(operator, _grouped, attrgetter("dims", "types"), GROUPED, GROUPED)
+    if is_convolution(operator):
+        return _Work(operator, _convolved, attrgetter("dims", "types", "concrete"), CONVOLUTION, CONVOLUTION)
     if operator == _CAT:
-        return _joined_tensors(dims)
+        return _Work(operator, _joined_tensors, lambda given: (given.dims,), None)
     if kineto_moved.tells_bytes(operator):
-        return _moved(operator, dims, types, bytes(given.strides))
+        return _Work(operator, _moved, attrgetter("dims", "types", "strides"), None)
     if operator in kineto_attention.OPERATORS:
-        return _attended(operator, dims, types, bytes(given.concrete))
-    return _multiplied(operator, dims, types)
+        return _Work(operator, _attended, attrgetter("dims", "types", "concrete"), None)
+    return _Work(operator, _multiplied, attrgetter("dims", "types"), None)
 
 
 @lru_cache(maxsize=4096)
 def _multiplied(operator: str, dims: bytes, types: bytes) -> str | None:
-    found = asked_by(operator, _value(dims), _value(types))
+    found = asked_by(operator, value(dims), value(types))
     return None if found is None else found.word
 
 
 @lru_cache(maxsize=4096)
 def _grouped(operator: str, dims: bytes, types: bytes) -> str:
-    found = grouped(_value(dims), _value(types), _PRECISIONS) if operator == "aten::_grouped_mm" else None
+    found = grouped(value(dims), value(types), _PRECISIONS) if operator == "aten::_grouped_mm" else None
     return GROUPED if found is None else found.word
 
 
 @lru_cache(maxsize=4096)
 def _convolved(operator: str, dims: bytes, types: bytes, concrete: bytes) -> str:
     """Return a convolution's word; where it is known, with the number of kernels that multiply for it, behind a `SEVERAL` sign."""
-    given = _value(concrete)
-    found, count = convolved(operator, _value(dims), _value(types), given), kernels_of(operator, given)
+    given = value(concrete)
+    found, count = convolved(operator, value(dims), value(types), given), kernels_of(operator, given)
     return CONVOLUTION if found is None or not count else f"{found.word}{SEVERAL}{count}"
 
 
 @lru_cache(maxsize=4096)
-def _joined_tensors(dims: bytes) -> str | None:
-    found = kineto_moved.joined(_value(dims))
+def _joined_tensors(_: str, dims: bytes) -> str | None:
+    found = kineto_moved.joined(value(dims))
     return None if found is None else joined_word(found)
 
 
 @lru_cache(maxsize=4096)
 def _moved(operator: str, dims: bytes, types: bytes, strides: bytes) -> str | None:
-    found = kineto_moved.bytes_by(operator, _value(dims), _value(types), _value(strides))
+    found = kineto_moved.bytes_by(operator, value(dims), value(types), value(strides))
     return None if found is None else moved_word(found)
 
 
 @lru_cache(maxsize=4096)
 def _attended(operator: str, dims: bytes, types: bytes, concrete: bytes) -> str | None:
-    named = _value(types)
+    named = value(types)
     kinds = {_kind(one) for one in named if one} if isinstance(named, list) else set()
     precision = next((_PRECISIONS[kind] for kind in sorted(kinds) if kind in _PRECISIONS and kind != "float"), "")
-    found = kineto_attention.attention_by(operator, _value(dims), _value(concrete), precision)
+    found = kineto_attention.attention_by(operator, value(dims), value(concrete), precision)
     return None if found is None else found.word
 
 
 def _kind(named: object) -> str:
     return str(named).lower().removeprefix("c10::")
-
-
-def _value(text: bytes) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except ERRORS:
-        return None
 
 
 def asked_by(operator: str, dims: Any, types: Any) -> Product | None:
@@ -175,7 +185,7 @@ class Asked:
 
     def __init__(self, operators: Sequence[Part], parts: Sequence[Part]) -> None:
         known: dict[str, int] = {}
-        codes = [_shared(part.words["product"], known) for part in operators]
+        codes = [shared(part.words["product"], known) for part in operators]
         self._words = list(known)
         self._operators, self._calls = _joined(operators, ("process", "thread", "external")), [part for part in parts if part.kind == "api"]
         self._code = np.concatenate([*codes, np.zeros(0, np.int32)])
@@ -187,12 +197,12 @@ class Asked:
         return np.array([*known, False], bool)
 
     @cached_property
-    def _by_external(self) -> _Table:
+    def _by_external(self) -> Table:
         known = self._operators["external"] > 0
-        return _Table(self._operators["external"][known], self._code[known])
+        return Table(self._operators["external"][known], self._code[known])
 
     @cached_property
-    def _by_call(self) -> _Table:
+    def _by_call(self) -> Table:
         """By time alone: without operators of bytes, which lie within others, and of which nobody could tell several kernels' parts."""
         kept = ~self._is_moved[self._code]
         operators = {name: values[kept] for name, values in self._operators.items()}
@@ -225,27 +235,6 @@ def _is_alone(operators: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.b
     return alone
 
 
-class _Table:
-    """Codes by whole numbers; of a number that occurs twice, the last code counts."""
-
-    def __init__(self, keys: Times, codes: Codes) -> None:
-        order = np.argsort(keys, kind="stable")
-        self._keys, self._codes = keys[order], codes[order]
-
-    def of(self, keys: npt.NDArray[np.signedinteger[Any]]) -> Codes:
-        """Return the code of each key, `NOT_KNOWN` for one that the table lacks."""
-        if not len(self._keys):
-            return np.full(len(keys), NOT_KNOWN, np.int32)
-        at = np.maximum(np.searchsorted(self._keys, keys, side="right") - 1, 0)
-        return np.where(self._keys[at] == keys, self._codes[at], NOT_KNOWN).astype(np.int32)
-
-
-def _shared(column: Words, known: dict[str, int]) -> Codes:
-    """Return the codes of a column in a list of words that several columns share."""
-    table = np.array([*(known.setdefault(word, len(known)) for word in column.words), NOT_KNOWN], np.int32)
-    return table[column.codes]
-
-
 def _joined(parts: Sequence[Part], names: Sequence[str]) -> Numbers:
     """Return columns of several parts, each as one."""
     columns: Numbers = {name: np.concatenate([*(part.numbers[name] for part in parts), np.zeros(0, np.int64)]) for name in names}
@@ -254,14 +243,14 @@ def _joined(parts: Sequence[Part], names: Sequence[str]) -> Numbers:
     return columns
 
 
-def _in_calls(operators: Numbers, code: Codes, calls: Sequence[Part]) -> _Table:
+def _in_calls(operators: Numbers, code: Codes, calls: Sequence[Part]) -> Table:
     """Return what was asked for by the correlations of the calls that begin within an operator: the one that began last.
 
     The calls, of which a file has millions, are looked up a part at a time."""
     lanes = _Lanes(operators["process"], operators["thread"])
     order = np.lexsort((-operators["end"], operators["start"], lanes.own))
     lane, start, end, code = lanes.own[order], operators["start"][order], operators["end"][order], code[order]
-    moments = np.unique(start)
+    moments = distinct(start)
     # a lane and the place of a moment among all moments, as one number that sorts as the two
     places = lane * (len(moments) + 1) + np.searchsorted(moments, start, side="right")
     found = [(np.zeros(0, np.int64),) * 3]
@@ -273,14 +262,14 @@ def _in_calls(operators: Numbers, code: Codes, calls: Sequence[Part]) -> _Table:
         found.append((last[within], part.start[within], part.numbers["correlation"][within]))
     asked, begun, correlation = (np.concatenate(column) for column in zip(*found, strict=True))
     in_time = np.lexsort((begun, lane[asked]))
-    return _Table(correlation[in_time], code[asked[in_time]])
+    return Table(correlation[in_time], code[asked[in_time]])
 
 
 class _Lanes:
     """The threads of some rows, by whole numbers that sort as process and thread do; `own` has that of each of these rows."""
 
     def __init__(self, process: Times, thread: Times) -> None:
-        self._processes, self._threads = np.unique(process), np.unique(thread)
+        self._processes, self._threads = distinct(process), distinct(thread)
         places, _ = self._place(process, thread)
         self._places, self.own = np.unique(places, return_inverse=True)
 

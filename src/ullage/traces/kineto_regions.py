@@ -1,4 +1,7 @@
-"""A long plain profile read in regions, side by side: each process decodes its own part, and only columns come back."""
+"""A long plain profile read in regions, side by side: each process decodes its own parts, and only columns come back.
+
+Regions are many and small, so that this process, which begins at once, and those that it starts end at about the same time.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +15,13 @@ from ullage.memory import give_back
 from ullage.traces.json_array import Array
 from ullage.traces.json_regions import Region, regions
 from ullage.traces.json_source import Source
-from ullage.traces.kineto_columns import Columns
+from ullage.traces.kineto_columns import PARTS, Columns
 from ullage.traces.kineto_event import Event, events, usable
 from ullage.traces.trace import File, Options
 from ullage.workers import side_by_side
 
 WORTH = 96 << 20  # bytes of a file from which on starting processes costs less than it saves
+_REGION = 12 << 20  # bytes of a region: a tenth of a second
 _PLAIN = (b"{", b"[", b" ", b"\n", b"\xef")
 
 
@@ -30,7 +34,7 @@ class Shared:
 
 
 def in_regions(file: File, options: Options, begin: int, wanted: bool) -> Shared | None:
-    """Return a plain file's events, read by `options.workers` processes, from byte `begin` on.
+    """Return a plain file's events, read by `options.workers` processes (this is one of them), from byte `begin` on.
 
     None where that isn't worth it, and where a region isn't whole by itself (a damaged file, or a boundary that was none): then the
     file has to be read in one piece. `wanted` says whether operators are kept.
@@ -38,15 +42,16 @@ def in_regions(file: File, options: Options, begin: int, wanted: bool) -> Shared
     size = file.path.stat().st_size
     if options.workers < 2 or options.strict or not WORTH <= size <= options.limit or not _plain(file):
         return None
-    parts = regions(file.path, begin, options.workers)
+    parts = regions(file.path, begin, max(options.workers, size // _REGION))
     if len(parts) < 2:
         return None
     try:
         found = side_by_side(
             read_region,
             [(part, wanted) for part in parts],
-            len(parts),
+            min(options.workers, len(parts)),
             lambda done: options.progress(f"{done} of {len(parts)} parts of {size / 1e6:,.0f} MB"),
+            here=True,
         )
     except UllageError:
         return None
@@ -54,7 +59,10 @@ def in_regions(file: File, options: Options, begin: int, wanted: bool) -> Shared
     if any(shared is None for shared in found):
         return None
     shares = [shared for shared in found if shared is not None]
-    return Shared(merged([shared.columns for shared in shares]), shares[-1].after)
+    columns = merged([shared.columns for shared in shares])
+    columns.join()
+    give_back()
+    return Shared(columns, shares[-1].after)
 
 
 def read_region(task: tuple[Region, bool]) -> Shared | None:
@@ -67,6 +75,7 @@ def read_region(task: tuple[Region, bool]) -> Shared | None:
         with no_collector():
             for chunk in array:
                 columns.add(chunk)
+        columns.join()
         after = array.remainder()
     finally:
         source.close()
@@ -75,11 +84,12 @@ def read_region(task: tuple[Region, bool]) -> Shared | None:
 
 
 def merged(found: Sequence[Columns]) -> Columns:
-    """Return the columns of several regions of one file as one."""
+    """Return the columns of several regions of one file as one, which are let go."""
     whole = Columns(operators=found[0].operators)
     for each in found:
-        for name in ("parts", "launches", "waits", "operator_steps", "products", "sequenced", "code"):
+        for name in PARTS:
             getattr(whole, name).extend(getattr(each, name))
+            getattr(each, name).clear()
         if each is not found[0]:
             whole.operators.columns += each.operators.columns
         for seen, more in ((whole.lived, each.lived), (whole.traced, each.traced)):

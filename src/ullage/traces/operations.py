@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ullage.arrays import plain
 from ullage.checked_parquet import opened
@@ -140,6 +139,8 @@ def _read(path: Path, problems: Problems) -> pa.Table:
         raise UllageError(
             f"{name} can't be read as operations of a training job: {harmless(str(error))}", "copy or export it again"
         ) from error
+    import pyarrow.compute as pc  # 10 MB, which no other format needs
+
     known = plain(pc.fill_null(pc.is_in(words, pa.array(TYPES)), False).cast(pa.int8()), 0) > 0
     problems.drop("operations of types that no dependency is known of", int((~known).sum()), name)
     fair = _fair(columns)
@@ -184,6 +185,8 @@ def _table(columns: dict[str, npt.NDArray[np.float64]], words: pa.Array) -> pa.T
 def _one_rank_a_place(table: pa.Table, problems: Problems) -> pa.Table:
     """Return the operations of the lowest rank at each place of replica and stage."""
     lowest = table.group_by(["dp_rank", "stage"]).aggregate([("rank", "min")])
+    import pyarrow.compute as pc
+
     kept = table.filter(pc.is_in(table["rank"], lowest["rank_min"]))
     if len(kept) < len(table):
         problems.note("of the ranks at one place of replica and stage (tensor parallelism) the lowest is looked at")

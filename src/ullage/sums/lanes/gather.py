@@ -139,9 +139,9 @@ def _cut(batch: pa.RecordBatch, words: dict[str, int]) -> Iterable[tuple[str, di
     sorts = {"device": on_device, "calls": calls, "host": ~(on_device | calls | code)}
     for sort, mask in sorts.items():
         if mask.any():
-            part = {name: plain(batch[name], 0)[mask] for name in ("start", "end")}
+            part = {name: _chosen(plain(batch[name], 0), mask) for name in ("start", "end")}
             for name in _COLUMNS[sort]:
-                part[name] = kind[mask] if name == "kind" else _column(batch[name], name, words)[mask]
+                part[name] = _chosen(kind if name == "kind" else _column(batch[name], name, words), mask)
             yield sort, part
 
 
@@ -169,6 +169,8 @@ def _column(values: pa.Array, name: str, words: dict[str, int]) -> npt.NDArray[n
         return _coded(values, CALL)
     if name in _WORDS:
         return _worded(values, words)
+    if values.null_count == len(values):
+        return np.broadcast_to(np.int64(NOT_KNOWN), len(values))
     return plain(values, NOT_KNOWN).astype(np.int64, copy=False)
 
 
@@ -179,11 +181,23 @@ def _coded(values: pa.DictionaryArray, codes: dict[str, int]) -> npt.NDArray[np.
 
 def _worded(values: pa.DictionaryArray, words: dict[str, int]) -> Codes:
     if values.null_count == len(values):
-        return np.full(len(values), NOT_KNOWN, np.int32)
-    if len(values.dictionary) > 2 * len(values):  # a table of all the file's words: take those in use
-        values = values.cast(pa.string()).dictionary_encode()
+        return np.broadcast_to(np.int32(NOT_KNOWN), len(values))
+    if len(values.dictionary) > 2 * len(values):
+        return _few(values, words)
     table = [words.setdefault(word, len(words)) for word in values.dictionary.to_pylist()]
     return np.array([*table, NOT_KNOWN], np.int32)[_indices(values, len(table))]
+
+
+def _few(values: pa.DictionaryArray, words: dict[str, int]) -> Codes:
+    """Return a column's codes where most of its dictionary, a table of all the file's words, is not in use: the others are not looked at.
+    By NumPy, for Arrow's functions cost 10 MB when the first is called."""
+    codes = plain(values.indices, NOT_KNOWN)
+    used, first, place = np.unique(codes, return_index=True, return_inverse=True)
+    table = np.full(len(used), NOT_KNOWN, np.int32)
+    for at in np.argsort(first).tolist():
+        if used[at] >= 0:
+            table[at] = words.setdefault(values.dictionary[int(used[at])].as_py(), len(words))
+    return table[place]
 
 
 def _indices(values: pa.DictionaryArray, missing: int) -> npt.NDArray[np.int64]:
@@ -196,9 +210,16 @@ def _rows(sort: str, parts: list[dict[str, npt.NDArray[np.generic]]]) -> Rows:
         if not parts:
             small = np.int8 if name in ("kind", "call") else np.int32 if name in _WORDS else np.int64
             return np.zeros(0, small)
-        return one_view(np.concatenate([part.pop(name) for part in parts]))
+        return _as_one([part.pop(name) for part in parts])
 
     return Rows(whole("start"), whole("end"), **{name: whole(name) for name in _COLUMNS[sort]})  # type: ignore[arg-type]
+
+
+def _as_one(pieces: list[npt.NDArray[Number]]) -> npt.NDArray[Number]:
+    """Return pieces of a column as one; where all are views of one and the same value, so is the column."""
+    if all(piece.strides == (0,) and piece[0] == pieces[0][0] for piece in pieces):
+        return np.broadcast_to(pieces[0][0], sum(map(len, pieces)))
+    return one_view(np.concatenate(pieces))
 
 
 def one_view(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
@@ -207,6 +228,8 @@ def one_view(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
 
 
 def _chosen(values: npt.NDArray[Number], mask: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> npt.NDArray[Number]:
+    if mask.dtype == np.bool_ and mask.all():
+        return values
     if len(values) and values.strides == (0,):
         count = int(np.count_nonzero(mask)) if mask.dtype == np.bool_ else len(mask)
         return np.broadcast_to(values[0], (count,))

@@ -18,6 +18,7 @@ import numpy.typing as npt
 from ullage.errors import UllageError
 from ullage.recording import Covers
 from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, Rows
+from ullage.sums.lanes.launches import distinct
 from ullage.sums.lanes.spans import Spans, Times, clip, intersect, spans, union, within
 from ullage.sums.lanes.window import Window
 
@@ -98,7 +99,7 @@ def hosts(capture: Capture) -> list[int]:
 
 
 def _different(rows: Rows) -> set[int]:
-    return set(np.unique(rows.process).tolist())
+    return set(distinct(rows.process))
 
 
 def _life(capture: Capture, process: int, frames: tuple[int, ...] = ()) -> Pair | None:
@@ -130,7 +131,7 @@ def _reaching(capture: Capture, lives: dict[int, Pair]) -> dict[int, Pair]:
     rows = capture.device
     nobodys = ~np.isin(rows.process, list(lives)) & np.isin(rows.kind, _RAN)
     reached = dict(lives)
-    for device in np.unique(rows.device[nobodys]):
+    for device in distinct(rows.device[nobodys]):
         mine = rows.device == device
         users = _users(rows.where(mine), lives)
         together = bounds(lives[p] for p in users)
@@ -145,7 +146,7 @@ def _reaching(capture: Capture, lives: dict[int, Pair]) -> dict[int, Pair]:
 
 def _users(rows: Rows, lives: dict[int, Pair]) -> set[int]:
     """Return whose rows on one device may be: those of whom some are; of all where that is not known of any."""
-    return set(np.unique(rows.process).tolist()) & set(lives) or set(lives)
+    return set(distinct(rows.process)) & set(lives) or set(lives)
 
 
 def _clocked(capture: Capture, process: int, life: Pair) -> Pair:
@@ -158,7 +159,7 @@ def _clocked(capture: Capture, process: int, life: Pair) -> Pair:
 def _worked(capture: Capture, lives: dict[int, Pair]) -> int:
     """Return how long devices worked while their users lived, summed over devices, in ns."""
     rows, total = capture.device, 0
-    for device in np.unique(rows.device):
+    for device in distinct(rows.device):
         mine = rows.where(rows.device == device)
         real = np.isin(mine.kind, _RAN)
         ran, lived = union(mine.start[real], mine.end[real]), spans(*(lives[p] for p in _users(mine, lives)))

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Rows, one_view
+from ullage.sums.lanes.launches import distinct
 from ullage.sums.lanes.observed import hosts
 from ullage.sums.lanes.spans import Times
 
@@ -55,7 +56,7 @@ def _by_number(capture: Capture, callers: npt.NDArray[np.int64], at: npt.NDArray
     none = ~can.any(axis=0) & (bears.sum(axis=0) == 1)
     can[:, none] = bears[:, none]  # a clock that is wrong, a call of a name that isn't known
     owner = np.where(can.sum(axis=0) == 1, callers[can.argmax(axis=0)], NOT_KNOWN)
-    for device in np.unique(rows.device):
+    for device in distinct(rows.device):
         here = (rows.device == device) & can.any(axis=0)
         for able in (fits[:, here].all(axis=1), can[:, here].all(axis=1)) if here.any() else ():
             if able.sum() == 1:
@@ -78,7 +79,7 @@ def _before_first(rows: Rows, bears: Table, fits: Table, begun: Times) -> Table:
     these calls where there is no such work."""
     sure = fits & (bears.sum(axis=0) == 1)
     before = np.zeros_like(fits)
-    for device in np.unique(rows.device):
+    for device in distinct(rows.device):
         here = rows.device == device
         for place in range(len(fits)):
             mine = rows.start[here & sure[place]]
@@ -104,8 +105,8 @@ def _candidate(calls: Rows, rows: Rows, slack: int) -> tuple[npt.NDArray[np.bool
 
 def _by_device(rows: Rows) -> None:
     """Give what is still nobody's to the one process that is known to use its device, if it bears no number that says otherwise."""
-    for device in np.unique(rows.device[rows.process == NOT_KNOWN]):
+    for device in distinct(rows.device[rows.process == NOT_KNOWN]):
         here = rows.device == device
-        users = set(np.unique(rows.process[here]).tolist()) - {NOT_KNOWN}
+        users = set(distinct(rows.process[here])) - {NOT_KNOWN}
         if len(users) == 1 and device != NOT_KNOWN:
             rows.process[here & (rows.process == NOT_KNOWN)] = users.pop()

@@ -18,7 +18,7 @@ from ullage.sums.lanes.events_before_sums import events
 from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, Rows
 from ullage.sums.lanes.idle import Idle, idle
 from ullage.sums.lanes.kernels import Kernels, kernels
-from ullage.sums.lanes.launches import only
+from ullage.sums.lanes.launches import distinct, only
 from ullage.sums.lanes.observed import Observed, Pair, observe
 from ullage.sums.lanes.owners import find_owners
 from ullage.sums.lanes.products import Row as Product
@@ -78,7 +78,7 @@ def reduce(
     notes = find_owners(capture)
     seen = observe(capture, window, limit)
     processes = tuple(_process(capture, number, seen, host) for number in seen.lives)
-    devices = tuple(_device(capture, int(number), seen) for number in np.unique(capture.device.device) if number != NOT_KNOWN)
+    devices = tuple(_device(capture, number, seen) for number in distinct(capture.device.device) if number != NOT_KNOWN)
     looked = [seen.of_device(key[1] for key in d.owners) for d in devices]
     devices = doubted(capture, devices, looked)
     give_back()
@@ -142,7 +142,7 @@ def _process(capture: Capture, number: int, seen: Observed, lane: Host) -> Proce
         steps=_steps(steps, capture.words, (low, high)) if len(steps) else None,
         workers=workers(waits, capture.words, spans((low, high))),
         threads=threads,
-        callers=len(np.unique(capture.calls.thread[capture.calls.process == number])),
+        callers=len(distinct(capture.calls.thread[capture.calls.process == number])),
         calls=int(((capture.calls.process == number) & (capture.calls.start >= low) & (capture.calls.start <= high)).sum()),
         counters=recording.counters.get(number, {}) if seen.entire else {},
     )
@@ -189,7 +189,7 @@ def _steps(rows: Rows, words: list[str], window: tuple[int, int]) -> Step:
 def _device(capture: Capture, number: int, seen: Observed) -> DeviceState:
     recording, rows = capture.recording, capture.device.where(capture.device.device == number)
     known = recording.devices.get(number)
-    users = [int(p) for p in np.unique(rows.process) if int(p) in seen.lives]
+    users = [process for process in distinct(rows.process) if process in seen.lives]
     begun = (rows.start >= seen.window[0]) & (rows.start <= seen.window[1])
     state = DeviceState(
         key=(known.key if known and known.key else f"{recording.place}#{number}"),
