@@ -67,6 +67,7 @@ def _timed(reading: Reading, records: Records, what: str) -> tuple[Records, Whol
 
 def _calls(reading: Reading, records: Records, *, driver: bool) -> pa.RecordBatch:
     records, start, end = _timed(reading, records, "calls of CUDA")
+    reading.device_calls = True
     numbers, codes = distinct(column(records, "cbid"))
     names = Words(codes.astype(np.int32), [call_name(driver, number) for number in numbers.tolist()])
     does = names.each(lambda name: _CODES[call(name)], _CODES["other"])
@@ -87,6 +88,7 @@ def _waits(reading: Reading, records: Records) -> pa.RecordBatch:
     records, start, end = _timed(reading, records[np.isin(records["type"], list(_WAITS))], "waits")
     numbers, codes = distinct(column(records, "type"))
     names = Words(codes.astype(np.int32), [_WAITS[number] for number in numbers.tolist()])
+    reading.device_calls = True
     thread = np.full(len(records), reading.process, np.int64)
     does = coded(np.full(len(records), _CODES["sync"]), CALLS)
     return reading.intervals(start, end, kind="api", name=names, thread=thread, correlation=correlation(records), call=does)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Any
 
@@ -78,6 +79,46 @@ def _dashed(raw: bytes) -> str:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
+_WHY_NOT_COUNTED = {
+    errno.ENOENT: "this machine's processors have no counters that a program can read, as is usual in virtual machines",
+    errno.EACCES: "the system doesn't let programs count; sysctl kernel.perf_event_paranoid=2 allows it",
+    errno.EPERM: "the system, or the container, doesn't let programs count; sysctl kernel.perf_event_paranoid=2 and a seccomp profile with "
+    "perf_event_open allow it",
+    errno.ENOSYS: "this kernel, or the container, has no perf_event_open",
+}
+
+
+def useful_counts(told: Told) -> dict[str, int]:
+    """Return what was counted in useful time, as in `Recording.counters`; {} where nothing was."""
+    said = told.info.get("useful")
+    counts = {name: _count(said, name) for name in ("instructions", "cycles", "time")} if isinstance(said, dict) else {}
+    if not counts.get("cycles") or not counts["time"]:
+        return {}
+    return {"instructions": counts["instructions"], "cycles": counts["cycles"], "useful_time": counts["time"], "sampled": 1}
+
+
+def not_counted(reading: Reading) -> list[str]:
+    """Return why a process' instructions are not known."""
+    said = reading.told.info.get("useful")
+    if not isinstance(said, dict) or reading.recording.counters:
+        return []
+    code = said.get("refused")
+    if type(code) is int and 0 < code < 2**31:
+        why = _WHY_NOT_COUNTED.get(code, f"perf_event_open: {os.strerror(code)}")
+    elif reading.device_calls:
+        why = "useful time was not told from calls of CUDA while the program ran; ULLAGE_CALLBACKS=runtime,driver does"
+    else:
+        return []
+    return [f"no instructions and no IPC: {why}"]
+
+
+def _counted(reading: Reading) -> dict[str, int]:
+    """Return what was counted, where calls of CUDA are not among it."""
+    said = reading.told.info.get("useful")
+    apart = isinstance(said, dict) and "driver" in str(said.get("apart", ""))
+    return {} if reading.device_calls and not apart else useful_counts(reading.told)
+
+
 def people(reading: Reading) -> None:
     """Fill in the one process: how long it lived, its name, and what the recording prefers."""
     recording = reading.recording
@@ -86,6 +127,8 @@ def people(reading: Reading) -> None:
     recording.processes[reading.process] = Process(recording.rank, name.rsplit("/", 1)[-1], recording.host)
     if reading.collectives != reading.messages:
         recording.prefers = "ai" if reading.collectives else "talp"
+    if counted := _counted(reading):
+        recording.counters[reading.process] = counted
     if reading.clock.since_1970 is not None:
         recording.clock = "utc"
     if reading.began is not None or reading.ended is not None:
@@ -122,7 +165,7 @@ def remarks(reading: Reading) -> list[str]:
         found.append("of the hosts' calls only the waits were recorded: launches and copies count as useful time")
     elif not reading.seen & {"api", "mpi"}:
         found.append("neither CUDA nor MPI was recorded on the host: all of its time counts as useful")
-    return [*found, *helpers(reading)]
+    return [*found, *helpers(reading), *not_counted(reading)]
 
 
 def helpers(reading: Reading) -> list[str]:

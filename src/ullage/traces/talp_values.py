@@ -29,7 +29,7 @@ def values(host: HostTotals, device: DeviceTotals | None, version: str = "3.7") 
     region: dict[str, Any] = {"numCpus": host.processes, "numMpiRanks": host.processes, "numNodes": 1, "avgCpus": float(host.processes)}
     if not old:
         region["numGpus"] = device.devices if device else 0
-    region |= {"cycles": 0, "instructions": 0, "numMeasurements": host.processes}
+    region |= {"cycles": host.cycles or 0, "instructions": host.instructions or 0, "numMeasurements": host.processes}
     if not old and host.calls is not None:
         region["numGpuRuntimeCalls"] = host.calls
     region |= {"elapsedTime": host.elapsed, "usefulTime": useful, "mpiTime": mpi}

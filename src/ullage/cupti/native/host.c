@@ -29,6 +29,7 @@ struct lane {
     uint64_t call_start;         /* … since then: where sums are made */
     uint32_t last_call;          /* where they are not: the one that ended last, … */
     uint64_t last_end;           /* … and when */
+    struct useful *useful;       /* what this thread does while it is useful, NULL: not counted; */
     struct ring *_Atomic ring; /* changed under the recording's lock, by the thread, … */
     _Atomic uint32_t life;     /* … when `rings_mine` is no longer this */
 };
@@ -57,6 +58,7 @@ static void thread_ends(void *given) {
     mine = NULL;
     no_regions(lane);
     if (sums_of(lane)) aggregate_alone(lane->aggregate, monotonic());
+    if (lane->useful) useful_thread_ends(lane->useful), lane->useful = NULL;
     atomic_store(&lane->wait_start, 0);
     atomic_store_explicit(&lane->taken, false, memory_order_release);
 }
@@ -104,6 +106,7 @@ static struct lane *for_thread(void) {
     if (!lane) return NULL;
     lane->thread = (uint32_t)syscall(SYS_gettid);
     lane->waits = 0, lane->call = 0, lane->last_call = 0;
+    lane->useful = useful_mine();
     no_regions(lane);
     if (sums_of(lane)) aggregate_moved(lane->aggregate, (struct path){NULL, 0}, 0, monotonic(), false);
     pthread_setspecific(ending, lane);
@@ -284,6 +287,7 @@ void wait_begin(struct lane *lane, uint32_t name, bool edge) {
     uint64_t now = monotonic();
     bool sums = atomic_load_explicit(&lane->sums, memory_order_relaxed); /* of this recording: the lane was asked for just now */
     lane->edge = edge;
+    if (lane->useful) useful_ends(lane->useful, now);
     if (!edge && !sums && atomic_load_explicit(&enough, memory_order_relaxed)) sums = begin_sums(lane, now);
     if (!sums || edge) atomic_store_explicit(&lane->wait_name, name, memory_order_release);
     if (sums) wait_summed(lane, name, now);
@@ -305,6 +309,7 @@ static void wait_ends_summed(struct lane *lane, uint64_t now) {
 
 void wait_end(struct lane *lane) {
     if (!lane->waits || --lane->waits) return;
+    if (lane->useful) useful_begins(lane->useful);
     uint64_t now = monotonic(), start = atomic_load_explicit(&lane->wait_start, memory_order_relaxed);
     bool sums = sums_of(lane);
     if (sums) wait_ends_summed(lane, now);
@@ -539,6 +544,7 @@ void host_forked(void) {
         lane->waits = 0, lane->wait_start = 0;
         lane->sums = false;
         lane->call = 0;
+        lane->useful = NULL;
         rings_give_back(lane->ring);
         lane->ring = NULL;
         lane->life = 0;

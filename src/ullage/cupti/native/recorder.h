@@ -5,6 +5,7 @@
  *   rings.c      where threads put their records first: in memory that outlives the process
  *   aggregate.c  sums in the place of records, once there are as many of these as were asked for
  *   host.c       what the program's threads do: regions, MPI calls, calls of CUDA        names.c   their names, as numbers
+ *   instructions.c  what they do while they are useful: instructions, cycles
  *   nvtx.c       NVTX ranges, where CUPTI doesn't record them
  *   activity.c   CUPTI's activity records                 pool.c      the buffers that CUPTI fills
  *   texts.c      the names that CUPTI's records point to  callbacks.c a callback for each call of CUDA
@@ -53,6 +54,7 @@ struct settings {
     uint64_t events; /* bytes of host records; what comes later is summed up */
     uint64_t flush, deadline; /* ms between two flushes; ms after which CUPTI is no longer waited for */
     int rank, ranks, local_rank; /* -1: not told */
+    char instructions[64]; /* ULLAGE_INSTRUCTIONS: perf events in their place "type:config,type:config"; "0": none; "": the processor's */
     enum { NVTX_IGNORED, NVTX_BY_CUPTI, NVTX_BY_US } nvtx; /* ULLAGE_NVTX; what CUPTI doesn't take is ours */
     bool make; /* ULLAGE_MAKE: whether the folder is made where there is none */
     _Atomic bool debug;
@@ -87,6 +89,7 @@ bool recording_add(enum chunk type, uint16_t flags, const struct iovec *parts, i
 void recording_clocks(void);
 void recording_close(void);
 const char *recording_path(void);
+int recording_moved_up(int descriptor); /* to a high number, that no program takes for its own */
 void recording_forked(void);
 uint64_t recording_size(void);
 bool recording_disk_has(int descriptor, uint64_t total); /* and what is kept free besides; any descriptor on the disk will do */
@@ -98,6 +101,7 @@ bool facts_begin(void);             /* what is known of the process before the f
 void facts_ranks(int rank, int ranks);
 void facts_cupti(struct text *json); /* members of an object, to be written; takes the text */
 void facts_changed(void);
+void facts_of_useful_time(void); /* what was counted in it until now */
 void facts_closed(void);
 bool facts_write(void);
 void facts_end(void);
@@ -200,6 +204,20 @@ void aggregate_until(struct aggregate *of, uint64_t now); /* nothing changes */
 void aggregate_alone(struct aggregate *of, uint64_t now); /* no thread is here */
 bool aggregate_write(struct aggregate *of, uint64_t at); /* with the recording's lock held, these two too */
 bool aggregate_tell(struct aggregate *of);
+
+/* instructions.c: `of` may be NULL */
+struct useful; /* what a thread does while it is useful */
+void useful_loaded(void);
+struct useful *useful_mine(void); /* NULL where nothing of this thread is counted */
+struct useful *useful_of_thread(struct useful *earlier);
+void useful_thread_ends(struct useful *of);
+void useful_ends(struct useful *of, uint64_t now); /* the thread waits, or is in a call that is not useful; they nest */
+void useful_begins(struct useful *of);
+void useful_from_now(void);
+void useful_is_over(void);
+void useful_until_now(void);
+void useful_facts(struct text *json);
+void useful_forked(void);
 
 /* nvtx.c */
 int nvtx_start(void *export_table); /* 0 where NVTX has no place for our functions */

@@ -281,8 +281,23 @@ def _threads(parts: tuple[HostPart, ...]) -> dict[str, int]:
 
 def _counted(parts: tuple[HostPart, ...], name: str) -> int | None:
     """Return a hardware counter's sum, None unless every process has it over all that is looked at."""
-    found = [p.process.counters.get(name) if p.whole else None for p in parts]
+    found = [_in_useful_time(p, p.process.counters.get(name)) if p.whole else None for p in parts]
     return None if None in found else sum(value for value in found if value is not None)
+
+
+def _in_useful_time(part: HostPart, value: int | None) -> int | None:
+    """Return a count over all of a process' useful time, where it was taken in a sample of it."""
+    counters = part.process.counters
+    if value is None or not counters.get("sampled"):
+        return value
+    return round(value * part.useful / counters["useful_time"]) if counters["useful_time"] else None
+
+
+def counted_share(parts: Iterable[HostPart]) -> float | None:
+    """Return in which share of useful time hardware counters were read, None where nothing was sampled."""
+    sampled = [p for p in parts if p.process.counters.get("sampled")]
+    useful = sum(p.useful for p in sampled)
+    return sum(p.process.counters["useful_time"] for p in sampled) / useful if useful else None
 
 
 def device_totals(parts: Iterable[DevicePart], elapsed: int) -> DeviceTotals | None:
