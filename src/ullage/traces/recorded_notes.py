@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ullage.cupti.chunks import NOBODY
+from ullage.cupti.chunks import NOBODY, OPENMP
 from ullage.cupti.kinds import Kind
 from ullage.cupti.results import explain
 from ullage.errors import harmless
@@ -88,6 +88,19 @@ _WHY_NOT_COUNTED = {
 }
 
 
+def _openmp_unseen(told: Told) -> list[str]:
+    """Return that a program's OpenMP doesn't tell when its threads wait."""
+    said = told.info.get("openmp")
+    if not isinstance(said, dict) or said.get("told") is not False:
+        return []
+    runtime = harmless(str(said.get("runtime", "")), 60)
+    hint = "; LLVM's libomp, preloaded, stands in for it and does" if runtime.startswith("libgomp") else ""
+    return [
+        f"no waits of OpenMP's threads: the program's runtime ({runtime}) told of none by OMPT, so of each process the main thread alone "
+        f"is seen, and its waiting for others counts as useful{hint}"
+    ]
+
+
 def useful_counts(told: Told) -> dict[str, int]:
     """Return what was counted in useful time, as in `Recording.counters`; {} where nothing was."""
     said = told.info.get("useful")
@@ -163,9 +176,9 @@ def remarks(reading: Reading) -> list[str]:
         found.append("no kernels were recorded: there is no device tree")
     if not calls_recorded(reading):
         found.append("of the hosts' calls only the waits were recorded: launches and copies count as useful time")
-    elif not reading.seen & {"api", "mpi"}:
+    elif not reading.seen & {"api", "mpi", "parallel"}:
         found.append("neither CUDA nor MPI was recorded on the host: all of its time counts as useful")
-    return [*found, *helpers(reading), *not_counted(reading)]
+    return [*found, *helpers(reading), *_openmp_unseen(reading.told), *not_counted(reading)]
 
 
 def helpers(reading: Reading) -> list[str]:
@@ -223,7 +236,7 @@ def cost(reading: Reading) -> RecorderCost | None:
     summed_call = _count(info, "sum_within_ns") + _count(info, "sum_between_ns")
     counted = summed_calls(reading.told)
     calls, in_calls = reading.calls + counted, reading.calls * per_call + counted * summed_call
-    held = _count(end, "callback_ns") + reading.held + in_calls + reading.regions * _count(info, "region_ns")
+    held = _count(end, "callback_ns") + reading.held + in_calls + reading.waits * per_call + reading.regions * _count(info, "region_ns")
     per_call = round(in_calls / calls) if calls else per_call
     beside = _count(end, "flush_ns") + _count(end, "writer_ns")
     lasted = reading.clock.last - reading.clock.first
@@ -231,9 +244,10 @@ def cost(reading: Reading) -> RecorderCost | None:
 
 
 def summed_calls(told: Told) -> int:
-    """Return how many calls were only counted."""
+    """Return how many calls of MPI were only counted."""
     rows = [one.rows for one in told.sums.values()]
-    return sum(int(some["count"][(some["call"] != 0) & (some["call"] != NOBODY)].sum()) for some in rows)
+    calls = [some[(some["call"] != 0) & (some["call"] != NOBODY)] for some in rows]
+    return sum(int(row["count"]) for some in calls for row in some if not told.is_openmp(int(row["call"])))
 
 
 def summed(reading: Reading) -> Summed | None:
@@ -251,7 +265,7 @@ def _summed_by_name(told: Told) -> dict[str, SummedCalls]:
     for one in told.sums.values():
         for row in one.rows[(one.rows["call"] != 0) & (one.rows["call"] != NOBODY) & (one.rows["count"] > 0)]:
             name = told.host_names.get(int(row["call"]), "")
-            if told.own_thread in (None, one.thread) or not is_mpi(name):
+            if not name.startswith(OPENMP) and (told.own_thread in (None, one.thread) or not is_mpi(name)):
                 rows.setdefault(name, []).append(row)
     return {
         name: SummedCalls(

@@ -35,7 +35,7 @@ void recorder_work(enum work work) {
     host_write();
     if (work != SOON) host_cut(work);
     if (timely) host_write_waiting(false);
-    if (facts_write() && timely) recording_clocks(), facts_of_useful_time();
+    if (facts_write() && timely) recording_clocks(), facts_of_threads(false);
     recording_unlock();
 }
 
@@ -56,7 +56,7 @@ static void close_recording(void) {
     host_write();
     host_tell_sums();
     host_write_waiting(true);
-    if (facts_write()) recording_clocks(), facts_of_useful_time(), facts_end(), rings_remove();
+    if (facts_write()) recording_clocks(), facts_of_threads(true), facts_end(), rings_remove();
     recording_unlock();
 }
 

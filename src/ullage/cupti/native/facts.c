@@ -156,10 +156,11 @@ static void ranks_write(void) {
 }
 
 /* As long as nothing is recorded there is nobody to tell. */
-void facts_of_useful_time(void) {
+void facts_of_threads(bool ending) {
     struct text text = {0};
     text_bytes(&text, "{", 1);
     if (recording_is_open()) useful_facts(&text);
+    if (recording_is_open() && ending) openmp_facts(&text);
     if (text.length > 1) write_object(INFO, &text);
     else text_free(&text);
 }

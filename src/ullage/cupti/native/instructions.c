@@ -35,6 +35,7 @@ struct values { uint64_t count, enabled, running, instructions, cycles; }; /* as
 
 struct useful {
     struct useful *next;
+    _Atomic bool taken;
     int descriptors[2]; /* of instructions, of cycles; -1: none */
     uint64_t id;        /* of the first one */
     uint32_t calls;     /* how deep the thread is in calls that are not useful */
@@ -177,13 +178,29 @@ void useful_loaded(void) {
     errno = before;
 }
 
-/* Of this thread; `earlier` is that of one that ended. NULL where there is none. */
-struct useful *useful_of_thread(struct useful *earlier) {
+static struct useful *left_over(void) {
+    for (struct useful *of = atomic_load(&all); of; of = of->next) {
+        bool free = false;
+        if (of != &first && atomic_compare_exchange_strong(&of->taken, &free, true)) return of;
+    }
+    return NULL;
+}
+
+static struct useful *added(void) {
+    struct useful *of = calloc(1, sizeof *of);
+    if (!of) return NULL;
+    of->descriptors[0] = of->descriptors[1] = -1, of->taken = true;
+    listed(of);
+    return of;
+}
+
+/* From now on this thread counts as well; NULL where it can't. */
+struct useful *useful_of_thread(void) {
     int before = errno;
-    if (mine || refused) return mine;
-    struct useful *of = earlier ? earlier : calloc(1, sizeof *of);
-    if (of && counting(of) && !earlier) listed(of);
-    else if (of && !earlier && !mine) free(of);
+    if (mine || refused || !atomic_load(&all)) return mine;
+    struct useful *of = left_over();
+    if (!of) of = added();
+    if (of && !counting(of)) atomic_store(&of->taken, false);
     errno = before;
     return mine;
 }
@@ -193,8 +210,12 @@ struct useful *useful_mine(void) { return mine; }
 void useful_thread_ends(struct useful *of) {
     int before = errno;
     if (of && of->counts) count_until(of, monotonic());
-    if (of) closed(of), threads--;
     mine = NULL;
+    if (of) {
+        closed(of);
+        threads--;
+        atomic_store(&of->taken, false);
+    }
     errno = before;
 }
 
