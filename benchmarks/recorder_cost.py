@@ -10,6 +10,7 @@ cost nothing is said. The best of five rounds each.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -72,6 +73,18 @@ def costs(count: int, events: int, instructions: str = "0") -> dict[str, float]:
     return found
 
 
+def openmp(count: int) -> dict[str, float]:
+    """Return by how many ns the recorder makes a parallel region and a barrier of OpenMP's longer, summed up; {} without clang."""
+    if shutil.which("clang") is None:
+        return {}
+    with tempfile.TemporaryDirectory() as name:
+        program = Path(name, "openmp_cost")
+        subprocess.run(["clang", "-O2", "-fopenmp", "-o", str(program), str(HERE / "openmp_cost.c")], check=True)
+        recorded = {"ULLAGE_RECORD": str(Path(name, "rec")), "ULLAGE_EVENTS": "0", "LD_PRELOAD": str(built())}
+        without, with_recorder = (times(program, count, {**os.environ, **more}) for more in ({}, recorded))
+        return {deed: with_recorder[deed] - ns for deed, ns in without.items()}
+
+
 def buffers(seconds: float) -> dict[str, float]:
     """Return what END says after a program that launched kernels as fast as the double lets it."""
     with tempfile.TemporaryDirectory() as name:
@@ -117,6 +130,11 @@ def main() -> None:
     figures.add(*(Figure(words, summed[name], "ns") for name, words in SUMMED.items()))
     figures.add(Figure("a call of MPI summed up, without an empty one", summed["mpi"] - summed["empty"], "ns"))
     figures.add(Figure("a call of MPI summed up, with counters in useful time", counted["mpi"], "ns"))
+    names = {
+        "region": "a parallel region of OpenMP, summed up, without an empty one",
+        "barrier": "a barrier of OpenMP, summed up, without one",
+    }
+    figures.add(*(Figure(names[deed], ns, "ns") for deed, ns in openmp(count // 2).items()))
     figures.add(Figure("a region, begun and ended from Python", from_python(count // 10), "ns"))
     end = buffers(0.5 if asked.quick else 3)
     figures.add(

@@ -278,7 +278,7 @@ static void cut_here(void) {
 static void wait_summed(struct lane *lane, uint32_t name, uint64_t now) {
     lane->call = lane->edge ? 0 : name, lane->call_start = now;
     if (lane->edge) aggregate_until(lane->aggregate, now), cut_here();
-    else aggregate_call(lane->aggregate, path_of(lane), name, now, lane->team);
+    else aggregate_call(lane->aggregate, path_of(lane), name, now, atomic_load_explicit(&lane->team, memory_order_relaxed));
 }
 
 /* Only the outermost call counts: MPI_Init may call MPI_Barrier, Fortran's functions may call C's. The name is there before the start is,
@@ -287,7 +287,8 @@ static void begin_waiting(struct lane *lane, uint32_t name, bool edge, uint64_t 
     if (lane->waits++) return;
     uint64_t now = monotonic();
     bool sums = atomic_load_explicit(&lane->sums, memory_order_relaxed); /* of this recording: the lane was asked for just now */
-    lane->edge = edge, lane->team = team;
+    lane->edge = edge;
+    atomic_store_explicit(&lane->team, team, memory_order_relaxed);
     if (lane->useful) useful_ends(lane->useful, now);
     if (!edge && !sums && atomic_load_explicit(&enough, memory_order_relaxed)) sums = begin_sums(lane, now);
     if (!sums || edge) atomic_store_explicit(&lane->wait_name, name, memory_order_release);
