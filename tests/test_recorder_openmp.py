@@ -261,6 +261,12 @@ def test_of_a_program_whose_threads_are_seen_or_that_has_none_nothing_is_said(tm
     assert unseen(program(tmp_path / "alone", "gcc", "tasks", word="all", OMP_THREAD_LIMIT="1")) == []
 
 
+def test_threads_are_left_alone_where_that_is_asked_for(tmp_path):
+    done = program(tmp_path, "clang", "tasks", word="all", ULLAGE_OPENMP="0")
+    assert host_totals(done).processes == 1
+    assert unseen(done) == []
+
+
 def test_llvm_s_runtime_stands_in_for_gnu_s(tmp_path):
     found = ctypes.util.find_library("omp") or ctypes.util.find_library("omp5")
     if found is None:

@@ -216,7 +216,7 @@ struct tool *ompt_start_tool(unsigned omp, const char *runtime) {
     struct tool *(*next)(unsigned, const char *) = (struct tool * (*)(unsigned, const char *)) dlsym(RTLD_NEXT, "ompt_start_tool");
     struct tool *other = next && next != ompt_start_tool ? next(omp, runtime) : NULL;
     const char *libraries = getenv("OMP_TOOL_LIBRARIES");
-    if (other || (libraries && *libraries) || !recording_wanted()) return other;
+    if (other || (libraries && *libraries) || !recording_wanted() || !settings.openmp) return other;
     snprintf(version, sizeof version, "%s", runtime ? runtime : "OpenMP");
     return &ours;
 }
@@ -244,6 +244,7 @@ static bool has_threads(void) {
 /* A member of an object; nothing where the program has no OpenMP. */
 void openmp_facts(struct text *json) {
     char name[SHOWN] = "";
+    if (!settings.openmp) return;
     if (!*version && has_threads()) dl_iterate_phdr(is_runtime, name);
     if (!*version && !*name) return;
     text_add(json, "%s\"openmp\": {\"runtime\": ", json->length > 1 ? ", " : "");

@@ -57,6 +57,7 @@ struct settings {
     int rank, ranks, local_rank; /* -1: not told */
     char instructions[64]; /* ULLAGE_INSTRUCTIONS: perf events in their place "type:config,type:config"; "0": none; "": the processor's */
     enum { NVTX_IGNORED, NVTX_BY_CUPTI, NVTX_BY_US } nvtx; /* ULLAGE_NVTX; what CUPTI doesn't take is ours */
+    bool openmp; /* ULLAGE_OPENMP: whether the recorder is a tool of its runtime */
     bool make; /* ULLAGE_MAKE: whether the folder is made where there is none */
     _Atomic bool debug;
 };

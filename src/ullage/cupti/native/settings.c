@@ -96,6 +96,7 @@ void settings_read(void) {
     settings.deadline = number("ULLAGE_DEADLINE", 10000);
     settings.nvtx = number("ULLAGE_NVTX", NVTX_BY_CUPTI);
     settings.debug = number("ULLAGE_DEBUG", 0) == 1;
+    settings.openmp = number("ULLAGE_OPENMP", 1) != 0;
     settings.make = number("ULLAGE_MAKE", 1) != 0;
     read_ranks();
 }
