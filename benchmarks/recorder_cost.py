@@ -10,6 +10,7 @@ cost nothing is said. The best of five rounds each.
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -52,8 +53,11 @@ def compiled(folder: Path) -> Path:
 SUMMED = {"region": "a region, summed up", "host": "a record of what the host did, summed up", "mpi": "a call of MPI, summed up"}
 
 
-def costs(count: int, events: int) -> dict[str, float]:
-    """Return ns of each kind of call, where so many bytes of events are recorded."""
+TASK_CLOCK = "1:1,1:1"  # in place of instructions and cycles, which virtual machines seldom have: a reading costs as much
+
+
+def costs(count: int, events: int, instructions: str = "0") -> dict[str, float]:
+    """Return ns of each kind of call, where so many bytes of events are recorded, and these counters are read in useful time."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         environment = cupti_double.environment(
@@ -62,10 +66,23 @@ def costs(count: int, events: int) -> dict[str, float]:
             ULLAGE_KINDS="10",
             ULLAGE_CALLBACKS="runtime",
             ULLAGE_EVENTS=str(events),
+            ULLAGE_INSTRUCTIONS=instructions,
         )
         found = times(compiled(folder), count, environment)
     found["api"] = found["call-traced"] - found["call"]
     return found
+
+
+def openmp(count: int) -> dict[str, float]:
+    """Return by how many ns the recorder makes a parallel region and a barrier of OpenMP's longer, summed up; {} without clang."""
+    if shutil.which("clang") is None:
+        return {}
+    with tempfile.TemporaryDirectory() as name:
+        program = Path(name, "openmp_cost")
+        subprocess.run(["clang", "-O2", "-fopenmp", "-o", str(program), str(HERE / "openmp_cost.c")], check=True)
+        recorded = {"ULLAGE_RECORD": str(Path(name, "rec")), "ULLAGE_EVENTS": "0", "LD_PRELOAD": str(built())}
+        without, with_recorder = (times(program, count, {**os.environ, **more}) for more in ({}, recorded))
+        return {deed: with_recorder[deed] - ns for deed, ns in without.items()}
 
 
 def buffers(seconds: float) -> dict[str, float]:
@@ -108,10 +125,16 @@ def around(*command: str) -> tuple[float, float]:
 def main() -> None:
     asked = parser(__doc__).parse_args()
     figures, count = Figures(asked.json), 20_000 if asked.quick else 200_000
-    found, summed = costs(count, 2**62), costs(count, 0)
+    found, summed, counted = costs(count, 2**62), costs(count, 0), costs(count, 0, TASK_CLOCK)
     figures.add(*(Figure(words, found[name], "ns") for name, words in ROWS.items()))
     figures.add(*(Figure(words, summed[name], "ns") for name, words in SUMMED.items()))
     figures.add(Figure("a call of MPI summed up, without an empty one", summed["mpi"] - summed["empty"], "ns"))
+    figures.add(Figure("a call of MPI summed up, with counters in useful time", counted["mpi"], "ns"))
+    names = {
+        "region": "a parallel region of OpenMP, summed up, without an empty one",
+        "barrier": "a barrier of OpenMP, summed up, without one",
+    }
+    figures.add(*(Figure(names[deed], ns, "ns") for deed, ns in openmp(count // 2).items()))
     figures.add(Figure("a region, begun and ended from Python", from_python(count // 10), "ns"))
     end = buffers(0.5 if asked.quick else 3)
     figures.add(

@@ -20,12 +20,14 @@ LONG = 10**9  # ns from which on clocks drift or are set
 EPOCH, UPTIME, HOUR = 1_767_225_600_000_000_000, 3 * 10**12, 3600 * 10**9
 INFO, BUFFER, NAMES, HOST, DROPPED, CLOCKS, END = range(1, 8)
 MPI, REGION, OPEN, API, OVERHEAD, PAUSE = range(1, 7)
+THREAD = 9
 KERNELS = ("gemm", "void at::native::softmax<4>(int)", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL", "", "triton_poi\u2713", "z" * 300)
 RANGES = ("forward", "backward", "step", "ncclAllReduce", "aten::add, seq = 3, op_id = 7", "loss, op_id = 7")
 MESSAGES = ("MPI_Init_thread", "MPI_Finalize", "MPI_Allreduce", "MPI_Barrier", "MPI_Send")
 REGIONS = ("forward", "epoch", "save", "")
 HOST_CALLS = ("cudaLaunchKernel", "cudaDeviceSynchronize", "cuMemcpyHtoD_v2")
-HOST_WORDS = (*MESSAGES, *REGIONS, *HOST_CALLS)
+WAITS = ("OpenMP barrier", "OpenMP idle", "OpenMP fork and join", "OpenMP lock")
+HOST_WORDS = (*MESSAGES, *REGIONS, *HOST_CALLS, *WAITS)
 
 
 def chunk(kind: int, payload: bytes, flags: int = 0) -> bytes:
@@ -91,6 +93,7 @@ class Process:
     serial: int = 0
     marks: int = 0
     correlation: int = 0
+    workers: int = 0  # threads that a runtime of OpenMP made
 
     # what happens
 
@@ -220,8 +223,22 @@ class Process:
             rows.append(self.row(99, *self.moments()))
         if self.chance.random() < 0.15:
             rows.append(self.row(PAUSE, *self.moments()))
+        rows += self.openmp() if self.workers else []
         middle = self.chance.randrange(len(rows) + 1)
         return [chunk(HOST, b"".join(part)) for part in (rows[:middle], rows[middle:])]
+
+    def openmp(self) -> list[bytes]:
+        """Return threads that were made, some of which ended, and what they, the main thread and one of the program's own wait for."""
+        rows = []
+        for thread in range(500, 500 + self.workers):
+            begin, end = self.moments()
+            rows.append(self.row(THREAD, begin, -UPTIME, thread=thread))
+            rows += [self.row(THREAD, begin, end, thread=thread)] * (self.chance.random() < 0.4)
+        anybody = [self.number, 900, *range(500, 500 + self.workers)]
+        waits = [
+            self.row(MPI, *self.moments(), self.chance.choice(WAITS), self.chance.choice(anybody)) for _ in range(self.chance.randrange(25))
+        ]
+        return [*rows, *waits]
 
     def region(self) -> list[bytes]:
         self.serial += 1
@@ -274,8 +291,8 @@ class Process:
         return [*self.info(), *middle, *end]
 
 
-def drawn(seed: int, folder: Path, version: int | None = None) -> list[Path]:
-    """Write the recordings of a seed: one to three processes that share some GPUs, all of one release of CUPTI."""
+def drawn(seed: int, folder: Path, version: int | None = None, *, openmp: bool = False) -> list[Path]:
+    """Write the recordings of a seed: one to three processes that share some GPUs, all of one release of CUPTI; with threads of OpenMP."""
     chance = Random(seed)
     version = version or chance.choice(structs.VERSIONS)
     span = chance.choice([300, 10**5, 3 * 10**9])
@@ -284,5 +301,6 @@ def drawn(seed: int, folder: Path, version: int | None = None) -> list[Path]:
         devices = chance.sample(range(3), chance.choice([1, 1, 2]))
         threads = [100 + number, 900, 901][: chance.choice([1, 3])]
         process = Process(chance, version, 100 + number, span, clocks(chance, span), devices, threads)
+        process.workers = chance.randrange(1, 5) if openmp else 0
         paths.append(written(folder / f"{number}.ullage", process.chunks()))
     return paths

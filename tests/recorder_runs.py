@@ -40,19 +40,19 @@ def library(*flags):
     return built(compiler(os.environ), cache(os.environ), (*FLAGS, "-Werror", *flags))
 
 
-def compiled(source, name, flags=()):
+def compiled(source, name, flags=(), compiler="gcc"):
     """Return a program or library made of C source text, or of a file; kept until the text changes."""
     text = source.read_text() if isinstance(source, Path) else source
     folder = Path(tempfile.gettempdir(), f"ullage-recorder-tests-{os.getuid()}")
     folder.mkdir(mode=0o700, exist_ok=True)
-    place = folder / hashlib.sha256(repr((text, name, flags)).encode()).hexdigest()[:16]
+    place = folder / hashlib.sha256(repr((text, name, flags, compiler)).encode()).hexdigest()[:16]
     if not (place / name).exists():
-        compiler = shutil.which("gcc") or pytest.skip("no gcc")
+        command = shutil.which(compiler) or pytest.skip(f"no {compiler}")
         place.mkdir(exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder) as work:
             made, kept = Path(work, name), Path(work, "source.c")
             kept.write_text(text)
-            command = [compiler, "-std=gnu11", "-O1", "-g", "-pthread", "-o", str(made), str(kept), *flags, "-ldl"]
+            command = [command, "-std=gnu11", "-O1", "-g", "-pthread", "-o", str(made), str(kept), *flags, "-ldl"]
             done = subprocess.run(command, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
             made.replace(place / name)

@@ -28,7 +28,7 @@ _THREAD = 2
 RECORDER = "Ullage's recorder"  # what overhead without a name is
 _OVERHEAD = "CUPTI buffer flush"  # 1 << 16, the only one that is drawn
 _RANGE_BEGINS, _RANGE_ENDS = 2, 4
-MPI, REGION, OPEN, API, OVERHEAD, PAUSE = 1, 2, 3, 4, 5, 6  # kinds of HOST records
+MPI, REGION, OPEN, API, OVERHEAD, PAUSE, THREAD = 1, 2, 3, 4, 5, 6, 9  # kinds of HOST records
 NEVER, NO_ROOM = 1 << 62, 1 << 63
 MINUTE, HUNDRED_DAYS = 60 * 10**9, 100 * 86_400 * 10**9
 
@@ -71,6 +71,7 @@ class Recording:
     dropped: int = 0
     ended: bool = False
     mpi: list[int | None] = field(default_factory=lambda: [None, None])  # when MPI_Init returned, when MPI_Finalize was called
+    made: list[tuple[int, int, int]] = field(default_factory=list)  # threads of OpenMP: which, from when, until when (0: not told)
     threads: list[tuple[int, bool]] = field(default_factory=list)  # of each HOST record, and whether it is of MPI_Init
 
     @property
@@ -204,6 +205,7 @@ def read(path: Path) -> Recording:
             for at in range(0, len(payload) - 39, 40):
                 _host(found, *struct.unpack_from("<QQIIHHIQ", payload, at))
     _helpers(found)
+    _of_openmp(found)
     _never_ended(found)
     _paused(found)
     for told in found.info.get("devices", []):
@@ -347,6 +349,9 @@ def _host(found: Recording, start: int, end: int, thread: int, name: int, kind: 
     if kind == OPEN:
         found.open[serial] = (begin, thread, word)
         return
+    if kind == THREAD:
+        found.made.append((thread, start, end))
+        return
     if kind not in (MPI, REGION, API, OVERHEAD, PAUSE):
         found.bad["unknown"] += 1
     elif not (begin <= over and found.may_be(begin) and found.may_be(over)):
@@ -358,12 +363,41 @@ def _host(found: Recording, start: int, end: int, thread: int, name: int, kind: 
     elif kind == MPI and word == "MPI_Finalize":
         found.mpi[1] = min(begin, found.mpi[1] or begin)
     else:
-        sort = {MPI: "mpi", REGION: "region", API: "api", OVERHEAD: "overhead"}[kind]
+        sort = (
+            "parallel"
+            if kind == MPI and word and word.startswith("OpenMP ")
+            else {MPI: "mpi", REGION: "region", API: "api", OVERHEAD: "overhead"}[kind]
+        )
         submits = bool(word and re.match(r"cu(da)?(Launch|Memcpy|Memset)", word))
         word = word or (RECORDER if kind == OVERHEAD else None)
-        found.rows.append(Row(sort, begin, over, word, thread, bytes=size or None if kind == MPI else None, submits=submits))
+        found.rows.append(Row(sort, begin, over, word, thread, bytes=size or None if sort == "mpi" else None, submits=submits))
     if kind == REGION:
         found.open.pop(serial, None)
+
+
+def _of_openmp(found: Recording) -> None:
+    """OpenMP's threads are the main one, 0, and those that its runtime made: one that comes when another has ended takes its number.
+    Before it is made, and when it has ended, it waits."""
+    ends = {(thread, begin): end for thread, begin, end in found.made if end}
+    lives: list[list[tuple[int, int, int]]] = []
+    for at, (thread, begin, _) in enumerate(found.made):
+        if all(one[:2] != (thread, begin) for one in found.made[:at]):
+            known = {(one, since): over for one, since, over in found.made[:at] if over}  # as far as the file has told by then
+            place = next((n for n, some in enumerate(lives) if 0 < known.get(some[-1][:2], 0) <= begin), len(lives))
+            lives[place:] = lives[place:] or [[]]
+            lives[place].append((thread, begin, ends.get((thread, begin), 0)))
+    numbers = {thread: n for n, some in enumerate(lives, 1) for thread, _, _ in some} | {found.info["pid"]: 0}
+    waits = [row for row in found.rows if row.kind == "parallel" and row.thread in numbers]
+    found.rows = [row for row in found.rows if row.kind != "parallel"]
+    found.rows += [replace(row, thread=numbers[row.thread]) for row in waits if row.thread is not None]
+    for number, some in enumerate(lives, 1):
+        first, last = found.window or (0, 0)
+        before = first
+        for _, begin, end in [*some, (0, last - found.offset, 0)]:
+            over = min(max(found.moment(begin), first), last)
+            if before < over:
+                found.rows.append(Row("parallel", before, over, "OpenMP thread not created", number))
+            before = min(max(found.moment(end), first), last) if end else last
 
 
 def _never_ended(found: Recording) -> None:

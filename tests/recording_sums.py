@@ -88,6 +88,39 @@ def _lane(one: Recording, seen: list[Span]) -> tuple[int, int, int, int]:
     return sum(times.values()), times["useful"], times["call"], times["talk"]
 
 
+def threads(one: Recording, region: str | None = None) -> tuple[int, ...]:
+    """Return a process' times with its threads of OpenMP, in a region or in all: elapsed, useful, offload, communication, how many threads,
+    and what they lose by uneven work, by its handing out, and while nothing is parallel. Waits while the process communicates are that."""
+    seen = _looked_at(one, region)
+    common = [(a, b, "seen") for a, b in seen] + [(r.start, r.end, "talk") for r in one.rows if r.kind == "mpi"]
+    lanes = {one.info.get("pid", 0)} | {r.thread for r in one.rows if r.kind == "mpi"}
+    held = [(r.start, r.end, "held") for r in one.rows if r.kind == "overhead" and r.name == RECORDER and r.thread in lanes]
+    main = [*held, *((r.start, r.end, "call") for r in one.calls)]
+    waits = [r for r in one.rows if r.kind == "parallel"]
+    numbers = sorted({0} | {r.thread for r in waits if r.thread is not None})
+    times: Counter[str] = Counter()
+    for number in numbers:
+        mine = [(r.start, r.end, _why(r.name or "")) for r in waits if r.thread == number]
+        for words, length in sweep([*common, *mine, *(main if number == 0 else [])]).items():
+            if "seen" in words:
+                times[_state(words, main=number == 0)] += length
+    said = ("useful", "call", "talk"), ("imbalance", "scheduling", "serialisation")
+    return covered(seen), *(times[word] for word in said[0]), len(numbers), *(times[word] for word in said[1])
+
+
+def _why(name: str) -> str:
+    return {"OpenMP idle": "serialisation", "OpenMP thread not created": "serialisation", "OpenMP fork and join": "scheduling"}.get(
+        name, "imbalance"
+    )
+
+
+def _state(words: frozenset[str], *, main: bool) -> str:
+    why = next((word for word in ("serialisation", "scheduling", "imbalance") if word in words), "")
+    if main:
+        return next((word for word in ("talk", "held", "call") if word in words), why or "useful")
+    return "talk" if why and "talk" in words else why or "useful"
+
+
 def _device(gpu: str, owners: list[Recording], seen: list[Span]) -> tuple[int, int, int]:
     states = {"kernel": "K", "graph": "K", "collective": "C", "memcpy": "M", "memset": "M"}
     rows = [r for one in owners for r in one.rows if r.device is not None and _gpu(one, r.device) == gpu and r.kind in states]

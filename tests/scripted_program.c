@@ -1,17 +1,25 @@
 /* A program whose every moment is told: it reads lines "MOMENT THREAD DEED [ARGUMENT [NAME]]" from a file and does each deed in its thread at its moment.
  * Its clocks are the functions that the recorder asks for the time, so nothing takes any time but what the lines say; waits of the
  * recorder's own go by the real clock. Reading the clock before the first line takes STEP ns, so that the recorder finds a cost of its own.
- * What MPI would do is to let ARGUMENT ns go by. */
+ * What MPI would do is to let ARGUMENT ns go by.
+ *
+ * With OMPT=1 it is a runtime of OpenMP too, which tells the recorder what a deed says; ARGUMENT is a team's number.
+ *
+ * With COUNTERS="COST OF REFUSED" the processor has counters: of each ns three instructions and two cycles, of which one in OF is counted.
+ * To read them takes COST ns, in which nothing is counted; REFUSED is the errno by which they are not to be had, if it isn't 0. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <pthread.h>
 #include <semaphore.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -46,8 +54,77 @@ int pthread_cond_timedwait(pthread_cond_t *condition, pthread_mutex_t *mutex, co
     return 110;
 }
 
+/* The processor's counters, as the system gives a group of two. */
+static long cost, of = 1, refused, readings;
+
+static long read_counters(uint64_t *values) {
+    moment += (uint64_t)cost, readings++;
+    uint64_t now = moment - (uint64_t)(readings * cost), counted = now / (uint64_t)of;
+    memcpy(values, (uint64_t[]){2, now, counted, 3 * counted, 2 * counted}, 5 * sizeof *values);
+    return 5 * sizeof *values;
+}
+
+long syscall(long number, ...) {
+    static long (*next)(long, ...);
+    const char *asked = getenv("COUNTERS");
+    long words[6];
+    va_list given;
+    va_start(given, number);
+    for (int i = 0; i < 6; i++) words[i] = va_arg(given, long);
+    va_end(given);
+    if (asked && number == SYS_perf_event_open) {
+        sscanf(asked, "%ld %ld %ld", &cost, &of, &refused);
+        errno = (int)refused;
+        return refused ? -1 : dup(0);
+    }
+    if (asked && number == SYS_read) return read_counters((uint64_t *)words[1]);
+    if (!next) next = (long (*)(long, ...))dlsym(RTLD_NEXT, "syscall");
+    return next(number, words[0], words[1], words[2], words[3], words[4], words[5]);
+}
+
+int ioctl(int descriptor, unsigned long request, ...) {
+    va_list given;
+    va_start(given, request);
+    *va_arg(given, uint64_t *) = 1;
+    va_end(given);
+    return descriptor < 0 || !request;
+}
+
 #define MPI(name) __attribute__((visibility("default"))) int PMPI_##name(long a); int PMPI_##name(long a) { (void)a; moment += (uint64_t)takes; return 0; }
 MPI(Init) MPI(Finalize) MPI(Barrier) MPI(Allreduce) MPI(Test)
+
+/* OpenMP's runtime: what the recorder wants to be told, by the numbers of OMPT. */
+enum { TEAMS = 1024, CALLBACKS = 32 };
+static void *told[CALLBACKS];
+static uint64_t team_data[TEAMS];
+static int set_callback(int which, void *function) { told[which] = function; return 5; }
+static void *found(const char *name) { return strcmp(name, "ompt_set_callback") ? NULL : (void *)set_callback; }
+
+static void start_tool(void) {
+    struct { int (*initialize)(void *(*)(const char *), int, void *); void *finalize; uint64_t data; } *tool;
+    void *(*start)(unsigned, const char *) = (void *(*)(unsigned, const char *))dlsym(RTLD_DEFAULT, "ompt_start_tool");
+    tool = start ? start(202011, "a scripted runtime") : NULL;
+    if (!tool || !tool->initialize(found, 0, &tool->data)) exit(93);
+}
+
+static void openmp(uint64_t *team) {
+    typedef void thread_begin(int, void *), thread_end(void *), parallel_begin(void *, void *, void *, unsigned, int, void *);
+    typedef void parallel_end(void *, void *, int, void *), task(int, void *, void *, unsigned, unsigned, int), sync(int, int, void *, void *, void *);
+    typedef void schedule(void *, int, void *), acquire(int, unsigned, unsigned, uint64_t, void *), acquired(int, uint64_t, void *);
+    uint64_t other = 0;
+    if (!strcmp(line.deed, "worker")) ((thread_begin *)told[1])(2, &other);
+    if (!strcmp(line.deed, "gone")) ((thread_end *)told[2])(&other);
+    if (!strcmp(line.deed, "fork")) ((parallel_begin *)told[3])(NULL, NULL, team, 4, 0, NULL);
+    if (!strcmp(line.deed, "join")) ((parallel_end *)told[4])(team, NULL, 0, NULL);
+    if (!strcmp(line.deed, "into")) ((task *)told[7])(1, team, &other, 4, 0, 2);
+    if (!strcmp(line.deed, "outof")) ((task *)told[7])(2, NULL, &other, 0, 0, 2);
+    if (!strcmp(line.deed, "meet")) ((sync *)told[16])(2, 1, team, &other, NULL);
+    if (!strcmp(line.deed, "met")) ((sync *)told[16])(2, 2, team, &other, NULL);
+    if (!strcmp(line.deed, "lock")) ((acquire *)told[26])(5, 0, 0, 1, NULL);
+    if (!strcmp(line.deed, "locked")) ((acquired *)told[27])(5, 1, NULL);
+    if (!strcmp(line.deed, "task")) ((schedule *)told[6])(&other, 7, &other);
+    if (!strcmp(line.deed, "tasked")) ((schedule *)told[6])(&other, 1, &other);
+}
 
 static void call(const char *name) {
     int (*function)(long) = (int (*)(long))dlsym(RTLD_DEFAULT, name); /* the recorder's */
@@ -57,6 +134,7 @@ static void call(const char *name) {
 
 static void work(void) {
     int number = atoi(line.argument) % REGIONS;
+    if (getenv("OMPT")) openmp(&team_data[number % TEAMS]);
     if (!strcmp(line.deed, "init")) call("MPI_Init");
     if (!strcmp(line.deed, "finalize")) call("MPI_Finalize");
     if (!strcmp(line.deed, "barrier")) call("MPI_Barrier");
@@ -115,6 +193,7 @@ int main(int count, char **words) {
     step = (uint64_t)atol(getenv("STEP") ? getenv("STEP") : "0");
     wait_begin("before"), wait_end(); /* the recorder measures itself; what this is, the tests leave out */
     step = 0;
+    if (getenv("OMPT")) start_tool();
     while (fgets(text, sizeof text, script)) {
         line.argument[0] = line.name[0] = 0;
         if (sscanf(text, "%lu %d %15s %31s %63[^\n]", &line.start, &line.thread, line.deed, line.argument, line.name) < 3) continue;
@@ -122,5 +201,6 @@ int main(int count, char **words) {
         if (line.thread) in_thread(line.thread % THREADS);
         else work();
     }
+    if (getenv("COUNTERS")) printf("%ld\n", readings);
     return 0;
 }

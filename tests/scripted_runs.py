@@ -25,12 +25,17 @@ def program():
 
 def ran(folder, script, *, events, step=0, code=0, **environment):
     """Run a script and return its recording."""
+    return ended(folder, script, events=events, step=step, code=code, **environment)[0]
+
+
+def ended(folder, script, *, events, step=0, code=0, **environment):
+    """Run a script and return its recording, and what it printed."""
     text = "\n".join(" ".join(map(str, line)) for line in script) + "\n"
     given = {"ULLAGE_EVENTS": str(events), "STEP": str(step)} | environment
     (folder / "script").write_text(text)
     done = run(folder, [program(), folder / "script"], preload=[library()], **given)
     assert (done.code, done.errors) == (code, ""), done.errors
-    return next(recording for recording in done.recordings if recording.path)
+    return next(recording for recording in done.recordings if recording.path), done.output
 
 
 @dataclass

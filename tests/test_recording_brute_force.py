@@ -18,7 +18,7 @@ from tests import wheel_headers
 from tests.drawn_recordings import BUFFER as BUFFERS
 from tests.drawn_recordings import CLOCKS, END, EPOCH, INFO, NAMES, chunk, drawn, named, written
 from tests.recording_brute_force import Recording, Row, read
-from tests.recording_sums import Sums, regions, worked_out
+from tests.recording_sums import Sums, regions, threads, worked_out
 from ullage import read_trace
 from ullage.cli.trace import command
 from ullage.errors import UllageError
@@ -163,6 +163,20 @@ def test_recordings_drawn_by_chance_give_the_rows_and_the_sums_that_brute_force_
         (folder := tmp_path / str(seed)).mkdir()
         recordings = [assert_rows_agree(path) for path in drawn(seed, folder)]
         assert_sums_agree(read_trace(folder).report(), recordings)
+
+
+@pytest.mark.parametrize("seeds", in_parts(FEW, MANY))
+def test_threads_of_openmp_drawn_by_chance_lose_what_brute_force_says(seeds: range, tmp_path: Path) -> None:
+    for seed in seeds:
+        (folder := tmp_path / str(seed)).mkdir()
+        paths = drawn(seed, folder, openmp=True)
+        recordings = {str(path): assert_rows_agree(path) for path in paths}
+        report = read_trace(folder).report()
+        for found in (report.whole, *report.regions):
+            for p in found.host_parts:
+                named = None if found is report.whole else found.name
+                told = (p.elapsed, p.useful, p.offload, p.communication, p.threads, p.imbalance, p.scheduling, p.serialisation)
+                assert told == threads(recordings[p.process.key[0]], named)
 
 
 @pytest.mark.parametrize("seeds", in_parts(FEW, MANY))

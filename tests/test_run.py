@@ -18,7 +18,10 @@ from tests.run_runs import ULLAGE, environment, record, run
 from ullage import read_trace
 from ullage.cupti.chunks import Type, chunks
 
-NOTHING = "nothing was recorded: the program used no GPU through CUDA, called no MPI and opened no region"
+NOTHING = (
+    "nothing was recorded: the program used no GPU through CUDA, called no MPI, opened no region, "
+    "and had no threads of OpenMP that tell when they wait"
+)
 
 
 def program(*words):

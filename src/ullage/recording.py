@@ -83,8 +83,9 @@ class Recording:
     that the reader did not pass on. `cut` says where a file ends early; then what is not there is not known to be idle.
     `untimed` counts device events that were dropped without any usable time. `prefers` is the mode that this kind of source
     calls for, None when either may be meant. `counters` has, for each process, what hardware counters summed up in useful time
-    alone, by name: `instructions`, `cycles`, and the `useful_time` in ns of the bursts that they were read over. `by_process`: the
-    source makes a file for each process, so that several may be of one rank. `mpi_clock` has, for each process, when MPI_Init
+    alone, by name: `instructions`, `cycles`, and the `useful_time` in ns of the bursts that they were read over; with `sampled` (1) these
+    are a sample of all useful time. `by_process`: the source makes a file for each process,
+    so that several may be of one rank. `mpi_clock` has, for each process, when MPI_Init
     returned and when MPI_Finalize was called (None: not recorded). `covers` says when what a process did is known: `process`, from
     its first event to its last, for each had a profiler of its own; `session`, while the capture lasts, for one profiler watched
     all of its processes; `run`, always, for it was recorded from the process' start to its end. `cost` is what recording cost, where the

@@ -23,7 +23,10 @@ if TYPE_CHECKING:
     from ullage.reports.run import RunReport
     from ullage.reports.trace import TraceReport
 
-NOTHING = "nothing was recorded: the program used no GPU through CUDA, called no MPI and opened no region"
+NOTHING = (
+    "nothing was recorded: the program used no GPU through CUDA, called no MPI, opened no region, "
+    "and had no threads of OpenMP that tell when they wait"
+)
 ENDED = 128 + signal.SIGTERM
 MOST_SHOWN = 8  # ranks named one by one
 WORTH_KEEPING = 1 << 20  # bytes of recordings that could not be read

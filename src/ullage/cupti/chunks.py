@@ -79,6 +79,9 @@ class HostKind(IntEnum):
     PAUSE nothing of CUDA was recorded: it is not known to be idle time. WAITING is a call of MPI that had not ended at `end`, told again
     and again, until an MPI record of the same thread and `start` says when it ended.
 
+    A THREAD was made by a runtime (OpenMP's) at `start`, and ended at `end` (0: not yet). What OpenMP's threads wait for is told as MPI is,
+    by names that begin with `OPENMP`.
+
     A SUM says how long (`bytes`, in ns) of the time from `start` to `end` a thread was in some state: in the call `name` (0: in none,
     `NOBODY`: there was no such thread), within the regions `serial` (0: in none; see `node_path`). All of its time is in such records then.
     """
@@ -91,9 +94,11 @@ class HostKind(IntEnum):
     PAUSE = 6
     WAITING = 7
     SUM = 8
+    THREAD = 9
 
 
 NOBODY = 2**32 - 1  # in place of a call
+OPENMP = "OpenMP "
 _NODE = re.compile(r"\x1f(\d{1,10}):(\d{1,10})")
 
 

@@ -286,8 +286,8 @@ class Following:
 
     def _too_late(self, batch: pa.RecordBatch) -> int:
         """Return how many rows of a batch began before what is summed up ended; regions and
-        calls of MPI may, for they are known while they are open."""
-        frames = {"region", "overhead", "mpi"} & set(batch["kind"].dictionary.to_pylist())
+        calls of MPI may, and waits of OpenMP's threads, for they are known while they are open."""
+        frames = {"region", "overhead", "mpi", "parallel"} & set(batch["kind"].dictionary.to_pylist())
         return 0 if frames or self._sums.until is None else int((plain(batch["start"], 0) < self._sums.until).sum())
 
 

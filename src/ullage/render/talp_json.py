@@ -41,5 +41,6 @@ def _region(view: View) -> dict[str, Any] | None:
     if view.host_totals is None:
         return None
     nodes = len({part.process.host for part in view.host_parts}) or 1
+    ranks = len(view.host_parts) or view.host_totals.processes
     calls = {} if view.factors.mpi else {"numMpiCalls": 0}
-    return values(view.host_totals, view.device_totals, VERSION) | {"numNodes": nodes} | calls
+    return values(view.host_totals, view.device_totals, VERSION) | {"numNodes": nodes, "numMpiRanks": ranks} | calls

@@ -28,7 +28,7 @@ from ullage.sums.lanes.common import Rest, beyond, partly, recorded_notes, rest,
 from ullage.sums.lanes.matched import during
 from ullage.sums.lanes.matching import match
 from ullage.sums.lanes.reduce import MOST_REGIONS as MOST_NAMES
-from ullage.sums.lanes.run import DevicePart, HostPart, Run, Windows, device_parts, device_totals, host_parts, host_totals
+from ullage.sums.lanes.run import DevicePart, HostPart, Run, Windows, counted_share, device_parts, device_totals, host_parts, host_totals
 from ullage.sums.lanes.series import Series, occurrences, steps
 from ullage.sums.lanes.transfer import transfer_notes, with_transfer
 from ullage.totals import Factors, Region
@@ -322,6 +322,16 @@ def _left_out(run: Run, series: Series | None) -> list[str]:
     return found
 
 
+COUNTED = 0.99  # of useful time: with less, it is said that hardware counters were sampled
+
+
+def _sampled_counters(run: Run) -> list[str]:
+    share = counted_share(host_parts(run))
+    if share is None or share >= COUNTED:
+        return []
+    return [f"instructions and cycles were counted in {100 * share:.2g} % of useful time, and are scaled to all of it"]
+
+
 def _notes(profile: Profile, run: Run, summary: KernelSummary | None, transfers: Sequence[str]) -> tuple[str, ...]:
     """Return what the numbers rest on: what is in doubt first, then what was left out, then how things were told."""
     doubts = Counter(reason for device in run.devices for reason in device.doubts)
@@ -331,6 +341,7 @@ def _notes(profile: Profile, run: Run, summary: KernelSummary | None, transfers:
     found += said
     found += recorder_cost(profile.recordings)
     found += events_until(profile.recordings)
+    found += _sampled_counters(run)
     found += [note for capture in run.captures for note in capture.notes]
     found += transfers
     if (outside := sum(capture.left_out for capture in run.captures)) > 0:

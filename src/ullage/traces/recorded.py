@@ -15,7 +15,7 @@ from typing import IO
 import numpy as np
 import pyarrow as pa
 
-from ullage.cupti.chunks import MAGIC, Chunk, Cut, Type, chunks
+from ullage.cupti.chunks import MAGIC, OPENMP, Chunk, Cut, Type, chunks
 from ullage.cupti.decoding import decode
 from ullage.cupti.endings import RINGS
 from ullage.cupti.kinds import Kind
@@ -27,7 +27,7 @@ from ullage.recording import Recording
 from ullage.traces import recorded_notes as notes
 from ullage.traces import recorded_rings as rings
 from ullage.traces.recorded_device import on_devices
-from ullage.traces.recorded_host import of_host, on_host, still_waiting
+from ullage.traces.recorded_host import of_host, on_host, openmp_not_there, still_waiting
 from ullage.traces.recorded_ranges import ranges, unended
 from ullage.traces.recorded_rows import Reading
 from ullage.traces.recorded_told import Told
@@ -63,9 +63,11 @@ def read(file: File, recording: Recording, options: Options, problems: Problems)
                     yield batch
             options.progress(f"{reading.rows:,} rows")
     yield from rings.appended(reading, left)
-    reading.problems.mend("calls of MPI that never ended end where they were last seen", len(reading.waiting), reading.place)
+    hung = sum(not name.startswith(OPENMP) for _, name in reading.waiting.values())
+    reading.problems.mend("calls of MPI that never ended end where they were last seen", hung, reading.place)
     yield from still_waiting(reading)
     life = reading.life()
+    yield from openmp_not_there(reading, life)
     yield from unended(reading, life[1] if life is not None else 0)
     yield from _paused(reading)
     _ended(reading)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from ullage.cupti.chunks import HostKind
+from ullage.cupti.chunks import OPENMP, HostKind
 from ullage.cupti.kinds import Kind, call_name
 from ullage.tables import CALLS, RECORDER
 from ullage.traces.calls import call, operation
@@ -67,6 +67,7 @@ def _timed(reading: Reading, records: Records, what: str) -> tuple[Records, Whol
 
 def _calls(reading: Reading, records: Records, *, driver: bool) -> pa.RecordBatch:
     records, start, end = _timed(reading, records, "calls of CUDA")
+    reading.device_calls = True
     numbers, codes = distinct(column(records, "cbid"))
     names = Words(codes.astype(np.int32), [call_name(driver, number) for number in numbers.tolist()])
     does = names.each(lambda name: _CODES[call(name)], _CODES["other"])
@@ -87,6 +88,7 @@ def _waits(reading: Reading, records: Records) -> pa.RecordBatch:
     records, start, end = _timed(reading, records[np.isin(records["type"], list(_WAITS))], "waits")
     numbers, codes = distinct(column(records, "type"))
     names = Words(codes.astype(np.int32), [_WAITS[number] for number in numbers.tolist()])
+    reading.device_calls = True
     thread = np.full(len(records), reading.process, np.int64)
     does = coded(np.full(len(records), _CODES["sync"]), CALLS)
     return reading.intervals(start, end, kind="api", name=names, thread=thread, correlation=correlation(records), call=does)
@@ -110,6 +112,7 @@ def of_host(reading: Reading, records: Records) -> Iterator[pa.RecordBatch]:
     for record, start in zip(opened, begun.tolist(), strict=True):
         reading.open[int(record["serial"])] = (start, int(record["thread"]), reading.told.host_names.get(int(record["name"]), ""))
     records = records[records["kind"] != HostKind.OPEN]
+    records = records[records["kind"] != HostKind.THREAD]  # which are told already
     start, end = (reading.clock.host(records[edge]) for edge in ("start", "end"))
     good = reading.believed(start, end, "host records")
     for kind, one in _HOST.items():
@@ -147,15 +150,35 @@ def still_waiting(reading: Reading) -> Iterator[pa.RecordBatch]:
     table = list(dict.fromkeys(texts))
     names = Words(np.array([table.index(text) for text in texts], np.int32), table).renamed(lambda text: text or None)
     reading.messages |= any(_MPI.match(text) for text in table)
-    for kind, mine in _whose(reading, names, thread):
-        yield reading.intervals(start[mine], np.array(until, np.int64)[mine], kind=kind, name=names.where(mine), thread=thread[mine])
+    for kind, mine, whose in _whose(reading, names, thread):
+        yield reading.intervals(start[mine], np.array(until, np.int64)[mine], kind=kind, name=names.where(mine), thread=whose)
 
 
-def _whose(reading: Reading, names: Words, thread: Whole) -> Iterator[tuple[str, Mask]]:
-    """Yield which calls of MPI are the process' communication, and which a helper's that communicates while the process goes on."""
+def _whose(reading: Reading, names: Words, thread: Whole) -> Iterator[tuple[str, Mask, Whole]]:
+    """Yield which calls are the process' communication, which a helper's that communicates while the process goes on, and in which a
+    thread of OpenMP waits for others; with the threads' numbers, which are OpenMP's own there."""
     own = reading.told.own_thread
+    waits = names.each(lambda name: name.startswith(OPENMP), False).astype(bool)
     helps = names.each(lambda name: _MPI.match(name) is not None, False).astype(bool) & (own is not None) & (thread != own)
-    yield from ((kind, mine) for kind, mine in (("mpi", ~helps), ("helper", helps)) if mine.any())
+    yield from ((kind, mine, thread[mine]) for kind, mine in (("mpi", ~helps & ~waits), ("helper", helps)) if mine.any())
+    if waits.any():
+        number = np.array([MISSING if (n := reading.told.openmp_number(one)) is None else n for one in thread.tolist()], np.int64)
+        waits &= number != MISSING
+        yield "parallel", waits, number[waits]
+
+
+def openmp_not_there(reading: Reading, life: tuple[int, int] | None) -> Iterator[pa.RecordBatch]:
+    """Yield when threads of OpenMP were not made yet, or not any more: a processor that waits for them has nothing to do."""
+    if life is None:
+        return
+    for place, lives in enumerate(reading.told.workers):
+        told = reading.clock.host(np.array([[begin, end or 0] for begin, end in lives], np.uint64).ravel()).reshape(-1, 2)
+        ends = np.where([end is None for _, end in lives], life[1], told[:, 1])
+        start = np.clip(np.concatenate([[life[0]], ends]), *life).astype(np.int64)
+        end = np.clip(np.concatenate([told[:, 0], [life[1]]]), *life).astype(np.int64)
+        gone = start < end
+        names = Words(np.zeros(int(gone.sum()), np.int32), [f"{OPENMP}thread not created"])
+        yield reading.intervals(start[gone], end[gone], kind="parallel", name=names, thread=np.full(int(gone.sum()), place + 1, np.int64))
 
 
 MOST_BETWEEN = 100_000  # ns that the recorder can take after a call; what says more is damaged
@@ -190,7 +213,9 @@ def _mpi(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterat
     kept = ~(first | last)
     thread = column(records, "thread")
     end = before_sums(reading, start, with_recorder(start, end, thread, reading.told.whole("mpi_between_ns") or 0), thread)
-    reading.calls += len(records)
+    waits = int(names.each(lambda name: name.startswith(OPENMP), False).sum())
+    reading.calls += len(records) - waits
+    reading.waits += waits
     if kept.any():
         size = np.where(records["bytes"] > 0, column(records, "bytes"), MISSING)
         yield from _talks(reading, start[kept], end[kept], names.where(kept), thread[kept], size[kept])
@@ -199,12 +224,12 @@ def _mpi(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterat
 def _talks(reading: Reading, start: Whole, end: Whole, names: Words, thread: Whole, size: Whole | None = None) -> Iterator[pa.RecordBatch]:
     """Yield calls of MPI and of what else waits. Of sums, which have no `size`, no call is known to be another rank's counterpart."""
     reading.messages |= bool(names.each(lambda name: _MPI.match(name) is not None, False).any())
-    for kind, mine in _whose(reading, names, thread):
+    for kind, mine, whose in _whose(reading, names, thread):
         if kind == "helper":
-            _add_helpers(reading, thread[mine], (end - start)[mine])
+            _add_helpers(reading, whose, (end - start)[mine])
         named = names.where(mine)
-        more = {} if size is None else {"bytes": size[mine], "operation": named.renamed(operation)}
-        yield reading.intervals(start[mine], end[mine], kind=kind, name=named, thread=thread[mine], **more)
+        more = {} if size is None or kind == "parallel" else {"bytes": size[mine], "operation": named.renamed(operation)}
+        yield reading.intervals(start[mine], end[mine], kind=kind, name=named, thread=whose, **more)
 
 
 def _add_helpers(reading: Reading, thread: Whole, took: Whole) -> None:

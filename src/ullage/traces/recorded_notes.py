@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from typing import Any
 
 import numpy as np
 
-from ullage.cupti.chunks import NOBODY
+from ullage.cupti.chunks import NOBODY, OPENMP
 from ullage.cupti.kinds import Kind
 from ullage.cupti.results import explain
 from ullage.errors import harmless
@@ -78,6 +79,59 @@ def _dashed(raw: bytes) -> str:
     return "-".join((digits[:8], digits[8:12], digits[12:16], digits[16:20], digits[20:]))
 
 
+_WHY_NOT_COUNTED = {
+    errno.ENOENT: "this machine's processors have no counters that a program can read, as is usual in virtual machines",
+    errno.EACCES: "the system doesn't let programs count; sysctl kernel.perf_event_paranoid=2 allows it",
+    errno.EPERM: "the system, or the container, doesn't let programs count; sysctl kernel.perf_event_paranoid=2 and a seccomp profile with "
+    "perf_event_open allow it",
+    errno.ENOSYS: "this kernel, or the container, has no perf_event_open",
+}
+
+
+def _openmp_unseen(told: Told) -> list[str]:
+    """Return that a program's OpenMP doesn't tell when its threads wait."""
+    said = told.info.get("openmp")
+    if not isinstance(said, dict) or said.get("told") is not False:
+        return []
+    runtime = harmless(str(said.get("runtime", "")), 60)
+    hint = "; LLVM's libomp, preloaded, stands in for it and does" if runtime.startswith("libgomp") else ""
+    return [
+        f"no waits of OpenMP's threads: the program's runtime ({runtime}) told of none by OMPT, so of each process the main thread alone "
+        f"is seen, and its waiting for others counts as useful{hint}"
+    ]
+
+
+def useful_counts(told: Told) -> dict[str, int]:
+    """Return what was counted in useful time, as in `Recording.counters`; {} where nothing was."""
+    said = told.info.get("useful")
+    counts = {name: _count(said, name) for name in ("instructions", "cycles", "time")} if isinstance(said, dict) else {}
+    if not counts.get("cycles") or not counts["time"]:
+        return {}
+    return {"instructions": counts["instructions"], "cycles": counts["cycles"], "useful_time": counts["time"], "sampled": 1}
+
+
+def not_counted(reading: Reading) -> list[str]:
+    """Return why a process' instructions are not known."""
+    said = reading.told.info.get("useful")
+    if not isinstance(said, dict) or reading.recording.counters:
+        return []
+    code = said.get("refused")
+    if type(code) is int and 0 < code < 2**31:
+        why = _WHY_NOT_COUNTED.get(code, f"perf_event_open: {os.strerror(code)}")
+    elif reading.device_calls:
+        why = "useful time was not told from calls of CUDA while the program ran; ULLAGE_CALLBACKS=runtime,driver does"
+    else:
+        return []
+    return [f"no instructions and no IPC: {why}"]
+
+
+def _counted(reading: Reading) -> dict[str, int]:
+    """Return what was counted, where calls of CUDA are not among it."""
+    said = reading.told.info.get("useful")
+    apart = isinstance(said, dict) and "driver" in str(said.get("apart", ""))
+    return {} if reading.device_calls and not apart else useful_counts(reading.told)
+
+
 def people(reading: Reading) -> None:
     """Fill in the one process: how long it lived, its name, and what the recording prefers."""
     recording = reading.recording
@@ -86,6 +140,8 @@ def people(reading: Reading) -> None:
     recording.processes[reading.process] = Process(recording.rank, name.rsplit("/", 1)[-1], recording.host)
     if reading.collectives != reading.messages:
         recording.prefers = "ai" if reading.collectives else "talp"
+    if counted := _counted(reading):
+        recording.counters[reading.process] = counted
     if reading.clock.since_1970 is not None:
         recording.clock = "utc"
     if reading.began is not None or reading.ended is not None:
@@ -120,9 +176,9 @@ def remarks(reading: Reading) -> list[str]:
         found.append("no kernels were recorded: there is no device tree")
     if not calls_recorded(reading):
         found.append("of the hosts' calls only the waits were recorded: launches and copies count as useful time")
-    elif not reading.seen & {"api", "mpi"}:
+    elif not reading.seen & {"api", "mpi", "parallel"}:
         found.append("neither CUDA nor MPI was recorded on the host: all of its time counts as useful")
-    return [*found, *helpers(reading)]
+    return [*found, *helpers(reading), *_openmp_unseen(reading.told), *not_counted(reading)]
 
 
 def helpers(reading: Reading) -> list[str]:
@@ -180,7 +236,7 @@ def cost(reading: Reading) -> RecorderCost | None:
     summed_call = _count(info, "sum_within_ns") + _count(info, "sum_between_ns")
     counted = summed_calls(reading.told)
     calls, in_calls = reading.calls + counted, reading.calls * per_call + counted * summed_call
-    held = _count(end, "callback_ns") + reading.held + in_calls + reading.regions * _count(info, "region_ns")
+    held = _count(end, "callback_ns") + reading.held + in_calls + reading.waits * per_call + reading.regions * _count(info, "region_ns")
     per_call = round(in_calls / calls) if calls else per_call
     beside = _count(end, "flush_ns") + _count(end, "writer_ns")
     lasted = reading.clock.last - reading.clock.first
@@ -188,9 +244,10 @@ def cost(reading: Reading) -> RecorderCost | None:
 
 
 def summed_calls(told: Told) -> int:
-    """Return how many calls were only counted."""
+    """Return how many calls of MPI were only counted."""
     rows = [one.rows for one in told.sums.values()]
-    return sum(int(some["count"][(some["call"] != 0) & (some["call"] != NOBODY)].sum()) for some in rows)
+    calls = [some[(some["call"] != 0) & (some["call"] != NOBODY)] for some in rows]
+    return sum(int(row["count"]) for some in calls for row in some if not told.is_openmp(int(row["call"])))
 
 
 def summed(reading: Reading) -> Summed | None:
@@ -208,7 +265,7 @@ def _summed_by_name(told: Told) -> dict[str, SummedCalls]:
     for one in told.sums.values():
         for row in one.rows[(one.rows["call"] != 0) & (one.rows["call"] != NOBODY) & (one.rows["count"] > 0)]:
             name = told.host_names.get(int(row["call"]), "")
-            if told.own_thread in (None, one.thread) or not is_mpi(name):
+            if not name.startswith(OPENMP) and (told.own_thread in (None, one.thread) or not is_mpi(name)):
                 rows.setdefault(name, []).append(row)
     return {
         name: SummedCalls(

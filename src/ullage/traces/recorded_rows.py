@@ -47,7 +47,8 @@ class Reading:
     devices that anything ran on; `work` bounds its calls, its MPI and what ran on devices; `began` and `ended` say when MPI_Init
     returned and MPI_Finalize was called. `summed` says until when the sums of each thread are laid out, `stretch` which was the longest
     time that some are of (ns). `helpers` is how long other threads than the process' own were in MPI, in ns. `calls`
-    counts those of MPI, `regions` those that ended, `held` is for how long (ns) the recorder held threads up.
+    counts those of MPI, `waits` those of OpenMP's threads, `device_calls`
+    says whether CUPTI recorded any of CUDA, `regions` counts those that ended, `held` is for how long (ns) the recorder held threads up.
     """
 
     place: str
@@ -75,6 +76,8 @@ class Reading:
     stretch: int = 0
     helpers: dict[int, int] = field(default_factory=dict)
     calls: int = 0
+    waits: int = 0
+    device_calls: bool = False
     regions: int = 0
     held: int = 0
     paths: dict[int, tuple[str, ...]] = field(default_factory=dict)

@@ -4,7 +4,7 @@ another. Each region is in one piece, so that what lies in it does; all sums ove
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,6 +14,7 @@ from ullage.cupti.chunks import NOBODY
 from ullage.traces.nsys_names import Words
 from ullage.traces.recorded_rows import Reading, Records, Whole
 
+IDLE = "OpenMP idle"  # a thread in no team, as it is while its process communicates: both are laid at a stretch's end, so that they meet
 State = tuple[tuple[str, ...], int, int]  # the regions that a thread is in, the outermost first; a call's number or 0; ns
 
 
@@ -56,14 +57,16 @@ def laid_out(reading: Reading, records: Records, start: Whole) -> tuple[Pieces, 
     columns = [records[name].tolist() for name in ("thread", "serial", "name", "bytes")]
     for begin, thread, node, call, time in zip(start.tolist(), *columns, strict=True):
         stretches.setdefault((begin, thread), []).append((reading.regions_of(node), call, time))
+    last = {call for call in records["name"].tolist() if call not in (0, NOBODY) and not reading.told.is_openmp(call)}
+    last |= {call for call in records["name"].tolist() if reading.told.host_names.get(call) == IDLE}
     calls, regions = Pieces(), Pieces()
     for (begin, thread), states in stretches.items():
-        reading.summed[thread] = in_turn(states, max(begin, reading.summed.get(thread, begin)), thread, calls, regions)
+        reading.summed[thread] = in_turn(states, max(begin, reading.summed.get(thread, begin)), thread, calls, regions, last)
     return calls, regions
 
 
-def in_turn(states: list[State], begin: int, thread: int, calls: Pieces, regions: Pieces) -> int:
-    """Add the states of a thread one after another, and return where the last one ends.
+def in_turn(states: list[State], begin: int, thread: int, calls: Pieces, regions: Pieces, last: Container[int] = ()) -> int:
+    """Add the states of a thread one after another, and return where the last one ends; within the same regions `last` calls come last.
 
     >>> calls, regions = Pieces(), Pieces()
     >>> in_turn([(("a", "b"), 0, 2), ((), 0, 5), (("a",), 9, 3)], 100, 7, calls, regions)
@@ -72,7 +75,7 @@ def in_turn(states: list[State], begin: int, thread: int, calls: Pieces, regions
     ([('b', 108, 110), ('a', 105, 110)], [(9, 105, 108)])
     """
     inside: list[tuple[str, int]] = []  # the regions around the last state, and since when
-    for path, call, time in [*sorted(states), ((), 0, 0)]:
+    for path, call, time in [*sorted(states, key=lambda state: (state[0], state[1] in last, *state[1:])), ((), 0, 0)]:
         shared = 0
         while shared < min(len(inside), len(path)) and inside[shared][0] == path[shared]:
             shared += 1

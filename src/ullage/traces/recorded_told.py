@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ullage.cupti.chunks import NOBODY, Chunk, HostKind, Type
+from ullage.cupti.chunks import NOBODY, OPENMP, Chunk, HostKind, Type
 from ullage.cupti.rings import Sums, unpacked_sums
 from ullage.traces.mpi_clock import edge
 from ullage.traces.recorded_clock import LATEST, LONGEST, Clock, clock
@@ -28,6 +28,8 @@ class Told:
     number, `main` whether the process' first thread (its number is the process') had anything to record.
     Of threads that were summed up `summed` says since when, `cuts` until when it is told, `counted` how long (ns) by thread, regions and
     call, all on the monotonic clock; `sums` are what they left at the end, by thread and beginning.
+    `workers` are the threads that a runtime made, those that lived one after another together: when each began and ended (None: it goes
+    on); `worker` has a thread's place among them.
     `length` is where the last chunk ends, `last_host` where the last one of HOST begins.
     """
 
@@ -45,6 +47,8 @@ class Told:
     cuts: dict[int, int] = field(default_factory=dict)
     counted: dict[tuple[int, int, int], int] = field(default_factory=dict)
     sums: dict[tuple[int, int], Sums] = field(default_factory=dict)
+    workers: list[list[tuple[int, int | None]]] = field(default_factory=list)
+    worker: dict[int, int] = field(default_factory=dict)
     length: int = 0
     last_host: int | None = None
 
@@ -87,6 +91,29 @@ class Told:
         calls = records[(records["kind"] == HostKind.MPI) | summed]
         for at in np.sort(np.unique(calls["name"], return_index=True)[1]).tolist():
             self.callers.setdefault(int(calls["name"][at]), int(calls["thread"][at]))
+
+        for record in records[records["kind"] == HostKind.THREAD]:
+            self._see_worker(int(record["thread"]), int(record["start"]), int(record["end"]))
+
+    def _see_worker(self, thread: int, begin: int, end: int) -> None:
+        known = self.worker.get(thread)
+        if known is not None and self.workers[known][-1][0] == begin:
+            self.workers[known][-1] = begin, end or None
+            return
+        free = (place for place, lives in enumerate(self.workers) if (lives[-1][1] or LATEST) <= begin)
+        place = next(free, len(self.workers))
+        self.workers[place:] = self.workers[place:] or [[]]
+        self.workers[place].append((begin, end or None))
+        self.worker[thread] = place
+
+    def openmp_number(self, thread: int) -> int | None:
+        """Return a thread's number among those of OpenMP: 0 is the process' first one; None for any other."""
+        place = self.worker.get(thread)
+        return place + 1 if place is not None else 0 if thread == self.whole("pid") else None
+
+    def is_openmp(self, name: int) -> bool:
+        """Return whether a call by its number is a wait of a thread of OpenMP's."""
+        return self.host_names.get(name, "").startswith(OPENMP)
 
     def _see_sums(self, records: npt.NDArray[np.void]) -> None:
         records = records[records["kind"] == HostKind.SUM]

@@ -24,25 +24,26 @@ def values(host: HostTotals, device: DeviceTotals | None, version: str = "3.7") 
     old = version == "3.5"
     useful, offload = (host.useful_time + host.offload_time, 0) if old else (host.useful_time, host.offload_time)
     longest = host.max_busy_time or 0
-    mpi = host.processes * host.elapsed - useful - offload
+    mpi = host.processes * host.elapsed - useful - offload - host.parallel_time
     serial = "ompOutsideParallelTime" if version == "3.8" else "ompSerializationTime"
     region: dict[str, Any] = {"numCpus": host.processes, "numMpiRanks": host.processes, "numNodes": 1, "avgCpus": float(host.processes)}
     if not old:
         region["numGpus"] = device.devices if device else 0
-    region |= {"cycles": 0, "instructions": 0, "numMeasurements": host.processes}
+    region |= {"cycles": host.cycles or 0, "instructions": host.instructions or 0, "numMeasurements": host.processes}
     if not old and host.calls is not None:
         region["numGpuRuntimeCalls"] = host.calls
     region |= {"elapsedTime": host.elapsed, "usefulTime": useful, "mpiTime": mpi}
     if version >= "3.7":
         region["mpiWorkerIdleTime"] = 0
-    region |= {"ompLoadImbalanceTime": 0, "ompSchedulingTime": 0, serial: 0}
+    region |= {"ompLoadImbalanceTime": host.openmp_imbalance_time or 0, "ompSchedulingTime": host.openmp_scheduling_time or 0}
+    region[serial] = host.openmp_serialisation_time or 0
     node = round(mpi / host.processes)
     if old:
         region |= {"usefulNormdApp": round(useful / host.processes), "mpiNormdApp": node, "maxUsefulNormdProc": longest}
         region |= {"maxUsefulNormdNode": round(useful / host.processes), "mpiNormdOfMaxUseful": host.elapsed - longest}
     else:
         region |= {"gpuRuntimeTime": offload, "minMpiNormdProc": host.elapsed - longest, "minMpiNormdNode": node} | device_values(device)
-    return region | _efficiencies(region, longest, version)
+    return region | _efficiencies(region, longest, version, serial)
 
 
 def device_values(device: DeviceTotals | None) -> dict[str, int]:
@@ -54,27 +55,29 @@ def device_values(device: DeviceTotals | None) -> dict[str, int]:
     return dict(zip(keys, (device.kernel_time, device.memory_time, device.max_kernel_time, device.max_active_time), strict=True))
 
 
-def _efficiencies(region: dict[str, Any], longest: int, version: str) -> dict[str, float]:
+def _efficiencies(region: dict[str, Any], longest: int, version: str, serial: str) -> dict[str, float]:
     """Return the efficiencies as TALP computes and prints them."""
     cpus, elapsed, useful, mpi = (region[key] for key in ("numCpus", "elapsedTime", "usefulTime", "mpiTime"))
     offload, gpus = region.get("gpuRuntimeTime", 0), region.get("numGpus", 0)
     outside = elapsed - mpi / cpus
+    imbalance, scheduling, serialised = (region[key] for key in ("ompLoadImbalanceTime", "ompSchedulingTime", serial))
+    lost, seen = imbalance + scheduling + serialised, useful + mpi + offload
     kernel, active = region.get("maxGpuUsefulTime", 0), region.get("maxGpuActiveTime", 0)
     values = {
-        "parallelEfficiency": _ratio(useful, useful + mpi + offload),
+        "parallelEfficiency": _ratio(useful, seen + lost),
         "mpiParallelEfficiency": _ratio(outside, elapsed),
         "mpiCommunicationEfficiency": _ratio(longest, elapsed),
         "mpiLoadBalance": _ratio(outside, longest),
         "mpiLoadBalanceIn": _ratio(outside, longest),
         "mpiLoadBalanceOut": 1.0,
-        "ompParallelEfficiency": 1.0,
-        "ompLoadBalance": 1.0,
-        "ompSchedulingEfficiency": 1.0,
-        "ompCoverageEfficiency" if version == "3.8" else "ompSerializationEfficiency": 1.0,
+        "ompParallelEfficiency": _ratio(seen, seen + lost),
+        "ompLoadBalance": _ratio(seen + serialised, seen + serialised + imbalance),
+        "ompSchedulingEfficiency": _ratio(seen + lost - scheduling, seen + lost),
+        "ompCoverageEfficiency" if version == "3.8" else "ompSerializationEfficiency": _ratio(seen, seen + serialised),
     }
     if version != "3.5":
         values |= {
-            "deviceOffloadEfficiency": _ratio(useful, useful + offload),
+            "deviceOffloadEfficiency": _ratio(useful + lost, useful + lost + offload),
             "gpuParallelEfficiency": _ratio(region["gpuUsefulTime"], gpus * elapsed),
             "gpuLoadBalance": _ratio(region["gpuUsefulTime"], gpus * kernel),
             "gpuCommunicationEfficiency": _ratio(kernel, active),

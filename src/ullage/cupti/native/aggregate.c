@@ -18,6 +18,8 @@ struct aggregate {
     struct sums *sums;
     uint64_t between;      /* ns that the recorder takes after a call */
     uint32_t after_call;   /* the last one */
+    _Atomic uint64_t team; /* 0, or whose end makes time pass in another row than the current one: … */
+    _Atomic uint32_t idle; /* … in this */
     uint16_t slots[SLOTS]; /* rows by hash, counted from 1 */
     struct { uint32_t parent, name, node; } nodes[NODES];
     struct { uint32_t node, call, row; } recent[RECENT]; /* counted from 1 too */
@@ -107,12 +109,14 @@ void aggregate_until(struct aggregate *of, uint64_t now) {
     change(of->sums);
 }
 
-void aggregate_call(struct aggregate *of, struct path path, uint32_t call, uint64_t now) {
+void aggregate_call(struct aggregate *of, struct path path, uint32_t call, uint64_t now, uint64_t team) {
     struct sums *sums = of->sums;
     change(sums);
     pass(sums, now);
     PUT(sums->until, 0);
     PUT(sums->current, row_in(of, path, call));
+    PUT(of->team, team);
+    if (team) PUT(of->idle, row_in(of, path, openmp_idle()));
     change(sums);
 }
 
@@ -134,6 +138,25 @@ void aggregate_called(struct aggregate *of, struct path path, uint32_t call, uin
     ADD(sums->rows[row].count, 1);
     took(&sums->rows[row], now - start);
     go_on(of, path, call, row, now);
+    change(sums);
+}
+
+/* The current call was waiting for a team; what it was after that only now is known. */
+void aggregate_waited(struct aggregate *of, struct path path, const struct waits *waits, uint64_t start) {
+    struct sums *sums = of->sums;
+    uint32_t row = GET(sums->current), last = 0;
+    change(sums);
+    pass(sums, waits->until[0]);
+    ADD(sums->rows[row].count, 1);
+    took(&sums->rows[row], waits->until[0] - start);
+    for (uint32_t next = 1; next < 3; next++) {
+        if (waits->until[next] <= waits->until[last]) continue;
+        PUT(sums->current, row = row_in(of, path, waits->calls[next]));
+        pass(sums, waits->until[next]);
+        last = next;
+    }
+    PUT(of->team, 0);
+    go_on(of, path, waits->calls[last], row, waits->until[2]);
     change(sums);
 }
 
@@ -175,7 +198,7 @@ void aggregate_left(struct aggregate *of, uint32_t node, uint64_t time) {
 void aggregate_alone(struct aggregate *of, uint64_t now) {
     change(of->sums);
     pass(of->sums, now);
-    PUT(of->sums->until, 0), PUT(of->sums->current, ALONE);
+    PUT(of->sums->until, 0), PUT(of->sums->current, ALONE), PUT(of->team, 0);
     change(of->sums);
 }
 
@@ -192,19 +215,22 @@ void aggregate_begin(struct aggregate *of, struct sums *sums, uint32_t thread, u
 
 /* --- into the file --- */
 
-struct copy { uint64_t time[ROWS], last, until; uint32_t used, current, after; };
+struct copy { uint64_t time[ROWS], last, until, team; uint32_t used, current, after, idle; };
 
-static void copy_once(const struct sums *sums, struct copy *copy) {
+static void copy_once(const struct aggregate *of, struct copy *copy) {
+    const struct sums *sums = of->sums;
+    copy->team = SEEN(of->team), copy->idle = SEEN(of->idle);
     copy->used = SEEN(sums->used), copy->current = SEEN(sums->current), copy->after = SEEN(sums->after);
     copy->last = SEEN(sums->last), copy->until = SEEN(sums->until);
     for (uint32_t row = 0; row < copy->used; row++) copy->time[row] = SEEN(sums->rows[row].time);
 }
 
 /* What the thread is just about to change is looked at again. */
-static bool copied(const struct sums *sums, struct copy *copy) {
+static bool copied(const struct aggregate *of, struct copy *copy) {
+    const struct sums *sums = of->sums;
     for (int i = 0; i < TRIES; i++) {
         uint32_t before = SEEN(sums->version);
-        copy_once(sums, copy);
+        copy_once(of, copy);
         if (before % 2 == 0 && GET(sums->version) == before) return true;
         if (i > TRIES / 2) sched_yield();
     }
@@ -212,6 +238,8 @@ static bool copied(const struct sums *sums, struct copy *copy) {
 }
 
 static void pass_on(struct copy *copy, uint64_t now) {
+    uint64_t ended = copy->team ? team_ended(copy->team) : 0;
+    if (ended) copy->after = copy->current, copy->until = ended, copy->current = copy->idle;
     if (copy->until > copy->last && now > copy->last) {
         uint64_t then = copy->until < now ? copy->until : now;
         copy->time[copy->after] += then - copy->last, copy->last = then;
@@ -225,7 +253,7 @@ bool aggregate_write(struct aggregate *of, uint64_t at) {
     static struct record records[ROWS];
     struct sums *sums = of->sums;
     uint32_t count = 0;
-    if (!copied(sums, &copy)) return false;
+    if (!copied(of, &copy)) return false;
     pass_on(&copy, at);
     if (copy.last <= GET(of->cut)) return true;
     for (uint32_t n = 0; n < copy.used; n++)

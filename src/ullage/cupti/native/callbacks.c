@@ -48,8 +48,10 @@ void cuda_called(void *user, int domain, uint32_t id, const void *data) {
     uint64_t now = monotonic();
     if (call->site == SITE_ENTER) {
         if (call->correlation) *call->correlation = now;
+        useful_ends(useful_mine(), now);
         return;
     }
+    useful_begins(useful_mine());
     struct lane *here = activity_running() && call->correlation && *call->correlation ? lane() : NULL;
     if (here) {
         costs.api_callbacks++;

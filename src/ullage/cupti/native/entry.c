@@ -35,7 +35,7 @@ void recorder_work(enum work work) {
     host_write();
     if (work != SOON) host_cut(work);
     if (timely) host_write_waiting(false);
-    if (facts_write() && timely) recording_clocks();
+    if (facts_write() && timely) recording_clocks(), facts_of_threads(false);
     recording_unlock();
 }
 
@@ -50,12 +50,13 @@ void recorder_flush(void) {
 
 static void close_recording(void) {
     activity_pause_ends();
+    useful_until_now();
     if (!recording_lock()) return;
     activity_write();
     host_write();
     host_tell_sums();
     host_write_waiting(true);
-    if (facts_write()) recording_clocks(), facts_end(), rings_remove();
+    if (facts_write()) recording_clocks(), facts_of_threads(true), facts_end(), rings_remove();
     recording_unlock();
 }
 
@@ -107,6 +108,7 @@ static void in_child(void) {
     recording_forked(), facts_forked(), host_forked(), pool_forked(), activity_forked(), threads_forked(), nvtx_forked();
     needed = ended = coming_in = false;
     facts_loaded();
+    useful_forked();
 }
 
 static void in_parent(void) { names_after_fork(false); }
@@ -126,6 +128,7 @@ __attribute__((constructor)) static void loaded(void) {
     recording_to(settings.folder);
     facts_loaded();
     register_forks();
+    useful_loaded();
 }
 
 /* --- coming in --- */

@@ -155,6 +155,16 @@ static void ranks_write(void) {
     ranks_new = !write_object(INFO, &text);
 }
 
+/* As long as nothing is recorded there is nobody to tell. */
+void facts_of_threads(bool ending) {
+    struct text text = {0};
+    text_bytes(&text, "{", 1);
+    if (recording_is_open()) useful_facts(&text);
+    if (recording_is_open() && ending) openmp_facts(&text);
+    if (text.length > 1) write_object(INFO, &text);
+    else text_free(&text);
+}
+
 /* The next recording begins with nothing but what it inherits: buffers that are there already. */
 void facts_closed(void) {
     uint64_t memory = costs.memory;

@@ -19,6 +19,7 @@ struct lane {
     uint32_t waits; /* how deep it is in calls that wait; of the outermost, seen by who writes: */
     _Atomic uint32_t wait_name;
     _Atomic uint64_t wait_start; /* 0: it is in none */
+    _Atomic uint64_t team;       /* for which it waits, 0: for none */
     struct region *regions; /* open ones, the innermost last */
     uint32_t depth, deepest;
     uint32_t unpushed[STACKS]; /* regions too deep to be recorded, that are yet to be popped */
@@ -29,6 +30,7 @@ struct lane {
     uint64_t call_start;         /* … since then: where sums are made */
     uint32_t last_call;          /* where they are not: the one that ended last, … */
     uint64_t last_end;           /* … and when */
+    struct useful *useful;       /* what this thread does while it is useful, NULL: not counted; */
     struct ring *_Atomic ring; /* changed under the recording's lock, by the thread, … */
     _Atomic uint32_t life;     /* … when `rings_mine` is no longer this */
 };
@@ -57,6 +59,7 @@ static void thread_ends(void *given) {
     mine = NULL;
     no_regions(lane);
     if (sums_of(lane)) aggregate_alone(lane->aggregate, monotonic());
+    if (lane->useful) useful_thread_ends(lane->useful), lane->useful = NULL;
     atomic_store(&lane->wait_start, 0);
     atomic_store_explicit(&lane->taken, false, memory_order_release);
 }
@@ -104,6 +107,7 @@ static struct lane *for_thread(void) {
     if (!lane) return NULL;
     lane->thread = (uint32_t)syscall(SYS_gettid);
     lane->waits = 0, lane->call = 0, lane->last_call = 0;
+    lane->useful = useful_mine();
     no_regions(lane);
     if (sums_of(lane)) aggregate_moved(lane->aggregate, (struct path){NULL, 0}, 0, monotonic(), false);
     pthread_setspecific(ending, lane);
@@ -274,27 +278,47 @@ static void cut_here(void) {
 static void wait_summed(struct lane *lane, uint32_t name, uint64_t now) {
     lane->call = lane->edge ? 0 : name, lane->call_start = now;
     if (lane->edge) aggregate_until(lane->aggregate, now), cut_here();
-    else aggregate_call(lane->aggregate, path_of(lane), name, now);
+    else aggregate_call(lane->aggregate, path_of(lane), name, now, atomic_load_explicit(&lane->team, memory_order_relaxed));
 }
 
 /* Only the outermost call counts: MPI_Init may call MPI_Barrier, Fortran's functions may call C's. The name is there before the start is,
  * and the start is gone before the call's record is there: what `still_waits` sees goes together, and comes before that record. */
-void wait_begin(struct lane *lane, uint32_t name, bool edge) {
+static void begin_waiting(struct lane *lane, uint32_t name, bool edge, uint64_t team) {
     if (lane->waits++) return;
     uint64_t now = monotonic();
     bool sums = atomic_load_explicit(&lane->sums, memory_order_relaxed); /* of this recording: the lane was asked for just now */
     lane->edge = edge;
+    atomic_store_explicit(&lane->team, team, memory_order_relaxed);
+    if (lane->useful) useful_ends(lane->useful, now);
     if (!edge && !sums && atomic_load_explicit(&enough, memory_order_relaxed)) sums = begin_sums(lane, now);
     if (!sums || edge) atomic_store_explicit(&lane->wait_name, name, memory_order_release);
     if (sums) wait_summed(lane, name, now);
     else atomic_store_explicit(&lane->wait_start, now, memory_order_release);
 }
 
+void wait_begin(struct lane *lane, uint32_t name, bool edge) { begin_waiting(lane, name, edge, 0); }
+void team_wait_begin(struct lane *lane, uint32_t name, uint64_t team) { begin_waiting(lane, name, false, team); }
+
+static uint64_t within(uint64_t low, uint64_t moment, uint64_t high) { return moment < low ? low : moment > high ? high : moment; }
+
+/* What waiting for a team was: for its threads until it ended, then for nobody, and for the next one's work since that began. */
+static struct waits waits_of(const struct lane *lane, uint32_t name, uint64_t start, uint64_t next, uint64_t now) {
+    uint64_t ended = team_ended(lane->team), over = ended ? within(start, ended, now) : now;
+    return (struct waits){{name, openmp_idle(), openmp_forks()}, {over, next ? within(over, next, now) : now, now}};
+}
+
+static void record_waits(struct lane *lane, const struct waits *waits, uint64_t start) {
+    for (int i = 0; i < 3; start = waits->until[i++])
+        if (waits->until[i] > start) host_record(lane, HOST_MPI, waits->calls[i], start, waits->until[i], 0);
+}
+
 /* The run's edges are told one by one: they are few. */
-static void wait_ends_summed(struct lane *lane, uint64_t now) {
+static void wait_ends_summed(struct lane *lane, uint64_t next, uint64_t now) {
     uint32_t call = lane->call, name = atomic_load_explicit(&lane->wait_name, memory_order_relaxed);
     lane->call = 0;
-    if (call) aggregate_called(lane->aggregate, path_of(lane), call, lane->call_start, now);
+    struct waits waits = lane->team ? waits_of(lane, call, lane->call_start, next, now) : (struct waits){0};
+    if (call && lane->team) aggregate_waited(lane->aggregate, path_of(lane), &waits, lane->call_start);
+    else if (call) aggregate_called(lane->aggregate, path_of(lane), call, lane->call_start, now);
     if (!lane->edge) return;
     struct record record = {.start = lane->call_start, .end = now, .thread = lane->thread, .name = name, .kind = HOST_MPI,
                             .depth = (uint16_t)lane->depth};
@@ -303,14 +327,26 @@ static void wait_ends_summed(struct lane *lane, uint64_t now) {
     cut_here();
 }
 
-void wait_end(struct lane *lane) {
+static void end_waiting(struct lane *lane, uint64_t next) {
     if (!lane->waits || --lane->waits) return;
+    if (lane->useful) useful_begins(lane->useful);
     uint64_t now = monotonic(), start = atomic_load_explicit(&lane->wait_start, memory_order_relaxed);
     bool sums = sums_of(lane);
-    if (sums) wait_ends_summed(lane, now);
+    if (sums) wait_ends_summed(lane, next, now);
     if (sums || !start) return;
+    uint32_t name = atomic_load_explicit(&lane->wait_name, memory_order_relaxed);
+    struct waits waits = lane->team ? waits_of(lane, name, start, next, now) : (struct waits){{name}, {now, now, now}};
     atomic_store_explicit(&lane->wait_start, 0, memory_order_release);
-    host_record(lane, HOST_MPI, atomic_load_explicit(&lane->wait_name, memory_order_relaxed), start, now, 0);
+    if (lane->team) record_waits(lane, &waits, start);
+    else host_record(lane, HOST_MPI, name, start, now, 0);
+}
+
+void wait_end(struct lane *lane) { end_waiting(lane, 0); }
+void team_wait_end(struct lane *lane, uint64_t next) { end_waiting(lane, next); }
+
+void host_thread(struct lane *lane, uint64_t began, uint64_t ended) {
+    struct record record = {.start = began, .end = ended, .thread = lane->thread, .kind = HOST_THREAD};
+    if (recording_wanted()) append_extra(lane, &record);
 }
 
 static bool region_room(struct lane *lane) {
@@ -515,30 +551,38 @@ void host_write(void) {
     if (costs.records * sizeof(struct record) >= settings.events) enough = true;
 }
 
-static bool still_waits(const struct lane *lane, struct record *record) {
-    uint64_t start = atomic_load_explicit(&lane->wait_start, memory_order_acquire);
+/* Up to three records of what a thread waits for: those of a team that has ended wait for another. */
+static int still_waits(const struct lane *lane, struct record records[3]) {
+    uint64_t start = atomic_load_explicit(&lane->wait_start, memory_order_acquire), now = monotonic();
     uint32_t name = atomic_load_explicit(&lane->wait_name, memory_order_acquire);
-    if (!start || start != atomic_load_explicit(&lane->wait_start, memory_order_relaxed)) return false;
-    *record = (struct record){.start = start, .end = monotonic(), .thread = lane->thread, .name = name, .kind = HOST_WAITING};
-    return true;
+    struct waits waits = lane->team ? waits_of(lane, name, start, 0, now) : (struct waits){{name}, {now, now, now}};
+    if (!start || start != atomic_load_explicit(&lane->wait_start, memory_order_relaxed)) return 0;
+    int count = 0;
+    for (int i = 0; i < 3; start = waits.until[i++])
+        if (waits.until[i] > start)
+            records[count++] = (struct record){.start = start, .end = waits.until[i], .thread = lane->thread, .name = waits.calls[i], .kind = HOST_WAITING};
+    return count;
 }
 
 /* A program that is killed in a call never tells of it; so it is told meanwhile. Whoever writes inside a call of its own doesn't hang in it,
  * unless the program is ending. */
 void host_write_waiting(bool ending) {
-    struct record record;
-    for (struct lane *lane = atomic_load(&lanes); lane; lane = lane->next)
-        if ((lane != mine || ending) && still_waits(lane, &record) && names_write())
-            recording_add(HOST, 0, &(struct iovec){&record, sizeof record}, 1);
+    struct record records[3];
+    for (struct lane *lane = atomic_load(&lanes); lane; lane = lane->next) {
+        int count = lane != mine || ending ? still_waits(lane, records) : 0;
+        if (count && names_write()) recording_add(HOST, 0, &(struct iovec){records, (size_t)count * sizeof *records}, 1);
+    }
 }
 
 /* In the child of a fork: what isn't written yet is the parent's to write, and so are its open regions. The other threads are gone. */
 void host_forked(void) {
     for (struct lane *lane = atomic_load(&lanes); lane; lane = lane->next) {
         no_regions(lane);
-        lane->waits = 0, lane->wait_start = 0;
+        lane->waits = 0;
+        lane->wait_start = lane->team = 0;
         lane->sums = false;
         lane->call = 0;
+        lane->useful = NULL;
         rings_give_back(lane->ring);
         lane->ring = NULL;
         lane->life = 0;

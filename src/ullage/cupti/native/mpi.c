@@ -124,7 +124,8 @@ static struct lane *come(struct call *call) {
 
 /* What is done after MPI_Init belongs to it: the run begins when the program has it back. */
 static void go(const struct call *call, struct lane *here, const void *caller) {
-    if (call->role == BEGINS && recording_wanted()) learn_ranks(caller), recorder_work(ASKED);
+    if (call->role == BEGINS && recording_wanted()) learn_ranks(caller), recorder_work(ASKED), useful_from_now();
+    if (call->role == ENDS) useful_is_over();
     if (here) wait_end(here);
     if (call->role == ENDS && recording_wanted()) recorder_flush();
 }

@@ -5,6 +5,8 @@
  *   rings.c      where threads put their records first: in memory that outlives the process
  *   aggregate.c  sums in the place of records, once there are as many of these as were asked for
  *   host.c       what the program's threads do: regions, MPI calls, calls of CUDA        names.c   their names, as numbers
+ *   instructions.c  what they do while they are useful: instructions, cycles
+ *   openmp.c     OpenMP's threads, by OMPT: when they wait for one another
  *   nvtx.c       NVTX ranges, where CUPTI doesn't record them
  *   activity.c   CUPTI's activity records                 pool.c      the buffers that CUPTI fills
  *   texts.c      the names that CUPTI's records point to  callbacks.c a callback for each call of CUDA
@@ -31,7 +33,7 @@
 enum chunk { INFO = 1, BUFFER = 2, NAMES = 3, HOST = 4, DROPPED = 5, CLOCKS = 6, END = 7, IMAGE = 9, SUMS = 10, SAMPLES = 11,
              CUBIN = 12 }; /* as in chunks.py */
 enum host_kind { HOST_MPI = 1, HOST_REGION = 2, HOST_OPEN = 3, HOST_API = 4, HOST_OVERHEAD = 5, HOST_PAUSE = 6, HOST_WAITING = 7,
-                 HOST_SUM = 8 };
+                 HOST_SUM = 8, HOST_THREAD = 9 };
 
 /* What the recorder itself cost: goes into END. */
 struct costs {
@@ -53,7 +55,9 @@ struct settings {
     uint64_t events; /* bytes of host records; what comes later is summed up */
     uint64_t flush, deadline; /* ms between two flushes; ms after which CUPTI is no longer waited for */
     int rank, ranks, local_rank; /* -1: not told */
+    char instructions[64]; /* ULLAGE_INSTRUCTIONS: perf events in their place "type:config,type:config"; "0": none; "": the processor's */
     enum { NVTX_IGNORED, NVTX_BY_CUPTI, NVTX_BY_US } nvtx; /* ULLAGE_NVTX; what CUPTI doesn't take is ours */
+    bool openmp; /* ULLAGE_OPENMP: whether the recorder is a tool of its runtime */
     bool make; /* ULLAGE_MAKE: whether the folder is made where there is none */
     _Atomic bool debug;
 };
@@ -87,6 +91,7 @@ bool recording_add(enum chunk type, uint16_t flags, const struct iovec *parts, i
 void recording_clocks(void);
 void recording_close(void);
 const char *recording_path(void);
+int recording_moved_up(int descriptor); /* to a high number, that no program takes for its own */
 void recording_forked(void);
 uint64_t recording_size(void);
 bool recording_disk_has(int descriptor, uint64_t total); /* and what is kept free besides; any descriptor on the disk will do */
@@ -98,6 +103,7 @@ bool facts_begin(void);             /* what is known of the process before the f
 void facts_ranks(int rank, int ranks);
 void facts_cupti(struct text *json); /* members of an object, to be written; takes the text */
 void facts_changed(void);
+void facts_of_threads(bool ending); /* what they did until now */
 void facts_closed(void);
 bool facts_write(void);
 void facts_end(void);
@@ -172,6 +178,9 @@ uint32_t region_serial(void);      /* a new number */
 void host_range(const struct record *record); /* as it is: of whichever thread */
 void wait_begin(struct lane *lane, uint32_t name, bool edge); /* a call that waits for other processes; MPI's first and last are its edges */
 void wait_end(struct lane *lane);
+void team_wait_begin(struct lane *lane, uint32_t name, uint64_t team); /* a call that waits for a team's other threads, … */
+void team_wait_end(struct lane *lane, uint64_t next); /* … and, once that has ended, for another one, which began `next`; 0: for none */
+void host_thread(struct lane *lane, uint64_t began, uint64_t ended); /* one that a runtime made; 0: it goes on */
 struct host_costs { /* ns of a call of MPI, within its record and after it, and of a region; of a call that is summed up, and after it */
     uint64_t within, between, region, sum_within, sum_between;
 };
@@ -191,7 +200,9 @@ struct aggregate *aggregate_new(void); /* NULL without memory */
 void aggregate_begin(struct aggregate *of, struct sums *sums, uint32_t thread, uint64_t now, uint64_t between);
 void aggregate_after(struct aggregate *of, struct path path, uint32_t call, uint64_t ended); /* before they began */
 uint32_t aggregate_node(struct aggregate *of, uint32_t parent, uint32_t name);
-void aggregate_call(struct aggregate *of, struct path path, uint32_t call, uint64_t now);
+void aggregate_call(struct aggregate *of, struct path path, uint32_t call, uint64_t now, uint64_t team);
+struct waits { uint32_t calls[3]; uint64_t until[3]; }; /* for a team, for none, for the next one */
+void aggregate_waited(struct aggregate *of, struct path path, const struct waits *waits, uint64_t start);
 void aggregate_called(struct aggregate *of, struct path path, uint32_t call, uint64_t start, uint64_t now);
 void aggregate_past(struct aggregate *of, struct path path, uint32_t call, uint64_t start, uint64_t end);
 void aggregate_moved(struct aggregate *of, struct path path, uint32_t call, uint64_t now, bool entered);
@@ -200,6 +211,26 @@ void aggregate_until(struct aggregate *of, uint64_t now); /* nothing changes */
 void aggregate_alone(struct aggregate *of, uint64_t now); /* no thread is here */
 bool aggregate_write(struct aggregate *of, uint64_t at); /* with the recording's lock held, these two too */
 bool aggregate_tell(struct aggregate *of);
+
+/* instructions.c: `of` may be NULL */
+struct useful; /* what a thread does while it is useful */
+void useful_loaded(void);
+struct useful *useful_mine(void); /* NULL where nothing of this thread is counted */
+struct useful *useful_of_thread(void);
+void useful_thread_ends(struct useful *of);
+void useful_ends(struct useful *of, uint64_t now); /* the thread waits, or is in a call that is not useful; they nest */
+void useful_begins(struct useful *of);
+void useful_from_now(void);
+void useful_is_over(void);
+void useful_until_now(void);
+void useful_facts(struct text *json);
+void useful_forked(void);
+
+/* openmp.c */
+enum { NO_TEAM = 1 }; /* one that ended long ago */
+uint64_t team_ended(uint64_t team); /* 0: it has not */
+uint32_t openmp_idle(void), openmp_forks(void); /* names of waiting in no team, and of handing work out */
+void openmp_facts(struct text *json);
 
 /* nvtx.c */
 int nvtx_start(void *export_table); /* 0 where NVTX has no place for our functions */

@@ -111,7 +111,7 @@ static int created(char *part, size_t size) {
 }
 
 /* A high number: programs that expect the lowest free one to be theirs, or that close the first few, aren't disturbed. */
-static int moved_up(int descriptor) {
+int recording_moved_up(int descriptor) {
     int high = fcntl(descriptor, F_DUPFD_CLOEXEC, HIGH);
     if (high < 0) return descriptor;
     close(descriptor);
@@ -146,7 +146,7 @@ bool recording_open(void) {
     struct stat seen;
     int descriptor = created(part, sizeof part);
     if (descriptor < 0 || fstat(descriptor, &seen) != 0) return gave_up("open");
-    file.descriptor = moved_up(descriptor);
+    file.descriptor = recording_moved_up(descriptor);
     file.device = seen.st_dev, file.inode = seen.st_ino, file.size = 0, file.process = getpid();
     if (begun() && rename(part, file.path) == 0) {
         if (*started) unlink(started), started[0] = 0;
@@ -167,7 +167,7 @@ static bool still_ours(void) {
     if (getpid() != file.process) return false;
     if (is_ours(file.descriptor)) return true;
     int again = open(file.path, O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
-    file.descriptor = is_ours(again) ? moved_up(again) : -1;
+    file.descriptor = is_ours(again) ? recording_moved_up(again) : -1;
     if (file.descriptor >= 0) return true;
     if (again >= 0) close(again);
     return gave_up("reopen");
@@ -237,7 +237,7 @@ void recording_clocks(void) {
 void recording_close(void) {
     if (is_ours(file.descriptor)) close(file.descriptor);
     file.descriptor = -1;
-    facts_closed(), rings_closed(), host_closed();
+    facts_closed(), rings_closed(), host_closed(), useful_from_now();
     atomic_store(&wanted, false);
 }
 

@@ -87,6 +87,7 @@ void settings_read(void) {
     read_text(settings.kinds, sizeof settings.kinds, "ULLAGE_KINDS");
     read_text(settings.names, sizeof settings.names, "ULLAGE_NAMES");
     read_text(settings.callbacks, sizeof settings.callbacks, "ULLAGE_CALLBACKS");
+    read_text(settings.instructions, sizeof settings.instructions, "ULLAGE_INSTRUCTIONS");
     settings.buffer = number("ULLAGE_BUFFER", 2u << 20);
     settings.memory = number("ULLAGE_MEMORY", 256u << 20);
     settings.reserve = number("ULLAGE_RESERVE", 64u << 20);
@@ -95,6 +96,7 @@ void settings_read(void) {
     settings.deadline = number("ULLAGE_DEADLINE", 10000);
     settings.nvtx = number("ULLAGE_NVTX", NVTX_BY_CUPTI);
     settings.debug = number("ULLAGE_DEBUG", 0) == 1;
+    settings.openmp = number("ULLAGE_OPENMP", 1) != 0;
     settings.make = number("ULLAGE_MAKE", 1) != 0;
     read_ranks();
 }

@@ -189,22 +189,21 @@ def host_parts(run: Run, windows: Windows | None = None) -> tuple[HostPart, ...]
 def _host_part(process: ProcessState, seen: Spans) -> HostPart:
     """Return a process' times. A worker that waits while its process communicates communicates too, as TALP counts it; the main thread
     does one thing at a time."""
-    called, talk = intersect(process.offload, seen), intersect(process.communication, seen)
+    called, talk, held = (intersect(spans, seen) for spans in (process.offload, process.communication, process.recorder))
     offload, communication, waiting = called.total, talk.total, 0
     lost = {"serialisation": 0, "scheduling": 0, "imbalance": 0}
     for worker in process.workers:
         main = worker.thread == MAIN
-        looked, busy = (subtract(seen, join(called, talk)), NONE) if main else (seen, talk)
+        looked, busy = (subtract(seen, join(called, talk, held)), NONE) if main else (seen, talk)
         idle = intersect(worker.waiting, looked)
         waiting += idle.total
         communication += intersect(idle, busy).total
         for reason in lost:
             lost[reason] += subtract(intersect(getattr(worker, reason), looked), busy).total
     threads = 1 + sum(worker.thread != MAIN for worker in process.workers)
-    recorder = intersect(process.recorder, seen).total
-    useful = threads * seen.total - offload - talk.total - waiting - recorder
+    useful = threads * seen.total - offload - talk.total - waiting - held.total
     pieces = (called.pieces, talk.pieces)
-    return HostPart(process, seen.total, useful, offload, communication, threads, pieces=pieces, recorder=recorder, **lost)
+    return HostPart(process, seen.total, useful, offload, communication, threads, pieces=pieces, recorder=held.total, **lost)
 
 
 def device_parts(run: Run, windows: Windows | None = None, elapsed: int | None = None) -> tuple[DevicePart, ...]:
@@ -281,8 +280,23 @@ def _threads(parts: tuple[HostPart, ...]) -> dict[str, int]:
 
 def _counted(parts: tuple[HostPart, ...], name: str) -> int | None:
     """Return a hardware counter's sum, None unless every process has it over all that is looked at."""
-    found = [p.process.counters.get(name) if p.whole else None for p in parts]
+    found = [_in_useful_time(p, p.process.counters.get(name)) if p.whole else None for p in parts]
     return None if None in found else sum(value for value in found if value is not None)
+
+
+def _in_useful_time(part: HostPart, value: int | None) -> int | None:
+    """Return a count over all of a process' useful time, where it was taken in a sample of it."""
+    counters = part.process.counters
+    if value is None or not counters.get("sampled"):
+        return value
+    return round(value * part.useful / counters["useful_time"]) if counters["useful_time"] else None
+
+
+def counted_share(parts: Iterable[HostPart]) -> float | None:
+    """Return in which share of useful time hardware counters were read, None where nothing was sampled."""
+    sampled = [p for p in parts if p.process.counters.get("sampled")]
+    useful = sum(p.useful for p in sampled)
+    return sum(p.process.counters["useful_time"] for p in sampled) / useful if useful else None
 
 
 def device_totals(parts: Iterable[DevicePart], elapsed: int) -> DeviceTotals | None:
