@@ -75,7 +75,7 @@ def _published(names: list[str]) -> Iterator[str]:
     report = bench_report([], names)
     known = [table for table in report.tables if table.lines]
     if known:
-        yield "What the papers have measured on their GPUs:"
+        yield "What papers and makers tell of their GPUs:"
         yield from (_block(table_text(table, WIDTH)) for table in known)
     without = [f"`{table.member.name}` ({table.member.title})" for table in report.tables if not table.lines]
     if without:

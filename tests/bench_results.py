@@ -17,8 +17,8 @@ MACHINE = {
     "power_limit": 700.0, "sms": 132, "ecc": True, "torch": "2.11.0", "cuda_bindings": "13.0.3", "processes": 0,
 }  # fmt: skip
 ROUND = {
-    "latency": 100.0, "throughput": 60e12, "bandwidth": 3e12, "bytes_per_cycle": 1000.0, "bytes_per_cycle_sm": 10.0, "time": 1e-3,
-    "rate": 1e12, "power": 500.0, "efficiency": 1e12,
+    "latency": 100.0, "throughput": 60e12, "bandwidth": 3e12, "bytes_per_cycle": 1000.0, "bytes_per_cycle_sm": 10.0,
+    "results_per_cycle_sm": 100.0, "time": 1e-3, "rate": 1e12, "power": 500.0, "efficiency": 1e12,
 }  # fmt: skip
 DATE = "2026-08-10T12:00:00Z"
 

@@ -1,8 +1,9 @@
 // CUDA on a CPU: each thread of a cluster of blocks is a fiber, and PTX in `asm` is interpreted as its documentation says.
 //
-// What is modelled: fragments of mma and wgmma, shared memory behind wgmma's descriptors, sparsity, mbarriers, asynchronous copies and
+// What is modelled: arithmetic, fragments of mma and wgmma, shared memory behind wgmma's descriptors, sparsity, mbarriers, asynchronous copies and
 // products (done as late as they may be), barriers of blocks and clusters, and the order that all these establish: a kernel that relies
 // on more than the PTX ISA promises fails, with what was "unordered". Nothing here is taken from the kernels. Time stands still.
+#include "emulated_arithmetic.hpp"
 #include "emulated_copies.hpp"
 #include "emulated_wgmma.hpp"
 
@@ -60,6 +61,8 @@ inline void run_one(const Instruction &i, Frame &f) {
         memcpy(&code, &wide, 4);
         return f.set(l[0][0], code);
     }
+    const bool three = l.size() == 4;
+    if (u64 found; (three || l.size() == 2) && arithmetic(n, v(1), three ? v(2) : 0, three ? v(3) : 0, found)) return f.set(l[0][0], found);
     if (n == "setp.eq.u32") return f.set(l[0][0], v(1) == v(2));
     if (n == "setp.ne.u32") return f.set(l[0][0], v(1) != v(2));
     if (n == "selp.u32") return f.set(l[0][0], v(3) ? v(1) : v(2));

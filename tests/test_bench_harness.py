@@ -53,9 +53,11 @@ def test_latency_is_the_median_blocks_and_bandwidth_in_cycles_the_slowest_ones(g
         notes[:, 2] = notes[:, 0] + np.array([6400, 12800, 64000], np.uint64)
 
     gpu.kernels["work"] = uneven
-    found = row(case(grid=3, bytes=640_000, quantities=("latency", "bytes_per_cycle", "bytes_per_cycle_sm"))).values
+    quantities = ("latency", "bytes_per_cycle", "bytes_per_cycle_sm", "results_per_cycle_sm")
+    found = row(case(grid=3, bytes=640_000, items=960_000, quantities=quantities)).values
     # 12,800 / 6,400 = 2; 640,000 B / 64,000 cycles = 10, on 3 SMs
     assert (found["latency"].value, found["bytes_per_cycle"].value, found["bytes_per_cycle_sm"].value) == (2.0, 10.0, pytest.approx(10 / 3))
+    assert (found["results_per_cycle_sm"].value, found["results_per_cycle_sm"].unit) == (5.0, "1/cycle/SM")  # 960,000 in 64,000 on 3 SMs
 
 
 @with_driver

@@ -101,12 +101,15 @@ def test_published_figures_are_of_known_gpus_and_of_cases_that_are_measured(memb
 @each
 def test_what_a_quantity_needs_is_declared(member):
     wants = {"throughput": "flops", "efficiency": "flops", "bandwidth": "bytes", "bytes_per_cycle": "bytes", "bytes_per_cycle_sm": "bytes"}
+    wants |= {"rate": "items", "results_per_cycle_sm": "items"}
     for _, case in everywhere(member):
         for quantity in case.quantities:
             needed = wants.get(quantity)
             assert needed is None or getattr(case, needed) > 0, f"{quantity} of {name(case.labels)} needs {needed}"
             if isinstance(case, LibraryCase):
-                assert quantity not in ("latency", "bytes_per_cycle", "bytes_per_cycle_sm"), "a library call tells no cycles"
+                assert quantity not in ("latency", "bytes_per_cycle", "bytes_per_cycle_sm", "results_per_cycle_sm"), (
+                    "a library call tells no cycles"
+                )
 
 
 @each

@@ -33,6 +33,7 @@ Quantity = Literal[
     "bandwidth",  # B/s
     "bytes_per_cycle",  # B per SM cycle, the whole GPU
     "bytes_per_cycle_sm",  # B per SM cycle and SM
+    "results_per_cycle_sm",  # results of an instruction (items) per SM cycle and SM
     "time",  # s
     "rate",  # items/s: tokens, elements, launches
     "power",  # W
@@ -77,7 +78,7 @@ class Case:
     `inputs(generator, data)` makes fresh arrays, `reference(inputs, trips)` what the outputs must be (within `tolerance`,
     relative to the largest magnitude; 0 is exact), checked with `check_trips`. Of random inputs that were checked, `timed_inputs` makes
     those that are timed: for sums that the many trips of a launch must not let grow. `flops` and `bytes` are those of a whole launch
-    with `trips`; `steps` are the dependent steps of one trip (for latencies); `items` what a `rate` counts. `issues` are opcodes
+    with `trips`; `steps` are the dependent steps of one trip (for latencies); `items` what rates count. `issues` are opcodes
     (by prefix) and how many of each one warp issues in a trip: counted in the SASS by the tests. `seconds` asks for a run of at least
     that length (power needs one), `settle` for as many seconds of load before it that don't count. A case without `architectures` runs
     on all that its bench names.

@@ -27,6 +27,7 @@ UNITS = {
     "bandwidth": "B/s",
     "bytes_per_cycle": "B/cycle",
     "bytes_per_cycle_sm": "B/cycle/SM",
+    "results_per_cycle_sm": "1/cycle/SM",
     "time": "s",
     "rate": "1/s",
     "power": "W",
@@ -38,12 +39,18 @@ RULES: dict[str, Rule] = {
     "throughput": lambda case, timed: ratio(case.flops, timed.seconds),
     "bandwidth": lambda case, timed: ratio(case.bytes, timed.seconds),
     "bytes_per_cycle": lambda case, timed: ratio(case.bytes, timed.cycles),
-    "bytes_per_cycle_sm": lambda case, timed: None if timed.cycles is None else ratio(case.bytes, timed.cycles * _used(case, timed.sms)),
+    "bytes_per_cycle_sm": lambda case, timed: _of_an_sm(case.bytes, case, timed),
+    "results_per_cycle_sm": lambda case, timed: _of_an_sm(case.items, case, timed),
     "time": lambda case, timed: timed.seconds,  # noqa: ARG005
     "rate": lambda case, timed: ratio(case.items, timed.seconds),
     "power": lambda case, timed: timed.power,  # noqa: ARG005
     "efficiency": lambda case, timed: None if timed.power is None else ratio(case.flops, timed.seconds * timed.power),
 }
+
+
+def _of_an_sm(count: int, case: AnyCase, timed: Timed) -> float | None:
+    """Return what comes of a launch's `count` on an SM in a cycle."""
+    return None if timed.cycles is None else ratio(count, timed.cycles * _used(case, timed.sms))
 
 
 def _used(case: AnyCase, sms: int) -> int:

@@ -30,6 +30,7 @@ UNITS: Mapping[Quantity, Unit] = {
     "bandwidth": Unit("GB/s", 1e9),
     "bytes_per_cycle": Unit("B/clk"),
     "bytes_per_cycle_sm": Unit("B/clk/SM"),
+    "results_per_cycle_sm": Unit("1/clk/SM"),
     "time": Unit("µs", 1e-6),
     "rate": Unit("1/s"),
     "power": Unit("W"),

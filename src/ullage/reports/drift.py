@@ -12,7 +12,7 @@ from ullage.errors import UllageError, harmless
 from ullage.metrics.drift import drift, drift_beyond_clock
 from ullage.reports.roofline import LEVELS as MEMORY_LEVELS
 
-CYCLES: tuple[Quantity, ...] = ("latency", "bytes_per_cycle", "bytes_per_cycle_sm")
+CYCLES: tuple[Quantity, ...] = ("latency", "bytes_per_cycle", "bytes_per_cycle_sm", "results_per_cycle_sm")
 RATES: tuple[Quantity, ...] = ("throughput", "bandwidth", "rate")
 LIMIT = 0.03  # the change that counts where nobody names another
 Cause = Literal["unchanged", "memory or firmware", "power or clock", "the memory's own rate", "fails now", "not compared"]

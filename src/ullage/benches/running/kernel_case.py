@@ -22,7 +22,7 @@ from ullage.errors import UllageError
 from ullage.kernels.compiling import compile_cubin
 
 # Which quantities need the cycles that the blocks note; one block's latency is the median block's.
-IN_CYCLES = ("latency", "bytes_per_cycle", "bytes_per_cycle_sm")
+IN_CYCLES = ("latency", "bytes_per_cycle", "bytes_per_cycle_sm", "results_per_cycle_sm")
 
 
 class UnmeasuredError(UllageError):
