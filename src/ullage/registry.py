@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
@@ -26,6 +27,7 @@ class Registry(Generic[T]):
     def __init__(self, noun: str, package: str, command: str) -> None:
         self.noun, self.package, self.command = noun, package, command
         self._members: dict[str, T] = {}
+        self._modules: dict[str, str] = {}  # by name, the module that registered it
         self._loaded = not package
 
     def add(self, name: str, member: T) -> None:
@@ -33,6 +35,7 @@ class Registry(Generic[T]):
         if name in self._members:
             raise ValueError(f"two {self.noun}s are called '{name}'")
         self._members[name] = member
+        self._modules[name] = _importing()
 
     def load(self) -> None:
         """Import every module of the registry's package, so that each registers what it holds."""
@@ -45,6 +48,8 @@ class Registry(Generic[T]):
         except BaseException:
             self._loaded = False
             raise
+        # in the order of the modules' names, whichever of them something else imported before
+        self._members = {name: self._members[name] for name in sorted(self._members, key=self._modules.__getitem__)}
 
     def __getitem__(self, name: str) -> T:
         self.load()
@@ -65,11 +70,19 @@ class Registry(Generic[T]):
         return len(self._members)
 
     def items(self) -> list[tuple[str, T]]:
-        """Return (name, member) pairs in the order of registration."""
+        """Return (name, member) pairs in the order of their modules' names, and within a module in that of registration."""
         self.load()
         return list(self._members.items())
 
     def values(self) -> list[T]:
-        """Return the members in the order of registration."""
+        """Return the members in the order of `items`."""
         self.load()
         return list(self._members.values())
+
+
+def _importing() -> str:
+    """Return the name of the module whose import is under way, the innermost where several are; "" outside of any."""
+    frame = sys._getframe()
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back  # type: ignore[assignment]
+    return str(frame.f_globals["__name__"]) if frame is not None else ""
