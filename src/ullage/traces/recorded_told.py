@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ullage.cupti.chunks import NOBODY, Chunk, HostKind, Type
+from ullage.cupti.chunks import NCCL, NOBODY, Chunk, HostKind, Type
 from ullage.cupti.rings import Sums, unpacked_sums
 from ullage.traces.mpi_clock import edge
 from ullage.traces.recorded_clock import LATEST, LONGEST, Clock, clock
@@ -28,6 +28,7 @@ class Told:
     number, `main` whether the process' first thread (its number is the process') had anything to record.
     Of threads that were summed up `summed` says since when, `cuts` until when it is told, `counted` how long (ns) by thread, regions and
     call, all on the monotonic clock; `sums` are what they left at the end, by thread and beginning.
+    `nccl` are the records of its collectives that NCCL told, a part for each chunk.
     `length` is where the last chunk ends, `last_host` where the last one of HOST begins.
     """
 
@@ -45,6 +46,7 @@ class Told:
     cuts: dict[int, int] = field(default_factory=dict)
     counted: dict[tuple[int, int, int], int] = field(default_factory=dict)
     sums: dict[tuple[int, int], Sums] = field(default_factory=dict)
+    nccl: list[npt.NDArray[np.void]] = field(default_factory=list)
     length: int = 0
     last_host: int | None = None
 
@@ -69,6 +71,8 @@ class Told:
             self._see_sums(chunk.host())
         elif chunk.type == Type.SUMS:
             self._add_sums(unpacked_sums(chunk.payload))
+        elif chunk.type == Type.NCCL:
+            self.nccl.append(np.frombuffer(chunk.payload, NCCL, count=len(chunk.payload) // NCCL.itemsize))
 
     @property
     def own_thread(self) -> int | None:

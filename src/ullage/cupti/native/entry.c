@@ -33,6 +33,7 @@ void recorder_work(enum work work) {
     bool timely = is_time(work);
     activity_write();
     host_write();
+    nccl_write(work);
     if (work != SOON) host_cut(work);
     if (timely) host_write_waiting(false);
     if (facts_write() && timely) recording_clocks();
@@ -53,6 +54,7 @@ static void close_recording(void) {
     if (!recording_lock()) return;
     activity_write();
     host_write();
+    nccl_write(ASKED);
     host_tell_sums();
     host_write_waiting(true);
     if (facts_write()) recording_clocks(), facts_end(), rings_remove();
@@ -104,7 +106,7 @@ void recorder_needed(void) {
 static void in_child(void) {
     names_after_fork(true);
     pthread_mutex_init(&lock, NULL);
-    recording_forked(), facts_forked(), host_forked(), pool_forked(), activity_forked(), threads_forked(), nvtx_forked();
+    recording_forked(), facts_forked(), host_forked(), nccl_forked(), pool_forked(), activity_forked(), threads_forked(), nvtx_forked();
     needed = ended = coming_in = false;
     facts_loaded();
 }
