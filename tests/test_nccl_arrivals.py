@@ -10,9 +10,14 @@ from statistics import median_low
 import numpy as np
 import pytest
 
-from ullage.cupti.chunks import NCCL
+from ullage import read_trace
+from ullage.cupti.chunks import HOST, NCCL, HostKind, Type, Writer
+from ullage.cupti.chunks import names as name_entries
 from ullage.problems import Problems
 from ullage.recording import NcclCollectives, Recording
+from ullage.render.trace import text
+from ullage.render.trace_html import html
+from ullage.render.trace_json import record
 from ullage.render.trace_parts import told_by_nccl
 from ullage.reports.nccl import nccl_notes, nccl_report
 from ullage.sums.nccl_arrivals import TOGETHER, NcclProcess, nccl_arrivals
@@ -197,3 +202,29 @@ def test_what_makes_no_sense_is_dropped_and_counted_and_of_one_serial_the_last_c
     assert found.rows["sequence"].tolist() == [4, 3] and int(found.rows["gpu_end"][1]) == 57  # in the order of their starts
     assert (found.counted, found.lost) == (4, 2) and problems.dropped == {WITHOUT_SENSE: 3, NO_ROOM: 2}
     assert nccl_collectives(Told(info={"nccl": {"counted": -1, "lost": "x"}}), Problems(), "here") is None
+
+
+def test_text_page_and_json_show_the_same_arrivals(tmp_path):
+    names = {**NAMES, 9: "all"}
+    for rank in range(2):
+        writer = Writer(tmp_path / f"rank-{rank}.ullage")
+        writer.add(Type.INFO, {"host": "a", "boot": "b", "pid": 40 + rank, "rank": rank, "ranks": 2, "started": 10**18})
+        writer.add(Type.CLOCKS, b"".join(number.to_bytes(8, "little") for number in (0, 10**18, 10**9)))
+        writer.add(Type.NAMES, name_entries(names), flags=1)
+        host = np.zeros(1, HOST)
+        host["start"], host["end"], host["thread"], host["name"], host["kind"] = 10**9, 2 * 10**9, 40 + rank, 9, HostKind.REGION
+        writer.add(Type.HOST, host.tobytes())
+        # rank 1's program comes 3 ms later, and its GPU is in the kernel for 2 ms less
+        writer.add(Type.NCCL, row(0, 10**9 + rank * 3_000_000, rank, took=(9 - 2 * rank) * 1_000_000).tobytes())
+        writer.close()
+    report = read_trace(tmp_path).report()
+    said = record(report)["nccl"]["processes"]
+    assert [(one["label"], one["worst"], one["gpu_lost"], one["gpu_waited"]) for one in said] == [
+        ("rank 1", 3_000_000, 2_000_000, 0),
+        ("rank 0", 0, 0, 2_000_000),
+    ]
+    line = next(line for line in text(report).splitlines() if line.startswith("rank 1"))
+    assert line.split() == ["rank", "1", "1", "of", "1", "3.000", "ms", "3.000", "ms", "1", "of", "1", "2.000", "ms", "0", "ns"]
+    page = html(report)
+    assert "As NCCL told it" in page and "1 collective matched by NCCL" in page and "3.000 ms" in page
+    assert nccl_notes(report.nccl) == []

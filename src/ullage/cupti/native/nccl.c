@@ -294,7 +294,7 @@ static void tell(void) {
     pthread_mutex_lock(&lock);
     __typeof__(counts) now = counts;
     pthread_mutex_unlock(&lock);
-    if (!now.seen) return;
+    if (!now.seen && !(now.communicators && recording_is_open())) return; /* what NCCL doesn't use makes no file */
     text_add(&text, "{\"nccl\": {\"interface\": 4, \"communicators\": %" PRIu64, now.communicators);
     text_add(&text, ", \"collectives\": %" PRIu64 ", \"counted\": %" PRIu64, now.seen, now.counted);
     text_add(&text, ", \"lost\": %" PRIu64 ", \"astray\": %" PRIu64 "}}", now.lost, now.astray);
