@@ -11,11 +11,10 @@ from gpu import apart
 from gpu.check import Findings, check
 from gpu.cupti_attach_program import FEW, FIRST, FRESH, RESUMED, SECOND, STAGES
 from gpu.cupti_recording import seen
-from gpu.cupti_tools import has_pytorch, library, refusal_words, settings, simulated
+from gpu.cupti_tools import has_pytorch, library, needs_recorder, refusal_words, settings, simulated
 from gpu.machine import Machine
 from ullage.cupti.kinds import Kind
 from ullage.cupti.native.build import recorder
-from ullage.errors import UllageError
 
 LIMIT = 12.0  # seconds for one stage: it needs two, with PyTorch some more
 PARTS = {"first": FIRST + RESUMED, "second": SECOND, "fresh": FRESH}  # kernels that each recording of "attach" should have
@@ -61,6 +60,7 @@ def cupti_attach(machine: Machine) -> Findings:
     both for a user without privileges, beside what `permissions` says of the machine. Each in a process of its own.
     """
     findings = Findings(settings(library(machine)))
+    needs_recorder(machine)
     told: dict[str, dict[str, Any]] = {}
     for stage in STAGES:
         if stage == "profiler" and not has_pytorch(machine):
@@ -78,9 +78,7 @@ def cupti_attach(machine: Machine) -> Findings:
 def _stage(machine: Machine, stage: str, folder: Path, findings: Findings) -> dict[str, Any]:
     """Run a stage, add its row, and return what it told."""
     folder.chmod(0o777)  # for the stage without privileges
-    one = apart.told(
-        machine, apart.asked("cupti_attach_program", stage, folder, environment=_recorder(machine, folder, findings.notes)), LIMIT
-    )
+    one = apart.told(machine, apart.asked("cupti_attach_program", stage, folder, environment=_recorder(machine, folder)), LIMIT)
     found = [seen(path) for path in sorted(folder.rglob("*.ullage"))]
     facts = {name: value for name, value in one.facts.items() if name not in NOT_SAID}
     findings.rows.append(
@@ -101,19 +99,14 @@ def _kernels(folder: Path) -> int:
     return sum(len(seen(path).of(Kind.CONCURRENT_KERNEL)) for path in sorted(folder.glob("*.ullage")))
 
 
-def _recorder(machine: Machine, folder: Path, notes: list[str]) -> dict[str, str]:
-    """Put the recorder where a user without privileges can read it; where there is none programs trace themselves in Python: noted."""
+def _recorder(machine: Machine, folder: Path) -> dict[str, str]:
+    """Put the recorder where a user without privileges can read it, and return the variable that names it."""
     if simulated(machine):
         return {}
-    try:
-        place = folder / "recorder.so"
-        shutil.copyfile(recorder(), place)
-        place.chmod(ANYBODY)
-        return {"ULLAGE_RECORDER": str(place)}
-    except (UllageError, OSError) as error:
-        note = f"programs record themselves in Python: {error.problem if isinstance(error, UllageError) else error}"
-        notes += [] if note in notes else [note]
-        return {}
+    place = folder / "recorder.so"
+    shutil.copyfile(recorder(), place)
+    place.chmod(ANYBODY)
+    return {"ULLAGE_RECORDER": str(place)}
 
 
 def _answers(rows: dict[str, dict[str, Any]], told: dict[str, dict[str, Any]]) -> dict[str, Any]:

@@ -58,7 +58,7 @@ def cupti_stalls(machine: Machine) -> Findings:
 
 def _stage(machine: Machine, stage: str, folder: Path, findings: Findings) -> dict[str, Any]:
     """Run a stage and return its row."""
-    given = {} if stage == PLAIN else injected(machine, folder, findings.notes, **{STALLS: "0"}) or {}
+    given = {} if stage == PLAIN else injected(machine, folder, findings.notes, **{STALLS: "0"})
     told = apart.told(machine, apart.asked("cupti_stalls_program", stage, environment=given), LIMIT)
     understood(f"'{stage}'", told, findings)
     found = sampled(recordings(folder))

@@ -12,7 +12,7 @@ import numpy as np
 from gpu import apart
 from gpu.check import Findings, check
 from gpu.cupti_recording import Seen, followed, seen, small
-from gpu.cupti_tools import injected, library, needs_pytorch, recordings, settings
+from gpu.cupti_tools import injected, library, needs_pytorch, needs_recorder, recordings, settings
 from gpu.cupti_training_program import COUNTED, IN_GRAPH, PHASES, WARM
 from gpu.machine import Machine
 from ullage.cupti.chunks import Type, chunks
@@ -57,11 +57,11 @@ def cupti_training(machine: Machine) -> Findings:
     """
     found = library(machine)
     needs_pytorch(machine)
+    needs_recorder(machine)
     findings = Findings({**settings(found), "buffer": BUFFER})
     with tempfile.TemporaryDirectory() as folder:
         variables = injected(machine, Path(folder), findings.notes, ULLAGE_BUFFER=str(BUFFER))
-        own = "" if variables is not None else folder
-        told = apart.told(machine, apart.asked("cupti_training_program", own, environment=variables), LIMIT)
+        told = apart.told(machine, apart.asked("cupti_training_program", environment=variables), LIMIT)
         paths = recordings(Path(folder))
         if told.problem or not paths:
             raise RuntimeError(told.problem or "the program made no recording")

@@ -11,7 +11,7 @@ from gpu import apart
 from gpu.check import Findings, check
 from gpu.cupti_loads import LOADS, REGION, Load, known_device, known_host
 from gpu.cupti_recording import efficiencies, followed, seen, small, totals
-from gpu.cupti_tools import has_pytorch, injected, library, recordings, settings
+from gpu.cupti_tools import has_pytorch, injected, library, needs_recorder, recordings, settings
 from gpu.machine import Machine
 from ullage.cupti.kinds import Kind
 
@@ -31,7 +31,6 @@ BY_KINETO = ("7", "1 alone")
         "kernel_error": "farthest that the time of kernels lies from what they were told, as a share of it",
         "kineto_difference": "largest difference of kernel time from PyTorch's profiler, as a share (–: no PyTorch)",
         "dropped": "activity records that CUPTI dropped",
-        "injected": "whether the recorder came in by injection (else the programs recorded themselves)",
     },
     columns={
         "case": "use case of the TALP paper",
@@ -59,13 +58,11 @@ def cupti_trees(machine: Machine) -> Findings:
     CUPTI gives for copies is taken as it is. The recording of the first case is kept without names, as are all trees.
     """
     findings = Findings({**settings(library(machine)), "tolerance_alone": ALONE, "tolerance_shared": SHARED})
+    needs_recorder(machine)
     shown = []
     for name, load in LOADS.items():
         if machine.room is not None and not machine.room.left:
             findings.notes.append(f"there was no time for use case {name}")
-            continue
-        if len(load.works) > 1 and findings.answers.get("injected") is False:
-            findings.notes.append(f"use case {name} needs the recorder in C, which notes the barriers")
             continue
         with tempfile.TemporaryDirectory() as folder:
             shown += _case(machine, name, load, Path(folder), findings)
@@ -100,13 +97,11 @@ def _recorded(machine: Machine, load: Load, folder: Path, findings: Findings) ->
     notes: list[str] = []
     variables = injected(machine, folder, notes)
     findings.notes += [note for note in notes if note not in findings.notes]
-    findings.answers["injected"] = variables is not None
     programs = []
     for rank, work in enumerate(load.works):
-        own = "" if variables is not None else str(folder)
-        words = (work.words, load.rounds, load.overlapped, rank, ranks, meeting, own, "")
+        words = (work.words, load.rounds, load.overlapped, rank, ranks, meeting, "")
         place = {"RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks)} if ranks > 1 else {}
-        programs.append(apart.asked("cupti_load_program", *words, environment={**(variables or {}), **place}))
+        programs.append(apart.asked("cupti_load_program", *words, environment={**variables, **place}))
     return apart.together(machine, programs, LIMIT), recordings(folder)
 
 
@@ -153,7 +148,7 @@ def _kineto(machine: Machine, name: str, findings: Findings) -> float | None:
     if not has_pytorch(machine) or row is None or not row["kernel"]:
         return None
     load = LOADS[name]
-    words = (load.works[0].words, load.rounds, load.overlapped, 0, 1, "", "", "kineto")
+    words = (load.works[0].words, load.rounds, load.overlapped, 0, 1, "", "kineto")
     told = apart.told(machine, apart.asked("cupti_load_program", *words), LIMIT)
     if told.problem or not told.facts.get("kineto_time"):
         findings.notes.append(f"PyTorch's profiler did not record use case {name}: {told.problem or 'it saw no kernel'}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import importlib
 import os
 import tempfile
@@ -14,11 +15,9 @@ from gpu.cupti_device import Device
 from gpu.cupti_load_program import kernels
 from gpu.cupti_tools import refusal
 from ullage.cupti import permissions
-from ullage.cupti.callbacks import Subscriber
 from ullage.cupti.counters.ranges import Ranges
 from ullage.cupti.layouts import layouts
 from ullage.cupti.library import find
-from ullage.cupti.results import CuptiError
 from ullage.errors import UllageError
 from ullage.live import session
 
@@ -27,6 +26,7 @@ BEFORE, FIRST, PAUSED, RESUMED, BETWEEN, SECOND, FRESH = 3, 5, 2, 4, 6, 7, 8  # 
 FEW = 5  # kernels of the other stages
 NOBODY = 65534  # a user without privileges
 CYCLES = "sm__cycles_active.sum"
+_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p)  # CUpti_CallbackFunc
 
 
 def main(stage: str, folder: str) -> None:
@@ -76,12 +76,11 @@ def subscribers(folder: Path) -> None:
     device = Device()
     spins(device, 1)
     session.start(folder)
-    try:
-        other = Subscriber(find(), lambda _: None)
-        tell(second_subscriber="accepted")
-        other.close()
-    except CuptiError as error:
-        tell(second_subscriber=f"refused with {error.code}")
+    library, other, nothing = find(), ctypes.c_void_p(), _CALLBACK(lambda *_: None)
+    code = library.ask("cuptiSubscribe", ctypes.byref(other), nothing, None)
+    tell(second_subscriber=f"refused with {code}" if code else "accepted")
+    if not code:
+        library.ask("cuptiUnsubscribe", other)
     spins(device, FEW)
     session.detach()
     tell(holders=permissions.holders())
@@ -135,10 +134,9 @@ def counters(folder: Path) -> None:  # noqa: ARG001 - every stage is told where 
 
 def plain(folder: Path) -> None:
     """Trace, then count, as a user without privileges; what lies in folders that only root reads is read before."""
-    for module in ("activity", "native.build", "counters.ranges"):
+    for module in ("recorder", "native.build", "counters.ranges"):
         importlib.import_module(f"ullage.cupti.{module}")
-    for module in ("native", "written"):
-        importlib.import_module(f"ullage.live.{module}")
+    importlib.import_module("ullage.live.recording")
     layouts(find().release)
     os.environ["HOME"] = tempfile.gettempdir()
     if os.getuid() == 0:

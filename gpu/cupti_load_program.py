@@ -17,7 +17,6 @@ from typing import Any
 from gpu.apart import tell
 from gpu.cupti_device import Device
 from gpu.cupti_loads import REGION, Work, read
-from ullage.live import session
 from ullage.live.regions import region
 
 PIECE = 8 << 20  # bytes of one copy
@@ -108,30 +107,27 @@ def compute(milliseconds: int) -> None:
         pass
 
 
-def main(work: str, rounds: str, overlapped: str, rank: str, ranks: str, meeting: str, folder: str, profiler: str) -> None:
-    """Run the program. `folder`: it records itself there (empty: somebody else records it, or nobody). `profiler`: "kineto" or "".
+def main(work: str, rounds: str, overlapped: str, rank: str, ranks: str, meeting: str, profiler: str) -> None:
+    """Run the program. `profiler`: "kineto" or "".
 
     Tells what it did, and what PyTorch's profiler saw of it.
     """
-    if folder:
-        session.start(folder)
     program = Program(Device(), Meeting(meeting, int(rank), int(ranks)), _noted())
     with _kineto() if profiler else nullcontext() as profile:
         tell(**program.run(read(work), int(rounds), overlapped == "True"))
         program.device.wait()
     if profile is not None:
         tell(**kernels(profile))
-    if folder:
-        session.detach()
 
 
 def _noted() -> Callable[[int, int], None]:
     """Return what notes a barrier in the recording, as the recorder of MPI's calls would."""
     if not os.environ.get("ULLAGE_RECORDER"):
         return lambda *_: None
-    from ullage.cupti.recorder import recorder
+    from ullage.cupti.recorder import this_recorder
 
-    return lambda begin, end: recorder().host(BARRIER, "MPI_Barrier", begin, end)
+    recorder = this_recorder()
+    return lambda begin, end: recorder.host(BARRIER, "MPI_Barrier", begin, end)
 
 
 def _kineto() -> Any:

@@ -5,13 +5,11 @@ Without PyTorch a step is as many launches of kernels of ours: it needs nothing 
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from gpu.apart import tell
@@ -21,9 +19,8 @@ from gpu.cupti_training_program import Step, stepper
 from gpu.machine import torch_or_none
 from gpu.tensor_kernels import tensor_kernels, trips_lasting
 from ullage.cupti.kinds import DEFAULT, Kind
-from ullage.cupti.layouts import layouts
 from ullage.cupti.library import find
-from ullage.cupti.recorder import Recorder, recorder
+from ullage.cupti.recorder import Recorder, this_recorder, tracing
 from ullage.errors import UllageError
 
 PAIRS, WINDOW = 12, 0.35  # turns with and without, and how long each is, s
@@ -62,7 +59,7 @@ def measure(load: SteppedLoad, mode: str, folder: str) -> None:
     count, each = window(load)
     with_, without, steps, seconds = pairs(load, made)
     steps, seconds = steps + count, seconds + count * each
-    path = made.path()
+    path = made.path
     made.detach()
     after = [window(load)[1] for _ in range(ALONE)]
     tell(before=before, after=after, on=with_, off=without, steps=steps, seconds=seconds, path=str(path))
@@ -125,14 +122,8 @@ def pairs(load: SteppedLoad, made: Recorder) -> tuple[list[float], list[float], 
 
 def attached(mode: str, folder: str) -> Recorder:
     """Attach the recorder in C. Raises UllageError where it can't be built."""
-    library = find()
-    kinds = sorted(int(kind) for kind in DEFAULT - ({Kind.RUNTIME, Kind.DRIVER} if mode == "callbacks" else set()))
-    os.environ |= {
-        "ULLAGE_CUPTI": str(library.path),
-        "ULLAGE_KINDS": ",".join(map(str, kinds)),
-        "ULLAGE_NAMES": layouts(library.release).name_offsets(kinds),
-        "ULLAGE_CALLBACKS": "runtime,driver" if mode == "callbacks" else "",
-    }
-    made = recorder()
-    made.attach(Path(folder))
+    kinds = DEFAULT - ({Kind.RUNTIME, Kind.DRIVER} if mode == "callbacks" else set())
+    settings = tracing(find(), kinds) | {"ULLAGE_CALLBACKS": "runtime,driver" if mode == "callbacks" else ""}
+    made = this_recorder()
+    made.attach(folder, settings)
     return made

@@ -103,15 +103,11 @@ def understood(name: str, told: Told, findings: Findings) -> dict[str, Any]:
     return told.facts
 
 
-def injected(machine: Machine, folder: Path, notes: list[str], **more: str) -> dict[str, str] | None:
-    """Return the variables with which a program is recorded by injection; None, with a note, where the recorder can't be built."""
+def injected(machine: Machine, folder: Path, notes: list[str], **more: str) -> dict[str, str]:
+    """Return the variables with which a program is recorded by injection. Raises UllageError where the recorder can't be had."""
     if simulated(machine):
         return {"ULLAGE_RECORD": str(folder), **more}
-    try:
-        made = prepared(folder, Wanted(mpi=False, python=False, flush=200), notes)
-    except UllageError as error:
-        notes.append(f"programs record themselves: {error.problem}")
-        return None
+    made = prepared(folder, Wanted(mpi=False, python=False, flush=200), notes)
     return added(environment(made, os.environ, mpi=False, python=False)) | more
 
 

@@ -8,7 +8,6 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from gpu.apart import tell
-from ullage.live import session
 from ullage.live.regions import region
 
 WIDTH, DEPTH, ROWS = 1024, 8, 512
@@ -19,19 +18,15 @@ COUNTED, IN_GRAPH = "erfinv", "sinh_kernel"  # in the names of kernels that noth
 Step = Callable[[], Any]
 
 
-def main(folder: str) -> None:
-    """Train, then count. `folder`: it records itself there (empty: somebody else records it)."""
+def main() -> None:
+    """Train, then count."""
     torch: Any = importlib.import_module("torch")
-    if folder:
-        session.start(folder)
     step = stepper(torch, torch.cuda.nvtx.range)
     for _ in range(STEPS):
         step()
     torch.cuda.synchronize()
     tell(steps=STEPS, tree=region("step").tree().json(), forward=region("forward").tree().json())
     tell(counted=counted(torch), replayed=replayed(torch))
-    if folder:
-        session.detach()
 
 
 def network(torch: Any, width: int = WIDTH, depth: int = DEPTH) -> Any:

@@ -106,22 +106,15 @@ def _declare(handle):
         "synchronization": (u32, u32, u32, u64, u64),
         "marker": (u32, u32, text, text, u64),
         "graph": (u32, u32, u32, u64, u64),
-        "overhead": (u32, u64, u64),
         "device": (u32, text),
         "context": (u32, u32),
         "unknown": (u32, ctypes.c_size_t),
         "resource": (u32, pointer, pointer),
         "synchronized": (u32, pointer, pointer),
-        "nvtx": (u32, text, pointer, pointer),
-        "state": (u32, ctypes.c_int, text),
-        "set_time": (u64,),
-        "written": (u32,),
     }.items():
         getattr(handle, "cupti_double_" + name).argtypes = arguments
-    for name in ("enter", "thread_type", "period", "finalized"):
+    for name in ("enter", "finalized"):
         getattr(handle, "cupti_double_" + name).restype = u32
-    for name in ("written", "delivered"):
-        getattr(handle, "cupti_double_" + name).restype = u64
 
 
 @functools.cache

@@ -77,7 +77,7 @@ class Programs:
     def load(self, programs):
         works = [read(one.words[0]) for one in programs]
         rounds, overlapped = int(programs[0].words[1]), programs[0].words[2] == "True"
-        if programs[0].words[7]:
+        if programs[0].words[6]:
             return [{"kineto_kernels": rounds + 1, "kineto_time": 1e5 + rounds * works[0].kernel * MILLISECOND}]
         recorders = [Recorder(4100 + rank, 0) for rank in range(len(works))]
         facts = [{"begin": 0, "calls": 0, "barriers": 0, "copied": 0, "kernels": rounds + 1, "copies": 1} for _ in works]
@@ -116,7 +116,7 @@ class Programs:
                 one.host(mine, met, "mpi", "MPI_Barrier", one.process)
         return met
 
-    def training(self, folder, environment):
+    def training(self, environment):
         steps, one, at = trained.STEPS + trained.WARM, Recorder(4100, 0), 0
         for _ in range(steps):
             begin = at
@@ -129,7 +129,7 @@ class Programs:
             for _ in range(count):
                 launch(one, at, f"void {name}_cuda()")
                 at += 20_000
-        path = self.record(folder or environment["ULLAGE_RECORD"], [one])[0]
+        path = self.record(environment["ULLAGE_RECORD"], [one])[0]
         nested(path)
         ranges(path, steps)
         tree = {"device_totals": {"kernel_time": 1_000_000}}

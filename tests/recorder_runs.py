@@ -183,14 +183,14 @@ def run_program(folder, deed, **environment):
 IN_PYTHON = """
 import ctypes, json, os, sys, time
 from pathlib import Path
-from ullage.cupti.recorder import recorder
+from ullage.cupti.recorder import this_recorder
 from tests import cupti_double
 cuda = ctypes.CDLL(str(cupti_double.driver()))
 cuda.cuInit(0); cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)
 function = ctypes.c_void_p()
 cuda.cuModuleGetFunction(ctypes.byref(function), None, b"kernel")
 def launch(): cuda.cudaLaunchKernel(function, 1, 32, None); cuda.cudaDeviceSynchronize()
-r = recorder()
+r = this_recorder()
 """
 
 

@@ -23,6 +23,7 @@ from click.testing import CliRunner
 from tests.servers import say, scripted
 from ullage.cli import cli
 from ullage.errors import UllageError
+from ullage.reports.waterfall_inputs import kind
 
 T = 1_786_320_000  # 2026-08-10T00:00:00Z
 LABELS = 'gpu="{0}",UUID="GPU-{0}",modelName="NVIDIA H100 80GB HBM3",Hostname="n1",hpc_job="job-{0}"'
@@ -452,6 +453,15 @@ def test_names_that_mean_nothing_are_told():
     assert "there is no file or folder ''" in refused("fleet", "")
     assert "is a URL of a kind that is not known" in refused("fleet", "ftp://somewhere/else")
     assert "'http://' is not a URL of a server" in refused("fleet", "http://")
+
+
+@pytest.mark.parametrize("name", ["csv", "dmon", "parquet", "prometheus"])
+def test_a_folder_or_file_may_have_the_name_of_a_format(name, scrapes, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert f"there is no file or folder '{name}'" in refused("fleet", name)
+    Path(name).symlink_to(scrapes)
+    assert asked(name)["gpu_hours"] == asked(str(scrapes))["gpu_hours"] > 0
+    assert kind(name) == "telemetry"
 
 
 def test_a_file_name_can_not_paint_the_terminal(tmp_path):

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from ullage.cupti import walking
 from ullage.cupti.decoding import decode
-from ullage.cupti.delivered import delivered
 from ullage.cupti.kinds import Kind
 from ullage.cupti.layouts import Layouts, layouts
 from ullage.cupti.releases import RELEASES, release
@@ -131,16 +130,6 @@ def test_zeros_before_more_bytes_are_no_record():
 def test_an_empty_buffer_holds_nothing():
     assert decode(b"", NEW).records == {}
     assert decode(b"", NEW).stopped == ""
-
-
-def test_records_of_four_byte_sizes_are_walked_too():
-    # user-defined ones: 12 bytes of kind, stream and correlation; 20 with a time stamp
-    small = delivered({CALL: (12, [(0, 0, 4), (5, 4, 4), (6, 8, 4)]), KERNEL: (20, [(0, 0, 4), (12, 4, 4), (7, 12, 8)])})
-    call, kernel = struct.pack("<III", CALL, 4, 7), struct.pack("<IIIQ", KERNEL, 13, 0, 99)
-    found = decode(call + kernel + call, small)
-    assert found.offsets.tolist() == [0, 12, 32]
-    assert found.column(KERNEL, "start").tolist() == [99]
-    assert found.column(CALL, "correlationId").tolist() == [7, 7]
 
 
 @pytest.mark.parametrize("known", RELEASES, ids=lambda known: str(known.version))

@@ -7,9 +7,8 @@ import re
 import pytest
 
 from tests.cupti_libraries import each_library
-from ullage.cupti.delivered import delivered, told
-from ullage.cupti.kinds import DEFAULT, GRAPHS, POLLED, SERIALISING, Kind, call_name, kind_name
-from ullage.cupti.layouts import layouts, struct
+from ullage.cupti.kinds import DEFAULT, GRAPHS, SERIALISING, Kind, call_name, kind_name
+from ullage.cupti.layouts import layouts
 from ullage.cupti.releases import RELEASES, release
 from ullage.cupti.stored import stored
 from ullage.cupti.walker import measured
@@ -75,23 +74,24 @@ def test_a_newer_kernel_only_adds_fields_at_its_end():
 
 @pytest.mark.parametrize("name", ["CUpti_ActivityMemset4", "CUpti_ActivityMemcpy6"])
 def test_a_struct_may_gain_a_field_at_equal_size_under_the_same_name(name):
-    having = {known.version: struct(known, name) for known in RELEASES if name in _names(known)}
-    sizes = {layout.size for layout in having.values()}
-    assert len(sizes) == 1
-    assert "isDeviceLaunched" not in having[28].dtype.names
-    assert "isDeviceLaunched" in having[130202].dtype.names
+    having = {known.version: structs(known)[name] for known in RELEASES if name in structs(known)}
+    assert len({size for size, _ in having.values()}) == 1
+    assert "isDeviceLaunched" not in having[28][1]
+    assert "isDeviceLaunched" in having[130202][1]
 
 
 @pytest.mark.parametrize(("name", "sizes"), [("CUpti_PCSamplingPCData", {56, 64}), ("CUpti_ActivityConfig", {32, 40})])
 def test_a_struct_may_grow_under_the_same_name(name, sizes):
-    found = [struct(known, name).size for known in RELEASES if name in _names(known)]
+    found = [structs(known)[name][0] for known in RELEASES if name in structs(known)]
     assert found == sorted(found)
     assert set(found) == sizes
 
 
-def _names(known):
-    structs = stored("layouts")["structs"]
-    return {structs[number][0] for number in stored("layouts")["releases"][str(known.version)]["structs"]}
+def structs(known):
+    """Return bytes and names of fields of each struct of a release's headers, by its name."""
+    numbers = stored("layouts")["releases"][str(known.version)]["structs"]
+    found = (stored("layouts")["structs"][number] for number in numbers)
+    return {name: (size, {label for label, _, _ in fields}) for name, size, fields in found}
 
 
 def test_the_one_update_that_changed_a_record_is_told_apart():
@@ -136,11 +136,11 @@ def test_pointers_to_text_are_found_where_the_recorder_must_look():
 
 @every_release
 def test_what_a_recorder_asks_for_by_default_exists_in_every_release(known):
-    assert {kind for kind in DEFAULT | GRAPHS | POLLED if kind not in layouts(known).sizes} == set()
+    assert {kind for kind in DEFAULT | GRAPHS if kind not in layouts(known).sizes} == set()
 
 
 def test_by_default_nothing_serialises_kernels_and_nothing_is_asked_twice():
-    assert not DEFAULT & (SERIALISING | POLLED | GRAPHS)
+    assert not DEFAULT & (SERIALISING | GRAPHS)
 
 
 def test_kinds_are_called_as_in_the_headers():
@@ -170,65 +170,3 @@ def test_calls_are_called_as_the_library_calls_them(version, library):
 
 def _unmarked(name):
     return re.sub(r"_v\d+", "", name)
-
-
-def test_a_struct_that_is_not_there_is_an_error_that_names_it():
-    with pytest.raises(UllageError, match="no struct called 'CUpti_ActivityKernel99'"):
-        struct(release(28), "CUpti_ActivityKernel99")
-
-
-class Entry(ctypes.Structure):
-    _fields_ = (
-        ("structSize", ctypes.c_size_t), ("fieldId", ctypes.c_int), ("offset", ctypes.c_size_t), ("size", ctypes.c_size_t),
-        ("alignment", ctypes.c_size_t),
-    )  # fmt: skip
-
-
-def test_structs_of_the_callback_are_as_the_headers_say():
-    for version in (130300, 130401, 130500):
-        entry = struct(release(version), "CUpti_ActivityFieldLayoutEntry")
-        assert {name: offset for name, (_, offset) in entry.dtype.fields.items()} == {
-            name: getattr(Entry, name).offset for name, _ in Entry._fields_
-        }
-        info = struct(release(version), "CUpti_BufferCallbackCompleteInfo")
-        assert [(name, offset) for name, (_, offset) in info.dtype.fields.items()] == [
-            ("structSize", 0), ("threadId", 8), ("ppRecordLayouts", 16), ("numRecordLayouts", 24),
-        ]  # fmt: skip
-        record = struct(release(version), "CUpti_ActivityRecordLayout")
-        assert list(record.dtype.names) == ["structSize", "pEntries", "numFields", "recordSize"]
-
-
-def test_a_delivered_layout_is_read_out_of_memory():
-    # a kernel of 32 bytes: kind, start (7), end (8), name (24); the array has room for kinds 0 to 10, all others are null
-    fields = [(0, 0, 4), (7, 8, 8), (8, 16, 8), (24, 24, 8)]
-    entries = (Entry * 4)(*(Entry(40, identity, offset, size, size) for identity, offset, size in fields))
-    record = (ctypes.c_size_t * 4)(32, ctypes.addressof(entries), 4, 32)
-    pointers = (ctypes.c_void_p * 11)()
-    pointers[10] = ctypes.addressof(record)
-    info = (ctypes.c_size_t * 4)(32, 1234, ctypes.addressof(pointers), 11)
-    assert told(ctypes.addressof(info)) == {10: (32, fields)}
-    assert told(ctypes.addressof((ctypes.c_size_t * 4)(32, 1234, 0, 0))) == {}
-    layout = delivered(told(ctypes.addressof(info))).of(10)
-    assert (layout.size, layout.dtype.names, layout.names) == (32, ("kind", "start", "end", "name"), ("name",))
-    assert delivered(told(ctypes.addressof(info))).name_offsets([10]) == "10:24"
-
-
-def test_a_field_newer_than_the_headers_is_called_by_its_number():
-    layout = delivered({10: (16, [(0, 0, 4), (4711, 8, 3)])}).of(10)
-    assert layout.dtype.fields["field4711"] == (("u1", (3,)), 8)
-
-
-@pytest.mark.parametrize(
-    ("size", "fields"),
-    [
-        (16, [(7, 8, 8)]),  # no kind
-        (16, [(0, 0, 4), (7, 12, 8)]),  # a field beyond the end
-        (16, [(0, 0, 4), (7, -8, 8)]),
-        (18, [(0, 0, 4)]),  # the next kind would not be aligned
-        (16, [(0, 0, 4), (0, 8, 4)]),  # a field twice
-        (0, []),
-    ],
-)
-def test_a_delivered_layout_that_can_not_be_is_refused(size, fields):
-    with pytest.raises(UllageError, match="which can't be"):
-        delivered({10: (size, fields)})

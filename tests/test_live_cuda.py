@@ -1,4 +1,4 @@
-"""Regions and trees inside a running Python program that uses CUDA: on doubles of the driver and of libcupti, with either recorder."""
+"""Regions and trees inside a running Python program that uses CUDA: on doubles of the driver and of libcupti."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from tests.cupti_recording import Recording
 from tests.recorder_runs import library as recorder_library
 from ullage import read_trace
 from ullage.cupti.kinds import DEFAULT, GRAPHS, Kind
-from ullage.cupti.native.build import recorder
 from ullage.errors import UllageError
 from ullage.live import session
 
@@ -24,18 +23,13 @@ PROGRAM = """
 import ctypes, json, sys, time
 from ullage.live import online, session
 from ullage.live.regions import region
-if sys.argv[2] == "python":
-    import ullage.cupti.native.build as build
-    from ullage.errors import UllageError
-    def recorder(*_): raise UllageError("there is no compiler")
-    build.recorder = recorder
-if sys.argv[3] == "first":
+if sys.argv[2] == "first":
     session.start(sys.argv[1])
 cuda = ctypes.CDLL("libcuda.so.1")
 context, kernel = ctypes.c_void_p(), ctypes.c_void_p()
 cuda.cuInit(0), cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0)
 cuda.cuModuleGetFunction(ctypes.byref(kernel), None, b"gemm")
-if sys.argv[3] == "late":
+if sys.argv[2] == "late":
     cuda.cudaLaunchKernel(kernel, 10, 128, None), cuda.cuCtxSynchronize()
     session.start(sys.argv[1])
 told = []
@@ -63,24 +57,19 @@ print(json.dumps({"path": str(path), "step": step, "under_way": under_way, "told
 
 
 @cache
-def ran(by: str, when: str, folder: Path) -> dict[str, Any]:
-    """What the program tells; `by` says which recorder is used, `when` whether it begins before CUDA does."""
-    if by == "c":
-        try:
-            recorder()
-        except UllageError as error:
-            pytest.skip(error.problem)
-    command = [sys.executable, "-c", PROGRAM, str(folder), by, when]
+def ran(when: str, folder: Path) -> dict[str, Any]:
+    """What the program tells; `when` says whether recording begins before CUDA does."""
+    recorder_library()
+    command = [sys.executable, "-c", PROGRAM, str(folder), when]
     done = subprocess.run(command, env=cupti_double.environment(), capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
     told: dict[str, Any] = json.loads(done.stdout)
     return told
 
 
-@pytest.fixture(params=["c first", "c late", "python first", "python late"])
+@pytest.fixture(params=["first", "late"])
 def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    by, when = request.param.split()
-    return ran(by, when, tmp_path_factory.getbasetemp() / f"live-{by}-{when}")
+    return ran(request.param, tmp_path_factory.getbasetemp() / f"live-{request.param}")
 
 
 def test_a_regions_tree_while_the_program_runs_is_that_of_the_finished_recording(told: dict[str, Any]) -> None:
@@ -114,11 +103,6 @@ def test_the_trees_of_the_run_so_far_came_again_and_again(told: dict[str, Any]) 
 GRAPH = """
 import ctypes, sys
 from ullage.live import session
-if sys.argv[2] == "python":
-    import ullage.cupti.native.build as build
-    from ullage.errors import UllageError
-    def recorder(*_): raise UllageError("there is no compiler")
-    build.recorder = recorder
 if sys.argv[2] != "run":
     session.start(sys.argv[1], **({"graphs": "whole", "also": ["environment"]} if sys.argv[3:] else {}))
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -130,9 +114,8 @@ if sys.argv[2] != "run":
 
 
 def recorded_graph(by: str, folder: Path, *, whole: bool) -> Recording:
-    """The recording of a program that launches a graph of two kernels, by the recorder that is asked for."""
-    if by != "python":
-        recorder_library()
+    """The recording of a program that launches a graph of two kernels, under `ullage run` or by `ullage.live.start`."""
+    recorder_library()
     command = [sys.executable, "-c", GRAPH, str(folder), by, *(["whole"] if whole else [])]
     if by == "run":
         asked = ["--graphs", "whole", "--also", "environment"] if whole else []
@@ -143,16 +126,16 @@ def recorded_graph(by: str, folder: Path, *, whole: bool) -> Recording:
     return Recording(path)
 
 
-@pytest.mark.parametrize("by", ["run", "c", "python"])
-def test_every_recorder_asks_for_the_same_kinds_and_sees_the_kernels_of_graphs(by: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["run", "start"])
+def test_either_way_the_same_kinds_are_asked_for_and_the_kernels_of_graphs_are_seen(by: str, tmp_path: Path) -> None:
     # with GRAPH_TRACE CUPTI would give one record for the graph, and none of its two kernels
     found = recorded_graph(by, tmp_path, whole=False)
     assert {int(kind) for kind in found.info["kinds"]} == DEFAULT
     assert [name for name, _, _ in found.kernels()] == ["graph_node_1", "graph_node_2"]
 
 
-@pytest.mark.parametrize("by", ["run", "c", "python"])
-def test_every_recorder_can_be_asked_for_graphs_as_a_whole_and_for_further_kinds(by: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("by", ["run", "start"])
+def test_either_way_graphs_as_a_whole_and_further_kinds_can_be_asked_for(by: str, tmp_path: Path) -> None:
     found = recorded_graph(by, tmp_path, whole=True)
     assert {int(kind) for kind in found.info["kinds"]} == DEFAULT | GRAPHS | {Kind.ENVIRONMENT}
     assert found.kernels() == []

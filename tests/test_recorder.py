@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import subprocess
 import sys
@@ -14,7 +13,6 @@ from tests import cupti_double
 from tests.recorder_runs import KINDS, PAUSE, TRACED, in_python, library, read, run, run_cuda, run_program
 from ullage.cupti.chunks import HostKind
 from ullage.cupti.kinds import Kind
-from ullage.live.written import Written
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -65,12 +63,6 @@ def test_info_says_who_ran_and_what_cupti_answered(tmp_path):
     assert "problems" not in info  # a kind that is refused is an answer, no failure
     assert ran.only.path.name.startswith(f"{info['host']}-{info['pid']}-")
     assert info["boot"] == BOOT.read_text().strip()
-
-
-def test_a_recording_in_python_says_of_which_boot_it_is(tmp_path):
-    with contextlib.closing(Written(tmp_path)) as written:
-        written.end(written.begin("step"))
-    assert read(written.path).info["boot"] == BOOT.read_text().strip()
 
 
 def test_clocks_tie_cupti_s_time_to_the_program_s(tmp_path):
@@ -179,10 +171,10 @@ def test_a_program_that_does_nothing_of_interest_leaves_no_file(tmp_path):
 def test_preloaded_injected_and_attached_is_one_recorder_and_one_file(tmp_path):
     code = f"""
 import ctypes, sys
-from ullage.cupti.recorder import recorder
-r = recorder()
+from ullage.cupti.recorder import this_recorder
+r = this_recorder()
 ctypes.CDLL({str(library())!r}).InitializeInjection()
-first = r.path()
+first = r.path
 print(r.attach("elsewhere") == first, r.begin("step") > 0)
 """
     ran = run(tmp_path, [sys.executable, "-c", code], preload=[library()], **TRACED)
@@ -193,7 +185,7 @@ print(r.attach("elsewhere") == first, r.begin("step") > 0)
 
 def test_python_attaches_pauses_flushes_and_detaches(tmp_path):
     told = in_python(tmp_path, """
-told = [r.path() is None, r.begin("before")]
+told = [r.path is None, r.begin("before")]
 path = r.attach("rec")
 launch(); told += [r.flush(), path.stat().st_size]
 r.stop(); launch(); r.start(); launch()
@@ -263,3 +255,20 @@ def test_the_library_exports_what_is_meant_to_be_called_and_nothing_else():
 def test_kernels_are_named_as_people_write_them(tmp_path, symbol, name):
     ran = run_cuda(tmp_path, "--kernels", "2", PROGRAM_KERNEL=symbol)
     assert {found for _, found in ran.only.records(Kind.CONCURRENT_KERNEL)} == {name}
+
+
+def test_a_name_that_changes_where_it_stands_is_written_again_and_a_pointer_into_nothing_has_none(tmp_path):
+    (path,) = in_python(tmp_path, """
+double, text = ctypes.CDLL(str(cupti_double.library())), ctypes.create_string_buffer(b"first")
+double.cupti_double_marker.argtypes = (ctypes.c_uint32, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint64)
+path = r.attach("rec")
+double.cupti_double_marker(2, 1, ctypes.addressof(text), None, 1)
+r.flush()
+text.value = b"other"
+double.cupti_double_marker(2, 2, ctypes.addressof(text), None, 2)
+double.cupti_double_marker(2, 3, 0x10, None, 3)
+r.detach()
+print(json.dumps([str(path)]))
+""")  # fmt: skip
+    found = read(tmp_path / path).records(Kind.MARKER)
+    assert [(int(record["id"]), name) for record, name in found] == [(1, "first"), (2, "other"), (3, None)]

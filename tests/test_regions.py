@@ -18,16 +18,28 @@ import pytest
 
 from tests.recordings import rows
 from ullage import live
+from ullage.cupti.recorder import Recorder
 from ullage.errors import UllageError
-from ullage.live import online, session, written
-from ullage.live.native import Native
+from ullage.live import online, session
+from ullage.live.following import Following
 from ullage.live.regions import region
 from ullage.live.trees import Tree
 
 
+@pytest.fixture(scope="module")
+def library() -> Path:
+    """The recorder built."""
+    from ullage.cupti.native.build import recorder
+
+    try:
+        return recorder()
+    except UllageError as error:
+        pytest.skip(error.problem)
+
+
 @pytest.fixture
-def recorded(tmp_path: Path) -> Iterator[Path]:
-    """Recording of regions by Python alone; gives the file."""
+def recorded(library: Path, tmp_path: Path) -> Iterator[Path]:
+    """Recording of regions alone; gives the file."""
     path = session.start(tmp_path, cuda=False)
     assert path is not None
     yield path
@@ -195,15 +207,24 @@ def test_what_is_no_function_and_no_name_is_refused_at_once() -> None:
         region("class")(int)
 
 
-def test_names_of_any_sort_and_number_are_kept_within_bounds(recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(written, "MOST_NAMES", 4)
-    for name in ("\ud800 half", "zero\0byte", "x" * 10_000, "", "fifth", "sixth"):
+NAMES = {"\ud800 half": "? half", "zero\0byte": "zerobyte", "x" * 10_000: "x" * 4096, "": None, "größe": "größe"}
+
+
+def test_names_of_any_sort_are_kept_within_bounds(recorded: Path) -> None:
+    for name in NAMES:
         with region(name):
             pass
-    assert names(recorded) == ["? half", "zero\0byte", "x" * 200, None, "(more regions)", "(more regions)"]
+    assert names(recorded) == list(NAMES.values())
 
 
-def test_recording_stops_goes_on_and_ends(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", [name for name in NAMES if name])
+def test_a_region_of_any_name_has_its_tree(name: str, recorded: Path) -> None:
+    with region(name) as found:
+        time.sleep(0.001)
+    assert found.tree().elapsed >= 1_000_000
+
+
+def test_recording_stops_goes_on_and_ends(library: Path, tmp_path: Path) -> None:
     path = session.start(tmp_path, cuda=False)
     assert session.start() == path == session.path()
     with region("one"):
@@ -231,6 +252,35 @@ def test_a_region_has_its_tree_while_it_is_open(recorded: Path) -> None:
     assert 10_000_000 <= first.elapsed < second.elapsed - 9_000_000
     assert second["host_parallel_efficiency"] == 1
     assert "neither CUDA nor MPI was recorded on the host: all of its time counts as useful" in second.notes
+
+
+def test_a_program_that_stays_in_one_region_goes_on_telling(library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ULLAGE_FLUSH", "20")
+    path = session.start(tmp_path, cuda=False)
+    assert path is not None
+    followed, lives = Following(path), set()
+    with region("epoch"):
+        until = time.monotonic() + 30
+        while len(lives) < 3 and time.monotonic() < until:
+            time.sleep(0.02)
+            followed.advance()
+            lives.add(followed.life)
+    session.detach()
+    assert len(lives) == 3
+
+
+@pytest.mark.parametrize("error", [RuntimeError("odd"), OSError(5, "disk"), MemoryError(), RecursionError(), ImportError("numpy")])
+@pytest.mark.parametrize("name", ["flush", "advance", "tree"])
+def test_whatever_fails_within_a_tree_is_its_note(name: str, error: Exception, recorded: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Recorder if name == "flush" else Following, name, fails)
+    with region("epoch") as epoch:
+        for found in (epoch.tree(), live.tree(), *((epoch.tree(all_ranks=True),) if name == "flush" else ())):
+            assert isinstance(found, Tree)
+            assert len(found.notes) == 1
+            assert str(found).endswith(found.notes[0])
 
 
 def test_a_tree_never_raises(recorded: Path) -> None:
@@ -281,7 +331,7 @@ def test_nobody_is_called_while_nothing_records() -> None:
         online.every(0, lambda recent, whole: None)
 
 
-def test_a_folder_that_cant_be_made_is_one_clear_error(tmp_path: Path) -> None:
+def test_a_folder_that_cant_be_made_is_one_clear_error(library: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(UllageError, match="can't be made"):
         session.start(tmp_path / "file" / "in", cuda=False)
@@ -289,21 +339,55 @@ def test_a_folder_that_cant_be_made_is_one_clear_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-def test_a_forked_child_writes_nothing_into_its_parents_recording(recorded: Path) -> None:
+def test_a_forked_child_records_into_a_file_of_its_own(recorded: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # that other threads run
         child = os.fork()
     if child == 0:
-        with region("child"):
+        with region("child") as found:
             pass
-        os._exit(0 if session.recorder is None else 1)
+        whole = found.tree().elapsed > 0
+        os._exit(0 if whole and session.detach() else 1)
     assert os.waitpid(child, 0)[1] == 0
     with region("parent"):
         pass
     assert names(recorded) == ["parent"]
+    [childs] = [path for path in recorded.parent.glob("*.ullage") if path != recorded]
+    assert names(childs) == ["child"]
 
 
-def test_a_program_that_ends_without_a_word_leaves_a_whole_recording(tmp_path: Path) -> None:
+def test_a_program_that_is_killed_leaves_all_its_regions(library: Path, tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys; from ullage.live import session; from ullage.live.regions import region\n"
+        "session.start(sys.argv[1], cuda=False)\n"
+        "for number in range(3):\n"
+        "    with region('step'): pass\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False).returncode == -9
+    [path] = tmp_path.glob("*.ullage")
+    assert names(path) == ["step"] * 3
+
+
+def test_where_the_recorder_cant_be_built_one_error_says_what_brings_it_and_regions_do_nothing(tmp_path: Path) -> None:
+    code = (
+        "import sys; from ullage.errors import UllageError; from ullage.live import session; from ullage.live.regions import region\n"
+        "try: session.start(sys.argv[1], cuda=False)\n"
+        "except UllageError as error: print(error.problem, error.hint, sep='\\n')\n"
+        "with region('step') as step: pass\n"
+        "print(step.tree().notes[0] == session.NOBODY)\n"
+    )
+    given = {name: value for name, value in os.environ.items() if name != "ULLAGE_RECORDER"}
+    given |= {"CC": "no-such-compiler", "XDG_CACHE_HOME": str(tmp_path)}
+    words = [sys.executable, "-c", code, str(tmp_path / "recordings")]
+    problem, hint, said = subprocess.run(words, env=given, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert problem == "the recorder can't be built: CC names 'no-such-compiler', which is not there"
+    assert "gcc" in hint and "ULLAGE_RECORDER" in hint
+    assert said == "True"
+    assert not (tmp_path / "recordings").exists()
+
+
+def test_a_program_that_ends_without_a_word_leaves_a_whole_recording(library: Path, tmp_path: Path) -> None:
     code = (
         "import sys; from ullage.live import session; from ullage.live.regions import region\n"
         "session.start(sys.argv[1], cuda=False)\n"
@@ -313,17 +397,6 @@ def test_a_program_that_ends_without_a_word_leaves_a_whole_recording(tmp_path: P
     [path] = tmp_path.iterdir()
     found, recording, _ = rows(path)
     assert ([row["name"] for row in found], recording.cut) == (["epoch"], "")
-
-
-@pytest.fixture(scope="module")
-def library() -> Path:
-    """The recorder in C, built."""
-    from ullage.cupti.native.build import recorder
-
-    try:
-        return recorder()
-    except UllageError as error:
-        pytest.skip(error.problem)
 
 
 def test_under_ullage_run_regions_go_to_the_recorder_in_c(library: Path, tmp_path: Path) -> None:
@@ -349,4 +422,4 @@ def test_a_recorder_that_is_none_leaves_the_program_alone(tmp_path: Path) -> Non
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("None\n", "")
     with pytest.raises(UllageError, match="is not the recorder"):
-        Native(tmp_path)
+        Recorder(tmp_path)

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KINDS = 64, LONGEST = 256, EXTERNAL = 6, STACK = 64 };
+enum { KINDS = 64, LONGEST = 256 };
 enum { MEMCPY = 1, MEMSET = 2, KERNEL = 3, DRIVER = 4, RUNTIME = 5, DEVICE = 8, CONTEXT = 9, CONCURRENT_KERNEL = 10, NAME = 11, MARKER = 12,
        OVERHEAD = 17, SYNCHRONIZATION = 38, EXTERNAL_CORRELATION = 39, GRAPH_TRACE = 51, STRANGE = 900 };
 typedef void (*Request)(uint8_t **buffer, size_t *size, size_t *most);
@@ -18,11 +18,10 @@ static struct {
     uint8_t *buffer;
     size_t size, used, most, records, offsets[1 << 16];
     Pending *first, **last;
-    uint64_t dropped, scripted_drops, all, delivered, written[KINDS];
-    uint32_t period, finalized;
+    uint64_t dropped, scripted_drops, all;
+    uint32_t finalized;
 } activity;
 static size_t attributes[10] = {3200000, 8388608, 250, 25000, 250, 0, 3, 3, 0, 1};
-static __thread struct { uint64_t ids[EXTERNAL][STACK]; int depth[EXTERNAL]; } external;
 
 /* Bytes of a record in this release; 0 for a kind that the double never writes. */
 static size_t size_of(uint32_t kind) {
@@ -58,7 +57,6 @@ static void deliver(void) {
     if (double_fault("disorder") >= 0) reverse();
     activity.buffer = NULL;
     activity.size = activity.used = activity.records = 0;
-    activity.delivered++;
     activity.complete(NULL, 0, buffer, size, used);
 }
 static int has_room(size_t size) {
@@ -72,12 +70,11 @@ static int has_room(size_t size) {
     }
     return activity.buffer && activity.size - activity.used >= size;
 }
-static void put(uint32_t kind, const void *record, size_t size) {
+static void put(const void *record, size_t size) {
     if (!has_room(size)) { activity.dropped++; return; }
     activity.offsets[activity.records++] = activity.used;
     memcpy(activity.buffer + activity.used, record, size);
     activity.used += size;
-    if (kind < KINDS) activity.written[kind]++;
     if ((long)++activity.all == double_fault("unknown-kind")) cupti_double_unknown(STRANGE, 48);
 }
 /* Moves what is complete into the buffer; of what isn't, a forced flush takes all, with no end. */
@@ -90,7 +87,7 @@ static void settle(int forced) {
         *at = one->next;
         if (one->end > now) memset(one->bytes + (one->kind == MEMCPY || one->kind == MEMSET || one->kind == KERNEL
                                                  || one->kind == CONCURRENT_KERNEL ? 24 : 16), 0, 8);
-        put(one->kind, one->bytes, one->size);
+        put(one->bytes, one->size);
         free(one);
     }
     activity.last = at;
@@ -153,8 +150,6 @@ int cuptiActivityDisable(uint32_t kind) {
     double_unlock();
     return answer;
 }
-int cuptiActivityEnableContext(void *context, uint32_t kind) { return context ? cuptiActivityEnable(kind) : INVALID_PARAMETER; }
-int cuptiActivityDisableContext(void *context, uint32_t kind) { return context ? cuptiActivityDisable(kind) : INVALID_PARAMETER; }
 
 int cuptiActivityFlushAll(uint32_t flag) {
     ANSWER;
@@ -165,8 +160,7 @@ int cuptiActivityFlushAll(uint32_t flag) {
     double_unlock();
     return SUCCESS;
 }
-int cuptiActivityFlushPeriod(uint32_t milliseconds) { ANSWER; activity.period = milliseconds; return SUCCESS; }
-uint32_t cupti_double_period(void) { return activity.period; }
+int cuptiActivityFlushPeriod(uint32_t milliseconds) { (void)milliseconds; ANSWER; return SUCCESS; }
 
 int cuptiActivityGetNextRecord(uint8_t *buffer, size_t valid, uint8_t **record) {
     ANSWER;
@@ -204,42 +198,12 @@ int cuptiActivitySetAttribute(uint32_t attribute, size_t *size, void *value) {
     memcpy(&attributes[attribute], value, width(attribute));
     return SUCCESS;
 }
-int cuptiActivityGetAttribute(uint32_t attribute, size_t *size, void *value) {
-    ANSWER;
-    if (!size || !value || attribute > 9) return INVALID_PARAMETER;
-    if (*size < width(attribute)) return TOO_SMALL;
-    *size = width(attribute);
-    memcpy(value, &attributes[attribute], *size);
-    return SUCCESS;
-}
 int cuptiActivityGetStructSize(uint32_t kind, uint32_t version, size_t *size) {
     ANSWER;
     (void)version;
     if (!size || !size_of(kind)) return INVALID_PARAMETER;
     *size = size_of(kind);
     return SUCCESS;
-}
-int cuptiActivityPushExternalCorrelationId(uint32_t kind, uint64_t id) {
-    ANSWER;
-    if (kind == 0 || kind >= EXTERNAL || external.depth[kind] >= STACK) return INVALID_PARAMETER;
-    external.ids[kind][external.depth[kind]++] = id;
-    return SUCCESS;
-}
-int cuptiActivityPopExternalCorrelationId(uint32_t kind, uint64_t *last) {
-    ANSWER;
-    if (kind == 0 || kind >= EXTERNAL) return INVALID_PARAMETER;
-    if (!external.depth[kind]) return QUEUE_EMPTY;
-    uint64_t id = external.ids[kind][--external.depth[kind]];
-    if (last) *last = id;
-    return SUCCESS;
-}
-void double_correlate(uint32_t correlation) {
-    for (uint32_t kind = 1; kind < EXTERNAL; kind++) {
-        if (!external.depth[kind]) continue;
-        struct { uint32_t kind, external_kind; uint64_t id; uint32_t correlation, reserved; } record = {
-            EXTERNAL_CORRELATION, kind, external.ids[kind][external.depth[kind] - 1], correlation, 0};
-        double_record(EXTERNAL_CORRELATION, &record, sizeof record, 0);
-    }
 }
 
 /* The device of each context that the driver's double told of; another one is of the first device. */
@@ -280,7 +244,6 @@ void cupti_double_reset(void) {
     double_callbacks_reset();
     double_script_reset();
     memcpy(attributes, defaults, sizeof attributes);
-    memset(&external, 0, sizeof external);
 }
 
 static void kernel(const char *name, uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end, uint32_t grid, uint32_t block,
@@ -340,11 +303,6 @@ void cupti_double_graph(uint32_t graph, uint32_t correlation, uint32_t stream, u
     } record = {GRAPH_TRACE, correlation, double_stamp(start), double_stamp(end), 0, graph, 1, stream, NULL, 0, 1};
     on_device(GRAPH_TRACE, &record, record.end);
 }
-void cupti_double_overhead(uint32_t overhead_kind, uint64_t start, uint64_t end) {
-    struct { uint32_t kind, overhead_kind, object_kind, object[3]; uint64_t start, end; uint32_t correlation, reserved; void *data; } record = {
-        OVERHEAD, overhead_kind, 2, {1, 0, 0}, double_stamp(start), double_stamp(end), 0, 0, NULL};
-    double_record(OVERHEAD, &record, sizeof record, 0);
-}
 void cupti_double_device(uint32_t device, const char *name) {
     union { unsigned char bytes[184]; uint32_t words[46]; const char *names[23]; } record = {.words = {DEVICE}};
     record.words[11] = 132;                  /* numMultiprocessors */
@@ -364,9 +322,7 @@ void cupti_double_unknown(uint32_t kind, size_t size) {
     unsigned char record[LONGEST] = {0};
     memcpy(record, &kind, sizeof kind);
     double_lock();
-    if (activity.complete) put(kind, record, size);
+    if (activity.complete) put(record, size);
     double_unlock();
 }
-uint64_t cupti_double_written(uint32_t kind) { return kind < KINDS ? activity.written[kind] : 0; }
-uint64_t cupti_double_delivered(void) { return activity.delivered; }
 uint32_t cupti_double_finalized(void) { return activity.finalized; }

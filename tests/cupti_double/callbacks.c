@@ -56,25 +56,6 @@ int cuptiEnableDomain(uint32_t enable, void *handle, int domain) {
     memset(subscriber.enabled[domain], enable != 0, IDS);
     return SUCCESS;
 }
-int cuptiEnableAllDomains(uint32_t enable, void *handle) {
-    ANSWER;
-    if (handle != &subscriber) return INVALID_PARAMETER;
-    memset(subscriber.enabled, enable != 0, sizeof subscriber.enabled);
-    return SUCCESS;
-}
-int cuptiGetCallbackState(uint32_t *enabled, void *handle, int domain, uint32_t id) {
-    ANSWER;
-    if (!enabled || handle != &subscriber || domain < DRIVER_API || domain >= DOMAINS || id >= IDS) return INVALID_PARAMETER;
-    *enabled = subscriber.enabled[domain][id];
-    return SUCCESS;
-}
-int cuptiSupportedDomains(size_t *count, const int **table) {
-    static const int domains[] = {DRIVER_API, RUNTIME_API, RESOURCE, SYNCHRONIZE, NVTX, STATE};
-    ANSWER;
-    *count = sizeof domains / sizeof *domains;
-    *table = domains;
-    return SUCCESS;
-}
 int cuptiGetCallbackName(int domain, uint32_t id, const char **name) {
     static __thread char text[32];
     ANSWER;
@@ -84,8 +65,6 @@ int cuptiGetCallbackName(int domain, uint32_t id, const char **name) {
     return SUCCESS;
 }
 int cuptiSetThreadIdType(uint32_t type) { ANSWER; if (type > 1) return INVALID_PARAMETER; thread_type = type; return SUCCESS; }
-int cuptiGetThreadIdType(uint32_t *type) { ANSWER; *type = thread_type; return SUCCESS; }
-uint32_t cupti_double_thread_type(void) { return thread_type; }
 
 static uint32_t next_correlation(void) {
     double_lock();
@@ -122,7 +101,6 @@ void cupti_double_exit(int domain, uint32_t id, const char *function, const void
     if (level >= DEPTH) return;
     uint64_t end = double_now();
     Record record = {domain == DRIVER_API ? 4 : 5, id, open_calls[level].start, end, (uint32_t)getpid(), thread(), correlation, (uint32_t)result};
-    double_correlate(correlation);
     double_record(record.kind, &record, sizeof record, end);
     Call call = {1, function, parameters, &result, launched, launched_in, 1, &open_calls[level].scratch, correlation};
     double_call_back(domain, id, &call);
@@ -141,12 +119,4 @@ void cupti_double_resource(uint32_t id, void *context, void *stream) {
 void cupti_double_synchronized(uint32_t id, void *context, void *stream) {
     struct { void *context, *stream; } data = {context, stream};
     double_call_back(SYNCHRONIZE, id, &data);
-}
-void cupti_double_nvtx(uint32_t id, const char *function, const void *parameters, const void *returned) {
-    struct { const char *function; const void *parameters, *returned; } data = {function, parameters, returned};
-    double_call_back(NVTX, id, &data);
-}
-void cupti_double_state(uint32_t id, int result, const char *message) {
-    struct { int result; const char *message; } data = {result, message};
-    double_call_back(STATE, id, &data);
 }

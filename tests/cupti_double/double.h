@@ -1,7 +1,7 @@
 /* A double of libcupti for a machine without a GPU: what its parts share, and what a fake CUDA program calls to make things happen.
  *
  * Written from the documented interface. Nothing is measured: a "kernel" is a record that somebody asked for. Times handed in are ns of
- * CLOCK_REALTIME, as CUPTI's own are; `cupti_double_set_time` makes the clock stand still at what a test says.
+ * CLOCK_REALTIME, as CUPTI's own are.
  *
  * CUPTI_DOUBLE_VERSION  what cuptiGetVersion answers: 26 to 28 (CUDA 12.8, 12.9), 130000 and 130001, 130100 and 130101 have layouts
  * CUPTI_DOUBLE_SKEW     ns by which CUPTI's clock is ahead of CLOCK_REALTIME
@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 enum { SUCCESS = 0, INVALID_PARAMETER = 1, INVALID_OPERATION = 7, TOO_SMALL = 10, MAX_LIMIT_REACHED = 12, NOT_COMPATIBLE = 14,
-       QUEUE_EMPTY = 18, INVALID_KIND = 21, INSUFFICIENT_PRIVILEGES = 35, MULTIPLE_SUBSCRIBERS = 39, UNKNOWN = 999 };
+       INVALID_KIND = 21, INSUFFICIENT_PRIVILEGES = 35, MULTIPLE_SUBSCRIBERS = 39, UNKNOWN = 999 };
 enum { DRIVER_API = 1, RUNTIME_API = 2, RESOURCE = 3, SYNCHRONIZE = 4, NVTX = 5, STATE = 6, DOMAINS = 7, IDS = 1024 };
 
 /* What a function answers by the script, 0 where nothing stands in its way. Every function of the interface begins with ANSWER. */
@@ -46,8 +46,6 @@ void double_call_back(int domain, uint32_t id, const void *data);
 int double_tracing_kernels(void);
 uint32_t double_device_of(void *context);
 void double_pc_context(uint32_t id, void *context);
-/* Writes the records of external correlation that belong to a call. */
-void double_correlate(uint32_t correlation);
 /* Appends a record that is complete once CUPTI's time is `end`. */
 void double_record(uint32_t kind, const void *record, size_t size, uint64_t end);
 
@@ -62,7 +60,6 @@ void cupti_double_memset(uint64_t bytes, uint32_t correlation, uint32_t stream, 
 void cupti_double_synchronization(uint32_t type, uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end);
 void cupti_double_marker(uint32_t flags, uint32_t id, const char *name, const char *domain, uint64_t time);
 void cupti_double_graph(uint32_t graph, uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end);
-void cupti_double_overhead(uint32_t overhead_kind, uint64_t start, uint64_t end);
 void cupti_double_device(uint32_t device, const char *name);
 void cupti_double_context(uint32_t context, uint32_t device);
 void cupti_double_context_on(void *context, uint32_t device);
@@ -71,13 +68,6 @@ void cupti_double_pc_launch(const char *launched, void *context);
 void cupti_double_unknown(uint32_t kind, size_t size);
 void cupti_double_resource(uint32_t id, void *context, void *stream);
 void cupti_double_synchronized(uint32_t id, void *context, void *stream);
-void cupti_double_nvtx(uint32_t id, const char *function, const void *parameters, const void *returned);
-void cupti_double_state(uint32_t id, int result, const char *message);
-void cupti_double_set_time(uint64_t now);    /* 0: the clock runs again */
-uint64_t cupti_double_written(uint32_t kind); /* records of a kind put into buffers so far */
-uint64_t cupti_double_delivered(void);        /* buffers handed to the client so far */
 uint32_t cupti_double_finalized(void);        /* calls of cuptiFinalize so far */
-uint32_t cupti_double_thread_type(void);
-uint32_t cupti_double_period(void);
 void cupti_double_reset(void);                /* as if the library had just been loaded; the script is read anew */
 #endif

@@ -9,13 +9,10 @@
 
 static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 static atomic_long answers;
-static atomic_uint_fast64_t still;
-static _Atomic(uint64_t (*)(void)) users_clock;
 
 void double_lock(void) { pthread_mutex_lock(&lock); }
 void double_unlock(void) { pthread_mutex_unlock(&lock); }
-void double_script_reset(void) { answers = 0; still = 0; users_clock = NULL; }
-void cupti_double_set_time(uint64_t now) { still = now; }
+void double_script_reset(void) { answers = 0; }
 
 long double_fault(const char *word) {
     const char *script = getenv("CUPTI_DOUBLE_FAULTS");
@@ -48,12 +45,10 @@ static uint64_t realtime(void) {
 
 uint64_t double_stamp(uint64_t time) {
     const char *skew = getenv("CUPTI_DOUBLE_SKEW");
-    uint64_t (*clock)(void) = users_clock;
-    if (still || !time) return time;
-    if (clock) return time + clock() - realtime();
+    if (!time) return time;
     return time + (skew ? (uint64_t)strtoll(skew, NULL, 10) : 0);
 }
-uint64_t double_now(void) { return still ? still : double_stamp(realtime()); }
+uint64_t double_now(void) { return double_stamp(realtime()); }
 
 int cuptiGetVersion(uint32_t *version) {
     if (double_fault("crash") >= 0) abort();
@@ -62,13 +57,3 @@ int cuptiGetVersion(uint32_t *version) {
     return SUCCESS;
 }
 int cuptiGetTimestamp(uint64_t *timestamp) { ANSWER; *timestamp = double_now(); return SUCCESS; }
-int cuptiActivityRegisterTimestampCallback(uint64_t (*clock)(void)) {
-    ANSWER;
-    if (!clock) return INVALID_PARAMETER;
-    users_clock = clock;
-    return SUCCESS;
-}
-int cuptiGetResultString(int result, const char **text) {
-    *text = result == SUCCESS ? "CUPTI_SUCCESS" : result == UNKNOWN ? "CUPTI_ERROR_UNKNOWN" : "CUPTI_ERROR";
-    return SUCCESS;
-}

@@ -110,20 +110,6 @@ def _by_name(chip: str, release: str | None) -> dict[str, Metric]:
     return {metric.name: metric for metric in metrics(chip, release)}
 
 
-def find(name: str, chip: str, release: str | None = None) -> Metric:
-    """Return a metric by its name, with or without a sub-metric; raises UllageError, with the nearest names, where there is none.
-
-    >>> find("sm__cycles_active.avg.pct_of_peak_sustained_elapsed", "GH100").unit
-    'gpc_cycles'
-    """
-    known = _by_name(chip, release)
-    if base(name) not in known:
-        whose = f"{called(chip)}{f' in CUPTI {release}' if release else ''}"
-        hint = did_you_mean(base(name), known, f"ullage cupti metrics {called(chip)}")
-        raise UllageError(f"'{harmless(name)}' is no metric of {whose}", hint)
-    return known[base(name)]
-
-
 def has(name: str, chip: str, release: str | None = None) -> bool:
     """Return whether a chip has a metric, whose name may have a sub-metric."""
     return base(name) in _by_name(chip, release)

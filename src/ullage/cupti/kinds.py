@@ -93,8 +93,6 @@ DEFAULT = frozenset(
 )  # fmt: skip
 # In place of a kernel for each node of a graph, one record a launched graph: far cheaper, but kernels in graphs are then not seen.
 GRAPHS = frozenset({Kind.GRAPH_TRACE})
-# Each starts a thread of CUPTI's; power, clocks and temperature are polled, and unified memory may reserve memory and slow page faults.
-POLLED = frozenset({Kind.ENVIRONMENT, Kind.UNIFIED_MEMORY_COUNTER})
 # What changes the program that is watched: kernels run one after another.
 SERIALISING = frozenset({Kind.KERNEL, Kind.PC_SAMPLING, Kind.GLOBAL_ACCESS, Kind.BRANCH, Kind.SHARED_ACCESS, Kind.INSTRUCTION_EXECUTION})
 

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 
 from ullage.cupti.releases import Release
 from ullage.cupti.stored import stored
-from ullage.errors import UllageError, harmless
 
 if TYPE_CHECKING:
     import numpy as np
@@ -40,12 +39,11 @@ class Layouts:
     """The layouts of one library, by kind: `sizes` has the bytes of a record of each kind that it knows."""
 
     sizes: Mapping[int, int]
-    _made: Mapping[int, Layout] = field(default_factory=dict)  # user-defined ones
-    _structs: Mapping[int, int] = field(default_factory=dict)  # numbers of predefined ones, made when they are asked for
+    _structs: Mapping[int, int] = field(default_factory=dict)  # their numbers: each is made when it is asked for
 
     def of(self, kind: int) -> Layout | None:
         """Return the layout of a kind; None where this library has no such records."""
-        return _layout(kind, self._structs[kind]) if kind in self._structs else self._made.get(kind)
+        return _layout(kind, self._structs[kind]) if kind in self._structs else None
 
     def name_offsets(self, kinds: Iterable[int]) -> str:
         """Return where records of these kinds hold pointers to text, as the recorder takes it (ULLAGE_NAMES).
@@ -60,10 +58,8 @@ class Layouts:
 
     def _texts(self, kind: int) -> list[int]:
         """Return where a record of a kind holds pointers to text, without NumPy: whoever starts a program needs no more of it."""
-        if kind in self._structs:
-            return [offset for _, offset, code in _told(self._structs[kind]) if code == _POINTER]
-        made = self._made.get(kind)
-        return [_offset(made.dtype, name) for name in made.names] if made else []
+        told = _told(self._structs[kind]) if kind in self._structs else ()
+        return [offset for _, offset, code in told if code == _POINTER]
 
 
 @cache
@@ -81,23 +77,7 @@ def layouts(release: Release) -> Layouts:
     """
     kinds = {int(kind): struct for kind, struct in _release(release)["kinds"].items()}
     structs = stored("layouts")["structs"]
-    return Layouts({kind: structs[struct][1] for kind, struct in kinds.items()}, {}, kinds)
-
-
-def struct(release: Release, name: str) -> Layout:
-    """Return the layout of any struct of a release's headers (activity, callbacks, PC sampling, profilers), by CUPTI's name; kind is 0.
-
-    Raises UllageError for a name that the release doesn't have.
-
-    >>> from ullage.cupti.releases import release
-    >>> struct(release(28), "CUpti_PCSamplingPCData").size, struct(release(18), "CUpti_PCSamplingPCData").size
-    (64, 56)
-    """
-    structs = stored("layouts")["structs"]
-    for number in _release(release)["structs"]:
-        if structs[number][0] == name:
-            return _layout(0, number)
-    raise UllageError(f"CUPTI {release.name} has no struct called {harmless(name)!r}", "names are as in its headers, CUpti_…")
+    return Layouts({kind: structs[struct][1] for kind, struct in kinds.items()}, kinds)
 
 
 def _release(release: Release) -> Any:
@@ -133,8 +113,3 @@ def dtype(fields: Iterable[tuple[str, int, str]], size: int) -> np.dtype[np.void
             "itemsize": size,
         }
     )
-
-
-def _offset(of: np.dtype[np.void], name: str) -> int:
-    assert of.fields is not None
-    return of.fields[name][1]

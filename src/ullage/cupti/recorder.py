@@ -1,4 +1,4 @@
-"""The recorder in this very process: what `ullage.region` and attaching need, through ctypes.
+"""The recorder in this very process, through ctypes: what regions, `ullage.live.start` and trees of a running program call.
 
 There is one recorder in a process, whether it came by injection, by preload or is attached here. No function but `attach` raises: a
 program goes on without being recorded.
@@ -9,30 +9,30 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-from collections.abc import Mapping
-from functools import cache
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ullage.cupti.native import build
+from ullage.environment import environment
 from ullage.errors import UllageError, harmless
 
-_ATTACHED, _NO_FOLDER = 0, "give another folder, or make room in it"
+if TYPE_CHECKING:
+    from ullage.cupti.library import Library
+
+_ATTACHED = 0
+_LONGEST = 4096  # bytes of a name; as in native/recorder.h
 
 
 class Recorder:
-    """The recorder's functions, by their C names without `ullage_`. Times are ns of CLOCK_MONOTONIC."""
+    """The functions of the recorder's library, by their C names without `ullage_`. Times are ns of CLOCK_MONOTONIC."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, library: Path) -> None:
         """Load the library. Raises UllageError where it can't be."""
         try:
-            # Short calls keep the interpreter's lock: to give it up and wait for it again may take milliseconds.
-            short, long = ctypes.PyDLL(str(path)), ctypes.CDLL(str(path))
-            self._declare(short, long)
+            # Short calls keep the interpreter's lock: to give it up and wait for it again may take milliseconds. They wait for no Python.
+            self._declare(ctypes.PyDLL(str(library)), ctypes.CDLL(str(library)))
         except (OSError, AttributeError) as error:
-            raise UllageError(
-                f"the recorder {harmless(str(path))} can't be used: {harmless(str(error))}", "unset ULLAGE_RECORDER"
-            ) from error
+            raise UllageError(f"{harmless(str(library))} is not the recorder: {harmless(str(error))}", "unset ULLAGE_RECORDER") from error
 
     def _declare(self, short: ctypes.CDLL, long: ctypes.CDLL) -> None:
         number, text = ctypes.c_uint64, ctypes.c_char_p
@@ -45,23 +45,24 @@ class Recorder:
         self._path = _function(long.ullage_path, text)
         self._plain = {name: _function(getattr(long, f"ullage_{name}"), ctypes.c_int) for name in ("start", "stop", "detach", "flush")}
 
-    def attach(self, folder: str | Path) -> Path:
+    def attach(self, folder: str | Path, settings: Mapping[str, str] | None = None) -> Path:
         """Start recording in this process and return the recording's file; where it records already, that one's.
 
-        Environment variables say what, as for an injected recorder; without ULLAGE_KINDS only regions and host calls are recorded.
-        Raises UllageError where the file can't be made.
+        Environment variables say what, as for an injected recorder; `settings` are laid over them for the moment. Without ULLAGE_KINDS
+        only regions and host calls are recorded. Raises UllageError where the file can't be made.
         """
-        if self._attach(os.fsencode(folder)) != _ATTACHED:
-            raise UllageError(f"no recording can be written to {harmless(str(folder))}", _NO_FOLDER)
-        path = self.path()
+        with environment(settings or {}):  # programs that this one starts later are none of the recorder's business
+            attached = self._attach(os.fsencode(folder)) == _ATTACHED
+        path = self.path if attached else None
         if path is None:
-            raise UllageError(f"no recording can be written to {harmless(str(folder))}", _NO_FOLDER)
+            raise UllageError(f"no recording can be written to {harmless(str(folder))}", "give another folder, or make room in it")
         return path
 
+    @property
     def path(self) -> Path | None:
-        """Return the recording's file, None while there is none."""
-        path = self._path()
-        return Path(os.fsdecode(path)) if path else None
+        """The recording's file, None while there is none."""
+        told = self._path()
+        return Path(os.fsdecode(told)) if told else None
 
     def now(self) -> int:
         """Return the time as the recorder sees it."""
@@ -69,7 +70,7 @@ class Recorder:
 
     def begin(self, name: str) -> int:
         """Begin a region of this thread and return its number, 0 where nothing is recorded."""
-        return int(self._begin(name.encode(errors="replace")))
+        return int(self._begin(_text(name)))
 
     def end(self, region: int) -> None:
         """End a region of this thread. They may end in another order than they began."""
@@ -77,7 +78,7 @@ class Recorder:
 
     def host(self, kind: int, name: str, start: int, end: int, size: int = 0) -> None:
         """Record what this thread did: a `chunks.HostKind`, its name, from when to when, and how many bytes it moved (0: not known)."""
-        self._host(kind, name.encode(errors="replace"), start, end, size)
+        self._host(kind, _text(name), start, end, size)
 
     def note(self, facts: Mapping[str, Any]) -> None:
         """Add facts to the recording's INFO."""
@@ -105,7 +106,34 @@ def _function(function: Any, result: Any, *arguments: Any) -> Any:
     return function
 
 
-@cache
-def recorder() -> Recorder:
+def _text(name: str) -> bytes:
+    """Return a name as C takes it: without the zeros that would end it."""
+    return name.replace("\0", "").encode(errors="replace")
+
+
+def recorded_name(name: str) -> str:
+    r"""Return a name as recordings have it.
+
+    >>> recorded_name("zero\0byte"), len(recorded_name("x" * 10_000))
+    ('zerobyte', 4096)
+    """
+    return _text(name)[:_LONGEST].decode(errors="replace")
+
+
+def this_recorder() -> Recorder:
     """Return this process's recorder; builds its library where it isn't yet. Raises UllageError where that can't be."""
-    return Recorder(build.recorder())
+    from ullage.cupti.native.build import recorder
+
+    return Recorder(recorder())
+
+
+def tracing(library: Library, kinds: Iterable[int]) -> dict[str, str]:
+    """Return what the recorder's environment says where it is to ask a CUPTI for these kinds of activity."""
+    from ullage.cupti.layouts import layouts
+
+    wanted = sorted(int(kind) for kind in kinds)
+    return {
+        "ULLAGE_CUPTI": str(library.path),
+        "ULLAGE_KINDS": ",".join(map(str, wanted)),
+        "ULLAGE_NAMES": layouts(library.release).name_offsets(wanted),
+    }

@@ -18,11 +18,6 @@ class Release:
     version: int
     known: int
 
-    @property
-    def major(self) -> int:
-        """12 or 13."""
-        return int(self.name.partition(".")[0])
-
 
 def _releases(**numbers: str) -> tuple[Release, ...]:
     return tuple(

@@ -10,14 +10,8 @@ SUCCESS = 0
 INVALID_PARAMETER = 1
 INVALID_OPERATION = 7
 OUT_OF_MEMORY = 8
-MAX_LIMIT_REACHED = 12
-NOT_COMPATIBLE = 14
-NOT_INITIALIZED = 15
 HARDWARE_BUSY = 26
 NOT_SUPPORTED = 27
-INSUFFICIENT_PRIVILEGES = 35
-MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED = 39
-UNKNOWN = 999
 
 _ASK_ULLAGE = "`ullage cupti check` says what stands in the way on this machine"
 _OURS = "this is a fault of Ullage's: please report it, with the line above"
@@ -141,11 +135,6 @@ def explain(code: int) -> Result:
     return Result(code, ("CUPTI_" if code == SUCCESS else "CUPTI_ERROR_") + name, meaning, hint)
 
 
-def known() -> list[Result]:
-    """Return every answer of CUPTI 12.0 to 13.5, in the order of their numbers."""
-    return [explain(code) for code in sorted(_KNOWN)]
-
-
 # Calls that answer INVALID_OPERATION where somebody else has a GPU's counters: "if PM sampling is already enabled on the device"
 # (cupti_pmsampling.h); of the others it means a wrong order of calls.
 _TAKING = (
@@ -174,9 +163,3 @@ class CuptiError(UllageError):
     def counters_taken(self) -> bool:
         """Whether another profiler has the GPU's counters: nothing is wrong, they can only not be had now."""
         return self.code == HARDWARE_BUSY or (self.code == INVALID_OPERATION and self.function in _TAKING)
-
-    def adding(self, advice: str) -> CuptiError:
-        """Return the same error with one more thing to know before what to do."""
-        self.hint = f"{advice}; {self.hint}" if self.hint else advice
-        self.args = (self.problem, self.hint)
-        return self

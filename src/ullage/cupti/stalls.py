@@ -121,12 +121,6 @@ REASONS: dict[str, Reason] = dict(
     )
 )  # fmt: skip
 
-# The old interface's enumeration, CUpti_ActivityPCSamplingStallReason (cupti_activity.h, all releases), in the order of its numbers.
-OLD = (
-    "INVALID", "NONE", "INST_FETCH", "EXEC_DEPENDENCY", "MEMORY_DEPENDENCY", "TEXTURE", "SYNC", "CONSTANT_MEMORY_DEPENDENCY", "PIPE_BUSY",
-    "MEMORY_THROTTLE", "NOT_SELECTED", "OTHER", "SLEEPING",
-)  # fmt: skip
-
 
 def short(name: str) -> tuple[str, bool]:
     """Return a reason's short name, and whether it counts latency samples alone (those in which the scheduler issued nothing).
@@ -150,13 +144,3 @@ def reason(name: str) -> Reason:
     """
     plain, _ = short(name)
     return REASONS.get(plain) or Reason(plain, "other", plain, "a reason that is not known here", "", "")
-
-
-def renamed(old: str) -> tuple[str, ...]:
-    """Return the PC sampling names that stand for a stall reason of the old activity interface, as the guide's table 10 lists them.
-
-    >>> [name.removeprefix(PREFIX) for name in renamed("CUPTI_ACTIVITY_PC_SAMPLING_STALL_TEXTURE")]
-    ['tex_throttle', 'tex_throttle_not_issued']
-    """
-    plain = old.removeprefix("CUPTI_ACTIVITY_PC_SAMPLING_STALL_")
-    return tuple(f"{PREFIX}{one.name}{end}" for one in REASONS.values() if one.old == plain for end in ("", LATENCY))

@@ -10,7 +10,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ullage.cupti.changes import namesake
-from ullage.errors import UllageError, did_you_mean, harmless
 
 INFERRED = "inferred from wording"
 _PERCENT, _RATE = ".avg.pct_of_peak_sustained_elapsed", ".sum.per_second"
@@ -53,17 +52,3 @@ def twins(chip: str, release: str | None = None) -> tuple[Twin, ...]:
     """
     found = ((field, number, name, namesake(name, chip, release)) for field, number, name in _FIELDS)
     return tuple(Twin(field, number, own, 0.01 if name.endswith(_PERCENT) else 1.0) for field, number, name, own in found if own)
-
-
-def twin(chip: str, field: str, release: str | None = None) -> Twin | None:
-    """Return a field's twin on a chip, None where the chip counts no such thing (GH100 has no FP16 pipe of its own).
-
-    Raises UllageError for a field that no chip has a twin of.
-
-    >>> twin("GH100", "tensor_active").factor, twin("GH100", "fp16_active")
-    (0.01, None)
-    """
-    known = [name for name, _, _ in _FIELDS]
-    if field not in known:
-        raise UllageError(f"no counter is known to be '{harmless(field)}'", did_you_mean(field, known, "ullage metrics --fields"))
-    return next((found for found in twins(chip, release) if found.field == field), None)

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from ullage.live import session
 
 if TYPE_CHECKING:
+    from ullage.cupti.recorder import Recorder
     from ullage.live.process_tree import Tree
 
-LONGEST = 200  # letters of a name
+    _Open = dict[int, list[tuple[Recorder, int]]]  # by thread: what an object began there, and who records it
+
 F = TypeVar("F", bound=Callable[..., Any])
-_Open = dict[int, list[tuple[session.Recorder, int]]]  # by thread: what an object began there, and who records it
 _making = Lock()
 
 
@@ -56,10 +57,11 @@ class region:  # noqa: N801 - used as a statement
         if self._open is not None:
             self._end(self._open)
 
-    def _begin(self, recorder: session.Recorder) -> None:
-        with _making:
-            self._open = {} if self._open is None else self._open
-        serial = recorder.begin(self.name[:LONGEST])
+    def _begin(self, recorder: Recorder) -> None:
+        if self._open is None:
+            with _making:  # of two threads that come first one makes it
+                self._open = {} if self._open is None else self._open
+        serial = recorder.begin(self.name)
         self._open.setdefault(get_ident(), []).append((recorder, serial))
 
     def _end(self, begun: _Open) -> None:

@@ -11,46 +11,18 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from ullage.errors import UllageError, harmless
 from ullage.live.process_tree import NOTHING, Tree
 
 if TYPE_CHECKING:
+    from ullage.cupti.recorder import Recorder
     from ullage.live.all_ranks import AllRanks
     from ullage.live.following import Following
     from ullage.live.recording import Graphs
 
 NOBODY = "nothing records this program: run it by `ullage run`, or call ullage.live.start()"
-
-
-class Recorder(Protocol):
-    """What records this process: the recorder in C (`native`), or one in Python (`written`)."""
-
-    @property
-    def path(self) -> Path | None:
-        """The recording's file, None while there is none."""
-
-    def begin(self, name: str) -> int:
-        """Begin a region of this thread and return its serial number."""
-
-    def end(self, serial: int) -> None:
-        """End a region."""
-
-    def flush(self) -> None:
-        """Bring all that is known into the file."""
-
-    def note(self, said: dict[str, Any]) -> None:
-        """Write an object of INFO."""
-
-    def start(self) -> None:
-        """Go on with CUDA after `stop`."""
-
-    def stop(self) -> None:
-        """Stop recording CUDA for now."""
-
-    def detach(self) -> None:
-        """End the recording and detach CUPTI from the process."""
 
 
 recorder: Recorder | None = None
@@ -67,8 +39,9 @@ def start(
 
     `folder` is where (a new temporary one when left out); without `cuda` only regions are recorded. `graphs` and `also` are what
     `ullage run` calls so: graphs by their nodes or each as a `whole`, and further kinds of activity. Under `ullage run` recording has
-    begun already; where it goes and what is recorded is settled. Raises UllageError where CUDA can't be recorded, the folder can't be
-    written, or no kind has such a name.
+    begun already; where it goes and what is recorded is settled. Raises UllageError where the recorder can't be had, CUPTI is not there
+    (it is not asked for without `cuda`), the folder can't be written, or no kind has such a name. Of a CUPTI that then refuses, trees tell
+    in their notes.
     """
     global recorder, _paused
     with _lock:
@@ -77,8 +50,7 @@ def start(
             recorder.note({"resumed": time.monotonic_ns()})
             recorder.start()
         elif recorder is None:
-            place = Path(folder) if folder is not None else Path(tempfile.mkdtemp(prefix="ullage-"))
-            recorder = _begun(place.absolute(), _kinds(graphs, also) if cuda else ())
+            recorder = _begun(folder, _kinds(graphs, also) if cuda else ())
         return recorder.path
 
 
@@ -120,35 +92,20 @@ def _kinds(graphs: Graphs, also: Iterable[str]) -> tuple[int, ...]:
     return kinds(graphs, also)
 
 
-def _begun(folder: Path, kinds: tuple[int, ...]) -> Recorder:
-    """Begin to record into a folder: these kinds of CUDA's activity, without any only regions."""
-    from ullage.live.native import Native
-    from ullage.live.written import Written
-
-    if not kinds:
-        return Written(folder)
-    try:
-        from ullage.cupti.native.build import recorder as built
-
-        native = Native(built())
-    except UllageError:
-        return Written(folder, kinds)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UllageError(f"{harmless(str(folder))} can't be made: {error.strerror}", "give another folder") from error
-    native.attach(folder, _settings(kinds))
-    return native
-
-
-def _settings(kinds: tuple[int, ...]) -> dict[str, str]:
-    """Return what the recorder in C is told by its environment. Raises UllageError where there is no CUPTI that is known."""
-    from ullage.cupti.layouts import layouts
+def _begun(folder: str | os.PathLike[str] | None, kinds: tuple[int, ...]) -> Recorder:
+    """Begin to record into a folder (None: a new temporary one): these kinds of CUDA's activity, without any only regions."""
     from ullage.cupti.library import find
+    from ullage.cupti.recorder import this_recorder, tracing
 
-    library = find()
-    numbers, names = ",".join(map(str, kinds)), layouts(library.release).name_offsets(kinds)
-    return {"ULLAGE_CUPTI": str(library.path), "ULLAGE_KINDS": numbers, "ULLAGE_NAMES": names}
+    settings = tracing(find(), kinds) if kinds else {"ULLAGE_KINDS": ""}
+    found = this_recorder()
+    place = Path(tempfile.mkdtemp(prefix="ullage-") if folder is None else folder).absolute()
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UllageError(f"{harmless(str(place))} can't be made: {error.strerror}", "give another folder") from error
+    found.attach(place, settings)
+    return found
 
 
 def tree(region: str | None = None, *, all_ranks: bool = False) -> Tree:
@@ -156,7 +113,13 @@ def tree(region: str | None = None, *, all_ranks: bool = False) -> Tree:
 
     With `all_ranks` they are of all ranks whose recordings lie in this run's folder, until the last moment that is known of all of them.
     """
-    look = (lambda _: _of_all(region)) if all_ranks else (lambda now: _of_own(lambda following: (following.tree(region, now=now),)))
+
+    def look(now: int) -> tuple[Tree, ...]:
+        from ullage.cupti.recorder import recorded_name
+
+        name = None if region is None else recorded_name(region)
+        return _of_all(name) if all_ranks else _of_own(lambda following: (following.tree(name, now=now),))
+
     return _known(region or "run", look)[0]
 
 
@@ -223,22 +186,18 @@ def _found() -> Recorder | None:
     library = os.environ.get("ULLAGE_RECORDER")
     if not os.environ.get("ULLAGE_RECORD") or not library:
         return None
-    from ullage.live.native import Native
+    from ullage.cupti.recorder import Recorder
 
     try:
-        return Native(Path(library))
+        return Recorder(Path(library))
     except UllageError:
         return None
 
 
 def _forked() -> None:
-    """In a forked child nothing of Python's records: the file is the parent's. The recorder in C looks after itself."""
-    global recorder, _paused, _following, _everyone, _lock
-    from ullage.live.native import Native
-
+    """A forked child has a recording of its own, which the recorder begins with what the child does; what was read is the parent's."""
+    global _following, _everyone, _lock
     _lock, _following, _everyone = threading.RLock(), None, None
-    recorder = recorder if isinstance(recorder, Native) else None
-    _paused = _paused if isinstance(_paused, Native) else None
 
 
 recorder = _found()
