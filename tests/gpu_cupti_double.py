@@ -16,7 +16,7 @@ from gpu.cupti_loads import REGION, read
 from gpu.cupti_overhead_program import ALONE, PAIRS
 from gpu.cupti_pm_program import KERNELS
 
-from ullage.cupti.chunks import SAMPLE, Type, Writer, chunks, names
+from ullage.cupti.chunks import NCCL, SAMPLE, Type, Writer, chunks, names
 from ullage.cupti.counters.images import Image
 from ullage.cupti.kinds import Kind
 from ullage.cupti.layouts import layouts
@@ -135,6 +135,21 @@ class Programs:
         tree = {"device_totals": {"kernel_time": 1_000_000}}
         counts = {"counted": trained.ADDS, "replayed": trained.NODES * trained.REPLAYS + 1}
         return {"steps": trained.STEPS, "tree": tree, "forward": tree, **counts}
+
+    def nccl(self, environment):
+        gpus, rounds = self.change.get("nccl", {}).get("gpus", 2), 50
+        path = self.kernels(environment["ULLAGE_RECORD"], 10)
+        rows = np.zeros(gpus * rounds if gpus > 1 else 0, NCCL)
+        rows["serial"], rows["sequence"] = 1 + np.arange(len(rows)), np.arange(len(rows)) // gpus
+        rows["rank"], rows["ranks"], rows["start"] = np.arange(len(rows)) % gpus, gpus, 1000 + np.arange(len(rows))
+        rows["gpu_start"], rows["gpu_end"], rows["channels"], rows["started"], rows["ended"] = 5, 9, 2, 2, 2
+        if self.lose:
+            rows = np.delete(rows, np.s_[:: self.lose])
+        writer = Writer(path)
+        writer.add(Type.NCCL, rows.tobytes())
+        writer.add(Type.INFO, {"nccl": {"communicators": gpus, "collectives": len(rows), "counted": 0, "lost": 0, "astray": 0}})
+        writer.close()
+        return {"gpus": gpus, "rounds": rounds, "nccl": [2, 27, 3]}
 
     def walk(self, library, recording, environment):
         assert library == "libcupti.so.13" and Path(recording).exists() and not environment

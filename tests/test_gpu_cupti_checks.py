@@ -73,6 +73,18 @@ def test_stalls_of_an_unmodified_program_are_those_of_its_recording_and_one_that
     assert found("cupti_stalls", codes={"stalls": -11}).wrong[0].endswith("the program ended with signal 11 (it said so)")
 
 
+def test_nccl_must_tell_each_collective_once_and_with_one_gpu_there_is_none():
+    findings = found("cupti_nccl")
+    assert findings.wrong == [] and findings.answers["collectives"] == findings.answers["expected"] == 2 * 50
+    alone = found("cupti_nccl", change={"nccl": {"gpus": 1}})
+    assert alone.wrong == [] and (alone.answers["communicators"], alone.answers["expected"]) == (1, 0)
+    wrong = found("cupti_nccl", lose=10).wrong
+    # every tenth of 100 is missing, all of them of rank 0
+    assert wrong == ["90 collectives were told, and 100 made", "the collectives are not numbered 0, 1, … on each rank"]
+    with pytest.raises(NotMeasured, match=r"NCCL 2\.26\.2 has no version 4"):
+        found("cupti_nccl", change={"nccl": {"nccl": [2, 26, 2]}})
+
+
 def test_kernels_that_are_not_recorded_fail_the_trees_and_the_training():
     assert any(line.startswith("3 kernels of use case 7 were recorded, and 4 launched") for line in found("cupti_trees", lose=4).wrong)
     # of 69 + 1000 + 201 kernels every tenth is missing: 100 of the thousand, 20 of the graph's 201
@@ -373,7 +385,7 @@ def test_the_programs_start_where_there_is_neither_pytorch_nor_a_binding_of_cuda
         f"for name in {names!r}: importlib.import_module('gpu.' + name)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=START.parents[1], timeout=120)
-    assert len(names) == 9 and done.returncode == 0, done.stderr
+    assert len(names) == 10 and done.returncode == 0, done.stderr
 
 
 # --- the program with known loads ---

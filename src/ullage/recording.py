@@ -9,6 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+import numpy.typing as npt
+
 Mode = Literal["talp", "ai"]
 Covers = Literal["process", "session", "run"]
 
@@ -72,6 +75,19 @@ class Summed:
         return min(self.since.values())
 
 
+@dataclass(frozen=True)
+class NcclCollectives:
+    """The collectives of one process as NCCL told them to its profiler plugin: `rows` as `ullage.cupti.chunks.NCCL`, in their order.
+
+    The `names` of their numbers; of how many more only the number is known, for they were `counted` or there was no room (`lost`).
+    """
+
+    rows: npt.NDArray[np.void]
+    names: dict[int, str]
+    counted: int = 0
+    lost: int = 0
+
+
 @dataclass
 class Recording:
     """What one trace file says of itself. Times are integer nanoseconds on the clock of its intervals.
@@ -89,7 +105,8 @@ class Recording:
     returned and when MPI_Finalize was called (None: not recorded). `covers` says when what a process did is known: `process`, from
     its first event to its last, for each had a profiler of its own; `session`, while the capture lasts, for one profiler watched
     all of its processes; `run`, always, for it was recorded from the process' start to its end. `cost` is what recording cost, where the
-    source says it. `summed` says which of the host's intervals stand for sums, None where all are events.
+    source says it. `summed` says which of the host's intervals stand for sums, None where all are events. `nccl` has what NCCL itself told
+    of its collectives, None where it told nothing.
     """
 
     place: str
@@ -112,6 +129,7 @@ class Recording:
     covers: Covers = "session"
     cost: RecorderCost | None = None
     summed: Summed | None = None
+    nccl: NcclCollectives | None = None
 
     def clocked(self, process: int, begin: int | None, end: int | None) -> None:
         """Note when MPI_Init returned (`begin`) and MPI_Finalize was called (`end`) in a process, in ns: the last and the first of several.

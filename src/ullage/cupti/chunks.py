@@ -22,6 +22,7 @@ type     name          payload
 11       SAMPLES       u32 length, that many bytes of JSON that says of which context they are and what CUPTI counted, padded to 8 bytes
                        from the payload's start, then records of `SAMPLE`: sampled program counters
 12       CUBIN         u64 CUPTI's CRC, then the machine code that has it, as it was loaded
+20       NCCL          records of `NCCL`: collectives, as NCCL told them to its profiler plugin
 =======  ============  ======================================================================================================
 
 INFO has, each only if known: `host`, `pid`, `parent`, `rank`, `ranks`, `local_rank`, `program` (its arguments), `started` (CLOCK_REALTIME,
@@ -29,7 +30,9 @@ ns), `mpi_within_ns` and `mpi_between_ns` (what an empty call of MPI takes withi
 `sum_between_ns` (the same of one that is only counted), `region_ns` (what an empty region takes), `cupti` (what cuptiGetVersion says),
 `library` (its path), `driver` (CUDA version of the driver, 13000), `kinds` (of each
 activity kind that was asked for, by number, CUPTI's answer; 0 is "enabled"), `devices` (a list of {index, name, uuid, sms, bus,
-capability}), `problems` (a list of {what, code, detail}: calls that failed; `code` is CUPTI's, an errno, or −1 for what isn't there).
+capability}), `nccl` (of its collectives: `interface`, the version of the profiler plugin's; `communicators`; `collectives` that began;
+of these `counted`, only counted; `lost`, there was no room for them; `astray`, calls about what was no longer known), `problems` (a list of
+{what, code, detail}: calls that failed; `code` is CUPTI's, an errno, or −1 for what isn't there).
 """
 
 from __future__ import annotations
@@ -72,6 +75,7 @@ class Type(IntEnum):
     SUMS = 10
     SAMPLES = 11
     CUBIN = 12
+    NCCL = 20
 
 
 class HostKind(IntEnum):
@@ -134,6 +138,21 @@ SAMPLE = np.dtype(
     [
         ("cubin", "<u8"), ("pc", "<u8"), ("function", "<u4"), ("function_index", "<u4"), ("correlation", "<u4"), ("reason", "<u4"),
         ("samples", "<u8"),
+    ]
+)  # fmt: skip
+
+
+# A collective of one rank. `communicator` is NCCL's hash of it, `sequence` its number among those of the same `function` in it; `start` and
+# `end` are around its enqueueing, in ns of CLOCK_MONOTONIC, `gpu_start` and `gpu_end` from the first channel's start to the last one's end,
+# in ns of the GPU's own clock (0: not told); `count` is of elements of `datatype`. `name` (the communicator's), `function`, `datatype`,
+# `algorithm` and `protocol` are numbers of NAMES. `rank` and `ranks` are the communicator's. Of `channels` so many `started`, and `ended`,
+# on the GPU. A collective may be told more than once: of those of one `serial` the last counts.
+NCCL = np.dtype(
+    [
+        ("communicator", "<u8"), ("sequence", "<u8"), ("start", "<u8"), ("end", "<u8"), ("gpu_start", "<u8"), ("gpu_end", "<u8"),
+        ("count", "<u8"), ("name", "<u4"), ("function", "<u4"), ("datatype", "<u4"), ("algorithm", "<u4"), ("protocol", "<u4"),
+        ("serial", "<u4"), ("rank", "<i4"), ("ranks", "<i4"), ("root", "<i4"), ("nodes", "<i4"), ("channels", "<u2"), ("started", "<u2"),
+        ("ended", "<u2"), ("unused", "<u2"),
     ]
 )  # fmt: skip
 

@@ -2,7 +2,8 @@
 
 The driver itself loads the recorder when the program first calls CUDA (`CUDA_INJECTION64_PATH`, guide 2.2), so any program will do:
 Python or not, started directly or by a shell or by mpirun. A program that never touches CUDA is not disturbed. `LD_PRELOAD` brings
-the recorder's MPI functions in, and `PYTHONPATH` a hook that notes when PyTorch waits for other ranks.
+the recorder's MPI functions in, and `PYTHONPATH` a hook that notes when PyTorch waits for other ranks. `NCCL_PROFILER_PLUGIN` has NCCL
+tell the recorder of its collectives.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ USUAL_EVENTS = 16_000_000  # bytes; as in native/settings.c
 ALL_EVENTS = 2**62  # bytes: more than any disk holds
 NOT_FOUND, NOT_RUNNABLE = 127, 126  # as shells say it
 HOOK = Path(__file__).with_name("hook")  # put in front of PYTHONPATH; holds nothing but sitecustomize.py
+PLUGIN = "NCCL_PROFILER_PLUGIN"
+LONGEST_PLUGIN = 254  # bytes of its path: NCCL cuts a longer one (MAX_STR_LEN in src/plugin/plugin_open.cc)
 INCLUDE = Path(__file__).with_name("include")  # regions for C, C++ and Fortran: ullage.h, ullage.f90
 
 
@@ -48,10 +51,11 @@ class Recorder:
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
-def environment(recorder: Recorder, base: Mapping[str, str], *, mpi: bool = True, python: bool = True) -> dict[str, str]:
+def environment(recorder: Recorder, base: Mapping[str, str], *, mpi: bool = True, python: bool = True, nccl: bool = True) -> dict[str, str]:
     """Return the environment in which a program records itself; what `base` had under the same names goes on working.
 
-    `mpi` preloads the recorder so that calls of MPI are seen, `python` adds the hook for PyTorch's collectives.
+    `mpi` preloads the recorder so that calls of MPI are seen, `python` adds the hook for PyTorch's collectives, `nccl`
+    makes the recorder a profiler plugin of NCCL, unless there is one, or its path is too long for NCCL (`no_plugin` says why).
     """
     added = {
         "ULLAGE_RECORD": str(recorder.folder),
@@ -74,11 +78,28 @@ def environment(recorder: Recorder, base: Mapping[str, str], *, mpi: bool = True
         added["NVTX_INJECTION64_PATH"] = str(recorder.library)
     if base.get("ULLAGE_NVTX") != "0":
         added["ULLAGE_NVTX"] = "1" if recorder.nvtx_by_cupti else "2"
+    added["ULLAGE_NCCL"] = "2" if nccl else "0"
+    if nccl and not no_plugin(recorder.library, base):
+        added[PLUGIN] = str(recorder.library)
     if mpi:
         added["LD_PRELOAD"] = _before(str(recorder.library), base.get("LD_PRELOAD"))
     if python:
         added["PYTHONPATH"] = _before(str(HOOK), base.get("PYTHONPATH"))
     return {**base, **added}
+
+
+def no_plugin(library: Path, base: Mapping[str, str]) -> str:
+    """Return why NCCL can't be given this library as its profiler plugin; "" where it can.
+
+    >>> no_plugin(Path("/r.so"), {}), no_plugin(Path("/r.so"), {"NCCL_PROFILER_PLUGIN": "inspector"})
+    ('', 'NCCL_PROFILER_PLUGIN is set to inspector, which stays')
+    """
+    other = base.get(PLUGIN, "")
+    if other not in ("", str(library)):
+        return f"{PLUGIN} is set to {harmless(other)}, which stays"
+    if len(os.fsencode(library)) > LONGEST_PLUGIN:
+        return f"the recorder's path is longer than the {LONGEST_PLUGIN} bytes that NCCL takes; set XDG_CACHE_HOME to a shorter one"
+    return ""
 
 
 def _other(path: str | None, recorder: Recorder) -> str | None:

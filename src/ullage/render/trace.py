@@ -15,7 +15,7 @@ from ullage.render import trace_what_if as what_if
 from ullage.render.numbers import UNKNOWN, factor, money, percent
 from ullage.render.table import table
 from ullage.render.times import seconds
-from ullage.render.trace_parts import SMALL, causes, collectives, families, gaps, gemms, lanes, names, restatement, views
+from ullage.render.trace_parts import SMALL, causes, collectives, families, gaps, gemms, lanes, names, nccl, restatement, views
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
 from ullage.totals import RESOURCES, HostTotals
@@ -42,6 +42,7 @@ def text(report: TraceReport, *, by: str | None = None, top: int = SHOWN, paint:
         gaps(report, top=5),
         code.text(report, top=max(top // 2, 1)),
         collectives(report),
+        nccl(report),
         sequences.text(report, top=top),
         links.text(report, top=top),
         families(report, top=top),

@@ -19,7 +19,7 @@ from ullage.render.svg.timeline import timeline
 from ullage.render.svg.tree import bounds, stated, tree
 from ullage.render.times import seconds
 from ullage.render.trace import elapsed, hosts
-from ullage.render.trace_parts import CAUSES, compared, hidden, matched, reasons, rhythm
+from ullage.render.trace_parts import CAUSES, compared, hidden, matched, reasons, rhythm, told_by_nccl
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
 
@@ -173,11 +173,17 @@ def _each(by: str, found: Sequence[View]) -> list[Markup] | None:
 
 
 def _late(report: TraceReport) -> Markup | None:
-    more = [*tables.lengths(report), *tables.links(report)]
+    more = [*_told_by_nccl(report), *tables.lengths(report), *tables.links(report)]
     if report.late is None:
         return section("late", "Collectives", "", *more) if more else None
     who = (_said_in_a_line(matched(report.late, "")), tables.late(report))
     return section("late", "Who comes late", f"{_LATE}{_of(report)}", *who, *more)
+
+
+def _told_by_nccl(report: TraceReport) -> list[Child]:
+    if report.nccl is None or not report.nccl.collectives:
+        return []
+    return [element("h3", "As NCCL told it"), _said_in_a_line(told_by_nccl(report.nccl)), tables.nccl(report.nccl)]
 
 
 def _restatement(report: TraceReport) -> Markup | None:

@@ -16,10 +16,11 @@ from ullage.render.svg.tree import bounds
 from ullage.render.times import seconds
 from ullage.render.trace_code import Table, tables, where
 from ullage.render.trace_links import bandwidths, said
-from ullage.render.trace_parts import CAUSES, columns, device_states, host_states
+from ullage.render.trace_parts import CAUSES, NCCL_COLUMNS, columns, device_states, host_states, time_or_unknown, times
 from ullage.reports.lane_shares import device_shares, host_shares
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
+from ullage.sums.nccl_arrivals import NcclArrivals
 
 ROWS, VIEWS, NAMES, GAPS = 200, 40, 30, 10
 _LONG = 400  # characters of a kernel's name, template arguments and all
@@ -219,6 +220,22 @@ def late(report: TraceReport) -> Markup | None:
         for s in found[:ROWS]
     ]
     return table("who comes late", ["last to come", "times", "others waited", "waited itself"], rows, sorts=True)
+
+
+def nccl(found: NcclArrivals) -> Markup:
+    """Return who arrives last at collectives by what NCCL itself told."""
+    rows = [
+        [
+            Cell(harmless(one.label, 80)),
+            Cell(times(one.last, one.compared), one.last),
+            *(Cell(time_or_unknown(value), value) for value in (one.behind, one.worst)),
+            Cell(times(one.gpu_last, one.gpu_compared), one.gpu_last),
+            *(Cell(time_or_unknown(value), value) for value in (one.gpu_lost, one.gpu_waited)),
+        ]
+        for one in found.processes[:ROWS]
+    ]
+    listed = table("who arrived last by NCCL", ["who arrived last", *NCCL_COLUMNS], rows, sorts=True)
+    return Markup(listed + (more(len(found.processes) - ROWS) or ""))
 
 
 def contradictions(report: TraceReport) -> Markup | None:

@@ -150,6 +150,7 @@ def explained(report: TraceReport) -> dict[str, Any]:
         "sequences": None if report.sequences is None else asdict(report.sequences) | {"verdict": verdict(report.sequences)},
         "gemms": None if report.gemms is None else gemms(report.gemms),
         "collectives": None if late is None else asdict(late),
+        **({} if report.nccl is None else {"nccl": asdict(report.nccl)}),
         "bandwidths": [asdict(row) | {"mean": row.mean} for row in report.bandwidths],
         "what_if": None if report.what_if is None else what_if(report.what_if),
         "restated": None if restated is None else _restated(restated),

@@ -17,6 +17,7 @@ from ullage.reports.restated import Restatement
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
 from ullage.sums.lanes.idle import Gap
+from ullage.sums.nccl_arrivals import NcclArrivals
 
 # What the host did while a device had nothing to do, in words.
 CAUSES = {
@@ -173,6 +174,51 @@ def matched(found: Late, of: str) -> str:
     if found.skew is None:
         return said
     return f"{said}; ranks come {seconds(found.skew.median)} apart (median), {seconds(found.skew.percentile_95)} (95th percentile)"
+
+
+def nccl(report: TraceReport) -> str:
+    """Return who arrives last at collectives by what NCCL itself told."""
+    found = report.nccl
+    if found is None or not found.collectives:
+        return ""
+    shown = found.processes[:MOST_RANKS]
+    rows = [
+        [
+            harmless(one.label, 40),
+            times(one.last, one.compared),
+            *map(time_or_unknown, (one.behind, one.worst)),
+            times(one.gpu_last, one.gpu_compared),
+            *map(time_or_unknown, (one.gpu_lost, one.gpu_waited)),
+        ]
+        for one in shown
+    ]
+    more = len(found.processes) - len(shown)
+    return "\n".join([told_by_nccl(found), table(["who arrived last", *NCCL_COLUMNS], rows), *([f"… {more:,} more ranks"] if more else [])])
+
+
+MOST_RANKS = 8  # in the table of what NCCL told
+NCCL_COLUMNS = ("program last", "behind (median)", "behind (worst)", "GPU last", "others waited", "waited itself")
+
+
+def told_by_nccl(found: NcclArrivals) -> str:
+    """Return in a line what was matched by what NCCL itself told."""
+    said = f"{found.collectives:,} {'collective' if found.collectives == 1 else 'collectives'} matched by NCCL's own numbers"
+    groups = f"{found.communicators:,} {'communicator' if found.communicators == 1 else 'communicators'}"
+    return f"{said} in {groups}, of all that was recorded: when programs enqueued them, and when their GPUs began them"
+
+
+def times(count: int, of: int) -> str:
+    """Return how often something was so, of how often it could be.
+
+    >>> times(2, 30), times(0, 0)
+    ('2 of 30', '–')
+    """
+    return f"{count:,} of {of:,}" if of else UNKNOWN
+
+
+def time_or_unknown(nanoseconds: int | None) -> str:
+    """Return a time in words."""
+    return UNKNOWN if nanoseconds is None else seconds(nanoseconds)
 
 
 def restatement(report: TraceReport) -> str:

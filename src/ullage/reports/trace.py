@@ -18,6 +18,7 @@ from ullage.reports.idleness import Idleness, idleness
 from ullage.reports.kernels import KernelSummary, kernel_summary
 from ullage.reports.late import Late, late
 from ullage.reports.links import Bandwidth, bandwidths
+from ullage.reports.nccl import nccl_notes, nccl_report
 from ullage.reports.recorder_cost import events_until, recorder_cost
 from ullage.reports.restated import Restatement, restated
 from ullage.reports.sequences import Sequences, sequences
@@ -31,6 +32,7 @@ from ullage.sums.lanes.reduce import MOST_REGIONS as MOST_NAMES
 from ullage.sums.lanes.run import DevicePart, HostPart, Run, Windows, counted_share, device_parts, device_totals, host_parts, host_totals
 from ullage.sums.lanes.series import Series, occurrences, steps
 from ullage.sums.lanes.transfer import transfer_notes, with_transfer
+from ullage.sums.nccl_arrivals import NcclArrivals
 from ullage.totals import Factors, Region
 
 MOST_REGIONS = 100  # regions shown; the rest is counted
@@ -51,7 +53,8 @@ class Question:
 class TraceReport:
     """The trees of a run (`whole`), of its regions, ranks, devices and steps, and what explains the loss.
 
-    `what_if` is there if it was asked for: the run replayed with other durations, and its critical path.
+    `what_if` is there if it was asked for: the run replayed with other durations, and its critical path. `nccl` is who arrives last at
+    collectives by what NCCL itself told, of all that was recorded.
     `recorded` is in how many ns any rank was recorded, None where all were for as long. `partial` says that something of the run is
     missing; `notes` say what, and what the numbers rest on.
 
@@ -85,6 +88,7 @@ class TraceReport:
     bandwidths: tuple[Bandwidth, ...] = ()
     sequences: Sequences | None = None
     what_if: WhatIf | None = None
+    nccl: NcclArrivals | None = None
 
     @property
     def tables_of(self) -> str:
@@ -110,6 +114,7 @@ def trace(profile: Profile, window: str, question: Question | None = None) -> Tr
     whole = part(run, mode, question.region or "run", windows)
     remaining = rest(run) if question.region is None else None
     whole = whole if remaining is None else _with_rest(whole, remaining, mode)
+    nccl = nccl_report(profile.recordings)
     series = steps(run) if question.region is None else occurrences(run, question.region)
     return TraceReport(
         places=profile.places,
@@ -132,7 +137,10 @@ def trace(profile: Profile, window: str, question: Question | None = None) -> Tr
         restated=None,
         run=run,
         notes=_notes(
-            profile, run, summary, [*recorded_notes(run), *(transfer_notes(run, matched) if several else ()), *_left_out(run, series)]
+            profile,
+            run,
+            summary,
+            [*recorded_notes(run), *(transfer_notes(run, matched) if several else ()), *_left_out(run, series), *nccl_notes(nccl)],
         ),
         partial=profile.partial,
         recorded=partly(run),
@@ -140,6 +148,7 @@ def trace(profile: Profile, window: str, question: Question | None = None) -> Tr
         bandwidths=bandwidths(run, looked, question.link),
         sequences=sequences(run),
         what_if=what_if(run, matched) if question.region is None else None,
+        nccl=nccl,
     )
 
 

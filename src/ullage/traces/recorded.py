@@ -28,6 +28,7 @@ from ullage.traces import recorded_notes as notes
 from ullage.traces import recorded_rings as rings
 from ullage.traces.recorded_device import on_devices
 from ullage.traces.recorded_host import of_host, on_host, openmp_not_there, still_waiting
+from ullage.traces.recorded_nccl import nccl_collectives
 from ullage.traces.recorded_ranges import ranges, unended
 from ullage.traces.recorded_rows import Reading
 from ullage.traces.recorded_told import Told
@@ -164,7 +165,8 @@ def _ended(reading: Reading) -> None:
     """Say what the recording says at its end. Raises UllageError where it holds nothing."""
     notes.people(reading)
     notes.losses(reading)
-    if not reading.rows and not reading.recording.untimed:
+    reading.recording.nccl = nccl_collectives(reading.told, reading.problems, reading.place)
+    if not reading.rows and not reading.recording.untimed and reading.recording.nccl is None:
         if reading.told.end is None:
             raise UllageError(
                 f"{reading.place} holds no event: the program was killed, or became another, before anything was flushed",

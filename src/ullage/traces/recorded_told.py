@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ullage.cupti.chunks import NOBODY, OPENMP, Chunk, HostKind, Type
+from ullage.cupti.chunks import NCCL, NOBODY, OPENMP, Chunk, HostKind, Type
 from ullage.cupti.rings import Sums, unpacked_sums
 from ullage.traces.mpi_clock import edge
 from ullage.traces.recorded_clock import LATEST, LONGEST, Clock, clock
@@ -30,6 +30,7 @@ class Told:
     call, all on the monotonic clock; `sums` are what they left at the end, by thread and beginning.
     `workers` are the threads that a runtime made, those that lived one after another together: when each began and ended (None: it goes
     on); `worker` has a thread's place among them.
+    `nccl` are the records of its collectives that NCCL told, a part for each chunk.
     `length` is where the last chunk ends, `last_host` where the last one of HOST begins.
     """
 
@@ -49,6 +50,7 @@ class Told:
     sums: dict[tuple[int, int], Sums] = field(default_factory=dict)
     workers: list[list[tuple[int, int | None]]] = field(default_factory=list)
     worker: dict[int, int] = field(default_factory=dict)
+    nccl: list[npt.NDArray[np.void]] = field(default_factory=list)
     length: int = 0
     last_host: int | None = None
 
@@ -73,6 +75,8 @@ class Told:
             self._see_sums(chunk.host())
         elif chunk.type == Type.SUMS:
             self._add_sums(unpacked_sums(chunk.payload))
+        elif chunk.type == Type.NCCL:
+            self.nccl.append(np.frombuffer(chunk.payload, NCCL, count=len(chunk.payload) // NCCL.itemsize))
 
     @property
     def own_thread(self) -> int | None:

@@ -33,6 +33,7 @@ void recorder_work(enum work work) {
     bool timely = is_time(work);
     activity_write();
     host_write();
+    nccl_write(work);
     if (work != SOON) host_cut(work);
     if (timely) host_write_waiting(false);
     if (facts_write() && timely) recording_clocks(), facts_of_threads(false);
@@ -54,6 +55,7 @@ static void close_recording(void) {
     if (!recording_lock()) return;
     activity_write();
     host_write();
+    nccl_write(ASKED);
     host_tell_sums();
     host_write_waiting(true);
     if (facts_write()) recording_clocks(), facts_of_threads(true), facts_end(), rings_remove();
@@ -105,7 +107,7 @@ void recorder_needed(void) {
 static void in_child(void) {
     names_after_fork(true);
     pthread_mutex_init(&lock, NULL);
-    recording_forked(), facts_forked(), host_forked(), pool_forked(), activity_forked(), threads_forked(), nvtx_forked();
+    recording_forked(), facts_forked(), host_forked(), nccl_forked(), pool_forked(), activity_forked(), threads_forked(), nvtx_forked();
     needed = ended = coming_in = false;
     facts_loaded();
     useful_forked();

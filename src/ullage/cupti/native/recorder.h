@@ -13,6 +13,7 @@
  *   demangled.c  kernels' names as people write them      counters.c  counters of each kernel, in place of tracing
  *   perfworks.c  the libraries that libcupti counts with                stalls.c  sampled program counters, in place of tracing
  *   threads.c    a thread that writes, a thread that asks CUPTI for what it has
+ *   nccl.c       a profiler plugin of NCCL: its collectives
  *   mpi.c        MPI's functions, by name, around the library's own       text.c  JSON
  *   settings.c   the environment, clocks, waiting
  *
@@ -31,7 +32,7 @@
 #define EXPORTED __attribute__((visibility("default")))
 
 enum chunk { INFO = 1, BUFFER = 2, NAMES = 3, HOST = 4, DROPPED = 5, CLOCKS = 6, END = 7, IMAGE = 9, SUMS = 10, SAMPLES = 11,
-             CUBIN = 12 }; /* as in chunks.py */
+             CUBIN = 12, NCCL = 20 }; /* as in chunks.py */
 enum host_kind { HOST_MPI = 1, HOST_REGION = 2, HOST_OPEN = 3, HOST_API = 4, HOST_OVERHEAD = 5, HOST_PAUSE = 6, HOST_WAITING = 7,
                  HOST_SUM = 8, HOST_THREAD = 9 };
 
@@ -58,6 +59,7 @@ struct settings {
     char instructions[64]; /* ULLAGE_INSTRUCTIONS: perf events in their place "type:config,type:config"; "0": none; "": the processor's */
     enum { NVTX_IGNORED, NVTX_BY_CUPTI, NVTX_BY_US } nvtx; /* ULLAGE_NVTX; what CUPTI doesn't take is ours */
     bool openmp; /* ULLAGE_OPENMP: whether the recorder is a tool of its runtime */
+    enum { NCCL_IGNORED, NCCL_CALLS, NCCL_CHANNELS } nccl; /* ULLAGE_NCCL; of its collectives the calls, or the GPU's time too */
     bool make; /* ULLAGE_MAKE: whether the folder is made where there is none */
     _Atomic bool debug;
 };
@@ -289,6 +291,11 @@ bool stalls_start(void *library, void *subscriber);
 void stalls_called(int domain, uint32_t id, const void *data);
 void stalls_flush(bool ending); /* may wait for long; nothing is sampled after the end */
 void stalls_forked(void);
+
+/* nccl.c */
+void nccl_write(enum work work); /* with the recording's lock held; all that is known, if not SOON */
+void nccl_closed(void);
+void nccl_forked(void);
 
 /* perfworks.c */
 void perfworks_load(const void *function);  /* before libcupti, whose function it is, counts */

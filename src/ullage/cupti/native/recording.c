@@ -237,7 +237,7 @@ void recording_clocks(void) {
 void recording_close(void) {
     if (is_ours(file.descriptor)) close(file.descriptor);
     file.descriptor = -1;
-    facts_closed(), rings_closed(), host_closed(), useful_from_now();
+    facts_closed(), rings_closed(), host_closed(), nccl_closed(), useful_from_now();
     atomic_store(&wanted, false);
 }
 
