@@ -13,6 +13,7 @@ from gpu.check import Findings, NotMeasured, check
 from gpu.cupti_tools import injected, library, needs_pytorch, needs_recorder, recordings, settings, understood
 from gpu.machine import Machine
 from ullage.cupti.chunks import chunks
+from ullage.live.launch import NCCL
 from ullage.problems import Problems
 from ullage.recording import NcclCollectives
 from ullage.traces.recorded_nccl import nccl_collectives
@@ -46,7 +47,7 @@ def cupti_nccl(machine: Machine) -> Findings:
     needs_pytorch(machine)
     findings = Findings(settings(found))
     with tempfile.TemporaryDirectory() as folder:
-        variables = injected(machine, Path(folder), findings.notes) or {}
+        variables = (injected(machine, Path(folder), findings.notes) or {}) | {"ULLAGE_NCCL": str(NCCL.index("gpu"))}
         told = apart.told(machine, apart.asked("cupti_nccl_program", environment=variables), LIMIT)
         facts = understood("the program", told, findings)
         if told.problem:

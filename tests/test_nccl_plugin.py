@@ -43,7 +43,7 @@ def play(folder, *lines, code=0, **given):
     """Run a script in the double with the recorder as its plugin; return what it printed, and what its recording says."""
     folder.mkdir(exist_ok=True)
     (folder / "script").write_text("\n".join(lines) + "\n")
-    ran = recorded(folder, [double(), folder / "script"], **{PLUGIN: str(library())} | given)
+    ran = recorded(folder, [double(), folder / "script"], **{PLUGIN: str(library()), "ULLAGE_NCCL": "2"} | given)
     assert (ran.code, ran.errors) == (code, ""), ran.errors
     printed = [json.loads(line) for line in ran.output.splitlines()]
     return printed, told_of(ran.only.path) if ran.recordings else None
@@ -155,7 +155,8 @@ def test_another_profiler_plugin_stays_and_so_does_an_environment_without_any(tm
     given = Recorder(tmp_path / "recorder.so", tmp_path)
     assert launched(given, {})[PLUGIN] == str(tmp_path / "recorder.so") == launched(given, launched(given, {}))[PLUGIN]
     assert launched(given, {PLUGIN: "inspector"})[PLUGIN] == "inspector"
-    assert PLUGIN not in launched(given, {}, nccl=False) and launched(given, {}, nccl=False)["ULLAGE_NCCL"] == "0"
+    assert PLUGIN not in launched(given, {}, nccl="off") and launched(given, {}, nccl="off")["ULLAGE_NCCL"] == "0"
+    assert [launched(given, {}, **asked)["ULLAGE_NCCL"] for asked in ({}, {"nccl": "calls"}, {"nccl": "gpu"})] == ["1", "1", "2"]
 
 
 def test_a_path_that_nccl_would_cut_is_not_given_to_it():
@@ -166,7 +167,7 @@ def test_a_path_that_nccl_would_cut_is_not_given_to_it():
 # --- two ranks under `ullage run` ---
 
 
-def two_ranks(folder, *, late=60, **given):
+def two_ranks(folder, *, late=60, nccl="gpu", **given):
     """Run two ranks of the double, of which rank 1 comes `late` ms later to all but the first of five collectives."""
     for rank in (0, 1):
         lines = ["push all", f"init 0 77 1 2 {rank} world"]
@@ -191,7 +192,9 @@ def two_ranks(folder, *, late=60, **given):
         + " ".join(f"RANK={rank} WORLD_SIZE=2 LOCAL_RANK={rank} {double()} rank-{rank} > out-{rank} &" for rank in (0, 1))
         + " wait"
     )
-    ran, said = ullage_run(folder, "--keep", folder / "kept", command=["sh", "-c", script], given=environment(folder, **given))
+    ran, said = ullage_run(
+        folder, "--nccl", nccl, "--keep", folder / "kept", command=["sh", "-c", script], given=environment(folder, **given)
+    )
     printed = [[json.loads(line) for line in (folder / f"out-{rank}").read_text().splitlines()] for rank in (0, 1)]
     return ran, said, printed
 
@@ -269,7 +272,7 @@ state(kernel, 22, (c.c_uint64 * 8)(9000)), stop(kernel)
 
 def test_nvidias_own_adapter_to_version_4_hands_the_recorder_what_it_was_told(tmp_path):
     # no GPU is needed: what is called is the part of libnccl that turns its own descriptors into those of profiler_v4.h
-    ran = recorded(tmp_path, [sys.executable, "-c", DRIVES_NCCL, nvidia_nccl(), library()])
+    ran = recorded(tmp_path, [sys.executable, "-c", DRIVES_NCCL, nvidia_nccl(), library()], ULLAGE_NCCL="2")
     if ran.code == 77:
         pytest.skip("this libnccl hides its functions")
     assert ran.code == 0, ran.errors

@@ -95,7 +95,13 @@ def _include(context: click.Context, _: click.Parameter, asked: bool) -> None:
 @click.option("--also", multiple=True, metavar="KIND", help="Record this kind of activity too: environment, unified-memory, … Repeatable.")
 @click.option("--mpi/--no-mpi", default=True, help="Preload the recorder, noting waits in MPI and regions of ullage.h.  [default: mpi]")
 @click.option("--python/--no-python", default=True, help="Note when PyTorch waits for other ranks.  [default: python]")
-@click.option("--nccl/--no-nccl", default=True, help="Have NCCL tell of its collectives, as its profiler plugin.  [default: nccl]")
+@click.option(
+    "--nccl",
+    type=click.Choice(["off", "calls", "gpu"]),
+    default="calls",
+    show_default=True,
+    help="Have NCCL tell, as its profiler plugin, when programs enqueue collectives, or when GPUs are in them too, which costs more.",
+)
 @click.option("--cupti", type=click.Path(path_type=Path), metavar="PATH", help="The libcupti to use.  [default: the one that is found]")
 @click.option(
     "--flush",

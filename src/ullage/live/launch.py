@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import Literal
 
 from ullage.errors import UllageError, harmless
 
@@ -27,6 +28,8 @@ ALL_EVENTS = 2**62  # bytes: more than any disk holds
 NOT_FOUND, NOT_RUNNABLE = 127, 126  # as shells say it
 HOOK = Path(__file__).with_name("hook")  # put in front of PYTHONPATH; holds nothing but sitecustomize.py
 PLUGIN = "NCCL_PROFILER_PLUGIN"
+NCCL = ("off", "calls", "gpu")  # what NCCL is asked for, by the number that the recorder reads
+Nccl = Literal["off", "calls", "gpu"]
 LONGEST_PLUGIN = 254  # bytes of its path: NCCL cuts a longer one (MAX_STR_LEN in src/plugin/plugin_open.cc)
 INCLUDE = Path(__file__).with_name("include")  # regions for C, C++ and Fortran: ullage.h, ullage.f90
 
@@ -51,11 +54,13 @@ class Recorder:
     extra: Mapping[str, str] = field(default_factory=dict)
 
 
-def environment(recorder: Recorder, base: Mapping[str, str], *, mpi: bool = True, python: bool = True, nccl: bool = True) -> dict[str, str]:
+def environment(
+    recorder: Recorder, base: Mapping[str, str], *, mpi: bool = True, python: bool = True, nccl: Nccl = "calls"
+) -> dict[str, str]:
     """Return the environment in which a program records itself; what `base` had under the same names goes on working.
 
     `mpi` preloads the recorder so that calls of MPI are seen, `python` adds the hook for PyTorch's collectives, `nccl`
-    makes the recorder a profiler plugin of NCCL, unless there is one, or its path is too long for NCCL (`no_plugin` says why).
+    makes the recorder a profiler plugin of NCCL ("off": not), unless there is one, or its path is too long for NCCL (`no_plugin` says why).
     """
     added = {
         "ULLAGE_RECORD": str(recorder.folder),
@@ -78,8 +83,8 @@ def environment(recorder: Recorder, base: Mapping[str, str], *, mpi: bool = True
         added["NVTX_INJECTION64_PATH"] = str(recorder.library)
     if base.get("ULLAGE_NVTX") != "0":
         added["ULLAGE_NVTX"] = "1" if recorder.nvtx_by_cupti else "2"
-    added["ULLAGE_NCCL"] = "2" if nccl else "0"
-    if nccl and not no_plugin(recorder.library, base):
+    added["ULLAGE_NCCL"] = str(NCCL.index(nccl))
+    if nccl != "off" and not no_plugin(recorder.library, base):
         added[PLUGIN] = str(recorder.library)
     if mpi:
         added["LD_PRELOAD"] = _before(str(recorder.library), base.get("LD_PRELOAD"))

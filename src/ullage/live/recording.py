@@ -17,7 +17,7 @@ from ullage.cupti.layouts import layouts
 from ullage.cupti.library import find
 from ullage.cupti.native.build import recorder as built
 from ullage.errors import UllageError, harmless
-from ullage.live.launch import USUAL_EVENTS, Recorder, environment, no_plugin, run
+from ullage.live.launch import USUAL_EVENTS, Nccl, Recorder, environment, no_plugin, run
 
 if TYPE_CHECKING:
     from ullage.live.counting import Counting
@@ -29,7 +29,7 @@ Graphs = Literal["nodes", "whole"]
 @dataclass(frozen=True)
 class Wanted:
     """What is to be recorded: CUDA (by the library `cupti`, None: the one that is found), MPI, PyTorch's waits, NCCL's own
-    collectives; activity `kinds`; how
+    collectives (their calls, or when GPUs were in them too); activity `kinds`; how
     often what is recorded goes to the file (`flush`, ms); of how many bytes of the host's `events` (None: all; then it is
     summed up); in place of a trace, counters of each kernel (`counting`), or sampled program counters, one every 2**`stalls` cycles
     (0: CUPTI chooses)."""
@@ -37,7 +37,7 @@ class Wanted:
     cuda: bool = True
     mpi: bool = True
     python: bool = True
-    nccl: bool = True
+    nccl: Nccl = "calls"
     cupti: Path | None = None
     kinds: Sequence[int] = tuple(sorted(DEFAULT))
     flush: int = 1000
@@ -88,7 +88,7 @@ def record(
     ready = True
     try:
         recorder = prepared(folder, wanted, notes, strict=strict)
-        if wanted.nccl and (why := no_plugin(recorder.library, given)):
+        if wanted.nccl != "off" and (why := no_plugin(recorder.library, given)):
             notes.append(f"NCCL's own arrivals are not recorded: {why}")
         mpi = wanted.mpi and _can_be_preloaded(recorder.library, notes)
         given = environment(recorder, given, mpi=mpi, python=wanted.python, nccl=wanted.nccl)

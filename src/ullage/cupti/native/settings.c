@@ -95,7 +95,7 @@ void settings_read(void) {
     settings.flush = number("ULLAGE_FLUSH", 1000);
     settings.deadline = number("ULLAGE_DEADLINE", 10000);
     settings.nvtx = number("ULLAGE_NVTX", NVTX_BY_CUPTI);
-    settings.nccl = number("ULLAGE_NCCL", NCCL_CHANNELS);
+    settings.nccl = number("ULLAGE_NCCL", NCCL_CALLS);
     settings.debug = number("ULLAGE_DEBUG", 0) == 1;
     settings.openmp = number("ULLAGE_OPENMP", 1) != 0;
     settings.make = number("ULLAGE_MAKE", 1) != 0;
