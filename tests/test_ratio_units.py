@@ -233,7 +233,8 @@ def test_an_idle_piece_that_came_first_is_put_right_when_the_exporter_speaks(sto
     assert store.samples(["flags"]).to_pyarrow()["flags"].to_pylist() == [Flag.NAMED_RATIO] * 2
     store.append(rows({10: [{"sm_active": 50.0}]}))
     assert [value for *_, value, _ in stored(store)] == [0.004, 0.003, 0.5]
-    assert store.samples(["flags"]).to_pyarrow()["flags"].to_pylist()[0] == Flag.NAMED_RATIO | Flag.PERCENT | Flag.UNIT_GUESSED
+    first, *_ = store.samples(["time", "flags"]).order_by("time").to_pyarrow()["flags"].to_pylist()
+    assert first == Flag.NAMED_RATIO | Flag.PERCENT | Flag.UNIT_GUESSED
     store.verify()
 
 
