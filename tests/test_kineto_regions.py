@@ -23,8 +23,8 @@ def at_once(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Read the regions of any file, however small, one after the other in this process; the numbers of regions read."""
     counts: list[int] = []
 
-    def one_by_one(task, inputs, workers, done, *, here):
-        assert here
+    def one_by_one(task, inputs, workers, done, *, with_this_process):
+        assert with_this_process
         counts.append(len(inputs))
         return [task(each) for each in inputs]
 

@@ -82,7 +82,7 @@ def test_a_rank_that_is_not_recorded_and_a_number_that_comes_again_leave_collect
     found = nccl_arrivals([process(n, mine) for n, mine in enumerate(rows)])
     assert (found.collectives, found.incomplete, found.repeated) == (1, 1, 1)
     notes = nccl_notes(found)
-    assert "NCCL's own arrivals leave out 1 collectives of which not all ranks are recorded" in notes
+    assert "NCCL's own arrivals leave out 1 collective of which not all ranks are recorded" in notes
     assert any("CUDA graph" in note for note in notes)
 
 
@@ -107,7 +107,17 @@ def test_a_gpu_is_compared_only_where_all_leave_together_and_all_times_are_whole
     assert nccl_arrivals([process(0, [row(5, 10, 0, took=60)]), process(1, [half])]).processes[0].gpu_compared == 1
     half["ended"] = 1  # of two channels that began
     found = nccl_arrivals([process(0, [row(5, 10, 0, took=60)]), process(1, [half])])
-    assert found.processes[0].gpu_compared == 0 and any("no times of its kernels" in note for note in nccl_notes(found))
+    assert found.processes[0].gpu_compared == 0 and any("--nccl gpu" in note for note in nccl_notes(found))
+    assert told_by_nccl(found).endswith("of all that was recorded: when programs enqueued them")
+    half["ended"] = 2
+    found = nccl_arrivals([process(0, [row(5, 10, 0, took=60)]), process(1, [half])])
+    assert told_by_nccl(found).endswith(", and when their GPUs began them") and not any("--nccl gpu" in note for note in nccl_notes(found))
+
+
+def test_no_note_points_to_arrivals_of_gpus_that_were_not_recorded():
+    found = nccl_arrivals([process(n, [row(5, 10 + n, n)], machine=f"boot {n}") for n in range(2)])
+    assert [note for note in nccl_notes(found) if "see the GPUs'" in note] == []
+    assert sum("different machines" in note for note in nccl_notes(found)) == 1
 
 
 def test_collectives_of_one_rank_and_none_at_all_are_no_arrivals():

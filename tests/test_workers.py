@@ -28,7 +28,7 @@ def divided(number: int) -> float:
 
 def test_this_process_is_one_of_the_workers():
     told: list[int] = []
-    found = side_by_side(whose, range(40), 2, told.append, here=True)
+    found = side_by_side(whose, range(40), 2, told.append, with_this_process=True)
     assert [number for number, _ in found] == list(range(40))
     own = [number for number, process in found if process == os.getpid()]
     assert own and own == list(range(own[0], 40))  # from the end
@@ -37,10 +37,10 @@ def test_this_process_is_one_of_the_workers():
 
 def test_an_error_in_this_process_ends_the_others():
     with pytest.raises(ZeroDivisionError):
-        side_by_side(divided, [1, 1, 1, 0], 2, lambda _: None, here=True)
+        side_by_side(divided, [1, 1, 1, 0], 2, lambda _: None, with_this_process=True)
 
 
 @pytest.mark.parametrize("here", [False, True])
 def test_a_worker_that_is_killed_is_an_error(here):
     with pytest.raises(UllageError, match="ended from outside"):
-        side_by_side(killed, range(40), 2, lambda _: None, here=here)
+        side_by_side(killed, range(40), 2, lambda _: None, with_this_process=here)

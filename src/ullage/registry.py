@@ -35,7 +35,7 @@ class Registry(Generic[T]):
         if name in self._members:
             raise ValueError(f"two {self.noun}s are called '{name}'")
         self._members[name] = member
-        self._modules[name] = _importing()
+        self._modules[name] = _module_being_imported()
 
     def load(self) -> None:
         """Import every module of the registry's package, so that each registers what it holds."""
@@ -80,7 +80,7 @@ class Registry(Generic[T]):
         return list(self._members.values())
 
 
-def _importing() -> str:
+def _module_being_imported() -> str:
     """Return the name of the module whose import is under way, the innermost where several are; "" outside of any."""
     frame = sys._getframe()
     while frame is not None and frame.f_code.co_name != "<module>":

@@ -22,21 +22,21 @@ _AHEAD = 2  # inputs that wait for each worker, or are with it, while this proce
 
 
 def side_by_side(
-    task: Callable[[Input], Output], inputs: Sequence[Input], workers: int, done: Callable[[int], None], *, here: bool = False
+    task: Callable[[Input], Output], inputs: Sequence[Input], workers: int, done: Callable[[int], None], *, with_this_process: bool = False
 ) -> list[Output]:
     """Return what a module's function makes of each input, in their order; `done` is told how many there are so far.
 
-    With `here` this process is one of the `workers`: it takes inputs from the end until all are taken.
+    With `with_this_process` this process is one of the `workers`: it takes inputs from the end until all are taken.
     When this process is interrupted its workers end at once. Raises UllageError when a worker was killed.
     """
     before = set(multiprocessing.active_children())
-    others = max(workers - here, 1)
+    others = max(workers - with_this_process, 1)
     pool = ProcessPoolExecutor(others, multiprocessing.get_context("spawn"), _begin)
     futures: list[Future[Output]] = []
     own: list[Output] = []  # the last one first
     try:
         while (left := len(inputs) - len(futures) - len(own)) > 0:
-            room = others * _AHEAD - sum(not future.done() for future in futures) if here else left
+            room = others * _AHEAD - sum(not future.done() for future in futures) if with_this_process else left
             with _no_main():
                 futures += [pool.submit(task, each) for each in inputs[len(futures) : len(futures) + min(room, left)]]
             if room < left:

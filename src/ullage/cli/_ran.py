@@ -124,11 +124,11 @@ def _counted(recorded: Recorded, files: list[Path], notes: list[str], asked: dic
         notes.append(f"{error.problem} ({error.hint})")
         return False
     _say("\n" + render.text(report), asked)
-    _json_written(render.record(report) | {"exit": recorded.code}, asked)
+    _write_json(render.record(report) | {"exit": recorded.code}, asked)
     return True
 
 
-def _json_written(record: dict[str, Any], asked: dict[str, Any]) -> None:
+def _write_json(record: dict[str, Any], asked: dict[str, Any]) -> None:
     """Write a report's data where `--json` says: - is stdout."""
     if asked["json_out"] == "-":
         click.echo(dump(record))
@@ -155,7 +155,7 @@ def _stalled(recorded: Recorded, files: list[Path], notes: list[str], asked: dic
         return
     report = replace(report, notes=(*report.notes, *notes))
     _say("\n" + render.text(report), asked)
-    _json_written(render.record(report) | {"exit": recorded.code}, asked)
+    _write_json(render.record(report) | {"exit": recorded.code}, asked)
     if asked["out"] is not None:
         _written(asked["out"], form_of(report, asked["out"].suffix.lower()).encode("utf-8", "replace"))
 

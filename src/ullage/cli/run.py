@@ -100,7 +100,7 @@ def _include(context: click.Context, _: click.Parameter, asked: bool) -> None:
     type=click.Choice(["off", "calls", "gpu"]),
     default="calls",
     show_default=True,
-    help="Have NCCL tell, as its profiler plugin, when programs enqueue collectives, or when GPUs are in them too, which costs more.",
+    help="What to record of NCCL's collectives: calls: when the program enqueues them; gpu: also when GPUs run them, at a higher cost.",
 )
 @click.option("--cupti", type=click.Path(path_type=Path), metavar="PATH", help="The libcupti to use.  [default: the one that is found]")
 @click.option(

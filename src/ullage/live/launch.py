@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Literal
+from typing import Literal, get_args
 
 from ullage.errors import UllageError, harmless
 
@@ -28,8 +28,8 @@ ALL_EVENTS = 2**62  # bytes: more than any disk holds
 NOT_FOUND, NOT_RUNNABLE = 127, 126  # as shells say it
 HOOK = Path(__file__).with_name("hook")  # put in front of PYTHONPATH; holds nothing but sitecustomize.py
 PLUGIN = "NCCL_PROFILER_PLUGIN"
-NCCL = ("off", "calls", "gpu")  # what NCCL is asked for, by the number that the recorder reads
 Nccl = Literal["off", "calls", "gpu"]
+NCCL: tuple[Nccl, ...] = get_args(Nccl)  # what NCCL is asked for, by the number that the recorder reads
 LONGEST_PLUGIN = 254  # bytes of its path: NCCL cuts a longer one (MAX_STR_LEN in src/plugin/plugin_open.cc)
 INCLUDE = Path(__file__).with_name("include")  # regions for C, C++ and Fortran: ullage.h, ullage.f90
 

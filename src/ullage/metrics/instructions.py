@@ -33,7 +33,7 @@ def useful_clock(cycles: Value, useful_seconds: Value) -> Value:
 
 
 @dataclass(frozen=True)
-class Computing:
+class HostInstructions:
     """What processors made of useful time: instructions, instructions a cycle, and the mean clock in Hz."""
 
     instructions: int
@@ -41,13 +41,14 @@ class Computing:
     clock: float
 
 
-def computing(totals: HostTotals | None) -> Computing | None:
+def host_instructions(totals: HostTotals | None) -> HostInstructions | None:
     """Return what the hosts' processors made of useful time, None where nobody counted.
 
-    >>> computing(HostTotals(1, 10**9, useful_time=5 * 10**8, offload_time=0, max_busy_time=0, instructions=3 * 10**9, cycles=10**9))
-    Computing(instructions=3000000000, per_cycle=3.0, clock=2000000000.0)
+    >>> half = HostTotals(1, 10**9, useful_time=5 * 10**8, offload_time=0, max_busy_time=0, instructions=3 * 10**9, cycles=10**9)
+    >>> host_instructions(half)
+    HostInstructions(instructions=3000000000, per_cycle=3.0, clock=2000000000.0)
     """
     if totals is None or not totals.instructions or not totals.cycles or not totals.useful_time:
         return None
     clock = useful_clock(totals.cycles, totals.useful_time / 1e9)
-    return Computing(totals.instructions, instructions_per_cycle(totals.instructions, totals.cycles), clock)
+    return HostInstructions(totals.instructions, instructions_per_cycle(totals.instructions, totals.cycles), clock)

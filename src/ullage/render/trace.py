@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ullage.errors import harmless
-from ullage.metrics.instructions import computing as hosts_computing
+from ullage.metrics.instructions import host_instructions
 from ullage.metrics.losses import Bill
 from ullage.metrics.tree import Node
 from ullage.render import trace_code as code
@@ -35,7 +35,7 @@ def text(report: TraceReport, *, by: str | None = None, top: int = SHOWN, paint:
     parts = [
         headline(report),
         trees(report.whole, paint),
-        computing(report.whole),
+        instructions_line(report.whole),
         *_bills(report),
         what_if.text(report, top=top),
         causes(report),
@@ -123,9 +123,9 @@ def trees(view: View, paint: Paint = plain) -> str:
     return drawn([(title, tree) for title, tree in (("Host", view.host), ("Device", view.device)) if tree is not None], paint)
 
 
-def computing(view: View) -> str:
+def instructions_line(view: View) -> str:
     """Return in a line what the hosts' processors made of useful time; "" where nobody counted."""
-    found = hosts_computing(view.host_totals)
+    found = host_instructions(view.host_totals)
     if found is None:
         return ""
     return f"useful time of the hosts: {found.instructions:,.4g} instructions, {found.per_cycle:.3g} a cycle, {found.clock / 1e9:.3g} GHz"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ullage.errors import harmless
-from ullage.metrics.instructions import computing
+from ullage.metrics.instructions import host_instructions
 from ullage.metrics.losses import Bill
 from ullage.metrics.tree import Node
 from ullage.render import trace_html_tables as tables
@@ -104,7 +104,7 @@ def _figures(report: TraceReport) -> list[tuple[str, str, str]]:
     if whole.host is not None and whole.host_totals is not None:
         of, doubt = f"of {hosts(whole.host_totals, len(whole.host_parts))}", bounds(whole.host)
         rows.append(("Host efficiency", stated(whole.host), f"{of}, {doubt}" if doubt else of))
-    if (made := computing(whole.host_totals)) is not None:
+    if (made := host_instructions(whole.host_totals)) is not None:
         rows.append(("Instructions per cycle", f"{made.per_cycle:.3g}", f"in the hosts' useful time, {made.clock / 1e9:.3g} GHz"))
     if report.bill is not None and report.bill.money is not None:
         rows.append(("Lost", money(report.bill.money), "at the price given"))

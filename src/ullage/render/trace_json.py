@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
-from ullage.metrics.instructions import computing
+from ullage.metrics.instructions import host_instructions
 from ullage.metrics.tree import Node
 from ullage.recording import Mode
 from ullage.render.gemms import record as gemms
@@ -107,7 +107,7 @@ def _whole_level(tree: Node, factors: Factors) -> dict[str, float | None]:
 
 def _host_totals(totals: HostTotals, processes: int) -> dict[str, Any]:
     """Return the sums over `resources`, each of which is a `resource`: a process, a thread or a CPU (of `processes`, null: not known)."""
-    found = computing(totals)
+    found = host_instructions(totals)
     counted = {"instructions_per_cycle": found and found.per_cycle, "useful_clock_hz": found and found.clock}
     sums = asdict(totals) | counted
     return {"resource": sums.pop("resource"), "resources": sums.pop("processes"), "processes": processes or None, **sums}

@@ -204,7 +204,8 @@ def told_by_nccl(found: NcclArrivals) -> str:
     """Return in a line what was matched by what NCCL itself told."""
     said = f"{found.collectives:,} {'collective' if found.collectives == 1 else 'collectives'} matched by NCCL's own numbers"
     groups = f"{found.communicators:,} {'communicator' if found.communicators == 1 else 'communicators'}"
-    return f"{said} in {groups}, of all that was recorded: when programs enqueued them, and when their GPUs began them"
+    when = "when programs enqueued them" + (", and when their GPUs began them" if found.gpus_compared else "")
+    return f"{said} in {groups}, of all that was recorded: {when}"
 
 
 def times(count: int, of: int) -> str:

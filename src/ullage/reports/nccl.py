@@ -33,9 +33,14 @@ def nccl_notes(found: NcclArrivals | None) -> list[str]:
         "that ranks counted only, past --events": found.counted,
         "that the recorder had no room for": found.lost,
     }
-    said = [f"NCCL's own arrivals leave out {count:,} collectives {why}" for why, count in left_out.items() if count]
-    if found.collectives and not any(one.compared for one in found.processes):
-        said.append("arrivals of programs on different machines are not compared, as their clocks differ: see the GPUs'")
-    if found.collectives and not any(one.gpu_compared for one in found.processes):
-        said.append("NCCL told no times of its kernels: arrivals are those of the programs, which run ahead of their GPUs")
+    said = [f"NCCL's own arrivals leave out {_collectives(count)} {why}" for why, count in left_out.items() if count]
+    if found.collectives and not found.programs_compared:
+        instead = ": see the GPUs'" if found.gpus_compared else ""
+        said.append(f"arrivals of programs on different machines are not compared, as their clocks differ{instead}")
+    if found.collectives and not found.gpus_compared:
+        said.append("when GPUs began collectives is not recorded, and programs run ahead of them: `ullage run --nccl gpu` records both")
     return said
+
+
+def _collectives(count: int) -> str:
+    return f"{count:,} {'collective' if count == 1 else 'collectives'}"

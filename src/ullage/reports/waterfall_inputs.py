@@ -14,7 +14,7 @@ from typing import Any, Literal
 from ullage.compressed import head
 from ullage.errors import UllageError, harmless
 from ullage.intake import at_rest
-from ullage.sources.source import SOURCES, Place, is_elsewhere
+from ullage.sources.source import SOURCES, Place, is_url_or_live_source
 from ullage.traces.trace import TRACES, File
 
 Kind = Literal["telemetry", "trace", "config", "gemms"]
@@ -57,7 +57,7 @@ def _surely(path: Path) -> bool:
 
 def kind(place: str) -> Kind:
     """Return what a place holds."""
-    if is_elsewhere(place) or at_rest(place):
+    if is_url_or_live_source(place) or at_rest(place):
         return "telemetry"
     path = Path(place).expanduser()
     if path.is_dir():

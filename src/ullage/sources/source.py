@@ -205,10 +205,10 @@ def _last(parts: tuple[str, ...], count: int) -> tuple[str, ...]:
     return parts[len(parts) - count :] if count else ()
 
 
-def is_elsewhere(name: str) -> bool:
+def is_url_or_live_source(name: str) -> bool:
     """Return whether a name is no file's or folder's: a URL, or a place that a source of its name reads live.
 
-    >>> [is_elsewhere(name) for name in ("http://prometheus:9090", "local", "dmon")]
+    >>> [is_url_or_live_source(name) for name in ("http://prometheus:9090", "local", "dmon")]
     [True, True, False]
     """
     return "://" in name or (name in SOURCES and SOURCES[name].recognise(Place(name)) > 0)
@@ -225,7 +225,7 @@ def read_samples(
     recognises are counted in `problems`; when there is no other file, that is an error.
     """
     options, problems = options or Options(), problems if problems is not None else Problems()
-    if is_elsewhere(name):
+    if is_url_or_live_source(name):
         place = Place(name)
         yield from _in_time(_sane(_reader(place).read(place, options, problems), problems), name, options)
         return

@@ -72,6 +72,16 @@ class NcclArrivals:
     counted: int
     lost: int
 
+    @property
+    def programs_compared(self) -> bool:
+        """Whether any programs' arrivals could be compared."""
+        return any(one.compared for one in self.processes)
+
+    @property
+    def gpus_compared(self) -> bool:
+        """Whether any GPUs' arrivals could be compared."""
+        return any(one.gpu_compared for one in self.processes)
+
 
 @dataclass(frozen=True)
 class _Rows:

@@ -51,7 +51,7 @@ def in_regions(file: File, options: Options, begin: int, wanted: bool) -> Shared
             [(part, wanted) for part in parts],
             min(options.workers, len(parts)),
             lambda done: options.progress(f"{done} of {len(parts)} parts of {size / 1e6:,.0f} MB"),
-            here=True,
+            with_this_process=True,
         )
     except UllageError:
         return None

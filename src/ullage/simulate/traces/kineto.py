@@ -135,10 +135,10 @@ def _events(scenario: Scenario, process: int, clock: _Clock) -> Iterator[dict[st
         yield {"ph": "X", "cat": _category(event), "name": _name(event)} | _place(event) | {"ts": start, "dur": length} | _args(event)
         yield from _beside(event, devices, start, length)
     yield from _operators(found, offset, clock)
-    last = clock.moment(offset + max((event.end for event in found), default=0))
+    last = max((event.end for event in found), default=0)
     whole = {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "PyTorch Profiler"}
-    yield whole | {"ts": clock.moment(offset), "dur": last, "args": {"Op count": 0}}
-    yield {"name": "Record Window End", "ph": "i", "s": "g", "pid": "", "tid": "", "ts": last}
+    yield whole | {"ts": clock.moment(offset), "dur": clock.length(last), "args": {"Op count": 0}}
+    yield {"name": "Record Window End", "ph": "i", "s": "g", "pid": "", "tid": "", "ts": clock.moment(offset + last)}
 
 
 def _beside(event: Event, devices: list[int], start: str, length: str) -> Iterator[dict[str, Any]]:
