@@ -55,16 +55,17 @@ def ullage_tree(store: Path) -> Answer:
 
 
 def ullage_report(store: Path) -> Answer:
-    from ullage.render.text import fleet as as_text
+    from ullage.render.fleet import view
     from ullage.reports.fleet import Question, fleet
     from ullage.store.store import Store
+    from ullage.views.text import text
 
     load_ibis()
 
     def answer() -> float | None:
         resting = Store.open(store)
         report = fleet(resting.samples(), resting.jobs(), Question())
-        as_text(report, top=20)
+        text(view(report))
         return report.ofu_all
 
     return answer

@@ -17,7 +17,7 @@ from ullage.gpus.chip import find
 from ullage.kernels.heuristics import advise
 from ullage.kernels.prediction import machine, predict
 from ullage.kernels.tiling import Cover, Product
-from ullage.render.table import table
+from ullage.views.table import table
 
 CASES = (
     ("H100 SXM", "bf16"), ("H100 SXM", "fp8"), ("H100 SXM", "tf32"), ("B200", "bf16"), ("B200", "fp8"), ("B200", "fp4"),

@@ -24,8 +24,8 @@ from ullage.gpus.precision import canonical
 from ullage.kernels.gemms.gemm import decode
 from ullage.kernels.tiling import Cover, Product, Tiling
 from ullage.render.gemms import record
-from ullage.render.table import table
 from ullage.reports.gemm import Heuristics, predicted
+from ullage.views.table import table
 
 GPUS = {"h100": "H100 SXM", "mi300": "MI300X", "mi210": "MI210", "a100": "A100", "v100": "Tesla V100-SXM2-16GB"}
 HEAD = ["", "products", "by name", "predicted", "apart", "within 1", "within 5 points", "same tile", "predicted / executed"]

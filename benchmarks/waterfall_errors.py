@@ -21,9 +21,9 @@ from pathlib import Path
 
 import ullage
 from ullage.metrics.steps import FACTORS
-from ullage.render.table import table
 from ullage.simulate.job import Plan, job
 from ullage.simulate.job_files import write
+from ullage.views.table import table
 
 PEAK = "peak"
 NAMES = {**FACTORS, PEAK: PEAK}

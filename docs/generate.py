@@ -16,9 +16,10 @@ import click
 
 from ullage.demo import demo
 from ullage.metrics.metric import METRICS, Metric
-from ullage.render import text
+from ullage.render.fleet import view
 from ullage.render.svg.chain import of_fleet
 from ullage.reports.fleet import FleetReport
+from ullage.views.text import text
 
 FOLDER = Path(__file__).parent
 NOTE = "<!-- Printed from the code by `make docs`; edit the docstrings, not this page. -->\n"
@@ -220,7 +221,7 @@ def gpu_checks() -> str:
 def readme() -> str:
     """The README with the demonstration's own output in it, and the picture beside it."""
     report = _demo()
-    shown = text.fleet(report, top=4, width=110).split("\n\nwhose GPU-hours")[0]
+    shown = text(view(report, top=4), width=110).split("\n\nwhose GPU-hours")[0]
     before, rest = (FOLDER.parent / "README.md").read_text(encoding="utf-8").split(BEGIN)
     after = rest.split(END)[1]
     return f"{before}{BEGIN}\n```console\n$ ullage demo\n{shown}\n…\n```\n{END}{after}"

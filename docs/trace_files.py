@@ -16,9 +16,9 @@ from click.testing import CliRunner
 import ullage
 from ullage.cli import cli
 from ullage.metrics.tree import Node
-from ullage.render.numbers import UNKNOWN, factor, percent
-from ullage.render.times import seconds
 from ullage.reports.trace import TraceReport
+from ullage.views.numbers import UNKNOWN, factor, percent
+from ullage.views.times import seconds
 
 NOTE = "<!-- printed by docs/trace_files.py from public trace files: change that, not this page -->"
 INTRODUCTION = """# What public trace files give

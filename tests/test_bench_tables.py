@@ -18,8 +18,8 @@ from ullage.errors import UllageError
 from ullage.gpus.chip import find
 from ullage.render.bench import headline, record, table_text, text
 from ullage.render.bench_words import shown, unit, units
-from ullage.render.json_text import json_text
 from ullage.reports.bench import bench_report
+from ullage.views.json_text import json_text
 
 A100 = "NVIDIA A100-PCIE-40GB"
 SS_ZERO = ("SS", "zero")

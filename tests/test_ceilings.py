@@ -15,9 +15,9 @@ from ullage.errors import UllageError
 from ullage.gpus.measured import Ceiling, Ceilings, ceilings_of, folder, load, measured_ceiling, save
 from ullage.render.bench import record, text
 from ullage.render.bench_html import html
-from ullage.render.json_text import json_text
 from ullage.reports.bench import bench_report
 from ullage.reports.roofline import ceilings
+from ullage.views.json_text import json_text
 
 
 @pytest.fixture(autouse=True)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from tests.bench_results import of_bench, result, row, slower, stamp
 from ullage.errors import UllageError
 from ullage.render.drift import record, text
-from ullage.render.json_text import json_text
 from ullage.reports.drift import drift_report
+from ullage.views.json_text import json_text
 
 LATENCY, BANDWIDTH, PRODUCT = (of_bench(name, quick=True) for name in ("memory-latency", "memory-bandwidth", "wgmma"))
 SUITE = [LATENCY, BANDWIDTH, PRODUCT]

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from tests.test_stalls import sampled
 from ullage.cupti.stalls import REASONS
 from ullage.render.stalls import folded, page
-from ullage.render.svg.draw import NARROW, WIDE
 from ullage.render.svg.flame import ROW, flame
 from ullage.reports.stall_frames import Frame, frames, paths
 from ullage.reports.stalls import stall_report
+from ullage.views.draw import NARROW, WIDE
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -13,10 +13,11 @@ import pytest
 
 from tests.conftest import T0
 from ullage.render import json as as_json
-from ullage.render import text as as_text
+from ullage.render.fleet import view
 from ullage.reports.fleet import Question, fleet
 from ullage.store.reading import SettledFiles
 from ullage.tables import SETTLED
+from ullage.views.text import text as as_text
 
 ROWS, DEVICES = 24_000, 12
 
@@ -51,7 +52,7 @@ def written(files: list[Path], by: str) -> tuple[str, str]:
     source = SettledFiles(files)
     source._connection.con.execute("SET threads = 4")
     report = fleet(source.samples(), None, Question(by=by, prices={"": 2.0}))
-    return json.dumps(as_json.fleet(report)), as_text.fleet(report)
+    return json.dumps(as_json.fleet(report)), as_text(view(report))
 
 
 @pytest.mark.parametrize("by", ["job", pytest.param("hour", marks=pytest.mark.full)])

@@ -12,9 +12,10 @@ from tests.conftest import T0
 from ullage.audit.trust import VERDICTS
 from ullage.errors import UllageError
 from ullage.render import json as as_json
-from ullage.render import text as as_text
+from ullage.render.fleet import view
 from ullage.reports.fleet import Question, fleet
 from ullage.tables import JOBS, Flag
+from ullage.views.text import text as as_text
 
 H100, A100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"
 HOUR = 3_600_000
@@ -120,7 +121,7 @@ def test_without_a_clock_there_is_a_bound_but_no_ofu(settled):
     assert report.tree.ofu is None
     assert any("at most" in note for note in report.notes)
     assert json.dumps(as_json.fleet(report), allow_nan=False)
-    assert as_text.fleet(report).startswith("OFU unknown")
+    assert as_text(view(report)).startswith("OFU unknown")
 
 
 def test_without_sm_active_two_factors_are_one_and_the_report_says_so(settled):
@@ -208,7 +209,7 @@ def test_the_mfu_that_is_named_first_counts_and_another_is_a_note(settled, other
 def test_hostile_names_come_out_harmless(settled):
     name = "\x1b[31m<script>alert(1)</script>\r\n\u202e"
     report = fleet(settled([busy(job=name, user=name, host=name)]), None, Question())
-    text, data = as_text.fleet(report), json.dumps(as_json.fleet(report))
+    text, data = as_text(view(report)), json.dumps(as_json.fleet(report))
     assert "\x1b" not in text and "\r" not in text and "\u202e" not in text
     assert "\x1b" not in data
 
@@ -227,8 +228,8 @@ def test_the_json_contract_holds(settled):
 
 
 def test_the_text_report_begins_with_the_answer(settled):
-    text = as_text.fleet(fleet(settled([busy(job="1")]), None, Question(command="ullage fleet x")), width=110)
-    answer, when = "OFU 30.0 % of 1.00 GPU-hours (100.0 % of them trusted)", "2026-08-10 00:00 to 01:00 UTC"
+    text = as_text(view(fleet(settled([busy(job="1")]), None, Question(command="ullage fleet x"))), width=110)
+    answer, when = "OFU 30.0 % of 1.00 GPU-hours (all of them trusted)", "2026-08-10 00:00 to 01:00 UTC"
     assert text.splitlines()[0] == answer + when.rjust(110 - len(answer))
 
 

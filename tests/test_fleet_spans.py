@@ -6,9 +6,10 @@ import pytest
 
 from tests.conftest import T0
 from tests.test_fleet_report import A100, HOUR, busy, idle, jobs
-from ullage.render import text as as_text
+from ullage.render.fleet import view
 from ullage.reports.fleet import Question, fleet
 from ullage.units import DAY_MS
+from ullage.views.text import text as as_text
 
 HALF = HOUR // 2
 CLOCK = 1830e6  # the H100's tensor clock: there, OFU is tensor activity
@@ -183,4 +184,4 @@ def test_table_three_sizes_a_job_by_its_record(settled):
     report = fleet(settled(rows), jobs({"job": "big", "gpus": 16, "mfu": 0.3}, {"job": "small", "mfu": 0.3}), Question())
     assert report.agreement is not None
     assert [(row.gpus, row.jobs) for row in report.agreement.rows] == [(1, 1), (16, 1)]
-    assert "±" not in as_text.fleet(report)  # one job has no spread
+    assert "±" not in as_text(view(report))  # one job has no spread

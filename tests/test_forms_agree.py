@@ -15,7 +15,6 @@ from tests.forms import plain, untold
 from tests.kineto_events import call, kernel, on_host, written
 from tests.test_factors import MAIN_THREAD, WORKER, paraver
 from ullage.profiles import Tables
-from ullage.render.numbers import UNKNOWN, factor, percent
 from ullage.render.trace import text
 from ullage.render.trace_html import html
 from ullage.render.trace_json import record
@@ -26,6 +25,7 @@ from ullage.simulate.traces import kineto, nsys, talp
 from ullage.simulate.traces.pils import USE_CASES, pils
 from ullage.simulate.traces.training import Plan, training
 from ullage.traced import read_trace
+from ullage.views.numbers import UNKNOWN, factor, percent
 
 CASE_4 = list(USE_CASES.values())[3].load
 KNOWN = ("10 µs", "95")  # below which a gap is short, and a percentile

@@ -30,12 +30,14 @@ import ullage
 from tests.servers import say, scripted
 from ullage.cli import cli
 from ullage.errors import UllageError
-from ullage.render import html, text
 from ullage.render import json as as_json
-from ullage.render.json_text import json_text
+from ullage.render.fleet import view
 from ullage.reports.fleet import FleetReport
 from ullage.sources.source import Options
 from ullage.store.store import Store
+from ullage.views.html import html
+from ullage.views.json_text import json_text
+from ullage.views.text import text
 
 T = 1_786_320_000  # 2026-08-10T00:00:00Z
 H100 = "NVIDIA H100 80GB HBM3"
@@ -75,11 +77,11 @@ def harmless_text(written: str) -> None:
 
 def sound(report: FleetReport) -> FleetReport:
     """Check a report in all its forms, and return it."""
-    harmless_text(text.fleet(report, top=50))
+    harmless_text(text(view(report, top=50)))
     written = json_text(as_json.fleet(report))
     harmless_text(written)
     data = json.loads(written, parse_constant=refuse)
-    page = html.html(report)
+    page = html(view(report))
     harmless_text(page)
     seen = Tags()
     seen.feed(page)

@@ -21,10 +21,10 @@ from ullage.benches.running.harness import run
 from ullage.benches.running.session import opened
 from ullage.render.bench import record, table_text, text
 from ullage.render.bench_html import html
-from ullage.render.json_text import json_text
 from ullage.render.svg.plot import curves, plot
 from ullage.reports.bench import bench_report
 from ullage.reports.power_curve import VOLTAGE, power_cost, power_notes
+from ullage.views.json_text import json_text
 
 TARGET = Target("sm_90a", H200, sms=132, l2=50 * 2**20, memory=100 * 2**30)
 SVG = "{http://www.w3.org/2000/svg}"

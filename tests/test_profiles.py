@@ -191,9 +191,9 @@ def eight(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("workers", [2, 8])
 def test_eight_ranks_read_side_by_side_are_those_read_one_by_one(eight: Path, workers: int) -> None:
-    from ullage.render.json_text import json_text
     from ullage.render.trace_json import record
     from ullage.reports.trace import trace
+    from ullage.views.json_text import json_text
 
     one, several = (json_text(record(trace(read(str(eight), Asked(workers=w)), "first-last"))) for w in (1, workers))
     assert one == several

@@ -17,9 +17,10 @@ from hypothesis import strategies as st
 from tests.sample_reports import HOSTILE, agreement_of, chain, empty, group, report
 from ullage.audit.trust import Verdict
 from ullage.metrics.clocks import SamplingNoise
-from ullage.render.html import html
+from ullage.render.fleet import view
 from ullage.reports.agreement import Comparison
 from ullage.reports.fleet import FleetReport
+from ullage.views.html import html as page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -49,6 +50,10 @@ class Reading(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.open and self.open[-1] not in ("style", "script"):
             self.text += data
+
+
+def html(made: FleetReport) -> str:
+    return page(view(made))
 
 
 def text(made: FleetReport) -> str:

@@ -16,13 +16,13 @@ from ullage.render.svg.bars import groups
 from ullage.render.svg.calendar import ticks
 from ullage.render.svg.chain import of_fleet as whole_waterfall
 from ullage.render.svg.chain import waterfall
-from ullage.render.svg.draw import NARROW, SIZE, WIDE, extent, fit
 from ullage.render.svg.line import course
-from ullage.render.svg.palette import PALETTE
 from ullage.render.svg.scatter import scatter
 from ullage.render.svg.stacked import ledger, trust
 from ullage.reports.agreement import Comparison
 from ullage.reports.fleet import FleetReport, Point
+from ullage.views.draw import NARROW, SIZE, WIDE, extent, fit
+from ullage.views.palette import PALETTE
 
 SVG = "{http://www.w3.org/2000/svg}"
 NAN, INFINITY = float("nan"), float("inf")

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from tests.drawn_runs import MS, made, many, run_of, use_case_4
 from ullage.render.svg.axis import ticks
-from ullage.render.svg.draw import NARROW, WIDE, extent
-from ullage.render.svg.palette import PALETTE
 from ullage.render.svg.timeline import timeline
 from ullage.simulate.traces.scenario import Event
 from ullage.sums.lanes.run import Run
 from ullage.sums.lanes.spans import NONE, clip, spans, union
 from ullage.sums.lanes.timeline import columns, edges, part
+from ullage.views.draw import NARROW, WIDE, extent
+from ullage.views.palette import PALETTE
 
 SVG = "{http://www.w3.org/2000/svg}"
 LEFT, RIGHT = 118, WIDE - 92  # of the lanes on a page

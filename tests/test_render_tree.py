@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from ullage.metrics.host import HOST
 from ullage.metrics.tree import DEVICE_AI, DEVICE_TALP, Node, bounded, evaluate
-from ullage.render.svg.draw import NARROW, WIDE, extent
 from ullage.render.svg.tree import tree
+from ullage.views.draw import NARROW, WIDE, extent
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = '<script>alert("1")</script>\x1b[31m\u202e'

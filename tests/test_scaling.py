@@ -16,11 +16,11 @@ from ullage.metrics.host import HOST
 from ullage.metrics.scaling import detected
 from ullage.metrics.tree import DEVICE_TALP, Branch, Node, bounded
 from ullage.render.scaling import glyphs, headline, record, table, text
-from ullage.render.svg.draw import NARROW, WIDE, extent
 from ullage.render.svg.scaling import scaling as picture
 from ullage.reports.scaling import ScalingReport, scaling
 from ullage.reports.view import View, view
 from ullage.totals import DeviceTotals, HostTotals
+from ullage.views.draw import NARROW, WIDE, extent
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from ullage.errors import UllageError
 from ullage.questions import trace
-from ullage.render.json_text import json_text
 from ullage.render.trace import text
 from ullage.render.trace_json import record
 from ullage.reports.trace import TraceReport
+from ullage.views.json_text import json_text
 
 NASTY: tuple[Any, ...] = (
     *(None, True, -1, 0, 1, 2**31, 2**63 - 1, 2**63, -(2**63), 10**30, 10**400, 1.5, -0.0, 1e308, -1e308),

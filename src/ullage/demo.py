@@ -11,15 +11,15 @@ from typing import Any
 
 from ullage.output_folder import output_folder
 from ullage.problems import Problems
-from ullage.render.files import write
-from ullage.render.numbers import hours as as_hours
-from ullage.render.numbers import percent
-from ullage.render.table import table
+from ullage.render.fleet import write
 from ullage.reports.fleet import FleetReport, Question, fleet
 from ullage.simulate import configs, faults
 from ullage.simulate.fleet import Specification
 from ullage.simulate.fleet import fleet as simulated
 from ullage.store.store import Store
+from ullage.views.numbers import hours as as_hours
+from ullage.views.numbers import percent
+from ullage.views.table import table
 
 # What a fleet owner meets in a day; the rest of `ullage simulate --fault` would drown the picture.
 FAULTS = (
@@ -65,7 +65,7 @@ def demo(folder: Path, *, gpus: int, hours: float, seed: int, progress: Callable
         command = shlex.join(["ullage", "fleet", str(place), "--price", "H100=2.50,A100=1.25"])
         question = Question(prices=PRICES, progress=progress, command=command)
         report = fleet(store.samples(), store.jobs(), question, Problems().lines())
-        write(report, stage / "report.html", "html")
+        write(report, stage / "report.html")
         (stage / "answers.json").write_text(json.dumps(key, indent=2), encoding="utf-8")
         configs.write(stage / "configs")
     return Demo(report, _compare(report, key), folder / "report.html", place, folder / "answers.json", rows)

@@ -149,7 +149,7 @@ def _refuse(words: Iterable[str], why: str) -> None:
 def _give(text: str, data: Any, as_json: bool, out: Path | None, drawn: Callable[[], str] | None = None) -> None:
     """Print an answer, or write it to a file whose name says the form."""
     if out is not None:
-        from ullage.render.files import replace
+        from ullage.views.files import replace
 
         forms: dict[str, Callable[[], str]] = {".json": lambda: dump(data), ".txt": lambda: text, **({".svg": drawn} if drawn else {})}
         replace(out, forms[out.suffix.lower()]().encode("utf-8", "replace"))
@@ -162,7 +162,7 @@ def _give(text: str, data: Any, as_json: bool, out: Path | None, drawn: Callable
 
 def _list(as_json: bool) -> str:
     from ullage.audit.mistakes.mistake import MISTAKES
-    from ullage.render.table import table
+    from ullage.views.table import table
 
     members = sorted(MISTAKES.values(), key=lambda m: (m.about, m.name))
     if as_json:

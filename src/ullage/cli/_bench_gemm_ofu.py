@@ -80,8 +80,8 @@ def _measure(path: Path, as_json: bool, asked: dict[str, Any]) -> int | None:
 
 def give(report: Any, picture: str, as_json: bool, out: Path | None) -> None:
     """Print or write the table."""
-    from ullage.render.files import replace
     from ullage.render.gemm_ofu import html, record, text
+    from ullage.views.files import replace
 
     forms: dict[str, Callable[[], str]] = {
         ".json": lambda: dump(record(report)),

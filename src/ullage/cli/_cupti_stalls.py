@@ -65,7 +65,7 @@ def command(
 
     report = _report(recorded(file) if is_recorded(file) else read(file), kernel, binaries, cupti)
     if out is not None:
-        from ullage.render.files import replace
+        from ullage.views.files import replace
 
         replace(out, form_of(report, out.suffix.lower(), top).encode("utf-8", "replace"))
         click.echo(f"wrote {out}", err=True)
@@ -112,7 +112,7 @@ def form_of(report: StallReport, form: str, top: int = 10) -> str:
 
 def _list(as_json: bool) -> None:
     from ullage.cupti.stalls import GROUPS, REASONS
-    from ullage.render.table import table
+    from ullage.views.table import table
 
     if as_json:
         click.echo(dump([{**vars(one), "old": one.old or None} for one in REASONS.values()]))

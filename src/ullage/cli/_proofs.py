@@ -36,14 +36,14 @@ def certify(config: str, asked: Mapping[str, Any], progress: Progress, as_json: 
 
 
 def _row(compared: Any) -> list[str]:
-    from ullage.render.numbers import flops as counted
+    from ullage.views.numbers import flops as counted
 
     numbers = (compared.forward, compared.traced_forward, compared.backward, compared.traced_backward)
     return [", ".join(f"{k} {v}" for k, v in compared.trial.items()), *map(counted, numbers), str(compared.terms)]
 
 
 def _told(made: Any) -> str:
-    from ullage.render.table import table
+    from ullage.views.table import table
 
     libraries = ", ".join(f"{name} {version}" for name, version in made.versions.items())
     verdict = "certified" if made.equal else f"NOT certified: {len(made.differences)} differences"
@@ -83,7 +83,7 @@ def derive(config: str, asked: Mapping[str, Any], progress: Progress, as_json: b
 
 
 def _derived(data: Mapping[str, Any]) -> str:
-    from ullage.render.numbers import flops as counted
+    from ullage.views.numbers import flops as counted
 
     total = f"{counted(data['training'])} a step: {counted(data['forward'])} forward, {counted(data['backward'])} backward"
     polynomial = f"forward = {data['polynomial']['forward']}"

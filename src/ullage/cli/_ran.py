@@ -244,7 +244,7 @@ def _for(path: Path | None, report: RunReport) -> TraceReport | None:
 
 
 def _written(path: Path, content: bytes) -> None:
-    from ullage.render.files import replace as rewrite
+    from ullage.views.files import replace as rewrite
 
     rewrite(path, content)
     tell(f"wrote {path}")

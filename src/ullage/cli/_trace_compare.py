@@ -85,7 +85,7 @@ def _limits(texts: tuple[str, ...]) -> list[float | dict[str, float]]:
 
 def _give(report: Any, gate: Any, top: int, as_json: bool, out: Path | None) -> None:
     from ullage.render.change import record, text
-    from ullage.render.files import replace
+    from ullage.views.files import replace
 
     if out is not None:
         forms = {".json": lambda: dump(record(report, gate)) + "\n", ".txt": lambda: text(report, gate)}

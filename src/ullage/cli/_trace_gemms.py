@@ -37,8 +37,8 @@ def command(files: tuple[str, ...], by: str, ofu: float | None, as_json: bool, o
     Shapes are in PyTorch profiles recorded with record_shapes=True; without them, names still tell tiles and legacy kernels. Layers are
     modules (with_modules=True or with_stack=True) and regions that the program names (record_function, NVTX).
     """
-    from ullage.render.files import replace
     from ullage.render.gemms import record, text
+    from ullage.views.files import replace
 
     if ofu is not None and not 0 < ofu <= 1.2:
         raise UllageError(f"an OFU of {ofu:g} can't be", "give a value above 0 and at most 1.2")

@@ -64,9 +64,9 @@ def named(text: str) -> tuple[str, str]:
 
 def give(report: Any, as_json: bool, out: Path | None) -> None:
     """Print or write the table."""
-    from ullage.render.files import replace
     from ullage.render.scaling import record, text
     from ullage.render.svg.scaling import scaling as picture
+    from ullage.views.files import replace
 
     if out is not None:
         forms = {".svg": lambda: str(picture(report)), ".json": lambda: dump(record(report)), ".txt": lambda: text(report)}

@@ -51,8 +51,8 @@ def command(files: tuple[str, ...], peers: Any, top: int, as_json: bool, out: Pa
 
 def give(report: Any, top: int, as_json: bool, out: Path | None) -> None:
     """Print or write the report."""
-    from ullage.render.files import replace
     from ullage.render.stragglers import page, record, text
+    from ullage.views.files import replace
 
     if out is not None:
         forms = {".html": lambda: page(report), ".json": lambda: dump(record(report)) + "\n", ".txt": lambda: text(report, top)}

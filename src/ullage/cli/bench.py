@@ -147,7 +147,7 @@ def _settled(results: list[Any], part: Path | None, keep: Path | None) -> list[A
 def write_results(results: Sequence[Any], path: Path) -> None:
     """Write results so that `read_results` reads them, in place of what the file holds."""
     from ullage.benches.result import record
-    from ullage.render.files import replace
+    from ullage.views.files import replace
 
     replace(path, dump({"results": [record(result) for result in results]}).encode())
 
@@ -177,7 +177,7 @@ def read_results(path: Path) -> Iterator[Any]:
 def give(report: Any, as_json: bool, out: Path | None) -> None:
     """Print or write the tables."""
     from ullage.render.bench import record, text
-    from ullage.render.files import replace
+    from ullage.views.files import replace
 
     forms: dict[str, Callable[[], str]] = {
         ".json": lambda: dump(record(report)),
@@ -239,7 +239,7 @@ def kept(results: Sequence[Any]) -> str:
 
 def _list(as_json: bool) -> str:
     from ullage.benches.bench import BENCHES
-    from ullage.render.table import table
+    from ullage.views.table import table
 
     members = sorted(BENCHES.values(), key=lambda member: member.name)
     if as_json:

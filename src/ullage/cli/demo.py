@@ -25,14 +25,15 @@ Examples:
 def command(gpus: int, hours: float, seed: int, out: Path | None) -> None:
     """A simulated fleet with known answers: stored, reported, drawn. Nothing to configure, no network."""
     from ullage.demo import demo
-    from ullage.render.text import fleet as as_text
+    from ullage.render.fleet import view
+    from ullage.views.text import text
 
     started = time.monotonic()
     folder = out or _folder()
     progress = Progress()
     done = demo(folder, gpus=gpus, hours=hours, seed=seed, progress=progress)
     progress.done()
-    click.echo(as_text(done.report, top=12))
+    click.echo(text(view(done.report, top=12)))
     click.echo("\n".join(done.against_answers))
     click.echo(f"\nthe report as a page: {done.page}")
     click.echo(f"ask further:          ullage fleet {done.store} --by user")

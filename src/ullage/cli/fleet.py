@@ -14,13 +14,14 @@ import click
 from ullage.cli._exit_status import end
 from ullage.cli.options import Progress, check_out, dump, moment, output_options, prices, seconds
 from ullage.errors import UllageError, public
+from ullage.views.files import FORMS as VIEW_FORMS
 
 if TYPE_CHECKING:
     from ullage.problems import Problems
     from ullage.reports.fleet import FleetReport, Question
     from ullage.sources.source import Options
 
-FORMS = {".html": "html", ".htm": "html", ".json": "json", ".parquet": "parquet", ".txt": "text", ".svg": "svg"}
+FORMS = (*VIEW_FORMS, ".parquet", ".svg")
 
 
 @click.command(
@@ -106,8 +107,7 @@ def command(sources: tuple[str, ...], as_json: bool, out: Path | None, **asked: 
         FORMS,
         [*sources, _word(asked["inventory"]), *records["jobs"], *(text.rpartition("=")[0] or text for text in records["reported"])],
     )
-    form = "text" if out is None else FORMS[out.suffix.lower()]
-    if asked["by"] == "sample" and form != "parquet":
+    if asked["by"] == "sample" and (out is None or out.suffix.lower() != ".parquet"):
         raise UllageError("OFU by sample is a table too long to print", "add --out FILE.parquet")
     problems = Problems()
     if asked["inventory"] is not None:
@@ -125,16 +125,17 @@ def command(sources: tuple[str, ...], as_json: bool, out: Path | None, **asked: 
         report = taken.marked(fleet(taken.samples, taken.jobs, question, [*taken.problems.lines(), *problems.lines()]))
     progress.done()
     if out is not None:
-        _write(report, out, form)
+        _write(report, out)
         click.echo(f"wrote {out}{_caveat(taken.problems)}", err=True)
     if as_json:
         from ullage.render.json import fleet as as_data
 
         click.echo(dump(as_data(report)))
     elif out is None:
-        from ullage.render.text import fleet as as_text
+        from ullage.render.fleet import view
+        from ullage.views.text import text
 
-        click.echo(as_text(report, top=int(str(asked["top"]))), nl=False)
+        click.echo(text(view(report, top=int(str(asked["top"])))), nl=False)
     end(partial=not report.complete)
 
 
@@ -235,10 +236,10 @@ def _words(values: object) -> tuple[str, ...]:
     return tuple(str(v) for v in values) if isinstance(values, tuple) else ()
 
 
-def _write(report: FleetReport, out: Path, form: str) -> None:
-    from ullage.render import files
+def _write(report: FleetReport, out: Path) -> None:
+    from ullage.render.fleet import write
 
     try:
-        files.write(report, out, form)
+        write(report, out)
     except OSError as error:
         raise UllageError(f"{out} can't be written: {error.strerror or error}") from error

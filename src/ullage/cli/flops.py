@@ -142,15 +142,15 @@ def _give(report: Any, by: str, as_json: bool, out: Path | None, tiles: Any) -> 
 
 
 def _write(report: Any, out: Path, forms: dict[str, Callable[[], str]]) -> None:
-    from ullage.render.files import replace
     from ullage.render.svg.terms import terms
+    from ullage.views.files import replace
 
     replace(out, (forms | {".svg": lambda: str(terms(report))})[out.suffix.lower()]().encode())
 
 
 def _architectures(as_json: bool) -> str:
     from ullage.models.model import MODELS
-    from ullage.render.table import table
+    from ullage.views.table import table
 
     members = sorted({id(m): m for m in MODELS.values()}.values(), key=lambda m: (m.kind, m.family))
     if as_json:

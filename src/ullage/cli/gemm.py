@@ -126,7 +126,7 @@ def _give(reports: Sequence[Any], ranged: bool, as_json: bool, out: Path | None)
         ".txt": lambda: render.sweep_text(reports) if ranged else render.text(reports[0]),
     }
     if out is not None:
-        from ullage.render.files import replace
+        from ullage.views.files import replace
 
         replace(out, forms[out.suffix.lower()]().encode("utf-8", "replace"))
         click.echo(f"wrote {out}", err=True)

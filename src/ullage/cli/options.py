@@ -91,7 +91,7 @@ def output_options(command: C) -> C:
 
 def dump(data: Any) -> str:
     """Return data as JSON text, one key a line."""
-    from ullage.render.json_text import json_text
+    from ullage.views.json_text import json_text
 
     return json_text(data)
 

@@ -76,7 +76,7 @@ def _table(arch: str | None, family: str | None, as_json: bool, out: Path | None
 
 def _give(forms: dict[str, str], as_json: bool, out: Path | None) -> None:
     if out is not None:
-        from ullage.render.files import replace
+        from ullage.views.files import replace
 
         replace(out, forms[out.suffix.lower()].encode("utf-8", "replace"))
         click.echo(f"wrote {out}", err=True)

@@ -7,9 +7,9 @@ from typing import Any
 
 from ullage.audit.mfu import Explanation, Finding
 from ullage.errors import harmless
-from ullage.render.numbers import percent
-from ullage.render.table import table
 from ullage.reports.audit import AuditReport
+from ullage.views.numbers import percent
+from ullage.views.table import table
 
 
 def text(report: AuditReport) -> str:

@@ -7,9 +7,9 @@ from typing import Any
 from ullage.errors import harmless
 from ullage.render.audit import finding as finding_data
 from ullage.render.json import iso
-from ullage.render.numbers import UNKNOWN, part_read, percent
-from ullage.render.table import table
 from ullage.reports.audit_fleet import Audited, FleetAudit
+from ullage.views.numbers import UNKNOWN, part_read, percent
+from ullage.views.table import table
 
 _REASONS, _NAMED = 10, 3  # shown, of each
 _UNEXPLAINED = "nothing in the list explains it"

@@ -13,9 +13,9 @@ from ullage.errors import harmless
 from ullage.render import ceilings
 from ullage.render.bench_grid import grid
 from ullage.render.bench_words import NOT_YET, made_on, stamped, verdict
-from ullage.render.numbers import percent
 from ullage.reports.bench import BenchReport, Cell, Table
 from ullage.reports.power_curve import PowerCost, power_cost
+from ullage.views.numbers import percent
 
 WIDTH = 120  # columns of text, where nobody says how wide the terminal is
 

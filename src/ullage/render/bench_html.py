@@ -12,13 +12,13 @@ from ullage.render import ceilings
 from ullage.render.bench import headline, problems
 from ullage.render.bench_grid import UNDER, tried
 from ullage.render.bench_words import NOT_YET, Unit, conditions, made_on, measured, published, short, stamped, under, units, word
-from ullage.render.markup import Child, Markup, element
-from ullage.render.page import document, figure, section
 from ullage.render.svg.plot import plot
 from ullage.render.svg.roofline import roofline as roofline_picture
 from ullage.reports.bench import BenchReport, Cell, Line, Table
 from ullage.reports.power_curve import power_notes
 from ullage.reports.roofline import roofline
+from ullage.views.markup import Child, Markup, element
+from ullage.views.page import document, figure, section
 
 CONTENTS = 3  # benches from which on a list of them leads the page
 _HOW = (

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from ullage.benches.bench import Plain, Quantity
 from ullage.benches.result import Result, Stamp
 from ullage.errors import harmless
-from ullage.render.numbers import UNKNOWN, percent
 from ullage.reports.bench import Cell, Table
+from ullage.views.numbers import UNKNOWN, percent
 
 NOT_YET = "not measured yet"
 NO_DATA = "none"  # what a row that runs nothing says of its data

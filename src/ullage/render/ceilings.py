@@ -11,10 +11,10 @@ from ullage.gpus.chip import Chip
 from ullage.gpus.measured import Ceiling, Ceilings, conditions
 from ullage.gpus.precision import PRECISIONS
 from ullage.metrics.metric import ratio
-from ullage.render.markup import Markup, element
-from ullage.render.numbers import UNKNOWN, percent
-from ullage.render.table import table
 from ullage.reports.roofline import LEVELS
+from ullage.views.markup import Markup, element
+from ullage.views.numbers import UNKNOWN, percent
+from ullage.views.table import table
 
 HEADS = ("", "burst", "sustained", "", "of burst", "of stated")
 SCALE = 1e12  # T

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ullage.errors import harmless
-from ullage.render.numbers import UNKNOWN, factor
 from ullage.render.scaling import glyphs, lowered
-from ullage.render.table import table
-from ullage.render.times import seconds
 from ullage.reports.change import Change, ChangeReport, Check, Part, Quantity, Side, Verdict
 from ullage.totals import RESOURCES
+from ullage.views.numbers import UNKNOWN, factor
+from ullage.views.table import table
+from ullage.views.times import seconds
 
 SHOWN = 12  # regions before "… n more"
 WRITTEN: dict[str, Callable[[float], str]] = {"ns": seconds, "": "{:,.0f}".format, "1": factor}

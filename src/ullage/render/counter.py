@@ -6,8 +6,8 @@ from typing import Any
 
 from ullage.audit.counter import Compared
 from ullage.errors import harmless
-from ullage.render.table import table
 from ullage.reports.counter import CounterReport
+from ullage.views.table import table
 
 _NOTES = (
     "theirs over ours: training FLOPs, three times a forward pass; attention causal where it is, windows too, or all of it (full)",

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from ullage.errors import harmless
 from ullage.live.course import Course, Totals
 from ullage.live.watched import Watched
-from ullage.render.numbers import UNKNOWN, money, percent
 from ullage.sources.clock_reasons import reasons
+from ullage.views.numbers import UNKNOWN, money, percent
 
 
 def headline(totals: Totals, *, now: bool) -> str:

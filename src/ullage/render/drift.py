@@ -7,9 +7,9 @@ from typing import Any
 
 from ullage.errors import harmless
 from ullage.render.bench_words import shown, unit, word
-from ullage.render.numbers import UNKNOWN, percent
-from ullage.render.table import table
 from ullage.reports.drift import DriftReport, Moved
+from ullage.views.numbers import UNKNOWN, percent
+from ullage.views.table import table
 
 STEADY = 5  # rows that are shown where nothing moved
 

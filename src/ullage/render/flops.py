@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from ullage.errors import harmless
-from ullage.render.numbers import flops as counted
-from ullage.render.numbers import percent
-from ullage.render.table import table
 from ullage.reports.flops import FlopsReport
+from ullage.views.numbers import flops as counted
+from ullage.views.numbers import percent
+from ullage.views.table import table
 
 
 def text(report: FlopsReport, *, by: str = "group") -> str:

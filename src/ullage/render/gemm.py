@@ -7,10 +7,10 @@ from typing import Any
 
 from ullage.errors import harmless
 from ullage.kernels.tiling import Pair
-from ullage.render.numbers import UNKNOWN, percent
-from ullage.render.numbers import flops as counted
-from ullage.render.table import table
 from ullage.reports.gemm import GemmReport
+from ullage.views.numbers import UNKNOWN, percent
+from ullage.views.numbers import flops as counted
+from ullage.views.table import table
 
 ROWS = 40  # of a sweep's table; JSON has them all
 

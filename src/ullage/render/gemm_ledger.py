@@ -6,9 +6,9 @@ from typing import Any
 
 from ullage.errors import harmless
 from ullage.render.gemm import pair
-from ullage.render.numbers import percent
-from ullage.render.table import table
 from ullage.reports.gemm_ledger import TiledGemm, TilesReport, efficiency
+from ullage.views.numbers import percent
+from ullage.views.table import table
 
 
 def text(report: TilesReport) -> str:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Any
 
 from ullage.errors import harmless
-from ullage.render.markup import Child, Markup, element
-from ullage.render.numbers import UNKNOWN, percent
-from ullage.render.page import document, figure, section
 from ullage.render.svg.gemm_ofu import errors, overheads, speedups
-from ullage.render.table import table
 from ullage.reports.gemm_ofu import BASE, GemmOfuReport, Row
 from ullage.reports.gemm_ofu_estimates import Estimate
+from ullage.views.markup import Child, Markup, element
+from ullage.views.numbers import UNKNOWN, percent
+from ullage.views.page import document, figure, section
+from ullage.views.table import table
 
 HEAD = ("GPU", "precision", "estimator", "GEMMs", "MAE, pp", "bias, pp", "within 2 pp", "within 5 pp")
 

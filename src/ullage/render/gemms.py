@@ -8,12 +8,12 @@ from typing import Any
 from ullage.errors import harmless
 from ullage.metrics.tiles import adjusted_ofu
 from ullage.product import Product, product
-from ullage.render.numbers import UNKNOWN, percent
-from ullage.render.table import table
-from ullage.render.times import seconds
 from ullage.reports.gemm_uses import GemmUse
 from ullage.reports.gemms import GemmGroup, GemmSummary
 from ullage.sums.lanes.code.layers import BETWEEN
+from ullage.views.numbers import UNKNOWN, percent
+from ullage.views.table import table
+from ullage.views.times import seconds
 
 _NAMES = 3  # of a layer's path, innermost ones, that a table shows
 _KERNELS = ["kernel", "M × N × K", "precision", "tile", "count", "time", "share", "tile eff.", "padding", "TFLOP/s", "of peak"]

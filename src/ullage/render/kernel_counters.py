@@ -6,10 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from ullage.errors import harmless
-from ullage.render.numbers import UNKNOWN, factor, percent
-from ullage.render.table import table
-from ullage.render.times import seconds
 from ullage.reports.kernel_counters import Kernel, KernelCounters
+from ullage.views.numbers import UNKNOWN, factor, percent
+from ullage.views.table import table
+from ullage.views.times import seconds
 
 SHOWN = 12
 NAME = 60

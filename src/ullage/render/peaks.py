@@ -7,9 +7,9 @@ from typing import Any
 
 from ullage.audit.peaks import MEANINGS, SOUND, Judgement
 from ullage.errors import harmless
-from ullage.render.numbers import UNKNOWN
-from ullage.render.table import table
 from ullage.reports.peaks import PeaksReport
+from ullage.views.numbers import UNKNOWN
+from ullage.views.table import table
 
 
 def text(report: PeaksReport) -> str:

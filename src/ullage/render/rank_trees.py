@@ -9,9 +9,9 @@ from typing import Any
 from ullage.errors import harmless
 from ullage.live.all_ranks import Together, lateness
 from ullage.metrics.tree import Node
-from ullage.render.numbers import UNKNOWN, factor, percent
-from ullage.render.table import table
-from ullage.render.times import seconds
+from ullage.views.numbers import UNKNOWN, factor, percent
+from ullage.views.table import table
+from ullage.views.times import seconds
 
 WORTH_A_MARK = 0.01  # of the time looked at: what the latest rank has to be late by to be pointed at
 _HEAD = ("rank", "host", "useful", "offload", "communication", "recorder", "kernels", "late", "lately useful", "lately late", "")

@@ -7,11 +7,11 @@ from typing import Any
 
 from ullage.errors import harmless
 from ullage.metrics.tree import Node
-from ullage.render.numbers import UNKNOWN, percent
 from ullage.render.trace import Paint, drawn, plain
 from ullage.render.trace import text as trace_text
 from ullage.render.trace_json import record as trace_record
 from ullage.reports.run import RunReport
+from ullage.views.numbers import UNKNOWN, percent
 
 METHODS = {"exact": "exact: cycle counters", "sampled": "sampled: activities and clocks"}
 

@@ -9,8 +9,8 @@ from ullage.errors import harmless
 from ullage.live.course import Course
 from ullage.live.watched import Watched
 from ullage.render import devices
-from ullage.render.numbers import factor, moment
-from ullage.render.table import table
+from ullage.views.numbers import factor, moment
+from ullage.views.table import table
 
 HEADS = ("time, UTC", "GPU", "OFU", "tensor", "SM", "util", "clock, MHz", "power, W")
 _WIDTHS = (9, 12, 7, 7, 6, 6, 12, 10)

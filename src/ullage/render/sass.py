@@ -8,8 +8,8 @@ from typing import Any
 from ullage.errors import harmless
 from ullage.kernels.sass.ceilings import Ceiling
 from ullage.kernels.sass.finding import Finding
-from ullage.render.table import table
 from ullage.reports.sass import Kernel, SassReport
+from ullage.views.table import table
 
 _ROWS = 60  # of a table on a terminal; JSON has them all
 _NAME = 48  # characters of a kernel's name

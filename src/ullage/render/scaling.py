@@ -7,10 +7,10 @@ from typing import Any
 
 from ullage.errors import harmless
 from ullage.metrics.tree import Node
-from ullage.render.numbers import UNKNOWN, factor
-from ullage.render.times import seconds
 from ullage.reports.scaling import Block, Row, ScalingReport
 from ullage.totals import RESOURCES, Resource
+from ullage.views.numbers import UNKNOWN, factor
+from ullage.views.times import seconds
 
 NAME = 24  # characters of a run's name above its column
 

@@ -9,13 +9,13 @@ from ullage.errors import harmless
 from ullage.kernels.sass.lines import Place
 from ullage.render.html_tables import Cell, listed
 from ullage.render.html_tables import table as html_table
-from ullage.render.markup import Markup, element
-from ullage.render.numbers import percent
-from ullage.render.page import document, figure, section
 from ullage.render.svg.flame import flame
-from ullage.render.table import table
 from ullage.reports.stall_frames import frames, paths
 from ullage.reports.stall_shares import KernelStalls, Share, Spot, StallReport
+from ullage.views.markup import Markup, element
+from ullage.views.numbers import percent
+from ullage.views.page import document, figure, section
+from ullage.views.table import table
 
 _NAME, _SASS = 60, 44  # characters of a kernel's name and of an instruction
 _REASONS = 5  # of a kernel

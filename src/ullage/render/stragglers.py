@@ -9,12 +9,12 @@ from typing import Any
 from ullage.errors import harmless
 from ullage.render.html_tables import Cell, listed
 from ullage.render.html_tables import table as html_table
-from ullage.render.markup import element
-from ullage.render.numbers import factor, percent
-from ullage.render.page import document, figures, section
-from ullage.render.table import table
-from ullage.render.times import seconds
 from ullage.reports.stragglers import STRAGGLING, Cause, Step, StragglerReport
+from ullage.views.markup import element
+from ullage.views.numbers import factor, percent
+from ullage.views.page import document, figures, section
+from ullage.views.table import table
+from ullage.views.times import seconds
 
 PAGE = 500  # rows of a table on a page
 _WHAT_IF = "Share of the loss that is gone once these take as long as their peers do."

@@ -15,8 +15,8 @@ from ullage.errors import harmless
 from ullage.live.course import Course
 from ullage.live.watched import Watched
 from ullage.render import devices
-from ullage.render.numbers import moment
-from ullage.render.table import table
+from ullage.views.numbers import moment
+from ullage.views.table import table
 
 RECENT_MS = 300_000  # what the small curve spans
 NARROW, WIDE = 10, 40  # cells of the small curve

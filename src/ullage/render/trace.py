@@ -12,13 +12,13 @@ from ullage.render import trace_code as code
 from ullage.render import trace_links as links
 from ullage.render import trace_sequences as sequences
 from ullage.render import trace_what_if as what_if
-from ullage.render.numbers import UNKNOWN, factor, money, percent
-from ullage.render.table import table
-from ullage.render.times import seconds
 from ullage.render.trace_parts import SMALL, causes, collectives, families, gaps, gemms, lanes, names, nccl, restatement, views
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
 from ullage.totals import RESOURCES, HostTotals
+from ullage.views.numbers import UNKNOWN, factor, money, percent
+from ullage.views.table import table
+from ullage.views.times import seconds
 
 Paint = Callable[[str, float | None], str]  # a cell and the efficiency it shows, to the cell in colour
 SHOWN = 12  # rows of a table before "… n more"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ullage.errors import harmless
-from ullage.render.numbers import UNKNOWN, flops, percent
-from ullage.render.table import table
-from ullage.render.times import seconds
 from ullage.reports.code import CodeReport
 from ullage.reports.trace import TraceReport
 from ullage.sums.lanes.code.times import CodeTimes
 from ullage.sums.lanes.idle import Gap
+from ullage.views.numbers import UNKNOWN, flops, percent
+from ullage.views.table import table
+from ullage.views.times import seconds
 
 LEVELS = {"function": "Python function", "operator": "operator", "annotation": "range or module"}
 _CALLED = {"operator": "an operator", "annotation": "a range or module", "function": "a Python function"}

@@ -9,9 +9,9 @@ from ullage.errors import UllageError
 from ullage.named import found
 from ullage.problems import Problems
 from ullage.recording import Recording
-from ullage.render.files import replace
 from ullage.reports.trace import TraceReport
 from ullage.traces.trace import Options, recognised
+from ullage.views.files import replace
 
 FORMS = (".html", ".svg", ".json", ".txt", ".parquet", ".pftrace")
 TREE_ONLY = "the files hold sums, no events: there is no timeline to draw"
@@ -62,8 +62,8 @@ def _html(report: TraceReport) -> bytes:
 
 
 def _json(report: TraceReport) -> bytes:
-    from ullage.render.json_text import json_text
     from ullage.render.trace_json import record
+    from ullage.views.json_text import json_text
 
     return json_text(record(report)).encode()
 

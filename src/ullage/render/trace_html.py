@@ -10,18 +10,18 @@ from ullage.metrics.losses import Bill
 from ullage.metrics.tree import Node
 from ullage.render import trace_html_tables as tables
 from ullage.render.html_tables import listed
-from ullage.render.markup import Child, Markup, element
-from ullage.render.numbers import money, percent
-from ullage.render.page import document, figure, figures, section
 from ullage.render.svg.causes import causes
 from ullage.render.svg.steps import steps
 from ullage.render.svg.timeline import timeline
 from ullage.render.svg.tree import bounds, stated, tree
-from ullage.render.times import seconds
 from ullage.render.trace import elapsed, hosts
 from ullage.render.trace_parts import CAUSES, compared, hidden, matched, reasons, rhythm, told_by_nccl
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
+from ullage.views.markup import Child, Markup, element
+from ullage.views.numbers import money, percent
+from ullage.views.page import document, figure, figures, section
+from ullage.views.times import seconds
 
 
 def html(report: TraceReport) -> Markup:

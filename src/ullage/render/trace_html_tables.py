@@ -10,10 +10,7 @@ from ullage.metrics.tree import Node
 from ullage.render import trace_sequences, trace_what_if
 from ullage.render.gemms import sizes, summary
 from ullage.render.html_tables import Cell, more, table
-from ullage.render.markup import Markup, element
-from ullage.render.numbers import UNKNOWN, factor, money, percent
 from ullage.render.svg.tree import bounds
-from ullage.render.times import seconds
 from ullage.render.trace_code import Table, tables, where
 from ullage.render.trace_links import bandwidths, said
 from ullage.render.trace_parts import CAUSES, NCCL_COLUMNS, columns, device_states, host_states, time_or_unknown, times
@@ -21,6 +18,9 @@ from ullage.reports.lane_shares import device_shares, host_shares
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
 from ullage.sums.nccl_arrivals import NcclArrivals
+from ullage.views.markup import Markup, element
+from ullage.views.numbers import UNKNOWN, factor, money, percent
+from ullage.views.times import seconds
 
 ROWS, VIEWS, NAMES, GAPS = 200, 40, 30, 10
 _LONG = 400  # characters of a kernel's name, template arguments and all

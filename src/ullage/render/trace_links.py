@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ullage.errors import harmless
-from ullage.render.numbers import UNKNOWN, flops, percent
-from ullage.render.table import table
-from ullage.render.times import seconds
 from ullage.render.trace_code import Table
 from ullage.reports.links import Bandwidth
 from ullage.reports.trace import TraceReport
+from ullage.views.numbers import UNKNOWN, flops, percent
+from ullage.views.table import table
+from ullage.views.times import seconds
 
 NAMES = {
     "allreduce": "all-reduce",

@@ -7,9 +7,6 @@ from collections.abc import Sequence
 from ullage.errors import harmless
 from ullage.metrics.tree import Node
 from ullage.render.gemms import summary
-from ullage.render.numbers import UNKNOWN, factor, percent
-from ullage.render.table import table
-from ullage.render.times import seconds
 from ullage.render.trace_code import where
 from ullage.reports.lane_shares import device_shares, host_shares
 from ullage.reports.late import Late
@@ -18,6 +15,9 @@ from ullage.reports.trace import TraceReport
 from ullage.reports.view import View
 from ullage.sums.lanes.idle import Gap
 from ullage.sums.nccl_arrivals import NcclArrivals
+from ullage.views.numbers import UNKNOWN, factor, percent
+from ullage.views.table import table
+from ullage.views.times import seconds
 
 # What the host did while a device had nothing to do, in words.
 CAUSES = {

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ullage.errors import harmless
-from ullage.render.numbers import factor
-from ullage.render.table import table
-from ullage.render.times import seconds
 from ullage.render.trace_code import Table
 from ullage.reports.sequences import FedRank, Sequences, verdict
 from ullage.reports.trace import TraceReport
+from ullage.views.numbers import factor
+from ullage.views.table import table
+from ullage.views.times import seconds
 
 _HEAD = ("rank", "tokens", "of median", "kernel time", "per token", "of median", "finding")
 

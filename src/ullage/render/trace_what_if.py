@@ -6,12 +6,12 @@ from dataclasses import asdict
 from typing import Any
 
 from ullage.errors import harmless
-from ullage.render.numbers import UNKNOWN, percent
-from ullage.render.table import table
-from ullage.render.times import seconds
 from ullage.render.trace_code import Table
 from ullage.reports.trace import TraceReport
 from ullage.reports.what_if import Speedup, WhatIf
+from ullage.views.numbers import UNKNOWN, percent
+from ullage.views.table import table
+from ullage.views.times import seconds
 
 CHANGES = {
     "no_late_ranks": "no rank came late",

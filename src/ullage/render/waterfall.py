@@ -9,9 +9,9 @@ from ullage.errors import harmless
 from ullage.metrics.evidence import GIVEN, REST, Measured
 from ullage.render import waterfall_kernels
 from ullage.render.json import iso
-from ullage.render.numbers import UNKNOWN, hours, money, part_read, percent
-from ullage.render.table import table
 from ullage.reports.waterfall import Cost, WaterfallReport
+from ullage.views.numbers import UNKNOWN, hours, money, part_read, percent
+from ullage.views.table import table
 
 WIDE = 1.0  # points: what is less certain is told by its bounds
 ADVISED = 2  # steps, the largest, of which the usual remedies are told

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ullage.errors import UllageError
-from ullage.render.files import replace
-from ullage.render.json_text import json_text
 from ullage.render.svg.waterfall import waterfall
 from ullage.render.waterfall import record, text
 from ullage.render.waterfall_html import page
 from ullage.reports.waterfall import WaterfallReport
+from ullage.views.files import replace
+from ullage.views.json_text import json_text
 
 FORMS = (".svg", ".html", ".json", ".txt")
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from ullage.render import waterfall_kernels
 from ullage.render.html_tables import Cell, listed, table
-from ullage.render.markup import Markup, element
-from ullage.render.numbers import hours, money, percent
-from ullage.render.page import document, figure, section
 from ullage.render.svg.waterfall import waterfall
 from ullage.render.waterfall import advice, bounds, ceiling, change, closure, factor, headline, points, signed
 from ullage.reports.remedies import Remedy
 from ullage.reports.waterfall import Cost, WaterfallReport
+from ullage.views.markup import Markup, element
+from ullage.views.numbers import hours, money, percent
+from ullage.views.page import document, figure, section
 
 
 def page(report: WaterfallReport) -> str:

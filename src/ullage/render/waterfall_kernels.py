@@ -10,12 +10,12 @@ from ullage.product import attention, product
 from ullage.render.gemms import sizes
 from ullage.render.html_tables import Cell, listed
 from ullage.render.html_tables import table as html_table
-from ullage.render.markup import Markup, element
-from ullage.render.numbers import UNKNOWN, flops
-from ullage.render.table import table
-from ullage.render.times import seconds
 from ullage.reports.kernel_roofs import KernelRoof, KernelRoofs
 from ullage.reports.remedies import Remedy
+from ullage.views.markup import Markup, element
+from ullage.views.numbers import UNKNOWN, flops
+from ullage.views.table import table
+from ullage.views.times import seconds
 
 TOP = 5  # kernels shown; JSON has all
 UNTOLD = "what the trace does not tell"

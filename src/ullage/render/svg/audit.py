@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from ullage.audit.mfu import Explanation, Finding
 from ullage.errors import harmless
-from ullage.render.markup import Markup, element
-from ullage.render.numbers import percent
-from ullage.render.svg.draw import SMALL, WIDE, Scale, box, extent, fit, line, picture, text
 from ullage.reports.audit import AuditReport
+from ullage.views.draw import SMALL, WIDE, Scale, box, extent, fit, line, picture, text
+from ullage.views.markup import Markup, element
+from ullage.views.numbers import percent
 
 MOST = 6  # explanations to draw
 _TOP, _STEP, _BAR = 46.0, 27.0, 17.0

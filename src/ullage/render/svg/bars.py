@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ullage.errors import harmless
-from ullage.render.markup import Markup, element, known
-from ullage.render.numbers import hours, percent
-from ullage.render.svg.draw import SMALL, WIDE, Scale, box, extent, fit, gpus, picture, text
 from ullage.reports.groups import Group
+from ullage.views.draw import SMALL, WIDE, Scale, box, extent, fit, gpus, picture, text
+from ullage.views.markup import Markup, element, known
+from ullage.views.numbers import hours, percent
 
 SHOWN = 20
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ullage.render.markup import Markup, element
-from ullage.render.numbers import percent
-from ullage.render.svg.draw import SMALL, WIDE, box, fit, hatch, picture, text
-from ullage.render.times import seconds
+from ullage.views.draw import SMALL, WIDE, box, fit, hatch, picture, text
+from ullage.views.markup import Markup, element
+from ullage.views.numbers import percent
+from ullage.views.times import seconds
 
 BAR, ENTRY = 34.0, 46.0
 COLOURS = {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ullage.metrics.telemetry import Tree
-from ullage.render.markup import Markup, element, known
-from ullage.render.numbers import UNKNOWN, factor, hours, part_read, percent
-from ullage.render.svg.draw import SIZE, SMALL, WIDE, Scale, box, extent, line, picture, text, wrap
 from ullage.reports.fleet import FleetReport
+from ullage.views.draw import SIZE, SMALL, WIDE, Scale, box, extent, line, picture, text, wrap
+from ullage.views.markup import Markup, element, known
+from ullage.views.numbers import UNKNOWN, factor, hours, part_read, percent
 
 PLOT = 260.0
 

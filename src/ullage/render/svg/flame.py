@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ullage.cupti.stalls import GROUPS
-from ullage.render.markup import Markup, element
-from ullage.render.numbers import percent
-from ullage.render.svg.draw import SMALL, WIDE, box, extent, fit, picture, text
 from ullage.reports.stall_frames import Frame, frames
 from ullage.reports.stall_shares import StallReport
+from ullage.views.draw import SMALL, WIDE, box, extent, fit, picture, text
+from ullage.views.markup import Markup, element
+from ullage.views.numbers import percent
 
 ROW, GAP = 24.0, 1.0
 THINNEST = 0.75  # pixels: what is thinner is left out, and drawn as one pale box with its neighbours

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ullage.render.gemm import cluster, shape, whence
-from ullage.render.markup import Markup, element, number
-from ullage.render.numbers import percent
-from ullage.render.svg.draw import SMALL, WIDE, Scale, box, extent, fit, hatch, line, picture, text
 from ullage.reports.gemm import GemmReport
+from ullage.views.draw import SMALL, WIDE, Scale, box, extent, fit, hatch, line, picture, text
+from ullage.views.markup import Markup, element, number
+from ullage.views.numbers import percent
 
 TOP, SIDE = 72.0, 330.0
 _LINES = 48  # tile edges drawn along one side; of more, every second, fourth, … one

@@ -6,10 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 
 from ullage.benches.gemm_ofu_plan import PRECISIONS
-from ullage.render.markup import Markup, element
-from ullage.render.svg.draw import SMALL, WIDE, Scale, box, line, picture, text
 from ullage.render.svg.plot import Curve, chart
 from ullage.reports.gemm_ofu import BASE, GemmOfuReport
+from ullage.views.draw import SMALL, WIDE, Scale, box, line, picture, text
+from ullage.views.markup import Markup, element
 
 _ROW, _TOP, _LABELS, _BIN = 54.0, 26.0, 150.0, 5.0
 _WIDEST = 15.0  # points: what lies further out is drawn at the end

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from ullage.render.markup import Markup, element, known, number
-from ullage.render.numbers import percent, span
 from ullage.render.svg.calendar import DAY, HOUR, MINUTE, ticks
-from ullage.render.svg.draw import SMALL, WIDE, Scale, extent, line, picture, text
 from ullage.reports.fleet import BUCKETS, Point
+from ullage.views.draw import SMALL, WIDE, Scale, extent, line, picture, text
+from ullage.views.markup import Markup, element, known, number
+from ullage.views.numbers import percent, span
 
 Step = tuple[float, float, float]  # from x, to x, at y
 TOP, PLOT, STRIP = 34.0, 250.0, 26.0

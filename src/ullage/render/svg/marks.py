@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from ullage.errors import harmless
-from ullage.render.markup import Markup, element
-from ullage.render.svg.draw import SMALL, Scale, box, extent, fit, line, text
-from ullage.render.times import seconds
 from ullage.sums.lanes.run import Run
 from ullage.sums.lanes.states import ProcessState, Step
 from ullage.sums.lanes.timeline import Lane, beginnings
+from ullage.views.draw import SMALL, Scale, box, extent, fit, line, text
+from ullage.views.markup import Markup, element
+from ullage.views.times import seconds
 
 ROW, MOST_ROWS, MOST_MARKS = 18.0, 3, 60
 SHORTEST = 3.0  # pixels: a shorter region is not drawn

@@ -9,10 +9,10 @@ from typing import Any
 
 from ullage.benches.bench import Quantity
 from ullage.render.bench_words import BYTES, Unit, short, size, units, word
-from ullage.render.markup import Markup, element, number
-from ullage.render.numbers import short_count
-from ullage.render.svg.draw import SMALL, WIDE, Scale, extent, fit, line, picture, text
 from ullage.reports.bench import QUANTITIES, Cell, Line, Table
+from ullage.views.draw import SMALL, WIDE, Scale, extent, fit, line, picture, text
+from ullage.views.markup import Markup, element, number
+from ullage.views.numbers import short_count
 
 COLOURS = ("ofu", "loss", "gain", "doubt", "shared", "free", "collective", "memory")
 MOST_SERIES = 16

@@ -11,9 +11,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ullage.render.markup import Markup, element
-from ullage.render.svg.draw import SMALL, WIDE, Scale, extent, fit, line, picture, text
 from ullage.reports.roofline import Point, Roof, Roofline
+from ullage.views.draw import SMALL, WIDE, Scale, extent, fit, line, picture, text
+from ullage.views.markup import Markup, element
 
 _HEIGHT, _LEFT, _TOP, _BELOW = 360.0, 52.0, 52.0, 46.0
 _TIE, _ROW = 22.0, 16.0  # between the chart and the names; from one name to the next

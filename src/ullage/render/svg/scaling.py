@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from ullage.metrics.tree import Node
-from ullage.render.markup import Markup, element, known, number
-from ullage.render.numbers import factor
 from ullage.render.scaling import cell, headline
-from ullage.render.svg.draw import SMALL, WIDE, Scale, box, extent, fit, line, picture, text
 from ullage.reports.scaling import Block, Row, ScalingReport
+from ullage.views.draw import SMALL, WIDE, Scale, box, extent, fit, line, picture, text
+from ullage.views.markup import Markup, element, known, number
+from ullage.views.numbers import factor
 
 _STEP, _INDENT = 22.0, 12.0
 _PLOT, _AXIS = 190.0, 40.0

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ullage.render.markup import Markup, element, known, number
-from ullage.render.numbers import percent
-from ullage.render.svg.draw import SIZE, SMALL, WIDE, Scale, fit, gpus, line, picture, text
 from ullage.reports.agreement import Agreement, Comparison
+from ullage.views.draw import SIZE, SMALL, WIDE, Scale, fit, gpus, line, picture, text
+from ullage.views.markup import Markup, element, known, number
+from ullage.views.numbers import percent
 
 NAMED = 5
 DRAWN = 1_000

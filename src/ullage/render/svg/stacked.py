@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ullage.audit.trust import UNTRUSTED
-from ullage.render.markup import Markup, element, known
-from ullage.render.numbers import hours, percent
-from ullage.render.svg.draw import SMALL, WIDE, box, gpus, hatch, picture, text
+from ullage.views.draw import SMALL, WIDE, box, gpus, hatch, picture, text
+from ullage.views.markup import Markup, element, known
+from ullage.views.numbers import hours, percent
 
 BAR, ENTRY = 34.0, 60.0
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ullage.render.markup import Markup
-from ullage.render.numbers import percent
-from ullage.render.svg.draw import SMALL, WIDE, extent, fit, line, picture, text
 from ullage.render.svg.strips import WORDS, stacked, swatch
 from ullage.reports.view import View
+from ullage.views.draw import SMALL, WIDE, extent, fit, line, picture, text
+from ullage.views.markup import Markup
+from ullage.views.numbers import percent
 
 PLOT, LEFT = 130.0, 44.0
 _STATES = ("kernel", "collective", "memory", "idle")

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-from ullage.render.markup import Markup, element, number
-from ullage.render.numbers import percent
-from ullage.render.svg.draw import Scale, box
-from ullage.render.times import seconds
 from ullage.sums.lanes.spans import Spans, Times
 from ullage.sums.lanes.timeline import Lane, columns, moved, part
+from ullage.views.draw import Scale, box
+from ullage.views.markup import Markup, element, number
+from ullage.views.numbers import percent
+from ullage.views.times import seconds
 
 THINNEST = 0.75  # pixels: a call of a microsecond is still seen, unless there are many, which would hide the rest
 FEW = 40

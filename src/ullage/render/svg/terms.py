@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ullage.errors import harmless
-from ullage.render.markup import Markup, element
-from ullage.render.numbers import flops as counted
-from ullage.render.numbers import percent
-from ullage.render.svg.draw import SMALL, WIDE, Scale, box, extent, fit, picture, text
 from ullage.reports.flops import FlopsReport
+from ullage.views.draw import SMALL, WIDE, Scale, box, extent, fit, picture, text
+from ullage.views.markup import Markup, element
+from ullage.views.numbers import flops as counted
+from ullage.views.numbers import percent
 
 # passes as they follow one another in a bar, with their colour
 PASSES = (("forward", "forward", "ofu"), ("dgrad", "gradient of inputs", "shared"), ("wgrad", "gradient of weights", "pale"))

@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ullage.recording import Mode
-from ullage.render.markup import Markup, element, number
-from ullage.render.numbers import percent
 from ullage.render.svg.axis import ticks
-from ullage.render.svg.draw import SMALL, WIDE, Scale, extent, fit, hatch, line, picture, text, wrap
 from ullage.render.svg.marks import marks
 from ullage.render.svg.strips import WORDS, described, pieces, shares, stacked, strip, swatch
-from ullage.render.times import seconds
 from ullage.sums.lanes import timeline as reduction
 from ullage.sums.lanes.run import Run
 from ullage.sums.lanes.timeline import Lane
+from ullage.views.draw import SMALL, WIDE, Scale, extent, fit, hatch, line, picture, text, wrap
+from ullage.views.markup import Markup, element, number
+from ullage.views.numbers import percent
+from ullage.views.times import seconds
 
 MOST_LANES = 16
 EXACT = 800  # spans that are drawn one by one

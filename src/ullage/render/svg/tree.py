@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ullage.metrics.tree import Node
-from ullage.render.markup import Markup, element, known
-from ullage.render.numbers import UNKNOWN, percent
-from ullage.render.svg.draw import SIZE, SMALL, WIDE, Scale, box, extent, fit, hatch, line, picture, text, wrap
+from ullage.views.draw import SIZE, SMALL, WIDE, Scale, box, extent, fit, hatch, line, picture, text, wrap
+from ullage.views.markup import Markup, element, known
+from ullage.views.numbers import UNKNOWN, percent
 
 BOX, GAP, INDENT, BAR = 42.0, 8.0, 26.0, 8.0
 GOOD, POOR = 0.8, 0.5

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ullage.metrics.evidence import Measured
-from ullage.render.markup import Markup, element
-from ullage.render.numbers import hours, money, percent
-from ullage.render.svg.draw import SIZE, SMALL, WIDE, Scale, box, extent, fit, hatch, line, picture, text, wrap
 from ullage.render.waterfall import bounds, change, factor, headline, signed
 from ullage.reports.waterfall import Cost, WaterfallReport
+from ullage.views.draw import SIZE, SMALL, WIDE, Scale, box, extent, fit, hatch, line, picture, text, wrap
+from ullage.views.markup import Markup, element
+from ullage.views.numbers import hours, money, percent
 
 PLOT, TOP = 280.0, 62.0
 LEAST = 74.0  # pixels of a column; a picture that is too narrow for them puts the steps in rows instead

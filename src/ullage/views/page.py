@@ -6,9 +6,9 @@ import base64
 import hashlib
 from collections.abc import Callable
 
-from ullage.render.html_style import SCRIPT, style
-from ullage.render.markup import Child, Markup, element
-from ullage.render.svg.draw import NARROW, WIDE
+from ullage.views.draw import NARROW, WIDE
+from ullage.views.html_style import SCRIPT, style
+from ullage.views.markup import Child, Markup, element
 
 
 def document(title: str, *body: Child) -> Markup:

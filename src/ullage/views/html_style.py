@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ullage.render.svg.palette import SANS, variables
+from ullage.views.palette import SANS, variables
 
 SERIF = '"Iowan Old Style", "Palatino Linotype", Palatino, "Book Antiqua", Georgia, "Liberation Serif", serif'
 

@@ -6,8 +6,8 @@ import unicodedata
 from dataclasses import dataclass
 
 from ullage.errors import harmless
-from ullage.render.markup import Child, Markup, element, number
-from ullage.render.svg.palette import standalone_rules
+from ullage.views.markup import Child, Markup, element, number
+from ullage.views.palette import standalone_rules
 
 WIDE, NARROW = 880, 360
 SIZE = 13  # text, in pixels

@@ -1,0 +1,71 @@
+"""An answer written to a file, in the form that its name says, whole or not at all."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from ullage.errors import UllageError, harmless
+from ullage.views.view import View
+
+FORMS = (".html", ".htm", ".json", ".md", ".csv", ".txt")  # what every view can be written as, with the answer's JSON
+Form = Callable[[], str | bytes]
+
+
+def write_answer(path: Path, view: View, record: Callable[[], dict[str, Any]], more: Mapping[str, Form] | None = None) -> None:
+    """Write an answer in the form that the ending of the file's name says: one of `FORMS`, or of `more`, made when it is wanted.
+
+    Raises UllageError where nothing can be written; an old file stays until the new one is whole.
+    """
+    ending = path.suffix.lower()
+    content = more[ending]() if more and ending in more else printed(view, record, ending)
+    replace(path, content if isinstance(content, bytes) else content.encode("utf-8", "replace"))
+
+
+def printed(view: View, record: Callable[[], dict[str, Any]], ending: str) -> str:
+    """Return an answer in one of `FORMS`. Raises UllageError for another ending, and for CSV of an answer without tables."""
+    # each form is imported when it is wanted
+    if ending == ".json":
+        from ullage.views.json_text import json_text
+
+        return json_text(record())
+    if ending == ".md":
+        from ullage.views.markdown import markdown
+
+        return markdown(view)
+    if ending == ".csv":
+        from ullage.views.csv import chosen_table, table_csv
+
+        return table_csv(chosen_table(view))
+    if ending == ".txt":
+        from ullage.views.text import text
+
+        return text(view, whole=True)
+    if ending in (".html", ".htm"):
+        from ullage.views.html import html
+
+        return html(view)
+    raise UllageError(f"there is no form '{harmless(ending, 20)}'", f"use {', '.join(FORMS)}")
+
+
+def replace(path: Path, content: bytes | Iterable[bytes]) -> None:
+    """Write a file whole, from bytes or from pieces: an old one of that name stays until the new one is on the disk.
+
+    Raises UllageError for a folder in which nothing can be written.
+    """
+    try:
+        handle, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
+    except OSError as error:
+        problem = f"{harmless(str(path), 200)} can't be written: {error.strerror or error}"
+        raise UllageError(problem, "name a file in a folder that exists and is yours") from error
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.writelines([content] if isinstance(content, bytes) else content)
+        Path(name).chmod(0o644)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,109 @@
+"""A view as one HTML file: the answer first, then pictures and tables. It loads nothing from anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ullage.errors import harmless
+from ullage.views.markup import Child, Markup, element, known
+from ullage.views.page import document, figure
+from ullage.views.view import Cell, Column, Fact, Paragraph, Part, Picture, Section, Table, Value, View, cell_of, words_of
+
+
+def html(view: View) -> str:
+    """Return a view as one self-contained HTML document, light or dark as the reader's screen asks.
+
+    Every word is escaped. A security policy allows only our own style sheet and script, by their hashes, and no
+    connection at all; without the script tables just don't sort. The same view gives the same bytes.
+    """
+    return document(f"{view.headline.before}{view.headline.strong}{view.headline.rest}", *_body(view))
+
+
+def _body(view: View) -> list[Child]:
+    ordered = sorted(view.sections, key=lambda section: section.long)
+    drawn = [(section, [made for made in map(_part, section.parts) if made is not None]) for section in ordered]
+    return [
+        _opening(view),
+        [_section(section, parts) for section, parts in drawn if parts],
+        _section(Section("notes", "Notes", ()), [_listed(view.notes)]) if view.notes else None,
+        element("footer", view.closing) if view.closing else None,
+    ]
+
+
+def _opening(view: View) -> Markup:
+    answer = view.headline
+    return element(
+        "header",
+        element("p", ", ".join(filter(None, (view.subject, view.window))), class_="eyebrow"),
+        element(
+            "h1",
+            answer.before or None,
+            element("strong", answer.strong),
+            answer.rest or None,
+            element("small", f" ({answer.aside})") if answer.aside else None,
+        ),
+        element("p", " ".join(view.lede), class_="lede") if view.lede else None,
+        element("dl", [_fact(fact) for fact in view.facts], class_="key") if view.facts else None,
+        element("p", "The same report: ", element("code", view.command), class_="command") if view.command else None,
+    )
+
+
+def _fact(fact: Fact) -> Markup:
+    value = element("dd", fact.notation.words(fact.value), element("small", fact.note) if fact.note else None)
+    return element("div", element("dt", fact.name), value)
+
+
+def _section(section: Section, parts: Sequence[Child]) -> Markup:
+    heading = element("h2", section.title, id=section.name)
+    how = element("p", section.how, class_="how") if section.how else None
+    return element("section", heading, how, parts, aria_labelledby=section.name)
+
+
+def _part(part: Part) -> Markup | None:
+    if isinstance(part, Picture):
+        return figure(part.draw)
+    if part.drawn:
+        return None
+    if isinstance(part, Paragraph):
+        return element("pre" if part.kept else "p", part.text) if part.text else None
+    return _table(part) if part.rows else None
+
+
+def _table(table: Table) -> Markup:
+    """Return a table in a container of its own that scrolls; beside each number stands its plain value, to sort by."""
+    heads = [element("th", column.heading, scope="col", class_=_look(column)) for column in table.columns]
+    rows = [_row(table, row) for row in table.rows[: table.page]]
+    whole = element("table", element("thead", element("tr", heads)), element("tbody", rows), class_="sorts", aria_label=table.name)
+    more = len(table.rows) - table.page
+    return Markup(
+        "".join(
+            part
+            for part in (
+                element("h3", table.title) if table.title else None,
+                element("div", whole, class_="scroll", tabindex="0", role="region", aria_label=table.name),
+                element("p", table.note, class_="more") if table.note else None,
+                element("p", f"… {more:,} more", class_="more") if more > 0 else None,
+            )
+            if part is not None
+        )
+    )
+
+
+def _row(table: Table, row: Sequence[Value | Cell]) -> Markup:
+    cells = [_cell(number, cell_of(value), column) for number, (value, column) in enumerate(zip(row, table.columns, strict=True))]
+    return element("tr", cells)
+
+
+def _cell(number: int, cell: Cell, column: Column) -> Markup:
+    value = known(cell.value) if column.notation.numeric and isinstance(cell.value, int | float) else None
+    classes = " ".join(filter(None, (_look(column), cell.look))) or None
+    name, scope = ("td", None) if number else ("th", "row")
+    return element(name, words_of(cell, column), scope=scope, data_v=None if value is None else f"{value:.6g}", class_=classes)
+
+
+def _look(column: Column) -> str | None:
+    return None if column.notation.numeric else "words"
+
+
+def _listed(notes: Sequence[str]) -> Markup:
+    return element("ul", [element("li", harmless(note, 2000)) for note in notes], class_="notes")

@@ -1,0 +1,56 @@
+"""How the values of a column or a fact are written: one notation a kind of number, the same in every form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ullage.errors import harmless
+from ullage.views import numbers
+from ullage.views.numbers import UNKNOWN
+from ullage.views.times import seconds
+
+
+@dataclass(frozen=True)
+class Notation:
+    """How values of one kind are written: `write` makes words of a value that is known, `unit` is what the value is in JSON and CSV.
+
+    Words stand to the left of their column, numbers to the right.
+    """
+
+    unit: str
+    write: Callable[[Any], str]
+    numeric: bool = True
+
+    def words(self, value: Any) -> str:
+        """Return a value as people read it, "–" for one that is not known (None, not a number, infinite).
+
+        >>> PERCENT.words(0.314), PERCENT.words(None), PERCENT.words(float("nan")), COUNT.words(12345)
+        ('31 %', '–', '–', '12,345')
+        """
+        return UNKNOWN if value is None or (isinstance(value, float) and value - value != 0) else self.write(value)
+
+
+BAR_CELLS = 20
+LONGEST_WORDS = 400  # characters of a cell: what is longer is nobody's name
+
+WORDS = Notation("", lambda value: harmless(str(value), LONGEST_WORDS), numeric=False)
+COUNT = Notation("1", lambda value: f"{value:,}")
+GPUS = Notation("1", lambda value: f"{round(value, 2):,.10g}")  # a slice is a part of one
+PERCENT = Notation("ratio", numbers.percent)
+PERCENT_1 = Notation("ratio", lambda value: numbers.percent(value, 1))
+FACTOR = Notation("ratio", numbers.factor)
+BAR = Notation("ratio", lambda value: "█" * _cells(value) + "·" * (BAR_CELLS - _cells(value)), numeric=False)
+POINTS = Notation("ratio", lambda value: f"{value * 100:.1f}")
+FINE_POINTS = Notation("ratio", lambda value: f"{value * 100:.3f}")
+GPU_HOURS = Notation("GPU-hours", numbers.hours)
+MONEY = Notation("money", numbers.money)
+TIME = Notation("ns", seconds)
+SECONDS = Notation("s", lambda value: f"{value:,.4g} s")
+WATTS = Notation("W", lambda value: f"{value:,.0f} W")
+FLOPS = Notation("FLOP", numbers.flops)
+
+
+def _cells(value: float) -> int:
+    return max(0, min(BAR_CELLS, round(value * BAR_CELLS)))

@@ -1,0 +1,160 @@
+"""An answer described once, as data, before any form: a printer a form makes text, a page, Markdown or CSV of it.
+
+No form computes a number: what a form shows stands here, as a value with its notation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ullage.views.markup import Markup
+from ullage.views.notation import WORDS, Notation
+
+Value = str | int | float | None
+Look = Literal["", "doubt", "strong"]
+
+
+BRIEF = 20  # rows that a terminal shows
+PAGE = 500  # and a page
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value that is written in its own words (`words`, else by its column's notation), or looks different."""
+
+    value: Value
+    words: str = ""
+    look: Look = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column: its heading, how its values are written, and its `key` in CSV (the heading where none is given)."""
+
+    heading: str
+    notation: Notation = WORDS
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of values, a value a column; the first column names its row.
+
+    A terminal shows the first `brief` rows, or those whose numbers `chosen` names; `elsewhere` says how to see the
+    others. A page shows the first `page`, and sorts by a click. `note` stands below. What is `drawn` by a picture beside
+    it a page leaves out.
+    """
+
+    name: str
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[Value | Cell]]
+    title: str = ""
+    brief: int = BRIEF
+    page: int = PAGE
+    chosen: Sequence[int] | None = None
+    elsewhere: str = ""
+    note: str = ""
+    drawn: bool = False
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture: `draw` makes it for a width in pixels. A terminal shows none: what it says stands in a table, too."""
+
+    draw: Callable[[int], Markup]
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """A sentence or more; or lines in a layout of their own (a tree, an equation), which are `kept` as they stand.
+
+    What is `drawn` by a picture beside it a page leaves out.
+    """
+
+    text: str
+    kept: bool = False
+    drawn: bool = False
+
+
+Part = Table | Picture | Paragraph
+
+
+@dataclass(frozen=True)
+class Section:
+    """What belongs together under a heading: `how` says how to read it.
+
+    A terminal shows no headings: tables speak for themselves. What is `detail` it leaves out. On a page a section
+    that is `long` comes after all that are not.
+    """
+
+    name: str
+    title: str
+    parts: Sequence[Part]
+    how: str = ""
+    detail: bool = False
+    long: bool = False
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A key figure: what it is, its value, and a note."""
+
+    name: str
+    value: Value
+    notation: Notation = WORDS
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The answer in one line: `before` it that it is partial, what is `strong`, of what it is true, what doubts it."""
+
+    strong: str
+    rest: str = ""
+    before: str = ""
+    aside: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.before}{self.strong}{self.rest}{f' ({self.aside})' if self.aside else ''}"
+
+
+@dataclass(frozen=True)
+class View:
+    """An answer: what it is of (`subject`, `window`), its headline, a sentence or two (`lede`), key figures, sections,
+    notes, and the command that asks again."""
+
+    kind: str
+    subject: str
+    headline: Headline
+    window: str = ""
+    lede: Sequence[str] = ()
+    facts: Sequence[Fact] = ()
+    sections: Sequence[Section] = ()
+    notes: Sequence[str] = ()
+    command: str = ""
+    closing: str = ""
+    tables: dict[str, Table] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        found = [part for section in self.sections for part in section.parts if isinstance(part, Table)]
+        object.__setattr__(self, "tables", {table.name: table for table in found})
+
+
+def cell_of(value: Value | Cell) -> Cell:
+    """Return a value as a cell."""
+    return value if isinstance(value, Cell) else Cell(value)
+
+
+def words_of(value: Value | Cell, column: Column) -> str:
+    """Return what a cell says, in words of its own or in its column's notation."""
+    cell = cell_of(value)
+    return cell.words or column.notation.words(cell.value)
+
+
+def brief_rows(table: Table, *, whole: bool = False) -> Sequence[int]:
+    """Return which rows of a table a short form shows, all of them for the `whole`."""
+    if table.chosen is None or whole:
+        return range(len(table.rows) if whole else min(table.brief, len(table.rows)))
+    return table.chosen

@@ -1,0 +1,185 @@
+"""One view of an answer, a printer a form: every form says the same, and foreign words harm none of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.golden.canonical import lines_of_page
+from ullage.errors import UllageError
+from ullage.views.csv import chosen_table, table_csv
+from ullage.views.files import FORMS, write_answer
+from ullage.views.html import html
+from ullage.views.markdown import markdown
+from ullage.views.markup import Markup
+from ullage.views.notation import BAR, COUNT, FACTOR, GPU_HOURS, PERCENT_1, WORDS
+from ullage.views.text import text
+from ullage.views.view import Cell, Column, Fact, Headline, Paragraph, Picture, Section, Table, View, words_of
+
+HOSTILE = ("<script>alert(1)</script>", "\x1b[31mred\u202e", "a|b *c* _d_ `e`", "[x](javascript:alert(1))", "=1+1", "@all", "näht")
+COLUMNS = (Column("job"), Column("GPUs", COUNT), Column("OFU", PERCENT_1), Column("why"))
+
+
+def view(rows=(), **given):
+    """Return a view with one table of jobs, and what else is given for it."""
+    table = Table("jobs", COLUMNS, [*rows], **given)
+    return View(
+        "fleet", "Fleet report", Headline("OFU 31.4 %", " of 9 GPU-hours", aside="all trusted"), sections=[Section("jobs", "Jobs", [table])]
+    )
+
+
+def rows_of(page):
+    return [[cell.strip() for cell in line.split("|")[1:]] for line in lines_of_page(page) if line.startswith("| ")]
+
+
+def test_every_form_begins_with_the_answer():
+    made = view([["a", 1, 0.5, ""]])
+    assert text(made).startswith("OFU 31.4 % of 9 GPU-hours (all trusted)\n")
+    assert markdown(made).startswith("**OFU 31.4 %** of 9 GPU-hours (all trusted)\n")
+    assert lines_of_page(html(made))[0].endswith("OFU 31.4 % of 9 GPU-hours – Ullage")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from(HOSTILE), st.integers(0, 10**6), st.none() | st.floats(0, 1), st.sampled_from(HOSTILE)), max_size=12)
+)
+def test_every_form_holds_the_same_cells(rows):
+    made = view([list(row) for row in rows])
+    told = [[words_of(value, column) for value, column in zip(row, COLUMNS, strict=True)] for row in rows]
+    assert [[*row] for row in rows_of(html(made))[1:]] == [
+        [re.sub(r"\s+", " ", cell).strip() for cell in "|".join(row).split("|")] for row in told
+    ]
+    for row in told:
+        for shown in row[1:3]:
+            assert shown in text(made) and shown in markdown(made)
+    written = [*csv.reader(io.StringIO(table_csv(made.tables["jobs"])))]
+    assert [row[1:3] for row in written[1:]] == [[str(count), "" if ofu is None else repr(ofu)] for _, count, ofu, _ in rows]
+
+
+class Tags(HTMLParser):
+    """Collects the names of a page's elements."""
+
+    def __init__(self, page):
+        super().__init__()
+        self.names = []
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.names.append(tag)
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_foreign_words_stay_words(word):
+    made = View(
+        "x", word, Headline(word, word, word, word), word, [word], [Fact(word, word, note=word)],
+        [Section("s", word, [Table("t", [Column(word), Column(word)], [[word, Cell(1.0, word)]], note=word), Paragraph(word)], word)],
+        [word], word, word,
+    )  # fmt: skip
+    harmless = View(
+        "x", "w", Headline("w", "w", "w", "w"), "w", ["w"], [Fact("w", "w", note="w")],
+        [Section("s", "w", [Table("t", [Column("w"), Column("w")], [["w", Cell(1.0, "w")]], note="w"), Paragraph("w")], "w")],
+        ["w"], "w", "w",
+    )  # fmt: skip
+    assert Tags(html(made)).names == Tags(html(harmless)).names
+    shown = re.sub("`[^`]*`", "", markdown(made))  # what stands as code is shown as it is
+    assert "<script>alert" not in shown and not re.search(r"(?<!\\)\]\(", shown) and "@all" not in shown
+    assert "\x1b" not in html(made)
+    assert not re.search(r"^=", table_csv(made.tables["t"]), re.MULTILINE)
+
+
+def test_what_is_not_known_is_a_dash_and_nothing_in_csv():
+    made = view([["a", None, float("nan"), "x"]])
+    assert rows_of(html(made))[1] == ["a", "–", "–", "x"]
+    assert table_csv(made.tables["jobs"]).splitlines()[1] == "a,,,x"
+
+
+def test_a_terminal_shows_a_part_a_file_all_and_says_how_to_see_more():
+    rows = [[f"job {number}", number, 0.5, ""] for number in range(30)]
+    made = view(rows, brief=4, elsewhere="--top shows them")
+    assert text(made).count("\njob ") == 4 + 1 and "… 26 more; --top shows them" in text(made)
+    assert text(made, whole=True).count("\njob ") == 30 + 1 and "more" not in text(made, whole=True)
+    assert "… 26 more" in markdown(made)
+    assert "… 1 more" in html(view(rows, page=29))
+    assert "… 1 more" not in html(view(rows, page=30))
+    some = view(rows, chosen=[0, 7])
+    assert "job 7" in text(some) and "job 1 " not in text(some) and "… 28 more" in text(some)
+
+
+def test_words_stand_left_and_numbers_right():
+    shown = text(view([["a", 7, 0.5, "because"], ["longer", 1234, 0.25, "x"]])).splitlines()[2:]
+    assert shown == ["job      GPUs     OFU  why", "a           7  50.0 %  because", "longer  1,234  25.0 %  x"]
+
+
+def test_a_page_has_pictures_and_what_they_draw_stands_in_a_table_elsewhere():
+    drawn = Table("chain", [Column("factor"), Column("", BAR), Column("value", FACTOR)], [["clock", 0.5, 0.5]], drawn=True)
+    made = View(
+        "x", "X", Headline("31 %"), sections=[Section("chain", "Chain", [Picture(lambda width: Markup(f"<svg>{width}</svg>")), drawn])]
+    )
+    assert rows_of(html(made)) == [] and "<svg>880</svg>" in html(made) and "<svg>360</svg>" in html(made)
+    assert "clock   ██████████··········   0.50" in text(made) and "| clock |" in markdown(made)
+
+
+def test_details_and_long_sections_go_where_they_can_be_found():
+    tables = [Table(name, [Column(name)], [["x"]]) for name in ("models", "groups", "ledger")]
+    sections = [
+        Section("models", "Models", tables[:1], detail=True),
+        Section("groups", "Groups", tables[1:2], long=True),
+        Section("ledger", "Ledger", tables[2:]),
+    ]
+    made = View("x", "X", Headline("31 %"), sections=sections)
+    assert "models" not in text(made) and text(made).index("groups") < text(made).index("ledger")
+    page = html(made)
+    assert page.index('id="models"') < page.index('id="ledger"') < page.index('id="groups"')
+
+
+def test_a_section_without_anything_to_show_has_no_heading():
+    empty = [Section("a", "Alpha", [Table("t", [Column("x")], [])]), Section("b", "Beta", [Paragraph("")])]
+    made = View("x", "X", Headline("31 %"), sections=[*empty, Section("c", "Gamma", [Paragraph("said")])])
+    for form in (html(made), markdown(made)):
+        assert "Alpha" not in form and "Beta" not in form and "Gamma" in form
+    assert text(made) == "31 %\n\nsaid\n"
+
+
+def test_a_table_is_chosen_by_name():
+    made = view([["a", 1, 0.5, "x"]])
+    assert chosen_table(made) is chosen_table(made, "jobs")
+    with pytest.raises(UllageError, match="no table 'users'"):
+        chosen_table(made, "users")
+    with pytest.raises(UllageError, match="has no table"):
+        chosen_table(View("x", "X", Headline("31 %")))
+
+
+def test_units_stand_in_the_heads_of_csv():
+    table = Table(
+        "t",
+        [Column("job"), Column("ullage, GPU-hours", GPU_HOURS), Column("lost", GPU_HOURS), Column("OFU", FACTOR)],
+        [["=a", 1.5, 2.5, 0.25]],
+    )
+    assert table_csv(table) == 'job,"ullage, GPU-hours",lost (GPU-hours),OFU\r\n\'=a,1.5,2.5,0.25\r\n'
+    assert WORDS.unit == ""
+
+
+@pytest.mark.parametrize("ending", FORMS)
+def test_a_file_holds_what_its_ending_says(ending, tmp_path):
+    made, path = view([["a", 1, 0.5, "x"]]), tmp_path / f"answer{ending.upper()}"
+    write_answer(path, made, lambda: {"ofu": 0.5})
+    assert path.read_text().startswith({".json": "{\n", ".md": "**OFU", ".csv": "job,", ".txt": "OFU 31"}.get(ending, "<!doctype html>"))
+
+
+def test_a_form_that_an_answer_alone_has_goes_first_and_a_failure_leaves_the_old_file(tmp_path):
+    path = tmp_path / "answer.csv"
+    write_answer(path, view(), dict, {".csv": lambda: b"x\n"})
+    assert path.read_bytes() == b"x\n"
+    with pytest.raises(UllageError, match="has no table"):
+        write_answer(path, View("x", "X", Headline("31 %")), dict)
+    assert path.read_bytes() == b"x\n" and [*tmp_path.iterdir()] == [path]
+    with pytest.raises(UllageError, match=r"no form '\.pdf'"):
+        write_answer(tmp_path / "a.pdf", view(), dict)
+    with pytest.raises(UllageError, match="can't be written"):
+        write_answer(tmp_path / "no" / "a.md", view(), dict)
