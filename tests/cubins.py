@@ -20,13 +20,14 @@ class Needs:
 
 def needs(cubin, entry):
     """Return what a kernel of a cubin needs."""
-    parameters, registers, shared = {}, 0, 0
+    parameters, shared = {}, 0
     found = dict(_sections(cubin))
     for attribute, value in _attributes(found[f".nv.info.{entry}"][1]):
         if attribute == PARAMETER:
             _, place, _, packed = struct.unpack("<IHHI", value)
             parameters[place] = packed >> 18
-    registers = max(struct.unpack("<II", value)[1] for attribute, value in _attributes(found[".nv.info"][1]) if attribute == REGISTERS)
+    counts = dict(struct.unpack("<II", value) for attribute, value in _attributes(found[".nv.info"][1]) if attribute == REGISTERS)
+    registers = counts[_symbols(found)[entry]]
     if f".nv.shared.{entry}" in found:
         kept = RESERVED if ".nv.shared.reserved.0" in found else 0
         shared = max(0, found[f".nv.shared.{entry}"][0] - kept)
@@ -40,6 +41,13 @@ def _sections(cubin):
     for name, _, _, _, begin, size in heads:
         start = heads[names][4] + name
         yield cubin[start : cubin.index(b"\0", start)].decode(), (size, cubin[begin : begin + size])
+
+
+def _symbols(sections):
+    """Return the numbers of symbols by their names."""
+    table, names = sections[".symtab"][1], sections[".strtab"][1]
+    starts = [struct.unpack_from("<I", table, place)[0] for place in range(0, len(table), 24)]
+    return {names[start : names.index(b"\0", start)].decode(): number for number, start in enumerate(starts)}
 
 
 def _attributes(info):
