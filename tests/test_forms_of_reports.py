@@ -14,7 +14,8 @@ from tests.forms import plain, untold
 from tests.test_gemm_ofu import recording, three
 from ullage.benches.bench import BENCHES
 from ullage.questions import waterfall
-from ullage.render import bench, bench_html, drift, html, json, text
+from ullage.render import bench, bench_html, drift, json
+from ullage.render import fleet as render_fleet
 from ullage.render import gemm_ofu as render_gemm_ofu
 from ullage.render import waterfall as chain
 from ullage.render.waterfall_html import page
@@ -23,6 +24,9 @@ from ullage.reports.bench import bench_report
 from ullage.reports.drift import drift_report
 from ullage.simulate.job import Plan, job
 from ullage.simulate.job_files import Written, write
+from ullage.views.html import html
+from ullage.views.markdown import markdown
+from ullage.views.text import text
 
 PERCENT, TERA, GIGA, MEGA = 100.0, 1e-12, 1e-9, 1e-6
 
@@ -54,7 +58,8 @@ def test_the_kernels_of_a_waterfall(tmp_path: Path) -> None:
 def test_a_fleet_report() -> None:
     report = sample_reports.report()
     data, known = json.fleet(report), ("10 points",)  # within which jobs are counted
-    for form in (text.fleet(report, top=10**6), plain(html.html(report))):
+    view = render_fleet.view(report)
+    for form in (text(view, whole=True), plain(html(view)), markdown(view)):
         assert untold(re.sub(r"…\s+[\d,]+ more", "", form), data, known, (PERCENT,)) == []
 
 

@@ -132,7 +132,7 @@ def test_a_server_that_answers_everything_gives_a_complete_report_and_status_0()
         text = ask("fleet", url, *HOURS, "--strict")
     assert said.code == 0 and (said.json["complete"], said.json["read_until"]) == (True, None)
     assert said.json["gpu_hours"] == pytest.approx(8.0)
-    assert text.code == 0 and text.out.startswith("OFU 30.0 % of 8.00 GPU-hours (100.0 % of them trusted)")
+    assert text.code == 0 and text.out.startswith("OFU 30.0 % of 8.00 GPU-hours (all of them trusted)")
 
 
 def test_text_page_picture_table_and_data_agree_on_what_is_partial(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_text_page_picture_table_and_data_agree_on_what_is_partial(tmp_path: Pat
         said = ask("fleet", url, *HOURS)
     assert said.code == 3
     headline = "partial, read until 2026-08-10 01:20:00 UTC: OFU 30.0 % of 2.67 GPU-hours"
-    assert said.out.startswith(f"{headline} (100.0 % of them trusted)")
+    assert said.out.startswith(f"{headline} (all of them trusted)")
     for name in ("r.html", "r.svg", "r.txt", "r.json", "r.parquet"):
         with served(4) as url:
             wrote = ask("fleet", url, *HOURS, "--out", tmp_path / name)
