@@ -19,7 +19,7 @@ from ullage.views.html import html
 from ullage.views.markdown import markdown
 from ullage.views.markup import Markup
 from ullage.views.notation import BAR, COUNT, FACTOR, GPU_HOURS, PERCENT_1, WORDS
-from ullage.views.text import text
+from ullage.views.text import table_text, text
 from ullage.views.view import Cell, Column, Fact, Headline, Paragraph, Picture, Section, Table, View, words_of
 
 HOSTILE = ("<script>alert(1)</script>", "\x1b[31mred\u202e", "a|b *c* _d_ `e`", "[x](javascript:alert(1))", "=1+1", "@all", "näht")
@@ -183,3 +183,55 @@ def test_a_form_that_an_answer_alone_has_goes_first_and_a_failure_leaves_the_old
         write_answer(tmp_path / "a.pdf", view(), dict)
     with pytest.raises(UllageError, match="can't be written"):
         write_answer(tmp_path / "no" / "a.md", view(), dict)
+
+
+def grid():
+    """Return a table as papers print it: two lines, of which one is measured and published, under labels of two levels."""
+    columns = [
+        Column("types"), Column("GPU"), Column("B/clk", COUNT, over=("SS", "zero")),
+        Column("TFLOP/s", COUNT, over=("SS", "random")), Column("B/clk", COUNT, over=("RS", "zero")),
+    ]  # fmt: skip
+    rows = [
+        ["FP16", "H200", 1, Cell(700, aside="71 %", tip="at 1,755 MHz"), 3],
+        ["FP16", "H800, paper", 4, 5, None],
+        ["TF32", "H200", 7, 8, 9],
+    ]
+    return Table("grid", columns, rows, grid=1, over=("operands", "data"))
+
+
+def test_labels_spread_over_the_columns_of_a_grid_and_names_stand_once():
+    made = View("x", "X", Headline("31 %"), sections=[Section("g", "Grid of products", [grid()], headed=True)])
+    assert text(made, width=120).split("\n")[2:] == [
+        "Grid of products",
+        "operands:                  SS           RS",
+        "data:                zero    random   zero",
+        "types  GPU          B/clk   TFLOP/s  B/clk",
+        "FP16   H200             1  700 71 %      3",
+        "       H800, paper      4    5           –",
+        "TF32   H200             7    8           9",
+        "",
+    ]
+    heads = re.findall(r"<thead>(.*?)</thead>", html(made))[0]
+    assert re.findall(r'<th colspan="(\d)" scope="\w+">(\w+)', heads) == [
+        ("2", "operands"), ("2", "SS"), ("1", "RS"), ("2", "data"), ("1", "zero"), ("1", "random"), ("1", "zero")
+    ]  # fmt: skip
+    assert '<td title="at 1,755 MHz">700<small class="more"> 71 %</small></td>' in html(made) and 'class="sorts"' not in html(made)
+    assert "| types | GPU | SS zero B/clk | SS random TFLOP/s | RS zero B/clk |" in markdown(made)
+    assert "| FP16 | H800, paper |" in markdown(made) and "| 700 71 % |" in markdown(made)
+    assert table_csv(grid()).splitlines()[2] == 'FP16,"H800, paper",4,5,'
+
+
+@pytest.mark.parametrize(("width", "blocks"), [(42, 1), (41, 2), (30, 3)])
+def test_a_grid_that_is_wider_than_the_terminal_goes_on_below_and_labels_keep_what_is_theirs(width, blocks):
+    shown = table_text(grid(), width=width)
+    assert shown.count("types") == blocks
+    labels = [line.split()[1:] for line in shown.splitlines() if line.startswith("operands")]
+    assert labels == {1: [["SS", "RS"]], 2: [["SS"], ["RS"]], 3: [["SS"], ["SS"], ["RS"]]}[blocks]
+
+
+def test_a_terminal_cuts_words_where_their_column_has_room_for_fewer():
+    name = "a" * 100
+    table = Table("t", [Column("kernel", room=60), Column("at", room=9), Column("why")], [[name, name, name]])
+    kernel, at, why = table_text(table).splitlines()[1].split()
+    assert (len(kernel), len(at), len(why)) == (60, 9, 100)
+    assert len(table_text(Table("t", [Column("kernel")], [[name]])).splitlines()[1]) == 48

@@ -10,11 +10,15 @@ import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from ullage.errors import UllageError, harmless
+
+if TYPE_CHECKING:
+    from ullage.views.files import Form
+    from ullage.views.view import View
 
 C = TypeVar("C", bound=Callable[..., Any])
 
@@ -87,6 +91,21 @@ def output_options(command: C) -> C:
     return click.option(
         "--out", type=click.Path(path_type=Path), help="Write the report to FILE; the form follows its name.", metavar="FILE"
     )(command)
+
+
+def give(view: View, record: Callable[[], Any], *, as_json: bool, out: Path | None = None, more: Mapping[str, Form] | None = None) -> None:
+    """Give an answer: into a file in the form of its name (one of `FORMS` or of `more`), as JSON, or as text on the terminal."""
+    if out is not None:
+        from ullage.views.files import write_answer
+
+        write_answer(out, view, record, more)
+        click.echo(f"wrote {out}", err=True)
+    if as_json:
+        click.echo(dump(record()))
+    elif out is None:
+        from ullage.views.text import text
+
+        click.echo(text(view), nl=False)
 
 
 def dump(data: Any) -> str:

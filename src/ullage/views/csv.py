@@ -7,7 +7,7 @@ import io
 import math
 
 from ullage.errors import UllageError, harmless
-from ullage.views.view import Column, Table, View, cell_of
+from ullage.views.view import Column, Table, View, cell_of, heading_of
 
 
 def table_csv(table: Table) -> str:
@@ -26,7 +26,7 @@ def head(column: Column) -> str:
     >>> head(Column("OFU", FACTOR)), head(Column("ullage, GPU-hours", GPU_HOURS, key="ullage"))
     ('OFU', 'ullage (GPU-hours)')
     """
-    unit, name = column.notation.unit, column.key or column.heading
+    unit, name = column.notation.unit, column.key or heading_of(column)
     return name if unit in ("", "1", "ratio") or name.endswith(unit) else f"{name} ({unit})"
 
 

@@ -15,7 +15,7 @@ FORMS = (".html", ".htm", ".json", ".md", ".csv", ".txt")  # what every view can
 Form = Callable[[], str | bytes]
 
 
-def write_answer(path: Path, view: View, record: Callable[[], dict[str, Any]], more: Mapping[str, Form] | None = None) -> None:
+def write_answer(path: Path, view: View, record: Callable[[], Any], more: Mapping[str, Form] | None = None) -> None:
     """Write an answer in the form that the ending of the file's name says: one of `FORMS`, or of `more`, made when it is wanted.
 
     Raises UllageError where nothing can be written; an old file stays until the new one is whole.
@@ -25,7 +25,7 @@ def write_answer(path: Path, view: View, record: Callable[[], dict[str, Any]], m
     replace(path, content if isinstance(content, bytes) else content.encode("utf-8", "replace"))
 
 
-def printed(view: View, record: Callable[[], dict[str, Any]], ending: str) -> str:
+def printed(view: View, record: Callable[[], Any], ending: str) -> str:
     """Return an answer in one of `FORMS`. Raises UllageError for another ending, and for CSV of an answer without tables."""
     # each form is imported when it is wanted
     if ending == ".json":

@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import groupby
 
 from ullage.errors import harmless
 from ullage.views.markup import Child, Markup, element, known
 from ullage.views.page import document, figure
-from ullage.views.view import Cell, Column, Fact, Paragraph, Part, Picture, Section, Table, Value, View, cell_of, words_of
+from ullage.views.view import (
+    Cell,
+    Column,
+    Fact,
+    Paragraph,
+    Part,
+    Picture,
+    Section,
+    Table,
+    Value,
+    View,
+    cell_of,
+    named_before,
+    words_of,
+)  # fmt: skip
 
 
 def html(view: View) -> str:
@@ -71,9 +86,10 @@ def _part(part: Part) -> Markup | None:
 
 def _table(table: Table) -> Markup:
     """Return a table in a container of its own that scrolls; beside each number stands its plain value, to sort by."""
-    heads = [element("th", column.heading, scope="col", class_=_look(column)) for column in table.columns]
-    rows = [_row(table, row) for row in table.rows[: table.page]]
-    whole = element("table", element("thead", element("tr", heads)), element("tbody", rows), class_="sorts", aria_label=table.name)
+    shown = table.rows[: table.page]
+    rows = [_row(table, row, before) for row, before in zip(shown, [None, *shown], strict=False)]
+    head = element("thead", *_labels(table), element("tr", _heads(table)))
+    whole = element("table", head, element("tbody", rows), class_=None if table.grid else "sorts", aria_label=table.name)
     more = len(table.rows) - table.page
     return Markup(
         "".join(
@@ -89,16 +105,45 @@ def _table(table: Table) -> Markup:
     )
 
 
-def _row(table: Table, row: Sequence[Value | Cell]) -> Markup:
-    cells = [_cell(number, cell_of(value), column) for number, (value, column) in enumerate(zip(row, table.columns, strict=True))]
+def _heads(table: Table) -> Iterator[Markup]:
+    for number, column in enumerate(table.columns):
+        yield element(
+            "th", column.heading, scope="col", class_=("words" if _names(table, number) else None) if table.grid else _look(column)
+        )
+
+
+def _labels(table: Table) -> Iterator[Markup]:
+    """Yield the labels that spread over the columns of a grid, a row each, every one over all it holds."""
+    names = next((number for number, column in enumerate(table.columns) if column.over), 0)
+    for level, name in enumerate(table.over):
+        spans = [
+            element("th" if labels else "td", labels[level] if labels else "", colspan=len([*group]), scope="colgroup" if labels else None)
+            for labels, group in groupby(table.columns[names:], key=lambda column: tuple(column.over)[: level + 1])
+        ]
+        yield element("tr", element("th", f"{name}:", colspan=names, scope="row"), spans)
+
+
+def _names(table: Table, number: int) -> bool:
+    """Return whether a column of a grid names its rows: all before the first of numbers do."""
+    return all(not column.notation.numeric for column in table.columns[: number + 1])
+
+
+def _row(table: Table, row: Sequence[Value | Cell], before: Sequence[Value | Cell] | None) -> Markup:
+    again = table.grid if named_before(table, row, before) else 0
+    cells = [
+        element("td", "") if number < again else _cell(table, number, cell_of(value), column)
+        for number, (value, column) in enumerate(zip(row, table.columns, strict=True))
+    ]
     return element("tr", cells)
 
 
-def _cell(number: int, cell: Cell, column: Column) -> Markup:
-    value = known(cell.value) if column.notation.numeric and isinstance(cell.value, int | float) else None
-    classes = " ".join(filter(None, (_look(column), cell.look))) or None
-    name, scope = ("td", None) if number else ("th", "row")
-    return element(name, words_of(cell, column), scope=scope, data_v=None if value is None else f"{value:.6g}", class_=classes)
+def _cell(table: Table, number: int, cell: Cell, column: Column) -> Markup:
+    value = known(cell.value) if column.notation.numeric and isinstance(cell.value, int | float) and not table.grid else None
+    classes = " ".join(filter(None, (None if table.grid else _look(column), cell.look))) or None
+    name, scope = ("th", "row") if (_names(table, number) if table.grid else number == 0) else ("td", None)
+    aside = element("small", f" {cell.aside}", class_="more") if cell.aside else None
+    shown = None if value is None else f"{value:.6g}"
+    return element(name, words_of(cell, column), aside, scope=scope, data_v=shown, class_=classes, title=cell.tip or None)
 
 
 def _look(column: Column) -> str | None:

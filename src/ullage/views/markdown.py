@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from ullage.errors import harmless
 from ullage.views.text import NOTE
-from ullage.views.view import Paragraph, Section, Table, View, brief_rows, words_of
+from ullage.views.view import Paragraph, Section, Table, View, all_words_of, brief_rows, heading_of
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 _AT = re.compile(r"(?<=^)([-+]|\d+[.)])(?=\s)|@(?=\w)")  # a list's item at the start, and what would name somebody
@@ -46,8 +46,8 @@ def _section(section: Section) -> Iterator[str]:
 def table_markdown(table: Table) -> str:
     """Return a table with the rows that a terminal shows, numbers to the right."""
     chosen = brief_rows(table)
-    lines = [[plain(column.heading) or " " for column in table.columns]]
-    lines += [[plain(words_of(value, column)) for value, column in zip(table.rows[n], table.columns, strict=True)] for n in chosen]
+    lines = [[plain(heading_of(column)) or " " for column in table.columns]]
+    lines += [[plain(all_words_of(value, column)) for value, column in zip(table.rows[n], table.columns, strict=True)] for n in chosen]
     rule = ["---:" if column.notation.numeric else "---" for column in table.columns]
     rows = "\n".join(f"| {' | '.join(row)} |" for row in (lines[0], rule, *lines[1:]))
     more = len(table.rows) - len(chosen)

@@ -45,6 +45,15 @@ def hours(value: float | None) -> str:
     return f"{value:,.{digits}f}"
 
 
+def counted(count: float, noun: str, nouns: str = "") -> str:
+    """Return a number with what it counts: `noun` for one, else `nouns`, which is the noun with an s where not given.
+
+    >>> counted(1, "kernel"), counted(1200, "kernel"), counted(2, "pass", "passes"), counted(1 / 7, "GPU")
+    ('1 kernel', '1,200 kernels', '2 passes', '0.14 GPUs')
+    """
+    return f"{round(count, 2):,.10g} {noun if count == 1 else nouns or f'{noun}s'}"
+
+
 def money(value: float | None) -> str:
     """Return an amount, in the currency of the given prices.
 

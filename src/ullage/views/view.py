@@ -22,20 +22,31 @@ PAGE = 500  # and a page
 
 @dataclass(frozen=True)
 class Cell:
-    """A value that is written in its own words (`words`, else by its column's notation), or looks different."""
+    """A value that is written in its own words (`words`, else by its column's notation), or looks different.
+
+    `aside` stands beside it, smaller (a share); `tip` shows on a page, by hovering.
+    """
 
     value: Value
     words: str = ""
     look: Look = ""
+    aside: str = ""
+    tip: str = ""
 
 
 @dataclass(frozen=True)
 class Column:
-    """A column: its heading, how its values are written, and its `key` in CSV (the heading where none is given)."""
+    """A column: its heading, how its values are written, and its `key` in CSV (the heading where none is given).
+
+    A terminal shows the first `room` characters of a word (0: 48 of what names a row). Labels stand `over` the column,
+    and over the neighbours that have the same.
+    """
 
     heading: str
     notation: Notation = WORDS
     key: str = ""
+    room: int = 0
+    over: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -45,6 +56,10 @@ class Table:
     A terminal shows the first `brief` rows, or those whose numbers `chosen` names; `elsewhere` says how to see the
     others. A page shows the first `page`, and sorts by a click. `note` stands below. What is `drawn` by a picture beside
     it a page leaves out.
+
+    A `grid` is a table as papers print it: its first `grid` columns name a line, and are written once for all rows that
+    share them; a terminal continues it below where it is wider, and no page sorts it. `over` names the labels that stand
+    over its columns, a row each.
     """
 
     name: str
@@ -57,6 +72,8 @@ class Table:
     elsewhere: str = ""
     note: str = ""
     drawn: bool = False
+    grid: int = 0
+    over: Sequence[str] = ()
 
 
 @dataclass(frozen=True)
@@ -85,8 +102,8 @@ Part = Table | Picture | Paragraph
 class Section:
     """What belongs together under a heading: `how` says how to read it.
 
-    A terminal shows no headings: tables speak for themselves. What is `detail` it leaves out. On a page a section
-    that is `long` comes after all that are not.
+    A terminal shows headings only where they are asked for (`headed`): tables speak for themselves. What is `detail` it
+    leaves out. On a page a section that is `long` comes after all that are not.
     """
 
     name: str
@@ -95,6 +112,7 @@ class Section:
     how: str = ""
     detail: bool = False
     long: bool = False
+    headed: bool = False
 
 
 @dataclass(frozen=True)
@@ -151,6 +169,25 @@ def words_of(value: Value | Cell, column: Column) -> str:
     """Return what a cell says, in words of its own or in its column's notation."""
     cell = cell_of(value)
     return cell.words or column.notation.words(cell.value)
+
+
+def all_words_of(value: Value | Cell, column: Column) -> str:
+    """Return what a cell says, with what stands beside it."""
+    return " ".join(filter(None, (words_of(value, column), cell_of(value).aside)))
+
+
+def heading_of(column: Column) -> str:
+    """Return a column's heading with the labels that stand over it, for a form that has one line of them."""
+    return " ".join(filter(None, (*column.over, column.heading)))
+
+
+def named_before(table: Table, row: Sequence[Value | Cell], before: Sequence[Value | Cell] | None) -> bool:
+    """Return whether a grid's row has the names of the one before it, which are then not written again."""
+    return (
+        before is not None
+        and table.grid > 0
+        and all(cell_of(one).value == cell_of(other).value for one, other in zip(row[: table.grid], before[: table.grid], strict=True))
+    )
 
 
 def brief_rows(table: Table, *, whole: bool = False) -> Sequence[int]:
