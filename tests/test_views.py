@@ -19,8 +19,10 @@ from ullage.views.html import html
 from ullage.views.markdown import markdown
 from ullage.views.markup import Markup
 from ullage.views.notation import BAR, COUNT, FACTOR, GPU_HOURS, PERCENT_1, WORDS
+from ullage.views.notebook import notebook
+from ullage.views.shown import ShownByView
 from ullage.views.text import table_text, text
-from ullage.views.view import Cell, Column, Fact, Headline, Paragraph, Picture, Section, Table, View, words_of
+from ullage.views.view import Cell, Column, Fact, Headline, Item, ItemList, Paragraph, Picture, Section, Table, View, words_of
 
 HOSTILE = ("<script>alert(1)</script>", "\x1b[31mred\u202e", "a|b *c* _d_ `e`", "[x](javascript:alert(1))", "=1+1", "@all", "näht")
 COLUMNS = (Column("job"), Column("GPUs", COUNT), Column("OFU", PERCENT_1), Column("why"))
@@ -78,18 +80,21 @@ class Tags(HTMLParser):
 def test_foreign_words_stay_words(word):
     made = View(
         "x", word, Headline(word, word, word, word), word, [word], [Fact(word, word, note=word)],
-        [Section("s", word, [Table("t", [Column(word), Column(word)], [[word, Cell(1.0, word)]], note=word), Paragraph(word)], word)],
-        [word], word, word,
+        [Section("s", word, [Table("t", [Column(word), Column(word)], [[word, Cell(1.0, word)]], note=word), Paragraph(word)], word),
+         Section("l", word, [ItemList([Item(word, word, [word])], word)])],
+        [word], word, word, [word],
     )  # fmt: skip
     harmless = View(
         "x", "w", Headline("w", "w", "w", "w"), "w", ["w"], [Fact("w", "w", note="w")],
-        [Section("s", "w", [Table("t", [Column("w"), Column("w")], [["w", Cell(1.0, "w")]], note="w"), Paragraph("w")], "w")],
-        ["w"], "w", "w",
+        [Section("s", "w", [Table("t", [Column("w"), Column("w")], [["w", Cell(1.0, "w")]], note="w"), Paragraph("w")], "w"),
+         Section("l", "w", [ItemList([Item("w", "w", ["w"])], "w")])],
+        ["w"], "w", "w", ["w"],
     )  # fmt: skip
     assert Tags(html(made)).names == Tags(html(harmless)).names
     shown = re.sub("`[^`]*`", "", markdown(made))  # what stands as code is shown as it is
     assert "<script>alert" not in shown and not re.search(r"(?<!\\)\]\(", shown) and "@all" not in shown
-    assert "\x1b" not in html(made)
+    assert Tags(notebook(made)).names == Tags(notebook(harmless)).names
+    assert "\x1b" not in html(made) + notebook(made)
     assert not re.search(r"^=", table_csv(made.tables["t"]), re.MULTILINE)
 
 
@@ -144,6 +149,61 @@ def test_a_section_without_anything_to_show_has_no_heading():
     for form in (html(made), markdown(made)):
         assert "Alpha" not in form and "Beta" not in form and "Gamma" in form
     assert text(made) == "31 %\n\nsaid\n"
+
+
+ADVICE = ItemList(
+    [Item("fuse kernels", "https://docs.pytorch.org/a?b=1#c", ["1: its bytes need 63 %"]), Item("read", "docs/x.md")], "what to do"
+)
+
+
+def test_a_list_links_addresses_and_a_terminal_shows_them_below():
+    made = View("x", "X", Headline("31 %"), sections=[Section("do", "To do", [ADVICE, ItemList([Item("more")], "further", detail=True)])])
+    assert text(made) == (
+        "31 %\n\nwhat to do:\n  fuse kernels\n    1: its bytes need 63 %\n    https://docs.pytorch.org/a?b=1#c\n  read\n    docs/x.md\n"
+    )
+    for page in (html(made), notebook(made)):
+        assert 'fuse kernels: <a href="https://docs.pytorch.org/a?b=1#c">' in page and "read: docs/x.md" in page
+        assert page.count("href") == 1
+    assert "further" in html(made) and "further" not in notebook(made) + markdown(made)
+    linked = "- fuse kernels ([source](https://docs.pytorch.org/a?b=1#c))\n  - 1: its bytes need 63 %\n- read (docs/x.md)"
+    assert f"what to do:\n\n{linked}" in markdown(made)
+
+
+@pytest.mark.parametrize(
+    "word", ["javascript:alert(1)", "https://a.b/) [x](c", 'https://a"onload=', "https://ü.de", "http://a.b", "https://a b"]
+)
+def test_what_is_no_plain_address_is_not_linked(word):
+    made = View("x", "X", Headline("31 %"), sections=[Section("do", "To do", [ItemList([Item("a", word)])])])
+    assert "href" not in html(made) and "](" not in markdown(made).replace("\\](", "").replace("\\]", "")
+
+
+def test_what_an_answer_rests_on_stands_below_it():
+    made = View("x", "X", Headline("31 %"), basis=["telemetry: 4 GPUs", "trace: 2 files"], lede=["So it is."])
+    assert text(made) == "31 %\ntelemetry: 4 GPUs\ntrace: 2 files\n\nSo it is.\n"
+    assert markdown(made) == "**31 %**\n\n- telemetry: 4 GPUs\n- trace: 2 files\n\nSo it is.\n"
+    for page in (html(made), notebook(made)):
+        assert "telemetry: 4 GPUs; trace: 2 files" in page
+
+
+def test_a_notebook_shows_what_a_terminal_does_and_pictures():
+    table = Table("jobs", COLUMNS, [[f"job {number}", 1, 0.5, ""] for number in range(30)], brief=4, note="of all")
+    parts = [Picture(lambda width: Markup(f"<svg>{width}</svg>")), table]
+    hidden = Section("detail", "Detail", [Table("d", [Column("x")], [["hidden"]])], detail=True)
+    page = notebook(View("x", "X", Headline("31 %"), facts=[Fact("GPUs", 4, COUNT)], sections=[Section("jobs", "Jobs", parts), hidden]))
+    assert "<b>31 %</b>" in page and "GPUs 4" in page and "<svg>880</svg>" in page and "job 3" in page and "of all; … 26 more" in page
+    assert "job 4" not in page and "hidden" not in page and "<script" not in page and "<!doctype" not in page
+
+
+class Shown(ShownByView, view=__name__):
+    """An answer whose view this module makes, of its rows."""
+
+    def __iter__(self):
+        yield ["a", 1, 0.5, "x"]
+
+
+def test_an_answer_shows_itself():
+    assert str(Shown()) == text(view(Shown()))
+    assert Shown()._repr_html_() == notebook(view(Shown())) and Shown()._repr_markdown_() == markdown(view(Shown()))
 
 
 def test_a_table_is_chosen_by_name():

@@ -6,12 +6,14 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from ullage.errors import harmless
-from ullage.views.markup import Child, Markup, element, known
+from ullage.views.markup import Child, Markup, address, element, join, known
 from ullage.views.page import document, figure
 from ullage.views.view import (
     Cell,
     Column,
     Fact,
+    Item,
+    ItemList,
     Paragraph,
     Part,
     Picture,
@@ -36,7 +38,7 @@ def html(view: View) -> str:
 
 def _body(view: View) -> list[Child]:
     ordered = sorted(view.sections, key=lambda section: section.long)
-    drawn = [(section, [made for made in map(_part, section.parts) if made is not None]) for section in ordered]
+    drawn = [(section, [made for made in map(part_html, section.parts) if made is not None]) for section in ordered]
     return [
         _opening(view),
         [_section(section, parts) for section, parts in drawn if parts],
@@ -57,6 +59,7 @@ def _opening(view: View) -> Markup:
             answer.rest or None,
             element("small", f" ({answer.aside})") if answer.aside else None,
         ),
+        element("p", "; ".join(view.basis), class_="how") if view.basis else None,
         element("p", " ".join(view.lede), class_="lede") if view.lede else None,
         element("dl", [_fact(fact) for fact in view.facts], class_="key") if view.facts else None,
         element("p", "The same report: ", element("code", view.command), class_="command") if view.command else None,
@@ -74,9 +77,12 @@ def _section(section: Section, parts: Sequence[Child]) -> Markup:
     return element("section", heading, how, parts, aria_labelledby=section.name)
 
 
-def _part(part: Part) -> Markup | None:
+def part_html(part: Part) -> Markup | None:
+    """Return a part of a section as a page has it, None for one that says nothing there."""
     if isinstance(part, Picture):
         return figure(part.draw)
+    if isinstance(part, ItemList):
+        return _list(part) if part.items else None
     if part.drawn:
         return None
     if isinstance(part, Paragraph):
@@ -91,17 +97,13 @@ def _table(table: Table) -> Markup:
     head = element("thead", *_labels(table), element("tr", _heads(table)))
     whole = element("table", head, element("tbody", rows), class_=None if table.grid else "sorts", aria_label=table.name)
     more = len(table.rows) - table.page
-    return Markup(
-        "".join(
-            part
-            for part in (
-                element("h3", table.title) if table.title else None,
-                element("div", whole, class_="scroll", tabindex="0", role="region", aria_label=table.name),
-                element("p", table.note, class_="more") if table.note else None,
-                element("p", f"… {more:,} more", class_="more") if more > 0 else None,
-            )
-            if part is not None
-        )
+    return join(
+        [
+            element("h3", table.title) if table.title else None,
+            element("div", whole, class_="scroll", tabindex="0", role="region", aria_label=table.name),
+            element("p", table.note, class_="more") if table.note else None,
+            element("p", f"… {more:,} more", class_="more") if more > 0 else None,
+        ]
     )
 
 
@@ -148,6 +150,18 @@ def _cell(table: Table, number: int, cell: Cell, column: Column) -> Markup:
 
 def _look(column: Column) -> str | None:
     return None if column.notation.numeric else "words"
+
+
+def _list(part: ItemList) -> Markup:
+    title = element("h3", part.title) if part.title else None
+    return join([title, element("ul", [element("li", _item(item)) for item in part.items], class_="notes")])
+
+
+def _item(item: Item) -> list[Child]:
+    link = address(item.source)
+    source = element("a", item.source, href=link) if link else item.source
+    remarks = element("ul", [element("li", remark) for remark in item.remarks]) if item.remarks else None
+    return [item.text, *([": ", source] if item.source else []), remarks]
 
 
 def _listed(notes: Sequence[str]) -> Markup:

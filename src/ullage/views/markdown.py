@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterator
 
 from ullage.errors import harmless
+from ullage.views.markup import address
 from ullage.views.text import NOTE
-from ullage.views.view import Paragraph, Section, Table, View, all_words_of, brief_rows, heading_of
+from ullage.views.view import Item, ItemList, Paragraph, Section, Table, View, all_words_of, brief_rows, heading_of
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 _AT = re.compile(r"(?<=^)([-+]|\d+[.)])(?=\s)|@(?=\w)")  # a list's item at the start, and what would name somebody
@@ -18,6 +19,7 @@ def markdown(view: View) -> str:
     answer = view.headline
     parts = [
         f"**{plain(answer.before + answer.strong)}**{plain(answer.rest)}" + (f" ({plain(answer.aside)})" if answer.aside else ""),
+        "\n".join(f"- {plain(line)}" for line in view.basis),
         plain(" ".join(view.lede)),
         "\n".join(f"- {plain(fact.name)}: **{plain(fact.notation.words(fact.value))}**{_note(fact.note)}" for fact in view.facts),
         *(part for section in view.sections if not section.detail for part in _section(section)),
@@ -38,9 +40,16 @@ def _section(section: Section) -> Iterator[str]:
             parts.append(table_markdown(part))
         elif isinstance(part, Paragraph) and part.text:
             parts.append("\n".join(f"    {line}" for line in part.text.split("\n")) if part.kept else plain(part.text))
+        elif isinstance(part, ItemList) and part.items and not part.detail:
+            parts.append("\n".join([*([f"{plain(part.title)}:", ""] if part.title else []), *map(_item, part.items)]))
     if parts:
         yield f"### {plain(section.title)}"
         yield from parts
+
+
+def _item(item: Item) -> str:
+    link = f" ([source]({address(item.source)}))" if address(item.source) else _note(item.source)
+    return "\n".join([f"- {plain(item.text)}{link}", *(f"  - {plain(remark)}" for remark in item.remarks)])
 
 
 def table_markdown(table: Table) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import html
 import math
+import re
 from collections.abc import Iterable
 
 from ullage.errors import harmless
 
 VOID = frozenset({"meta", "link", "br", "rect", "line", "path", "circle", "polyline", "polygon", "use"})
+_ADDRESS = re.compile(r"https://[\w.-]+(:\d+)?(/[\w.~%/+,;=:@-]*)?(\?[\w.~%/+=&-]*)?(#[\w.~%/+=-]*)?", re.ASCII)
 LONGEST = 4_000  # characters of one piece of foreign text: a label of megabytes is nobody's name
 
 
@@ -52,6 +54,15 @@ def escaped(text: str, limit: int = LONGEST) -> Markup:
     '&lt;script a=&quot;b&quot;&gt;'
     """
     return Markup(html.escape(harmless(str(text), limit), quote=True))
+
+
+def address(text: str) -> str:
+    """Return an address that can be linked, "" for other text: only https, only letters that need no escape anywhere.
+
+    >>> address("https://docs.nvidia.com/cutlass/efficient_gemm.html"), address("docs/gemm.md"), address("javascript:alert(1)")
+    ('https://docs.nvidia.com/cutlass/efficient_gemm.html', '', '')
+    """
+    return text if _ADDRESS.fullmatch(text) else ""
 
 
 def number(value: float) -> str:

@@ -36,20 +36,35 @@ BAR_CELLS = 20
 LONGEST_WORDS = 400  # characters of a cell: what is longer is nobody's name
 
 WORDS = Notation("", lambda value: harmless(str(value), LONGEST_WORDS), numeric=False)
+FIGURES = Notation("", WORDS.write)  # words made of numbers ("8 steps of 64"): they stand where numbers do
 COUNT = Notation("1", lambda value: f"{value:,}")
 GPUS = Notation("1", lambda value: f"{round(value, 2):,.10g}")  # a slice is a part of one
 PERCENT = Notation("ratio", numbers.percent)
 PERCENT_1 = Notation("ratio", lambda value: numbers.percent(value, 1))
 FACTOR = Notation("ratio", numbers.factor)
+FACTOR_3 = Notation("ratio", numbers.factor_of_chain)
 BAR = Notation("ratio", lambda value: "█" * _cells(value) + "·" * (BAR_CELLS - _cells(value)), numeric=False)
-POINTS = Notation("ratio", lambda value: f"{value * 100:.1f}")
-FINE_POINTS = Notation("ratio", lambda value: f"{value * 100:.3f}")
+POINTS = Notation("ratio", lambda value: numbers.fixed(value * 100, 1))
+FINE_POINTS = Notation("ratio", lambda value: numbers.fixed(value * 100, 3))
+PERCENTAGE_POINTS = Notation("points", lambda value: numbers.fixed(value, 1))
 GPU_HOURS = Notation("GPU-hours", numbers.hours)
 MONEY = Notation("money", numbers.money)
 TIME = Notation("ns", seconds)
 SECONDS = Notation("s", lambda value: f"{value:,.4g} s")
 WATTS = Notation("W", lambda value: f"{value:,.0f} W")
 FLOPS = Notation("FLOP", numbers.flops)
+BYTES = Notation("B", lambda value: numbers.flops(value, "B"))
+TERAFLOPS = Notation("FLOP/s", lambda value: f"{value / 1e12:,.1f}")  # under a heading that says TFLOP/s
+FLOP_RATE = Notation("FLOP/s", lambda value: f"{value / 1e12:,.1f} TFLOP/s")
+
+
+def change(notation: Notation) -> Notation:
+    """Return the notation of a change: with its sign, unless it is shown as nothing.
+
+    >>> change(GPU_HOURS).words(-1.5), change(PERCENTAGE_POINTS).words(12.34), change(PERCENTAGE_POINTS).words(-0.01)
+    ('−1.50', '+12.3', '0.0')
+    """
+    return Notation(notation.unit, lambda value: numbers.signed(value, notation.write), notation.numeric)
 
 
 def _cells(value: float) -> int:

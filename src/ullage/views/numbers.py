@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 
 UNKNOWN = "–"
 
@@ -29,6 +30,36 @@ def factor(value: float | None) -> str:
     ('0.71', '–')
     """
     return UNKNOWN if value is None else f"{value:.2f}"
+
+
+def factor_of_chain(value: float) -> str:
+    """Return a factor with three digits, so that those of a chain multiply to its end as printed.
+
+    >>> factor_of_chain(0.9481), factor_of_chain(0.01234), factor_of_chain(0.0), factor_of_chain(1.026)
+    ('0.948', '0.0123', '0.000', '1.026')
+    """
+    return f"{value:.3f}" if value >= 0.1 or value < 1e-6 else f"{value:.3g}"
+
+
+def fixed(value: float, digits: int) -> str:
+    """Return a number with so many decimals; what is shown as nothing has no sign.
+
+    >>> fixed(-12.34, 1), fixed(-0.01, 1), fixed(1234.5, 0)
+    ('−12.3', '0.0', '1,234')
+    """
+    shown = f"{abs(value):,.{digits}f}"
+    return f"−{shown}" if value < 0 and shown.strip("0.,") else shown
+
+
+def signed(value: float, write: Callable[[float], str]) -> str:
+    """Return a change with its sign; one that is shown as nothing has none.
+
+    >>> signed(-1.5, hours), signed(1.5, hours), signed(0.0, hours), signed(1e-5, hours)
+    ('−1.50', '+1.50', '0', '0.000')
+    """
+    shown = write(abs(value))
+    nothing = not any(digit in shown for digit in "123456789")
+    return shown if nothing else f"{'−' if value < 0 else '+'}{shown}"
 
 
 def hours(value: float | None) -> str:
@@ -100,7 +131,7 @@ def part_read(complete: bool, read_until: int | None) -> str:
 _PREFIXES = ("", "k", "M", "G", "T", "P", "E", "Z", "Y")
 
 
-def flops(value: int | None, unit: str = "FLOP") -> str:
+def flops(value: float | None, unit: str = "FLOP") -> str:
     """Return a count of FLOPs with four digits and the prefix that fits.
 
     >>> flops(32_938_104_193_024), flops(999_960), flops(0), flops(None)
@@ -112,7 +143,7 @@ def flops(value: int | None, unit: str = "FLOP") -> str:
     while abs(scaled) >= 999.95 and steps < len(_PREFIXES) - 1:
         scaled, steps = scaled / 1000, steps + 1
     digits = 3 if abs(scaled) < 10 else 2 if abs(scaled) < 100 else 1
-    return f"{scaled:.{digits}f} {_PREFIXES[steps]}{unit}" if steps else f"{value:,} {unit}"
+    return f"{scaled:.{digits}f} {_PREFIXES[steps]}{unit}" if steps else f"{value:,.10g} {unit}"
 
 
 def short_count(value: float) -> str:

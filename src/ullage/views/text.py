@@ -10,6 +10,7 @@ from ullage.views.table import GridColumn, aligned, grid
 from ullage.views.view import (
     Cell,
     Column,
+    ItemList,
     Paragraph,
     Picture,
     Section,
@@ -41,11 +42,11 @@ def text(view: View, *, whole: bool = False, width: int | None = None) -> str:
 
 
 def _opening(view: View, width: int) -> str:
-    """Return the headline, with the window at the end of its line where there is room, and the lede below."""
+    """Return the headline, with the window at the end of its line where there is room, what it rests on, and the lede below."""
     answer, window = str(view.headline), view.window
     gap = width - len(answer) - len(window)
     first = answer if not window else answer + " " * gap + window if gap >= 2 else f"{answer}\n{window}"
-    return "\n\n".join([first, *([" ".join(view.lede)] if view.lede else [])])
+    return "\n\n".join(["\n".join([first, *view.basis]), *([" ".join(view.lede)] if view.lede else [])])
 
 
 def _section(section: Section, whole: bool, width: int) -> Iterator[str]:
@@ -61,8 +62,19 @@ def _parts(section: Section, whole: bool, width: int) -> Iterator[str]:
             yield table_text(part, whole=whole, width=width)
         elif isinstance(part, Paragraph):
             yield part.text
+        elif isinstance(part, ItemList):
+            yield "" if part.detail else list_text(part)
         else:
             assert isinstance(part, Picture)
+
+
+def list_text(part: ItemList) -> str:
+    """Return a list for a terminal, what belongs to an item below it; "" for one without items."""
+    lines = [f"{part.title}:"] if part.title and part.items else []
+    for item in part.items:
+        lines.append(f"  {item.text}")
+        lines += [f"    {line}" for line in (*item.remarks, item.source) if line]
+    return "\n".join(lines)
 
 
 def table_text(table: Table, *, whole: bool = False, width: int = WIDTH) -> str:

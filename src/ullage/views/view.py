@@ -95,7 +95,25 @@ class Paragraph:
     drawn: bool = False
 
 
-Part = Table | Picture | Paragraph
+@dataclass(frozen=True)
+class Item:
+    """One of a list: what it says, `remarks` below it, and its `source`: an address, which a page links, or words."""
+
+    text: str
+    source: str = ""
+    remarks: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class ItemList:
+    """A list under a title of its own, if it has one. What is `detail` a terminal leaves out."""
+
+    items: Sequence[Item]
+    title: str = ""
+    detail: bool = False
+
+
+Part = Table | Picture | Paragraph | ItemList
 
 
 @dataclass(frozen=True)
@@ -140,8 +158,8 @@ class Headline:
 
 @dataclass(frozen=True)
 class View:
-    """An answer: what it is of (`subject`, `window`), its headline, a sentence or two (`lede`), key figures, sections,
-    notes, and the command that asks again."""
+    """An answer: what it is of (`subject`, `window`), its headline, what it rests on (`basis`: a line a source, or a
+    convention), a sentence or two (`lede`), key figures, sections, notes, and the command that asks again."""
 
     kind: str
     subject: str
@@ -153,6 +171,7 @@ class View:
     notes: Sequence[str] = ()
     command: str = ""
     closing: str = ""
+    basis: Sequence[str] = ()
     tables: dict[str, Table] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -1,0 +1,42 @@
+"""Answers that show themselves: text when printed, tables and pictures in a notebook."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import ClassVar
+
+from ullage.views.view import View
+
+
+class ShownByView:
+    """An answer whose `view` a module of that name makes. It lies above the answer, and is imported when the answer is to be seen.
+
+    `class FleetReport(ShownByView, view="ullage.render.fleet")`: print(report) gives what the command prints, and a notebook
+    shows the report.
+    """
+
+    view_module: ClassVar[str]
+
+    def __init_subclass__(cls, view: str = "") -> None:
+        if view:
+            cls.view_module = view
+
+    def __str__(self) -> str:
+        """Return the answer as text."""
+        from ullage.views.text import text
+
+        return text(self._view())
+
+    def _repr_html_(self) -> str:
+        from ullage.views.notebook import notebook
+
+        return notebook(self._view())
+
+    def _repr_markdown_(self) -> str:
+        from ullage.views.markdown import markdown
+
+        return markdown(self._view())
+
+    def _view(self) -> View:
+        made: View = import_module(self.view_module).view(self)
+        return made
