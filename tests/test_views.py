@@ -18,7 +18,7 @@ from ullage.views.files import FORMS, write_answer
 from ullage.views.html import html
 from ullage.views.markdown import markdown
 from ullage.views.markup import Markup
-from ullage.views.notation import BAR, COUNT, FACTOR, GPU_HOURS, PERCENT_1, WORDS
+from ullage.views.notation import BAR, COUNT, FACTOR, GPU_HOURS, KERNEL, PATH, PERCENT_1, WORDS
 from ullage.views.notebook import notebook
 from ullage.views.shown import ShownByView
 from ullage.views.text import table_text, text
@@ -292,6 +292,71 @@ def test_a_grid_that_is_wider_than_the_terminal_goes_on_below_and_labels_keep_wh
 def test_a_terminal_cuts_words_where_their_column_has_room_for_fewer():
     name = "a" * 100
     table = Table("t", [Column("kernel", room=60), Column("at", room=9), Column("why")], [[name, name, name]])
-    kernel, at, why = table_text(table).splitlines()[1].split()
+    kernel, at, why = table_text(table, width=200).splitlines()[1].split()
     assert (len(kernel), len(at), len(why)) == (60, 9, 100)
     assert len(table_text(Table("t", [Column("kernel")], [[name]])).splitlines()[1]) == 48
+
+
+TREE = Table(
+    "efficiencies",
+    [Column("", key="tree"), Column("", key="efficiency"), Column("", FACTOR, key="value"), Column("low", FACTOR, detail=True)],
+    [
+        ["Host", "Parallel", Cell(0.5, level=0.5), 0.4],
+        ["Host", Cell("Offload", depth=1), Cell(0.5, level=0.5), 0.5],
+        ["Device", "Parallel", Cell(0.9, level=0.9), 0.9],
+        ["Device", Cell("Balance", depth=1), Cell(None, "?"), 0.9],
+        ["Device", Cell("Communication", depth=1), Cell(0.9, level=0.9), 0.9],
+        ["Device", Cell("Copies", depth=2), Cell(0.9, level=0.9), 0.9],
+    ],
+    grid=1,
+)  # fmt: skip
+DRAWN = """\
+Host    Parallel          0.50
+        └─ Offload        0.50
+Device  Parallel          0.90
+        ├─ Balance           ?
+        └─ Communication  0.90
+           └─ Copies      0.90"""
+
+
+def test_a_tree_has_its_lines_in_a_terminal_indents_on_a_page_and_plain_rows_in_csv():
+    made = View("x", "X", Headline("31 %"), sections=[Section("trees", "Trees", [TREE])])
+    assert table_text(TREE) == DRAWN
+    assert "\n".join(f"    {line}" for line in DRAWN.split("\n")) in markdown(made)
+    assert 'class="sorts"' not in html(made) and ">&emsp;&emsp;Copies<" in html(made)  # sorted by a click it were no tree
+    assert table_csv(TREE).splitlines()[4] == "Device,Balance,,0.9"
+
+
+def test_a_terminal_colours_a_cell_by_the_efficiency_that_it_shows_and_stays_aligned():
+    def marked(cell, level):
+        return cell if level is None else f"<{cell}>"
+
+    assert table_text(TREE, paint=marked).replace("<", "").replace(">", "") == DRAWN
+    assert "Communication  <0.90>" in table_text(TREE, paint=marked)
+
+
+def test_a_total_stands_below_all_rows_in_every_form_but_csv():
+    table = Table("t", [Column("cause"), Column("share", PERCENT_1)], [["a", 0.6], ["b", 0.4]], brief=1, last=[["all", 1.0]])
+    made = View("x", "X", Headline("31 %"), sections=[Section("s", "S", [table])])
+    assert table_text(table).splitlines()[1:] == ["a       60.0 %", "all    100.0 %", "… 1 more"]
+    assert "| all | 100.0 % |" in markdown(made) and "<tfoot><tr><th" in html(made)
+    assert table_csv(table).splitlines()[1:] == ["a,0.6", "b,0.4"]
+
+
+def test_a_table_fits_the_terminal_by_shorter_names_while_any_can_be_shorter():
+    columns = [Column("kernel", KERNEL, room=60), Column("code", PATH, room=60), Column("why"), Column("share", PERCENT_1)]
+    table = Table("t", columns, [["void " + "k" * 90 + "(int)", "a/" + "b" * 90, "w" * 30, 0.5]], title="Kernels by name")
+    for width in (110, 95, 80, 60):
+        lines = table_text(table, width=width).splitlines()
+        assert max(map(len, lines)) == max(width, 69) and lines[0].startswith("kernels by name")
+        assert "k…" in lines[1] and "…b" in lines[1] and "w" * 30 in lines[1]
+    assert max(map(len, table_text(table, width=200).splitlines())) == 60 + 60 + 30 + 6 + 6
+    page = html(View("x", "X", Headline("31 %"), sections=[Section("s", "S", [table])]))
+    assert "<h3>Kernels by name</h3>" in page and f'title="void {"k" * 90}(int)">{"k" * 90}</th>' in page
+
+
+def test_what_is_detail_a_terminal_leaves_out_and_a_page_and_csv_have():
+    detail = Table("d", [Column("much")], [["x"]], detail=True)
+    made = View("x", "X", Headline("31 %"), sections=[Section("s", "S", [detail, Table("t", [Column("job")], [["a"]])])])
+    assert "much" not in text(made) and "much" not in markdown(made) and ">much<" in html(made)
+    assert "low" not in table_text(TREE) and table_csv(TREE).startswith("tree,efficiency,value,low")

@@ -242,10 +242,10 @@ def _spread(mean: float, deviation: float | None) -> Cell:
 
 
 def _furthest(found: Agreement) -> Table:
-    columns = [Column("furthest apart", key="job"), Column("GPUs", COUNT), Column("MFU", PERCENT_1), Column("OFU", PERCENT_1)]
+    columns = [Column("job"), Column("GPUs", COUNT), Column("MFU", PERCENT_1), Column("OFU", PERCENT_1)]
     rows = [_comparison(job) for job in found.jobs[:FURTHEST]]
     return Table(
-        "furthest", [*columns, Column("(MFU − OFU) / OFU", PERCENT)], rows, title="Jobs furthest apart", brief=5,
+        "furthest", [*columns, Column("(MFU − OFU) / OFU", PERCENT)], rows, title="Furthest apart", brief=5,
         elsewhere="--out FILE.html shows them",
     )  # fmt: skip
 

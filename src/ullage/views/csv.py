@@ -11,11 +11,15 @@ from ullage.views.view import Column, Table, View, cell_of, heading_of
 
 
 def table_csv(table: Table) -> str:
-    """Return a table as CSV (RFC 4180): all rows, plain values, nothing for what is not known; heads are keys with their units."""
+    """Return a table as CSV (RFC 4180): all rows but totals, plain values, nothing for what is not known; heads are keys with their units.
+
+    A column without a name only draws what another one holds, and is left out.
+    """
     written = io.StringIO()
     rows = csv.writer(written, lineterminator="\r\n")
-    rows.writerow([_plain(head(column)) for column in table.columns])
-    rows.writerows([[_plain(cell_of(value).value) for value in row] for row in table.rows])
+    named = [number for number, column in enumerate(table.columns) if head(column)]
+    rows.writerow([_plain(head(table.columns[number])) for number in named])
+    rows.writerows([[_plain(cell_of(row[number]).value) for number in named] for row in table.rows])
     return written.getvalue()
 
 
@@ -27,7 +31,7 @@ def head(column: Column) -> str:
     ('OFU', 'ullage (GPU-hours)')
     """
     unit, name = column.notation.unit, column.key or heading_of(column)
-    return name if unit in ("", "1", "ratio") or name.endswith(unit) else f"{name} ({unit})"
+    return name if not name or unit in ("", "1", "ratio") or name.endswith(unit) else f"{name} ({unit})"
 
 
 def chosen_table(view: View, name: str = "") -> Table:

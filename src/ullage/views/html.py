@@ -7,6 +7,7 @@ from itertools import groupby
 
 from ullage.errors import harmless
 from ullage.views.markup import Child, Markup, address, element, join, known
+from ullage.views.notation import LONGEST_WORDS
 from ullage.views.page import document, figure
 from ullage.views.view import (
     Cell,
@@ -22,9 +23,13 @@ from ullage.views.view import (
     Value,
     View,
     cell_of,
+    draws_tree,
     named_before,
     words_of,
 )  # fmt: skip
+
+NAME = 100  # characters of a name in a table
+INDENT = "&emsp;"  # of a node under its parent
 
 
 def html(view: View) -> str:
@@ -87,7 +92,7 @@ def part_html(part: Part) -> Markup | None:
         return None
     if isinstance(part, Paragraph):
         return element("pre" if part.kept else "p", part.text) if part.text else None
-    return _table(part) if part.rows else None
+    return _table(part) if part.rows or part.last else None
 
 
 def _table(table: Table) -> Markup:
@@ -95,14 +100,16 @@ def _table(table: Table) -> Markup:
     shown = table.rows[: table.page]
     rows = [_row(table, row, before) for row, before in zip(shown, [None, *shown], strict=False)]
     head = element("thead", *_labels(table), element("tr", _heads(table)))
-    whole = element("table", head, element("tbody", rows), class_=None if table.grid else "sorts", aria_label=table.name)
+    feet = element("tfoot", [_row(table, row, None) for row in table.last]) if table.last else None
+    sorts = None if table.grid or draws_tree(table) else "sorts"
+    whole = element("table", head, element("tbody", rows), feet, class_=sorts, aria_label=table.name)
     more = len(table.rows) - table.page
     return join(
         [
             element("h3", table.title) if table.title else None,
             element("div", whole, class_="scroll", tabindex="0", role="region", aria_label=table.name),
-            element("p", table.note, class_="more") if table.note else None,
             element("p", f"… {more:,} more", class_="more") if more > 0 else None,
+            element("p", table.note, class_="more") if table.note else None,
         ]
     )
 
@@ -145,7 +152,17 @@ def _cell(table: Table, number: int, cell: Cell, column: Column) -> Markup:
     name, scope = ("th", "row") if (_names(table, number) if table.grid else number == 0) else ("td", None)
     aside = element("small", f" {cell.aside}", class_="more") if cell.aside else None
     shown = None if value is None else f"{value:.6g}"
-    return element(name, words_of(cell, column), aside, scope=scope, data_v=shown, class_=classes, title=cell.tip or None)
+    words, tip = _words(cell, column)
+    return element(name, Markup(INDENT * cell.depth), words, aside, scope=scope, data_v=shown, class_=classes, title=tip or None)
+
+
+def _words(cell: Cell, column: Column) -> tuple[str, str]:
+    """Return what a cell says, a long name cut, and what it says when it is pointed at."""
+    words = words_of(cell, column)
+    if not column.room or cell.words or not isinstance(cell.value, str):
+        return words, cell.tip
+    cut, whole = column.notation.cut(words, NAME), harmless(cell.value, LONGEST_WORDS)
+    return cut, cell.tip or (whole if cut != whole else "")
 
 
 def _look(column: Column) -> str | None:

@@ -42,7 +42,7 @@ th,td{padding:.45rem .5rem;text-align:right;white-space:nowrap;vertical-align:to
 th:first-child,td:first-child{padding-left:0}
 th:last-child,td:last-child{padding-right:0}
 thead th{font-weight:400;color:var(--muted);vertical-align:bottom;border-bottom-color:var(--muted);white-space:normal}
-tbody th{font-weight:400;text-align:left}
+tbody th,tfoot th{font-weight:400;text-align:left}
 thead th:first-child{text-align:left}
 table.numbers{width:auto;min-width:min(100%,32rem)}
 .words{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:5.5rem;max-width:24rem}

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from ullage.errors import harmless
 from ullage.views.markup import address
-from ullage.views.text import NOTE
-from ullage.views.view import Item, ItemList, Paragraph, Section, Table, View, all_words_of, brief_rows, heading_of
+from ullage.views.text import NOTE, table_text
+from ullage.views.view import Item, ItemList, Paragraph, Section, Table, View, all_words_of, brief, draws_tree, heading_of, rows_left_out
 
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 _AT = re.compile(r"(?<=^)([-+]|\d+[.)])(?=\s)|@(?=\w)")  # a list's item at the start, and what would name somebody
@@ -36,10 +36,10 @@ def _note(note: str) -> str:
 def _section(section: Section) -> Iterator[str]:
     parts = []
     for part in section.parts:
-        if isinstance(part, Table) and part.rows:
-            parts.append(table_markdown(part))
+        if isinstance(part, Table) and (part.rows or part.last) and not part.detail:
+            parts.append(_kept(table_text(part)) if draws_tree(part) else table_markdown(part))
         elif isinstance(part, Paragraph) and part.text:
-            parts.append("\n".join(f"    {line}" for line in part.text.split("\n")) if part.kept else plain(part.text))
+            parts.append(_kept(part.text) if part.kept else plain(part.text))
         elif isinstance(part, ItemList) and part.items and not part.detail:
             parts.append("\n".join([*([f"{plain(part.title)}:", ""] if part.title else []), *map(_item, part.items)]))
     if parts:
@@ -52,15 +52,21 @@ def _item(item: Item) -> str:
     return "\n".join([f"- {plain(item.text)}{link}", *(f"  - {plain(remark)}" for remark in item.remarks)])
 
 
+def _kept(text: str) -> str:
+    return "\n".join(f"    {line}" for line in text.split("\n"))
+
+
 def table_markdown(table: Table) -> str:
-    """Return a table with the rows that a terminal shows, numbers to the right."""
-    chosen = brief_rows(table)
-    lines = [[plain(heading_of(column)) or " " for column in table.columns]]
-    lines += [[plain(all_words_of(value, column)) for value, column in zip(table.rows[n], table.columns, strict=True)] for n in chosen]
-    rule = ["---:" if column.notation.numeric else "---" for column in table.columns]
+    """Return a table with the rows and columns that a terminal shows, numbers to the right."""
+    short = brief(table)
+    lines = [[plain(heading_of(column)) or " " for column in short.columns]]
+    lines += [
+        [plain(all_words_of(value, column)) for value, column in zip(row, short.columns, strict=True)] for row in (*short.rows, *short.last)
+    ]
+    rule = ["---:" if column.notation.numeric else "---" for column in short.columns]
     rows = "\n".join(f"| {' | '.join(row)} |" for row in (lines[0], rule, *lines[1:]))
-    more = len(table.rows) - len(chosen)
-    return rows + (f"\n\n… {more:,} more" if more > 0 else "") + (f"\n\n{plain(table.note)}" if table.note else "")
+    title = f"**{plain(table.title)}**" if table.title else ""
+    return "\n\n".join(filter(None, [title, rows, plain(rows_left_out(table, len(short.rows))), plain(table.note)]))
 
 
 def plain(text: str) -> str:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ullage.errors import harmless
-from ullage.views import numbers
+from ullage.views import names, numbers
 from ullage.views.numbers import UNKNOWN
 from ullage.views.times import seconds
 
@@ -16,12 +16,13 @@ from ullage.views.times import seconds
 class Notation:
     """How values of one kind are written: `write` makes words of a value that is known, `unit` is what the value is in JSON and CSV.
 
-    Words stand to the left of their column, numbers to the right.
+    Words stand to the left of their column, numbers to the right; `cut` makes words as short as there is room.
     """
 
     unit: str
     write: Callable[[Any], str]
     numeric: bool = True
+    cut: Callable[[str, int], str] = harmless
 
     def words(self, value: Any) -> str:
         """Return a value as people read it, "–" for one that is not known (None, not a number, infinite).
@@ -37,6 +38,8 @@ LONGEST_WORDS = 400  # characters of a cell: what is longer is nobody's name
 
 WORDS = Notation("", lambda value: harmless(str(value), LONGEST_WORDS), numeric=False)
 FIGURES = Notation("", WORDS.write)  # words made of numbers ("8 steps of 64"): they stand where numbers do
+PATH = Notation("", WORDS.write, numeric=False, cut=names.innermost)  # of code or modules: the innermost tells most
+KERNEL = Notation("", lambda value: names.kernel(harmless(str(value), LONGEST_WORDS)), numeric=False)
 COUNT = Notation("1", lambda value: f"{value:,}")
 GPUS = Notation("1", lambda value: f"{round(value, 2):,.10g}")  # a slice is a part of one
 PERCENT = Notation("ratio", numbers.percent)

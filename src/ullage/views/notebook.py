@@ -11,7 +11,7 @@ from ullage.views.html import part_html
 from ullage.views.markup import Child, Markup, element
 from ullage.views.palette import PALETTE, picture_rules
 from ullage.views.text import NOTE
-from ullage.views.view import ItemList, Part, Picture, Section, Table, View, brief_rows
+from ullage.views.view import ItemList, Part, Picture, Section, Table, View, brief, rows_left_out
 
 # notebooks have colours of their own, and light or dark is not the screen's choice there: pictures bring their paper
 _STYLE = f".ullage .picture{{width:100%;max-width:{WIDE}px;height:auto;background:{PALETTE['paper'][0]}}}.ullage .words{{text-align:left}}"
@@ -49,11 +49,10 @@ def _section(section: Section) -> Iterator[Child]:
 def _part(part: Part) -> Markup | None:
     if isinstance(part, Picture):
         return part.draw(WIDE)
-    if isinstance(part, ItemList) and part.detail:
+    if isinstance(part, ItemList | Table) and part.detail:
         return None
     if isinstance(part, Table):
-        chosen = brief_rows(part)
-        more = len(part.rows) - len(chosen)
-        note = "; ".join(filter(None, (part.note, f"… {more:,} more" if more else "")))
-        return part_html(replace(part, rows=[part.rows[number] for number in chosen], note=note))
+        short = brief(part)
+        more = rows_left_out(part, len(short.rows))
+        return part_html(replace(short, note="; ".join(filter(None, (part.note, more)))))
     return part_html(part)

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 
 GAP = "  "
+Paint = Callable[[str, float | None], str]  # a cell and the efficiency that it shows, to the cell in colour
+
+
+def plain(cell: str, level: float | None) -> str:  # noqa: ARG001 - another painter looks at it
+    """Return a cell without colour."""
+    return cell
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) -> str:
@@ -20,39 +26,67 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1) 
     return aligned([head, *rows], [number < left for number in range(len(head))])
 
 
-def aligned(rows: Sequence[Sequence[str]], left: Sequence[bool]) -> str:
+def aligned(
+    rows: Sequence[Sequence[str]], left: Sequence[bool], levels: Sequence[Sequence[float | None]] | None = None, paint: Paint = plain
+) -> str:
     """Return rows of cells as lines, each column as wide as its widest cell, aligned to the `left` or to the right.
+
+    A cell is painted by the efficiency of its place in `levels`.
 
     >>> print(aligned([["job", "OFU", "why"], ["a", "0.31", "idle"]], [True, False, True]))
     job   OFU  why
     a    0.31  idle
     """
     widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
-    places = list(zip(widths, left, strict=True))
-    lines = (GAP.join(cell.ljust(w) if at else cell.rjust(w) for cell, (w, at) in zip(row, places, strict=True)) for row in rows)
-    return "\n".join(line.rstrip() for line in lines)
+    lines = []
+    for row, of_row in zip(rows, levels or [[None] * len(widths)] * len(rows), strict=True):
+        cells = (_padded(cell, wide, to_left, level, paint) for cell, wide, to_left, level in zip(row, widths, left, of_row, strict=True))
+        lines.append(GAP.join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _padded(cell: str, width: int, left: bool, level: float | None = None, paint: Paint = plain) -> str:
+    pad, painted = " " * (width - len(cell)), paint(cell, level) if cell else ""
+    return painted + pad if left else pad + painted
+
+
+def ties(depths: Sequence[int]) -> list[str]:
+    """Return the lines that tie each row of a tree to its parent, from the depths of its rows, parents first.
+
+    >>> ties([0, 1, 2, 2, 1])
+    ['', '├─ ', '│  ├─ ', '│  └─ ', '└─ ']
+    """
+    return ["".join(_tie(depths, row, level) for level in range(1, depth + 1)) for row, depth in enumerate(depths)]
+
+
+def _tie(depths: Sequence[int], row: int, level: int) -> str:
+    goes_on = next((d for d in depths[row + 1 :] if d <= level), 0) == level
+    own = level == depths[row]
+    return ("├─ " if own else "│  ") if goes_on else "└─ " if own else "   "
 
 
 @dataclass(frozen=True)
 class GridColumn:
-    """A column of a grid: its heading and the labels over it, its cells, and the characters that they take."""
+    """A column of a grid: its heading and the labels over it, its cells and the efficiencies that they show, and the characters that
+    they take."""
 
     heading: str
     over: tuple[str, ...]
     cells: Sequence[str]
     left: bool
+    levels: Sequence[float | None] = ()
     width: int = 0
 
     def fitted(self) -> GridColumn:
         """Return the column, as wide as its widest cell or its heading."""
         return replace(self, width=max([len(self.heading), *map(len, self.cells)]))
 
-    def shown(self, text: str) -> str:
-        """Return a text as it stands in the column."""
-        return text.ljust(self.width) if self.left else text.rjust(self.width)
+    def shown(self, number: int, paint: Paint) -> str:
+        """Return a cell as it stands in the column."""
+        return _padded(self.cells[number], self.width, self.left, self.levels[number] if self.levels else None, paint)
 
 
-def grid(names: Sequence[GridColumn], columns: Sequence[GridColumn], over: Sequence[str], width: int) -> str:
+def grid(names: Sequence[GridColumn], columns: Sequence[GridColumn], over: Sequence[str], width: int, paint: Paint = plain) -> str:
     """Return a table whose rows have `names`, with labels that spread over its columns, a row each, called `over`.
 
     Columns that do not fit into `width` follow below; those that share all of their labels stay together.
@@ -74,7 +108,8 @@ def grid(names: Sequence[GridColumn], columns: Sequence[GridColumn], over: Seque
     label = max((len(name) + 1 for name in over), default=0) - _wide(names)
     names = [*names[:-1], replace(names[-1], width=names[-1].width + max(label, 0))]
     blocks = (
-        [*_labels(block, over, _wide(names)), *_lines([*names, *block])] for block in _blocks(columns, width - _wide(names) - len(GAP))
+        [*_labels(block, over, _wide(names)), *_lines([*names, *block], paint)]
+        for block in _blocks(columns, width - _wide(names) - len(GAP))
     )
     return "\n\n".join("\n".join(line.rstrip() for line in block) for block in blocks)
 
@@ -117,9 +152,8 @@ def _labels(block: Sequence[GridColumn], over: Sequence[str], left: int) -> Iter
         yield GAP.join([f"{name}:".ljust(left), *spans])
 
 
-def _lines(columns: Sequence[GridColumn]) -> Iterator[str]:
-    yield GAP.join(column.shown(column.heading) for column in columns)
-    yield from (
-        GAP.join(column.shown(cell) for column, cell in zip(columns, row, strict=True))
-        for row in zip(*(c.cells for c in columns), strict=True)
-    )
+def _lines(columns: Sequence[GridColumn], paint: Paint) -> Iterator[str]:
+    """Yield the line of headings, if there are any, and a line a row."""
+    if any(column.heading for column in columns):
+        yield GAP.join(_padded(column.heading, column.width, column.left) for column in columns)
+    yield from (GAP.join(column.shown(number, paint) for column in columns) for number in range(len(columns[0].cells)))

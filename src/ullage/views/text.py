@@ -6,7 +6,8 @@ import shutil
 from collections.abc import Iterator, Sequence
 
 from ullage.errors import harmless
-from ullage.views.table import GridColumn, aligned, grid
+from ullage.views.names import lowered
+from ullage.views.table import GAP, GridColumn, Paint, aligned, grid, plain, ties
 from ullage.views.view import (
     Cell,
     Column,
@@ -17,10 +18,11 @@ from ullage.views.view import (
     Table,
     Value,
     View,
-    brief_rows,
+    brief,
     cell_of,
     heading_of,
     named_before,
+    rows_left_out,
     words_of,
 )  # fmt: skip
 
@@ -30,12 +32,15 @@ NARROWEST, WIDEST = 80, 140  # columns: a narrower terminal breaks lines itself
 WIDTH = 110  # columns where nobody says how wide the terminal is
 
 
-def text(view: View, *, whole: bool = False, width: int | None = None) -> str:
-    """Return a view as plain text, `width` characters wide where it can be; tables briefly, or `whole`."""
+LEAST_ROOM = 12  # characters that are left of a word, however narrow the terminal is
+
+
+def text(view: View, *, whole: bool = False, width: int | None = None, paint: Paint = plain) -> str:
+    """Return a view as text, `width` characters wide where it can be; tables briefly, or `whole`; in colour by a painter."""
     width = width or min(max(shutil.get_terminal_size((WIDTH, 24)).columns, NARROWEST), WIDEST)
     parts = [
         _opening(view, width),
-        *(text for section in view.sections if not section.detail for text in _section(section, whole, width)),
+        *(text for section in view.sections if not section.detail for text in _section(section, whole, width, paint)),
         "\n".join(f"note: {harmless(note, NOTE)}" for note in view.notes),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
@@ -49,17 +54,17 @@ def _opening(view: View, width: int) -> str:
     return "\n\n".join(["\n".join([first, *view.basis]), *([" ".join(view.lede)] if view.lede else [])])
 
 
-def _section(section: Section, whole: bool, width: int) -> Iterator[str]:
+def _section(section: Section, whole: bool, width: int, paint: Paint) -> Iterator[str]:
     """Yield a section's parts, below its heading where a terminal shows that."""
-    first, *others = [part for part in _parts(section, whole, width) if part] or [""]
+    first, *others = [part for part in _parts(section, whole, width, paint) if part] or [""]
     yield f"{harmless(section.title, NOTE)}\n{first}" if section.headed and first else first
     yield from others
 
 
-def _parts(section: Section, whole: bool, width: int) -> Iterator[str]:
+def _parts(section: Section, whole: bool, width: int, paint: Paint) -> Iterator[str]:
     for part in section.parts:
         if isinstance(part, Table):
-            yield table_text(part, whole=whole, width=width)
+            yield "" if part.detail else table_text(part, whole=whole, width=width, paint=paint)
         elif isinstance(part, Paragraph):
             yield part.text
         elif isinstance(part, ItemList):
@@ -77,46 +82,67 @@ def list_text(part: ItemList) -> str:
     return "\n".join(lines)
 
 
-def table_text(table: Table, *, whole: bool = False, width: int = WIDTH) -> str:
+def table_text(table: Table, *, whole: bool = False, width: int = WIDTH, paint: Paint = plain) -> str:
     """Return a table for a terminal: briefly, or `whole`; "" for one without rows."""
-    if not table.rows:
+    short = brief(table, whole=whole)
+    rows = [*short.rows, *short.last]
+    if not rows:
         return ""
-    shown = [table.rows[number] for number in brief_rows(table, whole=whole)]
-    cells = [*zip(*(_cells(table, row, before) for row, before in zip(shown, [None, *shown], strict=False)), strict=True)]
-    lines = [_grid(table, cells, width) if table.grid else _aligned(table, cells)]
-    if (more := len(table.rows) - len(shown)) > 0:
-        lines.append(f"… {more:,} more{f'; {table.elsewhere}' if table.elsewhere else ''}")
-    return "\n".join([*lines, *([table.note] if table.note else [])])
+    cells = [*zip(*(_cells(short, row, before) for row, before in zip(rows, [None, *rows], strict=False)), strict=True)]
+    values = [[cell_of(value) for value in column] for column in zip(*rows, strict=True)]
+    drawn = _grid(short, cells, values, width, paint) if table.grid else _aligned(short, cells, values, width, paint)
+    return "\n".join(filter(None, [drawn, rows_left_out(table, len(short.rows)), table.note]))
 
 
-def _cells(table: Table, row: Sequence[Value | Cell], before: Sequence[Value | Cell] | None) -> list[tuple[str, str]]:
-    """Return what a row says in each column, with what stands beside it."""
+def _cells(table: Table, row: Sequence[Value | Cell], before: Sequence[Value | Cell] | None) -> list[str]:
+    """Return what a row says in each column."""
     again = table.grid if named_before(table, row, before) else 0
-    shown = []
-    for number, (value, column) in enumerate(zip(row, table.columns, strict=True)):
-        words, room = "" if number < again else words_of(value, column), column.room or (0 if number else LONGEST_NAME)
-        shown.append((harmless(words, room) if room else words, cell_of(value).aside))
-    return shown
+    return ["" if n < again else words_of(value, column) for n, (value, column) in enumerate(zip(row, table.columns, strict=True))]
 
 
-def _beside(cells: Sequence[tuple[str, str]]) -> list[str]:
-    """Return the cells of a column, what stands beside them aligned, too."""
-    words, aside = (max(len(cell[part]) for cell in cells) for part in (0, 1))
-    return [f"{cell.rjust(words)} {beside.rjust(aside)}" if aside else cell for cell, beside in cells]
+def _drawn(column: Column, words: Sequence[str], cells: Sequence[Cell], room: int) -> list[str]:
+    """Return the cells of a column: words cut to a room, nodes of a tree tied, what stands beside them aligned, too."""
+    cut = words if column.notation.numeric or not room else [column.notation.cut(word, room) for word in words]
+    tied = [tie + word for tie, word in zip(ties([cell.depth for cell in cells]), cut, strict=True)]
+    wide, aside = max(map(len, tied)), max(len(cell.aside) for cell in cells)
+    return [f"{word.rjust(wide)} {cell.aside.rjust(aside)}" for word, cell in zip(tied, cells, strict=True)] if aside else tied
 
 
-def _aligned(table: Table, cells: Sequence[Sequence[tuple[str, str]]]) -> str:
-    columns = [[heading_of(column), *_beside(here)] for column, here in zip(table.columns, cells, strict=True)]
-    return aligned([*zip(*columns, strict=True)], [_left(column) for column in table.columns])
+def _aligned(table: Table, words: Sequence[Sequence[str]], cells: Sequence[Sequence[Cell]], width: int, paint: Paint) -> str:
+    """Return the lines of a table; words are cut while it is wider than the terminal."""
+    heads = [heading_of(column) for column in table.columns]
+    if table.title and _left(table.columns[0]):
+        heads[0] = lowered(table.title)
+    rooms = [column.room or (0 if number else LONGEST_NAME) for number, column in enumerate(table.columns)]
+
+    def column(number: int) -> list[str]:
+        return [heads[number], *_drawn(table.columns[number], words[number], cells[number], rooms[number])]
+
+    columns = [column(number) for number in range(len(heads))]
+    widths = [max(map(len, cells)) for cells in columns]
+    least = {number: max(LEAST_ROOM, len(heads[number])) for number, one in enumerate(table.columns) if one.room and _left(one)}
+    while (excess := sum(widths) + len(GAP) * (len(widths) - 1) - width) > 0:
+        longest = sorted((widths[number], number) for number in least if widths[number] > least[number])
+        if not longest:
+            break
+        wide, number = longest[-1]
+        next_longest = longest[-2][0] if len(longest) > 1 else 0
+        rooms[number] = max(least[number], wide - excess, min(next_longest, wide - 1))
+        columns[number], widths[number] = column(number), rooms[number]
+    levels = [[None] * len(heads), *([cell.level for cell in row] for row in zip(*cells, strict=True))]
+    lines = aligned([*zip(*columns, strict=True)], [_left(column) for column in table.columns], levels, paint)
+    return lines if any(heads) else lines.partition("\n")[2]
 
 
-def _grid(table: Table, cells: Sequence[Sequence[tuple[str, str]]], width: int) -> str:
+def _grid(table: Table, words: Sequence[Sequence[str]], cells: Sequence[Sequence[Cell]], width: int, paint: Paint) -> str:
     columns = [
-        GridColumn(column.heading, tuple(column.over), _beside(here), _left(column))
-        for column, here in zip(table.columns, cells, strict=True)
+        GridColumn(
+            column.heading, tuple(column.over), _drawn(column, said, here, column.room), _left(column), [cell.level for cell in here]
+        )
+        for column, said, here in zip(table.columns, words, cells, strict=True)
     ]
     names = next((number for number, column in enumerate(columns) if not column.left), len(columns))
-    return grid(columns[:names], columns[names:], table.over, width)
+    return grid(columns[:names], columns[names:], table.over, width, paint)
 
 
 def _left(column: Column) -> bool:

@@ -6,7 +6,7 @@ No form computes a number: what a form shows stands here, as a value with its no
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from ullage.views.markup import Markup
@@ -24,7 +24,8 @@ PAGE = 500  # and a page
 class Cell:
     """A value that is written in its own words (`words`, else by its column's notation), or looks different.
 
-    `aside` stands beside it, smaller (a share); `tip` shows on a page, by hovering.
+    `aside` stands beside it, smaller (a share); `tip` shows on a page, by hovering. `depth` is how deep it hangs in a tree
+    that its column draws, parents first. A terminal colours it by the efficiency that it shows (`level`).
     """
 
     value: Value
@@ -32,14 +33,16 @@ class Cell:
     look: Look = ""
     aside: str = ""
     tip: str = ""
+    depth: int = 0
+    level: float | None = None
 
 
 @dataclass(frozen=True)
 class Column:
     """A column: its heading, how its values are written, and its `key` in CSV (the heading where none is given).
 
-    A terminal shows the first `room` characters of a word (0: 48 of what names a row). Labels stand `over` the column,
-    and over the neighbours that have the same.
+    A terminal shows `room` characters of a word, and fewer where the table is wider than the terminal (0: 48 of what
+    names a row). What is `detail` it leaves out. Labels stand `over` the column, and over the neighbours that have the same.
     """
 
     heading: str
@@ -47,6 +50,7 @@ class Column:
     key: str = ""
     room: int = 0
     over: Sequence[str] = ()
+    detail: bool = False
 
 
 @dataclass(frozen=True)
@@ -54,8 +58,9 @@ class Table:
     """Rows of values, a value a column; the first column names its row.
 
     A terminal shows the first `brief` rows, or those whose numbers `chosen` names; `elsewhere` says how to see the
-    others. A page shows the first `page`, and sorts by a click. `note` stands below. What is `drawn` by a picture beside
-    it a page leaves out.
+    others. A page shows the first `page`, and sorts by a click. The `last` rows, a total or a rest, stand below in both,
+    and so does the `note`. What is `drawn` by a picture beside it a page leaves out, what is `detail` a terminal. The
+    `title` is a heading on a page; in a terminal it heads the names of the rows.
 
     A `grid` is a table as papers print it: its first `grid` columns name a line, and are written once for all rows that
     share them; a terminal continues it below where it is wider, and no page sorts it. `over` names the labels that stand
@@ -74,6 +79,8 @@ class Table:
     drawn: bool = False
     grid: int = 0
     over: Sequence[str] = ()
+    detail: bool = False
+    last: Sequence[Sequence[Value | Cell]] = ()
 
 
 @dataclass(frozen=True)
@@ -209,8 +216,25 @@ def named_before(table: Table, row: Sequence[Value | Cell], before: Sequence[Val
     )
 
 
-def brief_rows(table: Table, *, whole: bool = False) -> Sequence[int]:
-    """Return which rows of a table a short form shows, all of them for the `whole`."""
-    if table.chosen is None or whole:
-        return range(len(table.rows) if whole else min(table.brief, len(table.rows)))
-    return table.chosen
+def draws_tree(table: Table) -> bool:
+    """Return whether a column of a table draws a tree."""
+    return any(cell_of(value).depth for row in table.rows for value in row)
+
+
+def brief(table: Table, *, whole: bool = False) -> Table:
+    """Return what a short form shows of a table: its columns, and the first or the chosen rows of it, all of them for the `whole`."""
+    every = range(len(table.rows))
+    rows = every if whole else every[: table.brief] if table.chosen is None else table.chosen
+    kept = [number for number, column in enumerate(table.columns) if not column.detail]
+    return replace(
+        table,
+        columns=[table.columns[number] for number in kept],
+        rows=[[table.rows[row][number] for number in kept] for row in rows],
+        last=[[row[number] for number in kept] for row in table.last],
+    )
+
+
+def rows_left_out(table: Table, shown: int) -> str:
+    """Return in a line how many rows a form lacks that shows so many; "" where it shows all."""
+    more = len(table.rows) - shown
+    return f"… {more:,} more{f'; {table.elsewhere}' if table.elsewhere else ''}" if more > 0 else ""
