@@ -13,11 +13,9 @@ from tests.traced_decoders import FALCON, GPT, MANY, NEO, OPT, SMALL, TRACED, WI
 from ullage.errors import UllageError
 from ullage.models.blocks import embedding
 from ullage.models.config import Config
-from ullage.models.decoders import two_sided
-from ullage.models.families import gemma, llama
-from ullage.models.model import find
+from ullage.models.decoders import moved, two_sided
+from ullage.models.model import MODELS, find
 from ullage.models.passes import Training, booked
-from ullage.models.plans import moved
 from ullage.models.sample import CAUSAL, FULL, Convention, Sample
 from ullage.models.work import Work
 
@@ -202,14 +200,14 @@ def test_a_section_lists_what_differs_from_its_class():
     # LLaVA 1.5 gives of Llama 7B no more than this
     section = Config({"text_config": {"model_type": "llama", "vocab_size": 32064}}).section("text_config")
     sizes = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32}
-    assert list(llama.decoder(section)) == works({**sizes, "model_type": "llama", "vocab_size": 32064})
+    assert list(MODELS["llama"].function(section)) == works({**sizes, "model_type": "llama", "vocab_size": 32064})
 
 
 def test_gemma_3_in_a_larger_file_is_read_from_its_section():
     # what Gemma 3 4B's file says of its text model; heads, head width and vocabulary are the class's
     given = {"model_type": "gemma3_text", "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024}
     section = Config({"text_config": given}, architecture="Gemma3ForConditionalGeneration").section("text_config")
-    listed = list(gemma.decoder(section, stack="model.language_model.layers"))
+    listed = list(moved(MODELS["gemma"].function(section), "model.language_model.layers"))
     named = {w.name: w for w in listed}
     assert named["attention.q"].shape == (2560, 8 * 256) and named["attention.k"].shape == (2560, 4 * 256)
     assert named["head"].shape == (2560, 262_208)
@@ -224,7 +222,7 @@ def test_gemma_3_in_a_larger_file_is_read_from_its_section():
 def test_a_section_of_another_type_is_refused(text: dict[str, Any], says: str):
     section = Config({"text_config": {**SMALL, **text}}).section("text_config")
     with pytest.raises(UllageError, match=says):
-        list(llama.decoder(section))
+        list(MODELS["llama"].function(section))
 
 
 def test_the_top_of_a_file_is_never_filled_with_sizes():

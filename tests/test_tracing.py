@@ -150,7 +150,7 @@ STORED = Certificate(
     "LlamaForCausalLM",
     "llama",
     config_hash(Config(LLAMA)),
-    formula_hash("ullage.models.families.llama"),
+    formula_hash("ullage.models.families.dense"),
     {"torch": "2.13.0"},
     (Compared({"batch": 1, "text": 9}, 1_409_184, 1_409_184, 2_818_368, 2_818_368, 25),),
     (),
@@ -209,8 +209,8 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path):
 
 
 def test_a_formula_is_made_of_its_module_and_those_it_imports():
-    made = certificates._made_of("ullage.models.families.llama")
-    assert {"ullage.models.families.llama", "ullage.models.blocks", "ullage.models.work", "ullage.models.sample"} <= made
+    made = certificates._made_of("ullage.models.families.dense")
+    assert {"ullage.models.families.dense", "ullage.models.blocks", "ullage.models.work", "ullage.models.sample"} <= made
     assert not any(name.startswith("ullage.models.tracing") for name in made)
 
 

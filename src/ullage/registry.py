@@ -37,6 +37,10 @@ class Registry(Generic[T]):
         self._members[name] = member
         self._modules[name] = _module_being_imported()
 
+    def module_of(self, name: str) -> str:
+        """Return the module that registered a member under this name."""
+        return self._modules[name]
+
     def load(self) -> None:
         """Import every module of the registry's package, so that each registers what it holds."""
         if self._loaded:

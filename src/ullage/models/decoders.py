@@ -1,9 +1,9 @@
-"""What dense decoders share: one plan of layers, at many widths and under many checkpoint paths."""
+"""Dense decoders: what they share, and how a type departs from Llama, as data: one row a type."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ullage.models.blocks import embedding, head, self_attention
@@ -15,6 +15,10 @@ LM = "ForCausalLM"
 CLASSIFIER = "ForSequenceClassification"
 TAGGER = "ForTokenClassification"
 BARE = "Model"  # the layers without a head, as embedding models use them
+ALL = (LM, CLASSIFIER, TAGGER, BARE)
+SIZES = ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "vocab_size")
+FULL_ATTENTION, SLIDING_ATTENTION = "full_attention", "sliding_attention"
+Spans = Sequence[tuple[int | None, Sequence[int]]]  # layers by their sliding window (None: all that came before)
 
 
 @dataclass(frozen=True)
@@ -42,33 +46,146 @@ def _beside(parent: str, path: str) -> str:
     return ".".join(part for part in (parent, path.rpartition(".")[2]) if part) if path else ""
 
 
+def grouped(config: Config, heads: int) -> int:
+    """Return the heads of keys and values that `num_key_value_heads` says, all by default."""
+    return key_heads(config, heads)
+
+
+def every_head(_: Config, heads: int) -> int:
+    """Return as many heads of keys and values as of queries, whatever the configuration says."""
+    return heads
+
+
 @dataclass(frozen=True)
-class Shape:
-    """The widths of a dense decoder. `spans` are its layers by their sliding window (None: all that came before)."""
+class DensePlan:
+    """How one type departs from Llama.
 
-    width: int
-    heads: int
-    key_heads: int
-    dim: int
-    inner: int
-    vocabulary: int
-    layers: range
-    gated: bool
-    spans: Sequence[tuple[int | None, Sequence[int]]] = ()
+    `fields` are what its configuration class documents for fields that files leave out. `sizes` are the class's own widths
+    (in the order of SIZES): they hold only in a section of a larger file (`text_config`), which lists what differs from them.
+    `window` is "none", "all" (one for all layers), "typed" (in the layers whose type says so; by default not in every n-th
+    layer, the last of n or the `first`) or a function. `words` are the fields of a width where they are not Llama's; `inner`
+    times the width is the MLP's where no field says. `keys` says how many heads of keys there are. `prepared` brings a
+    configuration into the plan's words. `both_ways` types can be told to see both sides; `narrow` is the field of the
+    embeddings' width where they may be narrower than the layers.
+    """
 
-    def __post_init__(self) -> None:
-        if not self.spans:
-            object.__setattr__(self, "spans", [(None, self.layers)])
+    stem: str
+    kind: str
+    heads: tuple[str, ...] = (LM, BARE)
+    fields: Mapping[str, Any] = field(default_factory=dict)
+    sizes: tuple[int, int, int, int, int] | None = None
+    gated: bool = True
+    window: str | Callable[[Config, range], Spans] = "none"
+    every: int = 0
+    first: bool = False
+    layout: Layout = field(default_factory=Layout)
+    words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    inner: int = 0
+    keys: Callable[[Config, int], int] = grouped
+    prepared: Callable[[Config], Config] = lambda config: config
+    both_ways: bool = False
+    narrow: str = ""
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that configs use for this type."""
+        return (*family(self.stem, *self.heads, kind=self.kind), *self.aliases)
+
+    def works(self, config: Config) -> Iterator[Work]:
+        """Yield a whole decoder: embedding, attention and MLP of each layer, and the head that the architecture's name asks for."""
+        config, layout = self._documented(self.prepared(config)), placed(config, self.layout)
+        width, heads = self._integer(config, "hidden_size"), self._integer(config, "num_attention_heads")
+        layers, keys = config.layers(*self.words.get("num_hidden_layers", ())), self.keys(config, heads)
+        dim = head_dim(config, width, heads, self.words.get("head_dim", ("head_dim",)))
+        inner = self._integer(config, "intermediate_size", **({"default": self.inner * width} if self.inner else {}))
+        vocabulary = self._integer(config, "vocab_size")
+        narrow = config.integer(self.narrow, default=width) if self.narrow else width
+        parent = layout.stack.rpartition(".")[0]
+        yield embedding(module=layout.embedding)
+        if layout.positions:
+            yield embedding(module=layout.positions)
+        if narrow != width:
+            yield matmul("embedding.in", TEXT, narrow, width, module=f"{parent}.project_in")
+        for of, members in self._seen(config, layers):
+            yield from decoder_attention(width, heads, keys, dim, members, of, layout)
+        yield from feed_forward(width, inner, layers, gated=self.gated, stack=layout.stack, modules=layout.mlp)
+        if narrow != width:
+            yield matmul("embedding.out", TEXT, width, narrow, module=f"{parent}.project_out")
+        yield from output(config, narrow, vocabulary, layout.head)
+
+    def _documented(self, config: Config) -> Config:
+        config = documented(config, **self.fields)
+        return documented(config, **dict(zip(SIZES, self.sizes, strict=True))) if config.path and self.sizes else config
+
+    def _integer(self, config: Config, name: str, **default: int) -> int:
+        return config.integer(*self.words.get(name, (name,)), **default)
+
+    def _seen(self, config: Config, layers: range) -> Iterator[tuple[Quantity, Sequence[int]]]:
+        """Yield the pairs of attention with their layers; where attention sees both sides, half of a window lies on each."""
+        spans = self.window(config, layers) if callable(self.window) else self._spans(config, layers)
+        both = self.both_ways and config.flag("use_bidirectional_attention")
+        for window, members in spans:
+            yield (two_sided(None if window is None else window // 2 + 1) if both else pairs(window)), members
+
+    def _spans(self, config: Config, layers: range) -> Spans:
+        if self.window == "none":
+            return [(None, layers)]
+        if self.window == "all":
+            return windows(config.replaced(layer_types=None), layers)
+        return windows(patterned(config, layers, self.every, self.first), layers)
 
 
-def dense(config: Config, shape: Shape, layout: Layout) -> Iterator[Work]:
-    """Yield a whole decoder: embedding, attention and MLP of each layer, and the head that the architecture's name asks for."""
-    layout = placed(config, layout)
-    yield from embeddings(layout)
-    for window, members in shape.spans:
-        yield from decoder_attention(shape, members, pairs(window), layout)
-    yield from feed_forward(shape.width, shape.inner, shape.layers, gated=shape.gated, stack=layout.stack, modules=layout.mlp)
-    yield from output(config, shape.width, shape.vocabulary, layout.head)
+def patterned(config: Config, layers: range, every: int, first: bool = False) -> Config:
+    """Return the configuration with `layer_types` where it has none.
+
+    Every n-th layer is full, the last of each n or the `first`; n is `sliding_window_pattern`, else `every` (0: no pattern).
+    EXAONE 4 writes the pattern in letters ("LLLG"), of which G is full.
+    """
+    letters = config.values.get("sliding_window_pattern")
+    if config.has("layer_types") or not every:
+        return config
+    if isinstance(letters, str) and letters:
+        full = [letters[i % len(letters)] == "G" for i in layers]
+    else:
+        every = config.integer("sliding_window_pattern", default=every)
+        full = [(i if first else i + 1) % every == 0 for i in layers]
+    return config.replaced(layer_types=[FULL_ATTENTION if f else SLIDING_ATTENTION for f in full])
+
+
+def windows(config: Config, layers: range) -> list[tuple[int | None, list[int]]]:
+    """Return the layers by their sliding window (None: all that came before).
+
+    `layer_types` names them where it is there; else a `sliding_window` holds for all layers (Mistral), unless
+    `use_sliding_window` says no (Qwen, whose first `max_window_layers` are full when it says yes).
+    """
+    window = config.optional("sliding_window") if config.values.get("sliding_window") else None
+    kinds = config.words("layer_types", len(layers), {FULL_ATTENTION, SLIDING_ATTENTION})
+    if window is None or not config.flag("use_sliding_window", True):
+        sliding: set[int] = set()
+    elif kinds:
+        sliding = {i for i in layers if kinds[i] == SLIDING_ATTENTION}
+    else:
+        sliding = set(layers[config.integer("max_window_layers", default=0, least=0) :])
+    parts = [(None, [i for i in layers if i not in sliding]), (window, [i for i in layers if i in sliding])]
+    return [(w, members) for w, members in parts if members]
+
+
+def moved(works: Iterable[Work], stack: str, old: str = "model.layers") -> Iterator[Work]:
+    """Yield the works of a language model as they lie within a larger one: its layers at `stack`, the embedding beside them.
+
+    >>> from ullage.models.blocks import embedding
+    >>> next(moved([embedding()], "model.language_model.layers")).module
+    'model.language_model.embed_tokens'
+    """
+    inside, outside = old.rpartition(".")[0], stack.rpartition(".")[0]
+    for work in works:
+        if work.stack == old:
+            yield replace(work, stack=stack)
+        elif not work.stack and work.module.startswith(f"{inside}."):
+            yield replace(work, module=f"{outside}{work.module.removeprefix(inside)}".lstrip("."))
+        else:
+            yield work
 
 
 def placed(config: Config, layout: Layout) -> Layout:
@@ -82,42 +199,18 @@ def bare(config: Config) -> bool:
     return not config.path and name.endswith(BARE) and not name.endswith("LMHeadModel")
 
 
-def embeddings(layout: Layout) -> Iterator[Work]:
-    """Yield the token embedding, and the learned positions where there are any."""
-    yield embedding(module=layout.embedding)
-    if layout.positions:
-        yield embedding(module=layout.positions)
-
-
-def decoder_attention(shape: Shape, members: Sequence[int], of: Quantity, layout: Layout) -> Iterator[Work]:
+def decoder_attention(width: int, heads: int, keys: int, dim: int, members: Sequence[int], of: Quantity, layout: Layout) -> Iterator[Work]:
     """Yield the attention of some layers, with its projections fused or apart as the checkpoint has them."""
     stack, paths = layout.stack, layout.attention
-    if len(paths) == 2:
-        yield from fused_attention(shape.width, shape.heads, shape.key_heads, shape.dim, members, of=of, stack=stack, modules=paths)
+    if len(paths) == 4:
+        module = paths[0].rpartition(".")[0]
+        q, k, v, out = (path.rpartition(".")[2] for path in paths)
+        yield from self_attention(width, heads, keys, dim, members, of=of, stack=stack, module=module, modules=(q, k, v, out))
         return
-    module = paths[0].rpartition(".")[0]
-    q, k, v, out = (path.rpartition(".")[2] for path in paths)
-    yield from self_attention(
-        shape.width, shape.heads, shape.key_heads, shape.dim, members, of=of, stack=stack, module=module, modules=(q, k, v, out)
-    )
-
-
-def fused_attention(
-    width: int,
-    heads: int,
-    key_heads: int,
-    dim: int,
-    layers: Sequence[int],
-    *,
-    of: Quantity | None = None,
-    stack: str = "model.layers",
-    modules: Sequence[str] = ("self_attn.qkv_proj", "self_attn.o_proj"),
-) -> Iterator[Work]:
-    """Yield attention whose queries, keys and values are one projection."""
     made = "attention.qkv"
-    yield matmul(made, TEXT, width, (heads + 2 * key_heads) * dim, layers, stack=stack, module=modules[0], to=None)
-    yield from attention(of or pairs(), heads, dim, layers, stack=stack, inputs=(made, made, made))
-    yield matmul("attention.out", TEXT, heads * dim, width, layers, stack=stack, module=modules[1], reads=("attention.values",))
+    yield matmul(made, TEXT, width, (heads + 2 * keys) * dim, members, stack=stack, module=paths[0], to=None)
+    yield from attention(of, heads, dim, members, stack=stack, inputs=(made, made, made))
+    yield matmul("attention.out", TEXT, heads * dim, width, members, stack=stack, module=paths[1], reads=("attention.values",))
 
 
 def feed_forward(
@@ -160,10 +253,10 @@ def documented(config: Config, **defaults: Any) -> Config:
     return config.replaced(**{name: value for name, value in defaults.items() if name not in config.values})
 
 
-def head_dim(config: Config, width: int, heads: int) -> int:
-    """Return the width of a head: `head_dim`, or width / heads, which must divide."""
-    if config.has("head_dim"):
-        return config.integer("head_dim")
+def head_dim(config: Config, width: int, heads: int, names: Sequence[str] = ("head_dim",)) -> int:
+    """Return the width of a head: that of the field, or width / heads, which must divide."""
+    if config.has(*names):
+        return config.integer(*names)
     if width % heads:
         raise config.error(("hidden_size", "n_embd", "d_model"), f"is {width:,}, which {heads:,} heads do not divide")
     return width // heads

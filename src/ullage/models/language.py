@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ullage.models.config import Config
+from ullage.models.decoders import moved
 from ullage.models.model import MODELS, unknown
-from ullage.models.plans import moved
 from ullage.models.work import Work
 
 SECTIONS = ("text_config", "llm_config", "language_config")

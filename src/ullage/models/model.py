@@ -1,14 +1,15 @@
 """What a model is: a family's function from a configuration to the work of one forward pass.
 
-Begin here; each module of `families/` adds one family with `@model(...)`. How to add one: docs/adding-a-model.md.
+Start here; each module of `families/` holds the families of one kind: tables with a row a type, and functions under
+`@model(...)` for what fits no table. How to add one: docs/adding-a-model.md.
 """
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
 from ullage.errors import UllageError, harmless
 from ullage.models.config import Config
@@ -25,7 +26,8 @@ class Model:
     """An architecture family: the names by which configs call it, and its work.
 
     `causal` says that attention over the text sees only what came before, so that the convention matters. `shapes` are the
-    options that describe a sample ("seq", "latent", "prompt-tokens"), for help and errors; `source` says whence the formula.
+    options that describe a sample ("seq", "latent", "prompt-tokens"), for help and errors; `source` says whence the formula,
+    `about` what is counted, in closed form. `left_out` are patterns of module paths of products that no sample pays for.
     """
 
     family: str
@@ -35,11 +37,18 @@ class Model:
     shapes: tuple[str, ...]
     source: str
     function: Function
+    about: str = ""
+    left_out: tuple[str, ...] = ()
 
     @property
     def summary(self) -> str:
-        """The first line of the function's docstring."""
-        return (self.function.__doc__ or "").strip().split("\n", 1)[0]
+        """The first line of what is said about it."""
+        return self.about.strip().split("\n", 1)[0]
+
+    @property
+    def module(self) -> str:
+        """The module that registered it."""
+        return MODELS.module_of(self.names[0])
 
 
 MODELS: Registry[Model] = Registry("architecture", package="ullage.models.families", command="ullage flops --list")
@@ -57,22 +66,77 @@ _SHAPES: dict[str, tuple[str, ...]] = {
 
 
 def model(
-    *names: str, kind: Kind = "decoder", source: str, causal: bool | None = None, shapes: tuple[str, ...] = ()
+    *names: str,
+    kind: Kind = "decoder",
+    source: str,
+    causal: bool | None = None,
+    shapes: tuple[str, ...] = (),
+    family: str = "",
+    about: str = "",
+    left_out: tuple[str, ...] = (),
 ) -> Callable[[Function], Function]:
     """Register a family's function under the names that configs use: classes (`LlamaForCausalLM`), `model_type`, pipelines.
 
     The function is given back as it was. It yields the `Work` of one forward pass of one step; look-ups and norms count 0.
-    Raises ValueError when a name is taken.
+    Its name and docstring are the family's unless `family` and `about` are given. Raises ValueError when a name is taken.
     """
 
     def register(function: Function) -> Function:
         sees = kind in ("decoder", "encoder-decoder", "vision-language") if causal is None else causal
-        member = Model(function.__name__, names, kind, sees, shapes or _SHAPES[kind], source, function)
+        called, says = family or function.__name__, about or function.__doc__ or ""
+        member = Model(called, names, kind, sees, shapes or _SHAPES[kind], source, function, says, left_out)
         for name in names:
             MODELS.add(name, member)
         return function
 
     return register
+
+
+class Row(Protocol):
+    """A row of a table of types: the names by which configurations call the type, and its work."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that configs use for this type."""
+
+    def works(self, config: Config) -> Iterator[Work]:
+        """Yield the work of one forward pass."""
+
+
+R = TypeVar("R", bound=Row)
+
+
+def table(family: str, about: str, source: str, *rows: Row, kind: Kind = "decoder") -> None:
+    """Register a family that is a table, a row a type: a configuration's name chooses the row."""
+    names = tuple(name for row in rows for name in row.names)
+    model(*names, kind=kind, source=source, family=family, about=about)(lambda config: chosen(config, rows).works(config))
+
+
+def chosen(config: Config, rows: Sequence[R]) -> R:
+    """Return the row of a configuration: by the architecture's name, else by the names that it gives itself.
+
+    Raises UllageError where no row has such a name: none is taken for granted.
+    """
+    asked = [name for name in (config.architecture, *names(config)) if name]
+    for name in asked:
+        for row in rows:
+            if name in row.names:
+                return row
+    raise unknown(asked[-1], config) if asked else config.missing("model_type")
+
+
+def in_transformers(code: str) -> str:
+    """Return the source of a formula that was read in transformers and proved on its traces.
+
+    >>> in_transformers("models/olmo")
+    'transformers 5.23, models/olmo; verified to the integer against traces'
+    """
+    return f"transformers 5.23, {code}; verified to the integer against traces"
+
+
+def in_diffusers(code: str) -> str:
+    """Return the source of a formula that was read in diffusers and proved on its traces."""
+    return f"diffusers 0.42, {code}; verified to the integer against traces"
 
 
 def find(config: Config, kind: str | None = None) -> tuple[Model, str]:

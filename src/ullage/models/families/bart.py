@@ -85,7 +85,7 @@ def sides(config: Config, base: str) -> tuple[Side, Side]:
     def side(name: str) -> Side:
         heads = config.integer(f"{name}_attention_heads")
         inner = config.integer(f"{name}_ffn_dim")
-        dim = head_dim(config.replaced(head_dim=None), width, heads)
+        dim = head_dim(config, width, heads, ())
         return Side(name, f"{base}{name}.layers", config.layers(f"{name}_layers"), width, heads, dim, inner)
 
     return side("encoder"), side("decoder")

@@ -138,7 +138,7 @@ def _trunk(config: Config, paths: _Paths, narrow: int | None = None) -> Iterator
     yield embedding(module=f"{base}embeddings.word_embeddings")
     if narrow not in (None, width):
         yield matmul("embedding.project", TEXT, narrow or width, width, module=f"{base}embeddings_project")
-    dim = head_dim(config.replaced(head_dim=None), width, heads)
+    dim = head_dim(config, width, heads, ())
     yield from self_attention(width, heads, heads, dim, layers, of=TEXT_PAIRS, stack=stack, module="attention", modules=paths.attention)
     yield matmul("mlp.up", TEXT, width, inner, layers, stack=stack, module=paths.up, to=None)
     yield matmul("mlp.down", TEXT, inner, width, layers, stack=stack, module=paths.down, reads=("mlp.up",))

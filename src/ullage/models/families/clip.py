@@ -92,5 +92,5 @@ def text_tower(section: Config, base: str, of: Quantity, defaults: dict[str, int
 def _layers(section: Config, base: str, name: str, stream: str) -> Tower:
     width, heads = section.integer("hidden_size"), section.integer("num_attention_heads")
     layers, inner = section.layers(), section.integer("intermediate_size")
-    dim = head_dim(section.replaced(head_dim=None), width, heads)
+    dim = head_dim(section, width, heads, ())
     return Tower(f"{base}encoder.layers", layers, width, heads, inner, dim=dim, name=name, stream=stream)

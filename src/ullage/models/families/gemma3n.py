@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from ullage.models.blocks import embedding, mlp
 from ullage.models.config import Config
-from ullage.models.decoders import LM, documented, family, head_dim, key_heads, output
+from ullage.models.decoders import LM, documented, family, head_dim, key_heads, output, patterned, windows
 from ullage.models.model import model
 from ullage.models.per_layer import STACK, per_layer_embedding, per_layer_input, shared_from, sharing_attention
-from ullage.models.plans import patterned, windows
 from ullage.models.sample import TEXT, pairs
 from ullage.models.work import Work, contraction, matmul
 

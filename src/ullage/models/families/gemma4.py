@@ -7,10 +7,9 @@ from typing import Any
 
 from ullage.models.blocks import embedding, mlp
 from ullage.models.config import Config
-from ullage.models.decoders import LM, documented, family, key_heads, output
+from ullage.models.decoders import FULL_ATTENTION, LM, documented, family, key_heads, output, patterned, windows
 from ullage.models.model import model
 from ullage.models.per_layer import STACK, per_layer_embedding, per_layer_input, shared_from, sharing_attention
-from ullage.models.plans import FULL, patterned, windows
 from ullage.models.sample import TEXT, pairs
 from ullage.models.work import Work, matmul
 
@@ -64,7 +63,7 @@ def decoder(config: Config) -> Iterator[Work]:
 def _last_full(config: Config, layers: range) -> Config:
     """Return the configuration with its last layer full, whatever the list says: the class insists on it."""
     kinds = config.words("layer_types", len(layers)) or []
-    return config.replaced(layer_types=[*kinds[:-1], FULL])
+    return config.replaced(layer_types=[*kinds[:-1], FULL_ATTENTION])
 
 
 def _global(config: Config, members: list[int]) -> Config:

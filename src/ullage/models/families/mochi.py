@@ -12,8 +12,6 @@ from ullage.models.work import Work, attention, convolution, matmul
 
 STACK = "transformer_blocks"
 POOL_HEADS = 8
-# Positions times learned frequencies: once a step whatever the batch, so that no sample pays for it
-LEFT_OUT = ("rope",)
 POOLED = quantity("prompt tokens and their mean", lambda s: prompt_tokens(s) + 1)
 
 
@@ -21,6 +19,7 @@ POOLED = quantity("prompt tokens and their mean", lambda s: prompt_tokens(s) + 1
     *("MochiTransformer3DModel", "MochiPipeline"),
     kind="diffusion",
     source="diffusers 0.42, models/transformers/transformer_mochi.py; verified to the integer against traces",
+    left_out=("rope",),  # positions times learned frequencies: once a step whatever the batch, so that no sample pays for it
 )
 def mochi(config: Config) -> Iterator[Work]:
     """Mochi 1, text to video.

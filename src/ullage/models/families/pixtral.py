@@ -53,7 +53,7 @@ def tower(section: Config, base: str, images: Images) -> Iterator[Work]:
     wide, heads = known.integer("hidden_size"), known.integer("num_attention_heads")
     layers, inner = known.layers(), known.integer("intermediate_size")
     yield patching(images, known.integer("num_channels", default=3), wide, f"{base}patch_conv")
-    dim = head_dim(known.replaced(head_dim=None), wide, heads)
+    dim = head_dim(known, wide, heads, ())
     stack = Tower(f"{base}transformer.layers", layers, wide, heads, inner, _QUERIES, _FEED, dim)
     yield from stack.works(images.patches, [(images.pairs, layers)])
 

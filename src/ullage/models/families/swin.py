@@ -10,8 +10,6 @@ from ullage.models.planes import DEPTH, PIXELS, Plane, Size, head_dim, labels, n
 from ullage.models.sample import Quantity, Sample, quantity
 from ullage.models.work import Work, attention, convolution, matmul
 
-# V2's position bias: once a step whatever the batch, so that no sample pays for it
-LEFT_OUT = ("*.continuous_position_bias_mlp.*",)
 QUERIES = ("attention.q_proj", "attention.k_proj", "attention.v_proj", "attention.o_proj")
 QUERIES_V2 = ("attention.self.query", "attention.self.key", "attention.self.value", "attention.output.dense")
 FEED, FEED_V2 = ("mlp.fc1", "mlp.fc2"), ("intermediate.dense", "output.dense")
@@ -21,6 +19,7 @@ FEED, FEED_V2 = ("mlp.fc1", "mlp.fc2"), ("intermediate.dense", "output.dense")
     *("SwinForImageClassification", "SwinModel", "swin", "Swinv2ForImageClassification", "Swinv2Model", "swinv2"),
     kind="vision",
     source="transformers 5.23, models/swin and swinv2; Liu et al., arXiv:2103.14030, 2111.09883; verified to the integer against traces",
+    left_out=("*.continuous_position_bias_mlp.*",),  # V2's position bias: once a step whatever the batch, so that no sample pays for it
 )
 def swin(config: Config) -> Iterator[Work]:
     """Swin and Swin V2: attention within windows, patches merged four to one between stages.

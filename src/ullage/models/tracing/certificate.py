@@ -6,7 +6,6 @@ import ast
 import hashlib
 import importlib.util
 import json
-import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -101,13 +100,13 @@ def certify(config: Config, kind: str | None = None, *, progress: Progress = lam
         found += different
     day = today or datetime.now(UTC).date()
     return Certificate(
-        formula.name, formula.model.family, config_hash(config), formula_hash(formula.model.function.__module__),
+        formula.name, formula.model.family, config_hash(config), formula_hash(formula.model.module),
         versions(*LIBRARIES), tuple(results), tuple(found), day.isoformat(),
     )  # fmt: skip
 
 
 def _trial(formula: Formula, tracer: Tracer, trial: Trial) -> tuple[Compared, list[Difference]]:
-    left = left_out(formula)
+    left = formula.model.left_out
     forward, small = without(tracer.forward(trial), left)
     training, _ = without(tracer.training(trial), left)
     modules = [name for name, _ in tracer.model.named_modules(remove_duplicate=False)]
@@ -121,11 +120,6 @@ def _trial(formula: Formula, tracer: Tracer, trial: Trial) -> tuple[Compared, li
     )
     found = [(what, row) for what, each in (("forward", rows), ("backward", back)) for row in differences(each)]
     return one, [Difference(trial.record(), what, r.path, r.terms, r.formula, r.traced) for what, r in found]
-
-
-def left_out(formula: Formula) -> tuple[str, ...]:
-    """Return the patterns of module paths that a family's module names in LEFT_OUT: products that no sample pays for."""
-    return tuple(getattr(sys.modules[formula.model.function.__module__], "LEFT_OUT", ()))
 
 
 def config_hash(config: Config) -> str:

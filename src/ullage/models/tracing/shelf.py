@@ -55,7 +55,7 @@ def stored(config: Config, kind: str | None = None, where: Path | None = None) -
     certificate = _read(_file(model.family, own, where))
     if certificate is None or certificate.config_hash != own or certificate.family != model.family:
         return None
-    return certificate if certificate.formula_hash == formula_hash(model.function.__module__) else None
+    return certificate if certificate.formula_hash == formula_hash(model.module) else None
 
 
 def _file(family: str, digest: str, where: Path | None) -> Path:
