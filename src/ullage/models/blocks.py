@@ -1,4 +1,4 @@
-"""What many families share: self-attention, the MLP, routed experts, the head, as work per layer."""
+"""What many families share: self-attention, the MLP, the head, as work per layer."""
 
 from __future__ import annotations
 
@@ -70,37 +70,3 @@ def mlp(
     yield matmul(f"{name}.up", rows, width, inner, layers, stack=stack, module=up, times=times, reads=(stream,), to=None)
     made = (f"{name}.gate", f"{name}.up") if gated else (f"{name}.up",)
     yield matmul(f"{name}.down", rows, inner, width, layers, stack=stack, module=down, times=times, reads=made, to=stream)
-
-
-def experts(
-    width: int,
-    inner: int,
-    layers: Sequence[int],
-    *,
-    routed: int,
-    active: int,
-    shared: int = 0,
-    shared_gate: bool = False,
-    gated: bool = True,
-    latent: int | None = None,
-    rows: Quantity = TEXT,
-    stack: str = "model.layers",
-    module: str = "mlp",
-) -> Iterator[Work]:
-    """Yield a mixture of experts: the router, the `active` of the `routed` experts, the shared expert of width `shared`.
-
-    With `latent`, a token is projected down to that width before its experts and up after them; the router and the shared
-    expert see the full width (Nemotron 3).
-    """
-    yield matmul("moe.router", rows, width, routed, layers, stack=stack, module=f"{module}.gate", to=None)
-    at = width
-    if latent:
-        at = latent
-        yield matmul("moe.latent_down", rows, width, latent, layers, stack=stack, module=f"{module}.fc1_latent_proj")
-    yield from mlp(at, inner, layers, gated=gated, rows=rows, name="moe.experts", stack=stack, module=f"{module}.experts", times=active)
-    if latent:
-        yield matmul("moe.latent_up", rows, latent, width, layers, stack=stack, module=f"{module}.fc2_latent_proj")
-    if shared:
-        yield from mlp(width, shared, layers, gated=gated, rows=rows, name="moe.shared", stack=stack, module=f"{module}.shared_expert")
-        if shared_gate:
-            yield matmul("moe.shared_gate", rows, width, 1, layers, stack=stack, module=f"{module}.shared_expert_gate", to=None)

@@ -1,23 +1,22 @@
-"""The plan of a decoder with routed experts: which layers are dense, what a token's experts cost, what the layers share.
-
-The families of such models build on it: each says how it chooses layers and where its weights lie.
-"""
+"""Decoders with routed experts: what a token's experts cost, which layers are dense, and how a type departs from the plan."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ullage.models.blocks import embedding, mlp, self_attention
 from ullage.models.config import Config
-from ullage.models.decoders import bare, head_dim, key_heads, output
-from ullage.models.sample import LOGITS, TEXT, pairs
-from ullage.models.work import Work, matmul
+from ullage.models.decoders import BARE, LM, bare, family, head_dim, key_heads, output
+from ullage.models.sample import LOGITS, TEXT, Quantity, pairs
+from ullage.models.work import Work, attention, matmul
 
 STACK = "model.layers"
 APART = ("gate_proj", "up_proj", "down_proj")
 FUSED = ("gate_up_proj", "down_proj")
-Bands = Sequence[tuple[int | None, Sequence[int]]]
+Bands = Sequence[tuple[int | None, Sequence[int]]]  # layers by their window (None: all that came before)
+Parts = tuple[Sequence[int], Sequence[int]]  # the dense layers and the sparse ones
 
 
 @dataclass(frozen=True)
@@ -76,6 +75,84 @@ def gated(
     yield matmul(f"{name}.down", TEXT, inner, width, layers, stack=stack, module=down, times=times, reads=(f"{name}.gate_up",))
 
 
+def as_wide(*names: str, **bounds: int) -> Callable[[Config, int], int]:
+    """Return how wide the shared experts are together where a field says it."""
+    return lambda config, _: config.integer(*names, **bounds)
+
+
+def as_many(*names: str, **bounds: int) -> Callable[[Config, int], int]:
+    """Return how wide the shared experts are together where a field counts them, each as wide as a routed one."""
+    return lambda config, inner: inner * config.integer(*names, least=0, **bounds)
+
+
+def sliding(slides: Callable[[int], bool], window: int | None = None) -> Callable[[Config, Sequence[int]], Bands]:
+    """Return how layers come by their windows: see `banded`."""
+    return lambda config, layers: banded(config, layers, slides, window)
+
+
+def leading_by(dense: int) -> Callable[[Config, Sequence[int]], Parts]:
+    """Return how dense layers lead, `dense` of them where no field says: see `leading`."""
+    return lambda config, layers: leading(config, layers, dense)
+
+
+def grouped_attention(config: Config, bands: Bands) -> Iterator[Work]:
+    """Yield grouped-query attention as the usual fields describe it, band by band of layers with one window."""
+    width, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
+    groups, dim = key_heads(config, heads), head_dim(config, width, heads)
+    for window, members in bands:
+        yield from self_attention(width, heads, groups, dim, members, of=pairs(window))
+
+
+@dataclass(frozen=True)
+class SparsePlan:
+    """How one type of decoder with routed experts departs from the usual: grouped-query attention, experts in every layer.
+
+    `inner`, `routed` and `active` are the fields of an expert's width, of how many there are and how many a token takes, who
+    must be `draws` where the router is built so. `shared` is the width of all shared experts together, `layers` tells the
+    dense ones from the sparse, `windows` the layers by their window, of which `attention` yields the work. `paths` are those
+    of Mixture; a dense layer's MLP lies at `dense_module`. With `predicts` layers for multi-token prediction can be counted.
+    """
+
+    stem: str
+    kind: str
+    heads: tuple[str, ...] = (LM, BARE)
+    inner: str = "moe_intermediate_size"
+    routed: tuple[str, ...] = ("num_experts", "num_local_experts")
+    active: tuple[str, ...] = ("num_experts_per_tok",)
+    draws: int | None = None
+    shared: Callable[[Config, int], int] = lambda *_: 0
+    layers: Callable[[Config, Sequence[int]], Parts] = lambda _, layers: ([], layers)
+    windows: Callable[[Config, Sequence[int]], Bands] = lambda _, layers: [(None, layers)]
+    attention: Callable[[Config, Bands], Iterable[Work]] = grouped_attention
+    paths: Mapping[str, Any] = field(default_factory=dict)
+    dense_width: tuple[str, ...] = ("intermediate_size",)
+    dense_module: str = "mlp"
+    predicts: bool = False
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names that configs use for this type."""
+        return (*family(self.stem, *self.heads, kind=self.kind), *self.aliases)
+
+    def works(self, config: Config) -> Iterator[Work]:
+        """Yield a whole decoder, and layers for multi-token prediction where they are asked for."""
+        layers, width, experts = config.layers(), config.integer("hidden_size"), self.experts(config)
+        dense, sparse = self.layers(config, layers)
+        attending = self.attention(config, self.windows(config, layers))
+        yield from sparse_decoder(config, attending, dense, experts.works(width, sparse), self.dense_width, self.dense_module)
+        if self.predicts:
+            yield from predictors(config, layers, lambda ahead: [*self.attention(config, [(None, ahead)]), *experts.works(width, ahead)])
+
+    def experts(self, config: Config) -> Mixture:
+        """Return the routed and shared experts of a layer."""
+        inner = config.integer(self.inner)
+        routed, active = choice(config, self.routed, self.active)
+        if self.draws not in (None, active):
+            raise config.error(self.active, f"is {active:,}, and must be {self.draws}: this router draws two experts")
+        return Mixture(inner, routed, active, shared=self.shared(config, inner), **self.paths)
+
+
 def choice(config: Config, routed: Sequence[str], active: Sequence[str]) -> tuple[int, int]:
     """Return how many experts there are and how many a token takes, never more than there are."""
     count = config.integer(*routed)
@@ -118,22 +195,52 @@ def banded(config: Config, layers: Sequence[int], slides: Callable[[int], bool],
     return [(w, members) for w, members in ((None, full), (window, short)) if members]
 
 
-def grouped_attention(config: Config, bands: Bands) -> Iterator[Work]:
-    """Yield grouped-query attention as the usual fields describe it, band by band of layers with one window."""
+def stepped(config: Config, layers: Sequence[int], only: Sequence[int] = ()) -> tuple[list[int], list[int]]:
+    """Return the dense and the sparse layers: every `decoder_sparse_step`-th is sparse, unless `mlp_only_layers` (or `only`) names it."""
+    named, step = config.integers("mlp_only_layers"), config.integer("decoder_sparse_step", default=1)
+    dense = set(only if named is None else named)
+    return parted(layers, lambda i: i in dense or (i + 1) % step != 0)
+
+
+def latent_attention(config: Config, layers: Sequence[int], of: Quantity | None = None, stack: str = STACK) -> Iterator[Work]:
+    """Yield multi-head latent attention: queries, keys and values expanded from narrow latents, over causal pairs or `of`."""
     width, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
-    groups, dim = key_heads(config, heads), head_dim(config, width, heads)
-    for window, members in bands:
-        yield from self_attention(width, heads, groups, dim, members, of=pairs(window))
+    plain, rotated = config.integer("qk_nope_head_dim"), config.integer("qk_rope_head_dim")
+    values, rank = config.integer("v_head_dim"), config.integer("kv_lora_rank")
+    if "q_lora_rank" not in config.values:  # null says that queries have no latent; absence says nothing
+        raise config.missing("q_lora_rank")
+    narrow, wide = config.optional("q_lora_rank"), heads * (plain + rotated)
+    if narrow is None:
+        query = "attention.q"
+        yield matmul(query, TEXT, width, wide, layers, stack=stack, module="self_attn.q_proj", to=None)
+    else:
+        query = "attention.q_up"
+        yield matmul("attention.q_down", TEXT, width, narrow, layers, stack=stack, module="self_attn.q_a_proj", to=None)
+        reads = ("attention.q_down",)
+        yield matmul(query, TEXT, narrow, wide, layers, stack=stack, module="self_attn.q_b_proj", reads=reads, to=None)
+    down, up = "self_attn.kv_a_proj_with_mqa", "self_attn.kv_b_proj"
+    yield matmul("attention.kv_down", TEXT, width, rank + rotated, layers, stack=stack, module=down, to=None)
+    reads, columns = ("attention.kv_down",), heads * (plain + values)
+    yield matmul("attention.kv_up", TEXT, rank, columns, layers, stack=stack, module=up, reads=reads, to=None)
+    inputs = (query, "attention.kv_up", "attention.kv_up")
+    yield from attention(of or pairs(), heads, plain + rotated, layers, value_dim=values, stack=stack, inputs=inputs)
+    out = "self_attn.o_proj"
+    yield matmul("attention.out", TEXT, heads * values, width, layers, stack=stack, module=out, reads=("attention.values",))
 
 
 def sparse_decoder(
-    config: Config, attention: Iterable[Work], dense: Sequence[int], experts: Iterable[Work], inner: int | None = None
+    config: Config,
+    attending: Iterable[Work],
+    dense: Sequence[int],
+    experts: Iterable[Work],
+    inner: tuple[str, ...] = ("intermediate_size",),
+    module: str = "mlp",
 ) -> Iterator[Work]:
     """Yield a whole decoder: embedding, attention, the MLP of the dense layers (`inner` wide), the experts of the others, the head."""
     width = config.integer("hidden_size")
-    works = [*attention]
+    works = [*attending]
     if dense:
-        works += mlp(width, inner or config.integer("intermediate_size"), dense, gated=True)
+        works += mlp(width, config.integer(*inner), dense, gated=True, module=module)
     yield from whole(config, width, [*works, *experts])
 
 

@@ -48,26 +48,33 @@ table(
     DensePlan("Llama", "llama", ALL, sizes=LLAMA_SIZES),
     DensePlan("Mistral", "mistral", ALL, MISTRAL, MISTRAL_SIZES, window="all"),
     DensePlan("Ministral", "ministral", ALL, MISTRAL, MISTRAL_SIZES, window="typed"),
-    DensePlan("Ministral3", "ministral3", ALL, {"num_key_value_heads": 8, "head_dim": 128}, (4096, 14336, 34, 32, 131072), window="all"),
+    DensePlan(
+        "Ministral3", "ministral3", ALL, {"num_key_value_heads": 8, "head_dim": 128},
+        (4096, 14336, 34, 32, 131072), window="all",
+    ),
     DensePlan("Qwen2", "qwen2", ALL, QWEN, QWEN_SIZES, window="typed"),
     DensePlan("Qwen3", "qwen3", ALL, {**QWEN, "head_dim": 128}, QWEN_SIZES, window="typed"),
     DensePlan("SeedOss", "seed_oss", ALL, {"num_key_value_heads": 8, "head_dim": 128}),
     DensePlan("Granite", "granite", sizes=LLAMA_SIZES),
-    DensePlan("GraniteSWA", "granite_swa", fields={"num_key_value_heads": 4, "sliding_window": 128}, window="typed", every=4, first=True),
-    DensePlan("Exaone4", "exaone4", ALL, {"num_key_value_heads": 32, "sliding_window": 4096}, window="typed", every=4),
+    DensePlan(
+        "GraniteSWA", "granite_swa", fields={"num_key_value_heads": 4, "sliding_window": 128}, window="typed",
+        every=4, first=True,
+    ),
+    DensePlan(
+        "Exaone4", "exaone4", ALL, {"num_key_value_heads": 32, "sliding_window": 4096}, window="typed",
+        every=4,
+    ),
     DensePlan("Helium", "helium", ALL, {"num_key_value_heads": 20, "head_dim": 128}),
     DensePlan("HunYuanDenseV1", "hunyuan_v1_dense", (LM, CLASSIFIER, BARE)),
     DensePlan("HyperCLOVAX", "hyperclovax"),
     DensePlan(
-        *("Ernie4_5", "ernie4_5", (LM, BARE, "_ForCausalLM")),
-        *({"num_key_value_heads": 2, "head_dim": 128}, (1024, 3072, 18, 16, 103424)),
+        "Ernie4_5", "ernie4_5", (LM, BARE, "_ForCausalLM"), {"num_key_value_heads": 2, "head_dim": 128},
+        (1024, 3072, 18, 16, 103424),
     ),
     DensePlan("BitNet", "bitnet", fields={"num_key_value_heads": 5}),
     DensePlan(
-        *("Cwm", "cwm", (LM, BARE), {"num_key_value_heads": 8, "head_dim": 128, "sliding_window": 8192}),
-        window="typed",
-        every=4,
-        first=True,
+        "Cwm", "cwm", (LM, BARE), {"num_key_value_heads": 8, "head_dim": 128, "sliding_window": 8192},
+        window="typed", every=4, first=True,
     ),
     DensePlan("StableLm", "stablelm", ALL, {"num_key_value_heads": 32}),
     DensePlan("Arcee", "arcee", ALL, gated=False, layout=UNGATED),
@@ -76,7 +83,7 @@ table(
     DensePlan("Jais2", "jais2", gated=False, layout=UNGATED),
     DensePlan("NanoChat", "nanochat", gated=False, layout=Layout(mlp=("mlp.fc1", "mlp.fc2"))),
     DensePlan("IQuestCoder", "iquestcoder", ()),
-)
+)  # fmt: skip
 
 OLMO_SIZES = (4096, 11008, 32, 32, 50304)
 table(
@@ -85,8 +92,11 @@ table(
     in_transformers("models/olmo, olmo2, olmo3"),
     DensePlan("Olmo", "olmo", (LM, CLASSIFIER, BARE), sizes=OLMO_SIZES),
     DensePlan("Olmo2", "olmo2", (LM, CLASSIFIER, BARE), sizes=OLMO_SIZES),
-    DensePlan("Olmo3", "olmo3", (LM, CLASSIFIER, BARE), {"sliding_window": 4096}, OLMO_SIZES, window="typed", every=4),
-)
+    DensePlan(
+        "Olmo3", "olmo3", (LM, CLASSIFIER, BARE), {"sliding_window": 4096}, OLMO_SIZES, window="typed",
+        every=4,
+    ),
+)  # fmt: skip
 
 GLM_FIELDS, GLM_SIZES = {"num_key_value_heads": 2, "head_dim": 128}, (4096, 13696, 40, 32, 151552)
 GLM_LAYOUT = Layout(mlp=("mlp.gate_up_proj", "mlp.down_proj"))
@@ -117,20 +127,20 @@ table(
     """,
     in_transformers("models/cohere, cohere2"),
     DensePlan("Cohere", "cohere", sizes=COHERE_SIZES),
-    DensePlan("Cohere2", "cohere2", (LM, BARE), {"sliding_window": 4096}, COHERE_SIZES, window="typed", every=4),
-)
+    DensePlan(
+        "Cohere2", "cohere2", (LM, BARE), {"sliding_window": 4096}, COHERE_SIZES, window="typed", every=4,
+    ),
+)  # fmt: skip
 
 table(
     "starcoder2",
     "StarCoder 2 (3B, 7B, 15B): one window for all layers where the file names one, an MLP of two products.",
     in_transformers("models/starcoder2"),
     DensePlan(
-        *("Starcoder2", "starcoder2", ALL, {"num_key_value_heads": 2}),
-        gated=False,
-        window="all",
+        "Starcoder2", "starcoder2", ALL, {"num_key_value_heads": 2}, gated=False, window="all",
         layout=Layout(mlp=("mlp.c_fc", "mlp.c_proj")),
     ),
-)
+)  # fmt: skip
 
 GEMMA2 = {"num_key_value_heads": 4, "head_dim": 256, "sliding_window": 4096}
 GEMMA3 = {"num_attention_heads": 8, "vocab_size": 262_208, **GEMMA2}
@@ -142,15 +152,17 @@ table(
     Llama's closed form with head width 256, free of h/n. Capping logits, norms and local rotary bases cost nothing.
     """,
     in_transformers("models/gemma, gemma2, gemma3, vaultgemma"),
-    DensePlan("Gemma", "gemma", ALL, {"num_key_value_heads": 16, "head_dim": 256}, (3072, 24576, 28, 16, 256_000), both_ways=True),
+    DensePlan(
+        "Gemma", "gemma", ALL, {"num_key_value_heads": 16, "head_dim": 256}, (3072, 24576, 28, 16, 256_000),
+        both_ways=True,
+    ),
     DensePlan("Gemma2", "gemma2", ALL, GEMMA2, (2304, 9216, 26, 8, 256_000), every=2, **TYPED),
     DensePlan("VaultGemma", "vaultgemma", (LM, BARE), GEMMA2, (2304, 9216, 26, 8, 256_000), every=2, **TYPED),
     DensePlan(
-        *("Gemma3", "gemma3_text", (LM, "TextForSequenceClassification", "TextModel"), GEMMA3, (2304, 9216, 26, 8, 262_208)),
-        every=6,
-        **TYPED,
+        "Gemma3", "gemma3_text", (LM, "TextForSequenceClassification", "TextModel"), GEMMA3,
+        (2304, 9216, 26, 8, 262_208), every=6, **TYPED,
     ),
-)
+)  # fmt: skip
 
 
 def _rotary_typed(config: Config) -> Config:
@@ -170,8 +182,11 @@ table(
     With `use_sliding_window` (not as released) the layers without rotary positions have the window.
     """,
     in_transformers("models/smollm3"),
-    DensePlan("SmolLM3", "smollm3", ALL, SMOLLM3, (2048, 11008, 36, 16, 128256), window="typed", prepared=_rotary_typed),
-)
+    DensePlan(
+        "SmolLM3", "smollm3", ALL, SMOLLM3, (2048, 11008, 36, 16, 128256), window="typed",
+        prepared=_rotary_typed,
+    ),
+)  # fmt: skip
 
 DIFFLLAMA = DensePlan("DiffLlama", "diffllama", ALL)
 
@@ -199,17 +214,13 @@ def _locally(config: Config, layers: range) -> Spans:
 
 
 MODERNBERT_DECODER = DensePlan(
-    *("ModernBertDecoder", "modernbert-decoder", (LM,)),
-    window=_locally,
+    "ModernBertDecoder", "modernbert-decoder", (LM,), window=_locally,
     layout=Layout(
-        *("model.layers", "model.embeddings.tok_embeddings", ""),
-        ("attn.q_proj", "attn.k_proj", "attn.v_proj", "attn.Wo"),
-        ("mlp.Wi", "mlp.Wo"),
-        "decoder",
+        "model.layers", "model.embeddings.tok_embeddings", "",
+        ("attn.q_proj", "attn.k_proj", "attn.v_proj", "attn.Wo"), ("mlp.Wi", "mlp.Wo"), "decoder",
     ),
-    words={"head_dim": ()},
-    keys=every_head,
-)
+    words={"head_dim": ()}, keys=every_head,
+)  # fmt: skip
 
 
 @model(*MODERNBERT_DECODER.names, source=in_transformers("models/modernbert_decoder"))
@@ -250,26 +261,24 @@ table(
     "GPT-NeoX, Pythia, Dolly, RedPajama-INCITE, Persimmon: multi-head attention; parallel blocks cost what sequential ones do.",
     in_transformers("models/gpt_neox, gpt_neox_japanese, persimmon"),
     DensePlan(
-        *("GPTNeoX", "gpt_neox", (LM, CLASSIFIER, BARE)),
+        "GPTNeoX", "gpt_neox", (LM, CLASSIFIER, BARE),
         layout=Layout("gpt_neox.layers", "gpt_neox.embed_in", attention=QUERY_KEY_VALUE, mlp=FOUR_FOLD),
-        words=_widths(),
-        **MULTI_HEAD,
+        words=_widths(), **MULTI_HEAD,
     ),
     DensePlan(
-        *("GPTNeoXJapanese", "gpt_neox_japanese"),
-        layout=Layout("gpt_neox_japanese.layers", "gpt_neox_japanese.embed_in", attention=QUERY_KEY_VALUE, mlp=FOUR_FOLD),
-        words=_widths(),
-        prepared=_multiplied,
-        **MULTI_HEAD,
+        "GPTNeoXJapanese", "gpt_neox_japanese",
+        layout=Layout(
+            "gpt_neox_japanese.layers", "gpt_neox_japanese.embed_in", attention=QUERY_KEY_VALUE,
+            mlp=FOUR_FOLD,
+        ),
+        words=_widths(), prepared=_multiplied, **MULTI_HEAD,
     ),
     DensePlan(
-        *("Persimmon", "persimmon", ALL),
-        sizes=(4096, 16384, 36, 64, 262144),
+        "Persimmon", "persimmon", ALL, sizes=(4096, 16384, 36, 64, 262144),
         layout=Layout(attention=("self_attn.query_key_value", "self_attn.dense"), mlp=FOUR_FOLD),
-        words=_widths(),
-        **MULTI_HEAD,
+        words=_widths(), **MULTI_HEAD,
     ),
-)
+)  # fmt: skip
 
 FUSED, CONV = ("attn.c_attn", "attn.c_proj"), ("mlp.c_fc", "mlp.c_proj")
 SEPARATE = ("attn.q_proj", "attn.k_proj", "attn.v_proj", "attn.out_proj")
@@ -290,67 +299,60 @@ table(
     A step of T tokens costs 2T[L(4h² + 2hf) + Vh] + 4hL × pairs FLOPs forward; multi-query attention 2h² + 2hd for 4h².
     """,
     in_transformers("models/gpt2, gpt_bigcode"),
-    DensePlan("GPT2", "gpt2", ("LMHeadModel", CLASSIFIER, BARE), layout=GPT2_LAYOUT, words=GPT2_WORDS, inner=4, **MULTI_HEAD),
     DensePlan(
-        *("GPTBigCode", "gpt_bigcode", ("LMHeadModel", LM, CLASSIFIER, BARE)),
-        gated=False,
-        layout=GPT2_LAYOUT,
-        words=GPT2_WORDS,
-        inner=4,
-        keys=_one_head,
+        "GPT2", "gpt2", ("LMHeadModel", CLASSIFIER, BARE), layout=GPT2_LAYOUT, words=GPT2_WORDS, inner=4,
+        **MULTI_HEAD,
     ),
-)
+    DensePlan(
+        "GPTBigCode", "gpt_bigcode", ("LMHeadModel", LM, CLASSIFIER, BARE), gated=False, layout=GPT2_LAYOUT,
+        words=GPT2_WORDS, inner=4, keys=_one_head,
+    ),
+)  # fmt: skip
 table(
     "openai_gpt",
     "GPT, the first: GPT-2's products, with an MLP that is always four times as wide.",
     "transformers 5.23, models/openai; verified against traces",
     DensePlan(
-        *("OpenAIGPT", "openai-gpt", ("LMHeadModel", CLASSIFIER, BARE)),
-        layout=Layout("transformer.h", "transformer.tokens_embed", "transformer.positions_embed", FUSED, CONV),
-        words=_widths(**GPT2, inner=()),
-        inner=4,
-        **MULTI_HEAD,
+        "OpenAIGPT", "openai-gpt", ("LMHeadModel", CLASSIFIER, BARE),
+        layout=Layout(
+            "transformer.h", "transformer.tokens_embed", "transformer.positions_embed", FUSED, CONV,
+        ),
+        words=_widths(**GPT2, inner=()), inner=4, **MULTI_HEAD,
     ),
-)
+)  # fmt: skip
 table(
     "gptj",
     "GPT-J: attention and MLP side by side, GPT-2's products.",
     in_transformers("models/gptj"),
     DensePlan(
-        *("GPTJ", "gptj", (LM, CLASSIFIER, BARE)),
-        layout=Layout("transformer.h", "transformer.wte", "", SEPARATE, IN_OUT),
-        words=GPT2_WORDS,
-        inner=4,
+        "GPTJ", "gptj", (LM, CLASSIFIER, BARE),
+        layout=Layout("transformer.h", "transformer.wte", "", SEPARATE, IN_OUT), words=GPT2_WORDS, inner=4,
         **MULTI_HEAD,
     ),
-)
+)  # fmt: skip
 table(
     "codegen",
     "CodeGen: GPT-J's block with one projection to queries, keys and values.",
     in_transformers("models/codegen"),
     DensePlan(
-        *("CodeGen", "codegen"),
+        "CodeGen", "codegen",
         layout=Layout("transformer.h", "transformer.wte", "", ("attn.qkv_proj", "attn.out_proj"), IN_OUT),
-        words=GPT2_WORDS,
-        inner=4,
-        **MULTI_HEAD,
+        words=GPT2_WORDS, inner=4, **MULTI_HEAD,
     ),
-)
+)  # fmt: skip
 table(
     "ctrl",
     "CTRL: GPT-2's products; `dff` is the width of the MLP.",
     in_transformers("models/ctrl"),
     DensePlan(
-        *("CTRL", "ctrl", ("LMHeadModel", BARE)),
+        "CTRL", "ctrl", ("LMHeadModel", BARE),
         layout=Layout(
-            *("transformer.h", "transformer.w", ""),
-            tuple(f"multi_head_attention.{name}" for name in ("Wq", "Wk", "Wv", "dense")),
-            ("ffn.0", "ffn.2"),
+            "transformer.h", "transformer.w", "",
+            tuple(f"multi_head_attention.{name}" for name in ("Wq", "Wk", "Wv", "dense")), ("ffn.0", "ffn.2"),
         ),
-        words=_widths(**GPT2, inner=("dff",)),
-        **MULTI_HEAD,
+        words=_widths(**GPT2, inner=("dff",)), **MULTI_HEAD,
     ),
-)
+)  # fmt: skip
 
 
 def _by_attention_types(config: Config, layers: range) -> Spans:
@@ -375,18 +377,15 @@ table(
     "GPT-Neo: GPT-2's products with a window of 256 tokens in every other layer, or as `attention_types` says.",
     "transformers 5.23, models/gpt_neo; verified against traces",
     DensePlan(
-        *("GPTNeo", "gpt_neo", (LM, CLASSIFIER, BARE)),
-        window=_by_attention_types,
+        "GPTNeo", "gpt_neo", (LM, CLASSIFIER, BARE), window=_by_attention_types,
         layout=Layout(
-            *("transformer.h", "transformer.wte", "transformer.wpe"),
-            tuple(path.replace("attn.", "attn.attention.") for path in SEPARATE),
-            CONV,
+            "transformer.h", "transformer.wte", "transformer.wpe",
+            tuple(path.replace("attn.", "attn.attention.") for path in SEPARATE), CONV,
         ),
         words=_widths(heads=("num_heads", "num_attention_heads"), layers=("num_layers", "num_hidden_layers")),
-        inner=4,
-        **MULTI_HEAD,
+        inner=4, **MULTI_HEAD,
     ),
-)
+)  # fmt: skip
 
 
 def _falcon_keys(config: Config, heads: int) -> int:
@@ -397,10 +396,9 @@ def _falcon_keys(config: Config, heads: int) -> int:
 
 
 BLOOM_LAYOUT = Layout(
-    *("transformer.h", "transformer.word_embeddings", ""),
-    ("self_attention.query_key_value", "self_attention.dense"),
-    FOUR_FOLD,
-)
+    "transformer.h", "transformer.word_embeddings", "",
+    ("self_attention.query_key_value", "self_attention.dense"), FOUR_FOLD,
+)  # fmt: skip
 table(
     "falcon",
     """Falcon 7B (one head of keys and values), 40B and 180B (`num_kv_heads` of them), Falcon-RW (all), 11B.
@@ -409,34 +407,27 @@ table(
     """,
     in_transformers("models/falcon"),
     DensePlan(
-        *("Falcon", "falcon", ALL),
-        gated=False,
-        layout=BLOOM_LAYOUT,
+        "Falcon", "falcon", ALL, gated=False, layout=BLOOM_LAYOUT,
         words=_widths(
-            width=("n_embed", "hidden_size"),
-            heads=("num_attention_heads", "n_head"),
-            layers=("num_hidden_layers", "n_layer"),
-            inner=("ffn_hidden_size",),
+            width=("n_embed", "hidden_size"), heads=("num_attention_heads", "n_head"),
+            layers=("num_hidden_layers", "n_layer"), inner=("ffn_hidden_size",),
         ),
-        inner=4,
-        keys=_falcon_keys,
-        aliases=(*family("RW", LM, BARE), "RefinedWeb", "RefinedWebModel"),
+        inner=4, keys=_falcon_keys, aliases=(*family("RW", LM, BARE), "RefinedWeb", "RefinedWebModel"),
     ),
-)
+)  # fmt: skip
 table(
     "bloom",
     "BLOOM, BLOOMZ: 2T[12Lh² + Vh] + 4hL × pairs FLOPs forward for T tokens; the MLP is always four times as wide.",
     "transformers 5.23, models/bloom; verified against traces",
     DensePlan(
-        *("Bloom", "bloom", (LM, CLASSIFIER, BARE)),
-        layout=BLOOM_LAYOUT,
+        "Bloom", "bloom", (LM, CLASSIFIER, BARE), layout=BLOOM_LAYOUT,
         words=_widths(
-            width=("n_embed", "hidden_size"), heads=("n_head", "num_attention_heads"), layers=("n_layer", "num_hidden_layers"), inner=()
+            width=("n_embed", "hidden_size"), heads=("n_head", "num_attention_heads"),
+            layers=("n_layer", "num_hidden_layers"), inner=(),
         ),
-        inner=4,
-        **MULTI_HEAD,
+        inner=4, **MULTI_HEAD,
     ),
-)
+)  # fmt: skip
 
 
 def _expanded(config: Config) -> Config:
@@ -458,15 +449,18 @@ table(
     """,
     in_transformers("models/mpt"),
     DensePlan(
-        *("Mpt", "mpt", ALL),
-        gated=False,
-        layout=Layout("transformer.blocks", "transformer.wte", "", ("attn.Wqkv", "attn.out_proj"), ("ffn.up_proj", "ffn.down_proj")),
-        words=_widths(width=("d_model", "hidden_size"), heads=("n_heads", "num_attention_heads"), layers=("n_layers", "num_hidden_layers")),
-        keys=_mpt_keys,
-        prepared=_expanded,
-        aliases=("MPTForCausalLM",),
+        "Mpt", "mpt", ALL, gated=False,
+        layout=Layout(
+            "transformer.blocks", "transformer.wte", "", ("attn.Wqkv", "attn.out_proj"),
+            ("ffn.up_proj", "ffn.down_proj"),
+        ),
+        words=_widths(
+            width=("d_model", "hidden_size"), heads=("n_heads", "num_attention_heads"),
+            layers=("n_layers", "num_hidden_layers"),
+        ),
+        keys=_mpt_keys, prepared=_expanded, aliases=("MPTForCausalLM",),
     ),
-)
+)  # fmt: skip
 
 # BART's words
 
@@ -480,56 +474,53 @@ table(
     """,
     in_transformers("models/opt"),
     DensePlan(
-        *("OPT", "opt", (LM, CLASSIFIER, BARE)),
-        layout=Layout("model.decoder.layers", "model.decoder.embed_tokens", "model.decoder.embed_positions", BART, FC),
-        words=_widths(layers=("num_hidden_layers",), inner=("ffn_dim",)),
-        narrow="word_embed_proj_dim",
+        "OPT", "opt", (LM, CLASSIFIER, BARE),
+        layout=Layout(
+            "model.decoder.layers", "model.decoder.embed_tokens", "model.decoder.embed_positions", BART, FC,
+        ),
+        words=_widths(layers=("num_hidden_layers",), inner=("ffn_dim",)), narrow="word_embed_proj_dim",
         **MULTI_HEAD,
     ),
-)
+)  # fmt: skip
 table(
     "biogpt",
     "BioGPT: OPT's block under its own paths.",
     "transformers 5.23, models/biogpt; verified against traces",
     DensePlan(
-        *("BioGpt", "biogpt", (LM, CLASSIFIER, BARE)),
-        layout=Layout("biogpt.layers", "biogpt.embed_tokens", "biogpt.embed_positions", BART, FC, "output_projection"),
-        words=_widths(layers=("num_hidden_layers",)),
-        **MULTI_HEAD,
+        "BioGpt", "biogpt", (LM, CLASSIFIER, BARE),
+        layout=Layout(
+            "biogpt.layers", "biogpt.embed_tokens", "biogpt.embed_positions", BART, FC, "output_projection",
+        ),
+        words=_widths(layers=("num_hidden_layers",)), **MULTI_HEAD,
     ),
-)
+)  # fmt: skip
 table(
     "xglm",
     "XGLM: OPT's block, with positions that are not learned.",
     in_transformers("models/xglm"),
     DensePlan(
-        *("XGLM", "xglm"),
-        layout=Layout(attention=BART, mlp=FC),
+        "XGLM", "xglm", layout=Layout(attention=BART, mlp=FC),
         words=_widths(
-            width=("d_model", "hidden_size"),
-            heads=("attention_heads", "num_attention_heads"),
-            layers=("num_layers", "num_hidden_layers"),
-            inner=("ffn_dim",),
+            width=("d_model", "hidden_size"), heads=("attention_heads", "num_attention_heads"),
+            layers=("num_layers", "num_hidden_layers"), inner=("ffn_dim",),
         ),
         **MULTI_HEAD,
     ),
-)
+)  # fmt: skip
 
 # Files that bring their own code: no library here builds them, so that they are read from published implementations and not traced
 
 READ = "the published implementations, as in vLLM's model_executor/models; read, not traced"
 BAICHUAN = Layout(attention=("self_attn.W_pack", "self_attn.o_proj"))
 INTERNLM2 = Layout(
-    *("model.layers", "model.tok_embeddings", ""),
-    ("attention.wqkv", "attention.wo"),
-    ("feed_forward.w1", "feed_forward.w3", "feed_forward.w2"),
-    "output",
-)
+    "model.layers", "model.tok_embeddings", "", ("attention.wqkv", "attention.wo"),
+    ("feed_forward.w1", "feed_forward.w3", "feed_forward.w2"), "output",
+)  # fmt: skip
 EXAONE3 = Layout(
-    *("transformer.h", "transformer.wte", ""),
+    "transformer.h", "transformer.wte", "",
     tuple(f"attn.attention.{name}" for name in ("q_proj", "k_proj", "v_proj", "out_proj")),
     ("mlp.c_fc_0", "mlp.c_fc_1", "mlp.c_proj"),
-)
+)  # fmt: skip
 OWN: Mapping[str, Any] = {"heads": (LM,)}
 table(
     "own_code",
@@ -561,12 +552,14 @@ table(
     "Qwen 1: Llama's products; `intermediate_size` counts gate and up together, so that each is half as wide.",
     READ,
     DensePlan(
-        *("QWen", "qwen", ("LMHeadModel",)),
-        layout=Layout("transformer.h", "transformer.wte", "", ("attn.c_attn", "attn.c_proj"), ("mlp.w2", "mlp.w1", "mlp.c_proj")),
-        keys=every_head,
-        prepared=_halved,
+        "QWen", "qwen", ("LMHeadModel",),
+        layout=Layout(
+            "transformer.h", "transformer.wte", "", ("attn.c_attn", "attn.c_proj"),
+            ("mlp.w2", "mlp.w1", "mlp.c_proj"),
+        ),
+        keys=every_head, prepared=_halved,
     ),
-)
+)  # fmt: skip
 
 
 def _query_groups(config: Config, heads: int) -> int:
@@ -574,21 +567,18 @@ def _query_groups(config: Config, heads: int) -> int:
 
 
 CHATGLM = DensePlan(
-    *("ChatGLM", "chatglm"),
+    "ChatGLM", "chatglm",
     layout=Layout(
-        *("transformer.encoder.layers", "transformer.embedding.word_embeddings", ""),
-        ("self_attention.query_key_value", "self_attention.dense"),
-        FOUR_FOLD,
-        "transformer.output_layer",
+        "transformer.encoder.layers", "transformer.embedding.word_embeddings", "",
+        ("self_attention.query_key_value", "self_attention.dense"), FOUR_FOLD, "transformer.output_layer",
     ),
     words={
-        "head_dim": ("kv_channels", "head_dim"),
-        "intermediate_size": ("ffn_hidden_size",),
+        "head_dim": ("kv_channels", "head_dim"), "intermediate_size": ("ffn_hidden_size",),
         "vocab_size": ("padded_vocab_size", "vocab_size"),
         "num_hidden_layers": ("num_layers", "num_hidden_layers"),
     },
     keys=_query_groups,
-)
+)  # fmt: skip
 
 
 @model("ChatGLMModel", "chatglm", "ChatGLMForConditionalGeneration", *family("ChatGLM", LM, CLASSIFIER), source=READ)

@@ -7,8 +7,7 @@ from dataclasses import replace
 
 from ullage.models.blocks import embedding, head, mlp
 from ullage.models.config import Config
-from ullage.models.families.deepseek import latent_attention
-from ullage.models.mixture import Mixture, choice, leading, parted
+from ullage.models.mixture import Mixture, choice, latent_attention, leading, parted
 from ullage.models.model import model
 from ullage.models.sample import TEXT
 from ullage.models.scans import delta_rule, short_convolution

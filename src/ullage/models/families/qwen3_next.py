@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 from ullage.models.blocks import embedding, mlp, self_attention
 from ullage.models.config import Config
 from ullage.models.decoders import output
-from ullage.models.families.qwen_moe import ROUTED, stepped
-from ullage.models.mixture import Mixture, choice, parted
+from ullage.models.mixture import Mixture, choice, parted, stepped
 from ullage.models.model import model
 from ullage.models.sample import TEXT
 from ullage.models.scans import delta_rule, short_convolution
@@ -100,7 +99,7 @@ def delta_network(config: Config, width: int, layers: Sequence[int], *, fused: b
 
 def experts(config: Config, layers: Sequence[int], stack: str = _STACK) -> Iterator[Work]:
     """Yield the routed experts and the shared one with its gate."""
-    taken = choice(config, ROUTED, ("num_experts_per_tok",))
+    taken = choice(config, ("num_experts", "num_local_experts"), ("num_experts_per_tok",))
     mixture = Mixture(
         config.integer("moe_intermediate_size"), *taken,
         shared=config.integer("shared_expert_intermediate_size", least=0),
