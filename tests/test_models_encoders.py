@@ -8,7 +8,7 @@ import pytest
 
 from ullage.errors import UllageError
 from ullage.models.config import Config
-from ullage.models.families.modernbert import both_ways
+from ullage.models.families.encoders import both_ways
 from ullage.models.formula import Formula, compiled
 from ullage.models.passes import Training, booked
 from ullage.models.sample import Sample

@@ -10,7 +10,7 @@ import pytest
 
 from ullage.errors import UllageError
 from ullage.models.config import Config
-from ullage.models.families.llava import canvas
+from ullage.models.families.sights import canvas
 from ullage.models.formula import Formula, compiled
 from ullage.models.images import Images
 from ullage.models.passes import Training, booked

@@ -132,7 +132,7 @@ def ratio(config: Config, name: str, default: float) -> float:
     return value
 
 
-def head_dim(config: Config, name: str, width: int, heads: int) -> int:
+def stage_head_dim(config: Config, name: str, width: int, heads: int) -> int:
     """Return the width of a head: no stage has more heads than channels."""
     if heads > width:
         raise config.error((name,), f"asks for {heads:,} heads of {width:,} channels")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ullage.models.config import Config
 from ullage.models.grids import timestep
-from ullage.models.planes import Plane, head_dim, numbers, per_stage
+from ullage.models.planes import Plane, numbers, per_stage, stage_head_dim
 from ullage.models.sample import ONCE, PROMPT
 from ullage.models.unets import BLOCKS, Block, Time, halved, middle
 from ullage.models.work import Work, lookup, matmul
@@ -54,11 +54,11 @@ class Stages:
     def _block(self, i: int, kind: str, layers: int, depth: int, crossed: bool) -> Block:
         width = self.widths[i]
         if kind == CROSS:
-            dim = head_dim(self.config, "attention_head_dim", width, self.heads[i])
+            dim = stage_head_dim(self.config, "attention_head_dim", width, self.heads[i])
             return Block(width, layers, self.heads[i], dim, depth, self.sources[i], crossed)
         if kind == SELF:
             # here the field is what it says: the width of a head
-            return Block(width, layers, head_dim(self.config, "attention_head_dim", width, self.dims[i]), self.dims[i])
+            return Block(width, layers, stage_head_dim(self.config, "attention_head_dim", width, self.dims[i]), self.dims[i])
         return Block(width, layers)
 
 
