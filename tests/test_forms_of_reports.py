@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,20 +14,27 @@ from tests.command_line import ask
 from tests.forms import plain, untold
 from tests.test_gemm_ofu import recording, three
 from ullage.benches.bench import BENCHES
-from ullage.questions import waterfall
+from ullage.kernels.tiling import Product as TiledProduct
+from ullage.models.reading import read_config
+from ullage.questions import flops, step_question, waterfall
 from ullage.render import bench, bench_html, drift, json
 from ullage.render import fleet as render_fleet
+from ullage.render import flops as render_flops
+from ullage.render import gemm as render_gemm
 from ullage.render import gemm_ofu as render_gemm_ofu
 from ullage.render import waterfall as chain
 from ullage.render.waterfall_html import page
-from ullage.reports import gemm_ofu
+from ullage.reports import gemm_ledger, gemm_ofu
 from ullage.reports.bench import bench_report
 from ullage.reports.drift import drift_report
+from ullage.reports.gemm import Question, gemm, sweep
 from ullage.simulate.job import Plan, job
 from ullage.simulate.job_files import Written, write
 from ullage.views.html import html
 from ullage.views.markdown import markdown
+from ullage.views.notebook import notebook
 from ullage.views.text import text
+from ullage.views.view import View
 
 PERCENT, TERA, GIGA, MEGA = 100.0, 1e-12, 1e-9, 1e-6
 
@@ -76,10 +84,39 @@ def test_a_product(words: tuple[str, ...]) -> None:
     assert said.code == 0 and untold(said.out, data, scales=(GIGA, MEGA)) == []
 
 
-@pytest.mark.parametrize("more", [(), ("--step-time", "21", "--gpus", "2", "--gpu", "H100 SXM"), ("--recompute", "full")])
-def test_a_step(more: tuple[str, ...], made: Written, tmp_path: Path) -> None:
-    said, data = ask("flops", made.config, *more), ask("flops", made.config, *more, "--json").json
-    assert said.code == 0 and untold(said.out, data) == []
+def test_a_product_and_a_sweep_in_every_form() -> None:
+    kernel = "nvjet_sm90_hsh_256x160_64x4_2x1"
+    for asked in (Question(kernel=kernel, ofu=0.3, gpu="H100 SXM"), Question(tile=(128, 128), split_k=4), Question()):
+        report = gemm(TiledProduct(1000, 777, 512), asked)
+        forms = forms_of(render_gemm.view(report))
+        assert [untold(form, render_gemm.record(report), scales=(GIGA, MEGA)) for form in forms] == [[]] * 4
+    swept = sweep([TiledProduct(size, size, size) for size in range(128, 4097, 128)], Question())
+    forms = forms_of(render_gemm.sweep_view(swept))
+    assert [untold(form, render_gemm.sweep_record(swept)) for form in forms] == [[]] * 4
+
+
+def forms_of(view: View) -> list[str]:
+    """Return a view as text, as a page's words, as Markdown and as a notebook's words, without how many rows are left out."""
+    made = [text(view, whole=True), plain(html(view)), markdown(view), plain(notebook(view))]
+    return [re.sub(r"…\s+[\d,]+ more", "", form) for form in made]
+
+
+@pytest.mark.parametrize("more", [{}, {"step_time": 21.0, "gpus": 2, "gpu": "H100 SXM"}, {"recompute": "full"}, {"forward_only": True}])
+def test_a_step(more: dict[str, Any], made: Written) -> None:
+    report = flops(made.config, **more)
+    tiles = gemm_ledger.expected(read_config(made.config), step_question(**more), report)
+    data = render_flops.record(report, tiles)
+    for view in (render_flops.view(report), render_flops.view(report, tiles=tiles)):
+        assert [untold(form, data, ("16",)) for form in forms_of(view)] == [[]] * 4
+    assert str(report) == ask("flops", made.config, *_options(more)).out
+
+
+def _options(asked: dict[str, Any]) -> list[str]:
+    """Return the words of a call as options of the command."""
+    words = []
+    for name, value in asked.items():
+        words += [f"--{name.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return words
 
 
 SCALES = (PERCENT, TERA, GIGA, MEGA, 1e-3, 1e3, 1e6, 1e9, 2**-10, 2**-20)  # the units of the benches' columns, from SI

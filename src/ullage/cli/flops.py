@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ullage.cli._step import LAYOUT, TILES, described
-from ullage.cli.options import Progress, check_out, dump
+from ullage.cli.options import Progress, check_out, dump, give, output_options
 from ullage.errors import UllageError
+from ullage.views.files import FORMS, Form
 
 _EPILOG = """\b
 Examples:
@@ -28,7 +29,6 @@ Examples:
   ullage flops config.json --certify                                prove the formula by tracing (needs torch)
   ullage flops --list                                               the architectures
 """
-_FORMS = (".json", ".svg", ".txt")
 
 
 def _pairs(text: tuple[str, ...]) -> dict[str, str]:
@@ -57,8 +57,7 @@ def _words(text: str | None) -> tuple[str, ...]:
 @click.option("--certify", is_flag=True, help="Trace the model at small shapes and demand integer equality; stores a certificate.")
 @click.option("--trace", is_flag=True, help="Derive FLOPs from traces, for an architecture without a formula.")
 @click.option("--list", "listed", is_flag=True, help="List the architectures that have a formula.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write the report to FILE: .json, .svg or .txt.")
+@output_options
 def command(
     config: str | None, listed: bool, as_json: bool, out: Path | None, by: str, certify: bool, trace: bool, tiles: bool, **asked: Any
 ) -> None:
@@ -72,15 +71,25 @@ def command(
         return
     if config is None:
         raise click.UsageError("name a config.json or a folder, or say --list")
-    check_out(out, _FORMS, [config])
+    check_out(out, (*FORMS, ".svg"), [config])
     progress = Progress(quiet=as_json)
     if certify or trace:
         from ullage.cli._proofs import prove
 
         prove(config, asked, progress, trace=trace, as_json=as_json)
         return
+    from ullage.render import flops as render
+
     report = answer(config, asked)
-    _give(report, by, as_json, out, _tiles(config, asked, report) if tiles else None)
+    found = _tiles(config, asked, report) if tiles else None
+    more: dict[str, Form] = {".svg": lambda: _picture(report)}
+    give(render.view(report, by=by, tiles=found), lambda: render.record(report, found), as_json=as_json, out=out, more=more)
+
+
+def _picture(report: Any) -> str:
+    from ullage.render.svg.terms import terms
+
+    return str(terms(report))
 
 
 def _tiles(config: str, asked: Mapping[str, Any], report: Any) -> Any:
@@ -120,32 +129,6 @@ def words(config: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         if value is not None and not 0 < value < 1e12:
             raise UllageError(f"--{word.replace('_', '-')} {value} can't be", "give a number above 0")
     return given
-
-
-def _give(report: Any, by: str, as_json: bool, out: Path | None, tiles: Any) -> None:
-    from ullage.render import flops as render
-    from ullage.render import gemm_ledger
-
-    def record() -> str:
-        return dump(render.record(report) | ({} if tiles is None else {"tiles": gemm_ledger.record(tiles)}))
-
-    def text() -> str:
-        return render.text(report, by=by) + ("" if tiles is None else "\n" + gemm_ledger.text(tiles))
-
-    if out is not None:
-        _write(report, out, {".json": record, ".txt": text})
-        click.echo(f"wrote {out}", err=True)
-    if as_json:
-        click.echo(record())
-    elif out is None:
-        click.echo(text(), nl=False)
-
-
-def _write(report: Any, out: Path, forms: dict[str, Callable[[], str]]) -> None:
-    from ullage.render.svg.terms import terms
-    from ullage.views.files import replace
-
-    replace(out, (forms | {".svg": lambda: str(terms(report))})[out.suffix.lower()]().encode())
 
 
 def _architectures(as_json: bool) -> str:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ullage.cli.options import dump
+from ullage.cli.options import check_out, give, output_options
 from ullage.errors import UllageError, harmless
+from ullage.views.files import FORMS, Form
 
 _EPILOG = """\b
 Examples:
@@ -24,7 +25,6 @@ Examples:
 """
 _MOST = 20_000  # products of one sweep
 _NUMBER = "-?[0-9]{1,20}"
-_FORMS = (".json", ".svg", ".txt")
 
 
 def _sizes(_: click.Context, parameter: click.Parameter, value: str | None) -> tuple[int, ...] | None:
@@ -61,8 +61,7 @@ def _pair(context: click.Context, parameter: click.Parameter, value: str | None)
     help="Who predicts a tile: our own model (auto, ours), or nvMatmulHeuristics where it is installed.",
 )
 @click.option("--ofu", type=float, metavar="RATIO", help="A measured OFU, to be adjusted for the padding: 0.42.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write the report to FILE: .json, .svg or .txt.")
+@output_options
 def command(sizes: tuple[str, ...], batch: int, row_major: bool, as_json: bool, out: Path | None, **asked: Any) -> None:
     """How much of a matrix product is padding: C (M × N) from A (M × K) and B (K × N).
 
@@ -70,11 +69,10 @@ def command(sizes: tuple[str, ...], batch: int, row_major: bool, as_json: bool, 
     its columns as M there and its rows as N; --row-major swaps them. A size may be a range LOW:HIGH[:STEP]; a single one stands
     for M, N and K alike.
     """
-    from ullage.cli.options import check_out
     from ullage.kernels.tiling import Product
     from ullage.reports.gemm import Question, sweep
 
-    check_out(out, _FORMS)
+    check_out(out, (*FORMS, ".svg"))
     triples = spread(sizes)
     products = [Product(m, n, k, batch) for m, n, k in triples]
     products = [product.swapped for product in products] if row_major else products
@@ -120,20 +118,11 @@ def _range(size: str) -> Sequence[int]:
 def _give(reports: Sequence[Any], ranged: bool, as_json: bool, out: Path | None) -> None:
     from ullage.render import gemm as render
 
-    forms: dict[str, Callable[[], str]] = {
-        ".json": lambda: dump(render.sweep_record(reports) if ranged else render.record(reports[0])),
-        ".svg": lambda: str(_picture(reports, ranged)),
-        ".txt": lambda: render.sweep_text(reports) if ranged else render.text(reports[0]),
-    }
-    if out is not None:
-        from ullage.views.files import replace
-
-        replace(out, forms[out.suffix.lower()]().encode("utf-8", "replace"))
-        click.echo(f"wrote {out}", err=True)
-    if as_json:
-        click.echo(forms[".json"]())
-    elif out is None:
-        click.echo(forms[".txt"](), nl=False)
+    more: dict[str, Form] = {".svg": lambda: str(_picture(reports, ranged))}
+    if ranged:
+        give(render.sweep_view(reports), lambda: render.sweep_record(reports), as_json=as_json, out=out, more=more)
+    else:
+        give(render.view(reports[0]), lambda: render.record(reports[0]), as_json=as_json, out=out, more=more)
 
 
 def _picture(reports: Sequence[Any], ranged: bool) -> Any:

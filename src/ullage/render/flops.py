@@ -1,87 +1,86 @@
-"""A FLOP ledger as text and as plain data for JSON."""
+"""The view of a FLOP ledger, and of the tiles to expect of its products."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from ullage.errors import harmless
+from ullage.render.gemm import pair
+from ullage.render.svg.terms import terms as terms_picture
 from ullage.reports.flops import FlopsReport
-from ullage.views.numbers import flops as counted
-from ullage.views.numbers import percent
-from ullage.views.table import table
+from ullage.reports.gemm_ledger import TiledGemm, TilesReport, efficiency
+from ullage.views.notation import COUNT, FIGURES, FLOPS, PERCENT_1, TERAFLOPS
+from ullage.views.numbers import flops, percent
+from ullage.views.view import Column, Fact, Headline, Paragraph, Part, Picture, Section, Table, Value, View
+
+ROWS = 60  # that a terminal shows: most models have fewer terms
 
 
-def text(report: FlopsReport, *, by: str = "group") -> str:
-    """Return the ledger as text: the answer first, then FLOPs by group (or by name of the work), then the notes."""
-    parts = [_headline(report), _table(report, by), "\n".join(f"note: {harmless(note, 1000)}" for note in _notes(report))]
-    return "\n\n".join(part for part in parts if part) + "\n"
+def view(report: FlopsReport, *, by: str = "group", tiles: TilesReport | None = None) -> View:
+    """Return the answer as data: MFU where it is known, FLOPs by group of work (or `by` its name), the `tiles` to expect."""
+    first, *others = _answers(report)
+    picture = Picture(lambda width: terms_picture(report, width=width, standalone=False))
+    return View(
+        kind="flops",
+        subject=f"FLOPs of a step, {report.ledger.architecture}",
+        headline=first,
+        basis=[str(answer) for answer in others],
+        facts=[*_facts(report)],
+        sections=[
+            Section("groups", f"By {by}", [picture, _by(report, by)], _GROUPS),
+            *([] if tiles is None else [Section("tiles", "Tiles to expect", _tiles(tiles), _TILES)]),
+            Section("terms", "Every term", [_terms(report)], _TERMS, detail=True, long=True),
+        ],
+        notes=[*_notes(report), *([] if tiles is None else [*tiles.notes, _LEFT_OUT])],
+    )
 
 
-def record(report: FlopsReport) -> dict[str, Any]:
-    """Return the ledger as plain data: FLOPs as integers, ratios in [0, 1], FLOP/s; what is not known is null."""
+def _answers(report: FlopsReport) -> Iterator[Headline]:
+    """Yield what is known, the utilization first, then the rate, the FLOPs, and what of them is executed."""
     ledger = report.ledger
-    data: dict[str, Any] = {
-        "architecture": ledger.architecture,
-        "family": ledger.family,
-        "forward": ledger.forward,
-        "backward": ledger.backward,
-        "training": ledger.training,
-        "executed": ledger.executed,
-        "convention": ledger.convention,
-        "status": ledger.status,
-        "counted": dict(ledger.counted),
-        "uncertainty": ledger.uncertainty,
-        "model_efficiency": report.model_efficiency,
-        "tokens": report.step.tokens,
-        "per_token": ledger.training // report.step.tokens if report.step.tokens else None,
-        "groups": [{"group": group, **parts, "share": share} for group, parts, share in _groups(report, "group")],
-        "terms": [term.record() for term in ledger.terms],
-        "notes": list(_notes(report)),
-    }
-    if report.step_time is not None:
-        data |= {
-            "step_time": report.step_time,
-            "gpus": report.gpus,
-            "tflops_per_gpu": report.tflops_per_gpu,
-            "mfu": report.mfu,
-            "hfu": report.hfu,
-            "expected_ofu": report.expected_ofu,
-        }
-    if report.peak is not None:
-        data |= {"peak": report.peak, "peak_source": report.peak_source}
-    return data
-
-
-def _headline(report: FlopsReport) -> str:
-    ledger = report.ledger
-    lines = []
     if report.mfu is not None:
-        peak = f"{report.gpus:,} × {(report.peak or 0) / 1e12:,.1f} TFLOP/s ({report.peak_source})"
-        lines.append(
-            f"MFU {percent(report.mfu, 1)}, HFU {percent(report.hfu, 1)} of {peak}; OFU to expect {percent(report.expected_ofu, 1)}"
-        )
+        peak = f"{report.gpus:,} × {TERAFLOPS.words(report.peak)} TFLOP/s"
+        rest = f", HFU {percent(report.hfu, 1)} of {peak}; OFU to expect {percent(report.expected_ofu, 1)}"
+        yield Headline(f"MFU {percent(report.mfu, 1)}", rest, aside=report.peak_source or "")
     if report.tflops_per_gpu is not None:
-        lines.append(
-            f"{report.tflops_per_gpu:,.1f} TFLOP/s per GPU: {counted(ledger.training)} in {report.step_time:g} s on {report.gpus:,}"
-        )
-    kind = f"{counted(ledger.forward)} forward"
-    if ledger.backward:
-        kind = f"{counted(ledger.training)} a step: {kind}, {counted(ledger.backward)} backward"
+        rest = f": {flops(ledger.training)} in {report.step_time:g} s on {report.gpus:,}"
+        yield Headline(f"{report.tflops_per_gpu:,.1f} TFLOP/s per GPU", rest)
     how = f"{ledger.convention} attention" if ledger.convention in ("causal", "full") else f"counted as {ledger.convention} does"
-    lines.append(f"{kind}; {ledger.architecture}, {how}, {ledger.status}" + _per_token(report) + _runs(report))
+    described = f"{ledger.architecture}, {how}, {ledger.status}{_per_token(report)}{_runs(report)}"
+    forward = f"{flops(ledger.forward)} forward"
+    if ledger.backward:
+        yield Headline(f"{flops(ledger.training)} a step", f": {forward}, {flops(ledger.backward)} backward", aside=described)
+    else:
+        yield Headline(forward, aside=described)
     if ledger.executed != ledger.training:
-        lines.append(f"{counted(ledger.executed)} executed, {percent(report.model_efficiency, 1)} of them for the model")
-    return "\n".join(lines)
+        yield Headline(f"{flops(ledger.executed)} executed", f", {percent(report.model_efficiency, 1)} of them for the model")
 
 
 def _per_token(report: FlopsReport) -> str:
-    tokens = report.step.tokens
-    return f"; {counted(report.ledger.training // tokens)} a token of {tokens:,}" if tokens else ""
+    return f"; {flops(_flops_per_token(report))} a token of {report.step.tokens:,}" if report.step.tokens else ""
+
+
+def _flops_per_token(report: FlopsReport) -> int | None:
+    return report.ledger.training // report.step.tokens if report.step.tokens else None
 
 
 def _runs(report: FlopsReport) -> str:
     runs = report.step.repeats
     return f"; the network runs {runs:,} times" if runs > 1 else ""
+
+
+def _facts(report: FlopsReport) -> Iterator[Fact]:
+    ledger = report.ledger
+    if report.mfu is not None:
+        yield Fact("MFU", report.mfu, PERCENT_1, "of the peak, for the model")
+        yield Fact("HFU", report.hfu, PERCENT_1, "of the peak, executed")
+        yield Fact("OFU to expect", report.expected_ofu, PERCENT_1, "what counters should show")
+    yield Fact("Forward", ledger.forward, FLOPS)
+    if ledger.backward:
+        yield Fact("Backward", ledger.backward, FLOPS)
+    yield Fact("Executed", ledger.executed, FLOPS, f"{percent(report.model_efficiency, 1)} of them for the model")
+    if report.step.tokens:
+        yield Fact("A token", _flops_per_token(report), FLOPS, f"of {report.step.tokens:,}")
 
 
 _COLUMNS = {"forward": ("forward",), "backward": ("dgrad", "wgrad"), "recompute": ("recompute",)}
@@ -99,10 +98,20 @@ def _groups(report: FlopsReport, by: str) -> list[tuple[str, dict[str, int], flo
     return found
 
 
-def _table(report: FlopsReport, by: str) -> str:
+def _by(report: FlopsReport, by: str) -> Table:
     groups = _groups(report, by)
-    rows = [[harmless(key, 60), *(counted(p) if p else "" for p in parts.values()), percent(share, 1)] for key, parts, share in groups]
-    return table([by, *groups[0][1], "share"], rows) if rows else ""
+    passes = groups[0][1] if groups else {}
+    columns = [Column(by), *(Column(name, FLOPS) for name in passes), Column("share", PERCENT_1)]
+    rows: list[list[Value]] = [[key, *parts.values(), share] for key, parts, share in groups]
+    return Table("groups", columns, rows, brief=ROWS, elsewhere="--json has them all")
+
+
+def _terms(report: FlopsReport) -> Table:
+    columns = [Column("term"), Column("group"), Column("pass"), Column("precision"), Column("for the model"), Column("FLOPs", FLOPS)]
+    rows: list[list[Value]] = [
+        [term.name, term.group, term.pass_, term.precision, "yes" if term.model else "no", term.flops] for term in report.ledger.terms
+    ]
+    return Table("terms", columns, rows)
 
 
 def _notes(report: FlopsReport) -> list[str]:
@@ -114,3 +123,88 @@ def _notes(report: FlopsReport) -> list[str]:
     if ledger.counted.get("backward") == "exact":
         notes.append("backward is counted exactly: no gradient flows into data or what is frozen")
     return notes
+
+
+def _tiles(tiles: TilesReport) -> list[Part]:
+    """Return the tile efficiency to expect, and a row a term and pass, its largest product standing for it."""
+    by = "; ".join(tiles.sources) or "nobody"
+    answer = (
+        f"tile efficiency {percent(tiles.efficiency, 1)} to expect, over {percent(tiles.share, 1)} of the step's FLOPs, "
+        f"predicted for {tiles.gpu} by {by}"
+    )
+    sizes = [Column(name, COUNT) for name in ("M", "N", "K", "products")]
+    tile = [Column("tile", FIGURES), Column("cluster", FIGURES), Column("efficiency", PERCENT_1)]
+    rows = [_tiled(name, pass_, members) for (name, pass_), members in tiles.terms.items()]
+    columns = [Column("term"), Column("pass"), *sizes, *tile]
+    return [Paragraph(answer), Table("tiles", columns, rows, brief=ROWS, elsewhere="--json has them all")]
+
+
+def _tiled(name: str, pass_: str, members: list[TiledGemm]) -> list[Value]:
+    largest = max(members, key=lambda row: row.gemm.flops)
+    product, tiling = largest.cover.product, largest.cover.tiling
+    count = sum(row.gemm.count for row in members)
+    return [name, pass_, product.m, product.n, product.k, count, tiling.words, pair(tiling.cluster), efficiency(members)]
+
+
+def record(report: FlopsReport, tiles: TilesReport | None = None) -> dict[str, Any]:
+    """Return the ledger as plain data: FLOPs as integers, ratios in [0, 1], FLOP/s; what is not known is null."""
+    ledger = report.ledger
+    data: dict[str, Any] = {
+        "architecture": ledger.architecture,
+        "family": ledger.family,
+        "forward": ledger.forward,
+        "backward": ledger.backward,
+        "training": ledger.training,
+        "executed": ledger.executed,
+        "convention": ledger.convention,
+        "status": ledger.status,
+        "counted": dict(ledger.counted),
+        "uncertainty": ledger.uncertainty,
+        "model_efficiency": report.model_efficiency,
+        "tokens": report.step.tokens,
+        "per_token": _flops_per_token(report),
+        "groups": [{"group": group, **parts, "share": share} for group, parts, share in _groups(report, "group")],
+        "terms": [term.record() for term in ledger.terms],
+        "notes": list(_notes(report)),
+    }
+    if report.step_time is not None:
+        data |= {
+            "step_time": report.step_time,
+            "gpus": report.gpus,
+            "tflops_per_gpu": report.tflops_per_gpu,
+            "mfu": report.mfu,
+            "hfu": report.hfu,
+            "expected_ofu": report.expected_ofu,
+        }
+    if report.peak is not None:
+        data |= {"peak": report.peak, "peak_source": report.peak_source}
+    return data if tiles is None else data | {"tiles": tiles_record(tiles)}
+
+
+def tiles_record(tiles: TilesReport) -> dict[str, Any]:
+    """Return the tiles to expect as plain data: a product a row, ratios in [0, 1]; null where there is no product."""
+    return {
+        "tile_efficiency": tiles.efficiency,
+        "share": tiles.share,
+        "gpu": tiles.gpu,
+        "source": "predicted",
+        "source_detail": list(tiles.sources),
+        "products": [_product(row) for row in tiles.rows],
+        "notes": list(tiles.notes),
+    }
+
+
+def _product(row: TiledGemm) -> dict[str, Any]:
+    gemm, cover = row.gemm, row.cover
+    return {
+        "name": gemm.name, "pass": gemm.pass_, "precision": gemm.precision, "m": gemm.m, "n": gemm.n, "k": gemm.k, "count": gemm.count,
+        "theoretical_flops": gemm.flops, "executed_flops": row.executed,
+        "tile": list(cover.tiling.tile), "k_tile": cover.tiling.k_tile, "cluster": list(cover.tiling.cluster),
+        "tile_efficiency": cover.efficiency,
+    }  # fmt: skip
+
+
+_GROUPS = "FLOPs of the step by pass. The share is of all that is executed."
+_TILES = "The largest product of a term stands for it. Tiles and clusters are those that its library is predicted to take."
+_TERMS = "Every term of the ledger. What is not for the model is only executed: recomputation, padding."
+_LEFT_OUT = "M and N as cuBLAS counts them; attention, scans and convolutions run in kernels of their own and are left out"

@@ -1,33 +1,45 @@
-"""The padding of matrix products as text and as plain data for JSON."""
+"""The view of a product's padding, and of a sweep of products."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ullage.errors import harmless
 from ullage.kernels.tiling import Pair
-from ullage.reports.gemm import GemmReport
-from ullage.views.numbers import UNKNOWN, percent
-from ullage.views.numbers import flops as counted
-from ullage.views.table import table
+from ullage.reports.gemm import GemmReport, squares
+from ullage.views.draw import NARROW
+from ullage.views.markup import Markup
+from ullage.views.notation import COUNT, FIGURES, PERCENT_1, PERCENT_2
+from ullage.views.numbers import counted, flops, percent
+from ullage.views.view import Cell, Column, Headline, Item, ItemList, Picture, Section, Table, Value, View
 
-ROWS = 40  # of a sweep's table; JSON has them all
-
-
-def text(report: GemmReport) -> str:
-    """Return the report as text: tile efficiency first, then dimension by dimension, then waves and what MFU they leave."""
-    parts = [_headline(report), _dimensions(report), _use(report), _notes(report.notes)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+ROWS = 40  # of a sweep's table; files and JSON have them all
 
 
-def _headline(report: GemmReport) -> str:
+def view(report: GemmReport) -> View:
+    """Return the answer as data: tile efficiency first, then dimension by dimension, then waves and what MFU they leave."""
     cover = report.cover
-    lines = [
-        f"tile efficiency {percent(cover.efficiency, 1)} of {shape(report)}, {report.dtype}: overhead {percent(cover.overhead, 2)}",
-        f"tile {report.tiling.words}, cluster {cluster(report)}, {whence(report)}",
-    ]
-    return "\n".join(lines)
+    return View(
+        kind="gemm",
+        subject="Padding of a matrix product",
+        headline=Headline(
+            f"tile efficiency {percent(cover.efficiency, 1)}",
+            f" of {shape(report)}, {report.dtype}: overhead {percent(cover.overhead, 2)}",
+        ),
+        basis=[f"tile {report.tiling.words}, cluster {cluster(report)}, {whence(report)}"],
+        sections=[
+            Section("padding", "Padding", [Picture(lambda width: _cover(report, width)), _dimensions(report)], _PADDING),
+            Section("use", "What is left of the peak", [ItemList([Item(line) for line in _use(report)])]),
+        ],
+        notes=report.notes,
+    )
+
+
+def _cover(report: GemmReport, width: int) -> Markup:
+    from ullage.render.svg.gemm import cover
+
+    return cover(report, squares(report) if width > NARROW else (), width=width, standalone=False)
 
 
 def shape(report: GemmReport) -> str:
@@ -52,19 +64,15 @@ def whence(report: GemmReport) -> str:
     return words if report.source.whose == "given" else f"{words} {harmless(report.source.by, 160)}"
 
 
-def _dimensions(report: GemmReport) -> str:
-    cover, product = report.cover, report.product
-    step = report.tiling.k_tile
+def _dimensions(report: GemmReport) -> Table:
+    cover, product, step = report.cover, report.product, report.tiling.k_tile
     pieces = [f"{count:,} tiles of {size}" for count, size in zip(cover.tiles, report.tiling.tile, strict=True)]
     pieces.append("steps unknown" if step is None else f"{cover.effective[2] // step:,} steps of {step}")
-    rows = [
-        [name, f"{need:,}", f"{done:,}", percent(overhead, 2), cut]
-        for name, need, done, overhead, cut in zip(
-            "MNK", (product.m, product.n, product.k), cover.effective, _overheads(report), pieces, strict=True
-        )
-    ]
-    rows.append(["FLOPs", counted(product.flops, ""), counted(cover.executed, ""), percent(cover.overhead, 2), ""])
-    return table(["", "needed", "executed", "overhead", "cut into"], rows)
+    sizes = zip("MNK", (product.m, product.n, product.k), cover.effective, _overheads(report), pieces, strict=True)
+    total = [Cell(value, flops(value, "")) for value in (product.flops, cover.executed)]
+    columns = [Column("", key="dimension"), Column("needed", COUNT), Column("executed", COUNT), Column("overhead", PERCENT_2)]
+    rows: list[Sequence[Value | Cell]] = [*sizes, ["FLOPs", *total, cover.overhead, ""]]
+    return Table("padding", [*columns, Column("cut into", FIGURES)], rows)
 
 
 def _overheads(report: GemmReport) -> tuple[float, ...]:
@@ -73,25 +81,27 @@ def _overheads(report: GemmReport) -> tuple[float, ...]:
     return tuple((done - need) / need for done, need in zip(report.cover.effective, needed, strict=True))
 
 
-def _use(report: GemmReport) -> str:
-    lines = [_blocks(report), f"arithmetic intensity {report.intensity:,.0f} FLOP/B" + _ridge(report)]
-    if report.kernel is not None:
-        lines.append(_kernel(report))
+def _use(report: GemmReport) -> Iterator[str]:
+    yield _blocks(report)
+    yield f"arithmetic intensity {report.intensity:,.0f} FLOP/B" + _ridge(report)
+    if (kernel := report.kernel) is not None:
+        known = [kernel.library, kernel.architecture, kernel.unit, None if kernel.stages is None else f"{kernel.stages} stages"]
+        yield "kernel: " + ", ".join(word for word in known if word)
+    if report.legacy is not None:
+        yield f"legacy: {report.legacy}"
     if report.mfu_ceiling is not None:
         clock = ", at the GPU's highest clock" if report.clock_headroom > 1 else ""
-        lines.append(f"MFU at most {percent(report.mfu_ceiling, 1)}: what padding, the last wave and memory leave{clock}")
+        yield f"MFU at most {percent(report.mfu_ceiling, 1)}: what padding, the last wave and memory leave{clock}"
     if report.adjusted_ofu is not None:
-        lines.append(f"OFU {percent(report.ofu, 1)} adjusted for the padding: {percent(report.adjusted_ofu, 1)}, the MFU to expect")
-    return "\n".join(line for line in lines if line)
+        yield f"OFU {percent(report.ofu, 1)} adjusted for the padding: {percent(report.adjusted_ofu, 1)}, the MFU to expect"
 
 
 def _blocks(report: GemmReport) -> str:
     cover, slices = report.cover, report.tiling.split_k
-    cut = f" in {slices} slices of K" if slices > 1 else ""
-    blocks = f"{cover.blocks:,} block{'' if cover.blocks == 1 else 's'}{cut}"
+    blocks = counted(cover.blocks, "block") + (f" in {slices} slices of K" if slices > 1 else "")
     if report.chip is None:
         return f"{blocks}; waves are not known without --gpu"
-    waves = f"{report.waves:,} wave{'' if report.waves == 1 else 's'} of {cover.slots(report.chip.sms)}"
+    waves = f"{counted(report.waves or 0, 'wave')} of {cover.slots(report.chip.sms)}"
     return f"{blocks} in {waves} on {report.chip.name} ({report.chip.sms} SMs): wave efficiency {percent(report.wave_efficiency, 1)}"
 
 
@@ -101,16 +111,45 @@ def _ridge(report: GemmReport) -> str:
     return f", {'below' if report.memory_bound else 'above'} the {report.ridge:,.0f} at which {report.chip.name} reaches its peak"
 
 
-def _kernel(report: GemmReport) -> str:
-    kernel = report.kernel
-    assert kernel is not None
-    known = [kernel.library, kernel.architecture, kernel.unit, None if kernel.stages is None else f"{kernel.stages} stages"]
-    told = "kernel: " + ", ".join(word for word in known if word)
-    return told if report.legacy is None else f"{told}\nlegacy: {report.legacy}"
+def sweep_view(reports: Sequence[GemmReport]) -> View:
+    """Return a sweep as data: mean and worst overhead first, then a row a product; a terminal shows some, evenly chosen."""
+    overheads = [report.cover.overhead for report in reports]
+    worst = max(reports, key=lambda report: report.cover.overhead)
+    over = f" on average over {len(reports):,} products, at most {percent(worst.cover.overhead, 1)} ({shape(worst)}), {worst.dtype}"
+    columns = [*(Column(name, COUNT) for name in "MNK"), Column("tile", FIGURES), Column("cluster", FIGURES), Column("overhead", PERCENT_2)]
+    columns += [Column("tile efficiency", PERCENT_1), Column("waves", COUNT), Column("wave efficiency", PERCENT_1)]
+    chosen = thinned(len(reports))
+    elsewhere = f"{len(chosen)} of {len(reports):,} are listed, and --json has all"
+    table = Table("products", columns, [_swept(report) for report in reports], chosen=chosen, elsewhere=elsewhere)
+    return View(
+        kind="gemm-sweep",
+        subject="Padding of matrix products",
+        headline=Headline(f"overhead {percent(sum(overheads) / len(overheads), 1)}", over),
+        basis=[f"tiles {'; '.join(dict.fromkeys(whence(report) for report in reports))}"],
+        sections=[Section("products", "Product by product", [Picture(lambda width: _curve(reports, width)), table], _PADDING)],
+        notes=[*dict.fromkeys(note for report in reports for note in report.notes)],
+    )
 
 
-def _notes(notes: Sequence[str]) -> str:
-    return "\n".join(f"note: {harmless(note, 1000)}" for note in notes)
+def _curve(reports: Sequence[GemmReport], width: int) -> Markup:
+    from ullage.render.svg.gemm import curve
+
+    return curve(reports, width=width, standalone=False)
+
+
+def _swept(report: GemmReport) -> list[Value]:
+    product, cover = report.product, report.cover
+    tile = [report.tiling.words, cluster(report)]
+    return [product.m, product.n, product.k, *tile, cover.overhead, cover.efficiency, report.waves, report.wave_efficiency]
+
+
+def thinned(count: int, most: int = ROWS) -> list[int]:
+    """Return at most `most` of so many numbers from 0 on, the first and the last among them, evenly chosen.
+
+    >>> thinned(3), thinned(101, most=3)
+    ([0, 1, 2], [0, 50, 100])
+    """
+    return [*range(count)] if count <= most else [round(number * (count - 1) / (most - 1)) for number in range(most)]
 
 
 def record(report: GemmReport) -> dict[str, Any]:
@@ -153,42 +192,6 @@ def record(report: GemmReport) -> dict[str, Any]:
     }
 
 
-def sweep_text(reports: Sequence[GemmReport]) -> str:
-    """Return a sweep as text: mean and worst overhead first, then a row a product, evenly chosen where there are many."""
-    overheads = [report.cover.overhead for report in reports]
-    worst = max(reports, key=lambda report: report.cover.overhead)
-    head = (
-        f"overhead {percent(sum(overheads) / len(overheads), 1)} on average over {len(reports):,} products, "
-        f"at most {percent(worst.cover.overhead, 1)} ({shape(worst)}), {worst.dtype}"
-    )
-    shown = thinned(reports)
-    rows = [
-        [
-            *(f"{size:,}" for size in (r.product.m, r.product.n, r.product.k)),
-            r.tiling.words,
-            cluster(r),
-            percent(r.cover.overhead, 2),
-            percent(r.cover.efficiency, 1),
-            UNKNOWN if r.waves is None else f"{r.waves:,}",
-            percent(r.wave_efficiency, 1),
-        ]
-        for r in shown
-    ]
-    titles = ["M", "N", "K", "tile", "cluster", "overhead", "tile efficiency", "waves", "wave efficiency"]
-    told = list(dict.fromkeys(note for report in reports for note in report.notes))
-    if len(shown) < len(reports):
-        told.append(f"{len(shown)} of {len(reports):,} products are listed; --json has all")
-    sources = list(dict.fromkeys(whence(report) for report in reports))
-    return "\n\n".join(part for part in (f"{head}\ntiles {'; '.join(sources)}", table(titles, rows, left=0), _notes(told)) if part) + "\n"
-
-
-def thinned(reports: Sequence[GemmReport], most: int = ROWS) -> list[GemmReport]:
-    """Return at most `most` reports, the first and the last among them, evenly chosen."""
-    if len(reports) <= most:
-        return list(reports)
-    return [reports[round(i * (len(reports) - 1) / (most - 1))] for i in range(most)]
-
-
 def sweep_record(reports: Sequence[GemmReport]) -> dict[str, Any]:
     """Return a sweep as plain data: every product's own record, and the mean and the greatest overhead."""
     overheads = [report.cover.overhead for report in reports]
@@ -198,3 +201,6 @@ def sweep_record(reports: Sequence[GemmReport]) -> dict[str, Any]:
         "max_overhead": max(overheads),
         "products": [record(report) for report in reports],
     }
+
+
+_PADDING = "What whole tiles execute beyond what is needed; needed over executed is the tile efficiency."

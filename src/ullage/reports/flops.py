@@ -22,6 +22,7 @@ from ullage.models.sample import Convention
 from ullage.models.shapes import Shapes, step
 from ullage.models.step import Step
 from ullage.models.tracing.shelf import stored
+from ullage.views.shown import ShownByView
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class FlopsReport:
+class FlopsReport(ShownByView, view="ullage.render.flops"):
     """The ledger of a step, and with a step time MFU and HFU; None is not known.
 
     Every number of the ledger is here under its own name: `forward`, `backward`, `training`, `executed`, `terms`,

@@ -20,6 +20,7 @@ from ullage.reports.gemm_question import TAKEN, decoded, known, refuse_slices
 from ullage.reports.gemm_question import Heuristics as Heuristics
 from ullage.reports.gemm_question import Question as Question
 from ullage.reports.gemm_question import Source as Source
+from ullage.views.shown import ShownByView
 
 DEFAULT_GPU = "H100 SXM"
 _THEIRS = "nvMatmulHeuristics"
@@ -30,7 +31,7 @@ _NAMED = {"e4m3": "fp8", "e5m2": "fp8", "uint8": "int8"}  # types of kernels' na
 
 
 @dataclass(frozen=True)
-class GemmReport:
+class GemmReport(ShownByView, view="ullage.render.gemm"):
     """A product as it is executed; `chip` None: no GPU is known, and nothing is said of waves and peaks.
 
     `unknown` are the parts of the tiling that nobody told ("cluster", "k_tile", "split_k") and that `cover` goes without.

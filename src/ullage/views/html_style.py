@@ -58,7 +58,7 @@ th[aria-sort=descending] button::after{content:"\\00a0↓"}
 .notes{padding-left:1.1rem;max-width:42rem}
 .notes li{margin:.5rem 0}
 footer{margin-top:5rem;padding-top:1.2rem;border-top:1px solid var(--rule);color:var(--muted);font-size:.875rem}
-@media screen and (max-width:45rem){.page{display:none}.phone{display:block}}
+@media screen and (max-width:45rem){.page{display:none}.phone{display:block}h1 strong{white-space:normal}}
 @media print{
 @page{margin:18mm 16mm}
 main{max-width:none;padding:0}

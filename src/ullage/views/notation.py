@@ -44,6 +44,7 @@ COUNT = Notation("1", lambda value: f"{value:,}")
 GPUS = Notation("1", lambda value: f"{round(value, 2):,.10g}")  # a slice is a part of one
 PERCENT = Notation("ratio", numbers.percent)
 PERCENT_1 = Notation("ratio", lambda value: numbers.percent(value, 1))
+PERCENT_2 = Notation("ratio", lambda value: numbers.percent(value, 2))
 FACTOR = Notation("ratio", numbers.factor)
 FACTOR_3 = Notation("ratio", numbers.factor_of_chain)
 BAR = Notation("ratio", lambda value: "█" * _cells(value) + "·" * (BAR_CELLS - _cells(value)), numeric=False)

@@ -48,10 +48,10 @@ def text(view: View, *, whole: bool = False, width: int | None = None, paint: Pa
 
 def _opening(view: View, width: int) -> str:
     """Return the headline, with the window at the end of its line where there is room, what it rests on, and the lede below."""
-    answer, window = str(view.headline), view.window
+    answer, window = harmless(str(view.headline), NOTE), view.window
     gap = width - len(answer) - len(window)
     first = answer if not window else answer + " " * gap + window if gap >= 2 else f"{answer}\n{window}"
-    return "\n\n".join(["\n".join([first, *view.basis]), *([" ".join(view.lede)] if view.lede else [])])
+    return "\n\n".join(["\n".join([first, *(harmless(line, NOTE) for line in view.basis)]), *([" ".join(view.lede)] if view.lede else [])])
 
 
 def _section(section: Section, whole: bool, width: int, paint: Paint) -> Iterator[str]:
@@ -76,9 +76,10 @@ def _parts(section: Section, whole: bool, width: int, paint: Paint) -> Iterator[
 def list_text(part: ItemList) -> str:
     """Return a list for a terminal, what belongs to an item below it; "" for one without items."""
     lines = [f"{part.title}:"] if part.title and part.items else []
+    margin = "  " if part.title else ""
     for item in part.items:
-        lines.append(f"  {item.text}")
-        lines += [f"    {line}" for line in (*item.remarks, item.source) if line]
+        lines.append(f"{margin}{harmless(item.text, NOTE)}")
+        lines += [f"{margin}  {harmless(line, NOTE)}" for line in (*item.remarks, item.source) if line]
     return "\n".join(lines)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ullage.render.gemm import cluster, shape, whence
 from ullage.reports.gemm import GemmReport
-from ullage.views.draw import SMALL, WIDE, Scale, box, extent, fit, hatch, line, picture, text
+from ullage.views.draw import NARROW, SMALL, WIDE, Scale, box, extent, fit, hatch, line, picture, text
 from ullage.views.markup import Markup, element, number
 from ullage.views.numbers import percent
 
@@ -18,14 +18,15 @@ _FAINT = 12  # tiles along a side from which on their edges are drawn thinner
 def cover(report: GemmReport, squares: Sequence[GemmReport] = (), *, width: int = WIDE, standalone: bool = True) -> Markup:
     """Return the picture of C under its tiles, to scale, M downwards and N to the right, what is only padding hatched.
 
-    `squares` are reports of square products of growing size on the same terms: their overhead is drawn beside it.
+    `squares` are reports of square products of growing size on the same terms: their overhead is drawn beside it where there is room.
     """
     title = f"{shape(report)}, {report.dtype}: tile efficiency {percent(report.cover.efficiency, 1)}"
     m, n, k = report.cover.effective
     told = f"Executed as {m} × {n} × {k} in tiles of {report.tiling.words}, cluster {cluster(report)}, {whence(report)}."
-    body = _matrix(report, 58.0)
-    if len(squares) > 1:
-        body += _course(squares, 58.0 + SIDE + 96, width - 12.0)
+    left = 58.0 if width > NARROW else 2.0
+    body = _matrix(report, left, min(SIDE, width - left - 2.0), f"padding-{width}")
+    if len(squares) > 1 and width > NARROW:
+        body += _course(squares, left + SIDE + 96, width - 24.0)
     return picture("gemm", title, told, (width, TOP + SIDE + 62), *body, standalone=standalone)
 
 
@@ -33,28 +34,29 @@ def curve(reports: Sequence[GemmReport], *, width: int = WIDE, standalone: bool 
     """Return the picture of a sweep: overhead over the size that varies (OFU paper, figure 1)."""
     most = max(report.cover.overhead for report in reports)
     title = f"Overhead of tiles: {percent(most, 1)} at most over {len(reports):,} products, {reports[0].dtype}"
-    body = _course(reports, 58.0, width - 12.0)
+    body = _course(reports, 58.0, width - 24.0)
     return picture("gemm-curve", title, f"Tiles {whence(reports[0])}.", (width, TOP + SIDE + 62), *body, standalone=standalone)
 
 
-def _matrix(report: GemmReport, left: float) -> list[Markup]:
+def _matrix(report: GemmReport, left: float, side: float, key: str) -> list[Markup]:
+    """Return C, `side` pixels long; `key` names the hatching: a picture that a page doesn't show lends nothing to another width's."""
     m, n, _ = report.cover.effective
     longest = max(m, n)
-    across = Scale(0, n, left, left + max(SIDE * n / longest, 14.0))
-    down = Scale(0, m, TOP, TOP + max(SIDE * m / longest, 14.0))
+    across = Scale(0, n, left, left + max(side * n / longest, 14.0))
+    down = Scale(0, m, TOP, TOP + max(side * m / longest, 14.0))
     right, bottom = across(report.product.n), down(report.product.m)
     marks = [
-        element("defs", hatch("padding", "loss")),
+        element("defs", hatch(key, "loss")),
         box(left, TOP, right - left, bottom - TOP, "pale", fill_opacity=0.45),
-        _shaded(right, TOP, across.end - right, down.end - TOP),
-        _shaded(left, bottom, right - left, down.end - bottom),
+        _shaded(right, TOP, across.end - right, down.end - TOP, key),
+        _shaded(left, bottom, right - left, down.end - bottom, key),
         *_edges(report, across, down),
     ]
-    return marks + _labels(report, across, down)
+    return marks + _labels(report, across, down, key)
 
 
-def _shaded(x: float, y: float, width: float, height: float) -> Markup:
-    return element("rect", x=x, y=y, width=max(width, 0.0), height=max(height, 0.0), fill="url(#padding)")
+def _shaded(x: float, y: float, width: float, height: float, key: str) -> Markup:
+    return element("rect", x=x, y=y, width=max(width, 0.0), height=max(height, 0.0), fill=f"url(#{key})")
 
 
 def _edges(report: GemmReport, across: Scale, down: Scale) -> list[Markup]:
@@ -83,7 +85,7 @@ def _step(count: int) -> int:
     return step
 
 
-def _labels(report: GemmReport, across: Scale, down: Scale) -> list[Markup]:
+def _labels(report: GemmReport, across: Scale, down: Scale, hatching: str) -> list[Markup]:
     m, n, _ = report.cover.effective
     tiles = report.cover.tiles
     steps = [_step(count) for count in tiles]
@@ -91,10 +93,10 @@ def _labels(report: GemmReport, across: Scale, down: Scale) -> list[Markup]:
     key = across.start
     words = f"C: {tiles[0]:,} × {tiles[1]:,} tiles of {report.tiling.tile[0]} × {report.tiling.tile[1]}{drawn}"
     return [
-        text(0, 14, fit(words, 420), bold=True),
+        text(0, 14, fit(words, NARROW), bold=True),
         box(key, 30, 14, 14, "pale", fill_opacity=0.45),
         text(key + 20, 42, "needed", colour="muted", size=SMALL),
-        _shaded(key + 84, 30, 14, 14),
+        _shaded(key + 84, 30, 14, 14, hatching),
         text(key + 104, 42, f"padding: overhead {percent(report.cover.overhead, 2)}, K included", colour="muted", size=SMALL),
         text(across.start, down.end + 20, f"N → {report.product.n:,}, executed {n:,}", colour="muted", size=SMALL),
         text(across.start, down.end + 38, f"M ↓ {report.product.m:,}, executed {m:,}", colour="muted", size=SMALL),
