@@ -11,11 +11,12 @@ from pathlib import Path
 
 from ullage.benches.bench import BENCHES
 from ullage.benches.result import Result, restored
-from ullage.render.bench import headline, table_text
+from ullage.render.bench import headline, section
 from ullage.render.bench_words import made_on
 from ullage.render.svg.roofline import roofline as picture
 from ullage.reports.bench import BenchReport, bench_report
 from ullage.reports.roofline import roofline
+from ullage.views.text import section_text
 
 FOLDER = Path(__file__).parent
 RESULTS = FOLDER.parent / "results"
@@ -62,7 +63,7 @@ def _gpu(name: str, report: BenchReport) -> Iterator[str]:
     yield f"{headline(report)}.\n{made_on(report.results)}."
     if roofline(report.results, report.chip) is not None:
         yield f"![Roofline of {report.gpu}](images/roofline-{name}.svg)"
-    yield from (_block(table_text(table, WIDTH)) for table in report.tables if table.lines)
+    yield from (_block(section_text(section(table), width=WIDTH)) for table in report.tables if table.lines)
     if report.notes:
         yield "\n".join(f"- {note}" for note in report.notes)
 
@@ -76,7 +77,7 @@ def _published(names: list[str]) -> Iterator[str]:
     known = [table for table in report.tables if table.lines]
     if known:
         yield "What papers and makers tell of their GPUs:"
-        yield from (_block(table_text(table, WIDTH)) for table in known)
+        yield from (_block(section_text(section(table), width=WIDTH)) for table in known)
     without = [f"`{table.member.name}` ({table.member.title})" for table in report.tables if not table.lines]
     if without:
         yield f"Not measured yet, and no paper gives figures in numbers: {', '.join(without)}."

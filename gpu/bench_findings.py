@@ -53,10 +53,9 @@ def recorded(machine: Machine, passes: Sequence[Pass]) -> tuple[Findings, list[R
 
 def tables(found: Sequence[Result]) -> str:
     """Return the tables of recordings as text."""
-    from ullage.render.bench import text
     from ullage.reports.bench import bench_report
 
-    return text(bench_report(found))
+    return str(bench_report(found))
 
 
 def _row(result: Result) -> dict[str, Any]:

@@ -50,7 +50,7 @@ def test_with_recordings_measured_tables_come_first_and_the_others_stay_publishe
     assert text.startswith("## NVIDIA H200\n\nNVIDIA H200: ")
     measured, published = text.split("## Not measured yet")
     assert "H200, measured" in measured and "H200, measured" not in published
-    assert "\nwgmma: " in measured and "\nwgmma: " not in published and "\nmma: " in published
+    assert "\nwgmma (" in measured and "\nwgmma (" not in published and "\nmma (" in published
     assert "![Roofline of NVIDIA H200](images/roofline-nvidia-h200.svg)" in measured
     assert list(docs.pictures(results)) == ["images/roofline-nvidia-h200.svg"]
 

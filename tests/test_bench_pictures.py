@@ -11,15 +11,20 @@ import pytest
 from tests.bench_results import H200, of_bench, result, row, stamp
 from ullage.benches.bench import BENCHES
 from ullage.gpus.chip import find
-from ullage.render.bench_html import html
+from ullage.render.bench import view
 from ullage.render.svg.plot import COLOURS, chart, curves, plot
 from ullage.render.svg.plot import Curve as Line
 from ullage.render.svg.roofline import roofline as picture
 from ullage.reports.bench import bench_report
 from ullage.reports.roofline import Point, Roof, Roofline, roofline
+from ullage.views.html import html as printed
 
 SVG = "{http://www.w3.org/2000/svg}"
 PLOTTED = sorted(name for name, member in BENCHES.items() if member.layout.plot and of_bench(name).rows)
+
+
+def html(report):
+    return printed(view(report))
 
 
 def only(found):
@@ -196,10 +201,10 @@ def suite():
 
 def test_the_page_leads_with_the_answer_and_a_list_of_its_sections():
     page = str(html(bench_report([*suite(), of_bench("memory-bandwidth")], ["cluster-latency"])))
-    assert "<h1>NVIDIA H200<small>" in page and "cases have a number</small></h1>" in page
+    assert "<h1>NVIDIA H200: <strong>75 %</strong> of the stated tensor peak<small>" in page and "cases have a number)</small></h1>" in page
     assert '<a href="#memory-latency">Latency of each level of memory</a>' in page
-    assert "</a> (not measured yet)</li>" in page  # cluster-latency
-    assert page.count("<section ") == 1 + 1 + 5  # the roofline, the ceilings, and five benches
+    assert " (not measured yet)</a></li>" in page  # cluster-latency
+    assert page.count("<section ") == 1 + 1 + 1 + 5  # the contents, the roofline, the ceilings, and five benches
 
 
 def test_every_measured_row_shows_its_clock_and_power_and_every_number_its_stamp():
@@ -223,7 +228,7 @@ def test_a_case_without_a_number_says_why():
 
 def test_a_page_of_published_figures_says_that_nothing_was_measured():
     page = str(html(bench_report([], list(BENCHES))))
-    assert "<h1>Published figures<small>not measured yet</small></h1>" in page
+    assert "<h1><strong>not measured yet</strong></h1>" in page and "Published figures" in page
     assert "H800 PCIe, paper" in page and "measured</th>" not in page
 
 

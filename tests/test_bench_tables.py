@@ -16,15 +16,25 @@ from ullage.benches.result import record as result_record
 from ullage.benches.result import restored
 from ullage.errors import UllageError
 from ullage.gpus.chip import find
-from ullage.render.bench import headline, record, table_text, text
+from ullage.render.bench import headline, record, section, view
 from ullage.render.bench_words import shown, unit, units
 from ullage.reports.bench import bench_report
 from ullage.views.json_text import json_text
+from ullage.views.text import section_text
+from ullage.views.text import text as printed
 
 A100 = "NVIDIA A100-PCIE-40GB"
 SS_ZERO = ("SS", "zero")
 FP16_FP32 = ("FP16", "FP32", "m64n256k16")
 PEAK = 132 * 4096 * 1.83e9  # FLOP/s of an H200 in FP16: SMs × FLOPs per cycle × clock
+
+
+def text(report, width=120):
+    return printed(view(report), width=width)
+
+
+def table_text(table, width=120):
+    return section_text(section(table), width=width)
 
 
 def only(found, *names):
@@ -149,12 +159,12 @@ def test_where_every_case_failed_the_table_says_why():
 
 
 def test_a_bench_without_figures_or_results_says_both():
-    assert "not measured yet\nno published figures" in text(bench_report([], ["launch"]))
+    assert "): not measured yet, no published figures\n" in text(bench_report([], ["launch"]))
 
 
 def test_nothing_measured_is_said_so_in_the_first_line_and_in_a_note():
     report = bench_report([], ["memory-latency"])
-    assert headline(report) == "not measured yet" and report.gpu is None
+    assert str(headline(report)) == "not measured yet" and report.gpu is None
     assert report.notes == ("not measured yet: the figures are the papers' own",)
 
 
@@ -201,7 +211,7 @@ def test_a_table_reads_so():
     found = of_bench("cluster-latency", factor=1.1)  # 180 cycles × 1.1
     lines = table_text(only(found)).splitlines()
     assert lines[1:] == [
-        "SM clock 1,755 MHz, 500 W, not throttled, data random",
+        "cluster-latency (Hopper paper, section IV-E: 180 cycles): SM clock 1,755 MHz, 500 W, not throttled, data random",
         "memory               GPU               cycles",
         "another SM's shared  H200, measured     198.0",
         "                     H800 PCIe, paper   180.0",
@@ -254,8 +264,8 @@ def test_the_first_line_tells_the_best_shares_and_how_many_cases_have_a_number()
 
     suite = [of_bench("wgmma-sizes"), of_bench("memory-bandwidth", planted=planted, problems={2: "not run: the time was up"})]
     # best: 1476.2 of 2 × 989.4 TFLOP/s sparse, 74.6 %; 4.32 of 4.8 TB/s; 72 + 5 cases, one without a number
-    assert headline(bench_report(suite)) == (
-        "NVIDIA H200: 75 % of the stated tensor peak, 90 % of the stated memory bandwidth, 76 of 77 cases have a number"
+    assert str(headline(bench_report(suite))) == (
+        "NVIDIA H200: 75 % of the stated tensor peak (90 % of the stated memory bandwidth, 76 of 77 cases have a number)"
     )
 
 

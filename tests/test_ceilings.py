@@ -13,11 +13,12 @@ from ullage.cli.gpus import command as gpus
 from ullage.cli.waterfall import command as waterfall
 from ullage.errors import UllageError
 from ullage.gpus.measured import Ceiling, Ceilings, ceilings_of, folder, load, measured_ceiling, save
-from ullage.render.bench import record, text
-from ullage.render.bench_html import html
+from ullage.render.bench import record, view
 from ullage.reports.bench import bench_report
 from ullage.reports.roofline import ceilings
+from ullage.views.html import html
 from ullage.views.json_text import json_text
+from ullage.views.text import text
 
 
 @pytest.fixture(autouse=True)
@@ -250,16 +251,17 @@ def test_ullage_gpus_shows_them_beside_the_stated_peak(kept):
                  sustained_flops={"bf16": long}), kept)  # fmt: skip
     out = CliRunner().invoke(gpus, ["H200"]).output
     # 640 of 700 and of 989.4 TFLOP/s; 4.32 of 4.8 TB/s
-    assert out.split("\n\n")[-1] == (
-        "measured on NVIDIA H200 GPU-a, driver 580\n"
+    assert out.split("\n\n")[-2:] == [
+        "Ceilings\n"
+        "Measured on NVIDIA H200 GPU-a, driver 580\n"
         "               burst  sustained           of burst  of stated\n"
         "bf16           700.0      640.0  TFLOP/s      91 %       65 %\n"
-        "global memory   4.32          –     TB/s         –       90 %\n"
-        "bf16, burst: best-gemm: 8192, 2026-08-10, SM clock 1,755 MHz, 690 W, random data\n"
-        "bf16, sustained: sustained-ceilings: BF16 wgmma, 2026-08-10, 5.3 s, SM clock 1,410 MHz (lowest 1,380), random data\n"
-        "global memory, burst: memory-bandwidth: read, 2026-08-10\n"
-    )
-    assert "measured on" not in CliRunner().invoke(gpus, ["B200"]).output
+        "global memory   4.32          –  TB/s            –       90 %",
+        "  bf16, burst: best-gemm: 8192, 2026-08-10, SM clock 1,755 MHz, 690 W, random data\n"
+        "  bf16, sustained: sustained-ceilings: BF16 wgmma, 2026-08-10, 5.3 s, SM clock 1,410 MHz (lowest 1,380), random data\n"
+        "  global memory, burst: memory-bandwidth: read, 2026-08-10\n",
+    ]
+    assert "Measured on" not in CliRunner().invoke(gpus, ["B200"]).output
 
 
 def test_the_json_of_ullage_gpus_has_them_or_null(kept):
@@ -299,16 +301,16 @@ def test_the_waterfall_takes_the_ceiling_of_the_jobs_gpu(kept):
 
 def test_ullage_bench_shows_bursts_and_what_was_sustained_side_by_side():
     report = bench_report([result("wgmma", product(7e14)), result("sustained-ceilings", held("throughput", 6e14, precision="bf16"))])
-    shown = text(report).split("\n\n")[1].splitlines()
-    assert shown[1:3] == ["      burst  sustained           of burst  of stated", "bf16  700.0      600.0  TFLOP/s      86 %       61 %"]
-    assert shown[4] == (
-        "bf16, sustained: sustained-ceilings: BF16 wgmma, 2026-08-10, 5.3 s, SM clock 1,410 MHz (lowest 1,380), 698 W, 55 °C, "
+    shown, under = (part.splitlines() for part in text(view(report)).split("\n\n")[1:3])
+    assert shown[2:4] == ["      burst  sustained           of burst  of stated", "bf16  700.0      600.0  TFLOP/s      86 %       61 %"]
+    assert under[1] == (
+        "  bf16, sustained: sustained-ceilings: BF16 wgmma, 2026-08-10, 5.3 s, SM clock 1,410 MHz (lowest 1,380), 698 W, 55 °C, "
         "held back by power cap, random data"
     )
     kinds = json.loads(json_text(record(report)))["ceilings"]
     assert (kinds["flops"]["bf16"]["value"], kinds["sustained_flops"]["bf16"]["value"]) == (7e14, 6e14)
     assert (kinds["sustained_flops"]["bf16"]["seconds"], kinds["sustained_flops"]["bf16"]["throttle"]) == (5.3, ["power cap"])
-    page = html(report)
+    page = html(view(report))
     section = page[page.index('aria-labelledby="ceilings"') :]
     assert (
         "700.0" in section and "600.0" in section and "SM clock 1,410 MHz (lowest 1,380), 698 W" in section[: section.index("</section>")]
@@ -318,7 +320,7 @@ def test_ullage_bench_shows_bursts_and_what_was_sustained_side_by_side():
 def test_ullage_bench_has_no_ceilings_where_none_was_measured_and_of_several_devices():
     assert bench_report([of_bench("memory-latency")]).ceilings is None
     two = [result("wgmma", product(7e14)), result("mma", product(5e14), machine={"uuid_hash": "GPU-b"})]
-    assert bench_report(two).ceilings is None and "measured on" not in text(bench_report(two))
+    assert bench_report(two).ceilings is None and "Measured on" not in text(view(bench_report(two)))
     assert json.loads(json_text(record(bench_report(two))))["ceilings"] is None
 
 

@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 
 from tests.bench_results import of_bench, result, row, slower, stamp
 from ullage.errors import UllageError
-from ullage.render.drift import record, text
+from ullage.render.drift import record, view
 from ullage.reports.drift import drift_report
 from ullage.views.json_text import json_text
+from ullage.views.text import text
 
 LATENCY, BANDWIDTH, PRODUCT = (of_bench(name, quick=True) for name in ("memory-latency", "memory-bandwidth", "wgmma"))
 SUITE = [LATENCY, BANDWIDTH, PRODUCT]
@@ -129,7 +130,7 @@ def test_what_cannot_be_compared_is_refused(now, before, problem):
 def test_the_report_reads_so():
     now = [result("memory-latency", row({"level": "L1 cache"}, {"latency": 44.0}), row({"level": "L2 cache"}, {"latency": 263.0}))]
     before = [result("memory-latency", row({"level": "L1 cache"}, {"latency": 40.0}), row({"level": "L2 cache"}, {"latency": 263.0}))]
-    assert text(drift_report(now, before)) == (
+    assert text(view(drift_report(now, before))) == (
         "NVIDIA H200: 1 of 2 numbers moved by more than 3 % since 2026-08-10\n"
         "\n"
         "bench           case              before   now   change  speaks of\n"
@@ -138,7 +139,7 @@ def test_the_report_reads_so():
 
 
 def test_a_steady_gpu_is_said_to_be_steady_with_what_moved_most():
-    written = text(drift_report(SUITE, SUITE))
+    written = text(view(drift_report(SUITE, SUITE)))
     assert written.startswith("NVIDIA H200: none of 15 numbers moved by more than 3 % since 2026-08-10\n")
     assert len(written.splitlines()) == 3 + 5
 
@@ -152,4 +153,4 @@ def test_the_json_tells_programs_whether_it_is_well():
 def test_foreign_words_cannot_reach_the_terminal():
     evil = [result("memory-latency", row({"level": "\x1b[31m"}, {"latency": 1.0}, stamped=stamp()), machine={"driver": "\x1b[2J"})]
     other = [replace(evil[0], machine={**evil[0].machine, "driver": "\x9b"})]
-    assert "\x1b" not in text(drift_report(evil, other)) and "\x9b" not in text(drift_report(evil, other))
+    assert "\x1b" not in text(view(drift_report(evil, other))) and "\x9b" not in text(view(drift_report(evil, other)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import re
 from pathlib import Path
 from typing import Any
@@ -17,7 +19,7 @@ from ullage.benches.bench import BENCHES
 from ullage.kernels.tiling import Product as TiledProduct
 from ullage.models.reading import read_config
 from ullage.questions import flops, step_question, waterfall
-from ullage.render import bench, bench_html, drift, json
+from ullage.render import bench, drift, json
 from ullage.render import fleet as render_fleet
 from ullage.render import flops as render_flops
 from ullage.render import gemm as render_gemm
@@ -37,6 +39,7 @@ from ullage.views.text import text
 from ullage.views.view import View
 
 PERCENT, TERA, GIGA, MEGA = 100.0, 1e-12, 1e-9, 1e-6
+LEFT_OUT = r"…\s+[\d,]+ more"  # rows that a short form lacks
 
 
 @pytest.fixture(scope="module")
@@ -68,7 +71,7 @@ def test_a_fleet_report() -> None:
     data, known = json.fleet(report), ("10 points",)  # within which jobs are counted
     view = render_fleet.view(report)
     for form in (text(view, whole=True), plain(html(view)), markdown(view)):
-        assert untold(re.sub(r"…\s+[\d,]+ more", "", form), data, known, (PERCENT,)) == []
+        assert untold(re.sub(LEFT_OUT, "", form), data, known, (PERCENT,)) == []
 
 
 @pytest.mark.parametrize(
@@ -127,23 +130,29 @@ BENCHES.load()
 def test_a_bench(name: str) -> None:
     report = bench_report([of_bench(name, problems={1: "the driver refused it after 17 tries"})])
     data = bench.record(report)
-    for form in (bench.text(report), bench.text(report, width=400), plain(bench_html.html(report))):
-        assert untold(form, data, scales=SCALES) == []
-    answer = bench.headline(report)
-    assert answer in bench.text(report) and answer.partition(": ")[2] in plain(bench_html.html(report))
+    view = bench.view(report)
+    for form in (text(view), text(view, width=400), text(view, whole=True), markdown(view), plain(html(view))):
+        assert untold(re.sub(LEFT_OUT, "", form), data, scales=SCALES) == []
+    numbers = [*csv.DictReader(io.StringIO(bench.numbers_csv(report)))]
+    cells = [cell for table in report.tables for cell in table.cells]
+    assert len(numbers) == sum((cell.value is not None) + len(cell.published) for cell in cells)
+    assert {float(row["value"]) for row in numbers if row["GPU"] == report.gpu} == {c.value.value for c in cells if c.value is not None}
 
 
 def test_all_benches_and_what_was_not_measured() -> None:
     report = bench_report([of_bench("wgmma"), of_bench("memory-latency", factor=1.07)], list(BENCHES))
-    for form in (bench.text(report), plain(bench_html.html(report))):
-        assert untold(form, bench.record(report), scales=SCALES) == []
+    view = bench.view(report)
+    for form in (text(view), markdown(view), plain(html(view))):
+        assert untold(re.sub(LEFT_OUT, "", form), bench.record(report), scales=SCALES) == []
 
 
 def test_a_drift() -> None:
     before = [of_bench("memory-latency"), of_bench("wgmma"), of_bench("memory-bandwidth")]
     for now in (before, [slower(one, 0.87, clock=0.93) for one in before]):
         report = drift_report(now, before)
-        assert untold(drift.text(report), drift.record(report), scales=SCALES) == []
+        view = drift.view(report)
+        for form in (text(view), markdown(view), plain(html(view))):
+            assert untold(form, drift.record(report), scales=SCALES) == []
 
 
 def test_ofu_beside_mfu_of_known_products() -> None:

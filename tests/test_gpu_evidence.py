@@ -26,7 +26,6 @@ from ullage.benches.result import restored
 from ullage.gpus.chip import find
 from ullage.gpus.measured import load
 from ullage.gpus.names import pseudonym
-from ullage.render.bench import text
 from ullage.reports.bench import bench_report
 
 ROOT = Path(__file__).parents[1]
@@ -119,7 +118,7 @@ def test_the_recordings_give_tables_ceilings_and_answers(tmp_path):
     assert measured("ceilings", world.machine(), tmp_path)["verdict"] == "confirmed"
     folder = tmp_path / H100
     results = [restored(json.loads(path.read_text())) for path in sorted((folder / "benches").iterdir())]
-    assert "NVIDIA H100 80GB HBM3" in text(bench_report(results))
+    assert "NVIDIA H100 80GB HBM3" in str(bench_report(results))
     (ceilings,) = (load(path) for path in (folder / "ceilings").iterdir())
     assert ceilings.flops["bf16"].value == pytest.approx(0.98 * 1350 / 1830 * find("H100").peak("bf16"))
     evidence = json.loads((folder / "ceilings.json").read_text())
@@ -193,7 +192,7 @@ def test_what_contradicts_the_maker_or_the_paper_fails_the_check(bench, level, v
 def test_the_recordings_in_the_repository_render():
     found = [restored(json.loads(path.read_text()), str(path)) for path in RECORDED]
     for gpu in {one.gpu for one in found}:
-        said = text(bench_report([one for one in found if one.gpu == gpu]))
+        said = str(bench_report([one for one in found if one.gpu == gpu]))
         assert "not measured yet" not in said.splitlines()[0]
     assert all(one.bench == path.stem for one, path in zip(found, RECORDED, strict=True))
 

@@ -19,12 +19,13 @@ from ullage.benches.bench import BENCHES, Case, IdleCase, Target, cases_for
 from ullage.benches.power_curve import FFMA, fp32
 from ullage.benches.running.harness import run
 from ullage.benches.running.session import opened
-from ullage.render.bench import record, table_text, text
-from ullage.render.bench_html import html
+from ullage.render.bench import record, section, view
 from ullage.render.svg.plot import curves, plot
 from ullage.reports.bench import bench_report
 from ullage.reports.power_curve import VOLTAGE, power_cost, power_notes
+from ullage.views.html import html
 from ullage.views.json_text import json_text
+from ullage.views.text import section_text, text
 
 TARGET = Target("sm_90a", H200, sms=132, l2=50 * 2**20, memory=100 * 2**30)
 SVG = "{http://www.w3.org/2000/svg}"
@@ -226,7 +227,7 @@ CURVE = measured(
 
 def test_each_load_has_a_row_with_watts_throughput_flops_a_joule_clock_temperature_and_reasons():
     (table,) = bench_report([CURVE]).tables
-    shown = table_text(table, 140).splitlines()
+    shown = section_text(section(table), width=140).splitlines()
     (line,) = [line for line in shown if line.startswith("BF16 wgmma    random  132")]
     # 640 / 698 = 0.917 TFLOP/J
     assert line.split() == ["BF16", "wgmma", "random", "132", "640.0", "65", "%", "–", "698.0", "0.917",
@@ -248,8 +249,9 @@ def test_the_curve_is_drawn_over_watts_a_line_for_each_kind_of_data():
 def test_text_page_and_json_say_what_the_limit_costs():
     report = bench_report([CURVE])
     cost = "the power limit of 700 W costs BF16 wgmma 33.3 %"  # 640 of 4 × 240
-    assert f"note: {cost}" in text(report) and f"note: {VOLTAGE}" in text(report)
-    page = html(report)
+    said = " ".join(text(view(report)).split())
+    assert cost in said and VOLTAGE in said
+    page = html(view(report))
     assert cost in page.split('aria-labelledby="power-curve"')[1].split("</section>")[0] and "plot-power-curve" in page
     told = json.loads(json_text(record(report)))["power_cost"]
     assert (told["free"], told["throughput"], told["limit"], told["reasons"]) == (960e12, 640e12, 700.0, ["power cap"])
@@ -259,6 +261,6 @@ def test_text_page_and_json_say_what_the_limit_costs():
 
 def test_the_data_of_an_idle_row_are_not_named_among_those_of_others():
     (table,) = bench_report([CURVE]).tables
-    assert ", data zero and random\n" in table_text(table)
+    assert ", data zero and random\n" in section_text(section(table))
     (alone,) = bench_report([measured()]).tables
-    assert ", data none\n" in table_text(alone)
+    assert ", data none\n" in section_text(section(alone))

@@ -276,7 +276,7 @@ def test_labels_spread_over_the_columns_of_a_grid_and_names_stand_once():
         ("2", "operands"), ("2", "SS"), ("1", "RS"), ("2", "data"), ("1", "zero"), ("1", "random"), ("1", "zero")
     ]  # fmt: skip
     assert '<td title="at 1,755 MHz">700<small class="more"> 71 %</small></td>' in html(made) and 'class="sorts"' not in html(made)
-    assert "| types | GPU | SS zero B/clk | SS random TFLOP/s | RS zero B/clk |" in markdown(made)
+    assert "| types | GPU | SS zero: B/clk | SS random: TFLOP/s | RS zero: B/clk |" in markdown(made)
     assert "| FP16 | H800, paper |" in markdown(made) and "| 700 71 % |" in markdown(made)
     assert table_csv(grid()).splitlines()[2] == 'FP16,"H800, paper",4,5,'
 

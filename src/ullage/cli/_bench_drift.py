@@ -8,7 +8,7 @@ import click
 
 from ullage.cli._exit_status import end
 from ullage.cli.bench import measured, read_results, write_results
-from ullage.cli.options import check_out, dump
+from ullage.cli.options import check_out, give
 
 SECONDS = 60.0  # after which no case begins
 
@@ -35,7 +35,7 @@ def command(baseline: Path | None, against: Path | None, limit: float, device: i
     speak of power or heat.
     """
     from ullage.benches.bench import BENCHES
-    from ullage.render.drift import record, text
+    from ullage.render.drift import record, view
     from ullage.reports.drift import drift_report
 
     check_out(out, (".json",), (baseline, against))
@@ -53,7 +53,7 @@ def command(baseline: Path | None, against: Path | None, limit: float, device: i
         click.echo(f"wrote {out}", err=True)
     if baseline is not None:
         report = drift_report(now, before, limit / 100)
-        click.echo(dump(record(report)) if as_json else text(report), nl=as_json)
+        give(view(report), lambda: record(report), as_json=as_json)
         moved = bool(report.moved)
     if stopped:
         raise click.exceptions.Exit(stopped)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import shutil
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +13,9 @@ import click
 
 from ullage.cli._exit_status import INTERRUPTED, PARTIAL
 from ullage.cli._parts import WithParts
-from ullage.cli.options import Progress, check_out, dump
+from ullage.cli.options import Progress, check_out, dump, give
 from ullage.errors import UllageError, harmless
+from ullage.views.files import FORMS as VIEW_FORMS
 
 _EPILOG = """\b
 Examples:
@@ -29,8 +29,7 @@ Examples:
   ullage bench gemm-ofu                     OFU beside application MFU over random products (OFU paper, table II)
   ullage bench drift --baseline node.json   does the GPU still do what it did?
 """
-FORMS = (".html", ".json", ".txt", ".svg")
-NARROWEST = 80  # columns: a narrower terminal breaks lines itself
+FORMS = (*VIEW_FORMS, ".svg")
 
 
 @click.command("bench", cls=WithParts, epilog=_EPILOG)
@@ -50,7 +49,12 @@ NARROWEST = 80  # columns: a narrower terminal breaks lines itself
 @click.option("--save", is_flag=True, help="Keep the measured ceilings for the waterfall and `ullage gpus` (see ULLAGE_CEILINGS).")
 @click.option("--list", "listed", is_flag=True, help="List the microbenchmarks.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE: .html, .json, .txt, or .svg (the roofline).")
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to FILE; the form follows its name: .html, .md, .csv, .json, .txt, or .svg (the roofline).",
+)
 def command(
     names: tuple[str, ...],
     quick: bool,
@@ -85,7 +89,7 @@ def command(
     else:
         results, stopped = measured(chosen, device, as_json, quick=quick, budget=None if minutes is None else minutes * 60, keep=out)
     report = bench_report(results, chosen if paper or names else ())
-    give(report, as_json, out)
+    _give(report, as_json, out)
     if save:
         click.echo(kept(results), err=True)
     if stopped is not None:
@@ -174,40 +178,15 @@ def read_results(path: Path) -> Iterator[Any]:
         yield restored(one, str(path))
 
 
-def give(report: Any, as_json: bool, out: Path | None) -> None:
+def _give(report: Any, as_json: bool, out: Path | None) -> None:
     """Print or write the tables."""
-    from ullage.render.bench import record, text
-    from ullage.views.files import replace
+    from ullage.render.bench import record, view, write
 
-    forms: dict[str, Callable[[], str]] = {
-        ".json": lambda: dump(record(report)),
-        ".txt": lambda: text(report),
-        ".html": lambda: _page(report),
-        ".svg": lambda: _roofline(report),
-    }
     if out is not None:
-        replace(out, forms[out.suffix.lower()]().encode("utf-8", "replace"))
+        write(report, out)
         click.echo(f"wrote {out}", err=True)
-    if as_json:
-        click.echo(dump(record(report)))
-    elif out is None:
-        click.echo(text(report, max(NARROWEST, shutil.get_terminal_size((120, 24)).columns)), nl=False)
-
-
-def _page(report: Any) -> str:
-    from ullage.render.bench_html import html
-
-    return html(report)
-
-
-def _roofline(report: Any) -> str:
-    from ullage.render.svg.roofline import roofline as picture
-    from ullage.reports.roofline import roofline
-
-    roofs = roofline(report.results, report.chip)
-    if roofs is None:
-        raise UllageError("a roofline needs a product and a bandwidth, measured or stated", "run `ullage bench wgmma memory-bandwidth`")
-    return str(picture(roofs))
+    if as_json or out is None:
+        give(view(report), lambda: record(report), as_json=as_json)
 
 
 def check_ceilings() -> None:

@@ -87,10 +87,13 @@ def prices(texts: tuple[str, ...]) -> dict[str, float]:
 
 def output_options(command: C) -> C:
     """Give a command `--json` and `--out`."""
-    command = click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")(command)
-    return click.option(
-        "--out", type=click.Path(path_type=Path), help="Write the report to FILE; the form follows its name.", metavar="FILE"
-    )(command)
+    return out_option(click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")(command))
+
+
+def out_option(command: C) -> C:
+    """Give a command `--out`."""
+    said = "Write the report to FILE; the form follows its name."
+    return click.option("--out", type=click.Path(path_type=Path), help=said, metavar="FILE")(command)
 
 
 def give(view: View, record: Callable[[], Any], *, as_json: bool, out: Path | None = None, more: Mapping[str, Form] | None = None) -> None:

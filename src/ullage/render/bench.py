@@ -1,48 +1,82 @@
-"""Microbenchmark tables as text for a terminal and as JSON for programs."""
+"""The view of microbenchmarks: the roofline, the ceilings, and of each bench a curve and a table beside the papers' figures."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+from ullage.benches.bench import Quantity
 from ullage.benches.quantities import UNITS as SI
+from ullage.benches.result import Stamp
 from ullage.benches.result import record as result_record
-from ullage.errors import harmless
+from ullage.errors import UllageError, harmless
 from ullage.render import ceilings
-from ullage.render.bench_grid import grid
-from ullage.render.bench_words import NOT_YET, made_on, stamped, verdict
-from ullage.reports.bench import BenchReport, Cell, Table
-from ullage.reports.power_curve import PowerCost, power_cost
-from ullage.views.numbers import percent
+from ullage.render.bench_words import (
+    NOT_YET,
+    Unit,
+    conditions,
+    made_on,
+    measured,
+    short,
+    shown,
+    stamped,
+    under,
+    units,
+    verdict,
+    word,
+)  # fmt: skip
+from ullage.render.svg.plot import plot
+from ullage.render.svg.roofline import roofline as roofline_picture
+from ullage.reports.bench import BenchReport, Line
+from ullage.reports.bench import Cell as Measurement
+from ullage.reports.bench import Table as BenchTable
+from ullage.reports.power_curve import PowerCost, power_cost, power_notes
+from ullage.reports.roofline import roofline
+from ullage.views.csv import table_csv
+from ullage.views.files import FORMS as VIEW_FORMS
+from ullage.views.files import Form, write_answer
+from ullage.views.markup import Markup
+from ullage.views.notation import Notation
+from ullage.views.numbers import counted, percent
+from ullage.views.view import Cell, Column, Headline, Item, ItemList, Paragraph, Part, Picture, Section, Table, Value, View
 
-WIDTH = 120  # columns of text, where nobody says how wide the terminal is
+UNDER = "SM clock (lowest), temperature, held back by"
+ANYTHING = Notation("", lambda value: f"{value:g}")  # a number whose unit stands beside it
+CONTENTS = 3  # benches from which on a list of them leads the page
+FORMS = (*VIEW_FORMS, ".svg")
 
 
-def text(report: BenchReport, width: int = WIDTH) -> str:
-    """Return the measured ceilings, then every table: what was measured with its share of the stated peak, and below it what the paper has
-    for such a GPU.
+def view(report: BenchReport) -> View:
+    """Return the answer as data: how near the GPU comes to what is stated of it, its roofline, its ceilings, a section a bench."""
+    found, beside = report.ceilings, power_notes(report.results)  # these stand with their table
+    return View(
+        kind="bench",
+        subject="Microbenchmarks" if report.results else "Published figures",
+        basis=[made_on(report.results)] if report.results else [],
+        headline=headline(report),
+        sections=[
+            *_contents(report),
+            *_roofline(report),
+            *([ceilings.section(found, report.chip)] if found is not None else []),
+            *map(section, report.tables),
+        ],
+        notes=[note for note in report.notes if note not in beside],
+        closing=_CLOSING if report.results else "",
+    )
 
-    A table that is wider than `width` is continued below itself.
-    """
-    made, found = made_on(report.results), report.ceilings
-    parts = ["\n".join([headline(report), *([made] if made else [])])]
-    parts += [ceilings.text(found, report.chip)] if found is not None else []
-    parts += [table_text(table, width) for table in report.tables]
-    notes = "".join(f"note: {harmless(note, 600)}\n" for note in report.notes)
-    return "\n\n".join(parts) + "\n" + (f"\n{notes}" if notes else "")
 
-
-def headline(report: BenchReport) -> str:
+def headline(report: BenchReport) -> Headline:
     """Return the answer in a line: how near the best product of matrices and the memory come to what the maker states."""
     if report.gpu is None:
-        return NOT_YET
+        return Headline(NOT_YET)
     best = (("tensor peak", _best(report, "throughput")), ("memory bandwidth", _best(report, "bandwidth")))
-    told = [f"{percent(share)} of the stated {name}" for name, share in best if share is not None]
     cases = _cases(report)
-    counted = f"{cases['measured']:,} of {cases['all']:,} cases have a number"
-    return f"{harmless(report.gpu, 80)}: {', '.join([*told, counted])}"
+    shares = [f"{percent(share)} of the stated {name}" for name, share in best if share is not None]
+    first, *others = [*shares, f"{cases['measured']:,} of {cases['all']:,} cases have a number"]
+    strong, of, rest = first.partition(" of ")
+    return Headline(strong, f"{of}{rest}", f"{harmless(report.gpu, 80)}: ", ", ".join(others))
 
 
 def _cases(report: BenchReport) -> dict[str, int]:
@@ -55,19 +89,128 @@ def _best(report: BenchReport, quantity: str) -> float | None:
     return max(shares, default=None)
 
 
-def table_text(table: Table, width: int = WIDTH) -> str:
-    """Return one table with its title and stamp, and why cases have no number."""
+def _contents(report: BenchReport) -> Iterator[Section]:
+    """Yield a list of the benches with links to their sections, those that were not measured marked so."""
+    if len(report.tables) >= CONTENTS:
+        states = ["" if t.measured or report.gpu is None else f" ({'no number' if t.problems else NOT_YET})" for t in report.tables]
+        items = [Item(f"{t.member.title}{state}", f"#{t.member.name}") for t, state in zip(report.tables, states, strict=True)]
+        yield Section("contents", "Contents", [ItemList(items)], detail=True)
+
+
+def _roofline(report: BenchReport) -> Iterator[Section]:
+    roofs = roofline(report.results, report.chip)
+    if roofs is not None and report.results:
+        yield Section("roofline", "Roofline", [Picture(lambda w: roofline_picture(roofs, width=w, standalone=False))], _ROOFS)
+
+
+def section(table: BenchTable) -> Section:
+    """Return one bench's section: under what it was measured, why cases have no number, its curve and its table."""
     member = table.member
-    head = textwrap.wrap(f"{member.name}: {member.title} ({member.source})", width, subsequent_indent="  ")
-    told = stamped(cell.stamp for cell in table.cells if cell.value is not None) or NOT_YET
-    empty = "" if table.lines else "no published figures"
-    return "\n".join([*head, *(part for part in (told, empty) if part), *grid(table, width), *problems(table)])
+    about = stamped(cell.stamp for cell in table.cells if cell.value is not None) or NOT_YET
+    if not table.lines:
+        about += ", no published figures"
+    parts: list[Part] = [Paragraph(f"{member.name} ({member.source}): {about}")]
+    parts += [Paragraph(line) for line in (*problems(table), *power_notes([table.result] if table.result is not None else []))]
+    if plot(table) is not None:
+        parts.append(Picture(lambda w: plot(table, width=w, standalone=False) or Markup("")))
+    return Section(member.name, member.title, [*parts, *([_grid(table)] if table.places else [])], member.summary, headed=True)
 
 
-def problems(table: Table) -> Iterator[str]:
+def problems(table: BenchTable) -> Iterator[str]:
     """Yield why cases have no number, a line a reason."""
     for problem, count in table.problems.items():
-        yield f"{verdict(problem)}: {count:,} {'case' if count == 1 else 'cases'}: {harmless(problem, 300)}"
+        yield f"{verdict(problem)}: {counted(count, 'case')}: {harmless(problem, 300)}"
+
+
+def _grid(table: BenchTable) -> Table:
+    """Return a bench's table: measured numbers first, below them those published, each line with whose it is.
+
+    A terminal shows what was published for the nearest GPU, or for all where there is none nearest.
+    """
+    layout, scales = table.member.layout, units(table)
+    rows = [row for line in table.lines for row in _rows(table, line, scales)]
+    chosen = [number for number, (gpu, _) in enumerate(rows) if gpu in ("", table.nearest) or not table.nearest]
+    columns = [*map(Column, layout.rows), *([Column("GPU")] if table.published else [])]
+    columns += [
+        Column(scales[quantity].name, _notation(quantity, scales[quantity]), over=[*map(word, column, layout.across)],
+               key=" ".join([*map(word, column, layout.across), quantity]))
+        for column, quantity in table.places
+    ]  # fmt: skip
+    columns += [Column(UNDER) if layout.conditions else Column("SM clock, power", detail=True)] if table.measured else []
+    return Table(
+        table.member.name, columns, [row for _, row in rows], chosen=chosen, page=len(rows), grid=len(layout.rows), over=layout.across,
+        elsewhere="--out FILE.html has those of other GPUs",
+    )  # fmt: skip
+
+
+def _notation(quantity: Quantity, unit: Unit) -> Notation:
+    return Notation(SI[quantity], lambda value: shown(value, unit))
+
+
+Row = list[Value | Cell]
+
+
+def _rows(table: BenchTable, line: Line, scales: Mapping[Quantity, Unit]) -> Iterator[tuple[str, Row]]:
+    """Yield a line's rows with whose they are ("" for what was measured), those of the nearest GPU before others."""
+    names: Row = [word(label, name) for label, name in zip(line.labels, table.member.layout.rows, strict=True)]
+    cells = [line.cells.get(place) for place in table.places]
+    if table.result is not None and table.measured and _tried(line):
+        numbers = [_measured(cell, scales[quantity]) for cell, (_, quantity) in zip(cells, table.places, strict=True)]
+        words = conditions if table.member.layout.conditions else under
+        stamps = words(cell.stamp for cell in cells if cell is not None and cell.value is not None)
+        yield "", [*names, *([f"{short(table.result.gpu)}, measured"] if table.published else []), *numbers, stamps]
+    for gpu in sorted(table.published, key=lambda one: one != table.nearest):
+        figures = [None if cell is None else cell.published.get(gpu) for cell in cells]
+        if any(figure is not None for figure in figures):
+            blank = [Cell(None, " ") if figure is None else figure for figure in figures]
+            last = [""] if table.measured else []
+            yield gpu, [*names, f"{short(gpu)}, paper" if table.measured else short(gpu), *blank, *last]
+
+
+def _tried(line: Line) -> bool:
+    """Whether any number of a line was measured, or at least tried."""
+    return any(cell.value is not None or cell.problem for cell in line.cells.values())
+
+
+def _measured(cell: Measurement | None, unit: Unit) -> Cell:
+    words, share = measured(cell, unit)
+    tip = "" if cell is None else cell.problem or (_stamp(cell.stamp) if cell.value is not None else "")
+    return Cell(None if cell is None or cell.value is None else cell.value.value, words, aside=share, tip=tip)
+
+
+def _stamp(stamp: Stamp | None) -> str:
+    return "" if stamp is None else f"{stamped([stamp])}, clock from the {stamp.clock_from}" if stamp.clock_from else stamped([stamp])
+
+
+def write(report: BenchReport, path: Path) -> None:
+    """Write the report in the form that the ending of the name says; SVG is the roofline, CSV has a row a number."""
+    more: dict[str, Form] = {".svg": lambda: _picture(report), ".csv": lambda: numbers_csv(report)}
+    write_answer(path, view(report), lambda: record(report), more)
+
+
+def _picture(report: BenchReport) -> str:
+    roofs = roofline(report.results, report.chip)
+    if roofs is None:
+        raise UllageError("a roofline needs a product and a bandwidth, measured or stated", "run `ullage bench wgmma memory-bandwidth`")
+    return str(roofline_picture(roofs))
+
+
+def numbers_csv(report: BenchReport) -> str:
+    """Return every number of every bench as CSV, a row each: measured ones first, then those published."""
+    names = ("bench", "case", "quantity", "unit", "GPU")
+    columns = [*(Column(name) for name in names), Column("value", ANYTHING), Column("stated peak", ANYTHING), Column("measured under")]
+    rows = [row for table in report.tables for line in table.lines for place in line.cells for row in _numbers_of(table, line, place)]
+    return table_csv(Table("numbers", columns, rows))
+
+
+def _numbers_of(table: BenchTable, line: Line, place: Any) -> Iterator[Row]:
+    (across, quantity), cell = place, line.cells[place]
+    case = " ".join(filter(None, map(word, (*line.labels, *across), (*table.member.layout.rows, *table.member.layout.across))))
+    about: Row = [table.member.name, case, quantity, SI[quantity]]
+    if cell.value is not None and table.result is not None:
+        yield [*about, table.result.gpu, cell.value.value, cell.peak, stamped([cell.stamp])]
+    for gpu, figure in cell.published.items():
+        yield [*about, f"{gpu}, published", figure, None, ""]
 
 
 def record(report: BenchReport) -> dict[str, Any]:
@@ -88,7 +231,7 @@ def _power_record(cost: PowerCost | None) -> dict[str, Any] | None:
     return None if cost is None else {**asdict(cost), "lost": cost.lost, "share": cost.share, "held_back": cost.held_back}
 
 
-def _table_record(table: Table) -> dict[str, Any]:
+def _table_record(table: BenchTable) -> dict[str, Any]:
     layout = table.member.layout
     names = (*layout.rows, *layout.across)
     rows = [
@@ -101,7 +244,7 @@ def _table_record(table: Table) -> dict[str, Any]:
     return about | {"nearest": table.nearest, "rows": rows}
 
 
-def _cell_record(cell: Cell) -> dict[str, Any]:
+def _cell_record(cell: Measurement) -> dict[str, Any]:
     return {
         "quantity": cell.quantity,
         "unit": SI[cell.quantity],
@@ -112,3 +255,11 @@ def _cell_record(cell: Cell) -> dict[str, Any]:
         "stamp": None if cell.stamp is None else asdict(cell.stamp),
         "problem": cell.problem or None,
     }
+
+
+_CLOSING = (
+    "Every kernel was checked against a reference before it was timed. Measured numbers stand above the paper's; the percentage beside "
+    "a number is its share of what the maker states. A dash was not measured. The last column of a row, and hovering over a number, tell "
+    "the SM clock and the power that it was measured under."
+)
+_ROOFS = "A product below both of its roofs has something else in its way than the multipliers and the memory."

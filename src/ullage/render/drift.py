@@ -1,40 +1,49 @@
-"""The drift check as text and as JSON."""
+"""The view of the drift check: what moved, furthest first, and of what it speaks."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
 
+from ullage.benches.quantities import UNITS
 from ullage.errors import harmless
 from ullage.render.bench_words import shown, unit, word
 from ullage.reports.drift import DriftReport, Moved
-from ullage.views.numbers import UNKNOWN, percent
-from ullage.views.table import table
+from ullage.views.notation import FIGURES, Notation
+from ullage.views.numbers import percent
+from ullage.views.view import Cell, Column, Headline, Section, Table, Value, View
 
 STEADY = 5  # rows that are shown where nothing moved
+CHANGE = Notation("ratio", lambda value: f"{value * 100:+.1f} %")
 
 
-def text(report: DriftReport) -> str:
-    """Return what moved, furthest first, and of what it speaks; where nothing did, what moved most."""
+def view(report: DriftReport) -> View:
+    """Return the answer as data; where nothing moved, what moved most."""
     compared, moved = _compared(report), report.moved
     counted = f"{len(moved):,} of {compared:,} numbers" if moved else f"none of {compared:,} numbers"
-    head = f"{harmless(report.gpu, 80)}: {counted} moved by more than {percent(report.limit)} since {harmless(report.before[:10], 10)}"
+    rest = f" moved by more than {percent(report.limit)} since {harmless(report.before[:10], 10)}"
     rows = moved or [row for row in report.rows if row.change is not None][:STEADY]
-    first, *lines = table(["bench", "case", "", "before", "now", "change"], [_row(row) for row in rows], left=3).splitlines()
-    body = "\n".join([f"{first}  speaks of", *(f"{line}  {row.cause}" for line, row in zip(lines, rows, strict=True))])
-    notes = [f"note: {harmless(note, 300)}" for note in report.notes]
-    return "\n".join([head, "", body, *(["", *notes] if notes else [])]) + "\n"
+    columns = [Column("bench"), Column("case"), Column("", key="unit"), Column("before", FIGURES), Column("now", FIGURES)]
+    columns += [Column("change", CHANGE), Column("speaks of")]
+    table = Table("moved", columns, [_row(row) for row in rows], brief=len(rows))
+    return View(
+        kind="drift",
+        subject="Drift of a GPU's microbenchmarks",
+        headline=Headline(counted, rest, f"{harmless(report.gpu, 80)}: "),
+        sections=[Section("moved", "What moved" if moved else "What moved most", [table], "Furthest first.")],
+        notes=report.notes,
+    )
 
 
 def _compared(report: DriftReport) -> int:
     return sum(1 for row in report.rows if row.cause != "not compared")
 
 
-def _row(row: Moved) -> list[str]:
-    change = UNKNOWN if row.change is None else f"{row.change * 100:+.1f} %"
+def _row(row: Moved) -> list[Value | Cell]:
     case = " ".join(filter(None, (word(label, name) for name, label in row.labels.items())))
     in_unit = unit(row.quantity, [value for value in (row.before, row.now) if value is not None])
-    return [row.bench, case, in_unit.name, shown(row.before, in_unit), shown(row.now, in_unit), change]
+    numbers = [Cell(value, shown(value, in_unit)) for value in (row.before, row.now)]
+    return [row.bench, case, Cell(UNITS[row.quantity], in_unit.name), *numbers, row.change, row.cause]
 
 
 def record(report: DriftReport) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from ullage.gpus.measured import Ceilings
 from ullage.metrics.metric import ratio
 from ullage.reports.power_curve import power_notes
 from ullage.reports.roofline import ceilings
+from ullage.views.shown import ShownByView
 
 Key = tuple[Plain, ...]
 QUANTITIES: tuple[Quantity, ...] = get_args(Quantity)
@@ -82,7 +83,7 @@ class Table:
 
 
 @dataclass(frozen=True)
-class BenchReport:
+class BenchReport(ShownByView, view="ullage.render.bench"):
     """Tables of one device (None: nothing measured yet, published figures alone), and what must be said with them."""
 
     gpu: str | None

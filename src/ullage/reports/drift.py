@@ -11,6 +11,7 @@ from ullage.benches.result import Result, Row
 from ullage.errors import UllageError, harmless
 from ullage.metrics.drift import drift, drift_beyond_clock
 from ullage.reports.roofline import LEVELS as MEMORY_LEVELS
+from ullage.views.shown import ShownByView
 
 CYCLES: tuple[Quantity, ...] = ("latency", "bytes_per_cycle", "bytes_per_cycle_sm", "results_per_cycle_sm")
 RATES: tuple[Quantity, ...] = ("throughput", "bandwidth", "rate")
@@ -34,7 +35,7 @@ class Moved:
 
 
 @dataclass(frozen=True)
-class DriftReport:
+class DriftReport(ShownByView, view="ullage.render.drift"):
     """Every number of either suite: what fails now first, then what moved furthest; `limit` is the change that counts."""
 
     gpu: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
@@ -30,6 +31,7 @@ from ullage.views.view import (
 
 NAME = 100  # characters of a name in a table
 INDENT = "&emsp;"  # of a node under its parent
+_SECTION = re.compile(r"#[a-z0-9-]+")  # a section of the same page
 
 
 def html(view: View) -> str:
@@ -99,9 +101,10 @@ def _table(table: Table) -> Markup:
     """Return a table in a container of its own that scrolls; beside each number stands its plain value, to sort by."""
     shown = table.rows[: table.page]
     rows = [_row(table, row, before) for row, before in zip(shown, [None, *shown], strict=False)]
-    head = element("thead", *_labels(table), element("tr", _heads(table)))
+    named = any(column.heading for column in table.columns)  # a list of facts has no heads
+    head = element("thead", *_labels(table), element("tr", _heads(table))) if named else None
     feet = element("tfoot", [_row(table, row, None) for row in table.last]) if table.last else None
-    sorts = None if table.grid or draws_tree(table) else "sorts"
+    sorts = "sorts" if named and not table.grid and not draws_tree(table) else None
     whole = element("table", head, element("tbody", rows), feet, class_=sorts, aria_label=table.name)
     more = len(table.rows) - table.page
     return join(
@@ -175,6 +178,8 @@ def _list(part: ItemList) -> Markup:
 
 
 def _item(item: Item) -> list[Child]:
+    if _SECTION.fullmatch(item.source):
+        return [element("a", item.text, href=item.source)]
     link = address(item.source)
     source = element("a", item.source, href=link) if link else item.source
     remarks = element("ul", [element("li", remark) for remark in item.remarks]) if item.remarks else None

@@ -146,6 +146,18 @@ def flops(value: float | None, unit: str = "FLOP") -> str:
     return f"{scaled:.{digits}f} {_PREFIXES[steps]}{unit}" if steps else f"{value:,.10g} {unit}"
 
 
+def tera(value: float) -> str:
+    """Return a rate in units of 10¹², with one decimal below 10,000 as makers print them.
+
+    >>> tera(989.43e12), tera(1978.86e12), tera(10066.3e12), tera(1e12), tera(0.15e12)
+    ('989.4', '1,978.9', '10,066', '1', '0.15')
+    """
+    scaled = value / 1e12
+    if scaled < 1:
+        return f"{scaled:.2g}"
+    return f"{scaled:,.0f}" if scaled >= 10_000 else f"{scaled:,.1f}".removesuffix(".0")
+
+
 def short_count(value: float) -> str:
     """Return a size as an axis has it: in powers of 1024 where it is a multiple of one.
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import shutil
+import textwrap
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 
 from ullage.errors import harmless
 from ullage.views.names import lowered
@@ -13,7 +15,7 @@ from ullage.views.view import (
     Column,
     ItemList,
     Paragraph,
-    Picture,
+    Part,
     Section,
     Table,
     Value,
@@ -30,8 +32,6 @@ NOTE = 1000  # characters of a note
 LONGEST_NAME = 48  # characters of what names a row
 NARROWEST, WIDEST = 80, 140  # columns: a narrower terminal breaks lines itself
 WIDTH = 110  # columns where nobody says how wide the terminal is
-
-
 LEAST_ROOM = 12  # characters that are left of a word, however narrow the terminal is
 
 
@@ -54,23 +54,28 @@ def _opening(view: View, width: int) -> str:
     return "\n\n".join(["\n".join([first, *(harmless(line, NOTE) for line in view.basis)]), *([" ".join(view.lede)] if view.lede else [])])
 
 
+def section_text(section: Section, *, width: int = WIDTH) -> str:
+    """Return a section alone, as it stands in a text."""
+    return "\n\n".join(_section(section, False, width, plain))
+
+
 def _section(section: Section, whole: bool, width: int, paint: Paint) -> Iterator[str]:
-    """Yield a section's parts, below its heading where a terminal shows that."""
-    first, *others = [part for part in _parts(section, whole, width, paint) if part] or [""]
-    yield f"{harmless(section.title, NOTE)}\n{first}" if section.headed and first else first
-    yield from others
+    """Yield a section's parts; below a heading, what is said first stands without a space between, in lines that fit."""
+    shown = [(part, words) for part in section.parts if (words := _part(part, whole, width, paint, section.headed))]
+    if section.headed and shown:
+        above = 1 + sum(1 for _ in takewhile(lambda one: isinstance(one[0], Paragraph), shown))
+        title = textwrap.fill(harmless(section.title, NOTE), width, subsequent_indent="  ")
+        yield "\n".join([title, *(words for _, words in shown[:above])])
+        shown = shown[above:]
+    yield from (words for _, words in shown)
 
 
-def _parts(section: Section, whole: bool, width: int, paint: Paint) -> Iterator[str]:
-    for part in section.parts:
-        if isinstance(part, Table):
-            yield "" if part.detail else table_text(part, whole=whole, width=width, paint=paint)
-        elif isinstance(part, Paragraph):
-            yield part.text
-        elif isinstance(part, ItemList):
-            yield "" if part.detail else list_text(part)
-        else:
-            assert isinstance(part, Picture)
+def _part(part: Part, whole: bool, width: int, paint: Paint, fill: bool) -> str:
+    if isinstance(part, Table):
+        return "" if part.detail else table_text(part, whole=whole, width=width, paint=paint)
+    if isinstance(part, Paragraph):
+        return textwrap.fill(part.text, width) if fill and not part.kept else part.text
+    return list_text(part) if isinstance(part, ItemList) and not part.detail else ""
 
 
 def list_text(part: ItemList) -> str:

@@ -104,7 +104,8 @@ class Paragraph:
 
 @dataclass(frozen=True)
 class Item:
-    """One of a list: what it says, `remarks` below it, and its `source`: an address, which a page links, or words."""
+    """One of a list: what it says, `remarks` below it, and its `source`: an address, which a page links, or words.
+    With "#name" the text leads to the section of that name."""
 
     text: str
     source: str = ""
@@ -204,7 +205,7 @@ def all_words_of(value: Value | Cell, column: Column) -> str:
 
 def heading_of(column: Column) -> str:
     """Return a column's heading with the labels that stand over it, for a form that has one line of them."""
-    return " ".join(filter(None, (*column.over, column.heading)))
+    return ": ".join(filter(None, (" ".join(column.over), column.heading)))
 
 
 def named_before(table: Table, row: Sequence[Value | Cell], before: Sequence[Value | Cell] | None) -> bool:
