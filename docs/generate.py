@@ -19,6 +19,10 @@ from ullage.metrics.metric import METRICS, Metric
 from ullage.render.fleet import view
 from ullage.render.svg.chain import of_fleet
 from ullage.reports.fleet import FleetReport
+from ullage.views.draw import SMALL, WIDE, Scale, box, wrap
+from ullage.views.draw import picture as picture_of
+from ullage.views.draw import text as text_of
+from ullage.views.numbers import percent
 from ullage.views.text import text
 
 FOLDER = Path(__file__).parent
@@ -345,6 +349,32 @@ def picture() -> str:
     return of_fleet(_demo())
 
 
+SIX = {  # an example in round numbers: each asks more than the one above it
+    "GPU utilization": (0.98, "some kernel ran"),
+    "SM activity": (0.80, "an SM had a warp"),
+    "tensor activity": (0.50, "a tensor pipe worked"),
+    "OFU": (0.44, "× SM clock / tensor clock: FLOPs that the hardware did"),
+    "HFU": (0.42, "less padding of tiles: FLOPs that the program asked for"),
+    "MFU": (0.33, "less what is computed twice: FLOPs that the model needs"),
+}
+
+
+def six_numbers() -> str:
+    """The six numbers that are called utilization, of one example."""
+    scale, rows = Scale(0.0, 1.0, 130.0, WIDE - 330.0), []
+    for number, (name, (value, what)) in enumerate(SIX.items()):
+        top, colour, lines = 34.0 * number, "pale" if number < 3 else "ofu", wrap(what, 270, SMALL)
+        rows += [text_of(0, top + 16, name, bold=number >= 3), box(scale.start, top, scale.end - scale.start, 22, "full")]
+        rows += [
+            box(scale.start, top, scale(value) - scale.start, 22, colour),
+            text_of(scale.end + 10, top + 16, percent(value), bold=True),
+        ]
+        first = top + 16 - 7 * (len(lines) - 1)
+        rows += [text_of(scale.end + 60, first + 14 * k, words, size=SMALL, colour="muted") for k, words in enumerate(lines)]
+    described = ", ".join(f"{name} {percent(value)} ({what})" for name, (value, what) in SIX.items())
+    return str(picture_of("six", "Six numbers of one job, called utilization", described, (WIDE, 34.0 * len(SIX)), *rows, standalone=True))
+
+
 @functools.cache
 def _demo() -> FleetReport:
     with tempfile.TemporaryDirectory() as folder:
@@ -363,6 +393,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "images/demo.svg": picture,
     "images/trace.svg": timeline,
     "images/waterfall.svg": chain,
+    "images/glossary.svg": six_numbers,
     "../README.md": readme,
 }
 PAGES |= {name: functools.partial(shown, name) for name in showing()} | {"counters.md": counters} | benches()

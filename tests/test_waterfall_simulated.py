@@ -19,8 +19,9 @@ from ullage.metrics.steps import TIME
 from ullage.metrics.waterfall import Waterfall
 from ullage.models.reading import read_config
 from ullage.profiles import profile
-from ullage.questions import fleet, step_question
 from ullage.questions import flops as ledger_of
+from ullage.questions import step_question
+from ullage.questions.fleet import fleet
 from ullage.reports.flops import flops
 from ullage.reports.gemm_file import read_gemms
 from ullage.reports.series import gauge_evidence

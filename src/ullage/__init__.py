@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from ullage.gpus.chip import peak as peak
     from ullage.live.regions import region as region
     from ullage.questions import audit_mfu as audit_mfu
-    from ullage.questions import fleet as fleet
     from ullage.questions import flops as flops
     from ullage.questions import gemm as gemm
     from ullage.questions import read_samples as read_samples
     from ullage.questions import trace as trace
     from ullage.questions import waterfall as waterfall
+    from ullage.questions.fleet import fleet as fleet
     from ullage.traced import read_trace as read_trace
 
 __version__ = "0.1.0"
@@ -52,7 +52,7 @@ __all__ = [
 _HOME = {
     "UllageError": ("ullage.errors", "UllageError"),
     "audit_mfu": ("ullage.questions", "audit_mfu"),
-    "fleet": ("ullage.questions", "fleet"),
+    "fleet": ("ullage.questions.fleet", "fleet"),
     "flops": ("ullage.questions", "flops"),
     "gemm": ("ullage.questions", "gemm"),
     "gpu": ("ullage.gpus.chip", "find"),

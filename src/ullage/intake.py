@@ -24,7 +24,7 @@ from ullage.store.store import Store
 from ullage.trainlogs.reported import read_reported
 
 EARLIEST, LATEST = -62_135_596_800_000, 253_402_300_800_000  # the years 1 to 9999: what a calendar can say, in ms
-Report = TypeVar("Report")  # a dataclass with `complete` and `read_until`
+Report = TypeVar("Report")  # a dataclass with `complete`, `read_until` and `partial_because`
 # What is read on either side of a window: the sample after its end may reach back into it, and the one before its start says since when
 # the first one speaks and by how much its counters have grown. Enough for scrapes up to 5 minutes apart, which stand for 10 at most.
 MARGIN_MS = 600_000
@@ -46,7 +46,10 @@ class Intake:
 
     def marked(self, report: Report) -> Report:
         """Return a report on these samples that says whether all that was asked for was read, and if not, until when it was."""
-        return replace(report, complete=self.problems.complete, read_until=self.problems.read_until)  # type: ignore[type-var]
+        cuts = self.problems.cuts
+        return replace(  # type: ignore[type-var]
+            report, complete=not cuts, read_until=self.problems.read_until, partial_because=cuts[0].reason if cuts else ""
+        )
 
     def refuse_partial(self) -> None:
         """Raise UllageError where something was read only in part."""

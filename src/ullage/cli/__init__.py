@@ -1,4 +1,4 @@
-"""The command line: a file a command, loaded when it is called."""
+"""The command line: the questions, and a file for each other command, loaded when it is called."""
 
 from __future__ import annotations
 
@@ -15,22 +15,25 @@ from typing import Any
 import click
 
 from ullage.cli._exit_status import ANSWERED, ERROR, INTERRUPTED, described
+from ullage.cli._question_command import question_command, question_names
 from ullage.errors import UllageError, harmless
 
 
 class Commands(click.Group):
-    """The commands are the modules of this folder; each has one `command`."""
+    """The commands are the questions, and the modules of this folder, each with one `command`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names of the commands, in the order in which a newcomer needs them."""
         first = ["demo", "fleet", "gpus", "metrics", "simulate", "store"]
-        found = {m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")} - {"options"}
+        found = {m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")} - {"options"} | set(question_names())
         return [name for name in first if name in found] + sorted(found - set(first))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load a command's module, and return its command."""
         if cmd_name not in self.list_commands(ctx):
             return None
+        if cmd_name in question_names():
+            return described(question_command(cmd_name), cmd_name)
         command: click.Command = importlib.import_module(f"ullage.cli.{cmd_name}").command
         return described(command, cmd_name)
 

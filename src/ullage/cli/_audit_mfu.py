@@ -11,7 +11,8 @@ from click.core import ParameterSource
 
 from ullage.cli._exit_status import end
 from ullage.cli._step import described
-from ullage.cli.options import Progress, check_out, dump, output_options, share
+from ullage.cli.options import Progress, check_out, dump, output_options
+from ullage.written_values import share
 
 if TYPE_CHECKING:
     from ullage.reports.audit import AuditReport

@@ -113,7 +113,7 @@ def _report(
 def _counted(recorded: Recorded, files: list[Path], notes: list[str], asked: dict[str, Any]) -> bool:
     """Print what was counted of each kernel; return False (and leave a note) where that is nothing."""
     from ullage.live.counting import NOT_COUNTED
-    from ullage.questions.kernels import kernels
+    from ullage.questions._kernels import kernels
     from ullage.render import kernel_counters as render
 
     if any(note.startswith(NOT_COUNTED) for note in notes):

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from ullage.cli.options import check_out, seconds
+from ullage.cli.options import check_out
 from ullage.errors import UllageError, harmless
+from ullage.written_values import seconds
 
 if TYPE_CHECKING:
     import pyarrow as pa

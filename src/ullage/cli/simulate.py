@@ -96,8 +96,8 @@ def command(**asked: object) -> None:
 
 
 def _specification(asked: dict[str, object]):  # type: ignore[no-untyped-def]
-    from ullage.cli.options import moment
     from ullage.simulate.specification import Specification
+    from ullage.written_values import moment
 
     now = time.time()
     given = {name: asked[name] for name in ("gpus", "hours", "interval", "seed", "counters", "summed")}

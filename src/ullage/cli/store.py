@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ullage.cli.options import dump, seconds
+from ullage.cli.options import dump
+from ullage.written_values import seconds
 
 if TYPE_CHECKING:
     from ullage.store.store import Info, Store

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ullage.cli._exit_status import end
-from ullage.cli.options import prices
 from ullage.cli.sample import every_seconds
 from ullage.errors import UllageError, harmless, public
+from ullage.written_values import prices
 
 if TYPE_CHECKING:
     from ullage.live.course import Course

@@ -10,7 +10,8 @@ from click.core import ParameterSource
 
 from ullage.cli._exit_status import end
 from ullage.cli._step import LAYOUT, described
-from ullage.cli.options import Finite, Progress, check_out, dump, output_options, seconds, share
+from ullage.cli.options import Finite, Progress, check_out, dump, output_options
+from ullage.written_values import seconds, share
 
 _EPILOG = """\b
 Examples:

@@ -267,15 +267,19 @@ def _noise(report: FleetReport) -> list[Part]:
 FORMS = (*VIEW_FORMS, ".parquet", ".svg")
 
 
-def write(report: FleetReport, path: Path) -> None:
-    """Write a fleet report in the form that the ending of the name says; Parquet and CSV have a row a group, SVG the chain."""
-    made = view(report)
-    more: dict[str, Form] = {
+def more_forms(report: FleetReport, made: View) -> dict[str, Form]:
+    """Return what else a fleet report can be written as: Parquet and CSV have a row a group, SVG is the chain."""
+    return {
         ".parquet": lambda: _parquet(report),
         ".svg": lambda: of_fleet(report),
         ".csv": lambda: table_csv(made.tables["groups"]),
     }
-    write_answer(path, made, lambda: record(report), more)
+
+
+def write(report: FleetReport, path: Path) -> None:
+    """Write a fleet report in the form that the ending of the name says."""
+    made = view(report)
+    write_answer(path, made, lambda: record(report), more_forms(report, made))
 
 
 def _parquet(report: FleetReport) -> bytes:

@@ -44,6 +44,7 @@ from ullage.sums.grouping import collapse
 from ullage.sums.ledger import CODES, OWNERS
 from ullage.sums.spans import Span, Whose, samples_in_spans
 from ullage.units import DAY_MS, HOUR_MS
+from ullage.views.shown import ShownByView
 
 KEYS = ("job", "user", "model", "host", "cluster", "gpu", "namespace", "hour")
 Verdicts = Mapping[Device, Verdict]
@@ -61,14 +62,15 @@ class Point:
 
 
 @dataclass(frozen=True)
-class FleetReport:
+class FleetReport(ShownByView, view="ullage.render.fleet"):
     """The answer to `ullage fleet`. Ratios in [0, 1]; hours are GPU-hours; times are ms since 1970, UTC.
 
     `ofu`, `tree` and `ullage` are over trusted series whose OFU is known, `counted_hours` of them; `ofu_all` over all. `tree` says what is
     left after each step, and its losses of `counted_hours` add up to `ullage`. `ledger` has GPU-hours by owner, which add up to the time
     for which each GPU exists: from its first to its last sight in the window, or as an inventory says.
     `ofu_bounds` are the least and the most that OFU may be where clock and activity move together (None: not sampled).
-    `complete` says whether all that was asked for was read; if not, `read_until` is the time up to which it was, where that is known.
+    `complete` says whether all that was asked for was read; if not, `read_until` is the time up to which it was, where that is known, and
+    `partial_because` is why.
     """
 
     ofu: float | None
@@ -102,6 +104,7 @@ class FleetReport:
     ofu_bounds: tuple[float, float] | None = None
     complete: bool = True
     read_until: int | None = None
+    partial_because: str = ""
 
 
 @dataclass(frozen=True)
@@ -183,7 +186,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
         findings=sorted((v for v in verdicts.values() if v.verdict != "ok"), key=lambda v: (VERDICTS.index(v.verdict), v.gpu, v.mig or "")),
         agreement=compared,
         noise=noise(samples, collapse(told, ["gpu", "mig"]), rated, wanted=question.noise),
-        **_money(rated, good, prices_of(rated, question.prices), prices_of(good, question.prices)),
+        **_money(rated, good, prices_of(rated, question.prices), prices_of(good, question.prices)),  # type: ignore[arg-type]
         command=question.command,
         notes=[*notes, *_report_notes(rated, good, tree, compared, verdicts)],
         ofu_bounds=sampled_bounds(good, verdicts),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from ullage.errors import UllageError
@@ -32,3 +33,21 @@ def _tensor_clock(name: str | None) -> float | None:
         return find(name).tensor_clock if name else None
     except UllageError:
         return None
+
+
+def write_with_ofu(samples: Any, out: Path, *, since: int | None, until: int | None, model: str | None) -> None:
+    """Write the samples of a window with their OFU as Parquet, whole or not at all. Raises UllageError for what can't be written."""
+    from ullage.checked_parquet import writer
+    from ullage.store.reading import batches_of
+    from ullage.sums.devices import within
+
+    part = out.with_name(f".{out.name}.part")
+    try:
+        rows = batches_of(with_ofu(within(samples, since, until), model))
+        with writer(part, rows.schema, compression="zstd") as file:
+            for batch in rows:
+                file.write_batch(batch)
+        part.replace(out)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise UllageError(f"{out} can't be written: {error.strerror or error}") from error

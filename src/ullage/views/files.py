@@ -59,13 +59,18 @@ def replace(path: Path, content: bytes | Iterable[bytes]) -> None:
     try:
         handle, name = tempfile.mkstemp(dir=path.absolute().parent, prefix=f".{path.name}.")
     except OSError as error:
-        problem = f"{harmless(str(path), 200)} can't be written: {error.strerror or error}"
-        raise UllageError(problem, "name a file in a folder that exists and is yours") from error
+        raise _not_written(path, error, "name a file in a folder that exists and is yours") from error
     try:
         with os.fdopen(handle, "wb") as file:
             file.writelines([content] if isinstance(content, bytes) else content)
         Path(name).chmod(0o644)
         Path(name).replace(path)
-    except BaseException:
+    except BaseException as error:
         Path(name).unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _not_written(path, error) from error
         raise
+
+
+def _not_written(path: Path, error: OSError, hint: str = "") -> UllageError:
+    return UllageError(f"{harmless(str(path), 200)} can't be written: {error.strerror or error}", hint)

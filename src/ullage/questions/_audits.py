@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ullage.questions.steps import step_question
+from ullage.questions._steps import step_question
 
 if TYPE_CHECKING:
     from ullage.reports.audit import AuditReport

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ullage.questions.samples import window_of
-from ullage.questions.steps import step_question
+from ullage.questions._samples import window_of
+from ullage.questions._steps import step_question
 
 Place = str | os.PathLike[str]
 

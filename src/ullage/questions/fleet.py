@@ -1,0 +1,158 @@
+"""How full is the fleet, and where does the shortfall go?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ullage.asking import asked, read_positive_span, read_prices
+from ullage.errors import UllageError
+from ullage.problems import Problems
+from ullage.questions.question import Progress, RegisteredQuestion, python_function, register
+from ullage.questions.telemetry import TelemetryReading
+
+if TYPE_CHECKING:
+    from ullage.intake import Intake
+    from ullage.reports.fleet import FleetReport, Question
+    from ullage.sources.inventory import Listed
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetQuestion(TelemetryReading):
+    """OFU of every GPU and job, and where the shortfall goes.
+
+    SOURCE is a file, a folder, a store, or a URL; its format is recognised by content. OFU is the share of the peak FLOP
+    rate that the tensor pipes delivered: tensor activity × SM clock / tensor clock.
+    """
+
+    sources: tuple[str, ...] = asked("Files, folders, stores or URLs.", (), metavar="SOURCE…", repeated=True)
+    by: str | None = asked("job, user, model, host, cluster, gpu, namespace or hour; sample, with --out FILE.parquet.", shown="job")
+    jobs: tuple[str, ...] = asked("Job records: sacct output, a CSV, a mapping folder. Repeatable.", (), metavar="FILE", repeated=True)
+    reported: tuple[str, ...] = asked(
+        "A trainer's log: what a job reported of itself, beside its OFU. Repeatable.", (), metavar="LOG[=JOB]", repeated=True
+    )
+    prices: dict[str, float] = asked(
+        "Money per GPU-hour: 2.50, or H100=2.50,A100=1.20.",
+        {},
+        flag="--price",
+        metavar="[GPU=]AMOUNT",
+        read=read_prices,
+        env="ULLAGE_PRICE",
+        repeated=True,
+    )
+    gpu: str | None = asked("Which GPU it is, where the samples don't say.")
+    inventory: str | None = asked(
+        "Which GPUs exist, from when until when: CSV or Parquet with gpu, or host and index, or host and gpus; start, end.",
+        metavar="FILE",
+    )
+    store: str | None = asked("Keep what was read in this store.", metavar="FOLDER")
+    peak_tflops: str | None = asked(
+        "Peak of a relabelled board, for reported FLOP/s: 989.4, or bf16=989.4.",
+        metavar="TFLOPS",
+        env="ULLAGE_PEAK_TFLOPS",
+        minor=True,
+    )
+    gap: float | None = asked(
+        "Longest time one sample may stand for.", read=read_positive_span, minor=True, shown="60s, or twice the interval"
+    )
+    noise: bool = asked("Tell what sampling the clock costs (done by itself for fine series).", False, minor=True)
+
+
+def answer(question: FleetQuestion, progress: Progress, command: str = "") -> FleetReport:
+    """Return the fleet report; raises UllageError for what the user can fix, and for partial input under `strict`."""
+    from ullage.reports.fleet import fleet
+
+    problems = Problems()
+    measured = _measured(question, progress, _inventory(question, problems), command)
+    with _read(question, progress) as taken:
+        return taken.marked(fleet(taken.samples, taken.jobs, measured, [*taken.problems.lines(), *problems.lines()]))
+
+
+def write_samples(question: FleetQuestion, out: Path | None, progress: Progress) -> str | None:
+    """Write OFU by sample, where that is asked for; "" for a whole table, else why it is partial. None: it is not asked for."""
+    from ullage.reports.samples import write_with_ofu
+
+    if question.by != "sample":
+        return None
+    if out is None or out.suffix.lower() != ".parquet":
+        raise UllageError("OFU by sample is a table too long to print", "add --out FILE.parquet")
+    with _read(question, progress) as taken:
+        write_with_ofu(taken.samples, out, since=question.since, until=question.until, model=question.gpu)
+        return "" if taken.problems.complete else taken.problems.cuts[0].reason
+
+
+def read_places(question: FleetQuestion) -> list[str]:
+    """Return the places that are read for a question."""
+    logs = [text.rpartition("=")[0] or text for text in question.reported]
+    return [*question.sources, *filter(None, [question.inventory]), *question.jobs, *logs]
+
+
+@contextmanager
+def _read(question: FleetQuestion, progress: Progress) -> Iterator[Intake]:
+    from ullage.intake import opened
+
+    options = question.reading_options(progress)
+    gap_ms = None if question.gap is None else round(question.gap * 1000)
+    records = {"jobs": question.jobs, "reported": question.reported}
+    with opened(question.sources, **records, options=options, gap_ms=gap_ms, store=question.store) as taken:
+        if question.strict:
+            taken.refuse_partial()
+        yield taken
+
+
+def _inventory(question: FleetQuestion, problems: Problems) -> tuple[Listed, ...]:
+    if question.inventory is None:
+        return ()
+    from ullage.sources.clock import named_zone
+    from ullage.sources.inventory import read_inventory
+
+    return read_inventory(question.inventory, problems, named_zone(question.time_zone))
+
+
+def _measured(question: FleetQuestion, progress: Progress, inventory: tuple[Listed, ...], command: str) -> Question:
+    from ullage.reports.fleet import Question
+
+    return Question(
+        by=question.by,
+        since=question.since,
+        until=question.until,
+        prices=question.prices,
+        model=question.gpu,
+        peak_tflops=question.peak_tflops,
+        noise=question.noise,
+        inventory=inventory,
+        command=command,
+        progress=progress,
+    )
+
+
+_EXAMPLES = """
+  ullage fleet scrapes/                                     dcgm-exporter expositions, one file a scrape
+  ullage fleet http://prometheus:9090 --since 24h           a Prometheus, Thanos, Mimir or VictoriaMetrics
+  ullage fleet http://node-1:9400/metrics --watch 60s       an exporter, watched for a minute
+  ullage fleet week.parquet --jobs sacct.txt --by user      a table, with Slurm's records of who held what
+  ullage fleet scrapes/ --reported train.log=4711           the MFU that the trainer of job 4711 logged, beside its OFU
+  ullage fleet dmon.log --gpu 'H100 SXM'                    nvidia-smi dmon --gpm-metrics 2,3,5
+  ullage fleet local --watch 60s                            this machine's GPUs, no exporter needed
+  ullage fleet store/ --price H100=2.50 --out fleet.html    the report as a page, with money
+"""
+
+QUESTION = register(
+    RegisteredQuestion(
+        name="fleet",
+        asked=FleetQuestion,
+        places="sources",
+        noun="a fleet's report",
+        answer=answer,
+        shown_by="ullage.render.fleet",
+        examples=_EXAMPLES,
+        read_places=read_places,
+        brief=20,
+        straight_to_file=write_samples,
+    )
+)
+
+fleet = python_function(QUESTION)

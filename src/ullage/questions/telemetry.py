@@ -1,0 +1,67 @@
+"""What questions about telemetry share: a window of time, and how places are read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ullage.asking import asked, read_headers, read_moment, read_positive_span, read_span
+from ullage.questions.question import Progress
+
+if TYPE_CHECKING:
+    from ullage.sources.source import Options
+
+
+@dataclass(frozen=True, kw_only=True)
+class Window:
+    """A window of time, in ms since 1970; None: as far as the samples reach."""
+
+    since: int | None = asked("Start of the window: a time, or a span before now (24h, 7d).", read=read_moment)
+    until: int | None = asked("End of the window.", read=read_moment)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TelemetryReading(Window):
+    """How places of telemetry are read: servers, live places, what samples leave out."""
+
+    cluster: str | None = asked("Name of the cluster, where the samples don't say.", minor=True)
+    time_zone: str | None = asked(
+        "Zone of times in job records that say none, such as Europe/Berlin.", metavar="ZONE", minor=True, shown="UTC"
+    )
+    watch: float = asked("How long to watch a live place.", 0.0, read=read_span, minor=True)
+    every: float = asked("Time between two readings of a live place.", 15.0, read=read_positive_span, minor=True, shown="15s")
+    headers: dict[str, str] = asked(
+        "HTTP header, such as 'Authorization: Bearer …'. Repeatable.",
+        {},
+        flag="--header",
+        metavar="'NAME: VALUE'",
+        read=read_headers,
+        repeated=True,
+        minor=True,
+        secret=True,
+    )
+    ca: str | None = asked("Certificates to trust for TLS.", metavar="FILE", minor=True)
+    insecure: bool = asked("Do not check the server's certificate.", False, minor=True)
+    timeout: float = asked("How long a server may be silent.", 30.0, read=read_positive_span, minor=True, shown="30s")
+    deadline: float | None = asked(
+        "How long reading may take in all; what has come by then is reported, as partial.", read=read_positive_span, minor=True
+    )
+    strict: bool = asked("Refuse what can be read only in part, in place of a partial report.", False, minor=True)
+
+    def reading_options(self, progress: Progress) -> Options:
+        """Return the same as what a source takes."""
+        from ullage.sources.source import Deadline, Options
+
+        return Options(
+            since=self.since,
+            until=self.until,
+            cluster=self.cluster,
+            time_zone=self.time_zone,
+            headers=self.headers,
+            verify_tls=False if self.insecure else (self.ca or True),
+            timeout=self.timeout,
+            deadline=Deadline() if self.deadline is None else Deadline.after(self.deadline),
+            watch=self.watch,
+            interval=self.every,
+            progress=progress,
+        )
