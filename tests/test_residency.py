@@ -208,6 +208,13 @@ def test_cutting_to_a_window_keeps_what_lies_inside():
     assert (found.exposed, found.least_exposed) == (2.5, 2.5)
 
 
+def test_cutting_to_a_window_leaves_the_rows_themselves_as_they_are():
+    # all rows are kernels that reach into the window, so that nothing is left out of them
+    rows = rows_of([(0, 10, "kernel", 4, 0), (5, 30, "kernel", 2, 2)])
+    assert resident_rows(rows, (8, 20)).start.tolist() == [8, 8]
+    assert (rows.start.tolist(), rows.end.tolist()) == ([0, 5], [10, 30])
+
+
 def test_without_the_number_of_sms_a_collective_holds_none_to_all():
     found = residency(resident_rows(rows_of([(0, 10, "kernel", 4, 0), (5, 30, "collective", 2, 2)]), None), None, "9.0")
     assert (found.told, found.most_computed, found.hidden, found.apart, found.exposed, found.least_exposed) == (0, 10, 5, 0, 20, 0)

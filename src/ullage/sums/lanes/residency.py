@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from ullage.kernels.occupancy import LIMITS, Launches, SmLimits, active_sms, fits_beside, resident_blocks
 from ullage.sums.lanes.gather import KIND, Rows
+from ullage.sums.lanes.launches import only
 from ullage.sums.lanes.products import row_groups
 from ullage.sums.lanes.spans import BLOCK
 
@@ -160,6 +161,7 @@ def resident_rows(rows: Rows, window: tuple[int, int] | None) -> Rows:
     kept = kept.where(kept.end > kept.start)
     if window is None:
         return kept
-    kept = kept.where((kept.end > window[0]) & (kept.start < window[1]))
+    inside = (kept.end > window[0]) & (kept.start < window[1])
+    kept = only(kept, inside, "kind", "blocks", "threads", "registers", "shared")  # its own, for it is cut
     kept.start, kept.end = np.maximum(kept.start, window[0]), np.minimum(kept.end, window[1])
     return kept
