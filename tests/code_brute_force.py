@@ -217,14 +217,23 @@ def idle_by_code(
     return {name: (len(times), sum(times), max(times)) for name, times in sums.items()}, outside
 
 
-def device_by_code(rows: Rows, named: Any, level: str, window: Span) -> tuple[dict[str, tuple[int, int, int]], int, int, int]:
-    """Return by name (kernels, ns, longest), and the ns outside, not launched, and in all."""
+def inside(start: int, end: int, seen: list[Span]) -> int | None:
+    """Return how long an interval runs within disjoint spans; None where it neither runs nor begins in any."""
+    if not any(start < high and (end > low or start >= low) for low, high in seen):
+        return None
+    return sum(max(min(end, high) - max(start, low), 0) for low, high in seen)
+
+
+def device_by_code(
+    rows: Rows, named: Any, level: str, seen: dict[Any, list[Span]]
+) -> tuple[dict[str, tuple[int, int, int]], int, int, int]:
+    """Return by name (kernels, ns, longest) while their devices are looked at, and the ns outside, not launched, and in all."""
     put, sums = launched(rows), defaultdict(list)
     outside = unlaunched = whole = 0
-    for _, _, kind, process, correlation, start, end in rows.device:
-        if kind not in ("kernel", "collective", "graph") or not (start < window[1] and (end > window[0] or start >= window[0])):
+    for device, _, kind, process, correlation, start, end in rows.device:
+        time = inside(start, end, seen[device])
+        if kind not in ("kernel", "collective", "graph") or time is None:
             continue
-        time = max(min(end, window[1]) - max(start, window[0]), 0)
         whole += time
         if (process, correlation) not in put:
             unlaunched += time
@@ -238,7 +247,7 @@ def device_by_code(rows: Rows, named: Any, level: str, window: Span) -> tuple[di
     return {name: (len(times), sum(times), max(times)) for name, times in sums.items()}, outside, unlaunched, whole
 
 
-def calls_by_name(rows: Rows, by_device: list[Any], windows: dict[Any, Span]) -> dict[tuple[str, str], tuple[int, int, int, int, int]]:
+def calls_by_name(rows: Rows, by_device: list[Any], seen: dict[Any, list[Span]]) -> dict[tuple[str, str], tuple[int, int, int, int, int]]:
     """Return by name and sort (calls, ns, longest, median, ns for which devices waited)."""
     groups: dict[Any, list[tuple[int, int, str]]] = defaultdict(list)
     for process, thread, name, sort, _, start, end in rows.calls:
@@ -251,13 +260,14 @@ def calls_by_name(rows: Rows, by_device: list[Any], windows: dict[Any, Span]) ->
             waits[who].append([(a, b, None) for _, process, thread, spans in charged if (process, thread) == who for a, b in spans])
     found: dict[Any, list[tuple[int, int]]] = defaultdict(list)
     for (process, thread, name), own in groups.items():
-        reach, (low, high) = -(10**30), windows.get(process, (0, -1))
+        reach = -(10**30)
         for start, end, sort in sorted(own, key=lambda c: (c[0], -c[1])):
             if end > reach:
                 reach = end
-                if start < high and (end > low or start >= low):
+                time = inside(start, end, seen.get(process, []))
+                if time is not None:
                     waited = sum(b - a for own in waits[process, thread] for a, b, _ in (cut(own, start, end) if end > start else ()))
-                    found[name, sort].append((max(min(end, high) - max(start, low), 0), waited))
+                    found[name, sort].append((time, waited))
     return {
         key: (
             len(own),

@@ -38,11 +38,13 @@ class Row:
 
 @dataclass
 class File:
-    """What one profiler wrote: rows, how it watched, and by process when MPI_Init returned and MPI_Finalize was called."""
+    """What one profiler wrote: rows, how it watched, by process when MPI_Init returned and MPI_Finalize was called, and the regions that
+    processes were in, `sort` being their names."""
 
     rows: list[Row]
     covers: str = "process"
     mpi: dict[int, tuple[int | None, int | None]] = field(default_factory=dict)
+    regions: list[Row] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -72,8 +74,7 @@ def on_device(row: Row) -> bool:
 
 def lives(file: File) -> dict[int, Ticks]:
     """When each process that calls the GPU or MPI lives."""
-    hosts = sorted({r.process for r in file.rows if r.sort in ("api", "mpi") and r.process is not None})
-    file = given(file) if len(hosts) > 1 else File([replace(r, process=r.process or hosts[0]) for r in file.rows], file.covers, file.mpi)
+    hosts, file = callers(file), owned(file)
     found = {p: hull(covered([r for r in file.rows if r.process == p])) for p in hosts}
     reaches: dict[int, Ticks] = {p: set() for p in hosts}
     for row in file.rows:
@@ -92,13 +93,26 @@ def lives(file: File) -> dict[int, Ticks]:
     return {p: ticks for p, ticks in found.items() if ticks}
 
 
+def callers(file: File) -> list[int]:
+    """Who calls the GPU or MPI."""
+    return sorted({r.process for r in file.rows if r.sort in ("api", "mpi") and r.process is not None})
+
+
+def owned(file: File) -> File:
+    """The file with nobody's work given to the one process that calls, or to who alone is known to use the device."""
+    hosts = callers(file)
+    if len(hosts) > 1:
+        return given(file)
+    return File([replace(r, process=r.process or hosts[0]) for r in file.rows], file.covers, file.mpi, file.regions)
+
+
 def given(file: File) -> File:
     """The file with nobody's work on a device that one process alone is known to use given to that process."""
     rows = []
     for row in file.rows:
         users = {r.process for r in file.rows if on_device(r) and r.device == row.device and r.process is not None}
         rows.append(replace(row, process=users.pop()) if on_device(row) and row.process is None and len(users) == 1 else row)
-    return File(rows, file.covers, file.mpi)
+    return File(rows, file.covers, file.mpi, file.regions)
 
 
 def known(file: File, alive: dict[int, Ticks]) -> dict[int, Ticks | None]:
@@ -170,6 +184,47 @@ def tables(files: list[File]) -> tuple[dict[str, tuple[int, int]], int]:
     return {sort: sums for sort, sums in ran.items() if sums[0]}, idle
 
 
+@dataclass(frozen=True)
+class RegionTables:
+    """What tables come to in a region: by sort how often something ran on devices and how long, streams added up; how long devices idled,
+    added up over files; by process how many calls there are, and how long; what each device and each process is looked at."""
+
+    ran: dict[str, tuple[int, int]]
+    idle: int
+    calls: dict[Key, tuple[int, int]]
+    devices: dict[tuple[int, int], Ticks]
+    processes: dict[Key, Ticks]
+
+
+def region_tables(files: list[File], name: str, shared: frozenset[int] = frozenset(), *, common: bool = True) -> RegionTables:
+    """Return what tables come to while processes are in a region, and devices while one of their users is. `shared` are the numbers of
+    devices that are the same in all files; `common` says whether ranks are looked at while all were recorded."""
+    all_owned = [owned(file) for file in files]
+    looked = windows(files)[0] if common else {(n, p): ticks for n, file in enumerate(files) for p, ticks in lives(file).items()}
+    inside = {
+        (n, p): ticks & covered([r for r in files[n].regions if r.sort == name and r.process == p]) for (n, p), ticks in looked.items()
+    }
+    there = {key: ticks for key, ticks in inside.items() if ticks}
+    ran: dict[str, tuple[int, int]] = {}
+    idle, watched = 0, dict[tuple[int, int], Ticks]()
+    for n, d in all_users(files):
+        same = [m for m, e in all_users(files) if e == d] if d in shared else [n]
+        users = [(m, p) for m in same for p in known_users(all_owned, m, d)]
+        users = users or [key for key in there if key[0] == same[0]] or list(there)
+        watched[n, d] = set[int]().union(*(there.get(key, set()) for key in users))
+        rows = [row for row in files[n].rows if row.device == d]
+        for row in rows:
+            count, time = ran.get(row.sort, (0, 0))
+            among = len(covered([row]) & watched[n, d])
+            ran[row.sort] = (count + (among > 0), time + among)
+        idle += len(watched[n, d] - covered(rows))
+    calls = {}
+    for (n, p), ticks in there.items():
+        times = [len(covered([r]) & ticks) for r in files[n].rows if r.process == p and r.sort in ("api", "mpi")]
+        calls[n, p] = (sum(time > 0 for time in times), sum(times))
+    return RegionTables({sort: sums for sort, sums in ran.items() if sums[0]}, idle, calls, watched, inside)
+
+
 def _between(value: float, ran: int, unseen: int, of: int) -> tuple[float, float]:
     """The bounds: of a value, and of what it is over all that was recorded, whatever was done unseen; the value's own if nothing was."""
     return min(ran / of, value), max((ran + unseen) / of, value)
@@ -208,6 +263,18 @@ def drawn(seed: int) -> list[File]:
     covers = chance.choice(("process", "process", "session", "run"))
     number = itertools.count(1)
     return [_file(chance, [next(number) for _ in range(chance.choice((1, 1, 2, 3)))], covers) for _ in range(chance.choice((1, 1, 2, 3)))]
+
+
+def drawn_with_regions(seed: int) -> tuple[list[File], frozenset[int]]:
+    """Files of one run whose processes are in regions now and then, and the devices that are the same in all of them."""
+    chance = random.Random(seed)
+    files = drawn(seed)
+    for file in files:
+        processes = sorted({r.process for r in file.rows if r.process is not None})
+        for _ in range(chance.randrange(8)):
+            start = chance.randrange(60)
+            file.regions.append(Row(chance.choice("aab"), start, start + chance.choice((1, 3, 8, 20)), chance.choice(processes)))
+    return files, frozenset(chance.choice(((), (), (0,))))
 
 
 def _file(chance: random.Random, processes: list[int], covers: str) -> File:

@@ -19,11 +19,12 @@ from ullage.render.trace import text
 from ullage.render.trace_html import html
 from ullage.render.trace_json import record
 from ullage.render.trace_parts import columns
-from ullage.reports.trace import TraceReport
+from ullage.reports.trace import Question, TraceReport, trace
 from ullage.reports.view import View
 from ullage.simulate.traces import kineto, nsys, talp
 from ullage.simulate.traces.pils import USE_CASES, pils
 from ullage.simulate.traces.training import Plan, training
+from ullage.sums.lanes.matching import match
 from ullage.traced import read_trace
 from ullage.views.numbers import UNKNOWN, factor, percent
 
@@ -58,7 +59,21 @@ def late_ranks_in_full(folder: Path) -> TraceReport:
 
 
 def one_region(folder: Path) -> TraceReport:
-    return read_trace(nsys.write(training(Plan(ranks=2, steps=2, layers=2)), folder / "run.sqlite")).report(region="forward")
+    return read_trace(nsys.write(training(Plan(ranks=2, steps=2, layers=2)), folder / "run.sqlite")).report(region="optimizer")
+
+
+def late_ranks_in_a_region(folder: Path, tables: Tables = "common") -> TraceReport:
+    late_ranks(folder, tables)
+    return read_trace(sorted(folder.glob("*.json")), tables=tables).report(region="optimizer")
+
+
+def late_ranks_in_a_region_in_full(folder: Path) -> TraceReport:
+    return late_ranks_in_a_region(folder, "recorded")
+
+
+def read_without_its_region(folder: Path) -> TraceReport:
+    read = read_trace(nsys.write(training(Plan(ranks=2, steps=2, layers=2)), folder / "run.sqlite"))
+    return trace(read.profile, read.window, Question(region="optimizer"))
 
 
 def steps(folder: Path) -> TraceReport:
@@ -104,6 +119,7 @@ def unequal_sequences(folder: Path) -> TraceReport:
 REPORTS: list[Callable[[Path], TraceReport]] = [
     ranks, unequal_ranks, late_ranks, late_ranks_in_full,
     one_region, steps, in_doubt, mpi, nsight, threads, sums, contradicted, hosts_alone, unequal_sequences,
+    late_ranks_in_a_region, late_ranks_in_a_region_in_full,
 ]  # fmt: skip
 
 
@@ -224,7 +240,10 @@ def test_tables_say_what_they_are_of_where_that_is_more_than_the_trees(tmp_path:
         (unequal_ranks, None),
         (late_ranks, None),
         (late_ranks_in_full, "all that was recorded"),
-        (one_region, "the whole run"),
+        (one_region, None),
+        (late_ranks_in_a_region, None),
+        (late_ranks_in_a_region_in_full, "the region in all that was recorded"),
+        (read_without_its_region, "the whole run"),
         (nsight, None),
     ):
         folder = tmp_path / make.__name__
@@ -234,13 +253,23 @@ def test_tables_say_what_they_are_of_where_that_is_more_than_the_trees(tmp_path:
         assert record(report)["tables_of"] == of
         for head in ("kernels by family", "kernels by name", "collectives matched across ranks"):
             assert (f"{head}, of {of}" in said) == (of is not None), head
-        assert ("why devices idled: what their host did, of all that was recorded" in said) == (of == "all that was recorded")
-        assert page.count(f"Here it is of {of}.") == (0 if of is None else 2 if of == "the whole run" else 3)
+        assert (f"why devices idled: what their host did, of {of}" in said) == (of is not None)
+        assert page.count(f"Here it is of {of}.") == (0 if of is None else 3)
+        # tables of code do not say what they are of, and so are not there beside a region that they are not of
+        assert ("calls of the GPU's interface" in said) == (report.region is None or of is None)
 
 
 def test_tables_and_trees_of_unequal_ranks_hold_the_same_times(tmp_path: Path) -> None:
     # kernels of these runs never overlap on a device, so that a table's sums are the united times of the trees
-    for make, same in ((unequal_ranks, True), (late_ranks, True), (late_ranks_in_full, False)):
+    for make, same in (
+        (unequal_ranks, True),
+        (late_ranks, True),
+        (late_ranks_in_full, False),
+        (one_region, True),
+        (late_ranks_in_a_region, True),
+        (late_ranks_in_a_region_in_full, False),
+        (read_without_its_region, False),
+    ):
         folder = tmp_path / make.__name__
         folder.mkdir()
         report = make(folder)
@@ -248,12 +277,26 @@ def test_tables_and_trees_of_unequal_ranks_hold_the_same_times(tmp_path: Path) -
         parts = report.whole.device_parts
         assert (report.kernels.kernel_time == sum(p.kernel + p.collective for p in parts)) == same
         assert (report.idle.total == sum(p.idle for p in parts)) == same
-        assert (report.kernels.overlap_all.collective_exposed, report.kernels.overlap_all.memory_exposed) == (
-            sum(p.collective for p in parts),
-            sum(p.memory for p in parts),
-        )
+        exposed = report.kernels.overlap_all.collective_exposed, report.kernels.overlap_all.memory_exposed
+        if report.region is None or same:
+            assert exposed == (sum(p.collective for p in parts), sum(p.memory for p in parts))
         assert report.code.device.all == report.kernels.kernel_time and report.code.idle_time == report.idle.total
         assert report.gemms.time == sum(row.time for row in report.kernels.kernels if row.family == "gemm")
+
+
+def test_collectives_of_a_region_are_those_that_some_rank_runs_in_it(tmp_path: Path) -> None:
+    late_ranks(tmp_path)
+    for region, several in (("forward", False), ("optimizer", True)):
+        report = read_trace(sorted(tmp_path.glob("*.json"))).report(region=region)
+        assert report.run is not None
+        every, expected = match(report.run.captures), set[int]()
+        for key, lane, start, end in zip(every.rows.key, every.rows.lane, every.rows.start, every.rows.end, strict=True):
+            who = every.lanes[lane]
+            capture = report.run.captures[who.capture]
+            inside = capture.tables.devices[capture.devices[who.device].number]
+            if any(start < high and end > low for low, high in zip(inside.start, inside.end, strict=True)):
+                expected.add(int(key))
+        assert (0 if report.late is None else report.late.collectives) == len(expected) and bool(expected) == several
 
 
 def test_collectives_count_where_any_rank_runs_them_in_the_time_of_all(tmp_path: Path) -> None:

@@ -7,17 +7,19 @@ from dataclasses import replace
 
 import pytest
 
-from tests.observed_brute_force import File, Row, drawn, sums, tables
+from tests.observed_brute_force import File, Row, drawn, drawn_with_regions, region_tables, sums, tables
 from ullage.problems import Problems
 from ullage.profiles import Profile
-from ullage.recording import Process, Recording
+from ullage.recording import Device, Process, Recording
 from ullage.render.trace import headline
 from ullage.reports.idleness import idleness
 from ullage.reports.trace import TraceReport, trace
-from ullage.sums.lanes.common import beyond, rest, with_common
+from ullage.sums.lanes.common import beyond, beyond_region, rest, with_common
 from ullage.sums.lanes.gather import gather
+from ullage.sums.lanes.observed import TableTime
 from ullage.sums.lanes.reduce import Reduced, reduce
 from ullage.sums.lanes.run import Run, device_parts, host_parts, merge
+from ullage.sums.lanes.spans import Spans
 from ullage.tables import intervals
 
 T = 1_767_225_600_000_000_000  # ns since 1970, when the runs begin
@@ -37,26 +39,34 @@ def with_tables(files: list[File]) -> Run:
     return replace(run, captures=tuple(c.with_tables(again.get(c.recording.place, c)) for c in run.captures))
 
 
-def reduced(file: File, number: int, limit: tuple[int, int] | None = None) -> Reduced:
+def reduced(
+    file: File,
+    number: int,
+    limit: tuple[int, int] | None = None,
+    tables: TableTime | str | None = None,
+    shared: frozenset[int] = frozenset(),
+) -> Reduced:
     """What is kept of a file."""
     recording = Recording(f"file {number}", clock="utc", covers=file.covers)  # type: ignore[arg-type]
     recording.processes = {p: Process(rank=p) for p in {r.process for r in file.rows} if p is not None}
     recording.mpi_clock = {
         p: (None if begin is None else T + begin, None if end is None else T + end) for p, (begin, end) in file.mpi.items()
     }
-    rows = file.rows
+    recording.devices = {d: Device(key=f"shared {d}") for d in shared}
+    rows = [*file.rows, *file.regions]
     batch = intervals(
         {
             "start": [T + r.start for r in rows],
             "end": [T + r.end for r in rows],
-            "kind": [r.sort for r in rows],
+            "kind": [r.sort for r in file.rows] + ["region"] * len(file.regions),
+            "name": [f"{r.sort} {n}" for n, r in enumerate(file.rows)] + [r.sort for r in file.regions],
             "process": [r.process for r in rows],
             "thread": [1 if r.device is None else None for r in rows],
             "device": [r.device for r in rows],
             "call": ["other" if r.sort == "api" else None for r in rows],
         }
     )
-    return reduce(gather([batch], recording), limit=limit)
+    return reduce(gather([batch], recording), limit=limit, tables=tables)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -93,6 +103,55 @@ def test_tables_are_of_the_same_time_as_the_trees(seed: int) -> None:
     assert (0 if found is None else found.total) == sum(part.idle for part in device_parts(run))
     assert sum(c.code.device.all for c in run.captures) == sum(time for kind, (_, time) in expected.items() if kind != "memcpy")
     assert sum(row.time for c in run.captures for row in c.products) == expected.get("kernel", (0, 0))[1]
+
+
+def region_run(files: list[File], shared: frozenset[int], name: str, *, common: bool) -> Run:
+    """A run with tables of a region, for which files are read again where that time is known only when all have been read."""
+    first = merge([reduced(file, number, tables=name, shared=shared) for number, file in enumerate(files)])
+    run = with_common(first) if common else first
+    number = {f"file {n}": n for n in range(len(files))}
+    again = {
+        place: reduced(files[number[place]], number[place], tables=time, shared=shared) for place, time in beyond_region(run, name).items()
+    }
+    return replace(run, captures=tuple(c.with_tables(again.get(c.recording.place, c)) for c in run.captures))
+
+
+def ticks(found: Spans) -> set[int]:
+    return {tick - T for start, end in zip(found.start.tolist(), found.end.tolist(), strict=True) for tick in range(start, end)}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_tables_of_a_region_are_of_the_same_time_as_its_trees(seed: int) -> None:
+    files, shared = drawn_with_regions(seed)
+    common = seed % 4 != 0
+    run = region_run(files, shared, "a", common=common)
+    expected = region_tables(files, "a", shared, common=common)
+    assert not beyond_region(run, "a")
+    ran: Counter[str] = Counter()
+    often: Counter[str] = Counter()
+    for capture in run.captures:
+        for _, kind, count, time, _, _ in capture.kernels.rows:
+            often[kind] += count
+            ran[kind] += time
+    assert {kind: (often[kind], ran[kind]) for kind in often} == expected.ran
+    idle = sum(sum(each.causes.values()) for c in run.captures for each in c.idle.values())
+    assert idle == expected.idle
+    for n, capture in ((int(c.recording.place.split()[1]), c) for c in run.captures):
+        inside = {p: ticks(when) for p, when in capture.tables.processes.items()}
+        assert inside == {p: t for (m, p), t in expected.processes.items() if m == n}
+        own = {d: ticks(when) for d, when in capture.tables.devices.items() if d >= 0}
+        assert own == {d: t for (m, d), t in expected.devices.items() if m == n}
+        calls = [t for (m, _), t in expected.calls.items() if m == n]
+        assert (sum(row.count for row in capture.code.calls), sum(row.time for row in capture.code.calls)) == (
+            sum(count for count, _ in calls),
+            sum(time for _, time in calls),
+        )
+    assert sum(c.code.device.all for c in run.captures) == sum(time for kind, (_, time) in expected.ran.items() if kind != "memcpy")
+    assert sum(row.time for c in run.captures for row in c.products) == expected.ran.get("kernel", (0, 0))[1]
+    windows = run.region("a")
+    if windows and not shared:  # idle time of a device of several files is told of each
+        found = idleness(run, windows)
+        assert (0 if found is None else found.total) == sum(part.idle for part in device_parts(run, windows))
 
 
 def report_of(files: list[File]) -> TraceReport:

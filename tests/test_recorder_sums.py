@@ -94,7 +94,10 @@ def test_a_recording_grows_with_the_logarithm_of_how_long_a_program_runs(tmp_pat
 def test_the_report_says_until_when_events_are_recorded(tmp_path):
     script = drawn(5)
     (whole, some_) = runs(tmp_path, script, (ALL, 0))
-    said = "then its time is summed up: the trees are exact; who came last, occurrences of regions and the timeline are of the events"
+    said = (
+        "then its time is summed up: the trees are exact; who came last, occurrences of regions, calls of MPI in them and the timeline are "
+        "of the events"
+    )
     assert not any(said in note for note in read_trace(whole.path).report().notes)
     assert any(said in note for note in read_trace(some_.path).report().notes)
     assert {kind for kind, *_ in some_.host} == {HostKind.MPI, HostKind.SUM}  # of MPI, its first and last calls

@@ -152,10 +152,14 @@ def test_an_open_window_is_the_whole_run_and_seconds_cut_it(tmp_path: Path) -> N
     assert [ask(path, "--window", w, "--json").json["elapsed_ns"] for w in (":", "0.00005:", ":0.00005")] == [200_000, 150_000, 50_000]
 
 
-def test_what_a_region_does_not_narrow_down_says_so(run: Path) -> None:
-    said = ask(run, "--region", "forward").out
-    assert "of region 'forward'" in said and said.count(", of the whole run") == 4
-    assert "of the whole run" not in ask(run).out
+def test_a_region_narrows_down_the_tables_too(run: Path) -> None:
+    said, part, whole = ask(run, "--region", "forward").out, ask(run, "--region", "forward", "--json").json, ask(run, "--json").json
+    assert "of region 'forward'" in said and "of the whole run" not in said and "why devices idled" in said
+    assert part["tables_of"] is None
+    totals = part["device_totals"]
+    busy = sum(totals[f"{what}_time"] for what in ("kernel", "collective", "memory"))
+    assert part["idle"]["total_ns"] == totals["devices"] * totals["elapsed"] - busy
+    assert 0 < part["kernels"]["kernel_time"] < whole["kernels"]["kernel_time"]
 
 
 def test_steps_and_regions_are_the_scenarios(run: Path) -> None:

@@ -17,9 +17,10 @@ from ullage.memory import give_back
 from ullage.named import found, ranks
 from ullage.problems import Problems
 from ullage.recording import Mode, Recording
-from ullage.sums.lanes.common import beyond, with_common
+from ullage.sums.lanes.common import beyond, beyond_region, with_common
 from ullage.sums.lanes.gather import gather
 from ullage.sums.lanes.matching import match
+from ullage.sums.lanes.observed import TableTime
 from ullage.sums.lanes.reduce import Reduced, reduce
 from ullage.sums.lanes.run import Run, merge
 from ullage.sums.lanes.states import Host
@@ -37,7 +38,8 @@ WORTH_PROCESSES = 32 << 20  # bytes on disk from which on several files are read
 class Asked:
     """How traces are to be read: the window, which threads are a process' `host` lane, `ranks` by file name, the reader's `options`;
     `workers` processes at most. `tables` are of the time in which all ranks were recorded, for which files of unequal times are read
-    twice, or of all that was `recorded`. `replay` keeps the calls and operations of each, so that the run can be replayed."""
+    twice, or of all that was `recorded`; in a `region` alone if one is asked for. `replay` keeps the calls and operations of each, so that
+    the run can be replayed."""
 
     window: Window = field(default_factory=Window)
     ranks: dict[str, int] = field(default_factory=dict)
@@ -46,13 +48,14 @@ class Asked:
     host: Host = "busiest"
     tables: Tables = "common"
     replay: bool = False
+    region: str | None = None
 
 
 @dataclass(frozen=True)
 class Profile:
     """One run as read: merged states (`run`), or `regions` where the files hold sums (TALP JSON); and what was left out.
 
-    `replay` says whether it is to be replayed."""
+    `replay` says whether it is to be replayed; `files` are what it was read from."""
 
     places: tuple[str, ...]
     source: str
@@ -62,6 +65,7 @@ class Profile:
     problems: Problems
     prefers: Mode
     replay: bool = False
+    files: tuple[File, ...] = ()
 
     @property
     def window(self) -> str:
@@ -95,9 +99,7 @@ def profile(places: str | Sequence[str], asked: Asked | None = None) -> Profile:
     _refuse_twins(kept)
     _compare_clocks(kept, problems)
     recordings = tuple(r.recording for r in kept)
-    run = merge(kept)
-    if asked.tables == "common":
-        run = _with_common_tables(run, [file for _, file in files], asked)
+    run = _with_tables(merge(kept), [file for _, file in files], asked)
     return Profile(
         tuple(r.place for r in recordings),
         recordings[0].source or trace.name,
@@ -107,6 +109,7 @@ def profile(places: str | Sequence[str], asked: Asked | None = None) -> Profile:
         problems,
         _prefers(recordings, run),
         asked.replay,
+        tuple(file for _, file in files),
     )
 
 
@@ -184,14 +187,31 @@ def _reduced(files: list[File], asked: Asked, problems: Problems) -> list[Reduce
     return kept
 
 
-def _with_common_tables(run: Run, files: list[File], asked: Asked) -> Run:
-    """Return a run whose tables are of the time in which all ranks were recorded: what was recorded of them for longer is read again,
-    for when that time begins and ends is known only when all have been read. Where a file can't be, its tables stay as they are."""
-    limits = beyond(with_common(run, match(run.captures).clocks))
-    if not limits:
+def with_region_tables(found: Profile, asked: Asked, region: str) -> Profile:
+    """Return a profile whose tables are of a region, for which the files are read again."""
+    if found.run is None or all(capture.tables.region == region for capture in found.run.captures):
+        return found
+    return replace(found, run=_with_tables(found.run, list(found.files), replace(asked, region=region)))
+
+
+def _with_tables(run: Run, files: list[File], asked: Asked) -> Run:
+    """Return a run whose tables are of the same time as its trees: of what is recorded of some ranks for longer than of others, or while
+    others are in a region, files are read again, for that is known only when all have been read. Where a file can't be, its tables stay
+    as they are."""
+    if asked.tables == "common":
+        looked = with_common(run, match(run.captures).clocks)
+    elif asked.region is None:
+        return run
+    else:
+        looked = run
+    if asked.region is None:
+        changes: dict[str, dict[str, Any]] = {place: {"limit": limit} for place, limit in beyond(looked).items()}
+    else:
+        changes = {place: {"tables": time} for place, time in beyond_region(looked, asked.region).items()}
+    if not changes:
         return run
     named = zip((file.name for file in files), _tasks(files, asked), strict=True)
-    again = [replace(task, limit=limits[name], replay=False) for name, task in named if name in limits]
+    again = [replace(task, replay=False, **changes[name]) for name, task in named if name in changes]
     found = {reduced.recording.place: reduced for reduced, _, _ in _read_all(again, asked, "again ") if reduced is not None}
     kept = tuple(c.with_tables(found[c.recording.place]) if c.recording.place in found else c for c in run.captures)
     return replace(run, captures=kept)
@@ -199,7 +219,7 @@ def _with_common_tables(run: Run, files: list[File], asked: Asked) -> Run:
 
 @dataclass(frozen=True)
 class _Task:
-    """A file to be read, how, and of which time alone (`limit`, ns by its clock)."""
+    """A file to be read, how, of which time alone (`limit`, ns by its clock), and of which time the `tables` are."""
 
     path: Path
     options: Options
@@ -207,14 +227,13 @@ class _Task:
     host: Host
     limit: tuple[int, int] | None = None
     replay: bool = False
+    tables: TableTime | str | None = None
 
 
 def _tasks(files: list[File], asked: Asked) -> list[_Task]:
     given = ranks([file.path for file in files], asked.ranks)
-    return [
-        _Task(f.path, replace(asked.options, rank=given.get(f.path, asked.options.rank)), asked.window, asked.host, replay=asked.replay)
-        for f in files
-    ]
+    options = {f.path: replace(asked.options, rank=given.get(f.path, asked.options.rank)) for f in files}
+    return [_Task(f.path, options[f.path], asked.window, asked.host, replay=asked.replay, tables=asked.region) for f in files]
 
 
 def _read_all(tasks: list[_Task], asked: Asked, how: str = "") -> list[_Result]:
@@ -257,7 +276,7 @@ def read_one(task: _Task) -> _Result:
         give_back()
         if options.rank is not None:
             _rename(recording, options.rank)
-        return reduce(capture, task.window, task.host, task.limit, replay=task.replay), problems, None
+        return reduce(capture, task.window, task.host, task.limit, replay=task.replay, tables=task.tables), problems, None
     except UllageError as error:
         return None, problems, _with_losses(error, problems)
     except BrokenPipeError:

@@ -12,7 +12,7 @@ from ullage.recording import Mode
 
 if TYPE_CHECKING:
     from ullage.metrics.tree import Node
-    from ullage.profiles import Profile, Tables
+    from ullage.profiles import Asked, Profile, Tables
     from ullage.reports.trace import TraceReport
     from ullage.sums.lanes.states import Host
 
@@ -105,16 +105,20 @@ class Traced:
 
     profile: Profile
     window: str
+    asked: Asked | None = None
 
     def report(
         self, mode: Mode | None = None, region: str | None = None, price: float | None = None, link: float | None = None
     ) -> TraceReport:
-        """Return the whole report; `link` is the rate of a GPU's link one way, in B/s, for collectives that are not within a host.
+        """Return the whole report; `link` is the rate of a GPU's link one way, in B/s, for collectives that are not within a host. For the
+        tables of a `region` the files are read again.
 
         Raises UllageError for a region that the run doesn't have."""
+        from ullage.profiles import with_region_tables
         from ullage.reports.trace import Question, trace
 
-        return trace(self.profile, self.window, Question(mode, region, price, link))
+        read = self.profile if region is None or self.asked is None else with_region_tables(self.profile, self.asked, region)
+        return trace(read, self.window, Question(mode, region, price, link))
 
     def tree(self, mode: Mode | None = None, region: str | None = None) -> Tree:
         """Return the trees: "talp" counts collectives as work, "ai" apart; None takes what suits the source."""
@@ -185,4 +189,4 @@ def read_trace(
     places = [files] if isinstance(files, str | Path) else list(files)
     asked = Asked(chosen, dict(ranks or {}), options, workers, host, tables, what_if)
     read = profile([str(place) for place in places], asked)
-    return Traced(read, read.window)
+    return Traced(read, read.window, asked)

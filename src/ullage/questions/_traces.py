@@ -38,7 +38,8 @@ def trace(
     that are not within a host; `strict` refuses damaged files; `limit` is the most
     bytes that a file may unpack to; `workers` how many files are read side by side; `host` makes a
     process' host lane its busiest thread in the GPU's interface, or the "union" of all; `tables` are of the "common" time of all ranks
-    (files of unequal times are read twice) or of all that was "recorded"; `what_if` replays the run with other durations.
+    (files of unequal times are read twice) or of all that was "recorded", within the
+    `region`; `what_if` replays the run with other durations.
     Raises UllageError for what the user can mend.
     """
     from ullage.errors import UllageError
@@ -52,7 +53,7 @@ def trace(
         raise UllageError("a region can't be replayed: what it waits for lies outside too", "cut a part of the run with --window instead")
     chosen = parse(window)
     options = Options(strict=strict, limit=limit, progress=progress or (lambda _: None))
-    asked = Asked(chosen, dict(ranks or {}), options, workers, host, tables, what_if)
+    asked = Asked(chosen, dict(ranks or {}), options, workers, host, tables, what_if, region)
     read = profile(files if isinstance(files, str) else list(files), asked)
     return answer(read, read.window, Question(mode, region, price, link))
 

@@ -37,9 +37,9 @@ def text(report: TraceReport, *, top: int) -> str:
 
 
 def tables(report: TraceReport, *, top: int, wide: int) -> list[Table]:
-    """Return the tables that have rows: `top` names each, names cut to `wide` characters. A region is not looked at alone."""
+    """Return the tables that have rows: `top` names each, names cut to `wide` characters; none where they are of more than the region."""
     code = report.code
-    if code is None or report.region is not None:
+    if code is None or (report.region is not None and report.tables_of):
         return []
     numbers = {device.key: n for n, device in enumerate(report.run.devices)} if report.run is not None else {}
     found = [

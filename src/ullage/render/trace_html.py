@@ -75,7 +75,7 @@ def _lede(report: TraceReport) -> str:
     if bill is not None and ranked and bill.seconds:
         whose = "GPU-seconds" if report.whole.device is not None else tables.host_seconds(report)
         told.append(f"{bill.seconds:,.4g} {whose} fall short of full, {percent(ranked[0].share)} of them by “{ranked[0].label}”.")
-    if report.idle is not None and report.idle.total and report.region is None:
+    if report.idle is not None and report.idle.total and (report.region is None or not report.tables_of):
         cause, ns = max(report.idle.causes.items(), key=lambda item: item[1])
         told.append(f"Devices idled most ({percent(ns / report.idle.total)}) with their {_HOST[cause]}.")
     if report.partial:
@@ -211,7 +211,7 @@ def _unsplit(bill: Bill) -> Markup | None:
 
 def _idle(report: TraceReport) -> Markup | None:
     idle = report.idle
-    if idle is None or not idle.total or report.region is not None:
+    if idle is None or not idle.total:
         return None
     drawn = figure(lambda w: causes(idle.causes, CAUSES, width=w, standalone=False))
     longest = [element("h3", "Longest gaps"), tables.gaps(report)] if idle.gaps else []

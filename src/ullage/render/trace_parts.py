@@ -37,7 +37,7 @@ SMALL = 0.0005  # a share that is 0.0 % in a table
 def causes(report: TraceReport) -> str:
     """Return idle time by what the host thread that launched next did meanwhile."""
     idle = report.idle
-    if idle is None or not idle.total or report.region is not None:
+    if idle is None or not idle.total:
         return ""
     ranked = sorted(((ns, cause) for cause, ns in idle.causes.items() if ns >= SMALL * idle.total), reverse=True)
     rows = [[CAUSES[cause], percent(ns / idle.total, 1), seconds(ns)] for ns, cause in ranked]
@@ -63,7 +63,7 @@ def rhythm(report: TraceReport) -> str:
 
 def gaps(report: TraceReport, *, top: int) -> str:
     """Return the longest gaps, each with the code that its host was in, or its main cause, and what ran around it."""
-    if report.idle is None or not report.idle.gaps or report.run is None or report.region is not None:
+    if report.idle is None or not report.idle.gaps or report.run is None:
         return ""
     number, origin, kept = {d.key: n for n, d in enumerate(report.run.devices)}, report.idle.origin, report.idle.gaps[:top]
     devices = [f"GPU {number.get(gap.device, '?')}" for gap in kept]

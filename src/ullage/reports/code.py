@@ -13,7 +13,7 @@ from ullage.sums.lanes.code.device import DeviceCode
 from ullage.sums.lanes.code.times import CodeTimes
 from ullage.sums.lanes.kernels import merge_kernels
 from ullage.sums.lanes.queues import Queue
-from ullage.sums.lanes.run import Run
+from ullage.sums.lanes.run import Run, Windows
 
 MOST = 200  # names of a level that a report lists
 WITHIN_DEVICE = "device to device"
@@ -57,13 +57,13 @@ class CodeReport:
     copies: tuple[CopyRow, ...]
 
 
-def code_report(run: Run) -> CodeReport | None:
-    """Return what code a run's time belongs to, None for a run without devices and calls."""
+def code_report(run: Run, windows: Windows | None = None) -> CodeReport | None:
+    """Return what code a run's time belongs to, None for a run without devices and calls; `windows` as in `idleness`."""
     code = merge_code([capture.code for capture in run.captures], MOST)
     idles = [(key, idle) for capture in run.captures for key, idle in capture.idle.items()]
     if not idles and not code.calls:
         return None
-    found = idleness(run)
+    found = idleness(run, windows)
     whole = 0 if found is None else found.total
     launched = sum(idle.causes["launched"] for _, idle in idles)
     return CodeReport(

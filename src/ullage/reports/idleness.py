@@ -6,7 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 from ullage.sums.lanes.idle import CAUSES, Gap, Rhythm
-from ullage.sums.lanes.run import Run, device_parts
+from ullage.sums.lanes.run import Run, Windows, device_parts
 
 LONGEST = 20
 
@@ -36,15 +36,16 @@ class Idleness:
         return replace(max(found, key=lambda rhythm: rhythm.short or 0), gaps=sum(rhythm.gaps for rhythm in found))
 
 
-def idleness(run: Run) -> Idleness | None:
-    """Return why the devices of a run idled, None without devices."""
+def idleness(run: Run, windows: Windows | None = None) -> Idleness | None:
+    """Return why the devices of a run idled, None without devices; `windows` are when the tables look at its processes, as the trees
+    unless said otherwise."""
     found = [(key, idle) for capture in run.captures for key, idle in capture.idle.items()]
     if not found:
         return None
     causes: Counter[str] = Counter()
     for _, idle in found:
         causes.update(idle.causes)
-    idle_time = sum(part.idle for part in device_parts(run))
+    idle_time = sum(part.idle for part in device_parts(run, windows))
     causes["unknown"] += max(idle_time - causes.total(), 0)
     origin = min(capture.window[0] for capture in run.captures)
     gaps = sorted((gap for _, idle in found for gap in idle.gaps), key=lambda gap: (gap.start - gap.end, gap.device, gap.start))

@@ -9,7 +9,7 @@ from ullage.errors import harmless
 from ullage.kernels.family import family
 from ullage.metrics.metric import ratio
 from ullage.sums.lanes.kernels import OTHERS, Row, merge_kernels
-from ullage.sums.lanes.run import Run, device_parts
+from ullage.sums.lanes.run import Run, Windows, device_parts
 from ullage.sums.lanes.spans import Spans, intersect
 from ullage.sums.lanes.states import DeviceState
 
@@ -92,13 +92,15 @@ class KernelSummary:
     notes: tuple[str, ...]
 
 
-def kernel_summary(run: Run) -> KernelSummary:
-    """Return what a run's devices did, by name and by family."""
+def kernel_summary(run: Run, windows: Windows | None = None) -> KernelSummary:
+    """Return what a run's devices did, by name and by family; `windows` are when the tables look at its processes, as the trees unless
+    said otherwise."""
+    looked = run.whole() if windows is None else windows
     sums = merge_kernels([capture.kernels for capture in run.captures])
     work = [row for row in sums.rows if row[1] not in _MEMORY]
     moves = [row for row in sums.rows if row[1] in _MEMORY]
     kernel_time, copy_time = sum(row[3] for row in work), sum(row[3] for row in moves)
-    overlap = tuple(_overlap(run, device, f"GPU {number}") for number, device in enumerate(run.devices))
+    overlap = tuple(_overlap(run, device, looked, f"GPU {number}") for number, device in enumerate(run.devices))
     return KernelSummary(
         families=_families(work, kernel_time),
         kernels=tuple(_row(row, kernel_time) for row in work),
@@ -107,7 +109,7 @@ def kernel_summary(run: Run) -> KernelSummary:
         copy_time=copy_time,
         overlap=overlap,
         overlap_all=_sum(overlap),
-        notes=_notes(run, sums.folded, kernel_time),
+        notes=_notes(run, looked, sums.folded, kernel_time),
     )
 
 
@@ -139,9 +141,9 @@ def _row(row: Row, whole: int) -> KernelRow:
     return KernelRow(shown, family_of(name, kind), kind, count, time, longest, size, ratio(time, whole) if whole else None)
 
 
-def _overlap(run: Run, device: DeviceState, name: str) -> Overlap:
+def _overlap(run: Run, device: DeviceState, windows: Windows, name: str) -> Overlap:
     """Return a device's overlap while it is looked at: all of it where no process is known to use any."""
-    seen = run.seen(device, run.whole()) if run.processes else None
+    seen = run.seen(device, windows) if run.processes else None
 
     def time(what: Spans) -> int:
         return (what if seen is None else intersect(what, seen)).total
@@ -165,9 +167,9 @@ def _sum(parts: tuple[Overlap, ...]) -> Overlap:
     )
 
 
-def _notes(run: Run, folded: int, kernel_time: int) -> tuple[str, ...]:
+def _notes(run: Run, windows: Windows, folded: int, kernel_time: int) -> tuple[str, ...]:
     notes = []
-    united = sum(part.kernel + part.collective for part in device_parts(run))
+    united = sum(part.kernel + part.collective for part in device_parts(run, windows))
     if kernel_time > WORTH_SAYING * united:
         notes.append(f"kernels' times are summed over streams: {kernel_time / 1e9:.4g} s, of which {united / 1e9:.4g} s one after another")
     if folded:

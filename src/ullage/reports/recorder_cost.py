@@ -30,7 +30,7 @@ def events_until(recordings: Iterable[Recording]) -> list[str]:
     until = f"{max(summed.first - _begin(first), 0) / 1e9:.3g} s"
     said = [
         f"events of {who} are recorded until {until}{several}, then its time is summed up: the trees are exact; who came last, occurrences "
-        "of regions and the timeline are of the events (`ullage run --events MB` records more)"
+        "of regions, calls of MPI in them and the timeline are of the events (`ullage run --events MB` records more)"
     ]
     if any(len(summed.since) > 1 for _, summed in found):
         longest = max(summed.stretch for _, summed in found if len(summed.since) > 1)

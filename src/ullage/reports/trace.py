@@ -25,17 +25,19 @@ from ullage.reports.sequences import Sequences, sequences
 from ullage.reports.view import View, view
 from ullage.reports.what_if import WhatIf, what_if
 from ullage.sums.lanes.bounds import device_ranges, host_ranges
-from ullage.sums.lanes.common import Rest, beyond, partly, recorded_notes, rest, with_common
-from ullage.sums.lanes.matched import during
+from ullage.sums.lanes.common import Rest, beyond, beyond_region, partly, recorded_notes, rest, with_common
+from ullage.sums.lanes.matched import Matched, during
 from ullage.sums.lanes.matching import match
 from ullage.sums.lanes.reduce import MOST_REGIONS as MOST_NAMES
 from ullage.sums.lanes.run import DevicePart, HostPart, Run, Windows, counted_share, device_parts, device_totals, host_parts, host_totals
 from ullage.sums.lanes.series import Series, occurrences, steps
+from ullage.sums.lanes.spans import NONE, spans
 from ullage.sums.lanes.transfer import transfer_notes, with_transfer
 from ullage.sums.nccl_arrivals import NcclArrivals
 from ullage.totals import Factors, Region
 
 MOST_REGIONS = 100  # regions shown; the rest is counted
+RECORDED, WHOLE_RUN, REGION_RECORDED = "all that was recorded", "the whole run", "the region in all that was recorded"
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class TraceReport:
     missing; `notes` say what, and what the numbers rest on.
 
     The trees, bills and lanes are of the window, and of the region if one is asked for. What explains them (idle time, kernels, matrix
-    products, code, collectives) is of the window too, unless `tables_of` says what else.
+    products, code, collectives, cost per token) is of the same time, unless `tables_of` says what else.
     """
 
     places: tuple[str, ...]
@@ -89,14 +91,7 @@ class TraceReport:
     sequences: Sequences | None = None
     what_if: WhatIf | None = None
     nccl: NcclArrivals | None = None
-
-    @property
-    def tables_of(self) -> str:
-        """What the tables that explain the trees are of, where that is more than the trees: all that was recorded of ranks that were
-        recorded for unequal times, if that was asked for; the whole run beside a region; empty where it is the same."""
-        if self.run is not None and beyond(self.run):
-            return "all that was recorded"
-        return "" if self.region is None else "the whole run"
+    tables_of: str = ""
 
 
 def trace(profile: Profile, window: str, question: Question | None = None) -> TraceReport:
@@ -108,9 +103,10 @@ def trace(profile: Profile, window: str, question: Question | None = None) -> Tr
     run, several = profile.run, len(profile.run.processes) > 1
     matched = match(run.captures)
     run = with_common(with_transfer(run, matched), matched.clocks)
-    summary = kernel_summary(run) if run.devices else None
-    looked = matched if beyond(run) else during(matched, run.limits)
     windows = _chosen(run, question.region)
+    tables_of, explained = _explained(run, question.region, windows)
+    summary = kernel_summary(run, explained) if run.devices else None
+    looked = matched if tables_of in (RECORDED, WHOLE_RUN) else _during(run, matched, question.region)
     whole = part(run, mode, question.region or "run", windows)
     remaining = rest(run) if question.region is None else None
     whole = whole if remaining is None else _with_rest(whole, remaining, mode)
@@ -130,7 +126,7 @@ def trace(profile: Profile, window: str, question: Question | None = None) -> Tr
         series=series,
         bill=device_bill(whole, question.price),
         host_bill=host_bill(whole),
-        idle=idleness(run),
+        idle=idleness(run, explained),
         kernels=summary,
         gemms=gemm_summary(run) if run.devices else None,
         late=late(looked),
@@ -144,12 +140,35 @@ def trace(profile: Profile, window: str, question: Question | None = None) -> Tr
         ),
         partial=profile.partial,
         recorded=partly(run),
-        code=code_report(run),
+        code=code_report(run, explained),
         bandwidths=bandwidths(run, looked, question.link),
         sequences=sequences(run),
         what_if=what_if(run, matched) if question.region is None else None,
         nccl=nccl,
+        tables_of=tables_of,
     )
+
+
+def _explained(run: Run, region: str | None, windows: Windows) -> tuple[str, Windows]:
+    """Return what the tables are of, in words where that is more than the trees, and when they look at the processes: at all that was
+    recorded of ranks that were recorded for unequal times, if that was asked for; at the whole run, if it was read without the region."""
+    if region is None:
+        return RECORDED if beyond(run) else "", windows
+    if any(capture.tables.region != region for capture in run.captures):
+        return WHOLE_RUN, run.whole()
+    return ("", windows) if not beyond_region(run, region) else (REGION_RECORDED, replace(run, common=None).region(region))
+
+
+def _during(run: Run, matched: Matched, region: str | None) -> Matched:
+    """Return the collectives that run while all ranks were recorded, or while those whose they are are in the region."""
+    if region is None:
+        return during(matched, [spans(run.limits[lane.place]) for lane in matched.lanes]) if run.limits else matched
+    found = []
+    for lane in matched.lanes:
+        capture = run.captures[lane.capture]
+        time = capture.tables
+        found.append(time.processes.get(lane.process, NONE) if lane.device < 0 else time.devices[capture.devices[lane.device].number])
+    return during(matched, found)
 
 
 def _stated(profile: Profile, mode: Mode, window: str, question: Question) -> TraceReport:
@@ -276,8 +295,8 @@ def _regions(run: Run, mode: Mode, only: str | None) -> tuple[View, ...]:
         return ()
     length: dict[str, int] = {}
     for process in run.processes:
-        for name, spans in process.regions.items():
-            length[name] = max(length.get(name, 0), spans.total)
+        for name, inside in process.regions.items():
+            length[name] = max(length.get(name, 0), inside.total)
     ranked = sorted((name for name in length if length[name]), key=lambda name: (-length[name], name))
     return tuple(part(run, mode, name, run.region(name)) for name in ranked[:MOST_REGIONS])
 

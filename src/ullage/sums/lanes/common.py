@@ -13,9 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ullage.sums.lanes.alignment import Clock, Line
-from ullage.sums.lanes.observed import Pair, bounds
-from ullage.sums.lanes.run import DevicePart, HostPart, Run, device_parts, host_parts
-from ullage.sums.lanes.spans import intersect, spans
+from ullage.sums.lanes.gather import NOT_KNOWN
+from ullage.sums.lanes.observed import Pair, TableTime, bounds
+from ullage.sums.lanes.run import DevicePart, HostPart, Run, device_parts, host_parts, identity
+from ullage.sums.lanes.spans import NONE, ends, intersect, join, spans
 from ullage.sums.lanes.states import ProcessState
 
 ALL_OF_IT = 0.99  # of the time in which any rank was recorded; where all ranks were for less of it, the report says so
@@ -59,8 +60,24 @@ def beyond(run: Run) -> dict[str, Pair]:
     return {
         c.recording.place: limit
         for c in run.captures
-        if (limit := run.limits.get(c.recording.place)) is not None and (c.tables[0] < limit[0] or c.tables[1] > limit[1])
+        if (limit := run.limits.get(c.recording.place)) is not None and (c.tables.window[0] < limit[0] or c.tables.window[1] > limit[1])
     }
+
+
+def beyond_region(run: Run, region: str) -> dict[str, TableTime]:
+    """Return the captures whose tables are of another time than the trees of a region, by place, and that time by their clocks."""
+    windows = run.region(region)
+    kept = {c.recording.place: c for c in run.captures}
+    devices = {identity(kept[d.place], d): d for d in run.devices}
+    found = {}
+    for place, capture in kept.items():
+        inside = {p.key[1]: windows.get(p.key, NONE) for p in capture.processes}
+        seen = {d.number: run.seen(devices[identity(capture, d)], windows) for d in capture.devices}
+        anywhere = join(*inside.values())
+        time = TableTime(ends(join(anywhere, *seen.values())), inside, seen | {NOT_KNOWN: anywhere}, region)
+        if not time.equals(capture.tables):
+            found[place] = time
+    return found
 
 
 def clock_lines(run: Run, clocks: Sequence[Clock]) -> dict[str, Line] | None:

@@ -5,7 +5,7 @@ How the rows of one collective are found: `ullage.sums.lanes.matching`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,8 +14,9 @@ import numpy.typing as npt
 from ullage.recording import Recording
 from ullage.sums.lanes.alignment import Clock, Line, clocks
 from ullage.sums.lanes.collectives import TOGETHER
+from ullage.sums.lanes.observed import time_inside
 from ullage.sums.lanes.reduce import Reduced
-from ullage.sums.lanes.spans import Times
+from ullage.sums.lanes.spans import Spans, Times
 
 Codes = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -91,15 +92,15 @@ class Matched:
         return np.isin(self.rows.operation, [code for code, word in enumerate(self.words) if word in TOGETHER])
 
 
-def during(found: Matched, limits: Mapping[str, tuple[int, int]]) -> Matched:
-    """Return the collectives that run, on some rank, while all ranks were recorded (`limits`, by place); each counts in full."""
-    if not limits:
-        return found
-    edges = np.array([limits[lane.place] for lane in found.lanes], np.int64).reshape(-1, 2)
+def during(found: Matched, looked: Sequence[Spans]) -> Matched:
+    """Return the collectives that run, on some rank, while its lane is `looked` at (by the lanes' places); each counts in full."""
 
     def inside(rows: Participations) -> Mask:
-        low, high = edges[rows.lane].T
-        return np.asarray((rows.end > low) & (rows.start < high))
+        chosen = np.zeros(len(rows), np.bool_)
+        for lane, when in enumerate(looked):
+            mine = np.flatnonzero(rows.lane == lane)
+            chosen[mine] = time_inside(when, rows.start[mine], rows.end[mine]) >= 0
+        return chosen
 
     keys = found.rows.key[inside(found.rows)]
     return replace(found, rows=renumbered(found.rows.where(np.isin(found.rows.key, keys))), alone=found.alone.where(inside(found.alone)))

@@ -19,7 +19,7 @@ from ullage.errors import UllageError
 from ullage.recording import Covers
 from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, Rows
 from ullage.sums.lanes.launches import distinct
-from ullage.sums.lanes.spans import Spans, Times, clip, intersect, spans, union, within
+from ullage.sums.lanes.spans import Spans, Times, clip, intersect, same_time, spans, union, within
 from ullage.sums.lanes.window import Window
 
 Pair = tuple[int, int]  # first and last moment, ns
@@ -55,6 +55,25 @@ class Observed:
         """Return what of a device's work may be looked at: that in the window, all where that is all that was observed. Who else uses
         the device, in another capture, may be looked at when its users here are not."""
         return ran if self.entire else clip(ran, *self.window)
+
+
+@dataclass(frozen=True)
+class TableTime:
+    """When tables look at the processes and devices of a capture, by their numbers: while these are observed, or while in a `region`.
+
+    `window` is from the first to the last of it."""
+
+    window: Pair
+    processes: Mapping[int, Spans]
+    devices: Mapping[int, Spans]
+    region: str | None = None
+
+    def equals(self, other: TableTime) -> bool:
+        """Return whether both look at the same time of the same devices and processes."""
+        return self.region == other.region and all(
+            mine.keys() == theirs.keys() and all(same_time(when, theirs[number]) for number, when in mine.items())
+            for mine, theirs in ((self.processes, other.processes), (self.devices, other.devices))
+        )
 
 
 def observe(capture: Capture, window: Window | None = None, limit: Pair | None = None) -> Observed:
@@ -173,14 +192,21 @@ def time_seen(rows: Rows, seen: Mapping[int, Spans]) -> Times:
     found = np.full(len(rows), -1, np.int64)
     for device, when in seen.items():
         mine = np.flatnonzero(rows.device == device)
-        start = rows.start[mine]
-        time = within(when, start, np.maximum(rows.end[mine], start))
-        begun = _holds(when, start)
-        found[mine] = np.where((time > 0) | begun, time, -1)
+        found[mine] = time_inside(when, rows.start[mine], rows.end[mine])
     return found
 
 
-def _holds(when: Spans, moments: Times) -> npt.NDArray[np.bool_]:
+def time_inside(when: Spans, start: Times, end: Times) -> Times:
+    """Return for how many ns intervals run within spans; −1 for those that are outside.
+
+    >>> time_inside(spans((0, 10), (20, 30)), np.array([5, 10, 20, 12]), np.array([25, 15, 20, 12])).tolist()
+    [10, -1, 0, -1]
+    """
+    time = within(when, start, np.maximum(end, start))
+    return np.where((time > 0) | holds(when, start), time, -1)
+
+
+def holds(when: Spans, moments: Times) -> npt.NDArray[np.bool_]:
     """Return which moments lie within spans, their ends not counted."""
     at = np.searchsorted(when.start, moments, side="right") - 1
     return (at >= 0) & (moments < np.append(when.end, 0)[at])

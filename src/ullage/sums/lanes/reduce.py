@@ -19,19 +19,19 @@ from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, Rows
 from ullage.sums.lanes.idle import Idle, idle
 from ullage.sums.lanes.kernels import Kernels, kernels
 from ullage.sums.lanes.launches import distinct, only
-from ullage.sums.lanes.observed import Observed, Pair, observe
+from ullage.sums.lanes.observed import Observed, Pair, TableTime, observe
 from ullage.sums.lanes.owners import find_owners
 from ullage.sums.lanes.products import Row as Product
 from ullage.sums.lanes.products import products
 from ullage.sums.lanes.replaying.work import CapturedWork, captured_work
 from ullage.sums.lanes.residency import residency, resident_rows
-from ullage.sums.lanes.spans import NONE, Spans, clip, spans, subtract, union
+from ullage.sums.lanes.spans import NONE, Spans, clip, ends, join, spans, subtract, union
 from ullage.sums.lanes.states import DeviceState, Host, ProcessState, Step, flatten, host_spans, host_threads, recorder_spans, workers
 from ullage.sums.lanes.tokens import Fed, fed
 from ullage.sums.lanes.window import Window
 
 _MPI = re.compile(r"(?i)p?mpi[ _:]")
-TABLES = ("idle", "kernels", "products", "code")  # sums of events, which no state tells of another window
+TABLES = ("idle", "kernels", "products", "code", "tables")  # sums of events, which no state tells of another window
 MOST_REGIONS = 20_000  # names of regions of a process; of more, those are kept that ran longest
 MOST_OCCURRENCES = 100_000  # of one region; beyond, only their union is kept
 
@@ -42,8 +42,8 @@ class Reduced:
 
     `products` are the kernels by what they were asked for of matrix products, and by layer; `fed` is what processes were fed step by
     step, where that is known; `code` is idle time, kernels and calls by what the hosts ran; `left_out` is as `Observed` says it, `notes`
-    what must be said of it; `mpi` whether MPI was called, `rule` by which rule the window was chosen; `tables` is from when to when
-    the tables (`TABLES`) are, which may be less than the window. `work` is there where the run is to be replayed.
+    what must be said of it; `mpi` whether MPI was called, `rule` by which rule the window was chosen; `tables` is when
+    the tables (`TABLES`) look at it, which may be less than the window. `work` is there where the run is to be replayed.
     """
 
     recording: Recording
@@ -60,32 +60,39 @@ class Reduced:
     notes: tuple[str, ...] = ()
     mpi: bool = False
     rule: str = "first-last"
-    tables: Pair = (0, 0)
+    tables: TableTime = field(default_factory=lambda: TableTime((0, 0), {}, {}))
     work: CapturedWork | None = None
 
     def with_tables(self, of: Reduced) -> Reduced:
-        """Return the same with the tables of another reduction of the capture: kernels, products, idle time and code."""
-        return replace(self, tables=of.tables, **{name: getattr(of, name) for name in TABLES})
+        """Return the same with the tables of another reduction of the capture: kernels, products, idle time and code, and in a region what
+        processes were fed there."""
+        names = TABLES if of.tables.region is None else (*TABLES, "fed")
+        return replace(self, **{name: getattr(of, name) for name in names})
 
 
 def reduce(
-    capture: Capture, window: Window | None = None, host: Host = "busiest", limit: Pair | None = None, *, replay: bool = False
+    capture: Capture,
+    window: Window | None = None,
+    host: Host = "busiest",
+    limit: Pair | None = None,
+    *,
+    replay: bool = False,
+    tables: TableTime | str | None = None,
 ) -> Reduced:
     """Return what is kept of a capture, of nothing outside of `limit`; `host` says which threads are a process' host lane, `replay`
-    whether its calls and operations are kept too.
+    whether its calls and operations are kept too, `tables` of which time the tables are: of a region by its name, or any.
 
     Raises UllageError for a capture or a window that holds nothing."""
     notes = find_owners(capture)
     seen = observe(capture, window, limit)
     processes = tuple(_process(capture, number, seen, host) for number in seen.lives)
     devices = tuple(_device(capture, number, seen) for number in distinct(capture.device.device) if number != NOT_KNOWN)
-    looked = [seen.of_device(key[1] for key in d.owners) for d in devices]
-    devices = doubted(capture, devices, looked)
+    devices = doubted(capture, devices, [seen.of_device(key[1] for key in d.owners) for d in devices])
+    looked = tables if isinstance(tables, TableTime) else _table_time(seen, processes, devices, tables)
     give_back()
-    idles = [idle(capture, d, processes, when) for d, when in zip(devices, looked, strict=True)]
+    idles = [idle(capture, d, processes, looked.devices[d.number]) for d in devices]
     give_back()
-    watched = {d.number: when for d, when in zip(devices, looked, strict=True)} | {NOT_KNOWN: spans(seen.window)}
-    code, named = account(capture, seen, watched, idles)
+    code, named = account(capture, looked, idles)
     del idles
     give_back()
     return Reduced(
@@ -94,18 +101,31 @@ def reduce(
         processes=processes,
         devices=devices,
         idle={d.key: found for d, found in zip(devices, named, strict=True)},
-        kernels=kernels(capture, watched),
+        kernels=kernels(capture, looked.devices),
         collectives=collectives(capture, seen.window),
-        products=products(capture, watched),
-        fed=fed(capture, processes),
+        products=products(capture, looked.devices),
+        fed=fed(capture, processes, looked.region),
         code=code,
         left_out=seen.left_out,
         notes=notes,
         mpi=_calls_mpi(capture),
         rule=seen.rule,
-        tables=seen.window,
+        tables=looked,
         work=captured_work(capture, seen) if replay else None,
     )
+
+
+def _table_time(seen: Observed, processes: tuple[ProcessState, ...], devices: tuple[DeviceState, ...], region: str | None) -> TableTime:
+    """Return when tables look at the processes and devices of a capture, as far as it alone tells: while they are observed, or while a
+    process, and a device while one of its users, is in a region; a device that nobody is known to use while any is."""
+    if region is None:
+        watched = {d.number: seen.of_device(key[1] for key in d.owners) for d in devices}
+        lives = {p: spans(life) for p, life in seen.lives.items()}
+        return TableTime(seen.window, lives, watched | {NOT_KNOWN: spans(seen.window)})
+    inside = {p.key[1]: p.regions.get(region, NONE) for p in processes}
+    anywhere = join(*inside.values())
+    watched = {d.number: join(*(inside[key[1]] for key in d.owners)) if d.owners else anywhere for d in devices}
+    return TableTime(ends(anywhere), inside, watched | {NOT_KNOWN: anywhere}, region)
 
 
 def _calls_mpi(capture: Capture) -> bool:

@@ -130,6 +130,20 @@ def gaps(a: Spans, low: int, high: int) -> Spans:
     return Spans(start[real], end[real])
 
 
+def ends(a: Spans) -> tuple[int, int]:
+    """Return the first and the last moment of a set; twice 0 of an empty one."""
+    return (int(a.start[0]), int(a.end[-1])) if a.pieces else (0, 0)
+
+
+def same_time(a: Spans, b: Spans) -> bool:
+    """Return whether two sets are the same.
+
+    >>> same_time(spans((0, 10)), spans((0, 5), (5, 10)))
+    True
+    """
+    return np.array_equal(a.start, b.start) and np.array_equal(a.end, b.end)
+
+
 def subtract(a: Spans, b: Spans) -> Spans:
     """Return when `a` runs and `b` doesn't.
 

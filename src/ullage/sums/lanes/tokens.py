@@ -12,14 +12,15 @@ import numpy as np
 
 from ullage.sums.lanes.gather import KIND, Capture, Rows
 from ullage.sums.lanes.launches import launches
-from ullage.sums.lanes.spans import Times
+from ullage.sums.lanes.observed import holds
+from ullage.sums.lanes.spans import NONE, Times
 from ullage.sums.lanes.states import ProcessState, Step
 
 
 @dataclass(frozen=True)
 class Fed:
     """The steps of a process (one, the whole of its window, without profiler steps): `names`, the `tokens` of each, and the `time` in ns of
-    its kernels, summed over streams."""
+    its kernels, summed over streams; in a region, of what the process looked up and launched there."""
 
     process: int
     names: tuple[str, ...]
@@ -27,13 +28,13 @@ class Fed:
     time: Times
 
 
-def fed(capture: Capture, processes: tuple[ProcessState, ...]) -> tuple[Fed, ...]:
-    """Return what each process was fed; processes whose tokens are not known are left out."""
+def fed(capture: Capture, processes: tuple[ProcessState, ...], region: str | None = None) -> tuple[Fed, ...]:
+    """Return what each process was fed, in all or in a region; processes whose tokens are not known are left out."""
     looked = capture.host.of("lookup")
-    return tuple(_fed(capture, looked, p) for p in processes if (looked.process == p.key[1]).any())
+    return tuple(_fed(capture, looked, p, region) for p in processes if (looked.process == p.key[1]).any())
 
 
-def _fed(capture: Capture, looked: Rows, process: ProcessState) -> Fed:
+def _fed(capture: Capture, looked: Rows, process: ProcessState, region: str | None) -> Fed:
     number, steps = process.key[1], _steps(process)
     mine = looked.where(looked.process == number)
     mine = mine.where(mine.name == _most(mine))
@@ -41,7 +42,11 @@ def _fed(capture: Capture, looked: Rows, process: ProcessState) -> Fed:
     rows = rows.where((rows.process == number) & (rows.kind == KIND["kernel"]))
     begun = launches(capture.calls, rows)
     launched = np.where(begun.known, begun.start, rows.start)
-    return Fed(number, steps.names, _summed(steps, mine.start, mine.tokens), _summed(steps, launched, rows.end - rows.start))
+    tokens, time = mine.tokens, rows.end - rows.start
+    if region is not None:
+        inside = process.regions.get(region, NONE)
+        tokens, time = np.where(holds(inside, mine.start), tokens, 0), np.where(holds(inside, launched), time, 0)
+    return Fed(number, steps.names, _summed(steps, mine.start, tokens), _summed(steps, launched, time))
 
 
 def _steps(process: ProcessState) -> Step:

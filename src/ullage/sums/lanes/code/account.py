@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from ullage.memory import give_back
@@ -13,8 +13,7 @@ from ullage.sums.lanes.code.levels import LEVELS, levels
 from ullage.sums.lanes.code.times import MOST, CodeTimes, merge_code_times
 from ullage.sums.lanes.gather import Capture
 from ullage.sums.lanes.idle import Idle
-from ullage.sums.lanes.observed import Observed
-from ullage.sums.lanes.spans import Spans
+from ullage.sums.lanes.observed import TableTime
 
 
 @dataclass(frozen=True)
@@ -27,11 +26,9 @@ class Code:
     calls: tuple[CallRow, ...] = ()
 
 
-def account(
-    capture: Capture, seen: Observed, devices: Mapping[int, Spans], idles: Sequence[tuple[Idle, tuple[Charge, ...]]]
-) -> tuple[Code, list[Idle]]:
-    """Return what is kept of a capture's code while its `devices` are looked at, and why they idled with the longest gaps named."""
-    calls = _calls(capture, seen, [charge for _, charges in idles for charge in charges])
+def account(capture: Capture, looked: TableTime, idles: Sequence[tuple[Idle, tuple[Charge, ...]]]) -> tuple[Code, list[Idle]]:
+    """Return what is kept of a capture's code while it is looked at, and why its devices idled with the longest gaps named."""
+    calls = _calls(capture, looked, [charge for _, charges in idles for charge in charges])
     named = levels(capture)
     filled = {name: level for name, level in named.items() if len(level)}
     found = []
@@ -43,16 +40,16 @@ def account(
     code = Code(
         charged=sum(int((c.spans.end - c.spans.start).sum()) for _, charges in idles for c in charges),
         idle=times,
-        device=device_by_code(capture, filled, devices),
+        device=device_by_code(capture, filled, looked.devices),
         calls=calls,
     )
     return code, found
 
 
-def _calls(capture: Capture, seen: Observed, charges: Sequence[Charge]) -> tuple[CallRow, ...]:
+def _calls(capture: Capture, looked: TableTime, charges: Sequence[Charge]) -> tuple[CallRow, ...]:
     calls = ApiCalls(capture)
     calls.wait(charges)
-    rows = calls.rows(seen.lives)
+    rows = calls.rows(looked)
     del calls
     give_back()  # here and above: what one step took would stand beside what the next one takes
     return rows

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -15,6 +15,7 @@ from ullage.sums.lanes.code.levels import by_thread
 from ullage.sums.lanes.events_before_sums import events, median_with_histogram
 from ullage.sums.lanes.gather import CALL, NOT_KNOWN, Capture, Rows
 from ullage.sums.lanes.launches import distinct
+from ullage.sums.lanes.observed import TableTime, time_inside
 from ullage.sums.lanes.queues import quantile
 from ullage.sums.lanes.spans import Times, within
 from ullage.tables import CALLS
@@ -67,28 +68,32 @@ class ApiCalls:
                 some = places[first : first + _BLOCK]
                 self._waited[some] += within(charge.spans, self._rows.start[some], self._rows.end[some])
 
-    def rows(self, lives: Mapping[int, tuple[int, int]], most: int = MOST) -> tuple[CallRow, ...]:
-        """Return the calls within the processes' windows by name, the most time first; of one across an edge the time inside counts."""
+    def rows(self, looked: TableTime, most: int = MOST) -> tuple[CallRow, ...]:
+        """Return the calls while their process is looked at by name, the most time first; of one across an edge the time inside counts.
+
+        Of calls that are only counted nobody knows in which region they are: there those count whose events were recorded."""
         rows = self._rows
-        low, high = (np.full(len(rows), edge, np.int64) for edge in (0, -1))
-        for process, life in lives.items():
-            low[rows.process == process], high[rows.process == process] = life
-        inside = np.flatnonzero((rows.start < high) & ((rows.end > low) | (rows.start >= low)))
-        time = np.minimum(rows.end, high, out=high)
-        time -= np.maximum(rows.start, low, out=low)
-        del low, high
-        np.maximum(time, 0, out=time)
+        time = np.full(len(rows), -1, np.int64)
+        for process, when in looked.processes.items():
+            places = np.flatnonzero(rows.process == process)
+            for first in range(0, len(places), _BLOCK):
+                some = places[first : first + _BLOCK]
+                time[some] = time_inside(when, rows.start[some], rows.end[some])
+        if looked.region is not None:
+            time[~events(rows, self._summed)] = -1
+        inside = np.flatnonzero(time >= 0)
         key = rows.name.astype(np.int64) * (len(CALL) + 1) + rows.call
         inside = inside[np.argsort(key[inside], kind="stable")]
         edges = np.flatnonzero(np.diff(key[inside], prepend=-(2**62), append=-(2**62))).tolist()
         del key
-        found = [self._row(inside[a:b], time[inside[a:b]]) for a, b in pairwise(edges)]
+        counted = None if looked.region is not None else self._summed
+        found = [self._row(inside[a:b], time[inside[a:b]], counted) for a, b in pairwise(edges)]
         return tuple(sorted(found, key=lambda row: (-row.time, row.name)))[:most]
 
-    def _row(self, places: npt.NDArray[np.intp], time: Times) -> CallRow:
+    def _row(self, places: npt.NDArray[np.intp], time: Times, counted: Summed | None) -> CallRow:
         name, sort = int(self._rows.name[places[0]]), int(self._rows.call[places[0]])
-        if sort == len(CALL) and self._summed is not None:
-            return self._summed_row(self._summed, places, time)
+        if sort == len(CALL) and counted is not None:
+            return self._summed_row(counted, places, time)
         return CallRow(
             name=self._words[name] if name != NOT_KNOWN else "",
             sort=CALLS[sort] if sort < len(CALLS) else MPI,
