@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+
+import ibis
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -9,7 +12,8 @@ from hypothesis import strategies as st
 
 from tests.conftest import T0
 from ullage.reports.rated import rate, tree_of
-from ullage.sums.devices import device_sums
+from ullage.sums.devices import device_sums, time_sums
+from ullage.sums.gauges import gauge_sums
 from ullage.sums.grouping import collapse
 from ullage.sums.ledger import OWNERS
 from ullage.tables import Flag
@@ -132,3 +136,42 @@ def test_every_millisecond_has_exactly_one_owner(settled, rows):
         owner = "shared" if jobs > 1 else ("held_idle" if idle else "job") if jobs else "free" if idle else "unknown"
         expected[owner] += span
     assert times == expected
+
+
+def sometimes(rng):
+    """For each column of a sample, how often it is known, and what it may be."""
+    level, cycles = (0.0, 0.004, 0.3, 0.7), rng.choice((0.0, 0.6, 1.0))
+    values = {
+        **dict.fromkeys(("tensor_active", "sm_active", "gr_active", "gpu_util"), level), "sm_clock": (0.0, 5e8, 1.8e9),
+        "power": (80.0, 400.0), "job": ("a", "b"), "mig": ("1g.10gb/7",),
+    }  # fmt: skip
+    counters = {"tensor_cycles_delta": (cycles, (0, 10**9)), "sm_cycles_delta": (cycles, (0, 4 * 10**9, 5 * 10**12))}
+    return {name: (rng.choice((0.0, 0.6, 1.0)), some) for name, some in values.items()} | counters
+
+
+@pytest.mark.parametrize("seed", [*range(3), "always", "never"])
+def test_what_is_known_of_columns_beforehand_changes_no_sum(settled, seed):
+    # each column is null in all rows, in some or in none; the second table says so in its expressions, the first says nothing
+    rng = random.Random(seed)
+    columns = sometimes(rng)
+    if isinstance(seed, str):
+        columns = {name: (1.0 if seed == "always" else 0.0, some) for name, (_, some) in columns.items()}
+    rows = [
+        {"time": T0 + 40_000 * n, "span_ms": rng.choice((10_000, 40_000))}
+        | {name: rng.choice(some) for name, (often, some) in columns.items() if rng.random() < often}
+        for n in range(40)
+    ]
+    plain = settled(rows)
+    nothing = {name: ibis.null(plain[name].type()) for name, (often, _) in columns.items() if often == 0}
+    every = {name: plain[name].cast(plain[name].type().copy(nullable=False)) for name, (often, _) in columns.items() if often == 1}
+    said = plain.mutate(**nothing, **every)
+    for sums in (device_sums, gauge_sums):
+        assert numbers_of(sums(said).to_pyarrow()) == numbers_of(sums(plain).to_pyarrow())
+    course = [collapse(time_sums(table, bucket_ms=60_000), ["bucket", "mig"]) for table in (said, plain)]
+    assert numbers_of(course[0]) == numbers_of(course[1])
+
+
+def numbers_of(table):
+    """Rows as dicts, in an order of their own; a sum of nothing is 0."""
+    rows = [{name: 0 if value is None else value for name, value in row.items()} for row in table.to_pylist()]
+    return sorted(rows, key=repr)

@@ -18,6 +18,7 @@ from ullage.sums.gauges import gauge_sums
 from ullage.sums.lanes.transfer import split, transfer_notes
 from ullage.sums.ledger import CODES
 from ullage.sums.windows import unequal
+from ullage.tables import Flag
 
 FLAGGED = ("impossible", "frozen", "repeated", "sentinel", "unit_guessed", "copied", "conflict")
 HOUR, MINUTE = 3_600_000, 60_000
@@ -315,6 +316,64 @@ def test_a_level_is_tensor_activity_in_tenths_and_unknown_without_it(settled):
     rows = gauge_sums(settled([{"tensor_active": value, "gpu_util": 1.0} for value in (0.0999, 0.1, 0.95, 1.0)])).to_pyarrow()
     assert rows["level"].to_pylist() == [0, 1, 9, 10]
     assert gauge_sums(settled([{"gpu_util": 1.0}])).to_pyarrow()["level"].to_pylist() == [None]
+
+
+ENGINE = {"gr_active": 0.5}
+EDGES = {  # of each kind of sum: a sample that just counts, and samples that miss it by one condition
+    "stuck_ms": ({"gr_active": 0.0, "gpu_util": 0.5}, {"gpu_util": 0.4999}, {"gr_active": 1e-6}, {"gr_active": None}),
+    "frozen_ms": ({"gr_active": 0.0101, "flags": int(Flag.FROZEN)}, {"gr_active": 0.0099}, {"flags": int(Flag.REPEATED)}),
+    "gauge_frozen_ms": ({"flags": int(Flag.GAUGE_FROZEN)}, {"flags": int(Flag.GAUGE_FROZEN | Flag.FROZEN)}, {"flags": 0}),
+    "no_clock_ms": ({**ENGINE, "sm_clock": 99_999_992.0}, {"sm_clock": 100e6}, {"gr_active": 0.4999}, {"sm_clock": None}),
+    "impossible_ms": ({"flags": int(Flag.IMPOSSIBLE)}, {"flags": int(Flag.SENTINEL)}),
+    "util_ms": ({**ENGINE, "gpu_util": 0.0}, {"gpu_util": None}, {"gr_active": None}),
+    "hard_ms": ({"tensor_active": 0.3, "power": 90.0}, {"tensor_active": 0.2999}, {"power": None}, {"tensor_active": None}),
+    "zero_ms": ({"sm_active": 0.0, "power": 90.0}, {"sm_active": 1e-6}, {"power": None}, {"sm_active": None}),
+    # the float32 before 600 MHz is 64 Hz below
+    "low_ms": (
+        {**ENGINE, "sm_clock": 600e6 - 64, "power": 90.0},
+        *({"sm_clock": 600e6}, {"sm_clock": 99_999_992.0}, {"gr_active": 0.4999}, {"power": None}, {"sm_clock": None}),
+    ),
+    "energy_ms": ({"power": 90.0, "energy_delta": 0}, {"power": None}, {"energy_delta": None}),
+    "clock_ms": (
+        {"tensor_active": 0.0, "sm_clock": 100e6},
+        *({"sm_clock": 99_999_992.0}, {"tensor_active": None}, {"sm_cycles_delta": 0, "tensor_cycles_delta": 0}),
+    ),
+}
+
+
+def test_each_sum_of_the_gauges_counts_from_its_edge_on(settled):
+    cases = [(kind, number, {**least, **other}) for kind, (least, *others) in EDGES.items() for number, other in enumerate([{}, *others])]
+    rows = [{"gpu": f"{kind} {number}", **row} for kind, number, row in cases]
+    found = gauge_sums(settled(rows)).to_pyarrow().to_pylist()
+    counted = {row["gpu"]: row[row["gpu"].split()[0]] for row in found}
+    assert counted == {f"{kind} {number}": 0 if number else 30_000 for kind, number, _ in cases}
+
+
+def test_a_gauge_that_contradicts_another_counts_where_only_one_pair_is_known(settled):
+    pairs = (("tensor_active", "sm_active"), ("sm_active", "gr_active"), ("tensor_active", "gr_active"))
+    rows = [{"gpu": f"{inner} {outer}", inner: 0.5001, outer: 0.45} for inner, outer in pairs]
+    rows += [{"gpu": "one alone", "tensor_active": 1.0}, {"gpu": "the other way", "tensor_active": 0.1, "sm_active": 0.9}]
+    found = gauge_sums(settled(rows)).to_pyarrow().to_pylist()
+    assert {row["gpu"] for row in found if row["disorder_ms"]} == {f"{inner} {outer}" for inner, outer in pairs}
+
+
+def test_the_sums_of_gauges_are_integrals_over_the_time_of_their_condition(settled):
+    # 30 s at 0.5 and 400 W, at 500 MHz; 10 s at 0 and 80 W; the energy counter gives 12 kJ and 1 kJ
+    rows = [
+        {"tensor_active": 0.5, "gpu_util": 0.25, "sm_clock": 500e6, "power": 400.0, "energy_delta": 12_000},
+        {"tensor_active": 0.0, "gpu_util": 0.25, "sm_clock": 1e9, "power": 80.0, "energy_delta": 1_000, "span_ms": 10_000},
+    ]
+    idle, busy = gauge_sums(settled(rows)).to_pyarrow().to_pylist()
+    assert (idle["level"], busy["level"]) == (0, 5)
+    assert (busy["util_gap_sum"], idle["util_gap_sum"]) == (30_000 * 0.25, -10_000 * 0.25)
+    assert (busy["hard_power_sum"], idle["hard_power_sum"]) == (30_000 * 400.0, 0)
+    assert (busy["zero_power_sum"], idle["zero_power_sum"]) == (0, 10_000 * 80.0)
+    assert (busy["low_power_sum"], busy["low_clock_sum"], idle["low_clock_sum"]) == (30_000 * 400.0, 30_000 * 500e6, 0)
+    assert (busy["energy_sum"], idle["energy_sum"]) == (12_000_000, 1_000_000)  # J in W x ms
+    assert (busy["energy_power_sum"], busy["energy_power_squares"]) == (30_000 * 400.0, 30_000 * 400.0**2)
+    assert (busy["clock_tensor_sum"], idle["clock_tensor_sum"]) == (30_000 * 0.5, 0)
+    assert [(row["util_rows"], row["energy_rows"]) for row in (idle, busy)] == [(1, 1), (1, 1)]
+    assert [(row["lowest_clock"], row["highest_clock"]) for row in (idle, busy)] == [(1e9, 1e9), (500e6, 500e6)]
 
 
 @pytest.mark.parametrize("span", [10_000, 10_001, 70_000, 70_001, 130_000])

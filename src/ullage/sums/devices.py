@@ -315,7 +315,7 @@ def _integrals(samples: Any, span: Any) -> Sums:
         sums[f"{name}_sum"] = None if empty(samples, name) else Steps(time * samples[name].cast("float64"), step)
     sampled, counted = known(samples, "tensor_active", "sm_clock"), cycles_counted(samples)
     if sampled is not False and counted is not False:
-        sampled = ~counted if sampled is True else sampled & ~counted
+        sampled = False if counted is True else ~counted if sampled is True else sampled & ~counted
     sums["ofu_ms"] = _when(sampled, span)
     if sampled is False:
         return {**sums, "ofu_sum": None, "ofu_tensor_sum": None}
