@@ -16,20 +16,7 @@ from hypothesis import strategies as st
 from ullage.intake import opened
 from ullage.store import units
 from ullage.store.store import Store
-from ullage.sums.ratio_units import (
-    AWAKE_SCRAPES,
-    ENOUGH_READINGS,
-    PERCENT,
-    RATIO,
-    STEADY_SHARE,
-    STEADY_UTILIZATION,
-    TOO_LITTLE_UTILIZATION,
-    WORKING,
-    Habit,
-    settle_ratio_units,
-    settled_batches,
-    without_dead_clocks,
-)
+from ullage.sums.ratio_units import PERCENT, RATIO, Habit, settle_ratio_units, settled_batches, without_dead_clocks
 from ullage.tables import Flag, samples
 
 START, STEP = 1_786_363_200_000, 30_000
@@ -117,18 +104,16 @@ def test_memory_alone_proves_nothing():
 
 
 def test_a_steady_load_that_utilization_sees_too_is_a_ratio():
-    # 50 %, then the exporter changes to ratios, and goes idle
-    enough = STEADY_SHARE * STEADY_UTILIZATION
-    busy = {"sm_active": enough, "gpu_util": STEADY_UTILIZATION}
-    assert settled({0: [{"sm_active": 50.0}], 1: [busy], 2: [{"sm_active": 0.2}]}) == [0.5, enough, 0.2]
-    for short in ({"sm_active": enough - 0.01}, {"gpu_util": STEADY_UTILIZATION - 0.01}):
+    # 50 %, then the exporter changes to ratios, and goes idle; the SMs half as busy as the utilization, which is 30 %
+    busy = {"sm_active": 0.15, "gpu_util": 0.3}
+    assert settled({0: [{"sm_active": 50.0}], 1: [busy], 2: [{"sm_active": 0.2}]}) == [0.5, 0.15, 0.2]
+    for short in ({"sm_active": 0.1499}, {"gpu_util": 0.2999}):
         assert settled({0: [{"sm_active": 50.0}], 1: [busy | short], 2: [{"sm_active": 0.2}]})[2] == 0.002
 
 
-@pytest.mark.parametrize("above", [True, False])
-def test_an_idle_host_in_percent_is_seen_by_its_utilization(above):
-    # 0.2 (percent) with a utilization of 1 %: as ratios the gauges would be twenty times as high as it
-    scrapes = int(ENOUGH_READINGS / 0.2) + (1 if above else -1)
+@pytest.mark.parametrize(("scrapes", "above"), [(75, True), (74, False)])
+def test_an_idle_host_in_percent_is_seen_by_its_utilization(scrapes, above):
+    # 0.2 (percent) with a utilization of 1 %: as ratios the gauges would be twenty times as high as it; 75 x 0.2 = 15 is enough
     found = settle_ratio_units(rows(sm(*[0.2] * scrapes, util=0.01)), {}).rows
     assert set(values(found)) == {0.002 if above else 0.2}
     assert all(bool(flags & Flag.PERCENT) == above for flags in found["flags"].to_pylist())
@@ -138,10 +123,10 @@ def test_an_idle_host_in_percent_is_seen_by_its_utilization(above):
     ("util", "expected"),
     [
         ([0.0] * 200, 0.2),  # a utilization that sleeps, or is never there when the work is, proves nothing
-        ([0.01] * (AWAKE_SCRAPES - 1) + [0.0] * 198, 0.2),
-        ([0.01] * AWAKE_SCRAPES + [0.0] * 197, 0.002),
-        ([0.2 * TOO_LITTLE_UTILIZATION * 0.99] * 200, 0.002),
-        ([0.2 * TOO_LITTLE_UTILIZATION * 1.01] * 200, 0.2),
+        ([0.01] * 2 + [0.0] * 198, 0.2),
+        ([0.01] * 3 + [0.0] * 197, 0.002),
+        ([0.0199] * 200, 0.002),  # a tenth of 0.2, and less
+        ([0.0201] * 200, 0.2),
     ],
 )
 def test_what_utilization_must_show_for_that(util, expected):
@@ -178,12 +163,58 @@ def test_evidence_that_comes_late_changes_what_it_speaks_for():
     assert habit.units(np.array([START + STEP * n for n in (0, 5, 6, 10, 30)])).tolist() == [RATIO, RATIO, RATIO, PERCENT, PERCENT]
 
 
+def test_a_ratio_may_be_a_tenth_above_one_and_is_missing_beyond():
+    busy = [{"sm_active": 0.9, "gpu_util": 0.9}]
+    found = settle_ratio_units(rows({0: busy, 1: [{"sm_active": 1.1}], 2: [{"sm_active": 1.1001}], 3: [{"sm_active": 1.1002}]}), {})
+    assert values(found.rows) == [0.9, 1.1, None, None] and found.impossible == {"sm_active": 2} and found.percent == 0
+    assert found.rows["flags"].to_pylist() == [Flag.NAMED_RATIO] * 2 + [Flag.NAMED_RATIO | Flag.IMPOSSIBLE] * 2
+
+
+def test_what_memory_cannot_have_is_missing_and_no_fault_of_what_is_judged():
+    found = settle_ratio_units(rows({0: [{"sm_active": 0.9, "gpu_util": 0.9, "dram_active": 1.5}]}), {})
+    assert values(found.rows, "dram_active") == [None] and found.impossible == {"dram_active": 1}
+    assert found.rows["flags"].to_pylist() == [Flag.NAMED_RATIO]
+
+
+def test_readings_in_percent_are_counted_and_zeros_are_none():
+    # two gauges of the second scrape, one of the third; 0 is the same in both units
+    table = rows({0: [{"sm_active": 0.0}], 1: [{"sm_active": 50.0, "tensor_active": 30.0}], 2: [{"sm_active": 20.0, "tensor_active": 0.0}]})
+    found = settle_ratio_units(table, {})
+    assert found.percent == 3
+    assert [habit.last for habit in found.habits.values()] == [START + 2 * STEP]
+
+
+def test_what_is_changed_is_told_from_the_first_time_on_that_reads_otherwise():
+    idle = settle_ratio_units(rows(sm(0.4, 0.3)), {})
+    assert idle.changed == {}  # nothing was known, and nothing is
+    busy = settle_ratio_units(rows({10: [{"sm_active": 50.0}]}), idle.habits)
+    assert list(busy.changed.values()) == [-(2**60)]  # percent, before the first scrape too
+    later = settle_ratio_units(rows({20: [{"sm_active": 0.9, "gpu_util": 0.9}]}), busy.habits)
+    assert list(later.changed.values()) == [START + 20 * STEP]
+    assert settle_ratio_units(rows({21: [{"sm_active": 0.9, "gpu_util": 0.9}]}), later.habits).changed == {}
+
+
+def test_silent_scrapes_are_added_up_once_however_often_they_come():
+    # 0.2 with a utilization of 1 %: 40 scrapes give 8 of 15, and again 8; 35 later ones come to 15
+    first = rows({n: [{"sm_active": 0.2, "gpu_util": 0.01}] for n in range(40)})
+    habits = settle_ratio_units(first, {}).habits
+    [habit] = habits.values()
+    assert (habit.since, habit.until, habit.awake) == (START, START + 39 * STEP, 40)
+    assert (habit.readings, habit.utilization) == (pytest.approx(8), pytest.approx(0.4))
+    assert settle_ratio_units(first, habits).habits == habits
+    later = {n: [{"sm_active": 0.2, "gpu_util": 0.01}] for n in range(40, 75)}
+    [known] = settle_ratio_units(rows(later), habits).habits.values()
+    assert known == Habit(((START, PERCENT),), START + 74 * STEP)
+    [waiting] = settle_ratio_units(rows({n: later[n] for n in range(40, 74)}), habits).habits.values()
+    assert waiting.changes == () and waiting.until == START + 73 * STEP
+
+
 # --- clocks
 
 
 @pytest.mark.parametrize(
     ("clock", "tensor", "kept"),
-    [(0.0, 0.3, False), (0.0, WORKING, True), (0.0, WORKING * 1.01, False), (1e6, 0.3, True), (0.0, None, True), (None, 0.3, True)],
+    [(0.0, 0.3, False), (0.0, 0.005, True), (0.0, 0.0051, False), (1e6, 0.3, True), (0.0, None, True), (None, 0.3, True)],
 )
 def test_a_clock_of_zero_while_the_tensor_pipes_work_is_missing(clock, tensor, kept):
     table = pa.Table.from_batches([samples({"time": [START], "gpu": ["G"], "sm_clock": [clock], "tensor_active": [tensor]})])

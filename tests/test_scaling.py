@@ -212,6 +212,49 @@ def test_strong_and_weak_scaling_are_told_from_the_work(work, kind, basis, sure)
     assert (found.kind, found.basis, found.sure) == (kind, basis, sure)
 
 
+@pytest.mark.parametrize(
+    ("resources", "work", "kind", "sure"),
+    [
+        ((1, 16), (1, 2), "strong", True),  # 16 to the 1/4 is 2: as far from 0 as may be
+        ((1, 16), (1, 2.01), "strong", False),
+        ((1, 4), (1, 2), "strong", False),  # the square root: nearer to neither
+        ((1, 4), (1, 2.01), "weak", False),
+        ((1, 16), (1, 8), "weak", True),  # 16 to the 3/4
+        ((1, 16), (1, 7.96), "weak", False),
+        ((1, 16), (1, 32), "weak", True),  # 16 to the 5/4
+        ((1, 16), (1, 32.2), "weak", False),
+        ((1, 16), (1, 0.5), "strong", True),  # 16 to the -1/4
+        ((1, 16), (1, 0.49), "strong", False),
+    ],
+)
+def test_scaling_is_sure_within_a_quarter_of_its_exponent(resources, work, kind, sure):
+    found = detected(resources, {"instructions": work})
+    assert (found.kind, found.sure) == (kind, sure)
+    assert found.exponent == pytest.approx(math.log(work[1]) / math.log(resources[1]))
+
+
+def test_the_run_that_is_farthest_from_the_reference_says_how_the_work_grows_and_all_must_agree():
+    # 8 times the resources, 8 times the work; half the resources, as much work: strong by itself
+    found = detected([4, 32, 2], {"instructions": [100, 800, 100]})
+    assert (found.kind, found.exponent, found.sure) == ("weak", pytest.approx(1), False)
+    assert detected([4, 32, 2], {"instructions": [100, 800, 50]}).sure
+    # a run without a count, and one of as many resources, say nothing
+    assert detected([4, 32, 4, 8], {"instructions": [100, 800, 1, None]}) == detected([4, 32], {"instructions": [100, 800]})
+    # the reference is the second run: from 32 down to 4 the work shrinks alike
+    assert detected([4, 32], {"instructions": [100, 800]}, reference=1).kind == "weak"
+
+
+def test_launches_count_only_where_they_surely_say_strong_and_a_sure_answer_before_a_doubtful_one():
+    assert detected([1, 16], {"launches": [100, 1600]}).basis == ""
+    assert detected([1, 16], {"launches": [100, 210]}).basis == ""  # strong, but not surely
+    assert detected([1, 16], {"launches": [100, 110]}).basis == "launches"
+    doubtful, sure = {"instructions": [100, 400]}, {"kernel_time": [100, 1600]}
+    assert detected([1, 16], {**doubtful, **sure}).basis == "kernel_time"
+    assert detected([1, 16], {**doubtful, "cycles": [100, 300]}).basis == "instructions"
+    nothing = detected([1, 16], {"instructions": [0, 400]})
+    assert (nothing.kind, nothing.exponent, nothing.sure) == ("strong", None, False)
+
+
 @given(
     st.lists(st.tuples(st.integers(1, 64), st.integers(1, 10**9), st.integers(1, 10**12), st.integers(1, 10**12)), min_size=2, max_size=5),
     st.sampled_from(["strong", "weak"]),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ullage.metrics.evidence import Evidence, Held, Measured, Telemetry, Trace, levels
+from ullage.metrics.evidence import REST, Evidence, Held, Measured, Telemetry, Trace, levels
 from ullage.metrics.steps import FACTORS, LABELS, Step
 from ullage.metrics.telemetry import tree
 from ullage.metrics.waterfall import waterfall
@@ -261,6 +261,36 @@ def test_what_a_step_takes_lies_between_its_bounds_wherever_level_and_factor_do(
     assert between is not None
     level, chosen = low + at * (high - low), least + other * (most - least)
     assert between[0] - 1e-12 <= level * (1 - chosen) <= between[1] + 1e-12
+
+
+@pytest.mark.parametrize(("names", "most"), [(("tile",), 1.0), (("clock",), 1.2), (("clock", "tile"), 1.2), (("sm_fill", "tile"), 1.0)])
+def test_what_remains_is_impossible_above_one_or_above_the_fastest_clock(names, most):
+    def step(least: float | None, value: float = 2.0, source: str = REST) -> Step:
+        return Step(names, Measured(value, least, 3.0, source), say(1.0, ""), say(1.0, ""))
+
+    # a billionth is rounding
+    assert not step(most).impossible and not step(most * (1 + 0.9e-9)).impossible and step(most * (1 + 1.1e-9)).impossible
+    assert step(None).impossible and not step(None, value=most).impossible
+    assert not step(2.0, source="telemetry").impossible
+
+
+def test_a_step_of_four_factors_that_follow_each_other_is_named_by_its_ends():
+    def short(*names: str) -> str:
+        return Step(names, say(1.0, ""), say(1.0, ""), say(1.0, "")).short
+
+    assert short(*list(FACTORS)[:4]) == "load balance … SM fill"
+    assert short(*list(FACTORS)[1:5]) == "communication … tensor issue"
+    assert short(*list(FACTORS)[:3]) == "load balance × communication × orchestration"
+    assert short(*list(FACTORS)[:3], "tensor_issue") == "load balance × communication × orchestration × tensor issue"
+
+
+def test_two_values_agree_where_their_bounds_meet_or_are_hardly_apart():
+    # from 0.4 to 0.5, and from 0.5 on; two points apart is still the same
+    one = Measured(0.45, 0.4, 0.5, "")
+    for low, agree in ((0.5, True), (0.5199, True), (0.5201, False)):
+        other = Measured(low, low, 0.9, "")
+        assert one.agrees(other) is other.agrees(one) is agree
+    assert say(0.5, "").agrees(Measured(0.5, None, None, "")) and not say(0.5, "").agrees(Measured(0.5201, None, None, ""))
 
 
 def test_what_a_step_takes_is_not_known_where_an_error_is_not():

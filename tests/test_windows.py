@@ -147,6 +147,27 @@ def test_the_gap_limit_follows_slow_devices_and_can_be_set() -> None:
     assert column(settle(slow, gap_ms=90_000), "span_ms") == [90_000] * 4
 
 
+@pytest.mark.parametrize(("usual", "longest"), [(10_000, 60_000), (30_000, 60_000), (30_001, 60_002), (40_000, 80_000)])
+def test_a_sample_speaks_for_sixty_seconds_or_two_usual_intervals_and_no_millisecond_more(usual: int, longest: int) -> None:
+    for last, gap in ((longest, Flag(0)), (longest + 1, Flag.GAP)):
+        times = [0, usual, 2 * usual, 3 * usual, 3 * usual + last]
+        settled = settle(table([{"gpu": "a", "time": t} for t in times]))
+        assert column(settled, "span_ms") == [usual] * 4 + [longest]
+        assert flags(settled)[-1] == gap
+
+
+def test_the_usual_interval_is_the_middle_one_or_the_mean_of_the_two_in_the_middle() -> None:
+    # intervals of 10, 20, 41 and 50 s: 30.5 s; without the last, 20 s; of the other device, 7 s
+    times = [0, 10_000, 30_000, 71_000, 121_000]
+    rows = (
+        [{"gpu": "a", "time": t} for t in times]
+        + [{"gpu": "b", "time": t} for t in times[:-1]]
+        + [{"gpu": "c", "time": t} for t in (5, 7_005)]
+    )
+    settled = rows_of(settle(table(rows)))
+    assert [row["span_ms"] for row in settled if row["time"] in (0, 5)] == [30_500, 20_000, 7_000]
+
+
 def test_the_only_sample_of_a_device_stands_for_30_seconds() -> None:
     assert column(settle(table([{"gpu": "a", "time": 1}])), "span_ms") == [30_000]
 
@@ -157,6 +178,13 @@ def test_after_a_day_of_silence_a_device_begins_anew() -> None:
     assert column(settled, "span_ms") == [30_000, 30_000, 30_000]
     assert column(settled, "energy_delta") == [None, 0, None]
     assert flags(settled)[2] == Flag(0)
+
+
+def test_a_silence_of_a_day_is_a_gap_and_a_longer_one_a_new_beginning() -> None:
+    day = 86_400_000
+    for silence, flag in ((day, Flag.GAP), (day + 1, Flag(0))):
+        settled = settle(table([{"gpu": "a", "time": t} for t in (0, 30_000, 60_000, 60_000 + silence)]))
+        assert (column(settled, "span_ms")[-1], flags(settled)[-1]) == (60_000 if flag else 30_000, flag)
 
 
 def test_a_stored_predecessor_gives_the_span_and_the_growth_of_the_next_batch() -> None:
@@ -208,6 +236,11 @@ def test_zeros_are_idle_not_repeated() -> None:
 
 def test_whole_percent_repeats_by_nature() -> None:
     assert repeats(settle(table(every(30, [0.31] * 7)))) == ["-"] * 7
+
+
+@pytest.mark.parametrize(("reading", "percent"), [(0.310009, True), (0.309991, True), (0.310011, False), (0.309989, False)])
+def test_a_reading_within_a_thousandth_of_a_whole_percentage_is_one(reading: float, percent: bool) -> None:
+    assert repeats(settle(table(every(30, [reading] * 7)))) == (["-"] * 7 if percent else list("-RRRRFF"))
 
 
 def test_every_activity_field_must_repeat_but_gpu_utilization_does_not_count() -> None:
@@ -401,6 +434,34 @@ def test_settling_in_two_batches_gives_the_same_spans_as_in_one(rows: list[dict[
 def test_times_that_no_clock_shows_are_still_sorted(times: list[int]) -> None:
     settled = settle(table([{"gpu": g, "time": t} for t in times for g in ("b", "a")]))
     assert [r["time"] for r in rows_of(settled)] == times * 2
+
+
+def test_as_many_jobs_share_a_sample_as_its_word_names_and_a_byte_holds():
+    words = [",".join(f"j{n:03}" for n in range(count)) for count in (1, 2, 127, 128)]
+    rows = [{"gpu": "a", "time": 30_000 * n, "job": word} for n, word in enumerate([*words, None])]
+    assert column(settle(table(rows)), "sharers") == [1, 2, 127, 127, 0]
+
+
+def test_users_of_one_job_are_no_two_and_those_of_several_jobs_are_joined():
+    # at the first time two jobs share the GPU; at the second, copies of one job's sample name two users
+    told = [(1, "b", "eve"), (1, "a", "bob"), (1, None, "eve"), (2, "a", "bob"), (2, "a", "eve"), (3, None, "eve"), (3, None, None)]
+    rows = rows_of(settle(table([{"gpu": "g", "time": time, "job": job, "user": user} for time, job, user in told])))
+    assert [(row["job"], row["user"], row["sharers"]) for row in rows] == [("a,b", "bob,eve", 2), ("a", "bob", 1), (None, "eve", 0)]
+
+
+def test_what_is_told_of_a_sample_but_its_fields_and_model_can_disagree_without_a_conflict():
+    rows = [{"gpu": "a", "time": 1, "power": 1.0, "host": "n1"}, {"gpu": "a", "time": 1, "host": "n2"}]
+    (row,) = rows_of(settle(table(rows)))
+    assert (row["host"], row["flags"]) == ("n1", 0)
+
+
+def test_a_frozen_gauge_needs_a_reading_each_time_and_no_silence_between():
+    rows = [{"gpu": "a", "time": 30_000 * n, "tensor_active": 0.4125, "sm_active": 0.5 + n / 1000} for n in range(10)]
+    assert still(settle(table(rows))) == "-----GGGGG"
+    lacking = [row if n != 3 else row | {"tensor_active": None} for n, row in enumerate(rows)]
+    assert still(settle(table(lacking))) == "---------G"
+    later = [row if n < 3 else row | {"time": row["time"] + 86_400_001} for n, row in enumerate(rows)]
+    assert still(settle(table(later))) == "--------GG"
 
 
 def test_a_comma_in_a_jobs_name_makes_no_sharer():
