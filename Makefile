@@ -57,9 +57,9 @@ wheel: $(VENV)/.dev ## a wheel in dist/ with the recorder built for x86-64 and A
 	rm -rf build
 	$(BIN)/python -m build --wheel --outdir dist . ; built=$$? ; rm -rf build src/ullage/cupti/native/prebuilt ; exit $$built
 
-mutants: $(VENV)/.dev ## whether the tests notice small changes of what computes; MINUTES=10, NAMES="ofu windows" for some modules
+mutants: $(VENV)/.dev ## whether the tests notice small changes of what computes; MINUTES=10, EACH=40 of a module, NAMES="ofu windows" for some
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[mutants]'
-	$(BIN)/python tools/mutants.py --minutes $(or $(MINUTES),10) $(NAMES)
+	$(BIN)/python tools/mutants.py --minutes $(or $(MINUTES),10) --each $(or $(EACH),40) $(NAMES)
 
 gpu: ## every check that needs a GPU; writes results/<gpu>/; needs no installation
 	$(PYTHON) gpu/run.py
@@ -74,4 +74,4 @@ lock: ## renew the lock file for development (needs uv)
 	uv pip compile --universal --python-version 3.11 --extra dev --quiet --no-header --no-annotate pyproject.toml -o requirements-dev.lock
 
 clean: ## remove what make made
-	rm -rf $(VENV) build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) build src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutants

@@ -138,6 +138,49 @@ def test_every_millisecond_has_exactly_one_owner(settled, rows):
     assert times == expected
 
 
+def test_what_is_measured_of_a_sample_is_one_number_for_each_of_eight_cases(settled):
+    # 1: a clock beside tensor activity, or cycles; 2: SM activity; 4: engine activity
+    parts = ({"tensor_active": 0.5, "sm_clock": 1e9}, {"sm_active": 0.5}, {"gr_active": 0.5})
+    rows = [
+        {"gpu": str(n), "power": 1.0} | {k: v for bit, part in enumerate(parts) if n >> bit & 1 for k, v in part.items()} for n in range(8)
+    ]
+    rows += [
+        {"gpu": "1", "tensor_cycles_delta": 1, "sm_cycles_delta": 4},
+        {"gpu": "0", "tensor_cycles_delta": 1},
+        {"gpu": "0", "sm_clock": 1e9},
+    ]
+    found = device_sums(settled(rows)).to_pyarrow()
+    assert {(gpu, measured) for gpu, measured in zip(*(found[n].to_pylist() for n in ("gpu", "measured")), strict=True)} == {
+        (str(n), n) for n in range(8)
+    }
+
+
+def test_a_reading_too_large_to_be_added_up_refuses_no_question(settled):
+    # 2^62 cycles are counted in steps of 1/256, and 2^70 has no place in 63 bits; the other sample's 2^40 have
+    rows = [{"gpu": gpu, "tensor_cycles_delta": cycles, "sm_cycles_delta": 2**50} for gpu, cycles in (("a", 2**62), ("b", 2**40))]
+    found = device_sums(settled(rows)).to_pyarrow()
+    assert found["tensor_cycles"].to_pylist() == [None, 2**40] and found["sm_cycles"].to_pylist() == [2**50] * 2
+
+
+def test_cycles_of_a_sample_over_an_edge_are_parted_by_its_time(settled):
+    # 40 s of which 10 lie before the edge of the minute: of 4e9 cycles 1e9, of 8e9 2e9; tensor pipes work in half of them
+    row = {"time": T0 + 90_000, "span_ms": 40_000, "tensor_cycles_delta": 4 * 10**9, "sm_cycles_delta": 8 * 10**9}
+    found = time_sums(settled([row]), bucket_ms=60_000).select(["bucket", "cycles_ms", "tensor_cycles", "sm_cycles", "cycles_tensor_sum"])
+    assert [list(row.values()) for row in found.to_pylist()] == [
+        [T0, 10_000, 1e9, 2e9, 5_000.0],
+        [T0 + 60_000, 30_000, 3e9, 6e9, 15_000.0],
+    ]
+
+
+def test_sums_keep_the_smallest_step_and_hold_the_most_that_a_day_can_have(settled):
+    smallest = {"gpu": "a", "span_ms": 1, "tensor_active": 2.0**-28, "power": 2.0**-18, "sm_clock": 1.0}
+    largest = {"gpu": "b", "span_ms": 86_400_000, "tensor_active": 300.0, "power": 400e3, "sm_clock": 100e9 / 300}
+    small, large = device_sums(settled([smallest, largest])).to_pyarrow().to_pylist()
+    assert (small["tensor_active_sum"], small["power_sum"]) == (2.0**-28, 2.0**-18)
+    assert (large["tensor_active_sum"], large["power_sum"]) == (86_400_000 * 300.0, 86_400_000 * 400e3)
+    assert large["ofu_sum"] == pytest.approx(86_400_000 * 100e9, rel=1e-7)
+
+
 def sometimes(rng):
     """For each column of a sample, how often it is known, and what it may be."""
     level, cycles = (0.0, 0.004, 0.3, 0.7), rng.choice((0.0, 0.6, 1.0))

@@ -11,7 +11,7 @@ import pytest
 from tests.fleet_generator import random_fleet
 from tests.test_fleet_property import settled
 from ullage.sums.devices import device_sums, within
-from ullage.sums.spans import cut_at_spans, length
+from ullage.sums.spans import cut_at_spans, joined_spans, length
 
 ADDED = ("span_ms", "idle_ms", "dark_ms", "ofu_ms", "ofu_sum", "cycles_ms", "tensor_cycles", "sm_active_sum", "gr_active_ms", "power_sum")
 
@@ -50,3 +50,11 @@ def test_only_the_gpus_that_spans_name_are_cut():
     rows = settled(random_fleet(3))
     gpu = rows["gpu"][0].as_py()
     assert set(cut_at_spans(ibis.memtable(rows), {gpu: []}, "marked").to_pyarrow()["gpu"].to_pylist()) == {gpu}
+
+
+def test_spans_that_touch_become_one_and_those_of_no_time_none():
+    assert joined_spans([(5, 5)]) == () and joined_spans([(7, 6)]) == ()
+    assert joined_spans([(0, 2), (2, 4), (5, 6)]) == ((0, 4), (5, 6))
+    assert joined_spans([(0, 2), (4, 6), (9, 10)], apart=2) == ((0, 6), (9, 10))
+    assert joined_spans([(0, 9), (1, 2), (9, 11)]) == ((0, 11),)
+    assert length([(0, 9), (1, 2), (8, 11), (20, 21)]) == 12

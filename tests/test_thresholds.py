@@ -14,7 +14,7 @@ from tests.test_collectives import Did, rank, run_of
 from ullage.audit.trust import Finding, GaugeEvidence, Verdict, allowed_gap, verdict
 from ullage.reports.rated import rate
 from ullage.sums.devices import device_sums, time_sums
-from ullage.sums.gauges import gauge_sums
+from ullage.sums.gauges import gauge_sums, util_sums
 from ullage.sums.lanes.transfer import split, transfer_notes
 from ullage.sums.ledger import CODES
 from ullage.sums.windows import unequal
@@ -347,6 +347,17 @@ def test_each_sum_of_the_gauges_counts_from_its_edge_on(settled):
     found = gauge_sums(settled(rows)).to_pyarrow().to_pylist()
     counted = {row["gpu"]: row[row["gpu"].split()[0]] for row in found}
     assert counted == {f"{kind} {number}": 0 if number else 30_000 for kind, number, _ in cases}
+
+
+def test_utilization_is_compared_hour_by_hour_where_both_are_known(settled):
+    # an hour holds the sample that ends with it; the last two samples lack one of the two
+    told = [(HOUR, 0.5, 0.25), (HOUR + 1, 0.5, 1.0), (HOUR + MINUTE, None, 1.0), (HOUR + 2 * MINUTE, 0.5, None)]
+    rows = [{"time": T0 + time, "gr_active": engine, "gpu_util": util} for time, engine, util in told]
+    found = util_sums(settled(rows)).to_pyarrow().to_pylist()
+    assert [(row["hour"], row["util_ms"], row["util_rows"], row["util_gap_sum"]) for row in found] == [
+        (T0 // HOUR, 30_000, 1, 7_500.0),
+        (T0 // HOUR + 1, 30_000, 1, -15_000.0),
+    ]
 
 
 def test_a_gauge_that_contradicts_another_counts_where_only_one_pair_is_known(settled):
