@@ -8,6 +8,7 @@ import ibis
 import pyarrow as pa
 import pytest
 
+from tests.conftest import T0, settled_table
 from tests.fleet_generator import random_fleet
 from tests.test_fleet_property import settled
 from ullage.sums.devices import device_sums, within
@@ -58,3 +59,19 @@ def test_spans_that_touch_become_one_and_those_of_no_time_none():
     assert joined_spans([(0, 2), (4, 6), (9, 10)], apart=2) == ((0, 6), (9, 10))
     assert joined_spans([(0, 9), (1, 2), (9, 11)]) == ((0, 11),)
     assert length([(0, 9), (1, 2), (8, 11), (20, 21)]) == 12
+
+
+def test_a_span_that_ends_where_a_sample_begins_has_no_part_of_it():
+    # a sample of 30 s that ends at the minute, in spans before it, up to its middle, within it, and after it
+    sample = settled_table([{"time": T0 + 60_000, "power": 1.0}])
+    for span, parts in {
+        (0, 30_000): [(30_000, 60_000, False)],
+        (0, 45_000): [(15_000, 45_000, True), (15_000, 60_000, False)],
+        (40_000, 45_000): [(10_000, 40_000, False), (5_000, 45_000, True), (15_000, 60_000, False)],
+        (60_000, 90_000): [(30_000, 60_000, False)],
+        (30_000, 60_000): [(30_000, 60_000, True)],
+    }.items():
+        spans = {"GPU-0": [(T0 + span[0], T0 + span[1])]}
+        found = cut_at_spans(ibis.memtable(sample), spans, "inside").order_by("time").to_pyarrow()
+        times = found["time"].cast(pa.timestamp("ms", "UTC")).cast(pa.int64()).to_pylist()
+        assert list(zip(found["span_ms"].to_pylist(), [time - T0 for time in times], found["inside"].to_pylist(), strict=True)) == parts

@@ -15,6 +15,8 @@ from ullage.audit.trust import Finding, GaugeEvidence, Verdict, allowed_gap, ver
 from ullage.reports.rated import rate
 from ullage.sums.devices import device_sums, time_sums
 from ullage.sums.gauges import gauge_sums, util_sums
+from ullage.sums.lanes.alignment import line
+from ullage.sums.lanes.shifts import _by_far, shift
 from ullage.sums.lanes.transfer import split, transfer_notes
 from ullage.sums.ledger import CODES
 from ullage.sums.windows import unequal
@@ -421,3 +423,43 @@ def test_clocks_with_fewer_than_three_common_collectives_are_said_not_to_be_alig
     steady = [Did(1000 * n, 1000 * n + 100) for n in range(common)]
     notes = transfer_notes(*run_of(rank(0, steady), rank(1, steady, offset=10_000_000)))
     assert any("could not be aligned" in note for note in notes) != aligned
+
+
+@pytest.mark.parametrize(("points", "drift"), [(8, 0.0), (9, 0.001)])
+def test_a_drift_needs_nine_common_ends(points, drift):
+    # 1 ns every µs; around the middle of the differences an offset of 5 s
+    found = line(np.arange(points) * 1000, np.arange(points) + 5_000_000_000)
+    assert found.drift == drift
+    # 0 … 7 has the median 3.5, which is rounded to 4: the farthest is 4 off; with a drift nothing is
+    assert (found.offset, found.worst) == ((5_000_000_004, 4.0) if points == 8 else (5_000_000_004, 0.0))
+
+
+@pytest.mark.parametrize(("rise", "drift"), [(24, 0.0), (25, 25 / 6000)])
+def test_a_drift_must_rise_by_more_than_four_times_the_scatter(rise, drift):
+    # 6 µs from the middle of the first third to that of the last; half of the ends are 6 ns above or below the line, or on it
+    time = np.arange(9) * 1000
+    scatter = np.array([0, 6, -6, 0, 6, -6, 0, 6, -6])
+    difference = np.rint(time * rise / 6000).astype(np.int64) + scatter
+    assert line(time, difference).drift == pytest.approx(drift)
+
+
+def test_ends_at_one_moment_have_no_drift():
+    assert line(np.full(9, 7), np.arange(9)).drift == 0.0
+
+
+@pytest.mark.parametrize(
+    ("length", "common", "found"), [(6, 3, 3), (6, 2, None), (7, 3, None), (7, 4, 3), (3, 3, 0), (2, 1, None), (5, 3, 2), (5, 2, None)]
+)
+def test_a_shift_needs_an_agreement_of_three_and_of_half(length, common, found):
+    # every operation differs, so the two sequences agree only where one has the end and the other the beginning
+    reference, other = np.arange(length), np.arange(length) + length - common
+    ends = np.arange(length) * 1000
+    assert shift(reference, other, ends, ends, same_clock=False) == found
+    back = None if found is None else -found
+    assert shift(other, reference, ends, ends, same_clock=False) == back
+
+
+@pytest.mark.parametrize(("second", "found"), [(4.0, None), (4.0001, 1)])
+def test_the_best_of_several_shifts_must_be_better_by_four_times(second, found):
+    assert _by_far(np.array([second, 1.0, 9.0])) == found
+    assert _by_far(np.array([0.0, 0.0])) is None
