@@ -257,6 +257,7 @@ def test_ullage_gpus_shows_them_beside_the_stated_peak(kept):
         "               burst  sustained           of burst  of stated\n"
         "bf16           700.0      640.0  TFLOP/s      91 %       65 %\n"
         "global memory   4.32          –  TB/s            –       90 %",
+        "Measured under:\n"
         "  bf16, burst: best-gemm: 8192, 2026-08-10, SM clock 1,755 MHz, 690 W, random data\n"
         "  bf16, sustained: sustained-ceilings: BF16 wgmma, 2026-08-10, 5.3 s, SM clock 1,410 MHz (lowest 1,380), random data\n"
         "  global memory, burst: memory-bandwidth: read, 2026-08-10\n",
@@ -303,7 +304,7 @@ def test_ullage_bench_shows_bursts_and_what_was_sustained_side_by_side():
     report = bench_report([result("wgmma", product(7e14)), result("sustained-ceilings", held("throughput", 6e14, precision="bf16"))])
     shown, under = (part.splitlines() for part in text(view(report)).split("\n\n")[1:3])
     assert shown[2:4] == ["      burst  sustained           of burst  of stated", "bf16  700.0      600.0  TFLOP/s      86 %       61 %"]
-    assert under[1] == (
+    assert under[2] == (
         "  bf16, sustained: sustained-ceilings: BF16 wgmma, 2026-08-10, 5.3 s, SM clock 1,410 MHz (lowest 1,380), 698 W, 55 °C, "
         "held back by power cap, random data"
     )
