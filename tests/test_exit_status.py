@@ -23,6 +23,7 @@ from tests.nvml_double import Gpu, Nvml
 from tests.trace_command import EVENTS, profile
 from ullage.cli import cli
 from ullage.cli._exit_status import ANSWERED, ERROR, GATE, INTERRUPTED, PARTIAL, PASSED_ON, THREE, USAGE, in_words, table
+from ullage.views.view import Headline, View
 
 ROOT = Path(__file__).parents[1]
 
@@ -203,7 +204,7 @@ def binary(bad: bool) -> Callable[[pytest.MonkeyPatch], None]:
 
         monkeypatch.setattr(sass, "audit_sass", lambda *_, **__: SimpleNamespace(bad=["emulated"] if bad else []))
         monkeypatch.setattr(render, "record", lambda _: {})
-        monkeypatch.setattr(render, "text", lambda _: "kernels\n")
+        monkeypatch.setattr(render, "view", lambda _: View("sass", "Kernels", Headline("kernels")))
 
     return patch
 

@@ -10,11 +10,12 @@ from hypothesis import strategies as st
 
 from tests.test_stalls import sampled
 from ullage.cupti.stalls import REASONS
-from ullage.render.stalls import folded, page
+from ullage.render.stalls import folded, view
 from ullage.render.svg.flame import ROW, flame
 from ullage.reports.stall_frames import Frame, frames, paths
 from ullage.reports.stalls import stall_report
 from ullage.views.draw import NARROW, WIDE
+from ullage.views.html import html
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -64,7 +65,7 @@ def test_the_folded_form_is_a_line_for_each_path():
 HOSTILE = '<script>alert("1")</script>&\x1b[31m\n\u202e;'
 
 
-@pytest.mark.parametrize("form", [flame, folded, page])
+@pytest.mark.parametrize("form", [flame, folded, lambda report: html(view(report))])
 def test_a_hostile_name_is_only_text(form):
     written = form(stall_report(sampled((HOSTILE, 0, "wait", 5), ("a", 0, f"<b>{HOSTILE}", 5))))
     assert "\x1b" not in written

@@ -347,7 +347,7 @@ def test_the_report_is_that_of_ullage_cupti_stalls_for_the_same_recording(tmp_pa
     assert ran.code == 0
     # 7 launches of 5 samples that wait and 2 that issue
     assert ran.said.lstrip().startswith("71 % of 49 samples of 1 kernel waited for global, local or texture memory (long_scoreboard)\n")
-    assert "one sample every 2,048 cycles, continuous, CUPTI 13.1" in ran.notes
+    assert "\none sample every 2,048 cycles, continuous, CUPTI 13.1\n" in ran.said
     done = CliRunner().invoke(cli, ["cupti", "stalls", str(tmp_path / "kept"), "--json"])
     assert done.exit_code == 0, done.output
     said = json.loads((tmp_path / "run.json").read_text())

@@ -19,7 +19,6 @@ from ullage.kernels.sass.binary import Image, Opened, open_binary
 from ullage.kernels.sass.disassembler import disassemble
 from ullage.kernels.sass.instruction import Function, Instruction
 from ullage.kernels.sass.probe import matrix_body
-from ullage.render import sass as render
 from ullage.reports import sass as report
 from ullage.reports.sass import audit_sass
 
@@ -209,7 +208,7 @@ def test_ptx_without_a_ptxas_tells_what_is_asked_and_claims_no_more(tmp_path, mo
     path.write_text(ptx(four=INT4))
     found = audit_sass([path])
     assert [one.text for one in found.asked] == [INT4] and not found.kernels
-    assert render.text(found).splitlines()[0] == "not compiled, so what kernel.ptx issues is not known"
+    assert str(found).splitlines()[0] == "not compiled, so what kernel.ptx issues is not known"
     assert "nvidia-cuda-nvcc" in found.notes[0]
 
 
@@ -265,7 +264,7 @@ def test_a_program_without_device_code_is_refused():
 def test_hostile_names_are_shown_harmless(monkeypatch):
     monkeypatch.setattr(report, "open_binary", lambda path, architecture: Opened((Image("x", "sm_90", b""),)))
     code = [Function("k\x1b[31m\n" + "a" * 5000, "sm_90", (Instruction(0, "HMMA.16816.F32"), Instruction(16, "BRA", "0x0", "@P0")))]
-    shown = render.text(audit_sass([Path("x.cubin")], disassembled=lambda _: code))
+    shown = str(audit_sass([Path("x.cubin")], disassembled=lambda _: code))
     assert "\x1b" not in shown and max(len(line) for line in shown.splitlines()) < 400
 
 

@@ -150,7 +150,7 @@ def test_mutilated_heads_of_files_never_trace_back(tmp_path, monkeypatch):
                 data[draw.randrange(min(len(data), 70))] = draw.randrange(256)
         path.write_bytes(data)
         try:
-            render.text(audit_sass([path], disassembled=lambda cubin: [], assembled=lambda text, wanted: b""))
+            str(audit_sass([path], disassembled=lambda cubin: [], assembled=lambda text, wanted: b""))
         except UllageError as error:
             assert error.hint and "\n" not in error.problem
 
@@ -161,7 +161,7 @@ def test_names_of_files_and_kernels_are_shown_harmless(tmp_path, monkeypatch, na
     path.write_text(PTX)
     code = [Function("k\x1b[31m\n\udcff<b>" + "a" * 5000, "sm_90", LOOP)]
     found = audit_sass([path], disassembled=lambda _: code, assembled=lambda text, wanted: b"")
-    shown = render.text(found)
+    shown = str(found)
     assert "\x1b" not in shown and max(map(len, shown.splitlines())) < 400
     shown.encode("utf-8", "replace")
     assert json.loads(json.dumps(render.record(found)))["files"] == [name]
@@ -181,7 +181,7 @@ def test_options_that_do_not_belong_together_are_usage(words):
     assert ask(*words).exit_code == 2
 
 
-@pytest.mark.parametrize("place", ["none/report.json", "folder.json", "report.svg", "report.md"])
+@pytest.mark.parametrize("place", ["none/report.json", "folder.json", "report.svg", "report.parquet"])
 def test_a_place_that_takes_no_report_is_refused_before_the_work(tmp_path, place):
     (tmp_path / "folder.json").mkdir()
     done = ask("none.cubin", "--out", tmp_path / place)

@@ -22,8 +22,9 @@ from ullage.errors import UllageError
 from ullage.kernels.sass.disassembler import TooSlow
 from ullage.kernels.sass.instruction import Function, Instruction
 from ullage.kernels.sass.lines import Lined, Place
-from ullage.render.stalls import headline, record, text
+from ullage.render.stalls import headline, record, view
 from ullage.reports.stalls import INDICES, stall_report
+from ullage.views.text import text
 
 GUIDE = Path(__file__).parents[2] / "shared" / "seeds" / "cupti_12_0_guide.txt"
 CRC = 0x385BC2D4
@@ -106,7 +107,7 @@ def test_most_samples_waited_for_what_the_first_line_says():
             ("b", 0, "long_scoreboard", 10), ("b", 0, "selected", 25), ("b", 0, "not_selected", 5),
         )
     )  # fmt: skip
-    assert headline(report) == "50 % of 100 samples of 2 kernels waited for global, local or texture memory (long_scoreboard)"
+    assert str(headline(report)) == "50 % of 100 samples of 2 kernels waited for global, local or texture memory (long_scoreboard)"
     assert [(one.name, one.samples, one.waiting) for one in report.kernels] == [("a", 60, 50), ("b", 40, 10)]
     assert [(one.reason.name, one.samples) for one in report.shares] == [
         ("long_scoreboard", 50), ("selected", 35), ("barrier", 10), ("not_selected", 5),
@@ -295,7 +296,7 @@ def test_what_a_program_sampled_is_reported_on_another_machine(cubin, tmp_path, 
     one.result().write(tmp_path / "a.parquet")
     done = CliRunner().invoke(command, [str(tmp_path / "a.parquet")])
     assert done.stdout.startswith("67 % of 3 samples of 1 kernel waited for global, local or texture memory (long_scoreboard)\n")
-    assert re.search(r"^  0x0000 +LDC .*kernel\.cu:\d+ +long_scoreboard +3 ", done.stdout, re.MULTILINE)
+    assert re.search(r"^0x0000 +LDC .*kernel\.cu:\d+ +long_scoreboard +3 ", done.stdout, re.MULTILINE)
 
 
 def test_every_instruction_has_the_line_that_nvdisasm_writes_before_it(cubin, tmp_path):
@@ -324,36 +325,35 @@ def test_the_report_as_text_is_answer_tables_and_notes():
     samples = sampled(("a", 16, "long_scoreboard", 6), ("a", 0, "selected", 4), cubins={CRC: b"cubin"}, **facts)
     report = stall_report(samples, disassembled=disassembled(lined("a", "LDG.E", "FADD", place=Place("/src/k.cu", 7))))
     assert (
-        text(report)
+        text(view(report))
         == """\
 60 % of 10 samples of 1 kernel waited for global, local or texture memory (long_scoreboard)
+GH100, one sample every 4,096 cycles, continuous, CUPTI 13.0
 
-kernel  samples  share  issued  ready  waits       mostly for
+kernel  samples  share  issued  ready  waits  mostly for
 a            10  100 %    40 %    0 %   60 %  long_scoreboard
 
 a
+reason           meaning                                                               samples  share
+long_scoreboard  a result of global, local, surface or texture memory isn't there yet        6   60 %
+selected         the warp issued an instruction in this cycle                                4   40 %
 
-  reason           meaning                                                               samples  share
-  long_scoreboard  a result of global, local, surface or texture memory isn't there yet        6   60 %
-  selected         the warp issued an instruction in this cycle                                4   40 %
+line    mostly           samples  share
+k.cu:7  long_scoreboard       10  100 %
 
-  line    mostly           samples  share
-  k.cu:7  long_scoreboard       10  100 %
+at      instruction  line    mostly           samples  share
+0x0010  FADD         k.cu:7  long_scoreboard        6   60 %
+0x0000  LDG.E        k.cu:7  selected               4   40 %
 
-  at      instruction  line    mostly           samples  share
-  0x0010  FADD         k.cu:7  long_scoreboard        6   60 %
-  0x0000  LDG.E        k.cu:7  selected               4   40 %
+long_scoreboard: load earlier (cp.async, or TMA with more stages), reuse through shared memory, coalesce, raise occupancy, spill less
 
-  long_scoreboard: load earlier (cp.async, or TMA with more stages), reuse through shared memory, coalesce, raise occupancy, spill less
-
-note: GH100, one sample every 4,096 cycles, continuous, CUPTI 13.0
 note: a stall is counted at the instruction that waits, not at the one it waits for
 """
     )
 
 
 def test_names_from_a_recording_reach_no_terminal():
-    told = text(stall_report(sampled(("evil\x1b[31m\nname", 0, "wait", 1), mode="\x1b[2J", problems=("\x1bc",))))
+    told = text(view(stall_report(sampled(("evil\x1b[31m\nname", 0, "wait", 1), mode="\x1b[2J", problems=("\x1bc",)))))
     assert "\x1b" not in told
     assert "evil\\x1b[31m\\nname" in told
 

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ullage.cli.options import check_out, dump
+from ullage.cli.options import check_out, give
+from ullage.views.files import FORMS as VIEW_FORMS
 
 if TYPE_CHECKING:
     from ullage.cupti.pc_samples import PcSamples
     from ullage.reports.stall_shares import StallReport
 
-FORMS = (".txt", ".json", ".svg", ".html", ".folded")
+FORMS = (*VIEW_FORMS, ".svg", ".folded")
 
 
 @click.command(
@@ -45,7 +46,9 @@ FILE is a recording of `ullage run --stalls`, or what this wrote in the program 
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Kernels, and instructions of each.")
 @click.option("--reasons", "listed", is_flag=True, help="List the stall reasons.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE: .svg, .html, .folded, .json or .txt.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE; the form follows its name: also .svg and .folded."
+)
 def command(
     file: Path | None, kernel: str, binaries: tuple[Path, ...], cupti: str | None, top: int, listed: bool, as_json: bool, out: Path | None
 ) -> None:
@@ -55,24 +58,18 @@ def command(
     """
     if listed == (file is not None):
         raise click.UsageError("give a FILE, or --reasons")
-    check_out(out, FORMS, [file, *binaries])
+    check_out(out, VIEW_FORMS if listed else FORMS, [file, *binaries])
+    from ullage.render import stalls as render
+
     if file is None:
-        _list(as_json)
+        give(render.reasons_view(), render.reasons_record, as_json=as_json, out=out)
         return
     from ullage.cupti.pc_recorded import is_recorded, recorded
     from ullage.cupti.pc_samples import read
-    from ullage.render import stalls as render
 
     report = _report(recorded(file) if is_recorded(file) else read(file), kernel, binaries, cupti)
-    if out is not None:
-        from ullage.views.files import replace
-
-        replace(out, form_of(report, out.suffix.lower(), top).encode("utf-8", "replace"))
-        click.echo(f"wrote {out}", err=True)
-    if as_json:
-        click.echo(dump(render.record(report)))
-    elif out is None:
-        click.echo(render.text(report, top), nl=False)
+    more = render.forms(report)
+    give(render.view(report, top=top), lambda: render.record(report), as_json=as_json, out=out, more=more)
 
 
 def _report(samples: PcSamples, kernel: str, binaries: tuple[Path, ...], cupti: str | None) -> StallReport:
@@ -96,27 +93,3 @@ def _named(cupti: str | None) -> Callable[[bytes], int] | None:
             raise
         return None
     return lambda cubin: crc(library, cubin)
-
-
-def form_of(report: StallReport, form: str, top: int = 10) -> str:
-    """Return the report in one of `FORMS`."""
-    from ullage.render import stalls as render
-    from ullage.render.svg.flame import flame
-
-    if form == ".svg":
-        return str(flame(report))
-    if form == ".json":
-        return dump(render.record(report)) + "\n"
-    return render.text(report, top) if form == ".txt" else render.folded(report) if form == ".folded" else render.page(report)
-
-
-def _list(as_json: bool) -> None:
-    from ullage.cupti.stalls import GROUPS, REASONS
-    from ullage.views.table import table
-
-    if as_json:
-        click.echo(dump([{**vars(one), "old": one.old or None} for one in REASONS.values()]))
-        return
-    rows = [[one.name, one.old or "–", GROUPS[one.group], one.meaning] for one in REASONS.values()]
-    click.echo(f"{len(rows)} stall reasons, each also counted as latency samples (_not_issued)\n")
-    click.echo(table(["reason", "old name", "state", "meaning"], rows, left=4))

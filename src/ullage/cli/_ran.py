@@ -115,6 +115,7 @@ def _counted(recorded: Recorded, files: list[Path], notes: list[str], asked: dic
     from ullage.live.counting import NOT_COUNTED
     from ullage.questions._kernels import kernels
     from ullage.render import kernel_counters as render
+    from ullage.views.text import text
 
     if any(note.startswith(NOT_COUNTED) for note in notes):
         return False
@@ -123,7 +124,7 @@ def _counted(recorded: Recorded, files: list[Path], notes: list[str], asked: dic
     except UllageError as error:
         notes.append(f"{error.problem} ({error.hint})")
         return False
-    _say("\n" + render.text(report), asked)
+    _say("\n" + text(render.view(report)), asked)
     _write_json(render.record(report) | {"exit": recorded.code}, asked)
     return True
 
@@ -138,10 +139,11 @@ def _write_json(record: dict[str, Any], asked: dict[str, Any]) -> None:
 
 def _stalled(recorded: Recorded, files: list[Path], notes: list[str], asked: dict[str, Any]) -> None:
     """Print what the warps of each kernel waited for, and write the files that were asked for; where nothing was sampled say why."""
-    from ullage.cli._cupti_stalls import form_of
     from ullage.cupti.pc_recorded import sampled
     from ullage.render import stalls as render
     from ullage.reports.stalls import stall_report
+    from ullage.views.files import content
+    from ullage.views.text import text
 
     samples = sampled(files)
     try:
@@ -154,10 +156,11 @@ def _stalled(recorded: Recorded, files: list[Path], notes: list[str], asked: dic
                 tell(f"{path} is not written: nothing was sampled")
         return
     report = replace(report, notes=(*report.notes, *notes))
-    _say("\n" + render.text(report), asked)
+    view = render.view(report)
+    _say("\n" + text(view), asked)
     _write_json(render.record(report) | {"exit": recorded.code}, asked)
     if asked["out"] is not None:
-        _written(asked["out"], form_of(report, asked["out"].suffix.lower()).encode("utf-8", "replace"))
+        _written(asked["out"], content(asked["out"], view, lambda: render.record(report), render.forms(report)))
 
 
 def _trace(files: list[Path], asked: dict[str, Any], progress: Progress, notes: list[str]) -> TraceReport | None:

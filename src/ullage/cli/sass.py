@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from ullage.cli._exit_status import end
-from ullage.cli.options import Progress, check_out, dump
+from ullage.cli.options import Progress, check_out, give, out_option
+from ullage.views.files import FORMS
 
 _EPILOG = """\b
 Examples:
@@ -28,7 +29,7 @@ _FAMILIES = ("mma", "wgmma", "tcgen05", "vector", "copy", "cluster")
 @click.option("--table", "tabled", is_flag=True, help="Compile every known instruction for every architecture, and show what comes of it.")
 @click.option("--family", type=click.Choice(_FAMILIES), help="With --table: only these instructions.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE: .json or .txt; with --table also .md.")
+@out_option
 def command(
     files: tuple[Path, ...], kernel: str, arch: str | None, strict: bool, tabled: bool, family: str | None, as_json: bool, out: Path | None
 ) -> None:
@@ -43,7 +44,7 @@ def command(
         raise click.UsageError(f"--{'strict' if strict else 'kernel'} is about files, not about --table")
     if family and not tabled:
         raise click.UsageError("--family is a part of --table")
-    check_out(out, (".json", ".txt", ".md") if tabled else (".json", ".txt"), files)
+    check_out(out, FORMS, files)
     if tabled:
         _table(arch, family, as_json, out)
     else:
@@ -57,7 +58,7 @@ def _lint(files: tuple[Path, ...], kernel: str, arch: str | None, strict: bool, 
     progress = Progress(quiet=as_json)
     report = audit_sass(files, kernel=kernel, architecture=arch, progress=progress)
     progress.done()
-    _give({".json": dump(render.record(report)) + "\n", ".txt": render.text(report)}, as_json, out)
+    give(render.view(report), lambda: render.record(report), as_json=as_json, out=out)
     end(gate=strict and bool(report.bad))
 
 
@@ -70,15 +71,4 @@ def _table(arch: str | None, family: str | None, as_json: bool, out: Path | None
     progress = Progress(quiet=as_json)
     rows = table((arch,) if arch is not None else ARCHITECTURES, [one for one in PROBES.values() if family in (None, one.family)], progress)
     progress.done()
-    forms = {".json": dump(render.record(rows)) + "\n", ".txt": render.plain(rows), ".md": render.markdown(rows)}
-    _give(forms, as_json, out)
-
-
-def _give(forms: dict[str, str], as_json: bool, out: Path | None) -> None:
-    if out is not None:
-        from ullage.views.files import replace
-
-        replace(out, forms[out.suffix.lower()].encode("utf-8", "replace"))
-        click.echo(f"wrote {out}", err=True)
-    if as_json or out is None:
-        click.echo(forms[".json" if as_json else ".txt"], nl=False)
+    give(render.view(rows), lambda: render.record(rows), as_json=as_json, out=out, more={".md": lambda: render.markdown(rows)})

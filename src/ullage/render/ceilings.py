@@ -28,7 +28,9 @@ def section(found: Ceilings, chip: Chip | None) -> Section:
     lines = [*_products(found, chip), *_memory(found, chip)]
     under = [*(Item(words) for name, _, burst, sustained, _ in lines for words in _conditions(name, burst, sustained))]
     table = Table("ceilings", columns, [_row(*line) for line in lines])
-    return Section("ceilings", "Ceilings", [Paragraph(f"{about}{driver}"), table, ItemList(under, "Measured under")], _CEILINGS, headed=True)
+    return Section(
+        "ceilings", "Ceilings", [Paragraph(f"{about}{driver}"), table, ItemList(under, "Measured under")], _CEILINGS, headed=True
+    )
 
 
 Line = tuple[str, str, Ceiling | None, Ceiling | None, float | None]  # name, unit, burst, sustained, stated

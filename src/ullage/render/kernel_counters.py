@@ -1,57 +1,50 @@
-"""What each kernel executed, as text and as plain data."""
+"""The view of what each kernel executed."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
 
-from ullage.errors import harmless
 from ullage.reports.kernel_counters import Kernel, KernelCounters
-from ullage.views.numbers import UNKNOWN, factor, percent
-from ullage.views.table import table
+from ullage.views.notation import COUNT, FACTOR, FIGURES, PERCENT, Notation
+from ullage.views.numbers import amount, counted, percent
 from ullage.views.times import seconds
+from ullage.views.view import Column, Headline, Section, Table, Value, View
 
 SHOWN = 12
-NAME = 60
+TIME = Notation("s", lambda value: seconds(round(value * 1e9)))
+INTENSITY = Notation("FLOP/B", lambda value: f"{value:.3g}")
+RATE = Notation("FLOP/s", amount)
 
 
-def text(report: KernelCounters, top: int = SHOWN) -> str:
-    """Return the report as text: the answer first, then a row a kernel, the longest first."""
+def view(report: KernelCounters) -> View:
+    """Return the answer as data: how near the kernels came to their roofs, then a row a kernel, the longest first."""
     launches = sum(kernel.launches for kernel in report.kernels)
-    reached = "how near they came to their roofs is not known" if report.achieved is None else f"{percent(report.achieved)} of their roofs"
-    head = f"{launches:,} launches of {len(report.kernels):,} kernels, {seconds(round(report.time * 1e9))}: {reached}"
-    on = f"counted on {report.gpu or 'an unknown GPU'}; roofs: {report.ceilings}"
-    columns = ["kernel", "launches", "time", "FLOPs", "legacy", "FLOP/B", "tensor", "SM", "FLOP/s", "of roof", "bound"]
-    shown = [_row(kernel) for kernel in report.kernels[:top]]
-    more = [f"… {len(report.kernels) - top:,} more kernels"] if len(report.kernels) > top else []
-    notes = [f"note: {harmless(note, 1000)}" for note in report.notes]
-    return "\n".join([head, on, "", table(columns, shown, left=1), *more, *(["", *notes] if notes else [])]) + "\n"
+    about = f"{launches:,} launches of {counted(len(report.kernels), 'kernel')}, {TIME.words(report.time)}: "
+    answer = Headline("how near they came to their roofs is not known", before=about)
+    if report.achieved is not None:
+        answer = Headline(percent(report.achieved), " of their roofs", about)
+    columns = [Column("kernel", room=60), Column("launches", COUNT), Column("time", TIME), Column("FLOPs", FIGURES)]
+    columns += [Column("legacy", PERCENT), Column("FLOP/B", INTENSITY), Column("tensor", PERCENT), Column("SM", PERCENT)]
+    columns += [Column("FLOP/s", RATE), Column("of roof", FACTOR), Column("bound")]
+    table = Table("kernels", columns, [_row(kernel) for kernel in report.kernels], brief=SHOWN)
+    return View(
+        kind="kernel counters",
+        subject="What each kernel executed",
+        headline=answer,
+        basis=[f"counted on {report.gpu or 'an unknown GPU'}; roofs: {report.ceilings}"],
+        sections=[Section("kernels", "Kernels", [table], "The longest first.")],
+        notes=report.notes,
+    )
 
 
-def _row(kernel: Kernel) -> list[str]:
+def _row(kernel: Kernel) -> list[Value]:
     rate = kernel.tensor_flops / kernel.time if kernel.time and kernel.tensor_flops else None
     work = " + ".join(f"{amount(value)} {name}" for name, value in kernel.flops.items() if value and " " not in name)
     return [
-        harmless(kernel.name, NAME), f"{kernel.launches:,}", seconds(round(kernel.time * 1e9)), work or "–", _share(kernel.legacy_share),
-        UNKNOWN if kernel.intensity is None else f"{kernel.intensity:.3g}", _share(kernel.tensor_active), _share(kernel.sm_active),
-        UNKNOWN if rate is None else amount(rate), UNKNOWN if kernel.achieved is None else factor(kernel.achieved), kernel.bound or UNKNOWN,
+        kernel.name, kernel.launches, kernel.time, work or None, kernel.legacy_share, kernel.intensity,
+        kernel.tensor_active, kernel.sm_active, rate, kernel.achieved, kernel.bound or None,
     ]  # fmt: skip
-
-
-def _share(value: float | None) -> str:
-    return UNKNOWN if value is None else percent(value)
-
-
-def amount(value: float) -> str:
-    """Return a count or a rate with its prefix.
-
-    >>> amount(2.147e12), amount(950.0)
-    ('2.15 T', '950')
-    """
-    for prefix, size in (("E", 1e18), ("P", 1e15), ("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if value >= size:
-            return f"{value / size:.3g} {prefix}"
-    return f"{value:.3g}"
 
 
 def record(report: KernelCounters) -> dict[str, Any]:

@@ -1,25 +1,92 @@
-"""What binaries issue and what is wrong with it, as text and as plain data for JSON."""
+"""The view of what binaries issue, and of what is wrong with it."""
 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any
 
 from ullage.errors import harmless
 from ullage.kernels.sass.ceilings import Ceiling
 from ullage.kernels.sass.finding import Finding
 from ullage.reports.sass import Kernel, SassReport
-from ullage.views.table import table
+from ullage.views.notation import COUNT
+from ullage.views.numbers import counted
+from ullage.views.view import Column, Headline, Item, ItemList, Section, Table, Value, View
 
-_ROWS = 60  # of a table on a terminal; JSON has them all
-_NAME = 48  # characters of a kernel's name
+ROWS = 60  # of a table on a terminal, and kernels whose findings are listed; JSON has them all
 
 
-def text(report: SassReport) -> str:
-    """Return the lint as text: the answer, what each kernel issues, each finding with its evidence, the notes."""
-    parts = [_verdict(report), _issued(report), *(_findings(one) for one in report.kernels[:_ROWS] if one.linted.findings)]
-    parts += [_asked(report), "\n".join(f"note: {harmless(note, 400)}" for note in _notes(report))]
-    return "\n\n".join(part for part in parts if part) + "\n"
+def view(report: SassReport) -> View:
+    """Return the lint as data: the answer, what each kernel issues, each finding with its evidence, what PTX asked for."""
+    return View(
+        kind="sass",
+        subject="Tensor instructions of a binary",
+        headline=_headline(report),
+        sections=[
+            Section("issued", "What is issued", [_issued(report)]),
+            *(_findings(number, one) for number, one in enumerate(report.kernels[:ROWS]) if one.linted.findings),
+            Section("asked", "What PTX asks for", [_asked(report)]),
+        ],
+        notes=_notes(report),
+    )
+
+
+def _headline(report: SassReport) -> Headline:
+    files = ", ".join(harmless(name, 60) for name in report.files)
+    total = counted(len(report.kernels) + report.others, "kernel")
+    if report.asked and not report.kernels:
+        return Headline("not compiled", f", so what {files} issues is not known")
+    if not report.bad:
+        using = sum(bool(one.linted.issued) for one in report.kernels)
+        return Headline("nothing emulated or legacy", f" in {total}, {using:,} of them with tensor instructions: {files}")
+    sorts = Counter(sort for one in report.bad for sort in {finding.sort for finding in one.bad})
+    said = ", ".join(f"{count:,} {sort}" for sort, count in sorted(sorts.items()))
+    falls = "falls" if len(report.bad) == 1 else "fall"
+    return Headline(f"{len(report.bad):,} of {total}", f" {falls} short of the tensor cores ({said}): {files}")
+
+
+def _issued(report: SassReport) -> Table:
+    rows: list[list[Value]] = [
+        [one.name, one.architecture, issued.opcode, issued.count, issued.looped, _mark(one, issued.opcode)]
+        for one in report.kernels
+        for issued in one.linted.issued
+    ]
+    columns = [Column("kernel"), Column("arch"), Column("instruction"), Column("count", COUNT), Column("in loops", COUNT)]
+    return Table("issued", [*columns, Column("", key="finding")], rows, brief=ROWS, elsewhere="--json has all")
+
+
+def _asked(report: SassReport) -> Table:
+    counts = Counter(one.text for one in report.asked)
+    rows: list[list[Value]] = [[text, count] for text, count in counts.most_common()]
+    return Table("asked", [Column("asked for", room=110), Column("count", COUNT)], rows, brief=ROWS)
+
+
+def _mark(kernel: Kernel, opcode: str) -> str:
+    """Say of an opcode whether it stands in for another type or is of an older generation."""
+    sorts = {one.sort for one in kernel.bad if opcode in (one.stand_in, one.evidence.opcode)}
+    return ", ".join(sorted(sorts))
+
+
+def _findings(number: int, kernel: Kernel) -> Section:
+    title = f"{harmless(kernel.name, 120)} ({harmless(kernel.image, 60)}, {kernel.architecture})"
+    items = [Item(f"{one.sort}{'' if one.certain else ', likely'}: {one.what}", remarks=[*_remarks(one)]) for one in kernel.linted.findings]
+    return Section(f"findings-{number}", title, [ItemList(items)], headed=True)
+
+
+def _remarks(one: Finding) -> Iterator[str]:
+    yield f"at 0x{one.evidence.address:04x}  {harmless(str(one.evidence), 110)}  ({one.count:,} such, {one.looped:,} in loops)"
+    if one.asked and one.asked.line:
+        yield f"asked for at line {one.asked.line:,}: {harmless(one.asked.text, 100)}"
+    if one.ceiling:
+        yield f"ceiling: {one.ceiling}{f' ({one.ceiling.source})' if one.ceiling.source else ''}"
+    if one.remedy:
+        yield f"remedy: {one.remedy}"
+
+
+def _notes(report: SassReport) -> list[str]:
+    guessed = any(not one.certain for kernel in report.kernels for one in kernel.linted.findings)
+    return [*report.notes, *(["give the .ptx beside the binary to make the likely findings certain"] if guessed else [])]
 
 
 def record(report: SassReport) -> dict[str, Any]:
@@ -34,7 +101,7 @@ def record(report: SassReport) -> dict[str, Any]:
                 "architecture": one.architecture,
                 "ptx": one.told,
                 "tensor": [{"opcode": i.opcode, "count": i.count, "in_loops": i.looped} for i in one.linted.issued],
-                "findings": [_finding(finding) for finding in one.linted.findings],
+                "findings": [_finding_record(finding) for finding in one.linted.findings],
             }
             for one in report.kernels
         ],
@@ -44,7 +111,7 @@ def record(report: SassReport) -> dict[str, Any]:
     }
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding_record(finding: Finding) -> dict[str, Any]:
     asked = finding.asked
     return {
         "sort": finding.sort,
@@ -55,72 +122,10 @@ def _finding(finding: Finding) -> dict[str, Any]:
         "stand_in": finding.stand_in or None,
         "evidence": {"address": finding.evidence.address, "text": str(finding.evidence)},
         "asked": {"text": asked.text, "line": asked.line} if asked else None,
-        "ceiling": _ceiling(finding.ceiling),
+        "ceiling": _ceiling_record(finding.ceiling),
         "remedy": finding.remedy,
     }
 
 
-def _ceiling(ceiling: Ceiling | None) -> dict[str, Any] | None:
+def _ceiling_record(ceiling: Ceiling | None) -> dict[str, Any] | None:
     return None if ceiling is None else {"fraction": ceiling.fraction, "of": ceiling.of or None, "source": ceiling.source or None}
-
-
-def _verdict(report: SassReport) -> str:
-    files = ", ".join(harmless(name, 60) for name in report.files)
-    total = len(report.kernels) + report.others
-    if report.asked and not report.kernels:
-        return f"not compiled, so what {files} issues is not known"
-    if not report.bad:
-        using = sum(bool(one.linted.issued) for one in report.kernels)
-        return f"nothing emulated or legacy in {_kernels(total)}, {using:,} of them with tensor instructions: {files}"
-    sorts = Counter(sort for one in report.bad for sort in {finding.sort for finding in one.bad})
-    said = ", ".join(f"{count:,} {sort}" for sort, count in sorted(sorts.items()))
-    falls = "falls" if len(report.bad) == 1 else "fall"
-    return f"{len(report.bad):,} of {_kernels(total)} {falls} short of the tensor cores ({said}): {files}"
-
-
-def _kernels(count: int) -> str:
-    return f"{count:,} kernel{'' if count == 1 else 's'}"
-
-
-def _issued(report: SassReport) -> str:
-    rows = [
-        [harmless(one.name, _NAME), one.architecture, i.opcode, f"{i.count:,}", f"{i.looped:,}", _mark(one, i.opcode)]
-        for one in report.kernels
-        for i in one.linted.issued
-    ]
-    if not rows:
-        return ""
-    head = ["kernel", "arch", "instruction", "count", "in loops", ""]
-    more = f"\n… and {len(rows) - _ROWS:,} more; --json has all" if len(rows) > _ROWS else ""
-    return table(head, rows[:_ROWS], left=3) + more
-
-
-def _mark(kernel: Kernel, opcode: str) -> str:
-    """Say of an opcode whether it stands in for another type or is of an older generation."""
-    sorts = {one.sort for one in kernel.bad if opcode in (one.stand_in, one.evidence.opcode)}
-    return ", ".join(sorted(sorts))
-
-
-def _findings(kernel: Kernel) -> str:
-    lines = [f"{harmless(kernel.name, 120)} ({harmless(kernel.image, 60)}, {kernel.architecture})"]
-    for one in kernel.linted.findings:
-        lines.append(f"  {one.sort}{'' if one.certain else ', likely'}: {one.what}")
-        lines.append(
-            f"    at 0x{one.evidence.address:04x}  {harmless(str(one.evidence), 110)}  ({one.count:,} such, {one.looped:,} in loops)"
-        )
-        lines += [f"    asked for at line {one.asked.line:,}: {harmless(one.asked.text, 100)}"] if one.asked and one.asked.line else []
-        if one.ceiling:
-            source = f" ({one.ceiling.source})" if one.ceiling.source else ""
-            lines.append(f"    ceiling: {one.ceiling}{source}")
-        lines += [f"    remedy: {one.remedy}"] if one.remedy else []
-    return "\n".join(lines)
-
-
-def _asked(report: SassReport) -> str:
-    counts = Counter(harmless(one.text, 110) for one in report.asked)
-    return table(["asked for", "count"], [[name, f"{count:,}"] for name, count in counts.most_common(_ROWS)]) if counts else ""
-
-
-def _notes(report: SassReport) -> list[str]:
-    guessed = any(not one.certain for kernel in report.kernels for one in kernel.linted.findings)
-    return [*report.notes, *(["give the .ptx beside the binary to make the likely findings certain"] if guessed else [])]

@@ -9,6 +9,8 @@ from ullage.errors import harmless
 from ullage.kernels.sass.asked import Asked
 from ullage.kernels.sass.outcomes import Outcome
 from ullage.kernels.sass.probe import Probe
+from ullage.views.numbers import counted
+from ullage.views.view import Column, Headline, Paragraph, Section, Table, View
 
 Outcomes = Sequence[tuple[Probe, Sequence[Outcome]]]
 
@@ -73,17 +75,27 @@ def _cell(outcome: Outcome) -> str:
     return f"`{whole}`" + (f", **{emulated or 'emulated'}**" if comma else "")
 
 
-def plain(rows: Outcomes) -> str:
-    """Return the table as text for a terminal: an instruction, and below it what each architecture makes of it."""
-    lines = []
-    for probe, outcomes in rows:
-        lines.append(probe.name)
-        width = max(len(one.architecture) for one in outcomes)
-        lines += [f"  {one.architecture.ljust(width)}  {_told(one)}" for one in outcomes]
-    return "\n".join(lines) + "\n"
+def view(rows: Outcomes) -> View:
+    """Return the table as data: a terminal shows an instruction, and below it what each architecture makes of it."""
+    architectures = [outcome.architecture for outcome in rows[0][1]]
+    cells = [[probe.name, *map(_words, outcomes)] for probe, outcomes in rows]
+    table = Table("instructions", [Column("instruction"), *map(Column, architectures)], cells, detail=True)
+    listed = "\n".join(line for probe, outcomes in rows for line in _lines(probe, outcomes))
+    about = f", and what {counted(len(architectures), 'architecture')} make of them"
+    return View(
+        kind="sass table",
+        subject="Tensor instructions",
+        headline=Headline(counted(len(rows), "instruction"), about),
+        sections=[Section("instructions", "Instructions", [Paragraph(listed, kept=True, drawn=True), table])],
+    )
 
 
-def _told(outcome: Outcome) -> str:
+def _lines(probe: Probe, outcomes: Sequence[Outcome]) -> list[str]:
+    width = max(len(one.architecture) for one in outcomes)
+    return [probe.name, *(f"  {one.architecture.ljust(width)}  {_words(one)}" for one in outcomes)]
+
+
+def _words(outcome: Outcome) -> str:
     return f"refused: {harmless(outcome.refusal, 110)}" if outcome.refusal else str(outcome)
 
 

@@ -17,6 +17,7 @@ from ullage.kernels.mangled import readable
 from ullage.kernels.sass.ceilings import legacy
 from ullage.metrics.metric import ratio
 from ullage.metrics.roofline import arithmetic_intensity, roof_efficiency
+from ullage.views.shown import ShownByView
 
 _MEMORY = "global memory"  # as measured ceilings call it
 _OPCODES = {"fp16": "HMMA.16816.F32", "bf16": "HMMA.16816.F32.BF16", "tf32": "HMMA.1688.F32.TF32", "int8": "IMMA.16832.S8.S8"}
@@ -51,7 +52,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class KernelCounters:
+class KernelCounters(ShownByView, view="ullage.render.kernel_counters"):
     """The kernels, the longest first; `time` of all (s), the GPU, by whose ceilings, and notes."""
 
     kernels: tuple[Kernel, ...]

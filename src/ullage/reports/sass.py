@@ -16,6 +16,7 @@ from ullage.kernels.sass.disassembler import disassemble
 from ullage.kernels.sass.finding import Finding, Linted
 from ullage.kernels.sass.instruction import Function
 from ullage.kernels.sass.lint import lint
+from ullage.views.shown import ShownByView
 
 BAD = ("emulated", "legacy")
 
@@ -44,7 +45,7 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class SassReport:
+class SassReport(ShownByView, view="ullage.render.sass"):
     """Kernels that issue tensor instructions or of which there is something to say; how many others there are; for PTX that could not be
     compiled here, what it asks for; and notes."""
 

@@ -11,6 +11,7 @@ from ullage.cupti.pc_samples import Facts
 from ullage.cupti.stalls import Reason
 from ullage.kernels.sass.instruction import Instruction
 from ullage.kernels.sass.lines import Place
+from ullage.views.shown import ShownByView
 
 BUSY = ("issued", "ready")  # groups of states in which a warp doesn't wait
 WORTH = 0.1  # of a kernel's samples that a reason needs for its advice to be given
@@ -88,7 +89,7 @@ class KernelStalls:
 
 
 @dataclass(frozen=True)
-class StallReport:
+class StallReport(ShownByView, view="ullage.render.stalls"):
     """Kernels, most samples first; the stall reasons of all of them; how it was measured; notes."""
 
     kernels: tuple[KernelStalls, ...]

@@ -20,9 +20,14 @@ def write_answer(path: Path, view: View, record: Callable[[], Any], more: Mappin
 
     Raises UllageError where nothing can be written; an old file stays until the new one is whole.
     """
+    replace(path, content(path, view, record, more))
+
+
+def content(path: Path, view: View, record: Callable[[], Any], more: Mapping[str, Form] | None = None) -> bytes:
+    """Return what `write_answer` writes to a file of this name."""
     ending = path.suffix.lower()
-    content = more[ending]() if more and ending in more else printed(view, record, ending)
-    replace(path, content if isinstance(content, bytes) else content.encode("utf-8", "replace"))
+    made = more[ending]() if more and ending in more else printed(view, record, ending)
+    return made if isinstance(made, bytes) else made.encode("utf-8", "replace")
 
 
 def printed(view: View, record: Callable[[], Any], ending: str) -> str:
@@ -51,7 +56,7 @@ def printed(view: View, record: Callable[[], Any], ending: str) -> str:
     raise UllageError(f"there is no form '{harmless(ending, 20)}'", f"use {', '.join(FORMS)}")
 
 
-def replace(path: Path, content: bytes | Iterable[bytes]) -> None:
+def replace(path: Path, written: bytes | Iterable[bytes]) -> None:
     """Write a file whole, from bytes or from pieces: an old one of that name stays until the new one is on the disk.
 
     Raises UllageError for a folder in which nothing can be written.
@@ -62,7 +67,7 @@ def replace(path: Path, content: bytes | Iterable[bytes]) -> None:
         raise _not_written(path, error, "name a file in a folder that exists and is yours") from error
     try:
         with os.fdopen(handle, "wb") as file:
-            file.writelines([content] if isinstance(content, bytes) else content)
+            file.writelines([written] if isinstance(written, bytes) else written)
         Path(name).chmod(0o644)
         Path(name).replace(path)
     except BaseException as error:

@@ -139,11 +139,31 @@ def flops(value: float | None, unit: str = "FLOP") -> str:
     """
     if value is None:
         return UNKNOWN
-    scaled, steps = float(value), 0
-    while abs(scaled) >= 999.95 and steps < len(_PREFIXES) - 1:
-        scaled, steps = scaled / 1000, steps + 1
+    scaled, prefix = prefixed(value, 4)
     digits = 3 if abs(scaled) < 10 else 2 if abs(scaled) < 100 else 1
-    return f"{scaled:.{digits}f} {_PREFIXES[steps]}{unit}" if steps else f"{value:,.10g} {unit}"
+    return f"{scaled:.{digits}f} {prefix}{unit}" if prefix else f"{value:,.10g} {unit}"
+
+
+def amount(value: float) -> str:
+    """Return a count or a rate with three digits and its prefix.
+
+    >>> amount(2.147e12), amount(950.0), amount(999.6e9)
+    ('2.15 T', '950', '1 T')
+    """
+    scaled, prefix = prefixed(value, 3)
+    return f"{scaled:.3g} {prefix}".rstrip()
+
+
+def prefixed(value: float, digits: int) -> tuple[float, str]:
+    """Return a value in thousands of thousands and the prefix of these, so that it is below 1,000 when it is shown with so many digits.
+
+    >>> prefixed(999.96e3, 4), prefixed(999.94e3, 4)
+    ((0.99996, 'M'), (999.94, 'k'))
+    """
+    scaled, steps = float(value), 0
+    while abs(scaled) >= 1000 - 0.5 * 10.0 ** (3 - digits) and steps < len(_PREFIXES) - 1:
+        scaled, steps = scaled / 1000, steps + 1
+    return scaled, _PREFIXES[steps]
 
 
 def tera(value: float) -> str:
