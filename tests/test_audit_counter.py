@@ -18,6 +18,7 @@ from ullage.models.formula import compiled
 from ullage.models.step import Step
 from ullage.render import counter as render
 from ullage.reports.counter import audit_counter
+from ullage.views.text import text
 
 COUNTER = '''
 import os, time
@@ -131,7 +132,7 @@ def test_a_counter_of_ones_own_is_called_in_another_process(trainer):
 )
 def test_what_goes_wrong_in_foreign_code_is_one_row(trainer, function, says):
     report = audit_counter(f"mytrainer:{function}", examples=LLAMA[:2], timeout=2)
-    assert says in render.text(report)
+    assert says in str(report)
     assert len(report.rows) == 2
     if function in ("stuck", "gone"):  # only the first case breaks; the next is asked in a new process
         assert report.rows[1].told.flops == 1
@@ -177,7 +178,7 @@ def test_the_text_is_verdict_table_and_notes():
     report = SimpleNamespace(
         target="t", version="mine 1.0", rows=(right, twice, compared(example, Told(None, "KeyError: 'x'"))), right=1, silent=1
     )
-    lines = render.text(report).split("\n")
+    lines = text(render.view(report)).split("\n")
     assert lines[0] == "mine 1.0 is right on 1 of 3 cases; the others are 1.061 to 1.061 of the truth, 1 got no number"
     assert [" ".join(line.split()) for line in lines[2:6]] == [
         "feature model causal full what it does",

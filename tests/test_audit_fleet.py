@@ -14,7 +14,6 @@ import ullage
 from ullage.audit.configs import Folder
 from ullage.cli import cli
 from ullage.errors import UllageError
-from ullage.render.audit_fleet import text
 from ullage.reports.audit_fleet import FleetAudit
 from ullage.simulate.configs import CONFIGS, taken_for, write
 from ullage.simulate.faults import MISTAKES
@@ -136,7 +135,7 @@ def test_a_job_that_reports_and_was_not_measured_is_left_out_with_the_reason(sim
 
 def test_what_was_left_out_is_told_in_few_lines():
     left = [(f"job{i}", "it was observed for less than 30 min") for i in range(5)] + [(f"odd{i}", f"reason {i}") for i in range(12)]
-    said = text(FleetAudit((), tuple(left), ())).splitlines()
+    said = str(FleetAudit((), tuple(left), ())).splitlines()
     assert "  5 jobs: it was observed for less than 30 min (job0, job1, job2, …)" in said
     assert "  1 job: reason 0 (odd0)" in said
     assert said[-1] == "  3 jobs for 3 more reasons; --json has them all"

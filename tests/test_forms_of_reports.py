@@ -15,21 +15,30 @@ from tests.bench_results import of_bench, slower
 from tests.command_line import ask
 from tests.forms import plain, untold
 from tests.test_gemm_ofu import recording, three
+from ullage.audit.counter import Told, compared
+from ullage.audit.counter_cases import EXAMPLES
 from ullage.benches.bench import BENCHES
 from ullage.kernels.tiling import Product as TiledProduct
 from ullage.models.reading import read_config
-from ullage.questions import flops, step_question, waterfall
+from ullage.questions import audit_mfu, flops, step_question, waterfall
+from ullage.render import audit as render_audit
+from ullage.render import audit_fleet as render_audit_fleet
 from ullage.render import bench, drift, json
+from ullage.render import counter as render_counter
 from ullage.render import fleet as render_fleet
 from ullage.render import flops as render_flops
 from ullage.render import gemm as render_gemm
 from ullage.render import gemm_ofu as render_gemm_ofu
+from ullage.render import peaks as render_peaks
 from ullage.render import waterfall as chain
 from ullage.render.waterfall_html import page
 from ullage.reports import gemm_ledger, gemm_ofu
+from ullage.reports.audit_fleet import Audited, FleetAudit
 from ullage.reports.bench import bench_report
+from ullage.reports.counter import CounterReport
 from ullage.reports.drift import drift_report
 from ullage.reports.gemm import Question, gemm, sweep
+from ullage.reports.peaks import audit_peaks
 from ullage.simulate.job import Plan, job
 from ullage.simulate.job_files import Written, write
 from ullage.views.html import html
@@ -157,7 +166,38 @@ def test_a_drift() -> None:
 
 def test_ofu_beside_mfu_of_known_products() -> None:
     report = gemm_ofu.gemm_ofu(recording(three()))
-    data = render_gemm_ofu.record(report)
-    for form in (render_gemm_ofu.text(report), plain(render_gemm_ofu.html(report))):
-        assert untold(form, data, ("2 points", "2 pp", "5 pp", "4"), SCALES) == []  # the limits, and the number of a figure
-    assert render_gemm_ofu.headline(report)[1:] in plain(render_gemm_ofu.html(report))
+    limits = ("2 points", "2 pp", "5 pp", "4", "1")  # limits, and the numbers of the paper's figures
+    for form in forms_of(render_gemm_ofu.view(report)):
+        assert untold(form, render_gemm_ofu.record(report), limits, SCALES) == []
+
+
+@pytest.mark.parametrize("asked", [(0.54, 0.26), (0.40, 0.41), (0.60, 0.20), (0.31, 0.43)])
+def test_an_audit_of_an_mfu(asked: tuple[float, float], made: Written) -> None:
+    report = audit_mfu(made.config, reported=asked[0], ofu=asked[1], gpu="H100 SXM")
+    data = render_audit.record(report)
+    tried = str(len(report.finding.considered))
+    assert [untold(form, data, [tried], (PERCENT,)) for form in forms_of(render_audit.view(report))] == [[]] * 4
+
+
+def test_an_audit_of_a_fleet(made: Written) -> None:
+    findings = [audit_mfu(made.config, reported=mfu, ofu=ofu).finding for mfu, ofu in ((0.54, 0.26), (0.40, 0.41), (0.60, 0.20))]
+    jobs = tuple(Audited(f"job-{place}", None, 8, "H100", finding) for place, finding in enumerate(findings))
+    left_out = (("a", "it is short"), ("b", "it is short"), ("c", "no configuration is called by the job"))
+    report = FleetAudit(jobs, left_out, ("something",))
+    data = render_audit_fleet.record(report)
+    told = [str(len(report.of("agrees"))), str(len(report.of("wrong", "unexplained")))]
+    forms = forms_of(render_audit_fleet.view(report))
+    assert [untold(form, data, told) for form in forms] == [[]] * 4
+    for form in forms:
+        assert "job-0" in form and "2 jobs: it is short (a, b)" in form
+    assert "job-1" in forms[0] and "job-1" in forms[1] and "job-1" not in str(report)  # it agrees: for files and pages
+
+
+def test_an_audit_of_peaks_and_of_a_function() -> None:
+    peaks = audit_peaks(["H200=989", "H100=1979", "A100 PCIe=312", "nothing=3"])
+    told = [str(len(peaks.rows)), "4", "3", "2"]
+    forms = forms_of(render_peaks.view(peaks))
+    assert [untold(form, render_peaks.record(peaks), told, (TERA,)) for form in forms] == [[]] * 4
+    counter = CounterReport("mine:flops", "mine 1.0", tuple(compared(one, Told(2 * compared(one, Told(1)).causal)) for one in EXAMPLES[:4]))
+    forms = forms_of(render_counter.view(counter))
+    assert [untold(form, render_counter.record(counter)) for form in forms] == [[]] * 4

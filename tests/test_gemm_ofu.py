@@ -20,11 +20,12 @@ from ullage.benches.gemm_ofu_record import Book, Observation, Recording, read
 from ullage.cli._bench_gemm_ofu import command
 from ullage.errors import UllageError
 from ullage.gpus.chip import find
-from ullage.render.gemm_ofu import html, record, text
+from ullage.render.gemm_ofu import record, view
 from ullage.render.svg import gemm_ofu as pictures
 from ullage.reports import gemm_ofu as report
 from ullage.reports.gemm_ofu import PAPER, differences, gemm_ofu, statistics
 from ullage.reports.gemm_ofu_estimates import Cover, counted, cover, estimate, in_span, since_boot
+from ullage.views.html import html
 
 H100 = find("H100 SXM")
 NVJET = "nvjet_sm90_hsh_256x128_64x4_2x1_v_bz_coopA_NNN"
@@ -182,7 +183,7 @@ def test_what_the_gpus_figures_rest_on_is_the_last_note():
 
 
 def test_the_table_stands_as_in_the_paper_with_the_papers_rows_below():
-    told = text(gemm_ofu(recording(three())))
+    told = str(gemm_ofu(recording(three())))
     assert told.split("\n\nnote:")[0] == (
         "adjusted OFU is within 2 points of MFU for 67 % of 3 products on NVIDIA H200 (mean absolute error 1.33 points)\n"
         "\n"
@@ -211,7 +212,7 @@ def test_what_is_missing_is_said():
 
 
 def test_nothing_measured_is_no_number():
-    told = text(gemm_ofu(recording([])))
+    told = str(gemm_ofu(recording([])))
     assert told.startswith("nothing was measured on NVIDIA H200") and "%" not in told
 
 
@@ -252,7 +253,7 @@ def test_json_and_the_page_hold_the_table():
     told = json.loads(json.dumps(record(whole()), allow_nan=False))
     assert [row["count"] for row in told["rows"] if row["precision"] == "fp16"] == [3, 3, 3, 3, 500, 500]
     assert {one["tile"] for one in told["gemms"] if one["kind"] == "random"} == {"256x128x64"}
-    page = html(whole())
+    page = html(view(whole()))
     assert page.count("<h2") == 5 and "Table II" in page and "<script>" not in page.split("</main>")[0]
 
 
@@ -424,7 +425,10 @@ def test_a_recording_is_reported_without_a_gpu(tmp_path):
     assert found.exit_code == 0 and found.output.startswith("adjusted OFU is within 2 points of MFU")
 
 
-@pytest.mark.parametrize(("name", "start"), [("a.svg", "<svg"), ("a.html", "<!doctype"), ("a.json", "{"), ("a.txt", "adjusted")])
+FORMS = {"a.svg": "<svg", "a.html": "<!doctype", "a.json": "{", "a.txt": "adjusted", "a.md": "**adjusted", "a.csv": "GPU,"}
+
+
+@pytest.mark.parametrize(("name", "start"), FORMS.items())
 def test_a_report_takes_the_form_of_its_name(tmp_path, name, start):
     found = CliRunner().invoke(command, ["--from", written(tmp_path), "--out", str(tmp_path / name)])
     assert found.exit_code == 0 and (tmp_path / name).read_text().startswith(start)

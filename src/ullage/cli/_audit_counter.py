@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from ullage.cli._exit_status import end
-from ullage.cli.options import dump
+from ullage.cli.options import check_out, give, output_options
+from ullage.views.files import FORMS
 
 
 @click.command(
@@ -19,8 +22,8 @@ Examples:
 )
 @click.argument("function", metavar="MODULE:FUNCTION")
 @click.option("--timeout", type=float, default=20.0, show_default=True, help="Seconds a call may take.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-def command(function: str, timeout: float, as_json: bool) -> None:
+@output_options
+def command(function: str, timeout: float, as_json: bool, out: Path | None) -> None:
     """What a FLOPs function counts wrongly, feature by feature.
 
     FUNCTION is called with a configuration (a mapping that also has attributes) and the lengths of a step's sequences, in
@@ -29,6 +32,7 @@ def command(function: str, timeout: float, as_json: bool) -> None:
     from ullage.render import counter as render
     from ullage.reports.counter import audit_counter
 
+    check_out(out, FORMS)
     report = audit_counter(function, timeout=timeout)
-    click.echo(dump(render.record(report)) if as_json else render.text(report), nl=as_json)
+    give(render.view(report), lambda: render.record(report), as_json=as_json, out=out)
     end(gate=report.right < len(report.rows))

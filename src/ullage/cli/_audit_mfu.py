@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,8 @@ from click.core import ParameterSource
 
 from ullage.cli._exit_status import end
 from ullage.cli._step import described
-from ullage.cli.options import Progress, check_out, dump, output_options
+from ullage.cli.options import Progress, check_out, dump, give, output_options
+from ullage.views.files import FORMS, Form
 from ullage.written_values import share
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def command(listed: bool, as_json: bool, out: Path | None, **asked: Any) -> None
     names = ("config", "reported", "ofu", "tile_efficiency", "error", "node", "top", "fleet", "jobs", "configs")
     given = {name: asked.pop(name) for name in names}
     places = [given["config"], *given["fleet"], *given["jobs"], given["configs"]]
-    check_out(out, (".json", ".txt") if given["fleet"] else (".json", ".txt", ".svg"), places)
+    check_out(out, FORMS if given["fleet"] else (*FORMS, ".svg"), places)
     if given["fleet"]:
         from ullage.render import audit_fleet as render_fleet
 
@@ -73,7 +74,7 @@ def command(listed: bool, as_json: bool, out: Path | None, **asked: Any) -> None
             [word for word in click.get_current_context().params if word not in allowed], "is for one job: a fleet's stand in --configs"
         )
         audited = _fleet(given, asked["gpu"])
-        _give(render_fleet.text(audited), render_fleet.record(audited), as_json, out)
+        give(render_fleet.view(audited), lambda: render_fleet.record(audited), as_json=as_json, out=out)
         end(partial=not audited.complete, gate=bool(audited.of("wrong", "unexplained")))
     else:
         from ullage.render import audit as render
@@ -83,7 +84,8 @@ def command(listed: bool, as_json: bool, out: Path | None, **asked: Any) -> None
                 raise click.UsageError(f"--{name} is missing")
         _refuse(_USELESS, "plays no part in an audit: what is compared are ratios")
         report = _answer(given, asked)
-        _give(render.text(report), render.record(report), as_json, out, lambda: _picture(report))
+        more: dict[str, Form] = {".svg": lambda: _picture(report)}
+        give(render.view(report), lambda: render.record(report), as_json=as_json, out=out, more=more)
         end(gate=report.finding.flagged)
 
 
@@ -145,20 +147,6 @@ def _refuse(words: Iterable[str], why: str) -> None:
         if context.get_parameter_source(word) is ParameterSource.COMMANDLINE:
             option = next(p.opts[0] for p in context.command.params if p.name == word)
             raise click.UsageError(f"{option} {why}")
-
-
-def _give(text: str, data: Any, as_json: bool, out: Path | None, drawn: Callable[[], str] | None = None) -> None:
-    """Print an answer, or write it to a file whose name says the form."""
-    if out is not None:
-        from ullage.views.files import replace
-
-        forms: dict[str, Callable[[], str]] = {".json": lambda: dump(data), ".txt": lambda: text, **({".svg": drawn} if drawn else {})}
-        replace(out, forms[out.suffix.lower()]().encode("utf-8", "replace"))
-        click.echo(f"wrote {out}", err=True)
-    if as_json:
-        click.echo(dump(data))
-    elif out is None:
-        click.echo(text, nl=False)
 
 
 def _list(as_json: bool) -> str:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from ullage.cli._exit_status import end
-from ullage.cli.options import dump
+from ullage.cli.options import check_out, give, output_options
+from ullage.views.files import FORMS
 
 
 @click.command(
@@ -21,8 +24,8 @@ Examples:
 @click.argument("given", nargs=-1, required=True, metavar="FILE|NAME=VALUE…")
 @click.option("--precision", "-p", default="bf16", show_default=True, help="Precision of rows that name none.")
 @click.option("--exact", is_flag=True, help="Names are compared whole, not searched for in the driver's name.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-def command(given: tuple[str, ...], precision: str, exact: bool, as_json: bool) -> None:
+@output_options
+def command(given: tuple[str, ...], precision: str, exact: bool, as_json: bool, out: Path | None) -> None:
     """Each row of a table of peaks: right, with sparsity, another precision's, another GPU's, a fallback, or a name that
     catches other GPUs.
 
@@ -32,6 +35,7 @@ def command(given: tuple[str, ...], precision: str, exact: bool, as_json: bool) 
     from ullage.render import peaks as render
     from ullage.reports.peaks import audit_peaks
 
+    check_out(out, FORMS, given)
     report = audit_peaks(given, precision, exact=exact)
-    click.echo(dump(render.record(report)) if as_json else render.text(report), nl=as_json)
+    give(render.view(report), lambda: render.record(report), as_json=as_json, out=out)
     end(gate=bool(report.wrong))

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import click
 
 from ullage.cli._exit_status import INTERRUPTED, PARTIAL
-from ullage.cli.options import Progress, check_out, dump
+from ullage.cli.options import Progress, check_out, give, output_options
 from ullage.errors import UllageError
-
-FORMS = (".html", ".json", ".txt", ".svg")
+from ullage.views.files import FORMS, Form
 
 
 @click.command(
@@ -37,8 +35,7 @@ Examples:
               help="Where every product is kept at once; what it holds is not measured again.")  # fmt: skip
 @click.option("--from", "recorded", type=click.Path(path_type=Path), metavar="FILE", help="Report what FILE holds; nothing is measured.")
 @click.option("--picture", type=click.Choice(("errors", "overheads", "speedups")), default="errors", show_default=True, help="Which .svg.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE: .html, .svg, .json or .txt.")
+@output_options
 def command(path: Path, recorded: Path | None, picture: str, as_json: bool, out: Path | None, **asked: Any) -> None:
     """OFU beside application MFU over random matrix products (OFU paper, table II).
 
@@ -49,9 +46,9 @@ def command(path: Path, recorded: Path | None, picture: str, as_json: bool, out:
     from ullage.benches.gemm_ofu_record import read
     from ullage.reports.gemm_ofu import gemm_ofu
 
-    check_out(out, FORMS, (recorded or path,))
+    check_out(out, (*FORMS, ".svg"), (recorded or path,))
     stopped = _measure(path, as_json, asked) if recorded is None else None
-    give(gemm_ofu(read(recorded or path)), picture, as_json, out)
+    give_table(gemm_ofu(read(recorded or path)), picture, as_json, out)
     if stopped is not None:
         raise click.exceptions.Exit(stopped)
 
@@ -78,24 +75,12 @@ def _measure(path: Path, as_json: bool, asked: dict[str, Any]) -> int | None:
     return stopped
 
 
-def give(report: Any, picture: str, as_json: bool, out: Path | None) -> None:
+def give_table(report: Any, picture: str, as_json: bool, out: Path | None) -> None:
     """Print or write the table."""
-    from ullage.render.gemm_ofu import html, record, text
-    from ullage.views.files import replace
+    from ullage.render.gemm_ofu import record, view
 
-    forms: dict[str, Callable[[], str]] = {
-        ".json": lambda: dump(record(report)),
-        ".txt": lambda: text(report),
-        ".html": lambda: html(report),
-        ".svg": lambda: drawn(report, picture),
-    }
-    if out is not None:
-        replace(out, forms[out.suffix.lower()]().encode("utf-8", "replace"))
-        click.echo(f"wrote {out}", err=True)
-    if as_json:
-        click.echo(dump(record(report)))
-    elif out is None:
-        click.echo(text(report), nl=False)
+    more: dict[str, Form] = {".svg": lambda: drawn(report, picture)}
+    give(view(report), lambda: record(report), as_json=as_json, out=out, more=more)
 
 
 def drawn(report: Any, picture: str) -> str:

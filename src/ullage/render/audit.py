@@ -1,21 +1,110 @@
-"""The audit of a reported MFU as text and as plain data for JSON."""
+"""The view of the audit of a reported MFU."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from ullage.audit.mfu import Explanation, Finding
-from ullage.errors import harmless
+from ullage.render.svg.audit import audit as picture
 from ullage.reports.audit import AuditReport
+from ullage.views.notation import FACTOR_3, PERCENT_2, WORDS, Notation
 from ullage.views.numbers import percent
-from ullage.views.table import table
+from ullage.views.view import Column, Fact, Headline, Item, ItemList, Picture, Section, Table, Value, View
+
+_SET = Notation("", WORDS.write, numeric=False, cut=lambda names, _: names)  # a set is of no use without its end
+_EXACT_FACTOR = Notation(FACTOR_3.unit, lambda value: f"{value:.3f}")
 
 
-def text(report: AuditReport) -> str:
-    """Return the finding as text: the verdict first, then the explanations, the likeliest first, then what would decide."""
-    parts = [_verdict(report), _explanations(report), _deciding(report), "\n".join(f"note: {harmless(n, 1000)}" for n in report.notes)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+def view(report: AuditReport) -> View:
+    """Return the answer as data: the verdict first, then the explanations, the likeliest first, then what would decide."""
+    found = report.finding
+    drawn = Picture(lambda width: picture(report, width=width, standalone=False))
+    return View(
+        kind="audit-mfu",
+        subject=f"Audit of a reported MFU, {report.architecture}",
+        headline=Headline(_verdict(found), f": {_compared(found)}"),
+        basis=[*_likeliest(found)],
+        facts=[*_facts(found)],
+        sections=[
+            Section("explanations", "What fits", [drawn, _explanations(found), _deciding(found)], _FITS),
+            Section("considered", "What was tried", [_considered(found)], _TRIED, detail=True, long=True),
+        ],
+        notes=report.notes,
+    )
+
+
+def _verdict(found: Finding) -> str:
+    if found.agrees:
+        return "nothing to explain"
+    if not found.explanations:
+        return "nothing in the list explains it"
+    return "the reported MFU is wrong" if found.explanations[0].wrong else "both may be right"
+
+
+def _compared(found: Finding) -> str:
+    low, high = found.expected
+    return (
+        f"reported MFU {percent(found.reported, 2)}, OFU {percent(found.ofu, 2)}: {percent(found.ratio - 1, 1)} apart; "
+        f"OFU allows {percent(low, 1)} to {percent(high, 1)}"
+    )
+
+
+def _likeliest(found: Finding) -> Iterator[str]:
+    if found.agrees:
+        return
+    if not found.explanations:
+        yield _tried(found)
+        return
+    best = found.explanations[0]
+    yield f"likeliest: {'; and '.join(mistake.says for mistake, _ in best.mistakes)}"
+    yield _stands(best)
+
+
+def _tried(found: Finding) -> str:
+    tried = f"{len(found.considered)} mistakes and circumstances were tried, alone, in pairs and in threes"
+    if not found.far_fetched:
+        return tried
+    sets = "set fits" if found.far_fetched == 1 else "sets fit"
+    return f"{tried}; {found.far_fetched} {sets}, but a mistake that is not in the list is likelier"
+
+
+def _stands(best: Explanation) -> str:
+    """Say which MFU stands, and what lies beside OFU where a circumstance sets them apart."""
+    stands = f"corrected MFU {percent(best.corrected, 2)}" if best.wrong else f"MFU {percent(best.corrected, 2)} stands"
+    if math.isclose(best.corrected, best.comparable):
+        return stands
+    return f"{stands}; what is executed, which OFU sees, comes to {percent(best.comparable, 2)}"
+
+
+def _facts(found: Finding) -> Iterator[Fact]:
+    low, high = found.expected
+    yield Fact("Reported MFU", found.reported, PERCENT_2)
+    yield Fact("OFU", found.ofu, PERCENT_2, f"allows {percent(low, 1)} to {percent(high, 1)}")
+    if found.explanations:
+        best = found.explanations[0]
+        yield Fact("Corrected MFU" if best.wrong else "MFU", best.corrected, PERCENT_2, "by the likeliest explanation")
+
+
+def _explanations(found: Finding) -> Table:
+    columns = [Column("what fits, with its factor", _SET, "mistakes"), Column("together", _EXACT_FACTOR, "factor")]
+    rows: list[list[Value]] = [
+        [" + ".join(f"{m.name} ({factor:.3f})" for m, factor in one.mistakes), one.factor, one.corrected, one.comparable]
+        for one in found.explanations
+    ]
+    return Table("explanations", [*columns, Column("corrected MFU", PERCENT_2), Column("beside OFU", PERCENT_2)], rows)
+
+
+def _deciding(found: Finding) -> ItemList:
+    several = found.explanations if len(found.explanations) > 1 else ()
+    asked = dict.fromkeys(mistake.decides for one in several for mistake, _ in one.mistakes)
+    return ItemList([Item(what) for what in asked], "what would tell them apart")
+
+
+def _considered(found: Finding) -> Table:
+    columns = [Column("mistake or circumstance"), Column("what is done"), Column("factor from", _EXACT_FACTOR), Column("to", _EXACT_FACTOR)]
+    return Table("considered", columns, [[one.mistake.name, one.mistake.says, one.low, one.high] for one in found.considered])
 
 
 def record(report: AuditReport) -> dict[str, Any]:
@@ -55,54 +144,5 @@ def _explained(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _verdict(report: AuditReport) -> str:
-    finding = report.finding
-    low, high = finding.expected
-    says = f"reported MFU {percent(finding.reported, 2)}, OFU {percent(finding.ofu, 2)}: {percent(finding.ratio - 1, 1)} apart; "
-    says += f"OFU allows {percent(low, 1)} to {percent(high, 1)}"
-    if finding.agrees:
-        return f"nothing to explain: {says}"
-    if not finding.explanations:
-        return f"nothing in the list explains it: {says}\n{_tried(finding)}"
-    best = finding.explanations[0]
-    head = "the reported MFU is wrong" if best.wrong else "both may be right"
-    return f"{head}: {says}\nlikeliest: {'; and '.join(m.says for m, _ in best.mistakes)}\n{_stands(best)}"
-
-
-def _tried(finding: Finding) -> str:
-    tried = f"{len(finding.considered)} mistakes and circumstances were tried, alone, in pairs and in threes"
-    if not finding.far_fetched:
-        return tried
-    sets = "set fits" if finding.far_fetched == 1 else "sets fit"
-    return f"{tried}; {finding.far_fetched} {sets}, but a mistake that is not in the list is likelier"
-
-
-def _stands(best: Explanation) -> str:
-    """Say which MFU stands, and what lies beside OFU where a circumstance sets them apart."""
-    stands = f"corrected MFU {percent(best.corrected, 2)}" if best.wrong else f"MFU {percent(best.corrected, 2)} stands"
-    if math.isclose(best.corrected, best.comparable):
-        return stands
-    return f"{stands}; what is executed, which OFU sees, comes to {percent(best.comparable, 2)}"
-
-
-def _explanations(report: AuditReport) -> str:
-    if not report.finding.explanations:
-        return ""
-    rows = [
-        [
-            " + ".join(f"{m.name} ({factor:.3f})" for m, factor in e.mistakes),
-            f"{e.factor:.3f}",
-            percent(e.corrected, 2),
-            percent(e.comparable, 2),
-        ]
-        for e in report.finding.explanations
-    ]
-    return table(["what fits, with its factor", "together", "corrected MFU", "beside OFU"], rows)
-
-
-def _deciding(report: AuditReport) -> str:
-    explanations = report.finding.explanations
-    if len(explanations) < 2:
-        return ""
-    asked = dict.fromkeys(m.decides for e in explanations for m, _ in e.mistakes)
-    return "what would tell them apart:\n" + "\n".join(f"  {what}" for what in asked)
+_FITS = "Sets of mistakes and circumstances that bring the report to where OFU allows it, the likeliest first."
+_TRIED = "Everything in the list, with the factor that it would put on this job's MFU."

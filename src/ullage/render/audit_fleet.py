@@ -1,28 +1,41 @@
-"""The audit of a fleet's reported MFUs as text and as plain data for JSON."""
+"""The view of the audit of a fleet's reported MFUs."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ullage.errors import harmless
 from ullage.render.audit import finding as finding_data
 from ullage.render.json import iso
 from ullage.reports.audit_fleet import Audited, FleetAudit
-from ullage.views.numbers import UNKNOWN, part_read, percent
-from ullage.views.table import table
+from ullage.views.notation import COUNT, PERCENT_1
+from ullage.views.numbers import UNKNOWN, counted, part_read
+from ullage.views.view import Column, Headline, Item, ItemList, Section, Table, Value, View
 
 _REASONS, _NAMED = 10, 3  # shown, of each
 _UNEXPLAINED = "nothing in the list explains it"
+NAME = 40  # characters of a job or its name
 
 
-def text(audit: FleetAudit) -> str:
-    """Return the audit as text: how many are wrong, a line for each job whose MFU and OFU disagree, what was left out, the notes."""
-    apart = [job for job in audit.jobs if job.verdict != "agrees"]
-    rows = [_row(job) for job in apart]
-    head = ["job", "name", "cause", "GPUs", "reported", "OFU", "corrected", "beside OFU"]
-    parts = [part_read(audit.complete, audit.read_until) + _headline(audit), table(head, rows, left=3) if rows else "", _left_out(audit)]
-    parts.append("\n".join(f"note: {harmless(note, 1000)}" for note in audit.notes))
-    return "\n\n".join(part for part in parts if part) + "\n"
+def view(audit: FleetAudit) -> View:
+    """Return the answer as data: how many are wrong, a row for each job whose MFU and OFU disagree, what was left out, the notes.
+
+    Jobs that agree have rows where there is room for all."""
+    apart = [number for number, job in enumerate(audit.jobs) if job.verdict != "agrees"]
+    columns = [Column("job"), Column("name", room=NAME), Column("cause"), Column("GPUs", COUNT)]
+    columns += [Column(name, PERCENT_1) for name in ("reported", "OFU", "corrected", "beside OFU")]
+    jobs = Table("jobs", columns, [_row(job) for job in audit.jobs], chosen=apart, elsewhere="they agree with OFU")
+    return View(
+        kind="audit-fleet",
+        subject="Audit of a fleet's reported MFUs",
+        headline=_headline(audit),
+        sections=[
+            Section("jobs", "Job by job", [jobs], "Those furthest apart first.", detail=not apart),
+            Section("left-out", "Left out", [ItemList([Item(line) for line in _left_out(audit)], "left out")]),
+        ],
+        notes=audit.notes,
+    )
 
 
 def record(audit: FleetAudit) -> dict[str, Any]:
@@ -43,53 +56,42 @@ def record(audit: FleetAudit) -> dict[str, Any]:
     }
 
 
-def _headline(audit: FleetAudit) -> str:
+def _headline(audit: FleetAudit) -> Headline:
+    before = part_read(audit.complete, audit.read_until)
     if not audit.jobs:
-        return "no reported MFU could be audited"
+        return Headline("no reported MFU", " could be audited", before)
     wrong, unexplained, explained = (len(audit.of(v)) for v in ("wrong", "unexplained", "explained"))
     agreed = len(audit.of("agrees"))
-    parts = [f"{wrong + unexplained:,} of {len(audit.jobs):,} reported MFUs {'is' if wrong + unexplained == 1 else 'are'} wrong"]
+    rest = [f" of {len(audit.jobs):,} reported MFUs {'is' if wrong + unexplained == 1 else 'are'} wrong"]
     if unexplained:
-        parts.append(f"{unexplained:,} of them for no cause in the list")
+        rest.append(f"{unexplained:,} of them for no cause in the list")
     if explained:
-        parts.append(f"{explained:,} {'differs' if explained == 1 else 'differ'} from OFU for a reason that makes neither wrong")
-    return "; ".join([*parts, f"{agreed:,} {'agrees' if agreed == 1 else 'agree'} with OFU"])
+        rest.append(f"{explained:,} {'differs' if explained == 1 else 'differ'} from OFU for a reason that makes neither wrong")
+    rest.append(f"{agreed:,} {'agrees' if agreed == 1 else 'agree'} with OFU")
+    return Headline(f"{wrong + unexplained:,}", "; ".join(rest), before)
 
 
-def _row(job: Audited) -> list[str]:
+def _row(job: Audited) -> list[Value]:
     finding = job.finding
     best = finding.explanations[0] if finding.explanations else None
-    return [
-        harmless(job.job, 40),
-        harmless(job.name, 40) if job.name else UNKNOWN,
-        " + ".join(best.names) if best else _UNEXPLAINED,
-        f"{job.gpus:,}",
-        percent(finding.reported, 1),
-        percent(finding.ofu, 1),
-        percent(best.corrected if best else None, 1),
-        percent(best.comparable if best else None, 1),
-    ]
+    cause = "agrees" if finding.agrees else " + ".join(best.names) if best else _UNEXPLAINED
+    corrected = [None, None] if best is None else [best.corrected, best.comparable]
+    return [job.job, job.name or UNKNOWN, cause, job.gpus, finding.reported, finding.ofu, *corrected]
 
 
-def _left_out(audit: FleetAudit) -> str:
-    """Say what was left out, a line for each reason."""
-    if not audit.left_out:
-        return ""
+def _left_out(audit: FleetAudit) -> Iterator[str]:
+    """Yield what was left out, a line for each reason."""
     reasons: dict[str, list[str]] = {}
     for job, reason in audit.left_out:
         reasons.setdefault(reason, []).append(job)
     ranked = sorted(reasons.items(), key=lambda item: -len(item[1]))
-    lines = [f"  {_counted(len(jobs))}: {harmless(reason, 200)} ({_listed(jobs)})" for reason, jobs in ranked[:_REASONS]]
+    for reason, jobs in ranked[:_REASONS]:
+        yield f"{counted(len(jobs), 'job')}: {harmless(reason, 200)} ({_listed(jobs)})"
     if ranked[_REASONS:]:
         rest = sum(len(jobs) for _, jobs in ranked[_REASONS:])
-        lines.append(f"  {_counted(rest)} for {len(ranked) - _REASONS:,} more reasons; --json has them all")
-    return "left out:\n" + "\n".join(lines)
-
-
-def _counted(jobs: int) -> str:
-    return f"{jobs:,} {'job' if jobs == 1 else 'jobs'}"
+        yield f"{counted(rest, 'job')} for {len(ranked) - _REASONS:,} more reasons; --json has them all"
 
 
 def _listed(jobs: list[str]) -> str:
     """Return a few of the jobs by name."""
-    return ", ".join(harmless(job, 40) for job in jobs[:_NAMED]) + (", …" if jobs[_NAMED:] else "")
+    return ", ".join(harmless(job, NAME) for job in jobs[:_NAMED]) + (", …" if jobs[_NAMED:] else "")

@@ -1,4 +1,4 @@
-"""The audit of a FLOPs function as text and as plain data for JSON."""
+"""The view of the audit of a FLOPs function."""
 
 from __future__ import annotations
 
@@ -7,22 +7,27 @@ from typing import Any
 from ullage.audit.counter import Compared
 from ullage.errors import harmless
 from ullage.reports.counter import CounterReport
-from ullage.views.table import table
+from ullage.views.notation import Notation
+from ullage.views.view import Column, Headline, Section, Table, View
 
 _NOTES = (
     "theirs over ours: training FLOPs, three times a forward pass; attention causal where it is, windows too, or all of it (full)",
     "right is within a thousandth of one of the two; ≈ marks candidates: mistakes that fit within a thousandth, not a millionth",
 )
+_RATIO = Notation("ratio", lambda value: f"{value:.4f}")
 
 
-def text(report: CounterReport) -> str:
-    """Return the verdict, a row a feature, and how to read it."""
-    rows = [[row.example.feature, row.example.name, _ratio(row.ratio), _ratio(row.full_ratio), _says(row)] for row in report.rows]
-    head = ["feature", "model", "causal", "full", "what it does"]
-    lines = table(head[:4], [r[:4] for r in rows], left=2).split("\n")
-    told = "\n".join(f"{line}  {says}" for line, says in zip(lines, ["what it does", *(r[4] for r in rows)], strict=True))
-    notes = "\n".join(f"note: {note}" for note in _NOTES)
-    return f"{_verdict(report)}\n\n{told}\n\n{notes}\n"
+def view(report: CounterReport) -> View:
+    """Return the answer as data: on how many cases the function is right, a row a feature, and how to read it."""
+    columns = [Column("feature"), Column("model"), Column("causal", _RATIO), Column("full", _RATIO), Column("what it does")]
+    rows = [[row.example.feature, row.example.name, row.ratio, row.full_ratio, _says(row)] for row in report.rows]
+    return View(
+        kind="audit-counter",
+        subject="Audit of a FLOPs function",
+        headline=_headline(report),
+        sections=[Section("cases", "Case by case", [Table("cases", columns, rows, brief=len(rows))])],
+        notes=_NOTES,
+    )
 
 
 def record(report: CounterReport) -> dict[str, Any]:
@@ -54,17 +59,12 @@ def _row(row: Compared) -> dict[str, Any]:
     }
 
 
-def _verdict(report: CounterReport) -> str:
+def _headline(report: CounterReport) -> Headline:
     name = harmless(report.version or report.target, 100)
     worst = [row.ratio for row in report.rows if row.ratio is not None and not row.agrees]
-    verdict = f"{name} is right on {report.right} of {len(report.rows)} cases"
-    if worst:
-        verdict += f"; the others are {min(worst):.3f} to {max(worst):.3f} of the truth"
-    return verdict + (f", {report.silent} got no number" if report.silent else "")
-
-
-def _ratio(ratio: float | None) -> str:
-    return "–" if ratio is None else f"{ratio:.4f}"
+    others = f"; the others are {min(worst):.3f} to {max(worst):.3f} of the truth" if worst else ""
+    silent = f", {report.silent} got no number" if report.silent else ""
+    return Headline(f"{name} is right on {report.right}", f" of {len(report.rows)} cases{others}{silent}")
 
 
 def _says(row: Compared) -> str:

@@ -1,60 +1,69 @@
-"""OFU beside the MFU of known products: the OFU paper's table II as text, as HTML, and as plain data for JSON."""
+"""The view of OFU beside the MFU of known products: the OFU paper's table II and figures."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from ullage.errors import harmless
-from ullage.render.svg.gemm_ofu import errors, overheads, speedups
+from ullage.render.svg import gemm_ofu as pictures
 from ullage.reports.gemm_ofu import BASE, GemmOfuReport, Row
 from ullage.reports.gemm_ofu_estimates import Estimate
-from ullage.views.markup import Child, Markup, element
-from ullage.views.numbers import UNKNOWN, percent
-from ullage.views.page import document, figure, section
-from ullage.views.table import table
+from ullage.views.markup import Markup
+from ullage.views.notation import COUNT, FACTOR, PERCENT, POINTS_2, change
+from ullage.views.numbers import percent
+from ullage.views.view import Column, Headline, Part, Picture, Section, Table, Value, View
 
-HEAD = ("GPU", "precision", "estimator", "GEMMs", "MAE, pp", "bias, pp", "within 2 pp", "within 5 pp")
-
-
-def text(report: GemmOfuReport) -> str:
-    """Return the answer, table II with the paper's rows below the measured ones, the speedups, and the notes."""
-    notes = "\n".join(f"note: {harmless(note, 1000)}" for note in report.notes)
-    rows = [cells(row) for row in report.rows]
-    parts = [headline(report), table(HEAD, rows, left=3) if rows else "", _speedups(report), notes]
-    return "\n\n".join(part for part in parts if part) + "\n"
+Draw = Callable[..., Markup | None]
 
 
-def headline(report: GemmOfuReport) -> str:
-    """Return how near the best estimator comes to MFU, on which GPU."""
-    found = [row for row in report.rows if not row.paper and row.exact == report.exact]
-    chosen = [row for row in found if row.adjusted] or found
-    count = sum(row.statistics.count for row in chosen)
-    if not count:
-        return f"nothing was measured on {harmless(report.recording.gpu, 80)}: no product has both OFU and MFU"
-    within = sum(row.statistics.within_2 * row.statistics.count for row in chosen) / count
-    error = sum(row.statistics.error * row.statistics.count for row in chosen) / count
-    name = "adjusted OFU" if chosen[0].adjusted else "OFU"
-    return (
-        f"{name} is within 2 points of MFU for {percent(within)} of {count:,} products on {harmless(report.recording.gpu, 80)} "
-        f"(mean absolute error {error * 100:.2f} points)"
+def view(report: GemmOfuReport) -> View:
+    """Return the answer as data: table II with the paper's rows below the measured ones, the distribution of errors, padding, speedups."""
+    return View(
+        kind="gemm-ofu",
+        subject="OFU against MFU of known products",
+        headline=headline(report),
+        sections=[
+            Section("table", "Table II", [_table(report)], _TABLE),
+            Section("errors", "Distribution of errors", [*_picture(report, pictures.errors)], _ERRORS),
+            Section("overheads", "Padding over size", [*_picture(report, pictures.overheads)], _OVERHEADS),
+            Section("speedups", "Speedup by precision", [*_picture(report, pictures.speedups), _speedups(report)], _SPEEDUPS),
+        ],
+        notes=report.notes,
     )
 
 
-def cells(row: Row) -> list[str]:
-    """Return a row of table II in words."""
+def _picture(report: GemmOfuReport, draw: Draw) -> Iterator[Part]:
+    """Yield a picture where there is something to draw."""
+    if draw(report) is not None:
+        yield Picture(lambda width: draw(report, width=width, standalone=False) or Markup(""))
+
+
+def headline(report: GemmOfuReport) -> Headline:
+    """Return how near the best estimator comes to MFU, on which GPU."""
+    found = [row for row in report.rows if not row.paper and row.exact == report.exact]
+    chosen = [row for row in found if row.adjusted] or found
+    count, gpu = sum(row.statistics.count for row in chosen), harmless(report.recording.gpu, 80)
+    if not count:
+        return Headline("nothing was measured", f" on {gpu}: no product has both OFU and MFU")
+    within = sum(row.statistics.within_2 * row.statistics.count for row in chosen) / count
+    error = sum(row.statistics.error * row.statistics.count for row in chosen) / count
+    name = "adjusted OFU" if chosen[0].adjusted else "OFU"
+    rest = f" is within 2 points of MFU for {percent(within)} of {count:,} products on {gpu}"
+    return Headline(name, rest, aside=f"mean absolute error {POINTS_2.words(error)} points")
+
+
+def _table(report: GemmOfuReport) -> Table:
+    columns = [Column("GPU"), Column("precision"), Column("estimator"), Column("GEMMs", COUNT)]
+    columns += [Column("MAE, pp", POINTS_2), Column("bias, pp", change(POINTS_2))]
+    columns += [Column("within 2 pp", PERCENT), Column("within 5 pp", PERCENT)]
+    return Table("table", columns, [_row(row) for row in report.rows], brief=len(report.rows))
+
+
+def _row(row: Row) -> list[Value]:
     told = row.statistics
-    bias = UNKNOWN if told.bias is None else f"{told.bias * 100:+.2f}".replace("-", "−")
-    return [
-        f"{row.gpu} (paper)" if row.paper else row.gpu,
-        row.precision.upper(),
-        estimator(row),
-        f"{told.count:,}",
-        f"{told.error * 100:.2f}",
-        bias,
-        percent(told.within_2),
-        percent(told.within_5),
-    ]
+    gpu = f"{row.gpu} (paper)" if row.paper else row.gpu
+    return [gpu, row.precision.upper(), estimator(row), told.count, told.error, told.bias, told.within_2, told.within_5]
 
 
 def estimator(row: Row) -> str:
@@ -63,41 +72,12 @@ def estimator(row: Row) -> str:
     return name if row.exact is None else f"{name}, {'cycle counters' if row.exact else 'sampled clock'}"
 
 
-def _speedups(report: GemmOfuReport) -> str:
-    rows = [[f"{one.size:,}", one.precision.upper(), f"{one.measured:.2f}", f"{one.by_ofu:.2f}"] for one in report.speedups]
-    return table(["M = N = K", "precision", f"speedup over {BASE.upper()}", "by OFU × peak"], rows, left=2) if rows else ""
-
-
-def html(report: GemmOfuReport) -> str:
-    """Return the page: the table, then the pictures; it loads nothing from anywhere."""
-    answer = headline(report)
-    title = element("h1", answer[:1].upper() + answer[1:])
-    body: list[Child] = [element("header", element("p", "OFU against MFU", class_="eyebrow"), title)]
-    body += list(_sections(report))
-    body.append(section("notes", "Notes", "", element("ul", [element("li", harmless(note, 2000)) for note in report.notes])))
-    return document("OFU against MFU on known products", *body)
-
-
-def _sections(report: GemmOfuReport) -> Iterator[Markup]:
-    how = "Each product's OFU beside its MFU (FLOPs timed, over the peak of its precision), and the paper's own. MAE: mean absolute error."
-    yield section("table", "Table II", how, _table(report))
-    for name, title, how, draw in (
-        ("errors", "Distribution of errors", "Each dot is a product. The paper's figure 4.", errors),
-        ("overheads", "Padding over size", "What squares execute beyond need, by the kernel's name. The paper's figure 1.", overheads),
-        ("speedups", "Speedup by precision", "Solid: measured; dashed: as OFU × peak tells it. The paper's figure 3.", speedups),
-    ):
-        if draw(report) is not None:
-            yield section(name, title, how, figure(lambda w, draw=draw: draw(report, width=w, standalone=False) or Markup("")))  # type: ignore[misc]
-
-
-def _table(report: GemmOfuReport) -> Markup:
-    head = [element("th", name, scope="col", class_=_kind(place)) for place, name in enumerate(HEAD)]
-    rows = [element("tr", [element("td", cell, class_=_kind(place)) for place, cell in enumerate(cells(row))]) for row in report.rows]
-    return element("div", element("table", element("thead", element("tr", head)), element("tbody", rows)), class_="scroll")
-
-
-def _kind(place: int) -> str | None:
-    return "words" if place < 3 else None
+def _speedups(report: GemmOfuReport) -> Table:
+    columns = [Column("M = N = K", COUNT), Column("precision"), Column(f"speedup over {BASE.upper()}", FACTOR)]
+    rows: list[list[Value]] = [[one.size, one.precision.upper(), one.measured, one.by_ofu] for one in report.speedups]
+    return Table(
+        "speedups", [*columns, Column("by OFU × peak", FACTOR)], rows, brief=len(rows), drawn=pictures.speedups(report) is not None
+    )
 
 
 def record(report: GemmOfuReport) -> dict[str, Any]:
@@ -132,3 +112,9 @@ def _gemm(one: Estimate) -> dict[str, Any]:
         "tile": None if one.cover is None else one.cover.tiling.words,
         "unknown": one.unknown or None,
     }
+
+
+_TABLE = "Each product's OFU beside its MFU (FLOPs timed, over the peak of its precision), and the paper's own. MAE: mean absolute error."
+_ERRORS = "Each dot is a product. The paper's figure 4."
+_OVERHEADS = "What squares execute beyond need, by the kernel's name. The paper's figure 1."
+_SPEEDUPS = "Solid: measured; dashed: as OFU × peak tells it. The paper's figure 3."

@@ -1,4 +1,4 @@
-"""The audit of a table of peaks as text and as plain data for JSON."""
+"""The view of the audit of a table of peaks."""
 
 from __future__ import annotations
 
@@ -6,16 +6,28 @@ from collections import Counter
 from typing import Any
 
 from ullage.audit.peaks import MEANINGS, SOUND, Judgement
-from ullage.errors import harmless
 from ullage.reports.peaks import PeaksReport
-from ullage.views.numbers import UNKNOWN
-from ullage.views.table import table
+from ullage.views.notation import FACTOR_3, Notation
+from ullage.views.numbers import counted
+from ullage.views.view import Column, Headline, Section, Table, Value, View
+
+# peaks as tables give them, with four digits; the factor on an MFU with three decimals, however small it is
+_STATED = Notation("FLOP/s", lambda value: f"{value / 1e12:,.4g}" if value < 1e15 else f"{value / 1e12:,.0f}")
+_EFFECT = Notation(FACTOR_3.unit, lambda value: f"{value:.3f}")
 
 
-def text(report: PeaksReport) -> str:
-    """Return the audit as text: how many rows are wrong, the rows as they came, what a lookup by substring catches, the notes."""
-    parts = [_verdict(report), _rows(report), _traps(report), "\n".join(f"note: {note}" for note in report.notes)]
-    return "\n\n".join(part for part in parts if part) + "\n"
+def view(report: PeaksReport) -> View:
+    """Return the answer as data: how many rows are wrong, the rows as they came, what a lookup by substring catches, the notes."""
+    return View(
+        kind="audit-peaks",
+        subject="Audit of a table of peaks",
+        headline=_headline(report),
+        sections=[
+            Section("rows", "Row by row", [_rows(report)], _ROWS),
+            Section("traps", "What else a name matches", [_traps(report)], _TRAPS),
+        ],
+        notes=report.notes,
+    )
 
 
 def record(report: PeaksReport) -> dict[str, Any]:
@@ -42,38 +54,26 @@ def record(report: PeaksReport) -> dict[str, Any]:
     }
 
 
-def _verdict(report: PeaksReport) -> str:
-    rows = len(report.rows)
-    plural = "" if rows == 1 else "s"
+def _headline(report: PeaksReport) -> Headline:
+    rows = counted(len(report.rows), "row")
     if not report.wrong:
         sound = sum(judged.kind == "right" for judged in report.rows)
-        return f"nothing wrong in {rows:,} row{plural}: {sound:,} right, {rows - sound:,} not known"
+        return Headline("nothing wrong", f" in {rows}: {sound:,} right, {len(report.rows) - sound:,} not known")
     counts = Counter(judged.kind for judged in report.wrong if judged.kind not in SOUND)
     caught = sum(bool(judged.traps) for judged in report.wrong)
     said = [f"{count:,} {kind}" for kind, count in counts.most_common()] + ([f"{caught:,} that match other GPUs"] if caught else [])
-    return f"{len(report.wrong):,} of {rows:,} row{plural} wrong: {', '.join(said)}"
+    return Headline(f"{len(report.wrong):,} of {rows} wrong", f": {', '.join(said)}")
 
 
-def _rows(report: PeaksReport) -> str:
-    rows = [
-        [
-            harmless(judged.row.name, 40),
-            judged.precision,
-            judged.kind,
-            _tera(judged.value),
-            _tera(judged.right),
-            UNKNOWN if judged.factor is None or judged.kind == "right" else f"{judged.factor:.3f}",
-            _says(judged),
-        ]
-        for judged in report.rows
-    ]
-    return _with_words(["name", "precision", "verdict", "TFLOP/s", "right", "MFU ×", "what it is"], rows)
+def _rows(report: PeaksReport) -> Table:
+    columns = [Column("name"), Column("precision"), Column("verdict"), Column("TFLOP/s", _STATED, "value")]
+    columns += [Column("right", _STATED), Column("MFU ×", _EFFECT, "mfu_factor"), Column("what it is")]
+    return Table("rows", columns, [_row(judged) for judged in report.rows], brief=len(report.rows))
 
 
-def _with_words(head: list[str], rows: list[list[str]]) -> str:
-    """Return a table whose last column is words, to the left."""
-    width = max(len(row[-1]) for row in [head, *rows])
-    return table([*head[:-1], head[-1].ljust(width)], [[*row[:-1], row[-1].ljust(width)] for row in rows], left=3)
+def _row(judged: Judgement) -> list[Value]:
+    factor = None if judged.kind == "right" else judged.factor
+    return [judged.row.name, judged.precision, judged.kind, judged.value, judged.right, factor, _says(judged)]
 
 
 def _says(judged: Judgement) -> str:
@@ -96,15 +96,16 @@ def _says(judged: Judgement) -> str:
     return (said + where).strip()
 
 
-def _traps(report: PeaksReport) -> str:
-    rows = {
-        (judged.row.name, trap.gpu): [harmless(judged.row.name, 40), trap.gpu, judged.precision, _tera(judged.value), _tera(trap.peak)]
+def _traps(report: PeaksReport) -> Table:
+    rows: dict[tuple[str, str], list[Value]] = {
+        (judged.row.name, trap.gpu): [judged.row.name, trap.gpu, judged.precision, judged.value, trap.peak]
         for judged in reversed(report.rows)
         for trap in judged.traps
     }
-    head = ["name", "also matches", "precision", "gives it, TFLOP/s", "its own"]
-    return table(head, list(rows.values())[::-1], left=3) if rows else ""
+    columns = [Column("name"), Column("also matches"), Column("precision")]
+    columns += [Column("gives it, TFLOP/s", _STATED, "given"), Column("its own", _STATED)]
+    return Table("traps", columns, list(rows.values())[::-1], brief=len(rows))
 
 
-def _tera(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value / 1e12:,.4g}" if value < 1e15 else f"{value / 1e12:,.0f}"
+_ROWS = "Each row of the table beside the dense peak of the GPU that it names."
+_TRAPS = "GPUs whose driver's name holds the name of a row: a lookup by substring gives them its peak."

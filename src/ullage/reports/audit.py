@@ -12,6 +12,7 @@ from ullage.gpus.precision import canonical
 from ullage.models.config import Config
 from ullage.models.shapes import step
 from ullage.reports.flops import Question, formula_of, training, world
+from ullage.views.shown import ShownByView
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Reported:
 
 
 @dataclass(frozen=True)
-class AuditReport:
+class AuditReport(ShownByView, view="ullage.render.audit"):
     """The finding, with the step that was taken for the truth and the notes that go with it."""
 
     finding: Finding

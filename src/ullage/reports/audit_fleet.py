@@ -17,6 +17,7 @@ from ullage.reports.audit import case_of
 from ullage.reports.fleet import FleetReport
 from ullage.reports.flops import Question
 from ullage.reports.groups import Group
+from ullage.views.shown import ShownByView
 
 SHORTEST_S = 1800  # seconds that a job must have been observed
 # Loading and compiling before the first step, and what else a job's own mean does not hold, weighs more in a short observation
@@ -58,7 +59,7 @@ class Audited:
 
 
 @dataclass(frozen=True)
-class FleetAudit:
+class FleetAudit(ShownByView, view="ullage.render.audit_fleet"):
     """The jobs whose reported MFU was audited, those that are furthest apart first; `left_out` says why others were not.
 
     `complete` and `read_until` (ms) say how much of the telemetry was read, as in the fleet's report.

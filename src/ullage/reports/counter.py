@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from ullage.audit.counter import Compared, asked, compared
 from ullage.audit.counter_cases import EXAMPLES, Example
 from ullage.errors import UllageError
+from ullage.views.shown import ShownByView
 
 TIMEOUT = 20.0  # s a call
 
 
 @dataclass(frozen=True)
-class CounterReport:
+class CounterReport(ShownByView, view="ullage.render.counter"):
     """The answers of one counter; `version` is its package's, if it is known."""
 
     target: str

@@ -12,6 +12,7 @@ from ullage.gpus.chip import Chip, find
 from ullage.metrics.metric import ratio
 from ullage.metrics.tiles import mean_absolute_error
 from ullage.reports.gemm_ofu_estimates import Estimate, estimate
+from ullage.views.shown import ShownByView
 
 PAPER_COUNT = 500  # products a configuration
 # OFU paper, table II: mean absolute error in points, share within 2 and 5 points; of OFU, then of adjusted OFU.
@@ -62,7 +63,7 @@ class Speedup:
 
 
 @dataclass(frozen=True)
-class GemmOfuReport:
+class GemmOfuReport(ShownByView, view="ullage.render.gemm_ofu"):
     """The answer for one GPU. `overheads` are (size, executed beyond need) of squares by precision, for figure 1.
 
     `exact` says whether OFU by the cycle counters is there; else pictures and headline take the sampled one.

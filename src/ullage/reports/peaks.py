@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from ullage.audit.peak_tables import rows
 from ullage.audit.peaks import Judgement, judge
 from ullage.gpus.precision import canonical
+from ullage.views.shown import ShownByView
 
 
 @dataclass(frozen=True)
-class PeaksReport:
+class PeaksReport(ShownByView, view="ullage.render.peaks"):
     """The judgement of every row, the precision of rows that name none, and notes."""
 
     rows: tuple[Judgement, ...]

@@ -34,6 +34,9 @@ INDENT = "&emsp;"  # of a node under its parent
 _SECTION = re.compile(r"#[a-z0-9-]+")  # a section of the same page
 
 
+WHOLE = 24  # characters of a headline's strong part that no line breaks
+
+
 def html(view: View) -> str:
     """Return a view as one self-contained HTML document, light or dark as the reader's screen asks.
 
@@ -62,7 +65,7 @@ def _opening(view: View) -> Markup:
         element(
             "h1",
             answer.before or None,
-            element("strong", answer.strong),
+            element("strong", answer.strong, class_="whole" if len(answer.strong) <= WHOLE else None),
             answer.rest or None,
             element("small", f" ({answer.aside})") if answer.aside else None,
         ),

@@ -13,8 +13,10 @@ body{margin:0;background:var(--paper);color:var(--ink);font:16px/1.6 SANS;overfl
 main{max-width:60rem;margin:0 auto;padding:clamp(1.5rem,6vw,5rem) clamp(1.1rem,4vw,2.5rem) 5rem}
 h1,h2{font-family:SERIF;font-weight:400;line-height:1.15;text-wrap:balance;margin:0}
 h1{font-size:clamp(2rem,6.5vw,3.5rem);letter-spacing:-.015em}
+h1::first-letter{text-transform:uppercase}
 h1 small{display:block;margin-top:.6rem;font-size:1.25rem;letter-spacing:0;color:var(--muted)}
-h1 strong{font-weight:400;color:var(--ofu);white-space:nowrap}
+h1 strong{font-weight:400;color:var(--ofu)}
+h1 .whole{white-space:nowrap}
 h2{font-size:1.75rem;letter-spacing:-.005em}
 h3{font-size:1rem;font-weight:600;margin:2.25rem 0 .5rem}
 p{max-width:42rem;margin:.6rem 0;text-wrap:pretty}
@@ -58,7 +60,7 @@ th[aria-sort=descending] button::after{content:"\\00a0↓"}
 .notes{padding-left:1.1rem;max-width:42rem}
 .notes li{margin:.5rem 0}
 footer{margin-top:5rem;padding-top:1.2rem;border-top:1px solid var(--rule);color:var(--muted);font-size:.875rem}
-@media screen and (max-width:45rem){.page{display:none}.phone{display:block}h1 strong{white-space:normal}}
+@media screen and (max-width:45rem){.page{display:none}.phone{display:block}}
 @media print{
 @page{margin:18mm 16mm}
 main{max-width:none;padding:0}
