@@ -360,3 +360,10 @@ def test_what_is_detail_a_terminal_leaves_out_and_a_page_and_csv_have():
     made = View("x", "X", Headline("31 %"), sections=[Section("s", "S", [detail, Table("t", [Column("job")], [["a"]])])])
     assert "much" not in text(made) and "much" not in markdown(made) and ">much<" in html(made)
     assert "low" not in table_text(TREE) and table_csv(TREE).startswith("tree,efficiency,value,low")
+
+
+def test_a_terminal_has_the_short_words_of_a_cell_and_other_forms_the_whole():
+    made = view([[Cell("load balance × communication", short="load balance …"), 1, 0.5, ""]])
+    assert "load balance …" in text(made) and "×" not in text(made)
+    for form in (html(made), markdown(made), table_csv(made.tables["jobs"])):
+        assert "load balance × communication" in form and "…" not in form

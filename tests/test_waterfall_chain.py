@@ -312,7 +312,7 @@ def test_what_a_step_takes_is_not_known_where_an_error_is_not():
 def test_the_headline_ranks_by_what_is_certain(collectives, words):
     sm = 0.684 if collectives == 0.0 else 0.6
     chain = waterfall(Evidence(telemetry=gauges(sm=sm), trace=traced(collectives=collectives)))
-    assert words in headline(reported(chain))
+    assert words in str(headline(reported(chain)))
 
 
 def reported(chain):

@@ -19,13 +19,14 @@ from ullage.cli import cli
 from ullage.errors import UllageError
 from ullage.metrics.evidence import Measured
 from ullage.render.svg.waterfall import waterfall as picture
-from ullage.render.waterfall import factor, headline, record, text
-from ullage.render.waterfall_html import page
+from ullage.render.waterfall import headline, record, view
 from ullage.reports.waterfall import waterfall
 from ullage.reports.waterfall_found import Found, Given
 from ullage.reports.waterfall_inputs import kind, sorted_by_kind
 from ullage.simulate.job import Plan, job
 from ullage.simulate.job_files import Written, write
+from ullage.views.html import html
+from ullage.views.numbers import factor_of_chain
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +192,7 @@ def test_foreign_names_do_no_harm(made, tmp_path):
     mixed = changed(made, tmp_path, job=lambda old: [evil] * 120 + ["b\nc"] * 120)
     assert "\x1b" not in str(problem(mixed)) and "b\\nc" in str(problem(mixed))
     report = ullage.waterfall(mixed, job=evil)
-    for written in (page(report), str(picture(report))):
+    for written in (html(view(report)), str(picture(report))):
         assert "<script>alert" not in written
 
 
@@ -263,7 +264,7 @@ def test_one_rank_has_no_launches_without_a_kernel(tmp_path):
 
 
 def test_a_page_draws_its_hatching_in_both_widths():
-    drawn = page(waterfall(Found(), Given(ofu=0.3)))
+    drawn = html(view(waterfall(Found(), Given(ofu=0.3))))
     for key in ("merged-880", "merged-360"):  # a picture that is not shown lends its patterns to nobody
         assert f'id="{key}"' in drawn and f"url(#{key})" in drawn
 
@@ -283,8 +284,8 @@ ratios = st.floats(0.02, 1.0)
 @settings(max_examples=40)
 def test_printed_factors_multiply_to_the_printed_end(ofu, tile, model, hours, price, mfu):
     report = waterfall(Found(gpus=8), Given(ofu=ofu, tile=tile, model=model, mfu=mfu, hours=hours, price=price))
-    shown = [factor(step.factor.value) for step in report.chain.steps]
-    assert all(words in text(report) for words in shown)
+    shown = [factor_of_chain(step.factor.value) for step in report.chain.steps]
+    assert all(words in str(report) for words in shown)
     # three digits of each of at most four factors, the least of them 0.1 or with three digits that count
     assert math.prod(map(float, shown)) == pytest.approx(report.chain.end.value, rel=4 * 0.005)
     data = record(report)
@@ -292,7 +293,7 @@ def test_printed_factors_multiply_to_the_printed_end(ofu, tile, model, hours, pr
     assert sum(step["money"] for step in data["steps"]) == pytest.approx(
         8 * hours * price * (1 - data["end"]["value"]), abs=1e-6 * hours * price
     )
-    assert headline(report).startswith("MFU " if mfu is not None else "expected MFU ")
+    assert str(headline(report)).startswith("MFU " if mfu is not None else "expected MFU ")
 
 
 @given(hours=st.floats(0.001, 1e4), times=st.floats(1, 10), price=st.floats(0.01, 100))
@@ -305,7 +306,7 @@ def test_hours_and_price_scale_costs_and_nothing_else(hours, times, price):
 
 def test_the_order_of_the_sources_does_not_matter(made):
     places = [str(place) for place in (made.telemetry, made.traces, made.config, made.gemms)]
-    assert text(ullage.waterfall(*places)) == text(ullage.waterfall(*reversed(places)))
+    assert str(ullage.waterfall(*places)) == str(ullage.waterfall(*reversed(places)))
 
 
 def test_the_telemetry_steps_are_the_fleet_reports_factors(tmp_path):

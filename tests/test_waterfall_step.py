@@ -63,7 +63,7 @@ def test_a_step_is_held_against_the_products_of_the_trace(shown, contradicts, tm
         return
     assert report.contradiction.shown == pytest.approx(report.contradiction.asked * (shown if shown > 1 else shown * 1.5), rel=1e-3)
     assert report.chain.step("model") is None and report.chain.mfu is None  # neither is known any more
-    assert headline(report).startswith("the step is said to be ")
+    assert str(headline(report)).startswith("the step is said to be ")
     assert json.loads(json.dumps(record(report)))["contradiction"]["most"] is (shown < 1)
     assert any("batch, sequence" in note for note in report.notes)
 

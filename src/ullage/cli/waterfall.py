@@ -10,7 +10,8 @@ from click.core import ParameterSource
 
 from ullage.cli._exit_status import end
 from ullage.cli._step import LAYOUT, described
-from ullage.cli.options import Finite, Progress, check_out, dump, output_options
+from ullage.cli.options import Finite, Progress, check_out, give, output_options
+from ullage.views.files import FORMS, Form
 from ullage.written_values import seconds, share
 
 _EPILOG = """\b
@@ -62,9 +63,9 @@ def command(sources: tuple[str, ...], as_json: bool, out: Path | None, **asked: 
     MFU = load balance × communication × orchestration × SM fill × tensor issue × clock × tile × model. Each step in points, in
     GPU-hours and in money, from telemetry, traces, a model's step, matrix products, or numbers by hand: whatever there is.
     """
-    from ullage.render.waterfall_files import FORMS
+    from ullage.render import waterfall as render
 
-    check_out(out, FORMS, [*sources, *asked["telemetry"], *asked["trace"], *asked["jobs"], asked["config"], asked["gemms"]])
+    check_out(out, (*FORMS, ".svg"), [*sources, *asked["telemetry"], *asked["trace"], *asked["jobs"], asked["config"], asked["gemms"]])
     own = {name: asked.pop(name) for name in _OWN}
     if not (sources or own["telemetry"] or own["trace"] or own["config"] or own["ofu"] or own["mfu"]):
         raise click.UsageError(
@@ -76,7 +77,8 @@ def command(sources: tuple[str, ...], as_json: bool, out: Path | None, **asked: 
         report = _answer(sources, own, asked, progress)
     finally:
         progress.done()
-    _give(report, as_json, out)
+    more: dict[str, Form] = {".svg": lambda: _picture(report)}
+    give(render.view(report), lambda: render.record(report), as_json=as_json, out=out, more=more)
     end(partial=not report.complete or report.contradiction is not None)
 
 
@@ -108,15 +110,7 @@ def _step(config: str | None, asked: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in found.items() if name in given}
 
 
-def _give(report: Any, as_json: bool, out: Path | None) -> None:
-    from ullage.render import waterfall as render
+def _picture(report: Any) -> str:
+    from ullage.render.svg.waterfall import waterfall
 
-    if out is not None:
-        from ullage.render.waterfall_files import write
-
-        write(report, out)
-        click.echo(f"wrote {out}", err=True)
-    if as_json:
-        click.echo(dump(render.record(report)))
-    elif out is None:
-        click.echo(render.text(report), nl=False)
+    return str(waterfall(report))

@@ -1,62 +1,72 @@
-"""A waterfall as text and as plain data for JSON: the answer first, then the chain, what disagrees, what to do, the notes."""
+"""The view of a waterfall: the answer first, then the chain, what disagrees, what binds the kernels, what to do."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from typing import Any
 
-from ullage.errors import harmless
 from ullage.metrics.evidence import GIVEN, REST, Measured
 from ullage.render import waterfall_kernels
 from ullage.render.json import iso
 from ullage.reports.waterfall import Cost, WaterfallReport
-from ullage.views.numbers import UNKNOWN, hours, money, part_read, percent
-from ullage.views.table import table
+from ullage.views.markup import Markup
+from ullage.views.notation import FACTOR_3, FIGURES, GPU_HOURS, MONEY, PERCENT_1, PERCENTAGE_POINTS, change
+from ullage.views.numbers import part_read, percent
+from ullage.views.view import Cell, Column, Headline, Item, ItemList, Paragraph, Part, Picture, Section, Table, Value, View
 
 WIDE = 1.0  # points: what is less certain is told by its bounds
-ADVISED = 2  # steps, the largest, of which the usual remedies are told
+ADVISED = 2  # steps, the largest, whose usual remedies a terminal shows
 
 
-def text(report: WaterfallReport) -> str:
-    """Return a waterfall as text."""
-    parts = [
-        headline(report) + "\n" + "\n".join(report.rests_on),
-        _chain(report),
-        ceiling(report),
-        closure(report),
-        _disagreements(report),
-        waterfall_kernels.text(report.kernels),
-        _advice(report),
-        "\n".join(f"note: {harmless(note, 1000)}" for note in report.notes),
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+def view(report: WaterfallReport) -> View:
+    """Return the answer as data: what is left of the peak, the chain to it, what its sources say of one another, what to do."""
+    return View(
+        kind="waterfall",
+        subject="From peak to MFU",
+        headline=headline(report),
+        basis=report.rests_on,
+        sections=[
+            Section("steps", "Step by step", [Picture(lambda width: _picture(report, width)), _chain(report)], _STEPS),
+            Section("closes", "Does it close", [Paragraph(ceiling(report)), Paragraph(closure(report))]),
+            Section("sources", "What two sources say", [_disagreements(report)]),
+            *([] if report.kernels is None else [waterfall_kernels.section(report.kernels)]),
+            Section("remedies", "What to do", [*_advice(report)], _REMEDIES),
+        ],
+        notes=report.notes,
+    )
 
 
-def headline(report: WaterfallReport) -> str:
+def _picture(report: WaterfallReport, width: int) -> Markup:
+    from ullage.render.svg.waterfall import waterfall
+
+    return waterfall(report, width=width, standalone=False)
+
+
+def headline(report: WaterfallReport) -> Headline:
     """Return the answer in one line: how much of the peak is left, and what takes the most, or that the numbers contradict one another.
 
     What the end is when MFU is not known is said: OFU, OFU × tile, what OFU, tile and model allow. An answer from a part says so first.
     """
-    return part_read(report.complete, report.read_until) + _answer(report)
-
-
-def _answer(report: WaterfallReport) -> str:
-    chain = report.chain
+    chain, before = report.chain, part_read(report.complete, report.read_until)
     value = percent(report.headline.value, 1)
     if report.contradiction is not None:
-        return f"{report.contradiction.words}: one of the two is of another step"
+        return Headline(report.contradiction.words, ": one of the two is of another step", before)
     if chain.allowed is not None:
         by = "all else allows" if chain.closure is None else "OFU × tile × model allow"
-        return f"MFU {value} of peak, where {by} {percent(chain.allowed.value, 1)}: one of these numbers is wrong"
+        rest = f" of peak, where {by} {percent(chain.allowed.value, 1)}: one of these numbers is wrong"
+        return Headline(f"MFU {value}", rest, before)
     if chain.reaches == "what is known":
-        answer = f"{value} of peak is left by what is known"
-    else:
-        answer = f"{chain.reaches} {value} of peak"
+        return Headline(value, f" of peak is left by what is known: {_largest(report)}", before)
+    return Headline(f"{chain.reaches} {value}", f" of peak: {_largest(report)}", before)
+
+
+def _largest(report: WaterfallReport) -> str:
+    """Return which step takes the most, and which other one may take more."""
     largest = max(report.costs, key=lambda cost: cost.points)
     if largest.points <= 0:
-        return f"{answer}: nothing is lost"
+        return "nothing is lost"
     rivals = [cost for cost in report.costs if cost is not largest and _most(cost) > _least(largest)]
-    told = f"{answer}: {lost(largest)} points are lost to {largest.step.short}"
+    told = f"{lost(largest)} points are lost to {largest.step.short}"
     if rivals:
         rival = max(rivals, key=_most)
         return f"{told}, and {rival.step.short} may take more ({lost(rival)})"
@@ -74,28 +84,48 @@ def _most(cost: Cost) -> float:
 def lost(cost: Cost) -> str:
     """Return the points that a step takes, or between which they lie, where these are a point or more apart."""
     if cost.points_between is None or cost.points_between[1] - cost.points_between[0] < WIDE:
-        return points(cost.points)
-    return f"{points(max(cost.points_between[0], 0.0))} to {points(cost.points_between[1])}"
+        return _points(cost.points)
+    return f"{_points(max(cost.points_between[0], 0.0))} to {_points(cost.points_between[1])}"
 
 
-def _chain(report: WaterfallReport) -> str:
-    timed, priced = report.gpu_hours is not None, report.gpu_hours is not None and report.price is not None
-    head = ["step", "by", "factor", "between", "left", "points", *(["GPU-hours"] if timed else []), *(["money"] if priced else [])]
-    end = report.chain.end
-    used = None if report.gpu_hours is None else report.gpu_hours * end.value
-    last = [f"= {report.chain.ends}", "", factor(end.value), bounds(end), percent(end.value, 1), points(end.value * 100)]
-    last += [*([hours(used)] if timed else []), *([money(_times(used, report.price))] if priced else [])]
-    lines = table(head, [*(_row(cost, timed, priced) for cost in report.costs), last], left=2).split("\n")
-    owners = ["whose", *("several" if len(cost.step.names) > 2 else cost.whose for cost in report.costs), ""]
-    width = max(len(line) for line in lines)
-    return "\n".join(f"{line:<{width}}  {owner}".rstrip() for line, owner in zip(lines, owners, strict=True))
+_points = PERCENTAGE_POINTS.words
 
 
-def _row(cost: Cost, timed: bool, priced: bool) -> list[str]:
+def _chain(report: WaterfallReport) -> Table:
+    end, timed, priced = report.chain.end, report.gpu_hours is not None, report.gpu_hours is not None and report.price is not None
+    used = _times(report.gpu_hours, end.value)
+    paid = _times(used, report.price)
+    spent: list[Value | Cell] = [Cell(used, GPU_HOURS.words(used)), Cell(paid, MONEY.words(paid))]
+    spent = spent[: timed + priced]
+    columns = [
+        Column("step"),
+        Column("by"),
+        Column("factor", FACTOR_3),
+        Column("between", FIGURES),
+        Column("left", PERCENT_1),
+        Column("points", change(PERCENTAGE_POINTS)),
+        *[Column("GPU-hours", change(GPU_HOURS)), Column("money", change(MONEY))][: timed + priced],
+        Column("whose"),
+    ]
+    points = end.value * 100
+    last: list[Value | Cell] = [f"= {report.chain.ends}", "", end.value, bounds(end), end.value, Cell(points, _points(points)), *spent, ""]
+    return Table("steps", columns, [_row(cost, timed + priced) for cost in report.costs], last=[last])
+
+
+def _row(cost: Cost, spent: int) -> list[Value | Cell]:
     step = cost.step
     source = "merged" if len(step.names) > 1 and step.factor.source == REST else step.factor.source
-    cells = [step.short, source, factor(step.factor.value), bounds(step.factor), percent(step.after.value, 1), change(cost.points)]
-    return [*cells, *([signed(cost.gpu_hours, hours)] if timed else []), *([signed(cost.money, money)] if priced else [])]
+    taken = [None if amount is None else -amount for amount in (cost.gpu_hours, cost.money)]
+    whose = Cell(cost.whose, short="several" if len(step.names) > 2 else "")
+    cells: list[Value | Cell] = [
+        Cell(step.label, short=step.short),
+        source,
+        step.factor.value,
+        bounds(step.factor),
+        step.after.value,
+        -cost.points,
+    ]
+    return [*cells, *taken[:spent], whose]
 
 
 def _times(one: float | None, other: float | None) -> float | None:
@@ -105,46 +135,6 @@ def _times(one: float | None, other: float | None) -> float | None:
 def of_ceiling(report: WaterfallReport) -> float | None:
     """Return how much of the measured ceiling the headline's value is, None without one."""
     return report.headline.value / report.ceiling_share if report.ceiling_share else None
-
-
-def factor(value: float) -> str:
-    """Return a factor with three digits, so that those of a chain multiply to its end as printed.
-
-    >>> factor(0.9481), factor(0.01234), factor(0.0), factor(1.026)
-    ('0.948', '0.0123', '0.000', '1.026')
-    """
-    return f"{value:.3f}" if value >= 0.1 or value < 1e-6 else f"{value:.3g}"
-
-
-def points(value: float) -> str:
-    """Return percentage points with one digit.
-
-    >>> points(-12.34), points(0.01)
-    ('−12.3', '0.0')
-    """
-    return f"{value:.1f}".replace("-", "−") if abs(value) >= 0.05 else "0.0"
-
-
-def change(lost: float) -> str:
-    """Return the points that a step takes as a change.
-
-    >>> change(12.34), change(-1.0), change(0.01)
-    ('−12.3', '+1.0', '0.0')
-    """
-    return ("+" if lost <= -0.05 else "") + points(-lost)
-
-
-def signed(lost: float | None, words: Callable[[float], str]) -> str:
-    """Return what a step costs as what it takes from the whole.
-
-    >>> signed(1.5, hours), signed(-1.5, hours), signed(None, hours)
-    ('−1.50', '+1.50', '–')
-    """
-    if lost is None:
-        return UNKNOWN
-    if abs(lost) < 5e-4:
-        return "0"
-    return ("−" if lost > 0 else "+" if lost < 0 else "") + words(abs(lost))
 
 
 def bounds(value: Measured) -> str:
@@ -189,25 +179,27 @@ def _between(value: Measured) -> str:
     return "error not known" if value.low is None or value.high is None else f"{percent(value.low, 1)} to {percent(value.high, 1)}"
 
 
-def _disagreements(report: WaterfallReport) -> str:
-    rows = [
-        [d.what, d.used.source, factor(d.used.value), d.other.source, factor(d.other.value), "agree" if d.agree else "differ"]
+def _disagreements(report: WaterfallReport) -> Table:
+    columns = [Column("what two sources say", key="what"), Column("by", key="used source"), Column("says", FACTOR_3, "used")]
+    columns += [Column("by", key="other source"), Column("says", FACTOR_3, "other"), Column("", key="verdict")]
+    rows: list[list[Value | Cell]] = [
+        [
+            d.what, d.used.source, d.used.value, d.other.source, d.other.value,
+            Cell("agree" if d.agree else "differ", look="" if d.agree else "doubt"),
+        ]
         for d in report.chain.disagreements
-    ]
-    return table(["what two sources say", "by", "", "by", "", ""], rows, left=2) if rows else ""
+    ]  # fmt: skip
+    return Table("sources", columns, rows)
 
 
-def _advice(report: WaterfallReport) -> str:
-    """Return what is usually done about the steps that cost the most; of merged ones what would tell their factors apart."""
+def _advice(report: WaterfallReport) -> Iterator[Part]:
+    """Yield what is usually done about each step, the largest first; of merged ones what would tell their factors apart."""
     worst = sorted((cost for cost in report.costs if cost.points > 0.05 or "unexplained" in cost.step.names), key=lambda cost: -cost.points)
-    return "\n\n".join(_advised(cost) for cost in worst[:ADVISED])
-
-
-def _advised(cost: Cost) -> str:
-    head = f"{cost.step.short} ({points(cost.points)} points)"
-    if len(cost.step.names) > 2:
-        return f"{head}, what would tell its factors apart:\n" + "\n".join(f"  {how}" for how in cost.apart)
-    return f"{head}, {advice(cost)}:\n" + "\n".join(f"  {remedy.what}\n    {remedy.source}" for remedy in cost.remedies)
+    for place, cost in enumerate(worst):
+        merged = len(cost.step.names) > 2
+        said = "what would tell its factors apart" if merged else advice(cost)
+        items = [Item(how) for how in cost.apart] if merged else [Item(remedy.what, remedy.source) for remedy in cost.remedies]
+        yield ItemList(items, f"{cost.step.short} ({_points(cost.points)} points), {said}", detail=place >= ADVISED)
 
 
 def advice(cost: Cost) -> str:
@@ -219,7 +211,7 @@ def record(report: WaterfallReport) -> dict[str, Any]:
     """Return a waterfall as plain data: ratios, percentage points, GPU-hours, FLOP/s; null for what is not known."""
     chain = report.chain
     return {
-        "answer": headline(report),
+        "answer": str(headline(report)),
         "complete": report.complete,
         "read_until": None if report.read_until is None else iso(report.read_until),
         "reaches": chain.reaches,
@@ -281,3 +273,7 @@ def _cost(cost: Cost) -> dict[str, Any]:
         "advice": advice(cost),
         "remedies": [{"what": remedy.what, "source": remedy.source} for remedy in cost.remedies],
     }
+
+
+_STEPS = "Walking from the peak: what each step leaves, and what it takes."
+_REMEDIES = "The largest steps first, with where it is documented."

@@ -1,4 +1,4 @@
-"""What binds the kernels of a waterfall's trace: as text, as parts of a page, and as plain data."""
+"""What binds the kernels of a waterfall's trace: a section of its view, and plain data."""
 
 from __future__ import annotations
 
@@ -8,14 +8,10 @@ from typing import Any
 from ullage.errors import harmless
 from ullage.product import attention, product
 from ullage.render.gemms import sizes
-from ullage.render.html_tables import Cell, listed
-from ullage.render.html_tables import table as html_table
 from ullage.reports.kernel_roofs import KernelRoof, KernelRoofs
 from ullage.reports.remedies import Remedy
-from ullage.views.markup import Markup, element
-from ullage.views.numbers import UNKNOWN, flops
-from ullage.views.table import table
-from ullage.views.times import seconds
+from ullage.views.notation import BYTES, COUNT, FLOPS, PERCENTAGE_POINTS, TIME, Notation
+from ullage.views.view import Column, Item, ItemList, Paragraph, Part, Section, Table, Value
 
 TOP = 5  # kernels shown; JSON has all
 UNTOLD = "what the trace does not tell"
@@ -23,8 +19,50 @@ WORDS = {"itself": "the kernels themselves"}
 LONGEST = 44  # characters of a kernel's name in a terminal, without what many have in common
 LONGEST_ON_PAGE = 120
 _PREFIX = re.compile(r"^(void )?((at::native|\(anonymous namespace\)|<unnamed>|cutlass|pytorch_flash|flash)::)*")
-_HEAD = ["", "kernel", "asked for", "bound by", "calls", "time", "FLOPs", "bytes", "points"]
-_SUMS = ["all kernels", "points", "in the waterfall", "points"]
+_KERNEL = Notation("", lambda name: harmless(_PREFIX.sub("", name), LONGEST_ON_PAGE), numeric=False)
+
+
+def section(roofs: KernelRoofs) -> Section:
+    """Return the kernels that lose most, what to do about them, and what all kernels come to step by step."""
+    shown = roofs.ranked[:TOP]
+    columns = [Column("", COUNT, "place"), Column("kernel", _KERNEL, room=LONGEST), Column("asked for"), Column("bound by")]
+    columns += [Column("calls", COUNT), Column("time", TIME), Column("FLOPs", FLOPS), Column("bytes", BYTES)]
+    columns += [Column("points", PERCENTAGE_POINTS)]
+    rows = [_row(place, row) for place, row in enumerate(shown, 1)]
+    kernels = Table("kernels", columns, rows, note=ceilings(roofs))
+    unranked = Paragraph("" if rows else ceilings(roofs))
+    parts: list[Part] = [Paragraph(answer(roofs)), kernels, unranked, ItemList(_remedies(shown), "what helps them"), _sums(roofs)]
+    return Section("kernels", "What binds the kernels", parts, "Against their ceilings, the largest loss first.")
+
+
+def _row(place: int, row: KernelRoof) -> list[Value]:
+    work = row.work
+    done = round(work.flops) if work is not None and work.flops else None
+    moved = None if work is None or work.bytes is None else round(work.bytes)
+    return [place, _name(row), asked(row), row.bound_by or "not told", row.calls, row.time * 1e9, done, moved, row.points]
+
+
+def _name(row: KernelRoof) -> str:
+    return harmless(row.kernel, 400) if row.kernel else "(unnamed)"
+
+
+def _sums(roofs: KernelRoofs) -> Table:
+    columns = [Column("all kernels", key="step"), Column("points", PERCENTAGE_POINTS)]
+    columns += [Column("in the waterfall", key="within"), Column("points", PERCENTAGE_POINTS, "points within")]
+    rows: list[list[Value]] = [[one.step, one.points, one.within, one.own] for one in roofs.sums]
+    return Table("kernel steps", columns, rows if roofs.evidence else [])
+
+
+def _remedies(shown: tuple[KernelRoof, ...]) -> list[Item]:
+    """Return the first remedy of each kernel, with the places of those that it helps, and why it does."""
+    helped: dict[Remedy, list[int]] = {}
+    for place, row in enumerate(shown, 1):
+        if row.remedies:
+            helped.setdefault(row.remedies[0], []).append(place)
+    return [
+        Item(f"{', '.join(map(str, places))}: {remedy.what}", remedy.source, [f"{place}: {shown[place - 1].because}" for place in places])
+        for remedy, places in helped.items()
+    ]
 
 
 def answer(roofs: KernelRoofs) -> str:
@@ -50,100 +88,12 @@ def ceilings(roofs: KernelRoofs) -> str:
     return f"held against {', '.join([*peaks, memory])}{clock}"
 
 
-def text(roofs: KernelRoofs | None) -> str:
-    """Return the kernels that lose most, what to do about them, and what all kernels come to step by step; "" without any."""
-    if roofs is None:
-        return ""
-    shown = roofs.ranked[:TOP]
-    rows = [[f"{n}", _short(row, LONGEST), *_cells(row)] for n, row in enumerate(shown, 1)]
-    kernels = [table(_HEAD, rows, left=4)] if rows else []
-    remedies = [
-        f"{_numbers(places)}: {remedy.what}\n{_why(shown, places)}    {remedy.source}" for remedy, places in _by_remedy(shown).items()
-    ]
-    sums = [[one.step, _points(one.points), one.within, _points(one.own)] for one in roofs.sums if roofs.evidence]
-    tables = [table(_SUMS, sums)] if sums else []
-    return "\n\n".join("\n".join(part) for part in ([answer(roofs), ceilings(roofs)], kernels, remedies, tables) if part)
-
-
-def _why(shown: tuple[KernelRoof, ...], places: list[int]) -> str:
-    return "".join(f"    {place}: {shown[place - 1].because}\n" for place in places)
-
-
-def _by_remedy(shown: tuple[KernelRoof, ...]) -> dict[Remedy, list[int]]:
-    """Return the first remedy of each kernel, with the places of those that it helps."""
-    found: dict[Remedy, list[int]] = {}
-    for place, row in enumerate(shown, 1):
-        if row.remedies:
-            found.setdefault(row.remedies[0], []).append(place)
-    return found
-
-
-def _numbers(places: list[int]) -> str:
-    return ", ".join(str(place) for place in places)
-
-
-def _short(row: KernelRoof, most: int) -> str:
-    name = _PREFIX.sub("", _name(row))
-    return name if len(name) <= most else f"{name[: most - 1]}…"
-
-
-def _name(row: KernelRoof) -> str:
-    return harmless(row.kernel, 400) if row.kernel else "(unnamed)"
-
-
-def _cells(row: KernelRoof) -> list[str]:
-    work = row.work
-    done = None if work is None or not work.flops else round(work.flops)
-    moved = None if work is None or work.bytes is None else round(work.bytes)
-    return [asked(row), _bound(row), f"{row.calls:,}", seconds(row.time * 1e9), flops(done), flops(moved, "B"), _points(row.points)]
-
-
-def _bound(row: KernelRoof) -> str:
-    return row.bound_by or "not told"
-
-
-def _points(value: float | None) -> str:
-    return UNKNOWN if value is None else f"{value:.1f}".replace("-", "−")
-
-
 def asked(row: KernelRoof) -> str:
     """Return what a kernel was asked for, in words: the sizes of a product or of attention."""
     if (found := attention(row.asked)) is not None:
         kind = f"{'causal ' if found.causal else ''}attention{', backward' if found.backward else ''}"
         return f"{found.batch} × {found.heads} × {found.queries} × {found.keys} × {found.dim} {kind}"
     return sizes(product(row.asked))
-
-
-def parts(roofs: KernelRoofs) -> list[Markup]:
-    """Return the same as parts of a page."""
-    shown = roofs.ranked[:TOP]
-    head = ["kernel", "asked for", "bound by", "because", "calls", "time", "FLOPs", "bytes", "points"]
-    sums = [
-        [Cell(one.step), Cell(one.within), Cell(_points(one.points), one.points), Cell(_points(one.own), one.own)]
-        for one in roofs.sums
-        if roofs.evidence
-    ]
-    return [
-        element("p", answer(roofs)),
-        element("p", ceilings(roofs), class_="how"),
-        *([html_table("kernels", head, [_row(n, row) for n, row in enumerate(shown, 1)], words=4, sorts=True)] if shown else []),
-        *([listed([_advice(remedy, places) for remedy, places in _by_remedy(shown).items()])] if shown else []),
-        *([html_table("steps of all kernels", ["all kernels", "in the waterfall", "points", "there"], sums, words=2)] if sums else []),
-    ]
-
-
-def _row(place: int, row: KernelRoof) -> list[Cell]:
-    what, bound, *numbers = _cells(row)
-    work = row.work
-    values = [row.calls, row.time, work.flops if work else None, work.bytes if work else None, row.points]
-    words = [Cell(f"{place}. {_short(row, LONGEST_ON_PAGE)}"), Cell(what), Cell(bound), Cell(row.because or UNKNOWN)]
-    return [*words, *(Cell(shown, value) for shown, value in zip(numbers, values, strict=True))]
-
-
-def _advice(remedy: Remedy, places: list[int]) -> Markup:
-    """Return what helps some kernels, by their numbers in the table."""
-    what = element("a", remedy.what, href=remedy.source) if remedy.source.startswith("https://") else remedy.what
-    return element("span", f"{_numbers(places)}: ", what)
 
 
 def record(roofs: KernelRoofs | None) -> dict[str, Any] | None:

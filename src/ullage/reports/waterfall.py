@@ -23,6 +23,7 @@ from ullage.reports.waterfall_found import Found, Given, gpu_name, products, unt
 from ullage.reports.waterfall_match import above_ceiling
 from ullage.reports.waterfall_notes import notes, rests_on
 from ullage.reports.waterfall_step import HINT, Contradiction, contradiction
+from ullage.views.shown import ShownByView
 
 SECONDS = 3600  # in an hour
 # A measured ceiling above this much of the stated peak is of something else; a clock above the tensor clock explains a little
@@ -50,7 +51,7 @@ class Cost:
 
 
 @dataclass(frozen=True)
-class WaterfallReport:
+class WaterfallReport(ShownByView, view="ullage.render.waterfall"):
     """The answer to `ullage waterfall`: the `chain`, what each step costs, the measured `ceiling` (FLOP/s, and as a share of the peak).
 
     `rests_on` says what was read, a line a source; `complete` whether all of it was, and `read_until` (ms) how far telemetry was.

@@ -101,9 +101,10 @@ def table_text(table: Table, *, whole: bool = False, width: int = WIDTH, paint: 
 
 
 def _cells(table: Table, row: Sequence[Value | Cell], before: Sequence[Value | Cell] | None) -> list[str]:
-    """Return what a row says in each column."""
+    """Return what a row says in each column, in a terminal's words."""
     again = table.grid if named_before(table, row, before) else 0
-    return ["" if n < again else words_of(value, column) for n, (value, column) in enumerate(zip(row, table.columns, strict=True))]
+    shown = zip(row[again:], table.columns[again:], strict=True)
+    return [*[""] * again, *(cell_of(value).short or words_of(value, column) for value, column in shown)]
 
 
 def _drawn(column: Column, words: Sequence[str], cells: Sequence[Cell], room: int) -> list[str]:

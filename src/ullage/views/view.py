@@ -25,7 +25,8 @@ class Cell:
     """A value that is written in its own words (`words`, else by its column's notation), or looks different.
 
     `aside` stands beside it, smaller (a share); `tip` shows on a page, by hovering. `depth` is how deep it hangs in a tree
-    that its column draws, parents first. A terminal colours it by the efficiency that it shows (`level`).
+    that its column draws, parents first. A terminal colours it by the efficiency that it shows (`level`), and has the
+    `short` words in its place where there are any.
     """
 
     value: Value
@@ -35,6 +36,7 @@ class Cell:
     tip: str = ""
     depth: int = 0
     level: float | None = None
+    short: str = ""
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ullage.metrics.evidence import Measured
-from ullage.render.waterfall import bounds, change, factor, headline, signed
+from ullage.render.waterfall import bounds, headline
 from ullage.reports.waterfall import Cost, WaterfallReport
 from ullage.views.draw import SIZE, SMALL, WIDE, Scale, box, extent, fit, hatch, line, picture, text, wrap
 from ullage.views.markup import Markup, element
-from ullage.views.numbers import hours, money, percent
+from ullage.views.notation import FACTOR_3, PERCENTAGE_POINTS, change
+from ullage.views.numbers import hours, money, percent, signed
 
 PLOT, TOP = 280.0, 62.0
 LEAST = 74.0  # pixels of a column; a picture that is too narrow for them puts the steps in rows instead
@@ -43,7 +44,7 @@ def waterfall(report: WaterfallReport, *, width: int = WIDE, standalone: bool = 
     draw = _rows if width / len(bars) < LEAST else _columns
     body, height = draw(report, bars, width)
     told = "; ".join(bar.told for bar in bars)
-    title = headline(report)
+    title = str(headline(report))
     return picture(
         "job-waterfall",
         fit(title, width, 17) if standalone else title,
@@ -70,6 +71,11 @@ def _amount(value: float, words: Callable[[float], str]) -> str:
         if abs(value) >= size:
             return f"{hours(value / size)} {prefix}"
     return "< 0.001" if 0 < value < 5e-4 else words(value)
+
+
+def _taken(lost: float, words: Callable[[float], str]) -> str:
+    """Return an amount that a step takes as a change, in few letters."""
+    return "0" if abs(lost) < 5e-4 else signed(-lost, lambda value: _amount(value, words))
 
 
 def _bars(report: WaterfallReport) -> list[_Bar]:
@@ -101,10 +107,10 @@ _COMPARED = {"OFU": "clock", "tile": "tile", "model": "model"}
 def _bar(cost: Cost, others: Mapping[str, float]) -> _Bar:
     step = cost.step
     fill = "doubt" if step.impossible else "gain" if step.factor.value > 1 else "merged" if len(step.names) > 1 else "loss"
-    price = "" if cost.gpu_hours is None else f"{signed(cost.gpu_hours, lambda value: _amount(value, hours))} h"
-    spent = "" if cost.money is None else signed(cost.money, lambda value: _amount(value, money))
-    value = f"{change(cost.points)} pt"
-    told = f"{step.label} × {factor(step.factor.value)} ({bounds(step.factor)}), {value} {price}"
+    price = "" if cost.gpu_hours is None else f"{_taken(cost.gpu_hours, hours)} h"
+    spent = "" if cost.money is None else _taken(cost.money, money)
+    value = f"{change(PERCENTAGE_POINTS).words(-cost.points)} pt"
+    told = f"{step.label} × {FACTOR_3.words(step.factor.value)} ({bounds(step.factor)}), {value} {price}"
     return _Bar(
         step.short,
         step.before.value,
