@@ -97,14 +97,13 @@ def _recorded(with_what: Recorder, notes: list[str]) -> Iterator[tuple[str, str,
 def _read(found: Recorded) -> tuple[dict[str, Any], str]:
     """Return what the trace says beside what is known, and its report as text."""
     from ullage.profiles import profile
-    from ullage.render.trace import text
     from ullage.reports.trace import trace
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / found.name
         path.write_bytes(found.trace)
         report = trace(profile(str(path)), "first-last")
-        said = text(report).replace(f"{folder}/", "")
+        said = str(report).replace(f"{folder}/", "")
     parts, causes, known = report.whole.device_parts, report.idle.causes if report.idle else {}, found.known
     tree = report.whole.device
     return {

@@ -17,8 +17,7 @@ import pytest
 from tests.kineto_events import call, kernel, written
 from ullage.metrics.host import host_tree
 from ullage.metrics.tree import Node
-from ullage.render.trace import text
-from ullage.render.trace_html import html
+from ullage.render import trace as render
 from ullage.render.trace_json import record
 from ullage.render.trace_parquet import parquet
 from ullage.reports.trace import TraceReport
@@ -29,6 +28,7 @@ from ullage.sums.lanes.reduce import reduce
 from ullage.sums.lanes.run import Run, merge
 from ullage.totals import Factors, HostTotals
 from ullage.traced import read_trace
+from ullage.views.html import html
 
 HEAD = "#Paraver (09/10/2019 at 16:09):100_ns:1({cpus}):1:1({cpus}:1)\n"
 # The main thread runs 10-70, forks 0-10, waits at the end of the region 70-90, reads a file 90-100; its worker runs 20-60 of the region
@@ -99,7 +99,7 @@ def test_a_program_of_threads_alone_has_no_mpi_and_loses_nothing_to_communicatio
     assert (part.scheduling, part.imbalance, part.serialisation) == (10, 50, 40)
     assert labels(tree) == ["Parallel efficiency", "Load balance", "Scheduling efficiency", "Serialisation efficiency"]
     assert tree.value == 0.5 and math.prod(v or 0.0 for v in leaves(tree).values()) == pytest.approx(0.5)
-    said, page, data = text(report), str(html(report)), record(report)
+    said, page, data = str(report), str(html(render.view(report))), record(report)
     assert "2 threads of 1 process" in said and "of 2 threads of 1 process" in page and "thread-seconds" in page
     assert not any("MPI PE" in form or "MPI parallel" in form or "Communication efficiency" in form for form in (said, page))
     assert data["host"]["mpi_parallel_efficiency"] is None and data["host"]["openmp_parallel_efficiency"] == 0.5
@@ -155,7 +155,7 @@ def test_what_was_seen_decides(events: tuple[Event, ...], ranks: int, factors: F
 def test_a_profile_of_one_process_has_no_factor_of_several(tmp_path: Path) -> None:
     report = read_trace(written(tmp_path, call(0.0, 40.0), kernel(50.0, 40.0))).report()
     assert report.whole.host is not None and labels(report.whole.host) == ["Parallel efficiency", "Device offload efficiency"]
-    assert "MPI" not in re.sub(r"in MPI or a host collective", "", text(report) + str(html(report)))
+    assert "MPI" not in re.sub(r"in MPI or a host collective", "", str(report) + str(html(render.view(report))))
     assert record(report)["host"]["mpi_parallel_efficiency"] is None
 
 
@@ -177,7 +177,7 @@ def test_talp_is_of_mpi_unless_it_counted_none(counts: dict[str, int], named: bo
     report = read_trace(path).report()
     assert report.whole.host is not None and ("MPI parallel efficiency" in labels(report.whole.host)) == named
     assert math.prod(v or 0.0 for v in leaves(report.whole.host).values()) == pytest.approx(0.6)
-    assert "2 CPUs" in text(report) and "of 2 CPUs" in str(html(report)) and record(report)["host_totals"]["resource"] == "CPU"
+    assert "2 CPUs" in str(report) and "of 2 CPUs" in str(html(render.view(report))) and record(report)["host_totals"]["resource"] == "CPU"
 
 
 def test_every_program_has_a_tree() -> None:

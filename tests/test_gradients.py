@@ -15,7 +15,6 @@ import pytest
 from tests.kineto_events import call, kernel, on_host, written
 from ullage.problems import Problems
 from ullage.recording import Recording
-from ullage.render.trace import text
 from ullage.traced import read_trace
 from ullage.traces import kineto
 from ullage.traces.kineto_gradients import gradients
@@ -186,7 +185,7 @@ def by_module(path: Path) -> dict[str, tuple[int, int]]:
 def test_time_of_gradients_stands_beside_that_of_the_forward_pass(tmp_path: Path) -> None:
     path = written(tmp_path, *step())
     assert by_module(path) == {"ahead/Up": (8_000, 5_000), "ahead/Down": (10_000, 7_000)}
-    said = text(read_trace(path).report())
+    said = str(read_trace(path).report())
     (row,) = [line.split() for line in said.splitlines() if line.startswith("ahead/Down") and "55" in line]
     assert row[1:] == ["2", "10.00", "µs", "55.6", "%", "7.000", "µs", "7.000", "µs"]
 

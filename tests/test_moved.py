@@ -11,8 +11,7 @@ from tests.forms import plain
 from tests.kineto_events import call, kernel, written
 from tests.test_collectives import MS, Did, late_by, rank
 from ullage.metrics.collectives import crossings
-from ullage.render.trace import text
-from ullage.render.trace_html import html
+from ullage.render.trace import view
 from ullage.render.trace_json import record
 from ullage.reports.links import bandwidths
 from ullage.simulate.traces import kineto
@@ -22,6 +21,7 @@ from ullage.sums.lanes.moved import Moved, moved
 from ullage.sums.lanes.reduce import Reduced
 from ullage.sums.lanes.run import merge
 from ullage.traced import read_trace
+from ullage.views.html import html
 
 # nccl-tests, doc/PERFORMANCE.md: bus over algorithm bandwidth
 PRINTED = {
@@ -149,9 +149,9 @@ def test_text_page_and_data_tell_the_simulated_bandwidth(tmp_path) -> None:
     (row,) = record(report)["bandwidths"]
     assert row["algorithm"] == pytest.approx(3 * (8 << 20) / 120e-6) and row["bus"] == pytest.approx(row["algorithm"] * 4 / 3)
     assert row["share"] == pytest.approx(row["bus"] / 450e9)
-    line = next(line for line in text(report).splitlines() if line.startswith("all-reduce"))
+    line = next(line for line in str(report).splitlines() if line.startswith("all-reduce"))
     assert " ".join(line.split()) == "all-reduce default_pg 3 25.17 MB 3 120.0 µs 209.7 GB/s 279.6 GB/s 62 %"
-    page = plain(str(html(report)))
+    page = plain(str(html(view(report))))
     assert all(cell in page for cell in ("all-reduce", "25.17 MB", "209.7 GB/s", "279.6 GB/s", "62 %"))
 
 

@@ -15,14 +15,14 @@ from ullage.cupti.chunks import HOST, NCCL, HostKind, Type, Writer
 from ullage.cupti.chunks import names as name_entries
 from ullage.problems import Problems
 from ullage.recording import NcclCollectives, Recording
-from ullage.render.trace import text
-from ullage.render.trace_html import html
+from ullage.render.trace import view
+from ullage.render.trace_collectives import told_by_nccl
 from ullage.render.trace_json import record
-from ullage.render.trace_parts import told_by_nccl
 from ullage.reports.nccl import nccl_notes, nccl_report
 from ullage.sums.nccl_arrivals import TOGETHER, NcclProcess, nccl_arrivals
 from ullage.traces.recorded_nccl import NO_ROOM, WITHOUT_SENSE, nccl_collectives
 from ullage.traces.recorded_told import Told
+from ullage.views.html import html
 
 NAMES = {1: "AllReduce", 2: "Broadcast", 3: "world"}
 
@@ -233,8 +233,8 @@ def test_text_page_and_json_show_the_same_arrivals(tmp_path):
         ("rank 1", 3_000_000, 2_000_000, 0),
         ("rank 0", 0, 0, 2_000_000),
     ]
-    line = next(line for line in text(report).splitlines() if line.startswith("rank 1"))
+    line = next(line for line in str(report).splitlines() if line.startswith("rank 1"))
     assert line.split() == ["rank", "1", "1", "of", "1", "3.000", "ms", "3.000", "ms", "1", "of", "1", "2.000", "ms", "0", "ns"]
-    page = html(report)
-    assert "As NCCL told it" in page and "1 collective matched by NCCL" in page and "3.000 ms" in page
+    page = html(view(report))
+    assert "Who arrived last, as NCCL told it" in page and "1 collective matched by NCCL" in page and "3.000 ms" in page
     assert nccl_notes(report.nccl) == []

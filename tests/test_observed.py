@@ -200,7 +200,7 @@ def test_ranks_recorded_for_unequal_times_are_balanced_if_they_do_the_same() -> 
     assert values["host_load_balance"] == values["device_load_balance"] == 1
     # all of the 199: rank 0 may have done anything in its first 74, and was useful for 125 less its calls
     assert host.low is not None and host.low < 0.7 < (host.value or 0) < 0.81 and host.certain
-    assert "over 125 ns in which all ranks were recorded (of 199 ns in which any was): 8 processes" in headline(report)
+    assert "over 125 ns in which all ranks were recorded (of 199 ns in which any was): 8 processes" in str(headline(report))
     assert any(note.startswith("rank 0 was recorded for 1.25e-07 s, rank 7 for 1.99e-07 s") for note in report.notes)
 
 
@@ -208,4 +208,4 @@ def test_ranks_recorded_for_unequal_times_are_balanced_if_they_do_the_same() -> 
 def test_the_headline_says_when_ranks_were_recorded_for_unequal_times(short: int, told: bool) -> None:
     # of 1,000 ns all ranks were recorded for less than 99 %, or for more
     report = report_of(eight(short, 1000))
-    assert (report.recorded is not None) == told == ("in which all ranks were recorded" in headline(report))
+    assert (report.recorded is not None) == told == ("in which all ranks were recorded" in str(headline(report)))

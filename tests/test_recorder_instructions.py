@@ -12,9 +12,9 @@ from tests.scripted_runs import START, answers, drawn, ended, ran
 from tests.seeds import some
 from ullage import read_trace
 from ullage.render.talp_json import talp_json
-from ullage.render.trace import text
-from ullage.render.trace_html import html
+from ullage.render.trace import view
 from ullage.render.trace_json import record
+from ullage.views.html import html
 
 MILLISECOND = 1_000_000
 TASK_CLOCK = "1:1,1:1"  # PERF_TYPE_SOFTWARE, PERF_COUNT_SW_TASK_CLOCK in place of both: ns on a processor, which any machine counts
@@ -115,8 +115,8 @@ def test_reports_show_what_was_counted(tmp_path):
     script = [(START, 0, "init", 0, ""), (START + 2 * 10**9, 0, "barrier", 10**9, ""), (START + 3 * 10**9, 0, "finalize", 0, "")]
     report = read_trace(ran(tmp_path, script, events=ALL, COUNTERS=FREE).path).report()
     # 2 s of useful time with three instructions and two cycles a ns, 1 s in MPI
-    assert "useful time of the hosts: 6e+09 instructions, 1.5 a cycle, 2 GHz" in text(report)
-    assert "Instructions per cycle" in html(report)
+    assert "Useful time of the hosts: 6e+09 instructions, 1.5 a cycle, 2 GHz" in str(report)
+    assert "Instructions per cycle" in html(view(report))
     sums = record(report)["host_totals"]
     assert (sums["instructions"], sums["cycles"], sums["instructions_per_cycle"], sums["useful_clock_hz"]) == (6e9, 4e9, 1.5, 2e9)
     talp = json.loads(talp_json(report))["Application"]["Global"]

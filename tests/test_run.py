@@ -46,7 +46,7 @@ def test_the_trees_are_of_what_the_program_did(tmp_path):
     assert said["device_totals"]["kernel_time"] == pytest.approx(sum(kernels), abs=1000)
     assert [family["count"] for family in said["kernels"]["families"]] == [20]
     assert said["host_totals"]["processes"] == 1 and said["exit"] == 0
-    assert ran.said.lstrip().startswith("device parallel efficiency")
+    assert ran.said.lstrip().startswith("Device parallel efficiency")
     assert ran.left == []
 
 
@@ -206,7 +206,7 @@ def test_recordings_stay_where_a_file_could_not_be_written(tmp_path):
     command = ["sh", "-c", f"{cupti_double.program()} --exit 5; code=$?; rm -r gone; exit $code"]
     (tmp_path / "gone").mkdir()
     ran = run(tmp_path, "--out", tmp_path / "gone" / "run.html", command=command)
-    assert ran.code == 5 and ran.said.lstrip().startswith("device parallel efficiency") and "can't be written" in ran.said
+    assert ran.code == 5 and ran.said.lstrip().startswith("Device parallel efficiency") and "can't be written" in ran.said
     (folder,) = ran.left
     assert f"the recordings are in {tmp_path / 'tmp' / folder}: `ullage trace` reads them" in ran.said
     assert read_trace(tmp_path / "tmp" / folder).report().whole.device is not None
@@ -284,7 +284,7 @@ def test_a_program_that_is_interrupted_is_reported_and_nothing_is_left(number, a
     (os.killpg if all_of_them else os.kill)(ours.pid, number)
     said = ours.communicate(timeout=120)[1]
     assert ours.returncode == 128 + number
-    assert "device parallel efficiency" in said and "Traceback" not in said
+    assert "Device parallel efficiency" in said and "Traceback" not in said
     assert list((tmp_path / "tmp").glob("ullage-run-*")) == []
 
 

@@ -15,11 +15,12 @@ from tests import cupti_double
 from ullage.metrics.computation import computation
 from ullage.metrics.tree import Node
 from ullage.questions import trace
-from ullage.render.run import record, text
+from ullage.render.run import record, view
 from ullage.reports.run import run_report
 from ullage.simulate.traces.recording import write
 from ullage.simulate.traces.scenario import EPOCH, Event, Scenario
 from ullage.tables import samples
+from ullage.views.text import text
 
 H100 = "NVIDIA H100 80GB HBM3"  # its tensor clock is 1830 MHz
 ONE, TWO, OTHER = (f"GPU-{digit * 8}-0000-0000-0000-000000000001" for digit in "12f")
@@ -225,17 +226,19 @@ def test_without_telemetry_the_trees_stand_alone(tmp_path):
 
 
 def test_the_text_tells_ofu_with_its_factors_before_anything_else(tmp_path):
-    said = text(report(tmp_path, scenario([6.0]), every_half()))
-    assert said.startswith(
-        """\
-OFU 27 % (sampled: activities and clocks, by NVML's GPM)
+    said = text(view(report(tmp_path, scenario([6.0]), every_half())))
+    assert said.startswith("OFU 27 %, device parallel efficiency 60 % (host parallel efficiency ")
+    assert "\nOFU is sampled, by activities and clocks (read by NVML's GPM)\n" in said
+    first, second = said.index("\nDevice  OFU"), said.index("\nHost    ")
+    assert (
+        first < second
+        and said[first:second].strip()
+        == """\
 Device  OFU                                 0.27  █████···············
         ├─ Device parallel efficiency       0.60  ████████████········
         └─ Device computational efficiency  0.45  █████████···········
            ├─ Tensor issue                  0.50  ██████████··········
-           └─ Clock                         0.90  ██████████████████··
-
-device parallel efficiency 60 %, host parallel efficiency"""
+           └─ Clock                         0.90  ██████████████████··"""
     )
 
 

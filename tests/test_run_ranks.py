@@ -61,7 +61,7 @@ def test_the_trees_of_unequal_ranks_are_those_of_the_times_that_they_say_themsel
     for process, mine, (_, mpi) in zip(said["processes"], useful, times, strict=True):
         assert process["useful_s"] == pytest.approx(mine / 1e9, rel=0.02, abs=0.002)
         assert process["communication_s"] == pytest.approx(mpi / 1e9, rel=0.02, abs=0.002)
-    assert ran.left == [] and ran.said.count("host parallel efficiency") == 1
+    assert ran.left == [] and ran.said.count("Host parallel efficiency") == 1
 
 
 def test_ranks_that_use_a_device_have_both_trees(tmp_path):
@@ -103,7 +103,7 @@ def test_the_launcher_learns_of_a_rank_that_fails(deed, code, tmp_path):
     ran = inside(tmp_path, 3, deed, 1)
     assert ran.code == code and "Traceback" not in ran.said
     # it may end rank 0 before there is a report; then it was said where the recordings are
-    assert "host parallel efficiency" in ran.said or f"its recordings are in {tmp_path / 'tmp'}" in ran.said
+    assert "Host parallel efficiency" in ran.said or f"its recordings are in {tmp_path / 'tmp'}" in ran.said
 
 
 def rank(folder, number, ranks, *options, **more):

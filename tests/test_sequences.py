@@ -11,14 +11,14 @@ from tests.forms import plain
 from tests.kineto_events import call, kernel, on_host, reading, written
 from ullage.cli import cli
 from ullage.errors import UllageError
-from ullage.render.trace import text
-from ullage.render.trace_html import html
+from ullage.render.trace import view
 from ullage.render.trace_json import record
 from ullage.reports.sequences import Sequences
 from ullage.simulate.traces import kineto
 from ullage.simulate.traces.scenario import Scenario
 from ullage.simulate.traces.training import Plan, training
 from ullage.traced import read_trace
+from ullage.views.html import html
 
 
 def embedding(ts: float, *shape: int, table: tuple[int, int] = (32_000, 4096)) -> dict:
@@ -88,7 +88,7 @@ def test_text_page_and_data_say_what_unbalances_the_steps(plan: int, says: str, 
     report = read_trace(kineto.write(training(PLANS[plan]), tmp_path)).report()
     data = record(report)["sequences"]
     assert data["verdict"].startswith(says) and bool(data["verdict"]) == bool(says)
-    for form in (text(report), plain(str(html(report)))):
+    for form in (str(report), plain(str(html(view(report))))):
         assert data["verdict"] in form and f"{data['ranks'][0]['tokens']:,}" in form
 
 

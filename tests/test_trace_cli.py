@@ -123,20 +123,20 @@ def test_a_timeline_of_sums_is_refused_and_their_tree_is_drawn(sums: Path, tmp_p
 # -- what is given ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("suffix", ["html", "svg", "json", "txt", "parquet", "pftrace"])
+@pytest.mark.parametrize("suffix", ["html", "md", "csv", "svg", "json", "txt", "parquet", "pftrace"])
 def test_every_form_is_written_and_nothing_is_printed(suffix: str, run: Path, tmp_path: Path) -> None:
     said = ask(run, "--out", tmp_path / f"x.{suffix}")
     assert (said.code, said.out, said.err) == (0, "", f"wrote {tmp_path}/x.{suffix}\n")
-    assert (tmp_path / f"x.{suffix}").stat().st_size > 1000 and len(list(tmp_path.iterdir())) == 1
+    assert (tmp_path / f"x.{suffix}").stat().st_size > 800 and len(list(tmp_path.iterdir())) == 1
 
 
 @pytest.mark.parametrize(("by", "first"), [("rank", "rank 0"), ("device", "GPU 0"), ("region", "optimizer"), ("step", "ProfilerStep#0")])
 def test_each_part_of_a_run_has_its_own_trees(by: str, first: str, run: Path) -> None:
-    table = next(part for part in ask(run, "--by", by).out.split("\n\n") if part.startswith(f"{by} ") and "device PE" in part)
+    table = next(part for part in ask(run, "--by", by).out.split("\n\n") if part.startswith(f"efficiencies by {by} "))
     assert table.splitlines()[1].startswith(first)
 
 
-@pytest.mark.parametrize(("by", "says"), [("rank", "no times by rank"), ("device", "no times by device"), ("step", "no step was")])
+@pytest.mark.parametrize(("by", "says"), [("rank", "No times by rank"), ("device", "No times by device"), ("step", "No step was")])
 def test_parts_that_sums_do_not_have_are_said_to_be_missing(by: str, says: str, sums: Path) -> None:
     assert says in ask(sums, "--by", by).out
 
@@ -144,7 +144,8 @@ def test_parts_that_sums_do_not_have_are_said_to_be_missing(by: str, says: str, 
 def test_tables_are_as_long_as_asked_for_and_say_what_is_left(run: Path) -> None:
     said = ask(run, "--top", "1", "--by", "region").out
     assert "… 2 more; --top shows them" in said  # of optimizer, backward, forward
-    assert "\nforward  " not in said.split("\nregion")[1] and "\nforward  " in ask(run, "--top", "3").out.split("\nregion")[1]
+    (few, many), by = (said.partition("by region ")[2].partition("\n\n")[0] for said in (said, ask(run, "--top", "3").out)), "\nforward  "
+    assert by not in few and by in many
 
 
 def test_an_open_window_is_the_whole_run_and_seconds_cut_it(tmp_path: Path) -> None:
@@ -179,7 +180,7 @@ def test_the_status_is_partial_when_something_is_missing_and_says_what(tmp_path:
     assert ask(whole, "--json").json["status"] == "whole"
     whole.write_text(whole.read_text()[:-30])
     data, said = ask(whole, "--json").json, ask(whole).out
-    assert data["status"] == "partial" and "; partial" in said.splitlines()[1]
+    assert data["status"] == "partial" and said.startswith("partial: Device parallel efficiency ")
     assert sum("ends inside event 3" in note for note in data["problems"]) == 2  # what came before is used; nobody can tell idle after it
     assert "ends inside event 3" in refused(whole, "--strict")
 

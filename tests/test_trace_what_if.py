@@ -328,7 +328,8 @@ def test_real_profiles_add_up(shared_data: Path, name: str):
         assert 0.99 <= row["low"] <= (row["factor"] or row["low"]) <= row["high"]
 
 
-def test_the_page_shows_what_the_command_prints(slow: Path):
+def test_the_page_shows_what_the_command_prints(slow: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("COLUMNS", "110")
     page = (Path(__file__).parents[1] / "docs" / "what-if.md").read_text(encoding="utf-8")
     printed = ask(slow, "--what-if").out.splitlines()
     shown = page.split("```console\n")[1].split("```")[0].splitlines()

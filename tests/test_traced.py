@@ -117,14 +117,14 @@ def test_a_region_has_its_own_tree(run):
 
 
 def test_a_run_prints_the_report_and_is_named_by_its_files(run):
-    assert str(run).startswith("device parallel efficiency ") and "why devices idled" in str(run)
+    assert str(run).startswith("Device parallel efficiency ") and "why devices idled" in str(run)
     assert repr(run).startswith("<Traced ") and repr(run).endswith("and 1 more (kineto): 2 processes, 2 devices>")
 
 
-@pytest.mark.parametrize("form", [".html", ".svg", ".json", ".txt", ".parquet", ".pftrace"])
+@pytest.mark.parametrize("form", [".html", ".md", ".csv", ".svg", ".json", ".txt", ".parquet", ".pftrace"])
 def test_a_run_is_written_in_the_form_of_the_name(run, tmp_path, form):
     run.write(tmp_path / f"out{form}")
-    assert (tmp_path / f"out{form}").stat().st_size > 1000
+    assert (tmp_path / f"out{form}").stat().st_size > 800
 
 
 def test_files_may_be_paths_or_text_one_or_several(folder):

@@ -13,7 +13,6 @@ from typing import Any
 
 from ullage.errors import UllageError
 from ullage.questions import trace
-from ullage.render.trace import text
 from ullage.render.trace_json import record
 from ullage.reports.trace import TraceReport
 from ullage.views.json_text import json_text
@@ -50,7 +49,7 @@ def answer(path: Path) -> TraceReport | UllageError:
         except UllageError as error:
             assert error.problem and error.problem.isprintable(), error
             return error
-        assert all(sign.isprintable() or sign == "\n" for sign in text(report))
+        assert all(sign.isprintable() or sign == "\n" for sign in str(report))
         json_text(record(report))  # refuses NaN
         return report
 

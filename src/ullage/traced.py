@@ -74,9 +74,10 @@ class Tree:
 
     def __str__(self) -> str:
         """Return the trees as text."""
-        from ullage.render.trace import trees
+        from ullage.render.trace_parts import trees_table
+        from ullage.views.text import table_text
 
-        return trees(self.report.whole)
+        return table_text(trees_table([(name, tree) for name, tree in (("Host", self.host), ("Device", self.device)) if tree is not None]))
 
     __repr__ = __str__
 
@@ -133,7 +134,8 @@ class Traced:
         return [{"name": v.name, "elapsed_s": v.elapsed / 1e9, **dict(Tree(replace(report, whole=v)).items())} for v in views[by]]
 
     def write(self, path: str | Path, mode: Mode | None = None, region: str | None = None) -> None:
-        """Write the report to a file; its name says how: .html, .svg, .json, .txt, .parquet, .pftrace (Perfetto)."""
+        """Write the report to a file; its name says how: .html, .md, .csv, .json, .txt, .svg, .parquet, .pftrace
+        (Perfetto)."""
         from ullage.render.trace_files import write
 
         write(self.report(mode, region), Path(path), files=self.profile.places)
@@ -154,9 +156,7 @@ class Traced:
 
     def __str__(self) -> str:
         """Return the report as text, as `ullage trace` prints it."""
-        from ullage.render.trace import text
-
-        return text(self.report())
+        return str(self.report())
 
 
 def read_trace(

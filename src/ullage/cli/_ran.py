@@ -196,9 +196,10 @@ def _nameless(report: RunReport, run: Gathering, command: tuple[str, ...]) -> Ru
 def _given(report: RunReport, files: list[Path], asked: dict[str, Any]) -> bool:
     """Print the report and write the files that were asked for; return whether that went well."""
     from ullage.cli.trace import painter
-    from ullage.render.run import text
+    from ullage.render.run import view
+    from ullage.views.text import text
 
-    _say("\n" + text(report, by=asked["by"], paint=painter(sys.stderr)), asked)
+    _say("\n" + text(view(report, by=asked["by"]), paint=painter(sys.stderr)), asked)
     well = report.trace is not None or sum(path.stat().st_size for path in files) < WORTH_KEEPING
     for form in (_json, _out, _talp):
         try:
@@ -226,9 +227,10 @@ def _json(report: RunReport, _: list[Path], asked: dict[str, Any]) -> None:
 
 def _out(report: RunReport, files: list[Path], asked: dict[str, Any]) -> None:
     if (trace := _for(asked["out"], report)) is not None:
+        from ullage.render.run import view
         from ullage.render.trace_files import write
 
-        write(trace, asked["out"], files=[str(path) for path in files], by=asked["by"])
+        write(trace, asked["out"], files=[str(path) for path in files], made=view(report, by=asked["by"]))
         tell(f"wrote {asked['out']}")
 
 

@@ -77,7 +77,10 @@ def reading(command: Any) -> Any:
 @click.option("--top", type=click.IntRange(1), default=12, show_default=True, help="Rows of a table.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
 @click.option(
-    "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE: .html, .svg, .json, .txt, .parquet, .pftrace (Perfetto)."
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write to FILE: .html, .md, .csv, .json, .txt, .svg, .parquet, .pftrace (Perfetto).",
 )
 def command(files: tuple[str, ...], as_json: bool, out: Path | None, by: str | None, top: int, **asked: Any) -> None:
     """Host and device efficiency trees of a profile, and where its time goes.
@@ -85,21 +88,23 @@ def command(files: tuple[str, ...], as_json: bool, out: Path | None, by: str | N
     FILE is a trace of PyTorch (Kineto JSON), JAX (trace.json.gz, xplane.pb), Nsight Systems (SQLite), rocprofv3 (rocpd, JSON),
     TALP (JSON), Paraver or Score-P (OTF2), plain or compressed; a folder or a glob of them is one run, a file a rank.
     """
+    from ullage.render.trace import view
     from ullage.render.trace_files import FORMS, write
 
     check_out(out, FORMS, files)
     report = answer(files, asked, Progress(quiet=as_json))
+    made = view(report, by=by, top=top)
     if out is not None:
-        write(report, out, files=files, by=by)
+        write(report, out, files=files, made=made, table="" if by is None else f"by {by}")
         click.echo(f"wrote {out}", err=True)
     if as_json:
         from ullage.render.trace_json import record
 
         click.echo(dump(record(report)))
     elif out is None:
-        from ullage.render.trace import text
+        from ullage.views.text import text
 
-        click.echo(text(report, by=by, top=top, paint=painter()), nl=False)
+        click.echo(text(made, paint=painter()), nl=False)
     end(partial=report.partial)
 
 
@@ -143,7 +148,7 @@ def _rank(text: str) -> tuple[str, int]:
 
 def painter(stream: Any = None) -> Any:
     """Return how a cell is coloured on a stream (stdout): not at all unless a terminal shows it and NO_COLOR is unset."""
-    from ullage.render.trace import plain
+    from ullage.views.table import plain
 
     stream = stream or sys.stdout
     if stream is None or not stream.isatty() or os.environ.get("NO_COLOR"):

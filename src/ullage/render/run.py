@@ -1,4 +1,4 @@
-"""A run's report as text and as plain data: the trees, OFU above the device's, the notes."""
+"""A run's report: the view of its trace with OFU above the device's efficiency, and the same as plain data."""
 
 from __future__ import annotations
 
@@ -7,30 +7,41 @@ from typing import Any
 
 from ullage.errors import harmless
 from ullage.metrics.tree import Node
-from ullage.render.trace import Paint, drawn, plain
-from ullage.render.trace import text as trace_text
+from ullage.render.svg.tree import tree as tree_picture
+from ullage.render.trace import SHOWN
+from ullage.render.trace import view as trace_view
 from ullage.render.trace_json import record as trace_record
+from ullage.render.trace_parts import trees_table
 from ullage.reports.run import RunReport
-from ullage.views.numbers import UNKNOWN, percent
+from ullage.views.names import lowered
+from ullage.views.numbers import percent
+from ullage.views.view import Headline, Picture, Section, View
 
-METHODS = {"exact": "exact: cycle counters", "sampled": "sampled: activities and clocks"}
-
-
-def text(report: RunReport, *, by: str | None = None, top: int = 12, paint: Paint = plain) -> str:
-    """Return the report as text, the answer first."""
-    parts = [computing(report, paint)] if report.ofu is not None else []
-    if report.trace is not None:
-        parts.append(trace_text(report.trace, by=by, top=top, paint=paint).rstrip("\n"))
-    parts.append("\n".join(f"note: {harmless(note, 1000)}" for note in report.notes))
-    return "\n\n".join(part for part in parts if part) + "\n"
+METHODS = {"exact": "exact, by cycle counters", "sampled": "sampled, by activities and clocks"}
 
 
-def computing(report: RunReport, paint: Paint = plain) -> str:
-    """Return OFU and its factors, a line a node."""
-    assert report.ofu is not None
-    by = f", by {harmless(report.by, 60)}" if report.by else ""
-    head = f"OFU {UNKNOWN if report.ofu.value is None else percent(report.ofu.value)} ({METHODS[report.method]}{by})"
-    return head + "\n" + drawn([("Device", shallow(report.ofu))], paint)
+def view(report: RunReport, *, by: str | None = None, top: int = SHOWN) -> View:
+    """Return the report as data, the answer first."""
+    notes = [harmless(note, 1000) for note in report.notes]
+    if report.trace is None:
+        return View("run", "Report on a run", Headline("No report on the run"), notes=notes)
+    made = trace_view(report.trace, by=by, top=top)
+    made = replace(made, kind="run", subject="Report on a run", notes=[*made.notes, *notes])
+    return made if report.ofu is None else _with_ofu(made, report, shallow(report.ofu))
+
+
+def _with_ofu(made: View, report: RunReport, ofu: Node) -> View:
+    """Return a view whose answer is OFU, with the tree of which that is the top."""
+    answer = made.headline
+    strong = "OFU unknown" if ofu.value is None else f"OFU {percent(ofu.value)}"
+    headline = replace(answer, strong=strong, rest=f", {lowered(answer.strong)}{answer.rest}")
+    basis = f"OFU is {METHODS[report.method]}{f' (read by {harmless(report.by, 60)})' if report.by else ''}"
+    table = replace(trees_table([("Device", ofu)]), name="ofu")
+    picture = Picture(lambda w: tree_picture(None, ofu, title="OFU", width=w, standalone=False))
+    section = Section(
+        "ofu", "OFU", [picture, table], "OFU is how long devices compute times how full their tensor cores are while they do."
+    )
+    return replace(made, headline=headline, basis=[basis], sections=[section, *made.sections])
 
 
 def shallow(tree: Node) -> Node:

@@ -1,78 +1,107 @@
-"""The trees of a run as text, in the form of the TALP paper's figures: the answer first, then trees, then what explains them."""
+"""The view of a run's report: the efficiencies, what the loss is made of, then what explains it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 
 from ullage.errors import harmless
 from ullage.metrics.instructions import host_instructions
 from ullage.metrics.losses import Bill
 from ullage.metrics.tree import Node
-from ullage.render import trace_code as code
-from ullage.render import trace_links as links
-from ullage.render import trace_sequences as sequences
-from ullage.render import trace_what_if as what_if
-from ullage.render.trace_parts import SMALL, causes, collectives, families, gaps, gemms, lanes, names, nccl, restatement, views
+from ullage.render.gemms import sizes, summary
+from ullage.render.svg.causes import causes as causes_picture
+from ullage.render.svg.steps import steps as steps_picture
+from ullage.render.svg.timeline import timeline
+from ullage.render.svg.tree import stated
+from ullage.render.svg.tree import tree as tree_picture
+from ullage.render.trace_code import code_tables, host_code
+from ullage.render.trace_collectives import collectives
+from ullage.render.trace_parts import between, devices, efficiencies, processes, trees_table
+from ullage.render.trace_what_if import what_if
 from ullage.reports.trace import TraceReport
-from ullage.reports.view import View
+from ullage.reports.view import View as RunPart
+from ullage.sums.lanes.idle import Gap
 from ullage.totals import RESOURCES, HostTotals
-from ullage.views.numbers import UNKNOWN, factor, money, percent
-from ullage.views.table import table
+from ullage.views.notation import COUNT, FACTOR, FACTOR_4, KERNEL, MONEY, PATH, PERCENT, PERCENT_1, QUANTITY, TERAFLOPS, TIME
+from ullage.views.numbers import counted, percent
 from ullage.views.times import seconds
+from ullage.views.view import Cell, Column, Fact, Headline, Item, ItemList, Paragraph, Part, Picture, Section, Table, Value, View
 
-Paint = Callable[[str, float | None], str]  # a cell and the efficiency it shows, to the cell in colour
-SHOWN = 12  # rows of a table before "… n more"
+SHOWN = 12  # rows of a table in a terminal
+NAMES, GAPS = 30, 10  # kernels, and gaps, on a page
+SMALL = 0.0005  # a share that is 0.0 % in a table
+_MORE = "--top shows them"
 
-
-def plain(cell: str, value: float | None) -> str:  # noqa: ARG001 - another painter looks at it
-    """Return a cell without colour."""
-    return cell
-
-
-def text(report: TraceReport, *, by: str | None = None, top: int = SHOWN, paint: Paint = plain) -> str:
-    """Return the report as text; `by` adds a table of ranks, devices, regions or steps."""
-    chosen = {"rank": report.ranks, "device": report.devices, "region": report.regions, "step": report.steps}
-    parts = [
-        headline(report),
-        trees(report.whole, paint),
-        instructions_line(report.whole),
-        *_bills(report),
-        what_if.text(report, top=top),
-        causes(report),
-        gaps(report, top=5),
-        code.text(report, top=max(top // 2, 1)),
-        collectives(report),
-        nccl(report),
-        sequences.text(report, top=top),
-        links.text(report, top=top),
-        families(report, top=top),
-        gemms(report),
-        names(report, top=6),
-        lanes(report) if by is None else "",
-        restatement(report),
-        views(by or "region", chosen[by or "region"], top, by is None),
-        "\n".join(f"note: {harmless(note, 1000)}" for note in report.notes),
-    ]
-    return "\n\n".join(p for p in parts if p) + "\n"
+# What the host did while a device had nothing to do: for a table, and within a sentence.
+CAUSES = {
+    "useful": "host computing (or Python)",
+    "offload": "in GPU calls (launch, copy, allocate)",
+    "sync": "host waiting for a device",
+    "communication": "in MPI or a host collective",
+    "off": "host thread descheduled",
+    "launched": "launched, waiting in the queue",
+    "unknown": "not known",
+}
+_WITH = {
+    "useful": "with their host computing",
+    "offload": "with their host in GPU calls",
+    "sync": "with their host waiting for a device",
+    "communication": "with their host in communication",
+    "off": "with their host thread descheduled",
+    "launched": "with work launched and waiting in the queue",
+    "unknown": "while nobody recorded what their host did",
+}
 
 
-def headline(report: TraceReport) -> str:
-    """Return the answer in a line or two: the efficiencies, of what, over what."""
-    whole = report.whole
-    said = [f"{name} parallel efficiency {_stated(tree)}" for name, tree in (("device", whole.device), ("host", whole.host)) if tree]
-    of = f" of region '{harmless(report.region, 60)}'" if report.region else ""
-    count = [hosts(whole.host_totals, len(whole.host_parts))] if whole.host_totals else []
-    count += [_count(whole.device_totals.devices, "device", "devices")] if whole.device_totals else []
-    partial = "; partial" if report.partial else ""
+def view(report: TraceReport, *, by: str | None = None, top: int = SHOWN) -> View:
+    """Return the report as data; `by` adds a table of ranks, devices, regions or steps; short forms show `top` rows of a table."""
     window = f", window {report.window}" if report.run is not None else ""
-    answer = ", ".join(said) or "no efficiency can be computed"
-    return (
-        f"{answer}{of} over {elapsed(report)}: {', '.join(count)}\n"
-        f"{_places(report.places)} ({report.source}); {report.mode} mode{window}{partial}"
+    late = report.late is not None
+    return View(
+        kind="trace",
+        subject="Trace report",
+        window=f"{_places(report)} ({report.source}); {report.mode} mode{window}",
+        headline=headline(report),
+        lede=[*_lede(report)],
+        facts=[*_facts(report)],
+        sections=[
+            Section("trees", "Efficiency", [*_trees(report)], _TREES),
+            *_asked(report, by, top),
+            Section("timeline", "Over time", [*_timeline(report)], _TIMELINE),
+            Section("bill", "What the loss is made of", [*_bills(report)], _BILL),
+            Section("what-if", "What if", what_if(report.what_if, top), _WHAT_IF),
+            Section("idle", "Why devices idled", [*_idle(report)], _IDLE),
+            Section("code", "What code it is", code_tables(report, max(top // 2, 1)), _CODE),
+            Section("kernels", "Kernels", [*_kernels(report, top)], _KERNELS),
+            Section("late", "Who arrives last" if late else "Collectives", [*collectives(report, top)], _LATE if late else ""),
+            *_parts(report, by, top),
+            Section("restated", "What TALP printed", [*_restated(report)], _RESTATED),
+        ],
+        notes=[harmless(note, 1000) for note in report.notes],
+        closing=_CLOSING,
     )
 
 
-def elapsed(report: TraceReport) -> str:
+# --- the opening ---
+
+
+def headline(report: TraceReport) -> Headline:
+    """Return the answer: the efficiencies, of what, over what."""
+    whole = report.whole
+    said = [f"{name} parallel efficiency {_stated(tree)}" for name, tree in (("device", whole.device), ("host", whole.host)) if tree]
+    first, *others = said or ["no efficiency can be computed"]
+    count = [hosts(whole.host_totals, len(whole.host_parts))] if whole.host_totals else []
+    count += [counted(whole.device_totals.devices, "device")] if whole.device_totals else []
+    of = [*others, f"of region '{harmless(report.region, 60)}'"] if report.region else others
+    aside = ", ".join([*of, f"over {_elapsed(report)}"]) + (f": {', '.join(count)}" if count else "")
+    return Headline(first[:1].upper() + first[1:], before="partial: " if report.partial else "", aside=aside)
+
+
+def _stated(node: Node) -> str:
+    return stated(node) if node.certain else f"unknown, {between(node)}"
+
+
+def _elapsed(report: TraceReport) -> str:
     """Return how long a run was looked at, and of how long a time that is all that is known of all ranks."""
     said = seconds(report.whole.elapsed)
     if report.recorded is None or report.run is None:
@@ -88,104 +117,279 @@ def hosts(totals: HostTotals, processes: int) -> str:
     >>> hosts(HostTotals(8, 10, 60, 0, 8, resource="thread"), 1), hosts(HostTotals(2, 10, 15, 0, 8), 2)
     ('8 threads of 1 process', '2 processes')
     """
-    said = _count(totals.processes, totals.resource, RESOURCES[totals.resource])
-    return f"{said} of {_count(processes, 'process', 'processes')}" if totals.resource == "thread" else said
+    said = counted(totals.processes, totals.resource, RESOURCES[totals.resource])
+    return f"{said} of {counted(processes, 'process', 'processes')}" if totals.resource == "thread" else said
 
 
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
+def _places(report: TraceReport) -> str:
+    shown = harmless(report.places[0], 100) if report.places else "no file"
+    return shown if len(report.places) < 2 else f"{shown} and {len(report.places) - 1:,} more"
 
 
-def _places(places: Sequence[str]) -> str:
-    shown = harmless(places[0], 100)
-    return shown if len(places) == 1 else f"{shown} and {len(places) - 1:,} more"
+def _lede(report: TraceReport) -> Iterator[str]:
+    on_devices = report.whole.device is not None
+    bill = report.bill if on_devices else report.host_bill
+    ranked = sorted((loss for loss in bill.losses if loss.share), key=lambda loss: -(loss.share or 0)) if bill is not None else []
+    if bill is not None and ranked and bill.seconds:
+        unit = "GPU-seconds" if on_devices else _host_seconds(report)
+        yield f"{bill.seconds:,.4g} {unit} fall short of full, {percent(ranked[0].share)} of them by “{ranked[0].label}”."
+    if report.idle is not None and report.idle.total and (report.region is None or not report.tables_of):
+        cause, ns = max(report.idle.causes.items(), key=lambda item: item[1])
+        yield f"Devices idled most ({percent(ns / report.idle.total)}) {_WITH[cause]}."
 
 
-def _stated(node: Node) -> str:
-    if node.value is None:
-        return UNKNOWN
-    return percent(node.value) if node.certain else f"unknown ({bounds(node)})"
+def _host_seconds(report: TraceReport) -> str:
+    """Return the unit of the hosts' time: seconds of processes, of threads or of CPUs."""
+    totals = report.whole.host_totals
+    return f"{'process' if totals is None else totals.resource}-seconds"
 
 
-def bounds(node: Node) -> str:
-    """Return an efficiency's bounds as percent; empty when they are the value itself, to the digits shown.
+def _facts(report: TraceReport) -> Iterator[Fact]:
+    whole = report.whole
+    yield Fact("Elapsed", whole.elapsed, TIME, f"window {report.window}")
+    if whole.device is not None and whole.device_totals is not None:
+        yield _efficiency("Device efficiency", whole.device, f"of {counted(whole.device_totals.devices, 'GPU')}")
+    if whole.host is not None and whole.host_totals is not None:
+        yield _efficiency("Host efficiency", whole.host, f"of {hosts(whole.host_totals, len(whole.host_parts))}")
+    if (made := host_instructions(whole.host_totals)) is not None:
+        yield Fact("Instructions per cycle", made.per_cycle, QUANTITY, f"in the hosts' useful time, {made.clock / 1e9:.3g} GHz")
+    if report.bill is not None and report.bill.money is not None:
+        yield Fact("Lost", report.bill.money, MONEY, "at the price given")
+    yield Fact("Mode", report.mode, note="collectives count as work" if report.mode == "talp" else "collectives apart from work")
+    yield Fact("Source", report.source, note="partial" if report.partial else "whole")
 
-    >>> bounds(Node("a", "A", 0.5, 0.4, 0.62)), bounds(Node("a", "A", 0.5, 0.499, 0.501))
-    ('40 % to 62 %', '')
-    """
-    if node.low is None or node.high is None or node.high - node.low < 0.005:
-        return ""
-    return f"{percent(node.low)} to {percent(node.high)}"
+
+def _efficiency(name: str, node: Node, of: str) -> Fact:
+    doubt = between(node)
+    return Fact(name, stated(node), note=f"{of}, {doubt}" if doubt else of)
 
 
-def trees(view: View, paint: Paint = plain) -> str:
-    """Return the host's and the device's tree, a line a node, with a bar for the eye."""
-    return drawn([(title, tree) for title, tree in (("Host", view.host), ("Device", view.device)) if tree is not None], paint)
+# --- what is lost, and why ---
 
 
-def instructions_line(view: View) -> str:
-    """Return in a line what the hosts' processors made of useful time; "" where nobody counted."""
-    found = host_instructions(view.host_totals)
+def _trees(report: TraceReport) -> Iterator[Part]:
+    whole = report.whole
+    lost = [loss for bill in (report.bill, report.host_bill) if bill is not None for loss in bill.losses]
+    shares = {loss.metric: round(loss.share, 6) + 0.0 for loss in lost if loss.share is not None}  # what rounding left of 0 is 0
+    yield Picture(lambda w: tree_picture(whole.host, whole.device, title="Efficiency", shares=shares, width=w, standalone=False))
+    yield trees_table([(title, tree) for title, tree in (("Host", whole.host), ("Device", whole.device)) if tree is not None])
+    if (made := host_instructions(whole.host_totals)) is not None:
+        rates = f"{made.per_cycle:.3g} a cycle, {made.clock / 1e9:.3g} GHz"
+        yield Paragraph(f"Useful time of the hosts: {made.instructions:,.4g} instructions, {rates}.")
+
+
+def _timeline(report: TraceReport) -> Iterator[Part]:
+    if (run := report.run) is not None:
+        yield Picture(lambda w: timeline(run, width=w, mode=report.mode, standalone=False))
+
+
+def _bills(report: TraceReport) -> Iterator[Part]:
+    for bill, whose, unit in ((report.bill, "devices", "GPU-seconds"), (report.host_bill, "hosts", _host_seconds(report))):
+        if bill is not None and bill.seconds:
+            yield _bill(bill, whose, unit)
+
+
+def _bill(bill: Bill, whose: str, unit: str) -> Table:
+    """Return what each factor costs, in seconds of its resource and money; the shares add up to 100 %."""
+    priced = bill.money is not None
+    columns = [Column("factor"), Column("share", PERCENT_1), Column(unit, QUANTITY), *([Column("money", MONEY)] if priced else [])]
+    costly = (loss for loss in bill.losses if loss.share and abs(loss.share) >= SMALL)
+    rows: list[list[Value | Cell]] = [
+        [loss.label, loss.share, loss.seconds, *([loss.money] if priced else [])]
+        for loss in sorted(costly, key=lambda loss: -(loss.share or 0))
+    ]
+    total: list[Value | Cell] = ["all", 1.0, bill.seconds, *([bill.money] if priced else [])]
+    unsplit = "Factors joined by × are known only together." if len(bill.unsplit) > 1 else ""
+    title = f"What the {whose}' loss is made of"
+    return Table(f"loss of the {whose}", columns, rows, title, brief=len(rows), last=[total], note=unsplit)
+
+
+def of_all(report: TraceReport) -> str:
+    """Return the words for what a table is of, where that is more than the trees."""
+    return f", of {report.tables_of}" if report.tables_of else ""
+
+
+def _idle(report: TraceReport) -> Iterator[Part]:
+    idle = report.idle
+    if idle is None or not idle.total:
+        return
+    ranked = sorted(((ns, cause) for cause, ns in idle.causes.items() if ns >= SMALL * idle.total), reverse=True)
+    columns = [Column("cause"), Column("share", PERCENT_1), Column("device time", TIME)]
+    rows: list[list[Value | Cell]] = [[CAUSES[cause], ns / idle.total, ns] for ns, cause in ranked]
+    title = f"Why devices idled: what their host did{of_all(report)}"
+    yield Picture(lambda w: causes_picture(idle.causes, CAUSES, width=w, standalone=False))
+    yield Table("causes", columns, rows, title, drawn=True)
+    yield Paragraph(_rhythm(report))
+    if idle.gaps:
+        yield _gaps(report, idle.gaps, idle.origin)
+
+
+def _rhythm(report: TraceReport) -> str:
+    """Return in a sentence how the devices are fed: gaps, and how long work waits from launch to start."""
+    found = None if report.idle is None else report.idle.rhythm
     if found is None:
         return ""
-    return f"useful time of the hosts: {found.instructions:,.4g} instructions, {found.per_cycle:.3g} a cycle, {found.clock / 1e9:.3g} GHz"
+    words = [f"{found.gaps:,} gaps{of_all(report)}, median {seconds(found.median)}"]
+    if found.short is not None:
+        words.append(f"{percent(found.short, 1)} of idle time in gaps under 10 µs")
+    if found.delay is not None:
+        words.append(f"from launch to start {seconds(found.delay)} (median), {seconds(found.delay_95)} (95th percentile)")
+    return f"{'; '.join(words)}."
 
 
-def drawn(titled: Sequence[tuple[str, Node]], paint: Paint = plain) -> str:
-    """Return trees under their titles, a line a node."""
-    rows: list[tuple[str, str, Node]] = []
-    for title, tree in titled:
-        rows += [(title if number == 0 else "", branch + node.label, node) for number, (branch, node) in enumerate(_branches(tree))]
-    wide = max((len(label) for _, label, _ in rows), default=0)
-    return "\n".join(f"{title:8}{label.ljust(wide)}  {_value(node, paint)}".rstrip() for title, label, node in rows)
-
-
-def _value(node: Node, paint: Paint) -> str:
-    if node.value is None:
-        return UNKNOWN
-    if not node.certain:
-        return f"   ?  cannot tell: {bounds(node)}"
-    return paint(f"{factor(node.value)}  {_bar(node.value)}", node.value) + f"  {bounds(node)}"
-
-
-def _bar(value: float, cells: int = 20) -> str:
-    full = max(0, min(cells, round(value * cells)))
-    return "█" * full + "·" * (cells - full)
-
-
-def _branches(tree: Node) -> list[tuple[str, Node]]:
-    """Return the nodes, parents first, each with the lines that tie it to its parent.
-
-    >>> leaf = Node("b", "B", 0.5, 0.5, 0.5)
-    >>> [branch for branch, _ in _branches(Node("a", "A", 0.25, 0.25, 0.25, (leaf, leaf)))]
-    ['', '├─ ', '└─ ']
-    """
-    rows = [("", tree)]
-    for number, child in enumerate(tree.children):
-        last = number == len(tree.children) - 1
-        below = _branches(child)
-        rows.append(("└─ " if last else "├─ ", child))
-        rows += [(("   " if last else "│  ") + branch, node) for branch, node in below[1:]]
-    return rows
-
-
-def _bills(report: TraceReport) -> list[str]:
-    """Return what the factors cost of the devices' time, and of the hosts'."""
-    totals = report.whole.host_totals
-    hosts_time = "" if totals is None else f"{totals.resource}-seconds"
-    return [_bill(report.bill, "devices", "GPU-seconds"), _bill(report.host_bill, "hosts", hosts_time)]
-
-
-def _bill(bill: Bill | None, whose: str, unit: str) -> str:
-    """Return what each factor costs, in seconds of its resource and money; the shares add up to 100 %."""
-    if bill is None or not bill.seconds:
-        return ""
-    priced = bill.money is not None
-    head = [f"what the {whose}' loss is made of", "share", unit, *(["money"] if priced else [])]
-    rows = [
-        [loss.label, percent(loss.share, 1), f"{loss.seconds:,.4g}", *([money(loss.money)] if priced else [])]
-        for loss in sorted(bill.losses, key=lambda loss: -(loss.share or 0))
-        if loss.share and abs(loss.share) >= SMALL
+def _gaps(report: TraceReport, gaps: Sequence[Gap], origin: int) -> Table:
+    """Return the longest gaps, each with the code that its host was in, or its main cause, and what ran around it."""
+    numbers = {device.key: number for number, device in enumerate(report.run.devices)} if report.run is not None else {}
+    code = [host_code(gap) for gap in gaps]
+    columns = [
+        Column("device"),
+        Column("mostly", PATH, room=48),
+        *([Column("its host", detail=True)] if any(code) else []),
+        Column("after", KERNEL, room=30),
+        Column("before", KERNEL, room=30),
+        Column("at", TIME),
+        Column("idle", TIME),
     ]
-    total = ["all", percent(1, 1), f"{bill.seconds:,.4g}", *([money(bill.money)] if priced else [])]
-    return table(head, [*rows, total])
+    rows: list[list[Value | Cell]] = [
+        [
+            f"GPU {numbers.get(gap.device, '?')}",
+            within or CAUSES.get(gap.cause, gap.cause),
+            *([CAUSES.get(gap.cause, gap.cause)] if any(code) else []),
+            gap.before or "window start",
+            gap.after or "window end",
+            gap.start - origin,
+            gap.end - gap.start,
+        ]
+        for gap, within in zip(gaps, code, strict=True)
+    ]
+    return Table("longest gaps", columns, rows[:GAPS], "Longest gaps", brief=5, elsewhere="--out FILE.html shows them")
+
+
+# --- what ran ---
+
+
+def _kernels(report: TraceReport, top: int) -> Iterator[Part]:
+    found = report.kernels
+    if found is None or not found.kernel_time:
+        return
+    counts = [Column("count", COUNT), Column("time", TIME)]
+    families = [[row.family, row.names, row.count, row.time, row.share] for row in found.families]
+    columns = [Column("family"), Column("names", COUNT), *counts, Column("share", PERCENT_1)]
+    yield Table("kernels by family", columns, families, f"Kernels by family{of_all(report)}", brief=top, elsewhere=_MORE)
+    yield Paragraph(_hidden(report))
+    columns = [Column("kernel", KERNEL, room=60), Column("family", room=20), *counts, Column("mean", TIME), Column("longest", TIME)]
+    names = [[row.name, row.family, row.count, row.time, row.mean, row.longest, row.share] for row in found.kernels]
+    title = f"Kernels by name{of_all(report)}"
+    yield Table(
+        "kernels by name", [*columns, Column("share", PERCENT_1)], names, title, brief=max(top // 2, 1), page=NAMES, elsewhere=_MORE
+    )
+    yield from _gemms(report)
+
+
+def _hidden(report: TraceReport) -> str:
+    """Return in a sentence how much of collectives and copies computing hid; "" without any."""
+    if report.kernels is None:
+        return ""
+    found, words = report.kernels.overlap_all, []
+    if found.collective:
+        words.append(f"{percent(found.collective_hidden)} of {seconds(found.collective)} of collectives hidden behind computing")
+    if found.memory:
+        words.append(f"{percent(found.memory_hidden)} of {seconds(found.memory)} of copies hidden behind kernels")
+    return f"{'; '.join(words)}." if words else ""
+
+
+def _gemms(report: TraceReport) -> Iterator[Part]:
+    """Yield what tiles cost of the matrix products, and those that took the most time; nothing where the trace tells no shapes."""
+    found = report.gemms
+    if found is None or found.tile_efficiency is None:
+        return
+    yield Paragraph(f"Matrix products: {summary(found)}{of_all(report)}. `ullage trace gemms` lists them.")
+    columns = [Column("kernel", KERNEL, room=60), Column("M × N × K"), Column("count", COUNT), Column("time", TIME)]
+    columns += [Column("tile efficiency", FACTOR_4), Column("TFLOP/s", TERAFLOPS), Column("of peak", PERCENT)]
+    rows = [
+        [use.kernel, sizes(use.product), use.count, use.time, use.tile_efficiency, use.rate, use.share_of_peak]
+        for use in found.rows
+        if use.product is not None
+    ]
+    yield Table("matrix products", columns, rows, "Matrix products", page=NAMES, detail=True)
+
+
+# --- parts of the run ---
+
+_NONE = {
+    "rank": "No times by rank are known.",
+    "device": "No times by device are known.",
+    "region": "No region was recorded.",
+    "step": "No step was recorded.",
+}
+
+
+def _asked(report: TraceReport, by: str | None, top: int) -> Iterator[Section]:
+    """Yield what `--by` asked for."""
+    if by is not None:
+        found = {"rank": report.ranks, "device": report.devices, "region": report.regions, "step": report.steps}[by]
+        yield Section(f"by-{by}", f"By {by}", [efficiencies(by, found, top)] if found else [Paragraph(_NONE[by])])
+
+
+def _parts(report: TraceReport, by: str | None, top: int) -> Iterator[Section]:
+    """Yield the efficiencies of regions, and what processes and devices spent their time on; of each step, process and device in detail."""
+    whole, brief = report.whole, by is None
+    if len(report.steps) > 1 and by != "step":
+        steps, part = report.steps, efficiencies("step", report.steps, top, detail=True)
+        picture = Picture(lambda w: steps_picture(steps, width=w, standalone=False))
+        yield Section("steps", "Step by step", [*([picture] if whole.device is not None else []), part], _STEPS)
+    if report.regions and by != "region":
+        yield Section("regions", "Regions", [efficiencies("region", report.regions, top, detail=not brief)], _REGIONS)
+    several = max(len(whole.host_parts), len(whole.device_parts)) > 1
+    if whole.device_parts:
+        lanes = devices(whole, report.mode, detail=not brief or not several)
+        yield Section("devices", "Devices", [lanes, *_each("device", report.devices, by, top)])
+    if whole.host_parts:
+        yield Section("ranks", "Processes", [processes(whole, detail=not brief or not several), *_each("rank", report.ranks, by, top)])
+
+
+def _each(name: str, found: Sequence[RunPart], by: str | None, top: int) -> Iterator[Table]:
+    """Yield the efficiencies of each device or rank, which a terminal shows when asked for; of one they are the run's."""
+    if len(found) > 1 and by != name:
+        yield efficiencies(name, found, top, detail=True)
+
+
+def _restated(report: TraceReport) -> Iterator[Part]:
+    """Yield how the efficiencies that TALP printed compare with those that its raw times give."""
+    found = report.restated
+    if found is None or not found.compared:
+        return
+    said = f"{found.compared:,} printed efficiencies compared with the raw times: {found.agree:,} agree"
+    said += f", {found.explained:,} differ by their definition" if found.explained else ""
+    yield Paragraph(f"{said}{f', {len(found.contradictions):,} contradict them' if found.contradictions else ''}.")
+    columns = [Column("region", room=40), Column("TALP's name"), Column("printed", FACTOR), Column("by its times", FACTOR)]
+    rows = [[row.region, row.key, row.stated, row.recomputed] for row in found.contradictions]
+    yield Table("contradictions", columns, rows, "Contradictions", brief=12, elsewhere="--json has them all")
+    why = [f"differs by definition: {why}" for why in dict.fromkeys(row.why for row in found.rows if row.why)]
+    yield ItemList([Item(harmless(line, 400)) for line in (*why, *found.notes[:3])])
+
+
+_TREES = "Each efficiency is the product of those that hang from it, so the smallest says where to look first."
+_TIMELINE = (
+    "A lane for each process and, below it, its devices. Of a long run the upper strip shows the whole, and the lanes what lies in "
+    "its frame; where events are finer than a pixel, colours are stacked by their share of it."
+)
+_BILL = "The shares are −ln of each factor over the sum of all, so they add up to 100 % in whatever order the factors stand."
+_WHAT_IF = (
+    "The run replayed along what its threads and devices waited for, with other durations: how many times as fast it would be. Below: the "
+    "chain of work and waits that made it as long as it was."
+)
+_IDLE = "Idle time of the devices, by what the host thread did that launched the next work."
+_CODE = (
+    "Idle time by what the host thread was in that launched the next work, and kernels by what launched them: the innermost operator, "
+    "Python function, and range or module. Devices waited for a call while it was in progress on that thread."
+)
+_STEPS = "The devices' time in each step. Neighbours should look alike; one that does not is worth a look in the trace."
+_KERNELS = "Times are summed over streams, so kernels that ran at the same time both count."
+_LATE = "Collectives matched across ranks: the last to arrive makes all others wait."
+_RESTATED = "The efficiencies that TALP printed beside its raw times, held against what these give."
+_REGIONS = "The same efficiencies within each region that the program named; kernels that cross an edge are cut there."
+_CLOSING = (
+    "Efficiencies after POP and TALP. Parallel efficiency says how much of the time is useful, not how well it is used: "
+    "see OFU for that. A dash means not known."
+)

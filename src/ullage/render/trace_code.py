@@ -1,168 +1,112 @@
-"""The tables of what code a run's time belongs to, once for text and page: idle time, kernels, calls, queues, copies."""
+"""What code a run's time belongs to: idle time, kernels, calls, queues, copies."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Sequence
 
-from ullage.errors import harmless
 from ullage.reports.code import CodeReport
 from ullage.reports.trace import TraceReport
-from ullage.sums.lanes.code.times import CodeTimes
 from ullage.sums.lanes.idle import Gap
-from ullage.views.numbers import UNKNOWN, flops, percent
-from ullage.views.table import table
-from ullage.views.times import seconds
+from ullage.views.names import innermost
+from ullage.views.notation import BYTE_RATE, BYTES, COUNT, PATH, PERCENT_1, THREE_DIGITS, TIME
+from ullage.views.numbers import percent
+from ullage.views.view import Cell, Column, Table, Value
 
 LEVELS = {"function": "Python function", "operator": "operator", "annotation": "range or module"}
 _CALLED = {"operator": "an operator", "annotation": "a range or module", "function": "a Python function"}
-_WIDE = 60  # characters of a name in a terminal
+PAGE = 30  # rows on a page
 
 
-class Table(NamedTuple):
-    """A table: rows of cells, each as a person reads it and the number to sort by; the first `words` columns are words."""
-
-    title: str
-    head: tuple[str, ...]
-    rows: list[list[tuple[str, float | None]]]
-    words: int = 1
-
-
-def text(report: TraceReport, *, top: int) -> str:
-    """Return the tables as text, so many names each."""
-    found = [
-        table([part.title, *part.head[1:]], [[shown for shown, _ in row] for row in part.rows], left=part.words)
-        for part in tables(report, top=top, wide=_WIDE)
-    ]
-    return "\n\n".join(found)
-
-
-def tables(report: TraceReport, *, top: int, wide: int) -> list[Table]:
-    """Return the tables that have rows: `top` names each, names cut to `wide` characters; none where they are of more than the region."""
+def code_tables(report: TraceReport, top: int) -> list[Table]:
+    """Return the tables, of which a terminal shows `top` rows each; none where they are of more than the region."""
     code = report.code
     if code is None or (report.region is not None and report.tables_of):
         return []
-    numbers = {device.key: n for n, device in enumerate(report.run.devices)} if report.run is not None else {}
-    found = [
-        *(_idle(code, level, top, wide) for level in LEVELS if level in code.idle),
-        _calls(code, top, wide, "calls of the GPU's interface and MPI" if report.whole.factors.mpi else "calls of the GPU's interface"),
-        *(_device(code, level, top, wide) for level in ("operator", "annotation") if level in code.device.levels),
+    numbers = {device.key: number for number, device in enumerate(report.run.devices)} if report.run is not None else {}
+    return [
+        *(_idle(code, level, top) for level in LEVELS if level in code.idle and code.idle_time and code.idle[level].rows),
+        _calls(code, top, mpi=report.whole.factors.mpi),
+        *(_kernels(code, level, top) for level in ("operator", "annotation") if level in code.device.levels and code.device.all),
         _queues(code, numbers, top),
-        _copies(code, top, wide),
+        _copies(code, top),
     ]
-    return [part for part in found if part.rows]
 
 
-def _idle(code: CodeReport, level: str, top: int, wide: int) -> Table:
+def _table(
+    title: str, columns: Sequence[Column], rows: Sequence[Sequence[Value | Cell]], top: int, last: Sequence[Sequence[Value | Cell]] = ()
+) -> Table:
+    return Table(title[:1].lower() + title[1:], columns, rows, title, brief=top, page=PAGE, elsewhere="--top shows them", last=last)
+
+
+def _idle(code: CodeReport, level: str, top: int) -> Table:
     times, whole = code.idle[level], code.idle_time
-    if not whole or not times.rows:
-        return Table("", (), [])
-    rows = [
-        [(name(row.name, wide), None), _share(row.time, whole), _time(row.time), _count(row.count), _time(row.longest)]
-        for row in times.rows[:top]
-    ]
-    rest = [(_more(times, top), sum(row.time for row in times.rows[top:])), (f"(not in {_CALLED[level]})", times.outside)]
-    rest += [("(launched, waiting in the queue)", code.launched), ("(not known)", code.unknown)]
-    rows += [[(label, None), _share(time, whole), _time(time), _NONE, _NONE] for label, time in rest if time]
-    return Table(f"idle time by {LEVELS[level]} of the host", (LEVELS[level], "share", "device time", "gaps", "longest"), rows)
+    columns = [Column(LEVELS[level], PATH, room=60), Column("share", PERCENT_1), Column("device time", TIME)]
+    rows: list[list[Value | Cell]] = [[row.name, row.time / whole, row.time, row.count, row.longest] for row in times.rows]
+    rest = (
+        (f"(not in {_CALLED[level]})", times.outside),
+        ("(launched, waiting in the queue)", code.launched),
+        ("(not known)", code.unknown),
+    )
+    last: list[list[Value | Cell]] = [[label, time / whole, time, *_EMPTY] for label, time in rest if time]
+    return _table(f"Idle time by {LEVELS[level]} of the host", [*columns, Column("gaps", COUNT), Column("longest", TIME)], rows, top, last)
 
 
-def _device(code: CodeReport, level: str, top: int, wide: int) -> Table:
+_EMPTY = (Cell(None, " "), Cell(None, " "))
+
+
+def _kernels(code: CodeReport, level: str, top: int) -> Table:
     times, whole = code.device.levels[level], code.device.all
-    if not whole or not times.rows:
-        return Table("", (), [])
-    rows = [
-        [(name(row.name, wide), None), _count(row.count), _time(row.time), _share(row.time, whole), _time(row.longest), _time(row.backward)]
-        for row in times.rows[:top]
+    backward = any(row.backward for row in times.rows)
+    columns = [Column(LEVELS[level], PATH, room=60), Column("kernels", COUNT), Column("time", TIME), Column("share", PERCENT_1)]
+    columns += [Column("longest", TIME), *([Column("backward", TIME)] if backward else [])]
+    rows: list[list[Value | Cell]] = [
+        [row.name, row.count, row.time, row.time / whole, row.longest, *([row.backward] if backward else [])] for row in times.rows
     ]
-    rest = [(_more(times, top), sum(row.time for row in times.rows[top:])), (f"(not in {_CALLED[level]})", times.outside)]
-    rest += [("(launch not recorded)", code.device.unlaunched)]
-    rows += [[(label, None), _NONE, _time(time), _share(time, whole), _NONE, _NONE] for label, time in rest if time]
-    head = (LEVELS[level], "kernels", "time", "share", "longest", "backward")
-    seen = len(head) if any(row.backward for row in times.rows) else -1
-    return Table(f"kernel time by {LEVELS[level]} that launched", head[:seen], [row[:seen] for row in rows])
+    rest = ((f"(not in {_CALLED[level]})", times.outside), ("(launch not recorded)", code.device.unlaunched))
+    last: list[list[Value | Cell]] = [[label, _EMPTY[0], time, time / whole, *_EMPTY[: 1 + backward]] for label, time in rest if time]
+    return _table(f"Kernel time by {LEVELS[level]} that launched", columns, rows, top, last if rows else ())
 
 
-def _calls(code: CodeReport, top: int, wide: int, title: str) -> Table:
-    rows = [
-        [
-            (name(row.name, wide) or "(unnamed)", None),
-            _count(row.count),
-            *(_time(t) for t in (row.time, row.median, row.longest, row.waited)),
-        ]
-        for row in code.calls[:top]
+def _calls(code: CodeReport, top: int, *, mpi: bool) -> Table:
+    columns = [Column("call", room=60), Column("count", COUNT), Column("time", TIME), Column("median", TIME), Column("longest", TIME)]
+    rows: list[list[Value | Cell]] = [
+        [row.name or "(unnamed)", row.count, row.time, row.median, row.longest, row.waited] for row in code.calls
     ]
-    return Table(title, ("call", "count", "time", "median", "longest", "devices waited"), rows)
+    title = f"Calls of the GPU's interface{' and MPI' if mpi else ''}"
+    return _table(title, [*columns, Column("devices waited", TIME)], rows, top)
 
 
 def _queues(code: CodeReport, numbers: dict[str, int], top: int) -> Table:
-    rows = [
+    columns = [Column("stream"), Column("launches", COUNT), Column("to start, median", TIME), Column("95th percentile", TIME)]
+    columns += [Column("queued, mean", THREE_DIGITS), Column("most", COUNT)]
+    queues = [(key, queue) for key, found in code.queues.items() for queue in found]
+    rows: list[list[Value | Cell]] = [
         [
-            (f"GPU {numbers.get(key, '?')} stream {queue.stream if queue.stream >= 0 else '?'}", None),
-            _count(queue.launches),
-            _time(queue.delay),
-            _time(queue.delay_95),
-            (UNKNOWN if queue.mean is None else f"{queue.mean:,.3g}", queue.mean),
-            _count(queue.longest),
+            f"GPU {numbers.get(key, '?')} stream {queue.stream if queue.stream >= 0 else '?'}",
+            *(queue.launches, queue.delay, queue.delay_95, queue.mean, queue.longest),
         ]
-        for key, queues in code.queues.items()
-        for queue in queues
+        for key, queue in sorted(queues, key=lambda found: -found[1].launches)
     ]
-    head = ("stream", "launches", "to begin, median", "95th percentile", "queued, mean", "most")
-    return Table("from launch to begin", head, sorted(rows, key=lambda row: -(row[1][1] or 0))[:top])
+    return _table("From launch to start", columns, rows, top)
 
 
-def _copies(code: CodeReport, top: int, wide: int) -> Table:
-    rows = [
-        [
-            (name(row.direction, wide), None),
-            _count(row.count),
-            (flops(row.bytes, "B") if row.bytes else UNKNOWN, row.bytes),
-            _time(row.time),
-            (UNKNOWN if row.bandwidth is None else flops(round(row.bandwidth), "B/s"), row.bandwidth),
-        ]
-        for row in code.copies[:top]
+def _copies(code: CodeReport, top: int) -> Table:
+    columns = [
+        Column("direction", room=60),
+        Column("count", COUNT),
+        Column("bytes", BYTES),
+        Column("time", TIME),
+        Column("bandwidth", BYTE_RATE),
     ]
-    return Table("copies", ("direction", "count", "bytes", "time", "bandwidth"), rows)
+    rows = [[row.direction, row.count, row.bytes or None, row.time, row.bandwidth] for row in code.copies]
+    return _table("Copies", columns, rows, top)
 
 
-_NONE: tuple[str, float | None] = ("", None)
-
-
-def _share(time: int, whole: int) -> tuple[str, float | None]:
-    return percent(time / whole, 1), time / whole
-
-
-def _time(time: int | None) -> tuple[str, float | None]:
-    return seconds(time), time
-
-
-def _count(count: int) -> tuple[str, float | None]:
-    return f"{count:,}", count
-
-
-def _more(times: CodeTimes, top: int) -> str:
-    return f"({max(len(times.rows) - top, 0):,} more)"
-
-
-def name(text: str, wide: int) -> str:
-    """Return a name cut to a width: of a path the end, for that is the innermost; of other names the begin.
-
-    >>> name("transformers/image_transforms.py(390): normalize", 30), name("Model/Layer/Linear", 16)
-    ('…transforms.py(390): normalize', '…el/Layer/Linear')
-    """
-    plain = harmless(text, 1000)
-    if len(plain) <= wide:
-        return plain
-    return "…" + plain[1 - wide :] if "/" in plain else plain[: wide - 1].rstrip() + "…"
-
-
-def where(gap: Gap, wide: int) -> str:
-    """Return in what code a gap's host was: the function that lasts through it, and what was innermost for most of it."""
+def host_code(gap: Gap) -> str:
+    """Return in what code a gap's host was: the function that lasts through it, and what was innermost for most of it; "" for none."""
     inner = next((gap.code[level] for level in LEVELS if level in gap.code), None)
     if inner is None:
         return ""
     around = gap.code.get("around")
-    share = percent(inner.time / (gap.end - gap.start))
-    if around is None or around.name == inner.name:
-        return f"{name(inner.name, wide)} {share}"
-    return f"{name(around.name, wide)}: {name(inner.name, wide)} {share}"
+    within = f"{innermost(inner.name, 100)} {percent(inner.time / (gap.end - gap.start))}"
+    return within if around is None or around.name == inner.name else f"{innermost(around.name, 100)}: {within}"

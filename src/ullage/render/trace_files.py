@@ -2,40 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ullage.errors import UllageError
 from ullage.named import found
 from ullage.problems import Problems
 from ullage.recording import Recording
+from ullage.render.trace import view
+from ullage.render.trace_json import record
 from ullage.reports.trace import TraceReport
 from ullage.traces.trace import Options, recognised
-from ullage.views.files import replace
+from ullage.views.csv import chosen_table, table_csv
+from ullage.views.files import FORMS as VIEW_FORMS
+from ullage.views.files import Form, replace, write_answer
+from ullage.views.view import View
 
-FORMS = (".html", ".svg", ".json", ".txt", ".parquet", ".pftrace")
+FORMS = (*VIEW_FORMS, ".svg", ".parquet", ".pftrace")
 TREE_ONLY = "the files hold sums, no events: there is no timeline to draw"
 
 
-def write(report: TraceReport, path: Path, *, files: Sequence[str] = (), by: str | None = None) -> None:
-    """Write a report; an old file stays until the new one is whole. `files` are read again for a .pftrace, which holds every event.
+def write(report: TraceReport, path: Path, *, files: Sequence[str] = (), made: View | None = None, table: str = "") -> None:
+    """Write a report, or the view that was `made` of it, in CSV a `table` of it; an old file stays until the new one is whole.
 
-    Raises UllageError for a form that the report can't take.
+    `files` are read again for a .pftrace, which holds every event. Raises UllageError for a form that the report can't take.
     """
-    forms: dict[str, Callable[[], bytes]] = {
-        ".html": lambda: _html(report),
-        ".svg": lambda: _svg(report).encode("utf-8", "replace"),
-        ".json": lambda: _json(report),
-        ".txt": lambda: _text(report, by),
+    if path.suffix.lower() == ".pftrace":
+        replace(path, _perfetto(report, files))
+        return
+    shown = view(report) if made is None else made
+    more: dict[str, Form] = {
+        ".csv": lambda: table_csv(chosen_table(shown, table)),
+        ".svg": lambda: _svg(report),
         ".parquet": lambda: _parquet(report),
     }
-    form = path.suffix.lower()
-    if form == ".pftrace":
-        replace(path, _perfetto(report, files))
-    elif form in forms:
-        replace(path, forms[form]())
-    else:
-        raise UllageError(f"{path} has no form that this report can take", f"name it {', '.join(FORMS)}")
+    write_answer(path, shown, lambda: record(report), more)
 
 
 def timeline_of(report: TraceReport) -> str:
@@ -53,25 +54,6 @@ def _svg(report: TraceReport) -> str:
     if report.run is None:
         return str(tree(report.whole.host, report.whole.device, title=report.whole.name))
     return timeline_of(report)
-
-
-def _html(report: TraceReport) -> bytes:
-    from ullage.render.trace_html import html
-
-    return str(html(report)).encode("utf-8", "replace")
-
-
-def _json(report: TraceReport) -> bytes:
-    from ullage.render.trace_json import record
-    from ullage.views.json_text import json_text
-
-    return json_text(record(report)).encode()
-
-
-def _text(report: TraceReport, by: str | None) -> bytes:
-    from ullage.render.trace import text
-
-    return text(report, by=by, top=10**9).encode("utf-8", "replace")
 
 
 def _parquet(report: TraceReport) -> bytes:

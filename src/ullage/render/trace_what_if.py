@@ -1,18 +1,17 @@
-"""What a replay of a run says, and its critical path: as tables for a terminal and a page, and as plain data for JSON."""
+"""What a replay of a run says, and its critical path: as tables, and as plain data for JSON."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
 
-from ullage.errors import harmless
-from ullage.render.trace_code import Table
-from ullage.reports.trace import TraceReport
-from ullage.reports.what_if import Speedup, WhatIf
+from ullage.reports.what_if import WhatIf
+from ullage.views.notation import COUNT, FACTOR, KERNEL, PERCENT_1, TIME
 from ullage.views.numbers import UNKNOWN, percent
-from ullage.views.table import table
 from ullage.views.times import seconds
+from ullage.views.view import Column, Paragraph, Part, Table, Value
 
+PAGE = 30  # rows of the critical path on a page
 CHANGES = {
     "no_late_ranks": "no rank came late",
     "no_communication": "communication took no time",
@@ -28,69 +27,46 @@ KINDS = {
     "call": "other call",
     "host": "host between calls",
     "talk": "host in communication",
-    "latency": "from launch to begin",
+    "latency": "from launch to start",
     "unexplained": "not explained",
 }
 
 
-def text(report: TraceReport, *, top: int) -> str:
-    """Return the tables and what must be known of them; "" where no replay was asked for."""
-    found = report.what_if
+def what_if(found: WhatIf | None, top: int) -> list[Part]:
+    """Return the answers, the critical path by name, and by rank where ranks wait for one another (it may lie on a single one, which
+    then is the slow one); nothing where no replay was asked for."""
     if found is None:
-        return ""
-    parts = []
-    for number, part in enumerate(tables(found, top=top, wide=60)):
-        cells = [[shown for shown, _ in row] for row in part.rows]
-        more = len(found.path.rows) - top if number == 1 else 0
-        lines = [table([part.title, *part.head[1:]], cells, left=part.words)]
-        lines += [f"… {more:,} more; --top shows them"] if more > 0 else []
-        parts.append("\n".join([*lines, *(said(found) if not number else [])]))
-    return "\n\n".join(parts)
-
-
-def tables(found: WhatIf, *, top: int, wide: int) -> list[Table]:
-    """Return the answers, the critical path by name (cut to `wide` characters), and by rank where ranks wait for one another
-    (it may lie on a single one, which then is the slow one)."""
+        return []
     path, whole = found.path, found.path.time or 1
-    names = [
-        [
-            (harmless(row.name, wide) or "–", None),
-            (KINDS[row.kind], None),
-            (f"{row.count:,}", row.count),
-            (seconds(row.time), row.time),
-            (percent(row.time / whole, 1), row.time / whole),
-        ]
-        for row in path.rows[:top]
+    columns = [
+        Column("change"),
+        Column("times as fast", FACTOR),
+        Column("at least", FACTOR),
+        Column("at most", FACTOR),
+        Column("time", TIME),
     ]
-    ranks = [
-        [
-            (row.label, None),
-            (seconds(row.time), row.time),
-            (percent(row.time / whole, 1), row.time / whole),
-            (f"{row.awaited:,}", row.awaited),
-            (seconds(row.waited), row.waited),
-        ]
-        for row in path.ranks
+    speedups = [[CHANGES[row.change], row.factor, row.low, row.high, row.time.likely] for row in found.speedups]
+    by_name: list[list[Value]] = [[row.name or UNKNOWN, KINDS[row.kind], row.count, row.time, row.time / whole] for row in path.rows]
+    by_rank: list[list[Value]] = [[row.label, row.time, row.time / whole, row.awaited, row.waited] for row in path.ranks]
+    times = [Column("time", TIME), Column("share", PERCENT_1)]
+    of_names = [Column("name", KERNEL, room=60), Column("kind"), Column("count", COUNT), *times]
+    of_ranks = [Column("rank"), *times, Column("path came to it", COUNT), Column("others waited then", TIME)]
+    several = len(by_rank) > 1 or found.collectives
+    return [
+        Table("what if", columns, speedups, "What if"),
+        Paragraph(_replayed(found)),
+        *(Paragraph(f"{note[:1].upper()}{note[1:]}.") for note in found.notes),
+        Table("critical path", of_names, by_name, "Critical path", brief=top, page=PAGE, elsewhere="--top shows them"),
+        *([Table("critical path by rank", of_ranks, by_rank, "Critical path by rank", brief=len(by_rank))] if several else []),
     ]
-    answers = Table("what if", ("what if", "times as fast", "at least", "at most", "time"), [_speedup(s) for s in found.speedups])
-    by_name = Table("critical path", ("name", "kind", "count", "time", "share"), names, words=2)
-    by_rank = Table("critical path by rank", ("rank", "time", "share", "path came to it", "others waited then"), ranks)
-    return [answers, by_name, *([by_rank] if len(ranks) > 1 or found.collectives else [])]
 
 
-def _speedup(row: Speedup) -> list[tuple[str, float | None]]:
-    factors = [(UNKNOWN if value is None else f"{value:.2f}", value) for value in (row.factor, row.low, row.high)]
-    return [(CHANGES[row.change], None), *factors, (seconds(row.time.likely), row.time.likely)]
-
-
-def said(found: WhatIf) -> list[str]:
-    """Return, a line each, what was replayed, how much of it no wait explains, and what else there is to know."""
+def _replayed(found: WhatIf) -> str:
+    """Return in a sentence what was replayed, and how much of it no wait explains."""
     what = f"{found.operations:,} operations, {found.calls:,} calls, {found.collectives:,} collectives"
-    head = (
-        f"replayed {what} over {seconds(found.elapsed)}; without delays that no wait explains the replay is off by {percent(found.off, 1)}"
-    )
+    off = f"without delays that no wait explains the replay is off by {percent(found.off, 1)}"
     inferred = f"; {found.inferred:,} waits for events are inferred" if found.inferred else ""
-    return [head + inferred, *found.notes]
+    return f"Replayed {what} over {seconds(found.elapsed)}; {off}{inferred}."
 
 
 def record(found: WhatIf) -> dict[str, Any]:

@@ -35,6 +35,7 @@ from ullage.sums.lanes.spans import NONE, spans
 from ullage.sums.lanes.transfer import transfer_notes, with_transfer
 from ullage.sums.nccl_arrivals import NcclArrivals
 from ullage.totals import Factors, Region
+from ullage.views.shown import ShownByView
 
 MOST_REGIONS = 100  # regions shown; the rest is counted
 RECORDED, WHOLE_RUN, REGION_RECORDED = "all that was recorded", "the whole run", "the region in all that was recorded"
@@ -52,7 +53,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class TraceReport:
+class TraceReport(ShownByView, view="ullage.render.trace"):
     """The trees of a run (`whole`), of its regions, ranks, devices and steps, and what explains the loss.
 
     `what_if` is there if it was asked for: the run replayed with other durations, and its critical path. `nccl` is who arrives last at

@@ -46,6 +46,7 @@ PERCENT = Notation("ratio", numbers.percent)
 PERCENT_1 = Notation("ratio", lambda value: numbers.percent(value, 1))
 PERCENT_2 = Notation("ratio", lambda value: numbers.percent(value, 2))
 FACTOR = Notation("ratio", numbers.factor)
+FACTOR_4 = Notation("ratio", lambda value: f"{value:.4f}")  # of tiles: near 1
 FACTOR_3 = Notation("ratio", numbers.factor_of_chain)
 BAR = Notation("ratio", lambda value: "█" * _cells(value) + "·" * (BAR_CELLS - _cells(value)), numeric=False)
 POINTS = Notation("ratio", lambda value: numbers.fixed(value * 100, 1))
@@ -59,6 +60,9 @@ SECONDS = Notation("s", lambda value: f"{value:,.4g} s")
 WATTS = Notation("W", lambda value: f"{value:,.0f} W")
 FLOPS = Notation("FLOP", numbers.flops)
 BYTES = Notation("B", lambda value: numbers.flops(value, "B"))
+BYTE_RATE = Notation("B/s", lambda value: numbers.flops(round(value), "B/s"))
+THREE_DIGITS = Notation("1", lambda value: f"{value:,.3g}")
+QUANTITY = Notation("1", lambda value: f"{value if abs(value) >= 1e-9 else 0.0:,.4g}")  # under a heading that has the unit
 TERAFLOPS = Notation("FLOP/s", lambda value: f"{value / 1e12:,.1f}")  # under a heading that says TFLOP/s
 FLOP_RATE = Notation("FLOP/s", lambda value: f"{value / 1e12:,.1f} TFLOP/s")
 
