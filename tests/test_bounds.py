@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from itertools import product
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import assume, given
@@ -17,6 +18,7 @@ from ullage.sums.lanes.bounds import device_ranges, host_ranges
 from ullage.sums.lanes.gather import gather
 from ullage.sums.lanes.reduce import reduce
 from ullage.sums.lanes.run import Run, device_parts, device_totals, host_parts, host_totals, merge
+from ullage.sums.lanes.spans import NONE, spans
 from ullage.totals import DeviceTotals
 
 
@@ -60,6 +62,45 @@ def _totals(nests: list[tuple[int, int, int]], elapsed: int) -> DeviceTotals:
         max_active_time=max(active),
         max_kernel_transfer_time=max((a + b) // 2 for a, b in zip(k, kc, strict=True)),
     )
+
+
+def test_a_clocks_step_and_doubt_widen_a_time_by_what_its_pieces_allow():
+    # of 20,000 ns the device computes 4,000 in 2 pieces, is in collectives 3,000 (1) and in memory operations 2,000 (1);
+    # 70 ns nobody knows, of 50 ns of kernels only that a graph ran
+    def part(resolution: int):
+        device = SimpleNamespace(resolution=resolution, collective_all=spans((0, 3000)), memory_all=NONE)
+        return SimpleNamespace(
+            device=device, kernel=4000, collective=3000, memory=2000, idle=11_000, unknown=70, graph=50, pieces=(2, 1, 1), transfer=None
+        )
+
+    exact, coarse = device_ranges([part(1)]), device_ranges([part(1000)])
+    assert (exact.kernel, coarse.kernel) == (((3950, 4070),), ((1950, 8070),))
+    assert (exact.kernel_collective, coarse.kernel_collective) == (((6950, 7070),), ((3950, 13_070),))
+    assert (exact.active, coarse.active) == (((8950, 9070),), ((4950, 17_070),))
+    assert (exact.least_collective, coarse.least_collective) == ((3000,), (1000,))
+    assert (exact.least_memory, coarse.least_memory) == ((2000,), (0,))
+    # a collective that was recorded at all may be longer by two steps a piece; no memory operation was
+    assert (exact.most_collective, coarse.most_collective) == ((3120,), (11_120,))
+    assert (exact.most_memory, coarse.most_memory) == ((2120,), (2120,))
+    assert exact.kernel_transfer is None
+
+
+def test_a_hosts_times_are_bounded_by_the_steps_of_its_pieces():
+    # useful 600 and busy 800 of 1,000; 3 calls and 2 spans of MPI; 40 ns were not recorded
+    part = SimpleNamespace(useful=600, busy=800, elapsed=1000, pieces=(3, 2))
+    assert host_ranges([part], 1, [40]).useful == ((600, 640),) and host_ranges([part], 1).busy == ((800, 800),)
+    found = host_ranges([part], 10, [40])
+    # taken away are pieces that are up to a step shorter or two steps longer: 5 for useful, 2 for busy
+    assert found.useful == ((500, 690),) and found.busy == ((760, 860),)
+    assert host_ranges([part], 200).useful == ((0, 1000),)
+
+
+def test_more_time_than_there_was_is_all_of_it_and_no_more():
+    # 2 devices of at least 90 and at most 150 in 100 to 120: at most all of the shorter time, at least 180 of 240
+    found = device_bounds([(90, 150)] * 2, [(90, 150)] * 2, [(90, 150)] * 2, (100, 120))
+    assert found["device_parallel_efficiency"] == (0.75, 1.0)
+    assert found["orchestration_efficiency"] == (0.75, 1.0)
+    assert host_bounds([(45, 60)], [(90, 90)], (100, 120))["host_parallel_efficiency"] == (0.375, 0.6)
 
 
 @given(_BOXES, st.integers(160, 200), st.tuples(st.integers(0, 9), st.integers(0, 9)))

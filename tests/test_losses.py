@@ -79,7 +79,7 @@ def test_a_device_that_never_runs_a_kernel_is_lost_to_orchestration():
 
 
 def test_a_factor_in_wide_bounds_is_not_split_and_a_whole_in_wide_bounds_is_not_billed():
-    loose = Node("b", "B", 0.5, 0.3, 0.9)
+    loose = Node("b", "B", 0.7, 0.3, 0.9)  # 0.25 = 0.5 x what is left, whatever this says
     assert shares(bill(Node("w", "W", 0.25, 0.25, 0.25, (Node("a", "A", 0.5, 0.5, 0.5), loose)), SECOND)) == {"a": 0.5, "b": 0.5}
     assert bill(Node("w", "W", 0.25, 0.1, 0.9, (loose,)), SECOND) == Bill("w", None, None, (), ("b",))
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ullage.metrics.evidence import REST, Evidence, Held, Measured, Telemetry, Trace, levels
+from ullage.metrics.evidence import REST, Evidence, Held, Measured, Telemetry, Trace, compared, computed_sms, levels
 from ullage.metrics.steps import FACTORS, LABELS, Step
 from ullage.metrics.telemetry import tree
 from ullage.metrics.waterfall import waterfall
@@ -291,6 +291,27 @@ def test_two_values_agree_where_their_bounds_meet_or_are_hardly_apart():
         other = Measured(low, low, 0.9, "")
         assert one.agrees(other) is other.agrees(one) is agree
     assert say(0.5, "").agrees(Measured(0.5, None, None, "")) and not say(0.5, "").agrees(Measured(0.5201, None, None, ""))
+
+
+def test_collectives_hold_no_more_sms_than_are_active():
+    held = Held(Measured(0.2, 0.05, 0.4, "trace"), 0.0, 1.0, None)
+    found = computed_sms(0.3, held)
+    assert (found.low, found.value, found.high) == pytest.approx((0.0, 0.1, 0.25))
+    assert computed_sms(0.1, held).value == computed_sms(0.1, held).low == 0.0
+
+
+def test_load_balance_is_compared_where_several_gpus_were_all_traced():
+    def compares(gpus: int, whole: bool) -> bool:
+        evidence = Evidence(telemetry=gauges(gpus=gpus), trace=traced(whole=whole))
+        return "load balance of that time" in [one.what for one in compared(evidence)]
+
+    assert [compares(gpus, whole) for gpus, whole in ((2, True), (1, True), (2, False))] == [True, False, False]
+
+
+def test_a_gain_takes_less_than_nothing_between_its_bounds():
+    # 0.6 to 0.8 times 1.1 to 1.2: of 0.8 a fifth is gained at most, of 0.6 a tenth at least; what is left of each says no more
+    step = Step(("tile",), Measured(1.15, 1.1, 1.2, ""), Measured(0.7, 0.6, 0.8, ""), Measured(0.8, 0.66, 0.96, ""))
+    assert step.lost_between == pytest.approx((-0.16, -0.06)) and step.lost == pytest.approx(-0.1)
 
 
 def test_what_a_step_takes_is_not_known_where_an_error_is_not():

@@ -24,13 +24,12 @@ Seconds = npt.NDArray[np.float64]
 class Level:
     """Operations that may be computed together, for all they wait for is of earlier levels; whole groups only.
 
-    `operations` are sorted by group; `of_group` says which of the level's `groups` (a count) each is of. Row `at[k]` of `operations`
-    waits for `before[k]`; `at` is sorted.
+    `operations` are sorted by group; `of_group` says which of the level's groups each is of. Row `at[k]` of `operations` waits for
+    `before[k]`; `at` is sorted.
     """
 
     operations: Indices
     of_group: Indices
-    groups: int
     at: Indices
     before: Indices
 
@@ -99,7 +98,7 @@ def _levels(node: Indices, depth: Indices, edges: Indices) -> Iterator[Level]:
     for first, last, low, high in zip(bounds[:-1], bounds[1:], cuts[:-1], cuts[1:], strict=True):
         own = node[operations[first:last]]
         of_group = np.concatenate(([0], np.cumsum(own[1:] != own[:-1])))
-        yield Level(operations[first:last], of_group, int(of_group[-1]) + 1, place[edges[low:high, 0]] - first, edges[low:high, 1])
+        yield Level(operations[first:last], of_group, place[edges[low:high, 0]] - first, edges[low:high, 1])
 
 
 def replay(graph: Graph, durations: Seconds, released: Seconds | float = 0.0) -> Timeline:
