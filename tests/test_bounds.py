@@ -65,24 +65,26 @@ def _totals(nests: list[tuple[int, int, int]], elapsed: int) -> DeviceTotals:
 
 
 def test_a_clocks_step_and_doubt_widen_a_time_by_what_its_pieces_allow():
-    # of 20,000 ns the device computes 4,000 in 2 pieces, is in collectives 3,000 (1) and in memory operations 2,000 (1);
+    # of 20,000 ns the device computes 4,000 in 2 pieces, is in collectives 3,000 (1) and in memory operations 2,000 (3);
     # 70 ns nobody knows, of 50 ns of kernels only that a graph ran
-    def part(resolution: int):
+    def part(resolution: int, transfer: int | None = None):
         device = SimpleNamespace(resolution=resolution, collective_all=spans((0, 3000)), memory_all=NONE)
         return SimpleNamespace(
-            device=device, kernel=4000, collective=3000, memory=2000, idle=11_000, unknown=70, graph=50, pieces=(2, 1, 1), transfer=None
+            device=device, kernel=4000, collective=3000, memory=2000, idle=11_000, unknown=70, graph=50, pieces=(2, 1, 3), transfer=transfer
         )
 
     exact, coarse = device_ranges([part(1)]), device_ranges([part(1000)])
     assert (exact.kernel, coarse.kernel) == (((3950, 4070),), ((1950, 8070),))
     assert (exact.kernel_collective, coarse.kernel_collective) == (((6950, 7070),), ((3950, 13_070),))
-    assert (exact.active, coarse.active) == (((8950, 9070),), ((4950, 17_070),))
+    assert (exact.active, coarse.active) == (((8950, 9070),), ((2950, 20_000),))
     assert (exact.least_collective, coarse.least_collective) == ((3000,), (1000,))
     assert (exact.least_memory, coarse.least_memory) == ((2000,), (0,))
     # a collective that was recorded at all may be longer by two steps a piece; no memory operation was
-    assert (exact.most_collective, coarse.most_collective) == ((3120,), (11_120,))
+    assert (exact.most_collective, coarse.most_collective) == ((3120,), (15_120,))
     assert (exact.most_memory, coarse.most_memory) == ((2120,), (2120,))
     assert exact.kernel_transfer is None
+    moving = device_ranges([part(1, transfer=0), part(1, transfer=500)]).kernel_transfer
+    assert moving == ((3950, 4070), (4450, 4570)) and device_ranges([part(1, 500), part(1)]).kernel_transfer is None
 
 
 def test_a_hosts_times_are_bounded_by_the_steps_of_its_pieces():

@@ -19,7 +19,7 @@ from ullage.metrics.host import HOST, host_tree
 from ullage.metrics.instructions import host_instructions
 from ullage.metrics.metric import METRICS, ratio
 from ullage.metrics.ofu import counted_units, sampled_ofu
-from ullage.metrics.telemetry import credible, tree
+from ullage.metrics.telemetry import chain, credible, step_losses, tree
 from ullage.metrics.tree import Node
 from ullage.totals import Factors, HostTotals
 
@@ -221,7 +221,7 @@ def test_cycles_are_those_of_several_sms_above_four_gigahertz():
 def test_instructions_are_told_only_with_cycles_and_time(lacking):
     known = {"processes": 1, "elapsed": 10, "useful_time": 5, "offload_time": 0, "max_busy_time": 0, "instructions": 9, "cycles": 3}
     assert host_instructions(HostTotals(**known)).per_cycle == 3
-    assert host_instructions(HostTotals(**known | {lacking: 0})) is None
+    assert host_instructions(HostTotals(**known | {lacking: 0})) is None and host_instructions(None) is None
 
 
 def test_a_gauge_that_is_stuck_at_zero_while_another_moves_is_as_if_it_were_not_exported():
@@ -254,3 +254,53 @@ def test_gauges_stuck_at_zero_are_left_out_row_by_row():
     # tensor work proves both stuck; SM work proves the engine stuck, also where tensor activity is not known; at rest all are true
     assert [None if np.isnan(value) else value for value in sms] == [None, 0.3, 0.0, 0.5, 0.4]
     assert [None if np.isnan(value) else value for value in engine] == [None, None, 0.0, 1.0, None]
+
+
+def test_a_tree_is_walked_parents_first_with_the_depth_of_each():
+    tree = Node("a", "", 1, 1, 1, (Node("b", "", 1, 1, 1, (Node("c", "", 1, 1, 1),)), Node("d", "", 1, 1, 1)))
+    assert [(depth, node.metric) for depth, node in tree.walk()] == [(0, "a"), (1, "b"), (2, "c"), (1, "d")]
+    assert [leaf.metric for leaf in tree.leaves()] == ["c", "d"] and tree.find("c").metric == "c" and tree.find("x") is None
+
+
+def test_the_losses_of_a_row_are_those_that_its_gauges_tell_apart_and_add_up():
+    # of a job whose GPUs are compared by their engines: rows with all gauges, without SM activity, without the engine's, with neither
+    nan = np.nan
+    means = {"ofu": np.full(4, 0.1), "tensor": np.full(4, 0.2), "sm": np.array([0.4, nan, 0.4, nan]), "gr": np.array([0.5, 0.5, nan, nan])}
+    most = {name: np.full(4, value) for name, value in (("gr", 0.8), ("sm", 0.6), ("tensor", 0.4))}
+    found = step_losses(np.full(4, 100.0), means, most)
+    told = [{name: round(float(lost[row]), 9) for name, lost in found.items() if not np.isnan(lost[row])} for row in range(4)]
+    # even: 0.5 / 0.8; of the 62.5 that are left a fifth is lost to activity
+    assert told[0] == {"load_balance": 37.5, "activity": 12.5, "sm_fill": 10, "tensor_issue": 20, "clock": 10}
+    assert told[1] == {"load_balance": 37.5, "activity": 12.5, "sm_fill_x_tensor_issue": 30, "clock": 10}
+    assert told[2] == {"load_balance_x_activity_x_sm_fill": 60, "tensor_issue": 20, "clock": 10}
+    assert told[3] == {"load_balance_x_activity_x_sm_fill_x_tensor_issue": 80, "clock": 10}
+    assert all(sum(row.values()) == pytest.approx(90) for row in told)
+
+
+def test_the_losses_of_a_job_without_an_engines_gauge_are_told_by_what_its_gpus_are_compared_by():
+    nan, hundred = np.nan, np.array([100.0])
+    means = {"ofu": np.array([0.1]), "tensor": np.array([0.2]), "sm": np.array([0.4]), "gr": np.array([nan])}
+    by_sm = step_losses(hundred, means, {"gr": np.array([nan]), "sm": np.array([0.8]), "tensor": np.array([0.4])})
+    by_tensor = step_losses(
+        hundred, means | {"sm": np.array([nan])}, {"gr": np.array([nan]), "sm": np.array([nan]), "tensor": np.array([0.4])}
+    )
+    told = [{name: round(float(lost[0]), 9) for name, lost in found.items() if not np.isnan(lost[0])} for found in (by_sm, by_tensor)]
+    assert told[0] == {"load_balance": 50, "activity_x_sm_fill": 10, "tensor_issue": 20, "clock": 10}
+    assert told[1] == {"load_balance": 50, "activity_x_sm_fill_x_tensor_issue": 30, "clock": 10}
+    # nothing of no time, and no loss of balance where no GPU does anything
+    assert all(
+        np.isnan(lost[0])
+        for lost in step_losses(np.array([0.0]), means, {"gr": np.array([0.8]), "sm": np.array([0.8]), "tensor": np.array([0.4])}).values()
+    )
+    still = {name: np.array([0.0]) for name in ("ofu", "tensor", "sm", "gr")}
+    idle = step_losses(hundred, still, {name: np.array([0.0]) for name in ("gr", "sm", "tensor")})
+    assert (idle["load_balance"][0], idle["activity"][0]) == (0, 100)
+
+
+def test_a_chain_has_a_step_for_each_loss_in_the_order_of_the_tree():
+    found = chain(100.0, 0.25, {"clock": 15.0, "activity": 40.0, "held_idle": 20.0})
+    assert [(f.name, f.value) for f in found.factors] == [("held_idle", 0.8), ("activity", 0.5), ("clock", 0.625)]
+    # a joined step stands before the one that begins with the same factor
+    joined = chain(100.0, 0.5, {"activity": 20.0, "activity_x_sm_fill": 30.0})
+    assert [f.name for f in joined.factors] == ["activity_x_sm_fill", "activity"]
+    assert chain(0.0, 0.5, {"clock": 0.0}).ofu is None and chain(1.0, None, {"clock": 0.5}).factors == ()

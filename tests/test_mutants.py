@@ -155,6 +155,9 @@ def test_the_modules_that_compute_have_tests_and_changes():
         ("x = zip(a, b, strict=True)", "x = zip(a, b, strict=False)", False),
         ("@dataclass(frozen=True)\nclass A: pass", "@dataclass(frozen=False)\nclass A: pass", False),
         ("x: int | None = 1", "x: int & None = 1", False),
+        ("def f(a, *, b=1): return a", "def f(a, /, b=1): return a", False),
+        ("def f(a): assert a and b; return a", "def f(a): assert a or b; return a", False),
+        ("def f(a): return a and b", "def f(a): return a or b", True),
         ("x = f(1, keep=True)", "x = f(1, keep=False)", True),
     ],
 )

@@ -312,6 +312,10 @@ def test_a_gain_takes_less_than_nothing_between_its_bounds():
     # 0.6 to 0.8 times 1.1 to 1.2: of 0.8 a fifth is gained at most, of 0.6 a tenth at least; what is left of each says no more
     step = Step(("tile",), Measured(1.15, 1.1, 1.2, ""), Measured(0.7, 0.6, 0.8, ""), Measured(0.8, 0.66, 0.96, ""))
     assert step.lost_between == pytest.approx((-0.16, -0.06)) and step.lost == pytest.approx(-0.1)
+    # 0.6 to 0.8 before and 0.5 after is a loss of 0.1 to 0.3, whatever a factor of 0.2 to 0.9 allows; and so the other way round
+    before, after = Measured(0.7, 0.6, 0.8, ""), Measured(0.5, 0.1, 0.7, "")
+    assert Step(("tile",), Measured(0.6, 0.2, 0.9, ""), before, say(0.5, "")).lost_between == pytest.approx((0.1, 0.3))
+    assert Step(("tile",), Measured(0.7, 0.6, 0.8, ""), before, after).lost_between == pytest.approx((0.12, 0.32))
 
 
 def test_what_a_step_takes_is_not_known_where_an_error_is_not():

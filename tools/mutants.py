@@ -6,9 +6,9 @@ turn. Each meets the tests that run the changed statement, the quick ones first,
 tests those are is noted once with nothing changed, in the folder .mutants, among the module's own doctests and the files that
 tools/mutants_tests.json lists for it. Nothing else is written. tools/warm_tests.py says how tests meet a change without a new Python.
 
-No change: what only guards (`strict=` of zip, `frozen=` and `slots=` of a dataclass) and annotations. tools/mutants_equivalent.json lists
-changes that were read and judged to change no answer, each with the reason; they are counted apart. The exit status is 1 where fewer than
---least of 100 others were noticed.
+No change: annotations, and what only guards (assertions, `strict=` of zip, `frozen=` of a dataclass, which arguments have to be named).
+tools/mutants_equivalent.json lists changes that were read and judged to change no answer, each with the reason; they are counted apart. The
+exit status is 1 where fewer than --least of 100 others were noticed.
 
 The changes are Cosmic Ray's, the lines that a test reaches are Coverage's (pip install cosmic-ray coverage).
 """
@@ -167,8 +167,13 @@ def _computing(text: str) -> str:
             node.annotation = ast.Constant("")
         elif isinstance(node, ast.arg):
             node.annotation = None
-        elif isinstance(node, ast.FunctionDef):
+        elif isinstance(node, ast.arguments):  # which of them have to be named
+            node.args, node.posonlyargs, node.kwonlyargs = [*node.posonlyargs, *node.args, *node.kwonlyargs], [], []
+            node.defaults, node.kw_defaults = [*node.defaults, *(one for one in node.kw_defaults if one is not None)], []
+        if isinstance(node, ast.FunctionDef):
             node.returns = None
+        if isinstance(body := getattr(node, "body", None), list):
+            node.body = [one for one in body if not isinstance(one, ast.Assert)]  # type: ignore[attr-defined]
     return ast.dump(tree)
 
 

@@ -22,6 +22,7 @@ import signal
 import tempfile
 import time
 import types
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,8 +30,9 @@ from typing import Any
 
 LONGEST = 300.0  # seconds by the clock of all tests of one change: what waits so long is told apart, for a slow machine is no proof
 ALLOWED, ALWAYS = 10.0, 3.0  # times the seconds of the processor that a test took unchanged, and more seconds: a loop that no longer ends
-NOTED = 3.0  # processor's seconds for which the lines of a test are noted; one that takes longer counts as `SLOW` seconds
+NOTED = 1.5  # processor's seconds for which the lines of a test are noted; one that takes longer counts as `SLOW` seconds
 SLOW = 8.0
+SEEDS = 30  # of a test with more parameters the first are asked: to note what 2,000 seeds reach takes longer than it is worth
 MEMORY = 8 << 30  # bytes more than the process had: a change can ask for any number of rows
 LIBRARIES = (
     "numpy",
@@ -268,7 +270,12 @@ class Collected:
 
     def __init__(self, session: Any, collecting: Mapping[str, set[int]], traced: Iterable[str]) -> None:
         self.session, self.collecting, self.traced, self.worker = session, collecting, frozenset(traced), 0
-        self.items = {item.nodeid: item for item in session.items}
+        drawn = Counter[str]()
+        self.items = {}
+        for item in session.items:
+            drawn[item.nodeid.partition("[")[0]] += 1
+            if drawn[item.nodeid.partition("[")[0]] <= SEEDS:
+                self.items[item.nodeid] = item
         self._functions: dict[str, list[types.FunctionType]] = {path: [] for path in self.traced}
         for one in gc.get_objects():
             if type(one) is types.FunctionType and one.__code__.co_filename in self.traced:
