@@ -169,7 +169,7 @@ def bytes_in(text: str) -> int:
     """
     found = re.fullmatch(r"(?i)(\d+(?:\.\d+)?)\s*([MG])B?", text)
     if found is None:
-        raise argparse.ArgumentTypeError(f"'{text}' is no size: write 200MB or 1GB")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a size: write 200MB or 1GB")
     return int(float(found[1]) * {"M": 10**6, "G": 10**9}[found[2].upper()])
 
 

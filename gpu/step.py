@@ -109,7 +109,7 @@ def trial(
     device: str = "cuda",
     clock: Callable[[], float] = time.time,
 ) -> Iterator[Trial]:
-    """Train on the GPU while the body runs. Raises NotMeasured where it does not fit, ArithmeticError for a loss that is no number."""
+    """Train on the GPU while the body runs. Raises NotMeasured where it does not fit, ArithmeticError for a loss that is not a number."""
     gc.collect()  # an earlier model may still be held by a circle of references
     torch.cuda.empty_cache()
     free = torch.cuda.mem_get_info()[0]

@@ -109,11 +109,11 @@ def test_an_inventory_is_read_from_csv_and_parquet(tmp_path):
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("gpu,start\nG,soon\n", "gpus.csv line 2: the start 'soon' is no time"),
+        ("gpu,start\nG,soon\n", "gpus.csv line 2: the start 'soon' is not a time"),
         ("gpu,start,end\nG,,\nH,2026-08-11,2026-08-10\n", "gpus.csv line 3: the GPU ends before it starts"),
         ("gpu,host\nG,n\n,n\n", "gpus.csv line 3 names no GPU"),
-        ("host,index\nn,x\n", "gpus.csv line 2: the index 'x' is no number of a GPU"),
-        ("host,gpus\nn,some\n", "gpus.csv line 2: the gpus 'some' is no number of GPUs"),
+        ("host,index\nn,x\n", "gpus.csv line 2: the index 'x' is not a number of a GPU"),
+        ("host,gpus\nn,some\n", "gpus.csv line 2: the gpus 'some' is not a number of GPUs"),
         ("host,gpus\nn,1024\nm,1025\n", "gpus.csv line 3: no host has 1,025 GPUs"),
         ("host,gpus\nn,8\nm,\n", "gpus.csv line 3 names no GPU"),
         ("host,gpus\nn,0\n", "gpus.csv lists no GPU"),

@@ -62,7 +62,7 @@ DAMAGES = {
     "a line break in a name": ('"gemm 5"', '"gemm\n5"', "gemm 5"),
     "a control character in a name": ('"gemm 5"', '"gemm\x015"', "gemm 5"),
     "a lone backslash": ('"gemm 5"', '"gemm \\5"', "gemm \\5"),
-    "a word that is no number": ('"gemm 5", "pid": 0', '"gemm 5", "pid": nan', "gemm 5"),
+    "a word that is not a number": ('"gemm 5", "pid": 0', '"gemm 5", "pid": nan', "gemm 5"),
     "a key without a value": ('"gemm 5", "pid": 0', '"gemm 5", "pid": ', "gemm 5"),
     "bytes that are no letters": (b'"gemm 5"', b'"gemm \xff5"', "gemm �5"),
     "words where numbers belong": ('"gemm 5", "pid": 0, "tid": 7, "ts": 50', '"gemm 5", "pid": [], "tid": {}, "ts": "50"', "gemm 5"),

@@ -123,7 +123,7 @@ def test_bad_lines_are_left_out_and_counted(tmp_path: Path) -> None:
     bad = "1:1:1:1:1:5\nhello\n2:1:1:1:1:7::3\n1:9:1:7:1:0:10:1\n\n# a remark\n9:1:2\n"
     run, _, problems, _ = load(written(tmp_path, HEAD + bad + STATES + EVENTS))
     assert hosts(run) == [(60, 0, 30), (95, 0, 5)]
-    assert problems.dropped == {"lines that are no record": 4, "records of threads that the first line doesn't list": 1}
+    assert problems.dropped == {"lines that are not records": 4, "records of threads that the first line doesn't list": 1}
 
 
 @pytest.mark.parametrize("packed", [False, True])

@@ -49,7 +49,7 @@ def test_a_pipe_is_refused_alone_and_passed_over_in_a_folder(tmp_path: Path) -> 
     path = profile(tmp_path, "a.json")
     os.mkfifo(tmp_path / "pipe.json")
     assert found([str(tmp_path)]) == [path]
-    assert "is no file but a pipe" in refused(tmp_path / "pipe.json")
+    assert "is a pipe or a device, not a file" in refused(tmp_path / "pipe.json")
 
 
 @pytest.mark.parametrize("place", ["nowhere.json", "nowhere/*.json", "~nobody-of-that-name/x.json", ""])
@@ -77,7 +77,7 @@ def test_other_files_in_a_folder_are_counted_and_cost_the_run_nothing(tmp_path: 
     (tmp_path / "config.json").write_text('{"a": 1}')
     (tmp_path / "report.nsys-rep").write_bytes(b"\0\1")
     run = read(str(tmp_path))
-    assert run.problems.dropped == {"files that are no trace": 3} and not run.partial
+    assert run.problems.dropped == {"files that are not traces": 3} and not run.partial
 
 
 def test_a_trace_that_can_not_be_used_makes_the_run_partial_and_strict_refuses_it(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ def test_a_rank_may_name_a_file_by_the_end_of_its_path() -> None:
         ({"none.json": 1}, "'none.json' is the name of no file"),
         ({"trace.json": 1}, "'trace.json' is the name of 2 files"),
         ({"": 1}, "rank 1 is for one file, and there are 2"),
-        ({"a/trace.json": 2**31}, "2147483648 is no rank"),
+        ({"a/trace.json": 2**31}, "rank must be a whole number from 0 to 2,147,483,647, not 2147483648"),
     ],
 )
 def test_a_rank_for_no_file_or_for_several_is_one_clear_error(given: dict[str, int], says: str) -> None:

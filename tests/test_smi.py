@@ -57,7 +57,7 @@ def test_lines_that_are_no_reading_are_counted_and_the_others_kept():
     words = "Unable to determine the device handle for GPU0000:3B:00.0: GPU is lost.  Reboot the system to recover this GPU"
     found = parsed(f"{words}\n\n{H100}\n1, GPU-cut, NVIDIA H1", ALL, problems)
     assert [reading.uuid for reading in found] == ["GPU-aa"]
-    assert problems.dropped == {"lines of nvidia-smi that are no reading": 2}
+    assert problems.dropped == {"lines of nvidia-smi that are not readings": 2}
 
 
 @given(st.text(max_size=200))

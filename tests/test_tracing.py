@@ -46,7 +46,7 @@ def test_a_polynomial_is_solved_exactly_from_one_more_point_than_its_degree():
 
 
 def test_a_polynomial_never_gives_a_fraction_of_a_flop():
-    with pytest.raises(ValueError, match="no number of FLOPs"):
+    with pytest.raises(ValueError, match="not a number of FLOPs"):
         Polynomial(("seq",), {(2,): Fraction(1, 2)})(3)
 
 
@@ -377,7 +377,7 @@ def test_a_model_that_pads_to_chunks_has_no_polynomial():
     _needs("torch", "transformers")
     from ullage.models.tracing.derived import derive
 
-    with pytest.raises(UllageError, match="are no polynomial of batch and length: at batch 3, seq 37"):
+    with pytest.raises(UllageError, match="are not a polynomial of batch and length: at batch 3, seq 37"):
         derive(Config(CONFIGS["mamba2"][0]))
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 
 class UllageError(Exception):
-    """Something that the user can mend.
+    """Something that the user can fix.
 
     `problem` is one sentence that names the value and the place; `hint` says what to do next.
 

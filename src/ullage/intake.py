@@ -109,7 +109,7 @@ def _with_margin(options: Options, margin_ms: int) -> Options:
 def _check_window(options: Options) -> None:
     for time in (options.since, options.until):
         if time is not None and not EARLIEST <= time < LATEST:
-            raise UllageError(f"{time:,} ms since 1970 is no time of the calendar", "give a time between the years 1 and 9999")
+            raise UllageError(f"{time:,} ms since 1970 is not a time of the calendar", "give a time between the years 1 and 9999")
     if options.since is not None and options.until is not None and options.since >= options.until:
         start, end = (datetime.fromtimestamp(t / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") for t in (options.since, options.until))
         raise UllageError(f"the window is empty: it begins at {start} and ends at {end}", "--since must lie before --until")

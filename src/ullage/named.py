@@ -32,7 +32,7 @@ def _of(place: str) -> list[Path]:
         return sorted(_within(path))
     if path.exists():
         if not path.is_file():
-            raise UllageError(f"'{harmless(place)}' is no file but a pipe or a device", "write what it gives to a file, and give that")
+            raise UllageError(f"'{harmless(place)}' is a pipe or a device, not a file", "write what it gives to a file, and give that")
         return [path]
     named = glob.glob(str(path), recursive=True)  # noqa: PTH207 - the pattern may be absolute
     matches = sorted(Path(name) for name in named if Path(name).is_file())
@@ -78,7 +78,7 @@ def ranks(files: Sequence[Path], given: Mapping[str, int]) -> dict[Path, int]:
     by_file: dict[Path, int] = {}
     for name, rank in given.items():
         if not 0 <= rank < MOST_RANK:
-            raise UllageError(f"{rank} is no rank", "ranks count from 0")
+            raise UllageError(f"rank must be a whole number from 0 to {MOST_RANK - 1:,}, not {rank}", "ranks count from 0")
         meant = [file for file in files if _called(file, name)] if name else list(files)
         if not name and len(meant) > 1:
             raise UllageError(f"rank {rank} is for one file, and there are {len(meant):,}", "say for which: --rank FILE=N")

@@ -29,7 +29,7 @@ from ullage.totals import Region, united
 from ullage.traces.trace import TRACES, File, NoTraceError, Options, Trace, formats, recognised
 from ullage.workers import side_by_side
 
-NO_TRACE, UNUSED = "files that are no trace", "traces that can't be used"
+NO_TRACE, UNUSED = "files that are not traces", "traces that can't be used"
 Tables = Literal["common", "recorded"]
 WORTH_PROCESSES = 32 << 20  # bytes on disk from which on several files are read side by side
 

@@ -178,7 +178,7 @@ def read_trace(
     refuses damaged files; `limit` is the most bytes that a file may unpack to; `workers` how many files are read side by side; `host` makes
     a process' host lane its busiest thread in the GPU's interface, or the "union" of all; `tables` are of the "common" time of all ranks
     (files of unequal times are read twice) or of all that was "recorded"; `what_if` makes the report replay the run with other durations.
-    Raises UllageError for what the user can mend.
+    Raises UllageError for what the user can fix.
     """
     from ullage.profiles import Asked, profile
     from ullage.sums.lanes.window import parse

@@ -53,7 +53,7 @@ class Value:
 
 @dataclass(frozen=True)
 class Row:
-    """A case's outcome: values by quantity, or, with none, the `problem` for which there is no number."""
+    """A case's outcome: values by quantity, or, with none, the `problem` for which there is not a number."""
 
     labels: Mapping[str, Plain]
     values: Mapping[str, Value]
@@ -147,7 +147,7 @@ def _stamp(found: Mapping[str, Any]) -> Stamp:
 def _number(found: Any) -> float:
     """Return a finite number as it is; raises ValueError for anything else (JSON files hold NaN and infinities, too)."""
     if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
-        raise ValueError(f"{str(found)[:40]!r} is no number")
+        raise ValueError(f"{str(found)[:40]!r} is not a number")
     return found
 
 

@@ -50,7 +50,7 @@ def in_words(name: str) -> str:
     'Exit status: 0 answered, 1 error, 2 usage, 3 when a row is wrong.'
     """
     if name in PASSED_ON:
-        return f"Exit status: {PASSED_ON[name]}; 1 error, 2 usage, where it is not begun."
+        return f"Exit status: {PASSED_ON[name]}; 1 error, 2 usage, where it is not started."
     three = f", 3 when {THREE[name]}" if name in THREE else ""
     return f"Exit status: 0 answered, 1 error, 2 usage{three}."
 

@@ -130,7 +130,7 @@ def check_apart(outs: Mapping[str, str | Path | None]) -> None:
 
 
 def megabytes(context: click.Context, parameter: click.Parameter, text: str) -> int | None:
-    """Return the bytes of a size in MB that an option was given, None for "all"; raises BadParameter for what is no size."""
+    """Return the bytes of a size in MB that an option was given, None for "all"; raises BadParameter for what is not a size."""
     if text.strip().lower() == "all":
         return None
     try:

@@ -45,7 +45,7 @@ What can change in time: """
 @click.option("--hours", default=24.0, show_default=True, help="How many hours.")
 @click.option("--interval", default=30.0, show_default=True, help="Seconds between two scrapes.")
 @click.option("--seed", default=0, show_default=True, help="The same seed gives the same fleet, to the byte.")
-@click.option("--start", help="Begin of the window.  [default: 2026-08-10; with --serve, now]")
+@click.option("--start", help="Start of the window.  [default: 2026-08-10; with --serve, now]")
 @click.option(
     "--model",
     "models",

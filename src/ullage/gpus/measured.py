@@ -169,7 +169,7 @@ def _checked(one: Ceiling) -> Ceiling:
     """Return a ceiling as it is read; raises ValueError for what can't be."""
     known = [n for n in (one.value, one.sm_clock, one.power, one.lowest_clock, one.temperature, one.seconds) if n is not None]
     if not all(isinstance(n, int | float) and 0 < n < 1e20 for n in known):
-        raise ValueError("a ceiling, its clock, power, temperature or time is no number above 0")
+        raise ValueError("a ceiling, its clock, power, temperature or time is not a number above 0")
     reasons = [] if one.throttle is None else one.throttle
     if not isinstance(reasons, list) or not all(isinstance(word, str) for word in (one.source, one.date, one.data, *reasons)):
         raise ValueError("a ceiling does not say where it is from")

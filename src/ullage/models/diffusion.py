@@ -127,7 +127,7 @@ class FamilyFlops(DiffusionModelFlops):
         if not delta_time > 0:
             raise UllageError(f"a step can't take {delta_time!r} s", "give the seconds it took")
         if num_timesteps < 1 or num_forward_passes < 1:
-            raise UllageError(f"{num_timesteps} timesteps × {num_forward_passes} forward passes are no step", "give 1 or more of each")
+            raise UllageError(f"{num_timesteps} timesteps × {num_forward_passes} forward passes are not a step", "give 1 or more of each")
         return self.flops(latent_seqlens, prompt_seqlens) * num_timesteps * num_forward_passes / delta_time / 1e12
 
     def get_latent_seqlens(self, data: Any = None, config: Mapping[str, Any] | None = None) -> list[int]:
@@ -352,7 +352,7 @@ def _sides(sample: tuple[int, ...], packed: set[int], stacked: bool, name: str) 
         return sample[-2:-1]
     rest = sample[2:] if stacked else sample[1:]
     if not rest or (packed and len(sample) == 2 and sample[0] not in packed):
-        raise UllageError(f"{name} has samples of shape {sample}, which are no latents of this model", "give (channels, *sides)")
+        raise UllageError(f"{name} has samples of shape {sample}, which are not latents of this model", "give (channels, *sides)")
     return rest
 
 

@@ -28,7 +28,7 @@ def audit_mfu(
     """Return which known mistakes explain a reported MFU beside OFU; the command `ullage audit mfu` prints the same.
 
     `reported`, `ofu` and `tile_efficiency` are ratios, `error` is OFU's relative error, `node` the GPUs of a machine; the job
-    is described as for `flops`. Raises UllageError for what the user can mend.
+    is described as for `flops`. Raises UllageError for what the user can fix.
     """
     from ullage.audit.mfu import OFU_ERROR
     from ullage.models.reading import read_config
@@ -53,7 +53,7 @@ def audit_fleet(
     """Return the audit of every MFU that the jobs of a fleet report; `ullage audit mfu --fleet` prints the same.
 
     `source`, `jobs` and `gpu` are as for `fleet`; `configs` is a folder with a configuration for each job or job name
-    (`ullage.audit.configs.Folder`). Raises UllageError for what the user can mend; jobs that can't be audited are left out.
+    (`ullage.audit.configs.Folder`). Raises UllageError for what the user can fix; jobs that can't be audited are left out.
     """
     from pathlib import Path
 

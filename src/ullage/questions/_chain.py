@@ -38,7 +38,7 @@ def waterfall(
     `ofu`, `mfu`, `tile_efficiency`, `model_efficiency` (ratios),
     `ceiling` (FLOP/s, a file of measured ceilings, or "measured": what `ullage bench --save` kept of this GPU), `price` of a
     GPU-hour, `hours` or `steps` that the job ran, `error` (OFU's, relative). The step is described as for `flops`; a section "step"
-    of the configuration says what isn't given. Raises UllageError for what the user can mend, and where nothing is known.
+    of the configuration says what isn't given. Raises UllageError for what the user can fix, and where nothing is known.
     """
     from ullage.reports.waterfall import waterfall as answer
     from ullage.reports.waterfall_ceiling import with_measured

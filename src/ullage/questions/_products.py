@@ -16,7 +16,7 @@ def gemm(m: int, n: int, k: int, *, batch: int = 1, row_major: bool = False, **a
 
     M and N are as the library counts them, column-major in cuBLAS; `row_major` swaps them. Asked may be: dtype, gpu, kernel (its
     name), tile (m, n[, k]), cluster (m, n), split_k, heuristics ("auto", "ours", "nvidia"), ofu (a ratio). Raises UllageError
-    for what the user can mend.
+    for what the user can fix.
 
     >>> gemm(4096, 4096, 4096, kernel="nvjet_sm90_hsh_256x160_64x4_2x1").cover.effective
     (4096, 4160, 4096)

@@ -25,7 +25,7 @@ def flops(config: str | os.PathLike[str] | Mapping[str, Any], *, guidance_scale:
     Training: forward_only, backward, freeze, freeze_layers, lora_rank, lora_targets, recompute, reentrant
     (`ullage.models.passes.Training`). Counting: attention ("causal" or "full"), imitate (a framework), config_kind, mtp. Use:
     step_time, gpus, gpu, precision, peak_tflops, dp, tp, pp, cp, sp, ep (or a mapping of them, layout). Raises UllageError
-    for what the user can mend.
+    for what the user can fix.
 
     >>> tiny = dict(model_type="llama", hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16, vocab_size=10)
     >>> flops(tiny, batch=1, seq=4, attention="full").forward

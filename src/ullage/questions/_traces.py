@@ -40,7 +40,7 @@ def trace(
     process' host lane its busiest thread in the GPU's interface, or the "union" of all; `tables` are of the "common" time of all ranks
     (files of unequal times are read twice) or of all that was "recorded", within the
     `region`; `what_if` replays the run with other durations.
-    Raises UllageError for what the user can mend.
+    Raises UllageError for what the user can fix.
     """
     from ullage.errors import UllageError
     from ullage.profiles import Asked, profile
@@ -62,7 +62,7 @@ def stragglers(files: str | Sequence[str], *, peers: Literal["step", "job"] = "s
     """Return which ranks, stages and operations hold a training job up; `ullage trace stragglers` prints the same.
 
     `files` are operations of a job's ranks (`ullage.traces.operations`); `peers` are what an operation is compared with: its type on all
-    ranks within the `step`, or in all steps of the `job`. Raises UllageError for what the user can mend.
+    ranks within the `step`, or in all steps of the `job`. Raises UllageError for what the user can fix.
     """
     from ullage.errors import UllageError
     from ullage.named import found

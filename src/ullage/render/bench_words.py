@@ -86,7 +86,7 @@ def measured(cell: Cell | None, unit: Unit) -> tuple[str, str]:
 
 
 def verdict(problem: str) -> str:
-    """Return a word for why there is no number.
+    """Return a word for why there is not a number.
 
     >>> verdict("the result is wrong: 3 of 128 differ"), verdict("not run: the time was up"), verdict("needs PyTorch")
     ('wrong', 'not run', 'failed')

@@ -26,7 +26,7 @@ DEFAULT_GPU = "H100 SXM"
 _THEIRS = "nvMatmulHeuristics"
 # The board that an architecture of a name means, where its kernels run on no other generation; an sm80 kernel runs on all later ones
 _USUAL = {"sm90": "H100 SXM", "sm100": "B200", "sm103": "B300"}
-_UNALIGNED = "rows of M or K elements that are no multiple of 16 bytes: TMA fetches none such, tiles are those of older kernels"
+_UNALIGNED = "rows of M or K elements that are not multiples of 16 bytes: TMA fetches none such, tiles are those of older kernels"
 _NAMED = {"e4m3": "fp8", "e5m2": "fp8", "uint8": "int8"}  # types of kernels' names that share the peak of another
 
 

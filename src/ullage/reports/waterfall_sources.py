@@ -45,7 +45,7 @@ class Places:
 
 
 def read(places: Places) -> Found:
-    """Return the reports on a job's sources. Raises UllageError for what the user can mend."""
+    """Return the reports on a job's sources. Raises UllageError for what the user can fix."""
     notes: list[str] = []
     profile, traced = (None, None) if not places.trace else _traced(places)
     measured = _telemetry(places, notes) if places.telemetry else None

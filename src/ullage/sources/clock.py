@@ -27,7 +27,7 @@ Mask = npt.NDArray[np.bool_]
 _SECONDS, _MILLISECONDS, _MICROSECONDS = 1e11, 1e14, 1e17
 _LATEST = 253_402_300_800_000  # the year 10000, in ms: beyond it nothing is a time
 _FRACTION = re.compile(r"([.,]\d{6})\d+")
-# What job records and exporters write where there is no time
+# What job records and exporters write where there is not a time
 NOTHING = {"", "unknown", "none", "n/a", "null", "nan", "nat", "-"}
 
 

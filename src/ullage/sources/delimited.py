@@ -54,7 +54,7 @@ def recognise(place: Place) -> int:
 def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield record batches of samples, a block of the file at a time.
 
-    Raises UllageError that names the columns when there is no time or nothing that Ullage knows, and where a
+    Raises UllageError that names the columns when there is not a time or nothing that Ullage knows, and where a
     compressed file ends early (after what came before was yielded).
     """
     where = place.path.name if place.path else place.name

@@ -91,16 +91,16 @@ def _listed(row: Mapping[str, str], place: str, where: str, problems: Problems, 
         times[name] = clock.moment(told[name], problems, where, zone) if name in told else None
         if name in told and times[name] is None:
             raise UllageError(
-                f"{place}: the {name} '{harmless(told[name], 40)}' is no time", "write 2026-08-10T12:00:00Z, or leave it empty"
+                f"{place}: the {name} '{harmless(told[name], 40)}' is not a time", "write 2026-08-10T12:00:00Z, or leave it empty"
             )
     start, end = times["start"], times["end"]
     if start is not None and end is not None and start >= end:
         raise UllageError(f"{place}: the GPU ends before it starts", "an end lies after its start; leave out what never was there")
-    index = _whole("index", told, place, "is no number of a GPU", "write 0, 1, 2 …")
+    index = _whole("index", told, place, "is not a number of a GPU", "write 0, 1, 2 …")
     entry = Listed(told.get("gpu"), told.get("cluster"), told.get("host"), index, told.get("model"), start, end)
     if entry.gpu is not None or index is not None:
         return [entry]
-    count = _whole("gpus", told, place, "is no number of GPUs", "write how many GPUs the host has: 8") or 0
+    count = _whole("gpus", told, place, "is not a number of GPUs", "write how many GPUs the host has: 8") or 0
     if count > MOST_OF_A_HOST:
         raise UllageError(f"{place}: no host has {count:,} GPUs", "gpus is how many GPUs one host has")
     return [replace(entry, index=number) for number in range(count)]

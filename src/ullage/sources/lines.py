@@ -369,7 +369,7 @@ def _copied(rows: _Integers, values: npt.NDArray[np.float64], length: int) -> np
     return flags
 
 
-_NEVER = 2.0**60  # ms; fits 64 bits, and is no time of any calendar
+_NEVER = 2.0**60  # ms; fits 64 bits, and is not a time of any calendar
 _GPU = IDENTITY.get_field_index("gpu")
 
 

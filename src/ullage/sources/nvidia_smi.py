@@ -147,7 +147,7 @@ def parsed(printed: str, columns: Sequence[str], problems: Problems) -> list[Rea
             continue
         cells = [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True), [])]
         if len(cells) != len(WHO) + len(columns) or not cells[0].isdecimal() or len(cells[0]) > 4:
-            problems.drop("lines of nvidia-smi that are no reading", where=f"'{line.strip()[:120]}'")
+            problems.drop("lines of nvidia-smi that are not readings", where=f"'{line.strip()[:120]}'")
             continue
         told = {meaning[name][0]: _Cell(cell).number for name, cell in zip(columns, cells[len(WHO) :], strict=True)}
         values = {name: value for name, value in told.items() if value is not None}

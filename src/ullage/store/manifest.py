@@ -144,7 +144,7 @@ def _decoded(content: bytes, path: Path) -> Manifest:
         )
     bad = next((p.file for p in manifest.parts if not _within(p.file)), None)
     if bad is not None:
-        raise UllageError(f"{path} is damaged: it lists '{harmless(bad)}', which is no file of a store", hint)
+        raise UllageError(f"{path} is damaged: it lists '{harmless(bad)}', which is not a file of a store", hint)
     return manifest
 
 

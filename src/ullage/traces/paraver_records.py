@@ -72,7 +72,7 @@ def records(block: bytes, wanted: Numbers, problems: Problems) -> Records:
     numbers, first, count = _numbers(_sound(block, problems))
     kind = numbers[first]
     is_state, is_event = (kind == 1) & (count == 8), (kind == 2) & (count >= 8) & (count % 2 == 0)
-    problems.drop("lines that are no record", int((~is_state & ~is_event & (kind != 3)).sum()))
+    problems.drop("lines that are not records", int((~is_state & ~is_event & (kind != 3)).sum()))
     at = first[is_state]
     states = np.stack([numbers[at + n] for n in range(2, 8)], axis=1) if len(at) else np.zeros((0, 6), np.int64)
     return Records(states, _events(numbers, first[is_event], count[is_event], wanted))
@@ -121,6 +121,6 @@ def _sound(block: bytes, problems: Problems) -> bytes:
     dropped = np.flatnonzero(odd & ~remarks)
     if len(dropped):
         example = block[starts[dropped[0]] : ends[dropped[0]]][:60].decode("utf-8", "replace")
-        problems.drop("lines that are no record", len(dropped), where=example)
+        problems.drop("lines that are not records", len(dropped), where=example)
     keep = np.repeat(~odd, ends - starts + 1)
     return bytes(raw[keep])

@@ -18,7 +18,7 @@ Times = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 Reading = tuple[int, int, int]  # CUPTI's time (0: not known), CLOCK_REALTIME, CLOCK_MONOTONIC, in ns
 
-LATEST = 2**62  # ns: what is later is no time
+LATEST = 2**62  # ns: what is later is not a time
 SET = 1_000_000  # ns by which two clocks part before one of them was set rather than inexact, …
 DRIFT = 1000  # … if they part by more than a part in so many of the time in between
 SLACK = 60_000_000_000  # ns by which an event may lie outside what the readings bound

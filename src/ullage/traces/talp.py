@@ -78,7 +78,7 @@ def _loaded(file: File, limit: int, problems: Problems) -> dict[str, Any]:
     if _CSV.match(raw):
         return {"Application": _rows(text)}
     text, mended = _NO_NUMBER.subn(r"\1null", text)
-    problems.mend("values that are no numbers (nan, inf), taken as not known", mended, where=file.name)
+    problems.mend("values that are not numbers (nan, inf), taken as not known", mended, where=file.name)
     try:
         whole = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -75,7 +75,7 @@ def _carried(path: Path) -> Path:
     """Return a recorder that was built elsewhere. Raises UllageError for one that can't be loaded here."""
     named = f"ULLAGE_RECORDER names {harmless(str(path))}"
     if not path.is_file():
-        raise UllageError(f"{named}, which is no file", "unset it, and the recorder is built when needed")
+        raise UllageError(f"{named}, which is not a file", "unset it, and the recorder is built when needed")
     try:
         needed = requirements(path)
     except (NotALibrary, OSError) as error:

@@ -23,7 +23,7 @@ def hf(formula: Formula, step: Step) -> Iterator[Row]:
     """Yield 2 FLOPs a token for each weight of a product; the tokens are the main input's: an encoder's, where there is one."""
     if formula.model.kind not in _KINDS:
         raise UllageError(
-            f"the Transformers trainer counts elements of its main input, which are no tokens for {formula.name}", "leave --as out"
+            f"the Transformers trainer counts elements of its main input, which are not tokens for {formula.name}", "leave --as out"
         )
     samples = step.padded or step.samples
     two_sided = formula.model.kind == "encoder-decoder"

@@ -105,6 +105,6 @@ def _try(tracer: Tracer, point: Point, forward: Polynomial, training: Polynomial
             where = ", ".join(f"{variable} {value}" for variable, value in zip(forward.variables, point, strict=True))
             name = type(tracer.model).__name__
             raise UllageError(
-                f"the FLOPs of {name} are no polynomial of batch and length: at {where} the trace counts {counted:,}",
+                f"the FLOPs of {name} are not a polynomial of batch and length: at {where} the trace counts {counted:,}",
                 "it pads to chunks or looks at its data; docs/adding-a-model.md adds a formula by hand",
             )

@@ -28,7 +28,7 @@ class Polynomial:
             raise ValueError(f"{len(self.variables)} values are expected: {', '.join(self.variables)}")
         exact = sum((c * prod(v**p for v, p in zip(values, powers, strict=True)) for powers, c in self.coefficients.items()), Fraction(0))
         if exact.denominator != 1:
-            raise ValueError(f"the polynomial is {exact} at {values}, which is no number of FLOPs")
+            raise ValueError(f"the polynomial is {exact} at {values}, which is not a number of FLOPs")
         return exact.numerator
 
     def __str__(self) -> str:

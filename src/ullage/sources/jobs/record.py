@@ -105,14 +105,14 @@ def times(start: str, end: str, problems: Problems, where: str, zone: ZoneInfo |
 def count(number: int) -> int:
     """Return a number of GPUs; raises ValueError beyond what any machine has, so that a broken number is no job's size."""
     if not 0 <= number <= _MOST_GPUS:
-        raise ValueError(f"{number} is no number of GPUs")
+        raise ValueError(f"{number} is not a number of GPUs")
     return number
 
 
 def _time(text: str, problems: Problems, where: str, zone: ZoneInfo | None) -> int | None:
     found = clock.moment(text, problems, where, zone)
     if found is None and text.strip().casefold() not in clock.NOTHING:
-        raise ValueError(f"'{text}' is no time")
+        raise ValueError(f"'{text}' is not a time")
     return found
 
 

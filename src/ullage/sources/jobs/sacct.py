@@ -222,7 +222,7 @@ def _moment(value: Any) -> int | None:
         return None
     found = clock.moment(str(int(value)), Problems())
     if found is None:
-        raise ValueError(f"{value} is no time")
+        raise ValueError(f"{value} is not a time")
     return found
 
 

@@ -210,7 +210,7 @@ def _number(text: str | None) -> float | None:
         return None
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"'{text}' is no number")
+        raise ValueError(f"'{text}' is not a number")
     return value
 
 

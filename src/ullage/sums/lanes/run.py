@@ -82,7 +82,7 @@ class Run:
     """One run of a program: its processes in the order of their ranks, its devices, and what it was reduced from.
 
     `common` is what is looked at of each process while all were recorded, from and to the moments `shared` on the first capture's clock,
-    of the `recorded` in which any was; None where that was not sought, or is no time: see `ullage.sums.lanes.common`. `limits` are the
+    of the `recorded` in which any was; None where that was not sought, or is not a time: see `ullage.sums.lanes.common`. `limits` are the
     same moments on each capture's clock, by its place. `factors` are those that the hosts can lose by, in any part of the run.
     """
 

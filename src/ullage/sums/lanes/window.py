@@ -12,7 +12,7 @@ from ullage.sums.lanes.gather import Capture
 class Window:
     """`first-last`: from the first event to the last; `steps`: from the first profiler step to the end of the last one;
     `span`: from `begin` to `end` seconds after the capture's first event (None: open). `auto`: steps where a capture has them, for its
-    edges are no part of the work; else first-last.
+    edges are not part of the work; else first-last.
     """
 
     kind: str = "first-last"
