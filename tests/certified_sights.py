@@ -5,6 +5,20 @@ from __future__ import annotations
 
 from typing import Any
 
+# Sections that several models of sights and sounds share
+SEEN = {"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4, "image_size": 56, "patch_size": 14}
+READ = {"hidden_size": 40, "intermediate_size": 72, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+        "vocab_size": 101, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
+HEARD = {"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 2, "num_attention_heads": 4, "num_mel_bins": 20,
+         "max_source_positions": 32}
+GRIDDED = {"depth": 3, "hidden_size": 48, "intermediate_size": 80, "num_heads": 4, "patch_size": 14, "temporal_patch_size": 2,
+           "spatial_merge_size": 2, "in_channels": 3}
+DELTA = {"head_dim": 12, "linear_num_value_heads": 4, "linear_num_key_heads": 2, "linear_key_head_dim": 8, "linear_value_head_dim": 6,
+         "layer_types": ["linear_attention", "full_attention"],
+         "rope_parameters": {"rope_type": "default", "mrope_section": [1, 1, 1], "rope_theta": 10000.0, "partial_rotary_factor": 0.5}}
+SECTIONED = {"rope_parameters": {"rope_type": "default", "mrope_section": [2, 1, 2], "rope_theta": 10000.0, "partial_rotary_factor": 1.0}}
+MARKED = {"image_token_id": 100, "video_token_id": 99, "image_start_token_id": 98, "image_end_token_id": 97}
+
 CONFIGS: dict[str, list[dict[str, Any]]] = {
     "resnet": [
         {"architectures": ["ResNetForImageClassification"], "model_type": "resnet", "embedding_size": 12, "hidden_sizes": [20, 28, 36,
@@ -127,6 +141,9 @@ CONFIGS: dict[str, list[dict[str, Any]]] = {
          "vocab_size": 101, "num_key_value_heads": 2, "head_dim": 20, "pad_token_id": 0, "model_type": "llama"}, "vision_feature_layer":
          -2, "vision_feature_select_strategy": "default", "vision_config": {"hidden_size": 36, "intermediate_size": 80,
          "num_hidden_layers": 3, "num_attention_heads": 4, "image_size": 56, "patch_size": 14, "model_type": "clip_vision_model"}},
+        {"architectures": ["LlavaNextForConditionalGeneration"], "model_type": "llava_next", "vision_config": {**SEEN, "model_type":
+         "clip_vision_model"}, "text_config": {**READ, "model_type": "llama"}, "image_token_index": 100, "vision_feature_layer": -2,
+         "vision_feature_select_strategy": "default", "image_grid_pinpoints": [[56, 112], [112, 112]]},
     ],
     "gemma3": [
         {"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "image_token_index": 100, "image_token_id": 100,
@@ -148,6 +165,9 @@ CONFIGS: dict[str, list[dict[str, Any]]] = {
          "vocab_size": 101, "num_key_value_heads": 2, "head_dim": 12, "pad_token_id": 0, "model_type": "qwen2"}, "downsample_ratio": 0.5,
          "vision_config": {"hidden_size": 36, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4, "image_size": 56,
          "patch_size": 14, "model_type": "internvl_vision"}},
+        {"architectures": ["QianfanOCRForConditionalGeneration"], "model_type": "qianfan_ocr", "image_token_id": 100, "text_config":
+         {**READ, "model_type": "qwen3", "head_dim": 12}, "downsample_ratio": 0.5, "vision_config": {**SEEN, "model_type":
+         "qianfan_ocr_vision"}},
     ],
     "idefics3": [
         {"architectures": ["Idefics3ForConditionalGeneration"], "model_type": "idefics3", "image_token_index": 100, "image_token_id": 100,
@@ -178,5 +198,73 @@ CONFIGS: dict[str, list[dict[str, Any]]] = {
     "video_autoencoder": [
         {"_class_name": "AutoencoderKLWan", "base_dim": 8, "z_dim": 6, "dim_mult": [1, 2, 3, 4], "num_res_blocks": 1,
          "temperal_downsample": [False, True, True]},
+    ],
+    "llava_onevision": [
+        {"architectures": ["LlavaOnevisionForConditionalGeneration"], "model_type": "llava_onevision", "vision_config":
+         {**SEEN, "model_type": "siglip_vision_model"}, "text_config": {**READ, "model_type": "qwen2"}, "image_token_index": 100,
+         "vision_feature_layer": -1, "vision_feature_select_strategy": "full", "image_grid_pinpoints": [[56, 112], [112, 112]]},
+    ],
+    "vipllava": [
+        {"architectures": ["VipLlavaForConditionalGeneration"], "model_type": "vipllava", "vision_config":
+         {**SEEN, "model_type": "clip_vision_model"}, "text_config": {**READ, "model_type": "llama"}, "image_token_index": 100,
+         "vision_feature_layers": [-2, -3]},
+    ],
+    "aya_vision": [
+        {"architectures": ["AyaVisionForConditionalGeneration"], "model_type": "aya_vision", "vision_config":
+         {**SEEN, "model_type": "siglip_vision_model"}, "text_config": {**READ, "model_type": "cohere2", "sliding_window": 5,
+         "layer_types": ["sliding_attention", "full_attention"]}, "image_token_index": 100, "downsample_factor": 2,
+         "alignment_intermediate_size": 56, "vision_feature_layer": -1, "vision_feature_select_strategy": "full"},
+        {"architectures": ["Cohere2VisionForConditionalGeneration"], "model_type": "cohere2_vision", "vision_config":
+         {**SEEN, "model_type": "siglip_vision_model"}, "text_config": {**READ, "model_type": "cohere2", "sliding_window": 5,
+         "layer_types": ["sliding_attention", "full_attention"]}, "image_token_id": 100, "downsample_factor": 2,
+         "alignment_intermediate_size": 56},
+    ],
+    "deepseek_vl": [
+        {"architectures": ["DeepseekVLForConditionalGeneration"], "model_type": "deepseek_vl", "vision_config":
+         {**SEEN, "model_type": "siglip_vision_model"}, "text_config": {**READ, "model_type": "llama"}, "image_token_id": 100},
+    ],
+    "lighton_ocr": [
+        {"architectures": ["LightOnOcrForConditionalGeneration"], "model_type": "lighton_ocr", "vision_config": {"model_type": "pixtral",
+         "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4, "patch_size": 14, "image_size": 56,
+         "head_dim": 12}, "text_config": {**READ, "model_type": "qwen3", "head_dim": 12}, "image_token_id": 100, "spatial_merge_size": 2},
+    ],
+    "hyperclovax_vision_v2": [
+        {"architectures": ["HyperCLOVAXVisionV2ForConditionalGeneration"], "model_type": "hyperclovax_vision_v2", "vision_config":
+         {**GRIDDED, "model_type": "qwen2_5_vl", "out_hidden_size": 36, "window_size": 56, "fullatt_block_indexes": [1]},
+         "text_config": {**READ, "model_type": "hyperclovax", "head_dim": 10, "attention_multiplier": 0.1, "residual_multiplier": 0.5,
+         "logits_scaling": 2.0, "embedding_multiplier": 3.0}, "image_token_id": 100, "video_token_id": 99},
+    ],
+    "qwen3_5": [
+        {"architectures": ["Qwen3_5ForConditionalGeneration"], "model_type": "qwen3_5", "vision_config": {**GRIDDED, "model_type":
+         "qwen3_5_vision", "num_position_embeddings": 64, "out_hidden_size": 40}, "text_config": {**READ, **DELTA, "model_type":
+         "qwen3_5_text"}, "image_token_id": 100, "video_token_id": 99, "vision_start_token_id": 98, "vision_end_token_id": 97},
+        {"architectures": ["Qwen3_5MoeForConditionalGeneration"], "model_type": "qwen3_5_moe", "vision_config": {**GRIDDED, "model_type":
+         "qwen3_5_moe_vision", "num_position_embeddings": 64, "out_hidden_size": 40}, "text_config": {**READ, **DELTA, "model_type":
+         "qwen3_5_moe_text", "moe_intermediate_size": 24, "num_experts_per_tok": 2, "num_experts": 5,
+         "shared_expert_intermediate_size": 28}, "image_token_id": 100, "video_token_id": 99, "vision_start_token_id": 98,
+         "vision_end_token_id": 97},
+    ],
+    "glm4v": [
+        {"architectures": ["Glm4vForConditionalGeneration"], "model_type": "glm4v", "vision_config": {**GRIDDED, "model_type":
+         "glm4v_vision", "image_size": 56, "out_hidden_size": 40}, "text_config": {**READ, **SECTIONED, "model_type": "glm4v_text"},
+         **MARKED},
+        {"architectures": ["Glm46VForConditionalGeneration"], "model_type": "glm46v", "vision_config": {**GRIDDED, "model_type":
+         "glm4v_vision", "image_size": 56, "out_hidden_size": 40}, "text_config": {**READ, **SECTIONED, "model_type": "glm4v_text"},
+         **MARKED},
+        {"architectures": ["Glm4vMoeForConditionalGeneration"], "model_type": "glm4v_moe", "vision_config": {**GRIDDED, "model_type":
+         "glm4v_moe_vision", "image_size": 56, "out_hidden_size": 40}, "text_config": {**READ, **SECTIONED, "model_type":
+         "glm4v_moe_text", "num_hidden_layers": 3, "moe_intermediate_size": 24, "num_experts_per_tok": 2, "n_routed_experts": 5,
+         "n_shared_experts": 1, "n_group": 1, "topk_group": 1, "first_k_dense_replace": 1}, **MARKED},
+        {"architectures": ["GlmOcrForConditionalGeneration"], "model_type": "glm_ocr", "vision_config": {**GRIDDED, "model_type":
+         "glm_ocr_vision", "image_size": 56, "out_hidden_size": 40}, "text_config": {**READ, **SECTIONED, "model_type": "glm_ocr_text",
+         "head_dim": 10}, **MARKED},
+    ],
+    "audioflamingo3": [
+        {"architectures": ["AudioFlamingo3ForConditionalGeneration"], "model_type": "audioflamingo3", "audio_config": {**HEARD,
+         "model_type": "audioflamingo3_encoder"}, "text_config": {**READ, "model_type": "qwen2"}, "audio_token_id": 100},
+    ],
+    "voxtral": [
+        {"architectures": ["VoxtralForConditionalGeneration"], "model_type": "voxtral", "audio_config": {**HEARD, "model_type":
+         "voxtral_encoder", "intermediate_size": 96}, "text_config": {**READ, "model_type": "llama"}, "audio_token_id": 100},
     ],
 }

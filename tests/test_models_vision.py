@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.certified_configs import CONFIGS
 from ullage.errors import UllageError
 from ullage.models.config import Config
 from ullage.models.families.sights import canvas
@@ -347,3 +348,22 @@ def test_images_that_a_model_cannot_take_are_refused(config, sample, says):
 def test_a_contradiction_in_the_configuration_is_named(config, says):
     with pytest.raises(UllageError, match=says):
         formula(config)
+
+
+JOINED = ("llava_onevision", "vipllava", "aya_vision", "deepseek_vl", "lighton_ocr", "hyperclovax_vision_v2", "qwen3_5", "glm4v", "voxtral")
+
+
+@pytest.mark.parametrize("config", [c for family in JOINED for c in CONFIGS[family]], ids=lambda c: c["architectures"][0])
+def test_a_joined_model_without_images_or_sound_costs_what_its_text_costs(config: dict[str, Any]):
+    text = config["text_config"] if config["model_type"] != "voxtral" else {"head_dim": 128, **config["text_config"]}
+    for sample in (Sample(text=9), Sample(text=70), Sample(text=1, context=30)):
+        assert forward(config, sample) == forward(text, sample)
+
+
+def test_a_tower_and_its_way_into_the_text_by_hand():
+    # Aya Vision: 56 pixels are 4 × 4 patches, 48 wide; 3 layers of 4·48² + 2·48·80 weights and 16² pairs of 2·48 multiply-adds
+    config, seen = CONFIGS["aya_vision"][0], Sample(text=9, pixels=((56, 56),))
+    tower = 16 * 3 * 14 * 14 * 48 + 16 * 3 * (4 * 48**2 + 2 * 48 * 80) + 3 * 16**2 * 2 * 48
+    pooled = (2 + 2 * 16) * 48**2 + 16 * 2 * 48 + 2 * 48 * 80  # by one query, run and read by nothing
+    way = 4 * (4 * 48 * 56 + 28 * 40)  # four tokens of 2 × 2 patches through a gated projector
+    assert forward(config, seen) - forward(config, Sample(text=9)) == 2 * (tower + pooled + way)

@@ -125,7 +125,7 @@ class DensePlan:
         """Yield the pairs of attention with their layers; where attention sees both sides, half of a window lies on each."""
         spans = self.window(config, layers) if callable(self.window) else self._spans(config, layers)
         both = self.both_ways and config.flag("use_bidirectional_attention")
-        for window, members in spans:
+        for window, members in spans or [(None, layers)]:
             yield (two_sided(None if window is None else window // 2 + 1) if both else pairs(window)), members
 
     def _spans(self, config: Config, layers: range) -> Spans:

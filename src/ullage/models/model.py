@@ -106,10 +106,11 @@ class Row(Protocol):
 R = TypeVar("R", bound=Row)
 
 
-def table(family: str, about: str, source: str, *rows: Row, kind: Kind = "decoder") -> None:
+def table(family: str, about: str, source: str, *rows: Row, kind: Kind = "decoder", shapes: tuple[str, ...] = ()) -> None:
     """Register a family that is a table, a row a type: a configuration's name chooses the row."""
     names = tuple(name for row in rows for name in row.names)
-    model(*names, kind=kind, source=source, family=family, about=about)(lambda config: chosen(config, rows).works(config))
+    registered = model(*names, kind=kind, source=source, shapes=shapes, family=family, about=about)
+    registered(lambda config: chosen(config, rows).works(config))
 
 
 def chosen(config: Config, rows: Sequence[R]) -> R:

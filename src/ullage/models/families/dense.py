@@ -102,10 +102,12 @@ GLM_FIELDS, GLM_SIZES = {"num_key_value_heads": 2, "head_dim": 128}, (4096, 1369
 GLM_LAYOUT = Layout(mlp=("mlp.gate_up_proj", "mlp.down_proj"))
 table(
     "glm",
-    "GLM 4 and GLM 4 0414 (9B, 32B), GLM-Edge: grouped-query attention, gated MLP, norms around both.",
+    "GLM 4 and GLM 4 0414 (9B, 32B), GLM-Edge: grouped-query attention, gated MLP, norms around both; the text of GLM-V and GLM-OCR.",
     in_transformers("models/glm, glm4"),
     DensePlan("Glm", "glm", ALL, GLM_FIELDS, GLM_SIZES, layout=GLM_LAYOUT),
     DensePlan("Glm4", "glm4", ALL, GLM_FIELDS, GLM_SIZES, layout=GLM_LAYOUT),
+    DensePlan("", "glm4v_text", (), {"num_key_value_heads": 2}, GLM_SIZES, layout=GLM_LAYOUT, words={"head_dim": ()}),
+    DensePlan("", "glm_ocr_text", (), {"num_key_value_heads": 8}, (1024, 4096, 16, 16, 59392), layout=GLM_LAYOUT),
 )
 
 PHI = Layout(attention=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.dense"), mlp=("mlp.fc1", "mlp.fc2"))
@@ -369,7 +371,7 @@ def _by_attention_types(config: Config, layers: range) -> Spans:
             raise config.error(("attention_types",), f"names {len(kinds)} of {len(layers)} layers")
     local = [i for i in layers if kinds[i] == "local"]
     parts = [(None, [i for i in layers if i not in local]), (config.integer("window_size", default=256), local)]
-    return [(window, members) for window, members in parts if members] or [(None, layers)]
+    return [(window, members) for window, members in parts if members]
 
 
 table(

@@ -201,7 +201,7 @@ def _from_window_layer(config: Config, layers: Sequence[int]) -> Bands:
 
 table(
     "glm4_moe",
-    """GLM-4.5, 4.6, 4.7: leading dense layers, then t of E experts and shared ones; multi-token prediction only when asked.
+    """GLM-4.5 to 4.7, GLM-4.5V's text: leading dense layers, then t of E experts and shared ones; multi-token prediction when asked.
 
     A sparse layer's feed-forward part is 2T(hE + 3the + 3hs) FLOPs.
     """,
@@ -209,6 +209,9 @@ table(
     SparsePlan(
         "Glm4Moe", "glm4_moe", routed=ROUTED, shared=as_many("n_shared_experts"), layers=leading_by(1),
         predicts=True,
+    ),
+    SparsePlan(
+        "", "glm4v_moe_text", (), routed=ROUTED, shared=as_many("n_shared_experts"), layers=leading_by(1),
     ),
 )  # fmt: skip
 table(

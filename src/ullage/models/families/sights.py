@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from ullage.errors import UllageError, harmless
 from ullage.models.blocks import embedding, head, mlp, self_attention
@@ -13,7 +14,7 @@ from ullage.models.families.encoders import Side, encoder
 from ullage.models.families.vision import pooled_tower, vision_tower
 from ullage.models.images import FUSED, Grid, Images, Patches, Tower, pair, patching, scaled, unused
 from ullage.models.language import STACK, language, width
-from ullage.models.model import MODELS, in_transformers, model
+from ullage.models.model import MODELS, in_transformers, model, table
 from ullage.models.sample import FULL, TEXT, Convention, Quantity, Sample, quantity
 from ullage.models.work import Work, attention, convolution, lookup, matmul
 
@@ -34,16 +35,32 @@ def mistral3(config: Config) -> Iterator[Work]:
     Each image sees itself alone; its sides are filled up to whole merged patches. A trace of several images at once counts
     them as one sequence with a mask, which no kernel for packed images does.
     """
+    yield from _merging(config, "mistral", "model.vision_tower.", "model.multi_modal_projector")
+
+
+@model(
+    *("lighton_ocr", "LightOnOcrForConditionalGeneration"),
+    kind="vision-language",
+    shapes=("seq", "image"),
+    source=in_transformers("models/lighton_ocr and pixtral"),
+)
+def lighton_ocr(config: Config) -> Iterator[Work]:
+    """LightOnOCR: Mistral 3's way with Qwen 3."""
+    yield from _merging(config, "qwen3", "model.vision_encoder.", "model.vision_projection")
+
+
+def _merging(config: Config, text: str, base: str, way: str) -> Iterator[Work]:
+    """Yield Pixtral's tower at `base`, a merger of patches and a projector at `way`, and the text."""
     section = documented(config.section("vision_config"), **PIXTRAL_VISION)
     merge = config.integer("spatial_merge_size", default=2, most=64)
     images, layers = variable(section, merge), section.layers()
     read = features(config, -1, len(layers))
-    works = list(language(config, "mistral"))
-    yield from unused(pixtral_tower(section, "model.vision_tower.", images), layers[max(read) :])
-    wide, outer, base = section.integer("hidden_size"), width(works), "model.multi_modal_projector"
-    place = f"{base}.patch_merger.merging_layer"
+    works = list(language(config, text))
+    yield from unused(pixtral_tower(section, base, images), layers[max(read) :])
+    wide, outer = section.integer("hidden_size"), width(works)
+    place = f"{way}.patch_merger.merging_layer"
     yield matmul("vision.merger.merge", images.merged, wide * merge**2 * len(read), wide, module=place, reads=("vision",), to=None)
-    yield from projector(images, wide, outer, base, reads="vision.merger.merge")
+    yield from projector(images, wide, outer, way, reads="vision.merger.merge")
     yield from works
 
 
@@ -70,13 +87,14 @@ def projector(images: Images, inner: int, outer: int, base: str, *, reads: str =
     yield matmul("vision.merger.down", images.merged, outer, outer, module=f"{base}.linear_2", reads=("vision.merger.up",))
 
 
-def features(config: Config, default: int, layers: int) -> list[int]:
+def features(config: Config, default: int | list[int], layers: int) -> list[int]:
     """Return how many layers lie below each feature that the language model sees (`vision_feature_layer`, one or a list).
 
     0 is what enters the first layer, -1 what leaves the last.
     """
     given = config.values.get("vision_feature_layer", default)
-    listed = given if isinstance(given, list | tuple) else [default if given is None else given]
+    given = default if given is None else given
+    listed = given if isinstance(given, list | tuple) else [given]
     if not listed or any(isinstance(i, bool) or not isinstance(i, int) for i in listed):
         raise config.error(("vision_feature_layer",), "must be a whole number or a list of them")
     below = [i if i >= 0 else layers + 1 + i for i in listed]
@@ -88,35 +106,70 @@ def features(config: Config, default: int, layers: int) -> list[int]:
 _BASE = "model.multi_modal_projector"
 
 
-@model(
-    *("llava", "LlavaForConditionalGeneration", "llava_next", "LlavaNextForConditionalGeneration"),
-    kind="vision-language",
-    shapes=("seq", "image"),
-    source=in_transformers("models/llava and llava_next; arXiv:2304.08485, 2310.03744"),
-)
-def llava(config: Config) -> Iterator[Work]:
-    """LLaVA 1.5, LLaVA-NeXT and Pixtral-12B: an image's tokens without the first go through a projector of two products.
+@dataclass(frozen=True)
+class SightPlan:
+    """A class that joins a known tower, a way of two products into the text, and a known text: one row a class.
 
-    With v the tower's and h the text's width, a projected token costs 2(v·h + h²). Layers of the tower above the one that is
-    read are run, and train nothing. LLaVA-NeXT cuts each image into tiles of the tower's size by its `image_grid_pinpoints`,
-    and adds the whole image as one more; LLaVA's images come at the tower's size.
+    `text` and `tower` are taken where their sections name none. `layer` of the tower is what the text sees, of its tokens
+    `tokens`: "all", the "rest" without the first of each image (the class token), or as `vision_feature_select_strategy`
+    says, by default "default" (the rest) or "full"; with a field `merge`, so many patches a side make one. `tiled` cuts each
+    image into tiles. `middle` are the columns of the first product of the way and the inputs of the second.
     """
-    section = config.section("vision_config", optional=True)
-    kind = section.word("model_type", default="clip_vision_model")
-    images, works = _images(config, section, kind), list(language(config, "llama"))
-    seen = list(_llava_tower(section, kind, "model.vision_tower.", images))
-    layers = max(len(work.layers) for work in seen if work.stack)
-    read = features(config, -2, layers)
-    yield from unused(iter(seen), range(max(read), layers))
-    inner, outer = _wide(section, kind) * len(read), width(works)
-    drops = config.word("vision_feature_select_strategy", default="default") == "default"
-    rows = _without_first(images) if drops else images.tokens
-    yield matmul("vision.merger.up", rows, inner, outer, module=f"{_BASE}.linear_1", reads=("vision",), to=None)
-    yield matmul("vision.merger.down", rows, outer, outer, module=f"{_BASE}.linear_2", reads=("vision.merger.up",))
-    yield from works
+
+    names: tuple[str, ...]
+    text: str
+    tower: str
+    layer: int | list[int] = -1
+    tokens: str = "all"
+    merge: str = ""
+    tiled: bool = False
+    middle: Callable[[Config, int], tuple[int, int]] = lambda _, outer: (outer, outer)
+    prepared: Callable[[Config], Config] = lambda config: config
+    base: str = "model.vision_tower."
+    way: tuple[str, str] = tuple(f"model.multi_modal_projector.linear_{i}" for i in (1, 2))  # type: ignore[assignment]
+
+    def works(self, config: Config) -> Iterator[Work]:
+        """Yield the tower, the way into the text, and the text."""
+        config = self.prepared(config)
+        section = config.section("vision_config", optional=True)
+        kind = section.word("model_type", default=self.tower)
+        images, works = self._images(config, section, kind), list(language(config, self.text))
+        seen = list(_sighted(section, kind, self.base, images))
+        layers = max(len(work.layers) for work in seen if work.stack)
+        read = features(config, self.layer, layers)
+        yield from unused(iter(seen), range(max(read), layers))
+        wide = section.integer("hidden_size", default=1024 if kind == "pixtral" else 768)
+        inner, outer = wide * len(read) * images.merge**2, width(works)
+        first, second = self.middle(config, outer)
+        up, down = self.way
+        yield matmul("vision.merger.up", self._rows(config, images), inner, first, module=up, reads=("vision",), to=None)
+        yield matmul("vision.merger.down", self._rows(config, images), second, outer, module=down, reads=("vision.merger.up",))
+        yield from works
+
+    def _rows(self, config: Config, images: Images) -> Quantity:
+        if self.merge:
+            return images.merged
+        told = {"all": "full", "rest": "default"}.get(self.tokens)
+        strategy = told or config.word("vision_feature_select_strategy", default=self.tokens)
+        return _without_first(images) if strategy == "default" else images.tokens
+
+    def _images(self, config: Config, section: Config, kind: str) -> Images:
+        if kind == "pixtral":
+            return variable(section.replaced(patch_size=section.integer("patch_size", default=16)))
+        if kind not in ("clip_vision_model", "siglip_vision_model"):
+            raise UllageError(
+                f"no formula for the tower '{harmless(kind, 80)}' in {section.path}model_type of {section.place}",
+                "the towers known here: clip_vision_model, siglip_vision_model, pixtral",
+            )
+        rows, columns = pair(section, "patch_size", 32 if kind == "clip_vision_model" else 16)
+        size, extra = pair(section, "image_size", 224), int(kind == "clip_vision_model")
+        if self.tiled:
+            return Tiled(rows, columns, extra, size=size, canvases=_canvases(config))
+        merge = config.integer(self.merge, default=2, most=64) if self.merge else 1
+        return Images(rows, columns, extra, merge, size=size)
 
 
-def _llava_tower(section: Config, kind: str, base: str, images: Images) -> Iterator[Work]:
+def _sighted(section: Config, kind: str, base: str, images: Images) -> Iterator[Work]:
     if kind == "pixtral":
         yield from pixtral_tower(section, base, images)
     elif kind == "siglip_vision_model":
@@ -125,23 +178,85 @@ def _llava_tower(section: Config, kind: str, base: str, images: Images) -> Itera
         yield from vision_tower(section, base, images)
 
 
-def _wide(section: Config, kind: str) -> int:
-    return section.integer("hidden_size", default=1024 if kind == "pixtral" else 768)
+def _swiglu(config: Config, outer: int) -> tuple[int, int]:
+    """Return a middle that is halved by its own gate."""
+    middle = config.integer("alignment_intermediate_size", default=outer)
+    return middle, middle // 2
 
 
-def _images(config: Config, section: Config, kind: str) -> Images:
-    if kind == "pixtral":
-        return variable(section.replaced(patch_size=section.integer("patch_size", default=16)))
-    if kind not in ("clip_vision_model", "siglip_vision_model"):
-        raise UllageError(
-            f"no formula for the tower '{harmless(kind, 80)}' in {section.path}model_type of {section.place}",
-            "the towers known here: clip_vision_model, siglip_vision_model, pixtral",
-        )
-    rows, columns = pair(section, "patch_size", 32 if kind == "clip_vision_model" else 16)
-    size, extra = pair(section, "image_size", 224), int(kind == "clip_vision_model")
-    if "next" not in config.architecture.casefold():
-        return Images(rows, columns, extra, size=size)
-    return Tiled(rows, columns, extra, size=size, canvases=_canvases(config))
+def _several_layers(config: Config) -> Config:
+    """Return ViP-LLaVA's configuration in LLaVA's words."""
+    layers = config.values.get("vision_feature_layers")
+    return config.replaced(vision_feature_layer=[-2, -5, -8, -11, 6] if layers is None else layers)
+
+
+SEEN: dict[str, Any] = {"kind": "vision-language", "shapes": ("seq", "image")}
+table(
+    "llava",
+    """LLaVA 1.5, LLaVA-NeXT and Pixtral-12B: an image's tokens without the first go through a projector of two products.
+
+    With v the tower's and h the text's width, a projected token costs 2(v·h + h²). Layers of the tower above the one that is
+    read are run, and train nothing. LLaVA-NeXT cuts each image into tiles of the tower's size by its `image_grid_pinpoints`,
+    and adds the whole image as one more; LLaVA's images come at the tower's size.
+    """,
+    "transformers 5.23, models/llava and llava_next; arXiv:2304.08485, 2310.03744; verified to the integer against traces",
+    SightPlan(("llava", "LlavaForConditionalGeneration"), "llama", "clip_vision_model", -2, "default"),
+    SightPlan(("llava_next", "LlavaNextForConditionalGeneration"), "llama", "clip_vision_model", -2, "default", tiled=True),
+    **SEEN,
+)
+table(
+    "llava_onevision",
+    """LLaVA-OneVision: SigLIP's last layer, all of its tokens, LLaVA's projector, and Qwen 2; an image in tiles, and whole.
+
+    More tiles than `vision_aspect_ratio` allows are scaled down behind the projector, which costs nothing here; the tokens of
+    the text are those that are left. Videos, whose frames are pooled behind the projector, count as images of the tower's size.
+    """,
+    in_transformers("models/llava_onevision; arXiv:2408.03326"),
+    SightPlan(("llava_onevision", "LlavaOnevisionForConditionalGeneration"), "qwen2", "siglip_vision_model", -1, "full", tiled=True),
+    **SEEN,
+)
+table(
+    "vipllava",
+    "ViP-LLaVA: LLaVA with several layers of CLIP side by side before the projector.",
+    in_transformers("models/vipllava; arXiv:2312.00784"),
+    SightPlan(
+        *(("vipllava", "VipLlavaForConditionalGeneration"), "llama", "clip_vision_model"),
+        tokens="rest",
+        prepared=_several_layers,
+    ),
+    **SEEN,
+)
+table(
+    "aya_vision",
+    """Aya Vision and Command A Vision: SigLIP, 2 × 2 patches merged, a gated projector of two products, and Cohere 2.
+
+    With v the tower's and h the text's width and m that of the projector, a merged token costs 2(4v·m + m/2·h). Tiles of an
+    image are images of their own.
+    """,
+    in_transformers("models/aya_vision and cohere2_vision"),
+    SightPlan(
+        *(("aya_vision", "AyaVisionForConditionalGeneration"), "cohere2", "siglip_vision_model"),
+        merge="downsample_factor",
+        middle=_swiglu,
+    ),
+    SightPlan(
+        *(("cohere2_vision", "Cohere2VisionForConditionalGeneration"), "cohere2", "siglip_vision_model"),
+        merge="downsample_factor",
+        middle=_swiglu,
+    ),
+    **SEEN,
+)
+table(
+    "deepseek_vl",
+    "DeepSeek-VL 1.3B: SigLIP, a projector of two products, and Llama.",
+    in_transformers("models/deepseek_vl; arXiv:2403.05525"),
+    SightPlan(
+        *(("deepseek_vl", "DeepseekVLForConditionalGeneration"), "llama", "siglip_vision_model"),
+        base="model.vision_model.",
+        way=("model.aligner.linear1", "model.aligner.linear2"),
+    ),
+    **SEEN,
+)
 
 
 def _canvases(config: Config) -> tuple[tuple[int, int], ...]:
@@ -208,12 +323,13 @@ INTERNVL_VISION = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_l
 
 @model(
     *("internvl", "InternVLForConditionalGeneration", "internvl_chat", "InternVLChatModel"),
+    *("qianfan_ocr", "QianfanOCRForConditionalGeneration"),
     kind="vision-language",
     shapes=("seq", "image"),
     source="transformers 5.23, models/internvl; arXiv:2404.16821; verified to the integer against traces (internvl_chat read, not traced)",
 )
 def internvl(config: Config) -> Iterator[Work]:
-    """InternVL 2, 2.5 and 3: ViT with a class token over each tile, a projector once per merged token, and Qwen2 or another text.
+    """InternVL 2, 2.5 and 3, Qianfan-OCR: ViT with a class token over each tile, a projector once per merged token, and a text model.
 
     A tile of P patches costs 2P·3p²v + 2(P + 1)L(4v² + 2vf) + 4vL(P + 1)² and, with a quarter of the patches left,
     2(P/4)(4v·h + h²). Each tile, the thumbnail too, is one image.
@@ -224,7 +340,8 @@ def internvl(config: Config) -> Iterator[Work]:
     rows, columns = pair(section, "patch_size", 14)
     images = Images(rows, columns, 1, merge, size=pair(section, "image_size", 448))
     wide, layers = section.integer("hidden_size"), section.layers()
-    works = list(language(config, "qwen2", "language_model.model.layers" if original else STACK))
+    text = "qwen3" if config.architecture.casefold().startswith("qianfan") else "qwen2"
+    works = list(language(config, text, "language_model.model.layers" if original else STACK))
     base, patches, stack, queries = _paths(original)
     yield patching(images, section.integer("num_channels", default=3), wide, f"{base}{patches}")
     heads, inner = section.integer("num_attention_heads"), section.integer("intermediate_size")
@@ -388,6 +505,51 @@ def qwen2_5_vl_vision(config: Config) -> Iterator[Work]:
     yield from _windowed(config, "", needed=True)
 
 
+@model(
+    *("hyperclovax_vision_v2", "HyperCLOVAXVisionV2ForConditionalGeneration"),
+    kind="vision-language",
+    source=in_transformers("models/hyperclovax_vision_v2"),
+)
+def hyperclovax_vision_v2(config: Config) -> Iterator[Work]:
+    """HyperCLOVA X SEED Think with images: Qwen2.5-VL's tower, one product for each merged token, and HyperCLOVA X."""
+    section, works = config.section("vision_config"), list(language(config, "hyperclovax"))
+    yield from _windowed(section, "model.vision_model.", to="vision.merger")
+    inner, images = section.integer("out_hidden_size", default=3584), patched(section, 14)
+    yield matmul("vision.projector", images.merged, inner, width(works), module="model.projector", reads=("vision.merger",))
+    yield from works
+
+
+@model(
+    *("glm4v", "Glm4vForConditionalGeneration", "glm46v", "Glm46VForConditionalGeneration"),
+    *("glm4v_moe", "Glm4vMoeForConditionalGeneration", "glm_ocr", "GlmOcrForConditionalGeneration"),
+    kind="vision-language",
+    source=in_transformers("models/glm4v, glm4v_moe, glm46v and glm_ocr; arXiv:2507.01006"),
+)
+def glm4v(config: Config) -> Iterator[Work]:
+    """GLM-4.1V, GLM-4.5V, GLM-4.6V and GLM-OCR: attention within a frame, a convolution to merged tokens, a gated MLP, and GLM.
+
+    With e the tower's and h the text's width, f that of the merger, a merged token costs 2(4e·h + h² + 3h·f). The frames of a
+    video are images of their own.
+    """
+    section, base = config.section("vision_config"), "model.visual."
+    small = config.architecture.casefold().startswith(("glm_ocr", "glmocr"))
+    wide, outer = section.integer("hidden_size", default=1536), section.integer("out_hidden_size", default=4096)
+    inner, count = section.integer("intermediate_size", default=13696), section.integer("num_heads", default=12)
+    images, layers, channels = patched(section, 14), section.layers("depth", default=24), section.integer("in_channels", default=3)
+    tower = Tower(f"{base}blocks", layers, wide, count, inner if small else outer, FUSED, _GATED)
+    yield embedded(section, images, wide, base)
+    yield from tower.works(images.patches, [(images.frame_pairs, layers)])
+    rows, merged, way = images.merged, "vision.merger", f"{base}merger."
+    place = f"{base}downsample"
+    yield convolution(f"{merged}.conv", rows, images.merge**2, wide, outer, module=place, reads=("vision",), to=merged)
+    yield matmul(f"{merged}.proj", rows, outer, outer, module=f"{way}proj", reads=(merged,), to=None)
+    columns, made = outer * channels if small else inner, (f"{merged}.gate", f"{merged}.up")
+    for name, module in zip(made, ("gate_proj", "up_proj"), strict=True):
+        yield matmul(name, rows, outer, columns, module=f"{way}{module}", reads=(f"{merged}.proj",), to=None)
+    yield matmul(f"{merged}.down", rows, columns, outer, module=f"{way}down_proj", reads=made)
+    yield from language(config, "glm_ocr_text" if small else "glm4v_moe_text" if "moe" in config.architecture.casefold() else "glm4v_text")
+
+
 def patched(config: Config, patch: int, needed: bool = False) -> Images:
     """Return the images of a tower that merges patches; images in pixels are resized to whole merged patches."""
     side = config.integer("patch_size", default=patch, most=1024)
@@ -467,6 +629,17 @@ def qwen3_vl(config: Config) -> Iterator[Work]:
     yield from _qwen3_vl_tower(config.section("vision_config"), "model.visual.", to="stream")
     moe = "moe" in config.architecture.casefold()
     yield from language(config, "qwen3_moe" if moe else "qwen3")
+
+
+@model(
+    *("qwen3_5", "Qwen3_5ForConditionalGeneration", "qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration"),
+    kind="vision-language",
+    source=in_transformers("models/qwen3_5 and qwen3_5_moe"),
+)
+def qwen3_5(config: Config) -> Iterator[Work]:
+    """Qwen3.5 and Qwen3.5-MoE with images: Qwen3-VL's tower without deepstack, and the decoder of delta networks."""
+    yield from _qwen3_vl_tower(config.section("vision_config").replaced(deepstack_visual_indexes=[]), "model.visual.", to="stream")
+    yield from language(config, "qwen3_5_moe_text" if "moe" in config.architecture.casefold() else "qwen3_5_text")
 
 
 @model(
@@ -667,37 +840,86 @@ def llama4_tower(config: Config, columns: int) -> Iterator[Work]:
 
 
 AUDIO = {"d_model": 1280, "encoder_layers": 32, "encoder_attention_heads": 20, "encoder_ffn_dim": 5120}
+HEARD: dict[str, Any] = {"kind": "audio", "causal": True, "shapes": ("seq", "audio-frames")}
 
 
-@model(
-    *("qwen2_audio", "Qwen2AudioForConditionalGeneration"),
-    kind="audio",
-    causal=True,
-    shapes=("seq", "audio-frames"),
-    source=in_transformers("models/qwen2_audio; arXiv:2407.10759"),
-)
+@model("qwen2_audio", "Qwen2AudioForConditionalGeneration", source=in_transformers("models/qwen2_audio; arXiv:2407.10759"), **HEARD)
 def qwen2_audio(config: Config) -> Iterator[Work]:
     """Qwen2-Audio: each window of 3,000 frames through Whisper's encoder, 750 tokens of it through one product, and Qwen2.
 
     Frames are counted in whole windows of 2 × max_source_positions, to which the feature extractor pads; without frames the
     text is counted alone. The text's tokens are all of them, those of audio among them.
     """
-    section = documented(config.section("audio_config", optional=True), **AUDIO)
-    works = list(language(config, "qwen2"))
+    works, section = list(language(config, "qwen2")), _audio(config)
+    wide, pooled = yield from _listening(section)
+    yield matmul("encoder.merger", pooled, wide, width(works), module=f"{WAY}.linear", reads=("encoder",))
+    yield from works
+
+
+@model(
+    *("audioflamingo3", "AudioFlamingo3ForConditionalGeneration", "musicflamingo", "MusicFlamingoForConditionalGeneration"),
+    source=in_transformers("models/audioflamingo3 and musicflamingo; arXiv:2507.08128"),
+    **HEARD,
+)
+def audioflamingo3(config: Config) -> Iterator[Work]:
+    """Audio Flamingo 3 and Music Flamingo: Qwen2-Audio's encoder, a projector of two products, and Qwen2."""
+    works, section = list(language(config, "qwen2")), _audio(config)
+    wide, pooled = yield from _listening(section)
+    yield from _spoken(pooled, wide, width(works))
+    yield from works
+
+
+@model("voxtral", "VoxtralForConditionalGeneration", source=in_transformers("models/voxtral; arXiv:2507.13264"), **HEARD)
+def voxtral(config: Config) -> Iterator[Work]:
+    """Voxtral: Whisper's encoder, whose neighbouring positions (four as released) together make one token, and Llama."""
+    text = {**VOXTRAL, **config.section("text_config", optional=True).values}
+    works, section = list(language(config.replaced(text_config=text), "llama")), _audio(config)
+    wide, _ = yield from _listening(section)
+    inner, positions = section.integer("intermediate_size", default=5120), section.integer("max_source_positions", default=1500)
+    if inner % wide or positions % (inner // wide):
+        raise section.error(("intermediate_size",), f"is {inner:,}: no whole number of positions, {wide:,} wide, of {positions:,}")
+    yield from _spoken(_windows(positions, positions * wide // inner, "merged positions"), inner, width(works))
+    yield from works
+
+
+# What the class of Voxtral says where the section of its text is silent
+VOXTRAL = {
+    "hidden_size": 3072,
+    "intermediate_size": 8192,
+    "num_hidden_layers": 30,
+    "num_key_value_heads": 8,
+    "vocab_size": 131_072,
+    "head_dim": 128,
+}
+WAY = "model.multi_modal_projector"
+
+
+def _audio(config: Config) -> Config:
+    """Return the section of the encoder in Whisper's words, with the sizes of Whisper large."""
+    section = config.section("audio_config", optional=True)
+    words = zip(AUDIO, ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"), strict=True)
+    known = {old: section.values[new] for old, new in words if old not in section.values and new in section.values}
+    return documented(section.replaced(**known), **AUDIO)
+
+
+def _listening(section: Config) -> Generator[Work, None, tuple[int, Quantity]]:
+    """Yield Whisper's encoder, and return its width and the pairs of its positions, which are averaged."""
     base, wide, heads = "model.audio_tower.", section.integer("d_model"), section.integer("encoder_attention_heads")
     positions = section.integer("max_source_positions", default=1500)
     mels, stem = section.integer("num_mel_bins", default=128), f"{base}conv"
-    seconds = _windows(positions, positions, "positions")
-    yield convolution(
-        "conv.first", _windows(positions, 2 * positions, "frames"), 3, mels, wide, module=f"{stem}1", reads=("data",), to=None
-    )
+    seconds, frames = _windows(positions, positions, "positions"), _windows(positions, 2 * positions, "frames")
+    yield convolution("conv.first", frames, 3, mels, wide, module=f"{stem}1", reads=("data",), to=None)
     yield convolution("conv.second", seconds, 3, wide, wide, module=f"{stem}2", reads=("conv.first",), to="encoder")
     layers, inner = section.layers("encoder_layers"), section.integer("encoder_ffn_dim")
     side = Side("encoder", f"{base}layers", layers, wide, heads, wide // heads, inner)
     yield from encoder(side, seconds, _windows(positions, positions**2, "pairs"))
-    pooled, place = _windows(positions, positions // 2, "pooled positions"), "model.multi_modal_projector.linear"
-    yield matmul("encoder.merger", pooled, wide, width(works), module=place, reads=("encoder",))
-    yield from works
+    return wide, _windows(positions, positions // 2, "pooled positions")
+
+
+def _spoken(rows: Quantity, inner: int, outer: int) -> Iterator[Work]:
+    """Yield a projector of two products."""
+    yield matmul("encoder.merger.up", rows, inner, outer, module=f"{WAY}.linear_1", reads=("encoder",), to=None)
+    yield matmul("encoder.merger.down", rows, outer, outer, module=f"{WAY}.linear_2", reads=("encoder.merger.up",))
 
 
 def _windows(positions: int, each: int, what: str) -> Quantity:

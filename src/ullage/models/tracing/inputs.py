@@ -88,10 +88,11 @@ def _image_places(call: _Call) -> list[int]:
 def _features(call: _Call) -> int:
     """Return how many vectors a model makes of each sample's images: as many tokens of the text stand for them."""
     torch = library("torch")
-    wanted = inspect.signature(call.model.get_image_features).parameters
+    seeing = call.model if hasattr(call.model, "get_image_features") else call.model.model
+    wanted = inspect.signature(seeing.get_image_features).parameters
     given = {name: _MAKERS[name](call) for name in ("pixel_values", "image_sizes") if name in wanted}
     with torch.no_grad():
-        made = call.model.get_image_features(**given)
+        made = seeing.get_image_features(**given)
     leaves, _ = library("torch.utils._pytree").tree_flatten(getattr(made, "pooler_output", made))
     width = int(leaves[0].shape[-1])
     return sum(int(t.numel()) for t in leaves) // width // call.batch
@@ -99,7 +100,8 @@ def _features(call: _Call) -> int:
 
 def _image_sizes(call: _Call) -> Any:
     torch = library("torch")
-    if not call.sample.pixels or getattr(getattr(call.settings, "vision_config", None), "model_type", "") != "pixtral":
+    of_any_size = getattr(getattr(call.settings, "vision_config", None), "model_type", "") == "pixtral"
+    if not call.sample.pixels or not (of_any_size or _canvases(call)):
         return None
     return torch.tensor(call.sample.pixels * call.batch, dtype=torch.long, device=call.place.integers)
 
@@ -116,9 +118,18 @@ def _pixel_values(call: _Call) -> Any:
     if not sample.pixels:
         return None
     height, width = sample.pixels[0]
+    if _canvases(call):  # the library's own function says into how many tiles it expects an image to be cut
+        side = int(call.settings.vision_config.image_size)
+        count = inspect.getmodule(type(call.model)).image_size_to_num_patches((height, width), _canvases(call), side)  # type: ignore
+        return call.reals(call.batch * len(sample.pixels), count, channels, side, side)
     if str(getattr(call.settings, "model_type", "")) in TILED:
         return call.reals(call.batch, len(sample.pixels), channels, height, width)
     return call.reals(call.batch * len(sample.pixels), channels, height, width)
+
+
+def _canvases(call: _Call) -> Any:
+    """Return the sizes among which a model chooses one for an image that it cuts into tiles."""
+    return getattr(call.settings, "image_grid_pinpoints", None)
 
 
 def _patches(sample: Sample) -> int:
@@ -179,6 +190,7 @@ _MAKERS = {
     "hidden_states": _hidden_states,
     "input_features": _mel,
     "feature_attention_mask": _heard,
+    "input_features_mask": _heard,
     "token_type_ids": _token_types,
     "mm_token_type_ids": _modalities,
 }

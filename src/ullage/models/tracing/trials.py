@@ -108,7 +108,8 @@ def _grids(config: Config, words: int) -> Iterator[Sample]:
     if size and patch and not vision.has("temporal_patch_size"):  # tiles of one size
         merge, tiles = 2, [[(1, size // patch // 2, size // patch // 2)] * n for n in (1, 2)]
     else:
-        merge, tiles = next(_everywhere(vision, "spatial_merge_size"), 2), [[(1, 3, 5)], [(1, 4, 6), (3, 2, 7)]]
+        frames = 1 if config.architecture.casefold().startswith("glm") else 3  # GLM takes the frames of a video for images
+        merge, tiles = next(_everywhere(vision, "spatial_merge_size"), 2), [[(1, 3, 5)], [(1, 4, 6), (frames, 2, 7)]]
     for grids in tiles:
         real = tuple((t, h * merge, w * merge) for t, h, w in grids)
         yield Sample(text=sum(t * h * w for t, h, w in grids) + words if words else 0, grids=real)
