@@ -259,6 +259,24 @@ CONFIGS: dict[str, list[dict[str, Any]]] = {
          "glm_ocr_vision", "image_size": 56, "out_hidden_size": 40}, "text_config": {**READ, **SECTIONED, "model_type": "glm_ocr_text",
          "head_dim": 10}, **MARKED},
     ],
+    "gemma4_vision": [
+        {"architectures": ["Gemma4ForConditionalGeneration"], "model_type": "gemma4", "vision_config": {"model_type": "gemma4_vision",
+         "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 3, "num_key_value_heads": 3,
+         "head_dim": 16, "patch_size": 4, "pooling_kernel_size": 3, "position_embedding_size": 40}, "text_config": {"model_type":
+         "gemma4_text", "hidden_size": 40, "intermediate_size": 72, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 101,
+         "num_key_value_heads": 2, "head_dim": 20, "pad_token_id": 0, "vocab_size_per_layer_input": 90, "hidden_size_per_layer_input": 7,
+         "sliding_window": 6, "num_kv_shared_layers": 0, "layer_types": ["sliding_attention", "sliding_attention", "full_attention"],
+         "global_head_dim": 28}, "image_token_id": 100, "video_token_id": 99, "audio_token_id": 98, "audio_config": None},
+    ],
+    "kimi_k25": [
+        {"architectures": ["Kimi_K25ForConditionalGeneration"], "model_type": "kimi_k25", "vision_config": {"model_type":
+         "kimi_k25_vision", "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4, "patch_size": 4,
+         "merge_kernel_size": [2, 2], "pos_emb_height": 12, "pos_emb_width": 12, "pos_emb_time": 4}, "text_config": {**READ,
+         "model_type": "deepseek_v3", "num_key_value_heads": 4, "num_hidden_layers": 3, "moe_intermediate_size": 24,
+         "num_experts_per_tok": 2, "n_routed_experts": 5, "n_shared_experts": 1, "n_group": 1, "topk_group": 1, "first_k_dense_replace":
+         1, "q_lora_rank": 20, "kv_lora_rank": 16, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10}, "image_token_id":
+         100, "projection_hidden_size": 48},
+    ],
     "audioflamingo3": [
         {"architectures": ["AudioFlamingo3ForConditionalGeneration"], "model_type": "audioflamingo3", "audio_config": {**HEARD,
          "model_type": "audioflamingo3_encoder"}, "text_config": {**READ, "model_type": "qwen2"}, "audio_token_id": 100},

@@ -289,3 +289,12 @@ def test_chatglm_has_its_own_words():
     }
     for name in ("ChatGLMModel", "ChatGLMForConditionalGeneration"):
         assert forward({**given, "architectures": [name]}, Sample(text=13)) == forward({**SMALL, "model_type": "llama"}, Sample(text=13))
+
+
+def test_gemma_4_reads_the_sections_of_layers_whose_numbers_are_padded():
+    # transformers writes the keys of twelve layers as "05" and "11"
+    own = {"head_dim": 28, "num_key_value_heads": 2}
+    base = {**SMALL, "model_type": "gemma4_text", "head_dim": 20, "num_hidden_layers": 12, "hidden_size_per_layer_input": 7}
+    plain, padded = ({**base, "per_layer_config": keys} for keys in ({"5": own, "11": own}, {"05": own, "11": own}))
+    assert works(padded) == works(plain)
+    assert {w.shape for w in works(padded) if w.name == "attention.q" and 5 in w.layers} == {(60, base["num_attention_heads"] * 28)}

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ullage.models.blocks import self_attention
 from ullage.models.config import Config
 from ullage.models.sample import ONCE, PROMPT, Quantity, Sample, quantity, required
-from ullage.models.work import Work, attention, matmul
+from ullage.models.work import Work, attention, convolution, matmul
 
 GATED = frozenset({"geglu", "swiglu"})
 PLAIN = frozenset({"gelu", "gelu-approximate", "geglu-approximate", "linear-silu"})  # one projection each, whatever the name says
@@ -239,3 +240,77 @@ def activation(config: Config, default: str) -> str:
 
 
 ATTENTION = ("to_q", "to_k", "to_v", "to_out.0")
+
+
+@dataclass(frozen=True)
+class Denoiser:
+    """Blocks over latents, or over latents and prompt in one sequence (`joint`): what the works of their layers share, said once."""
+
+    config: Config
+    grid: Grid
+    layers: Sequence[int]
+    heads: int
+    dim: int
+    joint: bool = False
+    stack: str = "transformer_blocks"
+
+    @classmethod
+    def of(cls, config: Config, grid: Grid, layers: int, heads: int, dim: int, joint: bool = False) -> Denoiser:
+        """Return the blocks of a configuration; the numbers are the class's defaults."""
+        count, width, _ = heads_and_width(config, heads, dim)
+        return cls(config, grid, config.layers("num_layers", default=layers), count, width, joint)
+
+    @property
+    def width(self) -> int:
+        """The width of the stream."""
+        return self.heads * self.dim
+
+    @property
+    def rows(self) -> Quantity:
+        """The tokens that flow through the blocks."""
+        return self.grid.joint if self.joint else self.grid.stream
+
+    def patch(self, inputs: int, module: str, volume: int | None = None) -> Work:
+        """Return the patch embedding, a convolution (or a product, which costs the same)."""
+        size = self.grid.volume if volume is None else volume
+        return convolution("latent.patch", self.grid.latents, size, inputs, self.width, module=module, reads=("data",))
+
+    def modulated(self, name: str, module: str, columns: int, vector: int | None = None) -> Work:
+        """Return the modulation of each layer, `columns` times as wide as the stream."""
+        inner = vector or self.width
+        return modulation(inner, columns * self.width, self.layers, name=name, module=module, stack=self.stack)
+
+    def self_attention(self, of: Quantity | None = None, name: str = "attention") -> Iterator[Work]:
+        """Yield self-attention over the blocks' tokens."""
+        pairs = of or (self.grid.joint_pairs if self.joint else self.grid.pairs)
+        yield from self_attention(
+            *(self.width, self.heads, self.heads, self.dim, self.layers),
+            rows=self.rows,
+            of=pairs,
+            name=name,
+            stack=self.stack,
+            module="attn1",
+            modules=ATTENTION,
+        )
+
+    def cross_attention(self, source_width: int, source: Quantity = PROMPT, key_heads: int | None = None) -> Iterator[Work]:
+        """Yield cross-attention to the prompt, whose vectors are `source_width` wide."""
+        yield from cross_attention(
+            *(self.width, self.heads, self.dim, self.layers),
+            rows=self.rows,
+            source=source,
+            of=self.grid.prompt_pairs,
+            source_width=source_width,
+            key_heads=key_heads,
+            stack=self.stack,
+        )
+
+    def feed_forward(self, default: str = "", name: str = "mlp", inner: int | None = None) -> Iterator[Work]:
+        """Yield the feed-forward block, four times as wide; `default` is the activation where `activation_fn` is missing."""
+        kind = activation(self.config, default) if default else "gelu-approximate"
+        wide = 4 * self.width if inner is None else inner
+        yield from feed_forward(self.width, wide, self.layers, rows=self.rows, activation=kind, stack=self.stack, name=name)
+
+    def output(self, columns: int, module: str = "proj_out", to: str = "stream") -> Work:
+        """Return the projection of each latent token back to what it stands for."""
+        return matmul("output.proj", self.grid.stream, self.width, columns, module=module, to=to)

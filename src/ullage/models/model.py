@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 from ullage.errors import UllageError, harmless
 from ullage.models.config import Config
@@ -124,6 +124,16 @@ def chosen(config: Config, rows: Sequence[R]) -> R:
             if name in row.names:
                 return row
     raise unknown(asked[-1], config) if asked else config.missing("model_type")
+
+
+def transformers_model(code: str, *names: str, **about: Any) -> Callable[[Function], Function]:
+    """Register a family whose formula was read in transformers and proved on its traces: see `model`."""
+    return model(*names, source=in_transformers(code), **about)
+
+
+def diffusers_model(code: str, *names: str, **about: Any) -> Callable[[Function], Function]:
+    """Register a denoiser whose formula was read in diffusers and proved on its traces: see `model`."""
+    return model(*names, source=in_diffusers(code), **{"kind": "diffusion", **about})
 
 
 def in_transformers(code: str) -> str:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from ullage.models import unet_config as fields
 from ullage.models import unets
 from ullage.models.config import Config
-from ullage.models.model import in_diffusers, model
+from ullage.models.model import diffusers_model
 from ullage.models.planes import LATENT, PIXELS, Plane, Size, numbers, per_stage
 from ullage.models.sample import Quantity, Sample, quantity, required
 from ullage.models.unet_config import (
@@ -32,13 +32,13 @@ DDPM_DOWN = ("DownBlock2D", "AttnDownBlock2D", "AttnDownBlock2D", "AttnDownBlock
 DDPM_UP = ("AttnUpBlock2D", "AttnUpBlock2D", "AttnUpBlock2D", "UpBlock2D")
 
 
-@model(
-    *("UNet2DConditionModel", "StableDiffusionPipeline", "StableDiffusionImg2ImgPipeline", "StableDiffusionInpaintPipeline"),
-    *("StableDiffusionXLPipeline", "StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline"),
-    *("StableDiffusionUpscalePipeline", "StableDiffusionInstructPix2PixPipeline", "LatentConsistencyModelPipeline"),
-    kind="diffusion",
-    source=in_diffusers("UNet2DConditionModel; Rombach et al., arXiv:2112.10752"),
-)
+@diffusers_model(
+    "UNet2DConditionModel; Rombach et al., arXiv:2112.10752", "UNet2DConditionModel",
+    "StableDiffusionPipeline", "StableDiffusionImg2ImgPipeline", "StableDiffusionInpaintPipeline",
+    "StableDiffusionXLPipeline", "StableDiffusionXLImg2ImgPipeline", "StableDiffusionXLInpaintPipeline",
+    "StableDiffusionUpscalePipeline", "StableDiffusionInstructPix2PixPipeline",
+    "LatentConsistencyModelPipeline",
+)  # fmt: skip
 def unet_condition(config: Config) -> Iterator[Work]:
     """The UNet of Stable Diffusion 1.x, 2.x, XL, inpainting and upscaling: residual blocks, and transformers that read the prompt.
 
@@ -66,12 +66,7 @@ def unet_condition(config: Config) -> Iterator[Work]:
     yield unets.leave(config.integer("out_channels", default=4), unets.same(finest, kernel), kernel, first)
 
 
-@model(
-    *("UNet2DModel", "DDPMPipeline", "DDIMPipeline"),
-    kind="diffusion",
-    shapes=("latent",),
-    source=in_diffusers("UNet2DModel; Ho et al., arXiv:2006.11239"),
-)
+@diffusers_model("UNet2DModel; Ho et al., arXiv:2006.11239", "UNet2DModel", "DDPMPipeline", "DDIMPipeline", shapes=("latent",))
 def unet_image(config: Config) -> Iterator[Work]:
     """The UNet of DDPM and its like, without a prompt: residual blocks, attention over the plane at low resolutions.
 
@@ -101,11 +96,7 @@ def unet_image(config: Config) -> Iterator[Work]:
 CONDITION = "controlnet_cond_embedding"
 
 
-@model(
-    "ControlNetModel",
-    kind="diffusion",
-    source=in_diffusers("ControlNetModel; Zhang et al., arXiv:2302.05543"),
-)
+@diffusers_model("ControlNetModel; Zhang et al., arXiv:2302.05543", "ControlNetModel")
 def controlnet(config: Config) -> Iterator[Work]:
     """ControlNet: the downward half of a Stable Diffusion UNet, a small network for the image that steers, and 1x1 convolutions out.
 
@@ -146,12 +137,12 @@ def _steering(config: Config, width: int) -> Iterator[Work]:
     yield convolution("condition.out", plane.positions, 9, widths[-1], width, module=f"{CONDITION}.conv_out", reads=made)
 
 
-@model(
-    *("StableDiffusionControlNetPipeline", "StableDiffusionControlNetImg2ImgPipeline", "StableDiffusionControlNetInpaintPipeline"),
-    *("StableDiffusionXLControlNetPipeline", "StableDiffusionXLControlNetImg2ImgPipeline", "StableDiffusionXLControlNetInpaintPipeline"),
-    kind="diffusion",
-    source=in_diffusers("UNet2DConditionModel and ControlNetModel"),
-)
+@diffusers_model(
+    "UNet2DConditionModel and ControlNetModel", "StableDiffusionControlNetPipeline",
+    "StableDiffusionControlNetImg2ImgPipeline", "StableDiffusionControlNetInpaintPipeline",
+    "StableDiffusionXLControlNetPipeline", "StableDiffusionXLControlNetImg2ImgPipeline",
+    "StableDiffusionXLControlNetInpaintPipeline",
+)  # fmt: skip
 def steered_unet(config: Config) -> Iterator[Work]:
     """A Stable Diffusion UNet with a ControlNet beside it, which is run as often: the section `controlnet` is its configuration.
 
@@ -169,11 +160,10 @@ def steered_unet(config: Config) -> Iterator[Work]:
 NO_TIME = Time()
 
 
-@model(
-    *("AutoencoderKL", "AutoencoderKL.encode", "AutoencoderKL.decode"),
-    kind="vision",
-    source=in_diffusers("AutoencoderKL; Rombach et al., arXiv:2112.10752"),
-)
+@diffusers_model(
+    "AutoencoderKL; Rombach et al., arXiv:2112.10752", "AutoencoderKL", "AutoencoderKL.encode",
+    "AutoencoderKL.decode", kind="vision",
+)  # fmt: skip
 def autoencoder(config: Config) -> Iterator[Work]:
     """AutoencoderKL of Stable Diffusion, SDXL, SD3 and Flux: encoder, then decoder, as its forward pass does.
 
@@ -245,13 +235,11 @@ def _latents(encoded: Plane) -> Plane:
 QKV = ("attention.qkv", "attention.qkv", "attention.qkv")
 
 
-@model(
-    *("AutoencoderKLWan", "AutoencoderKLWan.encode", "AutoencoderKLWan.decode"),
-    *("AutoencoderKLQwenImage", "AutoencoderKLQwenImage.encode", "AutoencoderKLQwenImage.decode"),
-    kind="vision",
-    shapes=("latent",),
-    source=in_diffusers("AutoencoderKLWan and AutoencoderKLQwenImage"),
-)
+@diffusers_model(
+    "AutoencoderKLWan and AutoencoderKLQwenImage", "AutoencoderKLWan", "AutoencoderKLWan.encode",
+    "AutoencoderKLWan.decode", "AutoencoderKLQwenImage", "AutoencoderKLQwenImage.encode",
+    "AutoencoderKLQwenImage.decode", kind="vision", shapes=("latent",),
+)  # fmt: skip
 def video_autoencoder(config: Config) -> Iterator[Work]:
     """The autoencoder of Wan and Qwen-Image: encoder, then decoder, as its forward pass does; ".encode" and ".decode" are one of them.
 

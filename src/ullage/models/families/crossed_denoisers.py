@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from ullage.models.blocks import self_attention
 from ullage.models.config import Config
 from ullage.models.grids import (
     ATTENTION,
     IMAGE_CONDITION,
+    Denoiser,
     Grid,
-    activation,
     cross_attention,
     feed_forward,
     heads_and_width,
@@ -22,7 +23,7 @@ from ullage.models.grids import (
     text_projection,
     timestep,
 )
-from ullage.models.model import in_diffusers, model
+from ullage.models.model import diffusers_model, in_diffusers, model
 from ullage.models.sample import ONCE, PROMPT, Quantity, Sample, quantity, required
 from ullage.models.work import Work, attention, contraction, convolution, lookup, matmul
 
@@ -30,56 +31,39 @@ STACK = "transformer_blocks"
 EMBEDDER = "norm1.emb.timestep_embedder"
 
 
-@model(
-    *("DiTTransformer2DModel", "DiTPipeline"),
-    kind="diffusion",
-    source=in_diffusers("models/transformers/dit_transformer_2d.py"),
-    shapes=("latent",),
-)
+@diffusers_model("models/transformers/dit_transformer_2d.py", "DiTTransformer2DModel", "DiTPipeline", shapes=("latent",))
 def dit(config: Config) -> Iterator[Work]:
     """DiT, class-conditional images: every block owns a timestep MLP, and the head runs the first block's once more.
 
     With I tokens after patching a sample costs 2I[12Ld² + p²d(C_in + C_out)] + 4Ld·I² + 2(L + 1)(256d + d²) + 2(6Ld² + 2d²).
     There is no prompt; a class label is looked up.
     """
-    grid = square_patch(config, 2)
-    layers = config.layers("num_layers", default=28)
-    heads, dim, width = heads_and_width(config, 16, 72)
-    inputs = config.integer("in_channels", default=4)
-    yield convolution("latent.patch", grid.latents, grid.volume, inputs, width, module="pos_embed.proj", reads=("data",))
+    dit = Denoiser.of(config, square_patch(config, 2), 28, 16, 72)
+    width, inputs = dit.width, config.integer("in_channels", default=4)
+    yield dit.patch(inputs, "pos_embed.proj")
     yield lookup("class.embedding", ONCE, "norm1.emb.class_embedder.embedding_table", stack=STACK, to="vector")
-    yield from timestep(256, width, EMBEDDER, layers=layers, stack=STACK)
-    yield modulation(width, 6 * width, layers, name="modulation.latent", module="norm1.linear", stack=STACK)
-    yield from self_attention(
-        width, heads, heads, dim, layers, rows=grid.stream, of=grid.pairs, stack=STACK, module="attn1", modules=ATTENTION
-    )
-    kind = activation(config, "gelu-approximate")
-    yield from feed_forward(width, 4 * width, layers, rows=grid.stream, activation=kind, stack=STACK)
+    yield from timestep(256, width, EMBEDDER, layers=dit.layers, stack=STACK)
+    yield dit.modulated("modulation.latent", "norm1.linear", 6)
+    yield from dit.self_attention()
+    yield from dit.feed_forward("gelu-approximate")
     yield from timestep(256, width, f"{STACK}.0.{EMBEDDER}", name="output.time")
     yield modulation(width, 2 * width, name="output.modulation", module="proj_out_1")
-    outputs = output_channels(config, inputs)
-    yield matmul("output.proj", grid.stream, width, grid.volume * outputs, module="proj_out_2")
+    yield dit.output(dit.grid.volume * output_channels(config, inputs), "proj_out_2")
 
 
 SIDES = quantity("sides of an image", lambda _: 2)
 
 
-@model(
-    *("PixArtTransformer2DModel", "PixArtAlphaPipeline", "PixArtSigmaPipeline"),
-    kind="diffusion",
-    source=in_diffusers("models/transformers/pixart_transformer_2d.py"),
-)
+@diffusers_model("models/transformers/pixart_transformer_2d.py", "PixArtTransformer2DModel", "PixArtAlphaPipeline", "PixArtSigmaPipeline")
 def pixart(config: Config) -> Iterator[Work]:
     """PixArt alpha and sigma, text to image; alpha at 1024 pixels also embeds the resolution and the aspect ratio.
 
     With I latent and P prompt tokens a sample costs 2I·L·14d² + 4P·L·d·c + 4Ld(I² + IP) + 2I·p²·d(C_in + C_out)
     + 2P(td + d²) + 2(256d + 7d²), and for the size 6(256d/3 + d²/9): height, width and aspect ratio.
     """
-    grid = square_patch(config, 2)
-    layers = config.layers("num_layers", default=28)
-    heads, dim, width = heads_and_width(config, 16, 72)
-    inputs = config.integer("in_channels", default=4)
-    yield convolution("latent.patch", grid.latents, grid.volume, inputs, width, module="pos_embed.proj", reads=("data",))
+    dit = Denoiser.of(config, square_patch(config, 2), 28, 16, 72)
+    width, inputs = dit.width, config.integer("in_channels", default=4)
+    yield dit.patch(inputs, "pos_embed.proj")
     yield from timestep(256, width, "adaln_single.emb.timestep_embedder")
     if config.flag("use_additional_conditions", config.integer("sample_size", default=128) == 128):
         third = width // 3
@@ -88,22 +72,16 @@ def pixart(config: Config) -> Iterator[Work]:
     yield modulation(width, 6 * width, name="modulation.shared", module="adaln_single.linear")
     if config.has("caption_channels"):
         yield from text_projection(config.integer("caption_channels"), width, "caption_projection")
-    yield from self_attention(
-        width, heads, heads, dim, layers, rows=grid.stream, of=grid.pairs, stack=STACK, module="attn1", modules=ATTENTION
-    )
-    source = config.integer("cross_attention_dim", default=1152)
-    yield from cross_attention(width, heads, dim, layers, rows=grid.stream, of=grid.prompt_pairs, source_width=source, stack=STACK)
-    kind = activation(config, "gelu-approximate")
-    yield from feed_forward(width, 4 * width, layers, rows=grid.stream, activation=kind, stack=STACK)
-    outputs = output_channels(config, inputs, 8)
-    yield matmul("output.proj", grid.stream, width, grid.volume * outputs, module="proj_out")
+    yield from dit.self_attention()
+    yield from dit.cross_attention(config.integer("cross_attention_dim", default=1152))
+    yield from dit.feed_forward("gelu-approximate")
+    yield dit.output(dit.grid.volume * output_channels(config, inputs, 8))
 
 
-@model(
-    *("SanaTransformer2DModel", "SanaPipeline", "SanaSprintPipeline", "SanaSprintImg2ImgPipeline", "SanaPAGPipeline"),
-    kind="diffusion",
-    source=in_diffusers("models/transformers/sana_transformer.py"),
-)
+@diffusers_model(
+    "models/transformers/sana_transformer.py", "SanaTransformer2DModel", "SanaPipeline", "SanaSprintPipeline",
+    "SanaSprintImg2ImgPipeline", "SanaPAGPipeline",
+)  # fmt: skip
 def sana(config: Config) -> Iterator[Work]:
     """Sana, Sana 1.5 and Sana-Sprint, text to image.
 
@@ -111,11 +89,9 @@ def sana(config: Config) -> Iterator[Work]:
     token for n heads of width d, so nothing grows with the square of the tokens but the prompt's part. The MLP is
     a 1×1 convolution to twice its width m, a depthwise 3×3 (18 × 2m per token), a gate, and a 1×1 back.
     """
-    grid = square_patch(config, 1)
-    layers = config.layers("num_layers", default=20)
-    width = heads_and_width(config, 70, 32)[2]
-    inputs = config.integer("in_channels", default=32)
-    yield convolution("latent.patch", grid.latents, grid.volume, inputs, width, module="patch_embed.proj", reads=("data",))
+    dit = Denoiser.of(config, square_patch(config, 1), 20, 70, 32)
+    width, inputs = dit.width, config.integer("in_channels", default=32)
+    yield dit.patch(inputs, "patch_embed.proj")
     guided = config.flag("guidance_embeds")
     embedder = "time_embed" if guided else "time_embed.emb"
     yield from timestep(256, width, f"{embedder}.timestep_embedder")
@@ -123,19 +99,17 @@ def sana(config: Config) -> Iterator[Work]:
         yield from timestep(256, width, f"{embedder}.guidance_embedder", name="guidance")
     yield modulation(width, 6 * width, name="modulation.shared", module="time_embed.linear")
     yield from text_projection(config.integer("caption_channels", default=2304), width, "caption_projection")
-    yield from _linear_attention(config, grid, layers)
-    heads = config.integer("num_cross_attention_heads", default=20)
-    dim = config.integer("cross_attention_head_dim", default=112)
-    source = config.integer("cross_attention_dim", default=2240)
-    yield from cross_attention(width, heads, dim, layers, rows=grid.stream, of=grid.prompt_pairs, source_width=source, stack=STACK)
-    yield from _convolutions(grid, width, int(config.number("mlp_ratio", default=2.5) * width), layers)
-    outputs = output_channels(config, inputs, 32)
-    yield matmul("output.proj", grid.stream, width, grid.volume * outputs, module="proj_out")
+    yield from _linear_attention(dit)
+    heads, dim = config.integer("num_cross_attention_heads", default=20), config.integer("cross_attention_head_dim", default=112)
+    pairs, source = dit.grid.prompt_pairs, config.integer("cross_attention_dim", default=2240)
+    yield from cross_attention(width, heads, dim, dit.layers, rows=dit.rows, of=pairs, source_width=source, stack=dit.stack)
+    yield from _convolutions(dit.rows, width, int(config.number("mlp_ratio", default=2.5) * width), dit.layers)
+    yield dit.output(dit.grid.volume * output_channels(config, inputs, 32))
 
 
-def _linear_attention(config: Config, grid: Grid, layers: range) -> Iterator[Work]:
+def _linear_attention(dit: Denoiser) -> Iterator[Work]:
     """Yield the projections and the two products of attention without a softmax: keys × values first, then × queries."""
-    heads, dim, width = heads_and_width(config, 70, 32)
+    grid, layers, heads, dim, width = dit.grid, dit.layers, dit.heads, dit.dim, dit.width
     for what, module in zip(("q", "k", "v"), ATTENTION, strict=False):
         yield matmul(f"linear_attention.{what}", grid.stream, width, width, layers, stack=STACK, module=f"attn1.{module}", to=None)
     flops = 2 * heads * (dim + 1) * dim
@@ -147,9 +121,9 @@ def _linear_attention(config: Config, grid: Grid, layers: range) -> Iterator[Wor
     yield matmul("linear_attention.out", grid.stream, width, width, layers, stack=STACK, module="attn1.to_out.0", reads=values)
 
 
-def _convolutions(grid: Grid, width: int, inner: int, layers: range) -> Iterator[Work]:
+def _convolutions(rows: Quantity, width: int, inner: int, layers: Sequence[int]) -> Iterator[Work]:
     """Yield the gated MLP of convolutions: out, over the neighbours, back."""
-    rows, both = grid.stream, 2 * inner
+    both = 2 * inner
     yield convolution("mlp.gate_up", rows, 1, width, both, layers, stack=STACK, module="ff.conv_inverted", to=None)
     yield convolution(
         "mlp.depthwise", rows, 9, both, both, layers, groups=both, stack=STACK, module="ff.conv_depth", reads=("mlp.gate_up",), to=None
@@ -157,43 +131,29 @@ def _convolutions(grid: Grid, width: int, inner: int, layers: range) -> Iterator
     yield convolution("mlp.down", rows, 1, inner, width, layers, stack=STACK, module="ff.conv_point", reads=("mlp.depthwise",))
 
 
-@model(
-    *("AllegroTransformer3DModel", "AllegroPipeline"),
-    kind="diffusion",
-    source=in_diffusers("models/transformers/transformer_allegro.py"),
-)
+@diffusers_model("models/transformers/transformer_allegro.py", "AllegroTransformer3DModel", "AllegroPipeline")
 def allegro(config: Config) -> Iterator[Work]:
     """Allegro, text to video.
 
     With I latent and P prompt tokens a sample costs 2I·L·14d² + 4P·L·d·c + 4Ld(I² + IP) + 2I·p²·d(C_in + C_out)
     + 2P(td + d²) + 2(256d + 7d²).
     """
-    grid = square_patch(config, 2)
-    layers = config.layers("num_layers", default=32)
-    heads, dim, width = heads_and_width(config, 24, 96)
-    inputs, side = config.integer("in_channels", default=4), grid.rows * grid.columns
+    dit = Denoiser.of(config, square_patch(config, 2), 32, 24, 96)
+    width, side = dit.width, dit.grid.rows * dit.grid.columns
     yield from timestep(256, width, "adaln_single.emb.timestep_embedder")
     yield modulation(width, 6 * width, name="modulation.shared", module="adaln_single.linear")
-    yield convolution("latent.patch", grid.latents, side, inputs, width, module="pos_embed.proj", reads=("data",))
+    yield dit.patch(config.integer("in_channels", default=4), "pos_embed.proj", side)
     yield from text_projection(config.integer("caption_channels", default=4096), width, "caption_projection")
-    yield from self_attention(
-        width, heads, heads, dim, layers, rows=grid.stream, of=grid.pairs, stack=STACK, module="attn1", modules=ATTENTION
-    )
-    source = config.integer("cross_attention_dim", default=2304)
-    yield from cross_attention(width, heads, dim, layers, rows=grid.stream, of=grid.prompt_pairs, source_width=source, stack=STACK)
-    kind = activation(config, "gelu-approximate")
-    yield from feed_forward(width, 4 * width, layers, rows=grid.stream, activation=kind, stack=STACK)
-    yield matmul("output.proj", grid.stream, width, side * config.integer("out_channels", default=4), module="proj_out")
+    yield from dit.self_attention()
+    yield from dit.cross_attention(config.integer("cross_attention_dim", default=2304))
+    yield from dit.feed_forward("gelu-approximate")
+    yield dit.output(side * config.integer("out_channels", default=4))
 
 
 PER_TOKEN = ("LTXImageToVideoPipeline", "LTXConditionPipeline")  # they give each token its own timestep
 
 
-@model(
-    *("LTXVideoTransformer3DModel", "LTXPipeline", *PER_TOKEN),
-    kind="diffusion",
-    source=in_diffusers("models/transformers/transformer_ltx.py"),
-)
+@diffusers_model("models/transformers/transformer_ltx.py", "LTXVideoTransformer3DModel", "LTXPipeline", *PER_TOKEN)
 def ltx(config: Config) -> Iterator[Work]:
     """LTX-Video, text and image to video.
 
@@ -201,34 +161,23 @@ def ltx(config: Config) -> Iterator[Work]:
     + 2(256d + 7d²), c being the width of the prompt (= d). The last term counts per token instead of per sample in the
     image-to-video and condition pipelines, which set a timestep for each token; a bare transformer's config counts it once.
     """
-    grid = square_patch(config, 1)
-    layers = config.layers("num_layers", default=28)
-    heads, dim, width = heads_and_width(config, 32, 64)
-    inputs = config.integer("in_channels", default=128)
-    rows = grid.stream if config.architecture in PER_TOKEN else ONCE
-    yield matmul("latent.patch", grid.latents, inputs, width, module="proj_in", reads=("data",))
+    dit = Denoiser.of(config, square_patch(config, 1), 28, 32, 64)
+    width, inputs = dit.width, config.integer("in_channels", default=128)
+    rows = dit.rows if config.architecture in PER_TOKEN else ONCE
+    yield dit.patch(inputs, "proj_in", 1)
     yield from timestep(256, width, "time_embed.emb.timestep_embedder", rows=rows)
     yield modulation(width, 6 * width, name="modulation.shared", module="time_embed.linear", rows=rows)
     yield from text_projection(config.integer("caption_channels", default=4096), width, "caption_projection")
-    yield from self_attention(
-        width, heads, heads, dim, layers, rows=grid.stream, of=grid.pairs, stack=STACK, module="attn1", modules=ATTENTION
-    )
-    source = config.integer("cross_attention_dim", default=2048)
-    yield from cross_attention(width, heads, dim, layers, rows=grid.stream, of=grid.prompt_pairs, source_width=source, stack=STACK)
-    kind = activation(config, "gelu-approximate")
-    yield from feed_forward(width, 4 * width, layers, rows=grid.stream, activation=kind, stack=STACK)
-    outputs = output_channels(config, inputs, 128)
-    yield matmul("output.proj", grid.stream, width, outputs, module="proj_out")
+    yield from dit.self_attention()
+    yield from dit.cross_attention(config.integer("cross_attention_dim", default=2048))
+    yield from dit.feed_forward("gelu-approximate")
+    yield dit.output(output_channels(config, inputs, 128))
 
 
-SPACE, TIME = "transformer_blocks", "temporal_transformer_blocks"
+TIME = "temporal_transformer_blocks"
 
 
-@model(
-    *("LatteTransformer3DModel", "LattePipeline"),
-    kind="diffusion",
-    source=in_diffusers("models/transformers/latte_transformer_3d.py"),
-)
+@diffusers_model("models/transformers/latte_transformer_3d.py", "LatteTransformer3DModel", "LattePipeline")
 def latte(config: Config) -> Iterator[Work]:
     """Latte, text to video.
 
@@ -236,29 +185,21 @@ def latte(config: Config) -> Iterator[Work]:
     across them 2FI·12d² + 4dI·F². The prompt's keys and values are computed for each frame anew, as the implementation does.
     """
     side = config.integer("patch_size", most=1024)
-    grid = Grid(1, side, side)
-    layers = config.layers("num_layers", default=1)
-    heads, dim, width = heads_and_width(config, 16, 88)
-    kind, inputs = activation(config, "geglu"), config.integer("in_channels")
+    space = Denoiser.of(config, Grid(1, side, side), 1, 16, 88)
+    time, grid, width, inputs = replace(space, stack=TIME), space.grid, space.width, config.integer("in_channels")
     within = quantity(f"latent pairs within frames, {grid.name}", lambda s: frames(s) * (grid.tokens(s) // frames(s)) ** 2)
     across = quantity(f"latent pairs across frames, {grid.name}", lambda s: grid.tokens(s) * frames(s))
     prompts = quantity("prompt tokens of all frames", lambda s: frames(s) * prompt_tokens(s))
-    yield convolution("latent.patch", grid.latents, grid.volume, inputs, width, module="pos_embed.proj", reads=("data",))
+    yield space.patch(inputs, "pos_embed.proj")
     yield from timestep(256, width, "adaln_single.emb.timestep_embedder")
     yield modulation(width, 6 * width, name="modulation.shared", module="adaln_single.linear")
     yield from text_projection(config.integer("caption_channels"), width, "caption_projection")
-    yield from self_attention(width, heads, heads, dim, layers, rows=grid.stream, of=within, stack=SPACE, module="attn1", modules=ATTENTION)
-    yield from cross_attention(
-        width, heads, dim, layers, rows=grid.stream, source=prompts, of=grid.prompt_pairs, stack=SPACE,
-        source_width=config.integer("cross_attention_dim"),
-    )  # fmt: skip
-    yield from feed_forward(width, 4 * width, layers, rows=grid.stream, activation=kind, stack=SPACE)
-    yield from self_attention(
-        width, heads, heads, dim, layers, rows=grid.stream, of=across, name="attention.time", stack=TIME, module="attn1", modules=ATTENTION
-    )
-    yield from feed_forward(width, 4 * width, layers, rows=grid.stream, activation=kind, stack=TIME, name="mlp.time")
-    outputs = output_channels(config, inputs)
-    yield matmul("output.proj", grid.stream, width, grid.volume * outputs, module="proj_out")
+    yield from space.self_attention(within)
+    yield from space.cross_attention(config.integer("cross_attention_dim"), prompts)
+    yield from space.feed_forward("geglu")
+    yield from time.self_attention(across, "attention.time")
+    yield from time.feed_forward("geglu", "mlp.time")
+    yield space.output(grid.volume * output_channels(config, inputs))
 
 
 def frames(sample: Sample) -> int:
@@ -266,11 +207,10 @@ def frames(sample: Sample) -> int:
     return required("--latent", sample.latent and sample.latent[0], "a grid of latents (frames, rows, columns)")
 
 
-@model(
-    *("CosmosTransformer3DModel", "CosmosTextToWorldPipeline", "CosmosVideoToWorldPipeline", "Cosmos2TextToImagePipeline"),
-    kind="diffusion",
-    source=in_diffusers("models/transformers/transformer_cosmos.py"),
-)
+@diffusers_model(
+    "models/transformers/transformer_cosmos.py", "CosmosTransformer3DModel", "CosmosTextToWorldPipeline",
+    "CosmosVideoToWorldPipeline", "Cosmos2TextToImagePipeline",
+)  # fmt: skip
 def cosmos(config: Config) -> Iterator[Work]:
     """Cosmos-Predict 1 and 2, with one timestep a sample.
 
@@ -282,32 +222,24 @@ def cosmos(config: Config) -> Iterator[Work]:
     for field in ("img_context_dim_in", "use_crossattn_projection"):
         if config.values.get(field):
             raise config.error((field,), "is set, and no formula covers it", "--trace derives one from the model itself")
-    grid = solid_patch(config, (1, 2, 2))
-    layers = config.layers("num_layers", default=28)
-    heads, dim, width = heads_and_width(config, 32, 128)
-    inputs = config.integer("in_channels", default=16) + config.flag("concat_padding_mask", True)
-    yield matmul("latent.patch", grid.latents, grid.volume * inputs, width, module="patch_embed.proj", reads=("data",))
+    dit = Denoiser.of(config, solid_patch(config, (1, 2, 2)), 28, 32, 128)
+    width, layers = dit.width, dit.layers
+    yield dit.patch(config.integer("in_channels", default=16) + config.flag("concat_padding_mask", True), "patch_embed.proj")
     yield from timestep(width, width, "time_embed.t_embedder", outputs=3 * width)
     yield lookup("time.norm", ONCE, "time_embed.norm", to="normed timestep")  # its weights need the input's gradient
     rank = config.integer("adaln_lora_dim", default=256)
-    yield from _modulation("attention", width, rank, layers, STACK, "norm1.")
-    yield from self_attention(
-        width, heads, heads, dim, layers, rows=grid.stream, of=grid.pairs, stack=STACK, module="attn1", modules=ATTENTION
-    )
-    yield from _modulation("cross_attention", width, rank, layers, STACK, "norm2.")
-    text = config.integer("text_embed_dim", default=1024)
-    yield from cross_attention(
-        width, heads, dim, layers, rows=grid.stream, source=PROMPT, of=grid.prompt_pairs, source_width=text, stack=STACK
-    )
-    yield from _modulation("mlp", width, rank, layers, STACK, "norm3.")
-    inner = int(config.number("mlp_ratio", default=4.0) * width)
-    yield from feed_forward(width, inner, layers, rows=grid.stream, stack=STACK)
+    yield from _modulation("attention", width, rank, layers, dit.stack, "norm1.")
+    yield from dit.self_attention()
+    yield from _modulation("cross_attention", width, rank, layers, dit.stack, "norm2.")
+    yield from dit.cross_attention(config.integer("text_embed_dim", default=1024))
+    yield from _modulation("mlp", width, rank, layers, dit.stack, "norm3.")
+    yield from dit.feed_forward(inner=int(config.number("mlp_ratio", default=4.0) * width))
     yield from _modulation("output", width, rank, range(1), "", "norm_out.", parts=2)
-    yield matmul("output.proj", grid.stream, width, grid.volume * config.integer("out_channels", default=16), module="proj_out")
+    yield dit.output(dit.grid.volume * config.integer("out_channels", default=16))
 
 
 def _modulation(
-    what: str, width: int, rank: int, layers: range, stack: str, module: str, parts: int = 3, rows: Quantity = ONCE
+    what: str, width: int, rank: int, layers: Sequence[int], stack: str, module: str, parts: int = 3, rows: Quantity = ONCE
 ) -> Iterator[Work]:
     """Yield a modulation of low rank: down from the timestep's features, up to shift, scale and gate."""
     down, up = f"modulation.{what}_down", f"modulation.{what}_up"
@@ -318,11 +250,7 @@ def _modulation(
 LAYER = ("0", "2")  # an embedder is a sequence of linear, activation, linear
 
 
-@model(
-    *("StableAudioDiTModel", "StableAudioPipeline"),
-    kind="diffusion",
-    source=in_diffusers("models/transformers/stable_audio_transformer.py"),
-)
+@diffusers_model("models/transformers/stable_audio_transformer.py", "StableAudioDiTModel", "StableAudioPipeline")
 def stable_audio(config: Config) -> Iterator[Work]:
     """Stable Audio Open 1.0, text to audio: the latent grid is 1 × 1 × latents in time, and is not patched.
 
@@ -330,9 +258,8 @@ def stable_audio(config: Config) -> Iterator[Work]:
     Cross-attention has fewer key than query heads; the MLP is gated. Fourier features of the timestep are a product of one
     column, counted and without a gradient.
     """
-    grid = Grid(1, 1, 1, extra=1)
-    layers = config.layers("num_layers", default=24)
-    heads, dim, width = heads_and_width(config, 24, 64)
+    dit = Denoiser.of(config, Grid(1, 1, 1, extra=1), 24, 24, 64)
+    width, latents = dit.width, dit.grid.latents
     source, inputs = config.integer("cross_attention_dim", default=768), config.integer("in_channels", default=64)
     text, features = config.integer("cross_attention_input_dim", default=768), config.integer("time_proj_dim", default=256)
     yield from text_projection(text, source, "cross_attention_proj", modules=LAYER)
@@ -340,109 +267,88 @@ def stable_audio(config: Config) -> Iterator[Work]:
     yield from timestep(extent, width, "global_proj", name="global", modules=LAYER, to="stream")
     yield contraction("time.fourier", ONCE, 2 * (features // 2), reads=("data",), gradient=False)
     yield from timestep(features, width, "timestep_proj", modules=LAYER, to="stream")
-    yield convolution("latent.conv", grid.latents, 1, inputs, inputs, module="preprocess_conv", reads=("data",), to="latent")
-    yield matmul("latent.patch", grid.latents, inputs, width, module="proj_in", reads=("latent",))
-    yield from self_attention(
-        width, heads, heads, dim, layers, rows=grid.stream, of=grid.pairs, stack=STACK, module="attn1", modules=ATTENTION
-    )
-    keys = config.integer("num_key_value_attention_heads", default=12)
-    yield from cross_attention(
-        width, heads, dim, layers, rows=grid.stream, of=grid.prompt_pairs, source_width=source, key_heads=keys, stack=STACK
-    )
-    yield from feed_forward(width, 4 * width, layers, rows=grid.stream, activation="swiglu", stack=STACK)
+    yield convolution("latent.conv", latents, 1, inputs, inputs, module="preprocess_conv", reads=("data",), to="latent")
+    yield matmul("latent.patch", latents, inputs, width, module="proj_in", reads=("latent",))
+    yield from dit.self_attention()
+    yield from dit.cross_attention(source, key_heads=config.integer("num_key_value_attention_heads", default=12))
+    yield from feed_forward(width, 4 * width, dit.layers, rows=dit.rows, activation="swiglu", stack=dit.stack)
     outputs = config.integer("out_channels", default=64)
-    yield matmul("output.proj", grid.stream, width, outputs, module="proj_out", to="output")
-    yield convolution("output.conv", grid.latents, 1, outputs, outputs, module="postprocess_conv", reads=("output",), to="output")
+    yield dit.output(outputs, to="output")
+    yield convolution("output.conv", latents, 1, outputs, outputs, module="postprocess_conv", reads=("output",), to="output")
 
 
-@model(
-    *("CogVideoXTransformer3DModel", "CogVideoXPipeline", "CogVideoXImageToVideoPipeline", "CogVideoXVideoToVideoPipeline"),
-    *("CogVideoXFunControlPipeline",),
-    kind="diffusion",
-    source=in_diffusers("models/transformers/cogvideox_transformer_3d.py"),
-)
+@diffusers_model(
+    "models/transformers/cogvideox_transformer_3d.py", "CogVideoXTransformer3DModel", "CogVideoXPipeline",
+    "CogVideoXImageToVideoPipeline", "CogVideoXVideoToVideoPipeline", "CogVideoXFunControlPipeline",
+)  # fmt: skip
 def cogvideox(config: Config) -> Iterator[Work]:
     """CogVideoX 1.0 and 1.5 (2B, 5B), text and image to video.
 
     With I latent and P prompt tokens a sample costs 2(I + P)·L·12d² + 4Ld(I + P)² + 2I·v·d(C_in + C_out) + 2P·t·d
     + 2e(12Ld + 2d + d + e), e being the width of the timestep's embedding. The image of image-to-video comes as channels.
     """
-    grid = square_patch(config, 2)
-    layers = config.layers("num_layers", default=30)
-    heads, dim, width = heads_and_width(config, 30, 64)
-    inputs, vector = config.integer("in_channels", default=16), config.integer("time_embed_dim", default=512)
+    dit = Denoiser.of(config, square_patch(config, 2), 30, 30, 64, joint=True)
+    width, vector = dit.width, config.integer("time_embed_dim", default=512)
     yield from timestep(width, vector, "time_embedding")
     offset = config.optional("ofs_embed_dim")
     if offset is not None:
         yield from timestep(offset, offset, "ofs_embedding", name="offset")
-    yield convolution("latent.patch", grid.latents, grid.volume, inputs, width, module="patch_embed.proj", reads=("data",))
+    yield dit.patch(config.integer("in_channels", default=16), "patch_embed.proj")
     text = config.integer("text_embed_dim", default=4096)
     yield matmul("prompt.proj", PROMPT, text, width, module="patch_embed.text_proj", reads=("data",))
-    yield modulation(vector, 6 * width, layers, name="modulation.attention", module="norm1.linear", stack=STACK)
-    yield from self_attention(
-        width, heads, heads, dim, layers, rows=grid.joint, of=grid.joint_pairs, stack=STACK, module="attn1", modules=ATTENTION
-    )
-    yield modulation(vector, 6 * width, layers, name="modulation.mlp", module="norm2.linear", stack=STACK)
-    kind = activation(config, "gelu-approximate")
-    yield from feed_forward(width, 4 * width, layers, rows=grid.joint, activation=kind, stack=STACK)
+    yield dit.modulated("modulation.attention", "norm1.linear", 6, vector)
+    yield from dit.self_attention()
+    yield dit.modulated("modulation.mlp", "norm2.linear", 6, vector)
+    yield from dit.feed_forward("gelu-approximate")
     yield modulation(vector, 2 * width, name="output.modulation", module="norm_out.linear")
-    outputs = config.integer("out_channels", default=16)
-    yield matmul("output.proj", grid.stream, width, grid.volume * outputs, module="proj_out")
+    yield dit.output(dit.grid.volume * config.integer("out_channels", default=16))
 
 
-@model(
-    *("CogView3PlusTransformer2DModel", "CogView3PlusPipeline"),
-    kind="diffusion",
-    source=in_diffusers("models/transformers/transformer_cogview3plus.py"),
-)
+@diffusers_model("models/transformers/transformer_cogview3plus.py", "CogView3PlusTransformer2DModel", "CogView3PlusPipeline")
 def cogview3(config: Config) -> Iterator[Work]:
     """CogView 3-Plus, text to image.
 
     With I latent and P prompt tokens a sample costs 2(I + P)·L·12d² + 4Ld(I + P)² + 2I·p²·d(C_in + C_out) + 2P·t·d
     + 2e(12Ld + 2d + d + e) + 2(6ce + e²), e being the width of the timestep's embedding, c that of a size's.
     """
-    grid, layers, width = square_patch(config, 2), config.layers("num_layers", default=30), heads_and_width(config, 64, 40)[2]
-    yield from _before_mlp(config, grid, layers)
-    yield from feed_forward(width, 4 * width, layers, rows=grid.joint, stack=STACK)
-    yield from _cogview_output(config, grid)
+    dit = Denoiser.of(config, square_patch(config, 2), 30, 64, 40, joint=True)
+    yield from _before_mlp(config, dit)
+    yield from dit.feed_forward()
+    yield from _after_mlp(config, dit)
 
 
-@model(
-    *("CogView4Transformer2DModel", "CogView4Pipeline", "CogView4ControlPipeline"),
-    kind="diffusion",
-    source=in_diffusers("models/transformers/transformer_cogview4.py"),
-)
+@diffusers_model(
+    "models/transformers/transformer_cogview4.py", "CogView4Transformer2DModel", "CogView4Pipeline",
+    "CogView4ControlPipeline",
+)  # fmt: skip
 def cogview4(config: Config) -> Iterator[Work]:
     """CogView 4, text to image: as CogView 3-Plus, but the MLP runs over latents and prompt apart, the last time for nothing."""
-    grid, layers, width = square_patch(config, 2), config.layers("num_layers", default=30), heads_and_width(config, 64, 40)[2]
-    yield from _before_mlp(config, grid, layers)
-    yield from feed_forward(width, 4 * width, layers, rows=grid.stream, stack=STACK)
-    for part, gradient in ((layers[:-1], True), (layers[-1:], False)):
+    dit = Denoiser.of(config, square_patch(config, 2), 30, 64, 40, joint=True)
+    yield from _before_mlp(config, dit)
+    yield from replace(dit, joint=False).feed_forward()
+    for part, gradient in ((dit.layers[:-1], True), (dit.layers[-1:], False)):
         if part:
-            yield from feed_forward(width, 4 * width, part, rows=PROMPT, stack=STACK, name="mlp.prompt", gradient=gradient)
-    yield from _cogview_output(config, grid)
+            yield from feed_forward(dit.width, 4 * dit.width, part, rows=PROMPT, stack=dit.stack, name="mlp.prompt", gradient=gradient)
+    yield from _after_mlp(config, dit)
 
 
-def _before_mlp(config: Config, grid: Grid, layers: range) -> Iterator[Work]:
+def _before_mlp(config: Config, dit: Denoiser) -> Iterator[Work]:
     """Yield the embedders of latents, prompt, timestep and sizes, and each block's modulation and attention."""
-    heads, dim, width = heads_and_width(config, 64, 40)
     vector, sizes = config.integer("time_embed_dim", default=512), config.integer("condition_dim", default=256)
-    inputs, text = config.integer("in_channels", default=16), config.integer("text_embed_dim", default=4096)
-    yield matmul("latent.patch", grid.latents, grid.volume * inputs, width, module="patch_embed.proj", reads=("data",))
-    yield matmul("prompt.proj", PROMPT, text, width, module="patch_embed.text_proj", reads=("data",))
-    yield from timestep(width, vector, "time_condition_embed.timestep_embedder")
+    yield dit.patch(config.integer("in_channels", default=16), "patch_embed.proj")
+    text = config.integer("text_embed_dim", default=4096)
+    yield matmul("prompt.proj", PROMPT, text, dit.width, module="patch_embed.text_proj", reads=("data",))
+    yield from timestep(dit.width, vector, "time_condition_embed.timestep_embedder")
     yield from timestep(6 * sizes, vector, "time_condition_embed.condition_embedder", name="size")
-    yield modulation(vector, 12 * width, layers, name="modulation.joint", module="norm1.linear", stack=STACK)
-    yield from self_attention(
-        width, heads, heads, dim, layers, rows=grid.joint, of=grid.joint_pairs, stack=STACK, module="attn1", modules=ATTENTION
-    )
+    yield dit.modulated("modulation.joint", "norm1.linear", 12, vector)
+    yield from dit.self_attention()
 
 
-def _cogview_output(config: Config, grid: Grid) -> Iterator[Work]:
+def _after_mlp(config: Config, dit: Denoiser) -> Iterator[Work]:
     """Yield the last modulation and the projection of each latent token back to its patch."""
-    width = heads_and_width(config, 64, 40)[2]
-    yield modulation(config.integer("time_embed_dim", default=512), 2 * width, name="output.modulation", module="norm_out.linear")
-    yield matmul("output.proj", grid.stream, width, grid.volume * config.integer("out_channels", default=16), module="proj_out")
+    vector = config.integer("time_embed_dim", default=512)
+    yield modulation(vector, 2 * dit.width, name="output.modulation", module="norm_out.linear")
+    yield dit.output(dit.grid.volume * config.integer("out_channels", default=16))
 
 
 SOURCE = in_diffusers("models/transformers/transformer_wan.py")

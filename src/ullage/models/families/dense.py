@@ -25,7 +25,7 @@ from ullage.models.decoders import (
     patterned,
     windows,
 )
-from ullage.models.model import in_transformers, model, table
+from ullage.models.model import in_transformers, model, table, transformers_model
 from ullage.models.sample import LOGITS
 from ullage.models.work import Work, matmul
 
@@ -193,7 +193,7 @@ table(
 DIFFLLAMA = DensePlan("DiffLlama", "diffllama", ALL)
 
 
-@model(*DIFFLLAMA.names, source=in_transformers("models/diffllama"))
+@transformers_model("models/diffllama", *DIFFLLAMA.names)
 def diffllama(config: Config) -> Iterator[Work]:
     """DiffLlama: Llama's products, and values twice as wide.
 
@@ -225,7 +225,7 @@ MODERNBERT_DECODER = DensePlan(
 )  # fmt: skip
 
 
-@model(*MODERNBERT_DECODER.names, source=in_transformers("models/modernbert_decoder"))
+@transformers_model("models/modernbert_decoder", *MODERNBERT_DECODER.names)
 def modernbert_decoder(config: Config) -> Iterator[Work]:
     """ModernBERT decoder, Ettin: Llama's products with multi-head attention, and h² more for each token that reaches the head.
 

@@ -1,4 +1,4 @@
-"""Encoders of text (BERT and its like, ModernBERT) and encoder-decoders of text and speech (BART, T5, Whisper)."""
+"""Encoders of text (BERT and its like, ModernBERT) and encoder-decoders of text (BART, T5)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from ullage.models.blocks import embedding, head, self_attention
 from ullage.models.config import Config
 from ullage.models.decoders import head_dim
-from ullage.models.model import in_transformers, model
+from ullage.models.model import in_transformers, model, transformers_model
 from ullage.models.planes import labels
 from ullage.models.sample import CROSS_PAIRS, FULL, ONCE, TEXT, Convention, Quantity, Sample, pairs, quantity, square
-from ullage.models.work import Work, attention, convolution, lookup, matmul
+from ullage.models.work import Work, attention, lookup, matmul
 
 TEXT_PAIRS = square("text pairs, both ways", lambda s: s.text)
 HEADS = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
@@ -32,11 +32,10 @@ _BERT, _ROBERTA, _ELECTRA = _Paths("bert"), _Paths("roberta"), _Paths("electra")
 _DISTILLED = _Paths("distilbert", "transformer.layer", ("q_lin", "k_lin", "v_lin", "out_lin"), "ffn.lin1", "ffn.lin2")
 
 
-@model(
-    *("bert", "BertForPreTraining", *(f"Bert{name}" for name in HEADS)),
-    kind="encoder",
-    source=in_transformers("models/bert; Devlin et al., arXiv:1810.04805"),
-)
+@transformers_model(
+    "models/bert; Devlin et al., arXiv:1810.04805", "bert", "BertForPreTraining",
+    *(f"Bert{name}" for name in HEADS), kind="encoder",
+)  # fmt: skip
 def bert(config: Config) -> Iterator[Work]:
     """BERT: attention of all tokens to all, ungated MLP; a bare configuration has the classifier of sequences.
 
@@ -56,12 +55,11 @@ def bert(config: Config) -> Iterator[Work]:
     yield from _classifiers(config, width, kind, "head.pooler")
 
 
-@model(
-    *("roberta", "xlm-roberta", "camembert"),
+@transformers_model(
+    "models/roberta and its copies; Liu et al., arXiv:1907.11692", "roberta", "xlm-roberta", "camembert",
     *(f"{family}{name}" for family in ("Roberta", "XLMRoberta", "Camembert") for name in HEADS),
     kind="encoder",
-    source=in_transformers("models/roberta and its copies; Liu et al., arXiv:1907.11692"),
-)
+)  # fmt: skip
 def roberta(config: Config) -> Iterator[Work]:
     """RoBERTa, XLM-RoBERTa and CamemBERT: BERT whose classifier has a layer of its own instead of the pooler."""
     yield from _trunk(config, _ROBERTA)
@@ -77,11 +75,10 @@ def roberta(config: Config) -> Iterator[Work]:
     yield from _classifiers(config, width, kind, "head.dense", "classifier.out_proj")
 
 
-@model(
-    *("electra", "ElectraForPreTraining", *(f"Electra{name}" for name in HEADS)),
-    kind="encoder",
-    source=in_transformers("models/electra; Clark et al., arXiv:2003.10555"),
-)
+@transformers_model(
+    "models/electra; Clark et al., arXiv:2003.10555", "electra", "ElectraForPreTraining",
+    *(f"Electra{name}" for name in HEADS), kind="encoder",
+)  # fmt: skip
 def electra(config: Config) -> Iterator[Work]:
     """ELECTRA: BERT whose embeddings may be narrower than its layers; generator, discriminator and classifiers."""
     width = config.integer("hidden_size", default=256)
@@ -99,11 +96,10 @@ def electra(config: Config) -> Iterator[Work]:
     yield from _classifiers(config, width, kind, "head.dense", "classifier.out_proj")
 
 
-@model(
-    *("distilbert", *(f"DistilBert{name}" for name in HEADS)),
-    kind="encoder",
-    source=in_transformers("models/distilbert; Sanh et al., arXiv:1910.01108"),
-)
+@transformers_model(
+    "models/distilbert; Sanh et al., arXiv:1910.01108", "distilbert",
+    *(f"DistilBert{name}" for name in HEADS), kind="encoder",
+)  # fmt: skip
 def distilbert(config: Config) -> Iterator[Work]:
     """DistilBERT: BERT with half the layers, no pooler, and fields of its own (dim, n_layers, hidden_dim)."""
     width = config.integer("dim", "hidden_size")
@@ -162,12 +158,11 @@ def _classifiers(config: Config, width: int, kind: str, pooled: str, module: str
 LOCAL, GLOBAL = "sliding_attention", "full_attention"
 
 
-@model(
-    *("modernbert", "ModernBertModel", "ModernBertForMaskedLM", "ModernBertForSequenceClassification", "ModernBertForTokenClassification"),
-    kind="encoder",
-    causal=True,
-    source=in_transformers("models/modernbert; Warner et al., arXiv:2412.13663"),
-)
+@transformers_model(
+    "models/modernbert; Warner et al., arXiv:2412.13663", "modernbert", "ModernBertModel",
+    "ModernBertForMaskedLM", "ModernBertForSequenceClassification", "ModernBertForTokenClassification",
+    kind="encoder", causal=True,
+)  # fmt: skip
 def modernbert(config: Config) -> Iterator[Work]:
     """ModernBERT: gated MLP, fused projections, every third layer global, the others within a window on both sides.
 
@@ -306,12 +301,12 @@ def sides(config: Config, base: str) -> tuple[Side, Side]:
     return side("encoder"), side("decoder")
 
 
-@model(
-    *("bart", "mbart", "plbart", "pegasus", "marian", "blenderbot", "blenderbot-small", "m2m_100", "MarianMTModel", "MarianModel"),
+@transformers_model(
+    "models/bart and its copies; Lewis et al., arXiv:1910.13461", "bart", "mbart", "plbart", "pegasus",
+    "marian", "blenderbot", "blenderbot-small", "m2m_100", "MarianMTModel", "MarianModel",
     *(f"{name}{end}" for name in GENERATORS for end in ("ForConditionalGeneration", "Model")),
     kind="encoder-decoder",
-    source=in_transformers("models/bart and its copies; Lewis et al., arXiv:1910.13461"),
-)
+)  # fmt: skip
 def bart(config: Config) -> Iterator[Work]:
     """BART, mBART, PLBart, Pegasus, Marian, Blenderbot, M2M-100 and NLLB: encoder and decoder with cross-attention, ungated MLPs.
 
@@ -380,59 +375,3 @@ def _activation(config: Config) -> str:
     """Return what the class takes when the configuration is silent: T5 is not gated, mT5 and UMT5 are."""
     kind = f"{config.values.get('model_type') or ''} {config.architecture}".casefold()
     return "gated-gelu" if "mt5" in kind else "relu"
-
-
-@model(
-    *("whisper", "WhisperForConditionalGeneration", "WhisperModel"),
-    kind="audio",
-    causal=True,
-    shapes=("audio-frames", "decoder-seq"),
-    source=in_transformers("models/whisper; Radford et al., arXiv:2212.04356"),
-)
-def whisper(config: Config) -> Iterator[Work]:
-    """Whisper: two convolutions over frames of the spectrogram (the second halves them), an encoder, a decoder of text.
-
-    The audio is a whole window of 2 × max_source_positions frames (3,000) unless its frames are given; shorter audio is padded
-    to that by the feature extractor. With a context the encoder's work is in the cache, and costs nothing.
-    """
-    bare = config.architecture == "WhisperModel"
-    base = "" if bare else "model."
-    first, second = sides(config, base)
-    window = 2 * config.integer("max_source_positions", default=1500)
-    mels, width = config.integer("num_mel_bins", default=80), first.width
-    stem = f"{base}encoder.conv"
-    yield convolution("conv.first", audio_frames(window), 3, mels, width, module=f"{stem}1", reads=("data",), to=None)
-    yield convolution("conv.second", audio_positions(window), 3, width, width, module=f"{stem}2", reads=("conv.first",), to="encoder")
-    yield lookup("embedding", TEXT, f"{base}decoder.embed_tokens")
-    yield from encoder(first, audio_positions(window), audio_pairs(window))
-    yield from decoder(second, width, audio_positions(window), cross_pairs(window))
-    if not bare:
-        yield head(second.width, config.integer("vocab_size"), module="proj_out")
-
-
-def _frames(sample: Sample, window: int) -> int:
-    return sample.audio or window
-
-
-def _positions(sample: Sample, window: int) -> int:
-    return (_frames(sample, window) + 1) // 2
-
-
-def audio_frames(window: int) -> Quantity:
-    """Return the frames of the spectrogram that are not yet encoded."""
-    return quantity(f"audio frames, {window} by default", lambda s: 0 if s.context else _frames(s, window))
-
-
-def audio_positions(window: int) -> Quantity:
-    """Return the encoder's positions: one for two frames."""
-    return quantity(f"audio positions, {window} frames by default", lambda s: 0 if s.context else _positions(s, window))
-
-
-def audio_pairs(window: int) -> Quantity:
-    """Return the pairs of the encoder's attention."""
-    return quantity(f"audio pairs, {window} frames by default", lambda s: 0 if s.context else _positions(s, window) ** 2)
-
-
-def cross_pairs(window: int) -> Quantity:
-    """Return the pairs of attention from text to audio, cached or not."""
-    return quantity(f"text-audio pairs, {window} frames by default", lambda s: s.text * _positions(s, window))

@@ -8,7 +8,7 @@ from typing import Any
 from ullage.models.blocks import embedding, mlp, self_attention
 from ullage.models.config import Config
 from ullage.models.decoders import FULL_ATTENTION, LM, documented, family, head_dim, key_heads, output, patterned, windows
-from ullage.models.model import in_transformers, model
+from ullage.models.model import transformers_model
 from ullage.models.sample import TEXT, Quantity, pairs
 from ullage.models.work import Work, attention, contraction, matmul
 
@@ -67,7 +67,7 @@ SMALL = {"num_key_value_heads": 2, "head_dim": 256, "sliding_window": 512, "num_
 GEMMA3N_FIELDS = {**SMALL, "altup_num_inputs": 4, "laurel_rank": 64, "hidden_size_per_layer_input": 256}
 
 
-@model(*family("Gemma3n", LM, kind="gemma3n_text"), source=in_transformers("models/gemma3n"))
+@transformers_model("models/gemma3n", *family("Gemma3n", LM, kind="gemma3n_text"))
 def gemma3n(config: Config) -> Iterator[Work]:
     """Gemma 3n's text model (E2B, E4B): all its layers at full width, as the released configuration lists them.
 
@@ -135,10 +135,7 @@ GEMMA4_FIELDS = {"num_key_value_heads": 4, "head_dim": 256, "sliding_window": 51
 GLOBAL_DIM = 512
 
 
-@model(
-    *family("Gemma4", LM, kind="gemma4_text"),
-    source=in_transformers("models/gemma4"),
-)
+@transformers_model("models/gemma4", *family("Gemma4", LM, kind="gemma4_text"))
 def gemma4(config: Config) -> Iterator[Work]:
     """Gemma 4's text model, dense (E2B, E4B, 31B) or with routed experts beside the dense MLP (26B-A4B).
 
@@ -187,7 +184,8 @@ def _global(config: Config, members: list[int]) -> Config:
     """Return the configuration of the layers without a window: their own heads, by name or by `per_layer_config`."""
     overrides: Any = config.values.get("per_layer_config")
     if isinstance(overrides, Mapping):
-        found = [overrides.get(str(i), overrides.get(i)) or {} for i in members]
+        told = {str(key).lstrip("0") or "0": fields for key, fields in overrides.items()}  # the library writes "05" beside "11"
+        found = [told.get(str(i)) or {} for i in members]
         if not all(isinstance(f, Mapping) for f in found) or any(f != found[0] for f in found):
             raise config.error(("per_layer_config",), "must be one section, the same for each layer without a window")
         known = {name: value for name, value in found[0].items() if name in ("head_dim", "num_key_value_heads")}

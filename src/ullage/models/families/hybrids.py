@@ -10,7 +10,7 @@ from ullage.models.blocks import embedding, head, mlp, self_attention
 from ullage.models.config import Config
 from ullage.models.decoders import output
 from ullage.models.mixture import Mixture, choice, gated, grouped_attention, latent_attention, leading, parted, stepped
-from ullage.models.model import in_transformers, model
+from ullage.models.model import transformers_model
 from ullage.models.sample import TEXT, Quantity, pairs, quantity
 from ullage.models.scans import (
     STEPS,
@@ -27,10 +27,10 @@ from ullage.models.scans import (
 from ullage.models.work import Work, attention, contraction, matmul
 
 
-@model(
-    *("MambaForCausalLM", "mamba", "FalconMambaForCausalLM", "falcon_mamba"),
-    source=in_transformers("models/mamba and models/falcon_mamba; arXiv:2312.00752"),
-)
+@transformers_model(
+    "models/mamba and models/falcon_mamba; arXiv:2312.00752", "MambaForCausalLM", "mamba",
+    "FalconMambaForCausalLM", "falcon_mamba",
+)  # fmt: skip
 def mamba(config: Config) -> Iterator[Work]:
     """Mamba 1 and Falcon-Mamba: one selective scan a layer, no attention and no MLP.
 
@@ -47,10 +47,7 @@ def mamba(config: Config) -> Iterator[Work]:
     yield head(width, config.integer("vocab_size"))
 
 
-@model(
-    *("Mamba2ForCausalLM", "mamba2"),
-    source=in_transformers("models/mamba2; arXiv:2405.21060"),
-)
+@transformers_model("models/mamba2; arXiv:2405.21060", "Mamba2ForCausalLM", "mamba2")
 def mamba2(config: Config) -> Iterator[Work]:
     """Mamba 2: one state-space-duality mixer a layer, no attention and no MLP.
 
@@ -75,10 +72,7 @@ def time_step_rank(config: Config, width: int, name: str) -> int:
     return config.integer(name)
 
 
-@model(
-    *("BambaForCausalLM", "bamba"),
-    source=in_transformers("models/bamba"),
-)
+@transformers_model("models/bamba", "BambaForCausalLM", "bamba")
 def bamba(config: Config) -> Iterator[Work]:
     """Bamba: Mamba 2 in all layers but those of `attn_layer_indices`, which attend; a gated MLP in each."""
     layers, width = config.layers(), config.integer("hidden_size")
@@ -107,10 +101,7 @@ def mixer(config: Config, layers: Sequence[int], inner: int | None = None) -> It
     yield from state_space(width, heads, dim, state, groups, taps, chunk, layers, module="mamba")
 
 
-@model(
-    *("FalconH1ForCausalLM", "falcon_h1"),
-    source=in_transformers("models/falcon_h1"),
-)
+@transformers_model("models/falcon_h1", "FalconH1ForCausalLM", "falcon_h1")
 def falcon_h1(config: Config) -> Iterator[Work]:
     """Falcon-H1: each layer sums a Mamba 2 mixer of width `mamba_d_ssm` and attention over the same input; then a gated MLP."""
     layers, width = config.layers(), config.integer("hidden_size")
@@ -125,10 +116,7 @@ _FUSED = ("input_linear", "output_linear")
 _GRANITE_KINDS = {"linear_attention", "full_attention", "mamba", "attention"}
 
 
-@model(
-    *("GraniteMoeHybridForCausalLM", "granitemoehybrid"),
-    source=in_transformers("models/granitemoehybrid"),
-)
+@transformers_model("models/granitemoehybrid", "GraniteMoeHybridForCausalLM", "granitemoehybrid")
 def granitemoehybrid(config: Config) -> Iterator[Work]:
     """Granite 4: a mixer by `layer_types` (Mamba 2 or attention), then routed experts and a shared MLP, or the MLP alone.
 
@@ -155,10 +143,7 @@ def granitemoehybrid(config: Config) -> Iterator[Work]:
     yield head(width, config.integer("vocab_size"))
 
 
-@model(
-    *("JambaForCausalLM", "JambaForSequenceClassification", "jamba"),
-    source=in_transformers("models/jamba"),
-)
+@transformers_model("models/jamba", "JambaForCausalLM", "JambaForSequenceClassification", "jamba")
 def jamba(config: Config) -> Iterator[Work]:
     """Jamba: a mixer (attention every `attn_layer_period` layers, else Mamba 1) and a gated MLP or experts in each layer."""
     layers, width = config.layers(), config.integer("hidden_size")
@@ -192,10 +177,7 @@ _ZAMBA2_KINDS = {"linear_attention", "hybrid", "mamba"}
 _BESIDE = ("stream", "embedding")  # the shared block reads the stream beside the token embeddings
 
 
-@model(
-    *("ZambaForCausalLM", "ZambaForSequenceClassification", "zamba"),
-    source=in_transformers("models/zamba"),
-)
+@transformers_model("models/zamba", "ZambaForCausalLM", "ZambaForSequenceClassification", "zamba")
 def zamba(config: Config) -> Iterator[Work]:
     """Zamba: Mamba 1 layers; hybrid ones first run the shared attention and MLP over stream and embeddings (2h wide).
 
@@ -218,10 +200,7 @@ def zamba(config: Config) -> Iterator[Work]:
     yield from output(config, width, config.integer("vocab_size"))
 
 
-@model(
-    *("Zamba2ForCausalLM", "Zamba2ForSequenceClassification", "zamba2"),
-    source=in_transformers("models/zamba2"),
-)
+@transformers_model("models/zamba2", "Zamba2ForCausalLM", "Zamba2ForSequenceClassification", "zamba2")
 def zamba2(config: Config) -> Iterator[Work]:
     """Zamba 2: Mamba 2 layers; hybrid ones first run a shared attention and MLP, told apart by adapters of their own.
 
@@ -295,10 +274,7 @@ _SYMBOLS = {"M": "linear_attention", "*": "full_attention", "-": "mlp", "E": "mo
 _OLDER = {"mamba": "linear_attention", "attention": "full_attention"}
 
 
-@model(
-    *("NemotronHForCausalLM", "nemotron_h"),
-    source=in_transformers("models/nemotron_h"),
-)
+@transformers_model("models/nemotron_h", "NemotronHForCausalLM", "nemotron_h")
 def nemotron_h(config: Config) -> Iterator[Work]:
     """Nemotron-H and Nemotron 3: each layer one mixer, by `layers_block_type` or the older `hybrid_override_pattern`.
 
@@ -370,10 +346,7 @@ _CHUNK = 64  # the chunk of the delta rule in transformers and in flash-linear-a
 _KINDS = {"full_attention", "linear_attention"}
 
 
-@model(
-    *("Qwen3NextForCausalLM", "Qwen3NextForSequenceClassification", "qwen3_next"),
-    source=in_transformers("models/qwen3_next; arXiv:2412.06464"),
-)
+@transformers_model("models/qwen3_next; arXiv:2412.06464", "Qwen3NextForCausalLM", "Qwen3NextForSequenceClassification", "qwen3_next")
 def qwen3_next(config: Config) -> Iterator[Work]:
     """Qwen3-Next: three layers of Gated DeltaNet to one of attention with an output gate; experts and a gated shared one.
 
@@ -389,10 +362,7 @@ def qwen3_next(config: Config) -> Iterator[Work]:
     yield from output(config, width, config.integer("vocab_size"))
 
 
-@model(
-    *("Qwen3_5ForCausalLM", "Qwen3_5TextForSequenceClassification", "qwen3_5_text"),
-    source=in_transformers("models/qwen3_5"),
-)
+@transformers_model("models/qwen3_5", "Qwen3_5ForCausalLM", "Qwen3_5TextForSequenceClassification", "qwen3_5_text")
 def qwen3_5_text(config: Config) -> Iterator[Work]:
     """Qwen3.5, the text decoder: the mixers of Qwen3-Next with separate projections, and a gated MLP."""
     layers, width = config.layers(), config.integer("hidden_size")
@@ -402,10 +372,7 @@ def qwen3_5_text(config: Config) -> Iterator[Work]:
     yield from output(config, width, config.integer("vocab_size"))
 
 
-@model(
-    *("Qwen3_5MoeForCausalLM", "qwen3_5_moe_text"),
-    source=in_transformers("models/qwen3_5_moe"),
-)
+@transformers_model("models/qwen3_5_moe", "Qwen3_5MoeForCausalLM", "qwen3_5_moe_text")
 def qwen3_5_moe_text(config: Config) -> Iterator[Work]:
     """Qwen3.5-MoE, the text decoder: the mixers of Qwen3-Next with separate projections; experts and a gated shared one."""
     layers, width = config.layers(), config.integer("hidden_size")
@@ -460,10 +427,7 @@ def experts(config: Config, layers: Sequence[int], stack: str = _STACK) -> Itera
     yield from mixture.works(config.integer("hidden_size"), layers, stack)
 
 
-@model(
-    *("OlmoHybridForCausalLM", "olmo_hybrid"),
-    source=in_transformers("models/olmo_hybrid"),
-)
+@transformers_model("models/olmo_hybrid", "OlmoHybridForCausalLM", "olmo_hybrid")
 def olmo_hybrid(config: Config) -> Iterator[Work]:
     """OLMo Hybrid: Gated DeltaNet with separate projections in most layers, attention in the others, a gated MLP in each.
 
@@ -500,10 +464,7 @@ _ROUTED = ("num_experts", "num_local_experts")
 _ACTIVE = ("num_experts_per_token", "num_experts_per_tok")
 
 
-@model(
-    *("KimiLinearForCausalLM", "kimi_linear"),
-    source=in_transformers("models/kimi_linear; arXiv:2510.26692"),
-)
+@transformers_model("models/kimi_linear; arXiv:2510.26692", "KimiLinearForCausalLM", "kimi_linear")
 def kimi_linear(config: Config) -> Iterator[Work]:
     """Kimi Linear: Kimi Delta Attention, and latent attention without positions in every fourth layer; experts but in the first.
 
@@ -522,10 +483,7 @@ def kimi_linear(config: Config) -> Iterator[Work]:
     yield from _feed_forward(config, layers, 1)
 
 
-@model(
-    *("BailingHybridForCausalLM", "bailing_hybrid"),
-    source=in_transformers("models/bailing_hybrid"),
-)
+@transformers_model("models/bailing_hybrid", "BailingHybridForCausalLM", "bailing_hybrid")
 def bailing_hybrid(config: Config) -> Iterator[Work]:
     """Ling's hybrid: Kimi Delta Attention with full-rank gates, and every `layer_group_size` layers gated latent attention.
 
@@ -593,18 +551,10 @@ def _feed_forward(config: Config, layers: range, dense: int) -> Iterator[Work]:
     yield head(width, config.integer("vocab_size"))
 
 
-@model(
-    *(
-        "MiniMaxForCausalLM",
-        "MiniMaxForSequenceClassification",
-        "minimax",
-        "MiniMaxText01ForCausalLM",
-        "minimax_text_01",
-        "MiniMaxM1ForCausalLM",
-        "minimax_m1",
-    ),
-    source=in_transformers("models/minimax; arXiv:2501.08313"),
-)
+@transformers_model(
+    "models/minimax; arXiv:2501.08313", "MiniMaxForCausalLM", "MiniMaxForSequenceClassification", "minimax",
+    "MiniMaxText01ForCausalLM", "minimax_text_01", "MiniMaxM1ForCausalLM", "minimax_m1",
+)  # fmt: skip
 def minimax(config: Config) -> Iterator[Work]:
     """MiniMax-Text-01: lightning attention in layers of `layer_types` "linear_attention", softmax attention in the others.
 
@@ -647,10 +597,7 @@ def lightning(config: Config, width: int, layers: Sequence[int]) -> Iterator[Wor
 _PATTERN = ["recurrent", "recurrent", "attention"]
 
 
-@model(
-    *("RecurrentGemmaForCausalLM", "recurrent_gemma"),
-    source=in_transformers("models/recurrent_gemma; arXiv:2402.19427"),
-)
+@transformers_model("models/recurrent_gemma; arXiv:2402.19427", "RecurrentGemmaForCausalLM", "recurrent_gemma")
 def recurrent_gemma(config: Config) -> Iterator[Work]:
     """RecurrentGemma: `block_types` by turns, recurrent (RG-LRU) or attention over a window; a gated MLP of half the configured width.
 
@@ -685,10 +632,7 @@ def _recurrence(config: Config, width: int, layers: Sequence[int]) -> Iterator[W
     yield matmul(f"{name}.out", TEXT, inner, width, layers, stack=_STACK, module=f"{module}.linear_out", reads=made)
 
 
-@model(
-    *("RwkvForCausalLM", "rwkv"),
-    source=in_transformers("models/rwkv; arXiv:2305.13048"),
-)
+@transformers_model("models/rwkv; arXiv:2305.13048", "RwkvForCausalLM", "rwkv")
 def rwkv(config: Config) -> Iterator[Work]:
     """RWKV 4: projections to keys, values and receptance, the WKV recurrence, and a gated MLP; T tokens cost no T².
 
@@ -713,10 +657,7 @@ def rwkv(config: Config) -> Iterator[Work]:
 _XLSTM_STACK = "backbone.blocks"
 
 
-@model(
-    *("xLSTMForCausalLM", "xlstm"),
-    source=in_transformers("models/xlstm; arXiv:2503.13427"),
-)
+@transformers_model("models/xlstm; arXiv:2503.13427", "xLSTMForCausalLM", "xlstm")
 def xlstm(config: Config) -> Iterator[Work]:
     """xLSTM-7B: mLSTM layers with heads of a matrix memory K × V, and a gated MLP of `ffn_proj_factor` times the width.
 
@@ -767,10 +708,7 @@ _MODULES = ("w1", "w3", "w2")
 _ATTENTION = ("q_proj", "k_proj", "v_proj", "out_proj")
 
 
-@model(
-    *("Lfm2ForCausalLM", "lfm2"),
-    source=in_transformers("models/lfm2"),
-)
+@transformers_model("models/lfm2", "Lfm2ForCausalLM", "lfm2")
 def lfm2(config: Config) -> Iterator[Work]:
     """LFM2: short convolutions in layers of `layer_types` "conv" (or those not in `full_attn_idxs`), attention in the others.
 
@@ -784,10 +722,7 @@ def lfm2(config: Config) -> Iterator[Work]:
     yield head(width, config.integer("vocab_size"))
 
 
-@model(
-    *("Lfm2MoeForCausalLM", "lfm2_moe"),
-    source=in_transformers("models/lfm2_moe"),
-)
+@transformers_model("models/lfm2_moe", "Lfm2MoeForCausalLM", "lfm2_moe")
 def lfm2_moe(config: Config) -> Iterator[Work]:
     """LFM2-MoE: the mixers of LFM2; experts in all layers but the first `num_dense_layers`."""
     layers, width = config.layers(), config.integer("hidden_size")
@@ -805,10 +740,7 @@ def lfm2_moe(config: Config) -> Iterator[Work]:
     yield head(width, config.integer("vocab_size"))
 
 
-@model(
-    *("Lfm3ForCausalLM", "lfm3"),
-    source=in_transformers("models/lfm3"),
-)
+@transformers_model("models/lfm3", "Lfm3ForCausalLM", "lfm3")
 def lfm3(config: Config) -> Iterator[Work]:
     """LFM3: as LFM2, with windows in some attention layers and an output gate for each of their heads."""
     layers, width = config.layers(), config.integer("hidden_size")

@@ -35,17 +35,16 @@ from ullage.models.latents import (
     single_attention,
     vectors,
 )
-from ullage.models.model import in_diffusers, model
+from ullage.models.model import diffusers_model
 from ullage.models.sample import ONCE, PROMPT, Quantity, quantity
 from ullage.models.work import Work, attention, convolution, matmul
 
 
-@model(
-    *("SD3Transformer2DModel", "StableDiffusion3Pipeline", "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline"),
-    *("StableDiffusion3ControlNetPipeline", "StableDiffusion3ControlNetInpaintingPipeline"),
-    kind="diffusion",
-    source=in_diffusers("models/transformers/transformer_sd3.py"),
-)
+@diffusers_model(
+    "models/transformers/transformer_sd3.py", "SD3Transformer2DModel", "StableDiffusion3Pipeline",
+    "StableDiffusion3Img2ImgPipeline", "StableDiffusion3InpaintPipeline",
+    "StableDiffusion3ControlNetPipeline", "StableDiffusion3ControlNetInpaintingPipeline",
+)  # fmt: skip
 def sd3(config: Config) -> Iterator[Work]:
     """Stable Diffusion 3 and 3.5 (medium, large): joint attention of two streams; 3.5 medium attends to the latents once more.
 
@@ -63,11 +62,7 @@ def sd3(config: Config) -> Iterator[Work]:
     yield from output(streams, stack.width, streams.grid.volume * outputs)
 
 
-@model(
-    "SD3ControlNetModel",
-    kind="diffusion",
-    source=in_diffusers("models/controlnets/controlnet_sd3.py"),
-)
+@diffusers_model("models/controlnets/controlnet_sd3.py", "SD3ControlNetModel")
 def sd3_controlnet(config: Config) -> Iterator[Work]:
     """The ControlNet of Stable Diffusion 3 alone, joint or (3.5 large) over the latents only, and a projection of each block's output.
 
@@ -140,13 +135,13 @@ def _latent_blocks(streams: Streams, stack: Stack) -> Iterator[Work]:
 PACKED = 2  # pipelines pack 2×2 latents into a token before the model sees them; `patch_size` (1) comes on top
 
 
-@model(
-    *("FluxTransformer2DModel", "FluxPipeline", "FluxImg2ImgPipeline", "FluxInpaintPipeline", "FluxFillPipeline"),
-    *("FluxKontextPipeline", "FluxKontextInpaintPipeline", "FluxControlPipeline", "FluxControlImg2ImgPipeline"),
-    *("FluxControlInpaintPipeline", "FluxControlNetPipeline", "FluxControlNetImg2ImgPipeline", "FluxControlNetInpaintPipeline"),
-    kind="diffusion",
-    source=in_diffusers("models/transformers/transformer_flux.py"),
-)
+@diffusers_model(
+    "models/transformers/transformer_flux.py", "FluxTransformer2DModel", "FluxPipeline",
+    "FluxImg2ImgPipeline", "FluxInpaintPipeline", "FluxFillPipeline", "FluxKontextPipeline",
+    "FluxKontextInpaintPipeline", "FluxControlPipeline", "FluxControlImg2ImgPipeline",
+    "FluxControlInpaintPipeline", "FluxControlNetPipeline", "FluxControlNetImg2ImgPipeline",
+    "FluxControlNetInpaintPipeline",
+)  # fmt: skip
 def flux(config: Config) -> Iterator[Work]:
     """Flux.1 (dev, schnell, Fill, Kontext, Control): joint attention of two streams, then blocks of one sequence.
 
@@ -165,11 +160,7 @@ def flux(config: Config) -> Iterator[Work]:
     yield from output(streams, width, side * side * config.integer("out_channels", default=inputs))
 
 
-@model(
-    "FluxControlNetModel",
-    kind="diffusion",
-    source=in_diffusers("models/controlnets/controlnet_flux.py"),
-)
+@diffusers_model("models/controlnets/controlnet_flux.py", "FluxControlNetModel")
 def flux_controlnet(config: Config) -> Iterator[Work]:
     """The ControlNet of Flux.1 alone, one of several modes too: its blocks, and a projection of each one's output.
 
@@ -240,11 +231,10 @@ def _hint(streams: Streams, side: int, channels: int) -> Iterator[Work]:
         reads = "hint"
 
 
-@model(
-    *("Flux2Transformer2DModel", "Flux2Pipeline", "Flux2KleinPipeline", "Flux2KleinInpaintPipeline"),
-    kind="diffusion",
-    source=in_diffusers("models/transformers/transformer_flux2.py"),
-)
+@diffusers_model(
+    "models/transformers/transformer_flux2.py", "Flux2Transformer2DModel", "Flux2Pipeline",
+    "Flux2KleinPipeline", "Flux2KleinInpaintPipeline",
+)  # fmt: skip
 def flux2(config: Config) -> Iterator[Work]:
     """Flux.2 (dev, Klein): joint attention of two streams, then blocks of one sequence; gated MLPs; three modulations in all.
 
@@ -302,13 +292,12 @@ def _flux2_single_blocks(streams: Streams, stack: Stack, inner: int) -> Iterator
 TWICE = quantity("samples, twice", lambda _: 2)
 
 
-@model(
-    *("QwenImageTransformer2DModel", "QwenImagePipeline", "QwenImageImg2ImgPipeline", "QwenImageInpaintPipeline"),
-    *("QwenImageEditPipeline", "QwenImageEditPlusPipeline", "QwenImageEditInpaintPipeline", "QwenImageLayeredPipeline"),
-    *("QwenImageControlNetPipeline", "QwenImageControlNetInpaintPipeline"),
-    kind="diffusion",
-    source=in_diffusers("models/transformers/transformer_qwenimage.py"),
-)
+@diffusers_model(
+    "models/transformers/transformer_qwenimage.py", "QwenImageTransformer2DModel", "QwenImagePipeline",
+    "QwenImageImg2ImgPipeline", "QwenImageInpaintPipeline", "QwenImageEditPipeline",
+    "QwenImageEditPlusPipeline", "QwenImageEditInpaintPipeline", "QwenImageLayeredPipeline",
+    "QwenImageControlNetPipeline", "QwenImageControlNetInpaintPipeline",
+)  # fmt: skip
 def qwen_image(config: Config) -> Iterator[Work]:
     """Qwen-Image, text to image, editing and layered: joint attention of two streams.
 
@@ -327,11 +316,7 @@ def qwen_image(config: Config) -> Iterator[Work]:
     yield from output(streams, stack.width, columns)
 
 
-@model(
-    "QwenImageControlNetModel",
-    kind="diffusion",
-    source=in_diffusers("models/controlnets/controlnet_qwenimage.py"),
-)
+@diffusers_model("models/controlnets/controlnet_qwenimage.py", "QwenImageControlNetModel")
 def qwen_image_controlnet(config: Config) -> Iterator[Work]:
     """The ControlNet of Qwen-Image alone: its blocks over latents to which the control is added, and a projection of each one's output."""
     stack, streams = _qwen_image_stack(config), Streams(square_patch(config, 2))
@@ -367,11 +352,7 @@ def _qwen_image_blocks(streams: Streams, stack: Stack, vectors: Quantity) -> Ite
 REGISTERS = 8  # learned tokens before the prompt's
 
 
-@model(
-    *("AuraFlowTransformer2DModel", "AuraFlowPipeline"),
-    kind="diffusion",
-    source=in_diffusers("models/transformers/auraflow_transformer_2d.py"),
-)
+@diffusers_model("models/transformers/auraflow_transformer_2d.py", "AuraFlowTransformer2DModel", "AuraFlowPipeline")
 def auraflow(config: Config) -> Iterator[Work]:
     """AuraFlow: joint attention of two streams, then blocks of one sequence; eight register tokens join the prompt.
 
@@ -426,12 +407,11 @@ VECTOR = 256  # the modulation vector is no wider
 BOTH = ("stream", "prompt")
 
 
-@model(
-    *("ZImageTransformer2DModel", "ZImagePipeline", "ZImageImg2ImgPipeline", "ZImageInpaintPipeline"),
-    *("ZImageControlNetPipeline", "ZImageControlNetInpaintPipeline"),
-    kind="diffusion",
-    source=in_diffusers("models/transformers/transformer_z_image.py"),
-)
+@diffusers_model(
+    "models/transformers/transformer_z_image.py", "ZImageTransformer2DModel", "ZImagePipeline",
+    "ZImageImg2ImgPipeline", "ZImageInpaintPipeline", "ZImageControlNetPipeline",
+    "ZImageControlNetInpaintPipeline",
+)  # fmt: skip
 def z_image(config: Config) -> Iterator[Work]:
     """Z-Image (base and Turbo): a single stream after two refiners; latents and prompt are padded to multiples of 32 tokens.
 
@@ -482,11 +462,10 @@ PROMPT_PAIRS = quantity("prompt pairs", lambda s: s.prompt**2)
 DOUBLE, SINGLE, REFINER = "transformer_blocks", "single_transformer_blocks", "context_embedder.token_refiner.refiner_blocks"
 
 
-@model(
-    *("HunyuanVideoTransformer3DModel", "HunyuanVideoPipeline", "HunyuanVideoImageToVideoPipeline", "HunyuanSkyreelsImageToVideoPipeline"),
-    kind="diffusion",
-    source=in_diffusers("models/transformers/transformer_hunyuan_video.py"),
-)
+@diffusers_model(
+    "models/transformers/transformer_hunyuan_video.py", "HunyuanVideoTransformer3DModel",
+    "HunyuanVideoPipeline", "HunyuanVideoImageToVideoPipeline", "HunyuanSkyreelsImageToVideoPipeline",
+)  # fmt: skip
 def hunyuan_video(config: Config) -> Iterator[Work]:
     """HunyuanVideo, text and image to video (13B), and SkyReels V1.
 
@@ -598,12 +577,7 @@ POOL_HEADS = 8
 POOLED = quantity("prompt tokens and their mean", lambda s: prompt_tokens(s) + 1)
 
 
-@model(
-    *("MochiTransformer3DModel", "MochiPipeline"),
-    kind="diffusion",
-    source=in_diffusers("models/transformers/transformer_mochi.py"),
-    left_out=("rope",),  # positions times learned frequencies: once a step whatever the batch, so that no sample pays for it
-)
+@diffusers_model("models/transformers/transformer_mochi.py", "MochiTransformer3DModel", "MochiPipeline", left_out=("rope",))
 def mochi(config: Config) -> Iterator[Work]:
     """Mochi 1, text to video.
 

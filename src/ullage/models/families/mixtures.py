@@ -29,7 +29,7 @@ from ullage.models.mixture import (
     stepped,
     whole,
 )
-from ullage.models.model import in_transformers, model, table
+from ullage.models.model import in_transformers, table, transformers_model
 from ullage.models.sample import FULL, TEXT, Convention, Quantity, Sample, pairs
 from ullage.models.work import Work, attention, contraction, matmul
 
@@ -570,7 +570,7 @@ table(
 # Experts elsewhere
 
 
-@model(*family("JetMoe", LM, CLASSIFIER, BARE, kind="jetmoe"), source=in_transformers("models/jetmoe"))
+@transformers_model("models/jetmoe", *family("JetMoe", LM, CLASSIFIER, BARE, kind="jetmoe"))
 def jetmoe(config: Config) -> Iterator[Work]:
     """JetMoE: t of E experts project the queries and the outputs of attention, t of E experts are the MLP; each has a router.
 
@@ -598,7 +598,7 @@ def _expert_attention(config: Config) -> Iterator[Work]:
     yield from mixture.works(width, layers)
 
 
-@model(*family("Dbrx", LM, BARE, kind="dbrx"), source=in_transformers("models/dbrx"))
+@transformers_model("models/dbrx", *family("Dbrx", LM, BARE, kind="dbrx"))
 def dbrx(config: Config) -> Iterator[Work]:
     """DBRX: grouped-query attention, then `moe_top_k` of `moe_num_experts` gated experts of width `ffn_hidden_size`."""
     yield from whole(config, config.integer("d_model", "hidden_size"), _fine_grained(config), "transformer.wte")
@@ -621,7 +621,7 @@ def _fine_grained(config: Config) -> Iterator[Work]:
     yield from mixture.works(width, layers, stack)
 
 
-@model(*family("HunYuanMoEV1", LM, CLASSIFIER, BARE, kind="hunyuan_v1_moe"), source=in_transformers("models/hunyuan_v1_moe"))
+@transformers_model("models/hunyuan_v1_moe", *family("HunYuanMoEV1", LM, CLASSIFIER, BARE, kind="hunyuan_v1_moe"))
 def hunyuan_moe(config: Config) -> Iterator[Work]:
     """Hunyuan-A13B: t of E experts beside a shared MLP of the same width; both numbers may differ from layer to layer.
 

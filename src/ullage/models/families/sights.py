@@ -1,8 +1,8 @@
-"""Models of vision or sound and language: a tower, a way into the text, and a language model that is known by itself."""
+"""Models of images and language whose towers take pictures or tiles: a tower, a way into the text, and a known text model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -10,25 +10,22 @@ from ullage.errors import UllageError, harmless
 from ullage.models.blocks import embedding, head, mlp, self_attention
 from ullage.models.config import Config
 from ullage.models.decoders import documented, head_dim
-from ullage.models.families.encoders import Side, encoder
 from ullage.models.families.vision import pooled_tower, vision_tower
-from ullage.models.images import FUSED, Grid, Images, Patches, Tower, pair, patching, scaled, unused
+from ullage.models.images import FUSED, Grid, Images, Patches, Tower, pair, patching, unused
 from ullage.models.language import STACK, language, width
-from ullage.models.model import MODELS, in_transformers, model, table
+from ullage.models.model import MODELS, in_transformers, model, table, transformers_model
 from ullage.models.sample import FULL, TEXT, Convention, Quantity, Sample, quantity
-from ullage.models.work import Work, attention, convolution, lookup, matmul
+from ullage.models.work import Work, attention, convolution, matmul
 
 _PIXTRAL_QUERIES = ("attention.q_proj", "attention.k_proj", "attention.v_proj", "attention.o_proj")
 _FEED = ("feed_forward.gate_proj", "feed_forward.up_proj", "feed_forward.down_proj")
 PIXTRAL_VISION = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 24, "num_attention_heads": 16, "patch_size": 16}
 
 
-@model(
-    *("mistral3", "Mistral3ForConditionalGeneration"),
-    kind="vision-language",
+@transformers_model(
+    "models/mistral3 and pixtral", "mistral3", "Mistral3ForConditionalGeneration", kind="vision-language",
     shapes=("seq", "image"),
-    source=in_transformers("models/mistral3 and pixtral"),
-)
+)  # fmt: skip
 def mistral3(config: Config) -> Iterator[Work]:
     """Mistral Small 3.1 and its like: Pixtral's tower, a merger of 2 × 2 patches, a projector of two products, and the text.
 
@@ -38,12 +35,10 @@ def mistral3(config: Config) -> Iterator[Work]:
     yield from _merging(config, "mistral", "model.vision_tower.", "model.multi_modal_projector")
 
 
-@model(
-    *("lighton_ocr", "LightOnOcrForConditionalGeneration"),
-    kind="vision-language",
-    shapes=("seq", "image"),
-    source=in_transformers("models/lighton_ocr and pixtral"),
-)
+@transformers_model(
+    "models/lighton_ocr and pixtral", "lighton_ocr", "LightOnOcrForConditionalGeneration",
+    kind="vision-language", shapes=("seq", "image"),
+)  # fmt: skip
 def lighton_ocr(config: Config) -> Iterator[Work]:
     """LightOnOCR: Mistral 3's way with Qwen 3."""
     yield from _merging(config, "qwen3", "model.vision_encoder.", "model.vision_projection")
@@ -373,12 +368,11 @@ def _paths(original: bool) -> tuple[str, str, str, tuple[str, ...]]:
 IDEFICS3_VISION = {"hidden_size": 1152, "intermediate_size": 3072, "num_hidden_layers": 12, "num_attention_heads": 16}
 
 
-@model(
-    *("idefics3", "Idefics3ForConditionalGeneration", "smolvlm", "SmolVLMForConditionalGeneration"),
-    kind="vision-language",
+@transformers_model(
+    "models/idefics3 and smolvlm; arXiv:2408.12637, 2504.05299", "idefics3",
+    "Idefics3ForConditionalGeneration", "smolvlm", "SmolVLMForConditionalGeneration", kind="vision-language",
     shapes=("seq", "image"),
-    source=in_transformers("models/idefics3 and smolvlm; arXiv:2408.12637, 2504.05299"),
-)
+)  # fmt: skip
 def idefics3(config: Config) -> Iterator[Work]:
     """Idefics3 and SmolVLM: each tile through the tower, s² patches side by side through one product (s = scale_factor).
 
@@ -395,13 +389,10 @@ def idefics3(config: Config) -> Iterator[Work]:
     yield from works
 
 
-@model(
-    *("paligemma", "PaliGemmaForConditionalGeneration"),
-    kind="vision-language",
-    causal=False,
-    shapes=("seq", "image"),
-    source=in_transformers("models/paligemma; Beyer et al., arXiv:2407.07726"),
-)
+@transformers_model(
+    "models/paligemma; Beyer et al., arXiv:2407.07726", "paligemma", "PaliGemmaForConditionalGeneration",
+    kind="vision-language", causal=False, shapes=("seq", "image"),
+)  # fmt: skip
 def paligemma(config: Config) -> Iterator[Work]:
     """PaliGemma: one product per patch between SigLIP and Gemma; images and prompt see each other fully.
 
@@ -422,12 +413,10 @@ def resized(section: Config) -> Images:
     return Images(rows, columns, size=pair(section, "image_size", 224))
 
 
-@model(
-    *("gemma3", "Gemma3ForConditionalGeneration"),
-    kind="vision-language",
+@transformers_model(
+    "models/gemma3; arXiv:2503.19786", "gemma3", "Gemma3ForConditionalGeneration", kind="vision-language",
     shapes=("seq", "image"),
-    source=in_transformers("models/gemma3; arXiv:2503.19786"),
-)
+)  # fmt: skip
 def gemma3(config: Config) -> Iterator[Work]:
     """Gemma 3 with images: SigLIP at one size (896 pixels), averages of 4 × 4 patches, one product for each of the 256 tokens.
 
@@ -444,13 +433,54 @@ def gemma3(config: Config) -> Iterator[Work]:
 
 
 def both_ways(pairs: Quantity, images: Images, tokens: int) -> Quantity:
-    """Return causal pairs, and those that the tokens of each image add by seeing each other both ways."""
+    """Return causal pairs, and those that the tokens of each image add by seeing each other both ways; 0 tokens: the merged ones."""
 
     def of(sample: Sample, convention: Convention) -> int:
-        more = 0 if convention == FULL else len(images.of(sample).grids) * (tokens * (tokens - 1) // 2)
-        return pairs.of(sample, convention) + more
+        grids = () if convention == FULL else images.of(sample).grids
+        counts = [tokens or frames * rows * columns // images.merge**2 for frames, rows, columns in grids]
+        return pairs.of(sample, convention) + sum(count * (count - 1) // 2 for count in counts)
 
-    return Quantity(f"{pairs.name}, images of {tokens} tokens both ways, {images.name}", of)
+    return Quantity(f"{pairs.name}, images of {tokens or 'merged'} tokens both ways, {images.name}", of)
+
+
+GEMMA4_VISION = {"hidden_size": 768, "intermediate_size": 3072, "num_hidden_layers": 16, "num_attention_heads": 12, "head_dim": 64}
+
+
+@transformers_model("models/gemma4", "gemma4", "Gemma4ForConditionalGeneration", kind="vision-language", left_out=("*.pooler",))
+def gemma4_vision(config: Config) -> Iterator[Work]:
+    """Gemma 4 with images: a tower with gated MLPs, averages of 3 × 3 patches, one product for each of them, and Gemma 4.
+
+    An image of P patches costs 2P·3p²v + 2PL(4v² + 3vf) + 4vL·P² and 2(P/9)v·h. In the larger models the tokens of an image
+    see each other both ways. The frames of a video are images. The tower for sound is not counted, and frames of it are refused.
+    """
+    section, works = documented(config.section("vision_config"), **GEMMA4_VISION), list(language(config, "gemma4_text"))
+    wide, heads, layers = section.integer("hidden_size"), section.integer("num_attention_heads"), section.layers()
+    if section.integer("num_key_value_heads", default=heads) != heads:
+        raise section.error(("num_key_value_heads",), f"must be that of the {heads:,} heads: no formula covers fewer")
+    side, merge = section.integer("patch_size", default=16, most=1024), section.integer("pooling_kernel_size", default=3, most=64)
+    images, base = Images(side, side, merge=merge, fit="nearest"), "model.vision_tower."
+    place, seen = f"{base}patch_embedder.input_proj", quantity(f"{images.patches.name}, and no sound", lambda s: _silent(images, s))
+    yield matmul("vision.patch", seen, 3 * side**2, wide, module=place, reads=("data",), to="vision")
+    queries = tuple(f"self_attn.{name}_proj.linear" for name in ("q", "k", "v", "o"))
+    feed = tuple(f"mlp.{name}_proj.linear" for name in ("gate", "up", "down"))
+    inner, dim = section.integer("intermediate_size"), section.integer("head_dim")
+    tower = Tower(f"{base}encoder.layers", layers, wide, heads, inner, queries, feed, dim)
+    yield from tower.works(images.patches, [(images.frame_pairs, layers)])
+    way = "model.embed_vision.embedding_projection"
+    yield matmul("vision.merger", images.merged, wide, width(works), module=way, reads=("vision",))
+    blind = config.section("text_config").values.get("use_bidirectional_attention") != "vision"
+    for work in works:
+        sees = not blind and work.quantity.name.startswith("causal pairs")
+        yield replace(work, quantity=both_ways(work.quantity, images, 0)) if sees else work
+
+
+def _silent(images: Images, sample: Sample) -> int:
+    """Return the patches of a sample; raises UllageError for one with sound, whose tower no formula covers."""
+    if sample.audio:
+        raise UllageError(
+            "there is no formula for the tower that hears in Gemma 4", "leave --audio-frames out: images and text are counted"
+        )
+    return images.of(sample).patches
 
 
 def _tokens(config: Config, images: Images) -> int:
@@ -463,224 +493,15 @@ def _tokens(config: Config, images: Images) -> int:
     return (side // window) ** 2
 
 
-_QWEN2_VL_SOURCE = in_transformers("models/qwen2_vl and qwen2_5_vl; arXiv:2409.12191, 2502.13923")
-_GATED = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
-FULL_BLOCKS = [7, 15, 23, 31]  # of Qwen2.5-VL, where the file is silent
-
-
-@model("qwen2_vl", "Qwen2VLForConditionalGeneration", kind="vision-language", source=_QWEN2_VL_SOURCE)
-def qwen2_vl(config: Config) -> Iterator[Work]:
-    """Qwen2-VL: a vision transformer whose attention stays within a frame, a merger once per four patches, and Qwen2.
-
-    P patches cost 2P[1176e + L(4e² + 2ef)] + 4eL × (patches of a frame)² summed over frames, and 2(P/4)(16e² + 4e·h) for the
-    merger. The text (all its tokens, those of images among them) costs what Qwen2 costs.
-    """
-    yield from _qwen2_vl_tower(config.section("vision_config"), "model.visual.", to="stream")
-    yield from language(config, "qwen2")
-
-
-@model("qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", kind="vision-language", source=_QWEN2_VL_SOURCE)
-def qwen2_5_vl(config: Config) -> Iterator[Work]:
-    """Qwen2.5-VL: Qwen2-VL with a gated MLP in its tower, and attention within windows of 112 × 112 pixels in most blocks.
-
-    A window is 64 patches (fewer at an edge); the blocks of `fullatt_block_indexes` see the whole frame.
-    """
-    yield from _windowed(config.section("vision_config"), "model.visual.", to="stream")
-    yield from language(config, "qwen2")
-
-
-@model(
-    "qwen2_vl_vision", "Qwen2VisionTransformerPretrainedModel", kind="vision", shapes=("grid",), source=_QWEN2_VL_SOURCE
-)  # fmt: skip
-def qwen2_vl_vision(config: Config) -> Iterator[Work]:
-    """The vision tower of Qwen2-VL alone, with its merger."""
-    yield from _qwen2_vl_tower(config, "", needed=True)
-
-
-@model(
-    "qwen2_5_vl_vision", "Qwen2_5_VisionTransformerPretrainedModel", kind="vision", shapes=("grid",), source=_QWEN2_VL_SOURCE
-)  # fmt: skip
-def qwen2_5_vl_vision(config: Config) -> Iterator[Work]:
-    """The vision tower of Qwen2.5-VL alone, with its merger."""
-    yield from _windowed(config, "", needed=True)
-
-
-@model(
-    *("hyperclovax_vision_v2", "HyperCLOVAXVisionV2ForConditionalGeneration"),
-    kind="vision-language",
-    source=in_transformers("models/hyperclovax_vision_v2"),
-)
-def hyperclovax_vision_v2(config: Config) -> Iterator[Work]:
-    """HyperCLOVA X SEED Think with images: Qwen2.5-VL's tower, one product for each merged token, and HyperCLOVA X."""
-    section, works = config.section("vision_config"), list(language(config, "hyperclovax"))
-    yield from _windowed(section, "model.vision_model.", to="vision.merger")
-    inner, images = section.integer("out_hidden_size", default=3584), patched(section, 14)
-    yield matmul("vision.projector", images.merged, inner, width(works), module="model.projector", reads=("vision.merger",))
-    yield from works
-
-
-@model(
-    *("glm4v", "Glm4vForConditionalGeneration", "glm46v", "Glm46VForConditionalGeneration"),
-    *("glm4v_moe", "Glm4vMoeForConditionalGeneration", "glm_ocr", "GlmOcrForConditionalGeneration"),
-    kind="vision-language",
-    source=in_transformers("models/glm4v, glm4v_moe, glm46v and glm_ocr; arXiv:2507.01006"),
-)
-def glm4v(config: Config) -> Iterator[Work]:
-    """GLM-4.1V, GLM-4.5V, GLM-4.6V and GLM-OCR: attention within a frame, a convolution to merged tokens, a gated MLP, and GLM.
-
-    With e the tower's and h the text's width, f that of the merger, a merged token costs 2(4e·h + h² + 3h·f). The frames of a
-    video are images of their own.
-    """
-    section, base = config.section("vision_config"), "model.visual."
-    small = config.architecture.casefold().startswith(("glm_ocr", "glmocr"))
-    wide, outer = section.integer("hidden_size", default=1536), section.integer("out_hidden_size", default=4096)
-    inner, count = section.integer("intermediate_size", default=13696), section.integer("num_heads", default=12)
-    images, layers, channels = patched(section, 14), section.layers("depth", default=24), section.integer("in_channels", default=3)
-    tower = Tower(f"{base}blocks", layers, wide, count, inner if small else outer, FUSED, _GATED)
-    yield embedded(section, images, wide, base)
-    yield from tower.works(images.patches, [(images.frame_pairs, layers)])
-    rows, merged, way = images.merged, "vision.merger", f"{base}merger."
-    place = f"{base}downsample"
-    yield convolution(f"{merged}.conv", rows, images.merge**2, wide, outer, module=place, reads=("vision",), to=merged)
-    yield matmul(f"{merged}.proj", rows, outer, outer, module=f"{way}proj", reads=(merged,), to=None)
-    columns, made = outer * channels if small else inner, (f"{merged}.gate", f"{merged}.up")
-    for name, module in zip(made, ("gate_proj", "up_proj"), strict=True):
-        yield matmul(name, rows, outer, columns, module=f"{way}{module}", reads=(f"{merged}.proj",), to=None)
-    yield matmul(f"{merged}.down", rows, columns, outer, module=f"{way}down_proj", reads=made)
-    yield from language(config, "glm_ocr_text" if small else "glm4v_moe_text" if "moe" in config.architecture.casefold() else "glm4v_text")
-
-
-def patched(config: Config, patch: int, needed: bool = False) -> Images:
-    """Return the images of a tower that merges patches; images in pixels are resized to whole merged patches."""
-    side = config.integer("patch_size", default=patch, most=1024)
-    return Images(side, side, merge=config.integer("spatial_merge_size", default=2, most=64), fit="nearest", needed=needed)
-
-
-def embedded(config: Config, images: Images, width: int, base: str) -> Work:
-    """Return the patch embedding, a convolution over two frames of each patch."""
-    channels, frames = config.integer("in_channels", "in_chans", default=3), config.integer("temporal_patch_size", default=2, most=64)
-    return patching(images, channels, width, f"{base}patch_embed.proj", frames=frames)
-
-
-def heads(config: Config, width: int) -> int:
-    """Return the heads of a tower, which must divide its width."""
-    count = config.integer("num_heads", default=16)
-    if width % count:
-        raise config.error(("num_heads",), f"is {count:,}, which does not divide the width of {width:,}")
-    return count
-
-
-def merger(
-    images: Images, width: int, outer: int, module: str, modules: tuple[str, str], *, to: str | None, name: str = "vision.merger",
-    layers: Sequence[int] = (0,), stack: str = "",
-) -> Iterator[Work]:  # fmt: skip
-    """Yield the two products that turn merge × merge patches into one token of the language model, once for each such token."""
-    inner = width * images.merge**2
-    up, down = (f"{module}.{part}".lstrip(".") for part in modules)
-    yield matmul(f"{name}.up", images.merged, inner, inner, layers, stack=stack, module=up, reads=("vision",), to=None)
-    yield matmul(f"{name}.down", images.merged, inner, outer, layers, stack=stack, module=down, reads=(f"{name}.up",), to=to)
-
-
-def _qwen2_vl_tower(config: Config, base: str, *, to: str | None = None, needed: bool = False) -> Iterator[Work]:
-    width = config.integer("embed_dim", default=1280)
-    inner = scaled(config, width)
-    images, layers = patched(config, 14, needed), config.layers("depth", default=32)
-    tower = Tower(f"{base}blocks", layers, width, heads(config, width), inner, FUSED)
-    yield from _works(config, base, images, tower, [(images.frame_pairs, layers)], config.integer("hidden_size", default=3584), to)
-
-
-def _windowed(config: Config, base: str, *, to: str | None = None, needed: bool = False) -> Iterator[Work]:
-    width, inner = config.integer("hidden_size"), config.integer("intermediate_size", default=3420)
-    images, layers = patched(config, 14, needed), config.layers("depth", default=32)
-    tower = Tower(f"{base}blocks", layers, width, heads(config, width), inner, FUSED, _GATED)
-    given = config.integers("fullatt_block_indexes")
-    whole = set(FULL_BLOCKS if given is None else given)
-    merged = config.integer("window_size", default=112) // images.merge // images.rows  # tokens on a side of a window
-    if merged < 1:
-        raise config.error(("window_size",), f"holds no merged patch of {images.merge * images.rows} pixels")
-    windows = (images.window_pairs(merged * images.merge), [i for i in layers if i not in whole])
-    parts = [windows, (images.frame_pairs, [i for i in layers if i in whole])]
-    yield from _works(config, base, images, tower, parts, config.integer("out_hidden_size", default=3584), to)
-
-
-def _works(
-    config: Config, base: str, images: Images, tower: Tower, parts: Sequence[tuple[Quantity, Sequence[int]]], outer: int, to: str | None
-) -> Iterator[Work]:
-    yield embedded(config, images, tower.width, base)
-    yield from tower.works(images.patches, [(of, members) for of, members in parts if members])
-    yield from merger(images, tower.width, outer, f"{base}merger.mlp", ("0", "2"), to=to)
-
-
-_QWEN3_VL_SOURCE = in_transformers("models/qwen3_vl and qwen3_vl_moe; arXiv:2511.21631")
-DEEPSTACK = [8, 16, 24]  # where the file is silent
-
-
-@model(
-    *("qwen3_vl", "Qwen3VLForConditionalGeneration", "qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration"),
-    kind="vision-language",
-    source=_QWEN3_VL_SOURCE,
-)
-def qwen3_vl(config: Config) -> Iterator[Work]:
-    """Qwen3-VL and Qwen3-VL-MoE: a vision transformer, a merger for its last layer and for each deepstack layer, and Qwen3.
-
-    P patches cost 2P[1536e + L(4e² + 2ef)] + 4eL × (patches of a frame)² summed over frames; each of the 1 + deepstack mergers
-    2(P/4)(16e² + 4e·h). The interpolation of positions and the sum of deepstack features count 0.
-    """
-    yield from _qwen3_vl_tower(config.section("vision_config"), "model.visual.", to="stream")
-    moe = "moe" in config.architecture.casefold()
-    yield from language(config, "qwen3_moe" if moe else "qwen3")
-
-
-@model(
-    *("qwen3_5", "Qwen3_5ForConditionalGeneration", "qwen3_5_moe", "Qwen3_5MoeForConditionalGeneration"),
-    kind="vision-language",
-    source=in_transformers("models/qwen3_5 and qwen3_5_moe"),
-)
-def qwen3_5(config: Config) -> Iterator[Work]:
-    """Qwen3.5 and Qwen3.5-MoE with images: Qwen3-VL's tower without deepstack, and the decoder of delta networks."""
-    yield from _qwen3_vl_tower(config.section("vision_config").replaced(deepstack_visual_indexes=[]), "model.visual.", to="stream")
-    yield from language(config, "qwen3_5_moe_text" if "moe" in config.architecture.casefold() else "qwen3_5_text")
-
-
-@model(
-    *("qwen3_vl_vision", "Qwen3VLVisionModel", "qwen3_vl_moe_vision", "Qwen3VLMoeVisionModel"),
-    kind="vision",
-    shapes=("grid",),
-    source=_QWEN3_VL_SOURCE,
-)
-def qwen3_vl_vision(config: Config) -> Iterator[Work]:
-    """The vision tower of Qwen3-VL alone, with its mergers."""
-    yield from _qwen3_vl_tower(config, "", to=None, needed=True)
-
-
-def _qwen3_vl_tower(config: Config, base: str, *, to: str | None, needed: bool = False) -> Iterator[Work]:
-    width, outer = config.integer("hidden_size", default=1152), config.integer("out_hidden_size", default=3584)
-    images, layers = patched(config, 16, needed), config.layers("depth", default=27)
-    inner = config.integer("intermediate_size", default=4304)
-    tower = Tower(f"{base}blocks", layers, width, heads(config, width), inner, FUSED, ("mlp.linear_fc1", "mlp.linear_fc2"))
-    yield embedded(config, images, width, base)
-    yield lookup("vision.positions", images.patches, f"{base}pos_embed", to="vision")
-    yield from tower.works(images.patches, [(images.frame_pairs, layers)])
-    modules = ("linear_fc1", "linear_fc2")
-    yield from merger(images, width, outer, f"{base}merger", modules, to=to)
-    given = config.integers("deepstack_visual_indexes")
-    reached = [i for i in (DEEPSTACK if given is None else given) if i < len(layers)]
-    if reached:
-        stack, members = f"{base}deepstack_merger_list", range(len(reached))
-        yield from merger(images, width, outer, "", modules, to=to, name="vision.deepstack", layers=members, stack=stack)
-
-
 MLLAMA_VISION = {"hidden_size": 1280, "intermediate_size": 5120, "num_hidden_layers": 32, "num_global_layers": 8}
 TEXTUAL = {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 40, "num_attention_heads": 32, "num_key_value_heads": 8}
 CROSS_LAYERS = [3, 8, 13, 18, 23, 28, 33, 38]
 
 
-@model(
-    *("mllama", "MllamaForConditionalGeneration"),
-    kind="vision-language",
+@transformers_model(
+    "models/mllama; arXiv:2407.21783", "mllama", "MllamaForConditionalGeneration", kind="vision-language",
     shapes=("seq", "image"),
-    source=in_transformers("models/mllama; arXiv:2407.21783"),
-)
+)  # fmt: skip
 def mllama(config: Config) -> Iterator[Work]:
     """Llama 3.2 Vision: tiles through two stages of a ViT, Llama, and cross-attention of the text to all tiles' tokens.
 
@@ -837,95 +658,3 @@ def llama4_tower(config: Config, columns: int) -> Iterator[Work]:
         yield matmul(name, merged, inputs, outputs, module=module, reads=(read,), to=None)
     projector = "multi_modal_projector.linear_1"
     yield matmul("vision.projector", merged, wide, columns, module=projector, reads=("vision.merger.down",))
-
-
-AUDIO = {"d_model": 1280, "encoder_layers": 32, "encoder_attention_heads": 20, "encoder_ffn_dim": 5120}
-HEARD: dict[str, Any] = {"kind": "audio", "causal": True, "shapes": ("seq", "audio-frames")}
-
-
-@model("qwen2_audio", "Qwen2AudioForConditionalGeneration", source=in_transformers("models/qwen2_audio; arXiv:2407.10759"), **HEARD)
-def qwen2_audio(config: Config) -> Iterator[Work]:
-    """Qwen2-Audio: each window of 3,000 frames through Whisper's encoder, 750 tokens of it through one product, and Qwen2.
-
-    Frames are counted in whole windows of 2 × max_source_positions, to which the feature extractor pads; without frames the
-    text is counted alone. The text's tokens are all of them, those of audio among them.
-    """
-    works, section = list(language(config, "qwen2")), _audio(config)
-    wide, pooled = yield from _listening(section)
-    yield matmul("encoder.merger", pooled, wide, width(works), module=f"{WAY}.linear", reads=("encoder",))
-    yield from works
-
-
-@model(
-    *("audioflamingo3", "AudioFlamingo3ForConditionalGeneration", "musicflamingo", "MusicFlamingoForConditionalGeneration"),
-    source=in_transformers("models/audioflamingo3 and musicflamingo; arXiv:2507.08128"),
-    **HEARD,
-)
-def audioflamingo3(config: Config) -> Iterator[Work]:
-    """Audio Flamingo 3 and Music Flamingo: Qwen2-Audio's encoder, a projector of two products, and Qwen2."""
-    works, section = list(language(config, "qwen2")), _audio(config)
-    wide, pooled = yield from _listening(section)
-    yield from _spoken(pooled, wide, width(works))
-    yield from works
-
-
-@model("voxtral", "VoxtralForConditionalGeneration", source=in_transformers("models/voxtral; arXiv:2507.13264"), **HEARD)
-def voxtral(config: Config) -> Iterator[Work]:
-    """Voxtral: Whisper's encoder, whose neighbouring positions (four as released) together make one token, and Llama."""
-    text = {**VOXTRAL, **config.section("text_config", optional=True).values}
-    works, section = list(language(config.replaced(text_config=text), "llama")), _audio(config)
-    wide, _ = yield from _listening(section)
-    inner, positions = section.integer("intermediate_size", default=5120), section.integer("max_source_positions", default=1500)
-    if inner % wide or positions % (inner // wide):
-        raise section.error(("intermediate_size",), f"is {inner:,}: no whole number of positions, {wide:,} wide, of {positions:,}")
-    yield from _spoken(_windows(positions, positions * wide // inner, "merged positions"), inner, width(works))
-    yield from works
-
-
-# What the class of Voxtral says where the section of its text is silent
-VOXTRAL = {
-    "hidden_size": 3072,
-    "intermediate_size": 8192,
-    "num_hidden_layers": 30,
-    "num_key_value_heads": 8,
-    "vocab_size": 131_072,
-    "head_dim": 128,
-}
-WAY = "model.multi_modal_projector"
-
-
-def _audio(config: Config) -> Config:
-    """Return the section of the encoder in Whisper's words, with the sizes of Whisper large."""
-    section = config.section("audio_config", optional=True)
-    words = zip(AUDIO, ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"), strict=True)
-    known = {old: section.values[new] for old, new in words if old not in section.values and new in section.values}
-    return documented(section.replaced(**known), **AUDIO)
-
-
-def _listening(section: Config) -> Generator[Work, None, tuple[int, Quantity]]:
-    """Yield Whisper's encoder, and return its width and the pairs of its positions, which are averaged."""
-    base, wide, heads = "model.audio_tower.", section.integer("d_model"), section.integer("encoder_attention_heads")
-    positions = section.integer("max_source_positions", default=1500)
-    mels, stem = section.integer("num_mel_bins", default=128), f"{base}conv"
-    seconds, frames = _windows(positions, positions, "positions"), _windows(positions, 2 * positions, "frames")
-    yield convolution("conv.first", frames, 3, mels, wide, module=f"{stem}1", reads=("data",), to=None)
-    yield convolution("conv.second", seconds, 3, wide, wide, module=f"{stem}2", reads=("conv.first",), to="encoder")
-    layers, inner = section.layers("encoder_layers"), section.integer("encoder_ffn_dim")
-    side = Side("encoder", f"{base}layers", layers, wide, heads, wide // heads, inner)
-    yield from encoder(side, seconds, _windows(positions, positions**2, "pairs"))
-    return wide, _windows(positions, positions // 2, "pooled positions")
-
-
-def _spoken(rows: Quantity, inner: int, outer: int) -> Iterator[Work]:
-    """Yield a projector of two products."""
-    yield matmul("encoder.merger.up", rows, inner, outer, module=f"{WAY}.linear_1", reads=("encoder",), to=None)
-    yield matmul("encoder.merger.down", rows, outer, outer, module=f"{WAY}.linear_2", reads=("encoder.merger.up",))
-
-
-def _windows(positions: int, each: int, what: str) -> Quantity:
-    """Return `each` for every window of audio that a sample's frames begin."""
-
-    def of(sample: Sample) -> int:
-        return -(-sample.audio // (2 * positions)) * each
-
-    return quantity(f"{what} of audio windows of {positions}", of)

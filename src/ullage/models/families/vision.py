@@ -9,7 +9,7 @@ from ullage.models.config import Config
 from ullage.models.decoders import documented, head_dim
 from ullage.models.families.encoders import TEXT_PAIRS
 from ullage.models.images import Images, Tower, pair, patching, scaled
-from ullage.models.model import in_transformers, model
+from ullage.models.model import in_transformers, model, transformers_model
 from ullage.models.planes import DEPTH, PIXELS, Plane, Size, labels, numbers, ratio, stage_head_dim
 from ullage.models.sample import ONCE, TEXT, Quantity, Sample, every_pair, pairs, quantity
 from ullage.models.work import Work, attention, contraction, convolution, matmul
@@ -23,11 +23,10 @@ def _named(*stems: str) -> tuple[str, ...]:
     return tuple(f"{stem}{end}" for stem in stems for end in ("ForImageClassification", "Model"))
 
 
-@model(
-    *("vit", "deit", "beit", "DeiTForImageClassificationWithTeacher", *_named("ViT", "DeiT", "Beit")),
-    kind="vision",
-    source=in_transformers("models/vit, deit and beit; Dosovitskiy et al., arXiv:2010.11929"),
-)
+@transformers_model(
+    "models/vit, deit and beit; Dosovitskiy et al., arXiv:2010.11929", "vit", "deit", "beit",
+    "DeiTForImageClassificationWithTeacher", *_named("ViT", "DeiT", "Beit"), kind="vision",
+)  # fmt: skip
 def vit(config: Config) -> Iterator[Work]:
     """ViT, DeiT (one token more, for distillation) and BEiT: patches and a class token, ungated MLP.
 
@@ -50,11 +49,10 @@ def vit(config: Config) -> Iterator[Work]:
         yield matmul("head", images.count, width, labels(config), module="classifier", to=None)
 
 
-@model(
-    *("dinov2", "dinov2_with_registers", *_named("Dinov2", "Dinov2WithRegisters")),
-    kind="vision",
-    source=in_transformers("models/dinov2 and dinov2_with_registers; arXiv:2304.07193"),
-)
+@transformers_model(
+    "models/dinov2 and dinov2_with_registers; arXiv:2304.07193", "dinov2", "dinov2_with_registers",
+    *_named("Dinov2", "Dinov2WithRegisters"), kind="vision",
+)  # fmt: skip
 def dinov2(config: Config) -> Iterator[Work]:
     """DINOv2, with registers or without: ViT whose MLP may be gated, and whose classifier reads class token and mean patch."""
     registers = "registers" in config.architecture.casefold()
@@ -71,11 +69,7 @@ def dinov2(config: Config) -> Iterator[Work]:
         yield matmul("head", images.count, 2 * width, labels(config), module="classifier", to=None)
 
 
-@model(
-    *("dinov3_vit", "DINOv3ViTModel"),
-    kind="vision",
-    source=in_transformers("models/dinov3_vit; Siméoni et al., arXiv:2508.10104"),
-)
+@transformers_model("models/dinov3_vit; Siméoni et al., arXiv:2508.10104", "dinov3_vit", "DINOv3ViTModel", kind="vision")
 def dinov3(config: Config) -> Iterator[Work]:
     """DINOv3's ViT: registers, rotary positions, an MLP gated or not; no head."""
     images = _images(config, 16, 1 + config.integer("num_register_tokens", default=0, least=0))
@@ -261,12 +255,11 @@ QUERIES_V2 = ("attention.self.query", "attention.self.key", "attention.self.valu
 SWIN_FEED, FEED_V2 = ("mlp.fc1", "mlp.fc2"), ("intermediate.dense", "output.dense")
 
 
-@model(
-    *("SwinForImageClassification", "SwinModel", "swin", "Swinv2ForImageClassification", "Swinv2Model", "swinv2"),
-    kind="vision",
-    source=in_transformers("models/swin and swinv2; Liu et al., arXiv:2103.14030, 2111.09883"),
-    left_out=("*.continuous_position_bias_mlp.*",),  # V2's position bias: once a step whatever the batch, so that no sample pays for it
-)
+@transformers_model(
+    "models/swin and swinv2; Liu et al., arXiv:2103.14030, 2111.09883", "SwinForImageClassification",
+    "SwinModel", "swin", "Swinv2ForImageClassification", "Swinv2Model", "swinv2", kind="vision",
+    left_out=("*.continuous_position_bias_mlp.*",),
+)  # fmt: skip
 def swin(config: Config) -> Iterator[Work]:
     """Swin and Swin V2: attention within windows, patches merged four to one between stages.
 
@@ -350,11 +343,10 @@ class _Windows:
         return [self._covered(size) for size in self.plane.sizes(sample)]
 
 
-@model(
-    *("SegformerForSemanticSegmentation", "SegformerForImageClassification", "SegformerModel", "segformer"),
-    kind="vision",
-    source=in_transformers("models/segformer; Xie et al., arXiv:2105.15203"),
-)
+@transformers_model(
+    "models/segformer; Xie et al., arXiv:2105.15203", "SegformerForSemanticSegmentation",
+    "SegformerForImageClassification", "SegformerModel", "segformer", kind="vision",
+)  # fmt: skip
 def segformer(config: Config) -> Iterator[Work]:
     """SegFormer: overlapping patches, attention to keys and values of a plane shrunken by `sr_ratios`, MLPs with a depthwise 3x3.
 
@@ -437,11 +429,10 @@ TORCHVISION = {
 BOTTLENECK, BASIC = "bottleneck", "basic"
 
 
-@model(
-    *("ResNetForImageClassification", "ResNetModel", "resnet", *TORCHVISION),
-    kind="vision",
-    source=in_transformers("models/resnet; He et al., arXiv:1512.03385"),
-)
+@transformers_model(
+    "models/resnet; He et al., arXiv:1512.03385", "ResNetForImageClassification", "ResNetModel", "resnet",
+    *TORCHVISION, kind="vision",
+)  # fmt: skip
 def resnet(config: Config) -> Iterator[Work]:
     """ResNet of transformers, and torchvision's resnet18 to resnet152 by name; the stride is in the 3x3 (v1.5) unless told.
 
@@ -519,12 +510,10 @@ def _normed(
 MADE = ("conv.stem", "conv.down", "mlp.down")  # what a layer's first convolution reads: no norm stands before it
 
 
-@model(
-    *("ConvNextForImageClassification", "ConvNextModel", "convnext"),
-    *("ConvNextV2ForImageClassification", "ConvNextV2Model", "convnextv2"),
-    kind="vision",
-    source=in_transformers("models/convnext and convnextv2"),
-)
+@transformers_model(
+    "models/convnext and convnextv2", "ConvNextForImageClassification", "ConvNextModel", "convnext",
+    "ConvNextV2ForImageClassification", "ConvNextV2Model", "convnextv2", kind="vision",
+)  # fmt: skip
 def convnext(config: Config) -> Iterator[Work]:
     """ConvNeXt and ConvNeXt V2: a depthwise 7x7 convolution and a four times wider MLP in every layer.
 
@@ -560,11 +549,10 @@ STRIDES = (2, 1, 2, 1, 1, 2, 1, 1, 1, 1, 1, 1, 2, 1, 1, 1)
 FLOW = ("conv.reduce",)  # no norm stands before a layer's first convolution, so what it reads is named by the work that made it
 
 
-@model(
-    *("MobileNetV2ForImageClassification", "MobileNetV2Model", "mobilenet_v2"),
-    kind="vision",
-    source=in_transformers("models/mobilenet_v2; Sandler et al., arXiv:1801.04381"),
-)
+@transformers_model(
+    "models/mobilenet_v2; Sandler et al., arXiv:1801.04381", "MobileNetV2ForImageClassification",
+    "MobileNetV2Model", "mobilenet_v2", kind="vision",
+)  # fmt: skip
 def mobilenet_v2(config: Config) -> Iterator[Work]:
     """MobileNet V2: its seventeen widths times `depth_multiplier`, rounded as the paper's code rounds them.
 

@@ -79,8 +79,12 @@ def _image_places(call: _Call) -> list[int]:
     """Return which tokens of the text stand for images, a word between one image and the next."""
     if call.sample.pixels:
         return list(range(_features(call)))
-    side = int(call.setting("spatial_merge_size", default=0)) or round(1 / call.setting("pixel_shuffle_ratio", default=1))
+    side = int(call.setting("spatial_merge_size", "pooling_kernel_size", default=0)) or round(
+        1 / call.setting("pixel_shuffle_ratio", default=1)
+    )
     sizes = [t * h * w // side**2 for t, h, w in call.sample.grids] or [call.sample.image_tokens]
+    if merged := call.setting("merge_kernel_size"):  # frames are averaged
+        sizes = [h * w // (merged[0] * merged[1]) for _, h, w in call.sample.grids]
     starts = [sum(sizes[:i]) + i for i in range(len(sizes))]
     return [start + i for start, size in zip(starts, sizes, strict=True) for i in range(size)]
 
@@ -109,6 +113,13 @@ def _image_sizes(call: _Call) -> Any:
 def _pixel_values(call: _Call) -> Any:
     sample = call.sample
     channels = int(call.setting("num_channels", "in_channels", "in_chans", default=3))
+    if sample.grids and call.setting("pooling_kernel_size"):
+        return call.reals(
+            call.batch * len(sample.grids), _patches(sample) // len(sample.grids), channels * int(call.setting("patch_size")) ** 2
+        )
+    if sample.grids and call.setting("merge_kernel_size"):
+        side = int(call.setting("patch_size"))
+        return call.reals(call.batch * _patches(sample), channels, side, side)
     if sample.grids and call.setting("temporal_patch_size") is None:
         side = int(call.setting("image_size"))
         return call.reals(call.batch * len(sample.grids), channels, side, side)
@@ -141,6 +152,15 @@ def _grid(call: _Call) -> Any:
     if not call.sample.grids:
         return None
     return torch.tensor(call.sample.grids * call.batch, dtype=torch.long, device=call.place.integers)
+
+
+def _places(call: _Call) -> Any:
+    """Return the column and row of every patch, image by image; all images of a sample have as many patches."""
+    torch = library("torch")
+    if not call.sample.grids:
+        return None
+    of = [[[column, row] for row in range(rows) for column in range(columns)] for _, rows, columns in call.sample.grids]
+    return torch.tensor(of * call.batch, dtype=torch.long, device=call.place.integers)
 
 
 def _hidden_states(call: _Call) -> Any:
@@ -187,6 +207,7 @@ _MAKERS = {
     "image_sizes": _image_sizes,
     "image_grid_thw": _grid,
     "grid_thw": _grid,
+    "image_position_ids": _places,
     "hidden_states": _hidden_states,
     "input_features": _mel,
     "feature_attention_mask": _heard,

@@ -1,0 +1,243 @@
+"""Models of images and language whose towers take grids of patches of any size: Qwen-VL, GLM-V, Kimi, HyperCLOVA X."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ullage.models.config import Config
+from ullage.models.decoders import documented
+from ullage.models.images import FUSED, Images, Tower, pair, patching, scaled
+from ullage.models.language import language, width
+from ullage.models.model import in_transformers, model, transformers_model
+from ullage.models.sample import Quantity, quantity
+from ullage.models.work import Work, convolution, lookup, matmul
+
+_QWEN2_VL_SOURCE = in_transformers("models/qwen2_vl and qwen2_5_vl; arXiv:2409.12191, 2502.13923")
+_GATED = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
+FULL_BLOCKS = [7, 15, 23, 31]  # of Qwen2.5-VL, where the file is silent
+
+
+@model("qwen2_vl", "Qwen2VLForConditionalGeneration", kind="vision-language", source=_QWEN2_VL_SOURCE)
+def qwen2_vl(config: Config) -> Iterator[Work]:
+    """Qwen2-VL: a vision transformer whose attention stays within a frame, a merger once per four patches, and Qwen2.
+
+    P patches cost 2P[1176e + L(4e² + 2ef)] + 4eL × (patches of a frame)² summed over frames, and 2(P/4)(16e² + 4e·h) for the
+    merger. The text (all its tokens, those of images among them) costs what Qwen2 costs.
+    """
+    yield from _qwen2_vl_tower(config.section("vision_config"), "model.visual.", to="stream")
+    yield from language(config, "qwen2")
+
+
+@model("qwen2_5_vl", "Qwen2_5_VLForConditionalGeneration", kind="vision-language", source=_QWEN2_VL_SOURCE)
+def qwen2_5_vl(config: Config) -> Iterator[Work]:
+    """Qwen2.5-VL: Qwen2-VL with a gated MLP in its tower, and attention within windows of 112 × 112 pixels in most blocks.
+
+    A window is 64 patches (fewer at an edge); the blocks of `fullatt_block_indexes` see the whole frame.
+    """
+    yield from _windowed(config.section("vision_config"), "model.visual.", to="stream")
+    yield from language(config, "qwen2")
+
+
+@model(
+    "qwen2_vl_vision", "Qwen2VisionTransformerPretrainedModel", kind="vision", shapes=("grid",), source=_QWEN2_VL_SOURCE
+)  # fmt: skip
+def qwen2_vl_vision(config: Config) -> Iterator[Work]:
+    """The vision tower of Qwen2-VL alone, with its merger."""
+    yield from _qwen2_vl_tower(config, "", needed=True)
+
+
+@model(
+    "qwen2_5_vl_vision", "Qwen2_5_VisionTransformerPretrainedModel", kind="vision", shapes=("grid",), source=_QWEN2_VL_SOURCE
+)  # fmt: skip
+def qwen2_5_vl_vision(config: Config) -> Iterator[Work]:
+    """The vision tower of Qwen2.5-VL alone, with its merger."""
+    yield from _windowed(config, "", needed=True)
+
+
+KIMI_VISION = {"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layers": 27, "num_attention_heads": 16}
+
+
+@transformers_model(
+    "models/kimi_k25", "kimi_k25", "Kimi_K25ForConditionalGeneration", "KimiK25ForConditionalGeneration",
+    kind="vision-language",
+)  # fmt: skip
+def kimi_k25(config: Config) -> Iterator[Work]:
+    """Kimi K2.5: MoonViT over all patches of an image or a few frames, their frames averaged, 2 × 2 merged, and DeepSeek V3.
+
+    P patches of F frames cost 2P[3p²v + L(4v² + 2vf)] + 4vL·P² and 2(P/4F)(16v² + 4v·h).
+    """
+    section, works = documented(config.section("vision_config"), **KIMI_VISION), list(language(config, "deepseek_v3"))
+    wide, heads, layers = section.integer("hidden_size"), section.integer("num_attention_heads"), section.layers()
+    side, merge = section.integer("patch_size", default=14, most=1024), pair(section, "merge_kernel_size", 2)[0]
+    images, base = Images(side, side, merge=merge, fit="nearest"), "model.vision_tower."
+    yield patching(images, 3, wide, f"{base}patch_embed.proj")
+    queries = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.proj")
+    tower = Tower(f"{base}layers", layers, wide, heads, section.integer("intermediate_size"), queries)
+    yield from tower.works(images.patches, [(images.pairs, layers)])
+    still = quantity(f"merged tokens of one frame, {images.name}", lambda s: sum(r * c for _, r, c in images.of(s).grids) // merge**2)
+    inner, way = wide * merge**2, "model.mm_projector"
+    yield matmul("vision.merger.up", still, inner, inner, module=f"{way}.in_proj", reads=("vision",), to=None)
+    yield matmul("vision.merger.down", still, inner, width(works), module=f"{way}.out_proj", reads=("vision.merger.up",))
+    yield from works
+
+
+@transformers_model(
+    "models/hyperclovax_vision_v2", "hyperclovax_vision_v2", "HyperCLOVAXVisionV2ForConditionalGeneration",
+    kind="vision-language",
+)  # fmt: skip
+def hyperclovax_vision_v2(config: Config) -> Iterator[Work]:
+    """HyperCLOVA X SEED Think with images: Qwen2.5-VL's tower, one product for each merged token, and HyperCLOVA X."""
+    section, works = config.section("vision_config"), list(language(config, "hyperclovax"))
+    yield from _windowed(section, "model.vision_model.", to="vision.merger")
+    inner, images = section.integer("out_hidden_size", default=3584), patched(section, 14)
+    yield matmul("vision.projector", images.merged, inner, width(works), module="model.projector", reads=("vision.merger",))
+    yield from works
+
+
+@transformers_model(
+    "models/glm4v, glm4v_moe, glm46v and glm_ocr; arXiv:2507.01006", "glm4v", "Glm4vForConditionalGeneration",
+    "glm46v", "Glm46VForConditionalGeneration", "glm4v_moe", "Glm4vMoeForConditionalGeneration", "glm_ocr",
+    "GlmOcrForConditionalGeneration", kind="vision-language",
+)  # fmt: skip
+def glm4v(config: Config) -> Iterator[Work]:
+    """GLM-4.1V, GLM-4.5V, GLM-4.6V and GLM-OCR: attention within a frame, a convolution to merged tokens, a gated MLP, and GLM.
+
+    With e the tower's and h the text's width, f that of the merger, a merged token costs 2(4e·h + h² + 3h·f). The frames of a
+    video are images of their own.
+    """
+    section, base = config.section("vision_config"), "model.visual."
+    small = config.architecture.casefold().startswith(("glm_ocr", "glmocr"))
+    wide, outer = section.integer("hidden_size", default=1536), section.integer("out_hidden_size", default=4096)
+    inner, count = section.integer("intermediate_size", default=13696), section.integer("num_heads", default=12)
+    images, layers, channels = patched(section, 14), section.layers("depth", default=24), section.integer("in_channels", default=3)
+    tower = Tower(f"{base}blocks", layers, wide, count, inner if small else outer, FUSED, _GATED)
+    yield embedded(section, images, wide, base)
+    yield from tower.works(images.patches, [(images.frame_pairs, layers)])
+    rows, merged, way = images.merged, "vision.merger", f"{base}merger."
+    place = f"{base}downsample"
+    yield convolution(f"{merged}.conv", rows, images.merge**2, wide, outer, module=place, reads=("vision",), to=merged)
+    yield matmul(f"{merged}.proj", rows, outer, outer, module=f"{way}proj", reads=(merged,), to=None)
+    columns, made = outer * channels if small else inner, (f"{merged}.gate", f"{merged}.up")
+    for name, module in zip(made, ("gate_proj", "up_proj"), strict=True):
+        yield matmul(name, rows, outer, columns, module=f"{way}{module}", reads=(f"{merged}.proj",), to=None)
+    yield matmul(f"{merged}.down", rows, columns, outer, module=f"{way}down_proj", reads=made)
+    yield from language(config, "glm_ocr_text" if small else "glm4v_moe_text" if "moe" in config.architecture.casefold() else "glm4v_text")
+
+
+def patched(config: Config, patch: int, needed: bool = False) -> Images:
+    """Return the images of a tower that merges patches; images in pixels are resized to whole merged patches."""
+    side = config.integer("patch_size", default=patch, most=1024)
+    return Images(side, side, merge=config.integer("spatial_merge_size", default=2, most=64), fit="nearest", needed=needed)
+
+
+def embedded(config: Config, images: Images, width: int, base: str) -> Work:
+    """Return the patch embedding, a convolution over two frames of each patch."""
+    channels, frames = config.integer("in_channels", "in_chans", default=3), config.integer("temporal_patch_size", default=2, most=64)
+    return patching(images, channels, width, f"{base}patch_embed.proj", frames=frames)
+
+
+def heads(config: Config, width: int) -> int:
+    """Return the heads of a tower, which must divide its width."""
+    count = config.integer("num_heads", default=16)
+    if width % count:
+        raise config.error(("num_heads",), f"is {count:,}, which does not divide the width of {width:,}")
+    return count
+
+
+def merger(
+    images: Images, width: int, outer: int, module: str, modules: tuple[str, str], *, to: str | None, name: str = "vision.merger",
+    layers: Sequence[int] = (0,), stack: str = "",
+) -> Iterator[Work]:  # fmt: skip
+    """Yield the two products that turn merge × merge patches into one token of the language model, once for each such token."""
+    inner = width * images.merge**2
+    up, down = (f"{module}.{part}".lstrip(".") for part in modules)
+    yield matmul(f"{name}.up", images.merged, inner, inner, layers, stack=stack, module=up, reads=("vision",), to=None)
+    yield matmul(f"{name}.down", images.merged, inner, outer, layers, stack=stack, module=down, reads=(f"{name}.up",), to=to)
+
+
+def _qwen2_vl_tower(config: Config, base: str, *, to: str | None = None, needed: bool = False) -> Iterator[Work]:
+    width = config.integer("embed_dim", default=1280)
+    inner = scaled(config, width)
+    images, layers = patched(config, 14, needed), config.layers("depth", default=32)
+    tower = Tower(f"{base}blocks", layers, width, heads(config, width), inner, FUSED)
+    yield from _works(config, base, images, tower, [(images.frame_pairs, layers)], config.integer("hidden_size", default=3584), to)
+
+
+def _windowed(config: Config, base: str, *, to: str | None = None, needed: bool = False) -> Iterator[Work]:
+    width, inner = config.integer("hidden_size"), config.integer("intermediate_size", default=3420)
+    images, layers = patched(config, 14, needed), config.layers("depth", default=32)
+    tower = Tower(f"{base}blocks", layers, width, heads(config, width), inner, FUSED, _GATED)
+    given = config.integers("fullatt_block_indexes")
+    whole = set(FULL_BLOCKS if given is None else given)
+    merged = config.integer("window_size", default=112) // images.merge // images.rows  # tokens on a side of a window
+    if merged < 1:
+        raise config.error(("window_size",), f"holds no merged patch of {images.merge * images.rows} pixels")
+    windows = (images.window_pairs(merged * images.merge), [i for i in layers if i not in whole])
+    parts = [windows, (images.frame_pairs, [i for i in layers if i in whole])]
+    yield from _works(config, base, images, tower, parts, config.integer("out_hidden_size", default=3584), to)
+
+
+def _works(
+    config: Config, base: str, images: Images, tower: Tower, parts: Sequence[tuple[Quantity, Sequence[int]]], outer: int, to: str | None
+) -> Iterator[Work]:
+    yield embedded(config, images, tower.width, base)
+    yield from tower.works(images.patches, [(of, members) for of, members in parts if members])
+    yield from merger(images, tower.width, outer, f"{base}merger.mlp", ("0", "2"), to=to)
+
+
+_QWEN3_VL_SOURCE = in_transformers("models/qwen3_vl and qwen3_vl_moe; arXiv:2511.21631")
+DEEPSTACK = [8, 16, 24]  # where the file is silent
+
+
+@model(
+    *("qwen3_vl", "Qwen3VLForConditionalGeneration", "qwen3_vl_moe", "Qwen3VLMoeForConditionalGeneration"),
+    kind="vision-language",
+    source=_QWEN3_VL_SOURCE,
+)
+def qwen3_vl(config: Config) -> Iterator[Work]:
+    """Qwen3-VL and Qwen3-VL-MoE: a vision transformer, a merger for its last layer and for each deepstack layer, and Qwen3.
+
+    P patches cost 2P[1536e + L(4e² + 2ef)] + 4eL × (patches of a frame)² summed over frames; each of the 1 + deepstack mergers
+    2(P/4)(16e² + 4e·h). The interpolation of positions and the sum of deepstack features count 0.
+    """
+    yield from _qwen3_vl_tower(config.section("vision_config"), "model.visual.", to="stream")
+    moe = "moe" in config.architecture.casefold()
+    yield from language(config, "qwen3_moe" if moe else "qwen3")
+
+
+@transformers_model(
+    "models/qwen3_5 and qwen3_5_moe", "qwen3_5", "Qwen3_5ForConditionalGeneration", "qwen3_5_moe",
+    "Qwen3_5MoeForConditionalGeneration", kind="vision-language",
+)  # fmt: skip
+def qwen3_5(config: Config) -> Iterator[Work]:
+    """Qwen3.5 and Qwen3.5-MoE with images: Qwen3-VL's tower without deepstack, and the decoder of delta networks."""
+    yield from _qwen3_vl_tower(config.section("vision_config").replaced(deepstack_visual_indexes=[]), "model.visual.", to="stream")
+    yield from language(config, "qwen3_5_moe_text" if "moe" in config.architecture.casefold() else "qwen3_5_text")
+
+
+@model(
+    *("qwen3_vl_vision", "Qwen3VLVisionModel", "qwen3_vl_moe_vision", "Qwen3VLMoeVisionModel"),
+    kind="vision",
+    shapes=("grid",),
+    source=_QWEN3_VL_SOURCE,
+)
+def qwen3_vl_vision(config: Config) -> Iterator[Work]:
+    """The vision tower of Qwen3-VL alone, with its mergers."""
+    yield from _qwen3_vl_tower(config, "", to=None, needed=True)
+
+
+def _qwen3_vl_tower(config: Config, base: str, *, to: str | None, needed: bool = False) -> Iterator[Work]:
+    width, outer = config.integer("hidden_size", default=1152), config.integer("out_hidden_size", default=3584)
+    images, layers = patched(config, 16, needed), config.layers("depth", default=27)
+    inner = config.integer("intermediate_size", default=4304)
+    tower = Tower(f"{base}blocks", layers, width, heads(config, width), inner, FUSED, ("mlp.linear_fc1", "mlp.linear_fc2"))
+    yield embedded(config, images, width, base)
+    yield lookup("vision.positions", images.patches, f"{base}pos_embed", to="vision")
+    yield from tower.works(images.patches, [(images.frame_pairs, layers)])
+    modules = ("linear_fc1", "linear_fc2")
+    yield from merger(images, width, outer, f"{base}merger", modules, to=to)
+    given = config.integers("deepstack_visual_indexes")
+    reached = [i for i in (DEEPSTACK if given is None else given) if i < len(layers)]
+    if reached:
+        stack, members = f"{base}deepstack_merger_list", range(len(reached))
+        yield from merger(images, width, outer, "", modules, to=to, name="vision.deepstack", layers=members, stack=stack)
