@@ -18,6 +18,7 @@ from tests.test_gemm_ofu import recording, three
 from ullage.audit.counter import Told, compared
 from ullage.audit.counter_cases import EXAMPLES
 from ullage.benches.bench import BENCHES
+from ullage.cupti import changes, dictionary
 from ullage.kernels.tiling import Product as TiledProduct
 from ullage.models.reading import read_config
 from ullage.questions import audit_mfu, flops, step_question, waterfall
@@ -25,6 +26,7 @@ from ullage.render import audit as render_audit
 from ullage.render import audit_fleet as render_audit_fleet
 from ullage.render import bench, drift, json
 from ullage.render import counter as render_counter
+from ullage.render import counter_changes as render_counter_changes
 from ullage.render import fleet as render_fleet
 from ullage.render import flops as render_flops
 from ullage.render import gemm as render_gemm
@@ -201,3 +203,14 @@ def test_an_audit_of_peaks_and_of_a_function() -> None:
     counter = CounterReport("mine:flops", "mine 1.0", tuple(compared(one, Told(2 * compared(one, Told(1)).causal)) for one in EXAMPLES[:4]))
     forms = forms_of(render_counter.view(counter))
     assert [untold(form, render_counter.record(counter)) for form in forms] == [[]] * 4
+
+
+def test_what_changed_between_counter_metrics() -> None:
+    before, after = ("GH100", "12.9"), ("GH100", "13.1")
+    found = changes.between(dictionary.metrics(*before), dictionary.metrics(*after))
+    data = render_counter_changes.record(before, after, found, None)
+    forms = forms_of(render_counter_changes.view(before, after, found, None, 0))
+    for row in data["came"]:
+        assert all(row["name"] in form.replace("\\", "") for form in forms)
+    assert all("16 came, 0 went, 0 renamed, 96 changed" in form for form in forms)
+    assert "… 76 more; --all lists them" in text(render_counter_changes.view(before, after, found, None, 20))

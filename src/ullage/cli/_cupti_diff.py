@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import fnmatch
 import re
+from pathlib import Path
 
 import click
 
-from ullage.cli.options import dump
+from ullage.cli.options import check_out, give, output_options
+from ullage.views.files import FORMS
 
 SHOWN = 20  # names of a list that a person gets without --all
 
@@ -25,8 +27,8 @@ Examples:
 @click.argument("what", nargs=-1, required=True, metavar="CHIP [RELEASE] [CHIP] [RELEASE]")
 @click.option("--match", "pattern", metavar="PATTERN", help="Only metrics whose name has this in it; * and ? stand for anything.")
 @click.option("--all", "everything", is_flag=True, help=f"List all names, not the first {SHOWN} of each kind.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-def command(what: tuple[str, ...], pattern: str | None, everything: bool, as_json: bool) -> None:
+@output_options
+def command(what: tuple[str, ...], pattern: str | None, everything: bool, as_json: bool, out: Path | None) -> None:
     """What came, went, was renamed or changed its unit, by the dictionary that comes with Ullage.
 
     CHIP is CUPTI's name (GH100) or a GPU's (H200).
@@ -34,12 +36,13 @@ def command(what: tuple[str, ...], pattern: str | None, everything: bool, as_jso
     from ullage.cupti import changes, dictionary
     from ullage.render import counter_changes as render
 
+    check_out(out, FORMS)
     before, after = ((chip, release or dictionary.releases(chip)[-1]) for chip, release in _sides(what))
     found = changes.between(dictionary.metrics(*before), dictionary.metrics(*after))
     if pattern is not None:
         found = changes.matching(found, re.compile(fnmatch.translate(f"*{pattern}*"), re.IGNORECASE))
-    record = render.record(before, after, found, pattern)
-    click.echo(dump(record) if as_json else render.text(record, 0 if everything else SHOWN))
+    view = render.view(before, after, found, pattern, 0 if everything else SHOWN)
+    give(view, lambda: render.record(before, after, found, pattern), as_json=as_json, out=out)
 
 
 def _sides(what: tuple[str, ...]) -> tuple[tuple[str, str | None], tuple[str, str | None]]:

@@ -9,11 +9,10 @@ from typing import Any
 from ullage.audit.mfu import Explanation, Finding
 from ullage.render.svg.audit import audit as picture
 from ullage.reports.audit import AuditReport
-from ullage.views.notation import FACTOR_3, PERCENT_2, WORDS, Notation
+from ullage.views.notation import FACTOR_3, PERCENT_2, UNCUT, Notation
 from ullage.views.numbers import percent
 from ullage.views.view import Column, Fact, Headline, Item, ItemList, Picture, Section, Table, Value, View
 
-_SET = Notation("", WORDS.write, numeric=False, cut=lambda names, _: names)  # a set is of no use without its end
 _EXACT_FACTOR = Notation(FACTOR_3.unit, lambda value: f"{value:.3f}")
 
 
@@ -88,7 +87,7 @@ def _facts(found: Finding) -> Iterator[Fact]:
 
 
 def _explanations(found: Finding) -> Table:
-    columns = [Column("what fits, with its factor", _SET, "mistakes"), Column("together", _EXACT_FACTOR, "factor")]
+    columns = [Column("what fits, with its factor", UNCUT, "mistakes"), Column("together", _EXACT_FACTOR, "factor")]
     rows: list[list[Value]] = [
         [" + ".join(f"{m.name} ({factor:.3f})" for m, factor in one.mistakes), one.factor, one.corrected, one.comparable]
         for one in found.explanations

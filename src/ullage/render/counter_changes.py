@@ -1,16 +1,61 @@
-"""What came and went between two lists of counter metrics, as text for a terminal and as JSON for programs."""
+"""The view of what came and went between two lists of counter metrics."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ullage.cupti.changes import Changes
 from ullage.cupti.dictionary import Metric
 from ullage.errors import harmless
+from ullage.views.notation import UNCUT
+from ullage.views.view import Column, Headline, Paragraph, Section, Table, Value, View
 
 Side = tuple[str, str]  # chip and release
+MOST = 6  # sorts of changes, or hardware units, that a summary names
+
+
+def view(before: Side, after: Side, found: Changes, pattern: str | None, shown: int) -> View:
+    """Return the answer as data: the counts, then of each list the first `shown` names in short forms (0: all)."""
+    counts = f"{len(found.came):,} came, {len(found.went):,} went, {len(found.renamed):,} renamed, {len(found.changed):,} changed"
+    sides = " → ".join(f"{chip} in CUPTI {release}" for chip, release in (before, after))
+    kept = f", of {harmless(pattern)}" if pattern else f"; {found.same:,} are as they were"
+    single = [Column("name", UNCUT), Column("kind"), Column("unit"), Column("hardware", detail=True)]
+    renamed = [[one.name, other.name] for one, other in found.renamed]
+    changed = [[one.name, _change(one, other)] for one, other in found.changed]
+    return View(
+        kind="cupti-diff",
+        subject="Counter metrics",
+        headline=Headline(counts, f": {sides}{kept}"),
+        sections=[
+            _section("renamed", [Column("before", UNCUT), Column("after")], renamed, shown),
+            _section("changed", [Column("name", UNCUT), Column("change")], changed, shown),
+            _section("went", single, [_cells(metric) for metric in found.went], shown),
+            _section("came", single, [_cells(metric) for metric in found.came], shown),
+        ],
+    )
+
+
+def _section(name: str, columns: Sequence[Column], rows: Sequence[Sequence[Value]], shown: int) -> Section:
+    """Return a list under its name and what it mostly consists of: sorts of changes, or hardware units."""
+    told = Paragraph("" if name == "renamed" else _most(str(row[-1]) for row in rows))
+    table = Table(name, columns, rows, brief=shown or len(rows), page=len(rows), elsewhere="--all lists them")
+    return Section(name, name.capitalize(), [told, table], headed=True)
+
+
+def _most(sorts: Iterable[str]) -> str:
+    counted = Counter(sorts)
+    return ", ".join(f"{number:,} {what}" for what, number in counted.most_common(MOST)) + (", …" if len(counted) > MOST else "")
+
+
+def _cells(metric: Metric) -> list[Value]:
+    return [metric.name, metric.kind, metric.unit, metric.hardware]
+
+
+def _change(before: Metric, after: Metric) -> str:
+    one, other = _whole(before), _whole(after)
+    return ", ".join(f"{key} {one[key]} → {other[key]}" for key in ("kind", "unit", "hardware") if one[key] != other[key])
 
 
 def record(before: Side, after: Side, found: Changes, pattern: str | None) -> dict[str, Any]:
@@ -30,47 +75,5 @@ def record(before: Side, after: Side, found: Changes, pattern: str | None) -> di
     }  # fmt: skip
 
 
-def text(record: Mapping[str, Any], shown: int) -> str:
-    """Return a record as text: the counts, then of each list the first `shown` names (0: all)."""
-    counts = record["counts"]
-    names = [f"{side['chip']} in CUPTI {side['release']}" for side in (record["before"], record["after"])]
-    only = f", of {harmless(record['match'])}" if record["match"] else ""
-    kept = "" if counts["same"] is None else f"; {counts['same']:,} are as they were"
-    answer = f"{counts['came']:,} came, {counts['went']:,} went, {counts['renamed']:,} renamed, {counts['changed']:,} changed"
-    lines = [f"{answer}: {names[0]} → {names[1]}{only}{kept}"]
-    for title in ("renamed", "changed", "went", "came"):
-        rows = record[title]
-        first = rows[:shown] if shown else rows
-        if rows:
-            lines += ["", f"{title}{_summary(title, rows)}", *(_line(title, row) for row in first)]
-        if len(first) < len(rows):
-            lines.append(f"  … and {len(rows) - len(first):,} more; --all lists them")
-    return "\n".join(lines)
-
-
 def _whole(metric: Metric) -> dict[str, str]:
     return {"name": metric.name, "kind": metric.kind, "unit": metric.unit, "hardware": metric.hardware}
-
-
-def _summary(title: str, rows: list[dict[str, Any]]) -> str:
-    """Return of what the list mostly consists: changes of unit, or hardware units."""
-    if title == "renamed":
-        return ""
-    if title == "changed":
-        counted = Counter(_change(row) for row in rows)
-    else:
-        counted = Counter(row["hardware"] for row in rows)
-    return ": " + ", ".join(f"{number:,} {what}" for what, number in counted.most_common(6)) + (", …" if len(counted) > 6 else "")
-
-
-def _line(title: str, row: dict[str, Any]) -> str:
-    if title == "renamed":
-        return f"  {row['before']['name']} → {row['after']['name']}"
-    if title == "changed":
-        return f"  {row['before']['name']}: {_change(row)}"
-    return f"  {row['name']} ({row['kind']}, {row['unit']})"
-
-
-def _change(row: dict[str, Any]) -> str:
-    before, after = row["before"], row["after"]
-    return ", ".join(f"{key} {before[key]} → {after[key]}" for key in ("kind", "unit", "hardware") if before[key] != after[key])

@@ -65,7 +65,7 @@ def _opening(view: View) -> Markup:
         element(
             "h1",
             answer.before or None,
-            element("strong", answer.strong, class_="whole" if len(answer.strong) <= WHOLE else None),
+            element("strong", answer.strong, class_="long" if len(answer.strong) > WHOLE else None),
             answer.rest or None,
             element("small", f" ({answer.aside})") if answer.aside else None,
         ),

@@ -15,8 +15,8 @@ h1,h2{font-family:SERIF;font-weight:400;line-height:1.15;text-wrap:balance;margi
 h1{font-size:clamp(2rem,6.5vw,3.5rem);letter-spacing:-.015em}
 h1::first-letter{text-transform:uppercase}
 h1 small{display:block;margin-top:.6rem;font-size:1.25rem;letter-spacing:0;color:var(--muted)}
-h1 strong{font-weight:400;color:var(--ofu)}
-h1 .whole{white-space:nowrap}
+h1 strong{font-weight:400;color:var(--ofu);white-space:nowrap}
+h1 .long{white-space:normal}
 h2{font-size:1.75rem;letter-spacing:-.005em}
 h3{font-size:1rem;font-weight:600;margin:2.25rem 0 .5rem}
 p{max-width:42rem;margin:.6rem 0;text-wrap:pretty}

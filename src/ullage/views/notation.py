@@ -37,6 +37,7 @@ BAR_CELLS = 20
 LONGEST_WORDS = 400  # characters of a cell: what is longer is nobody's name
 
 WORDS = Notation("", lambda value: harmless(str(value), LONGEST_WORDS), numeric=False)
+UNCUT = Notation("", WORDS.write, numeric=False, cut=lambda words, _: words)  # names that are of no use without their end
 FIGURES = Notation("", WORDS.write)  # words made of numbers ("8 steps of 64"): they stand where numbers do
 PATH = Notation("", WORDS.write, numeric=False, cut=names.innermost)  # of code or modules: the innermost tells most
 KERNEL = Notation("", lambda value: names.kernel(harmless(str(value), LONGEST_WORDS)), numeric=False)
