@@ -277,6 +277,15 @@ CONFIGS: dict[str, list[dict[str, Any]]] = {
          1, "q_lora_rank": 20, "kv_lora_rank": 16, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10}, "image_token_id":
          100, "projection_hidden_size": 48},
     ],
+    "qwen2_5_omni": [
+        {"architectures": ["Qwen2_5OmniThinkerForConditionalGeneration"], "model_type": "qwen2_5_omni_thinker", "vision_config": {**GRIDDED,
+         "model_type": "qwen2_5_omni_vision_encoder", "out_hidden_size": 40, "window_size": 56, "fullatt_block_indexes": [1]},
+         "audio_config": {"model_type": "qwen2_5_omni_audio_encoder", "d_model": 48, "encoder_layers": 2, "encoder_attention_heads": 4,
+         "encoder_ffn_dim": 80, "num_mel_bins": 20, "max_source_positions": 32, "n_window": 8, "output_dim": 40}, "text_config": {**READ,
+         "model_type": "qwen2_5_omni_text", "rope_parameters": {"rope_type": "default", "mrope_section": [2, 2, 1], "rope_theta":
+         10000.0}}, "image_token_index": 100, "audio_token_index": 99, "video_token_index": 98, "vision_start_token_id": 97,
+         "vision_end_token_id": 96, "audio_start_token_id": 95, "audio_end_token_id": 94},
+    ],
     "audioflamingo3": [
         {"architectures": ["AudioFlamingo3ForConditionalGeneration"], "model_type": "audioflamingo3", "audio_config": {**HEARD,
          "model_type": "audioflamingo3_encoder"}, "text_config": {**READ, "model_type": "qwen2"}, "audio_token_id": 100},

@@ -367,3 +367,12 @@ def test_a_tower_and_its_way_into_the_text_by_hand():
     pooled = (2 + 2 * 16) * 48**2 + 16 * 2 * 48 + 2 * 48 * 80  # by one query, run and read by nothing
     way = 4 * (4 * 48 * 56 + 28 * 40)  # four tokens of 2 × 2 patches through a gated projector
     assert forward(config, seen) - forward(config, Sample(text=9)) == 2 * (tower + pooled + way)
+
+
+def test_sound_is_heard_in_chunks_by_hand():
+    # 37 frames are two chunks of 16 and one of 5, 8, 8 and 3 positions of 48, in pairs 9 tokens of 40
+    config = CONFIGS["qwen2_5_omni"][0]
+    front = 37 * 3 * 20 * 48 + 19 * 3 * 48 * 48
+    layers = 2 * (19 * (4 * 48**2 + 2 * 48 * 80) + (64 + 64 + 9) * 2 * 48)
+    heard = forward(config, Sample(text=12, audio=37)) - forward(config, Sample(text=12))
+    assert heard == 2 * (front + layers + 9 * 48 * 40)

@@ -17,6 +17,7 @@ ALIASES = {
     "qwen2_vl_text": "qwen2",
     "qwen2_5_vl": "qwen2",
     "qwen2_5_vl_text": "qwen2",
+    "qwen2_5_omni_text": "qwen2",
     "qwen3_vl": "qwen3",
     "qwen3_vl_text": "qwen3",
     "qwen3_vl_moe": "qwen3_moe",
@@ -34,7 +35,7 @@ def language(config: Config, default: str, stack: str = STACK) -> Iterator[Work]
     classes = section.values.get("architectures")
     asked = [section.values.get("model_type"), *(classes if isinstance(classes, list) else [])]
     names = [ALIASES.get(name, name) for name in asked if isinstance(name, str)]
-    known = next((n for n in names or [default] if n in MODELS and MODELS[n].kind == "decoder"), None)
+    known = next((n for n in names or [ALIASES.get(default, default)] if n in MODELS and MODELS[n].kind == "decoder"), None)
     if known is None:
         raise unknown(names[0] if names else default, section)
     yield from moved(MODELS[known].function(Config(section.values, section.place, section.path, known)), stack)

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ullage.models.config import Config
 from ullage.models.decoders import documented
+from ullage.models.families.encoders import Side, encoder
 from ullage.models.images import FUSED, Images, Tower, pair, patching, scaled
 from ullage.models.language import language, width
 from ullage.models.model import in_transformers, model, transformers_model
-from ullage.models.sample import Quantity, quantity
+from ullage.models.sample import FULL, Quantity, Sample, quantity
 from ullage.models.work import Work, convolution, lookup, matmul
 
 _QWEN2_VL_SOURCE = in_transformers("models/qwen2_vl and qwen2_5_vl; arXiv:2409.12191, 2502.13923")
@@ -124,6 +125,49 @@ def glm4v(config: Config) -> Iterator[Work]:
     yield from language(config, "glm_ocr_text" if small else "glm4v_moe_text" if "moe" in config.architecture.casefold() else "glm4v_text")
 
 
+@transformers_model(
+    "models/qwen2_5_omni; arXiv:2503.20215", "qwen2_5_omni_thinker", "Qwen2_5OmniThinkerForConditionalGeneration",
+    "qwen2_5_omni", "Qwen2_5OmniForConditionalGeneration", "Qwen2_5OmniModel",
+    kind="vision-language", shapes=("seq", "grid", "audio-frames"),
+)  # fmt: skip
+def qwen2_5_omni(config: Config) -> Iterator[Work]:
+    """The thinker of Qwen2.5-Omni, which training trains: Qwen2.5-VL's tower, Whisper's encoder over chunks of sound, and Qwen2.
+
+    Chunks of 2 × n_window frames (2 s) see themselves alone; two of their positions are averaged to a token, and projected.
+    The talker and the model that makes waves of its tokens are not counted.
+    """
+    inside = config.section("thinker_config") if config.has("thinker_config") else config
+    yield from _windowed(inside.section("vision_config"), "model.visual.", to="stream", queries=APART)
+    yield from _chunked_sound(inside.section("audio_config"), "model.audio_tower.")
+    yield from language(inside, "qwen2_5_omni_text")
+
+
+APART = ("attn.q", "attn.k", "attn.v", "attn.proj")
+HEARING = {"d_model": 1280, "encoder_layers": 32, "encoder_attention_heads": 20, "encoder_ffn_dim": 5120, "num_mel_bins": 128}
+
+
+def _chunked_sound(section: Config, base: str) -> Iterator[Work]:
+    known = documented(section, **HEARING, n_window=100, output_dim=3584)
+    wide, heads, size = known.integer("d_model"), known.integer("encoder_attention_heads"), 2 * known.integer("n_window")
+
+    def heard(what: str, of: Callable[[int], int]) -> Quantity:
+        """Return a sum over the chunks of a sample's frames, by their positions: one for two frames."""
+
+        def count(sample: Sample) -> int:
+            whole, rest = divmod(sample.audio, size)
+            return whole * of((size + 1) // 2) + of((rest + 1) // 2)
+
+        return quantity(f"{what} of chunks of {size} frames", count)
+
+    frames, rows = quantity("frames of sound", lambda s: s.audio), heard("positions", lambda n: n)
+    yield convolution("conv.first", frames, 3, known.integer("num_mel_bins"), wide, module=f"{base}conv1", reads=("data",), to=None)
+    yield convolution("conv.second", rows, 3, wide, wide, module=f"{base}conv2", reads=("conv.first",), to="encoder")
+    layers, inner = known.layers("encoder_layers"), known.integer("encoder_ffn_dim")
+    yield from encoder(Side("encoder", f"{base}layers", layers, wide, heads, wide // heads, inner), rows, heard("pairs", lambda n: n * n))
+    pooled = quantity(f"pairs of positions of chunks of {size} frames", lambda s: rows.of(s, FULL) // 2)
+    yield matmul("encoder.merger", pooled, wide, known.integer("output_dim"), module=f"{base}proj", reads=("encoder",))
+
+
 def patched(config: Config, patch: int, needed: bool = False) -> Images:
     """Return the images of a tower that merges patches; images in pixels are resized to whole merged patches."""
     side = config.integer("patch_size", default=patch, most=1024)
@@ -163,10 +207,12 @@ def _qwen2_vl_tower(config: Config, base: str, *, to: str | None = None, needed:
     yield from _works(config, base, images, tower, [(images.frame_pairs, layers)], config.integer("hidden_size", default=3584), to)
 
 
-def _windowed(config: Config, base: str, *, to: str | None = None, needed: bool = False) -> Iterator[Work]:
+def _windowed(
+    config: Config, base: str, *, to: str | None = None, needed: bool = False, queries: tuple[str, ...] = FUSED
+) -> Iterator[Work]:
     width, inner = config.integer("hidden_size"), config.integer("intermediate_size", default=3420)
     images, layers = patched(config, 14, needed), config.layers("depth", default=32)
-    tower = Tower(f"{base}blocks", layers, width, heads(config, width), inner, FUSED, _GATED)
+    tower = Tower(f"{base}blocks", layers, width, heads(config, width), inner, queries, _GATED)
     given = config.integers("fullatt_block_indexes")
     whole = set(FULL_BLOCKS if given is None else given)
     merged = config.integer("window_size", default=112) // images.merge // images.rows  # tokens on a side of a window

@@ -58,7 +58,7 @@ def longest(config: Config) -> int:
 def trials(model: Model, config: Config) -> list[Trial]:
     """Return the trials for a certificate: two or three, of different batches and sizes."""
     alone = model.kind == "vision-language" and "image" in model.shapes  # a step compares all its texts with all its images
-    batches = (1, 1, 1) if alone else (1, 2, 3)
+    batches = (1, 1, 1) if alone else (1, 2, 3, 1)
     return [Trial(batch, sample) for batch, sample in zip(batches, _samples(model, config), strict=False)]
 
 
@@ -74,6 +74,8 @@ def _samples(model: Model, config: Config) -> Iterator[Sample]:
         yield from (Sample(latent=size) for size in ((1, 4, 6), (3, 5, 2)))
     elif "grid" in model.shapes:
         yield from _grids(config, words=11 if "seq" in model.shapes else 0)
+        if "audio-frames" in model.shapes:
+            yield from _sounds(config)
     elif model.kind in ("vision", "vision-language"):
         vision = config.section("vision_config") if config.has("vision_config") else config
         words = (middle, long) if "seq" in model.shapes else (0, 0)
