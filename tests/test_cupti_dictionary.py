@@ -209,10 +209,14 @@ def test_diff_begins_with_the_counts():
     assert done.exit_code == 0
     assert done.output == (
         "0 came, 4 went, 2 renamed, 0 changed: GH100 in CUPTI 12.4 → GH100 in CUPTI 12.5; 3,351 are as they were\n\n"
-        "renamed\n  ctc__rx__cycles_active → ctc__rx_cycles_active\n  ctc__tx__cycles_active → ctc__tx_cycles_active\n\n"
-        "went: 2 gpc, 1 gr, 1 fe\n  FE_A.TriageCompute.gr__cycles_active (counter, sys_cycles)\n"
-        "  FE_B.TriageCompute.fe__output_ops_cmd_go_idle (counter, fe_ops)\n"
-        "  GPC_B.TriageCompute.gpc__cgas_completed (counter, unknown)\n  GPC_B.TriageCompute.gpc__cgas_launched (counter, unknown)\n"
+        "Renamed\nbefore                  after\n"
+        "ctc__rx__cycles_active  ctc__rx_cycles_active\nctc__tx__cycles_active  ctc__tx_cycles_active\n\n"
+        "Went\n2 gpc, 1 gr, 1 fe\n"
+        "name                                           kind     unit\n"
+        "FE_A.TriageCompute.gr__cycles_active           counter  sys_cycles\n"
+        "FE_B.TriageCompute.fe__output_ops_cmd_go_idle  counter  fe_ops\n"
+        "GPC_B.TriageCompute.gpc__cgas_completed        counter  unknown\n"
+        "GPC_B.TriageCompute.gpc__cgas_launched         counter  unknown\n"
     )
 
 

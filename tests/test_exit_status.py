@@ -169,7 +169,7 @@ def machine_says(counters: str) -> Callable[[pytest.MonkeyPatch], None]:
         from ullage.render import machine_check
 
         monkeypatch.setattr(permissions, "report", lambda _: {"tracing": "yes", "counters": counters})
-        monkeypatch.setattr(machine_check, "text", lambda _: "what this machine allows\n")
+        monkeypatch.setattr(machine_check, "view", lambda _: View("check", "This machine", Headline("what this machine allows")))
 
     return patch
 

@@ -367,3 +367,14 @@ def test_a_terminal_has_the_short_words_of_a_cell_and_other_forms_the_whole():
     assert "load balance …" in text(made) and "×" not in text(made)
     for form in (html(made), markdown(made), table_csv(made.tables["jobs"])):
         assert "load balance × communication" in form and "…" not in form
+
+
+def test_a_last_column_goes_on_below_where_it_wraps():
+    table = Table("t", [Column("chip"), Column("GPUs", wraps=True)], [["GH100", "H100 SXM, H100 NVL, H200"], ["AD102", "L40"]])
+    assert table_text(table, width=21).splitlines() == ["chip   GPUs", "GH100  H100 SXM, H100", "       NVL, H200", "AD102  L40"]
+    assert table_text(table, width=40).splitlines()[1] == "GH100  H100 SXM, H100 NVL, H200"
+
+
+def test_facts_without_heads_have_no_line_for_them():
+    made = View("x", "X", Headline("H100"), sections=[Section("f", "Facts", [Table("f", [Column(""), Column("")], [["SMs", "132"]])])])
+    assert text(made) == "H100\n\nSMs  132\n" and "<thead>" not in html(made) and 'class="sorts"' not in html(made)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
-from ullage.cli.options import dump
+from ullage.cli.options import check_out, give, output_options
+from ullage.views.files import FORMS
 
 
 @click.command(
@@ -18,18 +21,17 @@ Examples:
 @click.argument("chip", metavar="CHIP")
 @click.argument("metrics", nargs=-1, required=True, metavar="METRIC…")
 @click.option("--cupti", "path", metavar="PATH", help="The libcupti to ask.  [default: the one that is found]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-def command(chip: str, metrics: tuple[str, ...], path: str | None, as_json: bool) -> None:
+@output_options
+def command(chip: str, metrics: tuple[str, ...], path: str | None, as_json: bool, out: Path | None) -> None:
     """What metrics count: kind, unit, hardware unit, NVIDIA's description where its library is installed, what may follow the
     name, the passes it needs, and the field of DCGM that is the same.
     """  # fmt: skip
+    check_out(out, FORMS)
     from ullage.cupti.counters.catalogue import source
     from ullage.render import counters as render
     from ullage.reports.counters import WITHOUT, described
 
     asked = source(path)
     known, found = described(asked, chip, metrics)
-    if as_json:
-        click.echo(dump(render.described_record(known.chip, known.told, found)))
-    else:
-        click.echo(render.described_text(known.chip, [known.told, *([] if asked.library else [WITHOUT])], found))
+    view = render.described_view(known.chip, [known.told, *([] if asked.library else [WITHOUT])], found)
+    give(view, lambda: render.described_record(known.chip, known.told, found), as_json=as_json, out=out)

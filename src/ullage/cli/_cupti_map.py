@@ -9,8 +9,9 @@ from typing import Any
 
 import click
 
-from ullage.cli.options import dump
+from ullage.cli.options import check_out, give, output_options
 from ullage.errors import UllageError, harmless
+from ullage.views.files import FORMS
 
 LARGEST = 64 << 20  # bytes of a file of values
 
@@ -35,12 +36,13 @@ Examples:
 @click.option("--passes", is_flag=True, help="Count the passes in which --chip collects them; needs a libcupti.")
 @click.option("--cupti", "path", metavar="PATH", help="The libcupti to ask for passes.  [default: the one that is found]")
 @click.option("--values", "given", multiple=True, metavar="FILE|METRIC=VALUE", help="What was collected: a JSON object, or one value.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@output_options
 def command(
     names: tuple[str, ...], everything: bool, reverse: str | None, chip: str | None, release: str | None, passes: bool, path: str | None,
-    given: tuple[str, ...], as_json: bool,
+    given: tuple[str, ...], as_json: bool, out: Path | None,
 ) -> None:  # fmt: skip
     """Old CUPTI metrics and events by their new names, or the formula that gives them."""
+    check_out(out, FORMS)
     if sum((bool(names), everything, reverse is not None)) != 1:
         raise click.UsageError("name metrics, or --all, or --reverse METRIC")
     if (release or passes) and not chip:
@@ -54,13 +56,9 @@ def command(
     values = _values(given)
     found = [reports.translated(old, chip, release, values) for old in reports.asked(names, reverse)]
     counted = reports.passes(found, chip, source(path)) if passes and chip else None
-    if as_json:
-        answer = {"chip": chip, "release": release, "found": [render.record(each, chip, bool(values)) for each in found]}
-        click.echo(dump({**answer, "passes": counted} if passes else answer))
-        return
-    click.echo(render.text(found, reverse, chip, bool(values)))
-    if counted is not None:
-        click.echo(f"\n{counted} {'pass' if counted == 1 else 'passes'} over ranges on {chip}, for all that is to be collected")
+    answer = {"chip": chip, "release": release, "found": [render.record(each, chip, bool(values)) for each in found]}
+    record = {**answer, "passes": counted} if passes else answer
+    give(render.view(found, reverse, chip, bool(values), counted), lambda: record, as_json=as_json, out=out)
 
 
 def _values(given: tuple[str, ...]) -> dict[str, float]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
+from pathlib import Path
 
 import click
 
-from ullage.cli.options import dump
+from ullage.cli.options import check_out, give, output_options
+from ullage.views.files import FORMS
 
 SHOWN = 40  # lines that a person gets without --limit
 
@@ -26,19 +27,14 @@ Examples:
 @click.option("--kind", type=click.Choice(["counter", "ratio", "throughput"]), help="Only metrics of this kind.")
 @click.option("--limit", type=click.IntRange(min=0), help=f"Lines at most; 0 for all.  [default: {SHOWN}; with --json all]")
 @click.option("--cupti", "path", metavar="PATH", help="The libcupti to ask.  [default: the one that is found]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-def command(chip: str, pattern: str, kind: str | None, limit: int | None, path: str | None, as_json: bool) -> None:
+@output_options
+def command(chip: str, pattern: str, kind: str | None, limit: int | None, path: str | None, as_json: bool, out: Path | None) -> None:
     """The metrics of a chip, by a part of their names. CHIP is CUPTI's name (GH100) or a GPU's (H200, 'H100 SXM')."""
+    check_out(out, FORMS)
     from ullage.cupti.counters.catalogue import source
     from ullage.render import counters as render
     from ullage.reports.counters import listing
 
     found = listing(source(path), chip, pattern, kind or "")
-    if as_json:
-        click.echo(dump(render.listing_record(found, limit or 0)))
-    else:
-        click.echo(render.listing_text(found, SHOWN if limit is None else limit, _dim))
-
-
-def _dim(text: str) -> str:
-    return text if os.environ.get("NO_COLOR") else click.style(text, dim=True)
+    view = render.listing_view(found, SHOWN if limit is None else limit)
+    give(view, lambda: render.listing_record(found, limit or 0), as_json=as_json, out=out)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
 
-from ullage.cli.options import dump
+from ullage.cli.options import check_out, give, output_options
+from ullage.views.files import FORMS
 
 
 @click.command(
@@ -34,16 +36,18 @@ counts those by ranges alone.""",
 )
 @click.option("--groups", is_flag=True, help="Say which of them go together in a pass; in JSON they always stand.")
 @click.option("--cupti", "path", metavar="PATH", help="The libcupti to ask.  [default: the one that is found]")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
+@output_options
 def command(
-    chip: str, metrics: tuple[str, ...], which: str | None, mode: Any, groups: bool, path: str | None, as_json: bool
+    chip: str, metrics: tuple[str, ...], which: str | None, mode: Any, groups: bool, path: str | None, as_json: bool, out: Path | None
 ) -> None:  # fmt: skip
     """In how many passes a chip collects these metrics, which of them make it so, and which others would come cheaper."""
+    check_out(out, FORMS)
     from ullage.cupti.counters.catalogue import source
     from ullage.render import counters as render
     from ullage.reports.counters import planned
 
     if not metrics and not which:
         raise click.UsageError("name metrics, or one of Ullage's sets with --set")
-    found = planned(source(path), chip, metrics, which or "", mode, groups or as_json)
-    click.echo(dump(render.plan_record(found)) if as_json else render.plan_text(found))
+    grouped = groups or as_json or (out is not None and out.suffix.lower() == ".json")
+    found = planned(source(path), chip, metrics, which or "", mode, grouped)
+    give(render.plan_view(found), lambda: render.plan_record(found), as_json=as_json, out=out)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import tempfile
-import textwrap
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -75,7 +74,10 @@ def command(
     from ullage.reports.bench import bench_report
 
     if listed:
-        click.echo(_list(as_json), nl=False)
+        from ullage.render.bench import list_record, list_view
+
+        check_out(out, VIEW_FORMS)
+        give(list_view(), list_record, as_json=as_json, out=out)
         return
     check_out(out, FORMS, recorded)
     if save:
@@ -214,32 +216,3 @@ def kept(results: Sequence[Any]) -> str:
     kinds = (("bursts", found.flops, found.bandwidth), ("sustained", found.sustained_flops, found.sustained_bandwidth))
     said = [f"{kind}: {', '.join([*flops, *bandwidth])}" for kind, flops, bandwidth in kinds if flops or bandwidth]
     return f"kept the ceilings of {harmless(found.gpu, 80)} ({'; '.join(said)}) in {save(found, folder())}"
-
-
-def _list(as_json: bool) -> str:
-    from ullage.benches.bench import BENCHES
-    from ullage.views.table import table
-
-    members = sorted(BENCHES.values(), key=lambda member: member.name)
-    if as_json:
-        rows = [
-            {
-                "name": m.name, "title": m.title, "source": m.source, "needs": m.needs, "seconds": m.seconds,
-                "architectures": list(m.architectures), "drift": m.drift, "what": m.summary,
-            }
-            for m in members
-        ]  # fmt: skip
-        return dump(rows) + "\n"
-    lines = [[m.name, "PyTorch" if m.needs == "torch" else "CUDA", f"{m.seconds:,.0f} s", fit(m.title)] for m in members]
-    minutes = sum(member.seconds for member in members) / 60
-    head = f"{len(members)} microbenchmarks, about {minutes:,.0f} minutes in all"
-    return f"{head}\n\n" + table(["name", "needs", "takes", "what"], [[a, b, c.rjust(5), d] for a, b, c, d in lines], left=4) + "\n"
-
-
-def fit(title: str, most: int = 84) -> str:
-    """Return a title cut to what a line holds.
-
-    >>> fit("Launches"), fit("A tiled matrix product with copies", 20)
-    ('Launches', 'A tiled matrix…')
-    """
-    return textwrap.shorten(title, most, placeholder="…")

@@ -206,7 +206,8 @@ class _Printer:
 
 
 def _sum_up(sampler: Sampler, course: Course, kept: list[str], as_json: bool) -> None:
-    from ullage.render.sample import summary
+    from ullage.render.sample import view
+    from ullage.views.text import text
 
     if not len(course):
         raise UllageError(
@@ -214,4 +215,4 @@ def _sum_up(sampler: Sampler, course: Course, kept: list[str], as_json: bool) ->
         )
     if sys.stdout.isatty() and not as_json:
         click.echo()
-    click.echo(summary(course, [*sampler.problems.lines(), *kept]), nl=False, err=as_json)
+    click.echo(text(view(course, [*sampler.problems.lines(), *kept])), nl=False, err=as_json)

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict
-from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ullage.cli.options import dump
+from ullage.cli.options import check_out, give, out_option
+from ullage.views.files import FORMS
+from ullage.views.numbers import counted, size
 from ullage.written_values import seconds
 
 if TYPE_CHECKING:
-    from ullage.store.store import Info, Store
+    from ullage.store.store import Store
     from ullage.store.upkeep import Kept
 
 
@@ -33,15 +35,17 @@ Examples:
 @click.argument("folder", type=click.Path())
 @click.option("--check", is_flag=True, help="Read every file and compare it with what was written.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs; times in ms since 1970, UTC.")
-def info(folder: str, check: bool, as_json: bool) -> None:
+@out_option
+def info(folder: str, check: bool, as_json: bool, out: Path | None) -> None:
     """Say how much a store holds, of how many devices, from when to when."""
+    from ullage.render.store import view
+
+    check_out(out, FORMS)
     store = _opened(folder)
     if check:
         store.verify()
     found = store.info()
-    click.echo(dump(asdict(found)) if as_json else _described(found))
-    if check and not as_json:
-        click.echo("every part is as it was written")
+    give(view(found, checked=check), lambda: asdict(found), as_json=as_json, out=out)
 
 
 @command.command(
@@ -56,9 +60,9 @@ def compact(folder: str) -> None:
     """Merge each day's small parts into few large ones, and remove files that nobody needs."""
     kept = _opened(folder).compact()
     if kept.parts_after == kept.parts_before:
-        click.echo(f"nothing to merge in {_counted(kept.parts_before, 'part')}, {_size(kept.bytes_before)}")
+        click.echo(f"nothing to merge in {counted(kept.parts_before, 'part')}, {size(kept.bytes_before)}")
     else:
-        click.echo(f"{kept.parts_before:,} parts became {kept.parts_after:,}; {_size(kept.bytes_before)} became {_size(kept.bytes_after)}")
+        click.echo(f"{kept.parts_before:,} parts became {kept.parts_after:,}; {size(kept.bytes_before)} became {size(kept.bytes_after)}")
     _left_over(kept)
 
 
@@ -77,7 +81,7 @@ def retain(folder: str, keep: str) -> None:
     days = math.ceil(seconds(keep) / 86_400)
     kept = _opened(folder).retain(days)
     dropped = kept.parts_before - kept.parts_after
-    click.echo(f"{_counted(kept.rows_dropped, 'sample')} dropped with {dropped:,} of {_counted(kept.parts_before, 'part')}")
+    click.echo(f"{counted(kept.rows_dropped, 'sample')} dropped with {dropped:,} of {counted(kept.parts_before, 'part')}")
     _left_over(kept)
 
 
@@ -89,46 +93,4 @@ def _opened(folder: str) -> Store:
 
 def _left_over(kept: Kept) -> None:
     if kept.files_removed:
-        click.echo(f"{_counted(kept.files_removed, 'file')} that nobody needs any more removed")
-
-
-def _described(found: Info) -> str:
-    if found.first is None or found.last is None:
-        return f"no samples in {found.folder}"
-    lines = [
-        f"{_counted(found.rows, 'sample')} of {_counted(found.devices, 'device')}          {_when(found.first)} to {_when(found.last)} UTC",
-        "",
-        f"{_size(found.bytes)} in {_counted(found.parts, 'part')}, {found.bytes / found.rows:.1f} bytes a sample; "
-        f"{_counted(found.jobs, 'job record')}",
-        "",
-        f"{'day':<10}  {'samples':>13}",
-        *(f"{day:<10}  {rows:>13,}" for day, rows in sorted(found.days.items())),
-    ]
-    if found.parts > 8 * len(found.days) and found.rows < 1_000_000 * found.parts:
-        lines += ["", "note: many small parts; `ullage store compact` merges them"]
-    return "\n".join(lines)
-
-
-def _when(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M")
-
-
-def _counted(count: int, noun: str) -> str:
-    """A number with its noun.
-
-    >>> _counted(1, "part"), _counted(1200, "part")
-    ('1 part', '1,200 parts')
-    """
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
-def _size(count: float) -> str:
-    """Bytes for people.
-
-    >>> _size(999), _size(1_234_567)
-    ('999 B', '1.2 MB')
-    """
-    if count < 1000:
-        return f"{count:.0f} B"
-    power = 3 if count >= 1e9 else 2 if count >= 1e6 else 1
-    return f"{count / 1000**power:,.1f} {('kB', 'MB', 'GB')[power - 1]}"
+        click.echo(f"{counted(kept.files_removed, 'file')} that nobody needs any more removed")

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ullage.benches.bench import Quantity
+from ullage.benches.bench import BENCHES, Quantity
 from ullage.benches.quantities import UNITS as SI
 from ullage.benches.result import Stamp
 from ullage.benches.result import record as result_record
@@ -46,6 +46,7 @@ UNDER = "SM clock (lowest), temperature, held back by"
 ANYTHING = Notation("", lambda value: f"{value:g}")  # a number whose unit stands beside it
 CONTENTS = 3  # benches from which on a list of them leads the page
 FORMS = (*VIEW_FORMS, ".svg")
+SECONDS = Notation("s", lambda value: f"{value:,.0f} s")
 
 
 def view(report: BenchReport) -> View:
@@ -211,6 +212,28 @@ def _numbers_of(table: BenchTable, line: Line, place: Any) -> Iterator[Row]:
         yield [*about, table.result.gpu, cell.value.value, cell.peak, stamped([cell.stamp])]
     for gpu, figure in cell.published.items():
         yield [*about, f"{gpu}, published", figure, None, ""]
+
+
+def list_view() -> View:
+    """Return what microbenchmarks there are, and how long they take."""
+    members = sorted(BENCHES.values(), key=lambda member: member.name)
+    rows: list[Row] = [[one.name, "PyTorch" if one.needs == "torch" else "CUDA", one.seconds, one.title] for one in members]
+    columns = [Column("name"), Column("needs"), Column("takes", SECONDS), Column("what", room=84)]
+    about = f", about {sum(one.seconds for one in members) / 60:,.0f} minutes in all"
+    table = Table("benches", columns, rows, brief=len(rows))
+    answer = Headline(counted(len(rows), "microbenchmark"), about)
+    return View("benches", "Microbenchmarks", answer, sections=[Section("benches", "Microbenchmarks", [table])])
+
+
+def list_record() -> list[dict[str, Any]]:
+    """Return what microbenchmarks there are for JSON."""
+    return [
+        {
+            "name": m.name, "title": m.title, "source": m.source, "needs": m.needs, "seconds": m.seconds,
+            "architectures": list(m.architectures), "drift": m.drift, "what": m.summary,
+        }
+        for m in sorted(BENCHES.values(), key=lambda member: member.name)
+    ]  # fmt: skip
 
 
 def record(report: BenchReport) -> dict[str, Any]:

@@ -1,10 +1,9 @@
-"""What can be counted on a chip, as text for a terminal and as JSON for programs."""
+"""The views of what can be counted on a chip."""
 
 from __future__ import annotations
 
 import re
-import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,23 +11,26 @@ from ullage.cupti.counters.host import WHICH
 from ullage.cupti.counters.plan import Way
 from ullage.errors import did_you_mean, harmless
 from ullage.reports.counters import Chips, Described, Listing, Planned
+from ullage.views.notation import COUNT, UNCUT
+from ullage.views.numbers import counted
+from ullage.views.view import Column, Headline, Paragraph, Section, Table, Value, View
 
 _BY = {"range": "by ranges", "pm": "by PM sampling"}
 _SUBMETRIC = re.compile(r"\.(avg|max|min|sum)(\..*)?")
-_WIDE = 110  # columns of what is wrapped
-_LONGEST_NAME = 70  # columns that names may take; a longer one pushes its own line
-Style = Callable[[str], str]
 
 
-def chips_text(found: Chips) -> str:
-    """Return a line a chip, with its GPUs."""
-    lines = [f"{len(found.gpus)} chips can be counted on, {found.told}", "", f"{'chip':<7} GPUs that `ullage gpus` knows"]
-    for chip, gpus in found.gpus.items():
-        lines += textwrap.wrap(f"{chip:<7} {', '.join(gpus) or '-'}", _WIDE, subsequent_indent=" " * 8, break_on_hyphens=False)
-    if found.others:
-        told = f"note: metrics of {', '.join(found.others)} are known too, as other releases of CUPTI have them"
-        lines += ["", *textwrap.wrap(told, _WIDE, subsequent_indent="  ")]
-    return "\n".join(lines)
+def chips_view(found: Chips) -> View:
+    """Return the chips, each with its GPUs."""
+    rows: list[list[Value]] = [[chip, ", ".join(gpus) or "-"] for chip, gpus in found.gpus.items()]
+    table = Table("chips", [Column("chip"), Column("GPUs that `ullage gpus` knows", wraps=True)], rows, brief=len(rows))
+    others = f"metrics of {', '.join(found.others)} are known too, as other releases of CUPTI have them"
+    return View(
+        kind="counter chips",
+        subject="Hardware counters",
+        headline=Headline(f"{len(found.gpus)} chips", f" can be counted on, {found.told}"),
+        sections=[Section("chips", "Chips", [table])],
+        notes=[others] if found.others else [],
+    )
 
 
 def chips_record(found: Chips) -> dict[str, Any]:
@@ -37,24 +39,23 @@ def chips_record(found: Chips) -> dict[str, Any]:
     return {"source": found.told, "chips": chips, "others": list(found.others)}
 
 
-def listing_text(found: Listing, limit: int, dim: Style = str) -> str:
-    """Return the metrics in lines, `limit` of them at most (0: all); `dim` styles what is said beside a name."""
-    counts = ", ".join(f"{count:,} {kind}{'s' * (count != 1)}" for kind, count in found.counts.items())
+def listing_view(found: Listing, limit: int) -> View:
+    """Return the metrics of a chip, of which short forms show the first `limit` (0: all)."""
+    counts = ", ".join(counted(count, kind) for kind, count in found.counts.items())
     match = f": {len(found.found):,} match '{harmless(found.pattern, 60)}'" if found.pattern else ""
-    shown = found.found[:limit] if limit else found.found
-    width = min(max((len(metric.name) for metric in shown), default=0), _LONGEST_NAME)
-    lines = [f"{found.catalogue.chip} has {counts}{match}", ""]
-    lines += [f"{metric.name:<{width}}  {metric.kind:<10} {_said(metric, dim)}".rstrip() for metric in shown]
-    if len(shown) < len(found.found):
-        lines.append(f"… and {len(found.found) - len(shown):,} more: give a pattern, or --limit 0")
-    if not found.found:
-        lines.append(did_you_mean(found.pattern, found.catalogue.by_name, f"ullage cupti metrics {found.catalogue.chip}"))
-    return "\n".join([*lines, "", f"note: {found.catalogue.told}"])
-
-
-def _said(metric: Any, dim: Style) -> str:
-    words = f"{metric.unit}: {harmless(metric.description)}" if metric.description else metric.unit
-    return dim(words)
+    rows: list[list[Value]] = [[m.name, m.kind, m.unit, m.description or ""] for m in found.found]
+    columns = [Column("metric", UNCUT), Column("kind"), Column("unit"), Column("NVIDIA says")]
+    columns = columns if any(row[-1] for row in rows) else columns[:-1]
+    rows, more = [row[: len(columns)] for row in rows], "give a pattern, or --limit 0"
+    table = Table("metrics", columns, rows, brief=limit or len(rows), elsewhere=more)
+    hint = did_you_mean(found.pattern, found.catalogue.by_name, f"ullage cupti metrics {found.catalogue.chip}") if not found.found else ""
+    return View(
+        kind="counter metrics",
+        subject="Hardware counters",
+        headline=Headline(found.catalogue.chip, f" has {counts}{match}"),
+        sections=[Section("metrics", "Metrics", [table, Paragraph(hint)])],
+        notes=[found.catalogue.told],
+    )
 
 
 def listing_record(found: Listing, limit: int) -> dict[str, Any]:
@@ -64,26 +65,40 @@ def listing_record(found: Listing, limit: int) -> dict[str, Any]:
     return {**head, "metrics": [asdict(metric) for metric in shown]}
 
 
-def described_text(chip: str, notes: Sequence[str], found: Sequence[Described]) -> str:
-    """Return a paragraph a metric, then the notes."""
-    return "\n\n".join([*(_paragraph(chip, each) for each in found), "\n".join(f"note: {note}" for note in notes)])
+def described_view(chip: str, notes: Sequence[str], found: Sequence[Described]) -> View:
+    """Return all that is known of some metrics: of a single one its kind in the first line, of several in a section each."""
+    single = len(found) == 1
+    answer = Headline(found[0].metric.name, f": {_kind(chip, found[0])}") if single else Headline(f"{len(found)} metrics", f" of {chip}")
+    columns = [Column(""), Column("", wraps=True)]
+    sections = [
+        Section(
+            f"metric-{number}",
+            f"{one.metric.name}: {_kind(chip, one)}",
+            [Table(f"metric-{number}", columns, [[*row] for row in _known(one)])],
+            headed=not single,
+        )
+        for number, one in enumerate(found)
+    ]
+    return View("counter metric", "Hardware counters", answer, sections=sections, notes=notes)
 
 
-def _paragraph(chip: str, found: Described) -> str:
+def _kind(chip: str, found: Described) -> str:
     metric = found.metric
     unit = {"1": "without a unit", "unknown": "of a unit that isn't told"}.get(metric.unit, f"in {metric.unit}")
-    lines = [f"{metric.name}: a {metric.kind} of {chip}, counted by {metric.hardware}, {unit}"]
-    if metric.description:
-        lines.append(f"  NVIDIA says  {harmless(metric.description, 400)}")
+    return f"a {metric.kind} of {chip}, counted by {metric.hardware}, {unit}"
+
+
+def _known(found: Described) -> Iterator[tuple[str, str]]:
+    if found.metric.description:
+        yield "NVIDIA says", harmless(found.metric.description, 400)
     if found.passes:
-        told = [f"{_passes(count)} {_BY[mode]}" if count else f"not {_BY[mode]}" for mode, count in found.passes.items()]
-        lines.append(f"  collected in {', '.join(told)}")
+        modes = [f"{_passes(count)} {_BY[mode]}" if count else f"not {_BY[mode]}" for mode, count in found.passes.items()]
+        yield "collected in", ", ".join(modes)
     if found.endings:
-        lines += textwrap.wrap(endings(found.endings), _WIDE, initial_indent="  as           ", subsequent_indent=" " * 15)
+        yield "as", endings(found.endings)
     if found.twin is not None:
         scale = f" × {found.twin.factor:g}" if found.twin.factor != 1 else ""
-        lines.append(f"  in DCGM      field {found.twin.dcgm} ({found.twin.field}) = {found.twin.metric}{scale}, {found.twin.status}")
-    return "\n".join(lines)
+        yield "in DCGM", f"field {found.twin.dcgm} ({found.twin.field}) = {found.twin.metric}{scale}, {found.twin.status}"
 
 
 def endings(found: Sequence[str]) -> str:
@@ -113,12 +128,11 @@ def _described_record(found: Described) -> dict[str, Any]:
     return {**asdict(found.metric), "submetrics": list(found.endings), "passes": dict(found.passes), "dcgm": twin}
 
 
-def plan_text(found: Planned) -> str:
+def plan_view(found: Planned) -> View:
     """Return the answer in a line, then what makes it so, then a cheaper choice."""
     made = found.plan
     answers = [_answer(way, named=not index) for index, way in enumerate(made.ways.values())]
     answers += [f"{_BY[mode]} not known here" for mode in made.unknown]
-    head = f"{len(made.metrics)} metric{'s' * (len(made.metrics) != 1)} on {made.chip}: {', '.join(answers)}"
     lines = [line for way in made.ways.values() for line in _single(way)]
     for cheaper in made.cheaper.values():
         lines += [f"cheaper under other names for the same: {_answer(cheaper.way)}"]
@@ -127,8 +141,20 @@ def plan_text(found: Planned) -> str:
     notes += [f"{_BY[mode]}: {reason}; {WHICH}" for mode, reason in made.unknown.items()]
     most = [f"{way.most} {_BY[way.mode]}" for way in made.ways.values() if way.most]
     notes += [f"at most this many of the hardware's counters fit a pass: {', '.join(most)}"] if most else []
-    told = [f"note: {note}" for note in [*notes, *found.notes, found.told]]
-    return "\n".join([head, "", *_table(found), "", *([*lines, ""] if lines else []), *told])
+    return View(
+        kind="counter plan",
+        subject="Hardware counters",
+        headline=Headline(counted(len(made.metrics), "metric"), f" on {made.chip}: {', '.join(answers)}"),
+        sections=[Section("passes", "Passes", [_alone(found), Paragraph("\n".join(lines), kept=True)])],
+        notes=[*notes, *found.notes, found.told],
+    )
+
+
+def _alone(found: Planned) -> Table:
+    ways = [*found.plan.ways.values()]
+    columns = [Column("passes of each alone", UNCUT), *(Column(_BY[way.mode], COUNT) for way in ways)]
+    rows: list[list[Value]] = [[name, *(way.alone.get(name) for way in ways)] for name in found.plan.metrics]
+    return Table("alone", columns, rows, brief=len(rows))
 
 
 def _answer(way: Way, named: bool = True) -> str:
@@ -142,20 +168,11 @@ def _answer(way: Way, named: bool = True) -> str:
 
 
 def _passes(count: int) -> str:
-    return f"{count:,} pass{'es' * (count != 1)}"
+    return counted(count, "pass", "passes")
 
 
 def _listed(metrics: Sequence[str], most: int = 3) -> str:
     return ", ".join(metrics[:most]) + (f" and {len(metrics) - most} more" if len(metrics) > most else "")
-
-
-def _table(found: Planned) -> list[str]:
-    ways = list(found.plan.ways.values())
-    width = max(len(name) for name in found.plan.metrics)
-    lines = [f"{'passes of each alone':<{width}}" + "".join(f"  {_BY[way.mode]:>14}" for way in ways)]
-    for name in found.plan.metrics:
-        lines.append(f"{name:<{width}}" + "".join(f"  {way.alone.get(name, '-'):>14}" for way in ways))
-    return lines
 
 
 def _single(way: Way) -> list[str]:

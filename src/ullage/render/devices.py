@@ -8,36 +8,27 @@ from ullage.errors import harmless
 from ullage.live.course import Course, Totals
 from ullage.live.watched import Watched
 from ullage.sources.clock_reasons import reasons
-from ullage.views.numbers import UNKNOWN, money, percent
+from ullage.views.numbers import UNKNOWN, counted, money, percent
 
 
 def headline(totals: Totals, *, now: bool) -> str:
     """Return the answer in one line; `now` puts OFU of the last readings before that since the start."""
     if totals.ofu is None:
-        return f"OFU unknown for {_gpus(totals.gpus)}"
+        return f"OFU unknown for {counted(totals.gpus, 'GPU')}"
     current = f"{percent(totals.now, 1)} now, " if now else ""
     since = f"{percent(totals.ofu, 1)} since the start" if now else percent(totals.ofu, 1)
     cost = "" if totals.cost is None else f", costing {money(totals.cost)} an hour"
-    worth = f"{totals.ullage or 0.0:.1f} of {_gpus(totals.known)}"
+    worth = f"{totals.ullage or 0.0:.1f} of {counted(totals.known, 'GPU')}"
     return f"OFU {current}{since}; {worth}{'' if totals.known == 1 else chr(39) + ' worth'} missing{cost}"
-
-
-def _gpus(count: float) -> str:
-    """Return a number of GPUs.
-
-    >>> _gpus(8), _gpus(1), _gpus(1 / 7)
-    ('8 GPUs', '1 GPU', '0.14 GPUs')
-    """
-    return f"{round(count, 2):,.10g} GPU{'' if count == 1 else 's'}"
 
 
 def basis(totals: Totals) -> str:
     """Return how OFU was found and of how much: "exact, by cycle counters; 8 GPUs, 1 silent"."""
     method = "" if totals.ofu is None else "exact, by cycle counters; " if totals.exact else "sampled, by activity and clock; "
     rest = totals.gpus - totals.known
-    unknown = f", OFU of {_gpus(rest)} unknown" if totals.ofu is not None and rest > 1e-9 else ""
+    unknown = f", OFU of {counted(rest, 'GPU')} unknown" if totals.ofu is not None and rest > 1e-9 else ""
     silent = f", {totals.silent} silent" if totals.silent else ""
-    return f"{method}{_gpus(totals.gpus)}{unknown}{silent}"
+    return f"{method}{counted(totals.gpus, 'GPU')}{unknown}{silent}"
 
 
 def named(device: Watched, course: Course) -> str:

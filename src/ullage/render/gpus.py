@@ -14,7 +14,7 @@ from ullage.gpus.chip import Chip
 from ullage.gpus.links import MIB, Link, Pcie
 from ullage.gpus.measured import Ceilings, ceilings_of
 from ullage.render import ceilings
-from ullage.views.notation import COUNT, Notation
+from ullage.views.notation import COUNT, UNCUT, Notation
 from ullage.views.numbers import tera
 from ullage.views.view import Cell, Column, Headline, Section, Table, Value, View
 
@@ -23,14 +23,13 @@ MEGAHERTZ = Notation("Hz", lambda value: f"{value / 1e6:,.0f}")
 GIGABYTES = Notation("B", lambda value: f"{value / 1e9:,.0f}")
 WATTS = Notation("W", lambda value: f"{value:,.0f}")
 SHOWN = ("bf16", "fp8", "fp4")  # precisions of the list
-NAME = Notation("", str, numeric=False, cut=lambda name, room: name)  # noqa: ARG005 - whole: it is there to be copied
 
 
 def list_view(chips: Sequence[Chip], precision: str | None = None) -> View:
     """Return a list of GPUs with their dense peaks: at one precision, or at those that matter most."""
     wanted = [precision] if precision else SHOWN
     columns = [
-        Column("name", NAME),
+        Column("name", UNCUT),
         Column("architecture", detail=True),
         Column("SMs", COUNT),
         Column("MHz", MEGAHERTZ, "tensor clock"),
@@ -72,7 +71,7 @@ def view(chip: Chip) -> View:
     sixteen = "bf16" if "bf16" in chip.precisions else "fp16"
     at = f" TFLOP/s dense {sixteen.upper()} at {MEGAHERTZ.words(chip.clock(sixteen))} MHz"
     found, damaged = measured(chip)
-    pair = [Column(""), Column("")]
+    pair = [Column(""), Column("", wraps=True)]
     return View(
         kind="gpu",
         subject=f"{chip.vendor} {chip.architecture}",

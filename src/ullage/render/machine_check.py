@@ -1,22 +1,32 @@
-"""What this machine allows of tracing and counting, as text."""
+"""The view of what this machine allows of tracing and counting."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from ullage.errors import harmless
+from ullage.views.view import Headline, Item, ItemList, Section, View
 
 _ANSWER = {"yes": "can be", "no": "can't be", "perhaps": "can perhaps be"}
 _OF = {"tracing": "CUDA programs {} traced here", "counters": "hardware counters {} read"}
 
 
-def text(report: dict[str, Any]) -> str:
-    """Return the report of `ullage.cupti.permissions` as text, the answer first, then what stands in the way and what to do."""
-    answer = "; ".join(of.format(_ANSWER[report[what]]) for what, of in _OF.items())
+def view(report: dict[str, Any]) -> View:
+    """Return the report of `ullage.cupti.permissions` as data, the answer first, then what stands in the way and what to do."""
+    tracing, counters = (of.format(_ANSWER[report[what]]) for what, of in _OF.items())
     library = f"CUPTI {report['cupti'] or 'of unknown version'} ({harmless(report['library'])})" if report["library"] else "no CUPTI"
     driver = f"a driver of CUDA {report['driver']}" if report["driver"] else "no NVIDIA driver"
-    lines = [answer, f"{library}; {driver}"]
-    for finding in report["findings"]:
-        stops = f" ({'' if finding['surely'] else 'may stop '}{' and '.join(finding['stops'])}{' impossible' if finding['surely'] else ''})"
-        lines += ["", harmless(finding["what"], 400) + (stops if finding["stops"] else ""), f"  {harmless(finding['do'], 400)}"]
-    return "\n".join(lines) + "\n"
+    items = [Item(f"{harmless(one['what'], 400)}{_stops(one)}", remarks=[harmless(one["do"], 400)]) for one in report["findings"]]
+    return View(
+        kind="machine check",
+        subject="This machine",
+        headline=Headline(tracing, f"; {counters}"),
+        basis=[f"{library}; {driver}"],
+        sections=[Section("findings", "What stands in the way", [ItemList(items)])],
+    )
+
+
+def _stops(finding: dict[str, Any]) -> str:
+    surely = finding["surely"]
+    what = f"{'' if surely else 'may stop '}{' and '.join(finding['stops'])}{' impossible' if surely else ''}"
+    return f" ({what})" if finding["stops"] else ""

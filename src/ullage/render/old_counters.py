@@ -1,4 +1,4 @@
-"""Old counters by their new names, as text for a terminal and as JSON for programs."""
+"""The view of old counters by their new names."""
 
 from __future__ import annotations
 
@@ -7,19 +7,64 @@ from typing import Any
 
 from ullage.errors import harmless
 from ullage.reports.old_counters import Translated
+from ullage.views.numbers import counted
+from ullage.views.view import Headline, Item, ItemList, Paragraph, Section, View
 
 _UNITS = {"percent": " %", "level": " %", "bytes": " B", "bytes/s": " B/s"}  # of a value that was computed
 
 
-def text(found: Sequence[Translated], reverse: str | None, chip: str | None, valued: bool) -> str:
-    """Return the answer: of a single one in its first line, of several after their number."""
+def view(found: Sequence[Translated], reverse: str | None, chip: str | None, valued: bool, passes: int | None = None) -> View:
+    """Return the answer as data: of a single one in its first line, of several after their number; `passes` that collect them."""
+    lines = f"{counted(passes, 'pass', 'passes')} over ranges on {chip}, for all that is to be collected" if passes is not None else ""
     if len(found) == 1 and reverse is None:
-        return "\n".join([_answer(found[0], valued), "", *_details(found[0], chip, valued)])
+        name, answer = _answer(found[0], valued)
+        details = [Paragraph("\n".join(f"  {line}" for line in _details(found[0], chip, valued)), kept=True), Paragraph(lines)]
+        return View("old counter", "Old counters", Headline(name, answer), sections=[Section("details", "Details", details)])
     some = sum(1 for each in found if each.old.used)
-    head = f"{len(found)} old metrics and events: {some} have a new formula, {len(found) - some} have none"
+    head = Headline(f"{len(found)} old metrics and events", f": {some} have a new formula, {len(found) - some} have none")
     if reverse is not None:
-        head = f"{harmless(reverse)} stands for {len(found)} old {'one' if len(found) == 1 else 'ones'}"
-    return "\n\n".join([head, *("\n".join([_answer(each, valued), *_details(each, chip, valued)]) for each in found)])
+        head = Headline(harmless(reverse), f" stands for {counted(len(found), 'old one')}")
+    items = [Item("".join(_answer(each, valued)), remarks=_details(each, chip, valued)) for each in found]
+    return View("old counters", "Old counters", head, sections=[Section("each", "Each of them", [ItemList(items), Paragraph(lines)])])
+
+
+def _answer(found: Translated, valued: bool) -> tuple[str, str]:
+    """Return a name, and what stands for it."""
+    old = found.old
+    if not old.used:
+        return old.name, f" has no new equivalent: {old.note}"
+    if valued and found.value is not None:
+        return f"{old.name} = {found.value:.10g}{_UNITS.get(old.kind, '')}", f", by {old.used}"
+    return old.name, f" = {old.used}"
+
+
+def _details(found: Translated, chip: str | None, valued: bool) -> list[str]:
+    """Return the lines below the answer: what it was, what the guide says, what the chip has, what is missing."""
+    old = found.old
+    where = f" of capability {', '.join(old.capability.split())}" if old.capability else ""
+    kind = "a level from 0 to 10" if old.kind == "level" else old.kind
+    lines = [f"was {'an event' if old.api == 'event' else 'a metric'}{where} ({kind}): {old.meaning}"]
+    if not old.used:
+        return lines
+    if old.instead and old.formula:
+        lines.append(f"NVIDIA's guide: {old.formula}")
+    if old.note:
+        lines.append(f"note: {old.note}")
+    if found.collect:
+        lines.append(f"collect {','.join(found.collect)}")
+    if chip:
+        lines += _on_chip(found, chip)
+    if valued and found.value is None:
+        lacking = f"missing {', '.join(found.missing)}" if found.missing else "it divides by zero, or isn't finite"
+        lines.append(f"no value: {lacking}")
+    return lines
+
+
+def _on_chip(found: Translated, chip: str) -> list[str]:
+    renamed = [f"{chip} has {name} for {part}" for part, name in _called_otherwise(found).items()]
+    lacking = [f"{chip} has no {part}" for part, name in found.names.items() if not name]
+    beside = [f"{chip} counts apart {', '.join(found.beside)}: packed instructions, twice the work each"] if found.beside else []
+    return (renamed + lacking or [f"{chip} has {'it' if len(found.collect) == 1 else 'all of them'}"]) + beside
 
 
 def record(found: Translated, chip: str | None, valued: bool) -> dict[str, Any]:
@@ -47,41 +92,3 @@ def record(found: Translated, chip: str | None, valued: bool) -> dict[str, Any]:
 
 def _called_otherwise(found: Translated) -> dict[str, str]:
     return {part: name for part, name in found.names.items() if name and name != part}
-
-
-def _answer(found: Translated, valued: bool) -> str:
-    old = found.old
-    if not old.used:
-        return f"{old.name} has no new equivalent: {old.note}"
-    if valued and found.value is not None:
-        return f"{old.name} = {found.value:.10g}{_UNITS.get(old.kind, '')}, by {old.used}"
-    return f"{old.name} = {old.used}"
-
-
-def _details(found: Translated, chip: str | None, valued: bool) -> list[str]:
-    """Return the lines below the answer: what it was, what the guide says, what the chip has, what is missing."""
-    old = found.old
-    where = f" of capability {', '.join(old.capability.split())}" if old.capability else ""
-    kind = "a level from 0 to 10" if old.kind == "level" else old.kind
-    lines = [f"  was {'an event' if old.api == 'event' else 'a metric'}{where} ({kind}): {old.meaning}"]
-    if not old.used:
-        return lines
-    if old.instead and old.formula:
-        lines.append(f"  NVIDIA's guide: {old.formula}")
-    if old.note:
-        lines.append(f"  note: {old.note}")
-    if found.collect:
-        lines.append(f"  collect {','.join(found.collect)}")
-    if chip:
-        lines += _on_chip(found, chip)
-    if valued and found.value is None:
-        lacking = f"missing {', '.join(found.missing)}" if found.missing else "it divides by zero, or isn't finite"
-        lines.append(f"  no value: {lacking}")
-    return lines
-
-
-def _on_chip(found: Translated, chip: str) -> list[str]:
-    renamed = [f"  {chip} has {name} for {part}" for part, name in _called_otherwise(found).items()]
-    lacking = [f"  {chip} has no {part}" for part, name in found.names.items() if not name]
-    beside = [f"  {chip} counts apart {', '.join(found.beside)}: packed instructions, twice the work each"] if found.beside else []
-    return (renamed + lacking or [f"  {chip} has {'it' if len(found.collect) == 1 else 'all of them'}"]) + beside

@@ -9,10 +9,13 @@ from ullage.errors import harmless
 from ullage.live.course import Course
 from ullage.live.watched import Watched
 from ullage.render import devices
+from ullage.views.notation import PERCENT, PERCENT_1, Notation
 from ullage.views.numbers import factor, moment
-from ullage.views.table import table
+from ullage.views.view import Column, Headline, Paragraph, Section, Table, Value, View
 
 HEADS = ("time, UTC", "GPU", "OFU", "tensor", "SM", "util", "clock, MHz", "power, W")
+MEGAHERTZ = Notation("Hz", lambda value: f"{value / 1e6:,.0f}")
+WATTS = Notation("W", lambda value: f"{value:,.0f}")
 _WIDTHS = (9, 12, 7, 7, 6, 6, 12, 10)
 
 
@@ -41,24 +44,27 @@ def json_lines(told: Iterable[Watched]) -> list[str]:
     return [json.dumps(devices.record(device), allow_nan=False) for device in told]
 
 
-def summary(course: Course, extra: list[str]) -> str:
+def view(course: Course, extra: list[str]) -> View:
     """Return what all readings come to: the answer, a row of means a device, where the shortfall goes, and the notes."""
     totals = course.totals()
     seconds = (course.last - (course.start or 0)) / 1000
-    parts = [f"{devices.headline(totals, now=False)}\n{devices.basis(totals)}; {seconds:,.10g} s"]
-    if len(course):
-        means = ["GPU", "model", "OFU", "tensor", "SM", "util", "clock, MHz", "power, W"]
-        parts.append(table(means, [_means(device, course) for device in course], left=2))
-    told = [f"{f.label} {factor(f.value)}" for f in course.tree().factors if f.value is not None]
-    if len(told) > 1:
-        parts.append(f"OFU {factor(totals.ofu)} = {' × '.join(told)}")
-    parts.append("\n".join(f"note: {note}" for note in devices.notes(course, extra)))
-    return "\n\n".join(part for part in parts if part) + "\n"
+    factors = [f"{f.label} {factor(f.value)}" for f in course.tree().factors if f.value is not None]
+    product = f"OFU {factor(totals.ofu)} = {' × '.join(factors)}" if len(factors) > 1 else ""
+    columns = [Column("GPU"), Column("model"), Column("OFU", PERCENT_1), *(Column(name, PERCENT) for name in ("tensor", "SM", "util"))]
+    columns += [Column("clock, MHz", MEGAHERTZ, "SM clock"), Column("power, W", WATTS, "power")]
+    table = Table("means", columns, [_means(device, course) for device in course], brief=len(course))
+    return View(
+        kind="sample",
+        subject="Sampled GPUs",
+        headline=Headline(devices.headline(totals, now=False)),
+        basis=[f"{devices.basis(totals)}; {seconds:,.10g} s"],
+        sections=[Section("means", "Means", [table, Paragraph(product)])],
+        notes=devices.notes(course, extra),
+    )
 
 
-def _means(device: Watched, course: Course) -> list[str]:
+def _means(device: Watched, course: Course) -> list[Value]:
     mean = {name: found.value for name, found in device.means.items()}
-    shares = [devices.share(mean[name]) for name in ("tensor_active", "sm_active", "gpu_util")]
+    shares = [mean[name] for name in ("tensor_active", "sm_active", "gpu_util")]
     model = harmless(str(device.row.get("model", "")), 40)
-    cells = [devices.named(device, course), model, devices.fine(device.mean_ofu), *shares]
-    return [*cells, devices.of(mean["sm_clock"], None, 1e6), devices.of(mean["power"], None, 1.0)]
+    return [devices.named(device, course), model, device.mean_ofu, *shares, mean["sm_clock"], mean["power"]]

@@ -144,6 +144,18 @@ def flops(value: float | None, unit: str = "FLOP") -> str:
     return f"{scaled:.{digits}f} {prefix}{unit}" if prefix else f"{value:,.10g} {unit}"
 
 
+def size(count: float) -> str:
+    """Return bytes with one decimal, in kB, MB or GB.
+
+    >>> size(999), size(1_234_567)
+    ('999 B', '1.2 MB')
+    """
+    if count < 1000:
+        return f"{count:.0f} B"
+    power = 3 if count >= 1e9 else 2 if count >= 1e6 else 1
+    return f"{count / 1000**power:,.1f} {('kB', 'MB', 'GB')[power - 1]}"
+
+
 def amount(value: float) -> str:
     """Return a count or a rate with three digits and its prefix.
 

@@ -136,9 +136,28 @@ def _aligned(table: Table, words: Sequence[Sequence[str]], cells: Sequence[Seque
         next_longest = longest[-2][0] if len(longest) > 1 else 0
         rooms[number] = max(least[number], wide - excess, min(next_longest, wide - 1))
         columns[number], widths[number] = column(number), rooms[number]
-    levels = [[None] * len(heads), *([cell.level for cell in row] for row in zip(*cells, strict=True))]
-    lines = aligned([*zip(*columns, strict=True)], [_left(column) for column in table.columns], levels, paint)
+    shown: Lines = [[*line] for line in zip(*columns, strict=True)]
+    levels: Levels = [[None] * len(heads), *([cell.level for cell in row] for row in zip(*cells, strict=True))]
+    if table.columns[-1].wraps:
+        shown, levels = _wrapped(shown, levels, max(LEAST_ROOM, width - sum(widths[:-1]) - len(GAP) * (len(widths) - 1)))
+    lines = aligned(shown, [_left(column) for column in table.columns], levels, paint)
     return lines if any(heads) else lines.partition("\n")[2]
+
+
+Lines = list[list[str]]
+Levels = list[list[float | None]]
+
+
+def _wrapped(lines: Lines, levels: Levels, room: int) -> tuple[Lines, Levels]:
+    """Return the lines of a table whose last cells go on below where they are longer than their room."""
+    cut: Lines = []
+    of_lines: Levels = []
+    for (*before, last), level in zip(lines, levels, strict=True):
+        first, *others = textwrap.wrap(last, room, break_long_words=False, break_on_hyphens=False) or [""]
+        cut += [[*before, first], *([*[""] * len(before), other] for other in others)]
+        of_lines.append(level)
+        of_lines += [[None for _ in level] for _ in others]
+    return cut, of_lines
 
 
 def _grid(table: Table, words: Sequence[Sequence[str]], cells: Sequence[Sequence[Cell]], width: int, paint: Paint) -> str:

@@ -44,7 +44,8 @@ class Column:
     """A column: its heading, how its values are written, and its `key` in CSV (the heading where none is given).
 
     A terminal shows `room` characters of a word, and fewer where the table is wider than the terminal (0: 48 of what
-    names a row). What is `detail` it leaves out. Labels stand `over` the column, and over the neighbours that have the same.
+    names a row). What is `detail` it leaves out; the last column goes on below where it `wraps`. Labels stand `over` the
+    column, and over the neighbours that have the same.
     """
 
     heading: str
@@ -53,6 +54,7 @@ class Column:
     room: int = 0
     over: Sequence[str] = ()
     detail: bool = False
+    wraps: bool = False
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,30 @@
+"""The view of what a store holds."""
+
+from __future__ import annotations
+
+from ullage.store.store import Info
+from ullage.views.notation import COUNT
+from ullage.views.numbers import counted, moment, size
+from ullage.views.view import Column, Headline, Section, Table, View
+
+SMALL = 1_000_000  # rows of a part that isn't worth merging
+PARTS = 8  # a day that are fine
+
+
+def view(found: Info, *, checked: bool = False) -> View:
+    """Return the answer as data: how much a store holds, of how many devices, from when to when, and its days."""
+    whole = ["every part is as it was written"] if checked else []
+    if found.first is None or found.last is None:
+        return View("store", "Store", Headline("no samples", f" in {found.folder}"), notes=whole)
+    about = f"{size(found.bytes)} in {counted(found.parts, 'part')}, {found.bytes / found.rows:.1f} bytes a sample"
+    table = Table("days", [Column("day"), Column("samples", COUNT)], [[*day] for day in sorted(found.days.items())], brief=len(found.days))
+    many = found.parts > PARTS * len(found.days) and found.rows < SMALL * found.parts
+    return View(
+        kind="store",
+        subject=f"Store {found.folder}",
+        window=f"{moment(found.first)} to {moment(found.last)} UTC",
+        headline=Headline(counted(found.rows, "sample"), f" of {counted(found.devices, 'device')}"),
+        basis=[f"{about}; {counted(found.jobs, 'job record')}", *whole],
+        sections=[Section("days", "Days", [table])],
+        notes=["many small parts; `ullage store compact` merges them"] if many else [],
+    )
