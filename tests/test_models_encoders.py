@@ -8,7 +8,7 @@ import pytest
 
 from ullage.errors import UllageError
 from ullage.models.config import Config
-from ullage.models.families.encoders import both_ways
+from ullage.models.decoders import two_sided
 from ullage.models.formula import Formula, compiled
 from ullage.models.passes import Training, booked
 from ullage.models.sample import Sample
@@ -179,7 +179,7 @@ def test_whisper_generates_without_hearing_again():
 def test_modernbert_sees_half_its_window_on_each_side_in_local_layers():
     # 17 tokens, 4 to each side: 17 + 2 × (1 + 2 + 3 + 4 + 12 × 4) = 133 pairs of 289. Layers 0 and 3 of 5 are global.
     config = {**MODERN, "model_type": "modernbert"}
-    assert both_ways(4).of(Sample(text=17), "causal") == 133
+    assert two_sided(5).of(Sample(text=17), "causal") == 133
     spared = forward(config, Sample(text=17)) - forward(config, Sample(text=17), attention="causal")
     assert spared == 3 * 4 * 40 * (289 - 133)
     assert formula(config).attention == "causal"
@@ -189,7 +189,7 @@ def test_modernbert_sees_half_its_window_on_each_side_in_local_layers():
 @pytest.mark.parametrize("reach", [1, 3, 5])
 def test_a_window_on_both_sides_counts_the_pairs_within_reach(tokens, reach):
     brute = sum(abs(i - j) <= reach for i in range(tokens) for j in range(tokens))
-    assert both_ways(reach).of(Sample(text=tokens), "causal") == brute
+    assert two_sided(reach + 1).of(Sample(text=tokens), "causal") == brute
 
 
 def test_layer_types_name_modernberts_local_layers_where_they_are_given():

@@ -6,15 +6,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
-from ullage.models import unet_config as fields
 from ullage.models import unets
 from ullage.models.config import Config
 from ullage.models.model import diffusers_model
 from ullage.models.planes import LATENT, PIXELS, Plane, Size, numbers, per_stage
 from ullage.models.sample import Quantity, Sample, quantity, required
-from ullage.models.unet_config import (
+from ullage.models.unets import (
+    BLOCKS,
     PLAIN,
     SELF,
+    Time,
+    halved,
     kinds,
     planes,
     prompt_works,
@@ -23,8 +25,8 @@ from ullage.models.unet_config import (
     prompted_time,
     time_works,
     unprompted,
+    within,
 )
-from ullage.models.unets import BLOCKS, Time, halved, within
 from ullage.models.work import Work, attention, convolution
 
 UP = ("UpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "CrossAttnUpBlock2D")
@@ -46,18 +48,18 @@ def unet_condition(config: Config) -> Iterator[Work]:
     channels of inpainting, editing and upscaling are in the configuration. XL's pooled text and sizes enter the time embedding
     once a sample.
     """
-    plan = fields.prompted(config)
+    plan = unets.prompted(config)
     count, first = len(plan.widths), plan.widths[0]
-    inner, width, time = fields.prompted_time(config, first)
-    yield from fields.time_works(config, inner, width)
-    yield from fields.prompt_works(config, plan.sources[0])
+    inner, width, time = unets.prompted_time(config, first)
+    yield from unets.time_works(config, inner, width)
+    yield from unets.prompt_works(config, plan.sources[0])
     kernel = config.integer("conv_in_kernel", default=3, most=99)
     finest = unets.same(LATENT, kernel)
     yield unets.entry(config.integer("in_channels", default=4), finest, kernel, first)
-    levels = fields.planes(config, finest, count)
+    levels = unets.planes(config, finest, count)
     yield from unets.down(plan.down(), levels, first, time)
-    yield from fields.prompted_middle(config, plan, levels[-1], time)
-    rising = fields.kinds(config, "up_block_types", UP, count, (fields.PLAIN, fields.SELF, fields.CROSS))
+    yield from unets.prompted_middle(config, plan, levels[-1], time)
+    rising = unets.kinds(config, "up_block_types", UP, count, (unets.PLAIN, unets.SELF, unets.CROSS))
     depths = None
     if config.has("reverse_transformer_layers_per_block"):
         depths = per_stage(config, "reverse_transformer_layers_per_block", count, 1, most=unets.BLOCKS)
@@ -73,22 +75,22 @@ def unet_image(config: Config) -> Iterator[Work]:
     `--latent` is the grid it works on: of pixels, where no autoencoder stands before it.
     """
     for field in ("downsample_type", "upsample_type"):
-        fields.one_of(config, field, ("conv",), "conv")
+        unets.one_of(config, field, ("conv",), "conv")
     null = "attention_head_dim" in config.values and not config.has("attention_head_dim")
     dim = None if null else config.integer("attention_head_dim", default=8)
-    plan = fields.unprompted(config, (224, 448, 672, 896), DDPM_DOWN, 2, dim)
+    plan = unets.unprompted(config, (224, 448, 672, 896), DDPM_DOWN, 2, dim)
     count, first = len(plan.widths), plan.widths[0]
-    fourier = fields.one_of(config, "time_embedding_type", ("positional", "fourier", "learned"), "positional") == "fourier"
+    fourier = unets.one_of(config, "time_embedding_type", ("positional", "fourier", "learned"), "positional") == "fourier"
     width = config.integer("time_embedding_dim", default=4 * first)
-    yield from fields.time_works(config, 2 * first if fourier else first, width)
-    time = Time(width, fields.time_parts(config))
+    yield from unets.time_works(config, 2 * first if fourier else first, width)
+    time = Time(width, unets.time_parts(config))
     yield unets.entry(config.integer("in_channels", default=3), LATENT, 3, first)
-    levels = fields.planes(config, LATENT, count)
+    levels = unets.planes(config, LATENT, count)
     yield from unets.down(plan.down(), levels, first, time)
     if config.has("mid_block_type") or "mid_block_type" not in config.values:
-        kind = fields.SELF if config.flag("add_attention", True) else fields.PLAIN
+        kind = unets.SELF if config.flag("add_attention", True) else unets.PLAIN
         yield from unets.middle(plan.middle(kind), levels[-1], time)
-    rising = fields.kinds(config, "up_block_types", DDPM_UP, count, (fields.PLAIN, fields.SELF))
+    rising = unets.kinds(config, "up_block_types", DDPM_UP, count, (unets.PLAIN, unets.SELF))
     yield from unets.up(plan.up(rising), levels[::-1], plan.widths[::-1], time)
     yield unets.leave(config.integer("out_channels", default=3), LATENT, 3, first)
 

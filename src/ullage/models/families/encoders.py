@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from ullage.models.blocks import embedding, head, self_attention
 from ullage.models.config import Config
-from ullage.models.decoders import head_dim
+from ullage.models.decoders import head_dim, two_sided
 from ullage.models.model import in_transformers, model, transformers_model
 from ullage.models.planes import labels
-from ullage.models.sample import CROSS_PAIRS, FULL, ONCE, TEXT, Convention, Quantity, Sample, pairs, quantity, square
+from ullage.models.sample import CROSS_PAIRS, ONCE, TEXT, Quantity, pairs, quantity, square
 from ullage.models.work import Work, attention, lookup, matmul
 
 TEXT_PAIRS = square("text pairs, both ways", lambda s: s.text)
@@ -179,7 +179,7 @@ def modernbert(config: Config) -> Iterator[Work]:
     fused = ("attention.qkv", "attention.qkv", "attention.qkv")
     dim = head_dim(config, width, heads)
     for near, members in _reaches(config, layers, reach):
-        yield from attention(both_ways(near), heads, dim, members, stack=stack, inputs=fused)
+        yield from attention(TEXT_PAIRS if near is None else two_sided(near + 1), heads, dim, members, stack=stack, inputs=fused)
     yield matmul("attention.out", TEXT, width, width, layers, stack=stack, module="attn.Wo", reads=("attention.values",))
     yield matmul("mlp.gate_up", TEXT, width, 2 * inner, layers, stack=stack, module="mlp.Wi", to=None)
     yield matmul("mlp.down", TEXT, inner, width, layers, stack=stack, module="mlp.Wo", reads=("mlp.gate_up",))
@@ -193,24 +193,6 @@ def _heads(config: Config, width: int) -> Iterator[Work]:
     yield matmul("head.dense", rows, width, width, module="head.dense", to=None)
     columns = config.integer("vocab_size") if words else labels(config)
     yield matmul("head", rows, width, columns, module="decoder" if words else "classifier", reads=("head.dense",), to=None)
-
-
-def both_ways(reach: int | None) -> Quantity:
-    """Return the pairs of attention to at most `reach` tokens on either side; `full` counts all, as None does.
-
-    Five tokens with a reach of 1 see 2, 3, 3, 3 and 2.
-
-    >>> both_ways(1).of(Sample(text=5), "causal"), both_ways(1).of(Sample(text=5), "full")
-    (13, 25)
-    """
-
-    def of(sample: Sample, convention: Convention) -> int:
-        tokens = sample.text
-        if convention == FULL or reach is None or tokens <= reach:
-            return tokens**2
-        return tokens + 2 * (reach * (reach + 1) // 2 + (tokens - 1 - reach) * reach)
-
-    return Quantity(TEXT_PAIRS.name if reach is None else f"text pairs, {reach} both ways", of)
 
 
 def _reaches(config: Config, layers: range, reach: int) -> list[tuple[int | None, list[int]]]:
