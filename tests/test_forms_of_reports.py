@@ -22,6 +22,7 @@ from ullage.cupti import changes, dictionary
 from ullage.kernels.tiling import Product as TiledProduct
 from ullage.models.reading import read_config
 from ullage.questions import audit_mfu, flops, step_question, waterfall
+from ullage.questions import gemm as ask_gemm
 from ullage.render import audit as render_audit
 from ullage.render import audit_fleet as render_audit_fleet
 from ullage.render import bench, drift, json
@@ -214,3 +215,16 @@ def test_what_changed_between_counter_metrics() -> None:
         assert all(row["name"] in form.replace("\\", "") for form in forms)
     assert all("16 came, 0 went, 0 renamed, 96 changed" in form for form in forms)
     assert "… 76 more; --all lists them" in text(render_counter_changes.view(before, after, found, None, 20))
+
+
+def test_answers_in_python_show_themselves_as_the_command_does(made: Written) -> None:
+    answers = {
+        chain: waterfall(made.telemetry, made.traces, made.config, made.gemms),
+        render_flops: flops(made.config),
+        render_gemm: ask_gemm(1000, 777, 512, gpu="H100 SXM"),
+        render_audit: audit_mfu(made.config, reported=0.54, ofu=0.26),
+    }
+    for module, report in answers.items():
+        view = module.view(report)
+        assert str(report) == text(view) and report._repr_markdown_() == markdown(view)
+        assert "<script" not in report._repr_html_() and view.headline.strong in plain(report._repr_html_())

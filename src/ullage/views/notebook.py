@@ -14,7 +14,10 @@ from ullage.views.text import NOTE
 from ullage.views.view import ItemList, Part, Picture, Section, Table, View, brief, rows_left_out
 
 # notebooks have colours of their own, and light or dark is not the screen's choice there: pictures bring their paper
-_STYLE = f".ullage .picture{{width:100%;max-width:{WIDE}px;height:auto;background:{PALETTE['paper'][0]}}}.ullage .words{{text-align:left}}"
+_STYLE = (
+    f".ullage .picture{{box-sizing:border-box;width:100%;max-width:{WIDE}px;height:auto;padding:12px;background:{PALETTE['paper'][0]}}}"
+    ".ullage th,.ullage td{padding:.2em .6em;text-align:right}.ullage .words{text-align:left}"
+)
 
 
 def notebook(view: View) -> str:
