@@ -14,7 +14,7 @@ from tests.trace_command import ask, refused
 from tests.whatif_plans import draw
 from ullage.recording import Process, Recording
 from ullage.reports.what_if import WhatIf, what_if
-from ullage.simulate.traces import kineto, talp
+from ullage.simulate.traces import kineto, nsys, talp
 from ullage.simulate.traces.pils import USE_CASES, pils
 from ullage.simulate.traces.training import Plan, training
 from ullage.sums.lanes.common import with_common
@@ -42,7 +42,21 @@ def captured(plan, ahead=0):
         recording.processes[rank] = Process(rank=rank, host="node")
         recording.host = f"node {rank}" if ahead else "node"
         mine = [row for row in calls if row["rank"] == rank], [row for row in ops if row["rank"] == rank]
-        yield gather([_calls(mine[0], rank, base), _operations(mine[1], rank, len(plan), base)], recording)
+        talks, others = ([row for row in mine[0] if (row["sort"] == "talk") == talk] for talk in (True, False))
+        yield gather([_calls(others, rank, base), _talks(talks, rank, base), _operations(mine[1], rank, len(plan), base)], recording)
+
+
+def _talks(rows, rank, base):
+    return intervals(
+        {
+            "start": [base + row["start"] for row in rows],
+            "end": [base + row["end"] for row in rows],
+            "kind": ["mpi"] * len(rows),
+            "name": ["MPI_Allreduce"] * len(rows),
+            "process": [rank] * len(rows),
+            "thread": [row["thread"] for row in rows],
+        }
+    )
 
 
 def _calls(rows, rank, base):
@@ -126,6 +140,32 @@ def test_where_the_trace_tells_all_waits_the_likely_time_is_the_true_one(seed: i
     assert found.off == 0 and found.inferred == 0
     if len(plan) > 1:
         assert abs(times["no_late_ranks"] - reference.elapsed(draw(seed, **known, even=True))) <= ROUNDING
+
+
+@pytest.mark.parametrize("seed", some(range(7000, 7300), 12))
+def test_collectives_of_hosts_hold_ranks_up_like_those_of_devices(seed: int):
+    known = {"streams": 1 + seed % 3, "ranks": 2 + seed % 3, "hosts": True}
+    plan = draw(seed, **known)
+    found, recorded = answered(plan), reference.elapsed(plan)
+    assert found.elapsed == found.path.time == recorded
+    assert sum(row.time for row in found.path.rows) == sum(rank.time for rank in found.path.ranks) == recorded
+    assert found.collectives == sum(item[0] == "talk" for item in plan[0][0]) and found.alone == 0
+    holds(found, "no_communication", reference.elapsed(reference.changed(plan, reference.without_communication)))
+    free, bare = (reference.elapsed(reference.changed(plan, change)) for change in (reference.launched_free, reference.without_host))
+    holds(found, "launches_in_graphs", bare, free)
+    holds(found, "no_late_ranks", reference.elapsed(draw(seed, **known, even=True)), slack=ROUNDING)
+    assert next(s for s in found.speedups if s.change == "no_late_ranks").factor is not None
+
+
+@pytest.mark.parametrize("seed", some(range(8000, 8150), 6))
+def test_the_likely_time_is_the_true_one_where_hosts_do_the_collectives_too(seed: int):
+    known = {"streams": 1, "events": False, "ranks": 2 + seed % 3, "hosts": True}
+    plan = draw(seed, **known)
+    found = answered(plan)
+    times = {s.change: s.time.likely for s in found.speedups}
+    assert times["no_communication"] == reference.elapsed(reference.changed(plan, reference.without_communication))
+    assert abs(times["no_late_ranks"] - reference.elapsed(draw(seed, **known, even=True))) <= ROUNDING
+    assert found.off == 0 and found.inferred == 0
 
 
 @pytest.mark.parametrize("seed", some(range(3000, 3100), 3))
@@ -237,9 +277,10 @@ def _nonsense(draws, rank):
         thread=lambda: draws.randrange(3),
         correlation=lambda: draws.choice((None, draws.randrange(20))),
     )
+    hosts = draws.random() < 0.4  # do the collectives
     ops = rows(
         draws.randint(1, 30),
-        kind=lambda: draws.choice(("kernel", "collective", "memcpy", "graph", "lost")),
+        kind=lambda: draws.choice(("kernel", "memcpy", "graph") if hosts else ("kernel", "collective", "memcpy", "graph", "lost")),
         name=lambda: draws.choice(("k", "ncclDevKernel_AllReduce", None)),
         process=lambda: draws.choice((None, 0, 1)),
         device=lambda: draws.randrange(2),
@@ -250,7 +291,15 @@ def _nonsense(draws, rank):
         sequence=lambda: draws.choice((None, 0, 1, 2)),
         members=lambda: draws.choice((None, 2, 3)),
     )
-    return gather([calls, ops], Recording(f"rank{rank}.json", rank=rank, clock=draws.choice(("utc", "own")), covers="process"))
+    talks = rows(
+        draws.choice((0, 0, 5, 20)),
+        kind=lambda: "mpi",
+        name=lambda: draws.choice(("MPI_Allreduce", "MPI_Barrier", "MPI_Wait", "gloo:all_reduce", None)),
+        process=lambda: draws.randrange(2),
+        thread=lambda: draws.randrange(3),
+        group=lambda: draws.choice((None, "g")),
+    )
+    return gather([calls, ops, talks], Recording(f"rank{rank}.json", rank=rank, clock=draws.choice(("utc", "own")), covers="process"))
 
 
 def _longer(item, name):
@@ -298,6 +347,17 @@ def test_the_answer_is_said_in_text_and_on_the_page(slow: Path, tmp_path: Path):
     page = (tmp_path / "page.html").read_text()
     assert "launches were in graphs" in page and "critical path" in page.lower()
     assert json.loads(ask(slow, "--json").out)["what_if"] is None and "what if" not in ask(slow).out
+
+
+def test_the_rank_that_others_wait_for_in_mpi_is_named(tmp_path: Path):
+    # rank 1 does a tenth of what rank 0 does and then waits in MPI: even ranks would take 1 / ((1 + 0.1) / 2) = 1.82 times less
+    path = nsys.write(pils(USE_CASES["4"].load), tmp_path / "run.sqlite")
+    found = json.loads(ask(path, "--what-if", "--json").out)["what_if"]
+    even = found["speedups"][0]
+    assert found["collectives"] == 1 and found["alone"] == 0 and found["notes"] == []
+    assert even["change"] == "no_late_ranks" and 1.75 < even["low"] <= even["factor"] <= even["high"] < 1.85
+    assert "talk" not in {kind["kind"] for kind in found["path"]["kinds"]}
+    assert any(row["name"].startswith("MPI_") for row in found["path"]["rows"] if row["kind"] == "collective")
 
 
 def test_a_region_is_not_replayed(slow: Path):

@@ -6,9 +6,10 @@ from fractions import Fraction
 from random import Random
 
 
-def draw(seed, *, ranks=None, threads=1, streams=2, jitter=False, events=True, syncs="any", even=False):
+def draw(seed, *, ranks=None, threads=1, streams=2, jitter=False, events=True, syncs="any", even=False, hosts=False):
     """Return a random plan. Ranks run one program; in each stretch between collectives of all, each is late by a factor of its own on
-    the host and another on the device (`even`: by the mean of all ranks' factors, what a job without late ranks would be)."""
+    the host and another on the device (`even`: by the mean of all ranks' factors, what a job without late ranks would be). With `hosts`
+    the hosts do the collectives, not the devices."""
     random = Random(seed)
     ranks = ranks or random.choice((1, 2, 2, 3, 4))
     steps, latency = random.randint(1, 4), random.randint(2_000, 9_000)
@@ -47,8 +48,10 @@ def draw(seed, *, ranks=None, threads=1, streams=2, jitter=False, events=True, s
             for rank in range(ranks):
                 plan[rank][0].append(("await", 1_222, 1, len(plan[rank][1]) - 1))
         name, lasts = next(names), random.randint(1, 900) * 600
-        for rank, (by_host, _) in enumerate(late):
+        for rank, (by_host, by_device) in enumerate(late):
             waits = launched[-1:] if events else []
-            item = ("launch", int(1_200 * by_host), streams - 1, lasts, name, latency, step if ranks > 1 else None, waits)
-            plan[rank][0] += [item, ("sync", 1_500, list(range(streams)))]
+            own = int(lasts * by_device) if hosts else lasts
+            item = ("launch", int(1_200 * by_host), streams - 1, own, name, latency, step if ranks > 1 and not hosts else None, waits)
+            talk = [("talk", lasts, step)] if hosts else []
+            plan[rank][0] += [item, ("sync", 1_500, list(range(streams))), *talk]
     return plan

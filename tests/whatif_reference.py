@@ -5,6 +5,7 @@ A plan has, for each rank, its threads: lists of items that a thread does one af
 ("launch", ns, stream, op ns, op, latency, key, events) a call, and an operation that begins no earlier than `latency` after the call does,
 after the operation before it on its stream and after the operations named in `events`. Operations of one `key` are a collective: none
 ends before the last has begun, each lasts its `op ns` from there.
+("talk", ns, key) a collective of all hosts: it ends `ns` after the last of them has come to it.
 ("sync", ns, streams) ends `ns` after all that the rank has launched on these streams has ended.
 ("await", ns, thread, item) goes on `ns` after another thread of the rank has done an item; nothing is recorded.
 """
@@ -16,6 +17,7 @@ def simulate(plan):
     """Return (calls, operations): dicts of what would have been recorded."""
     threads = {(rank, t): {"at": 0, "free": 0, "since": None} for rank, lists in enumerate(plan) for t in range(len(lists))}
     calls, ops, streams, now, moments = [], {}, {}, 0, {0}
+    came = {}  # by key of a collective of hosts: who has come
 
     def advance(rank, t, state):
         items = plan[rank][t]
@@ -26,6 +28,13 @@ def simulate(plan):
         state["since"] = since
         if word == "sync" and any(not done(op) for s in more[0] for op in streams.get((rank, s), [])):
             return False
+        if word == "talk":
+            there = came.setdefault(more[0], set())
+            if rank not in there:
+                there.add(rank)
+                return True
+            if len(there) < len(plan):
+                return False
         if word == "await":
             other = threads[rank, more[0]]
             if other["at"] <= more[1] or (other["at"] == more[1] + 1 and other["free"] > now):
@@ -36,7 +45,7 @@ def simulate(plan):
             ops[rank, name] = op | {"start": None, "end": None, "events": [(rank, e) for e in events]}
             streams.setdefault((rank, stream), []).append(ops[rank, name])
             moments.add(now + latency)
-        if word in ("call", "launch", "sync"):
+        if word in ("call", "launch", "sync", "talk"):
             calls.append({"rank": rank, "thread": t, "sort": word, "start": since, "end": now + ns})
         state.update(at=state["at"] + 1, free=now + ns, since=None)
         moments.add(now + ns)
@@ -93,6 +102,8 @@ def changed(plan, change):
 
 
 def without_communication(item):
+    if item[0] == "talk":
+        return (item[0], 0, *item[2:])
     return (*item[:3], 0, *item[4:]) if item[0] == "launch" and item[6] is not None else item
 
 

@@ -96,5 +96,5 @@ def _notes(work: RunWork, waits: RunWaits) -> list[str]:
     elif work.alone and not comparable(waits):
         found.append("collectives of one rank alone: how much of their time is waiting for others is not known, so it all counts as theirs")
     elif len(np.unique(work.operations.process)) > 1 and not comparable(waits):
-        found.append("no collective of devices was found on several ranks: who comes late is not known")
+        found.append("no collective was found on several ranks: who comes late is not known")
     return found

@@ -95,6 +95,7 @@ def reduce(
     code, named = account(capture, looked, idles)
     del idles
     give_back()
+    together = collectives(capture, seen.window)
     return Reduced(
         recording=capture.recording,
         window=seen.window,
@@ -102,7 +103,7 @@ def reduce(
         devices=devices,
         idle={d.key: found for d, found in zip(devices, named, strict=True)},
         kernels=kernels(capture, looked.devices),
-        collectives=collectives(capture, seen.window),
+        collectives=together,
         products=products(capture, looked.devices),
         fed=fed(capture, processes, looked.region),
         code=code,
@@ -111,7 +112,7 @@ def reduce(
         mpi=_calls_mpi(capture),
         rule=seen.rule,
         tables=looked,
-        work=captured_work(capture, seen) if replay else None,
+        work=captured_work(capture, seen, together) if replay else None,
     )
 
 

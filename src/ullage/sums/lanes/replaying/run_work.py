@@ -162,15 +162,14 @@ def _groups(matched: Matched, works: Sequence[CapturedWork], lines: Sequence[Lin
     at = np.flatnonzero(np.diff(rows.key, prepend=-1))
     start, end = rows.start - ahead, rows.end - ahead
     held = (np.minimum.reduceat(end, at) >= np.maximum.reduceat(start, at)) | np.minimum.reduceat(matched.together, at)
-    good = held[rows.key] & (device >= 0)
+    owner = np.array([lane.process for lane in matched.lanes], np.int64)[rows.lane]
     for number, work in enumerate(works):
-        mine = np.flatnonzero(good & (rows.capture == number))
+        mine = np.flatnonzero(held[rows.key] & (rows.capture == number))
         own = np.flatnonzero(work.operations.kind == KIND["collective"])
-        names = ("device", "stream", "start")
-        sought = [
-            np.concatenate((getattr(work.operations, n)[own], device[mine] if n == "device" else getattr(rows, n)[mine])) for n in names
-        ]
-        same = codes(*sought)
+        ops = work.operations
+        theirs = (device[mine], np.where(device[mine] < 0, owner[mine], 0), rows.stream[mine], rows.start[mine])
+        ours = (ops.device[own], np.where(ops.device[own] < 0, ops.process[own], 0), ops.stream[own], ops.start[own])
+        same = codes(*(np.concatenate(pair) for pair in zip(ours, theirs, strict=True)))
         place = np.full(int(same.max(initial=-1)) + 1, NOT_KNOWN, np.int64)
         place[same[: len(own)]] = own
         to = place[same[len(own) :]]

@@ -7,7 +7,8 @@ Certain are these waits, for the trace tells them:
   submitted it began;
 - a call that waits (`cudaStreamSynchronize` and the like, a blocking copy) ends after the operation whose end explains its own: the last
   one to end while the call waited, `EXPLAINS` or less before it returned; `cudaDeviceSynchronize` after all that was submitted before;
-- operations that are one collective: none ends before the last has begun, and each one's own duration counts from there.
+- operations that are one collective: none ends before the last has begun, and each one's own duration counts from there. A collective of
+  MPI is an operation of the thread that waits in it; those of gloo run on threads of their own, and nothing tells who waits for them.
 
 Inferred: an operation that begins `COINCIDES` or less after one on another stream of its process ended, later than all of the above would
 have had it, waited for that one: an event. A thread that made no call while others of its process did, and then soon after one of theirs
@@ -115,7 +116,8 @@ class _Builder:
         self.op_leaves = np.where(work.group >= 0, self.group_at[work.group] if groups else 0, self.op_at)
         self.op_span = self.spans.add("operation", work.own)
         self.submitted = np.where(self.ops.call >= 0, self.calls.start[self.ops.call] if many else 0, np.iinfo(np.int64).min)
-        self.streams = [np.flatnonzero(self.ops.stream == s) for s in distinct(self.ops.stream)]
+        self.hosted = self.ops.device < 0  # a collective that a host waits in
+        self.streams = [np.flatnonzero(self.ops.stream == s) for s in distinct(self.ops.stream[~self.hosted])]
         self.owner = np.array([self.ops.process[rows[0]] for rows in self.streams], np.int64)
 
     def built(self, forward: bool) -> RunWaits:
@@ -164,9 +166,9 @@ class _Builder:
         return until
 
     def _blocking_copies(self) -> Numbers:
-        """Return the operations of copies whose calls returned when they were done."""
+        """Return the operations of copies whose calls returned when they were done, and the collectives that hosts wait in."""
         rows = np.flatnonzero(self.ops.call >= 0)
-        rows = rows[self.calls.sort[self.ops.call[rows]] == CALL["copy"]]
+        rows = rows[(self.calls.sort[self.ops.call[rows]] == CALL["copy"]) | (self.ops.device[rows] < 0)]
         return np.asarray(rows[self.work.until[rows] <= self.calls.end[self.ops.call[rows]]], np.int64)
 
     def _waited(self, mine: Numbers, own: list[Numbers], until: Times) -> None:
@@ -251,10 +253,11 @@ class _Builder:
         ops, work, start = self.ops, self.work, self.ops.start
         before = self._before_on_stream()
         launched = ops.call >= 0
-        latency, whose = self._latency(launched)
-        latency_span = self.spans.add("latency", latency)
+        least, whose = self._latency(launched & ~self.hosted)
+        latency_span = np.where(self.hosted, ZERO, self.spans.add("latency", least)[whose])
+        latency = np.where(self.hosted, 0, least[whose])
         of_stream = np.where(before >= 0, work.until[before], np.iinfo(np.int64).min)
-        of_launch = np.where(launched, self.submitted + latency[whose], np.iinfo(np.int64).min)
+        of_launch = np.where(launched, self.submitted + latency, np.iinfo(np.int64).min)
         told = np.maximum(of_stream, of_launch)
         event = self._coinciding(told)
         bare = (before < 0) & ~launched & (event < 0)
@@ -262,12 +265,12 @@ class _Builder:
         delay_span = self.spans.add("delay", np.where(bare, 0, start - arrival))
         release_span = self.spans.add("release", np.where(bare | (~launched & (ops.early == 0)), start, 0))
         bound = launched & (of_launch >= told) & (event < 0) & (of_launch > of_stream)
-        slack = self._slack(launched, bound, latency[whose], np.minimum(start, arrival) - self.submitted)
+        slack = self._slack(launched & ~self.hosted, bound & ~self.hosted, latency, np.minimum(start, arrival) - self.submitted)
         slack_span = self.spans.add("slack", np.zeros(len(ops), np.int64))
         rows = np.flatnonzero(before >= 0)
         self.found.add(self.op_at[rows], self.op_leaves[before[rows]], self.op_span[before[rows]], delay_span[rows])
         rows = np.flatnonzero(launched)
-        self.found.add(self.op_at[rows], self.call_at[ops.call[rows]], latency_span[whose[rows]], slack_span[rows], delay_span[rows])
+        self.found.add(self.op_at[rows], self.call_at[ops.call[rows]], latency_span[rows], slack_span[rows], delay_span[rows])
         rows = np.flatnonzero(event >= 0)
         self.found.add(self.op_at[rows], self.op_leaves[event[rows]], self.op_span[event[rows]], delay_span[rows])
         for rows, switch in ((np.flatnonzero(bare), ZERO), (np.flatnonzero(~bare & ~launched & (ops.early == 0)), POSSIBLE)):
@@ -311,7 +314,7 @@ class _Builder:
         """Return which operation of its process, by its end, explains why each began later than `told`; -1 for none."""
         ops, event = self.ops, np.full(len(self.ops), -1)
         for process in distinct(ops.process):
-            mine = np.flatnonzero(ops.process == process)
+            mine = np.flatnonzero((ops.process == process) & ~self.hosted)
             late = mine[ops.start[mine] > told[mine]]
             order = mine[np.argsort(self.work.until[mine], kind="stable")]
             at = np.searchsorted(self.work.until[order], ops.start[late], side="right") - 1

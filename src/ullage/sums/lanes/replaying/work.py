@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.sums.lanes.code.levels import by_thread, levels
+from ullage.sums.lanes.collectives import Collectives
 from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Codes, Rows
 from ullage.sums.lanes.launches import Mask, launches, only, puts
 from ullage.sums.lanes.observed import Observed
@@ -44,6 +45,7 @@ class CallColumns:
 @dataclass(frozen=True)
 class OperationColumns:
     """Operations of devices, sorted by start; times in ns. `kind` is a code of `KIND`, `device` the place among the capture's devices.
+    Collectives that hosts themselves run are operations too, of no device (`NOT_KNOWN`), whose stream is the thread that calls them.
 
     `call` is the place of the call that submitted it, `NOT_KNOWN` where that is not recorded; `early` says of these which were submitted
     before the recording began.
@@ -72,11 +74,13 @@ class CapturedWork:
     words: tuple[str, ...]
 
 
-def captured_work(capture: Capture, seen: Observed) -> CapturedWork:
-    """Return the calls and operations of a capture whose device rows have their owners, of the processes and the time looked at."""
-    calls = _outermost(capture, seen)
+def captured_work(capture: Capture, seen: Observed, together: Collectives) -> CapturedWork:
+    """Return the calls and operations of a capture whose device rows have their owners, of the processes and the time looked at; `together`
+    are its collectives: those of hosts are calls that wait for what they do."""
+    held = _of_hosts(capture, together)
+    calls = _outermost(capture, seen, held)
     before, talked, more = _between(capture, calls)
-    operations = _operations(capture, seen, calls)
+    operations = _operations(capture, seen, calls, held)
     every = [*capture.words, *more]
     used, codes = np.unique(np.concatenate((calls.name, before, operations.name)), return_inverse=True)
     known = used[used >= 0]
@@ -89,9 +93,25 @@ def captured_work(capture: Capture, seen: Observed) -> CapturedWork:
     )
 
 
-def _outermost(capture: Capture, seen: Observed) -> CallColumns:
+def _of_hosts(capture: Capture, together: Collectives) -> Rows:
+    """Return the collectives that threads of hosts wait in: MPI's; those of gloo run on threads of its own, and who waits for them is not
+    recorded."""
+    mine = np.flatnonzero((together.device == NOT_KNOWN) & (together.stream != NOT_KNOWN))
+    process, thread, start = (values[mine].astype(np.int64) for values in (together.process, together.stream, together.start))
+    talks = capture.host.of("mpi")
+    who = [np.concatenate(pair) for pair in ((talks.process, process), (talks.thread, thread), (talks.start, start))]
+    called, same = np.unique(np.column_stack(who), axis=0, return_inverse=True)
+    names = np.full(len(called), NOT_KNOWN, np.int32)
+    names[same.ravel()[: len(talks)]] = talks.name
+    sort = np.full(len(mine), CALL["other"], np.int8)
+    return Rows(start, together.end[mine], process=process, thread=thread, name=names[same.ravel()[len(talks) :]], call=sort)
+
+
+def _outermost(capture: Capture, seen: Observed, held: Rows) -> CallColumns:
     low, high = seen.window
-    rows = capture.calls
+    who = ("process", "thread", "name", "call")
+    both = {name: np.concatenate((getattr(capture.calls, name), getattr(held, name))) for name in who}
+    rows = Rows(np.concatenate((capture.calls.start, held.start)), np.concatenate((capture.calls.end, held.end)), **both)
     rows = rows.where((rows.end > low) & (rows.start < high) & np.isin(rows.process, list(seen.lives)))
     rows = rows.where(np.lexsort((-rows.end, rows.start, rows.thread, rows.process)))
     outer: Mask = np.zeros(len(rows), bool)
@@ -157,7 +177,7 @@ def _between(capture: Capture, calls: CallColumns) -> tuple[Codes, Times, list[s
     return code, talked, named["annotation"].names
 
 
-def _operations(capture: Capture, seen: Observed, calls: CallColumns) -> OperationColumns:
+def _operations(capture: Capture, seen: Observed, calls: CallColumns, held: Rows) -> OperationColumns:
     rows, (low, high) = capture.device, seen.window
     devices = np.unique(rows.device)
     devices = devices[devices != NOT_KNOWN]
@@ -166,17 +186,23 @@ def _operations(capture: Capture, seen: Observed, calls: CallColumns) -> Operati
     rows = rows.where(np.lexsort((rows.end, rows.start)))
     put = launches(capture.calls, rows)
     call = _callers(calls, rows, put.known, put.start, put.thread)
-    return OperationColumns(
-        start=rows.start,
-        end=rows.end,
-        process=rows.process,
-        device=np.searchsorted(devices, rows.device),
-        stream=rows.stream,
-        kind=rows.kind.astype(np.int64),
-        name=rows.name,
-        call=call,
-        early=(put.early | (put.known & (call == NOT_KNOWN))).astype(np.int64),
-    )
+    within = _callers(calls, held, np.ones(len(held), bool), held.start, held.thread)
+    held, within = held.where(within >= 0), within[within >= 0]
+    many = len(held)
+    start, end = np.concatenate((rows.start, held.start)), np.concatenate((rows.end, held.end))
+    order = np.lexsort((end, start))
+    columns = {
+        "start": start,
+        "end": end,
+        "process": np.concatenate((rows.process, held.process)),
+        "device": np.concatenate((np.searchsorted(devices, rows.device), np.full(many, NOT_KNOWN))),
+        "stream": np.concatenate((rows.stream, held.thread)),
+        "kind": np.concatenate((rows.kind.astype(np.int64), np.full(many, KIND["collective"]))),
+        "name": np.concatenate((rows.name, held.name)),
+        "call": np.concatenate((call, within)),
+        "early": np.concatenate(((put.early | (put.known & (call == NOT_KNOWN))).astype(np.int64), np.zeros(many, np.int64))),
+    }
+    return OperationColumns(**{name: values[order] for name, values in columns.items()})
 
 
 def _callers(calls: CallColumns, rows: Rows, known: Mask, start: Times, thread: Times) -> Times:
