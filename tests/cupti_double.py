@@ -62,7 +62,8 @@ def program():
 
 def environment(**more):
     """Return an environment in which a program finds the driver's double, and Ullage libcupti's."""
-    known = {name: value for name, value in os.environ.items() if not name.startswith(("ULLAGE_", "CUPTI_DOUBLE", "CUDA_"))}
+    ours = ("ULLAGE_", "CUPTI_DOUBLE", "CUDA_")
+    known = {name: value for name, value in os.environ.items() if not name.startswith(ours) or name == "ULLAGE_CPU_CLOCK"}
     return known | {"LD_LIBRARY_PATH": str(driver().parent), "ULLAGE_CUPTI": str(library())} | more
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from tests import cupti_double
-from ullage.cupti.chunks import Cut, HostKind, Type, chunks
+from ullage.cupti.chunks import NO_CALLS, Cut, HostKind, Type, chunks
 from ullage.cupti.decoding import decode
 from ullage.cupti.endings import RINGS, STARTED
 from ullage.cupti.kinds import DEFAULT, Kind
@@ -127,7 +127,7 @@ def read(path):
     recording.host = [
         (
             int(r["kind"]),
-            names[int(r["name"])] if r["name"] else "",
+            names[int(r["name"])] if int(r["name"]) not in NO_CALLS else "",
             *(int(r[key]) for key in ("depth", "serial", "start", "end", "thread", "bytes")),
         )
         for r in raw

@@ -3,6 +3,8 @@
  * recorder's own go by the real clock. Reading the clock before the first line takes STEP ns, so that the recorder finds a cost of its own.
  * What MPI would do is to let ARGUMENT ns go by.
  *
+ * Threads have CPU clocks, which stand still while a thread does the deed "off": for so many ns it is on no processor.
+ *
  * With OMPT=1 it is a runtime of OpenMP too, which tells the recorder what a deed says; ARGUMENT is a team's number.
  *
  * With COUNTERS="COST OF REFUSED" the processor has counters: of each ns three instructions and two cycles, of which one in OF is counted.
@@ -37,8 +39,30 @@ static void (*end)(uint32_t), (*push)(const char *), (*pop)(void), (*host)(uint1
 static void (*wait_begin)(const char *), (*wait_end)(void);
 static int (*flush)(void);
 
+/* CPU clocks: of this thread, or of one by its number. Of threads that are not the script's they go as all others. */
+static struct { _Atomic pid_t number; uint64_t off; } absences[THREADS];
+static _Thread_local int me = -1;
+static atomic_flag going_on = ATOMIC_FLAG_INIT; /* a moment and what is off by then go together */
+
+static uint64_t off_of(clockid_t clock) {
+    int who = clock == CLOCK_THREAD_CPUTIME_ID ? me : -1;
+    for (int i = 0; clock < 0 && i < THREADS; i++)
+        if (absences[i].number == ~(clock >> 3)) who = i;
+    return who < 0 ? 0 : absences[who].off;
+}
+
+static void go_on_without(uint64_t time) {
+    while (atomic_flag_test_and_set(&going_on)) {}
+    moment += time, absences[me].off += time;
+    atomic_flag_clear(&going_on);
+}
+
+static void known_as(int number) { me = number, absences[number].number = gettid(); }
+
 int clock_gettime(clockid_t clock, struct timespec *now) {
-    uint64_t value = atomic_fetch_add(&moment, atomic_load(&step)) + (clock == CLOCK_REALTIME ? EPOCH : UPTIME);
+    while (atomic_flag_test_and_set(&going_on)) {}
+    uint64_t value = atomic_fetch_add(&moment, atomic_load(&step)) + (clock == CLOCK_REALTIME ? EPOCH : UPTIME) - off_of(clock);
+    atomic_flag_clear(&going_on);
     *now = (struct timespec){(time_t)(value / 1000000000u), (long)(value % 1000000000u)};
     return 0;
 }
@@ -151,14 +175,16 @@ static void work(void) {
     if (!strcmp(line.deed, "past")) host(1, line.name, UPTIME + line.start - (uint64_t)atol(line.argument), UPTIME + line.start, 0);
     if (!strcmp(line.deed, "flush")) flush();
     if (!strcmp(line.deed, "sleep")) usleep((useconds_t)atol(line.argument)); /* in real time: the writer comes */
+    if (!strcmp(line.deed, "off")) go_on_without((uint64_t)atol(line.argument));
     if (!strcmp(line.deed, "kill")) raise(SIGKILL);
     if (!strcmp(line.deed, "leave")) _exit(0);
 }
 
 static void *worker(void *given) {
-    __typeof__(&workers[0]) me = given;
+    __typeof__(&workers[0]) its = given;
+    known_as((int)(its - workers));
     for (;;) {
-        sem_wait(&me->go);
+        sem_wait(&its->go);
         if (!strcmp(line.deed, "over")) return NULL;
         work();
         sem_post(&done);
@@ -189,6 +215,7 @@ int main(int count, char **words) {
     FILE *script = count > 1 ? fopen(words[1], "r") : NULL;
     if (!script) return 92;
     load();
+    known_as(0);
     sem_init(&done, 0, 0);
     step = (uint64_t)atol(getenv("STEP") ? getenv("STEP") : "0");
     wait_begin("before"), wait_end(); /* the recorder measures itself; what this is, the tests leave out */

@@ -86,6 +86,18 @@ def answers(script, between=0):
     return found
 
 
+def off(script):
+    """Return for how long the first thread was on no processor and in no call, in all of a script and in each of its regions."""
+    end = script[-1][0]
+    calls = _calls(script, end)[0]
+    begin = max((b for a, b, name in calls if name == "MPI_Init"), default=0)
+    over = min((a for a, b, name in calls if name == "MPI_Finalize"), default=end)
+    spans = [(moment, moment + took) for moment, thread, deed, took, _ in script if deed == "off" and not thread]
+    spans = [one for one in common(spans, [(begin, over)]) if not common([one], [(a, b) for a, b, _ in calls])]
+    regions = _regions(script, end)[0].items()
+    return total(spans), {name: total([piece for one in spans for piece in common(some, [one])]) for name, some in regions}
+
+
 def _calls(script, last) -> dict[int, list[tuple[int, int, str]]]:
     """Return the outermost calls of each thread."""
     found, waits = {0: []}, {}
@@ -130,7 +142,8 @@ def _regions(script, last) -> dict[int, dict[str, list[Span]]]:
 class Writing:
     """A script in the making: its clock, and what is open in each thread."""
 
-    def __init__(self, seed: int, step: int = 0) -> None:
+    def __init__(self, seed: int, step: int = 0, *, off: bool = False) -> None:
+        self.off = off
         self.dice, self.now, self.lines = random.Random(seed), START, []
         self.open, self.pushed, self.waits, self.number, self.step = {}, {}, {}, 0, step
 
@@ -145,7 +158,15 @@ class Writing:
         """Add any deed that can be done now."""
         self.later()
         opened, waits = self.open.setdefault(thread, []), self.waits.get(thread, 0)
+        if self.off and self.dice.random() < 0.2:
+            self.now += self.step  # the recorder is done with a call before
+            took = self.dice.choice([10_000, 54_321, 1_234_567])
+            self.add(thread, "off", took)
+            self.now += took
+            return
         what = self.dice.choice(["begin", "end", "push", "pop", "call", "call", "call", "call", "wait", "done", "past", "sleep", "flush"])
+        if self.off and waits and self.dice.random() < 0.5:
+            what = "done"
         if what == "begin":
             self.number += 1
             self.add(thread, "begin", self.number, self.named(thread))
@@ -181,9 +202,10 @@ class Writing:
         return self.dice.choice(["step", "solve", "exchange", "save"]) + (f" {thread}" if thread else "")
 
 
-def drawn(seed, *, step=0, deeds=300, threads=1, ending="finalize"):
-    """Return a script of deeds drawn by chance, which ends with MPI_Finalize, a `kill`, or `leave`: the C library's _exit."""
-    writing = Writing(seed, step)
+def drawn(seed, *, step=0, deeds=300, threads=1, ending="finalize", off=False):
+    """Return a script of deeds drawn by chance, which ends with MPI_Finalize, a `kill`, or `leave`: the C library's _exit. With `off` its
+    threads are now and then on no processor."""
+    writing = Writing(seed, step, off=off)
     writing.add(0, "push", 0, "all")
     writing.pushed[0] = 1
     writing.later()

@@ -106,7 +106,8 @@ class Recording:
     its first event to its last, for each had a profiler of its own; `session`, while the capture lasts, for one profiler watched
     all of its processes; `run`, always, for it was recorded from the process' start to its end. `cost` is what recording cost, where the
     source says it. `summed` says which of the host's intervals stand for sums, None where all are events. `nccl` has what NCCL itself told
-    of its collectives, None where it told nothing.
+    of its collectives, None where it told nothing. `cpu_clocks` has, for each process, the threads of which it was recorded when they were
+    on no processor (kind off); `own_thread` the one that is the process' where no thread calls the GPU's interface.
     """
 
     place: str
@@ -130,6 +131,8 @@ class Recording:
     cost: RecorderCost | None = None
     summed: Summed | None = None
     nccl: NcclCollectives | None = None
+    cpu_clocks: dict[int, frozenset[int]] = field(default_factory=dict)
+    own_thread: dict[int, int] = field(default_factory=dict)
 
     def clocked(self, process: int, begin: int | None, end: int | None) -> None:
         """Note when MPI_Init returned (`begin`) and MPI_Finalize was called (`end`) in a process, in ns: the last and the first of several.

@@ -149,12 +149,12 @@ def _column(values: Any, kind: pa.DataType) -> pa.Array:
 
 # What an interval can be. On a device: kernel, collective (a kernel that only communicates), memcpy, memset, graph (a
 # graph's execution of which no kernel was recorded one by one), lost (a device event whose time is not known: a point).
-# On a host thread: api (a call of the GPU runtime or driver), mpi (MPI, or a collective that the host itself runs), region
-# (named by the user), step (a profiler's step), parallel (an OpenMP-like thread waits for others; thread 0 is the main one), off
-# (the thread was descheduled), computing (told only where it hides a collective that the host runs beside it), helper (a
-# thread that communicates for its process, which goes on meanwhile), operator (of the
-# framework), function (of Python), module (a module of PyTorch was called), backward (gradients were computed of what the row `forward`
-# of the same `sequence` did). Of the profiler: overhead.
+# On a host thread: api (a call of the GPU runtime or driver), mpi (MPI, or a collective that the host itself runs), region (named by
+# the user), step (a profiler's step), parallel (an OpenMP-like thread waits for others; thread 0 is the main one), off (the thread was
+# on no processor: it slept, waited for a disk or a lock, or had to leave it to others), computing (told only where it hides a
+# collective that the host runs beside it), helper (a thread that communicates for its process, which goes on meanwhile), operator (of
+# the framework), function (of Python), module (a module of PyTorch was called), backward (gradients were computed of what the row
+# `forward` of the same `sequence` did). Of the profiler: overhead.
 KINDS = (
     "kernel", "collective", "memcpy", "memset", "graph", "lost", "api", "mpi", "region", "step", "parallel", "off", "overhead", "computing",
     "helper", "operator", "function", "module", "lookup", "forward", "backward",
@@ -192,6 +192,9 @@ INTERVALS = pa.schema(
         pa.field("registers", pa.int32(), metadata={"meaning": "registers of each of a kernel's threads"}),
         pa.field("tokens", pa.int64(), metadata={"meaning": "how many tokens were looked up in an embedding table"}),
         pa.field("shared", pa.int32(), metadata={"unit": "B", "meaning": "shared memory of a kernel's block, static and dynamic"}),
+        pa.field(
+            "off", pa.int64(), metadata={"unit": "ns", "meaning": "for how long of an interval of kind off it was so; null: all of it"}
+        ),
     ]
 )
 

@@ -18,13 +18,15 @@ class Factors:
     """Which factors the hosts' tree of a program can have, by what was seen of it in the whole run.
 
     `mpi`: it calls MPI. `processes`: several processes, or one that waits for others (by MPI, gloo, …), so that the load may be
-    uneven and communication may cost. `openmp`: its threads wait for one another. `devices`: it uses devices.
+    uneven and communication may cost. `openmp`: its threads wait for one another. `devices`: it uses devices. `off`: it was recorded when
+    processes were on no processor.
     """
 
     mpi: bool = False
     processes: bool = False
     openmp: bool = False
     devices: bool = False
+    off: bool = False
 
 
 @dataclass(frozen=True)
@@ -32,7 +34,8 @@ class HostTotals:
     """Of `processes` host resources over `elapsed`; `resource` says what they are: processes, their threads where these are
     recorded, or CPUs where the source counts CPU time.
 
-    `useful_time` ΣU, `offload_time` ΣW, `max_busy_time` max over processes of U + W (None where a source of sums doesn't give
+    `useful_time` ΣU, `offload_time` ΣW, `off_time` what processes were on no processor beside all else (0 where that is not recorded:
+    then it is part of U), `max_busy_time` max over processes of U + W and such time (None where a source of sums doesn't give
     it). The rest of `processes × elapsed` is communication. What OpenMP-like threads lose is `parallel_time` (0 without them; it
     is not part of U). Where a source counts CPU time and says what threads lose it to, the three `openmp_*_time` add up to
     `parallel_time`, and `max_busy_time` is the longest U + W + parallel time of a process, per CPU. Counters are sums over the
@@ -52,6 +55,7 @@ class HostTotals:
     openmp_scheduling_time: int | None = None
     openmp_serialisation_time: int | None = None
     resource: Resource = "process"
+    off_time: int = 0
 
     def sums(self) -> dict[str, float]:
         """Return the times by the names of the metrics' parameters."""

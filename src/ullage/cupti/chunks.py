@@ -18,7 +18,8 @@ type     name          payload
 8        READING       JSON: counters of the devices at a moment (a sample of GPM or PM sampling)
 9        IMAGE         u32 length, that many bytes of JSON that says what it is (chip, metrics, ranges, replay), padded to 8 bytes
                        from the payload's start, then an image of counter data
-10       SUMS          at the end, one for each thread that was summed up: as in `rings` a ring's sums, with those rows that are used
+10       SUMS          at the end, one for each thread that was summed up: as in `rings` a ring's sums, with those rows that are used, then
+                       as many u64: ns of each row on no processor
 11       SAMPLES       u32 length, that many bytes of JSON that says of which context they are and what CUPTI counted, padded to 8 bytes
                        from the payload's start, then records of `SAMPLE`: sampled program counters
 12       CUBIN         u64 CUPTI's CRC, then the machine code that has it, as it was loaded
@@ -27,7 +28,9 @@ type     name          payload
 
 INFO has, each only if known: `host`, `pid`, `parent`, `rank`, `ranks`, `local_rank`, `program` (its arguments), `started` (CLOCK_REALTIME,
 ns), `mpi_within_ns` and `mpi_between_ns` (what an empty call of MPI takes within its record, and after it), `sum_within_ns` and
-`sum_between_ns` (the same of one that is only counted), `region_ns` (what an empty region takes), `cupti` (what cuptiGetVersion says),
+`sum_between_ns` (the same of one that is only counted), `region_ns` (what an empty region takes), `cpu_clock_ns` (what a reading of a
+thread's CPU clock takes: then time on no processor is recorded), `processor_wait_ns` and `disk_wait_ns` (for how long the first thread
+could have run but had no processor, and waited for a disk, as the system accounts for it), `cupti` (what cuptiGetVersion says),
 `library` (its path), `driver` (CUDA version of the driver, 13000), `kinds` (of each
 activity kind that was asked for, by number, CUPTI's answer; 0 is "enabled"), `devices` (a list of {index, name, uuid, sms, bus,
 capability}), `nccl` (of its collectives: `interface`, the version of the profiler plugin's; `communicators`; `collectives` that began;
@@ -87,7 +90,11 @@ class HostKind(IntEnum):
     by names that begin with `OPENMP`.
 
     A SUM says how long (`bytes`, in ns) of the time from `start` to `end` a thread was in some state: in the call `name` (0: in none,
-    `NOBODY`: there was no such thread), within the regions `serial` (0: in none; see `node_path`). All of its time is in such records then.
+    `NOBODY`: there was no such thread; `OFF_CPU`: in none, and on no processor), within the regions `serial` (0: in none; see `node_path`).
+    All of its time is in such records then.
+
+    An OFF says for how long (`bytes`, in ns) of the time from `start` to `end` a thread was on no processor: it slept, waited for a disk
+    or a lock, was stopped, or had to leave the processor to others. When in that time is not known, nor how much of it was in calls.
     """
 
     MPI = 1
@@ -99,9 +106,11 @@ class HostKind(IntEnum):
     WAITING = 7
     SUM = 8
     THREAD = 9
+    OFF = 10
 
 
-NOBODY = 2**32 - 1  # in place of a call
+NOBODY, OFF_CPU = 2**32 - 1, 2**32 - 2  # in place of a call
+NO_CALLS = (0, NOBODY, OFF_CPU)
 OPENMP = "OpenMP "
 _NODE = re.compile(r"\x1f(\d{1,10}):(\d{1,10})")
 

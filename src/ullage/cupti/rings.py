@@ -9,7 +9,7 @@ bytes 0 to 39  `ULRINGS\\x01`, then u32 each: bytes of a record, records of a ri
 names          entries as in NAMES of `chunks`: those that the recording doesn't have yet
 each ring      u32 head, u32 tail, u32 next tail, 4 bytes, u64 offset, 40 bytes, then records of `chunks.HOST`, in turns; then its sums
 sums           u32 version, rows used, row whose time passes, row whose time passes until …; u64 … then, beginning (0: none), last
-               change (ns, monotonic); u32 thread, 20 bytes; then rows of `ROW`
+               change (ns, monotonic); u32 thread, 20 bytes; then rows of `ROW`; then u64 each: ns of a row's time on no processor
 =============  =====================================================================================================================
 
 Head and tail count records, modulo 2³²: those from tail to head are not in the recording. If the recording's last chunk of HOST is at the
@@ -46,8 +46,9 @@ SUMS = struct.Struct("<4I3QI20x")
 
 @dataclass(frozen=True)
 class Sums:
-    """What a thread did since it recorded no events any more: `rows` of `ROW`, whose times add up to `last` − `began` (ns, monotonic).
-    Since `last` time passes in row `after` until the moment `until`, then in row `current`."""
+    """What a thread did since it recorded no events any more: `rows` of `ROW`, whose times add up to `last` − `began` (ns, monotonic), and
+    `off`, how much of each the thread was on no processor. Since `last` time passes in row `after` until the moment `until`, then in row
+    `current`."""
 
     thread: int
     began: int
@@ -56,6 +57,7 @@ class Sums:
     after: int
     current: int
     rows: npt.NDArray[np.void]
+    off: npt.NDArray[np.uint64]
 
     def times(self, now: int) -> npt.NDArray[np.uint64]:
         """Return the time of each row at a moment that is not before `last`."""
@@ -66,15 +68,19 @@ class Sums:
         return times
 
 
-def unpacked_sums(data: bytes, at: int = 0) -> Sums | None:
-    """Return the sums at a byte; None where there are none, or where they make no sense."""
+def unpacked_sums(data: bytes, at: int = 0, rows: int | None = None) -> Sums | None:
+    """Return the sums at a byte, which have room for so many `rows` (None: for those alone that are used); None where there are none, or
+    where they make no sense. Recorders of before have no times on no processor."""
     if len(data) < at + SUMS.size:
         return None
     _, used, current, after, until, began, last, thread = SUMS.unpack_from(data, at)
     room = min(ROWS, (len(data) - at - SUMS.size) // ROW.itemsize)
     if not 0 < began <= last < 2**62 or until >= 2**62 or not 0 < used <= room or max(current, after) >= used:
         return None
-    return Sums(thread, began, last, until, after, current, np.frombuffer(data, ROW, used, at + SUMS.size))
+    behind = at + SUMS.size + (used if rows is None else rows) * ROW.itemsize
+    off = np.frombuffer(data, "<u8", used, behind) if len(data) >= behind + 8 * used else np.zeros(used, "<u8")
+    found = np.frombuffer(data, ROW, used, at + SUMS.size)
+    return Sums(thread, began, last, until, after, current, found, np.minimum(off, found["time"]))
 
 
 @dataclass(frozen=True)
@@ -132,7 +138,12 @@ def _sums(data: bytes, places: range, room: int, stride: int) -> list[Sums | Non
     behind = RING.size + room * HOST.itemsize
     if stride < behind + SUMS.size + ROWS * ROW.itemsize:
         return []
-    return [unpacked_sums(data, at + behind) for at in places if SUMS.unpack_from(data, at + behind)[5]]
+    ends = [min(at + stride, len(data)) for at in places]
+    return [
+        unpacked_sums(data[at + behind : end], 0, ROWS)
+        for at, end in zip(places, ends, strict=True)
+        if SUMS.unpack_from(data, at + behind)[5]
+    ]
 
 
 def _kept(data: bytes, at: int, room: int, last: int | None) -> npt.NDArray[np.void] | None:

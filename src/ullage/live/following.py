@@ -128,6 +128,7 @@ class Following:
         reading.process = told.whole("pid") or 0
         reading.clock = told.clock(reading.clock.since_1970)
         reading.layouts = reading.layouts or layouts_of(self.place, told)
+        notes.tell_clocks(reading)
         self.recording.untimed += told.dropped - self._dropped
         self._dropped = told.dropped
         return reading
@@ -172,14 +173,17 @@ class Following:
         assert reading is not None
         whole, numbers = self._sums.whole + fresh.times(), sorted(self._sums.devices | fresh.devices.keys())
         devices = {number: found.key if (found := self.recording.devices.get(number)) else "" for number in numbers}
+        lane, own = busiest(_added(self._sums.lanes, fresh.lanes)), self.recording.own_thread.get(reading.process)
+        clocked = self.recording.cpu_clocks.get(reading.process, ())
         factors = Factors(
+            off=(own if lane is None else lane) in clocked,
             mpi=reading.messages or (reading.began, reading.ended) != (None, None),
             processes=whole.communication > 0,
             devices=bool(devices) or any(whole.offload.values()),
         )
         prefers: Mode = "ai" if reading.collectives else "talp"
         one_of_both = reading.collectives != reading.messages
-        return Share(times, busiest(_added(self._sums.lanes, fresh.lanes)), devices, factors, prefers if one_of_both else None)
+        return Share(times, lane, devices, factors, prefers if one_of_both else None, own)
 
     def _tree(self, name: str, times: Times, fresh: States) -> Tree:
         share = self._share(times, fresh)
@@ -287,7 +291,7 @@ class Following:
     def _too_late(self, batch: pa.RecordBatch) -> int:
         """Return how many rows of a batch began before what is summed up ended; regions and
         calls of MPI may, and waits of OpenMP's threads, for they are known while they are open."""
-        frames = {"region", "overhead", "mpi", "parallel"} & set(batch["kind"].dictionary.to_pylist())
+        frames = {"region", "overhead", "mpi", "parallel", "off"} & set(batch["kind"].dictionary.to_pylist())
         return 0 if frames or self._sums.until is None else int((plain(batch["start"], 0) < self._sums.until).sum())
 
 

@@ -16,7 +16,7 @@ from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture
 from ullage.sums.lanes.launches import distinct, puts
 from ullage.sums.lanes.spans import NONE, Spans, clip, intersect, join, spans, subtract, union
 from ullage.sums.lanes.spans import Times as Moments
-from ullage.sums.lanes.states import DeviceState, flatten, host_spans, recorder_spans
+from ullage.sums.lanes.states import DeviceState, flatten, host_spans, off_spans, recorder_spans
 
 MOST_THREADS = 256  # whose calls are told apart; of more, those with the lowest numbers
 
@@ -41,7 +41,7 @@ class Times:
     """Of one process in ns: how long it was looked at, communicated, and was in CUDA's interface by thread; and of its devices.
 
     `open` is how much of it lies after a thread's last call that is known, while the program runs: CUPTI tells of a call when it is over.
-    For `recorder` what records the process held it up.
+    For `recorder` what records the process held it up; `off` is how long each thread was on no processor and did none of the rest.
 
     >>> one = Times(10, 1, {7: 4}, {0: DeviceTimes(kernel=5)})
     >>> both = one + Times(20, 0, {7: 1, 8: 2}, {1: DeviceTimes(memory=3)})
@@ -55,6 +55,7 @@ class Times:
     devices: Mapping[int, DeviceTimes] = field(default_factory=dict)
     open: Mapping[int, int] = field(default_factory=dict)
     recorder: int = 0
+    off: Mapping[int, int] = field(default_factory=dict)
 
     def __add__(self, other: Times) -> Times:
         numbers = self.devices.keys() | other.devices.keys()
@@ -65,6 +66,7 @@ class Times:
             {n: self.devices.get(n, DeviceTimes()) + other.devices.get(n, DeviceTimes()) for n in sorted(numbers)},
             _added(self.open, other.open),
             self.recorder + other.recorder,
+            _added(self.off, other.off),
         )
 
 
@@ -88,6 +90,7 @@ class States:
     regions: dict[str, Spans]
     open: dict[int, Spans] = field(default_factory=dict)
     recorder: Spans = NONE
+    off: dict[int, Spans] = field(default_factory=dict)
 
     def times(self, within: Spans | None = None) -> Times:
         """Return the sums of all of it, or of what lies within some spans."""
@@ -105,6 +108,7 @@ class States:
             {n: DeviceTimes(of(d.kernel), of(d.collective), of(d.memory), of(d.unknown), of(d.graph)) for n, d in self.devices.items()},
             {thread: of(rest) for thread, rest in self.open.items()},
             of(self.recorder),
+            {thread: of(absent) for thread, absent in self.off.items()},
         )
 
 
@@ -120,12 +124,17 @@ def states(
     `running` are the threads known from before of a program that goes on; None of one, or a time, that is over.
     """
     threads = distinct(capture.calls.thread)[:MOST_THREADS]
-    communication = intersect(host_spans(capture, process, ())[0], seen)
+    communication = host_spans(capture, process, ())[0]
+    offload = {thread: host_spans(capture, process, (thread,))[1] for thread in threads}
+    recorder = recorder_spans(capture, process, communication)
+    clocked = {*threads, capture.recording.own_thread.get(process, NOT_KNOWN)}
+    off = {thread: off_spans(capture, process, (thread,), join(communication, recorder, offload.get(thread, NONE))) for thread in clocked}
     return States(
         seen=seen,
-        communication=communication,
-        offload={thread: intersect(host_spans(capture, process, (thread,))[1], seen) for thread in threads},
-        recorder=intersect(recorder_spans(capture, process, communication), seen),
+        communication=intersect(communication, seen),
+        offload={thread: intersect(calls, seen) for thread, calls in offload.items()},
+        recorder=intersect(recorder, seen),
+        off={thread: intersect(absent, seen) for thread, absent in off.items() if absent is not None},
         lanes={thread: _lane(capture, thread, seen) for thread in threads},
         devices={n: _device(capture, process, n, seen) for n in distinct(capture.device.device) if n != NOT_KNOWN},
         regions=_regions(capture, seen, open_regions),

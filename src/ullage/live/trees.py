@@ -42,18 +42,19 @@ def tree(
 @dataclass(frozen=True)
 class Share:
     """What one process has in a run: its times, the thread that is its host lane, and the devices that it uses, by number, with what
-    tells each apart from others' ("": not known). `factors` are those that it shows in all of its run, `prefers` the mode that suits it
-    (None: either)."""
+    tells each apart from others' ("": not known). `own` is its own thread, which counts where none calls CUDA. `factors` are those that it
+    shows in all of its run, `prefers` the mode that suits it (None: either)."""
 
     times: Times
     lane: int | None = None
     devices: Mapping[int, str] = field(default_factory=dict)
     factors: Factors = field(default_factory=Factors)
     prefers: Mode | None = None
+    own: int | None = None
 
     @property
     def busy(self) -> int:
-        """Return for how long it was useful or in CUDA's interface, in ns."""
+        """Return for how long it was useful, in CUDA's interface or off the CPU, in ns."""
         return self.times.elapsed - self.times.communication - self.times.recorder
 
     @property
@@ -64,7 +65,13 @@ class Share:
     @property
     def useful(self) -> int:
         """Return for how long it was useful, in ns."""
-        return self.busy - self.offload
+        return self.busy - self.offload - self.off
+
+    @property
+    def off(self) -> int:
+        """Return for how long it was on no processor and did none of the rest, in ns."""
+        thread = self.own if self.lane is None else self.lane
+        return self.times.off.get(thread, 0) if thread is not None else 0
 
     @property
     def kernels(self) -> float | None:
@@ -91,13 +98,16 @@ def together(name: str, shares: Sequence[Share], *, mode: Mode, notes: tuple[str
         mpi=any(share.factors.mpi for share in shares),
         processes=len(shares) > 1 or any(share.factors.processes for share in shares),
         devices=any(share.factors.devices for share in shares),
+        off=any(share.factors.off for share in shares),
     )
     shares = [share for share in shares if share.times.elapsed]
     if not shares:
         return Tree(name, mode=mode, notes=notes)
     elapsed = max(share.times.elapsed for share in shares)
     useful, offload = (sum(getattr(share, what) for share in shares) for what in ("useful", "offload"))
-    host = HostTotals(len(shares), elapsed, useful, offload, max(share.busy for share in shares))
+    host = HostTotals(
+        len(shares), elapsed, useful, offload, max(share.busy for share in shares), off_time=sum(share.off for share in shares)
+    )
     parts = [] if (several := used_by_several(shares)) else [part for share in shares for part in _parts(share, elapsed)]
     device = device_totals(parts, elapsed)
     if device is not None and mode == "talp":
@@ -128,7 +138,7 @@ def used_by_several(shares: Sequence[Share]) -> int:
 def _host(shares: Sequence[Share], elapsed: int) -> Bounds:
     """Return between what the host's efficiencies lie: a process may be in a call that is not over yet."""
     useful = [(max(share.useful - share.still, 0), share.useful) for share in shares]
-    return host_bounds(useful, [(share.busy, share.busy) for share in shares], (elapsed, elapsed))
+    return host_bounds(useful, [(share.busy, share.busy) for share in shares], (elapsed, elapsed), [share.off for share in shares])
 
 
 def _parts(share: Share, elapsed: int) -> list[DevicePart]:

@@ -54,20 +54,23 @@ def device_bounds(
     return {metric: bounds for metric, bounds in found.items() if bounds is not None}
 
 
-def host_bounds(useful: Sequence[Interval], busy: Sequence[Interval], elapsed: Interval) -> Bounds:
+def host_bounds(useful: Sequence[Interval], busy: Sequence[Interval], elapsed: Interval, off: Sequence[int] | None = None) -> Bounds:
     """Return the bounds of each host efficiency by metric; those that can't have a value are left out.
 
-    The sequences are over processes: U, and U + W (useful time and time in the GPU's interface).
+    The sequences are over processes: U, U + W and time off the CPU (useful time and time in the GPU's interface), and the latter alone.
 
     >>> host_bounds([(30, 40)], [(80, 80)], (100, 100))["device_offload_efficiency"]
     (0.375, 0.5)
     """
+    low, high = _sum(busy)
+    on_cpu = low - sum(off or ()), high - sum(off or ())
     found = {
         "host_parallel_efficiency": _parallel(useful, elapsed),
         "mpi_parallel_efficiency": _parallel(busy, elapsed),
         "host_load_balance": load_balance(busy),
         "host_communication_efficiency": of_maxima(busy, [elapsed] * len(busy)),
-        "device_offload_efficiency": of_maxima([_sum(useful)], [_sum(busy)]),
+        "device_offload_efficiency": of_maxima([_sum(useful)], [on_cpu]),
+        "on_cpu_efficiency": of_maxima([on_cpu], [_sum(busy)], [sum(off or ())], [sum(off or ())]),
     }
     return {metric: bounds for metric, bounds in found.items() if bounds is not None}
 

@@ -1,4 +1,5 @@
-"""The hosts' tree of efficiencies: POP's for processes, a branch for what OpenMP threads lose, TALP's for what devices cost."""
+"""The hosts' tree of efficiencies: POP's for processes, what time off the CPU costs, a branch for what OpenMP threads lose, TALP's for what
+devices cost."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ def host_tree(factors: Factors) -> Branch:
     processes = _processes(factors)
     levels = (
         *((processes,) if factors.mpi else processes.children if factors.processes else ()),
+        *((Branch("on_cpu_efficiency", "On-CPU efficiency"),) if factors.off else ()),
         *((_OPENMP,) if factors.openmp else ()),
         *((Branch("device_offload_efficiency", "Device offload efficiency"),) if factors.devices else ()),
     )

@@ -14,7 +14,7 @@ from ullage.metrics.metric import Value, metric, ratio
 
 @metric(unit="1", source="TALP paper, eq. 7; DLB user guide, TALP metrics: MPI parallel efficiency of the hybrid model")
 def hybrid_mpi_parallel_efficiency(
-    useful_time: Value, offload_time: Value, parallel_time: Value, processes: Value, elapsed: Value
+    useful_time: Value, offload_time: Value, parallel_time: Value, processes: Value, elapsed: Value, off_time: Value = 0
 ) -> Value:
     """How much of the CPUs' time is not lost to communication, whatever their threads do with it.
 
@@ -23,11 +23,13 @@ def hybrid_mpi_parallel_efficiency(
     >>> hybrid_mpi_parallel_efficiency(useful_time=200, offload_time=20, parallel_time=100, processes=4, elapsed=100)
     0.8
     """
-    return ratio(useful_time + offload_time + parallel_time, processes * elapsed)
+    return ratio(useful_time + offload_time + parallel_time + off_time, processes * elapsed)
 
 
 @metric(unit="1", source="TALP paper, eq. 4; DLB user guide, TALP metrics: MPI load balance of the hybrid model")
-def hybrid_load_balance(useful_time: Value, offload_time: Value, parallel_time: Value, processes: Value, max_busy_time: Value) -> Value:
+def hybrid_load_balance(
+    useful_time: Value, offload_time: Value, parallel_time: Value, processes: Value, max_busy_time: Value, off_time: Value = 0
+) -> Value:
     """How evenly the processes are loaded, per CPU, their waiting threads included: 1 when all are.
 
     The longest process is outside communication for 100 s on each of its CPUs, all four CPUs together for 320 s.
@@ -35,7 +37,7 @@ def hybrid_load_balance(useful_time: Value, offload_time: Value, parallel_time: 
     >>> hybrid_load_balance(useful_time=200, offload_time=20, parallel_time=100, processes=4, max_busy_time=100)
     0.8
     """
-    return ratio(useful_time + offload_time + parallel_time, processes * max_busy_time)
+    return ratio(useful_time + offload_time + parallel_time + off_time, processes * max_busy_time)
 
 
 @metric(unit="1", source="DLB user guide, TALP metrics: OpenMP parallel efficiency, without the time in MPI")

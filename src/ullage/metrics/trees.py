@@ -11,7 +11,7 @@ from ullage.metrics.metric import Value, metric, ratio
 
 @metric(unit="1", source="TALP paper, eq. 6 (eq. 3 without devices)")
 def host_parallel_efficiency(useful_time: Value, processes: Value, elapsed: Value) -> Value:
-    """How much of the processes' time is useful: neither in communication nor in the GPU's interface.
+    """How much of the processes' time is useful: not in communication, in the GPU's interface or, where that is known, off the CPU.
 
     Low is no fault by itself where devices do the work: a host that only launches and waits is near 0.
 
@@ -24,23 +24,40 @@ def host_parallel_efficiency(useful_time: Value, processes: Value, elapsed: Valu
 
 
 @metric(unit="1", source="TALP paper, eq. 7")
-def mpi_parallel_efficiency(useful_time: Value, offload_time: Value, processes: Value, elapsed: Value) -> Value:
+def mpi_parallel_efficiency(useful_time: Value, offload_time: Value, processes: Value, elapsed: Value, off_time: Value = 0) -> Value:
     """How much of the processes' time is not lost to communication: useful time and time in the GPU's interface both count.
+
+    So does time in which a process was on no processor: see `on_cpu_efficiency`.
 
     >>> mpi_parallel_efficiency(useful_time=80, offload_time=80, processes=2, elapsed=100)
     0.8
     """
-    return ratio(useful_time + offload_time, processes * elapsed)
+    return ratio(useful_time + offload_time + off_time, processes * elapsed)
 
 
 @metric(unit="1", source="TALP paper, eq. 4 on useful + offload time")
-def host_load_balance(useful_time: Value, offload_time: Value, processes: Value, max_busy_time: Value) -> Value:
-    """How evenly the processes are loaded, waiting for their devices included: 1 when all are, 1/n when one does it all.
+def host_load_balance(useful_time: Value, offload_time: Value, processes: Value, max_busy_time: Value, off_time: Value = 0) -> Value:
+    """How evenly the processes are loaded, waiting for their devices (and for disks) included: 1 when all are, 1/n when one does it all.
 
     >>> host_load_balance(useful_time=80, offload_time=80, processes=2, max_busy_time=100)
     0.8
     """
-    return ratio(useful_time + offload_time, processes * max_busy_time)
+    return ratio(useful_time + offload_time + off_time, processes * max_busy_time)
+
+
+@metric(unit="1", source="Ullage equations, section 5; TALP counts time on no processor as useful")
+def on_cpu_efficiency(useful_time: Value, offload_time: Value, off_time: Value, parallel_time: Value = 0) -> Value:
+    """How much of the processes' own time they were on a processor, or waited for a device or for their own threads.
+
+    What is missing is time off the CPU, in which a process neither communicated nor was in the GPU's interface: it slept, waited for a disk
+    or a lock, was stopped, or had to leave the processor to others. Page faults that the kernel serves at once count as useful.
+
+    Of 100 s one process reads from a disk for 25.
+
+    >>> on_cpu_efficiency(useful_time=75, offload_time=0, off_time=25)
+    0.75
+    """
+    return ratio(useful_time + offload_time + parallel_time, useful_time + offload_time + parallel_time + off_time)
 
 
 @metric(unit="1", source="TALP paper, eq. 5 on useful + offload time")

@@ -47,7 +47,7 @@ def perfetto(run: Run) -> Iterator[bytes]:
 
 def _host(writer: Writer, group: int, process: ProcessState, shift: int) -> Iterator[bytes]:
     states = {"offload": process.offload, "communication": process.communication, "waits for the device": process.sync}
-    states["the recorder"] = process.recorder
+    states |= {"the recorder": process.recorder, "off the CPU": process.off}
     yield from _slices(writer, "host", group, {name: (s.start - shift, s.end - shift) for name, s in states.items() if s.pieces})
     if process.steps is not None:
         yield from _named(writer, "steps", group, [process.steps], shift)

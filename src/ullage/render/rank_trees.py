@@ -14,7 +14,8 @@ from ullage.views.table import table
 from ullage.views.times import seconds
 
 WORTH_A_MARK = 0.01  # of the time looked at: what the latest rank has to be late by to be pointed at
-_HEAD = ("rank", "host", "useful", "offload", "communication", "recorder", "kernels", "late", "lately useful", "lately late", "")
+_SHARES = ("useful", "offload", "communication", "recorder", "off the CPU", "kernels")
+_HEAD = ("rank", "host", *_SHARES, "late", "lately useful", "lately late", "")
 
 
 @dataclass(frozen=True)
@@ -70,12 +71,19 @@ def _ranks(view: View, most: int | None) -> str:
     latest = max(rows, key=lambda row: row["lately_late_ns"] or 0)
     marked = latest if (latest["lately_late_ns"] or 0) > WORTH_A_MARK * view.recent.tree.elapsed else None
     cells = [_cells(row, "the others wait for it" if row is marked else "") for row in shown]
+    absent = _HEAD.index("off the CPU")  # told only where it was recorded
+    told = any("off" in row for row in rows)
+    head, cells = (_HEAD, cells) if told else (_without(_HEAD, absent), [_without(row, absent) for row in cells])
     more = f"\nand {len(rows) - len(shown):,} more ranks, less late" if len(rows) > len(shown) else ""
-    return table(_HEAD, cells, left=2) + more
+    return table(head, cells, left=2) + more
+
+
+def _without(row: tuple[str, ...], place: int) -> tuple[str, ...]:
+    return (*row[:place], *row[place + 1 :])
 
 
 def _cells(row: dict[str, Any], mark: str) -> tuple[str, ...]:
-    shares = (percent(row[name], 1) for name in ("useful", "offload", "communication", "recorder", "kernels"))
+    shares = (percent(row.get(name), 1) for name in ("useful", "offload", "communication", "recorder", "off", "kernels"))
     who = f"process {row['process']}" if row["rank"] is None else str(row["rank"])
     lately = (UNKNOWN, UNKNOWN) if row["lately_late_ns"] is None else (percent(row["lately_useful"], 1), seconds(row["lately_late_ns"]))
     return (who, harmless(row["host"], 30), *shares, seconds(row["late_ns"]), *lately, mark)
@@ -98,6 +106,7 @@ def _rows(view: View) -> list[dict[str, Any]]:
                 "offload": _of(share.offload, view.whole),
                 "communication": _of(share.times.communication, view.whole),
                 "recorder": _of(share.times.recorder, view.whole),
+                **({"off": _of(share.off, view.whole)} if share.factors.off else {}),
                 "kernels": None if share.kernels is None else _of(share.kernels, view.whole),
                 "late_ns": late,
                 "lately_useful": _of(recent[0].share.useful, view.recent) if known and recent is not None else None,

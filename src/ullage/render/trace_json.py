@@ -110,6 +110,8 @@ def _host_totals(totals: HostTotals, processes: int) -> dict[str, Any]:
     found = host_instructions(totals)
     counted = {"instructions_per_cycle": found and found.per_cycle, "useful_clock_hz": found and found.clock}
     sums = asdict(totals) | counted
+    if not totals.off_time:  # nothing of it was recorded
+        del sums["off_time"]
     return {"resource": sums.pop("resource"), "resources": sums.pop("processes"), "processes": processes or None, **sums}
 
 
@@ -125,6 +127,7 @@ def _process(part: HostPart, elapsed: int) -> dict[str, Any]:
         "threads": part.threads,
         "parallel_s": part.parallel / 1e9,
         "recorder_s": part.recorder / 1e9,
+        **({"off_s": part.off / 1e9} if part.process.off_known else {}),
         "shares": host_shares(part, elapsed),
     }
 

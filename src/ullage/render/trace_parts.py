@@ -51,6 +51,7 @@ _FACTORS = {
     "mpi_parallel_efficiency": "MPI",
     "hybrid_mpi_parallel_efficiency": "MPI",
     "openmp_parallel_efficiency": "OpenMP",
+    "on_cpu_efficiency": "on CPU",
     "device_offload_efficiency": "offload",
     "device_parallel_efficiency": "device",
     "device_load_balance": "balance",
@@ -101,6 +102,7 @@ def processes(whole: RunPart, *, detail: bool) -> Table:
     """Return each process' times as shares of the run's elapsed time; what threads lose only where there are threads that do."""
     parts = whole.host_parts
     states = {name: name for name in ("useful", "offload", "communication")}
+    states |= {"off": "off the CPU"} if any(part.process.off_known for part in parts) else {}
     states |= {"parallel": "waiting threads"} if any(part.parallel for part in parts) else {}
     states |= {"recorder": "the recorder"} if any(part.recorder for part in parts) else {}
     columns = [Column("process", room=40), Column("host", room=20, detail=True), Column("its own time", TIME, detail=True)]

@@ -15,6 +15,7 @@ def host_shares(part: HostPart, elapsed: int) -> dict[str, float]:
     """
     whole = part.threads * elapsed
     times = {name: getattr(part, name) for name in ("useful", "offload", "communication", "parallel", "recorder")}
+    times |= {"off": part.off} if part.process is not None and part.process.off_known else {}
     return {name: ns / whole for name, ns in times.items()} if whole else {}
 
 

@@ -264,6 +264,12 @@ def _own(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterat
     yield reading.intervals(start, end, kind="overhead", name=names, thread=column(records, "thread"))
 
 
+def _off(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
+    """Yield when threads were on no processor: for how long of each interval is known."""
+    off = np.minimum(column(records, "bytes"), end - start)
+    yield reading.intervals(start, end, kind="off", thread=column(records, "thread"), off=off)
+
+
 def before_sums(reading: Reading, start: Whole, end: Whole, thread: Whole) -> Whole:
     """Return the ends of calls, cut where the sums of their threads begin."""
     for one, since in reading.told.summed.items():
@@ -277,7 +283,9 @@ def _sums(reading: Reading, records: Records, start: Whole, end: Whole) -> Itera
     good = records["bytes"] <= (end - start + SLACK).astype(np.uint64)
     reading.problems.drop("sums that are longer than the time that they are of", int((~good).sum()), reading.place)
     reading.stretch = max(reading.stretch, int((end - start)[good].max(initial=0)))
-    calls, regions = laid_out(reading, records[good], start[good])
+    calls, regions, absences = laid_out(reading, records[good], start[good])
+    if absences.start:
+        yield reading.intervals(*absences.times(), kind="off", thread=absences.threads())
     if regions.start:
         yield reading.intervals(*regions.times(), kind="region", name=regions.names(lambda name: name), thread=regions.threads())
     if calls.start:
@@ -288,5 +296,5 @@ def _sums(reading: Reading, records: Records, start: Whole, end: Whole) -> Itera
 
 _HOST = {
     HostKind.WAITING: _waiting, HostKind.MPI: _mpi, HostKind.REGION: _regions, HostKind.API: _timed_calls, HostKind.OVERHEAD: _own,
-    HostKind.PAUSE: _paused, HostKind.SUM: _sums,
+    HostKind.PAUSE: _paused, HostKind.SUM: _sums, HostKind.OFF: _off,
 }  # fmt: skip

@@ -140,6 +140,7 @@ def people(reading: Reading) -> None:
     recording.processes[reading.process] = Process(recording.rank, name.rsplit("/", 1)[-1], recording.host)
     if reading.collectives != reading.messages:
         recording.prefers = "ai" if reading.collectives else "talp"
+    tell_clocks(reading)
     if counted := _counted(reading):
         recording.counters[reading.process] = counted
     if reading.clock.since_1970 is not None:
@@ -148,6 +149,13 @@ def people(reading: Reading) -> None:
         recording.clocked(reading.process, reading.began, reading.ended)
     if (life := reading.life()) is not None and life[0] < life[1]:
         recording.saw(reading.process, *life)
+
+
+def tell_clocks(reading: Reading) -> None:
+    """Fill in of which threads it is known when they were on no processor."""
+    if clocked := reading.told.clocked_threads:
+        reading.recording.cpu_clocks[reading.process] = clocked
+        reading.recording.own_thread[reading.process] = reading.told.own_thread or reading.process
 
 
 def losses(reading: Reading) -> None:
@@ -177,8 +185,20 @@ def remarks(reading: Reading) -> list[str]:
     if not calls_recorded(reading):
         found.append("of the hosts' calls only the waits were recorded: launches and copies count as useful time")
     elif not reading.seen & {"api", "mpi", "parallel"}:
-        found.append("neither CUDA nor MPI was recorded on the host: all of its time counts as useful")
-    return [*found, *helpers(reading), *_openmp_unseen(reading.told), *not_counted(reading)]
+        useful = "but that off the CPU " if reading.told.clocked_threads else ""
+        found.append(f"neither CUDA nor MPI was recorded on the host: all of its time {useful}counts as useful")
+    waits = system_waits(reading.told, reading.clock.last - reading.clock.first)
+    return [*found, *helpers(reading), *_openmp_unseen(reading.told), *not_counted(reading), *waits]
+
+
+WORTH_A_WORD = 0.01  # of a process' life
+
+
+def system_waits(told: Told, lasted: int) -> list[str]:
+    """Return what the system says of a process' first thread: how long it could have run, and how long it waited for disks."""
+    waits = {"a processor, which others had": _count(told.info, "processor_wait_ns"), "disks": _count(told.info, "disk_wait_ns")}
+    said = [f"{took / 1e9:.3g} s for {what}" for what, took in waits.items() if took and took >= WORTH_A_WORD * lasted]
+    return [f"its first thread waited {', and '.join(said)}"] * bool(said)
 
 
 def helpers(reading: Reading) -> list[str]:
@@ -237,6 +257,7 @@ def cost(reading: Reading) -> RecorderCost | None:
     counted = summed_calls(reading.told)
     calls, in_calls = reading.calls + counted, reading.calls * per_call + counted * summed_call
     held = _count(end, "callback_ns") + reading.held + in_calls + reading.waits * per_call + reading.regions * _count(info, "region_ns")
+    held += _count(end, "cpu_readings") * _count(info, "cpu_clock_ns")
     per_call = round(in_calls / calls) if calls else per_call
     beside = _count(end, "flush_ns") + _count(end, "writer_ns")
     lasted = reading.clock.last - reading.clock.first

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ullage.cupti.chunks import HOST, Cut, HostKind
+from ullage.cupti.chunks import HOST, OFF_CPU, Cut, HostKind
 from ullage.cupti.rings import Left, Sums, left
 from ullage.traces.recorded_host import of_host
 from ullage.traces.recorded_notes import NOT_SHARED
@@ -80,10 +80,19 @@ def left_of_sums(told: Told, found: tuple[Sums, ...]) -> npt.NDArray[np.void]:
 def _left_of(told: Told, sums: Sums) -> npt.NDArray[np.void]:
     begin = max(told.cuts.get(sums.thread, 0), sums.began)
     end = max(begin, sums.last)
-    keys = zip(sums.rows["node"].tolist(), sums.rows["call"].tolist(), strict=True)
-    written = [told.counted.get((sums.thread, node, call), 0) for node, call in keys]
-    left = np.maximum(sums.times(end).astype(np.int64) - np.array(written, np.int64), 0)
+    nodes = sums.rows["node"].tolist()
+    on, off = (
+        np.array([told.counted.get((sums.thread, node, call), 0) for node, call in zip(nodes, calls, strict=True)], np.int64)
+        for calls in (sums.rows["call"].tolist(), [OFF_CPU] * len(nodes))
+    )
+    off = np.where(sums.rows["call"] == 0, off, 0)
+    left = np.maximum(sums.times(end).astype(np.int64) - on - off, 0)
+    left_off = np.clip(sums.off.astype(np.int64) - off, 0, left)
+    return np.concatenate([_records(sums, begin, end, sums.rows["call"], left - left_off), _records(sums, begin, end, OFF_CPU, left_off)])
+
+
+def _records(sums: Sums, begin: int, end: int, call: npt.NDArray[np.uint32] | int, left: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
     records = np.zeros(len(left), HOST)
     records["start"], records["end"], records["thread"], records["kind"] = begin, end, sums.thread, HostKind.SUM
-    records["serial"], records["name"], records["bytes"] = sums.rows["node"], sums.rows["call"], left
+    records["serial"], records["name"], records["bytes"] = sums.rows["node"], call, left
     return records[left > 0]

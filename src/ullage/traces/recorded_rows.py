@@ -20,7 +20,7 @@ from ullage.traces.recorded_clock import Clock, Mask, Times
 from ullage.traces.recorded_told import Told
 
 MISSING = -1  # of a whole number
-_NO_WORK = ("overhead", "lost", "region")  # kinds that don't show that the program did anything then
+_NO_WORK = ("overhead", "lost", "region", "off")  # kinds that don't show that the program did anything then
 MOST_NAMES = 2_000_000  # texts that are remembered; a program has some thousand kernels
 Records = npt.NDArray[np.void]
 Whole = npt.NDArray[np.int64]

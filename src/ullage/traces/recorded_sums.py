@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ullage.cupti.chunks import NOBODY
+from ullage.cupti.chunks import NO_CALLS, OFF_CPU
 from ullage.traces.nsys_names import Words
 from ullage.traces.recorded_rows import Reading, Records, Whole
 
@@ -50,26 +50,28 @@ class Pieces:
         return Words(codes, [name(what) for what in place]).renamed(lambda text: text or None)
 
 
-def laid_out(reading: Reading, records: Records, start: Whole) -> tuple[Pieces, Pieces]:
-    """Return calls and regions of records of SUM that begin at `start`. A stretch that holds more than its length (its thread had looked at
-    the clock before it was written, and said so after) goes into the next one, which holds that much less."""
+def laid_out(reading: Reading, records: Records, start: Whole) -> tuple[Pieces, Pieces, Pieces]:
+    """Return calls, regions, and times on no processor, of records of SUM that begin at `start`. A stretch that holds more than its length
+    (its thread had looked at the clock before it was written, and said so after) goes into the next one, which holds that much less."""
     stretches: dict[tuple[int, int], list[State]] = {}
     columns = [records[name].tolist() for name in ("thread", "serial", "name", "bytes")]
     for begin, thread, node, call, time in zip(start.tolist(), *columns, strict=True):
         stretches.setdefault((begin, thread), []).append((reading.regions_of(node), call, time))
-    last = {call for call in records["name"].tolist() if call not in (0, NOBODY) and not reading.told.is_openmp(call)}
+    last = {call for call in records["name"].tolist() if call not in NO_CALLS and not reading.told.is_openmp(call)}
     last |= {call for call in records["name"].tolist() if reading.told.host_names.get(call) == IDLE}
-    calls, regions = Pieces(), Pieces()
+    calls, regions, absences = Pieces(), Pieces(), Pieces()
     for (begin, thread), states in stretches.items():
-        reading.summed[thread] = in_turn(states, max(begin, reading.summed.get(thread, begin)), thread, calls, regions, last)
-    return calls, regions
+        reading.summed[thread] = in_turn(states, max(begin, reading.summed.get(thread, begin)), thread, calls, regions, absences, last)
+    return calls, regions, absences
 
 
-def in_turn(states: list[State], begin: int, thread: int, calls: Pieces, regions: Pieces, last: Container[int] = ()) -> int:
+def in_turn(
+    states: list[State], begin: int, thread: int, calls: Pieces, regions: Pieces, absences: Pieces, last: Container[int] = ()
+) -> int:
     """Add the states of a thread one after another, and return where the last one ends; within the same regions `last` calls come last.
 
-    >>> calls, regions = Pieces(), Pieces()
-    >>> in_turn([(("a", "b"), 0, 2), ((), 0, 5), (("a",), 9, 3)], 100, 7, calls, regions)
+    >>> calls, regions, absences = Pieces(), Pieces(), Pieces()
+    >>> in_turn([(("a", "b"), 0, 2), ((), 0, 5), (("a",), 9, 3)], 100, 7, calls, regions, absences)
     110
     >>> list(zip(regions.what, regions.start, regions.end)), list(zip(calls.what, calls.start, calls.end))
     ([('b', 108, 110), ('a', 105, 110)], [(9, 105, 108)])
@@ -82,7 +84,9 @@ def in_turn(states: list[State], begin: int, thread: int, calls: Pieces, regions
         for name, since in reversed(inside[shared:]):
             regions.add(since, begin, thread, name)
         inside[shared:] = [(name, begin) for name in path[shared:]]
-        if call not in (0, NOBODY):
+        if call not in NO_CALLS:
             calls.add(begin, begin + time, thread, call)
+        if call == OFF_CPU:
+            absences.add(begin, begin + time, thread, call)
         begin += time
     return begin

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ullage.cupti.chunks import NCCL, NOBODY, OPENMP, Chunk, HostKind, Type
+from ullage.cupti.chunks import NCCL, NO_CALLS, OPENMP, Chunk, HostKind, Type
 from ullage.cupti.rings import Sums, unpacked_sums
 from ullage.traces.mpi_clock import edge
 from ullage.traces.recorded_clock import LATEST, LONGEST, Clock, clock
@@ -25,7 +25,7 @@ class Told:
     `info` is the objects of INFO laid over one another, `host_names` the names of HOST records by number, `dropped` how many records
     CUPTI says it lost, `end` the object of END (None: there is none). `pauses` are moments of the monotonic clock at which recording
     was stopped and taken up again (None: not yet). `callers` has the thread that was the first in each call of MPI, by the name's
-    number, `main` whether the process' first thread (its number is the process') had anything to record.
+    number, `main` whether the process' first thread (its number is the process') had anything to record, `threads` all that had.
     Of threads that were summed up `summed` says since when, `cuts` until when it is told, `counted` how long (ns) by thread, regions and
     call, all on the monotonic clock; `sums` are what they left at the end, by thread and beginning.
     `workers` are the threads that a runtime made, those that lived one after another together: when each began and ended (None: it goes
@@ -44,6 +44,7 @@ class Told:
     nonsense: int = 0
     callers: dict[int, int] = field(default_factory=dict)
     main: bool = False
+    threads: set[int] = field(default_factory=set)
     summed: dict[int, int] = field(default_factory=dict)
     cuts: dict[int, int] = field(default_factory=dict)
     counted: dict[tuple[int, int, int], int] = field(default_factory=dict)
@@ -88,10 +89,16 @@ class Told:
         begun = next((thread for number, thread in self.callers.items() if edge(self.host_names.get(number, "")) == "init"), None)
         return self.whole("pid") if begun is not None and self.main else begun
 
+    @property
+    def clocked_threads(self) -> frozenset[int]:
+        """Return the threads of which it is known when they were on no processor; none where the recorder had no clock for that."""
+        return frozenset(self.threads) if self.whole("cpu_clock_ns") else frozenset()
+
     def see_threads(self, records: npt.NDArray[np.void]) -> None:
         """Take in which threads records of HOST are of."""
         self.main = self.main or bool((records["thread"] == (self.whole("pid") or 0)).any())
-        summed = (records["kind"] == HostKind.SUM) & (records["name"] != 0) & (records["name"] != NOBODY)
+        self.threads.update(np.unique(records["thread"]).tolist())
+        summed = (records["kind"] == HostKind.SUM) & ~np.isin(records["name"], NO_CALLS)
         calls = records[(records["kind"] == HostKind.MPI) | summed]
         for at in np.sort(np.unique(calls["name"], return_index=True)[1]).tolist():
             self.callers.setdefault(int(calls["name"][at]), int(calls["thread"][at]))

@@ -7,6 +7,7 @@ here are over devices, `numGpus` counts devices, and `minMpiNormdProc` may be 0 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ullage.totals import DeviceTotals, HostTotals
@@ -22,6 +23,7 @@ def values(host: HostTotals, device: DeviceTotals | None, version: str = "3.7") 
     (40, 0.6)
     """
     old = version == "3.5"
+    host = replace(host, useful_time=host.useful_time + host.off_time)  # TALP doesn't tell time off the CPU from it
     useful, offload = (host.useful_time + host.offload_time, 0) if old else (host.useful_time, host.offload_time)
     longest = host.max_busy_time or 0
     mpi = host.processes * host.elapsed - useful - offload - host.parallel_time

@@ -23,7 +23,9 @@ struct aggregate {
     uint16_t slots[SLOTS]; /* rows by hash, counted from 1 */
     struct { uint32_t parent, name, node; } nodes[NODES];
     struct { uint32_t node, call, row; } recent[RECENT]; /* counted from 1 too */
-    uint64_t written[ROWS];      /* ns of each row that the recording has, guarded by its lock; */
+    _Atomic uint64_t seen_at, seen_cpu; /* the last reading of the thread's CPU clock, 0: none */
+    uint64_t written[ROWS];      /* ns of each row that the recording has, on a processor … */
+    uint64_t off_written[ROWS];  /* … and off it, guarded by its lock; */
     _Atomic uint64_t cut;        /* until when, seen by the thread */
 };
 
@@ -107,6 +109,26 @@ void aggregate_until(struct aggregate *of, uint64_t now) {
     change(of->sums);
     pass(of->sums, now);
     change(of->sums);
+}
+
+static uint64_t less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
+
+/* How long the thread was off a processor since `last`, its last change of state, and within `room`: since the last reading it was so for
+ * `off` ns, of which some may be of before. */
+static uint64_t off_since(uint64_t seen_at, uint64_t last, uint64_t room, uint64_t off) {
+    off = less(off, less(last, seen_at));
+    return !seen_at ? 0 : off < room ? off : room;
+}
+
+void aggregate_seen(struct aggregate *of, const struct presence *seen, uint64_t now, uint64_t off) {
+    struct sums *sums = of->sums;
+    uint32_t row = GET(sums->current);
+    uint64_t last = GET(sums->last), until = GET(sums->until);
+    change(sums);
+    pass(sums, now);
+    if (!GET(sums->rows[row].call)) ADD(sums->off[row], off_since(GET(of->seen_at), last, less(now, until > last ? until : last), off));
+    PUT(of->seen_at, seen->at), PUT(of->seen_cpu, seen->cpu);
+    change(sums);
 }
 
 void aggregate_call(struct aggregate *of, struct path path, uint32_t call, uint64_t now, uint64_t team) {
@@ -215,14 +237,15 @@ void aggregate_begin(struct aggregate *of, struct sums *sums, uint32_t thread, u
 
 /* --- into the file --- */
 
-struct copy { uint64_t time[ROWS], last, until, team; uint32_t used, current, after, idle; };
+struct copy { uint64_t time[ROWS], off[ROWS], last, until, team, seen_at, seen_cpu; uint32_t used, current, after, idle; };
 
 static void copy_once(const struct aggregate *of, struct copy *copy) {
     const struct sums *sums = of->sums;
     copy->team = SEEN(of->team), copy->idle = SEEN(of->idle);
     copy->used = SEEN(sums->used), copy->current = SEEN(sums->current), copy->after = SEEN(sums->after);
     copy->last = SEEN(sums->last), copy->until = SEEN(sums->until);
-    for (uint32_t row = 0; row < copy->used; row++) copy->time[row] = SEEN(sums->rows[row].time);
+    copy->seen_at = SEEN(of->seen_at), copy->seen_cpu = SEEN(of->seen_cpu);
+    for (uint32_t row = 0; row < copy->used; row++) copy->time[row] = SEEN(sums->rows[row].time), copy->off[row] = SEEN(sums->off[row]);
 }
 
 /* What the thread is just about to change is looked at again. */
@@ -235,6 +258,14 @@ static bool copied(const struct aggregate *of, struct copy *copy) {
         if (i > TRIES / 2) sched_yield();
     }
     return false;
+}
+
+/* Whoever writes looks at the CPU clock of a thread that goes on being useful, or sleeps: what it finds the thread finds again. */
+static void pass_off(const struct sums *sums, struct copy *copy, uint64_t now) {
+    uint64_t cpu, from = copy->until > copy->last ? copy->until : copy->last;
+    if (GET(sums->rows[copy->current].call) || !copy->seen_at || now <= from || !cpu_clock_of(GET(sums->thread), &cpu)) return;
+    struct presence before = {copy->seen_at, copy->seen_cpu}, after = {now, cpu};
+    copy->off[copy->current] += off_since(copy->seen_at, copy->last, now - from, presence_off(&before, &after));
 }
 
 static void pass_on(struct copy *copy, uint64_t now) {
@@ -250,19 +281,25 @@ static void pass_on(struct copy *copy, uint64_t now) {
 /* What can't be written now is written the next time. */
 bool aggregate_write(struct aggregate *of, uint64_t at) {
     static struct copy copy;
-    static struct record records[ROWS];
+    static struct record records[2 * ROWS];
     struct sums *sums = of->sums;
     uint32_t count = 0;
     if (!copied(of, &copy)) return false;
+    pass_off(sums, &copy, at);
     pass_on(&copy, at);
     if (copy.last <= GET(of->cut)) return true;
-    for (uint32_t n = 0; n < copy.used; n++)
-        if (copy.time[n] > of->written[n])
-            records[count++] = (struct record){.start = GET(of->cut), .end = copy.last, .thread = GET(sums->thread), .name = GET(sums->rows[n].call),
-                                               .kind = HOST_SUM, .serial = GET(sums->rows[n].node), .bytes = copy.time[n] - of->written[n]};
+    for (uint32_t n = 0; n < copy.used; n++) {
+        struct record record = {.start = GET(of->cut), .end = copy.last, .thread = GET(sums->thread), .name = GET(sums->rows[n].call),
+                                .kind = HOST_SUM, .serial = GET(sums->rows[n].node), .bytes = less(copy.time[n] - copy.off[n], of->written[n])};
+        if (record.bytes) records[count++] = record;
+        record.name = OFF_CPU, record.bytes = less(copy.off[n], of->off_written[n]);
+        if (record.bytes) records[count++] = record;
+    }
     if (!names_write() || !recording_add(HOST, 0, &(struct iovec){records, count * sizeof *records}, 1)) return false;
-    for (uint32_t n = 0; n < copy.used; n++) /* a thread may have looked at the clock before we did, and say so after */
-        if (copy.time[n] > of->written[n]) of->written[n] = copy.time[n];
+    for (uint32_t n = 0; n < copy.used; n++) { /* a thread may have looked at the clock before we did, and say so after */
+        of->written[n] += less(copy.time[n] - copy.off[n], of->written[n]);
+        of->off_written[n] += less(copy.off[n], of->off_written[n]);
+    }
     PUT(of->cut, copy.last);
     costs.sums += count;
     return true;
@@ -270,5 +307,7 @@ bool aggregate_write(struct aggregate *of, uint64_t at) {
 
 /* All of the rows, as they are: the process ends. */
 bool aggregate_tell(struct aggregate *of) {
-    return names_write() && recording_add(SUMS, 0, &(struct iovec){of->sums, offsetof(struct sums, rows) + GET(of->sums->used) * sizeof(struct row)}, 1);
+    uint32_t used = GET(of->sums->used);
+    struct iovec parts[2] = {{of->sums, offsetof(struct sums, rows) + used * sizeof(struct row)}, {of->sums->off, used * sizeof *of->sums->off}};
+    return names_write() && recording_add(SUMS, 0, parts, 2);
 }

@@ -35,7 +35,7 @@ void recorder_work(enum work work) {
     host_write();
     nccl_write(work);
     if (work != SOON) host_cut(work);
-    if (timely) host_write_waiting(false);
+    if (timely) host_write_waiting(false), host_look();
     if (facts_write() && timely) recording_clocks(), facts_of_threads(false);
     recording_unlock();
 }
@@ -56,6 +56,7 @@ static void close_recording(void) {
     activity_write();
     host_write();
     nccl_write(ASKED);
+    host_look();
     host_tell_sums();
     host_write_waiting(true);
     if (facts_write()) recording_clocks(), facts_of_threads(true), facts_end(), rings_remove();
@@ -111,6 +112,7 @@ static void in_child(void) {
     needed = ended = coming_in = false;
     facts_loaded();
     useful_forked();
+    presence_loaded();
 }
 
 static void in_parent(void) { names_after_fork(false); }
@@ -131,6 +133,7 @@ __attribute__((constructor)) static void loaded(void) {
     facts_loaded();
     register_forks();
     useful_loaded();
+    presence_loaded();
 }
 
 /* --- coming in --- */

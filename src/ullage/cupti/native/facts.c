@@ -120,6 +120,8 @@ bool facts_begin(void) {
     if (call.between) add(&text, "mpi_within_ns", (int64_t)call.within), add(&text, "mpi_between_ns", (int64_t)call.between);
     if (call.region) add(&text, "region_ns", (int64_t)call.region);
     if (call.sum_between) add(&text, "sum_within_ns", (int64_t)call.sum_within), add(&text, "sum_between_ns", (int64_t)call.sum_between);
+    presence_begins();
+    if (cpu_clock_cost()) add(&text, "cpu_clock_ns", (int64_t)cpu_clock_cost());
     ranks_new = false;
     return write_object(INFO, &text);
 }
@@ -161,6 +163,7 @@ void facts_of_threads(bool ending) {
     text_bytes(&text, "{", 1);
     if (recording_is_open()) useful_facts(&text);
     if (recording_is_open() && ending) openmp_facts(&text);
+    if (recording_is_open()) presence_facts(&text);
     if (text.length > 1) write_object(INFO, &text);
     else text_free(&text);
 }
@@ -201,6 +204,7 @@ void facts_end(void) {
     add(&text, "flush_ns", (int64_t)costs.flush_ns), add(&text, "writer_ns", (int64_t)costs.writer_ns);
     add(&text, "callbacks", (int64_t)costs.callbacks), add(&text, "callback_ns", (int64_t)costs.callback_ns);
     add(&text, "api_callbacks", (int64_t)costs.api_callbacks), add(&text, "memory_peak", (int64_t)costs.memory_peak);
+    add(&text, "cpu_readings", (int64_t)costs.cpu_readings);
     write_object(END, &text);
 }
 

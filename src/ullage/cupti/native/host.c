@@ -4,6 +4,7 @@
 #include "recorder.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -30,6 +31,10 @@ struct lane {
     uint64_t call_start;         /* … since then: where sums are made */
     uint32_t last_call;          /* where they are not: the one that ended last, … */
     uint64_t last_end;           /* … and when */
+    uint64_t since;              /* when the thread began to be useful, in these regions; … */
+    uint64_t anchor, paid;       /* … when it read its CPU clock last, and until when all its readings are earned */
+    _Atomic bool looked_at;      /* one at a time, the thread or who writes, takes note of … */
+    struct presence presence;    /* … until when it is known whether the thread was on a processor */
     struct useful *useful;       /* what this thread does while it is useful, NULL: not counted; */
     struct ring *_Atomic ring; /* changed under the recording's lock, by the thread, … */
     _Atomic uint32_t life;     /* … when `rings_mine` is no longer this */
@@ -54,10 +59,21 @@ static bool sums_of(const struct lane *lane) {
            atomic_load_explicit(&lane->life, memory_order_relaxed) == rings_mine();
 }
 
+static void useful_until(struct lane *lane, uint64_t now);
+
+/* Whoever else holds it is done at once, or else not for long. */
+static void set_presence(struct lane *lane, struct presence presence) {
+    while (atomic_exchange_explicit(&lane->looked_at, true, memory_order_acquire)) sched_yield();
+    lane->presence = presence;
+    atomic_store_explicit(&lane->looked_at, false, memory_order_release);
+}
+
 static void thread_ends(void *given) {
     struct lane *lane = given;
     mine = NULL;
     no_regions(lane);
+    useful_until(lane, monotonic());
+    set_presence(lane, (struct presence){0});
     if (sums_of(lane)) aggregate_alone(lane->aggregate, monotonic());
     if (lane->useful) useful_thread_ends(lane->useful), lane->useful = NULL;
     atomic_store(&lane->wait_start, 0);
@@ -91,6 +107,7 @@ static bool has_ring(struct lane *lane) {
     if (!recording_lock()) return false;
     struct ring *old = lane->ring;
     lane->sums = false;
+    if (lane->life) set_presence(lane, (struct presence){0}), lane->anchor = 0, lane->since = monotonic(); /* of another recording */
     if (!settings.events) enough = true;
     lane->ring = rings_add();
     rings_give_back(old);
@@ -101,6 +118,7 @@ static bool has_ring(struct lane *lane) {
 
 static struct lane *for_thread(void) {
     pthread_once(&once, make_key);
+    cpu_clock_cost();
     host_costs();
     struct lane *lane = left_over();
     if (!lane) lane = added();
@@ -108,6 +126,8 @@ static struct lane *for_thread(void) {
     lane->thread = (uint32_t)syscall(SYS_gettid);
     lane->waits = 0, lane->call = 0, lane->last_call = 0;
     lane->useful = useful_mine();
+    set_presence(lane, lane->thread == (uint32_t)getpid() ? presence_at_start() : presence_now(monotonic()));
+    lane->anchor = lane->since = lane->presence.at, lane->paid = 0;
     no_regions(lane);
     if (sums_of(lane)) aggregate_moved(lane->aggregate, (struct path){NULL, 0}, 0, monotonic(), false);
     pthread_setspecific(ending, lane);
@@ -178,6 +198,74 @@ static struct record of_region(const struct lane *lane, const struct region *reg
                            .depth = (uint16_t)depth, .serial = region->serial};
 }
 
+/* --- on a processor or off it --- */
+
+enum { LEAST_OFF = 10000, LEAST_LOOKED_AT = 1000000 /* ns */ };
+
+static bool affordable(const struct lane *lane, uint64_t now) { return lane->paid <= now + (uint64_t)READING_AHEAD * EARNED_IN; }
+
+/* A stretch that began unseen is looked at all the same where it was so long that a reading is earned in it. */
+static bool worth_reading(const struct lane *lane, uint64_t now) {
+    bool long_enough = lane->anchor == lane->since || now - lane->since >= cpu_clock_ns * EARNED_IN;
+    return long_enough && cpu_clock_ns && !lane->waits && lane->life == rings_mine();
+}
+
+/* Read the thread's CPU clock; for how long it was off since the last reading, which was made at `from`. */
+static uint64_t off_until(struct lane *lane, uint64_t now, uint64_t *from) {
+    struct presence before = {0}, after = presence_now(now);
+    lane->anchor = now, lane->paid = (lane->paid > now ? lane->paid : now) + cpu_clock_ns * EARNED_IN;
+    if (atomic_exchange_explicit(&lane->looked_at, true, memory_order_acquire)) return 0; /* what is missing is just being written */
+    before = lane->presence, lane->presence = after;
+    atomic_store_explicit(&lane->looked_at, false, memory_order_release);
+    *from = before.at;
+    return presence_off(&before, &after);
+}
+
+static struct record of_absence(const struct lane *lane, uint64_t from, uint64_t until, uint64_t off) {
+    return (struct record){.start = from, .end = until, .thread = lane->thread, .kind = HOST_OFF, .bytes = off};
+}
+
+/* The thread is useful no longer, or in other regions. */
+static void useful_until(struct lane *lane, uint64_t now) {
+    uint64_t from = 0;
+    if (!worth_reading(lane, now)) return;
+    uint64_t off = off_until(lane, now, &from);
+    struct record record = of_absence(lane, from, now, off);
+    if (sums_of(lane)) aggregate_seen(lane->aggregate, &lane->presence, now, off);
+    else if (off >= LEAST_OFF) append(lane->ring, &record);
+}
+
+static void useful_since(struct lane *lane, uint64_t now) {
+    uint64_t from;
+    lane->since = now;
+    if (lane->waits || lane->anchor == now || lane->life != rings_mine() || !cpu_clock_ns || !affordable(lane, now)) return;
+    off_until(lane, now, &from);
+    if (sums_of(lane)) aggregate_seen(lane->aggregate, &lane->presence, now, 0);
+}
+
+/* How long a thread was off since that was last known; 0, and nothing changes, where it is not worth a record. */
+static uint64_t off_by_now(struct lane *lane, struct presence *before, struct presence *after) {
+    uint64_t off = 0;
+    if (atomic_exchange_explicit(&lane->looked_at, true, memory_order_acquire)) return 0;
+    *before = lane->presence, after->at = monotonic();
+    if (before->at && cpu_clock_of(lane->thread, &after->cpu)) off = presence_off(before, after);
+    if (off < LEAST_LOOKED_AT) off = 0;
+    else lane->presence = *after;
+    atomic_store_explicit(&lane->looked_at, false, memory_order_release);
+    return off;
+}
+
+/* A thread that sleeps for long says nothing of it meanwhile. */
+void host_look(void) {
+    for (struct lane *lane = rings_mine() ? atomic_load(&lanes) : NULL; lane; lane = lane->next) {
+        struct presence before, after;
+        if (!lane->taken || lane->life != rings_mine() || sums_of(lane) || lane->wait_start) continue;
+        uint64_t off = off_by_now(lane, &before, &after);
+        struct record record = of_absence(lane, before.at, after.at, off);
+        if (off && recording_add(HOST, 0, &(struct iovec){&record, sizeof record}, 1)) costs.records++;
+    }
+}
+
 /* --- sums in the place of records --- */
 
 static struct path path_of(const struct lane *lane) { return (struct path){lane->regions, lane->depth}; }
@@ -201,6 +289,7 @@ static bool begin_sums(struct lane *lane, uint64_t now) {
     name_paths(lane, 0);
     aggregate_after(lane->aggregate, path_of(lane), lane->last_call, lane->last_end);
     aggregate_moved(lane->aggregate, path_of(lane), 0, now, false);
+    aggregate_seen(lane->aggregate, &lane->presence, now, 0);
     lane->sums = true;
     recording_unlock();
     return true;
@@ -284,8 +373,13 @@ static void wait_summed(struct lane *lane, uint32_t name, uint64_t now) {
 /* Only the outermost call counts: MPI_Init may call MPI_Barrier, Fortran's functions may call C's. The name is there before the start is,
  * and the start is gone before the call's record is there: what `still_waits` sees goes together, and comes before that record. */
 static void begin_waiting(struct lane *lane, uint32_t name, bool edge, uint64_t team) {
-    if (lane->waits++) return;
+    if (lane->waits) {
+        lane->waits++;
+        return;
+    }
     uint64_t now = monotonic();
+    useful_until(lane, now);
+    lane->waits++;
     bool sums = atomic_load_explicit(&lane->sums, memory_order_relaxed); /* of this recording: the lane was asked for just now */
     lane->edge = edge;
     atomic_store_explicit(&lane->team, team, memory_order_relaxed);
@@ -333,6 +427,7 @@ static void end_waiting(struct lane *lane, uint64_t next) {
     uint64_t now = monotonic(), start = atomic_load_explicit(&lane->wait_start, memory_order_relaxed);
     bool sums = sums_of(lane);
     if (sums) wait_ends_summed(lane, next, now);
+    useful_since(lane, now);
     if (sums || !start) return;
     uint32_t name = atomic_load_explicit(&lane->wait_name, memory_order_relaxed);
     struct waits waits = lane->team ? waits_of(lane, name, start, next, now) : (struct waits){{name}, {now, now, now}};
@@ -361,14 +456,17 @@ static bool region_room(struct lane *lane) {
 
 static void open_region(struct lane *here, uint32_t number, uint32_t serial, enum stack stack) {
     uint64_t now = monotonic();
+    useful_until(here, now);
     bool sums = summed(here, now);
     struct region *region = &here->regions[here->depth++];
     *region = (struct region){now, number, serial, 0, stack};
     if (sums) {
         name_paths(here, here->depth - 1);
         aggregate_moved(here->aggregate, path_of(here), here->call, now, true);
+        useful_since(here, now);
         return;
     }
+    useful_since(here, now);
     struct record record = of_region(here, region, HOST_OPEN);
     append(here->ring, &record);
 }
@@ -406,12 +504,15 @@ static bool close_region(struct lane *here, uint32_t serial, struct record *reco
     if (!at) return false;
     *record = of_region(here, &here->regions[at - 1], HOST_REGION);
     record->end = now;
+    useful_until(here, now);
     if (sums_of(here)) aggregate_left(here->aggregate, here->regions[at - 1].node, now - record->start);
     memmove(&here->regions[at - 1], &here->regions[at], (here->depth - at) * sizeof *here->regions);
     here->depth--;
-    if (!sums_of(here)) return true;
-    name_paths(here, at - 1);
-    aggregate_moved(here->aggregate, path_of(here), here->call, now, false);
+    if (sums_of(here)) {
+        name_paths(here, at - 1);
+        aggregate_moved(here->aggregate, path_of(here), here->call, now, false);
+    }
+    useful_since(here, now);
     return true;
 }
 
@@ -507,7 +608,7 @@ static void measure_sums(struct lane *dummy, struct ring *ring) {
 /* Of calls that do nothing, what lies within their records is the recorder's, and so is what lies between them. */
 static void measure(void) {
     struct ring *ring = calloc(1, sizeof *ring);
-    struct lane dummy = {.ring = ring};
+    struct lane dummy = {.ring = ring, .since = monotonic(), .anchor = 1, .paid = UINT64_MAX / 2};
     if (!ring) return;
     dummy_regions(&dummy);
     struct host_costs region = of_records(ring, HOST_REGION);
@@ -583,6 +684,8 @@ void host_forked(void) {
         lane->sums = false;
         lane->call = 0;
         lane->useful = NULL;
+        lane->looked_at = false;
+        lane->presence = (struct presence){0};
         rings_give_back(lane->ring);
         lane->ring = NULL;
         lane->life = 0;

@@ -6,6 +6,7 @@
  *   aggregate.c  sums in the place of records, once there are as many of these as were asked for
  *   host.c       what the program's threads do: regions, MPI calls, calls of CUDA        names.c   their names, as numbers
  *   instructions.c  what they do while they are useful: instructions, cycles
+ *   processor.c  how long they were on a processor
  *   openmp.c     OpenMP's threads, by OMPT: when they wait for one another
  *   nvtx.c       NVTX ranges, where CUPTI doesn't record them
  *   activity.c   CUPTI's activity records                 pool.c      the buffers that CUPTI fills
@@ -34,13 +35,14 @@
 enum chunk { INFO = 1, BUFFER = 2, NAMES = 3, HOST = 4, DROPPED = 5, CLOCKS = 6, END = 7, IMAGE = 9, SUMS = 10, SAMPLES = 11,
              CUBIN = 12, NCCL = 20 }; /* as in chunks.py */
 enum host_kind { HOST_MPI = 1, HOST_REGION = 2, HOST_OPEN = 3, HOST_API = 4, HOST_OVERHEAD = 5, HOST_PAUSE = 6, HOST_WAITING = 7,
-                 HOST_SUM = 8, HOST_THREAD = 9 };
+                 HOST_SUM = 8, HOST_THREAD = 9, HOST_OFF = 10 };
 
 /* What the recorder itself cost: goes into END. */
 struct costs {
     _Atomic uint64_t records, buffers, bytes, dropped;         /* host records, activity buffers and their bytes; CUPTI's own losses */
     _Atomic uint64_t sums, extra, folded; /* records of sums; records beside them; calls and regions that were summed as those around them */
     _Atomic uint64_t lost, lost_bytes, refused, unmatched;     /* host records; bytes of chunks; buffers; ends of regions never begun */
+    _Atomic uint64_t cpu_readings; /* of a thread's CPU clock, by the thread itself */
     _Atomic uint64_t flushes, flush_ns, writer_ns, callbacks, callback_ns, api_callbacks, memory, memory_peak;
 };
 extern struct costs costs;
@@ -60,6 +62,7 @@ struct settings {
     enum { NVTX_IGNORED, NVTX_BY_CUPTI, NVTX_BY_US } nvtx; /* ULLAGE_NVTX; what CUPTI doesn't take is ours */
     bool openmp; /* ULLAGE_OPENMP: whether the recorder is a tool of its runtime */
     enum { NCCL_IGNORED, NCCL_CALLS, NCCL_CHANNELS } nccl; /* ULLAGE_NCCL; of its collectives the calls, or the GPU's time too */
+    bool processor; /* ULLAGE_CPU_CLOCK: whether time off the CPU is told from useful time */
     bool make; /* ULLAGE_MAKE: whether the folder is made where there is none */
     _Atomic bool debug;
 };
@@ -130,7 +133,8 @@ struct record { /* HOST of chunks.py */
     uint64_t bytes;
 };
 _Static_assert(sizeof(struct record) == 40, "as in chunks.py");
-enum { ROWS = 512, BINS = 24, SHORTEST = 4, NOBODY = UINT32_MAX }; /* the first bin is of what took less than 2^(SHORTEST + 1) ns */
+enum { ROWS = 512, BINS = 24, SHORTEST = 4 }; /* the first bin is of what took less than 2^(SHORTEST + 1) ns */
+enum { NOBODY = UINT32_MAX, OFF_CPU = UINT32_MAX - 1 }; /* in place of a call: there is no thread; it is not on a processor */
 struct row { /* as in rings.py */
     _Atomic uint32_t node, call; /* numbers of names: the regions that the thread is in (0: none), and the call (0: none, NOBODY: no thread) */
     _Atomic uint64_t time, count, longest; /* ns; calls, or times that the region began; of a call, or a region with all that is in it */
@@ -145,8 +149,9 @@ struct sums { /* of one thread since it records no events any more; those of sev
     _Atomic uint32_t thread, unused;
     uint64_t more[2];
     struct row rows[ROWS];
+    _Atomic uint64_t off[ROWS]; /* ns of the rows' times in which the thread was not on a processor */
 };
-_Static_assert(sizeof(struct sums) == 64 + ROWS * 224, "as in rings.py");
+_Static_assert(sizeof(struct sums) == 64 + ROWS * (224 + 8), "as in rings.py");
 struct ring { /* as in rings.py */
     _Atomic uint32_t head, tail; /* records put in, by the thread; records written, under the recording's lock */
     _Atomic uint32_t next;       /* what the tail will be when the chunk is there that begins at … */
@@ -189,10 +194,24 @@ struct host_costs { /* ns of a call of MPI, within its record and after it, and 
 struct host_costs host_costs(void); /* measured once */
 void host_write(void); /* with the recording's lock held */
 void host_write_waiting(bool ending); /* the calls that are still open; likewise */
+void host_look(void);           /* which threads are off the CPU: until now into the file; likewise */
 void host_cut(enum work work);  /* sums until now into the file, if it is time; likewise */
 void host_tell_sums(void);      /* all that was counted; likewise */
 void host_closed(void);         /* the next recording begins with events */
 void host_forked(void);
+
+/* processor.c: CPU clocks of threads, in ns */
+struct presence { uint64_t at, cpu; }; /* when a thread's CPU clock was read last (0: never), and what it said */
+enum { EARNED_IN = 256, READING_AHEAD = 1000000 /* ns */ }; /* a reading is earned in so many times its cost; so much may be spent before */
+uint64_t cpu_clock_cost(void);  /* of a reading, 0: there is no such clock; measured once, … */
+extern uint64_t cpu_clock_ns;   /* … and known from then on */
+void presence_loaded(void);
+struct presence presence_at_start(void); /* of the main thread */
+struct presence presence_now(uint64_t now); /* of this thread */
+uint64_t presence_off(const struct presence *before, const struct presence *after); /* for how long the thread was on no processor */
+bool cpu_clock_of(uint32_t thread, uint64_t *cpu); /* by any thread of the process */
+void presence_begins(void);               /* a recording does */
+void presence_facts(struct text *json);
 
 /* aggregate.c: what a thread does, added up as it does it */
 struct region { uint64_t start; uint32_t name, serial, node; enum stack stack; };
@@ -210,6 +229,7 @@ void aggregate_past(struct aggregate *of, struct path path, uint32_t call, uint6
 void aggregate_moved(struct aggregate *of, struct path path, uint32_t call, uint64_t now, bool entered);
 void aggregate_left(struct aggregate *of, uint32_t node, uint64_t took);
 void aggregate_until(struct aggregate *of, uint64_t now); /* nothing changes */
+void aggregate_seen(struct aggregate *of, const struct presence *seen, uint64_t now, uint64_t off); /* of what passed since the last change */
 void aggregate_alone(struct aggregate *of, uint64_t now); /* no thread is here */
 bool aggregate_write(struct aggregate *of, uint64_t at); /* with the recording's lock held, these two too */
 bool aggregate_tell(struct aggregate *of);

@@ -98,6 +98,7 @@ void settings_read(void) {
     settings.nccl = number("ULLAGE_NCCL", NCCL_CALLS);
     settings.debug = number("ULLAGE_DEBUG", 0) == 1;
     settings.openmp = number("ULLAGE_OPENMP", 1) != 0;
+    settings.processor = number("ULLAGE_CPU_CLOCK", 1) != 0;
     settings.make = number("ULLAGE_MAKE", 1) != 0;
     read_ranks();
 }

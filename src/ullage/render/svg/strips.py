@@ -25,6 +25,7 @@ WORDS = {
     "kernel": "kernel",
     "collective": "collective",
     "memory": "memory operation",
+    "off": "off the CPU",
     "unknown": "not known",
     "idle": "idle",
 }

@@ -48,6 +48,7 @@ class Event:
     registers: int | None = None
     shared: int | None = None
     tokens: int | None = None
+    off: int | None = None
 
 
 @dataclass(frozen=True)

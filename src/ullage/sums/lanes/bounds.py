@@ -36,10 +36,12 @@ class DeviceRanges:
 
 @dataclass(frozen=True)
 class HostRanges:
-    """Of each process the bounds of U and of U + W, in ns; the names are those of `ullage.metrics.bounds.host_bounds`."""
+    """Of each process the bounds of U, and of U + W and time off the CPU, and the latter, in ns; the names are those of
+    `ullage.metrics.bounds.host_bounds`."""
 
     useful: tuple[Interval, ...]
     busy: tuple[Interval, ...]
+    off: tuple[int, ...]
 
 
 def device_ranges(parts: Iterable[DevicePart]) -> DeviceRanges:
@@ -70,7 +72,7 @@ def host_ranges(parts: Iterable[HostPart], resolution: int, unknown: Iterable[in
         calls, talks = part.pieces
         useful.append(_more(_lost(part.useful, part.elapsed, step * (talks + calls)), more))
         busy.append(_more(_lost(part.busy, part.elapsed, step * talks), more))
-    return HostRanges(tuple(useful), tuple(busy))
+    return HostRanges(tuple(useful), tuple(busy), tuple(part.off for part in parts))
 
 
 def _more(time: Interval, unknown: int) -> Interval:

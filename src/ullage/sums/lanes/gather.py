@@ -42,13 +42,14 @@ _NUMBERS = (
     "registers",
     "shared",
     "tokens",
+    "off",
 )
-_ON_HOST = ("thread", "tokens")  # which of these only hosts have
+_ON_HOST = ("thread", "tokens", "off")  # which of these only hosts have
 _WORDS = ("name", "operation", "group", "product")
 _COLUMNS = {
     "device": ("kind", *(name for name in _NUMBERS if name not in _ON_HOST), *_WORDS),
     "calls": ("process", "thread", "correlation", "call", "name"),
-    "host": ("kind", "process", "thread", "bytes", "sequence", "members", "tokens", "name", "operation", "group"),
+    "host": ("kind", "process", "thread", "bytes", "sequence", "members", "tokens", "off", "name", "operation", "group"),
 }
 CodeKey = tuple[str, int, int]  # kind, process, thread
 
@@ -75,6 +76,7 @@ class Rows:
     registers: Times
     shared: Times
     tokens: Times
+    off: Times
     name: Codes
     operation: Codes
     group: Codes

@@ -27,7 +27,7 @@ from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Rows
 from ullage.sums.lanes.launches import Launches, Mask, distinct, launches, only, puts
 from ullage.sums.lanes.queues import Queue, launch_delays, quantile, queues
 from ullage.sums.lanes.spans import Spans, Times, clip, join, spans, subtract, union, within
-from ullage.sums.lanes.states import DeviceState, Key, ProcessState
+from ullage.sums.lanes.states import DeviceState, Key, ProcessState, certainly_off
 
 # What the host was doing while a device had nothing to do, in this order.
 CAUSES = ("communication", "sync", "offload", "off", "useful", "launched", "unknown")
@@ -195,7 +195,7 @@ def _of_process(capture: Capture, process: ProcessState, pieces: _Pieces) -> Ite
     """Yield, block by block, the gaps of the pieces that are charged to a process and their time by cause."""
     number = process.key[1]
     calls = only(capture.calls, capture.calls.process == number, "thread", "call")
-    host = only(capture.host, capture.host.process == number, "kind", "thread")
+    host = only(capture.host, capture.host.process == number, "kind", "thread", "off")
     for thread in distinct(pieces.thread[pieces.process == number]):
         threads = process.threads if thread == _ALL else (thread,)
         did = _did(calls, host, threads, process.window)
@@ -241,11 +241,12 @@ def _did(calls: Rows, host: Rows, threads: tuple[int, ...], window: tuple[int, i
     talks, off = host.of("mpi"), host.of("off")
     off, waits = off.where(_among(off.thread, threads)), calls.where(calls.call == CALL["sync"])
     beside = host.of("computing")
-    communication, called, sync, gone = (clip(union(r.start, r.end), *window) for r in (talks, calls, waits, off))
+    communication, called, sync = (clip(union(r.start, r.end), *window) for r in (talks, calls, waits))
     communication = subtract(communication, union(beside.start, beside.end))
     called = subtract(called, communication)
     sync = subtract(sync, communication)
-    return _Thread(communication, sync, subtract(called, sync), subtract(gone, join(communication, called)))
+    gone = clip(certainly_off(off, join(communication, called)), *window)
+    return _Thread(communication, sync, subtract(called, sync), gone)
 
 
 def _among(thread: Times, threads: tuple[int, ...]) -> Mask:

@@ -26,7 +26,19 @@ from ullage.sums.lanes.products import products
 from ullage.sums.lanes.replaying.work import CapturedWork, captured_work
 from ullage.sums.lanes.residency import residency, resident_rows
 from ullage.sums.lanes.spans import NONE, Spans, clip, ends, join, spans, subtract, union
-from ullage.sums.lanes.states import DeviceState, Host, ProcessState, Step, flatten, host_spans, host_threads, recorder_spans, workers
+from ullage.sums.lanes.states import (
+    MAIN,
+    DeviceState,
+    Host,
+    ProcessState,
+    Step,
+    flatten,
+    host_spans,
+    host_threads,
+    off_spans,
+    recorder_spans,
+    workers,
+)
 from ullage.sums.lanes.tokens import Fed, fed
 from ullage.sums.lanes.window import Window
 
@@ -144,7 +156,10 @@ def _process(capture: Capture, number: int, seen: Observed, lane: Host) -> Proce
     threads = host_threads(capture, number, spans((low, high)), lane)
     communication, offload, sync = (clip(s, low, high) for s in host_spans(capture, number, threads))
     recorder = clip(recorder_spans(capture, number, communication), low, high)
-    off, waits, steps = host.of("off"), host.of("parallel"), host.of("step")
+    waits, steps = host.of("parallel"), host.of("step")
+    made = workers(waits, capture.words, spans((low, high)))
+    waiting = [worker.waiting for worker in made if worker.thread == MAIN]
+    off = off_spans(capture, number, threads, join(communication, offload, recorder, *waiting))
     regions, occurrences = _regions(host.of("region"), capture.words, (low, high), recording.summed)
     return ProcessState(
         key=(recording.place, number),
@@ -157,11 +172,12 @@ def _process(capture: Capture, number: int, seen: Observed, lane: Host) -> Proce
         communication=communication,
         sync=sync,
         recorder=recorder,
-        off=clip(union(off.start, off.end), low, high),
+        off=NONE if off is None else clip(off, low, high),
+        off_known=off is not None,
         regions=regions,
         occurrences=occurrences,
         steps=_steps(steps, capture.words, (low, high)) if len(steps) else None,
-        workers=workers(waits, capture.words, spans((low, high))),
+        workers=made,
         threads=threads,
         callers=len(distinct(capture.calls.thread[capture.calls.process == number])),
         calls=int(((capture.calls.process == number) & (capture.calls.start >= low) & (capture.calls.start <= high)).sum()),

@@ -22,9 +22,9 @@ Windows = Mapping[Key, Spans]  # what is looked at of each process
 class HostPart:
     """One process' times in ns, within what is looked at, summed over its `threads` (1 unless OpenMP-like threads are recorded).
 
-    `useful + offload + communication + parallel + recorder` is `threads × elapsed`; what threads lose (`parallel`) has three parts, in
-    `recorder` what records the process held it up. `pieces` says of how many spans the offload and the communication of the process' own
-    thread consist.
+    `useful + offload + communication + parallel + recorder + off` is `threads × elapsed`; what threads lose (`parallel`) has three parts,
+    in `recorder` what records the process held it up, `off` is what its own thread was on no processor beside all that. `pieces` says of
+    how many spans the offload and the communication of the process' own thread consist.
     """
 
     process: ProcessState
@@ -38,6 +38,7 @@ class HostPart:
     imbalance: int = 0
     pieces: tuple[int, int] = (0, 0)
     recorder: int = 0
+    off: int = 0
 
     @property
     def parallel(self) -> int:
@@ -51,8 +52,8 @@ class HostPart:
 
     @property
     def busy(self) -> int:
-        """U + W, and what threads lose, by thread; rounded up, so that no balance exceeds 1."""
-        return -(-(self.useful + self.offload + self.parallel) // self.threads)
+        """U + W, what threads lose and time off the CPU, by thread; rounded up, so that no balance exceeds 1."""
+        return -(-(self.useful + self.offload + self.parallel + self.off) // self.threads)
 
 
 @dataclass(frozen=True)
@@ -150,6 +151,7 @@ def _factors(kept: list[Reduced], processes: list[ProcessState]) -> Factors:
         processes=len(processes) > 1 or any(p.communication.pieces for p in processes),
         openmp=any(p.workers for p in processes),
         devices=any(r.devices for r in kept) or any(p.offload.pieces for p in processes),
+        off=any(p.off_known for p in processes),
     )
 
 
@@ -190,6 +192,7 @@ def _host_part(process: ProcessState, seen: Spans) -> HostPart:
     """Return a process' times. A worker that waits while its process communicates communicates too, as TALP counts it; the main thread
     does one thing at a time."""
     called, talk, held = (intersect(spans, seen) for spans in (process.offload, process.communication, process.recorder))
+    off = intersect(process.off, seen).total
     offload, communication, waiting = called.total, talk.total, 0
     lost = {"serialisation": 0, "scheduling": 0, "imbalance": 0}
     for worker in process.workers:
@@ -201,9 +204,9 @@ def _host_part(process: ProcessState, seen: Spans) -> HostPart:
         for reason in lost:
             lost[reason] += subtract(intersect(getattr(worker, reason), looked), busy).total
     threads = 1 + sum(worker.thread != MAIN for worker in process.workers)
-    useful = threads * seen.total - offload - talk.total - waiting - held.total
+    useful = threads * seen.total - offload - talk.total - waiting - held.total - off
     pieces = (called.pieces, talk.pieces)
-    return HostPart(process, seen.total, useful, offload, communication, threads, pieces=pieces, recorder=held.total, **lost)
+    return HostPart(process, seen.total, useful, offload, communication, threads, pieces=pieces, recorder=held.total, off=off, **lost)
 
 
 def device_parts(run: Run, windows: Windows | None = None, elapsed: int | None = None) -> tuple[DevicePart, ...]:
@@ -263,6 +266,7 @@ def host_totals(parts: Iterable[HostPart], elapsed: int) -> HostTotals | None:
         offload_time=sum(p.offload for p in parts),
         max_busy_time=max(p.busy for p in parts),
         parallel_time=sum(p.parallel for p in parts),
+        off_time=sum(p.off for p in parts),
         calls=sum(p.process.calls for p in parts) if all(p.whole for p in parts) else None,
         instructions=_counted(parts, "instructions"),
         cycles=_counted(parts, "cycles"),
@@ -289,13 +293,13 @@ def _in_useful_time(part: HostPart, value: int | None) -> int | None:
     counters = part.process.counters
     if value is None or not counters.get("sampled"):
         return value
-    return round(value * part.useful / counters["useful_time"]) if counters["useful_time"] else None
+    return round(value * (part.useful + part.off) / counters["useful_time"]) if counters["useful_time"] else None
 
 
 def counted_share(parts: Iterable[HostPart]) -> float | None:
     """Return in which share of useful time hardware counters were read, None where nothing was sampled."""
     sampled = [p for p in parts if p.process.counters.get("sampled")]
-    useful = sum(p.useful for p in sampled)
+    useful = sum(p.useful + p.off for p in sampled)  # counters are read at the edges of calls, whatever the thread does between them
     return sum(p.process.counters["useful_time"] for p in sampled) / useful if useful else None
 
 

@@ -83,12 +83,14 @@ def _hosts(run: Run, windows: _Windows, count: int) -> tuple[HostTotals, ...]:
     offload = _rows([within(p.offload, *windows[p.key]) for p in mine], count)
     talk = _rows([within(p.communication, *windows[p.key]) for p in mine], count)
     talk = talk + _rows([within(p.recorder, *windows[p.key]) for p in mine], count)  # no useful time either
+    off = _rows([within(p.off, *windows[p.key]) for p in mine], count)
     longest = elapsed.max(axis=0)
     return tuple(
         HostTotals(
             processes=len(mine),
             elapsed=int(longest[n]),
-            useful_time=int((elapsed - offload - talk)[:, n].sum()),
+            useful_time=int((elapsed - offload - talk - off)[:, n].sum()),
+            off_time=int(off[:, n].sum()),
             offload_time=int(offload[:, n].sum()),
             max_busy_time=int((elapsed - talk)[:, n].max()),
         )

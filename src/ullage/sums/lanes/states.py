@@ -15,9 +15,9 @@ from typing import Literal
 
 import numpy as np
 
-from ullage.sums.lanes.gather import CALL, KIND, Capture, Rows
+from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Rows
 from ullage.sums.lanes.residency import NO_RESIDENCY, Residency
-from ullage.sums.lanes.spans import NONE, Spans, Times, intersect, join, subtract, union
+from ullage.sums.lanes.spans import NONE, Spans, Times, intersect, join, subtract, union, within
 from ullage.tables import RECORDER
 
 Key = tuple[str, int]  # of a process: the capture's place, and the process' number in it
@@ -98,7 +98,8 @@ class ProcessState:
 
     `known` is from when to when all that it did was recorded, None: always. In `recorder` what records it held it up.
     `sync` is the part of `offload` in which it waits for the device. `regions` has the union of each region's occurrences,
-    `occurrences` each of them, `steps` the profiler's steps. `off` is when its threads were descheduled, as far as known.
+    `occurrences` each of them, `steps` the profiler's steps. `off` is when its own thread was on no processor and did none of the rest,
+    as far as that is certain; `off_known` whether it was recorded.
     `workers` are the OpenMP-like threads, where the source has them; the `MAIN` one is among them if it
     waits. `threads` are those whose calls count,
     of `callers` that make any.
@@ -124,6 +125,7 @@ class ProcessState:
     counters: dict[str, int] = field(default_factory=dict)
     known: tuple[int, int] | None = None
     recorder: Spans = NONE
+    off_known: bool = False
 
 
 def flatten(rows: Rows) -> tuple[Spans, Spans, Spans]:
@@ -168,6 +170,39 @@ def recorder_spans(capture: Capture, process: int, communication: Spans) -> Span
     lanes = [process, *np.unique(host.thread[host.kind == KIND["mpi"]]).tolist()]
     held = (host.kind == KIND["overhead"]) & (host.name == capture.words.index(RECORDER)) & np.isin(host.thread, lanes)
     return subtract(union(host.start[held], host.end[held]), communication)
+
+
+def off_spans(capture: Capture, process: int, threads: tuple[int, ...], busy: Spans) -> Spans | None:
+    """Return when a process was on no processor, as far as that is certain beside what else it did (`busy`); None where nobody recorded it.
+
+    `threads` are those of its host lane; of several, or of none, the process' own one counts.
+    """
+    recording, host = capture.recording, capture.host
+    lane = threads if len(threads) == 1 else (recording.own_thread.get(process, NOT_KNOWN),)
+    if lane[0] not in recording.cpu_clocks.get(process, ()):
+        return None
+    return certainly_off(host.where((host.kind == KIND["off"]) & (host.process == process) & (host.thread == lane[0])), busy)
+
+
+def certainly_off(rows: Rows, busy: Spans) -> Spans:
+    """Return when a thread was off by its rows of kind `off`, outside of what it is known to have done.
+
+    Of some rows only how long it was off is known. As much of that as can lie in `busy` may do so; the rest stands at the row's end. What
+    is busy where a row begins is over by then, but for what the recorder took of it.
+    """
+    part = rows.off != NOT_KNOWN
+    start, end, off = rows.start[part], rows.end[part], rows.off[part]
+    if busy.pieces:
+        around = np.searchsorted(busy.start, start, side="right") - 1
+        start = np.where(around >= 0, np.clip(busy.end[around], start, end), start)
+    least = np.maximum(np.minimum(off, end - start) - within(busy, start, end), 0)
+    before = np.concatenate([[0], np.cumsum(busy.end - busy.start)])  # busy time before each span
+    free = busy.start - before[:-1]  # time of nothing to do before each span
+    last = np.searchsorted(busy.start, end)  # spans that begin before each row's end: none lasts beyond it by more than is cut below
+    over = np.maximum(busy.end[np.maximum(last - 1, 0)] - end, 0) * (last > 0) if busy.pieces else np.zeros(len(end), np.int64)
+    target = end - (before[last] - over) - least
+    begin = target + before[np.searchsorted(free, target)]
+    return subtract(join(union(rows.start[~part], rows.end[~part]), union(begin[least > 0], end[least > 0])), busy)
 
 
 _REASONS = (

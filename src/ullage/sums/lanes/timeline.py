@@ -103,8 +103,9 @@ def extent(run: Run) -> tuple[int, int]:
 
 
 def _process(process: ProcessState, number: int, shift: int) -> Lane:
-    busy = join(process.offload, process.communication, process.recorder)
+    busy = join(process.offload, process.communication, process.recorder, process.off)
     states = {"useful": gaps(busy, *process.window), "offload": process.offload, "communication": process.communication}
+    states |= {"off": process.off} if process.off_known else {}
     return Lane("process", number, process.label, spans(process.window), shift, states, (process.key,))
 
 
