@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import re
 import shlex
@@ -89,3 +90,38 @@ def test_every_dependency_has_its_reason():
 def test_the_readme_shows_the_two_commands():
     text = (ROOT / "README.md").read_text()
     assert "make demo" in text and "make test" in text
+
+
+def named_functions() -> list[str]:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    journey = text.partition("## One number's journey")[2].partition("\n## ")[0]
+    return sorted(set(re.findall(r"`((?:[a-z_]+\.)+[A-Za-z_]+)`", journey)))
+
+
+@pytest.mark.parametrize("name", named_functions())
+def test_a_number_passes_only_where_the_journey_says(name):
+    module, _, member = name.rpartition(".")
+    try:
+        importlib.import_module(f"ullage.{name}")
+    except ModuleNotFoundError:
+        assert hasattr(importlib.import_module(f"ullage.{module}"), member), name
+
+
+ROOMS = sorted(folder.name for folder in (ROOT / "src" / "ullage").iterdir() if (folder / "__init__.py").exists())
+
+
+@pytest.mark.parametrize("room", ROOMS)
+def test_every_room_stands_in_the_plan(room):
+    assert f"`{room}/`" in (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+
+
+def test_the_plan_names_no_file_that_is_not_there():
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").partition("## Rooms")[2].partition("\n## ")[0]
+    for row in text.splitlines():
+        cells = row.split("|")
+        if len(cells) == 5 and "`" in cells[3]:
+            first = re.findall(r"`([\w/]+\.py)`", cells[3])
+            folder = first[0].rpartition("/")[0] if first else ""
+            for name in first:  # the ones after the first may be told from its folder on
+                places = [ROOT / "src" / "ullage" / name, ROOT / "src" / "ullage" / folder / name, ROOT / name]
+                assert any(place.exists() for place in places), name
