@@ -220,7 +220,7 @@ def test_the_command_answers_in_every_form(tmp_path):
     made = ask("simulate", "trace", "--format", "operations", "--straggler", 5, "--ranks", 8, "--out", folder)
     assert made.code == 0 and "ullage trace stragglers" in made.out
     shown, data = ask("trace", "stragglers", folder), ask("trace", "stragglers", folder, "--json").json
-    assert shown.code == 0 and shown.out.startswith(f"slowdown {data['slowdown']:.3f}") and "slow: rank 5" in shown.out
+    assert shown.code == 0 and shown.out.startswith(f"Slowdown {data['slowdown']:.3f}") and "slow: rank 5" in shown.out
     assert data["cause"]["name"] == "5"
     out = tmp_path / "report.html"
     assert ask("trace", "stragglers", folder, "--out", out).code == 0

@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from ullage.errors import UllageError
 from ullage.metrics.tree import bounded
 from ullage.recording import Mode
-from ullage.render.change import record, text
+from ullage.render import change as render
+from ullage.render.change import record
 from ullage.reports.change import ChangeReport, Side, change, verdict
 from ullage.reports.view import View, view
 from ullage.totals import DeviceTotals, HostTotals
+from ullage.views.text import text
 
 MS = 10**6
 
@@ -137,7 +139,7 @@ def test_bounds_on_both_sides_of_no_change_are_no_change_claimed():
     report = change(SLOW, doubtful(0.45, 0.7))
     row = report.whole.find("orchestration_efficiency")
     assert (row.settled, row.elapsed, report.whole.cause) == (False, None, None)
-    assert "cannot tell" in text(report)
+    assert "cannot tell" in str(report)
 
 
 def test_bounds_on_one_side_are_a_fact_and_its_size_is_about():
@@ -145,7 +147,7 @@ def test_bounds_on_one_side_are_a_fact_and_its_size_is_about():
     row = report.whole.find("orchestration_efficiency")
     # 0.75 to 0.875 against 0.625
     assert (row.settled, round(row.ratio.low, 3), round(row.ratio.high, 3)) == (True, 1.2, 1.4)
-    assert "≈ −20.00 ms" in text(report)
+    assert "≈ −20.00 ms" in str(report)
 
 
 def test_kernel_work_is_as_uncertain_as_the_efficiency_it_is_part_of():
@@ -235,7 +237,7 @@ def test_a_comparison_as_text():
     a = replace(SLOW, regions=(run(50, 50, 25, 31.25, name="forward"),))
     b = replace(FAST, regions=(run(40, 50, 25, 31.25, name="forward\x1b[31m"), run(40, 50, 25, 31.25, name="forward")))
     report = change(a, b, ("before", "after"))
-    assert text(report, verdict(report)) == WHOLE
+    assert text(render.view(report, verdict(report))) == WHOLE
 
 
 WHOLE = """\

@@ -16,12 +16,13 @@ from ullage.kernels.gemms.gemm import decode
 from ullage.metrics.tiles import adjusted_ofu
 from ullage.product import CONVOLUTION, EARLIER, GRAPH, GROUPED, Product
 from ullage.profiles import Asked, profile
-from ullage.render.gemms import record, text
+from ullage.render.gemms import record, view
 from ullage.reports.gemm_uses import gemm_use, kernels_own
 from ullage.reports.gemms import gemm_summary
 from ullage.simulate.traces.kineto import write
 from ullage.simulate.traces.scenario import Recorder, Scenario
 from ullage.sums.lanes.products import Row
+from ullage.views.text import text
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 TALL = "volta_sgemm_128x64_nn"
@@ -216,7 +217,7 @@ def test_the_command_says_padding_by_kernel_product_and_layer(tmp_path):
         done = ask("gemms", str(path), "--by", by)
         assert done.code == 0, done.err
         lines = done.out.splitlines()
-        assert lines[0] == "tile efficiency 0.6104 over 80 % of 500 ns in GEMMs"
+        assert lines[0] == "Tile efficiency 0.6104 over 80 % of 500 ns in GEMMs"
         assert lines[2].split()[0] == {"kernel": "kernel", "product": "M", "layer": "layer"}[by]
         assert lines[3].startswith(first)
         assert "note: 20 % of the GEMMs' time has no shapes: it was launched by operators that record no sizes of one product" in lines
@@ -226,7 +227,7 @@ def test_adjusted_ofu_is_ofu_times_tile_efficiency(tmp_path):
     path = traced(tmp_path, (TALL, "1x100x200x512 fp32", 400, 4))
     done = ask("gemms", str(path), "--ofu", "0.5")
     # 20,000 / 32,768 = 0.6104; half of that
-    assert done.out.splitlines()[0] == "adjusted OFU 30.5 %: OFU 50.0 % × tile efficiency 0.6104"
+    assert done.out.splitlines()[0] == "Adjusted OFU 30.5 %: OFU 50.0 % × tile efficiency 0.6104"
     found = ask("gemms", str(path), "--ofu", "0.5", "--json").json
     assert found["adjusted_ofu"] == adjusted_ofu(0.5, 20_000 / 32_768)
     assert "an OFU of 41 can't be" in refused("gemms", str(path), "--ofu", "41")
@@ -235,7 +236,7 @@ def test_adjusted_ofu_is_ofu_times_tile_efficiency(tmp_path):
 def test_adjusted_ofu_without_tiles_is_said_not_to_be_known(tmp_path):
     path = traced(tmp_path, (TALL, None, 400, 4))
     done = ask("gemms", str(path), "--ofu", "0.5")
-    assert done.out.splitlines()[0] == "adjusted OFU is not known: no tile efficiency to set against OFU 50.0 %"
+    assert done.out.splitlines()[0] == "Adjusted OFU is not known: no tile efficiency to set against OFU 50.0 %"
     assert ask("gemms", str(path), "--ofu", "0.5", "--json").json["adjusted_ofu"] is None
 
 
@@ -252,4 +253,4 @@ def test_json_holds_the_sums_as_integers_and_the_reasons(tmp_path):
     assert [row["layer"] for row in made["layers"]] == ["forward"]
     assert sum(made["unshaped_s"].values()) == pytest.approx(100e-9)
     assert "notes" in made
-    assert text(found).count("\n") > 4
+    assert text(view(found)).count("\n") > 4

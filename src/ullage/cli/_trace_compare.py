@@ -9,9 +9,10 @@ import click
 
 from ullage.cli._exit_status import end
 from ullage.cli._trace_scaling import named
-from ullage.cli.options import Progress, check_out, dump
+from ullage.cli.options import Progress, check_out
 from ullage.cli.trace import answer, reading
 from ullage.errors import UllageError
+from ullage.views.files import FORMS
 
 
 @click.command(
@@ -37,7 +38,7 @@ Examples:
 )
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Regions shown.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE: .json or .txt.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE: .html, .md, .csv, .json or .txt.")
 def command(a: str, b: str, limits: tuple[str, ...], top: int, as_json: bool, out: Path | None, **asked: Any) -> None:
     """What changed from run A to run B, and how much of the change in time each factor explains.
 
@@ -46,7 +47,7 @@ def command(a: str, b: str, limits: tuple[str, ...], top: int, as_json: bool, ou
     from ullage.reports.change import change, verdict
 
     (first, before), (second, after) = named(a), named(b)
-    check_out(out, (".json", ".txt"), (before, after))
+    check_out(out, FORMS, (before, after))
     asked_limits = _limits(limits)
     progress = Progress(quiet=as_json)
     names = ("A", "B") if first == second else (first, second)
@@ -84,14 +85,7 @@ def _limits(texts: tuple[str, ...]) -> list[float | dict[str, float]]:
 
 
 def _give(report: Any, gate: Any, top: int, as_json: bool, out: Path | None) -> None:
-    from ullage.render.change import record, text
-    from ullage.views.files import replace
+    from ullage.cli.options import give
+    from ullage.render.change import record, view
 
-    if out is not None:
-        forms = {".json": lambda: dump(record(report, gate)) + "\n", ".txt": lambda: text(report, gate)}
-        replace(out, forms[out.suffix.lower()]().encode("utf-8", "replace"))
-        click.echo(f"wrote {out}", err=True)
-    if as_json:
-        click.echo(dump(record(report, gate)))
-    elif out is None:
-        click.echo(text(report, gate, top=top), nl=False)
+    give(view(report, gate, top=top), lambda: record(report, gate), as_json=as_json, out=out)

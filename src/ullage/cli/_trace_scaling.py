@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from ullage.cli._exit_status import end
-from ullage.cli.options import Progress, check_out, dump
+from ullage.cli.options import Progress, check_out, give
 from ullage.cli.trace import reading
 from ullage.errors import UllageError
+from ullage.views.files import FORMS
 
 
 @click.command(
@@ -29,7 +30,7 @@ Examples:
 @click.option("--strong", "kind", flag_value="strong", help="The runs solve the same problem.  [default: told from the work]")
 @click.option("--weak", "kind", flag_value="weak", help="The problem grows with the resources.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE: .svg, .json or .txt.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE: .html, .md, .csv, .svg, .json or .txt.")
 def command(runs: tuple[str, ...], reference: str | None, kind: Any, as_json: bool, out: Path | None, **asked: Any) -> None:
     """Efficiencies and scalability over several runs of one program.
 
@@ -37,16 +38,17 @@ def command(runs: tuple[str, ...], reference: str | None, kind: Any, as_json: bo
     instructions, IPC and frequency where the traces hold counters, by kernel time, launches and bytes where not.
     """
     from ullage.cli.trace import answer
+    from ullage.render.scaling import record, view
     from ullage.reports.scaling import scaling
 
     if len(runs) < 2:
         raise UllageError("one run does not scale", "give two or more: ullage trace scaling RUN RUN…")
-    check_out(out, (".svg", ".json", ".txt"), [place for _, place in map(named, runs)])
+    check_out(out, (*FORMS, ".svg"), [place for _, place in map(named, runs)])
     progress = Progress(quiet=as_json)
     asked |= {"tables": "recorded"}  # no table is shown, so nothing needs to be read twice
     reports = [(name, answer((place,), asked, progress)) for name, place in map(named, runs)]
     report = scaling([(name, one.whole) for name, one in reports], reference=reference, kind=kind)
-    give(report, as_json, out)
+    give(view(report), lambda: record(report), as_json=as_json, out=out, more={".svg": lambda: _svg(report)})
     end(partial=any(one.partial for _, one in reports))
 
 
@@ -62,17 +64,7 @@ def named(text: str) -> tuple[str, str]:
     return Path(text).name.removesuffix(".gz").rsplit(".", 1)[0] or text, text
 
 
-def give(report: Any, as_json: bool, out: Path | None) -> None:
-    """Print or write the table."""
-    from ullage.render.scaling import record, text
+def _svg(report: Any) -> str:
     from ullage.render.svg.scaling import scaling as picture
-    from ullage.views.files import replace
 
-    if out is not None:
-        forms = {".svg": lambda: str(picture(report)), ".json": lambda: dump(record(report)), ".txt": lambda: text(report)}
-        replace(out, forms[out.suffix.lower()]().encode("utf-8", "replace"))
-        click.echo(f"wrote {out}", err=True)
-    if as_json:
-        click.echo(dump(record(report)))
-    elif out is None:
-        click.echo(text(report), nl=False)
+    return str(picture(report))

@@ -8,9 +8,8 @@ from typing import Any
 import click
 
 from ullage.cli._exit_status import end
-from ullage.cli.options import check_out, dump
-
-FORMS = (".html", ".json", ".txt")
+from ullage.cli.options import check_out, give
+from ullage.views.files import FORMS
 
 
 @click.command(
@@ -33,7 +32,7 @@ Examples:
 )
 @click.option("--top", type=click.IntRange(1), default=12, show_default=True, help="Rows of a table.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")
-@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE: .html, .json or .txt.")
+@click.option("--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to FILE: .html, .md, .csv, .json or .txt.")
 def command(files: tuple[str, ...], peers: Any, top: int, as_json: bool, out: Path | None) -> None:
     """How much faster a training job were without stragglers, and what makes it slow.
 
@@ -42,23 +41,9 @@ def command(files: tuple[str, ...], peers: Any, top: int, as_json: bool, out: Pa
     one rank, stage or kind of operation did not?
     """
     from ullage.questions import stragglers
+    from ullage.render.stragglers import record, view
 
     check_out(out, FORMS, files)
     report = stragglers(files, peers=peers)
-    give(report, top, as_json, out)
+    give(view(report, top), lambda: record(report), as_json=as_json, out=out)
     end(partial=report.partial)
-
-
-def give(report: Any, top: int, as_json: bool, out: Path | None) -> None:
-    """Print or write the report."""
-    from ullage.render.stragglers import page, record, text
-    from ullage.views.files import replace
-
-    if out is not None:
-        forms = {".html": lambda: page(report), ".json": lambda: dump(record(report)) + "\n", ".txt": lambda: text(report, top)}
-        replace(out, forms[out.suffix.lower()]().encode("utf-8", "replace"))
-        click.echo(f"wrote {out}", err=True)
-    if as_json:
-        click.echo(dump(record(report)))
-    elif out is None:
-        click.echo(text(report, top), nl=False)

@@ -1,4 +1,4 @@
-"""What changed from run A to run B, as text and as plain data for JSON."""
+"""What changed from run A to run B, and the same as plain data for JSON."""
 
 from __future__ import annotations
 
@@ -6,74 +6,70 @@ from collections.abc import Callable
 from typing import Any
 
 from ullage.errors import harmless
-from ullage.render.scaling import glyphs, lowered
 from ullage.reports.change import Change, ChangeReport, Check, Part, Quantity, Side, Verdict
 from ullage.totals import RESOURCES
-from ullage.views.numbers import UNKNOWN, factor
-from ullage.views.table import table
+from ullage.views.names import lowered
+from ullage.views.notation import FIGURES, TIME
+from ullage.views.numbers import UNKNOWN, factor, signed
 from ullage.views.times import seconds
+from ullage.views.view import Cell, Column, Headline, Paragraph, Section, Table, Value, View
 
 SHOWN = 12  # regions before "… n more"
 WRITTEN: dict[str, Callable[[float], str]] = {"ns": seconds, "": "{:,.0f}".format, "1": factor}
 
 
-def text(report: ChangeReport, verdict: Verdict | None = None, *, top: int = SHOWN) -> str:
+def view(report: ChangeReport, verdict: Verdict | None = None, *, top: int = SHOWN) -> View:
     """Return the answer, what each side did in both runs, the regions, the verdict of a gate if there is one, and the notes."""
-    parts = [
-        headline(report),
-        *(side(found) for found in report.whole.sides),
-        regions(report, top),
-        "" if verdict is None else "\n".join(map(_said, verdict.checks)),
-        "\n".join(f"note: {harmless(note, 1000)}" for note in report.notes),
-    ]
-    return "\n\n".join(part for part in parts if part) + "\n"
+    checks = [] if verdict is None else [Paragraph("\n".join(map(_said, verdict.checks)), kept=True)]
+    return View(
+        kind="change",
+        subject="Two runs compared",
+        headline=headline(report),
+        sections=[
+            *(Section(found.name, "Devices" if found.resource is None else "Hosts", [side(found)], _HOW) for found in report.whole.sides),
+            Section("regions", "Regions", [regions(report, top)]),
+            Section("gate", "Gate", checks),
+        ],
+        notes=[harmless(note, 1000) for note in report.notes],
+    )
 
 
-def headline(report: ChangeReport) -> str:
+def headline(report: ChangeReport) -> Headline:
     """Return in a line how much longer B takes, and what explains more of it than anything else."""
     whole = report.whole
     a, b = (letter if name == letter else f"{letter} '{harmless(name, 100)}'" for letter, name in (("A", report.a), ("B", report.b)))
     elapsed = whole.find("elapsed")
     ratio = None if elapsed is None else elapsed.ratio
     if ratio is None:
-        return f"{b} against {a}"
+        return Headline(f"{b} against {a}")
+    why = f"; {_cause(whole)} explains {_signed(whole.cause.elapsed)}" if whole.cause is not None else ""
     times = f"{seconds(whole.a_elapsed)} to {seconds(whole.b_elapsed)}"
-    said = f"{b} takes {ratio.value:.3f} times as long as {a}: {times}"
-    return f"{said}; {_cause(whole)} explains {_signed(whole.cause.elapsed)}" if whole.cause is not None else said
+    return Headline(f"{ratio.value:.3f} times", f" as long as {a}: {times}{why}", before=f"{b} takes ")
 
 
-def side(found: Side) -> str:
+def side(found: Side) -> Table:
     """Return what the devices (or the hosts) did in both runs, with what each row explains of the elapsed time."""
-    rows = [row for row in found.rows if row.unit != "" or row.metric == "launches" or row.a != row.b]
-    ties = glyphs([row.depth for row in rows])
-    cells = [
-        [tie + row.label, _value(row, row.a), _value(row, row.b), _ratio(row), *_explains(row)] for tie, row in zip(ties, rows, strict=True)
+    name, unit = found.name.capitalize(), f"all {'devices' if found.resource is None else RESOURCES[found.resource]}"
+    columns = [Column(head, FIGURES) for head in ("A", "B", "ratio", "elapsed", unit)]
+    rows: list[list[Value | Cell]] = [
+        [Cell(row.label, depth=row.depth), _value(row, row.a), _value(row, row.b), _ratio(row), *_explains(row)]
+        for row in found.rows
+        if row.unit != "" or row.metric == "launches" or row.a != row.b
     ]
-    unit = f"all {'devices' if found.resource is None else RESOURCES[found.resource]}"
-    return table([found.name.capitalize(), "A", "B", "ratio", "elapsed", unit], cells)
+    return Table(found.name, [Column(name), *columns], rows, brief=len(rows))
 
 
-def regions(report: ChangeReport, top: int = SHOWN) -> str:
+def regions(report: ChangeReport, top: int) -> Table:
     """Return the regions that both runs have, a row each, the most changed first."""
-    rows = []
-    for part in report.parts[1 : top + 1]:
+    columns = [Column("region", room=40), Column("A", TIME), Column("B", TIME), Column("ratio", FIGURES)]
+    columns += [Column("device, A", FIGURES), Column("device, B", FIGURES), Column("explained by")]
+    rows: list[list[Value | Cell]] = []
+    for part in report.parts[1:]:
         elapsed, device = part.find("elapsed"), part.find("device_parallel_efficiency")
-        rows.append(
-            [
-                harmless(part.name, 40),
-                seconds(part.a_elapsed or None),
-                seconds(part.b_elapsed or None),
-                UNKNOWN if elapsed is None else _ratio(elapsed),
-                *([UNKNOWN] * 2 if device is None else [_value(device, device.a), _value(device, device.b)]),
-                _cause(part),
-            ]
-        )
-    if not rows:
-        return ""
-    more = f"\n… {len(report.parts) - 1 - top:,} more; --top shows them" if len(report.parts) - 1 > top else ""
-    head = ["region", "A", "B", "ratio", "device, A", "device, B", "explained by"]
-    wide = max(len(row[-1]) for row in [head, *rows])
-    return table([*head[:-1], head[-1].ljust(wide)], [[*row[:-1], row[-1].ljust(wide)] for row in rows]) + more
+        values = (Cell(None), Cell(None)) if device is None else (_value(device, device.a), _value(device, device.b))
+        ratio = Cell(None) if elapsed is None else _ratio(elapsed)
+        rows.append([part.name, part.a_elapsed or None, part.b_elapsed or None, ratio, *values, _cause(part)])
+    return Table("regions", columns, rows, brief=top, elsewhere="--top shows them")
 
 
 def record(report: ChangeReport, verdict: Verdict | None = None) -> dict[str, Any]:
@@ -125,27 +121,31 @@ def _bounded(found: Quantity | None, scale: float) -> dict[str, float | None] | 
     return {"value": found.value * scale, "low": found.low * scale, "high": high if high != float("inf") else None}
 
 
-def _value(row: Change, found: Quantity | None) -> str:
+def _value(row: Change, found: Quantity | None) -> Cell:
     if found is None:
-        return UNKNOWN
+        return Cell(None)
     written = WRITTEN[row.unit]
     low, high = written(found.low), written(found.high)
-    return written(found.value) if low == high else f"{low}–{high}"
+    return Cell(found.value, written(found.value) if low == high else f"{low}–{high}")
 
 
-def _ratio(row: Change) -> str:
+def _words(row: Change, found: Quantity | None) -> str:
+    return FIGURES.words(_value(row, found).words or None)
+
+
+def _ratio(row: Change) -> Cell:
     ratio = row.ratio
     if ratio is None:
-        return UNKNOWN
+        return Cell(None)
     low, high = f"{ratio.low:.3f}", f"{ratio.high:.3f}"
-    return f"{ratio.value:.3f}" if low == high else f"{low}–{high}"
+    return Cell(ratio.value, f"{ratio.value:.3f}" if low == high else f"{low}–{high}")
 
 
-def _explains(row: Change) -> list[str]:
+def _explains(row: Change) -> list[Cell]:
     if row.ratio is not None and not row.settled:
-        return ["cannot tell", ""]
+        return [Cell(None, "cannot tell"), Cell(None, " ")]
     about = "" if row.ratio is None or row.ratio.exact or row.elapsed is None else "≈ "
-    return [about + _signed(row.elapsed), about + _signed(row.resources)]
+    return [Cell(time, about + _signed(time)) for time in (row.elapsed, row.resources)]
 
 
 def _signed(time: float | None) -> str:
@@ -154,20 +154,21 @@ def _signed(time: float | None) -> str:
     >>> _signed(1_500_000), _signed(-7), _signed(0.2), _signed(None)
     ('+1.500 ms', '−7 ns', '0', '–')
     """
-    if time is None:
-        return UNKNOWN
-    return "0" if abs(time) < 0.5 else f"{'+' if time > 0 else '−'}{seconds(abs(time))}"
+    return UNKNOWN if time is None else "0" if abs(time) < 0.5 else signed(time, seconds)
 
 
 def _cause(part: Part) -> str:
     return (
         ""
         if part.cause is None
-        else f"{lowered(part.cause.label)} ({_value(part.cause, part.cause.a)} to {_value(part.cause, part.cause.b)})"
+        else f"{lowered(part.cause.label)} ({_words(part.cause, part.cause.a)} to {_words(part.cause, part.cause.b)})"
     )
 
 
 def _said(check: Check) -> str:
-    ratio = "unknown" if check.change.ratio is None else _ratio(check.change)
+    ratio = "unknown" if check.change.ratio is None else _ratio(check.change).words
     said = {True: "passed", False: "failed", None: "cannot tell, so not passed"}[check.passed]
     return f"{said}: {lowered(check.label)} ({check.metric}) is {ratio} of A's, the limit is {check.limit:g}"
+
+
+_HOW = "What each row explains of the change in time: of the elapsed time, and of the time of all of them together."

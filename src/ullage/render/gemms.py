@@ -1,9 +1,10 @@
-"""The matrix products of a run as text, and as JSON."""
+"""The matrix products of a run, and the same as plain data for JSON."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
 from ullage.errors import harmless
 from ullage.metrics.tiles import adjusted_ofu
@@ -11,28 +12,43 @@ from ullage.product import Product, product
 from ullage.reports.gemm_uses import GemmUse
 from ullage.reports.gemms import GemmGroup, GemmSummary
 from ullage.sums.lanes.code.layers import BETWEEN
+from ullage.views.notation import COUNT, FACTOR_4, KERNEL, PERCENT, PERCENT_1, TERAFLOPS, TIME
 from ullage.views.numbers import UNKNOWN, percent
-from ullage.views.table import table
 from ullage.views.times import seconds
+from ullage.views.view import Cell, Column, Headline, Section, Table, Value, View
 
+By = Literal["kernel", "product", "layer"]
 _NAMES = 3  # of a layer's path, innermost ones, that a table shows
-_KERNELS = ["kernel", "M × N × K", "precision", "tile", "count", "time", "share", "tile eff.", "padding", "TFLOP/s", "of peak"]
-_PRODUCTS = ["M × N × K", "precision", "kernels", "count", "time", "share", "tile eff.", "padding", "TFLOP/s"]
-_LAYERS = ["layer", "kernels", "count", "time", "share", "known", "tile eff.", "padding", "TFLOP/s"]
 
 
-def text(found: GemmSummary, top: int = 20, by: str = "kernel", ofu: float | None = None) -> str:
-    """Return the answer in a line, then each kernel with its product, each product, or each layer, most time first."""
-    listed, head, words = {
-        "kernel": ([_kernel(use, found.time) for use in found.rows[:top]], _KERNELS, 4),
-        "product": ([_product(group, found.time) for group in found.products[:top]], _PRODUCTS, 2),
-        "layer": ([_layer(group, found.time) for group in found.layers[:top]], _LAYERS, 1),
-    }[by]
-    count = len({"kernel": found.rows, "product": found.products, "layer": found.layers}[by])
-    more = [f"… and {count - top:,} more"] if count > top else []
-    notes = [f"note: {note}" for note in found.notes]
-    answer = [*([] if ofu is None else [adjusted(found, ofu)]), summary(found)]
-    return "\n".join([*answer, "", table(head, listed, left=words), *more, "", *notes]).rstrip() + "\n"
+def view(found: GemmSummary, top: int = 20, by: By = "kernel", ofu: float | None = None) -> View:
+    """Return the answer, then each kernel with its product, each product and each layer, most time first; short forms show those that are
+    asked for."""
+    answer = summary(found) if ofu is None else adjusted(found, ofu)
+    tables = {
+        "kernel": Table("kernels", _KERNELS, [_kernel(use, found.time) for use in found.rows], brief=top),
+        "product": Table("products", _PRODUCTS, [_product(group, found.time) for group in found.products], brief=top),
+        "layer": Table("layers", _LAYERS, [_layer(group, found.time) for group in found.layers], brief=top),
+    }
+    order = sorted(tables, key=lambda name: name != by)
+    return View(
+        kind="gemms",
+        subject="Matrix products of a run",
+        headline=Headline(answer[:1].upper() + answer[1:]),
+        lede=[] if ofu is None else [f"{summary(found)[:1].upper()}{summary(found)[1:]}."],
+        sections=[Section(f"by-{name}", f"By {name}", [tables[name]], detail=name != by) for name in order],
+        notes=[harmless(note, 1000) for note in found.notes],
+    )
+
+
+_SPENT = [Column("time", TIME), Column("share", PERCENT_1)]
+_LOST = [Column("tile eff.", FACTOR_4, key="tile efficiency"), Column("padding", TIME), Column("TFLOP/s", TERAFLOPS, key="FLOP/s")]
+_KERNELS = [
+    *(Column("kernel", KERNEL), Column("M × N × K"), Column("precision"), Column("tile")),
+    *(Column("count", COUNT), *_SPENT, *_LOST, Column("of peak", PERCENT)),
+]
+_PRODUCTS = [Column("M × N × K"), Column("precision"), Column("kernels", COUNT), Column("count", COUNT), *_SPENT, *_LOST]
+_LAYERS = [Column("layer", room=60), Column("kernels", COUNT), Column("count", COUNT), *_SPENT, Column("known", PERCENT), *_LOST]
 
 
 def adjusted(found: GemmSummary, ofu: float) -> str:
@@ -62,44 +78,31 @@ def sizes(asked: Product | None) -> str:
     return f"{f'{asked.batch} × ' if asked.batch > 1 else ''}{asked.m} × {asked.n} × {asked.k}"
 
 
-def _kernel(use: GemmUse, whole: int) -> list[str]:
+def _kernel(use: GemmUse, whole: int) -> Sequence[Value | Cell]:
     decoded = use.decoded
     tile = UNKNOWN if decoded is None or decoded.tile is None else "x".join(map(str, decoded.tile))
-    known = [
-        _short(harmless(use.kernel, 400), 48),
-        sizes(use.product),
-        use.precision or UNKNOWN,
-        tile + (" (legacy)" if use.legacy else ""),
-    ]
-    return [*known, f"{use.count:,}", *_lost(use, whole), _speed(use.rate), percent(use.share_of_peak)]
+    known = [use.kernel, sizes(use.product), use.precision or UNKNOWN, tile + (" (legacy)" if use.legacy else "")]
+    return [*known, use.count, *_spent(use, whole), *_lost(use), use.share_of_peak]
 
 
-def _short(name: str, most: int) -> str:
-    return name if len(name) <= most else f"{name[: most // 2]}…{name[-(most // 2 - 1) :]}"
+def _product(group: GemmGroup, whole: int) -> Sequence[Value | Cell]:
+    known = [sizes(product(group.name)), group.precision or UNKNOWN]
+    return [*known, group.kernels, group.count, *_spent(group, whole), *_lost(group)]
 
 
-def _product(group: GemmGroup, whole: int) -> list[str]:
-    known = [sizes(product(group.name)), group.precision or UNKNOWN, f"{group.kernels:,}", f"{group.count:,}"]
-    return [*known, *_lost(group, whole), _speed(group.rate)]
+def _layer(group: GemmGroup, whole: int) -> Sequence[Value | Cell]:
+    path = group.name.split(BETWEEN)
+    name = BETWEEN.join((["…"] if len(path) > _NAMES else []) + [harmless(part, 40) for part in path[-_NAMES:]]) or "(no layer)"
+    return [Cell(group.name, name), group.kernels, group.count, *_spent(group, whole), group.covered, *_lost(group)]
 
 
-def _layer(group: GemmGroup, whole: int) -> list[str]:
-    path = [_short(name, 40) for name in harmless(group.name, 2000).split(BETWEEN)]
-    name = BETWEEN.join((["…"] if len(path) > _NAMES else []) + path[-_NAMES:]) or "(no layer)"
-    share, efficiency, padding = _lost(group, whole)[1:]
-    time = seconds(group.time)
-    return [name, f"{group.kernels:,}", f"{group.count:,}", time, share, percent(group.covered), efficiency, padding, _speed(group.rate)]
+def _spent(found: GemmUse | GemmGroup, whole: int) -> list[Value]:
+    return [found.time, found.time / whole if whole else None]
 
 
-def _lost(found: GemmUse | GemmGroup, whole: int) -> list[str]:
-    """Return the time, its share of all, and what tiles take of it."""
-    efficiency = UNKNOWN if found.tile_efficiency is None else f"{found.tile_efficiency:.4f}"
-    padding = UNKNOWN if found.tile_efficiency is None else seconds(found.padding)
-    return [seconds(found.time), percent(found.time / whole if whole else None, 1), efficiency, padding]
-
-
-def _speed(rate: float | None) -> str:
-    return UNKNOWN if rate is None else f"{rate / 1e12:,.1f}"
+def _lost(found: GemmUse | GemmGroup) -> list[Value]:
+    """Return what tiles take of the time, and how fast it went."""
+    return [found.tile_efficiency, None if found.tile_efficiency is None else found.padding, found.rate]
 
 
 def record(found: GemmSummary, ofu: float | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Runs beside each other as text, in the form of the TALP paper's tables 1 to 3, and as plain data for JSON."""
+"""Runs beside each other, in the form of the TALP paper's tables 1 to 3, and as plain data for JSON."""
 
 from __future__ import annotations
 
@@ -9,22 +9,38 @@ from ullage.errors import harmless
 from ullage.metrics.tree import Node
 from ullage.reports.scaling import Block, Row, ScalingReport
 from ullage.totals import RESOURCES, Resource
-from ullage.views.numbers import UNKNOWN, factor
-from ullage.views.times import seconds
+from ullage.views.markup import Markup
+from ullage.views.names import lowered
+from ullage.views.notation import COUNT, FACTOR, TIME, Notation
+from ullage.views.numbers import UNKNOWN, counted, factor
+from ullage.views.view import Cell, Column, Headline, Picture, Section, Table, Value, View
 
 NAME = 24  # characters of a run's name above its column
 
 
-def text(report: ScalingReport) -> str:
-    """Return the answer, the table, and the notes."""
-    notes = "\n".join(f"note: {harmless(note, 1000)}" for note in report.notes)
-    return "\n\n".join(part for part in (headline(report), table(report), notes) if part) + "\n"
+def view(report: ScalingReport) -> View:
+    """Return the answer, what loses most, the table and its picture."""
+
+    def picture(width: int) -> Markup:
+        from ullage.render.svg.scaling import scaling
+
+        return scaling(report, width=width, standalone=False)
+
+    said, fall = headline(report), lost(report)
+    return View(
+        kind="scaling",
+        subject="Runs beside one another",
+        headline=Headline(said[:1].upper() + said[1:]),
+        lede=[f"{fall[:1].upper()}{fall[1:]}."] if fall else [],
+        sections=[Section("runs", "Efficiencies and scalability", [Picture(picture), table(report)], _HOW)],
+        notes=[harmless(note, 1000) for note in report.notes],
+    )
 
 
 def headline(report: ScalingReport) -> str:
-    """Return how the runs scale, and in a second line what loses most, where that is known."""
+    """Return how the runs scale."""
     counts = [c.resources for c in report.columns]
-    said = f"{len(counts):,} {'run' if len(counts) == 1 else 'runs'}"
+    said = counted(len(counts), "run")
     if all(counts):
         one, many = ("device", "devices") if all(c.devices for c in report.columns) else _hosts(report)
         ends = " to ".join(dict.fromkeys(f"{count:,}" for count in (counts[0], counts[-1])))
@@ -34,7 +50,7 @@ def headline(report: ScalingReport) -> str:
     reached = next((row.values[-1] for block in report.blocks for row in block.rows if row.metric == "scaling_efficiency"), None)
     if reached is not None:
         said += f": scaling efficiency {factor(reached)}"
-    return f"{said}\n{_fall(report)}" if report.fall is not None else said
+    return said
 
 
 def _hosts(report: ScalingReport) -> tuple[Resource, str]:
@@ -44,7 +60,8 @@ def _hosts(report: ScalingReport) -> tuple[Resource, str]:
     return one, RESOURCES[one]
 
 
-def _fall(report: ScalingReport) -> str:
+def lost(report: ScalingReport) -> str:
+    """Return what loses most; "" where that is not known."""
     if report.fall is None:
         return ""
     root, worst = report.fall.root, report.fall.factor
@@ -53,17 +70,14 @@ def _fall(report: ScalingReport) -> str:
     return f"{side} {lowered(root.label)} {_course(root, report.reference)}{falls}"
 
 
-def table(report: ScalingReport) -> str:
+def table(report: ScalingReport) -> Table:
     """Return the table alone: a block for hosts, one for devices, then how they scale; a column a run."""
-    names = _distinct([c.name for c in report.columns])
-    lines: list[tuple[str, str, list[str]]] = [("Metrics" if report.unit == "run" else "", "", names), *_facts(report)]
+    columns = [Column("Metrics", key="block"), Column("" if report.unit == "run" else harmless(report.unit, NAME), key="metric")]
+    columns += [Column(name, FACTOR) for name in _distinct([c.name for c in report.columns])]
+    rows = [*_facts(report)]
     for block in report.blocks:
-        labels = glyphs([row.depth for row in block.rows])
-        for number, (row, branch) in enumerate(zip(block.rows, labels, strict=True)):
-            lines.append((block.label if number == 0 else "", branch + row.label, [cell(node) for node in row.nodes]))
-    first, second = (max(len(line[place]) for line in [("Metrics", ""), *lines]) + 2 for place in (0, 1))
-    head = [] if report.unit == "run" else ["Metrics".ljust(first + second) + harmless(report.unit, NAME)]
-    return "\n".join([*head, *_written(lines, first, second)])
+        rows += [[block.label, Cell(row.label, depth=row.depth), *map(_cell, row.nodes)] for row in block.rows]
+    return Table("runs", columns, rows, brief=len(rows), drawn=True, grid=1)
 
 
 def short(name: str, most: int = NAME) -> str:
@@ -76,23 +90,6 @@ def short(name: str, most: int = NAME) -> str:
     return name if len(name) <= most else f"{name[: most // 2]}…{name[len(name) - (most - most // 2 - 1) :]}"
 
 
-def glyphs(depths: Sequence[int]) -> list[str]:
-    """Return the lines that tie each row of a tree to its parent, from the depths of its rows, parents first.
-
-    >>> glyphs([0, 1, 2, 2, 1])
-    ['', '├─ ', '│  ├─ ', '│  └─ ', '└─ ']
-    """
-    ties = []
-    for row, depth in enumerate(depths):
-        tie = ""
-        for level in range(1, depth + 1):
-            later = next((d for d in depths[row + 1 :] if d <= level), 0)
-            goes_on = later == level
-            tie += ("├─ " if goes_on else "└─ ") if level == depth else ("│  " if goes_on else "   ")
-        ties.append(tie)
-    return ties
-
-
 def cell(node: Node | None) -> str:
     """Return a value with two digits, or the bounds between which it lies.
 
@@ -103,6 +100,10 @@ def cell(node: Node | None) -> str:
         return UNKNOWN
     low, high = factor(node.low), factor(node.high)
     return factor(node.value) if low == high else f"{low}–{high}"
+
+
+def _cell(node: Node | None) -> Cell:
+    return Cell(None) if node is None else Cell(node.value, cell(node), level=node.value if node.exact else None)
 
 
 def record(report: ScalingReport) -> dict[str, Any]:
@@ -144,21 +145,16 @@ def _distinct(names: Sequence[str]) -> list[str]:
     return [short(name, 100) for name in names]
 
 
-def _facts(report: ScalingReport) -> Iterator[tuple[str, str, list[str]]]:
-    if any(c.devices for c in report.columns):
-        yield "Devices", "", [f"{c.devices:,}" if c.devices else UNKNOWN for c in report.columns]
-    if any(c.processes for c in report.columns):
-        many = _hosts(report)[1]
-        yield f"{many[:1].upper()}{many[1:]}", "", [f"{c.processes:,}" if c.processes else UNKNOWN for c in report.columns]
-    if any(c.elapsed for c in report.columns):
-        yield "Elapsed", "", [seconds(c.elapsed or None) for c in report.columns]
-
-
-def _written(lines: Sequence[tuple[str, str, list[str]]], first: int, second: int) -> Iterator[str]:
-    widths = [max(len(cells[column]) for _, _, cells in lines) for column in range(len(lines[0][2]))]
-    for title, label, cells in lines:
-        values = "  ".join(value.rjust(wide) for value, wide in zip(cells, widths, strict=True))
-        yield f"{title.ljust(first)}{label.ljust(second)}{values}".rstrip()
+def _facts(report: ScalingReport) -> Iterator[list[Value | Cell]]:
+    many = _hosts(report)[1]
+    facts: tuple[tuple[str, list[int | None], Notation], ...] = (
+        ("Devices", [c.devices for c in report.columns], COUNT),
+        (f"{many[:1].upper()}{many[1:]}", [c.processes for c in report.columns], COUNT),
+        ("Elapsed", [c.elapsed for c in report.columns], TIME),
+    )
+    for name, values, notation in facts:
+        if any(values):
+            yield [name, "", *(Cell(value or None, notation.words(value or None)) for value in values)]
 
 
 def _course(row: Row, reference: int) -> str:
@@ -167,10 +163,6 @@ def _course(row: Row, reference: int) -> str:
     )
 
 
-def lowered(label: str) -> str:
-    """Return a label as it stands within a sentence.
-
-    >>> lowered("Load balance"), lowered("MPI parallel efficiency")
-    ('load balance', 'MPI parallel efficiency')
-    """
-    return label if label[:2].isupper() else label[:1].lower() + label[1:]
+_HOW = (
+    "Each efficiency is the product of those that hang from it. Scalability is held against the reference run: above 1 a run does better."
+)

@@ -1,34 +1,56 @@
-"""Who holds a training job up: as text, as plain data for JSON, and as a page."""
+"""Who holds a training job up, and the same as plain data for JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
 from ullage.errors import harmless
-from ullage.render.html_tables import Cell, listed
-from ullage.render.html_tables import table as html_table
-from ullage.reports.stragglers import STRAGGLING, Cause, Step, StragglerReport
-from ullage.views.markup import element
-from ullage.views.numbers import factor, percent
-from ullage.views.page import document, figures, section
-from ullage.views.table import table
+from ullage.reports.stragglers import STRAGGLING, Cause, StragglerReport
+from ullage.views.notation import COUNT, FIGURES, PERCENT, TIME, Notation
+from ullage.views.numbers import counted, factor, percent
 from ullage.views.times import seconds
+from ullage.views.view import Column, Fact, Headline, Section, Table, Value, View
 
-PAGE = 500  # rows of a table on a page
+SLOWDOWN = Notation("ratio", lambda value: f"{value:.3f}")
 _WHAT_IF = "Share of the loss that is gone once these take as long as their peers do."
 _ALONE = "How many times as long a step takes as without stragglers, if only this one kept its own durations."
+_RANK = "A rank's slowdown is the lower one of its replica's and its stage's."
 _WITHIN = "Replayed: the recorded operations without gaps that no dependency explains. Ideal: each operation takes as long as its peers do."
 
 
-def headline(report: StragglerReport) -> str:
-    """Return the answer: the slowdown, and its cause.
+def view(report: StragglerReport, top: int = 12) -> View:
+    """Return the answer, what each suspect explains, and the slowdown by rank, replica, stage, operation and step.
 
     A slowdown below 1.1 is no straggler's.
     """
-    times = f"a step takes {seconds(report.replayed * 1e9)}, without stragglers {seconds(report.ideal * 1e9)}"
-    return f"slowdown {report.slowdown:.3f}: {times}; {verdict(report)}"
+    gaps = ": gaps that nothing explains" if report.gaps >= 1.005 else ""
+    return View(
+        kind="stragglers",
+        subject="Stragglers of a training job",
+        window=f"{counted(len(report.steps), 'step')}, {counted(len(report.workers), 'rank')}: {_size(report)}",
+        headline=Headline(f"Slowdown {report.slowdown:.3f}", before="partial: " if report.partial else "", aside=verdict(report)),
+        lede=[
+            f"A step takes {_time(report.replayed)}, without stragglers {_time(report.ideal)}.",
+            f"{_time(report.recorded)} a step were recorded, {factor(report.gaps)} times the replay{gaps}.",
+        ],
+        facts=[
+            Fact("a step", report.replayed * 1e9, TIME, f"recorded {_time(report.recorded)}"),
+            Fact("without stragglers", report.ideal * 1e9, TIME, f"peers: the same {report.peers}"),
+            Fact("ranks", len(report.workers), COUNT, _size(report)),
+        ],
+        sections=[*_sections(report, top)],
+        notes=[harmless(note, 400) for note in report.notes],
+    )
+
+
+def _size(report: StragglerReport) -> str:
+    return f"{counted(len(report.replicas), 'replica')} × {counted(len(report.stages), 'stage')}"
+
+
+def _time(value: float) -> str:
+    return seconds(value * 1e9)
 
 
 def verdict(report: StragglerReport) -> str:
@@ -37,7 +59,7 @@ def verdict(report: StragglerReport) -> str:
         return f"no stragglers to speak of (below {STRAGGLING})"
     if report.cause is None:
         return "no single cause explains half of it"
-    return f"{_sentence(report.cause)} ({percent(report.cause.share)} of the loss)"
+    return f"{_sentence(report.cause)}, {percent(report.cause.share)} of the loss"
 
 
 def _sentence(cause: Cause) -> str:
@@ -61,95 +83,33 @@ def _named(cause: Cause, last: str) -> str:
     return word[cause.kind]
 
 
-def text(report: StragglerReport, top: int = 12) -> str:
-    """Return the answer, what each suspect explains, the slowdown by rank, replica, stage, operation and step, and the notes."""
-    parts = [
-        headline(report),
-        _facts(report),
-        *(_cut(head, rows, top if number else len(rows)) for number, (head, rows) in enumerate(_tables(report)) if rows),
-        "\n".join(f"note: {harmless(note, 400)}" for note in report.notes),
-    ]
-    return "\n\n".join(parts) + "\n"
-
-
-def _facts(report: StragglerReport) -> str:
-    size = f"{len(report.steps):,} steps, {len(report.workers):,} ranks: {len(report.replicas):,} replicas × {len(report.stages):,} stages"
-    gaps = ": gaps that nothing explains" if report.gaps >= 1.005 else ""
-    return f"{size}\nrecorded {seconds(report.recorded * 1e9)} a step, {factor(report.gaps)} times the replay{gaps}"
-
-
-def _cut(head: Sequence[str], rows: Sequence[Sequence[str]], top: int) -> str:
-    more = len(rows) - top
-    return table(head, rows[:top]) + (f"\n… and {more:,} more; --top shows them" if more > 0 else "")
-
-
-def _tables(report: StragglerReport) -> list[tuple[list[str], list[list[str]]]]:
+def _sections(report: StragglerReport, top: int) -> Iterator[Section]:
     last = report.stages[-1].name
+    causes: list[list[Value]] = [[_named(cause, last), cause.share] for cause in report.causes]
+    columns = [Column("what explains it", key="cause"), Column("share", PERCENT)]
+    yield Section("causes", "What explains it", [_table("causes", columns, causes, len(causes))], _WHAT_IF)
+    if len(report.workers) > 1:
+        ranks: list[list[Value]] = [[f"{w.rank}", f"{w.dp_rank}", f"{w.stage}", w.slowdown] for w in report.workers]
+        columns = [Column("rank"), Column("replica", FIGURES), Column("stage", FIGURES), Column("slowdown", SLOWDOWN)]
+        yield Section("ranks", "Ranks", [_table("ranks", columns, ranks, top)], _RANK)
+    for name, rows in (("stage", report.stages), ("replica", report.replicas), ("operation", report.operations)):
+        if len(rows) > 1 or name == "operation":
+            listed: list[list[Value]] = [[row.name, row.slowdown] for row in rows]
+            yield Section(
+                f"{name}s", f"{name.capitalize()}s", [_table(f"{name}s", [Column(name), Column("slowdown", SLOWDOWN)], listed, top)], _ALONE
+            )
     slow = sorted(report.steps, key=lambda step: (-step.slowdown, step.step))
-    several = len(report.workers) > 1
-    return [
-        (["what explains it", "share"], [[_named(cause, last), percent(cause.share)] for cause in report.causes]),
-        (
-            ["rank", "replica", "stage", "slowdown"],
-            [[str(w.rank), str(w.dp_rank), str(w.stage), f"{w.slowdown:.3f}"] for w in report.workers if several],
-        ),
-        (["stage", "slowdown"], [[row.name, f"{row.slowdown:.3f}"] for row in report.stages if len(report.stages) > 1]),
-        (["replica", "slowdown"], [[row.name, f"{row.slowdown:.3f}"] for row in report.replicas if len(report.replicas) > 1]),
-        (["operation", "slowdown"], [[row.name, f"{row.slowdown:.3f}"] for row in report.operations]),
-        (["step", "recorded", "replayed", "ideal", "slowdown"], [_step(step) for step in slow]),
+    steps: list[list[Value]] = [
+        [f"{step.step}", *(time * 1e9 for time in (step.recorded, step.replayed, step.ideal)), step.slowdown] for step in slow
     ]
+    columns = [Column("step"), *(Column(name, TIME) for name in ("recorded", "replayed", "ideal")), Column("slowdown", SLOWDOWN)]
+    yield Section("steps", "Steps", [_table("steps", columns, steps, top)], _WITHIN)
 
 
-def _step(step: Step) -> list[str]:
-    return [f"{step.step:,}", *(seconds(time * 1e9) for time in (step.recorded, step.replayed, step.ideal)), f"{step.slowdown:.3f}"]
+def _table(name: str, columns: list[Column], rows: list[list[Value]], top: int) -> Table:
+    return Table(name, columns, rows, brief=top, elsewhere="--top shows them")
 
 
 def record(report: StragglerReport) -> dict[str, Any]:
     """Return the report for JSON; times in s, slowdowns and shares as plain ratios."""
     return asdict(report)
-
-
-def page(report: StragglerReport) -> str:
-    """Return the report as one self-contained HTML document."""
-    names = ("causes", "ranks", "stages", "replicas", "operations", "steps")
-    titles = ("What explains it", "Ranks", "Stages", "Replicas", "Operations", "Steps")
-    how = (_WHAT_IF, "A rank's slowdown is the lower one of its replica's and its stage's.", _ALONE, _ALONE, _ALONE, _WITHIN)
-    return str(
-        document(
-            "stragglers",
-            element(
-                "header",
-                element("p", "Stragglers of a training job", class_="eyebrow"),
-                element("h1", f"Slowdown {report.slowdown:.3f}", element("small", verdict(report))),
-            ),
-            figures(
-                [
-                    ("a step", seconds(report.replayed * 1e9), f"recorded {seconds(report.recorded * 1e9)}"),
-                    ("without stragglers", seconds(report.ideal * 1e9), f"peers: the same {report.peers}"),
-                    ("ranks", f"{len(report.workers):,}", f"{len(report.replicas):,} replicas × {len(report.stages):,} stages"),
-                ]
-            ),
-            [
-                section(name, title, said, html_table(title, head, [_cells(row) for row in rows[:PAGE]], sorts=True))
-                for name, title, said, (head, rows) in zip(names, titles, how, _tables(report), strict=True)
-                if rows
-            ],
-            section("notes", "Notes", "", listed(report.notes)),
-        )
-    )
-
-
-def _cells(row: Sequence[str]) -> list[Cell]:
-    return [Cell(row[0]), *(Cell(shown, _plain(shown)) for shown in row[1:])]
-
-
-_UNITS = {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3}  # s
-
-
-def _plain(shown: str) -> float | None:
-    """Return the number to sort a cell by, times in s."""
-    number, _, unit = shown.replace(",", "").partition(" ")
-    try:
-        return float(number) * _UNITS.get(unit, 1.0)
-    except ValueError:
-        return None

@@ -17,6 +17,7 @@ from ullage.metrics.tree import Node
 from ullage.recording import Mode
 from ullage.reports.view import View, same_mode
 from ullage.totals import RESOURCES, Resource
+from ullage.views.shown import ShownByView
 
 _COUNTS = ("devices", *(many.lower() for many in RESOURCES.values()))
 WORK, SPLIT = ("kernel_time", "useful_time"), ("launches", "launch_time")
@@ -112,7 +113,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class ChangeReport:
+class ChangeReport(ShownByView, view="ullage.render.change"):
     """B against A: the whole first, then the regions that both have, the most changed first."""
 
     a: str

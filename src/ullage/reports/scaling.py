@@ -11,6 +11,7 @@ from ullage.metrics.scaling import BYTES_SCALING, DEVICE_SCALING, EFFICIENCY, HO
 from ullage.metrics.tree import Branch, Node, evaluate
 from ullage.reports.view import View, same_mode
 from ullage.totals import DeviceTotals, HostTotals, Resource
+from ullage.views.shown import ShownByView
 
 Named = tuple[str, View]
 
@@ -64,7 +65,7 @@ class Fall:
 
 
 @dataclass(frozen=True)
-class ScalingReport:
+class ScalingReport(ShownByView, view="ullage.render.scaling"):
     """Runs in the order of their resources; `reference` is the column that the scalings are relative to.
 
     `kind` is None where it does not matter: a single run, or runs whose totals are not known. `told` says how it was found out,

@@ -23,6 +23,7 @@ from ullage.sums.what_if import (
     recorded_step_times,
     step_times,
 )
+from ullage.views.shown import ShownByView
 
 STRAGGLING = 1.1  # a slowdown from which on a job is said to have stragglers, and …
 MOSTLY = 0.5  # … the share from which on something is its cause: both are the paper's
@@ -68,7 +69,7 @@ class Step:
 
 
 @dataclass(frozen=True)
-class StragglerReport:
+class StragglerReport(ShownByView, view="ullage.render.stragglers"):
     """What stragglers cost a job. Times are means over steps in s; shares are of `replayed` - `ideal`.
 
     `gaps` is how many times as long a step took as its replay: what no dependency explains. `cause` is the narrowest of `causes` that has

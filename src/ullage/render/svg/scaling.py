@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 from ullage.metrics.tree import Node
-from ullage.render.scaling import cell, headline
+from ullage.render.scaling import cell, headline, lost
 from ullage.reports.scaling import Block, Row, ScalingReport
 from ullage.views.draw import SMALL, WIDE, Scale, box, extent, fit, line, picture, text
 from ullage.views.markup import Markup, element, known, number
@@ -44,7 +44,7 @@ def scaling(report: ScalingReport, *, width: int = WIDE, standalone: bool = True
     return picture(
         "scaling",
         "Efficiencies over runs",
-        f"{headline(report).replace(chr(10), '; ')}. {told}",
+        f"{'; '.join(filter(None, (headline(report), lost(report))))}. {told}",
         (width, bottom),
         *body,
         *lines,
