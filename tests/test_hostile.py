@@ -30,6 +30,7 @@ import ullage
 from tests.servers import say, scripted
 from ullage.cli import cli
 from ullage.errors import UllageError
+from ullage.questions.telemetry import TelemetryReading
 from ullage.render import json as as_json
 from ullage.render.fleet import view
 from ullage.reports.fleet import FleetReport
@@ -102,6 +103,13 @@ def sound(report: FleetReport) -> FleetReport:
 
 def report_of(place: Path | str, **asked: object) -> FleetReport:
     return sound(ullage.fleet(str(place), **asked))  # type: ignore[arg-type]
+
+
+def fleet_read_with(options: Options, place: str, **asked: object) -> FleetReport:
+    """Ask about a fleet whose places are read in a way that no user asks for: without retries, by another clock."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TelemetryReading, "reading_options", lambda *_: options)
+        return ullage.fleet(place, **asked)  # type: ignore[arg-type]
 
 
 def report_or_error(place: Path | str, **asked: object) -> FleetReport | None:
@@ -185,7 +193,7 @@ def test_html_where_metrics_were_expected_is_told_from_a_file_and_from_a_url(wri
     with scripted(lambda handler: say(handler, login, kind="text/html")) as url:
         for place in (f"{url}/metrics", url, f"prometheus+{url}"):
             with pytest.raises(UllageError, match="HTML page") as error:
-                ullage.fleet(place, options=Options(retries=0))
+                fleet_read_with(Options(retries=0), place)
             harmless_text(str(error.value))
 
 
@@ -274,9 +282,9 @@ class Dying:
 @pytest.mark.parametrize("how", ["hangs", "breaks off"])
 def test_a_prometheus_that_stops_in_the_middle_gives_what_came_and_a_note(how):
     server = Dying(4, how)  # both metrics of the ten minutes before the window, and of its first chunk
-    asked = {"since": T * 1000, "until": (T + 86_400) * 1000, "options": Options(timeout=0.3, retries=0)}
+    window = {"since": T * 1000, "until": (T + 86_400) * 1000}
     with scripted(server) as url:
-        report = report_of(url, **asked)
+        report = sound(fleet_read_with(Options(**window, timeout=0.3, retries=0), url, **window))
         server.end.set()
     assert report.ofu == pytest.approx(OFU)
     assert report.gpu_hours == pytest.approx(80 / 60)  # the first chunk is ten minutes long, the next one eight times that
@@ -290,7 +298,7 @@ def test_a_prometheus_that_never_answers_is_one_error(how):
     server = Dying(0, how)
     with scripted(server) as url, pytest.raises(UllageError, match=r"127\.0\.0\.1") as error:
         try:
-            ullage.fleet(url, hours=1, options=Options(timeout=0.3, retries=0))
+            fleet_read_with(Options(timeout=0.3, retries=0), url)
         finally:
             server.end.set()
     harmless_text(str(error.value))
@@ -307,7 +315,8 @@ def test_an_exporter_that_dies_while_it_is_watched_costs_only_its_last_scrapes()
 
     clock = iter(range(T * 1000, T * 1000 + 10**9, 1000))
     with scripted(answer) as url:
-        report = report_of(f"{url}/metrics", options=Options(watch=0.3, interval=0.1, retries=0, now=lambda: next(clock)))
+        options = Options(watch=0.3, interval=0.1, retries=0, now=lambda: next(clock))
+        report = sound(fleet_read_with(options, f"{url}/metrics"))
     assert report.ofu == pytest.approx(OFU)
     assert any("scrapes that failed left out" in note for note in report.notes)
 
