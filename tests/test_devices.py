@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.conftest import T0
 from ullage.reports.rated import rate, tree_of
 from ullage.sums.devices import device_sums, time_sums
-from ullage.sums.gauges import gauge_sums
+from ullage.sums.gauges import device_and_gauge_sums, gauge_sums
 from ullage.sums.grouping import collapse
 from ullage.sums.ledger import OWNERS
 from ullage.tables import Flag
@@ -192,6 +192,53 @@ def sometimes(rng):
     return {name: (rng.choice((0.0, 0.6, 1.0)), some) for name, some in values.items()} | counters
 
 
+def drawn_rows(rng, columns, spans=(10_000, 40_000)):
+    return [
+        {"time": T0 + 40_000 * n, "span_ms": rng.choice(spans)}
+        | {name: rng.choice(some) for name, (often, some) in columns.items() if rng.random() < often}
+        for n in range(40)
+    ]
+
+
+@pytest.mark.parametrize("seed", [*range(8), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(8, 1000))])
+def test_states_and_gauges_from_one_pass_are_those_of_one_pass_each(settled, seed):
+    rng = random.Random(seed)
+    flags = (0, Flag.GAP, Flag.FROZEN | Flag.REPEATED, Flag.GAUGE_FROZEN, Flag.IMPOSSIBLE)
+    others = {"gpu": ("a", "b"), "host": ("n", "m"), "user": ("ada",), "index": (0, 1), "flags": flags, "energy_delta": (0, 3000, 20_000)}
+    columns = sometimes(rng) | {name: (1.0 if name == "flags" else rng.choice((0.6, 1.0)), some) for name, some in others.items()}
+    samples = settled(drawn_rows(rng, columns))
+    states, gauges = device_and_gauge_sums(samples)
+    assert states.equals(device_sums(samples).to_pyarrow())
+    assert gauges.equals(gauge_sums(samples).to_pyarrow())
+
+
+@pytest.mark.parametrize("seed", [*range(4), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(4, 1000))])
+def test_a_bucket_has_of_each_sample_the_time_that_lies_in_it(settled, seed):
+    # a walk over samples and minutes: what a sample says, times the milliseconds of it that lie in the minute
+    rng, minute = random.Random(seed), 60_000
+    columns = {"tensor_active": (1.0, (0.0, 0.25, 0.5)), "sm_clock": (1.0, (1e9, 1.5e9)), "model": (1.0, ("x", "y"))}
+    rows = drawn_rows(rng, columns, spans=(0, 1, 10_000, 59_999, 60_000, 60_001, 250_000))
+    expected: dict[tuple[int, str], list[float]] = {}
+    for row in rows:
+        for bucket in range(T0 // minute * minute - 300_000, T0 + 1_800_000, minute):
+            inside = min(row["time"], bucket + minute) - max(row["time"] - row["span_ms"], bucket)
+            if inside > 0:
+                own = expected.setdefault((bucket, row["model"]), [0, 0.0, 0.0])
+                tensor = inside * row["tensor_active"]
+                own[:] = [own[0] + inside, own[1] + tensor * row["sm_clock"], own[2] + tensor]
+    sums = time_sums(settled(rows), bucket_ms=minute).select(["bucket", "model", "span_ms", "ofu_sum", "ofu_tensor_sum"])
+    found = collapse(sums, ["bucket", "model"]).to_pylist()
+    told = {(r["bucket"], r["model"]): [r["span_ms"], r["ofu_sum"], r["ofu_tensor_sum"]] for r in found if r["span_ms"]}
+    assert told == {key: pytest.approx(own, rel=1e-12) for key, own in expected.items()}
+
+
+def test_a_bucket_may_hold_more_than_64_bits_of_steps(settled):
+    # each of four GPUs adds 8.64e18 Hz ms, half of it in each of two days; 2^63 is 9.2e18
+    row = {"time": T0 // 86_400_000 * 86_400_000 + 43_200_000, "span_ms": 86_400_000, "tensor_active": 300.0, "sm_clock": 100e9 / 300}
+    found = time_sums(settled([row | {"gpu": gpu} for gpu in "abcd"]), bucket_ms=86_400_000)
+    assert found["ofu_sum"].to_pylist() == pytest.approx([2 * 8.64e18] * 2, rel=1e-7)
+
+
 @pytest.mark.parametrize("seed", [*range(3), "always", "never"])
 def test_what_is_known_of_columns_beforehand_changes_no_sum(settled, seed):
     # each column is null in all rows, in some or in none; the second table says so in its expressions, the first says nothing
@@ -199,12 +246,7 @@ def test_what_is_known_of_columns_beforehand_changes_no_sum(settled, seed):
     columns = sometimes(rng)
     if isinstance(seed, str):
         columns = {name: (1.0 if seed == "always" else 0.0, some) for name, (_, some) in columns.items()}
-    rows = [
-        {"time": T0 + 40_000 * n, "span_ms": rng.choice((10_000, 40_000))}
-        | {name: rng.choice(some) for name, (often, some) in columns.items() if rng.random() < often}
-        for n in range(40)
-    ]
-    plain = settled(rows)
+    plain = settled(drawn_rows(rng, columns))
     nothing = {name: ibis.null(plain[name].type()) for name, (often, _) in columns.items() if often == 0}
     every = {name: plain[name].cast(plain[name].type().copy(nullable=False)) for name, (often, _) in columns.items() if often == 1}
     said = plain.mutate(**nothing, **every)

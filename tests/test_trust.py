@@ -18,6 +18,7 @@ from ullage.reports.rated import rate
 from ullage.reports.series import gauge_evidence
 from ullage.reports.trusted import bounds_note, judge
 from ullage.sums.devices import device_sums
+from ullage.sums.gauges import gauge_sums
 from ullage.sums.grouping import collapse
 from ullage.tables import Flag
 
@@ -42,7 +43,7 @@ def series(count: int = 720, **changes) -> list[dict]:
 def verdict_of(settled, rows) -> Verdict:
     samples = settled(rows)
     devices = rate(collapse(device_sums(samples).to_pyarrow(), ["gpu", "mig"]))
-    (verdict,) = judge(devices, gauge_evidence(samples)).values()
+    (verdict,) = judge(devices, gauge_evidence(samples, gauge_sums(samples).to_pyarrow())).values()
     return verdict
 
 

@@ -35,6 +35,7 @@ from ullage.simulate.job import GPU, PIECES, Job, Plan, job, sampled
 from ullage.simulate.job_files import config, name, scenario, telemetry, uuid, write
 from ullage.simulate.traces import kineto
 from ullage.sources.source import Options
+from ullage.sums.gauges import gauge_sums
 
 ROUNDING = 1e-6  # what float32 gauges and whole nanoseconds leave
 FAST = 15  # a seed whose clock lies above the tensor clock
@@ -68,7 +69,7 @@ def many(tmp_path_factory):
         parquet.write_table(table, folder / "fleet.parquet")
         whole = fleet(str(folder / "fleet.parquet"), by="job")
         with opened((str(folder / "fleet.parquet"),)) as taken:
-            clocked = gauge_evidence(taken.samples)
+            clocked = gauge_evidence(taken.samples, gauge_sums(taken.samples).to_pyarrow())
         groups = {group.key: group for group in whole.groups}
         found = []
         for simulated in jobs:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -33,9 +33,10 @@ from ullage.reports.groups import (
     method_of,
     prices_of,
     stacked,
+    state_and_gauge_sums,
     state_sums,
 )
-from ullage.reports.rated import Rated, chains, losses, rate, weighted_mean, weighted_means
+from ullage.reports.rated import Rated, chains, codes_of, losses, rate, weighted_mean, weighted_means
 from ullage.reports.series import gauge_evidence, noise
 from ullage.reports.trusted import Device, bounds_note, judge, sampled_bounds
 from ullage.sources.inventory import Listed
@@ -145,16 +146,19 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
     notes = list(notes or [])
     samples = within(samples, question.since, question.until)
     question.progress("adding up")
-    samples, sums, found = _existing(samples, question, notes)
+    samples, sums, gauges, found = _existing(samples, question, notes)
     if not len(sums):
         hint = "widen --since/--until, or check that the source holds the fields it needs: `ullage metrics --fields`"
         raise UllageError("there is no sample in the window", "; ".join([*notes[:3], hint]))
-    _note_unknown(rate(sums, question.model), notes)
+    rated = rate(sums, question.model)
+    _note_unknown(rated, notes)
     question.progress("judging")
-    told = sums.filter(pc.is_null(sums["share"]))  # what was not sliced is no device that says anything
-    devices = rate(collapse(told, ["gpu", "mig"]), question.model)
-    verdicts = judge(devices, gauge_evidence(samples))
-    rated = rate(marked_sums(sums, samples, _faults(verdicts)), question.model)
+    # what was not sliced is no device that says anything
+    devices = rate(collapse(sums.filter(pc.is_null(sums["share"])), ["gpu", "mig"]), question.model)
+    verdicts = judge(devices, gauge_evidence(samples, gauges))
+    faults = _faults(verdicts)
+    marked = marked_sums(sums, samples, faults)
+    rated = rate(marked, question.model) if faults else replace(rated, sums=marked)
     trusted = _believed(rated, verdicts)
     good = rated.take(trusted)
     window = _window(sums, question)
@@ -168,7 +172,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
         ofu_all=weighted_mean(rated.ofu_part, rated.ofu_time, rated.weight),
         method=method_of(exact_share(good)),
         exact_share=exact_share(good),
-        gpus=float(len(set(rated.words("gpu")))),
+        gpus=float(rated.codes("gpu")[1]),
         gpu_hours=gpu_hours(rated),
         trusted_share=ratio(gpu_hours(good), gpu_hours(rated)) or 0.0,
         window=window,
@@ -185,7 +189,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
         verdicts=_tally(verdicts),
         findings=sorted((v for v in verdicts.values() if v.verdict != "ok"), key=lambda v: (VERDICTS.index(v.verdict), v.gpu, v.mig or "")),
         agreement=compared,
-        noise=noise(samples, collapse(told, ["gpu", "mig"]), rated, wanted=question.noise),
+        noise=noise(samples, devices.sums, rated, wanted=question.noise),
         **_money(rated, good, prices_of(rated, question.prices), prices_of(good, question.prices)),  # type: ignore[arg-type]
         command=question.command,
         notes=[*notes, *_report_notes(rated, good, tree, compared, verdicts)],
@@ -207,18 +211,21 @@ def _report_notes(rated: Rated, good: Rated, tree: Tree, compared: Agreement | N
     ]
 
 
-def _existing(samples: Any, question: Question, notes: list[str]) -> tuple[Any, pa.Table, Existence]:
-    """Return the samples of the time in which their GPUs existed, their sums, and when each GPU did; notes say what lay outside."""
-    sums = state_sums(samples, notes)
+def _existing(samples: Any, question: Question, notes: list[str]) -> tuple[Any, pa.Table, pa.Table, Existence]:
+    """Return the samples of the time in which their GPUs existed, their sums by state and of their gauges, and when each GPU existed.
+
+    Notes say what lay outside.
+    """
+    sums, gauges = state_and_gauge_sums(samples, notes)
     found = existence(sums, question.inventory, _window(sums, question)) if len(sums) else Existence({})
     not_existing = outside(sums, found)
     if not not_existing:
         notes += notes_of(found, 0.0, 0.0) if question.inventory else []
-        return samples, sums, found
+        return samples, sums, gauges, found
     inside = samples_in_spans(samples, not_existing)
-    left = state_sums(inside, [])
+    left, gauges = state_and_gauge_sums(inside, [])
     notes += notes_of(found, _observed(sums), _observed(left))
-    return inside, left, found
+    return inside, left, gauges, found
 
 
 def _believed(rated: Rated, verdicts: Verdicts) -> Mask:
@@ -226,10 +233,12 @@ def _believed(rated: Rated, verdicts: Verdicts) -> Mask:
     of_gpu: dict[str | None, bool] = {}
     for (gpu, _), verdict in verdicts.items():
         of_gpu[gpu] = of_gpu.get(gpu, False) or verdict.trusted
-    known = {device: verdict.trusted for device, verdict in verdicts.items()}
-    devices = zip(rated.words("gpu"), rated.words("mig"), strict=True)
-    sound = np.array([gpu is not None and known.get((gpu, mig), of_gpu.get(gpu, False)) for gpu, mig in devices], dtype=np.bool_)
-    found: Mask = sound & ~rated.sums["faulty"].to_numpy()
+    devices, firsts = rated.alike("gpu", "mig")
+    sound = []
+    for gpu, mig in zip(*(rated.sums[name].take(pa.array(firsts)).to_pylist() for name in ("gpu", "mig")), strict=True):
+        own = verdicts.get((gpu, mig))
+        sound.append(gpu is not None and (of_gpu.get(gpu, False) if own is None else own.trusted))
+    found: Mask = np.array(sound, dtype=np.bool_)[devices] & ~rated.sums["faulty"].to_numpy()
     return found
 
 
@@ -263,13 +272,17 @@ def _hourly(samples: Any, question: Question, verdicts: Verdicts) -> list[Group]
 
 
 def _natural_key(sums: pa.Table) -> str:
-    if any(sums["job"].to_pylist()):
+    if _names_any(sums["job"]):
         return "job"
-    return "gpu" if len(set(sums["gpu"].to_pylist())) <= 64 or not any(sums["host"].to_pylist()) else "host"
+    return "gpu" if codes_of(sums, "gpu")[1] <= 64 or not _names_any(sums["host"]) else "host"
+
+
+def _names_any(words: pa.ChunkedArray) -> bool:
+    return bool(pc.any(pc.not_equal(words.cast(pa.string()), "")).as_py())
 
 
 def _window(sums: pa.Table, question: Question) -> tuple[int, int]:
-    start, end = min(sums["start_ms"].to_pylist()), max(sums["last_ms"].to_pylist())
+    start, end = pc.min(sums["start_ms"]).as_py(), pc.max(sums["last_ms"]).as_py()
     return (int(start) if question.since is None else question.since, int(end) if question.until is None else question.until)
 
 
@@ -311,13 +324,12 @@ def _course(samples: Any, window: tuple[int, int], verdicts: Verdicts, question:
     if not len(sums):
         return []
     rated = rate(collapse(sums, ["bucket", *KIND]), question.model)
-    buckets = rated.column("bucket")
-    points = []
-    for start in np.unique(buckets):
-        part = rated.take(buckets == start)
-        ofu = weighted_mean(part.ofu_part, part.ofu_time, part.weight)
-        points.append(Point(int(start), ofu, gauge(part, "gpu_util"), gpu_hours(part)))
-    return points
+    starts, codes = np.unique(rated.column("bucket"), return_inverse=True)
+    ofu = weighted_means(rated.ofu_part, rated.ofu_time, rated.weight, codes, len(starts))
+    util = weighted_means(rated.column("gpu_util_sum"), rated.column("gpu_util_ms"), rated.weight, codes, len(starts))
+    hours = np.bincount(codes, rated.column("span_ms") * rated.weight, len(starts)) / HOUR_MS
+    known = ([None if np.isnan(value) else value for value in values.tolist()] for values in (ofu, util))
+    return [Point(int(start), *values) for start, *values in zip(starts.tolist(), *known, hours.tolist(), strict=True)]
 
 
 def _tally(verdicts: Verdicts) -> dict[str, tuple[int, float]]:
@@ -364,7 +376,7 @@ def _remarks(rated: Rated, good: Rated) -> list[str]:
         remarks.append(_TENSOR)
     elif not (rated.column("ofu_ms") + rated.column("cycles_ms")).any():
         remarks.append(_bound(good))
-    if not any(rated.words("job")):
+    if not _names_any(rated.sums["job"]):
         remarks.append("no sample names a job, so nobody knows whose the busy hours were; --jobs takes Slurm's records, a CSV and others")
     covered = _covered(good)
     if 0 < covered < 0.95:

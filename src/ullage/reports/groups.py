@@ -19,6 +19,7 @@ from ullage.metrics.metric import ratio
 from ullage.metrics.telemetry import Tree
 from ullage.reports.rated import Rated, chains, weighted_mean
 from ullage.sums.devices import device_sums
+from ullage.sums.gauges import device_and_gauge_sums, gauge_sums
 from ullage.sums.slices import by_slices, sliced_gpus
 from ullage.sums.spans import Span, Whose, cut_at_spans, gpus_of
 from ullage.tables import SETTLED
@@ -60,21 +61,13 @@ def groups_of(rated: Rated, trusted: Mask, lost: Mapping[str, Array], by: str, p
 
     `lost` is what each step loses in each trusted row. Names that stand in several clusters are told apart by the cluster.
     """
-    rows, firsts = _alike(rated, by)
+    rows, firsts = rated.alike(by, "cluster")
     labels = _labels(rated.sums.take(pa.array(firsts)), by)
     keys = sorted(set(labels))
     place = {key: code for code, key in enumerate(keys)}
     codes = np.array([place[label] for label in labels], dtype=np.int64)[rows]
     found = _groups(rated, trusted, lost, codes, [harmless(key) for _, key in keys], prices_of(rated, prices))
     return found if by == "bucket" else sorted(found, key=lambda g: (-(g.ullage if g.ullage is not None else -1.0), g.key))
-
-
-def _alike(rated: Rated, by: str) -> tuple[Codes, Codes]:
-    """Return a number for each row's name and cluster, and a row that has them for each number."""
-    rows, count = rated.codes(by, "cluster")
-    firsts = np.zeros(count, np.int64)
-    firsts[rows[::-1]] = np.arange(len(rows))[::-1]
-    return rows, firsts
 
 
 def _labels(sums: pa.Table, by: str) -> list[tuple[bool, str]]:
@@ -166,6 +159,14 @@ def state_sums(samples: Any, notes: list[str], *, bucket_ms: int | None = None, 
     that are wanted (None: all).
     """
     return stacked([device_sums(table, bucket_ms=bucket_ms, only=only).to_pyarrow() for table in in_slices(samples, notes)])
+
+
+def state_and_gauge_sums(samples: Any, notes: list[str]) -> tuple[pa.Table, pa.Table]:
+    """Return what `state_sums` gives, and the sums of `ullage.sums.gauges` over the samples as they are."""
+    tables = in_slices(samples, notes)
+    if len(tables) > 1:  # slices' samples are not what their states are summed over
+        return stacked([device_sums(table).to_pyarrow() for table in tables]), gauge_sums(samples).to_pyarrow()
+    return device_and_gauge_sums(samples)
 
 
 def stacked(tables: Sequence[pa.Table]) -> pa.Table:

@@ -65,6 +65,13 @@ class Rated:
         """Return a number for each row's values in these columns of names (those that there are), and how many numbers there are."""
         return codes_of(self.sums, *names)
 
+    def alike(self, *names: str) -> tuple[Codes, Codes]:
+        """Return a number for each row's values in these columns of names, and the first row that has each number."""
+        codes, count = self.codes(*names)
+        firsts = np.zeros(count, np.int64)
+        firsts[codes[::-1]] = np.arange(len(codes))[::-1]
+        return codes, firsts
+
     def take(self, rows: npt.NDArray[np.bool_]) -> Rated:
         """Return only the chosen rows."""
         picked = {name: getattr(self, name)[rows] for name in ("weight", "chip", "exact_time", "ofu_part", "ofu_time", "tensor_part")}

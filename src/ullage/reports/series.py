@@ -15,7 +15,7 @@ from ullage.metrics.clocks import SamplingNoise, sampled_ofu_bounds, sampling_no
 from ullage.metrics.metric import Value
 from ullage.metrics.ofu import sampled_ofu
 from ullage.reports.rated import Rated, codes_of
-from ullage.sums.gauges import KINDS, gauge_sums, util_sums, with_findings
+from ullage.sums.gauges import KINDS, util_sums, with_findings
 from ullage.sums.grouping import collapse
 from ullage.sums.spans import Span
 
@@ -26,18 +26,18 @@ FINE = 5.5  # s: series at least this fine show table I's intervals
 Device = tuple[str, str | None]  # gpu, mig
 
 
-def gauge_evidence(samples: Any) -> dict[Device, GaugeEvidence]:
-    """Return what each device's samples show beyond its sums, from one pass over settled samples, and one over those that show a fault."""
-    levels = gauge_sums(samples).to_pyarrow()
+def gauge_evidence(samples: Any, levels: pa.Table) -> dict[Device, GaugeEvidence]:
+    """Return what each device's samples show beyond its sums, from its `gauge_sums` and a look at those samples that show a fault."""
     if not len(levels):
         return {}
     ranges = {"lowest_clock", "highest_clock", "level"}
-    added = collapse(levels.select([name for name in levels.column_names if name not in ranges]), ["gpu", "mig"]).to_pylist()
+    by_device = collapse(levels.select([name for name in levels.column_names if name not in ranges]), ["gpu", "mig"])
+    longest = np.max([by_device[f"{kind}_ms"].to_numpy() for kind in KINDS], axis=0)
     bounds, gaps = _ofu_bounds(levels), _util_gaps(samples, levels)
-    doubted = [row for row in added if any(row[f"{kind}_ms"] >= LEAST_MS for kind in KINDS)]
+    added, doubted = by_device.to_pylist(), by_device.filter(pa.array(longest >= LEAST_MS)).to_pylist()
     doubted.sort(key=lambda row: -max(row[f"{kind}_ms"] for kind in KINDS))
-    dated = sorted({row["gpu"] for row in doubted[:MOST]})
-    spans = _fault_spans(samples, dated)
+    dated = {row["gpu"] for row in doubted[:MOST]}
+    spans = _fault_spans(samples, sorted(dated))
     lasted = {
         (row["gpu"], row["mig"]): {kind: row[f"{kind}_ms"] for kind in KINDS} for row in doubted if (row["gpu"], row["mig"]) not in spans
     }
@@ -87,23 +87,24 @@ def _util_gaps(samples: Any, levels: pa.Table) -> UtilGaps:
     phase decides both, and at one level of activity all readings may meet the pause of a sound GPU. So an hour or the whole must stand out
     as well, in which scrapes meet every phase; of both the one that stands out less counts.
     """
-    found = _worst_gaps(levels)
-    doubted = sorted({gpu for (gpu, _), sums in found.items() if _excess(**sums) > 0})
+    found, excess = _worst_gaps(levels)
+    doubted = sorted({gpu for (gpu, _), above in zip(found, excess, strict=True) if above > 0})
     if not doubted:
         return found
     hours = util_sums(samples.filter(samples.gpu.isin(doubted))).to_pyarrow().drop_columns("hour")
     every = pa.concat_tables([hours, collapse(hours, ["gpu", "mig"]).select(hours.column_names)], promote_options="permissive")
-    return found | {device: min(found[device], sums, key=lambda sums: _excess(**sums)) for device, sums in _worst_gaps(every).items()}
+    return found | {device: min(found[device], sums, key=lambda sums: _excess(**sums)) for device, sums in _worst_gaps(every)[0].items()}
 
 
-def _worst_gaps(sums: pa.Table) -> UtilGaps:
-    """Return of some rows of sums that of each device which stands out most."""
+def _worst_gaps(sums: pa.Table) -> tuple[UtilGaps, list[float]]:
+    """Return of some rows of sums that of each device which stands out most, and by how much more than chance allows."""
     told = sums.select(["util_ms", "util_rows", "util_gap_sum"])
     time, rows, gap = (np.asarray(told[name].to_numpy(), dtype=float) for name in told.column_names)
     codes, _ = codes_of(sums, "gpu", "mig")
-    order = np.lexsort((-_excess(time, rows, gap), codes))
+    excess = np.asarray(_excess(time, rows, gap))
+    order = np.lexsort((-excess, codes))
     worst = order[np.concatenate([[True], np.diff(codes[order]) != 0])]
-    return dict(zip(_devices(sums, worst), told.take(pa.array(worst)).to_pylist(), strict=True))
+    return dict(zip(_devices(sums, worst), told.take(pa.array(worst)).to_pylist(), strict=True)), excess[worst].tolist()
 
 
 def _excess(util_ms: Value, util_rows: Value, util_gap_sum: Value) -> Value:

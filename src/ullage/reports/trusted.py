@@ -13,6 +13,8 @@ from ullage.reports.rated import TOO_FAST, Array, Rated, codes_of
 from ullage.units import HOUR_MS
 
 Device = tuple[str, str | None]  # gpu, mig
+# what a verdict is told of a device's sums, beside its rows by flag
+_JUDGED = ("gpu", "mig", "host", "index", "model", "other_model", "span_ms", "stuck_ms", "rows")
 WIDE = 0.1  # bounds of OFU further apart than this, relatively, are worth a word
 
 
@@ -23,7 +25,8 @@ def judge(devices: Rated, evidence: Mapping[Device, GaugeEvidence]) -> dict[Devi
     """
     judged: dict[Device, Verdict] = {}
     speed, counted = _speed(devices), devices.exact
-    for number, row in enumerate(devices.sums.to_pylist()):
+    named = [name for name in devices.sums.column_names if name in _JUDGED or name.endswith("_rows")]
+    for number, row in enumerate(devices.sums.select(named).to_pylist()):
         gpu, chip, whole = row["gpu"], int(devices.chip[number]), row["mig"] is None
         known, exact = devices.chips[chip] if chip >= 0 else None, bool(counted[number])
         shown = evidence.get((gpu, row["mig"]))

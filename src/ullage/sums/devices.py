@@ -36,6 +36,10 @@ TREE = (
 )
 COURSE = (*OFU, "ofu_tensor_sum", "cycles_tensor_sum", "gpu_util_ms", "gpu_util_sum")
 
+# What sums are made of, and what is told of a group of samples: a question that carries less is written and compiled sooner.
+_ADDED = ("span_ms", *ACTIVITY, "sm_clock", "power", "energy_delta", "tensor_cycles_delta", "sm_cycles_delta")
+_TOLD = ("gpu", "job", "cluster", "host", "user", "namespace", "index", "sharers", "flags")
+
 Sums = dict[str, Any]  # what is added up, by name: a whole number or `Steps` per sample, None where no sample has one
 
 
@@ -60,19 +64,40 @@ def device_sums(samples: Any, *, bucket_ms: int | None = None, only: Sequence[st
     A sample that reaches over the edge of a bucket counts in each by the time that it has there.
     """
 
-    samples = _with_share(samples)
-    keys = list(STATE)
+    samples, keys = with_states(samples, bucket_ms)
+    sums, others = sums_of_states(samples, only)
+    fine = grouped(samples, fine_keys(keys, only), sums, others)
+    return unfolded_states(with_owners(fine), keys, sums, only)
+
+
+def with_states(samples: Any, bucket_ms: int | None = None) -> tuple[Any, list[str]]:
+    """Return the samples with what is known of the state of each, and the columns that tell states apart (the owner is told later)."""
+    samples, keys = _with_share(samples).select("time", *KIND[:-1], *_TOLD, *_ADDED), list(STATE)
     if bucket_ms is not None:
         samples = bucketed(samples, bucket_ms)
         keys.append("bucket")
     several, quiet, measured = samples.sharers > 1, _dark_and_quiet(samples)[1], _measured(samples)
-    samples = samples.mutate(_several=several, _quiet=quiet, measured=measured, summed=counts_several_sms(samples))
-    sums = _sums(samples) if only is None else {name: value for name, value in _sums(samples).items() if name in only}
-    others = {} if only is not None else {"rows": samples.count(), **_who(samples), **_window(samples)}
-    # what has few values is grouped by first and unfolded after, which costs less than a sum (or a CASE) of it for each sample
+    return samples.mutate(_several=several, _quiet=quiet, measured=measured, summed=counts_several_sms(samples)), keys
+
+
+def sums_of_states(samples: Any, only: Sequence[str] | None = None) -> tuple[Sums, dict[str, Any]]:
+    """Return what is added up over samples, and what else is told of a group of them; `only` names the sums that are wanted."""
+    if only is not None:
+        return {name: value for name, value in _sums(samples).items() if name in only}, {}
+    return _sums(samples), {"rows": samples.count(), **_who(samples), **_window(samples)}
+
+
+def fine_keys(keys: Sequence[str], only: Sequence[str] | None = None) -> list[str]:
+    """Return the columns to group samples by: what has few values is grouped by first and unfolded after.
+
+    That costs less than a sum (or a CASE) of it for each sample.
+    """
     few = ["_several", "_quiet", "model"] if only is not None else ["_several", "_quiet", "model", "flags"]
-    fine = _grouped(samples, [*(key for key in keys if key != "owner"), *few], sums, others)
-    fine = fine.mutate(owner=_owner(fine))
+    return [*(key for key in keys if key != "owner"), *few]
+
+
+def unfolded_states(fine: Any, keys: Sequence[str], sums: Sums, only: Sequence[str] | None = None) -> Any:
+    """Return the sums by state from those of samples that are alike in `fine_keys`, and perhaps in more."""
     found = fine.group_by(keys).aggregate(
         other_model=fine.model.min(),
         model=fine.model.max(),
@@ -109,29 +134,39 @@ def time_sums(samples: Any, *, bucket_ms: int) -> pa.Table:
     """
     import ibis
 
-    samples = _with_share(samples)
+    samples = _with_share(samples).select("time", *KIND[:-1], *_ADDED)
     samples = samples.mutate(summed=counts_several_sms(samples))
-    end = milliseconds_of(samples.time)
-    samples = samples.mutate(_start=end - samples.span_ms, _end=end, bucket=(end - 1) // bucket_ms * bucket_ms)
-    edges = [samples._start < samples.bucket, samples._start < samples.bucket - bucket_ms]
-    samples = samples.mutate(_edges=edges[0].cast("int8") + edges[1].cast("int8"))
-    inside = samples._end - ibis.greatest(samples._start, samples.bucket)
-    every = {name: value for name, value in _sums(samples).items() if name in COURSE}
-    late = {f"{name}_late": value for name, value in _sums(samples, inside).items() if name in COURSE}
-    found = _grouped(samples, ("bucket", *KIND, "_edges"), every | late, {})
-    own = found.select("bucket", *KIND, "_edges", **{name: found[f"{name}_late"] for name in every})
-    crossing = found.filter(found._edges == 1)
-    before = crossing.select(
-        *KIND, "_edges", bucket=crossing.bucket - bucket_ms, **{name: crossing[name] - crossing[f"{name}_late"] for name in every}
-    )
-    both = own.union(before.select(own.columns))
-    sums = from_steps(both, every).order_by("bucket", *KIND, "_edges").to_pyarrow()
+    columns = samples.columns
+    # whole numbers in doubles, which cost an engine a fraction of whole numbers that are checked for overflow
+    end = rounded_down(_microseconds(samples.time) / 1000)
+    samples = samples.mutate(_end=end, _bucket=rounded_down((end - 1) / bucket_ms) * bucket_ms)
+    samples = samples.mutate(_inside=samples._end - samples._bucket, _span=samples.span_ms.cast("float64"))
+    edges = [samples._span > samples._inside, samples._span > samples._inside + bucket_ms]
+    samples = samples.mutate(_edges=edges[0].cast("float64") + edges[1].cast("float64"))
+    samples = samples.mutate(_when=samples._bucket + samples._edges)  # one column to group by
+    inside = {name: value for name, value in _sums(samples, ibis.least(samples._span, samples._inside)).items() if name in COURSE}
+    crossing = samples._edges == 1
+    whole = {f"{name}_whole": _where(crossing, value) for name, value in _sums(samples).items() if name in COURSE}
+    found = grouped(samples, ("_when", *KIND), inside | whole, {})
+    found = found.mutate(_when=found._when.cast("int64"))
+    found = found.mutate(_edges=found._when % bucket_ms, bucket=found._when // bucket_ms * bucket_ms)
+    own = found.select("bucket", *KIND, "_edges", **_in_whole({name: found[name] for name in inside}, inside))
+    both = found.filter(found._edges == 1)
+    left = {name: both[f"{name}_whole"] - both[name] for name in inside}
+    before = both.select(*KIND, "_edges", bucket=both.bucket - bucket_ms, **_in_whole(left, inside))
+    table = own.union(before.select(own.columns))
+    sums = from_steps(table, inside).order_by("bucket", *KIND, "_edges").to_pyarrow()
     long = pc.equal(sums["_edges"], 2)
     plain = sums.filter(pc.invert(long)).drop_columns("_edges")
     if not pc.any(long).as_py():
         return plain
-    rest = chosen_sums(bucketed(samples.filter(samples._edges == 2).drop("bucket"), bucket_ms), ("bucket", *KIND), COURSE)
+    rest = chosen_sums(bucketed(samples.filter(samples._edges == 2).select(columns), bucket_ms), ("bucket", *KIND), COURSE)
     return pa.concat_tables([plain, rest.to_pyarrow().select(plain.column_names)], promote_options="permissive")
+
+
+def _in_whole(found: Mapping[str, Any], sums: Sums) -> dict[str, Any]:
+    """Return sums of milliseconds as whole numbers; those of steps are, and may need more than 64 bits."""
+    return {name: value if isinstance(sums[name], Steps) else value.cast("int64") for name, value in found.items()}
 
 
 def chosen_sums(samples: Any, keys: Sequence[str], names: Sequence[str]) -> Any:
@@ -140,7 +175,7 @@ def chosen_sums(samples: Any, keys: Sequence[str], names: Sequence[str]) -> Any:
     Only the columns that those sums need are read: a question that asks for little is answered soon.
     """
     sums = {name: value for name, value in _sums(samples).items() if name in names}
-    return from_steps(_grouped(samples, keys, sums, {}), sums).order_by(keys)
+    return from_steps(grouped(samples, keys, sums, {}), sums).order_by(keys)
 
 
 def _sums(samples: Any, span: Any = None) -> Sums:
@@ -224,10 +259,21 @@ def _microseconds(time: Any) -> Any:
     return epoch_microseconds(time)
 
 
+def rounded_down(value: Any) -> Any:
+    """The engine's own function: Ibis would make a whole number of it."""
+    import ibis
+
+    @ibis.udf.scalar.builtin(name="floor", signature=(("float64",), "float64"))
+    def floor(value):  # type: ignore[no-untyped-def]
+        ...
+
+    return floor(value)
+
+
 _FIRST = ("index",)
 
 
-def _grouped(samples: Any, keys: Sequence[str], sums: Mapping[str, Any], others: Mapping[str, Any]) -> Any:
+def grouped(samples: Any, keys: Sequence[str], sums: Mapping[str, Any], others: Mapping[str, Any]) -> Any:
     """Group samples by `keys` and add up `sums`; what no sample has is 0 (of no time), and is not asked of any."""
     import ibis
 
@@ -278,13 +324,13 @@ def _dark_and_quiet(samples: Any) -> tuple[Any, Any]:
     return dark, quiet if dark is False else quiet & ~dark
 
 
-def _owner(fine: Any) -> Any:
-    """Return the code of the owner in the ledger: the same for all samples of a row of the finer grouping."""
+def with_owners(fine: Any) -> Any:
+    """Return sums by `fine_keys` with the code of the owner in the ledger: the same for all samples of a row."""
     import ibis
 
     held = False if empty(fine, "job") else fine.job.notnull()
     found = owner(held, fine._several, fine._quiet, False if empty(fine, "share") else fine.share.notnull())
-    return ibis.literal(found, "int8") if isinstance(found, int) else found
+    return fine.mutate(owner=ibis.literal(found, "int8") if isinstance(found, int) else found)
 
 
 def _measured(samples: Any) -> Any:
@@ -357,6 +403,13 @@ def _cycles(samples: Any, span: Any, grown: Any) -> Sums:
         "sm_cycles": Steps(_when(counted, elapsed * grown), CYCLE_STEP),
         "cycles_tensor_sum": Steps(_when(runs if counted is True else counted & runs, share), ACTIVITY_STEP),
     }
+
+
+def _where(condition: Any, value: Any) -> Any:
+    """What is added up, but only where a condition holds."""
+    if value is None:
+        return None
+    return Steps(_when(condition, value.value), value.step) if isinstance(value, Steps) else _when(condition, value)
 
 
 def _when(condition: Any, value: Any) -> Any:

@@ -5,10 +5,24 @@ One pass over settled samples gives a row per (gpu, mig, level): `level` is tens
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ullage.sums.devices import WORKS, cycles_counted, milliseconds_of
+import pyarrow as pa
+
+from ullage.sums.devices import (
+    WORKS,
+    Sums,
+    cycles_counted,
+    fine_keys,
+    grouped,
+    milliseconds_of,
+    rounded_down,
+    sums_of_states,
+    unfolded_states,
+    with_owners,
+    with_states,
+)
 from ullage.sums.exact import ACTIVITY_STEP, CLOCK_STEP, POWER_SQUARE_STEP, POWER_STEP, Steps, added, from_steps
 from ullage.sums.held import empty, full, known
 from ullage.tables import Flag
@@ -36,11 +50,12 @@ KINDS = {
 _UTIL, _HARD, _ZERO, _LOW, _ENERGY, _RATED = (1 << bit for bit in range(6))
 _CONDITION, _LEVEL = 1 << len(KINDS), 1 << len(KINDS) + 6
 
+_CYCLES = ("tensor_cycles_delta", "sm_cycles_delta")
 _READ = ("tensor_active", "sm_active", "gr_active", "gpu_util", "sm_clock", "power", "energy_delta")
 
 
-def with_findings(samples: Any) -> Any:
-    """Return the columns that matter, and `bits`: which of `KINDS` each sample shows."""
+def with_findings(samples: Any, others: Sequence[str] = ()) -> Any:
+    """Return the columns that matter, and `others`, with `bits`: which of `KINDS` each sample shows."""
     import ibis
     import ibis.expr.datatypes as types
 
@@ -49,7 +64,8 @@ def with_findings(samples: Any) -> Any:
     read = {name: null if empty(samples, name) else samples[name].cast(kind[name]) for name in _READ}
     counts = cycles_counted(samples)
     whether = {} if counts is False else {"counted": ibis.literal(value=True) if counts is True else counts}
-    table = samples.select("gpu", "mig", "time", "span_ms", "flags", **read, **whether)
+    plain = [name for name in dict.fromkeys(("gpu", "mig", "time", "span_ms", "flags", *others)) if name in samples.columns]
+    table = samples.select(*plain, **read, **whether)
     gauges = [name for name in ("gr_active", "sm_active", "tensor_active") if not empty(table, name)]
     levels = [table[name] if full(table, name) else table[name].fill_null(0) for name in gauges]
     engine = ibis.greatest(*levels) if levels else ibis.literal(0.0)
@@ -120,8 +136,31 @@ def gauge_sums(samples: Any) -> Any:
     - `clock_ms`, `clock_tensor_sum`, `lowest_clock`, `highest_clock`: where tensor activity and a clock that a GPU can have are known
       and no cycles were counted
     """
-    table = with_findings(samples)
-    fine = _by_condition(table)
+    table = _with_codes(with_findings(samples))
+    return _unfolded(grouped(table, ["gpu", "mig", "_code"], *_sums_of_gauges(table)))
+
+
+def device_and_gauge_sums(samples: Any) -> tuple[pa.Table, pa.Table]:
+    """Return what `device_sums` and `gauge_sums` give, from one pass over the samples."""
+    import ibis
+
+    samples, keys = with_states(samples)
+    table = _with_codes(with_findings(samples, [*keys, "_several", "_quiet", "model", "index", *_CYCLES]))
+    sums, others = sums_of_states(table)
+    more, ends = _sums_of_gauges(table)
+    fine = with_owners(grouped(table, [*fine_keys(keys), "_code"], sums | more, others | ends))
+    # sums of steps may need more than 64 bits
+    fine = fine.mutate(**{name: fine[name].cast("decimal(38, 0)") for name, value in (sums | more).items() if isinstance(value, Steps)})
+    engine, held = samples.get_backend(), ibis.memtable(fine.to_pyarrow())
+    return engine.to_pyarrow(unfolded_states(held, keys, sums)), engine.to_pyarrow(_unfolded(held))
+
+
+def _unfolded(fine: Any) -> Any:
+    """Return the sums of `gauge_sums` from those of samples that are alike in their code, and perhaps in more."""
+    code = fine._code.cast("int64")
+    fine = fine.mutate(
+        level=((code // _LEVEL).cast("int32") - 1).nullif(-1), conditions=code % _LEVEL // _CONDITION, bits=code % _CONDITION
+    )
     powered = {name: _where(fine, bit, "power_sum") for name, bit in (("hard", _HARD), ("zero", _ZERO), ("low", _LOW), ("energy", _ENERGY))}
     steps = {
         "util_gap_sum": Steps(_where(fine, _UTIL, "gap_sum"), ACTIVITY_STEP),
@@ -160,8 +199,8 @@ def _where(fine: Any, bit: int, name: str) -> Any:
     return ((fine.conditions & bit) > 0).ifelse(fine[name], 0)
 
 
-def _by_condition(table: Any) -> Any:
-    """Return the samples' sums by device, level, findings and `conditions`: few rows, from which sums under a condition are made."""
+def _with_codes(table: Any) -> Any:
+    """Return samples with one number to group by: the level (0: unknown), under which conditions sums are taken, the findings."""
     import ibis
 
     told, powered = _told(table), known(table, "power")
@@ -174,6 +213,12 @@ def _by_condition(table: Any) -> Any:
         _ENERGY: _all(known(table, "energy_delta"), powered, table.span_ms > 0),
         _RATED: _all(known(table, "tensor_active"), possible, ~table.counted if "counted" in table.columns else True),
     }
+    level = ibis.literal(0.0) if empty(table, "tensor_active") else rounded_down(table.tensor_active * 10).fill_null(-1) + 1
+    return table.mutate(_code=level * float(_LEVEL) + _bits(conditions) * float(_CONDITION) + table.bits)
+
+
+def _sums_of_gauges(table: Any) -> tuple[Sums, dict[str, Any]]:
+    """Return what is added up over samples that are alike in their code, and what else is told of them."""
     span, power = table.span_ms.cast("float64"), table.power
     sums = {
         "power_sum": (Steps(span * power, POWER_STEP), ("power",)),
@@ -183,19 +228,6 @@ def _by_condition(table: Any) -> Any:
         "tensor_sum": (Steps(span * table.tensor_active, ACTIVITY_STEP), ("tensor_active",)),
         "gap_sum": (Steps(span * (table.engine - table.gpu_util), ACTIVITY_STEP), ("gpu_util",)),
     }
-    held = {name: added(value) for name, (value, needed) in sums.items() if not any(empty(table, field) for field in needed)}
-    level = ibis.literal(0.0) if empty(table, "tensor_active") else (table.tensor_active * 10).floor().fill_null(-1) + 1
-    # one number, so that there is one column to group by: the level (0: unknown), the conditions, the findings
-    table = table.mutate(_code=level * float(_LEVEL) + _bits(conditions) * float(_CONDITION) + table.bits)
-    devices = ["gpu"] if empty(table, "mig") else ["gpu", "mig"]
-    found = table.group_by(*devices, "_code").aggregate(
-        span_ms=table.span_ms.sum(), rows=table.count(), lowest=table.sm_clock.min(), highest=table.sm_clock.max(), **held
-    )
-    code = found._code.cast("int64")
-    return found.mutate(
-        level=((code // _LEVEL).cast("int32") - 1).nullif(-1),
-        conditions=code % _LEVEL // _CONDITION,
-        bits=code % _CONDITION,
-        **{name: ibis.literal(0, "int64") for name in sums if name not in held},
-        **({} if "mig" in devices else {"mig": ibis.null("string")}),
-    )
+    held = {name: None if any(empty(table, field) for field in needed) else value for name, (value, needed) in sums.items()}
+    others = {"rows": table.count(), "lowest": table.sm_clock.min(), "highest": table.sm_clock.max()}
+    return {"span_ms": table.span_ms, **held}, others
