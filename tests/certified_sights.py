@@ -286,6 +286,12 @@ CONFIGS: dict[str, list[dict[str, Any]]] = {
          10000.0}}, "image_token_index": 100, "audio_token_index": 99, "video_token_index": 98, "vision_start_token_id": 97,
          "vision_end_token_id": 96, "audio_start_token_id": 95, "audio_end_token_id": 94},
     ],
+    "lfm2_vl": [
+        {"architectures": ["Lfm2VlForConditionalGeneration"], "model_type": "lfm2_vl", "vision_config": {"model_type":
+         "siglip2_vision_model", "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4,
+         "patch_size": 4, "num_patches": 16}, "text_config": {**READ, "model_type": "lfm2", "layer_types": ["conv", "full_attention"],
+         "block_ff_dim": 72}, "image_token_id": 100, "downsample_factor": 2, "projector_hidden_size": 52},
+    ],
     "audioflamingo3": [
         {"architectures": ["AudioFlamingo3ForConditionalGeneration"], "model_type": "audioflamingo3", "audio_config": {**HEARD,
          "model_type": "audioflamingo3_encoder"}, "text_config": {**READ, "model_type": "qwen2"}, "audio_token_id": 100},

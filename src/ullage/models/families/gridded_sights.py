@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ullage.models.config import Config
 from ullage.models.decoders import documented
 from ullage.models.families.encoders import Side, encoder
+from ullage.models.families.vision import pooled_tower
 from ullage.models.images import FUSED, Images, Tower, pair, patching, scaled
 from ullage.models.language import language, width
 from ullage.models.model import in_transformers, model, transformers_model
@@ -166,6 +167,22 @@ def _chunked_sound(section: Config, base: str) -> Iterator[Work]:
     yield from encoder(Side("encoder", f"{base}layers", layers, wide, heads, wide // heads, inner), rows, heard("pairs", lambda n: n * n))
     pooled = quantity(f"pairs of positions of chunks of {size} frames", lambda s: rows.of(s, FULL) // 2)
     yield matmul("encoder.merger", pooled, wide, known.integer("output_dim"), module=f"{base}proj", reads=("encoder",))
+
+
+@transformers_model(
+    "models/lfm2_vl and siglip2; arXiv:2511.23404", "lfm2_vl", "Lfm2VlForConditionalGeneration", kind="vision-language",
+    left_out=("*.vision_tower.embeddings",),  # positions fitted to an image's shape, which the library takes by a product
+)  # fmt: skip
+def lfm2_vl(config: Config) -> Iterator[Work]:
+    """LFM2-VL: SigLIP 2 over images of any shape, 2 × 2 patches merged, a projector of two products, and LFM2."""
+    section, works = config.section("vision_config", optional=True), list(language(config, "lfm2"))
+    side, merge = section.integer("patch_size", default=16, most=1024), config.integer("downsample_factor", default=2, most=64)
+    images, way = Images(side, side, merge=merge, fit="nearest"), "model.multi_modal_projector"
+    wide = yield from pooled_tower(section, "model.vision_tower.", images, used=False)
+    inner, middle = wide * merge**2, config.integer("projector_hidden_size", default=2560)
+    yield matmul("vision.merger.up", images.merged, inner, middle, module=f"{way}.linear_1", reads=("vision",), to=None)
+    yield matmul("vision.merger.down", images.merged, middle, width(works), module=f"{way}.linear_2", reads=("vision.merger.up",))
+    yield from works
 
 
 def patched(config: Config, patch: int, needed: bool = False) -> Images:

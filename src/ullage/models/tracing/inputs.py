@@ -79,7 +79,7 @@ def _image_places(call: _Call) -> list[int]:
     """Return which tokens of the text stand for images, a word between one image and the next."""
     if call.sample.pixels:
         return list(range(_features(call)))
-    side = int(call.setting("spatial_merge_size", "pooling_kernel_size", default=0)) or round(
+    side = int(call.setting("spatial_merge_size", "pooling_kernel_size", "downsample_factor", default=0)) or round(
         1 / call.setting("pixel_shuffle_ratio", default=1)
     )
     sizes = [t * h * w // side**2 for t, h, w in call.sample.grids] or [call.sample.image_tokens]
@@ -113,7 +113,7 @@ def _image_sizes(call: _Call) -> Any:
 def _pixel_values(call: _Call) -> Any:
     sample = call.sample
     channels = int(call.setting("num_channels", "in_channels", "in_chans", default=3))
-    if sample.grids and call.setting("pooling_kernel_size"):
+    if sample.grids and _patched(call):
         return call.reals(
             call.batch * len(sample.grids), _patches(sample) // len(sample.grids), channels * int(call.setting("patch_size")) ** 2
         )
@@ -136,6 +136,19 @@ def _pixel_values(call: _Call) -> Any:
     if str(getattr(call.settings, "model_type", "")) in TILED:
         return call.reals(call.batch, len(sample.pixels), channels, height, width)
     return call.reals(call.batch * len(sample.pixels), channels, height, width)
+
+
+def _patched(call: _Call) -> bool:
+    """Whether a model takes the patches of each image, side by side with those of the others, instead of its pixels."""
+    vision = str(getattr(getattr(call.settings, "vision_config", None), "model_type", ""))
+    return vision.startswith("siglip2") or call.setting("pooling_kernel_size") is not None
+
+
+def _shapes(call: _Call) -> Any:
+    """Return the rows and columns of each image's patches."""
+    torch = library("torch")
+    sizes = [[rows, columns] for _, rows, columns in call.sample.grids]
+    return torch.tensor(sizes * call.batch, dtype=torch.long, device=call.place.integers) if sizes else None
 
 
 def _canvases(call: _Call) -> Any:
@@ -161,6 +174,15 @@ def _places(call: _Call) -> Any:
         return None
     of = [[[column, row] for row in range(rows) for column in range(columns)] for _, rows, columns in call.sample.grids]
     return torch.tensor(of * call.batch, dtype=torch.long, device=call.place.integers)
+
+
+def _unpadded(call: _Call) -> Any:
+    """Return a mask of each image's patches, none of them padding."""
+    torch, grids = library("torch"), call.sample.grids
+    if not grids or not _patched(call):
+        return None
+    shape = (call.batch * len(grids), _patches(call.sample) // len(grids))
+    return torch.ones(shape, dtype=torch.long, device=call.place.integers)
 
 
 def _hidden_states(call: _Call) -> Any:
@@ -208,6 +230,8 @@ _MAKERS = {
     "image_grid_thw": _grid,
     "grid_thw": _grid,
     "image_position_ids": _places,
+    "spatial_shapes": _shapes,
+    "pixel_attention_mask": _unpadded,
     "hidden_states": _hidden_states,
     "input_features": _mel,
     "feature_attention_mask": _heard,

@@ -112,7 +112,8 @@ def _grids(config: Config, words: int) -> Iterator[Sample]:
     else:
         frames = 1 if config.architecture.casefold().startswith("glm") else 3  # GLM takes the frames of a video for images
         merge, tiles = next(_everywhere(vision, "spatial_merge_size"), 2), [[(1, 3, 5)], [(1, 4, 6), (frames, 2, 7)]]
-        if pooled := next(_everywhere(vision, "pooling_kernel_size"), 0):  # images of a step have as many patches
+        still = "" if config is vision else str(vision.values.get("model_type"))
+        if pooled := next(_everywhere(vision, "pooling_kernel_size"), 2 * still.startswith("siglip2")):  # images of as many patches
             merge, tiles = pooled, [[(1, 2, 4)], [(1, 2, 3), (1, 3, 2)]]
     for grids in tiles:
         real = tuple((t, h * merge, w * merge) for t, h, w in grids)
