@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import FrozenInstanceError
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -16,7 +17,16 @@ from ullage.reports.rated import rate
 from ullage.sums.devices import device_sums, time_sums
 from ullage.sums.gauges import gauge_sums, util_sums
 from ullage.sums.lanes.alignment import line
+from ullage.sums.lanes.code.account import Code, merge_code
+from ullage.sums.lanes.code.times import CodeRow, CodeTimes, code_times, merge_code_times
+from ullage.sums.lanes.common import _unequal
+from ullage.sums.lanes.events_before_sums import median_with_histogram
+from ullage.sums.lanes.exchanges import ENDS_AGREE, _ending_together
+from ullage.sums.lanes.kernels import Kernels, merge_kernels
+from ullage.sums.lanes.matching import _named_points
+from ullage.sums.lanes.queues import _most, quantile
 from ullage.sums.lanes.shifts import _by_far, shift
+from ullage.sums.lanes.spans import spans
 from ullage.sums.lanes.transfer import split, transfer_notes
 from ullage.sums.ledger import CODES
 from ullage.sums.windows import unequal
@@ -463,3 +473,87 @@ def test_a_shift_needs_an_agreement_of_three_and_of_half(length, common, found):
 def test_the_best_of_several_shifts_must_be_better_by_four_times(second, found):
     assert _by_far(np.array([second, 1.0, 9.0])) == found
     assert _by_far(np.array([0.0, 0.0])) is None
+
+
+@pytest.mark.parametrize(("times", "histogram", "longest", "median"), [
+    ([], (), 100, 0),
+    ([], (0, 0), 100, 0),
+    ([], (1,), 100, 24),  # less than 32 ns: three quarters of that
+    ([], (0, 0, 5), 100, 96),
+    ([], (0, 0, 5), 90, 90),  # and no more than the longest
+    ([10, 20], (0, 0, 2), 1000, 20),  # 10, 20, 96, 96: the lower of the two in the middle
+    ([10, 20], (0, 0, 3), 1000, 96),
+    ([30, 10], (2,), 1000, 24),  # 10, 24, 24, 30
+])  # fmt: skip
+def test_the_median_of_calls_some_of_which_are_only_counted(times, histogram, longest, median):
+    assert median_with_histogram(np.array(times, np.int64), histogram, longest) == median
+
+
+def test_time_by_code_counts_gaps_and_folds_what_is_too_much():
+    # "a" has 5 + 3 of gap 0 and 4 of gap 1, 3 of it on gradients; "b" has 2 of gap 0
+    columns = (np.array(values) for values in ([0, 1, 0, 0], [0, 0, 0, 1], [5, 2, 3, 4]))
+    found = code_times(["a", "b"], *columns, outside=7, backward=np.array([1, 0, 0, 2]))
+    assert found == CodeTimes((CodeRow("a", 2, 12, 8, 3), CodeRow("b", 1, 2, 2)), 7)
+    assert merge_code_times([found, found], most=1) == CodeTimes((CodeRow("a", 4, 24, 8, 6), CodeRow("(others)", 2, 4, 2)), 14)
+    assert merge_code_times([CodeTimes((CodeRow("(others)", 3, 9, 5),)), found], most=1).rows[1] == CodeRow("(others)", 4, 11, 5)
+    nothing = np.zeros(0, np.int64)
+    assert code_times([], nothing, nothing, nothing, outside=0) == merge_code_times([]) == CodeTimes()
+    assert (CodeTimes().outside, merge_code([]).charged, merge_code([Code(), Code()]).charged) == (0, 0, 0)
+
+
+@pytest.mark.parametrize(("shorter", "common", "unequal"), [(990, None, False), (989, None, True), (989, (0, 1), False)])
+def test_ranks_were_recorded_for_unequal_times_below_ninety_nine_hundredths(shorter, common, unequal):
+    processes = [SimpleNamespace(label=str(n), known=None, window=(5, 5 + length)) for n, length in enumerate((1000, shorter))]
+    assert _unequal(SimpleNamespace(common=common, processes=processes)) is unequal
+
+
+def test_a_quantile_is_the_least_time_that_enough_do_not_exceed():
+    times = np.array([40, 10, 30, 20])
+    assert [quantile(times, share) for share in (0.25, 0.26, 0.5, 0.75, 0.76, 1.0)] == [10, 20, 20, 30, 40, 40]
+    assert quantile(np.array([7]), 0.5) == 7 and quantile(np.zeros(0, np.int64), 0.5) is None
+
+
+def test_the_most_waits_at_once_are_counted_while_they_are_looked_at():
+    # calls at 0, 1, 2 and 8, whose work begins at 5, 3, 6 and 9: three wait from 2 to 3
+    called, begun = np.array([0, 1, 2, 8]), np.array([5, 3, 6, 9])
+    assert [_most(called, begun, spans(*seen)) for seen in (((0, 10),), ((3, 10),), ((5, 7),), ((6, 10),), ((6, 8),), ())] == [
+        3,
+        2,
+        1,
+        1,
+        0,
+        0,
+    ]
+    nothing = np.zeros(0, np.int64)
+    assert _most(nothing, nothing, spans((0, 10))) == 0
+
+
+def test_kernels_of_several_captures_stand_in_the_order_of_their_time():
+    parts = [Kernels((("a", "kernel", 5, 4, 1, 10), ("b", "kernel", 1, 3, 3, 0))), Kernels((("b", "kernel", 1, 2, 2, 7),), folded=2)]
+    assert merge_kernels(parts) == Kernels((("b", "kernel", 2, 5, 3, 7), ("a", "kernel", 5, 4, 1, 10)), 2)
+    # one name is kept: the other is folded, with what was folded before
+    folded = merge_kernels([*parts, Kernels((("(others)", "kernel", 1, 9, 9, 1),), folded=1)], most=1)
+    assert folded == Kernels((("b", "kernel", 2, 5, 3, 7), ("(others)", "kernel", 6, 13, 9, 11)), 4)
+
+
+def test_which_sends_and_receives_of_a_named_group_meet_is_known_only_of_two():
+    columns = ((-2, 0, 2), (-2, 0, 3), (-2, 0, -1), (-2, -1, 3), (5, 0, 3))  # kind (-2: point to point), group, members
+    kind, group, members = np.array(columns).T
+    assert _named_points(SimpleNamespace(kind=kind, group=group, members=members)).tolist() == [False, True, True, False, False]
+
+
+@pytest.mark.parametrize(("apart", "lasted", "exchanged"), [(50, 100, True), (51, 101, False), (52, 104, True), (50, 99, False)])
+def test_an_exchange_ends_on_all_ranks_within_half_of_the_longest(apart, lasted, exchanged):
+    # three ranks, the first the longest
+    end, lane = np.array([1000, 1000 + apart, 1010]), np.array([0, 1, 2])
+    found = _ending_together(end, lane, np.array([lasted, 3, 3]), 3)
+    assert found.tolist() == ([0, 0, 0] if exchanged else [-1, -1, -1])
+
+
+def test_an_exchange_ends_on_all_ranks_within_what_clocks_allow():
+    end, lane, long = np.array([0, 0, ENDS_AGREE]), np.array([0, 1, 2]), np.full(3, 10 * ENDS_AGREE)
+    assert _ending_together(end, lane, long, 3).tolist() == [0, 0, 0]
+    assert _ending_together(end + np.array([0, 0, 1]), lane, long, 3).tolist() == [-1, -1, -1]
+    # two exchanges one after the other, and a rank that is twice in a row between them
+    twice = _ending_together(np.array([0, 1, 2, 3, 4, 5, 6]), np.array([0, 1, 2, 2, 0, 1, 2]), np.full(7, 100), 3)
+    assert twice.tolist() == [0, 0, 0, 1, 1, 1, -1]
