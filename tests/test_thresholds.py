@@ -24,6 +24,7 @@ from ullage.sums.lanes.events_before_sums import median_with_histogram
 from ullage.sums.lanes.exchanges import ENDS_AGREE, _ending_together
 from ullage.sums.lanes.kernels import Kernels, merge_kernels
 from ullage.sums.lanes.matching import _named_points
+from ullage.sums.lanes.moved import _plain
 from ullage.sums.lanes.queues import _most, quantile
 from ullage.sums.lanes.shifts import _by_far, shift
 from ullage.sums.lanes.spans import spans
@@ -557,3 +558,9 @@ def test_an_exchange_ends_on_all_ranks_within_what_clocks_allow():
     # two exchanges one after the other, and a rank that is twice in a row between them
     twice = _ending_together(np.array([0, 1, 2, 3, 4, 5, 6]), np.array([0, 1, 2, 2, 0, 1, 2]), np.full(7, 100), 3)
     assert twice.tolist() == [0, 0, 0, 1, 1, 1, -1]
+
+
+def test_a_send_and_a_receive_are_one_where_their_word_is_known():
+    rows = SimpleNamespace(operation=np.array([0, 1, 2, 3]))
+    assert _plain(rows, ("send", "recv", "sendrecv", "allreduce")).tolist() == [2, 2, 2, 3]
+    assert _plain(rows, ("send", "recv", "barrier", "allreduce")).tolist() == [0, 1, 2, 3]
