@@ -79,6 +79,7 @@ def test_a_clocks_step_and_doubt_widen_a_time_by_what_its_pieces_allow():
     assert (exact.active, coarse.active) == (((8950, 9070),), ((2950, 20_000),))
     assert (exact.least_collective, coarse.least_collective) == ((3000,), (1000,))
     assert (exact.least_memory, coarse.least_memory) == ((2000,), (0,))
+    assert device_ranges([part(100)]).least_memory == (1400,)
     # a collective that was recorded at all may be longer by two steps a piece; no memory operation was
     assert (exact.most_collective, coarse.most_collective) == ((3120,), (15_120,))
     assert (exact.most_memory, coarse.most_memory) == ((2120,), (2120,))

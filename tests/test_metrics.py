@@ -20,7 +20,7 @@ from ullage.metrics.instructions import host_instructions
 from ullage.metrics.metric import METRICS, ratio
 from ullage.metrics.ofu import counted_units, sampled_ofu
 from ullage.metrics.telemetry import chain, credible, step_losses, tree
-from ullage.metrics.tree import Node
+from ullage.metrics.tree import Node, widened
 from ullage.totals import Factors, HostTotals
 
 
@@ -201,6 +201,9 @@ def test_a_value_is_stated_where_its_bounds_are_at_most_a_fifth_apart():
     assert node(0.0, 1.0, doubt=0.2).certain and not node(0.5, 0.5, doubt=0.201).certain
     assert node(None, 0.9).certain and node(0.1, None).certain
     assert node(0.5, 0.5).exact and not node(0.5, 0.6).exact
+    wide = widened(node(0.4, 0.6), {"speedup": (0.1, 0.9)})
+    assert (wide.low, wide.high, wide.doubt) == (0.1, 0.9, pytest.approx(0.2)) and wide.certain
+    assert widened(node(0.4, 0.6), {"speedup": (0.5, 0.5)}).high == 0.6 and widened(node(None, 0.6), {"speedup": (0, 1)}).low is None
 
 
 def test_ratio_is_null_where_any_array_has_no_denominator_and_broadcasts():

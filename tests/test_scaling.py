@@ -236,6 +236,8 @@ def test_the_run_that_is_farthest_from_the_reference_says_how_the_work_grows_and
     found = detected([4, 32, 2], {"instructions": [100, 800, 100]})
     assert (found.kind, found.exponent, found.sure) == ("weak", pytest.approx(1), False)
     assert detected([4, 32, 2], {"instructions": [100, 800, 50]}).sure
+    # a quarter of the resources is farther than twice as many
+    assert detected([4, 1, 8], {"instructions": [400, 100, 400]}).kind == "weak"
     # a run without a count, and one of as many resources, say nothing
     assert detected([4, 32, 4, 8], {"instructions": [100, 800, 1, None]}) == detected([4, 32], {"instructions": [100, 800]})
     # the reference is the second run: from 32 down to 4 the work shrinks alike

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -269,7 +270,7 @@ def test_what_remains_is_impossible_above_one_or_above_the_fastest_clock(names, 
         return Step(names, Measured(value, least, 3.0, source), say(1.0, ""), say(1.0, ""))
 
     # a billionth is rounding
-    assert not step(most).impossible and not step(most * (1 + 0.9e-9)).impossible and step(most * (1 + 1.1e-9)).impossible
+    assert not step(most).impossible and not step(most * (1 + 1e-9)).impossible and step(most * (1 + 1.1e-9)).impossible
     assert step(None).impossible and not step(None, value=most).impossible
     assert not step(2.0, source="telemetry").impossible
 
@@ -306,6 +307,16 @@ def test_load_balance_is_compared_where_several_gpus_were_all_traced():
         return "load balance of that time" in [one.what for one in compared(evidence)]
 
     assert [compares(gpus, whole) for gpus, whole in ((2, True), (1, True), (2, False))] == [True, False, False]
+
+
+def test_the_clocks_factor_lies_between_those_of_ofus_bounds():
+    # OFU 0.3, between 0.28 and 0.33, over tensor activity 0.4
+    telemetry = replace(gauges(), ofu=Measured(0.3, 0.28, 0.33, "telemetry"))
+    clock = waterfall(Evidence(telemetry=telemetry)).step("clock").factor
+    assert (clock.low, clock.value, clock.high) == pytest.approx((0.7, 0.75, 0.825))
+    unknown = replace(gauges(), ofu=Measured(0.3, None, None, "telemetry"))
+    clock = waterfall(Evidence(telemetry=unknown)).step("clock").factor
+    assert (clock.low, clock.value, clock.high) == (None, pytest.approx(0.75), None)
 
 
 def test_a_gain_takes_less_than_nothing_between_its_bounds():
