@@ -194,6 +194,13 @@ def test_what_is_changed_is_told_from_the_first_time_on_that_reads_otherwise():
     assert settle_ratio_units(rows({21: [{"sm_active": 0.9, "gpu_util": 0.9}]}), later.habits).changed == {}
 
 
+def test_a_device_of_no_known_host_has_a_unit_of_its_own():
+    told = rows({0: [{"sm_active": 0.4}, {"sm_active": 50.0}], 1: [{"sm_active": 0.5}, {"sm_active": 20.0}]}, host=None)
+    found = settle_ratio_units(told, {})
+    assert values(found.rows) == [0.4, 0.5, 0.5, 0.2]
+    assert {exporter[1:] for exporter in found.habits} == {(None, "None/0"), (None, "None/1")}
+
+
 def test_silent_scrapes_are_added_up_once_however_often_they_come():
     # 0.2 with a utilization of 1 %: 40 scrapes give 8 of 15, and again 8; 35 later ones come to 15
     first = rows({n: [{"sm_active": 0.2, "gpu_util": 0.01}] for n in range(40)})

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ullage.sums.ordering import take
 from ullage.sums.windows import ACTIVITY, derive, merge, settle
 from ullage.tables import COUNTERS, FIELDS, SAMPLES, SETTLED, Flag, samples
 
@@ -469,3 +470,10 @@ def test_a_comma_in_a_jobs_name_makes_no_sharer():
     settled = settle(rows)
     assert settled["job"].to_pylist() == [r"a\,b", r"a\,b,c"]
     assert settled["sharers"].to_pylist() == [1, 2]
+
+
+def test_rows_are_taken_by_number_and_none_is_null():
+    column = pa.array([5, 6, 7])
+    assert take(column, np.array([2, 0])).to_pylist() == [7, 5]
+    assert take(column, np.array([0, -1, 1])).to_pylist() == [5, None, 6]
+    assert take(column, np.zeros(0, np.int64)).to_pylist() == []
