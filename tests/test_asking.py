@@ -79,7 +79,7 @@ def test_a_command_and_its_function_ask_the_same(name: str) -> None:
     assert command is not None
     of_output = {"top", "out", "as_json", "places"}  # where the answer goes is the command's
     options = {param.name for param in command.params} - of_output
-    parameters = {parameter.name for parameter in inspect.signature(function).parameters.values()} - {QUESTIONS[name].places}
+    parameters = {parameter.name for parameter in inspect.signature(function).parameters.values()} - {QUESTIONS[name].places, "progress"}
     assert options == parameters == {field.name for field in askable(QUESTIONS[name].asked)} - {QUESTIONS[name].places}
     assert all(field.help in (function.__doc__ or "") for field in askable(QUESTIONS[name].asked) if field.name in options)
 
@@ -97,6 +97,14 @@ def test_help_lists_first_the_ten_or_so_that_matter(name: str) -> None:
 def test_a_function_that_is_asked_something_else_says_so() -> None:
     with pytest.raises(UllageError, match="a fleet's report has no 'pirces'"):
         ullage.fleet("scrapes/", pirces=2)
+
+
+def test_a_function_says_how_far_it_is(tmp_path: Path) -> None:
+    ask("simulate", "--gpus", 8, "--hours", 0.2, "--out", tmp_path / "scrapes")
+    words: list[str] = []
+    report = ullage.fleet(tmp_path / "scrapes", progress=words.append)
+    assert report.gpus == 8
+    assert "adding up" in words
 
 
 def test_a_secret_never_reaches_the_command_that_a_report_shows(tmp_path: Path) -> None:

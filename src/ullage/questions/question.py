@@ -59,12 +59,13 @@ def register(question: RegisteredQuestion) -> RegisteredQuestion:
 def python_function(question: RegisteredQuestion) -> Callable[..., Any]:
     """Return the function that asks a question from Python: its places first, then what may be asked by keyword.
 
-    Values may be texts as a command takes them ("24h", "H100=2.50"), or what they mean (ms since 1970, a mapping).
+    Values may be texts as a command takes them ("24h", "H100=2.50"), or what they mean (ms since 1970, a mapping). `progress` is called
+    with a word about how far the work is.
     """
 
-    def ask(*places: Any, **given: Any) -> Any:
+    def ask(*places: Any, progress: Progress | None = None, **given: Any) -> Any:
         named = tuple(places[0]) if len(places) == 1 and isinstance(places[0], list | tuple) else places
-        return question.answer(question.question(tuple(map(str, named)), given), lambda _: None, "")
+        return question.answer(question.question(tuple(map(str, named)), given), progress or (lambda _: None), "")
 
     parameters = [inspect.Parameter(question.places, inspect.Parameter.VAR_POSITIONAL)]
     lines = []
@@ -72,6 +73,8 @@ def python_function(question: RegisteredQuestion) -> Callable[..., Any]:
         if one.name != question.places:
             parameters.append(inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default))
             lines.append(f"{one.name}: {one.help}")
+    parameters.append(inspect.Parameter("progress", inspect.Parameter.KEYWORD_ONLY, default=None))
+    lines.append("progress: Is called with a word about how far the work is.")
     ask.__name__ = ask.__qualname__ = question.name
     ask.__module__ = question.asked.__module__
     ask.__doc__ = "\n\n".join([inspect.getdoc(question.asked) or "", "\n".join(lines), "Raises UllageError for what the user can fix."])
