@@ -376,3 +376,10 @@ def test_sound_is_heard_in_chunks_by_hand():
     layers = 2 * (19 * (4 * 48**2 + 2 * 48 * 80) + (64 + 64 + 9) * 2 * 48)
     heard = forward(config, Sample(text=12, audio=37)) - forward(config, Sample(text=12))
     assert heard == 2 * (front + layers + 9 * 48 * 40)
+
+
+def test_a_field_of_the_tower_that_is_null_is_missing_and_not_the_class_default():
+    config = CONFIGS["qwen2_audio"][0]
+    silent = {**config, "audio_config": {**config["audio_config"], "encoder_attention_heads": None}}
+    with pytest.raises(UllageError, match=r"no field audio_config\.encoder_attention_heads"):
+        formula(silent)

@@ -392,9 +392,8 @@ table(
 
 def _falcon_keys(config: Config, heads: int) -> int:
     """Return `num_kv_heads` heads of keys in the newer architecture; in the older one a single one, or as many as queries."""
-    if config.flag("new_decoder_architecture"):
-        return key_heads(config, heads, "num_kv_heads", "n_head_kv")
-    return _one_head(config, heads)
+    older = _one_head(config, heads)
+    return key_heads(config, heads, "num_kv_heads", "n_head_kv") if config.flag("new_decoder_architecture") else older
 
 
 BLOOM_LAYOUT = Layout(

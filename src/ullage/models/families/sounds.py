@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from dataclasses import replace
 from typing import Any
 
 from ullage.models.blocks import head
@@ -128,7 +129,7 @@ def _audio(config: Config) -> Config:
     section = config.section("audio_config", optional=True)
     words = zip(AUDIO, ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size"), strict=True)
     known = {old: section.values[new] for old, new in words if old not in section.values and new in section.values}
-    return documented(section.replaced(**known), **AUDIO)
+    return documented(replace(section, values={**section.values, **known}), **AUDIO)  # a null stays missing
 
 
 def _listening(section: Config) -> Generator[Work, None, tuple[int, Quantity]]:
