@@ -27,6 +27,7 @@ from ullage.sums.lanes.states import Host
 from ullage.sums.lanes.window import Window
 from ullage.totals import Region, united
 from ullage.traces.trace import TRACES, File, NoTraceError, Options, Trace, formats, recognised
+from ullage.views.times import in_seconds
 from ullage.workers import side_by_side
 
 NO_TRACE, UNUSED = "files that are not traces", "traces that can't be used"
@@ -343,17 +344,8 @@ def _compare_clocks(kept: list[Reduced], problems: Problems) -> None:
     windows = sorted((r.window, r.recording.place) for r in kept if r.recording.clock == "utc")
     for (a, first), (b, second) in itertools.pairwise(windows):
         if b[0] >= a[1]:
-            problems.note(f"{first} and {second} were recorded at different times ({_seconds(b[0] - a[1])} between them)")
+            problems.note(f"{first} and {second} were recorded at different times ({in_seconds(b[0] - a[1])} between them)")
             break
-
-
-def _seconds(ns: int) -> str:
-    """Return a time for a note.
-
-    >>> _seconds(1_500_000), _seconds(1_000_000_000_000)
-    ('0.0015 s', '1,000 s')
-    """
-    return f"{ns / 1e9:,.0f} s" if ns >= 10**11 else f"{ns / 1e9:.3g} s"
 
 
 def _prefers(recordings: tuple[Recording, ...], run: Run) -> Mode:

@@ -9,7 +9,7 @@ from ullage.benches.bench import Plain, Quantity
 from ullage.benches.result import Result, Stamp
 from ullage.errors import harmless
 from ullage.reports.bench import Cell, Table
-from ullage.views.numbers import UNKNOWN, percent
+from ullage.views.numbers import UNKNOWN, binary_size, percent
 
 NOT_YET = "not measured yet"
 NO_DATA = "none"  # what a row that runs nothing says of its data
@@ -94,11 +94,6 @@ def verdict(problem: str) -> str:
     return "not run" if problem.startswith("not run") else "wrong" if "wrong" in problem else "failed"
 
 
-def published(cell: Cell | None, gpu: str, unit: Unit) -> str:
-    """Return the figure that a paper gives for a GPU, "" where it gives none."""
-    return "" if cell is None or gpu not in cell.published else shown(cell.published[gpu], unit)
-
-
 def short(gpu: str) -> str:
     """Return a GPU's name without its maker's.
 
@@ -116,19 +111,7 @@ def word(label: Plain, name: str = "") -> str:
     """
     if label is None or isinstance(label, bool):
         return "" if label is None else "yes" if label else "no"
-    return size(label) if name in BYTES and isinstance(label, int | float) else harmless(str(label), 60)
-
-
-def size(count: float) -> str:
-    """Return bytes in powers of 1024, with three digits.
-
-    >>> size(8192), size(65536), size(94_906_265), size(256 * 2**20)
-    ('8,192', '64 Ki', '90.5 Mi', '256 Mi')
-    """
-    prefix, scale = next(((p, s) for p, s in (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)) if count >= s), ("", 1))
-    if count < 16 * 1024:
-        return f"{count:,g}"
-    return f"{count / scale:.{0 if count % scale == 0 or count >= 100 * scale else 1}f} {prefix}"
+    return binary_size(label) if name in BYTES and isinstance(label, int | float) else harmless(str(label), 60)
 
 
 def stamped(stamps: Iterable[Stamp | None]) -> str:

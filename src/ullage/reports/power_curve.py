@@ -9,6 +9,7 @@ from ullage.benches.result import Result, Row
 from ullage.errors import harmless
 from ullage.metrics.metric import ratio
 from ullage.sources.clock_reasons import REASONS
+from ullage.views.notation import TERAFLOPS
 
 BENCH = "power-curve"
 POWER = (REASONS[0x4], REASONS[0x80], REASONS[0x8])  # a limit of the board's power; the hardware slows for power or heat
@@ -113,12 +114,12 @@ def sentence(cost: PowerCost) -> str:
     the power limit of 700 W costs BF16 wgmma 36.0 % (360.0 TFLOP/s): 640.0 TFLOP/s on random data at 1,410 MHz and 698 W, where all 132 SMs
     would do 1,000.0 at the 1,980 MHz that 33 of them hold on random data
     """
-    now = f"{_tera(cost.throughput)} TFLOP/s on random data{_at(cost)}"
+    now = f"{TERAFLOPS.words(cost.throughput)} TFLOP/s on random data{_at(cost)}"
     many = "all of them" if cost.free_sms == cost.sms else f"{cost.free_sms} of them"
     zeros = "zeros" if cost.free_data == "zero" else f"{cost.free_data} data"
     clock = "clock" if cost.free_clock is None else f"{cost.free_clock / 1e6:,.0f} MHz"
-    would = f"where all {cost.sms} SMs would do {_tera(cost.free)} at the {clock} that {many} hold on {zeros}"
-    loss = f"{cost.share * 100:.1f} % ({_tera(cost.lost)} TFLOP/s)"
+    would = f"where all {cost.sms} SMs would do {TERAFLOPS.words(cost.free)} at the {clock} that {many} hold on {zeros}"
+    loss = f"{cost.share * 100:.1f} % ({TERAFLOPS.words(cost.lost)} TFLOP/s)"
     if cost.held_back:
         return f"{_subject(cost)} costs {harmless(cost.load, 60)} {'' if cost.certain else 'at least '}{loss}: {now}, {would}"
     why = "the driver does not tell what holds clocks back" if cost.reasons is None else "neither power nor heat held the clock back"
@@ -142,7 +143,3 @@ def _at(cost: PowerCost) -> str:
     ]
     known = [part for part in parts if part]
     return f" at {' and '.join(known)}" if known else ""
-
-
-def _tera(value: float) -> str:
-    return f"{value / 1e12:,.1f}"

@@ -124,15 +124,6 @@ def wrap(words: str, width: float, size: float = SIZE) -> list[str]:
     return lines
 
 
-def gpus(count: int) -> str:
-    """Return a number of GPUs in words.
-
-    >>> gpus(1), gpus(5888)
-    ('1 GPU', '5,888 GPUs')
-    """
-    return f"{count:,} {'GPU' if count == 1 else 'GPUs'}"
-
-
 @dataclass(frozen=True)
 class Scale:
     """A linear map from values `low` to `high` onto pixels `start` to `end`; values beyond are held at the ends.

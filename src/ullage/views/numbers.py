@@ -169,8 +169,8 @@ def amount(value: float) -> str:
 def prefixed(value: float, digits: int) -> tuple[float, str]:
     """Return a value in thousands of thousands and the prefix of these, so that it is below 1,000 when it is shown with so many digits.
 
-    >>> prefixed(999.96e3, 4), prefixed(999.94e3, 4)
-    ((0.99996, 'M'), (999.94, 'k'))
+    >>> prefixed(1_500_000, 4), prefixed(999_960, 4)[1], prefixed(999_940, 4)[1]
+    ((1.5, 'M'), 'M', 'k')
     """
     scaled, steps = float(value), 0
     while abs(scaled) >= 1000 - 0.5 * 10.0 ** (3 - digits) and steps < len(_PREFIXES) - 1:
@@ -188,6 +188,28 @@ def tera(value: float) -> str:
     if scaled < 1:
         return f"{scaled:.2g}"
     return f"{scaled:,.0f}" if scaled >= 10_000 else f"{scaled:,.1f}".removesuffix(".0")
+
+
+def short_tera(value: float) -> str:
+    """Return a rate in units of 10¹² with three digits, as a picture has room for.
+
+    >>> short_tera(989.43e12), short_tera(4.8e12), short_tera(1978.9e12)
+    ('989', '4.8', '1,979')
+    """
+    scaled = value / 1e12
+    return f"{scaled:,.0f}" if scaled >= 100 else f"{scaled:.3g}"
+
+
+def binary_size(count: float) -> str:
+    """Return bytes in powers of 1024, with three digits.
+
+    >>> binary_size(8192), binary_size(65536), binary_size(94_906_265), binary_size(256 * 2**20)
+    ('8,192', '64 Ki', '90.5 Mi', '256 Mi')
+    """
+    prefix, scale = next(((p, s) for p, s in (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)) if count >= s), ("", 1))
+    if count < 16 * 1024:
+        return f"{count:,g}"
+    return f"{count / scale:.{0 if count % scale == 0 or count >= 100 * scale else 1}f} {prefix}"
 
 
 def short_count(value: float) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from ullage.errors import harmless
 from ullage.reports.groups import Group
-from ullage.views.draw import SMALL, WIDE, Scale, box, extent, fit, gpus, picture, text
+from ullage.views.draw import SMALL, WIDE, Scale, box, extent, fit, picture, text
 from ullage.views.markup import Markup, element, known
-from ullage.views.numbers import hours, percent
+from ullage.views.numbers import counted, hours, percent
 
 SHOWN = 20
 
@@ -106,7 +106,7 @@ def _hue(group: Group) -> str:
 def _told(group: Group) -> str:
     ofu = known(group.ofu)
     told = percent(ofu) if ofu is not None else "unknown"
-    return f"{harmless(group.key)}: OFU {told} of {hours(known(group.gpu_hours))} GPU-hours on {gpus(group.gpus)}"
+    return f"{harmless(group.key)}: OFU {told} of {hours(known(group.gpu_hours))} GPU-hours on {counted(group.gpus, 'GPU')}"
 
 
 def _described(shown: Sequence[Group], total: int, by: str) -> str:

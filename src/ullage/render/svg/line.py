@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from ullage.render.svg.calendar import DAY, HOUR, MINUTE, ticks
+from ullage.render.svg.calendar import HOUR, ticks
 from ullage.reports.fleet import BUCKETS, Point
 from ullage.views.draw import SMALL, WIDE, Scale, extent, line, picture, text
 from ullage.views.markup import Markup, element, known, number
 from ullage.views.numbers import percent, span
+from ullage.views.times import whole_units
 
 Step = tuple[float, float, float]  # from x, to x, at y
 TOP, PLOT, STRIP = 34.0, 250.0, 26.0
@@ -36,7 +37,7 @@ def course(points: Sequence[Point], window: tuple[int, int] | None = None, *, wi
         _described(points, (start, end)),
         (width, TOP + PLOT + STRIP + 66),
         _legend(left, bool(ofu), bool(busy)),
-        text(right, 16, f"{_duration(length)} steps, UTC" if width > 600 and points else "UTC", anchor="end", colour="muted", size=SMALL),
+        text(right, 16, f"{whole_units(length)} steps, UTC" if width > 600 and points else "UTC", anchor="end", colour="muted", size=SMALL),
         _grid(up, left, right),
         [_area(run, up(0.0)) for run in ofu],
         [_path(run, "pale", 2.0) for run in busy],
@@ -135,18 +136,6 @@ def _axis(across: Scale, start: int, end: int, most: int) -> list[Markup]:
                 text(max(middle, extent(tick.below, SMALL) / 2), top + 35, tick.below, anchor="middle", colour="muted", size=SMALL)
             )
     return marks
-
-
-def _duration(milliseconds: int) -> str:
-    """Return a step's length in the largest unit that divides it.
-
-    >>> _duration(900_000), _duration(HOUR), _duration(1_500)
-    ('15 min', '1 h', '1.5 s')
-    """
-    for unit, name in ((DAY, "d"), (HOUR, "h"), (MINUTE, "min")):
-        if milliseconds % unit == 0:
-            return f"{milliseconds // unit:,} {name}"
-    return f"{milliseconds / 1000:,.10g} s"
 
 
 def _described(points: Sequence[Point], window: tuple[int, int]) -> str:

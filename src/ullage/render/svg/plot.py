@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from ullage.benches.bench import Quantity
-from ullage.render.bench_words import BYTES, Unit, short, size, units, word
+from ullage.render.bench_words import BYTES, Unit, short, units, word
 from ullage.reports.bench import QUANTITIES, Cell, Line, Table
 from ullage.views.draw import SMALL, WIDE, Scale, extent, fit, line, picture, text
 from ullage.views.markup import Markup, element, number
-from ullage.views.numbers import short_count
+from ullage.views.numbers import binary_size, short_count
 
 COLOURS = ("ofu", "loss", "gain", "doubt", "shared", "free", "collective", "memory")
 MOST_SERIES = 16
@@ -169,7 +169,7 @@ def _round_ticks(highest: float) -> list[float]:
 
 def _tick(value: float, name: str) -> str:
     """Return a value of x as the axis has it."""
-    return size(value) if name in BYTES else short_count(value)
+    return binary_size(value) if name in BYTES else short_count(value)
 
 
 def _below(values: Sequence[float], across: Callable[[float], float], floor: float, width: float, name: str) -> list[Markup]:

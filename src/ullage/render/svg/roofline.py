@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from ullage.reports.roofline import Point, Roof, Roofline
 from ullage.views.draw import SMALL, WIDE, Scale, extent, fit, line, picture, text
 from ullage.views.markup import Markup, element
+from ullage.views.numbers import short_tera
 
 _HEIGHT, _LEFT, _TOP, _BELOW = 360.0, 52.0, 52.0, 46.0
 _TIE, _ROW = 22.0, 16.0  # between the chart and the names; from one name to the next
@@ -70,12 +71,7 @@ def _worth(roof: Roof) -> str:
     >>> _worth(Roof("global memory", 4.8e12, slope=True, kind="stated")), _worth(Roof("bf16", 989.4e12, slope=False, kind="stated"))
     ('4.8 TB/s', '989 TFLOP/s')
     """
-    return f"{_tera(roof.value)} {'TB/s' if roof.slope else 'TFLOP/s'}"
-
-
-def _tera(value: float) -> str:
-    scaled = value / 1e12
-    return f"{scaled:,.0f}" if scaled >= 100 else f"{scaled:.3g}"
+    return f"{short_tera(roof.value)} {'TB/s' if roof.slope else 'TFLOP/s'}"
 
 
 def _dashes(roofs: Sequence[Roof]) -> dict[str, str | None]:
@@ -127,8 +123,8 @@ def _slope(roof: Roof, slopes: Sequence[Roof], fastest: float, frame: _Frame, da
         return
     above = max(slopes, key=lambda one: one.value).name == roof.name
     edge = (max if above else min)(one.value for one in alike)
-    beside = "".join(f" of {_tera(one.value)}" for one in alike[1:] if one.kind == "stated")
-    words = f"{roof.name} {_tera(roof.value)}{beside} TB/s{' stated' if roof.kind == 'stated' else ''}"
+    beside = "".join(f" of {short_tera(one.value)}" for one in alike[1:] if one.kind == "stated")
+    words = f"{roof.name} {short_tera(roof.value)}{beside} TB/s{' stated' if roof.kind == 'stated' else ''}"
     tilt, long = math.degrees(math.atan2(y2 - y1, x2 - x1)), math.hypot(x2 - x1, y2 - y1)
     at = max(frame.left, frame.low / edge) * 1.15
     put = text(0, -6 if above else 15, fit(words, long * 0.9, SMALL), size=SMALL)
@@ -147,9 +143,9 @@ def _names(flats: Sequence[Roof]) -> Iterator[tuple[float, str]]:
     measured = {roof.name: roof.value for kind in ("burst", "sustained") for roof in flats if roof.kind == kind}
     both: dict[tuple[float, str], list[str]] = {}
     for name in dict.fromkeys([*measured, *stated]):
-        beside = f" of {_tera(stated[name])}" if name in measured and name in stated else "" if name in measured else " stated"
+        beside = f" of {short_tera(stated[name])}" if name in measured and name in stated else "" if name in measured else " stated"
         value = measured.get(name, stated.get(name, 0.0))
-        both.setdefault((value, f"{_tera(value)}{beside}"), []).append(name)
+        both.setdefault((value, f"{short_tera(value)}{beside}"), []).append(name)
     yield from ((value, f"{', '.join(names)}  {words}") for (value, words), names in sorted(both.items(), reverse=True))
 
 

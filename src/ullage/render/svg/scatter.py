@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from ullage.reports.agreement import Agreement, Comparison
-from ullage.views.draw import SIZE, SMALL, WIDE, Scale, fit, gpus, line, picture, text
+from ullage.views.draw import SIZE, SMALL, WIDE, Scale, fit, line, picture, text
 from ullage.views.markup import Markup, element, known, number
-from ullage.views.numbers import percent
+from ullage.views.numbers import counted, percent
 
 NAMED = 5
 DRAWN = 1_000
@@ -97,7 +97,7 @@ def _circle(job: Comparison, across: Scale, up: Scale, top: float, radius: float
         if beyond
         else {"class_": f"f-{colour} s-paper", "fill_opacity": 0.7, "stroke_width": 1.0}
     )
-    told = f"{fit(job.job, 400)}: MFU {percent(job.mfu, 1)}, OFU {percent(job.ofu, 1)}, {gpus(job.gpus)}"
+    told = f"{fit(job.job, 400)}: MFU {percent(job.mfu, 1)}, OFU {percent(job.ofu, 1)}, {counted(job.gpus, 'GPU')}"
     return element("circle", element("title", told), cx=across(job.ofu), cy=up(job.mfu), r=radius, **shape)
 
 
@@ -125,7 +125,7 @@ def _key(named: Sequence[Comparison], remarks: Sequence[str], where: tuple[float
         y += 26
         marks += [text(x, y, str(count), bold=True, colour="loss"), text(x + 18, y, fit(job.job, room - 20), size=SIZE)]
         y += 17
-        told = f"MFU {percent(job.mfu, 1)}, OFU {percent(job.ofu, 1)}, {gpus(job.gpus)}"
+        told = f"MFU {percent(job.mfu, 1)}, OFU {percent(job.ofu, 1)}, {counted(job.gpus, 'GPU')}"
         marks.append(text(x + 18, y, told, colour="muted", size=SMALL))
     y += 14
     for remark in remarks:
@@ -135,7 +135,7 @@ def _key(named: Sequence[Comparison], remarks: Sequence[str], where: tuple[float
 
 
 def _remarks(jobs: Sequence[Comparison], drawn: Sequence[Comparison], top: float) -> list[str]:
-    remarks = [f"largest circle: {gpus(max(job.gpus for job in drawn))}"] if drawn else []
+    remarks = [f"largest circle: {counted(max(job.gpus for job in drawn), 'GPU')}"] if drawn else []
     beyond = sum(_beyond(job, top) for job in drawn)
     if beyond:
         remarks.append(f"{beyond:,} beyond the axes, drawn as rings at their end")

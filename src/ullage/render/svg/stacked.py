@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ullage.audit.trust import UNTRUSTED
-from ullage.views.draw import SMALL, WIDE, box, gpus, hatch, picture, text
+from ullage.views.draw import SMALL, WIDE, box, hatch, picture, text
 from ullage.views.markup import Markup, element, known
-from ullage.views.numbers import hours, percent
+from ullage.views.numbers import counted, hours, percent
 
 BAR, ENTRY = 34.0, 60.0
 
@@ -53,7 +53,7 @@ def trust(verdicts: Mapping[str, tuple[int, float]], *, width: int = WIDE, stand
     for name in sorted(verdicts, key=lambda name: name != "ok"):  # ok first; the others stay worst first
         devices, spent = verdicts[name]
         colour = "ofu" if name == "ok" else "doubt" if name in UNTRUSTED else "shared"
-        parts.append(Part(name, known(spent) or 0.0, gpus(devices), colour, name in UNTRUSTED))
+        parts.append(Part(name, known(spent) or 0.0, counted(devices, "GPU"), colour, name in UNTRUSTED))
     return _stacked("trust", "What the telemetry is worth", parts, width, standalone)
 
 
