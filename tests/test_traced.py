@@ -116,6 +116,14 @@ def test_a_region_has_its_own_tree(run):
         run.tree(region="gpus")
 
 
+def test_a_notebook_shows_a_report_as_printed(run):
+    report = run.report()
+    answer = str(report).partition(" (")[0]
+    assert (
+        answer.startswith("Device parallel efficiency ") and answer in report._repr_html_() and f"**{answer}**" in report._repr_markdown_()
+    )
+
+
 def test_a_run_prints_the_report_and_is_named_by_its_files(run):
     assert str(run).startswith("Device parallel efficiency ") and "why devices idled" in str(run)
     assert repr(run).startswith("<Traced ") and repr(run).endswith("and 1 more (kineto): 2 processes, 2 devices>")

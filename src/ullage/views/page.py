@@ -41,21 +41,6 @@ def _hash(text: str) -> str:
     return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
 
 
-def section(name: str, title: str, how: str, *children: Child) -> Markup:
-    """Return a section with its heading and a line on how to read it."""
-    heading = element("h2", title, id=name)
-    return element("section", heading, element("p", how, class_="how") if how else None, *children, aria_labelledby=name)
-
-
 def figure(draw: Callable[[int], Markup]) -> Markup:
     """Return a picture twice, laid out for a page and for a phone; the style sheet shows the one that fits."""
     return element("figure", element("div", draw(WIDE), class_="page"), element("div", draw(NARROW), class_="phone"))
-
-
-def figures(rows: list[tuple[str, str, str]]) -> Markup:
-    """Return key figures: what each is, its value, and a note below it."""
-    return element(
-        "dl",
-        [element("div", element("dt", name), element("dd", value, element("small", note) if note else None)) for name, value, note in rows],
-        class_="key",
-    )
