@@ -35,7 +35,7 @@ PROGRAMS: dict[str, tuple[str, dict[str, str], int]] = {
     "a worker that does nothing": ("--kernels 10 --worker", {}, 0),
     "dropped": ("--kernels 10", {FAULTS: "dropped=3"}, 3),
     "disorder": ("--kernels 20 --threads 2", {FAULTS: "disorder,full=9"}, 0),
-    "an error in the middle": ("--kernels 10", {FAULTS: "error-after=30"}, 0),
+    "an error in the middle": ("--kernels 10", {FAULTS: "error-after=37"}, 0),
     "no calls recorded": ("--kernels 10", {FAULTS: "kind=5:15,kind=4:15"}, 0),
     "another epoch": ("--kernels 10", {"CUPTI_DOUBLE_SKEW": "-1700000000000000000"}, 0),
     "an hour ahead": ("--kernels 10", {"CUPTI_DOUBLE_SKEW": "3600000000000"}, 0),

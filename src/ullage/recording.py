@@ -40,13 +40,16 @@ class Process:
 @dataclass(frozen=True)
 class RecorderCost:
     """What recording cost a program, in ns: `held` its threads, of `lasted`; `beside` threads of the recorder's own. A call of MPI took
-    `per_call` longer, which is in `held` for as many `calls` as there were."""
+    `per_call` longer, which is in `held` for as many `calls` as there were. CUPTI's buffers took `memory` bytes, and on the device of each
+    context `device_memory` at most (0: not told, or none)."""
 
     held: int
     beside: int
     lasted: int
     calls: int = 0
     per_call: int = 0
+    memory: int = 0
+    device_memory: int = 0
 
 
 @dataclass(frozen=True)

@@ -21,6 +21,7 @@ static struct {
     uint64_t dropped, scripted_drops, all;
     uint32_t finalized;
 } activity;
+static size_t on_devices; /* operations that are in a buffer on the device until they are over */
 static size_t attributes[10] = {3200000, 8388608, 250, 25000, 250, 0, 3, 3, 0, 1};
 
 /* Bytes of a record in this release; 0 for a kind that the double never writes. */
@@ -38,6 +39,14 @@ static size_t size_of(uint32_t kind) {
     case EXTERNAL_CORRELATION: return 24;
     default: return 0;
     }
+}
+
+static int is_operation(uint32_t kind) { return kind == MEMCPY || kind == MEMSET || kind == KERNEL || kind == CONCURRENT_KERNEL; }
+
+/* Each takes 32 bytes there: 100,000 fit into a buffer of the usual size. */
+static int device_has_room(void) {
+    long bytes = double_fault("device-record");
+    return on_devices < attributes[0] / (size_t)(bytes > 0 ? bytes : 32) * attributes[2];
 }
 
 static void reverse(void) {
@@ -87,6 +96,7 @@ static void settle(int forced) {
         *at = one->next;
         if (one->end > now) memset(one->bytes + (one->kind == MEMCPY || one->kind == MEMSET || one->kind == KERNEL
                                                  || one->kind == CONCURRENT_KERNEL ? 24 : 16), 0, 8);
+        on_devices -= is_operation(one->kind);
         put(one->bytes, one->size);
         free(one);
     }
@@ -99,6 +109,7 @@ void double_record(uint32_t kind, const void *record, size_t size, uint64_t end)
         if (!one || size > LONGEST) abort();
         *one = (Pending){.end = end, .kind = kind, .size = size};
         memcpy(one->bytes, record, size);
+        on_devices += is_operation(kind);
         *(activity.last ? activity.last : &activity.first) = one;
         activity.last = &one->next;
         settle(0);
@@ -112,8 +123,11 @@ static void on_device(uint32_t kind, const void *record, uint64_t end) {
     if (dropped > 0 && kind < KINDS && activity.enabled[kind] && activity.scripted_drops < (uint64_t)dropped) {
         activity.scripted_drops++;
         activity.dropped++;
-    } else
-        double_record(kind, record, size_of(kind), end);
+    } else {
+        if (!device_has_room()) settle(0);
+        if (device_has_room()) double_record(kind, record, size_of(kind), end);
+        else if (kind < KINDS && activity.enabled[kind]) activity.dropped++;
+    }
     double_unlock();
 }
 
@@ -190,10 +204,28 @@ int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *dr
 
 /* Bytes of an attribute's value: attributes 5, 8 and 9 are flags of one byte. */
 static size_t width(uint32_t attribute) { return attribute == 5 || attribute == 8 || attribute == 9 ? 1 : sizeof(size_t); }
+/* Fewer buffers are made at first than there may be; who gets buffers of its own, a thread or a process, is settled before they are asked for. */
+static int allowed(uint32_t attribute, size_t value) {
+    if (attribute == 2 && value <= attributes[6]) return INVALID_PARAMETER;
+    if (attribute == 6 && value >= attributes[2]) return INVALID_PARAMETER;
+    return attribute == 9 && activity.request ? INVALID_OPERATION : SUCCESS;
+}
+int cuptiActivityGetAttribute(uint32_t attribute, size_t *size, void *value) {
+    ANSWER;
+    if (!size || !value || attribute > 9) return INVALID_PARAMETER;
+    if (*size < width(attribute)) return TOO_SMALL;
+    *size = width(attribute);
+    memcpy(value, &attributes[attribute], width(attribute));
+    return SUCCESS;
+}
 int cuptiActivitySetAttribute(uint32_t attribute, size_t *size, void *value) {
     ANSWER;
     if (!size || !value || attribute > 9) return INVALID_PARAMETER;
     if (*size < width(attribute)) return TOO_SMALL;
+    size_t asked = 0;
+    memcpy(&asked, value, width(attribute));
+    int answer = allowed(attribute, asked);
+    if (answer) return answer;
     attributes[attribute] = 0;
     memcpy(&attributes[attribute], value, width(attribute));
     return SUCCESS;
@@ -237,6 +269,7 @@ int cuptiFinalize(void) {
 void double_activity_reset(void) {
     while (activity.first) { Pending *one = activity.first; activity.first = one->next; free(one); }
     memset(&activity, 0, sizeof activity);
+    on_devices = 0;
 }
 void cupti_double_reset(void) {
     static const size_t defaults[10] = {3200000, 8388608, 250, 25000, 250, 0, 3, 3, 0, 1};

@@ -13,6 +13,7 @@
  *   error-after=N         after N good answers every function answers 999
  *   full=N                a buffer is full with N records
  *   dropped=N             the first N records of the device are dropped, and counted as dropped
+ *   device-record=N       an operation takes N bytes of a buffer on the device until it is over, not 32
  *   disorder              the records of a buffer lie in the reverse of their order
  *   unknown-kind=N        the record after the Nth is of a kind that nobody knows
  *   crash                 cuptiGetVersion crashes, as that of one release does without a driver */

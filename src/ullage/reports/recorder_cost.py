@@ -16,7 +16,7 @@ def recorder_cost(recordings: Iterable[Recording]) -> list[str]:
     who = "" if len(found) == 1 else f"{'a process' if rank is None else f'rank {rank}'}, the most of {len(found):,}: "
     share = f"{100 * cost.held / cost.lasted:.2g} % of the run"
     held, beside = f"{cost.held / 1e9:.3g} s in the program's threads", f"{cost.beside / 1e9:.3g} s in its own"
-    return [f"the recorder itself: {who}{held} ({share}{_calls(cost)}), {beside}"]
+    return [f"the recorder itself: {who}{held} ({share}{_calls(cost)}), {beside}{_memory(cost)}"]
 
 
 def events_until(recordings: Iterable[Recording]) -> list[str]:
@@ -42,6 +42,13 @@ def _begin(recording: Recording) -> int:
     """Return when a recording's run begins."""
     begun = [start for start, _ in recording.mpi_clock.values() if start is not None]
     return min(begun or [first for first, _ in recording.extent.values()], default=0)
+
+
+def _memory(cost: RecorderCost) -> str:
+    """Return what CUPTI's buffers took, and what of the GPU's memory they may take."""
+    took = f"; CUPTI's buffers took {cost.memory / 1e6:,.3g} MB of memory" if cost.memory else ""
+    on_device = f" and at most {cost.device_memory / 1e6:,.3g} MB of each context's GPU" if took and cost.device_memory else ""
+    return took + on_device
 
 
 def _calls(cost: RecorderCost) -> str:

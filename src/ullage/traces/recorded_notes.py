@@ -261,7 +261,15 @@ def cost(reading: Reading) -> RecorderCost | None:
     per_call = round(in_calls / calls) if calls else per_call
     beside = _count(end, "flush_ns") + _count(end, "writer_ns")
     lasted = reading.clock.last - reading.clock.first
-    return RecorderCost(held, beside, lasted, calls, per_call) if lasted > 0 and (held or beside) else None
+    if lasted <= 0 or not (held or beside):
+        return None
+    return RecorderCost(held, beside, lasted, calls, per_call, _count(end, "memory_peak"), device_memory(info))
+
+
+def device_memory(info: dict[str, Any]) -> int:
+    """Return how many bytes of each context's device CUPTI's buffers take at most; 0 where these are in the host's memory or not told."""
+    said = info.get("device_buffers")
+    return _count(said, "bytes") * _count(said, "limit") if isinstance(said, dict) and said.get("pinned") is not True else 0
 
 
 def summed_calls(told: Told) -> int:

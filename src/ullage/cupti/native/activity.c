@@ -92,11 +92,36 @@ static bool subscribed(void) {
     return !answer;
 }
 
+static size_t attribute(int which) {
+    size_t value = 0, length = sizeof value;
+    return cuptiActivityGetAttribute && !cuptiActivityGetAttribute(which, &length, &value) ? value : 0;
+}
+
+static bool set_attribute(int which, size_t value) {
+    size_t length = sizeof value;
+    return !cuptiActivitySetAttribute(which, &length, &value);
+}
+
+/* In each context CUPTI keeps what it measures in buffers on the device until that is over; by itself it makes up to 250 of them, 800 MB.
+ * With fewer it drops, and counts, what finds no room. It makes some at first, which must be fewer than it may have. What a context has
+ * already stays. */
+static void bound_device_buffers(void) {
+    enum { USUAL_SIZE = 3200000, SMALLEST = 1 << 16, FEWEST = 4 };
+    size_t size = settings.device_memory / FEWEST;
+    if (!settings.device_memory || !cuptiActivitySetAttribute) return;
+    size = size < SMALLEST ? SMALLEST : size > USUAL_SIZE ? USUAL_SIZE : size;
+    size_t limit = settings.device_memory / size;
+    if (limit < FEWEST) limit = FEWEST;
+    if (!set_attribute(DEVICE_BUFFERS_AT_FIRST, FEWEST - 1) || !set_attribute(DEVICE_BUFFER_LIMIT, limit) || !set_attribute(DEVICE_BUFFER_SIZE, size))
+        problem("cuptiActivitySetAttribute", ABSENT, "CUPTI's buffers on devices are as large as it makes them");
+}
+
 static void configure(void) {
     uint8_t one = 1;
     size_t length = sizeof one, size = settings.buffer & ~(size_t)7;
     size = size < LEAST ? LEAST : size > MOST ? MOST : size;
-    bool zeroed = cuptiActivitySetAttribute && !cuptiActivitySetAttribute(ATTRIBUTE_ZEROED_OUT_BUFFER, &length, &one);
+    bool zeroed = cuptiActivitySetAttribute && !cuptiActivitySetAttribute(ZEROED_OUT_BUFFER, &length, &one);
+    bound_device_buffers();
     pool_begin(size, settings.memory, zeroed);
     texts_at(settings.names);
     ASK(cuptiSetThreadIdType, (THREAD_ID_SYSTEM));
@@ -126,6 +151,10 @@ static void tell(bool injected) {
     if (cuptiGetVersion && !cuptiGetVersion(&version)) text_add(&facts, "\"cupti\": %u, ", version);
     if (cuptiActivityEnable && dladdr((void *)cuptiActivityEnable, &where) && where.dli_fname)
         text_add(&facts, "\"library\": "), text_quoted(&facts, where.dli_fname), text_add(&facts, ", ");
+    size_t limit = attribute(DEVICE_BUFFER_LIMIT);
+    if (limit && !counting && !sampling)
+        text_add(&facts, "\"device_buffers\": {\"bytes\": %zu, \"limit\": %zu, \"at_first\": %zu, \"pinned\": %s}, ", attribute(DEVICE_BUFFER_SIZE),
+                 limit, attribute(DEVICE_BUFFERS_AT_FIRST), attribute(PINNED_BUFFERS) & 0xff ? "true" : "false");
     perfworks_facts(&facts);
     text_add(&facts, "\"injected\": %s, \"kinds\": {", injected ? "true" : "false");
     for (int i = 0; i < kind_count; i++) text_add(&facts, "%s\"%d\": %d", i ? ", " : "", kinds[i].kind, kinds[i].answer);

@@ -9,7 +9,8 @@
 enum { MULTIPLE_SUBSCRIBERS = 39 };                                                      /* CUptiResult */
 enum { DOMAIN_DRIVER = 1, DOMAIN_RUNTIME = 2 };                                          /* CUpti_CallbackDomain */
 enum { SITE_ENTER = 0, SITE_EXIT = 1 };                                                  /* CUpti_ApiCallbackSite */
-enum { FLUSH_FORCED = 1, THREAD_ID_SYSTEM = 1, ATTRIBUTE_ZEROED_OUT_BUFFER = 5 };
+enum { FLUSH_FORCED = 1, THREAD_ID_SYSTEM = 1 };
+enum { DEVICE_BUFFER_SIZE = 0, DEVICE_BUFFER_LIMIT = 2, ZEROED_OUT_BUFFER = 5, DEVICE_BUFFERS_AT_FIRST = 6, PINNED_BUFFERS = 8 }; /* CUpti_ActivityAttribute */
 
 typedef void *CUcontext;
 typedef void *Subscriber;
@@ -38,6 +39,7 @@ typedef void buffer_completed(CUcontext context, uint32_t stream, uint8_t *buffe
     X(cuptiActivityFlushPeriod, (uint32_t milliseconds), false)                                 \
     X(cuptiActivityGetNextRecord, (uint8_t * buffer, size_t valid, uint8_t **record), false)   \
     X(cuptiActivityGetNumDroppedRecords, (CUcontext, uint32_t stream, size_t *dropped), false) \
+    X(cuptiActivityGetAttribute, (int attribute, size_t *size, void *value), false)            \
     X(cuptiActivitySetAttribute, (int attribute, size_t *size, void *value), false)            \
     X(cuptiEnableDomain, (uint32_t enable, Subscriber, int domain), false)                      \
     X(cuptiFinalize, (void), false)                                                             \

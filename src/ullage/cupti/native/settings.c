@@ -90,6 +90,7 @@ void settings_read(void) {
     read_text(settings.instructions, sizeof settings.instructions, "ULLAGE_INSTRUCTIONS");
     settings.buffer = number("ULLAGE_BUFFER", 2u << 20);
     settings.memory = number("ULLAGE_MEMORY", 256u << 20);
+    settings.device_memory = number("ULLAGE_DEVICE_MEMORY", 64u << 20);
     settings.reserve = number("ULLAGE_RESERVE", 64u << 20);
     settings.events = number("ULLAGE_EVENTS", USUAL_EVENTS);
     settings.flush = number("ULLAGE_FLUSH", 1000);
