@@ -90,11 +90,11 @@ def test_a_clocks_step_and_doubt_widen_a_time_by_what_its_pieces_allow():
 
 def test_a_hosts_times_are_bounded_by_the_steps_of_its_pieces():
     # useful 600 and busy 800 of 1,000; 3 calls and 2 spans of MPI; 40 ns were not recorded
-    part = SimpleNamespace(useful=600, busy=800, elapsed=1000, pieces=(3, 2))
+    part = SimpleNamespace(useful=600, busy=800, off=30, elapsed=1000, pieces=(3, 2))
     assert host_ranges([part], 1, [40]).useful == ((600, 640),) and host_ranges([part], 1).busy == ((800, 800),)
     found = host_ranges([part], 10, [40])
     # taken away are pieces that are up to a step shorter or two steps longer: 5 for useful, 2 for busy
-    assert found.useful == ((500, 690),) and found.busy == ((760, 860),)
+    assert found.useful == ((500, 690),) and found.busy == ((760, 860),) and found.off == (30,)
     assert host_ranges([part], 200).useful == ((0, 1000),)
 
 
