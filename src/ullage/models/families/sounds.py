@@ -87,12 +87,15 @@ def qwen2_audio(config: Config) -> Iterator[Work]:
 
 
 @transformers_model(
-    "models/audioflamingo3 and musicflamingo; arXiv:2507.08128", "audioflamingo3",
+    "models/audioflamingo3 (musicflamingo is taken to be the same, untraced); arXiv:2507.08128", "audioflamingo3",
     "AudioFlamingo3ForConditionalGeneration", "musicflamingo", "MusicFlamingoForConditionalGeneration",
     **HEARD,
 )  # fmt: skip
 def audioflamingo3(config: Config) -> Iterator[Work]:
-    """Audio Flamingo 3 and Music Flamingo: Qwen2-Audio's encoder, a projector of two products, and Qwen2."""
+    """Audio Flamingo 3 and Music Flamingo: Qwen2-Audio's encoder, a projector of two products, and Qwen2.
+
+    Audio Flamingo 3 was traced; Music Flamingo is taken to be the same.
+    """
     works, section = list(language(config, "qwen2")), _audio(config)
     wide, pooled = yield from _listening(section)
     yield from _spoken(pooled, wide, width(works))
