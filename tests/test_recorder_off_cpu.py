@@ -139,6 +139,17 @@ def test_readings_take_no_more_than_their_share_of_a_thread_and_what_is_told_is_
     assert 15_000_000 < told(recording.path)[0] <= 40_000 * 1000
 
 
+def test_regions_one_after_the_other_read_no_more_than_that_either(tmp_path):
+    # each edge ends one stretch of useful time and starts the next: 80,000 edges, 500 ns apart
+    script = [(START, 0, "init", 1000, "")]
+    for number in range(40_000):
+        at = START + 2000 + 1000 * number
+        script += [(at, 0, "begin", number % 60, "step"), (at + 500, 0, "end", number % 60, "")]
+    script.append((script[-1][0] + 1000, 0, "finalize", 10, ""))
+    readings = ran(tmp_path, script, events=0, step=STEP).end["cpu_readings"]
+    assert 32_000 < readings <= 1_000_000 / 31 + (script[-1][0] - START) / (256 * 31) + 10
+
+
 def test_a_long_stretch_is_looked_at_even_where_nothing_is_earned(tmp_path):
     script = dense(40_000, 1000, 0)
     now = script[-1][0]
