@@ -56,7 +56,7 @@ def ullage_tree(store: Path) -> Answer:
 
 def ullage_report(store: Path) -> Answer:
     from ullage.render.fleet import view
-    from ullage.reports.fleet import Question, fleet
+    from ullage.reports.fleet import FleetRequest, fleet
     from ullage.store.store import Store
     from ullage.views.text import text
 
@@ -64,7 +64,7 @@ def ullage_report(store: Path) -> Answer:
 
     def answer() -> float | None:
         resting = Store.open(store)
-        report = fleet(resting.samples(), resting.jobs(), Question())
+        report = fleet(resting.samples(), resting.jobs(), FleetRequest())
         text(view(report))
         return report.ofu_all
 

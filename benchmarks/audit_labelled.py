@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import ullage
-from ullage.audit.mfu import OFU_ERROR, Finding, audit
+from ullage.audit.mfu import OFU_ERROR, MfuFinding, audit
 from ullage.audit.mistakes.mistake import is_softmax
 from ullage.errors import UllageError
 from ullage.models.config import Config
@@ -43,7 +43,7 @@ class Answer:
     causes: tuple[str, ...]
     ratio: float
     outcome: str
-    finding: Finding
+    finding: MfuFinding
 
     @property
     def said(self) -> str:
@@ -91,7 +91,7 @@ def scored() -> tuple[list[Answer], list[Answer], list[Answer]]:
     return answers(), answers(None), answers(named=True)
 
 
-def outcome(finding: Finding, causes: list[str], ratio: float) -> str:
+def outcome(finding: MfuFinding, causes: list[str], ratio: float) -> str:
     """Return which of the outcomes a finding is."""
     told_apart = abs(math.log(ratio)) > math.log1p(OFU_ERROR)
     if finding.agrees:

@@ -16,8 +16,8 @@ from ullage.metrics.agreement import relative_error
 from ullage.models.config import Config
 from ullage.questions import step_question
 from ullage.reports.agreement import Comparison
-from ullage.reports.audit_fleet import Audited, Measure, Observed, audit_jobs
-from ullage.reports.flops import Question
+from ullage.reports.audit_fleet import Audited, Measure, ReportingJob, audit_jobs
+from ullage.reports.flops import StepQuestion
 from ullage.simulate.configs import CONFIGS
 from ullage.simulate.fleet import Specification, fleet
 
@@ -50,13 +50,13 @@ class Score:
         return self.right / self.planted if self.planted else 1.0
 
 
-def describe(_: str, name: str | None) -> tuple[Config, Question] | None:
+def describe(_: str, name: str | None) -> tuple[Config, StepQuestion] | None:
     """Return the configuration and the step of a family."""
     fields = dict(CONFIGS[name or ""])
     return Config(fields, name or ""), step_question(**fields.pop("step"))
 
 
-def compared(seed: int) -> tuple[list[Observed], dict[str, Any]]:
+def compared(seed: int) -> tuple[list[ReportingJob], dict[str, Any]]:
     """Return the jobs of a fleet that report an MFU, as a fleet report compares them, and what was planted."""
     key = fleet(Specification(gpus=GPUS, hours=HOURS, interval=INTERVAL, seed=seed, faults=("all",))).answers
     jobs = []
@@ -66,7 +66,7 @@ def compared(seed: int) -> tuple[list[Observed], dict[str, Any]]:
             ofu, gpus = measured["trusted_ofu"], measured["gpus"]
             comparison = Comparison(job, gpus, told["mfu"], ofu, relative_error(told["mfu"], ofu), measured["model"])
             hours, trusted = measured["gpu_hours"], measured["trusted_gpu_hours"]
-            jobs.append(Observed(comparison, measured["name"], hours / gpus * 3600, trusted / hours))
+            jobs.append(ReportingJob(comparison, measured["name"], hours / gpus * 3600, trusted / hours))
     return jobs, key["reported"]
 
 

@@ -21,14 +21,14 @@ import numpy as np
 
 from measure import Figure, Figures, parser, seconds
 from ullage.cupti.decoding import decode
-from ullage.cupti.kinds import Kind
+from ullage.cupti.kinds import ActivityKind
 from ullage.cupti.layouts import Layouts, layouts
 from ullage.cupti.releases import release
 
 VERSION = 130101
 SIZE = 8 << 20  # bytes of a buffer
 PROMISED = 5e6  # records a second
-CALL, KERNEL, COPY = Kind.RUNTIME, Kind.CONCURRENT_KERNEL, Kind.MEMCPY
+CALL, KERNEL, COPY = ActivityKind.RUNTIME, ActivityKind.CONCURRENT_KERNEL, ActivityKind.MEMCPY
 LIBRARY = Path(sysconfig.get_path("purelib"), "nvidia", "cu13", "lib", "libcupti.so.13")
 
 
@@ -57,7 +57,9 @@ def mixes() -> dict[str, Iterable[int]]:
         "call and kernel in turn, now and then a copy": cycle([CALL, KERNEL] * 7 + [CALL, COPY]),
         "strictly alternating": cycle([CALL, KERNEL, CALL, COPY]),
         "runs of 1,000 of a kind": cycle([CALL] * 1000 + [KERNEL] * 1000 + [COPY] * 1000),
-        "at random": cycle(random.choice([CALL, Kind.DRIVER, KERNEL, COPY, Kind.MEMSET, Kind.SYNCHRONIZATION], 100_003).tolist()),
+        "at random": cycle(
+            random.choice([CALL, ActivityKind.DRIVER, KERNEL, COPY, ActivityKind.MEMSET, ActivityKind.SYNCHRONIZATION], 100_003).tolist()
+        ),
         "calls alone": cycle([CALL]),
         "kernels alone": cycle([KERNEL]),
     }

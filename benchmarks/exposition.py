@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from measure import Figure, Figures, parser, seconds
 from ullage.problems import Problems
 from ullage.sources.exposition import read_folder
-from ullage.sources.lines import Lines
+from ullage.sources.lines import ExpositionLines
 from ullage.sources.source import Options, Place
 
 FIELDS = {
@@ -94,7 +94,7 @@ def main() -> None:
             *beside(
                 f"one page of {count:,} host{'s' * (count > 1)}",
                 page.count("\n"),
-                lambda page=page: Lines("page", Options(), Problems()).batch(page.encode(), 1),
+                lambda page=page: ExpositionLines("page", Options(), Problems()).batch(page.encode(), 1),
                 lambda page=page: list(text_string_to_metric_families(page)),
                 target,
             )

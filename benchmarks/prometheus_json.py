@@ -19,7 +19,7 @@ import numpy as np
 
 from measure import Figure, Figures, parser, seconds
 from ullage.problems import Problems
-from ullage.sources.prometheus_json import Answer, blocks
+from ullage.sources.prometheus_json import PrometheusAnswer, blocks
 from ullage.sources.readings import Readings
 from ullage.sources.source import Options
 
@@ -44,14 +44,14 @@ def answer(metric: str, gpus: int, readings: int, dice: random.Random) -> bytes:
 
 def numbers(body: bytes) -> int:
     """Ullage: labels, times and values."""
-    return sum(len(block.values) for block in blocks(io.BytesIO(body).read, Answer(), Problems(), "benchmark"))
+    return sum(len(block.values) for block in blocks(io.BytesIO(body).read, PrometheusAnswer(), Problems(), "benchmark"))
 
 
 def samples(bodies: list[bytes]) -> int:
     """Ullage: all the way to a record batch of samples (labels understood, values cleaned, fields side by side)."""
     readings = Readings(Options(), Problems(), "benchmark")
     for body in bodies:
-        for block in blocks(io.BytesIO(body).read, Answer(), Problems(), "benchmark"):
+        for block in blocks(io.BytesIO(body).read, PrometheusAnswer(), Problems(), "benchmark"):
             readings.add(block)
     count = readings.size
     readings.batch()

@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 
 from measure import Figure, Figures, parser
-from ullage.cupti.chunks import Type, chunks
+from ullage.cupti.chunks import ChunkType, chunks
 from ullage.cupti.native.build import compiler
 from ullage.cupti.native.build import recorder as built
 from ullage.cupti.recorder import Recorder
@@ -95,7 +95,7 @@ def buffers(seconds: float) -> dict[str, float]:
         command = [str(cupti_double.program()), "--flood", "--microseconds", "1", "--seconds", str(seconds)]
         subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
         with next(recording.iterdir()).open("rb") as file:
-            return next(chunk.json() for chunk in chunks(file, "recording") if chunk.type == Type.END)
+            return next(chunk.json() for chunk in chunks(file, "recording") if chunk.type == ChunkType.END)
 
 
 def from_python(count: int) -> float:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from measure import Figure, Figures, parser
 from ullage.simulate.fleet import Specification, fleet
-from ullage.store.manifest import Folder
+from ullage.store.manifest import StoreFolder
 from ullage.store.store import Store
 from ullage.sums.windows import settle
 from ullage.tables import COUNTERS, FIELDS, SETTLED
@@ -64,7 +64,7 @@ def measure(name: str, batches: list[pa.RecordBatch], folder: Path, *, promised:
     known = store.append(batches).rows_known
     print(f"  the same again: {known:,} rows known in {time.perf_counter() - started:,.1f} s")
     started = time.perf_counter()
-    Folder(folder).verify(store.manifest().parts)
+    StoreFolder(folder).verify(store.manifest().parts)
     held, parts = time.perf_counter() - started, sum(part.bytes for part in store.manifest().parts)
     print(f"  held against its hashes, as before it is asked: {held * 1000:,.0f} ms, {parts / held / 1e6:,.0f} MB/s")
     started = time.perf_counter()

@@ -16,7 +16,7 @@ import statistics
 from ullage.gpus.chip import find
 from ullage.kernels.heuristics import advise
 from ullage.kernels.prediction import machine, predict
-from ullage.kernels.tiling import Cover, Product
+from ullage.kernels.tiling import Cover, TiledProduct
 from ullage.views.table import table
 
 CASES = (
@@ -26,7 +26,7 @@ CASES = (
 HEAD = ["GPU", "precision", "products", "within 1 point", "within 5 points", "ours, mean", "NVIDIA's, mean", "same tile"]
 
 
-def compared(gpu: str, dtype: str, products: list[Product]) -> list[str]:
+def compared(gpu: str, dtype: str, products: list[TiledProduct]) -> list[str]:
     """Return a row of the table."""
     chip = find(gpu)
     on = machine(chip.compute_capability, chip.sms, chip.flops_per_cycle[dtype])
@@ -49,7 +49,7 @@ def main() -> None:
     words.add_argument("--seed", type=int, default=0)
     asked = words.parse_args()
     draw = random.Random(asked.seed)
-    products = [Product(*(16 * draw.randint(8, 1024) for _ in range(3))) for _ in range(asked.count)]
+    products = [TiledProduct(*(16 * draw.randint(8, 1024) for _ in range(3))) for _ in range(asked.count)]
     print(table(HEAD, [compared(gpu, dtype, products) for gpu, dtype in CASES], left=2))
 
 

@@ -22,7 +22,7 @@ from ullage.errors import UllageError
 from ullage.gpus.chip import Chip, find
 from ullage.gpus.precision import canonical
 from ullage.kernels.gemms.gemm import decode
-from ullage.kernels.tiling import Cover, Product, Tiling
+from ullage.kernels.tiling import Cover, TiledProduct, Tiling
 from ullage.render.gemms import record
 from ullage.reports.gemm import Heuristics, predicted
 from ullage.views.table import table
@@ -62,7 +62,7 @@ def _pair(row: dict[str, Any], chip: Chip, heuristics: Heuristics) -> Pair | Non
     name = decode(row["kernel"])
     assert name is not None and name.tile is not None
     tiling = Tiling(name.tile, name.k_tile, name.cluster or (1, 1))
-    asked = Product(row["m"], row["n"], row["k"], row["batch"])
+    asked = TiledProduct(row["m"], row["n"], row["k"], row["batch"])
     covers = [Cover(product, tiling) for product in (asked.swapped, asked)]  # most libraries count column-major
     real = next(cover for cover in covers if row["count"] * cover.executed == row["executed_flops"])
     try:
@@ -99,7 +99,7 @@ def listed(members: Iterable[Pair]) -> str:
     return table(["batch × M × N × K", "count", "library", "by name", "predicted"], rows, left=3)
 
 
-def _sizes(product: Product) -> str:
+def _sizes(product: TiledProduct) -> str:
     return f"{product.batch} × {product.m} × {product.n} × {product.k}"
 
 

@@ -31,7 +31,7 @@ from ullage.metrics.host import HOST
 from ullage.metrics.tree import DEVICE_AI, evaluate
 from ullage.profiles import profile
 from ullage.simulate.traces.kineto import write
-from ullage.simulate.traces.training import Plan, sized, training
+from ullage.simulate.traces.training import TrainingPlan, sized, training
 from ullage.sums.lanes.run import device_parts, device_totals, host_parts, host_totals
 from ullage.traces.trace import TRACES
 
@@ -110,7 +110,7 @@ def made(trace: Path | None, size: int) -> Path:
         return path
     DATA.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
-        source = trace or write(training(sized(20_000, Plan(ranks=1))), Path(folder))[0]
+        source = trace or write(training(sized(20_000, TrainingPlan(ranks=1))), Path(folder))[0]
         with opened(source) as file:
             content = json.loads(file.read(), strict=False)
     unfinished = path.with_suffix(".part")

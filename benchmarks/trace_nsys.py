@@ -23,7 +23,7 @@ from ullage.problems import Problems
 from ullage.recording import Recording
 from ullage.simulate.traces.nsys_schema import columns, create
 from ullage.sums.lanes.gather import gather
-from ullage.traces.trace import TRACES, Options, recognised
+from ullage.traces.trace import TRACES, TraceOptions, recognised
 
 PROMISED = 2e6  # rows a second
 MACHINE = 1 << 48
@@ -119,7 +119,7 @@ def ours(path: Path) -> int:
     trace, file = recognised(path)
     recording = Recording(file.name)
     assert trace.read is not None
-    capture = gather(trace.read(file, recording, Options(), Problems()), recording)
+    capture = gather(trace.read(file, recording, TraceOptions(), Problems()), recording)
     assert len(recording.devices) == 2
     return len(capture.device) + len(capture.calls) + len(capture.host)
 

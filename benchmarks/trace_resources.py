@@ -20,7 +20,7 @@ from measure import Figure, Figures, parser
 from trace_kineto import PEAK, apart, bytes_in
 from ullage.simulate.traces import kineto, rocprof
 from ullage.simulate.traces.scenario import Scenario
-from ullage.simulate.traces.training import Plan, sized, training
+from ullage.simulate.traces.training import TrainingPlan, sized, training
 
 WRITERS: dict[str, Callable[[Scenario, Path], list[Path]]] = {"kineto": kineto.write, "rocprof": rocprof.write_json}
 
@@ -38,7 +38,7 @@ def taken(path: Path, *options: str) -> tuple[float, float]:
 
 def main() -> None:
     if len(sys.argv) == 5 and sys.argv[1] == "made":  # by a process of its own, whose memory is not that of what is measured
-        print(WRITERS[sys.argv[2]](training(sized(int(sys.argv[3]), Plan(ranks=1))), Path(sys.argv[4]))[0])
+        print(WRITERS[sys.argv[2]](training(sized(int(sys.argv[3]), TrainingPlan(ranks=1))), Path(sys.argv[4]))[0])
         return
     options = parser(__doc__)
     options.add_argument("--trace", type=Path, metavar="FILE", help="the profile to repeat; default: a simulated one")

@@ -23,12 +23,12 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from ullage.audit.trust import Verdict
-from ullage.reports.fleet import Question, fleet
+from ullage.reports.fleet import FleetRequest, fleet
 from ullage.simulate import faults
 from ullage.simulate.fleet import Specification
 from ullage.simulate.fleet import fleet as simulated
-from ullage.simulate.load import ALTERNATES, CLOCK, LIMITS, LOAD, Readings, idle_load, load, readings
-from ullage.simulate.specification import Device, boundaries, device
+from ullage.simulate.load import ALTERNATES, CLOCK, LIMITS, LOAD, HostReadings, idle_load, load, readings
+from ullage.simulate.specification import SimulatedChip, boundaries, device
 from ullage.sums.windows import settle
 from ullage.tables import samples
 
@@ -73,7 +73,7 @@ def add_fleet(score: Score, seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "samples.parquet"
         parquet.write_table(settle(pa.Table.from_batches(batches)), file)
-        found = fleet(ibis.duckdb.connect().read_parquet(file), None, Question()).findings
+        found = fleet(ibis.duckdb.connect().read_parquet(file), None, FleetRequest()).findings
     key = simulation.answers
     due |= dict.fromkeys(key["faults"], ("as drawn", "ok"))
     for planted in key["planted"]:
@@ -112,7 +112,7 @@ def neighbours(seed: int) -> Iterator[tuple[str, str, str, pa.RecordBatch]]:
         yield name, kind, verdict, samples(columns | who)
 
 
-def _readings(course: Array, times: npt.NDArray[np.int64], chip: Device, rng: np.random.Generator) -> Readings:
+def _readings(course: Array, times: npt.NDArray[np.int64], chip: SimulatedChip, rng: np.random.Generator) -> HostReadings:
     return readings(course[None], times, int(times[0]), chip, rng.standard_normal((1, 4, len(times))), INTERVAL, FIELDS)
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 
 import ullage
 from ullage.metrics.steps import FACTORS
-from ullage.simulate.job import Plan, job
+from ullage.simulate.job import JobPlan, job
 from ullage.simulate.job_files import write
 from ullage.views.table import table
 
@@ -35,7 +35,7 @@ Found = tuple[bool, float, float]  # within, width, distance
 
 def looked_at(seed: int) -> dict[str, Found]:
     """Return what is found of each factor of one job."""
-    simulated = job(Plan(ranks=1 + seed % 4, steps=1, seed=seed, mixed=(seed // 4) % 2 == 1))
+    simulated = job(JobPlan(ranks=1 + seed % 4, steps=1, seed=seed, mixed=(seed // 4) % 2 == 1))
     with tempfile.TemporaryDirectory() as folder:
         made = write(simulated, Path(folder) / "job")
         report = ullage.waterfall(*map(str, (made.telemetry, made.traces, made.config, made.gemms)))

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from ullage.benches.bench import BENCHES
-from ullage.benches.result import Result, restored
+from ullage.benches.result import BenchResult, restored
 from ullage.render.bench import headline, section
 from ullage.render.bench_words import made_on
 from ullage.render.svg.roofline import roofline as picture
@@ -25,7 +25,7 @@ BEGIN, END = "<!-- tables: printed by docs/bench_tables.py -->", "<!-- end of ta
 WIDTH = 118
 
 
-def recorded(results: Path) -> dict[str, list[Result]]:
+def recorded(results: Path) -> dict[str, list[BenchResult]]:
     """Return what was measured, by the folder of its GPU; of no GPU nothing."""
     folders = {path.parent.name: sorted(path.glob("*.json")) for path in sorted(results.glob("*/benches"))}
     found = {name: [restored(json.loads(file.read_text(encoding="utf-8")), str(file)) for file in files] for name, files in folders.items()}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ullage.benches.bench import BENCHES, Labels, Quantity
-from ullage.benches.result import Result, Row
+from ullage.benches.result import BenchResult, CaseRow
 from ullage.gpus.chip import Chip, find
 from ullage.reports.power_curve import BENCH, power_cost
 from ullage.reports.roofline import ceilings
@@ -24,7 +24,7 @@ LEVELS = {"l1_latency": "L1", "shared_latency": "shared", "l2_latency": "L2", "g
 NEAR = {"shared_latency": 0.07, "l2_latency": 0.15}
 
 
-def counts(found: Sequence[Result]) -> dict[str, Any]:
+def counts(found: Sequence[BenchResult]) -> dict[str, Any]:
     """Return how many benches and cases were measured, and how many were not."""
     rows = [row for result in found for row in result.rows]
     wrong = sum(1 for row in rows if is_wrong(row))
@@ -36,7 +36,7 @@ def counts(found: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-def answers(found: Sequence[Result], chip: Chip) -> dict[str, Any]:
+def answers(found: Sequence[BenchResult], chip: Chip) -> dict[str, Any]:
     """Return the answers of the check `ceilings`; None for what was not measured."""
     return {
         **{name: latency(found, "memory-latency", level) for name, level in LEVELS.items()},
@@ -52,15 +52,15 @@ def answers(found: Sequence[Result], chip: Chip) -> dict[str, Any]:
     }
 
 
-def by_device(found: Sequence[Result]) -> list[list[Result]]:
+def by_device(found: Sequence[BenchResult]) -> list[list[BenchResult]]:
     """Return results by the GPU that they are of, the one with the most of them first."""
-    groups: dict[object, list[Result]] = {}
+    groups: dict[object, list[BenchResult]] = {}
     for result in found:
         groups.setdefault(result.machine.get("uuid_hash"), []).append(result)
     return sorted(groups.values(), key=len, reverse=True)
 
 
-def sustained_answers(found: Sequence[Result], chip: Chip) -> dict[str, Any]:
+def sustained_answers(found: Sequence[BenchResult], chip: Chip) -> dict[str, Any]:
     """Return what was sustained in BF16, over the stated peak and over the best burst, and at which clock and power."""
     told = [one for one in map(ceilings, by_device(found)) if one is not None]
     kept = next((one for one in told if "bf16" in one.sustained_flops), told[0] if told else None)
@@ -74,7 +74,7 @@ def sustained_answers(found: Sequence[Result], chip: Chip) -> dict[str, Any]:
     }
 
 
-def power_answers(found: Sequence[Result]) -> dict[str, Any]:
+def power_answers(found: Sequence[BenchResult]) -> dict[str, Any]:
     """Return what the board draws idle and under its heaviest load, its limit, and what that costs."""
     watts = {str(row.labels.get("load")): row.values["power"].value for row in _power_rows(found)}
     cost = next((cost for one in by_device(found) if (cost := power_cost(one)) is not None), None)
@@ -87,21 +87,21 @@ def power_answers(found: Sequence[Result]) -> dict[str, Any]:
     }
 
 
-def _power_rows(found: Sequence[Result]) -> list[Row]:
+def _power_rows(found: Sequence[BenchResult]) -> list[CaseRow]:
     return [row for result in found if result.bench == BENCH for row in result.rows if "power" in row.values]
 
 
-def is_wrong(row: Row) -> bool:
+def is_wrong(row: CaseRow) -> bool:
     """Whether a row has no number because its result was wrong."""
     return "result is wrong" in row.problem
 
 
-def latency(found: Sequence[Result], bench: str, level: str = "") -> float | None:
+def latency(found: Sequence[BenchResult], bench: str, level: str = "") -> float | None:
     """Return a latency in cycles; None where it was not measured."""
     return next(iter(_values(found, bench, "latency", level)), None)
 
 
-def _values(found: Sequence[Result], bench: str, quantity: Quantity, level: str) -> list[float]:
+def _values(found: Sequence[BenchResult], bench: str, quantity: Quantity, level: str) -> list[float]:
     rows = [row for result in found if result.bench == bench for row in result.rows if quantity in row.values]
     return [row.values[quantity].value for row in rows if _of(row.labels, level)]
 
@@ -115,7 +115,7 @@ def share(values: Sequence[float], stated: float | None) -> float | None:
     return max(values) / stated if values and stated else None
 
 
-def shares(found: Sequence[Result], bench: str, chip: Chip, data: str | None = None) -> dict[str, float]:
+def shares(found: Sequence[BenchResult], bench: str, chip: Chip, data: str | None = None) -> dict[str, float]:
     """Return a bench's best dense throughput over the stated peak, by precision."""
     best: dict[str, float] = {}
     for _, row in _dense(found, bench, chip, data):
@@ -124,7 +124,7 @@ def shares(found: Sequence[Result], bench: str, chip: Chip, data: str | None = N
     return best
 
 
-def issued(found: Sequence[Result], bench: str, chip: Chip, data: str) -> dict[str, float]:
+def issued(found: Sequence[BenchResult], bench: str, chip: Chip, data: str) -> dict[str, float]:
     """Return by precision the best dense throughput over what all SMs issue at the clock that the same kernel saw.
 
     A row whose clock is only the driver's, sampled beside it, is left out.
@@ -138,7 +138,7 @@ def issued(found: Sequence[Result], bench: str, chip: Chip, data: str) -> dict[s
     return best
 
 
-def _dense(found: Sequence[Result], bench: str, chip: Chip, data: str | None) -> Iterator[tuple[Result, Row]]:
+def _dense(found: Sequence[BenchResult], bench: str, chip: Chip, data: str | None) -> Iterator[tuple[BenchResult, CaseRow]]:
     """Yield a bench's rows that tell the throughput of a dense product whose peak is known, on such data."""
     for result in found:
         for row in result.rows if result.bench == bench else ():
@@ -147,21 +147,21 @@ def _dense(found: Sequence[Result], bench: str, chip: Chip, data: str | None) ->
                 yield result, row
 
 
-def _own_clock(row: Row) -> float | None:
+def _own_clock(row: CaseRow) -> float | None:
     return row.stamp.sm_clock if row.stamp is not None and row.stamp.clock_from == "kernel" else None
 
 
-def _sms(result: Result, chip: Chip) -> int:
+def _sms(result: BenchResult, chip: Chip) -> int:
     told = result.machine.get("sms")
     return told if isinstance(told, int) else chip.sms
 
 
-def worst_share(found: Sequence[Result], chip: Chip, data: str) -> float | None:
+def worst_share(found: Sequence[BenchResult], chip: Chip, data: str) -> float | None:
     """Return wgmma's share of the peak in the precision where it is least."""
     return min(shares(found, "wgmma", chip, data).values(), default=None)
 
 
-def contradictions(told: Mapping[str, Any], chip: Chip, found: Sequence[Result]) -> Iterator[str]:
+def contradictions(told: Mapping[str, Any], chip: Chip, found: Sequence[BenchResult]) -> Iterator[str]:
     """Yield what a right bench would not say of this GPU, a sentence each."""
     memory = told["hbm_share"]
     if memory is not None and not HBM[0] <= memory <= HBM[1]:
@@ -179,14 +179,14 @@ def contradictions(told: Mapping[str, Any], chip: Chip, found: Sequence[Result])
     yield from wrong_results(found)
 
 
-def wrong_results(found: Sequence[Result]) -> Iterator[str]:
+def wrong_results(found: Sequence[BenchResult]) -> Iterator[str]:
     """Yield which cases gave a wrong result, in a sentence; nothing where none did."""
     wrong = [f"{result.bench} ({_named(row)})" for result in found for row in result.rows if is_wrong(row)]
     if wrong:
         yield f"{len(wrong)} cases gave a wrong result: {', '.join(wrong[:5])}{', …' if len(wrong) > 5 else ''}"
 
 
-def _impossible_products(chip: Chip, found: Sequence[Result]) -> Iterator[str]:
+def _impossible_products(chip: Chip, found: Sequence[BenchResult]) -> Iterator[str]:
     """Yield where products do more than their clock or the chip's highest one allows, or wgmma on zeros issues too seldom."""
     highest = (chip.sm_clock or chip.tensor_clock) / chip.tensor_clock + BESIDE
     for bench in PRODUCTS:
@@ -202,7 +202,7 @@ def _impossible_products(chip: Chip, found: Sequence[Result]) -> Iterator[str]:
                 yield f"{said}, where at least {least:.0%} are expected"
 
 
-def _named(row: Row) -> str:
+def _named(row: CaseRow) -> str:
     return " ".join(str(value) for value in row.labels.values() if value is not None)
 
 

@@ -12,7 +12,7 @@ from gpu.check import Findings
 from gpu.evidence import slug
 from gpu.machine import Machine, described
 from ullage.benches.bench import BENCHES
-from ullage.benches.result import Result
+from ullage.benches.result import BenchResult
 from ullage.gpus.measured import save
 from ullage.reports.power_curve import power_notes
 from ullage.reports.roofline import ceilings
@@ -28,7 +28,7 @@ COLUMNS = {
 }
 
 
-def recorded(machine: Machine, passes: Sequence[Pass]) -> tuple[Findings, list[Result]]:
+def recorded(machine: Machine, passes: Sequence[Pass]) -> tuple[Findings, list[BenchResult]]:
     """Run what is not recorded yet of some passes, and return their findings so far and the recordings; the ceilings are kept.
 
     Raises NotMeasured where no microbenchmark can run, RuntimeError where none has ended.
@@ -51,14 +51,14 @@ def recorded(machine: Machine, passes: Sequence[Pass]) -> tuple[Findings, list[R
     return findings, found
 
 
-def tables(found: Sequence[Result]) -> str:
+def tables(found: Sequence[BenchResult]) -> str:
     """Return the tables of recordings as text."""
     from ullage.reports.bench import bench_report
 
     return str(bench_report(found))
 
 
-def _row(result: Result) -> dict[str, Any]:
+def _row(result: BenchResult) -> dict[str, Any]:
     problems = [row.problem for row in result.rows if row.problem]
     return {
         "bench": result.bench,
@@ -70,7 +70,7 @@ def _row(result: Result) -> dict[str, Any]:
     }
 
 
-def _notes(found: Sequence[Result]) -> Iterator[str]:
+def _notes(found: Sequence[BenchResult]) -> Iterator[str]:
     """Tell every problem once, with how many cases of a bench have it, and what the benches found beyond their tables."""
     problems = Counter((result.bench, row.problem) for result in found for row in result.rows if row.problem)
     for (bench, problem), count in list(problems.items())[:MOST]:

@@ -13,7 +13,7 @@ from gpu.code_mark import code_mark
 from gpu.evidence import branch, put
 from gpu.machine import Machine, Room
 from ullage.benches.bench import BENCHES
-from ullage.benches.result import Result, record, restored
+from ullage.benches.result import BenchResult, record, restored
 from ullage.errors import UllageError
 from ullage.kernels.compiling import compiler_version
 
@@ -31,7 +31,7 @@ FEW = ("power-curve", "best-gemm", "copies", "mma")
 SHORT = 10.0  # seconds: so do those that take no longer; of the others the few most important cases come first
 SILENCE = 40.0  # seconds without a word until a case counts as one that hangs
 LATE = "not run: the time was up"  # the problem of a case that had no time
-Suite = Callable[..., Iterator[Result]]
+Suite = Callable[..., Iterator[BenchResult]]
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Shelf:
         """Where a bench's recording lies."""
         return self.room.folder / "benches" / f"{name}.json"
 
-    def get(self, name: str) -> Result | None:
+    def get(self, name: str) -> BenchResult | None:
         """Return a bench's recording, None where there is none of this model of GPU and branch of the driver, at this code."""
         try:
             found = restored(json.loads(self.path(name).read_text(encoding="utf-8")))
@@ -98,14 +98,14 @@ class Shelf:
         found = self.get(one.name)
         return found is not None and _ended(found) and (one.quick or not found.quick)
 
-    def keep(self, result: Result) -> None:
+    def keep(self, result: BenchResult) -> None:
         """Write a bench's recording, unless there was no time for all of it and the one that lies there says as much."""
         before = self.get(result.bench)
         if _ended(result) or _measured(result) > (0 if before is None else _measured(before)):
             named = replace(result, extra={**result.extra, "code": code_of(result.bench)})
             put(self.path(result.bench), (json.dumps(record(named), indent=1, allow_nan=False) + "\n").encode())
 
-    def all(self) -> list[Result]:
+    def all(self) -> list[BenchResult]:
         """Return what is recorded, in the order of the plan."""
         return [found for found in map(self.get, dict.fromkeys(one.name for one in plan())) if found is not None]
 
@@ -118,11 +118,11 @@ class Shelf:
         return "; ".join(word for word in words if word)
 
 
-def _ended(result: Result) -> bool:
+def _ended(result: BenchResult) -> bool:
     return all(row.problem != LATE for row in result.rows)
 
 
-def _measured(result: Result) -> int:
+def _measured(result: BenchResult) -> int:
     return sum(1 for row in result.rows if row.values)
 
 
@@ -141,7 +141,7 @@ def fill(shelf: Shelf, run: Suite, passes: Sequence[Pass], index: int = 0) -> No
                 break
 
 
-def _told(result: Result) -> str:
+def _told(result: BenchResult) -> str:
     without = [row.problem for row in result.rows if row.problem]
     said = f"{result.bench}{', few cases' if result.quick else ''}: {_measured(result)} of {len(result.rows)} measured"
     return f"{said} in {result.seconds:.0f} s{f' ({without[0]})' if without else ''}"

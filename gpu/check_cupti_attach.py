@@ -13,7 +13,7 @@ from gpu.cupti_attach_program import FEW, FIRST, FRESH, RESUMED, SECOND, STAGES
 from gpu.cupti_recording import seen
 from gpu.cupti_tools import has_pytorch, library, needs_recorder, refusal_words, settings, simulated
 from gpu.machine import Machine
-from ullage.cupti.kinds import Kind
+from ullage.cupti.kinds import ActivityKind
 from ullage.cupti.native.build import recorder
 
 LIMIT = 12.0  # seconds for one stage: it needs two, with PyTorch some more
@@ -85,7 +85,7 @@ def _stage(machine: Machine, stage: str, folder: Path, findings: Findings) -> di
         {
             "stage": stage,
             "launched": EXPECTED.get(stage, 0),
-            "recorded": sum(len(recording.of(Kind.CONCURRENT_KERNEL)) for recording in found),
+            "recorded": sum(len(recording.of(ActivityKind.CONCURRENT_KERNEL)) for recording in found),
             "recordings": len(found),
             "ended": sum(recording.end is not None for recording in found),
             "said": ", ".join(f"{name}: {value}" for name, value in facts.items()),
@@ -96,7 +96,7 @@ def _stage(machine: Machine, stage: str, folder: Path, findings: Findings) -> di
 
 
 def _kernels(folder: Path) -> int:
-    return sum(len(seen(path).of(Kind.CONCURRENT_KERNEL)) for path in sorted(folder.glob("*.ullage")))
+    return sum(len(seen(path).of(ActivityKind.CONCURRENT_KERNEL)) for path in sorted(folder.glob("*.ullage")))
 
 
 def _recorder(machine: Machine, folder: Path) -> dict[str, str]:

@@ -17,7 +17,7 @@ from ullage.live.launch import NCCL
 from ullage.problems import Problems
 from ullage.recording import NcclCollectives
 from ullage.traces.recorded_nccl import nccl_collectives
-from ullage.traces.recorded_told import Told
+from ullage.traces.recorded_told import RecordingFacts
 
 LIMIT = 60.0  # seconds: importing PyTorch and beginning NCCL take most of it
 FIRST = (2, 27)  # NCCL with version 4 of the profiler's interface
@@ -59,9 +59,9 @@ def cupti_nccl(machine: Machine) -> Findings:
     return findings
 
 
-def _told(paths: list[Path]) -> Told:
+def _told(paths: list[Path]) -> RecordingFacts:
     """Return what the recordings say, as one."""
-    told = Told()
+    told = RecordingFacts()
     for path in paths:
         with path.open("rb") as file:
             for chunk in chunks(file, "the recording"):
@@ -69,7 +69,7 @@ def _told(paths: list[Path]) -> Told:
     return told
 
 
-def _answers(told: Told, facts: dict[str, Any]) -> dict[str, Any]:
+def _answers(told: RecordingFacts, facts: dict[str, Any]) -> dict[str, Any]:
     said, found = told.info.get("nccl") or {}, nccl_collectives(told, Problems(), "the recording")
     rows = found.rows if isinstance(found, NcclCollectives) else None
     count = 0 if rows is None else len(rows)

@@ -14,7 +14,7 @@ from gpu.cupti_overhead_program import PAIRS, WINDOW
 from gpu.cupti_recording import seen
 from gpu.cupti_tools import library, needs_recorder, refusal_words, settings
 from gpu.machine import Machine
-from ullage.cupti.kinds import Kind
+from ullage.cupti.kinds import ActivityKind
 
 LIMIT = 45.0  # seconds for one program: 12 s of windows, and PyTorch's import
 TARGET = 0.01  # what recording may cost a step of 10,000 launches a second
@@ -106,7 +106,7 @@ def _row(regime: str, mode: str, facts: dict[str, Any]) -> dict[str, Any]:
     costs = recorded.end or {}
     ratios = [on / off - 1 for on, off in zip(facts["on"], facts["off"], strict=True)]
     low, high = _interval(ratios)
-    launches = len(recorded.of(Kind.CONCURRENT_KERNEL)) / facts["steps"]
+    launches = len(recorded.of(ActivityKind.CONCURRENT_KERNEL)) / facts["steps"]
     added = median(facts["on"]) - median(facts["off"])
     return {
         "regime": regime,

@@ -14,7 +14,7 @@ from gpu.cupti_recording import seen
 from gpu.cupti_tools import library, recordings, settings, understood
 from gpu.evidence import MOST
 from gpu.machine import Machine
-from ullage.cupti.kinds import Kind
+from ullage.cupti.kinds import ActivityKind
 
 LIMIT = 40.0  # seconds for the product's program: 12 s of windows, and PyTorch's import
 WINDOWS = ("before", "gpm", "pm", "both", "after")
@@ -73,7 +73,7 @@ def cupti_pm_sampling(machine: Machine) -> Findings:
     with tempfile.TemporaryDirectory() as folder:
         told = apart.told(machine, apart.asked("cupti_pm_program", "product", folder), LIMIT)
         traced = apart.told(machine, apart.asked("cupti_pm_program", "traced", folder), LIMIT / 2)
-        kernels = sum(len(seen(path).of(Kind.CONCURRENT_KERNEL)) for path in recordings(Path(folder)))
+        kernels = sum(len(seen(path).of(ActivityKind.CONCURRENT_KERNEL)) for path in recordings(Path(folder)))
         _keep(Path(folder), findings)
     for one, name in ((told, "the load's program"), (traced, "the traced program")):
         understood(name, one, findings)

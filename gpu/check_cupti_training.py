@@ -15,9 +15,9 @@ from gpu.cupti_recording import Seen, followed, seen, small
 from gpu.cupti_tools import injected, library, needs_pytorch, needs_recorder, recordings, settings
 from gpu.cupti_training_program import COUNTED, IN_GRAPH, PHASES, WARM
 from gpu.machine import Machine
-from ullage.cupti.chunks import Type, chunks
+from ullage.cupti.chunks import ChunkType, chunks
 from ullage.cupti.decoding import decode
-from ullage.cupti.kinds import Kind
+from ullage.cupti.kinds import ActivityKind
 from ullage.cupti.layouts import Layouts, layouts
 from ullage.cupti.releases import release
 
@@ -85,14 +85,18 @@ def _rows(recorded: Seen) -> list[dict[str, Any]]:
 
 
 def _kind(number: int) -> str:
-    return Kind(number).name.lower() if number in set(Kind) else str(number)
+    return ActivityKind(number).name.lower() if number in set(ActivityKind) else str(number)
 
 
 def _answers(recorded: Seen, facts: dict[str, Any]) -> dict[str, Any]:
     """Return what the recording says beside what the program did."""
-    kernels, launches = recorded.of(Kind.CONCURRENT_KERNEL), recorded.launches()
+    kernels, launches = recorded.of(ActivityKind.CONCURRENT_KERNEL), recorded.launches()
     correlated = set(kernels["correlationId"].tolist())
-    others = {n for kind in (Kind.MEMCPY, Kind.MEMSET, Kind.GRAPH_TRACE) for n in recorded.of(kind)["correlationId"].tolist()}
+    others = {
+        n
+        for kind in (ActivityKind.MEMCPY, ActivityKind.MEMSET, ActivityKind.GRAPH_TRACE)
+        for n in recorded.of(kind)["correlationId"].tolist()
+    }
     return {
         "operations": recorded.operations,
         "kernels": len(kernels),
@@ -112,7 +116,7 @@ def _answers(recorded: Seen, facts: dict[str, Any]) -> dict[str, Any]:
 
 def _named(recorded: Seen, word: str) -> int:
     """Return how many kernels have a word in their name."""
-    kernels = recorded.of(Kind.CONCURRENT_KERNEL)
+    kernels = recorded.of(ActivityKind.CONCURRENT_KERNEL)
     if "name" not in (kernels.dtype.names or ()):
         return 0
     wanted = [address for address, text in recorded.texts.items() if word in text]
@@ -131,7 +135,7 @@ def _badly_nested(regions: list[tuple[str, int, int, int]]) -> int:
 
 
 def _ranges(recorded: Seen) -> int:
-    marks = recorded.of(Kind.MARKER)
+    marks = recorded.of(ActivityKind.MARKER)
     if "name" not in (marks.dtype.names or ()):
         return 0
     wanted = [address for address, text in recorded.texts.items() if text == "nvtx forward"]
@@ -151,9 +155,9 @@ def _speed(path: Path) -> float | None:
     buffers, version = [], None
     with path.open("rb") as file:
         for chunk in chunks(file, "the recording"):
-            if chunk.type == Type.INFO:
+            if chunk.type == ChunkType.INFO:
                 version = chunk.json().get("cupti", version)
-            elif chunk.type == Type.BUFFER:
+            elif chunk.type == ChunkType.BUFFER:
                 buffers.append(chunk.payload[16:])
     return _rate(buffers, layouts(release(int(version)))) if version and buffers else None
 

@@ -13,7 +13,7 @@ from gpu.cupti_loads import LOADS, REGION, Load, known_device, known_host
 from gpu.cupti_recording import efficiencies, followed, seen, small, totals
 from gpu.cupti_tools import has_pytorch, injected, library, needs_recorder, recordings, settings
 from gpu.machine import Machine
-from ullage.cupti.kinds import Kind
+from ullage.cupti.kinds import ActivityKind
 
 ALONE, SHARED = 0.02, 0.08  # how far an efficiency may be off: a GPU changes between two processes every few milliseconds
 LONGER = 0.02  # of a kernel's time, what its begin and its end may add to what it was told
@@ -124,7 +124,7 @@ def _row(name: str, load: Load, told: Sequence[dict[str, Any]], paths: Sequence[
         "elapsed": host.elapsed / 1e9 if host else None,
         "kernel": device.kernel_time / 1e9 if device else None,
         "kernel_known": load.rounds * max(work.kernel for work in load.works) / 1e3,
-        "kernels": sum(len(one.of(Kind.CONCURRENT_KERNEL)) for one in recorded),
+        "kernels": sum(len(one.of(ActivityKind.CONCURRENT_KERNEL)) for one in recorded),
         "launched": sum(one["kernels"] for one in told),
         "offload": host.offload_time / 1e9 if host else None,
         "offload_known": known.offload_time / 1e9,

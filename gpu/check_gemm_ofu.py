@@ -115,7 +115,7 @@ def _seldom(say: Callable[[str], None]) -> Callable[[str], None]:
     return lambda line: say(f"    {line}") if next(count) % EVERY == 0 else None
 
 
-def _row(row: reports.Row) -> dict[str, Any]:
+def _row(row: reports.EstimatorRow) -> dict[str, Any]:
     told = row.statistics
     return {
         "gpu": f"{row.gpu} (paper)" if row.paper else row.gpu,

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpu.check import Findings, check
-from gpu.load import Work
+from gpu.load import SustainedWork
 from gpu.machine import Machine
 from gpu.telemetry import column, exact, mean, watched
 from ullage.metrics.ofu import sampled_ofu
@@ -74,7 +74,7 @@ def ofu_gemm(machine: Machine) -> Findings:
     return findings
 
 
-def _row(machine: Machine, work: Work, found: list[dict[str, Any]], pattern: str) -> dict[str, Any]:
+def _row(machine: Machine, work: SustainedWork, found: list[dict[str, Any]], pattern: str) -> dict[str, Any]:
     """Return one line of the table. The first reading is the begin of the window and otherwise left out: it saw the ramp."""
     chip, samples = machine.chip, found[1:]
     begin, end = found[0]["time"], found[-1]["time"]

@@ -13,7 +13,7 @@ from gpu.machine import Machine
 from gpu.pytorch import needed_torch
 from gpu.telemetry import mean, watched
 from gpu.tile_program import LONG, MARK, PRECISIONS, command, gemms
-from ullage.benches.gemm_ofu_plan import Gemm
+from ullage.benches.gemm_ofu_plan import PlannedGemm
 from ullage.kernels.gemms.gemm import decode
 from ullage.kernels.tiling import Cover
 from ullage.reports.gemm_ofu_estimates import cover
@@ -113,7 +113,7 @@ def _by_product(kernels: Sequence[ncu.Profiled]) -> list[list[ncu.Profiled]]:
     return groups[:-1]
 
 
-def _row(gemm: Gemm, kernels: Sequence[ncu.Profiled], names: Sequence[str]) -> dict[str, Any]:
+def _row(gemm: PlannedGemm, kernels: Sequence[ncu.Profiled], names: Sequence[str]) -> dict[str, Any]:
     """Return one line of the table."""
     told = [one.metrics[f"{name}.sum"] for one in kernels for name in names if f"{name}.sum" in one.metrics]
     counted = round(sum(told)) if told else None

@@ -6,7 +6,7 @@ import ctypes
 from types import TracebackType
 from typing import Any
 
-from ullage.benches.running.device import Device
+from ullage.benches.running.device import BenchDevice
 from ullage.errors import UllageError
 
 # cublas_api.h and library_types.h
@@ -18,7 +18,7 @@ WORKSPACE = 32 << 20  # bytes: what cuBLAS' documentation recommends for Hopper,
 class Cublas:
     """A handle of cuBLAS on a device's stream; `library` is libcublas, loaded. Closed with `close`, or in a `with`."""
 
-    def __init__(self, library: Any, device: Device) -> None:
+    def __init__(self, library: Any, device: BenchDevice) -> None:
         self._library, self._handle = library, ctypes.c_void_p()
         self._ask("cublasCreate_v2", ctypes.byref(self._handle))
         self._ask("cublasSetStream_v2", self._handle, ctypes.c_void_p(int(device.stream)))

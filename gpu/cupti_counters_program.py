@@ -24,13 +24,13 @@ from ullage.cupti.checkpoint import Checkpoint
 from ullage.cupti.counters import target
 from ullage.cupti.counters.evaluate import Values, evaluate
 from ullage.cupti.counters.host import Host, Use
-from ullage.cupti.counters.images import Image
+from ullage.cupti.counters.images import CounterImage
 from ullage.cupti.counters.ranges import Ranges
 from ullage.cupti.counters.wanted import wanted
 from ullage.cupti.counters.work import flops
 from ullage.cupti.library import Library, find
 from ullage.errors import UllageError
-from ullage.kernels.tiling import Product
+from ullage.kernels.tiling import TiledProduct
 
 STAGES = ("products", "passes", "user")
 PYTORCH, OWN = "PyTorch", "tensor-core kernels of ours"  # what ran
@@ -109,7 +109,7 @@ def _run_and_wait(run: Callable[[], object], wait: Callable[[], object]) -> None
 
 def _product(torch: Any, precision: str, size: int) -> tuple[Any, str]:
     try:
-        made = product(torch, Product(size, size, size), precision)
+        made = product(torch, TiledProduct(size, size, size), precision)
         return made, made.wrong() or ""
     except Exception as error:  # what one type lacks, the next may have
         return None, f"{type(error).__name__}: {str(error)[:200]}"
@@ -191,7 +191,7 @@ def keep(counted: Ranges, library: Library, place: Path) -> None:
     keep_image(counted.image(), library, place, counted.values())
 
 
-def keep_image(image: Image, library: Library, place: Path, values: Values | None = None) -> None:
+def keep_image(image: CounterImage, library: Library, place: Path, values: Values | None = None) -> None:
     """Write an image and its values: those that were given, and those that it gives when it is evaluated again."""
     again = evaluate(image, library)
     place.with_suffix(".image").write_bytes(image.packed())

@@ -18,7 +18,7 @@ from gpu.cupti_tools import refusal
 from gpu.cupti_training_program import Step, stepper
 from gpu.machine import torch_or_none
 from gpu.tensor_kernels import tensor_kernels, trips_lasting
-from ullage.cupti.kinds import DEFAULT, Kind
+from ullage.cupti.kinds import DEFAULT, ActivityKind
 from ullage.cupti.library import find
 from ullage.cupti.recorder import Recorder, this_recorder, tracing
 from ullage.errors import UllageError
@@ -122,7 +122,7 @@ def pairs(load: SteppedLoad, made: Recorder) -> tuple[list[float], list[float], 
 
 def attached(mode: str, folder: str) -> Recorder:
     """Attach the recorder in C. Raises UllageError where it can't be built."""
-    kinds = DEFAULT - ({Kind.RUNTIME, Kind.DRIVER} if mode == "callbacks" else set())
+    kinds = DEFAULT - ({ActivityKind.RUNTIME, ActivityKind.DRIVER} if mode == "callbacks" else set())
     settings = tracing(find(), kinds) | {"ULLAGE_CALLBACKS": "runtime,driver" if mode == "callbacks" else ""}
     made = this_recorder()
     made.attach(folder, settings)

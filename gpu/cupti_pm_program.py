@@ -22,7 +22,7 @@ from gpu.telemetry import mean, watched
 from gpu.tensor_kernels import steady_load, tensor_kernels
 from ullage.cupti.counters import target
 from ullage.cupti.counters.host import Host, Use
-from ullage.cupti.counters.images import Image
+from ullage.cupti.counters.images import CounterImage
 from ullage.cupti.counters.pm import MILLISECOND, Samples, Sampling
 from ullage.cupti.counters.wanted import DEVICE, wanted
 from ullage.cupti.library import Library, find
@@ -195,7 +195,7 @@ def keep(library: Library, metrics: dict[str, str], folder: Path) -> None:
     try:
         with Sampling(list(metrics.values()), interval=MILLISECOND, room=FEW, library=library) as sampling:
             time.sleep(FEW / 2 * MILLISECOND / 1e9)
-            image: Image = sampling.image()
+            image: CounterImage = sampling.image()
         keep_image(image, library, folder / "pm")
     except UllageError as error:
         tell(image_problem=error.problem)

@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ullage.cupti.chunks import HOST, MAGIC, Cut, Type, chunks, packed
+from ullage.cupti.chunks import HOST, MAGIC, ChunkType, EarlyEnd, chunks, packed
 from ullage.cupti.decoding import decode
-from ullage.cupti.kinds import Kind, call_name
+from ullage.cupti.kinds import ActivityKind, call_name
 from ullage.cupti.layouts import layouts
 from ullage.cupti.releases import release
 from ullage.gpus.names import pseudonym
 from ullage.live.following import Following
-from ullage.live.trees import Tree
+from ullage.live.trees import ProcessTree
 from ullage.metrics.host import HOST as HOST_TREE
 from ullage.metrics.tree import DEVICE_TALP, evaluate
 from ullage.problems import Problems
@@ -30,7 +30,7 @@ from ullage.sums.lanes.reduce import Reduced, reduce
 from ullage.sums.lanes.run import device_parts, device_totals, host_parts, host_totals, merge
 from ullage.totals import DeviceTotals, HostTotals
 from ullage.traces.recorded import read
-from ullage.traces.trace import File, Options
+from ullage.traces.trace import File, TraceOptions
 
 Records = npt.NDArray[np.void]
 SMALL = 1 << 18  # bytes of activity buffers in a recording that is kept for tests
@@ -66,11 +66,11 @@ class Seen:
     def launches(self) -> set[int]:
         """Return the correlation numbers of the calls that launched something on a device."""
         found: set[int] = set()
-        for kind in (Kind.RUNTIME, Kind.DRIVER):
+        for kind in (ActivityKind.RUNTIME, ActivityKind.DRIVER):
             calls = self.of(kind)
             if "cbid" not in (calls.dtype.names or ()):
                 continue
-            names = {number: call_name(kind == Kind.DRIVER, number) for number in np.unique(calls["cbid"]).tolist()}
+            names = {number: call_name(kind == ActivityKind.DRIVER, number) for number in np.unique(calls["cbid"]).tolist()}
             starts = [number for number, name in names.items() if "Launch" in name and "HostFunc" not in name]
             found |= set(calls["correlationId"][np.isin(calls["cbid"], starts)].tolist())
         return found
@@ -88,19 +88,19 @@ def seen(path: Path) -> Seen:
     with path.open("rb") as file:
         try:
             for chunk in chunks(file, path.name):
-                if chunk.type == Type.INFO:
+                if chunk.type == ChunkType.INFO:
                     found.info |= chunk.json()
-                elif chunk.type == Type.END:
+                elif chunk.type == ChunkType.END:
                     found.end = chunk.json()
-                elif chunk.type == Type.NAMES:
+                elif chunk.type == ChunkType.NAMES:
                     (found.host_names if chunk.flags else found.texts).update(chunk.names())
-                elif chunk.type == Type.HOST:
+                elif chunk.type == ChunkType.HOST:
                     host.append(chunk.host())
-                elif chunk.type == Type.DROPPED:
+                elif chunk.type == ChunkType.DROPPED:
                     found.dropped += int.from_bytes(chunk.payload[:8], "little")
-                elif chunk.type == Type.BUFFER:
+                elif chunk.type == ChunkType.BUFFER:
                     buffers.append(chunk.payload[_WHERE:])
-        except Cut as cut:
+        except EarlyEnd as cut:
             found.stopped.append(cut.problem)
     if buffers:
         known = layouts(release(int(found.info["cupti"])))
@@ -116,7 +116,7 @@ def seen(path: Path) -> Seen:
     return found
 
 
-def followed(path: Path, region: str | None = None) -> Tree:
+def followed(path: Path, region: str | None = None) -> ProcessTree:
     """Return a recording's trees as a running program gets them."""
     following = Following(path)
     following.advance()
@@ -133,7 +133,7 @@ def totals(paths: Sequence[Path], region: str) -> tuple[HostTotals | None, Devic
 
 def _reduced(path: Path) -> Reduced:
     recording, problems = Recording(path.name), Problems()
-    return reduce(gather(list(read(File(path), recording, Options(), problems)), recording))
+    return reduce(gather(list(read(File(path), recording, TraceOptions(), problems)), recording))
 
 
 def efficiencies(host: HostTotals | None, device: DeviceTotals | None) -> dict[str, float]:
@@ -154,17 +154,19 @@ def small(path: Path, uuid: str, most: int = SMALL) -> bytes:
     with path.open("rb") as file:
         try:
             for chunk in chunks(file, path.name):
-                if chunk.type == Type.BUFFER:
+                if chunk.type == ChunkType.BUFFER:
                     full = full or size + len(chunk.payload) > most
                     size += 0 if full else len(chunk.payload)
-                if chunk.type == Type.INFO:
-                    kept.append(packed(Type.INFO, _nameless(chunk.json())))
-                elif chunk.type in (Type.CLOCKS, Type.END, Type.HOST, Type.DROPPED) or (chunk.type == Type.NAMES and chunk.flags):
-                    kept.append(packed(Type(chunk.type), chunk.payload, chunk.flags))
-                elif chunk.type in (Type.BUFFER, Type.NAMES) and not full:
+                if chunk.type == ChunkType.INFO:
+                    kept.append(packed(ChunkType.INFO, _nameless(chunk.json())))
+                elif chunk.type in (ChunkType.CLOCKS, ChunkType.END, ChunkType.HOST, ChunkType.DROPPED) or (
+                    chunk.type == ChunkType.NAMES and chunk.flags
+                ):
+                    kept.append(packed(ChunkType(chunk.type), chunk.payload, chunk.flags))
+                elif chunk.type in (ChunkType.BUFFER, ChunkType.NAMES) and not full:
                     payload = chunk.payload.replace(named, plain) if named else chunk.payload
-                    kept.append(packed(Type(chunk.type), payload, chunk.flags))
-        except Cut:
+                    kept.append(packed(ChunkType(chunk.type), payload, chunk.flags))
+        except EarlyEnd:
             pass
     return gzip.compress(b"".join(kept), mtime=0)
 

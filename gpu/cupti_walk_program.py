@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpu.apart import tell
-from ullage.cupti.chunks import Type, chunks
+from ullage.cupti.chunks import ChunkType, chunks
 from ullage.cupti.decoding import decode
 from ullage.cupti.layouts import layouts
 from ullage.cupti.library import find
@@ -22,7 +22,7 @@ def main(library: str, recording: str) -> None:
     buffers = records = disagreed = 0
     with Path(recording).open("rb") as file:
         for chunk in chunks(file, "the recording"):
-            if chunk.type == Type.BUFFER and buffers < MOST:
+            if chunk.type == ChunkType.BUFFER and buffers < MOST:
                 buffer = chunk.payload[WHERE:]
                 theirs, _ = walk(found.handle, buffer)
                 ours = decode(buffer, known)

@@ -22,10 +22,10 @@ from ullage.benches.ptx_mma import Mma
 from ullage.benches.ptx_wgmma import Wgmma
 from ullage.benches.running import kernel_case
 from ullage.benches.running.board import Board, architecture_of
-from ullage.benches.running.device import Device, Kernel, Launch, open_device
+from ullage.benches.running.device import BenchDevice, CudaKernel, Launch, open_device
 from ullage.benches.running.driver import answer, bindings
 from ullage.benches.source import whole
-from ullage.benches.sustained import Work, captured, sustained
+from ullage.benches.sustained import SustainedWork, captured, sustained
 from ullage.errors import UllageError
 from ullage.kernels.compiling import compile_cubin
 
@@ -43,7 +43,7 @@ class Call:
     flops: float
 
 
-Make = Callable[[Device, ExitStack, int, str, bool], Call]
+Make = Callable[[BenchDevice, ExitStack, int, str, bool], Call]
 
 
 @contextmanager
@@ -56,8 +56,8 @@ def driver_load(
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
     zeros: bool = False,
-    device: Callable[[], Device] = open_device,
-) -> Iterator[Work]:
+    device: Callable[[], BenchDevice] = open_device,
+) -> Iterator[SustainedWork]:
     """Keep the GPU that CUDA counts as 0 busy with what `make` makes while the body runs: see `gpu.load.gemm`.
 
     Raises ArithmeticError when a result is wrong, NotMeasured where there is no kernel for this GPU, and what the driver refuses.
@@ -71,7 +71,7 @@ def driver_load(
         stack.callback(stream.close)
         call = make(opened, stack, size, dtype, zeros)
         burst = captured(stream, call.run)
-        work = Work(size, dtype, call.flops * burst.calls)
+        work = SustainedWork(size, dtype, call.flops * burst.calls)
         with sustained(stream, burst, work, on, off, clock, sleep):
             yield work
 
@@ -83,7 +83,7 @@ def product_by(library: Any) -> Make:
     """Return what makes square products of random normal numbers by a libcublas, a corner of the first one checked."""
     held: list[Any] = []
 
-    def make(device: Device, stack: ExitStack, size: int, dtype: str, zeros: bool) -> Call:
+    def make(device: BenchDevice, stack: ExitStack, size: int, dtype: str, zeros: bool) -> Call:
         if not held:  # for good: what the library has loaded into the GPU's context would be gone with it, unknown to the library
             held.append(device.asked("cuDevicePrimaryCtxRetain", device.handle, deed="its context"))
         blas = stack.enter_context(Cublas(library, device))
@@ -117,7 +117,7 @@ def normal_matrix(generator: np.random.Generator, size: int, operand: Operand) -
     return matrix
 
 
-def refuse_wrong(device: Device, c: int, matrices: list[npt.NDArray[Any]], operand: Operand) -> None:
+def refuse_wrong(device: BenchDevice, c: int, matrices: list[npt.NDArray[Any]], operand: Operand) -> None:
     """Compare a corner of the product with the same in double precision; raises ArithmeticError."""
     a, b = matrices
     size, corner = len(a), min(CORNER, len(a))
@@ -131,7 +131,7 @@ def refuse_wrong(device: Device, c: int, matrices: list[npt.NDArray[Any]], opera
 # --- a kernel of ours ---
 
 
-def own_kernel(device: Device, stack: ExitStack, size: int, dtype: str, zeros: bool) -> Call:  # noqa: ARG001 - the device frees it all
+def own_kernel(device: BenchDevice, stack: ExitStack, size: int, dtype: str, zeros: bool) -> Call:  # noqa: ARG001 - the device frees it all
     """Return a launch of a tensor-core kernel of the benches, with about the work of a product of this size and its FLOPs counted.
 
     Its result is checked on random numbers; it is `wgmma` on Hopper and `mma` elsewhere.
@@ -141,12 +141,12 @@ def own_kernel(device: Device, stack: ExitStack, size: int, dtype: str, zeros: b
     kernel = kernel_on(device, case, target.architecture)
     generator = np.random.default_rng()
     checked = case.inputs(generator, "random")
-    queue = kernel_case.Queue(case, device, kernel, checked)
+    queue = kernel_case.KernelQueue(case, device, kernel, checked)
     try:
         kernel_case.check(queue)
     except kernel_case.UnmeasuredError as error:
         raise ArithmeticError(error.problem) from error
-    queue = kernel_case.Queue(case, device, kernel, kernel_case.timed_inputs(case, generator, checked))
+    queue = kernel_case.KernelQueue(case, device, kernel, kernel_case.timed_inputs(case, generator, checked))
     return Call(lambda: queue.run(0), float(case.flops))
 
 
@@ -176,7 +176,7 @@ def sized(case: Case, size: int) -> Case:
     return replace(case, trips=trips, flops=each * trips)
 
 
-def kernel_on(device: Device, case: Case, architecture: str) -> Kernel:
+def kernel_on(device: BenchDevice, case: Case, architecture: str) -> CudaKernel:
     """Return a case's kernel on the device, compiled here or carried. Raises NotMeasured where there is neither."""
     try:
         cubin = compile_cubin(whole(case.source), architecture, case.options)

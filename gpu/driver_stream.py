@@ -6,14 +6,14 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import Any
 
-from ullage.benches.running.device import Device
+from ullage.benches.running.device import BenchDevice
 from ullage.benches.running.driver import CudaError
 
 
 class Event:
     """An event of the driver, destroyed with this object."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: BenchDevice) -> None:
         self._driver = device.driver
         blocking = self._driver.CUevent_flags.CU_EVENT_BLOCKING_SYNC  # the host sleeps while it waits: it has a sampler to run
         self.handle = device.asked("cuEventCreate", blocking, deed="an event")
@@ -27,7 +27,7 @@ class Event:
 class DriverStream:
     """A device's stream as `ullage.benches.sustained.Stream`; graphs live until `close`."""
 
-    def __init__(self, device: Device) -> None:
+    def __init__(self, device: BenchDevice) -> None:
         self.device, self._graphs = device, list[Any]()
         self._context = device.asked("cuCtxGetCurrent", deed="its context")
 

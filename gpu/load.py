@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Any
 
-from ullage.benches.sustained import AHEAD, BURST, TorchStream, Work, captured, sustained
+from ullage.benches.sustained import AHEAD, BURST, SustainedWork, TorchStream, captured, sustained
 from ullage.errors import UllageError
 
-__all__ = ["AHEAD", "BURST", "Load", "Work", "gemm"]
+__all__ = ["AHEAD", "BURST", "Load", "SustainedWork", "gemm"]
 VARIABLE = "ULLAGE_GPU_LOAD"  # "torch", "cublas" or "own": no other load than this one
-Start = Callable[..., AbstractContextManager[Work]]
+Start = Callable[..., AbstractContextManager[SustainedWork]]
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def gemm(
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
     zeros: bool = False,
-) -> Iterator[Work]:
+) -> Iterator[SustainedWork]:
     """Keep the GPU busy with `size` × `size` products while the body runs; yields the `Work`, complete after the body.
 
     With `off` it computes for `on` seconds and then rests for `off` seconds, again and again. Operands are random
@@ -47,7 +47,7 @@ def gemm(
     if zeros:  # in place: the graph knows the operands' addresses
         a.zero_()
         b.zero_()
-    work = Work(size, dtype, 2.0 * size**3 * burst.calls)
+    work = SustainedWork(size, dtype, 2.0 * size**3 * burst.calls)
     with sustained(stream, burst, work, on, off, clock, sleep):
         yield work
 
@@ -92,7 +92,7 @@ class Load:
         """What makes the load, for evidence: "PyTorch 2.11.0", "cuBLAS 13.1", "own wgmma kernel"."""
         return self._chosen[0]
 
-    def __call__(self, size: int, *arguments: Any, **options: Any) -> AbstractContextManager[Work]:
+    def __call__(self, size: int, *arguments: Any, **options: Any) -> AbstractContextManager[SustainedWork]:
         """Return the context in which the GPU is busy: see `gemm`."""
         return self._chosen[1](size, *arguments, **options)
 

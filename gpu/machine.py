@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpu import BARE
 from gpu.check import Findings
-from gpu.load import Load, Work
+from gpu.load import Load, SustainedWork
 from ullage.benches.running.driver import answer, bindings
 from ullage.errors import UllageError
 from ullage.gpus.chip import Chip, find
@@ -70,7 +70,7 @@ class Machine:
     name: str
     uuid: str
     find_torch: Callable[[], Any] = lambda: None
-    load: Callable[..., AbstractContextManager[Work]] | None = None
+    load: Callable[..., AbstractContextManager[SustainedWork]] | None = None
     clock: Callable[[], int] = lambda: round(time.time() * 1000)
     sleep: Callable[[float], None] = time.sleep
     elsewhere: Callable[[int], str] = lambda index: _elsewhere(index)

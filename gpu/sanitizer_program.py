@@ -10,8 +10,8 @@ import numpy as np
 
 from gpu.apart import tell
 from ullage.benches.bench import BENCHES, Arrays, Case, Output, Target, cases_for
-from ullage.benches.running.device import Device, open_device
-from ullage.benches.running.kernel_case import Queue, UnmeasuredError, check, loaded
+from ullage.benches.running.device import BenchDevice, open_device
+from ullage.benches.running.kernel_case import KernelQueue, UnmeasuredError, check, loaded
 
 SEED = 1
 SMS, L2, MEMORY = 2, 2**20, 2**26  # of the GPU that cases are laid out for: a small one, so that a watched kernel ends soon
@@ -66,10 +66,10 @@ def kernels(cases: Iterable[Any]) -> Iterator[Case]:
             yield case
 
 
-def run(case: Case, device: Device, architecture: str) -> None:
+def run(case: Case, device: BenchDevice, architecture: str) -> None:
     """Run a kernel once on random data; raises UnmeasuredError where its result is wrong."""
     inputs = case.inputs(np.random.default_rng(SEED), "random")
-    check(Queue(case, device, loaded(case, device, architecture), inputs))
+    check(KernelQueue(case, device, loaded(case, device, architecture), inputs))
 
 
 def faulty(tool: str) -> Case:

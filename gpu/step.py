@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any
 
 from gpu.check import NotMeasured
-from gpu.load import Work
+from gpu.load import SustainedWork
 from gpu.machine import Machine
 from gpu.pytorch import needed_torch
-from ullage.adapters.meter import Measured
+from ullage.adapters.meter import MeasuredStep
 from ullage.adapters.torch import TorchMeter
 from ullage.models.config import Config
 from ullage.models.formula import compiled
@@ -79,9 +79,9 @@ class Trial:
     `METERED` steps, which took `metered_seconds` by CUDA events.
     """
 
-    work: Work
+    work: SustainedWork
     counted: int | None
-    metered: Measured
+    metered: MeasuredStep
     metered_seconds: float
 
 
@@ -122,7 +122,7 @@ def trial(
     for _ in range(WARM):
         step()
     measured, seconds = _metered(torch, model, step, variant, ids)
-    work = Work(batch * length, "bfloat16", float(ledger(variant, config, batch, length).executed))
+    work = SustainedWork(batch * length, "bfloat16", float(ledger(variant, config, batch, length).executed))
     found = Trial(work, counted(torch, model, ids), measured, seconds)
     with repeated(torch, step, work, clock):
         yield found
@@ -132,7 +132,7 @@ def trial(
 
 
 @contextmanager
-def repeated(torch: Any, step: Callable[[], Any], work: Work, clock: Callable[[], float] = time.time) -> Iterator[None]:
+def repeated(torch: Any, step: Callable[[], Any], work: SustainedWork, clock: Callable[[], float] = time.time) -> Iterator[None]:
     """Repeat a step while the body runs, and add each to the work, which is complete after the body; raises what a step raised."""
     stop, begun = threading.Event(), threading.Event()
 
@@ -193,7 +193,7 @@ def counted(torch: Any, model: Any, ids: Any) -> int | None:
     return int(mode.get_total_flops())
 
 
-def _metered(torch: Any, model: Any, step: Callable[[], Any], variant: Variant, ids: Any) -> tuple[Measured, float]:
+def _metered(torch: Any, model: Any, step: Callable[[], Any], variant: Variant, ids: Any) -> tuple[MeasuredStep, float]:
     """Return what TorchMeter makes of some steps, and their seconds by CUDA events."""
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     batches = [{"input_ids": ids}] * METERED

@@ -15,7 +15,7 @@ from gpu.machine import Machine, installed
 from ullage.field import FIELDS
 from ullage.metrics.ofu import exact_ofu
 from ullage.problems import Problems
-from ullage.sources.machine import Reading, cleaned, moments
+from ullage.sources.machine import DeviceReading, cleaned, moments
 from ullage.sources.nvml import SHORTEST, opened_devices, watch
 from ullage.sources.nvml_readings import UNITS, reading
 from ullage.sources.source import Options
@@ -73,7 +73,7 @@ def plain_rows(machine: Machine, seconds: float, interval: float, problems: Prob
     return found
 
 
-def _rows(moment: int, readings: list[Reading], problems: Problems) -> Iterator[Row]:
+def _rows(moment: int, readings: list[DeviceReading], problems: Problems) -> Iterator[Row]:
     """Yield the row of each reading, its numbers as the table of samples has them: whole, or of 24 bits."""
     columns, flags = cleaned(readings, UNITS, problems, HOST)
     for place, one in enumerate(readings):

@@ -8,20 +8,20 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ullage.benches.gemm_ofu_plan import Gemm, random_shapes
+from ullage.benches.gemm_ofu_plan import PlannedGemm, random_shapes
 from ullage.benches.products import product
-from ullage.kernels.tiling import Product
+from ullage.kernels.tiling import TiledProduct
 
 EACH, SEED, LARGEST = 8, 1, 4096  # random products a precision, and their largest dimension
 PRECISIONS = ("fp16", "bf16", "tf32", "fp8")
-LONG = Gemm("square", "bf16", 8192, 8192, 8192)  # the one that is also watched by NVML
+LONG = PlannedGemm("square", "bf16", 8192, 8192, 8192)  # the one that is also watched by NVML
 ROOT = Path(__file__).resolve().parents[1]
 MARK = "FillFunctor"  # in the name of the kernel that stands behind each product: PyTorch's fill_
 
 
-def gemms(precisions: tuple[str, ...] = PRECISIONS) -> list[Gemm]:
+def gemms(precisions: tuple[str, ...] = PRECISIONS) -> list[PlannedGemm]:
     """Return the products, in order: the long one first."""
-    return [LONG, *(Gemm("random", one, *shape) for one in precisions for shape in random_shapes(EACH, SEED, LARGEST))]
+    return [LONG, *(PlannedGemm("random", one, *shape) for one in precisions for shape in random_shapes(EACH, SEED, LARGEST))]
 
 
 def command(precisions: tuple[str, ...]) -> list[str]:
@@ -36,7 +36,7 @@ def main(precisions: tuple[str, ...]) -> None:
     ready, problems = [], {}
     for number, gemm in enumerate(gemms(precisions)):
         try:
-            made = product(torch, Product(gemm.m, gemm.n, gemm.k), gemm.precision)
+            made = product(torch, TiledProduct(gemm.m, gemm.n, gemm.k), gemm.precision)
             problem = made.wrong()
         except Exception as error:  # what one type lacks, the next may have
             problem = f"{type(error).__name__}: {str(error)[:200]}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ullage.benches.bench import Bench, Case, Layout, LibraryCase, Output, Prepared
+from ullage.benches.bench import Bench, Case, LibraryCase, Output, Prepared, TableLayout
 from ullage.kernels.compiling import ARCHITECTURES
 
 THREADS = 32
@@ -52,7 +52,7 @@ def bench(*cases, name="sample", needs="cuda", drift=False):
                 raise one
             yield one
 
-    return Bench(name, "Sample", "nobody", ARCHITECTURES, Layout(("level",)), (), laid_out, needs, 1.0, drift)
+    return Bench(name, "Sample", "nobody", ARCHITECTURES, TableLayout(("level",)), (), laid_out, needs, 1.0, drift)
 
 
 def work(cycles=185_600, clock=1.98e9, seen=None):

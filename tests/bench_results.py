@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ullage.benches.bench import BENCHES, Target, cases_for
 from ullage.benches.quantities import UNITS
-from ullage.benches.result import Result, Row, Stamp, Value
+from ullage.benches.result import BenchResult, CaseRow, Stamp, Value
 
 H200, H800 = "NVIDIA H200", "NVIDIA H800 PCIe"
 MACHINE = {
@@ -36,12 +36,12 @@ def stamp(data="random", clock=1.755e9, power=500.0, throttle=(), **more):
 def row(labels, values=None, problem="", stamped=None, **more):
     """Return a row with amounts by quantity, or with the problem for which it has none."""
     found = {quantity: value(amount, quantity) for quantity, amount in (values or {}).items()}
-    return Row(labels, found, (stamped or stamp()) if found else None, problem, **more)
+    return CaseRow(labels, found, (stamped or stamp()) if found else None, problem, **more)
 
 
 def result(bench, *rows, machine=None, date=DATE, quick=False, notes=()):
     """Return a bench's result with these rows."""
-    return Result(bench, date, {**MACHINE, **(machine or {})}, quick, tuple(rows), tuple(notes), 1.5, {"seed": 7})
+    return BenchResult(bench, date, {**MACHINE, **(machine or {})}, quick, tuple(rows), tuple(notes), 1.5, {"seed": 7})
 
 
 def of_bench(name, factor=1.0, planted=None, quick=False, problems=None, **more):

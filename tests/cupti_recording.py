@@ -5,9 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ullage.cupti.chunks import Cut, Type, chunks
+from ullage.cupti.chunks import ChunkType, EarlyEnd, chunks
 from ullage.cupti.decoding import decode
-from ullage.cupti.kinds import Kind
+from ullage.cupti.kinds import ActivityKind
 from ullage.cupti.layouts import layouts
 from ullage.cupti.releases import release
 
@@ -21,22 +21,22 @@ class Recording:
             with Path(path).open("rb") as file:
                 for chunk in chunks(file, "here"):
                     self.add(chunk)
-        except Cut:
+        except EarlyEnd:
             self.cut = True
 
     def add(self, chunk):
         match chunk.type:
-            case Type.INFO:
+            case ChunkType.INFO:
                 self.info |= chunk.json()
-            case Type.NAMES:
+            case ChunkType.NAMES:
                 self.names |= chunk.names()
-            case Type.BUFFER:
+            case ChunkType.BUFFER:
                 self.buffers.append(chunk.payload[16:])
-            case Type.DROPPED:
+            case ChunkType.DROPPED:
                 self.dropped += struct.unpack("<Q", chunk.payload)[0]
-            case Type.CLOCKS:
+            case ChunkType.CLOCKS:
                 self.clocks.append(struct.unpack("<QQQ", chunk.payload))
-            case Type.END:
+            case ChunkType.END:
                 self.end = chunk.json()
 
     def of(self, kind):
@@ -52,4 +52,4 @@ class Recording:
 
     def kernels(self):
         """(name, start, end) of each kernel."""
-        return [(self.names[name], start, end) for name, start, end in self.rows(Kind.CONCURRENT_KERNEL, "name", "start", "end")]
+        return [(self.names[name], start, end) for name, start, end in self.rows(ActivityKind.CONCURRENT_KERNEL, "name", "start", "end")]

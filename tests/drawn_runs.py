@@ -5,19 +5,19 @@ from __future__ import annotations
 import numpy as np
 
 from ullage.recording import Recording
-from ullage.simulate.traces.scenario import Event, Scenario
+from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
 from ullage.sums.lanes.collectives import Collectives
 from ullage.sums.lanes.gather import gather
 from ullage.sums.lanes.kernels import Kernels
 from ullage.sums.lanes.reduce import Reduced, reduce
 from ullage.sums.lanes.run import Run, merge
 from ullage.sums.lanes.spans import NONE, Spans, Times, intersect, spans, subtract, union
-from ullage.sums.lanes.states import DeviceState, ProcessState, Step
+from ullage.sums.lanes.states import DeviceState, ProcessState, RegionOccurrences
 
 MS = 1_000_000
 
 
-def run_of(*events: Event, ranks: dict[int, int] | None = None) -> Run:
+def run_of(*events: ScenarioEvent, ranks: dict[int, int] | None = None) -> Run:
     """A run from a scenario's events on two devices."""
     scenario = Scenario("run", events, ranks or {0: 0}, {0: ("G", "gpu-0"), 1: ("G", "gpu-1")})
     return merge([reduce(gather(scenario.batches(), scenario.recording()))])
@@ -26,14 +26,14 @@ def run_of(*events: Event, ranks: dict[int, int] | None = None) -> Run:
 def use_case_4() -> Run:
     """Rank 0 offloads for 330 ms and computes for 670 ms; rank 1 is done after 100 ms and waits in MPI."""
 
-    def rank(number: int, offload: int, useful: int, kernel: int) -> list[Event]:
+    def rank(number: int, offload: int, useful: int, kernel: int) -> list[ScenarioEvent]:
         busy = offload + useful
-        waits = [Event(busy * MS, 1000 * MS, "mpi", "MPI_Barrier", number, thread=number)] if busy < 1000 else []
+        waits = [ScenarioEvent(busy * MS, 1000 * MS, "mpi", "MPI_Barrier", number, thread=number)] if busy < 1000 else []
         return [
-            Event(0, MS, "api", "cudaLaunchKernel", number, thread=number, call="launch", correlation=1 + number),
-            Event(MS, offload * MS, "api", "cudaDeviceSynchronize", number, thread=number, call="sync", correlation=10 + number),
-            Event(0, kernel * MS, "kernel", "burn", number, device=number, stream=7, correlation=1 + number),
-            Event(offload * MS, busy * MS, "host", "work", number, thread=number),
+            ScenarioEvent(0, MS, "api", "cudaLaunchKernel", number, thread=number, call="launch", correlation=1 + number),
+            ScenarioEvent(MS, offload * MS, "api", "cudaDeviceSynchronize", number, thread=number, call="sync", correlation=10 + number),
+            ScenarioEvent(0, kernel * MS, "kernel", "burn", number, device=number, stream=7, correlation=1 + number),
+            ScenarioEvent(offload * MS, busy * MS, "host", "work", number, thread=number),
             *waits,
         ]
 
@@ -56,7 +56,9 @@ def made(
     for rank in range(ranks):
         begin = begins[rank] if begins else 0
         place = f"rank{rank}.json"
-        step = Step(tuple(s[0] for s in steps), np.array([s[1] + begin for s in steps]), np.array([s[2] + begin for s in steps]))
+        step = RegionOccurrences(
+            tuple(s[0] for s in steps), np.array([s[1] + begin for s in steps]), np.array([s[2] + begin for s in steps])
+        )
         window = (begin, begin + length)
         process = ProcessState((place, 1), f"rank {rank}", rank, "node", window, _at(offload, begin), NONE, steps=step if steps else None)
         device = DeviceState(f"gpu-{rank}", "H100", (process.key,), _at(kernel, begin), _at(subtract(collective, kernel), begin), NONE)

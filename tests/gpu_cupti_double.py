@@ -16,13 +16,13 @@ from gpu.cupti_loads import REGION, read
 from gpu.cupti_overhead_program import ALONE, PAIRS
 from gpu.cupti_pm_program import KERNELS
 
-from ullage.cupti.chunks import NCCL, SAMPLE, Type, Writer, chunks, names
-from ullage.cupti.counters.images import Image
-from ullage.cupti.kinds import Kind
+from ullage.cupti.chunks import NCCL, SAMPLE, ChunkType, ChunkWriter, chunks, names
+from ullage.cupti.counters.images import CounterImage
+from ullage.cupti.kinds import ActivityKind
 from ullage.cupti.layouts import layouts
 from ullage.cupti.releases import release
 from ullage.simulate.traces.recording import write
-from ullage.simulate.traces.scenario import Recorder, Scenario
+from ullage.simulate.traces.scenario import ProcessScenario, Scenario
 
 VERSION = 130001
 MILLISECOND = 1_000_000
@@ -67,7 +67,7 @@ class Programs:
 
     def kernels(self, folder, count, name="spin"):
         """Write a recording of so many kernels."""
-        one = Recorder(4100, 0)
+        one = ProcessScenario(4100, 0)
         for number in range(count):
             launch(one, number * 20_000, name)
         return self.record(folder, [one])[0]
@@ -79,7 +79,7 @@ class Programs:
         rounds, overlapped = int(programs[0].words[1]), programs[0].words[2] == "True"
         if programs[0].words[6]:
             return [{"kineto_kernels": rounds + 1, "kineto_time": 1e5 + rounds * works[0].kernel * MILLISECOND}]
-        recorders = [Recorder(4100 + rank, 0) for rank in range(len(works))]
+        recorders = [ProcessScenario(4100 + rank, 0) for rank in range(len(works))]
         facts = [{"begin": 0, "calls": 0, "barriers": 0, "copied": 0, "kernels": rounds + 1, "copies": 1} for _ in works]
         for one in recorders:
             launch(one, -10 * MILLISECOND, "spin")
@@ -117,7 +117,7 @@ class Programs:
         return met
 
     def training(self, environment):
-        steps, one, at = trained.STEPS + trained.WARM, Recorder(4100, 0), 0
+        steps, one, at = trained.STEPS + trained.WARM, ProcessScenario(4100, 0), 0
         for _ in range(steps):
             begin = at
             for phase in trained.PHASES:
@@ -145,9 +145,9 @@ class Programs:
         rows["gpu_start"], rows["gpu_end"], rows["channels"], rows["started"], rows["ended"] = 5, 9, 2, 2, 2
         if self.lose:
             rows = np.delete(rows, np.s_[:: self.lose])
-        writer = Writer(path)
-        writer.add(Type.NCCL, rows.tobytes())
-        writer.add(Type.INFO, {"nccl": {"communicators": gpus, "collectives": len(rows), "counted": 0, "lost": 0, "astray": 0}})
+        writer = ChunkWriter(path)
+        writer.add(ChunkType.NCCL, rows.tobytes())
+        writer.add(ChunkType.INFO, {"nccl": {"communicators": gpus, "collectives": len(rows), "counted": 0, "lost": 0, "astray": 0}})
         writer.close()
         return {"gpus": gpus, "rounds": rounds, "nccl": [2, 27, 3]}
 
@@ -157,8 +157,8 @@ class Programs:
 
     def overhead(self, regime, mode, folder, environment):
         path = self.kernels(folder, 500)
-        writer = Writer(path)
-        writer.add(Type.END, {"writer_ns": 2_000_000, "flush_ns": 3_000_000, "flushes": 3, "callback_ns": 1000, "api_callbacks": 0})
+        writer = ChunkWriter(path)
+        writer.add(ChunkType.END, {"writer_ns": 2_000_000, "flush_ns": 3_000_000, "flushes": 3, "callback_ns": 1000, "api_callbacks": 0})
         writer.close()
         each = 0.001 if regime == "steady" else 0.0001
         off = [each * (1 + 0.0001 * number) for number in range(PAIRS)]
@@ -167,7 +167,7 @@ class Programs:
 
     def counters(self, stage, folder, environment):
         metrics = ("sm__cycles_active.sum",)
-        image = Image("range", "GH100", metrics, VERSION, b"what the GPU counted", ranges=("0",))
+        image = CounterImage("range", "GH100", metrics, VERSION, b"what the GPU counted", ranges=("0",))
         place = Path(folder, stage)
         place.with_suffix(".image").write_bytes(image.packed())
         known = {"chip": "GH100", "version": VERSION, "metrics": metrics, "ranges": ["0"], "values": [[5.0]], "again": [[5.0]]}
@@ -249,9 +249,9 @@ def nested(path):
     data = path.read_bytes()
     with path.open("rb") as file:
         found = list(chunks(file, "here"))
-    numbers = {text: number for chunk in found if chunk.type == Type.NAMES and chunk.flags for number, text in chunk.names().items()}
+    numbers = {text: number for chunk in found if chunk.type == ChunkType.NAMES and chunk.flags for number, text in chunk.names().items()}
     for chunk in found:
-        if chunk.type == Type.HOST:
+        if chunk.type == ChunkType.HOST:
             records = chunk.host().copy()
             records["depth"] = records["name"] != numbers["step"]
             data = data.replace(chunk.payload, records.tobytes())
@@ -260,24 +260,24 @@ def nested(path):
 
 def ranges(path, count):
     """Add NVTX ranges to a recording."""
-    layout = layouts(release(VERSION)).of(Kind.MARKER)
+    layout = layouts(release(VERSION)).of(ActivityKind.MARKER)
     records = np.zeros(2 * count, layout.dtype)
-    records["kind"], records["flags"] = int(Kind.MARKER), [2, 4] * count
+    records["kind"], records["flags"] = int(ActivityKind.MARKER), [2, 4] * count
     records["id"] = np.repeat(np.arange(1, count + 1), 2)
     records["name"] = [0x5000, 0] * count
     records["timestamp"] = 10**18 + 100 * np.arange(2 * count)
-    writer = Writer(path)
-    writer.add(Type.NAMES, names({0x5000: "nvtx forward"}))
-    writer.add(Type.BUFFER, struct.pack("<QQ", 1, 0) + records.tobytes())
+    writer = ChunkWriter(path)
+    writer.add(ChunkType.NAMES, names({0x5000: "nvtx forward"}))
+    writer.add(ChunkType.BUFFER, struct.pack("<QQ", 1, 0) + records.tobytes())
     writer.close()
 
 
 def sampled(path):
     """Write a recording of 90 samples of a kernel, all with machine code, and 10 that the hardware dropped."""
-    writer = Writer(path)
-    writer.add(Type.CUBIN, struct.pack("<Q", 7) + b"cubin")
-    writer.add(Type.NAMES, names({1: "sampled"}), flags=1)
+    writer = ChunkWriter(path)
+    writer.add(ChunkType.CUBIN, struct.pack("<Q", 7) + b"cubin")
+    writer.add(ChunkType.NAMES, names({1: "sampled"}), flags=1)
     told = json.dumps({"context": 0, "total": 100, "dropped": 10, "reasons": {"3": "barrier"}}).encode()
     rows = np.array([(7, 16, 1, 0, 0, 3, 90)], SAMPLE)
-    writer.add(Type.SAMPLES, struct.pack("<I", len(told)) + told + bytes(-(4 + len(told)) % 8) + rows.tobytes())
+    writer.add(ChunkType.SAMPLES, struct.pack("<I", len(told)) + told + bytes(-(4 + len(told)) % 8) + rows.tobytes())
     writer.close()

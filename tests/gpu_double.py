@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 from gpu.alone import Attempt, measure
 from gpu.counters import fresh
-from gpu.load import Work
+from gpu.load import SustainedWork
 from gpu.machine import Machine, Room, versions
 from gpu.step import BATCH, CONFIG, LENGTH, METERED, Trial, ledger
 from gpu.trace_program import Known, Recorded
@@ -121,7 +121,7 @@ class World(Nvml):
 
     @contextmanager
     def gemm(self, size, dtype="bfloat16", on=0.0, off=0.0, zeros=False):
-        self.load = _Load(Work(size, dtype, 1.0), on, off, self.ms)
+        self.load = _Load(SustainedWork(size, dtype, 1.0), on, off, self.ms)
         try:
             yield self.load.work
         finally:
@@ -137,7 +137,7 @@ class World(Nvml):
         lengths, seconds = [LENGTH] * BATCH * METERED, 1.5
         meter = Meter(CONFIG, gpu=self.gpus[0].name, training=variant.training)
         told = meter.rate(*(count(lengths, variant.training.forward_only) for count in (meter.flops, meter.executed)), seconds)
-        work = Work(BATCH * LENGTH, "bfloat16", float(ledger(variant).executed))
+        work = SustainedWork(BATCH * LENGTH, "bfloat16", float(ledger(variant).executed))
         with self.gemm(LENGTH) as products:
             yield Trial(work, ledger(variant, attention="full").forward, told, seconds)
         work.bursts += _steps(products, work.flops)

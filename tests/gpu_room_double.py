@@ -14,7 +14,7 @@ from ullage.benches.bench import BENCHES, Target, cases_for
 from ullage.benches.gemm_ofu_plan import planned
 from ullage.benches.gemm_ofu_record import FORMAT, Observation
 from ullage.benches.quantities import UNITS
-from ullage.benches.result import Result, Row, Stamp, Value
+from ullage.benches.result import BenchResult, CaseRow, Stamp, Value
 from ullage.gpus.chip import find
 from ullage.gpus.names import pseudonym
 from ullage.reports.gemm_ofu_estimates import cover
@@ -56,18 +56,18 @@ class Benches:
         cases = cases_for(BENCHES[name], Target("sm_90a", "NVIDIA H100 80GB HBM3"), quick)
         rows = tuple(self._row(name, case, late) for case in cases)
         machine = {"gpu": self.world.gpus[0].name, "uuid_hash": pseudonym("GPU-secret"), "driver": self.world.nvmlSystemGetDriverVersion()}
-        return Result(name, today(), machine, quick, rows, () if rows else (f"{name} has nothing",), 1.0, {"seed": 1})
+        return BenchResult(name, today(), machine, quick, rows, () if rows else (f"{name} has nothing",), 1.0, {"seed": 1})
 
     def _row(self, name, case, late):
         plain = {"precision": case.precision, "sparse": case.sparse, "flops": case.flops, "bytes": case.bytes}
         if late:
-            return Row(case.labels, {}, None, "not run: the time was up", **plain)
+            return CaseRow(case.labels, {}, None, "not run: the time was up", **plain)
         change = self.change(name, case)
         if "problem" in change:
-            return Row(case.labels, {}, None, change["problem"], **plain)
+            return CaseRow(case.labels, {}, None, change["problem"], **plain)
         values = {q: Value(v := change.get(q, self._value(q, case)), v, v, 20, UNITS[q]) for q in case.quantities}
         times = {"lowest_clock": CLOCK, "seconds": case.seconds or 0.2, "settled": case.settle or 0.05}
-        return Row(case.labels, values, Stamp(CLOCK, "kernel", 500.0, 50.0, (), case.data, **times), **plain)
+        return CaseRow(case.labels, values, Stamp(CLOCK, "kernel", 500.0, 50.0, (), case.data, **times), **plain)
 
     def _value(self, quantity, case):
         """Nine tenths of the stated bandwidth, 98 % of what SMs issue at their clock, the paper's latencies; for the rest any number."""

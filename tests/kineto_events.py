@@ -6,7 +6,7 @@ import json
 
 from ullage.problems import Problems
 from ullage.recording import Recording
-from ullage.traces.trace import Options, recognised
+from ullage.traces.trace import TraceOptions, recognised
 
 BASE = 1_767_189_312_000_000_000  # ns: when a quarter of Kineto's began
 
@@ -34,7 +34,7 @@ def reading(path, code=False, **options):
     """Return a file's rows, without those that only name code (operators, Python functions) unless asked for."""
     form, file = recognised(path)
     recording, problems = Recording(path.name), Problems()
-    batches = list(form.read(file, recording, Options(**options), problems))
+    batches = list(form.read(file, recording, TraceOptions(**options), problems))
     rows = [row for batch in batches for row in batch.to_pylist() if code or row["kind"] not in ("operator", "function")]
     return sorted(rows, key=lambda r: (r["start"], r["end"], r["kind"])), recording, problems
 

@@ -7,26 +7,32 @@ from pathlib import Path
 
 from ullage.problems import Problems
 from ullage.recording import Recording
-from ullage.simulate.traces.scenario import Event, Scenario
+from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
 from ullage.sums.lanes.gather import Capture, gather
 from ullage.sums.lanes.reduce import reduce
 from ullage.sums.lanes.run import Run, device_parts, device_totals, host_parts, host_totals, merge
 from ullage.totals import DeviceTotals, HostTotals
-from ullage.traces.trace import Options, recognised
+from ullage.traces.trace import TraceOptions, recognised
 
 A100 = ("NVIDIA A100-SXM4-80GB", "GPU-00000000-0000-0000-0000-0000000000aa")
 H100 = ("NVIDIA H100 80GB HBM3", "GPU-00000000-0000-0000-0000-0000000000bb")
 
 
-def rank(process: int, device: int, useful: int, wait: int, end: int, kernel: int) -> tuple[Event, ...]:
+def rank(process: int, device: int, useful: int, wait: int, end: int, kernel: int) -> tuple[ScenarioEvent, ...]:
     """One process: launches, waits for its kernel, computes, is in MPI until the end."""
     on = {"process": process, "thread": 100 + process}
     return (
-        Event(0, 10, "api", "cudaLaunchKernel", **on, call="launch", correlation=5),
-        Event(10, wait, "api", "cudaDeviceSynchronize", **on, call="sync", correlation=6),
-        Event(12, 12 + kernel, "kernel", "void work<float>(int)", process, device=device, stream=7, correlation=5, blocks=64, threads=256),
-        Event(wait, wait + useful, "host", "x", **on),
-        *([Event(wait + useful, end, "mpi", "MPI_Allreduce", **on, bytes=64, operation="allreduce")] if wait + useful < end else []),
+        ScenarioEvent(0, 10, "api", "cudaLaunchKernel", **on, call="launch", correlation=5),
+        ScenarioEvent(10, wait, "api", "cudaDeviceSynchronize", **on, call="sync", correlation=6),
+        ScenarioEvent(
+            12, 12 + kernel, "kernel", "void work<float>(int)", process, device=device, stream=7, correlation=5, blocks=64, threads=256
+        ),
+        ScenarioEvent(wait, wait + useful, "host", "x", **on),
+        *(
+            [ScenarioEvent(wait + useful, end, "mpi", "MPI_Allreduce", **on, bytes=64, operation="allreduce")]
+            if wait + useful < end
+            else []
+        ),
     )
 
 
@@ -37,21 +43,21 @@ BUSY = Scenario(
     "busy",
     (
         *rank(5, 0, 500, 400, 2000, 300),
-        Event(450, 470, "api", "cudaMemcpyAsync", 5, thread=105, call="copy", correlation=20),
-        Event(460, 700, "memcpy", "Memcpy HtoD", 5, device=0, stream=8, correlation=20, bytes=4096),
-        Event(300, 500, "memset", "Memset", 5, device=1, stream=9, correlation=21, bytes=100),
-        Event(800, 820, "api", "cuLaunchKernel", 5, thread=106, call="launch", correlation=22),
-        Event(
+        ScenarioEvent(450, 470, "api", "cudaMemcpyAsync", 5, thread=105, call="copy", correlation=20),
+        ScenarioEvent(460, 700, "memcpy", "Memcpy HtoD", 5, device=0, stream=8, correlation=20, bytes=4096),
+        ScenarioEvent(300, 500, "memset", "Memset", 5, device=1, stream=9, correlation=21, bytes=100),
+        ScenarioEvent(800, 820, "api", "cuLaunchKernel", 5, thread=106, call="launch", correlation=22),
+        ScenarioEvent(
             900, 1300, "collective", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 5, device=1, stream=3, correlation=22, operation="allreduce"
         ),
-        Event(1100, 1200, "kernel", "gemm", 5, device=1, stream=4, correlation=23, blocks=2, threads=128),
-        Event(100, 1500, "region", "step 1", 5, thread=105),
-        Event(1600, 1700, "region", "step 1", 5, thread=105),
-        Event(1500, 1550, "off", "", 5, thread=105),
-        Event(1200, 1210, "overhead", "buffer", 5, thread=105),
-        Event(950, 960, "mpi", "MPI_Send", 5, thread=105, bytes=8, operation="sendrecv"),
-        Event(960, 990, "mpi", "MPI_Waitall", 5, thread=105),
-        Event(1900, 1900, "lost", "gemm", 5, device=1, stream=4, correlation=24),
+        ScenarioEvent(1100, 1200, "kernel", "gemm", 5, device=1, stream=4, correlation=23, blocks=2, threads=128),
+        ScenarioEvent(100, 1500, "region", "step 1", 5, thread=105),
+        ScenarioEvent(1600, 1700, "region", "step 1", 5, thread=105),
+        ScenarioEvent(1500, 1550, "off", "", 5, thread=105),
+        ScenarioEvent(1200, 1210, "overhead", "buffer", 5, thread=105),
+        ScenarioEvent(950, 960, "mpi", "MPI_Send", 5, thread=105, bytes=8, operation="sendrecv"),
+        ScenarioEvent(960, 990, "mpi", "MPI_Waitall", 5, thread=105),
+        ScenarioEvent(1900, 1900, "lost", "gemm", 5, device=1, stream=4, correlation=24),
     ),
     {5: 0},
     {0: A100, 1: H100},
@@ -59,10 +65,10 @@ BUSY = Scenario(
 GRAPHS = Scenario(
     "graphs",
     (
-        Event(0, 30, "api", "cudaGraphLaunch", 2, thread=102, call="graph", correlation=9),
-        Event(30, 900, "api", "cudaStreamSynchronize", 2, thread=102, call="sync", correlation=10),
-        *(Event(start, start + 80, "kernel", "node", 2, device=0, stream=7, correlation=9) for start in range(50, 850, 80)),
-        Event(0, 1000, "host", "x", 2, thread=102),
+        ScenarioEvent(0, 30, "api", "cudaGraphLaunch", 2, thread=102, call="graph", correlation=9),
+        ScenarioEvent(30, 900, "api", "cudaStreamSynchronize", 2, thread=102, call="sync", correlation=10),
+        *(ScenarioEvent(start, start + 80, "kernel", "node", 2, device=0, stream=7, correlation=9) for start in range(50, 850, 80)),
+        ScenarioEvent(0, 1000, "host", "x", 2, thread=102),
     ),
     {2: 0},
     {0: A100},
@@ -70,12 +76,12 @@ GRAPHS = Scenario(
 RUNS = (BALANCED, MPI, SHARED, BUSY, GRAPHS)
 
 
-def read(path: Path, options: Options | None = None) -> tuple[Capture, Problems]:
+def read(path: Path, options: TraceOptions | None = None) -> tuple[Capture, Problems]:
     """Read a file whose format is found by its content."""
     trace, file = recognised(path)
     problems, recording = Problems(), Recording(file.name)
     assert trace.name == "nsys" and trace.read is not None
-    return gather(trace.read(file, recording, options or Options(), problems), recording), problems
+    return gather(trace.read(file, recording, options or TraceOptions(), problems), recording), problems
 
 
 def run_of(capture: Capture) -> Run:

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from tests import cupti_double
-from ullage.cupti.chunks import NO_CALLS, Cut, HostKind, Type, chunks
+from ullage.cupti.chunks import NO_CALLS, ChunkType, EarlyEnd, HostKind, chunks
 from ullage.cupti.decoding import decode
 from ullage.cupti.endings import RINGS, STARTED
-from ullage.cupti.kinds import DEFAULT, Kind
+from ullage.cupti.kinds import DEFAULT, ActivityKind
 from ullage.cupti.layouts import layouts
 from ullage.cupti.native.build import FLAGS, built, cache, compiler
 from ullage.cupti.releases import release
@@ -90,15 +90,15 @@ class Recording:
 
     def operations(self):
         """Return kernels and copies as the fake program tells them: (kind, stream, start, end, bytes), sorted."""
-        kernels = [(10, int(r["streamId"]), int(r["start"]), int(r["end"]), 0) for r, _ in self.records(Kind.CONCURRENT_KERNEL)]
-        copies = [(1, int(r["streamId"]), int(r["start"]), int(r["end"]), int(r["bytes"])) for r, _ in self.records(Kind.MEMCPY)]
+        kernels = [(10, int(r["streamId"]), int(r["start"]), int(r["end"]), 0) for r, _ in self.records(ActivityKind.CONCURRENT_KERNEL)]
+        copies = [(1, int(r["streamId"]), int(r["start"]), int(r["end"]), int(r["bytes"])) for r, _ in self.records(ActivityKind.MEMCPY)]
         return sorted(kernels + copies)
 
 
 def _chunks(file, path):
     try:
         yield from chunks(file, str(path))
-    except Cut:
+    except EarlyEnd:
         if not beside(path).exists():
             raise
 
@@ -108,21 +108,21 @@ def read(path):
     recording, names, texts, raw = Recording(path), {}, {}, []
     with path.open("rb") as file:
         for chunk in _chunks(file, path):
-            if chunk.type == Type.INFO:
+            if chunk.type == ChunkType.INFO:
                 assert chunk.json(), chunk.payload
                 recording.info |= chunk.json()
-            elif chunk.type == Type.NAMES:
+            elif chunk.type == ChunkType.NAMES:
                 (names if chunk.flags else texts).update(chunk.names())
-            elif chunk.type == Type.BUFFER:
+            elif chunk.type == ChunkType.BUFFER:
                 recording.buffers.append(chunk.payload[16:])
                 recording.texts.append(dict(texts))
-            elif chunk.type == Type.HOST:
+            elif chunk.type == ChunkType.HOST:
                 raw.extend(chunk.host())
-            elif chunk.type == Type.DROPPED:
+            elif chunk.type == ChunkType.DROPPED:
                 recording.dropped += int.from_bytes(chunk.payload, "little")
-            elif chunk.type == Type.CLOCKS:
+            elif chunk.type == ChunkType.CLOCKS:
                 recording.clocks.append(tuple(int.from_bytes(chunk.payload[at : at + 8], "little") for at in (0, 8, 16)))
-            elif chunk.type == Type.END:
+            elif chunk.type == ChunkType.END:
                 recording.end = chunk.json()
     recording.host = [
         (

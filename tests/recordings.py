@@ -9,15 +9,15 @@ from typing import Any
 
 import numpy as np
 
-from ullage.cupti.chunks import HOST, HostKind, Type, Writer, names
-from ullage.cupti.kinds import Kind
+from ullage.cupti.chunks import HOST, ChunkType, ChunkWriter, HostKind, names
+from ullage.cupti.kinds import ActivityKind
 from ullage.cupti.layouts import layouts
 from ullage.cupti.releases import release
 from ullage.problems import Problems
 from ullage.recording import Recording
 from ullage.simulate.traces.recording import number
 from ullage.traces.recorded import read
-from ullage.traces.trace import File, Options
+from ullage.traces.trace import File, TraceOptions
 
 EPOCH = 1_767_225_600_000_000_000  # moment 0 since 1970, …
 CUPTI = 10**13  # … on CUPTI's clock, …
@@ -29,10 +29,12 @@ KERNEL = 0x7000  # where the name "gemm" is
 
 def kernel(start: int, end: int, *, tie: int = 0, stream: int = 7, device: int = 0, name: int = KERNEL, **more: Any) -> bytes:
     """A kernel's record."""
-    return record(Kind.CONCURRENT_KERNEL, start, end, correlationId=tie, streamId=stream, deviceId=device, name=name, **more)
+    return record(ActivityKind.CONCURRENT_KERNEL, start, end, correlationId=tie, streamId=stream, deviceId=device, name=name, **more)
 
 
-def copy(start: int, end: int, *, tie: int = 0, bytes: int = 8, device: int = 0, kind: Kind = Kind.MEMCPY, **more: Any) -> bytes:
+def copy(
+    start: int, end: int, *, tie: int = 0, bytes: int = 8, device: int = 0, kind: ActivityKind = ActivityKind.MEMCPY, **more: Any
+) -> bytes:
     """A copy's record; the eighth sort is from the device to itself."""
     return record(kind, start, end, correlationId=tie, streamId=8, deviceId=device, bytes=bytes, **{"copyKind": 8, **more})
 
@@ -41,13 +43,13 @@ def call(start: int, end: int, name: str = "cudaLaunchKernel", *, tie: int = 0, 
     """A call's record, of the driver or of the runtime as its name says."""
     driver = not name.startswith("cuda")
     who = {"threadId": thread, "correlationId": tie, "returnValue": returned, "cbid": number(name, driver=driver)}
-    return record(Kind.DRIVER if driver else Kind.RUNTIME, start, end, **who)
+    return record(ActivityKind.DRIVER if driver else ActivityKind.RUNTIME, start, end, **who)
 
 
 def mark(moment: int, flags: int, number: int, name: int = 0, thread: int = MAIN) -> bytes:
     """One mark of an NVTX range: flags 2 begin it, 4 end it."""
     told = {"flags": flags, "timestamp": moment + CUPTI, "id": number, "objectKind": 2, "objectId.pt.threadId": thread, "name": name}
-    return record(Kind.MARKER, **told)
+    return record(ActivityKind.MARKER, **told)
 
 
 def record(kind: int, start: int | None = None, end: int | None = None, version: int = 130001, **values: Any) -> bytes:
@@ -73,33 +75,33 @@ class Made:
     """A recording in the making; every method returns it."""
 
     def __init__(self, path: Path, version: int | None = 130001, **info: Any) -> None:
-        self.path, self._writer = path, Writer(path)
+        self.path, self._writer = path, ChunkWriter(path)
         self.info(**{"pid": PROCESS, "host": "node-1", **KINDS} | ({} if version is None else {"cupti": version}) | info)
 
     def info(self, **said: Any) -> Made:
-        self._writer.add(Type.INFO, said)
+        self._writer.add(ChunkType.INFO, said)
         return self
 
     def clocks(self, moment: int, *, set_by: int = 0, drift: int = 0) -> Made:
         """Read the clocks; the machine's was set by so much before, and CUPTI's has drifted."""
-        return self.add(Type.CLOCKS, struct.pack("<QQQ", CUPTI + moment + drift, EPOCH + moment + set_by, UPTIME + moment))
+        return self.add(ChunkType.CLOCKS, struct.pack("<QQQ", CUPTI + moment + drift, EPOCH + moment + set_by, UPTIME + moment))
 
     def named(self, entries: dict[int, str], flags: int = 0) -> Made:
-        return self.add(Type.NAMES, names(entries), flags)
+        return self.add(ChunkType.NAMES, names(entries), flags)
 
     def buffer(self, *records: bytes) -> Made:
-        return self.add(Type.BUFFER, struct.pack("<QQ", 1, 0) + b"".join(records))
+        return self.add(ChunkType.BUFFER, struct.pack("<QQ", 1, 0) + b"".join(records))
 
     def host(self, *rows: tuple[int, ...]) -> Made:
-        return self.add(Type.HOST, np.array(list(rows), HOST).tobytes())
+        return self.add(ChunkType.HOST, np.array(list(rows), HOST).tobytes())
 
-    def add(self, kind: Type, payload: bytes, flags: int = 0) -> Made:
+    def add(self, kind: ChunkType, payload: bytes, flags: int = 0) -> Made:
         self._writer.add(kind, payload, flags)
         return self
 
     def end(self, **cost: Any) -> Path:
         """End it as a program does that ends by itself."""
-        self._writer.add(Type.END, cost)
+        self._writer.add(ChunkType.END, cost)
         return self.killed()
 
     def killed(self) -> Path:
@@ -118,10 +120,10 @@ def busy(path: Path, version: int = 130001) -> Path:
     return made.clocks(40).end()
 
 
-def rows(path: Path, options: Options | None = None) -> tuple[list[dict[str, Any]], Recording, Problems]:
+def rows(path: Path, options: TraceOptions | None = None) -> tuple[list[dict[str, Any]], Recording, Problems]:
     """The intervals of a recording, by their moments, with what is said beside them."""
     recording, problems = Recording(str(path)), Problems()
-    batches = list(read(File(path, b""), recording, options or Options(), problems))
+    batches = list(read(File(path, b""), recording, options or TraceOptions(), problems))
     found = [row for batch in batches for row in batch.to_pylist()]
     for row in found:
         row["start"], row["end"] = row["start"] - EPOCH, row["end"] - EPOCH

@@ -8,9 +8,9 @@ from typing import Any
 
 from ullage.audit.trust import Verdict
 from ullage.metrics.clocks import SamplingNoise
-from ullage.metrics.telemetry import Tree, tree
-from ullage.reports.agreement import Agreement, Comparison, Row
-from ullage.reports.fleet import FleetReport, Group, Point
+from ullage.metrics.telemetry import TelemetryTree, tree
+from ullage.reports.agreement import Agreement, Comparison, SizeRow
+from ullage.reports.fleet import CoursePoint, FleetReport, Group
 
 HOUR = 3_600_000
 START = 1_786_320_000_000  # 2026-08-10 00:00 UTC
@@ -30,10 +30,10 @@ JOBS = (
 )
 
 
-def chain(ofu: float | None, *, sm: bool = True) -> Tree:
+def chain(ofu: float | None, *, sm: bool = True) -> TelemetryTree:
     """Return a tree whose factors multiply to `ofu`: activity 0.8, balance 0.95, fill 0.85, clock 0.97, tensor issue what is left."""
     if ofu is None:
-        return Tree(None, ())
+        return TelemetryTree(None, ())
     gr = 0.8 * 0.95
     return tree(ofu=ofu, tensor=ofu / 0.97, tensor_max=ofu, sm=gr * 0.85 if sm else None, sm_max=0.8 * 0.85, gr=gr, gr_max=0.8)
 
@@ -45,7 +45,7 @@ def group(key: str, gpus: int = 8, gpu_hours: float = 100.0, ofu: float | None =
     return Group(key=key, ofu=ofu, gpus=gpus, gpu_hours=gpu_hours, **values)
 
 
-def course_of_a_week() -> list[Point]:
+def course_of_a_week() -> list[CoursePoint]:
     """Return 168 hours, of which 8 were not measured at all and 4 without OFU."""
     points = []
     for hour in range(168):
@@ -54,7 +54,9 @@ def course_of_a_week() -> list[Point]:
         day = math.sin(hour / 24 * 2 * math.pi)
         ofu = 0.31 + 0.07 * day + 0.03 * math.sin(hour * 1.7)
         points.append(
-            Point(START + hour * HOUR, None if 100 <= hour < 104 else ofu, 0.68 + 0.09 * day + 0.02 * math.cos(hour), 512.0 - hour % 5 * 10)
+            CoursePoint(
+                START + hour * HOUR, None if 100 <= hour < 104 else ofu, 0.68 + 0.09 * day + 0.02 * math.cos(hour), 512.0 - hour % 5 * 10
+            )
         )
     return points
 
@@ -62,7 +64,11 @@ def course_of_a_week() -> list[Point]:
 def agreement_of(jobs: list[Comparison]) -> Agreement:
     """Return an agreement over jobs; its means are of no interest."""
     ranked = sorted(jobs, key=lambda job: -abs(job.mfu - job.ofu))
-    rows = [Row(8, 40, 0.312, 0.081, 0.021, 0.013), Row(64, 21, 0.334, 0.064, 0.018, 0.011), Row(288, 1, 0.5427, None, 0.2869, None)]
+    rows = [
+        SizeRow(8, 40, 0.312, 0.081, 0.021, 0.013),
+        SizeRow(64, 21, 0.334, 0.064, 0.018, 0.011),
+        SizeRow(288, 1, 0.5427, None, 0.2869, None),
+    ]
     return Agreement(rows, ranked, 0.91, 0.334, 0.312, 0.024, 0.95, 0.016, [])
 
 
@@ -157,5 +163,5 @@ def empty() -> FleetReport:
     lists: dict[str, Any] = {name: [] for name in ("groups", "models", "course", "findings", "noise", "notes")}
     ledger = dict.fromkeys(("job", "shared", "held_idle", "free", "unknown", "total"), 0.0)
     return report(
-        **nothing, **lists, ledger=ledger, verdicts={}, tree=Tree(None, ()), gpus=0.0, gpu_hours=0.0, trusted_share=0.0, command=""
+        **nothing, **lists, ledger=ledger, verdicts={}, tree=TelemetryTree(None, ()), gpus=0.0, gpu_hours=0.0, trusted_share=0.0, command=""
     )

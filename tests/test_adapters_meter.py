@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ullage.adapters.batches import read_batch
-from ullage.adapters.meter import Measured, Meter
+from ullage.adapters.meter import MeasuredStep, Meter
 from ullage.errors import UllageError
 from ullage.models.passes import Training
 from ullage.models.sample import Sample
@@ -33,7 +33,7 @@ def no_overrides(monkeypatch):
 
 
 def test_a_step_is_three_times_forward_over_all_sequences():
-    assert Meter(TINY).step([4, 3], 1.0) == Measured(3 * (FORWARD[4] + FORWARD[3]), pytest.approx(3 * (FORWARD[4] + FORWARD[3]) / 1e12))
+    assert Meter(TINY).step([4, 3], 1.0) == MeasuredStep(3 * (FORWARD[4] + FORWARD[3]), pytest.approx(3 * (FORWARD[4] + FORWARD[3]) / 1e12))
 
 
 def test_forward_only_is_forward_only():
@@ -100,7 +100,7 @@ def test_what_is_wrong_is_said_before_the_first_step(options, says):
 def test_an_mfu_above_one_is_left_out_and_explained_once(caplog):
     meter = Meter(TINY, gpu="H100 SXM", peak_tflops=1e-9)
     measured = [meter.step([4], 1.0) for _ in range(3)]
-    assert measured[0] == Measured(34560, pytest.approx(34560e-12))
+    assert measured[0] == MeasuredStep(34560, pytest.approx(34560e-12))
     assert len(caplog.records) == 1
     assert "an MFU of 3456% can't be" in caplog.text
     assert "more GPUs than one worked on the step (at least 35): give gpus" in caplog.text
@@ -121,12 +121,12 @@ def test_a_hfu_above_one_leaves_the_mfu(caplog):
 
 @pytest.mark.parametrize("seconds", [0.0, -1.0, math.nan, math.inf])
 def test_a_clock_that_stood_still_ends_no_run(seconds, caplog):
-    assert Meter(TINY, gpu="H100 SXM").step([4], seconds) == Measured(34560)
+    assert Meter(TINY, gpu="H100 SXM").step([4], seconds) == MeasuredStep(34560)
     assert "a step can't take" in caplog.text
 
 
 def test_lengths_that_cannot_be_end_no_run(caplog):
-    assert Meter(TINY).step([-4], 1.0) == Measured(None)
+    assert Meter(TINY).step([-4], 1.0) == MeasuredStep(None)
     assert caplog.records[0].levelno == logging.WARNING
 
 

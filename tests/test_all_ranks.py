@@ -25,12 +25,12 @@ from tests.test_run_ranks import ranks_program
 from tests.test_trace_sources_agree import SCENARIOS, regions
 from ullage import live, read_trace
 from ullage.cli._top_run import looked
-from ullage.cupti.chunks import HostKind, Type, Writer
+from ullage.cupti.chunks import ChunkType, ChunkWriter, HostKind
 from ullage.errors import UllageError
 from ullage.live.all_ranks import AllRanks, Together, lateness
 from ullage.render.rank_trees import text
 from ullage.simulate.traces.recording import AHEAD, UPTIME, write
-from ullage.simulate.traces.training import Plan, training
+from ullage.simulate.traces.training import TrainingPlan, training
 from ullage.totals import DeviceTotals
 from ullage.traced import Traced
 
@@ -235,20 +235,20 @@ def test_however_the_files_grow_they_end_as_the_finished_ones(data: st.DataObjec
 def three(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Together]:
     """Three ranks' steps of 2 ms, one of them slow, and the trees of the whole files."""
     folder = tmp_path_factory.mktemp("three")
-    write(training(Plan(ranks=3, steps=4, layers=3, straggler=1)), folder, per_buffer=40)
+    write(training(TrainingPlan(ranks=3, steps=4, layers=3, straggler=1)), folder, per_buffer=40)
     return folder, seen(folder)
 
 
 @pytest.mark.parametrize("share", [0.3, 0.7])
 def test_at_a_moment_they_are_the_trees_of_the_time_until_then(share: float, tmp_path: Path) -> None:
     # all ranks have told until one moment, and what was not over then is not there
-    scenario = training(Plan(ranks=3, steps=4, layers=3, straggler=1))
+    scenario = training(TrainingPlan(ranks=3, steps=4, layers=3, straggler=1))
     first, last = min(e.start for e in scenario.events), max(e.end for e in scenario.events)
     moment = first + round(share * (last - first))
     told = replace(scenario, events=[event for event in scenario.events if event.end <= moment])
     for path in write(told, tmp_path, ends=False):
-        writer = Writer(path)
-        writer.add(Type.CLOCKS, struct.pack("<QQQ", moment + AHEAD, scenario.epoch + moment, moment + UPTIME))
+        writer = ChunkWriter(path)
+        writer.add(ChunkType.CLOCKS, struct.pack("<QQQ", moment + AHEAD, scenario.epoch + moment, moment + UPTIME))
         writer.close()
     found = seen(tmp_path)
     assert not found.over and found.window is not None and found.window[1] == scenario.epoch + moment

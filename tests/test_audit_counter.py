@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 from click.testing import CliRunner
 
-from ullage.audit.counter import Told, asked, compared
+from ullage.audit.counter import CounterAnswer, asked, compared
 from ullage.audit.counter_call import answer, fields, number
 from ullage.audit.counter_cases import EXAMPLES, Example
 from ullage.audit.mistakes.mistake import MISTAKES
@@ -68,16 +68,16 @@ def training(example, attention=None):
 
 
 def factor(name, example):
-    from ullage.audit.mistakes.mistake import Case
+    from ullage.audit.mistakes.mistake import AuditedJob
 
     formula = compiled(Config(example.config))
-    return MISTAKES[name].factor(Case(formula, Step(example.samples, formula.attention)))
+    return MISTAKES[name].factor(AuditedJob(formula, Step(example.samples, formula.attention)))
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda e: e.feature)
 def test_every_case_has_an_answer_and_both_conventions_are_right(example):
     for attention in (None, "full"):
-        row = compared(example, Told(training(example, attention)))
+        row = compared(example, CounterAnswer(training(example, attention)))
         assert row.agrees and not row.explained
     assert example.config["architectures"]
 
@@ -99,13 +99,13 @@ def test_every_feature_is_tried_once():
 def test_a_known_mistake_is_named_by_its_factor(feature, mistakes):
     example = next(e for e in EXAMPLES if e.feature == feature)
     wrong = training(example) * (1 + sum(factor(name, example) - 1 for name in mistakes))
-    row = compared(example, Told(wrong))
+    row = compared(example, CounterAnswer(wrong))
     assert sorted(m.name for m in row.explained) == sorted(mistakes)
     assert row.exact
 
 
 def test_what_no_mistake_makes_is_said_so():
-    row = compared(LLAMA[0], Told(training(LLAMA[0]) * 7.77))
+    row = compared(LLAMA[0], CounterAnswer(training(LLAMA[0]) * 7.77))
     assert not row.agrees and not row.explained
     assert row.ratio == pytest.approx(7.77)
 
@@ -173,10 +173,10 @@ def test_the_command_prints_a_row_a_feature(trainer):
 
 def test_the_text_is_verdict_table_and_notes():
     example = Example("grouped queries", "a Llama", LLAMA[1].config, (8192,))
-    right = compared(example, Told(training(example)))
-    twice = compared(example, Told(training(example) * factor("embedding_counted", example)))
+    right = compared(example, CounterAnswer(training(example)))
+    twice = compared(example, CounterAnswer(training(example) * factor("embedding_counted", example)))
     report = SimpleNamespace(
-        target="t", version="mine 1.0", rows=(right, twice, compared(example, Told(None, "KeyError: 'x'"))), right=1, silent=1
+        target="t", version="mine 1.0", rows=(right, twice, compared(example, CounterAnswer(None, "KeyError: 'x'"))), right=1, silent=1
     )
     lines = text(render.view(report)).split("\n")
     assert lines[0] == "mine 1.0 is right on 1 of 3 cases; the others are 1.061 to 1.061 of the truth, 1 got no number"

@@ -15,8 +15,8 @@ import pytest
 from click.testing import CliRunner
 
 import ullage
-from ullage.audit.mfu import OFU_ERROR, UNLISTED, Finding, audit
-from ullage.audit.mistakes.mistake import MISTAKES, Case
+from ullage.audit.mfu import OFU_ERROR, UNLISTED, MfuFinding, audit
+from ullage.audit.mistakes.mistake import MISTAKES, AuditedJob
 from ullage.audit.mistakes.recount import together
 from ullage.cli import cli
 from ullage.errors import UllageError
@@ -64,7 +64,7 @@ GRID = {"grid": [(1, 8, 8)]}
 LATENT = {"latent": [8, 8], "prompt_tokens": 4}
 
 
-def case(config: dict[str, Any], node: int = 8, **asked: Any) -> Case:
+def case(config: dict[str, Any], node: int = 8, **asked: Any) -> AuditedJob:
     return case_of(Config(config), step_question(**({} if _whole(config, asked) else {"seq": 4}), **asked), node)[0]
 
 
@@ -345,12 +345,12 @@ def test_fused_projections_are_known_by_their_names():
 # --- which sets explain a number ---
 
 
-def found(config: dict[str, Any], reported: float, ofu: float, **asked: Any) -> Finding:
+def found(config: dict[str, Any], reported: float, ofu: float, **asked: Any) -> MfuFinding:
     told = {name: asked.pop(name) for name in ("tile_efficiency", "error", "most") if name in asked}
     return audit(case(config, **asked), reported, ofu, **told)
 
 
-def names(finding: Finding) -> list[tuple[str, ...]]:
+def names(finding: MfuFinding) -> list[tuple[str, ...]]:
     return [explanation.names for explanation in finding.explanations]
 
 

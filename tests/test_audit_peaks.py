@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 from click.testing import CliRunner
 
-from ullage.audit.peak_tables import Row, rows
+from ullage.audit.peak_tables import PeakRow, rows
 from ullage.audit.peaks import MEANINGS, Kind, judge
 from ullage.cli import cli
 from ullage.errors import UllageError
@@ -245,7 +245,7 @@ def test_a_huge_file_is_refused(tmp_path):
 
 
 def test_rows_without_a_name_of_the_table_are_no_names():
-    judged = judge([Row("x.get(…)", 0.0, key=False), Row("H100", 989.0)], exact=True)
+    judged = judge([PeakRow("x.get(…)", 0.0, key=False), PeakRow("H100", 989.0)], exact=True)
     assert [j.kind for j in judged] == ["fallback", "right"]
 
 

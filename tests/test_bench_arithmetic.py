@@ -18,7 +18,7 @@ import pytest
 
 from tests.emulated_gpu import emulated
 from ullage.benches import arithmetic
-from ullage.benches.arithmetic import LATENCY, OPERATIONS, THROUGHPUT, Operation
+from ullage.benches.arithmetic import LATENCY, OPERATIONS, THROUGHPUT, ArithmeticOperation
 from ullage.benches.bench import BENCHES, Case, Target, cases_for
 from ullage.benches.running.checking import wrong
 from ullage.benches.source import whole
@@ -50,7 +50,7 @@ SLOW: dict[str, Callable[[float], float]] = {
 }  # fmt: skip
 
 
-def thread(operation: Operation, arrays: tuple[np.ndarray, ...], chain: int, number: int, lane: int, threads: int) -> object:
+def thread(operation: ArithmeticOperation, arrays: tuple[np.ndarray, ...], chain: int, number: int, lane: int, threads: int) -> object:
     """What a thread's lane holds in a chain after a trip, by numbers of any length that are rounded once a call."""
     start, factors, terms = (array.reshape(-1, operation.lanes)[:, lane].tolist() for array in arrays)
     x = start[chain * threads + number]
@@ -66,7 +66,7 @@ def thread(operation: Operation, arrays: tuple[np.ndarray, ...], chain: int, num
 
 
 @each
-def test_a_kernel_leaves_what_its_calls_one_by_one_would(operation: Operation) -> None:
+def test_a_kernel_leaves_what_its_calls_one_by_one_would(operation: ArithmeticOperation) -> None:
     case = arithmetic.case(operation, THROUGHPUT, 2)
     arrays = case.inputs(np.random.default_rng(1), "random")
     shaped = case.reference(arrays, 1)[0].reshape(THROUGHPUT.chains, 2, THROUGHPUT.threads, operation.lanes)
@@ -77,7 +77,7 @@ def test_a_kernel_leaves_what_its_calls_one_by_one_would(operation: Operation) -
 
 
 @each
-def test_one_call_less_or_one_operand_off_is_seen(operation: Operation) -> None:
+def test_one_call_less_or_one_operand_off_is_seen(operation: ArithmeticOperation) -> None:
     case = arithmetic.case(operation, LATENCY, 1)
     arrays = case.inputs(np.random.default_rng(2), "random")
     right = case.reference(arrays, 1)
@@ -90,7 +90,7 @@ def test_one_call_less_or_one_operand_off_is_seen(operation: Operation) -> None:
 
 
 @each
-def test_numbers_stay_finite_however_long_a_launch_is_and_those_of_multiply_adds_keep_changing(operation: Operation) -> None:
+def test_numbers_stay_finite_however_long_a_launch_is_and_those_of_multiply_adds_keep_changing(operation: ArithmeticOperation) -> None:
     case = arithmetic.case(operation, LATENCY, 1)
     arrays = case.inputs(np.random.default_rng(3), "random")
     assert operation.type == "INT32" or all(np.abs(case.reference(arrays, trips)[0]).max() < 1000 for trips in (10, 40))
@@ -157,7 +157,7 @@ def test_one_chain_needs_every_result_at_once_and_four_chains_need_none_at_once(
 
 @emulates
 @each
-def test_a_chain_of_an_instruction_gives_what_ptx_says(operation: Operation, folder: Path) -> None:
+def test_a_chain_of_an_instruction_gives_what_ptx_says(operation: ArithmeticOperation, folder: Path) -> None:
     assert emulated(arithmetic.case(operation, LATENCY, 1), folder) is None
 
 
@@ -165,7 +165,7 @@ def test_a_chain_of_an_instruction_gives_what_ptx_says(operation: Operation, fol
 @pytest.mark.parametrize(
     "operation", [one if one.name == "rcp" else pytest.param(one, marks=FULL) for one in OPERATIONS], ids=lambda one: one.entry(4)
 )
-def test_four_chains_of_1024_threads_give_what_ptx_says(operation: Operation, folder: Path) -> None:
+def test_four_chains_of_1024_threads_give_what_ptx_says(operation: ArithmeticOperation, folder: Path) -> None:
     assert emulated(arithmetic.case(operation, THROUGHPUT, 2), folder) is None
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from ullage.benches import async_copy, cluster_histogram, dpx, shared_cluster
 from ullage.benches.bench import BENCHES, Case, Target, cases_for
-from ullage.benches.result import Row, Stamp, Value
+from ullage.benches.result import CaseRow, Stamp, Value
 from ullage.benches.running.checking import wrong
 from ullage.benches.running.device import POISON
 from ullage.benches.running.kernel_case import size
@@ -102,7 +102,7 @@ def test_the_model_of_a_dpx_function_gives_what_can_be_worked_out_by_hand() -> N
 
 @pytest.mark.parametrize("function", list(dpx.functions()), ids=lambda one: one.name)
 @pytest.mark.parametrize("measure", ["latency", "throughput"])
-def test_a_dpx_kernel_leaves_what_its_calls_one_by_one_would(function: dpx.Function, measure: str) -> None:
+def test_a_dpx_kernel_leaves_what_its_calls_one_by_one_would(function: dpx.DpxFunction, measure: str) -> None:
     case = labelled("dpx", function=function.name, measure=measure)
     way, blocks = (dpx.LATENCY, 1) if measure == "latency" else (dpx.THROUGHPUT, 2)
     inputs = case.inputs(np.random.default_rng(1), "random")
@@ -284,18 +284,18 @@ def test_the_figures_of_copies_and_clusters_are_the_paper_s() -> None:
     assert [one.value for name in ("cluster-latency", "cluster-ring") for one in BENCHES[name].figures] == [180, 3.27e12, 2.65e12]
 
 
-def ring_row(cluster: int, blocks: int, busy: float, clock: float | None = 1.7e9) -> Row:
+def ring_row(cluster: int, blocks: int, busy: float, clock: float | None = 1.7e9) -> CaseRow:
     each, stamp = 16.0, Stamp(clock, "kernel", None, None, None, "random")
     rates = {"bandwidth": each * busy * 1.7e9, "bytes_per_cycle_sm": each}
     labels = {"cluster": cluster, "block": 1024, "loads": 4, "blocks": blocks}
-    return Row(labels, {name: Value(rate, rate, rate, 5, "") for name, rate in rates.items()}, stamp)
+    return CaseRow(labels, {name: Value(rate, rate, rate, 5, "") for name, rate in rates.items()}, stamp)
 
 
 def test_clusters_that_ran_one_after_the_other_are_named() -> None:
     # 112 blocks as if on 56 SMs: in two rounds; 110 of 112: all at once, less what a launch costs
     found = shared_cluster.crowded([ring_row(8, 112, 56), ring_row(4, 112, 110), ring_row(8, 112, 56)])
     assert found == ("clusters of 8 did not all run at once: B/s is too low, B/cycle/SM is right",)
-    assert shared_cluster.crowded([ring_row(8, 112, 56, clock=None), Row({"cluster": 2}, {}, None, "too late")]) == ()
+    assert shared_cluster.crowded([ring_row(8, 112, 56, clock=None), CaseRow({"cluster": 2}, {}, None, "too late")]) == ()
 
 
 # --- the machine code ---

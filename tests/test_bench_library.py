@@ -11,12 +11,12 @@ import pytest
 from ullage.benches import best_gemm, engine, fp8_cast, generation, linear, llama, products, transformer_layer
 from ullage.benches.bench import BENCHES, Target, cases_for
 from ullage.gpus.precision import canonical
-from ullage.kernels.tiling import Product
+from ullage.kernels.tiling import TiledProduct
 from ullage.metrics.generation import generation_bound
 
 NAMES = ("linear", "fp8-cast", "transformer-layer", "generation", "best-gemm")
 H200 = Target("sm_90a", "NVIDIA H200", memory=140 * 10**9)
-TINY = llama.Shape(64, 96, 4, 2, 50)
+TINY = llama.NetworkShape(64, 96, 4, 2, 50)
 
 
 @pytest.fixture
@@ -141,28 +141,28 @@ def test_layers_have_the_shapes_of_the_papers_table_ii(paper):
 @pytest.mark.parametrize("data", ["random", "zero"])
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16", "fp8"])
 def test_a_product_is_right_in_every_precision(torch, precision, data):
-    made = products.product(torch, Product(48, 32, 64), precision, data)
+    made = products.product(torch, TiledProduct(48, 32, 64), precision, data)
     made.run()
     assert made.wrong() is None
 
 
 @pytest.mark.parametrize("precision", ["fp32", "tf32", "fp16", "bf16"])
 def test_a_product_that_misses_a_step_of_k_is_wrong(torch, monkeypatch, precision):
-    made = products.product(torch, Product(48, 32, 64), precision)
+    made = products.product(torch, TiledProduct(48, 32, 64), precision)
     whole = torch.matmul
     monkeypatch.setattr(torch, "matmul", lambda a, b, out: whole(a[:, :60], b[:60], out=out))
     assert re.fullmatch(r"an element is off by \S+, where \S+ is allowed", made.wrong())
 
 
 def test_a_product_that_writes_nothing_is_wrong(torch, monkeypatch):
-    made = products.product(torch, Product(32, 32, 32), "bf16")
+    made = products.product(torch, TiledProduct(32, 32, 32), "bf16")
     made.run()
     monkeypatch.setattr(torch, "matmul", lambda a, b, out: out)
     assert "nan" in made.wrong()
 
 
 def test_a_wrong_last_row_is_found(torch, monkeypatch):
-    made = products.product(torch, Product(64, 64, 32), "fp32")
+    made = products.product(torch, TiledProduct(64, 64, 32), "fp32")
     whole = torch.matmul
 
     def without_last_tile(a, b, out):
@@ -186,9 +186,9 @@ def test_random_fp4_codes_spread_as_told(torch):
 
 
 def test_tf32_is_allowed_for_tf32_alone(torch):
-    products.product(torch, Product(16, 16, 16), "tf32").run()
+    products.product(torch, TiledProduct(16, 16, 16), "tf32").run()
     assert torch.backends.cuda.matmul.allow_tf32 is True
-    products.product(torch, Product(16, 16, 16), "fp32").run()
+    products.product(torch, TiledProduct(16, 16, 16), "fp32").run()
     assert torch.backends.cuda.matmul.allow_tf32 is False
 
 

@@ -16,14 +16,14 @@ from ullage.benches.memory_curve import footprints, levels
 from ullage.benches.memory_latency import TABLE_4
 from ullage.benches.memory_throughput import TABLE_5
 from ullage.benches.plateaus import Plateau, plateaus
-from ullage.benches.result import Row, Value
+from ullage.benches.result import CaseRow, Value
 
 PAPER = Path(__file__).parents[2] / "shared/seeds/hopper_benchmarks_paper.txt"
 GPUS = ("NVIDIA GeForce RTX 4090", "NVIDIA A100-PCIE-40GB", "NVIDIA H800 PCIe")  # in the order of the paper's columns
 
 
-def row(labels: dict[str, Plain], quantity: str, value: float) -> Row:
-    return Row(labels, {quantity: Value(value, value, value, 5, "")}, None)
+def row(labels: dict[str, Plain], quantity: str, value: float) -> CaseRow:
+    return CaseRow(labels, {quantity: Value(value, value, value, 5, "")}, None)
 
 
 def cached(footprint: float, size: float, near: float, far: float) -> float:
@@ -82,7 +82,7 @@ def test_plateaus_are_flat_long_enough_apart_and_independent_of_order(values: li
 
 def test_a_measured_curve_is_told_in_words_and_rows_without_a_number_are_left_out() -> None:
     rows = [row({"footprint": 8192 * 2**n}, "latency", 33.4 if n < 5 else 255.0) for n in range(10)]
-    failed = Row({"footprint": 8192 * 2**10}, {}, None, "the GPU ran out of memory")
+    failed = CaseRow({"footprint": 8192 * 2**10}, {}, None, "the GPU ran out of memory")
     assert levels([*rows, failed]) == ("33 cycles from 8 KiB to 128 KiB", "255 cycles from 256 KiB to 4 MiB")
     assert levels([failed]) == ()
 

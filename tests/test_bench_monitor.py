@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.nvml_double import Gpu, Nvml
-from ullage.benches.running.monitor import Monitor, Observed, Watch, _Sample, reasons
+from ullage.benches.running.monitor import Monitor, ObservedRun, Watch, _Sample, reasons
 from ullage.benches.running.session import monitor_of
 from ullage.benches.running.timing import Lasting, timed
 
@@ -56,7 +56,7 @@ def test_power_over_a_short_span_is_sampled_at_instants_and_never_an_average_ove
 def test_the_hottest_temperature_the_median_and_the_lowest_clock_and_all_reasons_are_told():
     boards = ((51, 1980, 0), (64, 1755, 4), (60, 1750, 0x24))
     found = watched(0.1, None, None, *(sample(temperature=t, clock=c, mask=m) for t, c, m in boards))
-    assert found == Observed(None, 64, ("power cap", "software thermal slowdown"), 1.755e9, 1.75e9)
+    assert found == ObservedRun(None, 64, ("power cap", "software thermal slowdown"), 1.755e9, 1.75e9)
 
 
 def test_no_reason_is_told_apart_from_not_knowing():
@@ -69,7 +69,7 @@ def test_a_board_is_watched_while_something_runs():
     nvml = Board([Gpu(UUID, sm_clock=1980, reasons=4, temperature=55)])
     with Monitor(nvml, nvml.gpus[0], interval=1e-3).watching() as watch:
         pass
-    assert watch.observed() == Observed(650.0, 55, ("power cap",), 1.98e9, 1.98e9)
+    assert watch.observed() == ObservedRun(650.0, 55, ("power cap",), 1.98e9, 1.98e9)
 
 
 @pytest.mark.parametrize("changed", [{"power": "no"}, {"temperature": "no"}, {"sm_clock": "no"}, {"reasons": "no"}, {"energy": "no"}])
@@ -135,7 +135,7 @@ def test_a_board_is_watched_over_what_is_timed_and_not_while_the_load_settles(la
 def test_without_nvml_nothing_is_told():
     with Monitor().watching() as watch:
         pass
-    assert watch.observed() == Observed(None, None, None, None, None)
+    assert watch.observed() == ObservedRun(None, None, None, None, None)
 
 
 def test_nvml_is_asked_about_the_same_board_by_uuid_then_by_its_place_on_the_bus():

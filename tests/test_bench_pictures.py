@@ -16,7 +16,7 @@ from ullage.render.svg.plot import COLOURS, chart, curves, plot
 from ullage.render.svg.plot import Curve as Line
 from ullage.render.svg.roofline import roofline as picture
 from ullage.reports.bench import bench_report
-from ullage.reports.roofline import Point, Roof, Roofline, roofline
+from ullage.reports.roofline import Roof, Roofline, RooflinePoint, roofline
 from ullage.views.html import html as printed
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -140,7 +140,7 @@ def test_a_kernel_with_flops_and_bytes_is_a_point_at_its_intensity():
     # 2e12 FLOP over 1e10 B: 200 FLOP/B
     suite = [result("mma", random_only(300e12, precision="bf16", flops=2 * 10**12, bytes=10**10))]
     (point,) = roofline(suite, find(H200)).points
-    assert point == Point("mma: x", 200.0, 300e12)
+    assert point == RooflinePoint("mma: x", 200.0, 300e12)
     assert "mma: x: 200 FLOP/B, 300 TFLOP/s" in str(picture(roofline(suite, find(H200))))
 
 

@@ -21,7 +21,7 @@ from ullage.intake import opened
 from ullage.problems import Problems
 from ullage.sources.jobs.job import read_jobs
 from ullage.sources.source import read_samples
-from ullage.store.manifest import Part
+from ullage.store.manifest import StorePart
 from ullage.store.reading import open_settled
 from ullage.store.store import Store
 from ullage.sums.windows import settle
@@ -170,7 +170,7 @@ def store(kept: Path, tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def part_of(store: Path) -> Part:
+def part_of(store: Path) -> StorePart:
     [part] = Store.open(store).manifest().parts
     return part
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from ullage.metrics.bounds import Interval, device_bounds, host_bounds, load_balance
 from ullage.metrics.host import HOST
 from ullage.metrics.tree import DEVICE_AI, DEVICE_TALP, Branch, bounded, evaluate
-from ullage.simulate.traces.scenario import Event, Scenario
+from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
 from ullage.sums.lanes.bounds import device_ranges, host_ranges
 from ullage.sums.lanes.gather import gather
 from ullage.sums.lanes.reduce import reduce
@@ -163,16 +163,16 @@ def test_devices_that_surely_did_nothing_have_no_load_balance():
     assert device_bounds([], [], [], (100, 100)) == {}
 
 
-def _api(start: int, end: int, call: str, correlation: int | None = None) -> Event:
+def _api(start: int, end: int, call: str, correlation: int | None = None) -> ScenarioEvent:
     name = {"sync": "cudaDeviceSynchronize", "launch": "cudaLaunchKernel", "graph": "cudaGraphLaunch"}[call]
-    return Event(start, end, "api", name, 0, thread=1, call=call, correlation=correlation)
+    return ScenarioEvent(start, end, "api", name, 0, thread=1, call=call, correlation=correlation)
 
 
-def _ran(start: int, end: int, kind: str, correlation: int | None = None) -> Event:
-    return Event(start, end, kind, kind, 0, device=0, stream=7, correlation=correlation)
+def _ran(start: int, end: int, kind: str, correlation: int | None = None) -> ScenarioEvent:
+    return ScenarioEvent(start, end, kind, kind, 0, device=0, stream=7, correlation=correlation)
 
 
-def _run(*events: Event, resolution: int = 1) -> Run:
+def _run(*events: ScenarioEvent, resolution: int = 1) -> Run:
     scenario = Scenario("run", events, {0: 0}, {0: ("G", "gpu")})
     recording = scenario.recording()
     recording.resolution = resolution
@@ -226,7 +226,7 @@ def test_a_hosts_bounds_come_from_its_clock():
 
 
 @st.composite
-def _recordings(draw: st.DrawFn) -> tuple[tuple[Event, ...], frozenset[int]]:
+def _recordings(draw: st.DrawFn) -> tuple[tuple[ScenarioEvent, ...], frozenset[int]]:
     """A run of launches, now and then a wait for all of them, and the numbers of those whose record on the device was lost."""
     events, host, device, lost = [], 0, 0, set()
     for number in range(draw(st.integers(3, 8))):
@@ -248,7 +248,9 @@ def _recordings(draw: st.DrawFn) -> tuple[tuple[Event, ...], frozenset[int]]:
 
 
 @given(_recordings())
-def test_bounds_from_a_recording_with_losses_hold_the_whole_recordings_efficiencies(recording: tuple[tuple[Event, ...], frozenset[int]]):
+def test_bounds_from_a_recording_with_losses_hold_the_whole_recordings_efficiencies(
+    recording: tuple[tuple[ScenarioEvent, ...], frozenset[int]],
+):
     events, lost = recording
     kept = tuple(e for e in events if e.kind == "api" or e.correlation not in lost)
     single = {e.correlation for e in events if e.call == "launch"}

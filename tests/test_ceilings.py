@@ -12,7 +12,7 @@ from tests.bench_results import H200, of_bench, result, row, stamp
 from ullage.cli.gpus import command as gpus
 from ullage.cli.waterfall import command as waterfall
 from ullage.errors import UllageError
-from ullage.gpus.measured import Ceiling, Ceilings, ceilings_of, folder, load, measured_ceiling, save
+from ullage.gpus.measured import Ceilings, MeasuredCeiling, ceilings_of, folder, load, measured_ceiling, save
 from ullage.render.bench import record, view
 from ullage.reports.bench import bench_report
 from ullage.reports.roofline import ceilings
@@ -37,7 +37,7 @@ def memory(value, level="global memory", mix="read"):
 
 
 def made(gpu=H200, uuid="GPU-a", date="2026-08-10T12:00:00Z", flops=None, bandwidth=None):
-    return Ceilings(gpu, uuid, date, "580", flops or {"bf16": Ceiling(7e14, "best-gemm", date)}, bandwidth or {})
+    return Ceilings(gpu, uuid, date, "580", flops or {"bf16": MeasuredCeiling(7e14, "best-gemm", date)}, bandwidth or {})
 
 
 # --- which numbers become one
@@ -46,7 +46,7 @@ def made(gpu=H200, uuid="GPU-a", date="2026-08-10T12:00:00Z", flops=None, bandwi
 def test_a_ceiling_is_the_best_dense_product_on_random_data_with_its_stamp():
     found = ceilings([result("best-gemm", product(6e14), product(7e14), product(8e14, "zero"), product(9e14, sparse=True))])
     assert found.flops == {
-        "bf16": Ceiling(7e14, "best-gemm: 8192 bf16", "2026-08-10T12:00:00Z", "random", 1.755e9, 500.0, None, 55.0, None, ())
+        "bf16": MeasuredCeiling(7e14, "best-gemm: 8192 bf16", "2026-08-10T12:00:00Z", "random", 1.755e9, 500.0, None, 55.0, None, ())
     }
     assert (found.sustained_flops, found.sustained_bandwidth) == ({}, {})
     assert (found.gpu, found.uuid_hash, found.driver) == (H200, "GPU-0123456789abcdef", "580.95.05")
@@ -70,7 +70,7 @@ def test_what_ran_for_seconds_after_its_clock_settled_is_a_ceiling_of_its_own():
     memory_row = held("bandwidth", 4.1e12, {"what": "global memory", "by": "reads"})
     found = ceilings([result("wgmma", product(7e14)), result("sustained-ceilings", held("throughput", 6e14, precision="bf16"), memory_row)])
     assert (found.flops["bf16"].value, found.sustained_flops["bf16"].value) == (7e14, 6e14)
-    assert found.sustained_flops["bf16"] == Ceiling(
+    assert found.sustained_flops["bf16"] == MeasuredCeiling(
         6e14, "sustained-ceilings: BF16 wgmma", "2026-08-10T12:00:00Z", "random", 1.41e9, 698.0, 1.38e9, 55.0, 5.3, ("power cap",)
     )
     assert (set(found.bandwidth), found.sustained_bandwidth["global memory"].value) == (set(), 4.1e12)
@@ -116,7 +116,7 @@ def test_ceilings_are_of_one_device():
 
 def test_what_is_kept_is_found_by_device_by_model_and_by_any_name_of_it(kept):
     save(made(uuid="GPU-a"), kept)
-    save(made(uuid="GPU-b", date="2026-08-11T12:00:00Z", flops={"bf16": Ceiling(6e14, "x")}), kept)
+    save(made(uuid="GPU-b", date="2026-08-11T12:00:00Z", flops={"bf16": MeasuredCeiling(6e14, "x")}), kept)
     assert ceilings_of(H200, "GPU-a").peak("bf16").value == 7e14
     assert ceilings_of(H200, "GPU-c").peak("bf16").value == 6e14  # the newest of its model
     assert ceilings_of("H200 SXM").uuid_hash == "GPU-b"
@@ -129,8 +129,10 @@ def test_a_gpu_that_is_not_in_the_tables_is_found_by_its_own_name(kept):
 
 
 def test_what_was_measured_anew_replaces_the_old_and_the_rest_stays(kept):
-    save(made(flops={"bf16": Ceiling(7e14, "old"), "fp8": Ceiling(1.3e15, "old")}), kept)
-    path = save(made(date="2026-08-12", flops={"bf16": Ceiling(6e14, "new")}, bandwidth={"L2 cache": Ceiling(7e12, "new")}), kept)
+    save(made(flops={"bf16": MeasuredCeiling(7e14, "old"), "fp8": MeasuredCeiling(1.3e15, "old")}), kept)
+    path = save(
+        made(date="2026-08-12", flops={"bf16": MeasuredCeiling(6e14, "new")}, bandwidth={"L2 cache": MeasuredCeiling(7e12, "new")}), kept
+    )
     found = load(path)
     assert {name: (one.value, one.source) for name, one in found.flops.items()} == {"bf16": (6e14, "new"), "fp8": (1.3e15, "old")}
     assert found.date == "2026-08-12" and set(found.bandwidth) == {"L2 cache"}
@@ -138,7 +140,7 @@ def test_what_was_measured_anew_replaces_the_old_and_the_rest_stays(kept):
 
 
 def test_what_was_sustained_is_kept_beside_the_bursts_and_read_back_whole(kept):
-    one = Ceiling(6e14, "sustained-ceilings", "2026-08-10", "random", 1.41e9, 698.0, 1.38e9, 71.0, 5.3, ("power cap",))
+    one = MeasuredCeiling(6e14, "sustained-ceilings", "2026-08-10", "random", 1.41e9, 698.0, 1.38e9, 71.0, 5.3, ("power cap",))
     save(made(), kept)
     path = save(replace(made(flops={}), flops={}, sustained_flops={"bf16": one}, sustained_bandwidth={"global memory": one}), kept)
     found = load(path)
@@ -159,8 +161,8 @@ def test_a_file_of_the_first_format_holds_bursts_and_the_next_save_keeps_them_in
     kept.mkdir()
     (kept / "h-200-GPU-a.json").write_text(json.dumps(OLD))
     found = ceilings_of(H200, "GPU-a")
-    assert found.flops == {"bf16": Ceiling(7e14, "best-gemm", "", "random", 1.755e9)} and found.sustained_flops == {}
-    path = save(replace(made(), flops={}, sustained_flops={"bf16": Ceiling(6e14, "x")}), kept)
+    assert found.flops == {"bf16": MeasuredCeiling(7e14, "best-gemm", "", "random", 1.755e9)} and found.sustained_flops == {}
+    path = save(replace(made(), flops={}, sustained_flops={"bf16": MeasuredCeiling(6e14, "x")}), kept)
     assert path.name == "h-200-GPU-a.json"
     again = load(path)
     assert (again.flops["bf16"].value, again.sustained_flops["bf16"].value, set(again.bandwidth)) == (7e14, 6e14, {"L2 cache"})
@@ -215,7 +217,7 @@ def test_where_ceilings_are_kept_follows_the_environment():
 def test_a_measured_ceiling_says_where_it_is_from_and_what_is_missing_where_there_is_none(kept):
     with pytest.raises(UllageError, match="nobody measured the ceilings of a 'H200'"):
         measured_ceiling("H200", "bf16")
-    save(made(flops={"bf16": Ceiling(7e14, "best-gemm: 8192", "2026-08-10T12:00:00Z", "random", 1.755e9)}), kept)
+    save(made(flops={"bf16": MeasuredCeiling(7e14, "best-gemm: 8192", "2026-08-10T12:00:00Z", "random", 1.755e9)}), kept)
     found = measured_ceiling("H200", "bfloat16")
     assert found.value == 7e14 and "best-gemm: 8192, 2026-08-10, SM clock 1,755 MHz" in found.source
     with pytest.raises(UllageError, match="'NVIDIA H200' at fp8"):
@@ -223,8 +225,8 @@ def test_a_measured_ceiling_says_where_it_is_from_and_what_is_missing_where_ther
 
 
 def test_a_job_is_held_against_what_was_sustained_and_a_burst_says_that_it_is_one(kept):
-    burst = Ceiling(7e14, "best-gemm: 8192", "2026-08-10", "random", 1.755e9, seconds=0.29)
-    long = Ceiling(6e14, "sustained-ceilings: BF16 wgmma", "2026-08-10", "random", 1.41e9, 698.0, 1.38e9, 71.0, 5.3, ("power cap",))
+    burst = MeasuredCeiling(7e14, "best-gemm: 8192", "2026-08-10", "random", 1.755e9, seconds=0.29)
+    long = MeasuredCeiling(6e14, "sustained-ceilings: BF16 wgmma", "2026-08-10", "random", 1.41e9, 698.0, 1.38e9, 71.0, 5.3, ("power cap",))
     save(made(flops={"bf16": burst}), kept)
     found = measured_ceiling("H200", "bf16")
     assert (found.value, found.caution) == (
@@ -245,9 +247,9 @@ def test_a_job_is_held_against_what_was_sustained_and_a_burst_says_that_it_is_on
 
 
 def test_ullage_gpus_shows_them_beside_the_stated_peak(kept):
-    long = Ceiling(6.4e14, "sustained-ceilings: BF16 wgmma", "2026-08-10", "random", 1.41e9, lowest_clock=1.38e9, seconds=5.3)
-    save(replace(made(flops={"bf16": Ceiling(7e14, "best-gemm: 8192", "2026-08-10", "random", 1.755e9, 690.0)},
-                      bandwidth={"global memory": Ceiling(4.32e12, "memory-bandwidth: read", "2026-08-10")}),
+    long = MeasuredCeiling(6.4e14, "sustained-ceilings: BF16 wgmma", "2026-08-10", "random", 1.41e9, lowest_clock=1.38e9, seconds=5.3)
+    save(replace(made(flops={"bf16": MeasuredCeiling(7e14, "best-gemm: 8192", "2026-08-10", "random", 1.755e9, 690.0)},
+                      bandwidth={"global memory": MeasuredCeiling(4.32e12, "memory-bandwidth: read", "2026-08-10")}),
                  sustained_flops={"bf16": long}), kept)  # fmt: skip
     out = CliRunner().invoke(gpus, ["H200"]).output
     # 640 of 700 and of 989.4 TFLOP/s; 4.32 of 4.8 TB/s
@@ -279,7 +281,7 @@ def test_a_damaged_file_is_a_note_of_ullage_gpus(kept):
 
 
 def test_the_waterfall_takes_the_ceiling_of_the_jobs_gpu(kept):
-    save(made(flops={"bf16": Ceiling(7e14, "best-gemm: 8192", "2026-08-10T12:00:00Z", "random", 1.755e9)}), kept)
+    save(made(flops={"bf16": MeasuredCeiling(7e14, "best-gemm: 8192", "2026-08-10T12:00:00Z", "random", 1.755e9)}), kept)
     ask = ["--ofu", "34", "--mfu", "26", "--gpu", "H200", "--ceiling", "measured"]
     out = CliRunner().invoke(waterfall, ask).output
     # 700 of 989.4 TFLOP/s is 70.7 %; 26 of 70.75 is 36.75 %
@@ -288,7 +290,7 @@ def test_the_waterfall_takes_the_ceiling_of_the_jobs_gpu(kept):
         "70.7 % of the peak of 989.4; MFU is 36.8 % of the ceiling" in out
     )
     assert "note: the measured ceiling is a burst, and hours under load may clock lower" in out
-    long = Ceiling(6e14, "sustained-ceilings: BF16 wgmma", "2026-08-10", "random", 1.41e9, 698.0, 1.38e9, 71.0, 5.3)
+    long = MeasuredCeiling(6e14, "sustained-ceilings: BF16 wgmma", "2026-08-10", "random", 1.41e9, 698.0, 1.38e9, 71.0, 5.3)
     path = save(replace(made(), flops={}, sustained_flops={"bf16": long}), kept)
     for given in (ask, [*ask[:-1], str(path)]):
         out = CliRunner().invoke(waterfall, given).output

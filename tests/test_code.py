@@ -21,15 +21,15 @@ from ullage.recording import Recording
 from ullage.render.trace import view
 from ullage.render.trace_json import record
 from ullage.simulate.traces.kineto import write
-from ullage.simulate.traces.scenario import Event, Scenario
-from ullage.simulate.traces.training import Plan, training
+from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
+from ullage.simulate.traces.training import TrainingPlan, training
 from ullage.sums.lanes.code.nests import nest
 from ullage.sums.lanes.gather import Capture, gather
 from ullage.sums.lanes.reduce import Reduced, reduce
-from ullage.sums.lanes.window import Window, parse
+from ullage.sums.lanes.window import TraceWindow, parse
 from ullage.traced import read_trace
 from ullage.traces.calls import call, is_collective
-from ullage.traces.trace import Options, recognised
+from ullage.traces.trace import TraceOptions, recognised
 from ullage.views.html import html
 from ullage.views.text import text
 
@@ -37,9 +37,9 @@ DATA = Path(__file__).parents[2] / "shared" / "data" / "kineto"
 FILES = sorted(DATA.glob("*.json.gz"))
 
 
-def drawn(seed: int) -> tuple[Event, ...]:
+def drawn(seed: int) -> tuple[ScenarioEvent, ...]:
     """Events of one or two processes with two threads, on one or two devices: nested ranges and such that only overlap, ties."""
-    chance, events = random.Random(seed), list[Event]()
+    chance, events = random.Random(seed), list[ScenarioEvent]()
     devices = chance.choice((1, 1, 2))
     for process in range(chance.choice((1, 1, 2))):
         for _ in range(chance.randrange(1, 12)):
@@ -47,35 +47,37 @@ def drawn(seed: int) -> tuple[Event, ...]:
             end = start + chance.randrange(12)
             correlation = chance.choice((None, *range(100 * process, 100 * process + 8)))
             sort = chance.choice(("launch", "launch", "copy", "sync", "other"))
-            events.append(Event(start, end, "api", f"cuda_{sort}", process, thread=thread, call=sort, correlation=correlation))
+            events.append(ScenarioEvent(start, end, "api", f"cuda_{sort}", process, thread=thread, call=sort, correlation=correlation))
             if chance.random() < 0.3:  # the same call once more, or the driver's call inside it
                 inner = chance.choice((f"cuda_{sort}", "cu_call"))
-                events.append(Event(start, max(end - 1, start), "api", inner, process, thread=thread, call=sort, correlation=correlation))
+                events.append(
+                    ScenarioEvent(start, max(end - 1, start), "api", inner, process, thread=thread, call=sort, correlation=correlation)
+                )
         for _ in range(chance.randrange(8)):
             start, device = chance.randrange(70), chance.randrange(devices)
             kind = chance.choice(("kernel", "kernel", "collective", "memcpy"))
             end = start + chance.randrange(1, 9)
             on = {"device": device, "stream": chance.choice((7, 7, 20)), "correlation": 100 * process + chance.randrange(10)}
-            events.append(Event(start, end, kind, kind, process, **on))
+            events.append(ScenarioEvent(start, end, kind, kind, process, **on))
         events += [_named(chance, process) for _ in range(chance.randrange(25))]
         if chance.random() < 0.3:
             start = chance.randrange(60)
-            events.append(Event(start, start + chance.randrange(9), "mpi", "MPI_Barrier", process, thread=chance.randrange(1, 3)))
+            events.append(ScenarioEvent(start, start + chance.randrange(9), "mpi", "MPI_Barrier", process, thread=chance.randrange(1, 3)))
     return tuple(events)
 
 
-def _named(chance: random.Random, process: int) -> Event:
+def _named(chance: random.Random, process: int) -> ScenarioEvent:
     kind = chance.choice(("operator", "function", "function", "region", "module"))
     start, name = chance.randrange(65), chance.choice(("a", "b", "c_1", "c_2"))
-    return Event(start, start + chance.choice((0, 1, 3, 8, 30)), kind, name, process, thread=chance.randrange(1, 3))
+    return ScenarioEvent(start, start + chance.choice((0, 1, 3, 8, 30)), kind, name, process, thread=chance.randrange(1, 3))
 
 
-def _window(seed: int) -> Window | None:
+def _window(seed: int) -> TraceWindow | None:
     first = seed % 30
     return parse(f"{first}e-9:{first + 25}e-9") if seed % 4 == 0 else None
 
 
-def as_rows(events: tuple[Event, ...]) -> slow.Rows:
+def as_rows(events: tuple[ScenarioEvent, ...]) -> slow.Rows:
     found = slow.Rows()
     for e in events:
         if e.kind in ("kernel", "collective", "graph", "memcpy", "memset"):
@@ -231,12 +233,15 @@ def read(path: Path) -> tuple[Capture, Reduced]:
     form, file = recognised(path)
     recording = Recording(path.name)
     assert form.read is not None
-    capture = gather(form.read(file, recording, Options(), Problems()), recording)
+    capture = gather(form.read(file, recording, TraceOptions(), Problems()), recording)
     return capture, reduce(capture)
 
 
-@pytest.mark.parametrize("plan", [Plan(stack=True), Plan(stack=True, host_bound=True, ranks=1), Plan(stack=True, graph="kernels", ranks=1)])
-def test_a_simulated_stack_reads_back_and_the_slow_loader_is_named(plan: Plan, tmp_path: Path):
+@pytest.mark.parametrize(
+    "plan",
+    [TrainingPlan(stack=True), TrainingPlan(stack=True, host_bound=True, ranks=1), TrainingPlan(stack=True, graph="kernels", ranks=1)],
+)
+def test_a_simulated_stack_reads_back_and_the_slow_loader_is_named(plan: TrainingPlan, tmp_path: Path):
     scenario = training(plan)
     for path, process in zip(write(scenario, tmp_path), scenario.ranks, strict=True):
         capture, reduced = read(path)

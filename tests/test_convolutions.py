@@ -14,7 +14,7 @@ from tests.seeds import some
 from ullage.gpus.chip import find
 from ullage.product import multiplied
 from ullage.reports.kernel_roofs import _work
-from ullage.sums.lanes.products import Row
+from ullage.sums.lanes.products import KernelProduct
 from ullage.traces.kineto_convolutions import convolved, grouped, kernels_of, multiplies
 
 SIZES = {"bf16": ("c10::BFloat16", 2), "fp32": ("float", 4)}
@@ -236,7 +236,7 @@ def test_gradients_in_more_kernels_or_fewer_are_not_shared_out(tmp_path: Path, n
 
 
 def test_a_convolution_has_a_peak_and_bytes() -> None:
-    row = Row("sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32", WORD, "", 1, 128, 3, 9_000)
+    row = KernelProduct("sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32", WORD, "", 1, 128, 3, 9_000)
     work, precision, peak = _work(row, None, find("H100 SXM"))
     assert work is not None and (work.flops, work.bytes, precision) == (3 * 82_944, 3 * 4032 * 2, "bf16")
     assert peak == find("H100 SXM").peak("bf16")

@@ -16,8 +16,8 @@ from ullage.cupti import dictionary
 from ullage.cupti.counters import catalogue, host, perfworks
 from ullage.cupti.counters.chips import _BY_NAME, code
 from ullage.cupti.counters.host import Host, Use
-from ullage.cupti.counters.images import Image, unpacked
-from ullage.cupti.counters.names import KINDS, Metric, complete, matching, resolved
+from ullage.cupti.counters.images import CounterImage, unpacked
+from ullage.cupti.counters.names import KINDS, CounterMetric, complete, matching, resolved
 from ullage.cupti.counters.structures import SHAPES, parameters, structure
 from ullage.cupti.counters.work import finest, flops, tensor_metric, tensor_work
 from ullage.cupti.results import CuptiError
@@ -175,7 +175,7 @@ def test_without_a_library_the_dictionary_answers_and_says_so(monkeypatch):
 
 
 def test_a_chip_that_a_library_has_dropped_comes_from_the_dictionary():
-    found = catalogue.catalogue("GV100", catalogue.Source(real(), "asked of CUPTI 13.1"))
+    found = catalogue.catalogue("GV100", catalogue.CounterSource(real(), "asked of CUPTI 13.1"))
     assert "sm__cycles_active" in found.by_name
     assert "dictionary" in found.told
 
@@ -189,8 +189,9 @@ def test_every_nvidia_gpu_has_a_chip_that_cupti_knows():
 
 
 METRICS = [
-    Metric("sm__cycles_active", "counter"), Metric("sm__throughput", "throughput"), Metric("l1tex__t_sector_hit_rate", "ratio"),
-    Metric("dram__bytes_read", "counter"), Metric("TPC.TriageCompute.sm__cycles_active", "counter"),
+    CounterMetric("sm__cycles_active", "counter"), CounterMetric("sm__throughput", "throughput"),
+    CounterMetric("l1tex__t_sector_hit_rate", "ratio"),
+    CounterMetric("dram__bytes_read", "counter"), CounterMetric("TPC.TriageCompute.sm__cycles_active", "counter"),
 ]  # fmt: skip
 
 
@@ -221,7 +222,7 @@ def test_a_name_that_the_chip_lacks_brings_the_nearest():
 
 @given(st.text(max_size=40), st.lists(st.tuples(st.integers(0, 2**60), st.integers(0, 2**60)), max_size=4), st.binary(max_size=99))
 def test_an_image_is_read_as_it_was_written(chip, times, data):
-    image = Image("pm", chip, ("a.sum", chip), None, data, times=tuple(times))
+    image = CounterImage("pm", chip, ("a.sum", chip), None, data, times=tuple(times))
     assert unpacked(image.packed()) == image
     assert (len(image.packed()) - len(data)) % 8 == 0
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from ullage.cupti import walking
 from ullage.cupti.decoding import decode
-from ullage.cupti.kinds import Kind
+from ullage.cupti.kinds import ActivityKind
 from ullage.cupti.layouts import Layouts, layouts
 from ullage.cupti.releases import RELEASES, release
 
 NEW = layouts(release(130101))
-KERNEL, CALL, COPY = Kind.CONCURRENT_KERNEL, Kind.RUNTIME, Kind.MEMCPY
+KERNEL, CALL, COPY = ActivityKind.CONCURRENT_KERNEL, ActivityKind.RUNTIME, ActivityKind.MEMCPY
 
 
 def record(of: Layouts, kind: int, **fields: int) -> bytes:
@@ -172,7 +172,7 @@ def test_a_large_buffer_is_walked_even_if_every_guess_is_wrong(process):
 
 def test_a_large_mixed_buffer_is_walked_to_its_end():
     random = np.random.default_rng(7)
-    order = random.choice([CALL, Kind.DRIVER, KERNEL, COPY, Kind.MEMSET, Kind.SYNCHRONIZATION], 6000).tolist()
+    order = random.choice([CALL, ActivityKind.DRIVER, KERNEL, COPY, ActivityKind.MEMSET, ActivityKind.SYNCHRONIZATION], 6000).tolist()
     parts = {kind: record(NEW, kind, correlationId=5) for kind in set(order)}
     buffer = b"".join(parts[kind] for kind in order) + struct.pack("<I", 99)
     found = decode(buffer, NEW)

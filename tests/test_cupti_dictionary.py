@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from ullage.cli._cupti_diff import command as diff
 from ullage.cupti import changes, dictionary, twins
-from ullage.cupti.dictionary import Metric
+from ullage.cupti.dictionary import DictionaryMetric
 from ullage.errors import UllageError
 from ullage.tables import FIELDS
 
@@ -84,7 +84,7 @@ def metric_of(name, chip):
 
 
 def test_units_are_those_of_a_sum_a_ratio_and_a_share():
-    assert metric_of("dram__bytes_read", "GH100") == Metric("dram__bytes_read", "counter", "bytes", "dram")
+    assert metric_of("dram__bytes_read", "GH100") == DictionaryMetric("dram__bytes_read", "counter", "bytes", "dram")
     assert metric_of("sm__throughput", "GH100").unit == "percent"
     assert metric_of("smsp__average_inst_executed_per_warp", "GH100").unit == "instructions/warps"
     assert metric_of("gpu__time_duration.sum", "GH100").unit == "nanoseconds"
@@ -126,7 +126,7 @@ def test_an_installed_library_says_today_what_the_dictionary_says(package):
     done = subprocess.run([sys.executable, "-c", ASK, str(TOOL.parent), str(library), "GH100"], capture_output=True, check=True)
     found = json.loads(done.stdout)
     assert set(dictionary.chips(origins[0].release)) <= set(found["chips"])  # a library still names some that it can't be asked about
-    assert {Metric(*row) for row in found["rows"]} == set(dictionary.metrics("GH100", origins[0].release))
+    assert {DictionaryMetric(*row) for row in found["rows"]} == set(dictionary.metrics("GH100", origins[0].release))
 
 
 def test_the_tool_writes_a_file_that_gives_back_what_each_library_answered(tmp_path, monkeypatch):
@@ -161,8 +161,8 @@ def test_what_went_and_came_under_another_spelling_was_renamed():
 
 
 def test_a_name_that_could_have_become_two_is_not_called_renamed():
-    before = [Metric("sm__a_op_x", "counter", "1", "sm")]
-    after = [Metric("sm__a_x", "counter", "1", "sm"), Metric("sm__a_subpipe_x", "counter", "1", "sm")]
+    before = [DictionaryMetric("sm__a_op_x", "counter", "1", "sm")]
+    after = [DictionaryMetric("sm__a_x", "counter", "1", "sm"), DictionaryMetric("sm__a_subpipe_x", "counter", "1", "sm")]
     found = changes.between(before, after)
     assert (len(found.went), len(found.came), found.renamed) == (1, 2, ())
 
@@ -170,7 +170,7 @@ def test_a_name_that_could_have_become_two_is_not_called_renamed():
 _METRICS = st.dictionaries(
     st.sampled_from(["sm__a", "sm__a_op_b", "sm__a_b", "sm__a_subpipe_b", "sm__c", "sm__op_c", "gpc__a_b"]),
     st.tuples(st.sampled_from(["counter", "ratio"]), st.sampled_from(["1", "bytes"])),
-).map(lambda found: [Metric(name, *rest, "sm") for name, rest in found.items()])
+).map(lambda found: [DictionaryMetric(name, *rest, "sm") for name, rest in found.items()])
 
 
 @given(_METRICS, _METRICS)

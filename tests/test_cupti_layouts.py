@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.cupti_libraries import each_library
-from ullage.cupti.kinds import DEFAULT, GRAPHS, SERIALISING, Kind, call_name, kind_name
+from ullage.cupti.kinds import DEFAULT, GRAPHS, SERIALISING, ActivityKind, call_name, kind_name
 from ullage.cupti.layouts import layouts
 from ullage.cupti.releases import RELEASES, release
 from ullage.cupti.stored import stored
@@ -28,7 +28,14 @@ SURVEY = {
     130401: "Kernel13 248, Memcpy7 112, Memset5 104, Device6 192, Synchronization2 56, GraphTrace2 56",
     130500: "Kernel13 248, Memcpy7 112, Memset5 104, Device6 192, Synchronization2 56, GraphTrace2 56",
 }
-SURVEYED = (Kind.CONCURRENT_KERNEL, Kind.MEMCPY, Kind.MEMSET, Kind.DEVICE, Kind.SYNCHRONIZATION, Kind.GRAPH_TRACE)
+SURVEYED = (
+    ActivityKind.CONCURRENT_KERNEL,
+    ActivityKind.MEMCPY,
+    ActivityKind.MEMSET,
+    ActivityKind.DEVICE,
+    ActivityKind.SYNCHRONIZATION,
+    ActivityKind.GRAPH_TRACE,
+)
 every_release = pytest.mark.parametrize("known", RELEASES, ids=lambda known: str(known.version))
 
 
@@ -47,7 +54,7 @@ def test_sizes_are_those_by_which_the_library_steps(version, library):
 @every_release
 def test_a_call_has_the_same_forty_bytes_in_every_release(known):
     # kind, cbid, start, end, process, thread, correlation, return value: 4 + 4 + 8 + 8 + 4 * 4
-    layout = layouts(known).of(Kind.RUNTIME)
+    layout = layouts(known).of(ActivityKind.RUNTIME)
     offsets = {name: offset for name, (_, offset) in layout.dtype.fields.items()}
     assert (layout.size, layout.names) == (40, ())
     assert offsets == {
@@ -67,7 +74,7 @@ def test_every_record_begins_with_its_kind_and_its_fields_fit(known):
 
 
 def test_a_newer_kernel_only_adds_fields_at_its_end():
-    kernels = [layouts(known).of(Kind.CONCURRENT_KERNEL).dtype.fields for known in RELEASES]
+    kernels = [layouts(known).of(ActivityKind.CONCURRENT_KERNEL).dtype.fields for known in RELEASES]
     for older, newer in itertools.pairwise(kernels):
         assert {name: newer[name] for name in older} == dict(older)
 
@@ -97,7 +104,7 @@ def structs(known):
 def test_the_one_update_that_changed_a_record_is_told_apart():
     # 13.2.0 has GreenContext, its first update GreenContext2; all other kinds are as they were
     before, after = (layouts(release(version)) for version in (130200, 130201))
-    assert {kind for kind in after.sizes if after.of(kind) != before.of(kind)} == {Kind.GREEN_CONTEXT}
+    assert {kind for kind in after.sizes if after.of(kind) != before.of(kind)} == {ActivityKind.GREEN_CONTEXT}
 
 
 def test_the_releases_are_those_of_the_data():
@@ -116,18 +123,18 @@ def test_an_unknown_release_is_refused_with_the_known_ones():
 
 
 def test_an_update_that_came_later_has_the_records_of_its_release():
-    assert layouts(release(130002)).of(Kind.CONCURRENT_KERNEL).size == 216
-    assert layouts(release(130299)).of(Kind.GREEN_CONTEXT) == layouts(release(130202)).of(Kind.GREEN_CONTEXT)
+    assert layouts(release(130002)).of(ActivityKind.CONCURRENT_KERNEL).size == 216
+    assert layouts(release(130299)).of(ActivityKind.GREEN_CONTEXT) == layouts(release(130202)).of(ActivityKind.GREEN_CONTEXT)
     assert release(130599).name == "13.5"
 
 
 def test_kinds_of_the_profiler_that_ended_with_12_are_unknown_afterwards():
-    assert layouts(release(28)).of(Kind.EVENT).size == 24
-    assert layouts(release(130000)).of(Kind.EVENT) is None
+    assert layouts(release(28)).of(ActivityKind.EVENT).size == 24
+    assert layouts(release(130000)).of(ActivityKind.EVENT) is None
 
 
 def test_pointers_to_text_are_found_where_the_recorder_must_look():
-    asked = [Kind.MARKER, Kind.CONCURRENT_KERNEL, Kind.RUNTIME, Kind.DEVICE, 4711]
+    asked = [ActivityKind.MARKER, ActivityKind.CONCURRENT_KERNEL, ActivityKind.RUNTIME, ActivityKind.DEVICE, 4711]
     # device: kind, flags, 2 sizes of 8, 24 numbers of 4, a UUID of 16: 8 + 16 + 96 + 16 = 136. Kernel: 104. Marker: name and domain.
     for version in (28, 130001, 130101):
         assert layouts(release(version)).name_offsets(asked) == "8:136,10:104,12:40+48"
@@ -145,7 +152,9 @@ def test_by_default_nothing_serialises_kernels_and_nothing_is_asked_twice():
 
 def test_kinds_are_called_as_in_the_headers():
     names = stored("names")["CUpti_ActivityKind"]
-    assert {int(kind): name.removeprefix("CUPTI_ACTIVITY_KIND_") for kind, name in names.items()} == {kind: kind.name for kind in Kind}
+    assert {int(kind): name.removeprefix("CUPTI_ACTIVITY_KIND_") for kind, name in names.items()} == {
+        kind: kind.name for kind in ActivityKind
+    }
     assert [kind_name(kind) for kind in (0, 38, 60)] == ["invalid", "synchronization", "kind 60"]
 
 

@@ -243,13 +243,13 @@ def test_what_is_no_formula_is_refused(text):
 
 _TREES = st.recursive(
     st.sampled_from(["a__x.sum", "b__y.avg.per_second", "c__z_{op}.sum"]) | st.integers(0, 99).map(float),
-    lambda part: st.builds(formulas.Operation, st.sampled_from("+-*/"), part, part),
+    lambda part: st.builds(formulas.FormulaOperation, st.sampled_from("+-*/"), part, part),
     max_leaves=12,
 )
 
 
 def _written(tree):
-    if isinstance(tree, formulas.Operation):
+    if isinstance(tree, formulas.FormulaOperation):
         return f"({_written(tree.left)} {tree.sign} {_written(tree.right)})"
     return f"{tree:g}" if isinstance(tree, float) else tree
 

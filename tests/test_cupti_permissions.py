@@ -5,7 +5,7 @@ import json
 import pytest
 
 from ullage.cupti import permissions
-from ullage.cupti.permissions import Finding, diagnose, holders, report
+from ullage.cupti.permissions import PermissionFinding, diagnose, holders, report
 from ullage.cupti.surroundings import Surroundings, surroundings
 
 WELL = Surroundings(driver=13000, cupti=13000, params="RmProfilingAdminOnly: 0", status="CapEff:\t0000000000000000\nTracerPid:\t0")
@@ -152,7 +152,7 @@ def test_the_report_of_this_machine_can_be_written_as_json(tmp_path):
 
 
 def test_what_is_possible_follows_from_the_findings():
-    certain, perhaps = Finding("a", ("counters",), ""), Finding("b", ("tracing",), "", surely=False)
+    certain, perhaps = PermissionFinding("a", ("counters",), ""), PermissionFinding("b", ("tracing",), "", surely=False)
     assert permissions._possible([certain, perhaps], "counters") == "no"
     assert permissions._possible([certain, perhaps], "tracing") == "perhaps"
     assert permissions._possible([certain], "tracing") == "yes"

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from tests.cupti_counting import SHARE, installed, real
 from ullage.cupti.counters import host, perfworks, structures
-from ullage.cupti.counters.catalogue import Catalogue, Source, catalogue
+from ullage.cupti.counters.catalogue import Catalogue, CounterSource, catalogue
 from ullage.cupti.counters.host import NotCollected, Use
-from ullage.cupti.counters.names import Metric
+from ullage.cupti.counters.names import CounterMetric
 from ullage.cupti.counters.plan import cheaper_way, plan, twin_names, way
 from ullage.cupti.counters.wanted import SETS, wanted
 from ullage.cupti.dictionary import base, metrics
@@ -29,7 +29,7 @@ THROUGHPUT = [f"sm__throughput{SHARE}"]
 
 def planned(chip, names, modes=("range", "pm")):
     library = real()
-    return plan(library, chip, names, catalogue(chip, Source(library, "")), modes)
+    return plan(library, chip, names, catalogue(chip, CounterSource(library, "")), modes)
 
 
 @pytest.mark.parametrize(
@@ -229,8 +229,8 @@ def test_as_few_names_as_possible_are_changed():
 
 def test_a_twin_has_the_same_kind_and_unit():
     names = [
-        Metric("sm__a_cycles", "counter", "cycles"), Metric("TPC.TriageCompute.sm__a_cycles_realtime", "counter", "cycles"),
-        Metric("sm__b_cycles", "counter", "cycles"), Metric("sm__b_cycles_realtime", "counter", "warps"),
-        Metric("sm__throughput", "throughput", "percent"), Metric("TriageCompute.sm__throughput", "throughput", "percent"),
+        CounterMetric("sm__a_cycles", "counter", "cycles"), CounterMetric("TPC.TriageCompute.sm__a_cycles_realtime", "counter", "cycles"),
+        CounterMetric("sm__b_cycles", "counter", "cycles"), CounterMetric("sm__b_cycles_realtime", "counter", "warps"),
+        CounterMetric("sm__throughput", "throughput", "percent"), CounterMetric("TriageCompute.sm__throughput", "throughput", "percent"),
     ]  # fmt: skip
     assert twin_names(Catalogue("X1", tuple(names), "")) == {"sm__a_cycles": "TPC.TriageCompute.sm__a_cycles_realtime"}

@@ -14,7 +14,7 @@ from ullage.problems import Problems
 from ullage.sources.jobs.attribute import attribute
 from ullage.sources.jobs.record import Record, table
 from ullage.sources.labels import device_name, identity
-from ullage.sources.machine import Reading, rows
+from ullage.sources.machine import DeviceReading, rows
 from ullage.sources.source import Options, file_names, read_samples
 from ullage.store.store import Store
 from ullage.tables import Flag
@@ -83,7 +83,7 @@ def test_two_clusters_with_a_host_of_one_name_are_two_gpus_by_option(tmp_path, k
 
 
 def test_a_gpu_of_this_machine_without_a_uuid_is_named_by_cluster_host_and_number():
-    told = [Reading(uuid, 1, "AMD Instinct MI300X", {"sm_clock": 2100.0}) for uuid in ("GPU-1", "", "N/A", "[N/A]")]
+    told = [DeviceReading(uuid, 1, "AMD Instinct MI300X", {"sm_clock": 2100.0}) for uuid in ("GPU-1", "", "N/A", "[N/A]")]
     batch = rows(T, "n0", told, {"sm_clock": "MHz"}, Options(cluster="east"), Problems())
     assert batch["gpu"].to_pylist() == ["GPU-1", "east/n0/1", "east/n0/1", "east/n0/1"]
 

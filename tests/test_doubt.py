@@ -10,25 +10,25 @@ import pytest
 
 from ullage.problems import Problems
 from ullage.recording import Recording
-from ullage.simulate.traces.scenario import EPOCH, Event, Scenario
+from ullage.simulate.traces.scenario import EPOCH, Scenario, ScenarioEvent
 from ullage.sums.lanes.gather import gather
 from ullage.sums.lanes.reduce import reduce
 from ullage.sums.lanes.run import device_parts, merge
 from ullage.sums.lanes.spans import Spans
 from ullage.sums.lanes.states import DeviceState
-from ullage.traces.trace import Options, recognised
+from ullage.traces.trace import TraceOptions, recognised
 
 
-def _call(start: int, end: int, call: str, correlation: int | None = None, name: str = "", thread: int = 1) -> Event:
+def _call(start: int, end: int, call: str, correlation: int | None = None, name: str = "", thread: int = 1) -> ScenarioEvent:
     names = {"launch": "cudaLaunchKernel", "graph": "cudaGraphLaunch", "copy": "cudaMemcpyAsync", "sync": "cudaDeviceSynchronize"}
-    return Event(start, end, "api", name or names[call], 0, thread=thread, call=call, correlation=correlation)
+    return ScenarioEvent(start, end, "api", name or names[call], 0, thread=thread, call=call, correlation=correlation)
 
 
-def _kernel(start: int, end: int, correlation: int | None = None, kind: str = "kernel", device: int = 0, stream: int = 7) -> Event:
-    return Event(start, end, kind, "gemm", 0, device=device, stream=stream, correlation=correlation)
+def _kernel(start: int, end: int, correlation: int | None = None, kind: str = "kernel", device: int = 0, stream: int = 7) -> ScenarioEvent:
+    return ScenarioEvent(start, end, kind, "gemm", 0, device=device, stream=stream, correlation=correlation)
 
 
-def _device(*events: Event, said: Callable[[Recording], Any] = lambda _: None) -> DeviceState:
+def _device(*events: ScenarioEvent, said: Callable[[Recording], Any] = lambda _: None) -> DeviceState:
     scenario = Scenario("run", events, {0: 0}, {0: ("G", "gpu"), 1: ("G", "gpu-1")})
     recording = scenario.recording()
     said(recording)
@@ -130,7 +130,7 @@ def test_a_copy_whose_call_was_shorter_than_any_recorded_one_copied_nothing():
         (_call(19, 22, "launch", 3, name="cuLaunchKernel"), _kernel(12, 14, 3)),  # the same call at another level
     ],
 )
-def test_a_launch_that_runs_nothing_by_itself_is_not_in_doubt(harmless_: tuple[Event, ...]):
+def test_a_launch_that_runs_nothing_by_itself_is_not_in_doubt(harmless_: tuple[ScenarioEvent, ...]):
     enough = (_call(3, 4, "launch", 4), _kernel(5, 10, 4))
     events = (*_SOUND, *enough, _call(20, 21, "launch", 2))
     assert _pairs(_device(*events).unknown) == [(20, 100)]
@@ -184,18 +184,18 @@ def test_real_recordings_are_hardly_in_doubt(shared_data: Path, name: str, most:
     kind, file = recognised(shared_data / "kineto" / name)
     recording = Recording(name)
     assert kind.read is not None
-    reduced = reduce(gather(kind.read(file, recording, Options(), Problems()), recording))
+    reduced = reduce(gather(kind.read(file, recording, TraceOptions(), Problems()), recording))
     low, high = reduced.window
     assert [d.unknown.total <= most * (high - low) for d in reduced.devices] == [True]
 
 
 def test_doubts_of_captures_that_share_a_device_are_laid_together():
     # one process' capture knows the device busy 30–50 only as a graph; the other recorded a kernel 40–45 on it
-    def capture(process: int, *events: Event) -> Scenario:
+    def capture(process: int, *events: ScenarioEvent) -> Scenario:
         return Scenario(f"{process}.json", events, {process: process}, {0: ("G", "gpu")})
 
-    def own(process: int, start: int, end: int, kind: str, name: str, **more: Any) -> Event:
-        return Event(start, end, kind, name, process, **more)
+    def own(process: int, start: int, end: int, kind: str, name: str, **more: Any) -> ScenarioEvent:
+        return ScenarioEvent(start, end, kind, name, process, **more)
 
     whole = own(0, 30, 50, "graph", "graph", device=0), own(0, 0, 100, "api", "cudaMalloc", call="other", thread=1)
     kernel = own(1, 40, 45, "kernel", "gemm", device=0), own(1, 0, 100, "api", "cudaMalloc", call="other", thread=1)

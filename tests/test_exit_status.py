@@ -76,7 +76,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from ullage.simulate.traces.pipeline import PipelinePlan
     from ullage.simulate.traces.pipeline import write as pipeline
     from ullage.simulate.traces.recording import write as recordings
-    from ullage.simulate.traces.training import Plan, training
+    from ullage.simulate.traces.training import TrainingPlan, training
     from ullage.store.store import Store
     from ullage.tables import samples
 
@@ -105,7 +105,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     job = parquet.read_table(pipeline(PipelinePlan(), folder / "operations.parquet"))
     durations = [None, *job["duration"].to_pylist()[1:]]
     parquet.write_table(job.set_column(job.column_names.index("duration"), "duration", pa.array(durations)), folder / "partly.parquet")
-    for number, recorded in enumerate(recordings(training(Plan(ranks=2, steps=1, layers=1)), folder)):
+    for number, recorded in enumerate(recordings(training(TrainingPlan(ranks=2, steps=1, layers=1)), folder)):
         (folder / "ranks" / f"rank-{number:06d}").mkdir(parents=True)
         recorded.rename(folder / "ranks" / f"rank-{number:06d}" / recorded.name)
     (folder / "trainer.py").write_text("def flops(config, seqlens):\n    return 7\n")

@@ -22,7 +22,7 @@ from ullage.render.trace_json import record
 from ullage.render.trace_parquet import parquet
 from ullage.reports.trace import TraceReport
 from ullage.reports.view import view
-from ullage.simulate.traces.scenario import Event, Scenario
+from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
 from ullage.sums.lanes.gather import gather
 from ullage.sums.lanes.reduce import reduce
 from ullage.sums.lanes.run import Run, merge
@@ -128,27 +128,27 @@ def test_with_mpi_the_main_thread_communicates_but_for_what_openmp_costs_it(tmp_
     assert labels(tree)[:2] == ["Parallel efficiency", "MPI parallel efficiency"] and "OpenMP parallel efficiency" in labels(tree)
 
 
-def scenario(*events: Event, ranks: int = 1) -> Run:
+def scenario(*events: ScenarioEvent, ranks: int = 1) -> Run:
     found = Scenario("program", events, {rank: rank for rank in range(ranks)})
     return merge([reduce(gather(found.batches(), found.recording()))])
 
 
-LAUNCH, KERNEL = Event(0, 40, "api", "cudaLaunchKernel", 0, thread=1), Event(50, 90, "kernel", "k", 0, device=0, stream=7)
-WORK = Event(0, 100, "host", "work", 0, thread=1)
+LAUNCH, KERNEL = ScenarioEvent(0, 40, "api", "cudaLaunchKernel", 0, thread=1), ScenarioEvent(50, 90, "kernel", "k", 0, device=0, stream=7)
+WORK = ScenarioEvent(0, 100, "host", "work", 0, thread=1)
 
 
 @pytest.mark.parametrize(
     ("events", "ranks", "factors"),
     [
         ((WORK, LAUNCH, KERNEL), 1, Factors(devices=True)),
-        ((WORK, Event(50, 60, "mpi", "MPI_Barrier", 0, thread=1)), 1, Factors(mpi=True, processes=True)),
-        ((WORK, Event(50, 60, "mpi", "PMPI_Barrier", 0, thread=1)), 1, Factors(mpi=True, processes=True)),
-        ((WORK, Event(50, 60, "mpi", "gloo:all_reduce", 0, thread=1)), 1, Factors(processes=True)),
-        ((WORK, Event(50, 60, "mpi", "mpi4py_like", 0, thread=1)), 1, Factors(processes=True)),
-        ((WORK, Event(0, 100, "host", "work", 1, thread=1)), 2, Factors(processes=True)),
+        ((WORK, ScenarioEvent(50, 60, "mpi", "MPI_Barrier", 0, thread=1)), 1, Factors(mpi=True, processes=True)),
+        ((WORK, ScenarioEvent(50, 60, "mpi", "PMPI_Barrier", 0, thread=1)), 1, Factors(mpi=True, processes=True)),
+        ((WORK, ScenarioEvent(50, 60, "mpi", "gloo:all_reduce", 0, thread=1)), 1, Factors(processes=True)),
+        ((WORK, ScenarioEvent(50, 60, "mpi", "mpi4py_like", 0, thread=1)), 1, Factors(processes=True)),
+        ((WORK, ScenarioEvent(0, 100, "host", "work", 1, thread=1)), 2, Factors(processes=True)),
     ],
 )
-def test_what_was_seen_decides(events: tuple[Event, ...], ranks: int, factors: Factors) -> None:
+def test_what_was_seen_decides(events: tuple[ScenarioEvent, ...], ranks: int, factors: Factors) -> None:
     assert scenario(*events, ranks=ranks).factors == factors
 
 

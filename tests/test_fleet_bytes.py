@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import T0
 from ullage.render import json as as_json
 from ullage.render.fleet import view
-from ullage.reports.fleet import Question, fleet
+from ullage.reports.fleet import FleetRequest, fleet
 from ullage.store.reading import SettledFiles
 from ullage.tables import SETTLED
 from ullage.views.text import text as as_text
@@ -51,7 +51,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 def written(files: list[Path], by: str) -> tuple[str, str]:
     source = SettledFiles(files)
     source._connection.con.execute("SET threads = 4")
-    report = fleet(source.samples(), None, Question(by=by, prices={"": 2.0}))
+    report = fleet(source.samples(), None, FleetRequest(by=by, prices={"": 2.0}))
     return json.dumps(as_json.fleet(report)), as_text(view(report))
 
 

@@ -21,7 +21,7 @@ from ullage.intake import opened
 from ullage.metrics.telemetry import LABELS
 from ullage.render import json as as_json
 from ullage.reports.existence import existence
-from ullage.reports.fleet import BUCKETS, Question, _course, _ledger
+from ullage.reports.fleet import BUCKETS, FleetRequest, _course, _ledger
 from ullage.reports.fleet import fleet as fleet_report
 from ullage.reports.groups import counted_hours, exact_share, groups_of, state_sums
 from ullage.reports.rated import losses, rate, weighted_mean
@@ -343,7 +343,7 @@ def test_asking_twice_in_whatever_order_samples_arrived_gives_the_same_answer(se
     fleet = fleet_of(seed)
     order = np.random.default_rng(seed).permutation(len(fleet["samples"])).tolist()
     tables = (settled(fleet), settled(fleet), settled(fleet, order))
-    answers = [json.dumps(as_json.fleet(fleet_report(ibis.memtable(table), None, Question(by="job")))) for table in tables]
+    answers = [json.dumps(as_json.fleet(fleet_report(ibis.memtable(table), None, FleetRequest(by="job")))) for table in tables]
     assert answers[1:] == answers[:1] * 2
 
 
@@ -351,7 +351,7 @@ def test_asking_twice_in_whatever_order_samples_arrived_gives_the_same_answer(se
 def test_the_course_over_time_adds_up_to_the_headline(seed):
     import ibis
 
-    report = fleet_report(ibis.memtable(settled(fleet_of(seed))), None, Question(by="job"))
+    report = fleet_report(ibis.memtable(settled(fleet_of(seed))), None, FleetRequest(by="job"))
     hours = [point.gpu_hours for point in report.course]
     close(sum(hours), report.trusted_share * report.gpu_hours, seed)
     if report.counted_hours == pytest.approx(sum(hours), rel=1e-12):  # OFU is known of all of it
@@ -424,7 +424,7 @@ def compare_course(seed, fleet, rows):
     """The course over time is what the walk finds in each of its buckets."""
     since, until = ((2 * mirror(fleet) - moment) * 1000 for moment in reversed(fleet["window"]))
     samples = within(as_reference(fleet, settle(unsettled(rows), gap_ms=fleet["gap"] * 1000)), since, until)
-    course = {point.time: point for point in _course(samples, (since, until), {}, Question())}
+    course = {point.time: point for point in _course(samples, (since, until), {}, FleetRequest())}
     bucket = next(b for b in BUCKETS if (until - since) / b <= 400) // 1000
     start, end = fleet["window"]
     for first in range(start // bucket * bucket, end, bucket):

@@ -17,10 +17,10 @@ from tests.test_factors import MAIN_THREAD, WORKER, paraver
 from ullage.profiles import Tables
 from ullage.render.trace import view
 from ullage.render.trace_json import record
-from ullage.reports.trace import Question, TraceReport, trace
+from ullage.reports.trace import TraceQuestion, TraceReport, trace
 from ullage.simulate.traces import kineto, nsys, talp
 from ullage.simulate.traces.pils import USE_CASES, pils
-from ullage.simulate.traces.training import Plan, training
+from ullage.simulate.traces.training import TrainingPlan, training
 from ullage.sums.lanes.matching import match
 from ullage.traced import read_trace
 from ullage.views import html as page_of
@@ -33,18 +33,18 @@ NOT_SHOWN = re.compile(r"(…|and)\s+[\d,]+ more")
 
 
 def ranks(folder: Path) -> TraceReport:
-    return read_trace(kineto.write(training(Plan(ranks=3, steps=3, layers=2)), folder)).report(price=2.0)
+    return read_trace(kineto.write(training(TrainingPlan(ranks=3, steps=3, layers=2)), folder)).report(price=2.0)
 
 
 def unequal_ranks(folder: Path) -> TraceReport:
-    files = kineto.write(training(Plan(ranks=2, steps=3, layers=2)), folder)
+    files = kineto.write(training(TrainingPlan(ranks=2, steps=3, layers=2)), folder)
     late = written(folder, call(9_000.0, 10.0), kernel(9_020.0, 4_000.0), name="late.json", distributedInfo={"rank": 2, "world_size": 3})
     return read_trace([*files, late]).report()
 
 
 def late_ranks(folder: Path, tables: Tables = "common") -> TraceReport:
     """Three ranks of one clock, of which the last is recorded for the middle half of the time."""
-    files = kineto.write(training(Plan(ranks=3, steps=4, layers=2)), folder)
+    files = kineto.write(training(TrainingPlan(ranks=3, steps=4, layers=2)), folder)
     data = json.loads(files[2].read_text())
     low, high = (edge([e["ts"] for e in data["traceEvents"] if e["ph"] == "X"]) for edge in (min, max))
     quarter = (high - low) / 4
@@ -58,7 +58,7 @@ def late_ranks_in_full(folder: Path) -> TraceReport:
 
 
 def one_region(folder: Path) -> TraceReport:
-    return read_trace(nsys.write(training(Plan(ranks=2, steps=2, layers=2)), folder / "run.sqlite")).report(region="optimizer")
+    return read_trace(nsys.write(training(TrainingPlan(ranks=2, steps=2, layers=2)), folder / "run.sqlite")).report(region="optimizer")
 
 
 def late_ranks_in_a_region(folder: Path, tables: Tables = "common") -> TraceReport:
@@ -71,16 +71,16 @@ def late_ranks_in_a_region_in_full(folder: Path) -> TraceReport:
 
 
 def read_without_its_region(folder: Path) -> TraceReport:
-    read = read_trace(nsys.write(training(Plan(ranks=2, steps=2, layers=2)), folder / "run.sqlite"))
-    return trace(read.profile, read.window, Question(region="optimizer"))
+    read = read_trace(nsys.write(training(TrainingPlan(ranks=2, steps=2, layers=2)), folder / "run.sqlite"))
+    return trace(read.profile, read.window, TraceQuestion(region="optimizer"))
 
 
 def steps(folder: Path) -> TraceReport:
-    return read_trace(kineto.write(training(Plan(ranks=1, steps=4, layers=2)), folder), window="steps").report(mode="talp")
+    return read_trace(kineto.write(training(TrainingPlan(ranks=1, steps=4, layers=2)), folder), window="steps").report(mode="talp")
 
 
 def in_doubt(folder: Path) -> TraceReport:
-    return read_trace(kineto.write(training(Plan(ranks=2, steps=2, graph="hidden")), folder)).report()
+    return read_trace(kineto.write(training(TrainingPlan(ranks=2, steps=2, graph="hidden")), folder)).report()
 
 
 def mpi(folder: Path) -> TraceReport:
@@ -88,7 +88,7 @@ def mpi(folder: Path) -> TraceReport:
 
 
 def nsight(folder: Path) -> TraceReport:
-    return read_trace(nsys.write(training(Plan(ranks=2, steps=2, layers=2)), folder / "run.sqlite")).report(price=0.5)
+    return read_trace(nsys.write(training(TrainingPlan(ranks=2, steps=2, layers=2)), folder / "run.sqlite")).report(price=0.5)
 
 
 def threads(folder: Path) -> TraceReport:
@@ -112,7 +112,7 @@ def hosts_alone(folder: Path) -> TraceReport:
 
 
 def unequal_sequences(folder: Path) -> TraceReport:
-    return read_trace(kineto.write(training(Plan(ranks=3, steps=3, layers=2, lengths="ranks")), folder)).report()
+    return read_trace(kineto.write(training(TrainingPlan(ranks=3, steps=3, layers=2, lengths="ranks")), folder)).report()
 
 
 REPORTS: list[Callable[[Path], TraceReport]] = [

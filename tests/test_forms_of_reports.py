@@ -15,11 +15,11 @@ from tests.bench_results import of_bench, slower
 from tests.command_line import ask
 from tests.forms import plain, untold
 from tests.test_gemm_ofu import recording, three
-from ullage.audit.counter import Told, compared
+from ullage.audit.counter import CounterAnswer, compared
 from ullage.audit.counter_cases import EXAMPLES
 from ullage.benches.bench import BENCHES
 from ullage.cupti import changes, dictionary
-from ullage.kernels.tiling import Product as TiledProduct
+from ullage.kernels.tiling import TiledProduct
 from ullage.models.reading import read_config
 from ullage.questions import audit_mfu, flops, step_question, waterfall
 from ullage.questions import gemm as ask_gemm
@@ -39,10 +39,10 @@ from ullage.reports.audit_fleet import Audited, FleetAudit
 from ullage.reports.bench import bench_report
 from ullage.reports.counter import CounterReport
 from ullage.reports.drift import drift_report
-from ullage.reports.gemm import Question, gemm, sweep
+from ullage.reports.gemm import GemmQuestion, gemm, sweep
 from ullage.reports.peaks import audit_peaks
-from ullage.simulate.job import Plan, job
-from ullage.simulate.job_files import Written, write
+from ullage.simulate.job import JobPlan, job
+from ullage.simulate.job_files import JobFiles, write
 from ullage.views.html import html
 from ullage.views.markdown import markdown
 from ullage.views.notebook import notebook
@@ -54,11 +54,11 @@ LEFT_OUT = r"…\s+[\d,]+ more"  # rows that a short form lacks
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    return write(job(Plan(ranks=2, steps=2, seed=3)), tmp_path_factory.mktemp("job"))
+def made(tmp_path_factory: pytest.TempPathFactory) -> JobFiles:
+    return write(job(JobPlan(ranks=2, steps=2, seed=3)), tmp_path_factory.mktemp("job"))
 
 
-def test_a_waterfall(made: Written) -> None:
+def test_a_waterfall(made: JobFiles) -> None:
     for more in ({"price": 2.0, "ceiling": 750e12}, {}, {"mfu": 0.2}):
         report = waterfall(made.telemetry, made.traces, made.config, made.gemms, **more)
         data = chain.record(report)
@@ -68,7 +68,7 @@ def test_a_waterfall(made: Written) -> None:
 
 
 def test_the_kernels_of_a_waterfall(tmp_path: Path) -> None:
-    made = write(job(Plan(ranks=1, steps=1, seed=3, shapes=True)), tmp_path)
+    made = write(job(JobPlan(ranks=1, steps=1, seed=3, shapes=True)), tmp_path)
     for report in (waterfall(made.telemetry, made.traces, made.config, made.gemms), waterfall(trace=made.traces)):
         data = chain.record(report)
         first, *_ = data["kernels"]["rows"]
@@ -101,11 +101,11 @@ def test_a_product(words: tuple[str, ...]) -> None:
 
 def test_a_product_and_a_sweep_in_every_form() -> None:
     kernel = "nvjet_sm90_hsh_256x160_64x4_2x1"
-    for asked in (Question(kernel=kernel, ofu=0.3, gpu="H100 SXM"), Question(tile=(128, 128), split_k=4), Question()):
+    for asked in (GemmQuestion(kernel=kernel, ofu=0.3, gpu="H100 SXM"), GemmQuestion(tile=(128, 128), split_k=4), GemmQuestion()):
         report = gemm(TiledProduct(1000, 777, 512), asked)
         forms = forms_of(render_gemm.view(report))
         assert [untold(form, render_gemm.record(report), scales=(GIGA, MEGA)) for form in forms] == [[]] * 4
-    swept = sweep([TiledProduct(size, size, size) for size in range(128, 4097, 128)], Question())
+    swept = sweep([TiledProduct(size, size, size) for size in range(128, 4097, 128)], GemmQuestion())
     forms = forms_of(render_gemm.sweep_view(swept))
     assert [untold(form, render_gemm.sweep_record(swept)) for form in forms] == [[]] * 4
 
@@ -117,7 +117,7 @@ def forms_of(view: View) -> list[str]:
 
 
 @pytest.mark.parametrize("more", [{}, {"step_time": 21.0, "gpus": 2, "gpu": "H100 SXM"}, {"recompute": "full"}, {"forward_only": True}])
-def test_a_step(more: dict[str, Any], made: Written) -> None:
+def test_a_step(more: dict[str, Any], made: JobFiles) -> None:
     report = flops(made.config, **more)
     tiles = gemm_ledger.expected(read_config(made.config), step_question(**more), report)
     data = render_flops.record(report, tiles)
@@ -175,14 +175,14 @@ def test_ofu_beside_mfu_of_known_products() -> None:
 
 
 @pytest.mark.parametrize("asked", [(0.54, 0.26), (0.40, 0.41), (0.60, 0.20), (0.31, 0.43)])
-def test_an_audit_of_an_mfu(asked: tuple[float, float], made: Written) -> None:
+def test_an_audit_of_an_mfu(asked: tuple[float, float], made: JobFiles) -> None:
     report = audit_mfu(made.config, reported=asked[0], ofu=asked[1], gpu="H100 SXM")
     data = render_audit.record(report)
     tried = str(len(report.finding.considered))
     assert [untold(form, data, [tried], (PERCENT,)) for form in forms_of(render_audit.view(report))] == [[]] * 4
 
 
-def test_an_audit_of_a_fleet(made: Written) -> None:
+def test_an_audit_of_a_fleet(made: JobFiles) -> None:
     findings = [audit_mfu(made.config, reported=mfu, ofu=ofu).finding for mfu, ofu in ((0.54, 0.26), (0.40, 0.41), (0.60, 0.20))]
     jobs = tuple(Audited(f"job-{place}", None, 8, "H100", finding) for place, finding in enumerate(findings))
     left_out = (("a", "it is short"), ("b", "it is short"), ("c", "no configuration is called by the job"))
@@ -201,7 +201,9 @@ def test_an_audit_of_peaks_and_of_a_function() -> None:
     told = [str(len(peaks.rows)), "4", "3", "2"]
     forms = forms_of(render_peaks.view(peaks))
     assert [untold(form, render_peaks.record(peaks), told, (TERA,)) for form in forms] == [[]] * 4
-    counter = CounterReport("mine:flops", "mine 1.0", tuple(compared(one, Told(2 * compared(one, Told(1)).causal)) for one in EXAMPLES[:4]))
+    counter = CounterReport(
+        "mine:flops", "mine 1.0", tuple(compared(one, CounterAnswer(2 * compared(one, CounterAnswer(1)).causal)) for one in EXAMPLES[:4])
+    )
     forms = forms_of(render_counter.view(counter))
     assert [untold(form, render_counter.record(counter)) for form in forms] == [[]] * 4
 
@@ -217,7 +219,7 @@ def test_what_changed_between_counter_metrics() -> None:
     assert "… 76 more; --all lists them" in text(render_counter_changes.view(before, after, found, None, 20))
 
 
-def test_answers_in_python_show_themselves_as_the_command_does(made: Written) -> None:
+def test_answers_in_python_show_themselves_as_the_command_does(made: JobFiles) -> None:
     answers = {
         chain: waterfall(made.telemetry, made.traces, made.config, made.gemms),
         render_flops: flops(made.config),

@@ -17,7 +17,7 @@ from ullage.errors import UllageError
 from ullage.kernels.gemms.gemm import decode
 from ullage.kernels.gemms.legacy import impossible_on
 from ullage.kernels.prediction import machine, suited
-from ullage.kernels.tiling import Product
+from ullage.kernels.tiling import TiledProduct
 from ullage.models.config import Config
 from ullage.models.formula import compiled
 from ullage.models.gemms import Sharding, gemms
@@ -120,7 +120,7 @@ def test_fp64_and_rows_that_tma_does_not_fetch_get_the_tiles_of_mma():
     assert machine("9.0", 132, 256, "fp64").unit == "mma"
     on = machine("9.0", 132, 4096)
     # 16 bytes are 8 elements of BF16; the rows of N lie in no matrix of a linear layer
-    assert [suited(on, Product(*sizes), "bf16").unit for sizes in ((64, 64, 64), (63, 64, 64), (64, 63, 64), (64, 64, 63))] == [
+    assert [suited(on, TiledProduct(*sizes), "bf16").unit for sizes in ((64, 64, 64), (63, 64, 64), (64, 63, 64), (64, 64, 63))] == [
         "wgmma", "mma", "wgmma", "mma",
     ]  # fmt: skip
     assert "16 bytes" in ullage.gemm(50257, 4096, 768, gpu="H100 SXM").notes[0]

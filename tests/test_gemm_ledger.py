@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from ullage.cli import cli
 from ullage.models.config import Config
 from ullage.models.formula import compiled
-from ullage.models.gemms import Gemm, Sharding, gemms, is_gemm
+from ullage.models.gemms import Sharding, StepGemm, gemms, is_gemm
 from ullage.models.passes import Training
 from ullage.models.shapes import Shapes, step
 from ullage.questions import step_question
@@ -24,13 +24,13 @@ LLAMA = {
 MIXTRAL = {**LLAMA, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
 
 
-def products(values: dict, sharding: Sharding | None = None, training: Training | None = None, **shapes) -> list[Gemm]:
+def products(values: dict, sharding: Sharding | None = None, training: Training | None = None, **shapes) -> list[StepGemm]:
     formula = compiled(Config(values))
     described, _ = step(Shapes(**shapes), formula, "causal")
     return gemms(formula, described, training or Training(), None, sharding)
 
 
-def one(found: list[Gemm], name: str, pass_: str = "forward") -> Gemm:
+def one(found: list[StepGemm], name: str, pass_: str = "forward") -> StepGemm:
     (gemm,) = [g for g in found if (g.name, g.pass_) == (name, pass_)]
     return gemm
 
@@ -38,9 +38,9 @@ def one(found: list[Gemm], name: str, pass_: str = "forward") -> Gemm:
 def test_a_linear_layer_is_three_products():
     # mlp.up: 512 -> 1408 over 2 x 256 tokens, 3 layers; M is the width of the result, as cuBLAS counts
     found = products(LLAMA, batch=2, seq=256)
-    assert one(found, "mlp.up") == Gemm("mlp.up", "forward", "bf16", 1408, 512, 512, 3)
-    assert one(found, "mlp.up", "dgrad") == Gemm("mlp.up", "dgrad", "bf16", 512, 512, 1408, 3)
-    assert one(found, "mlp.up", "wgrad") == Gemm("mlp.up", "wgrad", "bf16", 1408, 512, 512, 3)
+    assert one(found, "mlp.up") == StepGemm("mlp.up", "forward", "bf16", 1408, 512, 512, 3)
+    assert one(found, "mlp.up", "dgrad") == StepGemm("mlp.up", "dgrad", "bf16", 512, 512, 1408, 3)
+    assert one(found, "mlp.up", "wgrad") == StepGemm("mlp.up", "wgrad", "bf16", 1408, 512, 512, 3)
 
 
 @pytest.mark.parametrize("values", [LLAMA, MIXTRAL])

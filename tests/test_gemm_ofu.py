@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from tests.gemm_ofu_double import ACTIVE, CLOCK, SMS, Session
 from ullage.benches import gemm_ofu as harness
 from ullage.benches import gemm_ofu_plan as plan
-from ullage.benches.gemm_ofu_plan import Gemm, planned, random_shapes
-from ullage.benches.gemm_ofu_record import Book, Observation, Recording, read
+from ullage.benches.gemm_ofu_plan import PlannedGemm, planned, random_shapes
+from ullage.benches.gemm_ofu_record import Book, GemmRecording, Observation, read
 from ullage.cli._bench_gemm_ofu import command
 from ullage.errors import UllageError
 from ullage.gpus.chip import find
@@ -73,7 +73,7 @@ def test_sizes_that_cant_be_are_refused():
 
 def test_rows_of_pytorch_are_columns_of_cublas():
     # row-major 1000 × 300 is 300 × 1000 there: tiles of 256 × 128 in pairs along m: 2 of 256, 8 of 128; K 100 takes 2 steps of 64
-    found = cover(Gemm("random", "fp16", 1000, 300, 100), [NVJET])
+    found = cover(PlannedGemm("random", "fp16", 1000, 300, 100), [NVJET])
     assert isinstance(found, Cover) and found.effective == (512, 1024, 128)
 
 
@@ -91,16 +91,16 @@ def test_rows_of_pytorch_are_columns_of_cublas():
     ],
 )  # fmt: skip
 def test_what_a_name_does_not_tell_is_said_and_not_guessed(kernels, why):
-    assert why in cover(Gemm("random", "bf16", 512, 512, 512), kernels)
+    assert why in cover(PlannedGemm("random", "bf16", 512, 512, 512), kernels)
 
 
 def test_other_kernels_beside_the_product_do_not_matter():
-    assert isinstance(cover(Gemm("random", "fp16", 512, 512, 512), ["fill_kernel", NVJET]), Cover)
+    assert isinstance(cover(PlannedGemm("random", "fp16", 512, 512, 512), ["fill_kernel", NVJET]), Cover)
 
 
 def test_an_estimate_is_worked_out_from_what_was_seen():
     # 2 s at 1.5 GHz, pipes active half of it: 0.5 × 1500 / 1830 = 0.4098; 600 TFLOP in 2 s over 989.4 TFLOP/s = 0.3032
-    gemm = Gemm("random", "fp16", 256, 256, 64)
+    gemm = PlannedGemm("random", "fp16", 256, 256, 64)
     observed = Observation(gemm, (NVJET,), "", 600e12, 0.25, 2.0, 0.5, 1.5e9, 100, (9e12, 9e12 + 3e9), (4e12, 4e12 + 1.5e9))
     found = estimate(observed, H100, SMS)
     assert found.sampled == pytest.approx(0.5 * 1500 / 1830)
@@ -125,7 +125,7 @@ def test_however_a_driver_counts_cycles_it_is_found_out(boot, units, seconds, cl
 def test_counters_that_fit_no_clock_give_no_exact_ofu():
     assert counted((4e9, 4.8e9), (0.25, 1.0), 1.5e9, SMS) is None
     assert counted((None, None), (0.25, 1.0), 1.5e9, SMS) is None
-    blind = seen(Gemm("random", "fp16", 256, 256, 64), 0.3, 0.4, counters=False)
+    blind = seen(PlannedGemm("random", "fp16", 256, 256, 64), 0.3, 0.4, counters=False)
     assert estimate(blind, H100, SMS).exact is None and estimate(blind, H100, SMS).sampled == pytest.approx(0.4)
 
 
@@ -147,7 +147,7 @@ def test_within_5_points_are_at_least_those_within_2_and_bias_is_no_larger_than_
 
 
 def test_squares_are_no_part_of_the_table():
-    squares = [estimate(seen(Gemm("square", "fp16", 512, 512, 512), 0.5, 0.9), H100, SMS)]
+    squares = [estimate(seen(PlannedGemm("square", "fp16", 512, 512, 512), 0.5, 0.9), H100, SMS)]
     assert differences(squares, exact=True, adjusted=False) == []
 
 
@@ -168,12 +168,12 @@ def test_the_papers_table_ii_is_the_papers():
 
 
 def recording(observations, **changed):
-    return replace(Recording(MACHINE, SETTINGS, "2026-01-01T00:00:00Z", tuple(observations)), **changed)
+    return replace(GemmRecording(MACHINE, SETTINGS, "2026-01-01T00:00:00Z", tuple(observations)), **changed)
 
 
 def three():
     """Products of 256 × 1024 rows: MFU 0.5, tile efficiency 1, OFU 1 point, 3 points and none above it."""
-    gemm = Gemm("random", "fp16", 1024, 512, 640)
+    gemm = PlannedGemm("random", "fp16", 1024, 512, 640)
     return [seen(replace(gemm, k=640 + 64 * n), 0.5, 0.5 + off) for n, off in enumerate((0.01, 0.03, 0.0))]
 
 
@@ -198,7 +198,7 @@ def test_the_table_stands_as_in_the_paper_with_the_papers_rows_below():
 
 
 def test_what_is_missing_is_said():
-    gemm = Gemm("random", "fp16", 1024, 512, 640)
+    gemm = PlannedGemm("random", "fp16", 1024, 512, 640)
     odd = [
         seen(gemm, 0.5, 0.5, kernels=("my_gemm",), counters=False),
         Observation(replace(gemm, k=64), problem="the result is wrong: an element is off by 3"),
@@ -218,7 +218,7 @@ def test_nothing_measured_is_no_number():
 
 def test_speedups_are_told_by_time_and_by_ofu():
     # FP16 at MFU 0.6 against TF32 at 0.5, peaks 2 to 1: 2.4 times as fast; by OFU 0.66 / 0.6 × 2 = 2.2
-    squares = [seen(Gemm("square", p, 4096, 4096, 4096), mfu, ofu) for p, mfu, ofu in (("fp16", 0.6, 0.66), ("tf32", 0.5, 0.6))]
+    squares = [seen(PlannedGemm("square", p, 4096, 4096, 4096), mfu, ofu) for p, mfu, ofu in (("fp16", 0.6, 0.66), ("tf32", 0.5, 0.6))]
     (found,) = gemm_ofu(recording(squares)).speedups
     assert (found.size, found.precision) == (4096, "fp16")
     assert found.measured == pytest.approx(2.4, rel=1e-3) and found.by_ofu == pytest.approx(2.2, rel=1e-3)
@@ -226,13 +226,13 @@ def test_speedups_are_told_by_time_and_by_ofu():
 
 def test_padding_over_size_needs_only_names():
     # 1280 in clusters of 2 × 256 is 1536 along m, 1280 = 10 × 128 along n: a fifth too much
-    sizes = [Observation(Gemm("size", "fp16", n, n, n), (NVJET,)) for n in (1024, 1280)]
+    sizes = [Observation(PlannedGemm("size", "fp16", n, n, n), (NVJET,)) for n in (1024, 1280)]
     assert gemm_ofu(recording(sizes)).overheads == {"fp16": ((1024, 0.0), (1280, pytest.approx(0.2)))}
 
 
 def whole():
-    squares = [seen(Gemm("square", p, n, n, n), 0.5, 0.52) for p in ("fp16", "tf32", "fp8") for n in (512, 4096)]
-    sizes = [Observation(Gemm("size", "fp16", n, n, n), (NVJET,)) for n in (1024, 1280, 1408)]
+    squares = [seen(PlannedGemm("square", p, n, n, n), 0.5, 0.52) for p in ("fp16", "tf32", "fp8") for n in (512, 4096)]
+    sizes = [Observation(PlannedGemm("size", "fp16", n, n, n), (NVJET,)) for n in (1024, 1280, 1408)]
     return gemm_ofu(recording([*three(), *squares, *sizes]))
 
 

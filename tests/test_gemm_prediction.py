@@ -13,15 +13,15 @@ from ullage.gpus.chip import CHIPS, find
 from ullage.kernels import heuristics
 from ullage.kernels.heuristics import GPUS, LETTERS, advise
 from ullage.kernels.prediction import BITS, CLASSES, RESULT_BITS, candidates, cycles, machine, predict
-from ullage.kernels.tiling import Cover, Product, Tiling
+from ullage.kernels.tiling import Cover, TiledProduct, Tiling
 
 H100 = machine("9.0", 132, 4096)
 H100_NAME, OTHER = "NVIDIA H100 80GB HBM3", "NVIDIA H800"
-PRODUCTS = [Product(4096, 4096, 4096), Product(1000, 3000, 512), Product(16, 4096, 4096)]
+PRODUCTS = [TiledProduct(4096, 4096, 4096), TiledProduct(1000, 3000, 512), TiledProduct(16, 4096, 4096)]
 installed = pytest.mark.skipif(importlib.util.find_spec(heuristics.MODULE) is None, reason="nvidia-matmul-heuristics is not installed")
 
 
-def overhead(product: Product, gpu: str, dtype: str) -> float:
+def overhead(product: TiledProduct, gpu: str, dtype: str) -> float:
     chip = find(gpu)
     on = machine(chip.compute_capability, chip.sms, chip.flops_per_cycle[dtype])
     return Cover(product, predict(product, dtype, on)).overhead
@@ -30,16 +30,16 @@ def overhead(product: Product, gpu: str, dtype: str) -> float:
 @pytest.mark.parametrize(("gpu", "dtype"), [("H100 SXM", "fp16"), ("H100 SXM", "fp8"), ("B200", "fp16"), ("B200", "fp8")])
 def test_aligned_squares_pad_no_more_than_the_paper_measured(gpu, dtype):
     # OFU paper, IV-A: multiples of 128, at most 9 % and 2 to 3 % on average; from which size on, our copy of its text has lost
-    found = [overhead(Product(size, size, size), gpu, dtype) for size in range(2048, 16385, 128)]
+    found = [overhead(TiledProduct(size, size, size), gpu, dtype) for size in range(2048, 16385, 128)]
     assert max(found) <= 0.10
     assert sum(found) / len(found) <= 0.03
 
 
 def test_a_wave_that_fits_exactly_is_taken():
     # 33 x 4 tiles of 128 x 256 are 132: one wave without padding; every other candidate pads or needs two
-    found = predict(Product(4224, 1024, 4096), "bf16", H100)
+    found = predict(TiledProduct(4224, 1024, 4096), "bf16", H100)
     assert sorted(found.tile) == [128, 256]
-    assert Cover(Product(4224, 1024, 4096), found).waves(132) == 1
+    assert Cover(TiledProduct(4224, 1024, 4096), found).waves(132) == 1
 
 
 def test_a_step_of_k_is_128_bytes_where_instructions_read_shared_memory():
@@ -65,7 +65,7 @@ def test_every_gpu_and_precision_has_a_prediction():
 
 
 @settings(max_examples=40)
-@given(st.builds(Product, st.integers(1, 20_000), st.integers(1, 20_000), st.integers(1, 20_000)))
+@given(st.builds(TiledProduct, st.integers(1, 20_000), st.integers(1, 20_000), st.integers(1, 20_000)))
 def test_the_predicted_tile_is_a_candidate_within_two_per_cent_of_the_fastest(product):
     found = predict(product, "bf16", H100)
     least = min(cycles(Cover(product, tiling), "bf16", H100) for tiling in candidates("bf16", H100))
@@ -83,7 +83,7 @@ def test_a_product_and_its_transpose_pad_alike():
 def test_the_time_of_a_tile_worked_by_hand():
     # 128 x 128 x 64 on an SM of 4096 FLOPs a cycle: 2 x 128 x 128 x 64 / 4096 = 512 cycles a step of mathematics; fed with
     # 2 x 128 x 64 x 2 B = 32,768 B at 39.2 B a cycle: 836; 10 steps; 479 to fill; 32,768 B to write: 836. One wave.
-    cover = Cover(Product(128, 128, 640), Tiling((128, 128), 64))
+    cover = Cover(TiledProduct(128, 128, 640), Tiling((128, 128), 64))
     assert cycles(cover, "bf16", H100) == pytest.approx(479 + 11 * 32_768 / 39.2)
 
 
@@ -97,7 +97,7 @@ def test_nvidias_library_answers_in_a_process_of_its_own():
 @installed
 def test_the_two_predictions_of_padding_agree_for_large_products():
     # both find tiles that 8192 fills exactly
-    product = Product(8192, 8192, 8192)
+    product = TiledProduct(8192, 8192, 8192)
     (theirs,) = advise([product], "bf16", H100_NAME).tilings
     assert theirs is not None
     assert Cover(product, theirs).efficiency == Cover(product, predict(product, "bf16", H100)).efficiency == 1
@@ -135,31 +135,31 @@ def present(monkeypatch):
 
 
 def test_after_a_crash_the_products_behind_it_are_still_answered(present):
-    advice = advise([Product(m, 1, 1) for m in (1, 13, 3)], "bf16", H100_NAME, child=(sys.executable, "-c", DYING))
+    advice = advise([TiledProduct(m, 1, 1) for m in (1, 13, 3)], "bf16", H100_NAME, child=(sys.executable, "-c", DYING))
     assert [None if tiling is None else tiling.tile[1] for tiling in advice.tilings] == [1, None, 3]
     assert advice.problem.startswith("nvMatmulHeuristics failed at product 2: it ended with")
 
 
 def test_a_child_that_dies_of_everything_is_not_started_forever(present):
-    advice = advise([Product(13, 1, 1)] * 50, "bf16", H100_NAME, child=(sys.executable, "-c", DYING))
+    advice = advise([TiledProduct(13, 1, 1)] * 50, "bf16", H100_NAME, child=(sys.executable, "-c", DYING))
     assert advice.tilings == (None,) * 50
 
 
 def test_a_child_that_never_answers_is_given_up(present):
-    advice = advise([Product(1, 1, 1)], "bf16", H100_NAME, timeout=0.2, child=(sys.executable, "-c", "import time; time.sleep(60)"))
+    advice = advise([TiledProduct(1, 1, 1)], "bf16", H100_NAME, timeout=0.2, child=(sys.executable, "-c", "import time; time.sleep(60)"))
     assert (advice.tilings, advice.problem) == ((None,), "nvMatmulHeuristics failed at product 1: it gave no answer within 0.2 s")
 
 
 @pytest.mark.parametrize("said", ["", "nonsense", "{}", '{"version": 3}', "[1, 2]", "[0, 0, 0, 0, 0, 0]", "null"])
 def test_what_a_child_should_not_say_is_no_answer(present, said):
     child = (sys.executable, "-c", f"print({said!r})")
-    advice = advise([Product(1, 1, 1)], "bf16", H100_NAME, child=child)
+    advice = advise([TiledProduct(1, 1, 1)], "bf16", H100_NAME, child=child)
     assert advice.tilings == (None,)
     assert advice.problem.startswith("nvMatmulHeuristics")
 
 
 def test_a_child_that_cannot_be_started_is_said(present):
-    assert "could not be started" in advise([Product(1, 1, 1)], "bf16", H100_NAME, child=("/no/such/program",)).problem
+    assert "could not be started" in advise([TiledProduct(1, 1, 1)], "bf16", H100_NAME, child=("/no/such/program",)).problem
 
 
 @installed

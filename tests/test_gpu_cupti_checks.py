@@ -26,8 +26,8 @@ from tests.gpu_double import Simulated, World
 from tests.recorder_runs import library as recorder
 from tests.test_checkpoint import Double as CheckpointDouble
 from ullage.cupti.checkpoint import Checkpoint
-from ullage.cupti.chunks import Type, chunks
-from ullage.cupti.kinds import Kind
+from ullage.cupti.chunks import ChunkType, chunks
+from ullage.cupti.kinds import ActivityKind
 from ullage.cupti.library import Library
 from ullage.cupti.pc_configuration import Configuration
 from ullage.cupti.pc_context import SampledContext
@@ -308,10 +308,14 @@ def test_a_kept_recording_is_short_and_names_neither_machine_nor_program(tmp_pat
     copy.write_bytes(kept)
     whole, short = seen(path), seen(copy)
     # 500 events of 1000 to a buffer: 250 kernels each, and a buffer has some 90,000 bytes
-    assert len(whole.of(Kind.CONCURRENT_KERNEL)) == 3000 and 0 < len(short.of(Kind.CONCURRENT_KERNEL)) < 3000 and short.stopped == []
+    assert (
+        len(whole.of(ActivityKind.CONCURRENT_KERNEL)) == 3000
+        and 0 < len(short.of(ActivityKind.CONCURRENT_KERNEL)) < 3000
+        and short.stopped == []
+    )
     assert short.info["cupti"] == 130001 and "host" not in short.info and "pid" not in short.info and short.end is not None
     with copy.open("rb") as file:
-        assert sum(len(chunk.payload) for chunk in chunks(file, "copy") if chunk.type == Type.BUFFER) <= 100_000
+        assert sum(len(chunk.payload) for chunk in chunks(file, "copy") if chunk.type == ChunkType.BUFFER) <= 100_000
 
 
 # --- programs in processes of their own ---

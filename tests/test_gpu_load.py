@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import numpy as np
 import pytest
-from gpu.load import AHEAD, BURST, Work, gemm
+from gpu.load import AHEAD, BURST, SustainedWork, gemm
 
 
 class Tensor:
@@ -210,5 +210,5 @@ def test_a_gpu_that_fails_later_is_told_after_the_body():
 
 
 def test_work_outside_the_asked_time_does_not_count():
-    work = Work(2, "bfloat16", 10.0, [(0.0, 1.0), (3.0, 3.0), (4.0, 6.0)])
+    work = SustainedWork(2, "bfloat16", 10.0, [(0.0, 1.0), (3.0, 3.0), (4.0, 6.0)])
     assert work.flops_between(1.0, 4.0) == 0 and work.flops_between(5.0, 9.0) == 5 and work.flops_between(0.0, 9.0) == 20

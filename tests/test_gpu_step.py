@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 from gpu import step as step_module
 from gpu.check import CHECKS, NotMeasured, checks
-from gpu.load import Work
+from gpu.load import SustainedWork
 from gpu.step import AHEAD, BATCH, CONFIG, LENGTH, METERED, VARIANTS, counted, decoder, ledger, repeated, stepper, trial, trials
 
 from tests import gpu_double
@@ -178,7 +178,7 @@ def test_a_loss_that_is_no_number_is_refused(torch, monkeypatch):
 
 def go(torch, seconds=0.2, steps=4):
     """Return the work of steps that take so long on the stand-in's GPU."""
-    work, clock = Work(1, "bfloat16", 10.0), Clock(torch)
+    work, clock = SustainedWork(1, "bfloat16", 10.0), Clock(torch)
 
     def step():
         if torch.fails:
@@ -203,7 +203,7 @@ def test_steps_follow_each_other_without_a_gap_and_few_are_queued():
 
 
 def test_what_a_step_raises_is_raised_here_and_the_body_does_not_run():
-    torch, work = Torch(fails=True), Work(1, "bfloat16", 10.0)
+    torch, work = Torch(fails=True), SustainedWork(1, "bfloat16", 10.0)
     with pytest.raises(RuntimeError, match="illegal memory access"):
         go(torch)
     with pytest.raises(ZeroDivisionError), repeated(torch, lambda: 1 / 0, work, Clock(torch)):

@@ -18,7 +18,7 @@ from ullage.recording import Recording
 from ullage.traced import read_trace
 from ullage.traces import kineto
 from ullage.traces.kineto_gradients import gradients
-from ullage.traces.trace import Options, recognised
+from ullage.traces.trace import TraceOptions, recognised
 
 Event = dict[str, Any]
 
@@ -39,7 +39,7 @@ def arrows(events: list[Event]) -> dict[tuple[int, int], tuple[int, int]]:
 def links(path: Path) -> dict[tuple[int, int], tuple[int, int]]:
     """The same as they were found by their numbers."""
     _, file = recognised(path)
-    columns, _ = kineto._read(file, Recording("a.json"), Options(), Problems())
+    columns, _ = kineto._read(file, Recording("a.json"), TraceOptions(), Problems())
     found = {part.kind: part for part in gradients(columns.sequenced)}
     if not found:
         return {}

@@ -11,28 +11,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ullage.recording import Recording
-from ullage.simulate.traces.scenario import EPOCH, Event, Scenario
+from ullage.simulate.traces.scenario import EPOCH, Scenario, ScenarioEvent
 from ullage.sums.lanes.gather import Capture, gather
 from ullage.sums.lanes.idle import CAUSES, Idle, idle
 from ullage.sums.lanes.reduce import Reduced, reduce
 from ullage.sums.lanes.spans import spans
 
 
-def _call(start: int, end: int, call: str, correlation: int | None = None, thread: int = 1, process: int = 0) -> Event:
-    return Event(start, end, "api", f"cuda_{call}", process, thread=thread, call=call, correlation=correlation)
+def _call(start: int, end: int, call: str, correlation: int | None = None, thread: int = 1, process: int = 0) -> ScenarioEvent:
+    return ScenarioEvent(start, end, "api", f"cuda_{call}", process, thread=thread, call=call, correlation=correlation)
 
 
-def _kernel(start: int, end: int, correlation: int | None = None, name: str = "gemm", **more: Any) -> Event:
-    return Event(start, end, "kernel", name, more.pop("process", 0), device=0, stream=7, correlation=correlation, **more)
+def _kernel(start: int, end: int, correlation: int | None = None, name: str = "gemm", **more: Any) -> ScenarioEvent:
+    return ScenarioEvent(start, end, "kernel", name, more.pop("process", 0), device=0, stream=7, correlation=correlation, **more)
 
 
-def _gathered(*events: Event) -> tuple[Capture, Reduced]:
+def _gathered(*events: ScenarioEvent) -> tuple[Capture, Reduced]:
     scenario = Scenario("run", events, {p: p for p in {e.process for e in events}}, {0: ("G", "gpu")})
     capture = gather(scenario.batches(), scenario.recording())
     return capture, reduce(capture)
 
 
-def _idle(*events: Event) -> Idle:
+def _idle(*events: ScenarioEvent) -> Idle:
     return _gathered(*events)[1].idle["gpu"]
 
 
@@ -57,10 +57,10 @@ def test_communication_comes_before_waiting_and_a_descheduled_thread_before_usef
     found = _idle(
         _call(0, 1, "launch", 1),
         _kernel(1, 10, 1),
-        Event(10, 20, "mpi", "MPI_Barrier", 0, thread=1),
+        ScenarioEvent(10, 20, "mpi", "MPI_Barrier", 0, thread=1),
         _call(15, 25, "sync"),
         _call(25, 30, "other"),
-        Event(28, 40, "off", "descheduled", 0, thread=1),
+        ScenarioEvent(28, 40, "off", "descheduled", 0, thread=1),
         _call(45, 50, "launch", 2),
         _kernel(50, 60, 2),
     )
@@ -156,13 +156,13 @@ _SPAN = st.tuples(_TIME, st.integers(0, 12))
 
 
 @st.composite
-def _runs(draw: st.DrawFn) -> tuple[Event, ...]:
+def _runs(draw: st.DrawFn) -> tuple[ScenarioEvent, ...]:
     events = []
     for process in range(draw(st.integers(1, 2))):
         for start, long in draw(st.lists(_SPAN, max_size=4)):
             events.append(_call(start, start + long, draw(st.sampled_from(["sync", "other", "copy"])), thread=1, process=process))
         for start, long in draw(st.lists(_SPAN, max_size=2)):
-            events.append(Event(start, start + long, draw(st.sampled_from(["mpi", "off"])), "x", process, thread=1))
+            events.append(ScenarioEvent(start, start + long, draw(st.sampled_from(["mpi", "off"])), "x", process, thread=1))
         for number, (start, long) in enumerate(draw(st.lists(_SPAN, max_size=4))):
             correlation = 10 * process + number
             if draw(st.booleans()):
@@ -173,7 +173,7 @@ def _runs(draw: st.DrawFn) -> tuple[Event, ...]:
 
 
 @given(_runs())
-def test_causes_add_up_to_all_idle_time_and_agree_with_a_look_at_every_nanosecond(events: tuple[Event, ...]):
+def test_causes_add_up_to_all_idle_time_and_agree_with_a_look_at_every_nanosecond(events: tuple[ScenarioEvent, ...]):
     capture, reduced = _gathered(*events)
     device = reduced.devices[0]
     looked = {p.key[1]: p.window for p in reduced.processes if p.key in device.owners or not device.owners}
@@ -195,7 +195,9 @@ def test_causes_add_up_to_all_idle_time_and_agree_with_a_look_at_every_nanosecon
     assert isinstance(capture.recording, Recording) and tuple(reduced.idle["gpu"].causes) == CAUSES
 
 
-def _cause(events: tuple[Event, ...], following: Event, moment: int, looked: dict[int, tuple[int, int]], owners: Any) -> str:
+def _cause(
+    events: tuple[ScenarioEvent, ...], following: ScenarioEvent, moment: int, looked: dict[int, tuple[int, int]], owners: Any
+) -> str:
     """What the definition says of one nanosecond."""
     process = following.process
     calls = [e for e in events if e.kind == "api" and e.process == process]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ullage.cli import cli
 from ullage.errors import UllageError
 from ullage.problems import Problems
-from ullage.reports.fleet import Question, fleet
+from ullage.reports.fleet import FleetRequest, fleet
 from ullage.sources.inventory import Listed, read_inventory
 from ullage.sums.windows import settle
 from ullage.tables import samples
@@ -34,7 +34,7 @@ def told(gpus, first=1, last=120):
 
 
 def report(table, inventory, **asked):
-    return fleet(ibis.memtable(settle(table)), None, Question(inventory=tuple(inventory), **asked), [])
+    return fleet(ibis.memtable(settle(table)), None, FleetRequest(inventory=tuple(inventory), **asked), [])
 
 
 def test_a_gpu_exists_as_long_as_the_inventory_says():

@@ -14,13 +14,13 @@ from ullage.errors import UllageError
 from ullage.simulate.traces import jax, kineto, xplane
 from ullage.simulate.traces.answers import answer
 from ullage.simulate.traces.pils import USE_CASES, pils
-from ullage.simulate.traces.training import Plan, training
+from ullage.simulate.traces.training import TrainingPlan, training
 from ullage.traces.trace import TRACES, recognised
 
 RUNS = {
-    **{f"training {seed}": training(Plan(ranks=1, seed=seed, host_bound=seed % 2 == 1)) for seed in range(8)},
+    **{f"training {seed}": training(TrainingPlan(ranks=1, seed=seed, host_bound=seed % 2 == 1)) for seed in range(8)},
     "two devices a process": several({11: (0, 1)}),
-    "graphs of kernels": training(Plan(ranks=1, graph="kernels")),
+    "graphs of kernels": training(TrainingPlan(ranks=1, graph="kernels")),
 }
 
 
@@ -44,7 +44,7 @@ def test_a_profile_gives_the_answers_of_its_scenario(tmp_path, name):
 
 
 def test_ranks_are_told_by_the_user(tmp_path):
-    paths = jax.write(training(Plan(ranks=2)), tmp_path)
+    paths = jax.write(training(TrainingPlan(ranks=2)), tmp_path)
     run = ullage.read_trace([str(path) for path in paths], ranks={path.name: rank for rank, path in enumerate(paths)})
     assert run.report("ai").whole.device_totals.devices == 2
 
@@ -126,7 +126,7 @@ def profiled(logs, date, run, **more):
 
 @pytest.mark.parametrize("given_as", ["logs", "plugins/profile/2026_08_10_12_00_00"])
 def test_a_folder_of_the_profiler_is_one_run_that_counts_each_host_once(tmp_path, given_as):
-    run = training(Plan(ranks=2))
+    run = training(TrainingPlan(ranks=2))
     planes, _ = profiled(tmp_path / "logs", "2026_08_10_12_00_00", run)
     folder = tmp_path / "logs" if given_as == "logs" else tmp_path / "logs" / given_as
     report = ullage.read_trace(str(folder)).report("ai")
@@ -137,7 +137,7 @@ def test_a_folder_of_the_profiler_is_one_run_that_counts_each_host_once(tmp_path
 
 
 def test_without_xplane_files_the_json_of_each_host_counts_once(tmp_path):
-    planes, viewed = profiled(tmp_path, "2026_08_10_12_00_00", training(Plan(ranks=2)))
+    planes, viewed = profiled(tmp_path, "2026_08_10_12_00_00", training(TrainingPlan(ranks=2)))
     for path in planes:
         path.unlink()
     report = ullage.read_trace(str(tmp_path)).report("ai")
@@ -146,7 +146,7 @@ def test_without_xplane_files_the_json_of_each_host_counts_once(tmp_path):
 
 def test_profiles_of_two_dates_are_not_one_run(tmp_path):
     for date in ("2026_08_10_12_00_00", "2026_08_11_12_00_00"):
-        profiled(tmp_path, date, training(Plan(ranks=1)))
+        profiled(tmp_path, date, training(TrainingPlan(ranks=1)))
     with pytest.raises(UllageError, match="2 profiles") as refused:
         ullage.read_trace(str(tmp_path))
     assert refused.value.hint.endswith("plugins/profile/2026_08_11_12_00_00")

@@ -19,7 +19,7 @@ from ullage.cupti.counters.wanted import wanted
 from ullage.cupti.native.build import FOLDER
 from ullage.errors import UllageError
 from ullage.gpus.chip import find
-from ullage.gpus.measured import Ceiling, Ceilings
+from ullage.gpus.measured import Ceilings, MeasuredCeiling
 from ullage.live.counting import evaluated
 from ullage.problems import Problems
 from ullage.reports.kernel_counters import kernel_counters
@@ -77,8 +77,8 @@ def test_a_kernel_that_only_moves_bytes_has_the_memorys_roof():
 
 
 def test_measured_ceilings_go_before_the_makers():
-    sustained = {"bf16": Ceiling(6e14, "x")}  # a kernel by itself is a burst
-    ceilings = Ceilings("NVIDIA H100 80GB HBM3", "", "2026-08-10", "", {"bf16": Ceiling(7e14, "x", "", "random")}, {}, sustained)
+    sustained = {"bf16": MeasuredCeiling(6e14, "x")}  # a kernel by itself is a burst
+    ceilings = Ceilings("NVIDIA H100 80GB HBM3", "", "2026-08-10", "", {"bf16": MeasuredCeiling(7e14, "x", "", "random")}, {}, sustained)
     kernel = only([("gemm", {TIME: 1e6, GROUP: 7e11, LEGACY: 0, READ: 0, WRITTEN: 0})], measured=ceilings)
     assert kernel.achieved == pytest.approx(1.0)
 

@@ -14,21 +14,21 @@ from pathlib import Path
 import pytest
 
 from ullage.gpus.chip import find
-from ullage.gpus.measured import Ceiling, Ceilings, save
+from ullage.gpus.measured import Ceilings, MeasuredCeiling, save
 from ullage.metrics.evidence import Measured
 from ullage.metrics.kernel_losses import STEPS
-from ullage.metrics.steps import Step
-from ullage.profiles import Asked, profile
+from ullage.metrics.steps import ChainStep
+from ullage.profiles import ProfileRequest, profile
 from ullage.questions import waterfall
 from ullage.render.waterfall_kernels import answer
 from ullage.reports.kernel_roofs import KernelRoofs, RoofSources, kernel_roofs
 from ullage.reports.remedies import LEAST_POINTS, kernel_remedies, remedies
-from ullage.reports.trace import Question, TraceReport, trace
-from ullage.simulate.job import Plan, job
-from ullage.simulate.job_files import Written
+from ullage.reports.trace import TraceQuestion, TraceReport, trace
+from ullage.simulate.job import JobPlan, job
+from ullage.simulate.job_files import JobFiles
 from ullage.simulate.job_files import write as write_job
 from ullage.simulate.traces.kineto import write
-from ullage.simulate.traces.scenario import Recorder, Scenario
+from ullage.simulate.traces.scenario import ProcessScenario, Scenario
 
 H100 = find("NVIDIA H100 80GB HBM3")
 PEAK, SMS, BANDWIDTH = 132 * 4096 * 1_830_000_000, 132, 3_350_000_000_000
@@ -188,7 +188,7 @@ def united(launches: list[Launch]) -> Fraction:
 
 
 def traced_roofs(launches: list[Launch], ranks: int, end: int, folder: Path) -> tuple[TraceReport, RoofSources]:
-    to = [Recorder(7001 + rank, rank) for rank in range(ranks)]
+    to = [ProcessScenario(7001 + rank, rank) for rank in range(ranks)]
     for launch in launches:
         one = to[launch.rank]
         call = one.call(launch.start - 900_000, launch.start - 899_000, "cudaLaunchKernel", "launch", one.process)
@@ -202,8 +202,8 @@ def traced_roofs(launches: list[Launch], ranks: int, end: int, folder: Path) -> 
     devices = {rank: (H100.name, f"GPU-{rank}") for rank in range(ranks)}
     events = tuple(event for one in to for event in one.events)
     files = write(Scenario("roofs", events, {one.process: rank for rank, one in enumerate(to)}, devices), folder)
-    seen = profile([str(path) for path in files], Asked())
-    return trace(seen, seen.window, Question(mode="ai")), RoofSources(H100, float(CLOCK), BANDWIDTH, "the maker")
+    seen = profile([str(path) for path in files], ProfileRequest())
+    return trace(seen, seen.window, TraceQuestion(mode="ai")), RoofSources(H100, float(CLOCK), BANDWIDTH, "the maker")
 
 
 def read(launches: list[Launch], ranks: int, end: int, folder: Path) -> KernelRoofs:
@@ -283,12 +283,12 @@ def test_kernels_lose_what_the_reference_says_over_many_seeds(seed, tmp_path):
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory: pytest.TempPathFactory) -> Written:
-    return write_job(job(Plan(ranks=1, steps=1, seed=3, shapes=True)), tmp_path_factory.mktemp("job"))
+def made(tmp_path_factory: pytest.TempPathFactory) -> JobFiles:
+    return write_job(job(JobPlan(ranks=1, steps=1, seed=3, shapes=True)), tmp_path_factory.mktemp("job"))
 
 
 def find_planted(seed: int, folder: Path) -> None:
-    simulated = job(Plan(ranks=1 + seed % 4, steps=1, seed=seed, shapes=True))
+    simulated = job(JobPlan(ranks=1 + seed % 4, steps=1, seed=seed, shapes=True))
     one = write_job(simulated, folder)
     truth, report = simulated.truth, waterfall(one.telemetry, one.traces, one.config, one.gemms)
     kernels, chain = report.kernels, report.chain
@@ -388,7 +388,7 @@ def test_kernels_that_lose_more_than_the_waterfall_are_said_to(more, above, tmp_
     launches = [Launch(GELU, "4000 B", 0, 7, 10**6, 10**6 + 5 * 10**8)]
     report, sources = traced_roofs(launches, 1, 10**9, path)
     whole, left = Measured.exact(0.5 + 0.01, "telemetry"), Measured.exact(0.01 + more / 100, "telemetry")
-    steps = [Step(("sm_fill", "tensor_issue"), Measured.exact(left.value / whole.value, "telemetry"), whole, left)]
+    steps = [ChainStep(("sm_fill", "tensor_issue"), Measured.exact(left.value / whole.value, "telemetry"), whole, left)]
     found = kernel_roofs(report, sources, steps)
     assert {one.step for one in found.sums if one.above} == ({"wave", "memory", "itself"} if above else set())
     assert any("most that it may be" in note for note in found.notes) == above
@@ -402,8 +402,8 @@ def test_a_bound_by_itself_of_a_legacy_kernel_says_so(tmp_path):
 def test_a_measured_bandwidth_takes_the_place_of_the_stated_one(made, tmp_path):
     stated = waterfall(trace=made.traces).kernels
     ceilings = Ceilings(
-        H100.name, "", "2026-08-10T12:00:00Z", "", {}, {"global memory": Ceiling(3.3e12, "memory-bandwidth")},
-        {"bf16": Ceiling(7e14, "sustained-ceilings")}, {"global memory": Ceiling(3.32e12, "sustained-ceilings")},
+        H100.name, "", "2026-08-10T12:00:00Z", "", {}, {"global memory": MeasuredCeiling(3.3e12, "memory-bandwidth")},
+        {"bf16": MeasuredCeiling(7e14, "sustained-ceilings")}, {"global memory": MeasuredCeiling(3.32e12, "sustained-ceilings")},
     )  # fmt: skip
     file = save(ceilings, tmp_path)
     found = waterfall(trace=made.traces, ceiling=str(file)).kernels

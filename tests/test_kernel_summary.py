@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ullage.kernels.family import FAMILIES, family
 from ullage.recording import Device, Recording
 from ullage.reports.kernels import family_of, kernel_summary
-from ullage.simulate.traces.scenario import EPOCH, Event, Scenario
+from ullage.simulate.traces.scenario import EPOCH, Scenario, ScenarioEvent
 from ullage.sums.lanes.gather import Capture, gather
 from ullage.sums.lanes.kernels import OTHERS, Kernels, kernels, merge_kernels
 from ullage.sums.lanes.reduce import reduce
@@ -154,8 +154,8 @@ def test_merging_nothing_is_nothing() -> None:
     assert merge_kernels([]) == Kernels()
 
 
-def device(start: int, end: int, kind: str, name: str, stream: int = 7) -> Event:
-    return Event(start, end, kind, name, 0, device=0, stream=stream)
+def device(start: int, end: int, kind: str, name: str, stream: int = 7) -> ScenarioEvent:
+    return ScenarioEvent(start, end, kind, name, 0, device=0, stream=stream)
 
 
 def test_the_summary_tells_families_and_what_computing_hid() -> None:
@@ -203,7 +203,7 @@ def test_kinds_tell_the_family_where_names_do_not() -> None:
 
 
 def test_a_run_without_devices_has_an_empty_summary() -> None:
-    scenario = Scenario("s", (Event(0, 10, "mpi", "MPI_Barrier", 0, thread=1),), {0: 0})
+    scenario = Scenario("s", (ScenarioEvent(0, 10, "mpi", "MPI_Barrier", 0, thread=1),), {0: 0})
     summary = kernel_summary(merge([reduce(gather(scenario.batches(), scenario.recording()))]))
     assert (summary.families, summary.kernels, summary.kernel_time) == ((), (), 0)
     assert summary.overlap_all.collective_hidden is None

@@ -18,16 +18,16 @@ from ullage.errors import UllageError
 from ullage.problems import Problems
 from ullage.recording import Recording
 from ullage.simulate.traces.kineto import write
-from ullage.simulate.traces.training import Plan, training
+from ullage.simulate.traces.training import TrainingPlan, training
 from ullage.sums.lanes.gather import gather
 from ullage.sums.lanes.reduce import reduce
 from ullage.sums.lanes.run import device_parts, merge
 from ullage.traces.json_array import Array, opening
-from ullage.traces.json_source import Source
+from ullage.traces.json_source import JsonSource
 from ullage.traces.kineto_event import events as events_of
 from ullage.traces.kineto_event import usable
 from ullage.traces.kineto_meta import rank_in
-from ullage.traces.trace import File, Options, recognised
+from ullage.traces.trace import File, TraceOptions, recognised
 
 
 def test_a_time_late_in_a_quarter_is_exact_to_the_nanosecond(tmp_path):
@@ -38,7 +38,7 @@ def test_a_time_late_in_a_quarter_is_exact_to_the_nanosecond(tmp_path):
 
 @pytest.mark.parametrize("how", [{}, {"compact": True}, {"gzip": True}, {"gzip": True, "compact": True}], ids=str)
 def test_a_run_reads_back_as_it_was_however_it_is_written(how, tmp_path):
-    run = training(Plan(graph="kernels"))
+    run = training(TrainingPlan(graph="kernels"))
     on_device = ("kernel", "collective", "memcpy", "memset")
     perfect = pa.Table.from_batches(list(run.batches())).to_pylist()
     for path, (process, rank) in zip(write(run, tmp_path, **how), run.ranks.items(), strict=True):
@@ -52,12 +52,12 @@ def test_a_run_reads_back_as_it_was_however_it_is_written(how, tmp_path):
 
 
 def test_files_of_one_run_give_the_device_times_of_a_perfect_reader(tmp_path):
-    run = training(Plan(straggler=1))
+    run = training(TrainingPlan(straggler=1))
     read = []
     for path in write(run, tmp_path):
         form, file = recognised(path)
         recording = Recording(path.name)
-        read.append(reduce(gather(form.read(file, recording, Options(), Problems()), recording)))
+        read.append(reduce(gather(form.read(file, recording, TraceOptions(), Problems()), recording)))
     perfect = merge([reduce(gather(run.batches(), run.recording()))])
     times = [sorted((p.kernel, p.collective, p.memory) for p in device_parts(r)) for r in (merge(read), perfect)]
     assert times[0] == times[1]
@@ -69,7 +69,7 @@ def test_a_boot_that_was_noted_in_the_profile_is_its_machine_s(tmp_path):
 
 
 def test_whole_microseconds_are_kept_and_said(tmp_path):
-    run = training(Plan(ranks=1))
+    run = training(TrainingPlan(ranks=1))
     rows, recording, problems = reading(write(run, tmp_path, decimals=0)[0])
     assert recording.resolution == 1000
     assert all(row["start"] % 1000 == row["end"] % 1000 == 0 for row in rows)
@@ -246,7 +246,7 @@ def test_where_a_file_is_cut_into_chunks_makes_no_difference(tmp_path_factory, n
     events = [kernel(n + 1, 1, name, more=[{"ph": "X"}, {"name": name}]) for n, name in enumerate(names)]
     path = tmp_path_factory.mktemp("cut") / "t.json"
     path.write_text(json.dumps({"traceEvents": events, "more": [{"id": 1}, {"id": 2}]}, indent=indent))
-    source = Source(File(path), 1 << 30)
+    source = JsonSource(File(path), 1 << 30)
     _, start = opening(source, "traceEvents")
     array = Array(source, events_of, usable, start, chunk=size)
     read = [event.name for chunk in array for event in chunk.elements]
@@ -261,7 +261,7 @@ def test_the_order_of_events_and_their_repetition_make_no_difference(tmp_path_fa
     for times in (1, 2):
         form, file = recognised(written(folder, *events * times))
         recording = Recording("t")
-        done = reduce(gather(form.read(file, recording, Options(), Problems()), recording))
+        done = reduce(gather(form.read(file, recording, TraceOptions(), Problems()), recording))
         rows.append((done.devices[0].kernel.total, done.processes[0].offload.total, done.processes[0].window))
     # kernels from 10 to 21 us on two streams, calls from 0 to 9 us
     assert rows == [(11_000, 9_000, (0, 21_000))] * 2

@@ -11,14 +11,14 @@ from ullage.recording import Recording
 from ullage.sums.lanes.gather import NOT_KNOWN, gather
 from ullage.tables import intervals
 from ullage.traces import kineto_part
-from ullage.traces.kineto_launches import Launches
-from ullage.traces.kineto_part import Part, Words, joined, numbers, words
+from ullage.traces.kineto_launches import KinetoLaunches
+from ullage.traces.kineto_part import CodedWords, KinetoPart, joined, numbers, words
 from ullage.traces.kineto_timed import _scaled
 
 
-def part(names: list[str | None], start: int = 0, kind: str = "api") -> Part:
+def part(names: list[str | None], start: int = 0, kind: str = "api") -> KinetoPart:
     begin = np.arange(start, start + len(names))
-    return Part(kind, begin, begin + 1, {"process": np.full(len(names), 7)}, {"name": words(names, {})})
+    return KinetoPart(kind, begin, begin + 1, {"process": np.full(len(names), 7)}, {"name": words(names, {})})
 
 
 @pytest.mark.parametrize(
@@ -69,27 +69,27 @@ def test_parts_are_joined_up_to_so_many_rows(monkeypatch, most, sizes):
 
 
 def test_only_parts_of_one_sort_are_joined():
-    other = Part("api", np.array([9]), np.array([10]), {"process": np.array([7])}, {})  # which have no names
+    other = KinetoPart("api", np.array([9]), np.array([10]), {"process": np.array([7])}, {})  # which have no names
     found = joined([part(["a"]), part(["a"], kind="region"), other, part(["b"], 1)])
     assert [(one.kind, len(one), list(one.words)) for one in found] == [("api", 2, ["name"]), ("region", 1, ["name"]), ("api", 1, [])]
 
 
-def collectives(external: list[int], operation: list[str | None], size: list[int]) -> Part:
+def collectives(external: list[int], operation: list[str | None], size: list[int]) -> KinetoPart:
     count = len(external)
     none, begin = np.full(count, -1), np.arange(count)
     columns = {"bytes": np.array(size), "sequence": none, "members": none.astype(np.int32), "external": np.array(external)}
-    return Part("collective", begin, begin + 1, columns, {"operation": words(operation, {}), "group": words([None] * count, {})})
+    return KinetoPart("collective", begin, begin + 1, columns, {"operation": words(operation, {}), "group": words([None] * count, {})})
 
 
 def test_of_launches_with_one_number_the_last_fills_in_what_is_lacking():
-    launches = Launches([collectives([5, 6], ["reduce", "send"], [1, 2]), collectives([5, -1], ["allreduce", "recv"], [3, 4])])
+    launches = KinetoLaunches([collectives([5, 6], ["reduce", "send"], [1, 2]), collectives([5, -1], ["allreduce", "recv"], [3, 4])])
     told = launches.tell(collectives([5, 6, 9, -1, 5], [None, "", None, None, "own"], [-1, 20, -1, -1, -1]))
     assert told.words["operation"].values() == ["allreduce", "send", None, None, "own"]
     assert told.numbers["bytes"].tolist() == [3, 20, -1, -1, 3] and "external" not in told.numbers
 
 
 def test_without_launches_collectives_stay_as_they_are():
-    told = Launches([]).tell(collectives([5], ["reduce"], [1]))
+    told = KinetoLaunches([]).tell(collectives([5], ["reduce"], [1]))
     assert told.words["operation"].values() == ["reduce"] and "external" not in told.numbers
 
 
@@ -115,7 +115,7 @@ def test_of_a_dictionary_of_the_whole_file_only_the_words_in_use_are_taken(extra
 def test_a_column_of_nulls_is_one_value():
     capture = gather([intervals({"start": [0, 1], "end": [1, 2], "kind": ["region"] * 2})], Recording("a file"))
     assert capture.host.bytes.tolist() == [NOT_KNOWN] * 2 and capture.host.bytes.strides == (0,)
-    assert Words(capture.host.name, []).values() == [None, None]
+    assert CodedWords(capture.host.name, []).values() == [None, None]
 
 
 def test_small_parts_are_let_go_as_they_are_joined():

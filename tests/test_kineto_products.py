@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.seeds import some
-from ullage.traces.kineto_part import NOT_KNOWN, Part
+from ullage.traces.kineto_part import NOT_KNOWN, KinetoPart
 from ullage.traces.kineto_products import _in_calls
 
 Row = tuple[int, int, int, int, int]  # process, thread, start, end, and its code or correlation
@@ -40,7 +40,7 @@ def test_a_call_belongs_to_the_operator_that_began_last_on_its_thread(seed: int)
     assert found.of(np.arange(count)).tolist() == [innermost(call, operators) for call in calls]
 
 
-def part(calls: list[Row], seed: int) -> Part:
+def part(calls: list[Row], seed: int) -> KinetoPart:
     process, thread, start, end, correlation = np.array(calls, np.int64).reshape(-1, 5).T
     narrow = np.int32 if seed % 3 else np.int64
-    return Part("api", start, end, {"process": process.astype(narrow), "thread": thread.astype(narrow), "correlation": correlation})
+    return KinetoPart("api", start, end, {"process": process.astype(narrow), "thread": thread.astype(narrow), "correlation": correlation})

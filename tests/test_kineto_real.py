@@ -10,7 +10,7 @@ from ullage.recording import Recording
 from ullage.sums.lanes.gather import gather
 from ullage.sums.lanes.reduce import reduce
 from ullage.sums.lanes.spans import join
-from ullage.traces.trace import Options, recognised
+from ullage.traces.trace import TraceOptions, recognised
 
 # ns in which any kernel, copy or memset runs, by a loop over the events in the order of their start, as the standard library's
 # json reads them. HolisticTraceAnalysis finds 1.00062 s in the first, and less in the last two, as it cuts events to whole microseconds.
@@ -25,7 +25,7 @@ ACTIVE = {
 def reduced(path):
     form, file = recognised(path)
     recording, problems = Recording(path.name), Problems()
-    return reduce(gather(form.read(file, recording, Options(), problems), recording)), problems
+    return reduce(gather(form.read(file, recording, TraceOptions(), problems), recording)), problems
 
 
 @pytest.mark.full

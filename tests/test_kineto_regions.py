@@ -12,10 +12,10 @@ import pytest
 from ullage.problems import Problems
 from ullage.recording import Recording
 from ullage.simulate.traces import kineto
-from ullage.simulate.traces.training import Plan, training
+from ullage.simulate.traces.training import TrainingPlan, training
 from ullage.traces import kineto_regions
 from ullage.traces.json_regions import regions
-from ullage.traces.trace import Options, recognised
+from ullage.traces.trace import TraceOptions, recognised
 
 
 @pytest.fixture
@@ -37,14 +37,14 @@ def rows(path: Path, workers: int) -> tuple[list[str], Recording]:
     trace, file = recognised(path)
     recording = Recording("a file")
     assert trace.read is not None
-    batches: Iterator[pa.RecordBatch] = trace.read(file, recording, Options(workers=workers), Problems())
+    batches: Iterator[pa.RecordBatch] = trace.read(file, recording, TraceOptions(workers=workers), Problems())
     return sorted(str(row) for batch in batches for row in batch.to_pylist()), recording
 
 
 @pytest.mark.parametrize("compact", [False, True])
 @pytest.mark.parametrize("workers", [2, 3, 7])
 def test_regions_give_the_same_rows_and_the_same_metadata(tmp_path, at_once, compact, workers):
-    path = kineto.write(training(Plan(ranks=2, steps=2)), tmp_path, compact=compact)[0]
+    path = kineto.write(training(TrainingPlan(ranks=2, steps=2)), tmp_path, compact=compact)[0]
     expected, one = rows(path, 1)
     found, several = rows(path, workers)
     assert found == expected and several == one
@@ -63,7 +63,7 @@ def test_a_boundary_inside_a_name_is_found_out(tmp_path, at_once):
 
 
 def test_a_damaged_file_is_read_in_one_piece(tmp_path, at_once):
-    path = kineto.write(training(Plan(ranks=1, steps=2)), tmp_path)[0]
+    path = kineto.write(training(TrainingPlan(ranks=1, steps=2)), tmp_path)[0]
     text = path.read_bytes()
     path.write_bytes(text[: len(text) * 9 // 10])
     expected, one = rows(path, 1)
@@ -86,7 +86,7 @@ def test_regions_cover_every_byte_between_elements_once(tmp_path):
 
 
 def test_real_processes_read_a_file_too(tmp_path, monkeypatch):
-    path = kineto.write(training(Plan(ranks=1, steps=2)), tmp_path)[0]
+    path = kineto.write(training(TrainingPlan(ranks=1, steps=2)), tmp_path)[0]
     expected, _ = rows(path, 1)
     monkeypatch.setattr(kineto_regions, "WORTH", 0)
     assert rows(path, 2)[0] == expected

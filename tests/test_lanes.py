@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from ullage.metrics.host import HOST
 from ullage.metrics.tree import DEVICE_AI, DEVICE_TALP, Node, evaluate
-from ullage.simulate.traces.answers import Answer, answer
-from ullage.simulate.traces.scenario import Event, Scenario
-from ullage.sums.lanes.gather import Rows, gather, one_view
+from ullage.simulate.traces.answers import TreeAnswer, answer
+from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
+from ullage.sums.lanes.gather import LaneRows, gather, one_view
 from ullage.sums.lanes.reduce import reduce
 from ullage.sums.lanes.run import Run, Windows, device_parts, device_totals, host_parts, host_totals, merge
 from ullage.totals import DeviceTotals
@@ -27,7 +27,7 @@ UUIDS = ("GPU-a", "GPU-b", "GPU-c")
 
 
 @st.composite
-def events(draw: st.DrawFn) -> Event:
+def events(draw: st.DrawFn) -> ScenarioEvent:
     """An event of up to three processes on up to three devices within 40 ns; many overlap, nest, are equal or empty."""
     start = draw(st.integers(0, 20))
     end = start + draw(st.sampled_from((0, 1, 2, 3, 5, 8, 20)))
@@ -36,7 +36,7 @@ def events(draw: st.DrawFn) -> Event:
     if sort == "device":
         kind = draw(st.sampled_from(DEVICE_KINDS))
         end = start if kind == "lost" else end
-        return Event(
+        return ScenarioEvent(
             start,
             end,
             kind,
@@ -48,15 +48,15 @@ def events(draw: st.DrawFn) -> Event:
         )
     thread = draw(st.sampled_from((1, 2, 3)))
     if sort == "api":
-        return Event(start, end, "api", "call", process, thread=thread, call=draw(st.sampled_from((*CALLS, None))))
-    return Event(start, end, sort, draw(st.sampled_from("ab")), process, thread=thread)
+        return ScenarioEvent(start, end, "api", "call", process, thread=thread, call=draw(st.sampled_from((*CALLS, None))))
+    return ScenarioEvent(start, end, sort, draw(st.sampled_from("ab")), process, thread=thread)
 
 
 @st.composite
 def scenarios(draw: st.DrawFn) -> Scenario:
     begin = draw(st.integers(0, 20))
-    region = Event(begin, begin + draw(st.integers(1, 20)), "region", "a", 11, thread=1)
-    call = Event(begin, begin + 2, "api", "call", 11, thread=1, call=draw(st.sampled_from(CALLS)))
+    region = ScenarioEvent(begin, begin + draw(st.integers(1, 20)), "region", "a", 11, thread=1)
+    call = ScenarioEvent(begin, begin + 2, "api", "call", 11, thread=1, call=draw(st.sampled_from(CALLS)))
     found = (region, *draw(st.sampled_from(((call,), (call,), ()))), *draw(st.lists(events(), max_size=20)))
     ranks = {process: rank for rank, process in enumerate(sorted({e.process for e in found}))}
     return Scenario("random", found, ranks, {number: ("H100", key) for number, key in enumerate(UUIDS)})
@@ -66,12 +66,12 @@ def read(scenario: Scenario, batches: Iterable[pa.RecordBatch] | None = None) ->
     return merge([reduce(gather(scenario.batches() if batches is None else batches, scenario.recording()))])
 
 
-def totals(run: Run, windows: Windows | None = None) -> Answer:
+def totals(run: Run, windows: Windows | None = None) -> TreeAnswer:
     windows = run.whole() if windows is None else windows
     elapsed = run.elapsed(windows)
     host = host_totals(host_parts(run, windows), elapsed)
     assert host is not None
-    return Answer(host, plain(device_totals(device_parts(run, windows), elapsed)))
+    return TreeAnswer(host, plain(device_totals(device_parts(run, windows), elapsed)))
 
 
 def plain(device: DeviceTotals | None) -> DeviceTotals | None:
@@ -79,7 +79,7 @@ def plain(device: DeviceTotals | None) -> DeviceTotals | None:
     return device and replace(device, max_kernel_transfer_time=None)
 
 
-def known(scenario: Scenario, region: str | None = None) -> Answer:
+def known(scenario: Scenario, region: str | None = None) -> TreeAnswer:
     try:
         return answer(scenario, region)
     except ValueError:
@@ -87,7 +87,7 @@ def known(scenario: Scenario, region: str | None = None) -> Answer:
         raise
 
 
-def trees(found: Answer) -> list[Node]:
+def trees(found: TreeAnswer) -> list[Node]:
     device = [] if found.device is None else [evaluate(DEVICE_AI, found.device.sums())]
     talp = [] if found.device is None else [evaluate(DEVICE_TALP, found.device.counting_collectives().sums())]
     return [evaluate(HOST, found.host.sums()), *device, *talp]
@@ -110,7 +110,7 @@ def test_the_totals_of_any_region_are_those_of_the_walk(scenario: Scenario, regi
     # where the region happens to be all of the run, the run can count what the walk leaves open
     host = replace(found.host, calls=None)
     device = found.device and replace(found.device, launches=None, bytes=None)
-    assert Answer(host, device) == expected
+    assert TreeAnswer(host, device) == expected
 
 
 @given(scenarios())
@@ -171,10 +171,10 @@ def test_a_kernel_across_a_regions_edge_is_cut_there_not_lost() -> None:
     scenario = Scenario(
         "edge",
         (
-            Event(0, 2, "api", "cudaLaunchKernel", 1, thread=1, call="launch"),
-            Event(5, 14, "kernel", "k", 1, device=0),
-            Event(10, 20, "region", "solve", 1, thread=1),
-            Event(14, 20, "host", "work", 1, thread=1),
+            ScenarioEvent(0, 2, "api", "cudaLaunchKernel", 1, thread=1, call="launch"),
+            ScenarioEvent(5, 14, "kernel", "k", 1, device=0),
+            ScenarioEvent(10, 20, "region", "solve", 1, thread=1),
+            ScenarioEvent(14, 20, "host", "work", 1, thread=1),
         ),
         {1: 0},
     )
@@ -186,7 +186,7 @@ def test_a_kernel_across_a_regions_edge_is_cut_there_not_lost() -> None:
 def test_a_device_that_two_processes_share_is_united_not_added() -> None:
     # kernels 0–10 and 5–15 of two processes on one GPU: busy 15 of 20, not 20
     rows = [
-        (Event(0, 20, "api", "cudaDeviceSynchronize", p, thread=p, call="sync"), Event(a, b, "kernel", "k", p, device=0))
+        (ScenarioEvent(0, 20, "api", "cudaDeviceSynchronize", p, thread=p, call="sync"), ScenarioEvent(a, b, "kernel", "k", p, device=0))
         for p, a, b in ((1, 0, 10), (2, 5, 15))
     ]
     run = read(Scenario("shared", tuple(e for pair in rows for e in pair), {1: 0, 2: 1}))
@@ -197,8 +197,8 @@ def test_a_device_that_two_processes_share_is_united_not_added() -> None:
 def test_two_devices_of_one_process_are_two() -> None:
     # both run 10 of 10 ns: load balance 1, orchestration 1 (summed over the process they would be 0.5 and 2)
     rows = (
-        Event(0, 10, "api", "cudaDeviceSynchronize", 1, thread=1, call="sync"),
-        *(Event(0, 10, "kernel", "k", 1, device=d) for d in (0, 1)),
+        ScenarioEvent(0, 10, "api", "cudaDeviceSynchronize", 1, thread=1, call="sync"),
+        *(ScenarioEvent(0, 10, "kernel", "k", 1, device=d) for d in (0, 1)),
     )
     device = totals(read(Scenario("two", rows, {1: 0}))).device
     assert device is not None
@@ -214,8 +214,8 @@ def test_two_devices_of_one_process_are_two() -> None:
 def test_a_thread_that_only_asks_does_not_make_its_process_wait() -> None:
     # thread 1 launches for 2 of 10 ns; thread 2, a watchdog, waits all the time
     rows = (
-        Event(0, 2, "api", "cudaLaunchKernel", 1, thread=1, call="launch"),
-        Event(0, 10, "api", "cudaEventSynchronize", 1, thread=2, call="sync"),
+        ScenarioEvent(0, 2, "api", "cudaLaunchKernel", 1, thread=1, call="launch"),
+        ScenarioEvent(0, 10, "api", "cudaEventSynchronize", 1, thread=2, call="sync"),
     )
     host = totals(read(Scenario("watched", rows, {1: 0}))).host
     assert (host.useful_time, host.offload_time) == (8, 2)
@@ -224,15 +224,15 @@ def test_a_thread_that_only_asks_does_not_make_its_process_wait() -> None:
 def test_time_after_the_last_event_with_a_duration_counts_when_something_happened_then() -> None:
     # a kernel's launch is all that is known of 30: the run lasts 30, not 20
     rows = (
-        Event(0, 20, "api", "cudaMalloc", 1, thread=1, call="other"),
-        Event(30, 30, "api", "cudaLaunchKernel", 1, thread=1, call="launch"),
+        ScenarioEvent(0, 20, "api", "cudaMalloc", 1, thread=1, call="other"),
+        ScenarioEvent(30, 30, "api", "cudaLaunchKernel", 1, thread=1, call="launch"),
     )
     assert read(Scenario("late", rows, {1: 0})).elapsed() == 30
 
 
 def test_device_work_of_nobody_that_is_known_is_in_the_elapsed_time() -> None:
     # process 2 shows kernels and no call: it is no host of this run, and process 1 is observed as long as they run (0-40)
-    rows = (Event(0, 10, "api", "cudaMalloc", 1, thread=1, call="other"), Event(5, 40, "kernel", "k", 2, device=0))
+    rows = (ScenarioEvent(0, 10, "api", "cudaMalloc", 1, thread=1, call="other"), ScenarioEvent(5, 40, "kernel", "k", 2, device=0))
     run = read(Scenario("stray", rows, {1: 0}))
     (part,) = device_parts(run)
     assert (run.elapsed(), part.kernel, part.idle) == (40, 35, 5)
@@ -241,12 +241,15 @@ def test_device_work_of_nobody_that_is_known_is_in_the_elapsed_time() -> None:
 def test_a_collective_of_one_capture_under_a_kernel_of_another_is_computing() -> None:
     # one GPU, a file for each of its two processes: a collective 0–10 and a copy 8–14 in one, a kernel 4–12 in the other
     rows = {
-        1: [Event(0, 10, "collective", "ncclDevKernel", 1, device=0), Event(8, 14, "memcpy", "Memcpy HtoD", 1, device=0)],
-        2: [Event(4, 12, "kernel", "k", 2, device=0)],
+        1: [ScenarioEvent(0, 10, "collective", "ncclDevKernel", 1, device=0), ScenarioEvent(8, 14, "memcpy", "Memcpy HtoD", 1, device=0)],
+        2: [ScenarioEvent(4, 12, "kernel", "k", 2, device=0)],
     }
     alone = [
         Scenario(
-            f"rank {p}", (Event(0, 20, "api", "cudaMalloc", p, thread=1, call="other"), *on_device), {p: p - 1}, {0: ("H100", "GPU-a")}
+            f"rank {p}",
+            (ScenarioEvent(0, 20, "api", "cudaMalloc", p, thread=1, call="other"), *on_device),
+            {p: p - 1},
+            {0: ("H100", "GPU-a")},
         )
         for p, on_device in rows.items()
     ]
@@ -259,7 +262,7 @@ def test_a_column_of_one_value_costs_no_memory_and_is_chosen_from_as_any_other(s
     draw = np.random.default_rng(seed)
     count = int(draw.integers(0, 6))
     same, other = np.full(count, 7), draw.integers(0, 9, count)
-    rows = Rows(np.arange(count), np.arange(count), process=one_view(same), thread=one_view(other))
+    rows = LaneRows(np.arange(count), np.arange(count), process=one_view(same), thread=one_view(other))
     assert count == 0 or rows.process.strides == (0,)
     for chosen in (draw.random(count) < 0.5, np.ones(count, bool), np.flatnonzero(draw.random(count) < 0.5)):
         found = rows.where(chosen)

@@ -15,7 +15,7 @@ from tests import cupti_double
 from tests.cupti_recording import Recording
 from tests.recorder_runs import library as recorder_library
 from ullage import read_trace
-from ullage.cupti.kinds import DEFAULT, GRAPHS, Kind
+from ullage.cupti.kinds import DEFAULT, GRAPHS, ActivityKind
 from ullage.errors import UllageError
 from ullage.live import session
 
@@ -137,7 +137,7 @@ def test_either_way_the_same_kinds_are_asked_for_and_the_kernels_of_graphs_are_s
 @pytest.mark.parametrize("by", ["run", "start"])
 def test_either_way_graphs_as_a_whole_and_further_kinds_can_be_asked_for(by: str, tmp_path: Path) -> None:
     found = recorded_graph(by, tmp_path, whole=True)
-    assert {int(kind) for kind in found.info["kinds"]} == DEFAULT | GRAPHS | {Kind.ENVIRONMENT}
+    assert {int(kind) for kind in found.info["kinds"]} == DEFAULT | GRAPHS | {ActivityKind.ENVIRONMENT}
     assert found.kernels() == []
 
 

@@ -18,14 +18,14 @@ from ullage.errors import UllageError
 from ullage.live import following as module
 from ullage.live.following import Following
 from ullage.live.times import DeviceTimes, Times
-from ullage.live.trees import Tree, tree
+from ullage.live.trees import ProcessTree, tree
 from ullage.simulate.traces.recording import write
-from ullage.simulate.traces.training import Plan, training
+from ullage.simulate.traces.training import TrainingPlan, training
 
 HEAVY = ("click", "duckdb", "ibis", "msgspec", "polars", "rich", "urllib3")
 
 
-def seen(path: Path, region: str | None = None, *, now: int | None = None, keep: int = 10**10) -> Tree:
+def seen(path: Path, region: str | None = None, *, now: int | None = None, keep: int = 10**10) -> ProcessTree:
     following = Following(path, keep)
     following.advance()
     return following.tree(region, now=None if now is None else now + UPTIME)
@@ -70,16 +70,16 @@ def test_it_is_the_tree_that_the_finished_file_gives(name: str, tmp_path: Path) 
 
 
 @pytest.fixture(scope="module")
-def six_steps(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str | None, Tree]]:
+def six_steps(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str | None, ProcessTree]]:
     """Six steps of 2 ms, written a thread after the other, and the trees of the whole file."""
-    [path] = write(training(Plan(ranks=1, steps=6, layers=4)), tmp_path_factory.mktemp("six"), per_buffer=40)
+    [path] = write(training(TrainingPlan(ranks=1, steps=6, layers=4)), tmp_path_factory.mktemp("six"), per_buffer=40)
     return path, {region: seen(path, region) for region in (None, "forward", "backward")}
 
 
 @settings(deadline=None, max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_however_often_and_whenever_it_is_asked_the_sums_are_the_same(
-    data: st.DataObject, six_steps: tuple[Path, dict[str | None, Tree]], tmp_path: Path
+    data: st.DataObject, six_steps: tuple[Path, dict[str | None, ProcessTree]], tmp_path: Path
 ) -> None:
     # two steps are kept, or all; the file may end in the middle of a chunk
     path, expected = six_steps

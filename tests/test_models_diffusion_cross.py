@@ -8,7 +8,7 @@ import pytest
 
 from ullage.errors import UllageError
 from ullage.models.config import Config
-from ullage.models.grids import Grid
+from ullage.models.grids import LatentGrid
 from ullage.models.model import MODELS, find
 from ullage.models.passes import Training, booked
 from ullage.models.sample import Sample
@@ -203,7 +203,7 @@ LATENT = (21, 60, 104)
 
 def test_wan_cuts_its_latents_into_patches_of_1_2_2() -> None:
     # 21 × 60 × 104 = 131,040 latents are 32,760 tokens; counted without the patch, attention alone would be 16 times as much
-    assert Grid(1, 2, 2).tokens(Sample(latent=LATENT)) == 32_760
+    assert LatentGrid(1, 2, 2).tokens(Sample(latent=LATENT)) == 32_760
     assert forward(WAN, Sample(latent=LATENT, prompt=512)) == forward(WAN, Sample(latent_tokens=32_760, prompt=512))
     unpatched = forward({**WAN, "num_attention_heads": 12, "ffn_dim": 8960, "num_layers": 30}, Sample(latent_tokens=131_040, prompt=512))
     patched = forward({**WAN, "num_attention_heads": 12, "ffn_dim": 8960, "num_layers": 30}, Sample(latent=LATENT, prompt=512))
@@ -212,11 +212,11 @@ def test_wan_cuts_its_latents_into_patches_of_1_2_2() -> None:
 
 def test_what_does_not_fill_a_patch_is_cut_off() -> None:
     # 5 // 2 = 2 rows, 7 // 3 = 2 columns, 3 // 2 = 1 frame
-    assert Grid(2, 2, 3).tokens(Sample(latent=(3, 5, 7))) == 4
+    assert LatentGrid(2, 2, 3).tokens(Sample(latent=(3, 5, 7))) == 4
 
 
 def test_reference_tokens_join_the_latents() -> None:
-    assert Grid(1, 2, 2).tokens(Sample(latent=(1, 4, 4), reference_tokens=6)) == 4 + 6
+    assert LatentGrid(1, 2, 2).tokens(Sample(latent=(1, 4, 4), reference_tokens=6)) == 4 + 6
 
 
 def test_pipelines_and_their_transformers_share_one_formula() -> None:

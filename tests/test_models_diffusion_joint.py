@@ -10,7 +10,7 @@ import pytest
 
 from ullage.errors import UllageError
 from ullage.models.config import Config
-from ullage.models.grids import Grid
+from ullage.models.grids import LatentGrid
 from ullage.models.latents import Streams
 from ullage.models.model import MODELS, find
 from ullage.models.passes import Training, booked
@@ -317,7 +317,7 @@ def test_pipelines_that_do_not_lengthen_the_sequence_are_their_transformer(name)
 
 def test_a_latent_that_patches_do_not_divide_is_refused():
     with pytest.raises(UllageError, match="a latent of 1 × 65 × 64 can't be cut into patches of 1 × 2 × 2"):
-        Streams(Grid(1, 2, 2)).latent(Sample(latent=(1, 65, 64), prompt=7))
+        Streams(LatentGrid(1, 2, 2)).latent(Sample(latent=(1, 65, 64), prompt=7))
 
 
 @pytest.mark.parametrize(("sample", "option"), [(Sample(prompt=7), "--latent"), (Sample(latent=(1, 64, 64)), "--prompt-tokens")])

@@ -15,9 +15,9 @@ from ullage.render.trace import view
 from ullage.render.trace_json import record
 from ullage.reports.links import bandwidths
 from ullage.simulate.traces import kineto
-from ullage.simulate.traces.training import Plan, training
+from ullage.simulate.traces.training import TrainingPlan, training
 from ullage.sums.lanes.matching import match
-from ullage.sums.lanes.moved import Moved, moved
+from ullage.sums.lanes.moved import MovedBytes, moved
 from ullage.sums.lanes.reduce import Reduced
 from ullage.sums.lanes.run import merge
 from ullage.traced import read_trace
@@ -45,7 +45,7 @@ def test_what_has_no_factor_has_no_bandwidth() -> None:
     assert crossings("barrier", 8) is None and crossings("allreduce", 1) is None and crossings("gather", 8) is None
 
 
-def found(*captures: Reduced) -> tuple[Moved, ...]:
+def found(*captures: Reduced) -> tuple[MovedBytes, ...]:
     run = merge(captures)
     return moved(run.captures, match(run.captures))
 
@@ -145,7 +145,7 @@ def test_moving_every_clock_changes_nothing(offset: int) -> None:
 
 def test_text_page_and_data_tell_the_simulated_bandwidth(tmp_path) -> None:
     # the simulated network moves 3 layers of 8 MiB in 120 us: 209.7 GB/s, among 3 ranks 4/3 as much on each link, of NVLink's 450
-    report = read_trace(kineto.write(training(Plan(ranks=3, steps=3, layers=3)), tmp_path)).report()
+    report = read_trace(kineto.write(training(TrainingPlan(ranks=3, steps=3, layers=3)), tmp_path)).report()
     (row,) = record(report)["bandwidths"]
     assert row["algorithm"] == pytest.approx(3 * (8 << 20) / 120e-6) and row["bus"] == pytest.approx(row["algorithm"] * 4 / 3)
     assert row["share"] == pytest.approx(row["bus"] / 450e9)

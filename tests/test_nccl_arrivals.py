@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ullage import read_trace
-from ullage.cupti.chunks import HOST, NCCL, HostKind, Type, Writer
+from ullage.cupti.chunks import HOST, NCCL, ChunkType, ChunkWriter, HostKind
 from ullage.cupti.chunks import names as name_entries
 from ullage.problems import Problems
 from ullage.recording import NcclCollectives, Recording
@@ -21,7 +21,7 @@ from ullage.render.trace_json import record
 from ullage.reports.nccl import nccl_notes, nccl_report
 from ullage.sums.nccl_arrivals import TOGETHER, NcclProcess, nccl_arrivals
 from ullage.traces.recorded_nccl import NO_ROOM, WITHOUT_SENSE, nccl_collectives
-from ullage.traces.recorded_told import Told
+from ullage.traces.recorded_told import RecordingFacts
 from ullage.views.html import html
 
 NAMES = {1: "AllReduce", 2: "Broadcast", 3: "world"}
@@ -206,26 +206,26 @@ def test_what_makes_no_sense_is_dropped_and_counted_and_of_one_serial_the_last_c
     backwards, later = row(1, 10, 0, serial=1), row(3, 30, 0, serial=3, took=7)
     backwards["end"] = 9
     rows = [backwards, row(2, 20, 5, serial=2), row(3, 30, 0, serial=3), later, row(4, 25, 1, serial=4), row(5, 2**63, 0, serial=5)]
-    told, problems = Told(nccl=[np.concatenate(rows[:3]), np.concatenate(rows[3:])], host_names=NAMES), Problems()
+    told, problems = RecordingFacts(nccl=[np.concatenate(rows[:3]), np.concatenate(rows[3:])], host_names=NAMES), Problems()
     told.info["nccl"] = {"counted": 4, "lost": 2, "astray": 1}
     found = nccl_collectives(told, problems, "here")
     assert found.rows["sequence"].tolist() == [4, 3] and int(found.rows["gpu_end"][1]) == 57  # in the order of their starts
     assert (found.counted, found.lost) == (4, 2) and problems.dropped == {WITHOUT_SENSE: 3, NO_ROOM: 2}
-    assert nccl_collectives(Told(info={"nccl": {"counted": -1, "lost": "x"}}), Problems(), "here") is None
+    assert nccl_collectives(RecordingFacts(info={"nccl": {"counted": -1, "lost": "x"}}), Problems(), "here") is None
 
 
 def test_text_page_and_json_show_the_same_arrivals(tmp_path):
     names = {**NAMES, 9: "all"}
     for rank in range(2):
-        writer = Writer(tmp_path / f"rank-{rank}.ullage")
-        writer.add(Type.INFO, {"host": "a", "boot": "b", "pid": 40 + rank, "rank": rank, "ranks": 2, "started": 10**18})
-        writer.add(Type.CLOCKS, b"".join(number.to_bytes(8, "little") for number in (0, 10**18, 10**9)))
-        writer.add(Type.NAMES, name_entries(names), flags=1)
+        writer = ChunkWriter(tmp_path / f"rank-{rank}.ullage")
+        writer.add(ChunkType.INFO, {"host": "a", "boot": "b", "pid": 40 + rank, "rank": rank, "ranks": 2, "started": 10**18})
+        writer.add(ChunkType.CLOCKS, b"".join(number.to_bytes(8, "little") for number in (0, 10**18, 10**9)))
+        writer.add(ChunkType.NAMES, name_entries(names), flags=1)
         host = np.zeros(1, HOST)
         host["start"], host["end"], host["thread"], host["name"], host["kind"] = 10**9, 2 * 10**9, 40 + rank, 9, HostKind.REGION
-        writer.add(Type.HOST, host.tobytes())
+        writer.add(ChunkType.HOST, host.tobytes())
         # rank 1's program comes 3 ms later, and its GPU is in the kernel for 2 ms less
-        writer.add(Type.NCCL, row(0, 10**9 + rank * 3_000_000, rank, took=(9 - 2 * rank) * 1_000_000).tobytes())
+        writer.add(ChunkType.NCCL, row(0, 10**9 + rank * 3_000_000, rank, took=(9 - 2 * rank) * 1_000_000).tobytes())
         writer.close()
     report = read_trace(tmp_path).report()
     said = record(report)["nccl"]["processes"]

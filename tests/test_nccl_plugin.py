@@ -15,11 +15,11 @@ from tests.recorder_runs import run as recorded
 from tests.run_runs import environment
 from tests.run_runs import record as ullage_run
 from ullage.cupti.chunks import chunks
-from ullage.live.launch import LONGEST_PLUGIN, PLUGIN, Recorder, no_plugin
+from ullage.live.launch import LONGEST_PLUGIN, PLUGIN, RecorderSettings, no_plugin
 from ullage.live.launch import environment as launched
 from ullage.problems import Problems
 from ullage.traces.recorded_nccl import nccl_collectives
-from ullage.traces.recorded_told import Told
+from ullage.traces.recorded_told import RecordingFacts
 
 COLL, KERNEL = 2, 64  # bits of NCCL's mask
 MOST = 4096  # collectives at once, as in nccl.c
@@ -32,7 +32,7 @@ def double():
 
 def told_of(path):
     """Return what a recording says of itself."""
-    told = Told()
+    told = RecordingFacts()
     with path.open("rb") as file:
         for chunk in chunks(file, str(path)):
             told.add(chunk)
@@ -152,7 +152,7 @@ def test_nothing_is_asked_of_nccl_where_nothing_is_recorded_or_wanted(tmp_path):
 
 
 def test_another_profiler_plugin_stays_and_so_does_an_environment_without_any(tmp_path):
-    given = Recorder(tmp_path / "recorder.so", tmp_path)
+    given = RecorderSettings(tmp_path / "recorder.so", tmp_path)
     assert launched(given, {})[PLUGIN] == str(tmp_path / "recorder.so") == launched(given, launched(given, {}))[PLUGIN]
     assert launched(given, {PLUGIN: "inspector"})[PLUGIN] == "inspector"
     assert PLUGIN not in launched(given, {}, nccl="off") and launched(given, {}, nccl="off")["ULLAGE_NCCL"] == "0"

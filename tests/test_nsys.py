@@ -11,7 +11,7 @@ import pytest
 from tests.nsys_runs import A100, BALANCED, BUSY, GRAPHS, H100, MPI, RUNS, SHARED, perfect, rank, read, run_of, totals
 from ullage.simulate.traces.nsys import write
 from ullage.simulate.traces.nsys_schema import GENERATIONS, columns
-from ullage.simulate.traces.scenario import EPOCH, Event, Scenario
+from ullage.simulate.traces.scenario import EPOCH, Scenario, ScenarioEvent
 from ullage.sums.lanes.gather import KIND
 from ullage.traces.nsys_nvtx import region
 
@@ -136,13 +136,13 @@ def test_the_newest_of_a_tables_versions_counts(tmp_path: Path) -> None:
 def test_mpi_init_and_finalize_are_neither_communication_nor_part_of_the_run(tmp_path: Path) -> None:
     # TALP's clock runs from the end of MPI_Init (200) to the begin of MPI_Finalize (900): 700, less 100 of MPI_Bcast and 20 of CUDA
     events = (
-        Event(110, 150, "api", "cudaMalloc", 1, thread=1, call="other"),  # MPI_Init looks for GPUs, as one that knows CUDA does
-        Event(120, 140, "memset", "Memset", 1, device=0),
-        Event(250, 260, "api", "cudaMalloc", 1, thread=1, call="other"),
-        Event(880, 890, "api", "cudaFree", 1, thread=1, call="other"),
-        Event(100, 200, "mpi", "MPI_Init_thread", 1, thread=1),
-        Event(300, 400, "mpi", "MPI_Bcast", 1, thread=1),
-        Event(900, 950, "mpi", "MPI_Finalize", 1, thread=1),
+        ScenarioEvent(110, 150, "api", "cudaMalloc", 1, thread=1, call="other"),  # MPI_Init looks for GPUs, as one that knows CUDA does
+        ScenarioEvent(120, 140, "memset", "Memset", 1, device=0),
+        ScenarioEvent(250, 260, "api", "cudaMalloc", 1, thread=1, call="other"),
+        ScenarioEvent(880, 890, "api", "cudaFree", 1, thread=1, call="other"),
+        ScenarioEvent(100, 200, "mpi", "MPI_Init_thread", 1, thread=1),
+        ScenarioEvent(300, 400, "mpi", "MPI_Bcast", 1, thread=1),
+        ScenarioEvent(900, 950, "mpi", "MPI_Finalize", 1, thread=1),
     )
     for generation in ("2022", "2024"):
         run = run_of(read(write(Scenario("m", events, {1: 0}), tmp_path / "a.sqlite", generation=generation))[0])
@@ -193,7 +193,12 @@ def test_impossible_times_are_counted_and_never_taken_for_idle(tmp_path: Path) -
 
 def test_what_the_profiler_did_after_the_last_event_is_no_part_of_the_run(tmp_path: Path) -> None:
     late = replace(
-        BUSY, events=(*BUSY.events, Event(2500, 2600, "overhead", "flush", 5, thread=105), Event(2700, 2800, "off", "", 5, thread=105))
+        BUSY,
+        events=(
+            *BUSY.events,
+            ScenarioEvent(2500, 2600, "overhead", "flush", 5, thread=105),
+            ScenarioEvent(2700, 2800, "off", "", 5, thread=105),
+        ),
     )
     capture, _ = read(write(late, tmp_path / "a.sqlite"))
     assert totals(run_of(capture)) == totals(perfect(BUSY))

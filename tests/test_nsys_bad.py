@@ -13,7 +13,7 @@ from ullage.errors import UllageError
 from ullage.simulate.traces.nsys import write
 from ullage.traces.nsys import recognise
 from ullage.traces.nsys_metrics import Counter, counters
-from ullage.traces.trace import File, Options, recognised
+from ullage.traces.trace import File, TraceOptions, recognised
 
 
 def test_a_locked_file_in_a_folder_that_cant_be_written_is_read_and_left_alone(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_a_damaged_page_leaves_the_rest_and_strict_refuses_it(tmp_path: Path) ->
     assert "CUPTI_ACTIVITY_KIND_MEMCPY" in capture.recording.cut and "is damaged" in problems.notes[0]
     assert not len(capture.device.of("memcpy")) and len(capture.device.of("kernel", "collective")) == 3
     with pytest.raises(UllageError, match="damaged"):
-        read(path, Options(strict=True))
+        read(path, TraceOptions(strict=True))
 
 
 def test_a_truncated_file_gives_what_came_before(tmp_path: Path) -> None:

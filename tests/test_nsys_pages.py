@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from ullage.traces.nsys_columns import batches, by_sqlite
 from ullage.traces.nsys_file import opened
-from ullage.traces.nsys_names import Names, distinct
+from ullage.traces.nsys_names import NsysNames, distinct
 from ullage.traces.nsys_records import MISSING
 
 WHOLE = st.one_of(
@@ -148,7 +148,7 @@ def test_names_are_looked_up_for_the_numbers_in_use_alone(tmp_path: Path) -> Non
         connection.executemany("INSERT INTO StringIds VALUES (?, ?)", ((n, f"name of {n}") for n in range(1_000_000)))
     database, asked = opened(path), list[str]()
     database.connection.set_trace_callback(asked.append)
-    found = Names(database).of(np.array([999_999, 3, MISSING, 3, 2_000_000]))
+    found = NsysNames(database).of(np.array([999_999, 3, MISSING, 3, 2_000_000]))
     assert [found.table[code] if code >= 0 else None for code in found.codes] == [
         "name of 999999",
         "name of 3",

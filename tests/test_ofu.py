@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import T0, settled_table
-from ullage.reports.fleet import Question, fleet
+from ullage.reports.fleet import FleetRequest, fleet
 from ullage.reports.ofu import fleet_ofu, job_trees
 from ullage.store.footers import Footers, footers_of
 from ullage.store.reading import connection, open_settled
@@ -53,17 +53,17 @@ def test_what_no_device_can_give_in_a_foreign_file_is_missing_and_refuses_no_que
     for broken in ({"tensor_active": absurd}, {"sm_clock": 1e10 if absurd == 1.2 else absurd}):
         samples = at_rest([*ROWS, sound | broken])
         assert fleet_ofu(samples) == pytest.approx(0.25, rel=1e-6)
-        assert fleet(samples, None, Question()).ofu_all == pytest.approx(0.25, rel=1e-6)
+        assert fleet(samples, None, FleetRequest()).ofu_all == pytest.approx(0.25, rel=1e-6)
 
 
 def test_fleet_ofu_is_what_the_report_says_of_all_series(at_rest):
     samples = at_rest(ROWS)
-    assert fleet_ofu(samples) == pytest.approx(fleet(samples, None, Question()).ofu_all, rel=1e-12)
+    assert fleet_ofu(samples) == pytest.approx(fleet(samples, None, FleetRequest()).ofu_all, rel=1e-12)
 
 
 def test_job_trees_are_the_groups_of_the_report(at_rest):
     samples = at_rest(ROWS)
-    report = {group.key: group for group in fleet(samples, None, Question(by="job")).groups}
+    report = {group.key: group for group in fleet(samples, None, FleetRequest(by="job")).groups}
     trees = {group.key: group for group in job_trees(samples)}
     assert trees.keys() == report.keys()
     for job, group in trees.items():

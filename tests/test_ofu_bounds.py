@@ -7,7 +7,7 @@ import pytest
 
 from tests.conftest import T0
 from tests.seeds import some
-from ullage.reports.fleet import Question, fleet
+from ullage.reports.fleet import FleetRequest, fleet
 
 TENSOR_CLOCK, SLICES = 1830e6, {None: 1.0, "1g.10gb/7": 1 / 7, "2g.20gb/5": 2 / 7}
 
@@ -52,7 +52,7 @@ def walked(rows):
 @pytest.mark.parametrize("seed", some(range(100), 8))
 def test_bounds_are_of_what_was_sampled_and_hold_ofu(settled, seed):
     rows = drawn(seed)
-    report = fleet(settled(rows), None, Question())
+    report = fleet(settled(rows), None, FleetRequest())
     assert report.ofu is not None and report.trusted_share == pytest.approx(1)
     if report.method == "exact":
         return

@@ -14,8 +14,8 @@ from tests.trace_brute_force import summed
 from ullage.errors import UllageError
 from ullage.simulate.traces.answers import answer
 from ullage.simulate.traces.pils import USE_CASES, pils
-from ullage.simulate.traces.scenario import Event, Scenario
-from ullage.simulate.traces.training import Plan, training
+from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
+from ullage.simulate.traces.training import TrainingPlan, training
 from ullage.traces.trace import TRACES, recognised
 
 pytest.importorskip("otf2", reason="the format's library (pip install 'ullage[otf2]')")
@@ -31,7 +31,7 @@ def recorded(scenario: Scenario) -> Scenario:
 
 
 RUNS = {
-    **{f"training {seed}": recorded(training(Plan(ranks=2, seed=seed, host_bound=seed % 2 == 1))) for seed in range(6)},
+    **{f"training {seed}": recorded(training(TrainingPlan(ranks=2, seed=seed, host_bound=seed % 2 == 1))) for seed in range(6)},
     **{f"use case {number}": recorded(pils(case.load)) for number, case in USE_CASES.items()},
     "two devices a process": recorded(several({11: (0, 1), 12: (2, 3)})),
 }
@@ -61,9 +61,9 @@ def test_an_archive_gives_the_answers_of_its_scenario(tmp_path, name):
 
 def test_mpi_init_and_finalize_are_the_edges_of_the_run(tmp_path):
     events = (
-        Event(0, 100, "mpi", "MPI_Init", 1, thread=1),
-        Event(300, 400, "mpi", "MPI_Barrier", 1, thread=1),
-        Event(500, 700, "mpi", "MPI_Finalize", 1, thread=1),
+        ScenarioEvent(0, 100, "mpi", "MPI_Init", 1, thread=1),
+        ScenarioEvent(300, 400, "mpi", "MPI_Barrier", 1, thread=1),
+        ScenarioEvent(500, 700, "mpi", "MPI_Finalize", 1, thread=1),
     )
     whole = ullage.read_trace(str(anchor(Scenario("edges", events, {1: 0}), tmp_path))).report("talp").whole
     # from 100 to 500: 100 in the barrier

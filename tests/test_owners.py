@@ -13,7 +13,7 @@ from tests.trace_command import ask
 from ullage import read_trace
 from ullage.recording import Recording
 from ullage.simulate.traces import kineto
-from ullage.simulate.traces.training import Plan, training
+from ullage.simulate.traces.training import TrainingPlan, training
 from ullage.sums.lanes.gather import NOT_KNOWN, Capture, gather
 from ullage.sums.lanes.owners import find_owners
 from ullage.tables import intervals
@@ -106,7 +106,7 @@ def test_work_is_whose_alone_it_can_be_and_nobodys_where_several_can(seed: int) 
 def merged(folder: Path, ranks: int) -> Path:
     """The ranks of a training run in one file, as scripts merge them: all events in one list."""
     whole: dict[str, Any] = {}
-    for rank, path in enumerate(kineto.write(training(Plan(ranks=ranks, steps=2, host_bound=True)), folder / "ranks")):
+    for rank, path in enumerate(kineto.write(training(TrainingPlan(ranks=ranks, steps=2, host_bound=True)), folder / "ranks")):
         one = json.loads(path.read_text())
         started = min(e["ts"] for e in one["traceEvents"] if e.get("ph") == "X") + 60 * rank  # us: profilers begin one after another
         one["traceEvents"] = [e for e in one["traceEvents"] if e.get("ph") == "X" and e["ts"] >= started]

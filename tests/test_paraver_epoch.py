@@ -19,7 +19,7 @@ from ullage.sums.lanes.gather import gather
 from ullage.sums.lanes.reduce import reduce
 from ullage.sums.lanes.run import host_parts, host_totals, merge
 from ullage.traces import paraver
-from ullage.traces.trace import Options, recognised
+from ullage.traces.trace import TraceOptions, recognised
 
 # ranks: runtime µs, useful µs (sum, maximum), instructions, cycles
 TIMES = {
@@ -44,7 +44,7 @@ def measured(folder: Path, ranks: int, monkeypatch: pytest.MonkeyPatch) -> tuple
     assert trace.read is not None
     recording, problems = Recording(file.name), Problems()
     monkeypatch.setattr(paraver, "mpi_clock", lambda *_: {})
-    run = merge([reduce(gather(trace.read(file, recording, Options(strict=True), problems), recording))])
+    run = merge([reduce(gather(trace.read(file, recording, TraceOptions(strict=True), problems), recording))])
     host = host_totals(host_parts(run), run.elapsed())
     assert host is not None
     assert host.max_busy_time is not None

@@ -17,7 +17,7 @@ from ullage.sums.lanes.gather import gather
 from ullage.sums.lanes.reduce import reduce
 from ullage.sums.lanes.run import Run, device_parts, device_totals, host_parts, host_totals, merge
 from ullage.traces.paraver_records import records
-from ullage.traces.trace import Options, recognised
+from ullage.traces.trace import TraceOptions, recognised
 
 HEAD = "#Paraver (09/10/2019 at 16:09):100_ns:1(2):1:2(1:1,1:1),1\nc:1:1:2:1:2\n"
 # rank 0 runs 10–40, is in MPI 40–60, runs 60–90; rank 1 runs 0–100 but for an I/O state 50–55 that no call tells of
@@ -39,12 +39,12 @@ def written(folder: Path, text: str, names: str = NAMES, rows: str = "") -> Path
     return path
 
 
-def load(path: Path, options: Options | None = None) -> tuple[Run, Recording, Problems, list[str]]:
+def load(path: Path, options: TraceOptions | None = None) -> tuple[Run, Recording, Problems, list[str]]:
     trace, file = recognised(path)
     assert trace.name == "paraver"
     assert trace.read is not None
     recording, problems = Recording(file.name), Problems()
-    capture = gather(trace.read(file, recording, options or Options(), problems), recording)
+    capture = gather(trace.read(file, recording, options or TraceOptions(), problems), recording)
     return merge([reduce(capture)]), recording, problems, capture.words
 
 
@@ -138,7 +138,7 @@ def test_a_truncated_trace_gives_what_came_before(packed: bool, tmp_path: Path) 
     assert 0 < run.elapsed() < 1_000_000  # the rest is not taken for useful time
     assert useful / (useful + rest) == pytest.approx(0.7, abs=0.001)
     with pytest.raises(UllageError):
-        load(path, Options(strict=True))
+        load(path, TraceOptions(strict=True))
 
 
 def test_a_trace_that_stops_before_its_length_is_cut(tmp_path: Path) -> None:
@@ -151,7 +151,7 @@ def test_a_zip_bomb_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.prv.gz"
     path.write_bytes(gzip.compress((HEAD + STATES * 10_000).encode()))
     with pytest.raises(UllageError, match="unpacks to more than"):
-        load(path, Options(limit=100_000))
+        load(path, TraceOptions(limit=100_000))
 
 
 def test_without_names_beside_it_events_have_numbers(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ullage.problems import Problems
-from ullage.sources.pivot import Column, Identities, batch, pivot
+from ullage.sources.pivot import FieldReadings, Identities, batch, pivot
 from ullage.tables import SAMPLES, Flag
 
 
-def column(field: str, readings: list[tuple[int, int, float]], flags: int = 0) -> Column:
+def column(field: str, readings: list[tuple[int, int, float]], flags: int = 0) -> FieldReadings:
     who, time, values = zip(*readings, strict=True) if readings else ((), (), ())
-    return Column(
+    return FieldReadings(
         field, np.array(who, np.int64), np.array(time, np.int64), np.array(values, np.float64), np.full(len(who), flags, np.uint16)
     )
 

@@ -23,9 +23,9 @@ from ullage.cupti.surroundings import Surroundings
 from ullage.errors import UllageError
 from ullage.live import pm
 from ullage.live.cuda_devices import CudaDevice, cuda_devices
-from ullage.live.pm import CYCLES, STEP, Tally, explained, metrics
+from ullage.live.pm import CYCLES, STEP, CycleTally, explained, metrics
 from ullage.problems import Problems
-from ullage.sources.machine import Machine
+from ullage.sources.machine import GpuLibrary
 from ullage.sources.source import Options
 from ullage.sums.devices import device_sums
 from ullage.sums.windows import settle
@@ -54,7 +54,7 @@ def taken(*rows, start=1000 * MS, gaps=(), **more):
 def test_cycles_weigh_shares_of_cycles_and_time_weighs_shares_of_time():
     # 1 ms at 1.0 GHz, all tensor; 3 ms at 2.0 GHz, a quarter tensor: (1e6 + 1.5e6) of 7e6 cycles; 7e6 cycles in 4 ms are 1.75 GHz;
     # memory is active for all of the first ms and none of the rest: a quarter
-    told = Tally(NAMES).take(taken((1, 1e6, 100, 100, 100), (3, 6e6, 25, 50, 0)))
+    told = CycleTally(NAMES).take(taken((1, 1e6, 100, 100, 100), (3, 6e6, 25, 50, 0)))
     assert told["tensor_active"] == pytest.approx(2.5 / 7)
     assert told["sm_active"] == pytest.approx(4 / 7)
     assert told["dram_active"] == pytest.approx(0.25)
@@ -63,7 +63,7 @@ def test_cycles_weigh_shares_of_cycles_and_time_weighs_shares_of_time():
 
 
 def test_counters_go_on_from_reading_to_reading():
-    tally = Tally(NAMES)
+    tally = CycleTally(NAMES)
     tally.take(taken((1, 1e6, 100, 100, 0)))
     told = tally.take(taken((1, 1e6, 50, 100, 0), start=1001 * MS))
     assert (told["sm_cycles"], told["tensor_cycles"], told["tensor_active"]) == (2_000_000, 1_500_000, 0.5)
@@ -71,7 +71,7 @@ def test_counters_go_on_from_reading_to_reading():
 
 def test_after_a_gap_the_shares_are_told_and_the_counters_are_not():
     # 2 ms of samples and one ms missing between them: a third
-    tally = Tally(NAMES)
+    tally = CycleTally(NAMES)
     told = tally.take(taken((1, 1e6, 50, 50, 0), (1, 1e6, 50, 50, 0), gaps=(1,)))
     assert told["tensor_active"] == 0.5 and "sm_cycles" not in told and "tensor_cycles" not in told
     assert tally.lost == MS
@@ -79,24 +79,24 @@ def test_after_a_gap_the_shares_are_told_and_the_counters_are_not():
 
 
 def test_a_gap_before_the_samples_of_a_reading_counts_too():
-    tally = Tally(NAMES)
+    tally = CycleTally(NAMES)
     tally.take(taken((1, 1e6, 50, 50, 0)))
     assert "sm_cycles" not in tally.take(taken((1, 1e6, 50, 50, 0), start=1500 * MS))
     assert tally.lost == 499 * MS
 
 
 def test_what_could_not_be_computed_is_missing_and_not_zero():
-    told = Tally(NAMES).take(taken((1, 1e6, np.nan, 50, 10), (1, 1e6, 40, 50, np.nan)))
+    told = CycleTally(NAMES).take(taken((1, 1e6, np.nan, 50, 10), (1, 1e6, 40, 50, np.nan)))
     assert (told["tensor_active"], told["dram_active"]) == (0.4, 0.1)
-    assert "tensor_active" not in Tally(NAMES).take(taken((1, 1e6, np.nan, 50, 0)))
-    assert "tensor_cycles" not in Tally(NAMES).take(taken((1, 1e6, np.nan, 50, 0)))
-    lost = Tally(NAMES).take(taken((1, np.nan, 50, 50, 10)))
+    assert "tensor_active" not in CycleTally(NAMES).take(taken((1, 1e6, np.nan, 50, 0)))
+    assert "tensor_cycles" not in CycleTally(NAMES).take(taken((1, 1e6, np.nan, 50, 0)))
+    lost = CycleTally(NAMES).take(taken((1, np.nan, 50, 50, 10)))
     assert lost == {"dram_active": 0.1}
 
 
 def test_settled_samples_have_the_exact_growth_and_the_true_clock():
     # per 500 ms 0.7e9 cycles, 40 % of them tensor: 1.4 GHz and 0.28e9 a reading
-    tally, rows = Tally(NAMES), []
+    tally, rows = CycleTally(NAMES), []
     for step in range(4):
         told = tally.take(taken((500, 0.7e9, 40, 50, 0), start=500 * step * MS))
         rows.append({"time": 1_767_225_600_000 + 500 * step, "gpu": "GPU-1", "model": GPU.name, **told})
@@ -309,7 +309,7 @@ def test_sample_reads_by_pm_sampling_where_it_is_asked_to(monkeypatch):
     @contextmanager
     def opened(options, problems, host):
         told = {"gpu": "GPU-1", "model": "NVIDIA A100-SXM4-80GB", "tensor_active": 0.25, "sm_clock": 0.705e9}
-        yield Machine(lambda moment: samples({name: [value] for name, value in (told | {"time": moment}).items()}))
+        yield GpuLibrary(lambda moment: samples({name: [value] for name, value in (told | {"time": moment}).items()}))
 
     monkeypatch.setattr(pm, "opened", opened)
     done = CliRunner().invoke(cli, ["sample", "--pm", "--json", "--every", "0.1s", "--for", "0.1s"])

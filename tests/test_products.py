@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from tests.kineto_events import call, kernel, on_host, reading, written
 from ullage.product import CONVOLUTION, EARLIER, GRAPH, GROUPED, Product, attention, moved_bytes, moved_word, product
 from ullage.simulate.traces.kineto import write
-from ullage.simulate.traces.scenario import Recorder, Scenario
+from ullage.simulate.traces.scenario import ProcessScenario, Scenario
 from ullage.sums.lanes.code.levels import annotation_level
-from ullage.sums.lanes.gather import KIND, Rows, gather
+from ullage.sums.lanes.gather import KIND, LaneRows, gather
 from ullage.sums.lanes.products import products
 from ullage.sums.lanes.reduce import reduce
 from ullage.sums.lanes.spans import spans
@@ -202,7 +202,7 @@ def test_modules_are_told_as_they_were_called(tmp_path):
 
 
 def one_rank(*, product_word, region=None, does="launch"):
-    to = Recorder(7001, 0)
+    to = ProcessScenario(7001, 0)
     first = to.call(0, 10, "cudaLaunchKernel", does, 7001)
     to.work(20, 60, "kernel", "gemm", 7, first, product=product_word, blocks=8, threads=128)
     to.work(60, 70, "kernel", "gemm", 7, 999)  # launched by nothing that was recorded
@@ -241,12 +241,12 @@ def named(*ranges):
     start, end, thread, word = (np.array(column, np.int64) for column in zip(*ranges, strict=True))
     process = np.ones(len(start), np.int64)
     kind = np.full(len(start), KIND["module"], np.int8)
-    return Rows(start, end, kind=kind, process=process, thread=thread, name=word.astype(np.int32))
+    return LaneRows(start, end, kind=kind, process=process, thread=thread, name=word.astype(np.int32))
 
 
 def calls(*moments, thread=1):
     start = np.array(moments, np.int64)
-    return Rows(start, start + 1, process=np.ones(len(start), np.int64), thread=np.full(len(start), thread, np.int64))
+    return LaneRows(start, start + 1, process=np.ones(len(start), np.int64), thread=np.full(len(start), thread, np.int64))
 
 
 def layers(host, words, calls):

@@ -14,16 +14,16 @@ from tests.trace_command import EVENTS, profile, refused
 from ullage import profiles, read_trace
 from ullage.errors import UllageError
 from ullage.named import found, ranks
-from ullage.profiles import Asked
+from ullage.profiles import ProfileRequest
 from ullage.profiles import profile as read
 from ullage.simulate.traces import kineto, nsys, talp
-from ullage.simulate.traces.training import Plan, training
+from ullage.simulate.traces.training import TrainingPlan, training
 from ullage.sums.lanes.gather import Capture, gather
-from ullage.sums.lanes.window import Window
+from ullage.sums.lanes.window import TraceWindow
 
 
 def notes(where: Path | str, **asked: object) -> str:
-    return "\n".join(read(str(where), Asked(**asked)).problems.lines())  # type: ignore[arg-type]
+    return "\n".join(read(str(where), ProfileRequest(**asked)).problems.lines())  # type: ignore[arg-type]
 
 
 # -- which files --------------------------------------------------------------------------------------------------------
@@ -119,7 +119,7 @@ def test_two_files_of_one_rank_are_refused_and_a_rank_on_the_command_line_mends_
         profile(tmp_path, name, rank=0)
     said = refused(tmp_path)
     assert "rank 0 is in both" in said and "--rank FILE=" in said
-    run = read(str(tmp_path), Asked(ranks={"b.json": 1})).run
+    run = read(str(tmp_path), ProfileRequest(ranks={"b.json": 1})).run
     assert run is not None and [p.label for p in run.processes] == ["rank 0", "rank 1"]
 
 
@@ -185,7 +185,7 @@ def test_a_rank_recorded_for_less_time_than_another_is_said_to_be(tmp_path: Path
 @pytest.fixture(scope="module")
 def eight(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("eight")
-    kineto.write(training(Plan(ranks=8, steps=2, straggler=3)), folder)
+    kineto.write(training(TrainingPlan(ranks=8, steps=2, straggler=3)), folder)
     return folder
 
 
@@ -195,7 +195,7 @@ def test_eight_ranks_read_side_by_side_are_those_read_one_by_one(eight: Path, wo
     from ullage.reports.trace import trace
     from ullage.views.json_text import json_text
 
-    one, several = (json_text(record(trace(read(str(eight), Asked(workers=w)), "first-last"))) for w in (1, workers))
+    one, several = (json_text(record(trace(read(str(eight), ProfileRequest(workers=w)), "first-last"))) for w in (1, workers))
     assert one == several
 
 
@@ -212,10 +212,10 @@ def test_no_two_ranks_events_are_held_at_once(eight: Path, monkeypatch: pytest.M
         return capture
 
     monkeypatch.setattr(profiles, "gather", counted)
-    assert len(read(str(eight), Asked(workers=1)).recordings) == 8
+    assert len(read(str(eight), ProfileRequest(workers=1)).recordings) == 8
     assert most == [0] + [1] * 16 and not live  # each file is read again for tables of the time that all ranks have in common
     most[:] = [0]
-    assert len(read(str(eight), Asked(workers=1, tables="recorded")).recordings) == 8
+    assert len(read(str(eight), ProfileRequest(workers=1, tables="recorded")).recordings) == 8
     assert most == [0] + [1] * 8 and not live
 
 
@@ -239,7 +239,7 @@ def test_a_window_can_not_be_cut_out_of_sums(tmp_path: Path) -> None:
     path = talp.write(SHARED, tmp_path / "talp.json")
     assert read(str(path)).regions
     with pytest.raises(UllageError, match="no window can be cut out"):
-        read(str(path), Asked(window=Window("steps")))
+        read(str(path), ProfileRequest(window=TraceWindow("steps")))
 
 
 def test_what_was_left_out_is_told_with_the_error_that_it_may_explain(tmp_path: Path) -> None:

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 import ullage.sources.prometheus_json as module
 from ullage.errors import UllageError
 from ullage.problems import Problems
-from ullage.sources.prometheus_json import Answer, blocks
-from ullage.sources.readings import Block, label_set
+from ullage.sources.prometheus_json import PrometheusAnswer, blocks
+from ullage.sources.readings import SeriesReadings, label_set
 from ullage.sources.source import Options, read_samples
 from ullage.sums.ratio_units import settled_batches
 
@@ -143,7 +143,7 @@ def test_a_file_cut_off_keeps_the_whole_series_and_says_so(tmp_path: Path) -> No
 @pytest.mark.parametrize("missing", range(1, 6))
 def test_a_missing_bracket_at_the_end_is_noticed(missing: int) -> None:
     text = matrix((labels(SM), [[T, "0.5"]]))
-    answer = Answer()
+    answer = PrometheusAnswer()
     list(blocks(io.BytesIO(text[:-missing].encode()).read, answer, Problems(), "x"))
     assert not answer.whole
 
@@ -262,7 +262,7 @@ def reference(result: list[tuple[dict[str, str], list[list[object]]]]) -> list[t
     return [(who, [round(t * 1000) for t, _ in pairs], [float(v) for _, v in pairs]) for who, pairs in result if pairs]  # type: ignore[operator, arg-type]
 
 
-def flattened(found: list[Block]) -> list[tuple[dict[str, str] | None, list[int], list[float]]]:
+def flattened(found: list[SeriesReadings]) -> list[tuple[dict[str, str] | None, list[int], list[float]]]:
     series = []
     for block in found:
         ends = np.cumsum(block.counts)
@@ -290,7 +290,7 @@ def test_every_answer_is_read_as_a_plain_parser_reads_it(
         indent=indent,
     )
     source = io.BytesIO(text.encode("utf-8", "surrogatepass"))
-    answer, problems = Answer(), Problems()
+    answer, problems = PrometheusAnswer(), Problems()
     found = list(blocks(lambda _: source.read(piece), answer, problems, "x"))
     assert same(flattened(found), reference(result))
     assert (answer.series, answer.whole, problems.lines()) == (len(result), True, [])
@@ -305,7 +305,7 @@ def test_export_lines_are_read_as_a_plain_parser_reads_them(result: list[tuple[d
         stamps = ",".join(str(round(t * 1000)) for t, _ in pairs)  # type: ignore[operator]
         lines.append(f'{{"metric":{json.dumps(who)},"values":[{values}],"timestamps":[{stamps}]}}\n')
     source = io.BytesIO("".join(lines).encode())
-    answer = Answer()
+    answer = PrometheusAnswer()
     assert same(flattened(list(blocks(lambda _: source.read(piece), answer, Problems(), "x"))), reference(result))
     assert answer.whole
 
@@ -317,7 +317,7 @@ def test_a_cut_at_any_byte_gives_a_beginning_of_the_whole(
 ) -> None:
     text = json.dumps({"status": "success", "data": {"result": [{"metric": who, "values": pairs} for who, pairs in result]}}).encode()
     cut = data.draw(st.integers(0, len(text) - 1))
-    answer = Answer()
+    answer = PrometheusAnswer()
     found = flattened(list(blocks(io.BytesIO(text[:cut]).read, answer, Problems(), "x")))
     assert same(found, reference(result)[: len(found)])
     assert cut == 0 or not answer.whole

@@ -18,7 +18,7 @@ from ullage.errors import UllageError
 from ullage.problems import Problems
 from ullage.sources.http import Client, ServerError
 from ullage.sources.prometheus import read_server, recognise
-from ullage.sources.prometheus_routes import Route, Window, export, grid, instant, interval
+from ullage.sources.prometheus_routes import PrometheusRange, Route, export, grid, instant, interval
 from ullage.sources.source import Options, Place, read_samples
 
 SM, TENSOR, CLOCK = "DCGM_FI_PROF_SM_ACTIVE", "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", "DCGM_FI_DEV_SM_CLOCK"
@@ -123,8 +123,8 @@ def test_query_range_finds_the_true_readings_and_fills_no_silence(old_prometheus
 
 def test_the_interval_is_found_from_the_readings(old_prometheus: str) -> None:
     client = Client(old_prometheus, Options())
-    assert interval(client, SM, Window(T, T + 3_600_000), Problems()) == 30_000
-    assert interval(client, SM, Window(T - DAY, T - DAY + 3_600_000), Problems()) == 30_000  # nothing there: DCGM's default
+    assert interval(client, SM, PrometheusRange(T, T + 3_600_000), Problems()) == 30_000
+    assert interval(client, SM, PrometheusRange(T - DAY, T - DAY + 3_600_000), Problems()) == 30_000  # nothing there: DCGM's default
 
 
 @pytest.mark.parametrize("name", ["old_prometheus", "old_victoria"])
@@ -200,7 +200,7 @@ def test_compressed_answers_are_read(old_prometheus: str) -> None:
 
 
 def test_export_is_empty_where_nothing_matches(old_victoria: str) -> None:
-    assert list(export(Client(old_victoria, Options()), "nothing", Window(T, T + 1000), Problems())) == []
+    assert list(export(Client(old_victoria, Options()), "nothing", PrometheusRange(T, T + 1000), Problems())) == []
 
 
 # -- live -------------------------------------------------------------------------------------------------------------

@@ -11,13 +11,13 @@ from tests.recordings import CUPTI, EPOCH, KERNEL, MAIN, PROCESS, Made, busy, ca
 from tests.test_trace_sources_agree import BESIDE_KINETO, SCENARIOS, assert_agrees
 from ullage import read_trace
 from ullage.cli.trace import command
-from ullage.cupti.chunks import HostKind, Type
-from ullage.cupti.kinds import Kind
+from ullage.cupti.chunks import ChunkType, HostKind
+from ullage.cupti.kinds import ActivityKind
 from ullage.cupti.releases import RELEASES
 from ullage.simulate.traces import kineto
 from ullage.simulate.traces.pils import USE_CASES, pils
 from ullage.simulate.traces.recording import write
-from ullage.simulate.traces.training import Plan, training
+from ullage.simulate.traces.training import TrainingPlan, training
 from ullage.traces.recorded_rings import KILLED
 
 
@@ -44,7 +44,7 @@ def test_regions_may_be_nvtx_ranges(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("version", [known.version for known in RELEASES])
 def test_every_release_of_cupti_gives_the_same_answer(version: int, tmp_path: Path) -> None:
-    scenario = training(Plan(graph="kernels"))
+    scenario = training(TrainingPlan(graph="kernels"))
     assert_agrees(scenario, write(scenario, tmp_path, version=version, per_buffer=97))
 
 
@@ -62,7 +62,7 @@ def test_the_papers_use_cases_give_the_trees_that_pytorchs_profiler_gives(number
 
 
 def test_a_folder_of_ranks_is_one_run_for_the_command(tmp_path: Path) -> None:
-    write(training(Plan(ranks=3)), tmp_path)
+    write(training(TrainingPlan(ranks=3)), tmp_path)
     result = CliRunner().invoke(command, [str(tmp_path), "--by", "rank"])
     assert result.exit_code == 0, result.output
     assert "3 processes, 3 devices" in result.output
@@ -110,11 +110,11 @@ def test_copies_say_how_they_go_how_much_and_on_which_device(tmp_path: Path) -> 
     made = Made(tmp_path / "a.ullage").clocks(0)
     made.buffer(
         copy(0, 5, bytes=100, device=1),
-        copy(5, 9, bytes=200, device=2, kind=Kind.MEMCPY2, copyKind=10, srcDeviceId=2, dstDeviceId=3),
-        record(Kind.MEMSET, 10, 12, bytes=64, deviceId=1, streamId=3),
-        record(Kind.UNIFIED_MEMORY_COUNTER, 20, 25, counterKind=1, value=4096, srcId=9, dstId=1),
-        record(Kind.UNIFIED_MEMORY_COUNTER, 30, 35, counterKind=2, value=8192, srcId=1, dstId=9),
-        record(Kind.UNIFIED_MEMORY_COUNTER, 40, 0, counterKind=3, value=1),  # a page fault: nothing runs
+        copy(5, 9, bytes=200, device=2, kind=ActivityKind.MEMCPY2, copyKind=10, srcDeviceId=2, dstDeviceId=3),
+        record(ActivityKind.MEMSET, 10, 12, bytes=64, deviceId=1, streamId=3),
+        record(ActivityKind.UNIFIED_MEMORY_COUNTER, 20, 25, counterKind=1, value=4096, srcId=9, dstId=1),
+        record(ActivityKind.UNIFIED_MEMORY_COUNTER, 30, 35, counterKind=2, value=8192, srcId=1, dstId=9),
+        record(ActivityKind.UNIFIED_MEMORY_COUNTER, 40, 0, counterKind=3, value=1),  # a page fault: nothing runs
     )
     found, _, problems = rows(made.clocks(50).end())
     moved = [(row["name"], row["bytes"], row["device"]) for row in found]
@@ -127,7 +127,7 @@ def test_copies_say_how_they_go_how_much_and_on_which_device(tmp_path: Path) -> 
 
 def test_a_graph_recorded_as_a_whole_is_a_graph(tmp_path: Path) -> None:
     made = Made(tmp_path / "a.ullage").clocks(0)
-    found, _, _ = rows(made.buffer(record(Kind.GRAPH_TRACE, 3, 9, graphId=4, deviceId=1, streamId=7, correlationId=2)).end())
+    found, _, _ = rows(made.buffer(record(ActivityKind.GRAPH_TRACE, 3, 9, graphId=4, deviceId=1, streamId=7, correlationId=2)).end())
     told = {"name": "graph 4", "process": PROCESS, "device": 1, "stream": 7, "correlation": 2}
     assert of(found, "graph") == [{"start": 3, "end": 9, **told}]
 
@@ -155,8 +155,8 @@ def test_devices_are_told_apart_by_what_cupti_says_of_them(tmp_path: Path) -> No
     made.named({0x100: "NVIDIA H100"})
     told = {"name": 0x100, "numMultiprocessors": 114}
     made.buffer(
-        record(Kind.DEVICE, id=0, **{"uuid.bytes": as_signed(gpu)}, **told),
-        record(Kind.DEVICE, id=1, isMigEnabled=1, **{"uuid.bytes": as_signed(gpu), "migUuid.bytes": as_signed(mig)}, **told),
+        record(ActivityKind.DEVICE, id=0, **{"uuid.bytes": as_signed(gpu)}, **told),
+        record(ActivityKind.DEVICE, id=1, isMigEnabled=1, **{"uuid.bytes": as_signed(gpu), "migUuid.bytes": as_signed(mig)}, **told),
         kernel(0, 5),
     )
     _, recording, _ = rows(made.end())
@@ -212,7 +212,7 @@ def test_a_killed_program_leaves_what_it_had_flushed(tmp_path: Path) -> None:
 
 
 def test_records_that_cupti_dropped_make_idle_time_uncertain(tmp_path: Path) -> None:
-    made = Made(tmp_path / "a.ullage").clocks(0).buffer(kernel(1, 5)).add(Type.DROPPED, (3).to_bytes(8, "little"))
+    made = Made(tmp_path / "a.ullage").clocks(0).buffer(kernel(1, 5)).add(ChunkType.DROPPED, (3).to_bytes(8, "little"))
     found, recording, problems = rows(made.clocks(10).end())
     assert recording.untimed == 3
     assert problems.lines()[0].startswith("3 activity records that CUPTI dropped left out")
@@ -283,7 +283,7 @@ def test_the_run_begins_when_the_recorder_came_into_the_program(tmp_path: Path) 
 
 def test_where_only_waits_were_recorded_the_report_says_so(tmp_path: Path) -> None:
     made = Made(tmp_path / "a.ullage").info(kinds={"10": 0, "38": 0}).clocks(0)
-    made.buffer(record(Kind.SYNCHRONIZATION, 5, 9, type=3), record(Kind.SYNCHRONIZATION, 5, 9, type=2), kernel(1, 8))
+    made.buffer(record(ActivityKind.SYNCHRONIZATION, 5, 9, type=3), record(ActivityKind.SYNCHRONIZATION, 5, 9, type=2), kernel(1, 8))
     found, _, problems = rows(made.clocks(10).end())
     assert [(row["name"], row["call"], row["start"], row["end"]) for row in of(found, "api")] == [("cuStreamSynchronize", "sync", 5, 9)]
     assert "of the hosts' calls only the waits were recorded: launches and copies count as useful time" in problems.notes

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from tests.recordings import CUPTI, KERNEL, Made, busy, call, host, kernel, of, record, rows
 from ullage import read_trace
-from ullage.cupti.chunks import HEADER, MAGIC, MARK, HostKind, Type
-from ullage.cupti.kinds import Kind
+from ullage.cupti.chunks import HEADER, MAGIC, MARK, ChunkType, HostKind
+from ullage.cupti.kinds import ActivityKind
 from ullage.errors import UllageError
 from ullage.simulate.traces.pils import load, pils
 from ullage.simulate.traces.recording import write
-from ullage.traces.trace import Options, recognised
+from ullage.traces.trace import TraceOptions, recognised
 
 ANY_FILE = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
@@ -70,10 +70,10 @@ def test_a_chunk_of_any_bytes_harms_none_of_the_others(payload: bytes, kind: int
     path = tmp_path / "a.ullage"
     path.unlink(missing_ok=True)
     made = Made(path).clocks(0).buffer(call(0, 1, tie=1), kernel(2, 8, tie=1)).clocks(10)
-    made.add(kind, payload, flags).add(Type.INFO, json.dumps({"cupti": 130001, "pid": 40, "host": "node-1"}).encode())  # type: ignore[arg-type]
+    made.add(kind, payload, flags).add(ChunkType.INFO, json.dumps({"cupti": 130001, "pid": 40, "host": "node-1"}).encode())  # type: ignore[arg-type]
     found, _, _ = rows(made.clocks(10).end())
     mine = [(row["start"], row["end"]) for row in of(found, "kernel")]
-    assert (2, 8) in mine or kind == Type.CLOCKS
+    assert (2, 8) in mine or kind == ChunkType.CLOCKS
 
 
 def test_an_unknown_release_is_refused_with_the_known_ones(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_buffers_of_nobody_knows_which_cupti_are_refused(tmp_path: Path) -> None
     "said", [b"{", b"[1, 2]", b"[" * 100_000, b'{"pid": NaN, "rank": -1, "ranks": 1e400, "cupti": "new"}', b"\xff\xfe"]
 )
 def test_info_that_makes_no_sense_is_passed_over(said: bytes, tmp_path: Path) -> None:
-    made = Made(tmp_path / "a.ullage").clocks(0).buffer(call(1, 2)).add(Type.INFO, said)
+    made = Made(tmp_path / "a.ullage").clocks(0).buffer(call(1, 2)).add(ChunkType.INFO, said)
     made.info(pid=40, cupti=130001, devices=[3, {"index": "x"}, {"index": 0, "uuid": 7}], kinds=[1], problems={"a": 1}, program=[None])
     found, recording, _ = rows(made.clocks(10).end())
     assert len(found) == 1
@@ -102,19 +102,19 @@ def test_info_that_makes_no_sense_is_passed_over(said: bytes, tmp_path: Path) ->
 
 def test_a_chunk_that_claims_a_gigabyte_takes_none(tmp_path: Path) -> None:
     path = Made(tmp_path / "a.ullage").clocks(0).buffer(call(1, 2)).killed()
-    path.write_bytes(path.read_bytes() + HEADER.pack(MARK, Type.BUFFER, 0, 1 << 30) + bytes(10))
+    path.write_bytes(path.read_bytes() + HEADER.pack(MARK, ChunkType.BUFFER, 0, 1 << 30) + bytes(10))
     assert rows(path)[1].cut.endswith("inside a chunk of 1,073,741,824 bytes")
-    path.write_bytes(path.read_bytes()[: -10 - HEADER.size] + HEADER.pack(MARK, Type.BUFFER, 0, 1 << 62) + bytes(10))
+    path.write_bytes(path.read_bytes()[: -10 - HEADER.size] + HEADER.pack(MARK, ChunkType.BUFFER, 0, 1 << 62) + bytes(10))
     assert rows(path)[1].cut.endswith("where no chunk begins")
 
 
 def test_a_compressed_recording_that_unpacks_to_too_much_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.ullage.gz"
-    made = Made(tmp_path / "a.ullage").clocks(0).buffer(call(1, 2)).add(Type.READING, bytes(10**7))
+    made = Made(tmp_path / "a.ullage").clocks(0).buffer(call(1, 2)).add(ChunkType.READING, bytes(10**7))
     path.write_bytes(gzip.compress(made.end().read_bytes()))
     assert len(rows(path)[0]) == 1
     with pytest.raises(UllageError, match="unpacks to more than 1,000,000 bytes"):
-        rows(path, Options(limit=10**6))
+        rows(path, TraceOptions(limit=10**6))
 
 
 def test_a_recording_with_nothing_in_it_says_so_and_why(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_recording_with_nothing_in_it_says_so_and_why(tmp_path: Path) -> None:
 def test_with_strict_a_recording_that_is_not_whole_is_refused(tmp_path: Path) -> None:
     path = Made(tmp_path / "a.ullage").clocks(0).buffer(call(1, 2)).killed()
     with pytest.raises(UllageError, match="is not whole"):
-        rows(path, Options(strict=True))
+        rows(path, TraceOptions(strict=True))
 
 
 def test_a_file_that_is_no_recording_is_not_ours(tmp_path: Path) -> None:
@@ -148,8 +148,8 @@ def test_a_kind_without_a_size_ends_its_buffer_and_is_counted(tmp_path: Path) ->
 
 def test_times_that_cant_be_are_counted_and_not_taken(tmp_path: Path) -> None:
     made = Made(tmp_path / "a.ullage").clocks(0)
-    late = record(Kind.RUNTIME, 2**64 - 5 - CUPTI, 2**64 - 1 - CUPTI, cbid=211)
-    made.buffer(call(1, 2), call(9, 3), late, kernel(10**15, 10**15 + 1), record(Kind.OVERHEAD, 5, 4))
+    late = record(ActivityKind.RUNTIME, 2**64 - 5 - CUPTI, 2**64 - 1 - CUPTI, cbid=211)
+    made.buffer(call(1, 2), call(9, 3), late, kernel(10**15, 10**15 + 1), record(ActivityKind.OVERHEAD, 5, 4))
     made.host(host(5, 4, 1), host(-(3 * 10**12), 5, 1), host(6, 7, 1))
     found, recording, problems = rows(made.clocks(20).end())
     assert [(row["kind"], row["start"], row["end"]) for row in found] == [("api", 1, 2), ("region", 6, 7)]
@@ -181,7 +181,9 @@ def test_a_hundred_settings_of_the_clock_and_impossible_readings_do_no_harm(tmp_
     made = Made(tmp_path / "a.ullage").clocks(0)
     for number in range(100):
         made.clocks(number, drift=(-1) ** number * 10**11)
-    made.add(Type.CLOCKS, struct.pack("<QQQ", 2**64 - 1, 2**64 - 1, 2**64 - 1)).add(Type.CLOCKS, bytes(24)).add(Type.CLOCKS, bytes(5))
+    made.add(ChunkType.CLOCKS, struct.pack("<QQQ", 2**64 - 1, 2**64 - 1, 2**64 - 1)).add(ChunkType.CLOCKS, bytes(24)).add(
+        ChunkType.CLOCKS, bytes(5)
+    )
     found, _, problems = rows(made.clocks(100).buffer(call(1, 2)).end())
     assert len(found) == 1
     assert problems.dropped["chunks without sense"] == 1
@@ -189,7 +191,7 @@ def test_a_hundred_settings_of_the_clock_and_impossible_readings_do_no_harm(tmp_
 
 def test_ranges_without_their_other_half_are_kept_within_bounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ullage.traces.recorded_ranges.MOST_OPEN", 3)
-    marks = [record(Kind.MARKER, timestamp=CUPTI + number, flags=2, id=number + 1, name=KERNEL) for number in range(5)]
+    marks = [record(ActivityKind.MARKER, timestamp=CUPTI + number, flags=2, id=number + 1, name=KERNEL) for number in range(5)]
     made = Made(tmp_path / "a.ullage").clocks(0).named({KERNEL: "range"}).buffer(*marks)
     found, _, problems = rows(made.clocks(9).end())
     assert len(of(found, "region")) == 3

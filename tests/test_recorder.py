@@ -12,7 +12,7 @@ import pytest
 from tests import cupti_double
 from tests.recorder_runs import KINDS, PAUSE, TRACED, in_python, library, read, run, run_cuda, run_program
 from ullage.cupti.chunks import HostKind
-from ullage.cupti.kinds import Kind
+from ullage.cupti.kinds import ActivityKind
 
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 
@@ -22,7 +22,7 @@ def test_an_injected_program_s_kernels_and_copies_are_recorded_as_it_did_them(tm
     (told,) = cupti_double.told(ran.output)
     assert (ran.code, ran.errors, len(told.operations)) == (0, "", 25)
     assert ran.only.operations() == sorted(told.operations)
-    assert {name for _, name in ran.only.records(Kind.CONCURRENT_KERNEL)} == {"fake_kernel_0", "fake_kernel_1", "fake_kernel_2"}
+    assert {name for _, name in ran.only.records(ActivityKind.CONCURRENT_KERNEL)} == {"fake_kernel_0", "fake_kernel_1", "fake_kernel_2"}
     assert ran.only.end is not None
     assert ran.only.info["injected"] is True
 
@@ -40,7 +40,7 @@ def test_small_buffers_and_many_threads_lose_nothing(tmp_path):
 
 def test_calls_of_cuda_carry_the_system_s_thread_numbers(tmp_path):
     ran = run_cuda(tmp_path)
-    threads = {int(record["threadId"]) for record, _ in ran.only.records(Kind.RUNTIME)}
+    threads = {int(record["threadId"]) for record, _ in ran.only.records(ActivityKind.RUNTIME)}
     assert threads == {ran.only.info["pid"]}  # the main thread's number is its process's
 
 
@@ -101,7 +101,7 @@ def test_a_callback_for_each_call_records_its_name_and_time(tmp_path):
 
 def test_names_come_before_the_buffers_that_point_to_them_and_once(tmp_path):
     ran = run_cuda(tmp_path, "--kernels", "40", "--names", "2", ULLAGE_BUFFER="4096")
-    assert all(name for _, name in ran.only.records(Kind.CONCURRENT_KERNEL))
+    assert all(name for _, name in ran.only.records(ActivityKind.CONCURRENT_KERNEL))
     content = ran.only.path.read_bytes()
     assert content.count(b"fake_kernel_0") == 1
 
@@ -110,7 +110,7 @@ def test_offsets_of_another_release_read_no_names_and_crash_nothing(tmp_path):
     # the second word of a kernel's record, and its times, are no addresses
     ran = run_cuda(tmp_path, ULLAGE_NAMES="10:8+16+24,1:16")
     assert ran.code == 0
-    assert len(ran.only.records(Kind.CONCURRENT_KERNEL)) == 10
+    assert len(ran.only.records(ActivityKind.CONCURRENT_KERNEL)) == 10
     assert ran.only.texts[-1] == {}
 
 
@@ -197,7 +197,7 @@ print(json.dumps([str(path), *told]))
     assert (unknown, before, flushed, detached, again, after) == (True, 0, True, True, False, 0)
     assert finalized == 1  # from the exit of a call of CUDA, as guide 2.3.7 asks
     recording = read(tmp_path / path)
-    assert len(recording.records(Kind.CONCURRENT_KERNEL)) == 2  # of 3: one was launched while it was paused
+    assert len(recording.records(ActivityKind.CONCURRENT_KERNEL)) == 2  # of 3: one was launched while it was paused
     assert (recording.did(), recording.did(PAUSE), recording.info["rank"]) == (["step"], ["recording paused"], 2)
     assert recording.end is not None
     assert recording.path.stat().st_size > size > 500
@@ -206,7 +206,7 @@ print(json.dumps([str(path), *told]))
 def test_a_pause_that_lasts_to_the_end_is_told_as_well(tmp_path):
     (path,) = in_python(tmp_path, "path = r.attach('rec'); launch(); r.stop(); launch(); print(json.dumps([str(path)]))")
     recording = read(tmp_path / path)
-    assert (len(recording.records(Kind.CONCURRENT_KERNEL)), recording.did(PAUSE)) == (1, ["recording paused"])
+    assert (len(recording.records(ActivityKind.CONCURRENT_KERNEL)), recording.did(PAUSE)) == (1, ["recording paused"])
     assert recording.end is not None
 
 
@@ -221,7 +221,7 @@ print(json.dumps(paths))
     for n, path in enumerate(paths):
         recording = read(tmp_path / path)
         assert recording.did() == [f"step {n}"]
-        assert [name for _, name in recording.records(Kind.CONCURRENT_KERNEL)] == ["kernel"]
+        assert [name for _, name in recording.records(ActivityKind.CONCURRENT_KERNEL)] == ["kernel"]
         assert recording.end["records"] == 2
 
 
@@ -255,7 +255,7 @@ def test_the_library_exports_what_is_meant_to_be_called_and_nothing_else():
 )
 def test_kernels_are_named_as_people_write_them(tmp_path, symbol, name):
     ran = run_cuda(tmp_path, "--kernels", "2", PROGRAM_KERNEL=symbol)
-    assert {found for _, found in ran.only.records(Kind.CONCURRENT_KERNEL)} == {name}
+    assert {found for _, found in ran.only.records(ActivityKind.CONCURRENT_KERNEL)} == {name}
 
 
 def test_a_name_that_changes_where_it_stands_is_written_again_and_a_pointer_into_nothing_has_none(tmp_path):
@@ -271,5 +271,5 @@ double.cupti_double_marker(2, 3, 0x10, None, 3)
 r.detach()
 print(json.dumps([str(path)]))
 """)  # fmt: skip
-    found = read(tmp_path / path).records(Kind.MARKER)
+    found = read(tmp_path / path).records(ActivityKind.MARKER)
     assert [(int(record["id"]), name) for record, name in found] == [(1, "first"), (2, "other"), (3, None)]

@@ -12,7 +12,7 @@ from tests.recorder_runs import HERE, compiled, library, run, run_program
 from tests.recordings import MAIN, Made, host, of, rows
 from ullage import read_trace
 from ullage.cli.trace import command
-from ullage.cupti.chunks import HostKind, Type, Writer, chunks
+from ullage.cupti.chunks import ChunkType, ChunkWriter, HostKind, chunks
 
 NAMES = {1: "MPI_Test", 2: "step"}
 
@@ -29,15 +29,15 @@ def polling(folder, *words):
 
 def without_costs(path, to):
     """Copy a recording, without what it says of the recorder's own time."""
-    writer = Writer(to)
+    writer = ChunkWriter(to)
     with path.open("rb") as file:
         for chunk in chunks(file, str(path)):
             payload = chunk.payload
-            if chunk.type == Type.INFO:
+            if chunk.type == ChunkType.INFO:
                 payload = json.dumps({key: value for key, value in chunk.json().items() if not key.endswith("_ns")}).encode()
-            elif chunk.type == Type.HOST:
+            elif chunk.type == ChunkType.HOST:
                 payload = chunk.host()[chunk.host()["kind"] != HostKind.OVERHEAD].tobytes()
-            writer.add(Type(chunk.type), payload, chunk.flags)
+            writer.add(ChunkType(chunk.type), payload, chunk.flags)
     writer.close()
     return to
 

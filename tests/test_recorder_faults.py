@@ -12,9 +12,9 @@ import pytest
 from tests import cupti_double
 from tests.cupti_counting import WORK, double
 from tests.recorder_runs import HERE, TRACED, compiled, in_python, library, program, run, run_cuda, run_program
-from ullage.cupti.chunks import HostKind, Type, chunks
+from ullage.cupti.chunks import ChunkType, HostKind, chunks
 from ullage.cupti.counters.recorded import plan
-from ullage.cupti.kinds import Kind
+from ullage.cupti.kinds import ActivityKind
 
 INTERFACE = (HERE.parent / "src/ullage/cupti/native/cupti_interface.h").read_text()
 FUNCTIONS = re.findall(r"X\((cupti\w+),", INTERFACE)
@@ -61,7 +61,7 @@ print(json.dumps([os.getpid(), pid]))
 """)  # fmt: skip
     ran = run(tmp_path, ["true"])
     parent, child = (ran.of(one) for one in pid)
-    assert (parent.did(), len(parent.records(Kind.CONCURRENT_KERNEL))) == (["parent's"], 2)
+    assert (parent.did(), len(parent.records(ActivityKind.CONCURRENT_KERNEL))) == (["parent's"], 2)
     assert (child.did(), child.buffers, child.info["parent"]) == (["child's"], [], pid[0])
     assert child.end is not None
 
@@ -174,7 +174,7 @@ def test_a_disk_that_is_nearly_full_is_left_to_the_program(tmp_path):
 def test_a_nearly_full_disk_gets_no_chunk_of_any_kind_but_who_ran_and_how_it_ended(tmp_path):
     ran = run_program(tmp_path, "threads", ULLAGE_RESERVE=str(1 << 60))
     with ran.only.path.open("rb") as file:
-        assert {chunk.type for chunk in chunks(file, "it")} == {Type.INFO, Type.END}
+        assert {chunk.type for chunk in chunks(file, "it")} == {ChunkType.INFO, ChunkType.END}
     assert (ran.code, code_of(ran, "write")) == (0, errno.ENOSPC)
     assert ran.only.end["records"] == 0 and ran.only.end["lost"] >= 40_000  # 4 threads × 5,000 regions × 2 records
 
@@ -247,7 +247,7 @@ def test_what_cupti_drops_is_counted(tmp_path):
 def test_memory_is_bounded_and_what_finds_no_room_is_counted(tmp_path):
     # one buffer of 4 KiB holds 18 records of 224 bytes; while it is written there is no other
     ran = run_cuda(tmp_path, "--kernels", "400", "--flood", ULLAGE_KINDS="10", ULLAGE_BUFFER="4096", ULLAGE_MEMORY="4096")
-    kept = len(ran.only.records(Kind.CONCURRENT_KERNEL))
+    kept = len(ran.only.records(ActivityKind.CONCURRENT_KERNEL))
     assert kept + ran.only.dropped == 400
     assert ran.only.end["memory_peak"] == 4096
 

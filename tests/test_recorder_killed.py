@@ -16,7 +16,7 @@ from tests import cupti_double
 from tests.recorder_runs import HERE, compiled, library, run
 from tests.recordings import MAIN, Made, host, of, rows
 from ullage import read_trace
-from ullage.cupti.chunks import HOST, HostKind, Type, chunks
+from ullage.cupti.chunks import HOST, ChunkType, HostKind, chunks
 from ullage.cupti.chunks import names as packed_names
 from ullage.cupti.rings import HEADER, MAGIC, RING, beside
 
@@ -161,7 +161,7 @@ def killed(folder, rows=(), **info):
     made = Made(folder / "a.ullage", None, **{"kinds": {}} | info).clocks(0).named({1: "one"}, flags=1)
     path = (made.host(*rows) if rows else made).killed()
     with path.open("rb") as file:
-        return path, max((chunk.offset for chunk in chunks(file, "it") if chunk.type == Type.HOST), default=0)
+        return path, max((chunk.offset for chunk in chunks(file, "it") if chunk.type == ChunkType.HOST), default=0)
 
 
 def told(path):

@@ -20,11 +20,11 @@ from ullage.live.following import Following
 from ullage.render.talp_json import talp_json
 from ullage.render.trace import view
 from ullage.render.trace_json import record
-from ullage.sums.lanes.gather import NOT_KNOWN, Rows
+from ullage.sums.lanes.gather import NOT_KNOWN, LaneRows
 from ullage.sums.lanes.spans import spans, union
 from ullage.sums.lanes.states import certainly_off
 from ullage.traces import recorded_notes as notes
-from ullage.traces.recorded_told import Told
+from ullage.traces.recorded_told import RecordingFacts
 from ullage.views.html import html
 from ullage.views.text import text
 
@@ -195,16 +195,16 @@ def test_the_report_tells_useful_time_from_time_off_the_cpu_in_each_form(tmp_pat
 
 @pytest.mark.parametrize(("seconds", "said"), [(0.00999, False), (0.01, True)])
 def test_the_report_says_what_the_first_thread_waited_for_as_the_system_accounts_it(seconds, said, tmp_path):
-    told_ = Told(info={"processor_wait_ns": round(seconds * 1e9), "disk_wait_ns": round(seconds * 1e9)})
+    told_ = RecordingFacts(info={"processor_wait_ns": round(seconds * 1e9), "disk_wait_ns": round(seconds * 1e9)})
     lines = notes.system_waits(told_, lasted=1_000_000_000)
     told_so = f"its first thread waited {seconds:.3g} s for a processor, which others had, and {seconds:.3g} s for disks"
     assert lines == [told_so] * said
-    assert notes.system_waits(Told(), lasted=1) == []
+    assert notes.system_waits(RecordingFacts(), lasted=1) == []
 
 
 def rows(some_rows):
     start, end, off = (np.array(column, np.int64) for column in zip(*some_rows, strict=True)) if some_rows else (np.zeros(0, np.int64),) * 3
-    return Rows(start, end, off=off)
+    return LaneRows(start, end, off=off)
 
 
 def certain_by_brute_force(some_rows, busy):

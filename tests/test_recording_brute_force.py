@@ -23,13 +23,13 @@ from ullage import read_trace
 from ullage.cli.trace import command
 from ullage.errors import UllageError
 from ullage.live.following import Following
-from ullage.live.trees import Tree
+from ullage.live.trees import ProcessTree
 from ullage.problems import Problems
 from ullage.recording import Recording as Told
 from ullage.reports.trace import TraceReport
-from ullage.reports.view import View
+from ullage.reports.view import RunPart
 from ullage.traces.recorded import read as read_recording
-from ullage.traces.trace import File, Options
+from ullage.traces.trace import File, TraceOptions
 
 FEW, MANY = 12, 1000  # seeds of the fast suite, and of the full one
 ON_DEVICE = ("kernel", "collective", "memcpy", "memset", "graph", "lost")
@@ -46,7 +46,7 @@ def in_parts(few: int, many: int, size: int = 25) -> list[pytest.ParameterSet]:
 def rows_of(path: Path) -> tuple[list[Row], Told, Problems]:
     """The intervals of a recording as Ullage reads them."""
     told, problems = Told(str(path)), Problems()
-    batches = list(read_recording(File(path), told, Options(), problems))
+    batches = list(read_recording(File(path), told, TraceOptions(), problems))
     return [as_row(row) for batch in batches for row in batch.to_pylist()], told, problems
 
 
@@ -75,7 +75,7 @@ def plain(uuid: str) -> str:
     return uuid.replace("-", "").lower()
 
 
-def given(found: View) -> Sums:
+def given(found: RunPart) -> Sums:
     """What Ullage says of a run, or of a part of it."""
     devices = sorted((part.kernel, part.collective, part.memory) for part in found.device_parts)
     return Sums(found.elapsed, devices, sorted((p.elapsed, p.useful, p.offload, p.communication) for p in found.host_parts))
@@ -94,7 +94,7 @@ def assert_sums_agree(report: TraceReport, recordings: list[Recording]) -> None:
         assert_tree_agrees(found, trees.trees(report.mode))
 
 
-def assert_tree_agrees(found: View, expected: dict[str, float]) -> None:
+def assert_tree_agrees(found: RunPart, expected: dict[str, float]) -> None:
     nodes = [node for tree in (found.host, found.device) if tree is not None for _, node in tree.walk()]
     values = {node.metric: node.value for node in nodes if node.value is not None and node.metric not in MATCHED}
     assert values == pytest.approx({name: expected[name] for name in values}, rel=1e-12)
@@ -190,7 +190,7 @@ def test_reading_while_it_grows_gives_the_sums_that_brute_force_gives(seeds: ran
                     assert_live_agrees(following.tree(name), worked_out([recording], name))
 
 
-def assert_live_agrees(tree: Tree, expected: Sums | None) -> None:
+def assert_live_agrees(tree: ProcessTree, expected: Sums | None) -> None:
     """Compare a tree of one process with its sums."""
     assert (tree.host_totals is None) == (expected is None)
     if expected is None or tree.host_totals is None:

@@ -20,7 +20,7 @@ from ullage import read_trace
 from ullage.errors import UllageError
 from ullage.simulate.traces import kineto, nsys, recording
 from ullage.simulate.traces.scenario import Scenario
-from ullage.simulate.traces.training import Plan
+from ullage.simulate.traces.training import TrainingPlan
 
 FAULTS = "CUPTI_DOUBLE_FAULTS"
 INEXACT = 1_000_000  # ns by which a time may be off: three clocks can't be read at once
@@ -139,7 +139,7 @@ def scenario(seed: int) -> Scenario:
         shape = {"ranks": chance.choice([1, 2, 3]), "steps": chance.choice([1, 2]), "layers": chance.randrange(1, 6)}
         graph = chance.choice(["", "", "kernels", "hidden", "whole"])
         sort = {"straggler": chance.choice([None, 0]), "host_bound": chance.random() < 0.3, "driver": chance.random() < 0.5}
-        return training(Plan(**shape, **sort, graph=graph, bucket=chance.randrange(1, 4), seed=seed))  # type: ignore[arg-type]
+        return training(TrainingPlan(**shape, **sort, graph=graph, bucket=chance.randrange(1, 4), seed=seed))  # type: ignore[arg-type]
     ranks = chance.choice([1, 2, 3])
     cpu, gpu, copies = (",".join(str(chance.choice([0, 10, 250.5, 7777])) for _ in range(ranks)) for _ in range(3))
     loads = load("drawn", cpu=cpu, gpu=gpu.replace("0,", "3,"), memcpy=copies, rounds=chance.choice([1, 2, 3]))

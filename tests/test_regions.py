@@ -23,7 +23,7 @@ from ullage.errors import UllageError
 from ullage.live import online, session
 from ullage.live.following import Following
 from ullage.live.regions import region
-from ullage.live.trees import Tree
+from ullage.live.trees import ProcessTree
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def test_where_nothing_records_a_region_does_nothing() -> None:
     assert session.path() is None
     assert session.stop() is None
     assert session.detach() is None
-    assert found.tree() == Tree("forward", notes=(session.NOBODY,))
+    assert found.tree() == ProcessTree("forward", notes=(session.NOBODY,))
 
 
 def test_the_package_gives_out_what_a_program_calls() -> None:
@@ -278,7 +278,7 @@ def test_whatever_fails_within_a_tree_is_its_note(name: str, error: Exception, r
     monkeypatch.setattr(Recorder if name == "flush" else Following, name, fails)
     with region("epoch") as epoch:
         for found in (epoch.tree(), live.tree(), *((epoch.tree(all_ranks=True),) if name == "flush" else ())):
-            assert isinstance(found, Tree)
+            assert isinstance(found, ProcessTree)
             assert len(found.notes) == 1
             assert str(found).endswith(found.notes[0])
 
@@ -288,16 +288,16 @@ def test_a_tree_never_raises(recorded: Path) -> None:
         epoch.tree()
         recorded.write_bytes(b"")
         recorded.write_bytes(b"ULLAGE\x01\n" + b"\xff" * 100)
-        assert isinstance(epoch.tree(), Tree)
+        assert isinstance(epoch.tree(), ProcessTree)
         recorded.unlink()
         assert epoch.tree().notes[0].endswith("can't be read: No such file or directory")
 
 
 def test_every_few_seconds_a_function_gets_the_trees(recorded: Path) -> None:
-    got: list[tuple[Tree, Tree]] = []
+    got: list[tuple[ProcessTree, ProcessTree]] = []
     enough = threading.Event()
 
-    def told(recent: Tree, whole: Tree) -> None:
+    def told(recent: ProcessTree, whole: ProcessTree) -> None:
         got.append((recent, whole))
         if len(got) >= 3:
             enough.set()

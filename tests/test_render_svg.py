@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.sample_reports import HOSTILE, HOUR, START, WEEK, agreement_of, chain, empty, group, report
-from ullage.metrics.telemetry import Factor, Tree, tree
+from ullage.metrics.telemetry import Factor, TelemetryTree, tree
 from ullage.render.svg.bars import groups
 from ullage.render.svg.calendar import ticks
 from ullage.render.svg.chain import of_fleet as whole_waterfall
@@ -20,7 +20,7 @@ from ullage.render.svg.line import course
 from ullage.render.svg.scatter import scatter
 from ullage.render.svg.stacked import ledger, trust
 from ullage.reports.agreement import Comparison
-from ullage.reports.fleet import FleetReport, Point
+from ullage.reports.fleet import CoursePoint, FleetReport
 from ullage.views.draw import NARROW, SIZE, WIDE, extent, fit
 from ullage.views.palette import PALETTE
 
@@ -103,13 +103,13 @@ def lines(svg: str, colour: str) -> int:
 
 def test_a_gap_in_the_data_is_a_gap_in_the_line() -> None:
     # hours 0 1 2 . 4 5: two stretches of OFU; in hour 1 nobody measured GPU utilization: 0 | 2 | 4 5 are three
-    points = [Point(START + hour * HOUR, 0.3, None if hour == 1 else 0.6, 8.0) for hour in (0, 1, 2, 4, 5)]
+    points = [CoursePoint(START + hour * HOUR, 0.3, None if hour == 1 else 0.6, 8.0) for hour in (0, 1, 2, 4, 5)]
     drawn = course(points, (START, START + 6 * HOUR))
     assert (lines(drawn, "ofu"), lines(drawn, "pale")) == (2, 3)
 
 
 def test_a_single_point_is_drawn_as_long_as_the_time_it_stands_for() -> None:
-    drawn = course([Point(START, 0.5, None, 8.0)], (START, START + 6 * HOUR))
+    drawn = course([CoursePoint(START, 0.5, None, 8.0)], (START, START + 6 * HOUR))
     path = next(node for node in ET.fromstring(drawn).iter(f"{SVG}path") if node.get("class") == "s-ofu")
     # six hours in 400 pieces at most: one minute each (360); the axis is 820 px long, a minute 2.28 px; 50 % of 250 px is at 34 + 125
     assert path.get("d") == "M44 159 L46.28 159"
@@ -166,7 +166,7 @@ def test_a_long_name_keeps_both_ends() -> None:
 
 def test_each_factor_takes_its_share_of_what_is_left() -> None:
     # 1,000 GPU-hours: × 0.8 leaves 800 (−200), × 0.5 leaves 400 (−400); OFU 0.4 of 260 px is 104 px
-    chain_of_two = Tree(0.4, (Factor("activity", "activity", 0.8, ("activity",)), Factor("clock", "clock", 0.5, ("clock",))))
+    chain_of_two = TelemetryTree(0.4, (Factor("activity", "activity", 0.8, ("activity",)), Factor("clock", "clock", 0.5, ("clock",))))
     drawn = waterfall(chain_of_two, 1000.0)
     assert [w for w in words(drawn) if w[0] in "×−"] == ["× 0.80", "−200", "× 0.50", "−400"]
     assert [r["height"] for r in rectangles(drawn, "loss")] == [52.0, 104.0]
@@ -175,7 +175,7 @@ def test_each_factor_takes_its_share_of_what_is_left() -> None:
 
 def test_a_clock_above_the_stated_one_rises() -> None:
     # 100 GPU-hours × 0.5 leaves 50; × 1.08 gives 4 back
-    fast = Tree(0.54, (Factor("activity", "activity", 0.5, ("activity",)), Factor("clock", "clock", 1.08, ("clock",))))
+    fast = TelemetryTree(0.54, (Factor("activity", "activity", 0.5, ("activity",)), Factor("clock", "clock", 1.08, ("clock",))))
     drawn = waterfall(fast, 100.0)
     assert "+4.00" in words(drawn) and len(rectangles(drawn, "gain")) == 1
 
@@ -187,9 +187,9 @@ def test_a_merged_factor_says_so() -> None:
 
 def test_an_unknown_factor_is_named_and_takes_nothing() -> None:
     # no activity at all: what follows can't be divided
-    dark = Tree(0.0, (Factor("activity", "activity", 0.0, ("activity",)), Factor("clock", "clock", None, ("clock",))))
+    dark = TelemetryTree(0.0, (Factor("activity", "activity", 0.0, ("activity",)), Factor("clock", "clock", None, ("clock",))))
     assert "not known: clock" in words(waterfall(dark, 100.0))
-    assert "unknown" in words(waterfall(Tree(None, ()), 100.0))
+    assert "unknown" in words(waterfall(TelemetryTree(None, ()), 100.0))
 
 
 def test_a_column_too_narrow_for_millions_says_them_short() -> None:
@@ -255,7 +255,7 @@ def test_any_name_gives_well_formed_pictures(name: str, width: int) -> None:
     for key in (name, HOSTILE + name):
         ET.fromstring(groups([group(key)], key, width=width))
         ET.fromstring(scatter(agreement_of([Comparison(key, 8, 0.5, 0.3, 0.2)]), width=width))
-        ET.fromstring(waterfall(Tree(0.5, (Factor("x", key, 0.5, ("x",)),)), 1.0, width=width))
+        ET.fromstring(waterfall(TelemetryTree(0.5, (Factor("x", key, 0.5, ("x",)),)), 1.0, width=width))
         ET.fromstring(trust({key: (1, 1.0)}, width=width))
 
 
@@ -263,9 +263,9 @@ def test_any_name_gives_well_formed_pictures(name: str, width: int) -> None:
 def test_any_number_gives_well_formed_pictures_without_nan(first: float | None, second: float | None, width: int) -> None:
     hours = 0.0 if second is None else second
     for drawn in (
-        course([Point(START, first, second, hours), Point(START + HOUR, second, first, 1.0)], None, width=width),
+        course([CoursePoint(START, first, second, hours), CoursePoint(START + HOUR, second, first, 1.0)], None, width=width),
         groups([group("a", gpu_hours=hours, ofu=first), group("b")], "job", width=width),
-        waterfall(Tree(first, (Factor("x", "x", second, ("x",)), Factor("y", "y", first, ("y",)))), hours, width=width),
+        waterfall(TelemetryTree(first, (Factor("x", "x", second, ("x",)), Factor("y", "y", first, ("y",)))), hours, width=width),
         ledger({"job": hours, "free": 1.0}, width=width),
         scatter(agreement_of([Comparison("a", 8, first or 0.0, hours, None)]), width=width),
     ):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.drawn_runs import MS, made, many, run_of, use_case_4
 from ullage.render.svg.axis import ticks
 from ullage.render.svg.timeline import timeline
-from ullage.simulate.traces.scenario import Event
+from ullage.simulate.traces.scenario import ScenarioEvent
 from ullage.sums.lanes.run import Run
 from ullage.sums.lanes.spans import NONE, clip, spans, union
 from ullage.sums.lanes.timeline import columns, edges, part
@@ -131,9 +131,9 @@ def test_captures_without_a_common_clock_begin_together() -> None:
 
 def test_names_are_escaped() -> None:
     run = run_of(
-        Event(0, 10, "api", "cudaLaunchKernel", 0, thread=0, call="launch", correlation=1),
-        Event(0, 10, "kernel", "k", 0, device=0, stream=7, correlation=1),
-        Event(0, 1000, "region", HOSTILE, 0, thread=0),
+        ScenarioEvent(0, 10, "api", "cudaLaunchKernel", 0, thread=0, call="launch", correlation=1),
+        ScenarioEvent(0, 10, "kernel", "k", 0, device=0, stream=7, correlation=1),
+        ScenarioEvent(0, 1000, "region", HOSTILE, 0, thread=0),
     )
     drawn = timeline(run)
     ET.fromstring(drawn)

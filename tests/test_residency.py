@@ -10,16 +10,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ullage.kernels.occupancy import LIMITS, NOT_KNOWN, Launches, active_sms, fits_beside, resident_blocks
-from ullage.sums.lanes.gather import KIND, Rows
+from ullage.kernels.occupancy import LIMITS, NOT_KNOWN, KernelLaunches, active_sms, fits_beside, resident_blocks
+from ullage.sums.lanes.gather import KIND, LaneRows
 from ullage.sums.lanes.residency import Residency, residency, resident_rows
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "kineto"
 
 
-def launches(*rows: tuple[int, int, int, int]) -> Launches:
+def launches(*rows: tuple[int, int, int, int]) -> KernelLaunches:
     """Return launches from rows of blocks, threads, registers and shared memory."""
-    return Launches(*(np.array(column, np.int64) for column in zip(*rows, strict=True)))
+    return KernelLaunches(*(np.array(column, np.int64) for column in zip(*rows, strict=True)))
 
 
 def placed(threads: int, registers: int, shared: int, warps: int, blocks: int, memory: int) -> int:
@@ -163,11 +163,11 @@ def tick_by_tick(events, sms: int) -> Residency:
     return Residency(**{name: float(value) for name, value in sums.items()})
 
 
-def rows_of(events) -> Rows:
+def rows_of(events) -> LaneRows:
     """Return events as rows of a capture."""
     column = lambda values, kind=np.int64: np.array(values, kind)  # noqa: E731
     shapes = [SHAPES[shape] if shape >= 0 else (-1, -1, -1) for *_, shape in events]
-    return Rows(
+    return LaneRows(
         column([e[0] for e in events]),
         column([e[1] for e in events]),
         kind=column([KIND[e[2]] for e in events], np.int8),

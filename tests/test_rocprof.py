@@ -14,8 +14,8 @@ from tests.trace_brute_force import summed
 from ullage.errors import UllageError
 from ullage.simulate.traces import rocprof
 from ullage.simulate.traces.answers import answer
-from ullage.simulate.traces.scenario import Event, Scenario
-from ullage.simulate.traces.training import Plan, training
+from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
+from ullage.simulate.traces.training import TrainingPlan, training
 from ullage.traces.trace import TRACES, recognised
 
 WRITTEN = {
@@ -32,9 +32,9 @@ def recorded(scenario: Scenario) -> Scenario:
 
 
 RUNS = {
-    **{f"training {seed}": recorded(training(Plan(ranks=1, seed=seed, host_bound=seed % 2 == 1))) for seed in range(6)},
+    **{f"training {seed}": recorded(training(TrainingPlan(ranks=1, seed=seed, host_bound=seed % 2 == 1))) for seed in range(6)},
     "two devices a process": recorded(several({11: (0, 1)})),
-    "graphs of kernels": recorded(training(Plan(ranks=1, graph="kernels"))),
+    "graphs of kernels": recorded(training(TrainingPlan(ranks=1, graph="kernels"))),
 }
 
 
@@ -65,7 +65,7 @@ def test_each_form_is_known_by_its_own_reader_alone(tmp_path, form):
 
 
 def test_calls_of_hsa_count_where_there_is_no_hip(tmp_path):
-    scenario = Scenario("hsa", (Event(0, 10, "api", "hsa_signal_wait_scacquire", 1, thread=1),), {1: 0}, {0: ("MI300X", "")})
+    scenario = Scenario("hsa", (ScenarioEvent(0, 10, "api", "hsa_signal_wait_scacquire", 1, thread=1),), {1: 0}, {0: ("MI300X", "")})
     [path] = rocprof.write_rocpd(replace(scenario, events=(*scenario.events, kernel(0, 100))), tmp_path)
     database = sqlite3.connect(path)
     database.execute(f'UPDATE "rocpd_string{rocprof.ENDING}" SET string = ? WHERE string = ?', ("HSA_CORE_API", "HIP_RUNTIME_API"))
@@ -75,13 +75,13 @@ def test_calls_of_hsa_count_where_there_is_no_hip(tmp_path):
 
 
 def kernel(start, end):
-    return Event(start, end, "kernel", "Cijk_gemm", 1, device=0, stream=0, correlation=5, blocks=4, threads=256)
+    return ScenarioEvent(start, end, "kernel", "Cijk_gemm", 1, device=0, stream=0, correlation=5, blocks=4, threads=256)
 
 
 def test_calls_of_hsa_beneath_hip_count_once(tmp_path):
     scenario = Scenario(
         "both",
-        (Event(0, 50, "api", "cudaLaunchKernel", 1, thread=1, call="launch", correlation=5), kernel(60, 100)),
+        (ScenarioEvent(0, 50, "api", "cudaLaunchKernel", 1, thread=1, call="launch", correlation=5), kernel(60, 100)),
         {1: 0},
         {0: ("G", "")},
     )
@@ -116,7 +116,7 @@ def test_a_dispatch_that_ends_before_it_starts_is_lost_and_not_idle(tmp_path):
 
 
 def test_a_database_without_gpus_is_told(tmp_path):
-    [path] = rocprof.write_rocpd(Scenario("none", (Event(0, 10, "api", "cudaFree", 1, thread=1),), {1: 0}, {}), tmp_path)
+    [path] = rocprof.write_rocpd(Scenario("none", (ScenarioEvent(0, 10, "api", "cudaFree", 1, thread=1),), {1: 0}, {}), tmp_path)
     with pytest.raises(UllageError, match="tells of no GPU"):
         ullage.read_trace(str(path)).report("ai")
 
@@ -217,7 +217,7 @@ def test_a_json_that_is_damaged_anywhere_is_refused(tmp_path, kept, chunked):
 
 
 def test_calls_of_hsa_written_before_those_of_hip_count_once(tmp_path, chunked):
-    events = (Event(0, 50, "api", "cudaLaunchKernel", 1, thread=1, call="launch", correlation=5), kernel(60, 100))
+    events = (ScenarioEvent(0, 50, "api", "cudaLaunchKernel", 1, thread=1, call="launch", correlation=5), kernel(60, 100))
     [path] = rocprof.write_json(Scenario("both", events, {1: 0}, {0: ("G", "")}), tmp_path)
 
     def beneath_first(process, data):

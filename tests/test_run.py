@@ -16,7 +16,7 @@ from tests import cupti_double
 from tests.recorder_runs import library
 from tests.run_runs import ULLAGE, environment, record, run
 from ullage import read_trace
-from ullage.cupti.chunks import Type, chunks
+from ullage.cupti.chunks import ChunkType, chunks
 
 NOTHING = (
     "nothing was recorded: the program used no GPU through CUDA, called no MPI, opened no region, "
@@ -33,7 +33,7 @@ def info(path):
     said = {}
     with path.open("rb") as file:
         for chunk in chunks(file, str(path)):
-            said |= chunk.json() if chunk.type == Type.INFO else {}
+            said |= chunk.json() if chunk.type == ChunkType.INFO else {}
     return said
 
 

@@ -18,10 +18,10 @@ import pytest
 
 from ullage.errors import UllageError
 from ullage.live.gathering import gathering
-from ullage.live.launch import HOOK, NotRun, Recorder, _Passing, environment, run
-from ullage.live.ranks import Place, place
+from ullage.live.launch import HOOK, NotRun, RecorderSettings, _Passing, environment, run
+from ullage.live.ranks import RankPlace, place
 
-RECORDER = Recorder(Path("/r.so"), Path("/out"), Path("/libcupti.so.13"), (10, 1), "10:104")
+RECORDER = RecorderSettings(Path("/r.so"), Path("/out"), Path("/libcupti.so.13"), (10, 1), "10:104")
 
 
 def test_a_program_gets_the_recorder_and_keeps_what_others_preloaded():
@@ -38,7 +38,7 @@ def test_another_tools_injection_is_handed_on_and_our_own_is_not():
 
 
 def test_without_cupti_the_driver_is_left_alone_and_mpi_is_still_seen():
-    given = environment(Recorder(Path("/r.so"), Path("/out")), {}, python=False)
+    given = environment(RecorderSettings(Path("/r.so"), Path("/out")), {}, python=False)
     assert "CUDA_INJECTION64_PATH" not in given and "PYTHONPATH" not in given and given["LD_PRELOAD"] == "/r.so"
 
 
@@ -113,7 +113,7 @@ def test_a_program_that_is_not_in_path_is_pointed_to(tmp_path, monkeypatch):
 def test_ranks_are_told_by_every_launchers_words():
     assert place({"PMI_RANK": "2", "PMI_SIZE": "4", "MPI_LOCALRANKID": "0"}).rank == 2
     slurm = {"SLURM_PROCID": "5", "SLURM_STEP_NUM_TASKS": "8", "SLURM_LOCALID": "1", "SLURM_JOB_ID": "77", "SLURM_STEP_ID": "3"}
-    assert place(slurm) == Place(5, 8, 1, "77-3", unique=True)
+    assert place(slurm) == RankPlace(5, 8, 1, "77-3", unique=True)
     assert place({"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"}).ranks == 2
     assert place({"RANK": "1", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "2"}).here == 2
 
@@ -165,7 +165,7 @@ def test_one_process_or_nonsense_is_no_rank(env):
 
 def of_two(folder, keep=None, **more):
     """What the ranks 0 and 1 of a job get."""
-    return [gathering(keep, Place(rank, 2, rank, "job-1", unique=True, **more), folder) for rank in (0, 1)]
+    return [gathering(keep, RankPlace(rank, 2, rank, "job-1", unique=True, **more), folder) for rank in (0, 1)]
 
 
 def test_ranks_of_one_job_meet_in_one_folder_that_nobody_else_may_use(tmp_path):
@@ -202,7 +202,7 @@ def test_what_an_earlier_job_of_that_name_left_is_not_taken_for_this_ones(tmp_pa
     for rank in before:
         (rank.own / "node-1-2.ullage").write_bytes(b"old")
         rank.done(0)
-    wider = gathering(None, Place(7, 8, 7, "job-1", unique=True), tmp_path)  # an earlier job was larger
+    wider = gathering(None, RankPlace(7, 8, 7, "job-1", unique=True), tmp_path)  # an earlier job was larger
     (wider.own / "node-1-9.ullage").write_bytes(b"old")
     first, second = of_two(tmp_path)
     assert first.ended() == {} and first.recordings() == []
@@ -211,7 +211,7 @@ def test_what_an_earlier_job_of_that_name_left_is_not_taken_for_this_ones(tmp_pa
 
 
 def test_a_rank_whose_rank_0_is_elsewhere_leaves_nothing_behind(tmp_path):
-    alone = gathering(None, Place(1, 2, 0, "job-1", here=1, unique=True), tmp_path)
+    alone = gathering(None, RankPlace(1, 2, 0, "job-1", here=1, unique=True), tmp_path)
     (alone.own / "node-2-3.ullage").write_bytes(b"")
     alone.remove(sleep=lambda _: None)
     assert list(tmp_path.iterdir()) == []
@@ -232,9 +232,9 @@ def test_ranks_keep_their_recordings_apart_and_refuse_those_of_an_earlier_run(tm
         rank.remove()
     assert first.recordings() == [second.own / "node-1-3.ullage"]
     with pytest.raises(UllageError, match="earlier run"):
-        gathering(tmp_path / "kept", Place(1, 2, 1, "job-2"), strict=True)
+        gathering(tmp_path / "kept", RankPlace(1, 2, 1, "job-2"), strict=True)
     # of which rank 0 left nothing: the ranks of the next one meet all the same
-    again = [gathering(tmp_path / "kept", Place(rank, 2, rank, "job-2")) for rank in (0, 1)]
+    again = [gathering(tmp_path / "kept", RankPlace(rank, 2, rank, "job-2")) for rank in (0, 1)]
     assert {rank.folder for rank in again} == {tmp_path / "kept" / "run-job-2-2"} and all("earlier run" in rank.notes[0] for rank in again)
 
 
@@ -253,7 +253,7 @@ def test_a_folder_of_somebody_else_s_keeps_no_rank_from_starting(planted, tmp_pa
     assert first.folder == second.folder == name.with_name(f"{name.name}-2")
     assert "what was recorded went to" in first.notes[0] and not first.kept
     with pytest.raises(UllageError):
-        gathering(None, Place(0, 2, 0, "job-1", unique=True), tmp_path, strict=True)
+        gathering(None, RankPlace(0, 2, 0, "job-1", unique=True), tmp_path, strict=True)
 
 
 def test_where_every_name_is_taken_there_is_one_error(tmp_path):
@@ -264,7 +264,7 @@ def test_where_every_name_is_taken_there_is_one_error(tmp_path):
 
 
 def test_launches_that_only_the_batch_job_names_meet_by_who_started_them(tmp_path):
-    run = gathering(None, Place(0, 2, 0, "77"), tmp_path)
+    run = gathering(None, RankPlace(0, 2, 0, "77"), tmp_path)
     assert run.folder.name == f"ullage-run-{os.getuid()}-77-{os.getppid()}"
 
 

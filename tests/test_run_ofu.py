@@ -18,7 +18,7 @@ from ullage.questions import trace
 from ullage.render.run import record, view
 from ullage.reports.run import run_report
 from ullage.simulate.traces.recording import write
-from ullage.simulate.traces.scenario import EPOCH, Event, Scenario
+from ullage.simulate.traces.scenario import EPOCH, Scenario, ScenarioEvent
 from ullage.tables import samples
 from ullage.views.text import text
 
@@ -31,10 +31,13 @@ CLOCK = 0.9 * 1.83e9
 
 def scenario(busy, length=10.0, uuids=(ONE,), **more):
     """A program of one process and so many seconds; a kernel a GPU runs from the start for `busy` of them."""
-    edges = [Event(0, 10**6, "api", "cudaLaunchKernel", 40, thread=40, call="launch", correlation=1)]
-    edges.append(Event(int(length * SECOND) - 10**6, int(length * SECOND), "api", "cudaDeviceSynchronize", 40, thread=40, call="sync"))
+    edges = [ScenarioEvent(0, 10**6, "api", "cudaLaunchKernel", 40, thread=40, call="launch", correlation=1)]
+    edges.append(
+        ScenarioEvent(int(length * SECOND) - 10**6, int(length * SECOND), "api", "cudaDeviceSynchronize", 40, thread=40, call="sync")
+    )
     kernels = [
-        Event(0, int(seconds * SECOND), "kernel", "gemm", 40, device=number, stream=7, correlation=1) for number, seconds in enumerate(busy)
+        ScenarioEvent(0, int(seconds * SECOND), "kernel", "gemm", 40, device=number, stream=7, correlation=1)
+        for number, seconds in enumerate(busy)
     ]
     devices = {number: (H100, uuid) for number, uuid in enumerate(uuids)}
     return Scenario("a.out", tuple(edges[:1] + kernels + edges[1:]), {40: 0}, devices, **more)
@@ -214,7 +217,7 @@ def test_damaged_samples_are_a_note(tmp_path):
 
 def test_a_region_has_no_ofu_of_its_own(tmp_path):
     program = scenario([6.0])
-    region = Event(10**9, 2 * 10**9, "region", "forward", 40, thread=40)
+    region = ScenarioEvent(10**9, 2 * 10**9, "region", "forward", 40, thread=40)
     found = report(tmp_path, Scenario("a.out", (*program.events, region), program.ranks, program.devices), every_half(), region="forward")
     assert found.ofu is None and found.notes[0].startswith("OFU is not told of a region")
 

@@ -19,7 +19,7 @@ from tests.run_runs import environment
 from tests.run_runs import run as ullage_run
 from tests.seeds import some
 from ullage.cli import cli
-from ullage.cupti.chunks import Type, chunks, packed
+from ullage.cupti.chunks import ChunkType, chunks, packed
 from ullage.cupti.pc_buffer import Buffer
 from ullage.cupti.pc_configuration import Configuration, attributes
 from ullage.cupti.pc_recorded import sampled
@@ -247,7 +247,7 @@ def test_machine_code_that_is_loaded_is_kept_once_by_its_crc(tmp_path):
     found = loaded(tmp_path, code, plan=[("fake_kernel_0", crc(code), 0x10, 3, 1)])
     assert found.samples.cubins == {crc(code): code}
     with found.ran.only.path.open("rb") as file:
-        assert [chunk.type for chunk in chunks(file, "x")].count(Type.CUBIN) == 1  # it was loaded twice
+        assert [chunk.type for chunk in chunks(file, "x")].count(ChunkType.CUBIN) == 1  # it was loaded twice
 
 
 def test_machine_code_beyond_what_is_kept_is_left_out_and_said(tmp_path):
@@ -323,7 +323,7 @@ def test_damaged_samples_are_left_out_and_said(tmp_path):
     found = record(tmp_path, "--kernels", "3")
     path = found.ran.only.path
     for bad in (b"", b"\xff\xff\xff\xff{}", struct.pack("<I", 2) + b"[]", struct.pack("<I", 14) + b'{"context": -}'):
-        path.write_bytes(path.read_bytes() + packed(Type.SAMPLES, bad))
+        path.write_bytes(path.read_bytes() + packed(ChunkType.SAMPLES, bad))
     again = sampled([path])
     assert counted(again, "pc") == {(0x10,): 15, (0x20,): 6}
     assert again.facts.problems == ("some samples are damaged, and were left out",)

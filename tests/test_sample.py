@@ -25,10 +25,10 @@ from ullage.cli import cli
 from ullage.errors import UllageError
 from ullage.live.course import Course
 from ullage.live.keeping import ParquetFile
-from ullage.live.kinds import KINDS, Kind
+from ullage.live.kinds import KINDS, GpuReader
 from ullage.live.sampler import Sampler
 from ullage.problems import Problems
-from ullage.sources.machine import Machine
+from ullage.sources.machine import GpuLibrary
 from ullage.sources.source import Options, read_samples
 from ullage.tables import samples
 
@@ -204,7 +204,7 @@ def test_a_library_that_does_not_open_is_given_up_and_named():
         threading.Event().wait()
 
     with pytest.raises(UllageError, match=r"NVML: it did not open within 0\.2 s"):
-        read(Sampler(0.1, Problems(), kinds=[Kind("NVML", hangs)], opening=0.2))
+        read(Sampler(0.1, Problems(), kinds=[GpuReader("NVML", hangs)], opening=0.2))
 
 
 class Stalling:
@@ -216,7 +216,7 @@ class Stalling:
     def opened(self, *_):
         from contextlib import nullcontext
 
-        return nullcontext(Machine(self.read, shortest=0.0))
+        return nullcontext(GpuLibrary(self.read, shortest=0.0))
 
     def read(self, moment):
         self.count += 1
@@ -228,7 +228,7 @@ class Stalling:
 
 def test_a_driver_that_stalls_leaves_a_gap_and_is_read_again_afterwards():
     stalling, problems = Stalling(), Problems()
-    with Sampler(0.1, problems, kinds=[Kind("NVML", stalling.opened)], patience=0.1) as sampler:
+    with Sampler(0.1, problems, kinds=[GpuReader("NVML", stalling.opened)], patience=0.1) as sampler:
         readings = sampler.readings()
         assert next(readings) and stalling.asked.wait(30)
         assert next(readings) == []
@@ -240,9 +240,9 @@ def test_a_driver_that_stalls_leaves_a_gap_and_is_read_again_afterwards():
 
 def test_a_driver_that_stalls_for_ever_does_not_hold_up_the_end_or_the_other_kind():
     stalling = Stalling()
-    steady = Kind("amdsmi", Stalling.opened.__get__(other := Stalling()))
+    steady = GpuReader("amdsmi", Stalling.opened.__get__(other := Stalling()))
     other.count = 10  # it never stalls
-    sampler = Sampler(0.1, Problems(), kinds=[Kind("NVML", stalling.opened), steady], patience=0.1)
+    sampler = Sampler(0.1, Problems(), kinds=[GpuReader("NVML", stalling.opened), steady], patience=0.1)
     told = read(sampler, 0.5)
     stalling.go_on.set()
     assert len(told) == 5 and sum(len(batches) for batches in told) > 2  # one of the stalled kind, the others of the steady one
@@ -251,7 +251,7 @@ def test_a_driver_that_stalls_for_ever_does_not_hold_up_the_end_or_the_other_kin
 def test_a_library_that_breaks_in_the_middle_is_counted():
     broken = Stalling()
     broken.read = lambda moment: 1 / 0
-    told = read(Sampler(0.1, problems := Problems(), kinds=[Kind("NVML", broken.opened)]), 0.2)
+    told = read(Sampler(0.1, problems := Problems(), kinds=[GpuReader("NVML", broken.opened)]), 0.2)
     assert told == [[], []]
     assert problems.first == {"readings that failed": "NVML: ZeroDivisionError('division by zero')"}
 

@@ -14,8 +14,8 @@ from ullage.cli.sass import command
 from ullage.errors import UllageError
 from ullage.kernels.compiling import compile_cubin
 from ullage.kernels.sass import assembler, binary
-from ullage.kernels.sass.asked import Asked
-from ullage.kernels.sass.binary import Image, Opened, open_binary
+from ullage.kernels.sass.asked import MatrixInstruction
+from ullage.kernels.sass.binary import CodeImage, Opened, open_binary
 from ullage.kernels.sass.disassembler import disassemble
 from ullage.kernels.sass.instruction import Function, Instruction
 from ullage.kernels.sass.probe import matrix_body
@@ -32,7 +32,7 @@ needs_nvcc = pytest.mark.skipif(shutil.which("nvcc") is None, reason="no nvcc he
 def source(**kernels: str) -> str:
     return "\n".join(
         f'extern "C" __global__ void {name}(unsigned *memory, int n) {{\n#pragma unroll 1\n'
-        f"    for (int i = 0; i < n; i++) {{ {matrix_body(Asked(text))} }}\n}}"
+        f"    for (int i = 0; i < n; i++) {{ {matrix_body(MatrixInstruction(text))} }}\n}}"
         for name, text in kernels.items()
     )
 
@@ -168,7 +168,7 @@ def test_a_damaged_cubin_is_an_error_or_read_but_no_traceback(cubin, tmp_path):
 
 
 def test_one_image_that_cannot_be_read_is_a_note_beside_the_others(monkeypatch):
-    images = (Image("a.sm_90a.cubin", "sm_90a", b"good"), Image("b.sm_90a.cubin", "sm_90a", b"bad"))
+    images = (CodeImage("a.sm_90a.cubin", "sm_90a", b"good"), CodeImage("b.sm_90a.cubin", "sm_90a", b"bad"))
     monkeypatch.setattr(report, "open_binary", lambda path, architecture: Opened(images))
 
     def disassembled(code):
@@ -182,7 +182,7 @@ def test_one_image_that_cannot_be_read_is_a_note_beside_the_others(monkeypatch):
 
 
 def test_images_without_the_kernel_are_not_disassembled(monkeypatch):
-    images = (Image("a", "sm_90a", b"..._Z4gemm.."), Image("b", "sm_90a", b"..._Z4copy.."))
+    images = (CodeImage("a", "sm_90a", b"..._Z4gemm.."), CodeImage("b", "sm_90a", b"..._Z4copy.."))
     monkeypatch.setattr(report, "open_binary", lambda path, architecture: Opened(images))
     seen = []
 
@@ -214,7 +214,7 @@ def test_ptx_without_a_ptxas_tells_what_is_asked_and_claims_no_more(tmp_path, mo
 
 def test_ptx_of_one_architecture_says_nothing_of_another_in_the_same_file(monkeypatch):
     # the library's PTX is for sm_90a, where FP8 is asked; its sm_80 code took another path in the source
-    images = (Image("l.1.sm_80.cubin", "sm_80", b""),)
+    images = (CodeImage("l.1.sm_80.cubin", "sm_80", b""),)
     monkeypatch.setattr(report, "open_binary", lambda path, architecture: Opened(images, (("l.ptx", ptx(k=E4M3)),)))
     code = [Function("k", "sm_80", (Instruction(0, "HMMA.16816.F32", "R4,R8,R12,R4"),))]
     (kernel,) = audit_sass([Path("l.so")], disassembled=lambda _: code).kernels
@@ -262,7 +262,7 @@ def test_a_program_without_device_code_is_refused():
 
 
 def test_hostile_names_are_shown_harmless(monkeypatch):
-    monkeypatch.setattr(report, "open_binary", lambda path, architecture: Opened((Image("x", "sm_90", b""),)))
+    monkeypatch.setattr(report, "open_binary", lambda path, architecture: Opened((CodeImage("x", "sm_90", b""),)))
     code = [Function("k\x1b[31m\n" + "a" * 5000, "sm_90", (Instruction(0, "HMMA.16816.F32"), Instruction(16, "BRA", "0x0", "@P0")))]
     shown = str(audit_sass([Path("x.cubin")], disassembled=lambda _: code))
     assert "\x1b" not in shown and max(len(line) for line in shown.splitlines()) < 400

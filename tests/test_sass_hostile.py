@@ -13,7 +13,7 @@ from ullage.cli.sass import command
 from ullage.errors import UllageError
 from ullage.kernels.sass import assembler, binary, disassembler
 from ullage.kernels.sass.asked import entries, read
-from ullage.kernels.sass.binary import Image, Opened, open_binary, target
+from ullage.kernels.sass.binary import CodeImage, Opened, open_binary, target
 from ullage.kernels.sass.instruction import Function, Instruction
 from ullage.render import sass as render
 from ullage.reports import sass as report
@@ -74,7 +74,7 @@ def test_what_is_no_architecture_is_refused_before_the_work(tmp_path, word):
 
 
 def test_a_cubin_of_another_architecture_is_an_error_that_says_which_it_is(monkeypatch):
-    monkeypatch.setattr(report, "open_binary", lambda path, architecture: Opened((Image("k.cubin", "", b""),)))
+    monkeypatch.setattr(report, "open_binary", lambda path, architecture: Opened((CodeImage("k.cubin", "", b""),)))
     code = [Function("k", "sm_90", LOOP)]
     with pytest.raises(UllageError, match="no machine code for sm_80") as caught:
         audit_sass([report.Path("k.cubin")], architecture="sm_80", disassembled=lambda _: code)
@@ -168,7 +168,7 @@ def test_names_of_files_and_kernels_are_shown_harmless(tmp_path, monkeypatch, na
 
 
 def test_a_name_that_is_no_text_finds_no_kernel(monkeypatch):
-    monkeypatch.setattr(report, "open_binary", lambda path, architecture: Opened((Image("k.cubin", "", b"k\xff"),)))
+    monkeypatch.setattr(report, "open_binary", lambda path, architecture: Opened((CodeImage("k.cubin", "", b"k\xff"),)))
     code = [Function("k", "sm_90", LOOP)]
     with pytest.raises(UllageError, match="no kernel is called"):
         audit_sass([report.Path("k.cubin")], kernel="\udcff", disassembled=lambda _: code)
@@ -189,7 +189,7 @@ def test_a_place_that_takes_no_report_is_refused_before_the_work(tmp_path, place
 
 
 def test_progress_names_what_is_read(monkeypatch):
-    images = (Image("a\n.cubin", "sm_90", b""), Image("b.cubin", "sm_90", b""))
+    images = (CodeImage("a\n.cubin", "sm_90", b""), CodeImage("b.cubin", "sm_90", b""))
     monkeypatch.setattr(report, "open_binary", lambda path, architecture: Opened(images))
     said: list[str] = []
     audit_sass([report.Path("lib.so")], disassembled=lambda _: [Function("k", "sm_90", LOOP)], progress=said.append)

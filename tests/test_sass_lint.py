@@ -4,13 +4,13 @@ import pytest
 
 from ullage.kernels.sass import asked as ptx
 from ullage.kernels.sass import ceilings
-from ullage.kernels.sass.asked import Asked
+from ullage.kernels.sass.asked import MatrixInstruction
 from ullage.kernels.sass.instruction import Function, Instruction
 from ullage.kernels.sass.lint import lint
 
-INT4 = Asked("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32", 7, "k")
-FP8 = Asked("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", 9, "k")
-FP16 = Asked("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", 5, "k")
+INT4 = MatrixInstruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32", 7, "k")
+FP8 = MatrixInstruction("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", 9, "k")
+FP16 = MatrixInstruction("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32", 5, "k")
 
 LOOP_END = ("BRA", "0x0", "@P0")
 UNPACKED = [("F2FP.F16.E4M3.UNPACK_B", "R4,R20", ""), ("F2FP.F16.E4M3.UNPACK_B", "R12,R21.H1", "")]
@@ -95,7 +95,7 @@ def test_rearranged_metadata_is_told_once_and_not_beside_an_emulated_type():
     call = ("CALL.REL.NOINC", "$__internal_2_$__cuda_sm_10x_hmma_mdata_m16n8k32", "")
     (finding,) = lint(function(call, ("HMMA.SP.16832.F32", "R4,R8,R12,R4,R3,0x0", ""), architecture="sm_100")).findings
     assert "positions" in finding.what and finding.remedy == "write mma.sp::ordered_metadata"
-    sparse = Asked("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f32.e4m3.e4m3.f32")
+    sparse = MatrixInstruction("mma.sp::ordered_metadata.sync.aligned.m16n8k64.row.col.f32.e4m3.e4m3.f32")
     (finding,) = lint(function(call, ("HMMA.SP.16832.F32", "R4,R8,R12,R4,R3,0x0", ""), architecture="sm_100"), [sparse]).findings
     assert finding.what.startswith("FP8 mma is emulated")
 
@@ -166,4 +166,4 @@ def test_ptx_is_read_by_function_and_without_its_comments():
 
 
 def test_a_wmma_instruction_is_known_by_its_types():
-    assert Asked("wmma.mma.sync.aligned.row.col.m8n8k32.s32.s4.s4.s32").kind == "s4"
+    assert MatrixInstruction("wmma.mma.sync.aligned.row.col.m8n8k32.s32.s4.s4.s32").kind == "s4"

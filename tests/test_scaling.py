@@ -18,7 +18,7 @@ from ullage.metrics.tree import DEVICE_TALP, Branch, Node, bounded
 from ullage.render.scaling import headline, lost, record, table
 from ullage.render.svg.scaling import scaling as picture
 from ullage.reports.scaling import ScalingReport, scaling
-from ullage.reports.view import View, view
+from ullage.reports.view import RunPart, view
 from ullage.totals import DeviceTotals, HostTotals
 from ullage.views.draw import NARROW, WIDE, extent
 from ullage.views.table import ties
@@ -95,7 +95,7 @@ def tree(branch: Branch, values: list[float]) -> Node:
 def printed(paper: tuple[tuple[tuple[float, ...], ...], ...]) -> ScalingReport:
     """The report of a printed table: trees without any totals behind them."""
     trees = [(tree(HOST, [row[run] for row in paper[0]]), tree(DEVICE_TALP, [row[run] for row in paper[1]])) for run in range(4)]
-    views = [(name, View(name, 0, host, device, None, None)) for name, (host, device) in zip("1248", trees, strict=True)]
+    views = [(name, RunPart(name, 0, host, device, None, None)) for name, (host, device) in zip("1248", trees, strict=True)]
     return scaling(views, unit="Nodes")
 
 
@@ -137,7 +137,7 @@ def test_the_answer_names_the_factor_that_falls_most():
 # -- scalability --------------------------------------------------------------------------------------------------------
 
 
-def run(size: int, *, elapsed: int, useful: int, kernel: int, instructions: int | None = None, cycles: int | None = None) -> View:
+def run(size: int, *, elapsed: int, useful: int, kernel: int, instructions: int | None = None, cycles: int | None = None) -> RunPart:
     """A run on `size` processes, each with a device, all alike: `useful` and `kernel` are sums over them."""
     host = HostTotals(size, elapsed, useful, 0, useful // size, instructions=instructions, cycles=cycles)
     each = kernel // size
@@ -280,7 +280,7 @@ def test_parents_are_products_and_global_efficiency_is_the_speedup_over_the_reso
 
 
 def test_a_run_whose_kernel_time_is_in_doubt_has_bounds_and_no_scaling():
-    doubtful = View(
+    doubtful = RunPart(
         "4", 40, FOUR.host, bounded(FOUR.device, {"device_parallel_efficiency": (0.5, 0.95)}), FOUR.host_totals, FOUR.device_totals
     )
     report = scaling([("one", ONE), ("four", doubtful)])

@@ -16,7 +16,7 @@ from ullage.render.trace_json import record
 from ullage.reports.sequences import Sequences
 from ullage.simulate.traces import kineto
 from ullage.simulate.traces.scenario import Scenario
-from ullage.simulate.traces.training import Plan, training
+from ullage.simulate.traces.training import TrainingPlan, training
 from ullage.traced import read_trace
 from ullage.views.html import html
 
@@ -43,15 +43,15 @@ def brute_force(scenario: Scenario) -> tuple[list[list[int]], list[list[int]]]:
 
 
 PLANS = [
-    Plan(ranks=4, lengths="ranks", layers=4),
-    Plan(ranks=3, lengths="steps", layers=4, steps=4),
-    Plan(ranks=4, lengths="ranks", straggler=2, layers=4),
-    Plan(ranks=3, lengths="steps", straggler=0, layers=4, graph="kernels"),
+    TrainingPlan(ranks=4, lengths="ranks", layers=4),
+    TrainingPlan(ranks=3, lengths="steps", layers=4, steps=4),
+    TrainingPlan(ranks=4, lengths="ranks", straggler=2, layers=4),
+    TrainingPlan(ranks=3, lengths="steps", straggler=0, layers=4, graph="kernels"),
 ]
 
 
 @pytest.mark.parametrize("plan", PLANS)
-def test_tokens_and_times_are_what_brute_force_says(plan: Plan, tmp_path: Path) -> None:
+def test_tokens_and_times_are_what_brute_force_says(plan: TrainingPlan, tmp_path: Path) -> None:
     scenario = training(plan)
     tokens, times = brute_force(scenario)
     report = found(scenario, tmp_path)
@@ -93,8 +93,8 @@ def test_text_page_and_data_say_what_unbalances_the_steps(plan: int, says: str, 
 
 
 def test_without_embeddings_or_with_one_rank_nothing_is_compared(tmp_path: Path) -> None:
-    assert found(training(Plan(layers=2)), tmp_path / "a") is None
-    assert found(training(Plan(ranks=1, lengths="ranks", layers=2)), tmp_path / "b") is None
+    assert found(training(TrainingPlan(layers=2)), tmp_path / "a") is None
+    assert found(training(TrainingPlan(ranks=1, lengths="ranks", layers=2)), tmp_path / "b") is None
 
 
 def test_a_lookup_tells_its_table_and_how_many_tokens(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.seeds import some
 from ullage.cli.simulate import command
 from ullage.errors import UllageError
 from ullage.intake import opened
-from ullage.reports.fleet import Question
+from ullage.reports.fleet import FleetRequest
 from ullage.reports.fleet import fleet as fleet_report
 from ullage.simulate.changes import CHANGES
 from ullage.simulate.fleet import Simulation, Specification, fleet
@@ -84,7 +84,7 @@ def with_first_spans(table: pa.Table, simulation: Simulation) -> Any:
 def agree(simulation: Simulation, samples: Any, tolerance: float) -> None:
     """Compare the report over samples with the answer key."""
     key, seed = simulation.answers, simulation.specification.seed
-    reports = {by: fleet_report(samples, None, Question(by=by)) for by in ("job", "host", "cluster")}
+    reports = {by: fleet_report(samples, None, FleetRequest(by=by)) for by in ("job", "host", "cluster")}
     whole, planted = reports["job"], key["fleet"]
 
     def close(found: float | None, expected: float | None, *what: object) -> None:

@@ -21,7 +21,7 @@ from ullage.cupti.stalls import GROUPS, LATENCY, PREFIX, REASONS, reason, short
 from ullage.errors import UllageError
 from ullage.kernels.sass.disassembler import TooSlow
 from ullage.kernels.sass.instruction import Function, Instruction
-from ullage.kernels.sass.lines import Lined, Place
+from ullage.kernels.sass.lines import Lined, SourceLine
 from ullage.render.stalls import headline, record, view
 from ullage.reports.stalls import INDICES, stall_report
 from ullage.views.text import text
@@ -134,7 +134,7 @@ def test_advice_is_given_for_what_takes_a_tenth_of_a_kernel():
 
 def test_instructions_and_lines_are_joined_by_the_program_counter():
     samples = sampled(("a", 16, "long_scoreboard", 6), ("a", 32, "selected", 3), ("a", 16, "wait", 1), cubins={CRC: b"cubin"})
-    report = stall_report(samples, disassembled=disassembled(lined("a", "LDG.E", "FADD", "STG.E", place=Place("/src/k.cu", 7))))
+    report = stall_report(samples, disassembled=disassembled(lined("a", "LDG.E", "FADD", "STG.E", place=SourceLine("/src/k.cu", 7))))
     (kernel,) = report.kernels
     assert [(spot.pc, str(spot.instruction), str(spot.place), spot.samples) for spot in kernel.spots] == [
         (16, "FADD", "/src/k.cu:7", 7), (32, "STG.E", "/src/k.cu:7", 3),
@@ -323,7 +323,7 @@ def test_every_instruction_has_the_line_that_nvdisasm_writes_before_it(cubin, tm
 def test_the_report_as_text_is_answer_tables_and_notes():
     facts = {"chip": "GH100", "release": "13.0", "mode": "continuous", "cycles": 4096}
     samples = sampled(("a", 16, "long_scoreboard", 6), ("a", 0, "selected", 4), cubins={CRC: b"cubin"}, **facts)
-    report = stall_report(samples, disassembled=disassembled(lined("a", "LDG.E", "FADD", place=Place("/src/k.cu", 7))))
+    report = stall_report(samples, disassembled=disassembled(lined("a", "LDG.E", "FADD", place=SourceLine("/src/k.cu", 7))))
     assert (
         text(view(report))
         == """\

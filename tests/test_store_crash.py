@@ -22,7 +22,7 @@ import pyarrow as pa
 import pytest
 
 from ullage.errors import UllageError
-from ullage.store.manifest import Folder
+from ullage.store.manifest import StoreFolder
 from ullage.store.parts import read_part
 from ullage.store.store import Store
 from ullage.sums.windows import settle
@@ -86,7 +86,7 @@ def prepared(folder: Path, change: str) -> Path:
 def content(folder: Path) -> list[dict[str, Any]]:
     """All rows of a store, read without DuckDB, and its jobs."""
     store = Store.open(folder)
-    tables = [read_part(Folder(folder), p) for p in store.manifest().parts]
+    tables = [read_part(StoreFolder(folder), p) for p in store.manifest().parts]
     rows = pa.concat_tables([SETTLED.empty_table(), *tables]).to_pylist()
     for row in rows:
         row["flags"] = 0  # whether a row came late depends on the order of arrival, which a second attempt changes

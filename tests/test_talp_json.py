@@ -14,10 +14,10 @@ from tests.test_trace_sources_agree import SCENARIOS
 from ullage import read_trace
 from ullage.errors import UllageError
 from ullage.render.talp_json import talp_json
-from ullage.reports.trace import Question, trace
+from ullage.reports.trace import TraceQuestion, trace
 from ullage.simulate.traces.pils import USE_CASES, Load, pils
 from ullage.simulate.traces.recording import write
-from ullage.simulate.traces.training import Plan, training
+from ullage.simulate.traces.training import TrainingPlan, training
 
 
 def of(files):
@@ -82,7 +82,7 @@ def test_a_region_that_has_talps_name_for_the_run_does_not_take_its_place(tmp_pa
 
 
 def test_it_counts_ranks_devices_and_hosts(tmp_path):
-    write(training(Plan(ranks=3)), tmp_path)
+    write(training(TrainingPlan(ranks=3)), tmp_path)
     assert json.loads(talp_json(of(tmp_path)))["resources"] == {"numCpus": 3, "numNodes": 1, "numMpiRanks": 3, "numGpus": 3}
 
 
@@ -100,5 +100,5 @@ def test_devices_alone_have_no_form_in_talp(tmp_path):
 def test_one_region_alone_is_the_run(tmp_path):
     made = Made(tmp_path / "a.ullage").clocks(0).named({2: "solve"}, flags=1).host(host(20, 30, 2)).clocks(40)
     run = read_trace(made.buffer(kernel(22, 27)).end())
-    report = trace(run.profile, "first-last", Question(region="solve"))
+    report = trace(run.profile, "first-last", TraceQuestion(region="solve"))
     assert json.loads(talp_json(report))["Application"]["Global"]["elapsedTime"] == 10

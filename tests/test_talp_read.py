@@ -17,21 +17,21 @@ from ullage.problems import Problems
 from ullage.recording import Recording
 from ullage.simulate.traces.answers import answer
 from ullage.simulate.traces.pils import USE_CASES, pils
-from ullage.simulate.traces.scenario import Event, Scenario
+from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
 from ullage.simulate.traces.talp import VERSIONS, write
 from ullage.totals import Factors, HostTotals, Region, united
-from ullage.traces.trace import Options, recognised
+from ullage.traces.trace import TraceOptions, recognised
 
 SCENARIOS = [pils(case.load) for case in USE_CASES.values()]
 # Two ranks on CPUs alone: rank 0 computes 70 of 100 ns, rank 1 100 of 100 and never communicates.
 UNEVEN = Scenario(
     "uneven",
     (
-        Event(0, 100, "host", "main", 0, thread=0),
-        Event(70, 100, "mpi", "MPI_Barrier", 0, thread=0),
-        Event(10, 50, "region", "solve", 0, thread=0),
-        Event(0, 100, "host", "main", 1, thread=1),
-        Event(100, 100, "mpi", "MPI_Barrier", 1, thread=1),
+        ScenarioEvent(0, 100, "host", "main", 0, thread=0),
+        ScenarioEvent(70, 100, "mpi", "MPI_Barrier", 0, thread=0),
+        ScenarioEvent(10, 50, "region", "solve", 0, thread=0),
+        ScenarioEvent(0, 100, "host", "main", 1, thread=1),
+        ScenarioEvent(100, 100, "mpi", "MPI_Barrier", 1, thread=1),
     ),
     {0: 0, 1: 1},
 )
@@ -42,7 +42,7 @@ def read(path: Path) -> tuple[list[Region], Recording, Problems]:
     recording, problems = Recording(file.name), Problems()
     assert trace.name == "talp"
     assert trace.sums is not None
-    return trace.sums(file, recording, Options(), problems), recording, problems
+    return trace.sums(file, recording, TraceOptions(), problems), recording, problems
 
 
 def region(tmp_path: Path, **values: Any) -> tuple[Region, Problems]:

@@ -13,13 +13,13 @@ from ullage.reports.restated import Restatement, restated
 from ullage.simulate.traces.pils import USE_CASES, pils
 from ullage.simulate.traces.talp import write
 from ullage.totals import Region
-from ullage.traces.trace import Options, recognised
+from ullage.traces.trace import TraceOptions, recognised
 
 
 def regions(path: Path) -> list[Region]:
     trace, file = recognised(path)
     assert trace.sums is not None
-    return trace.sums(file, Recording(file.name), Options(), Problems())
+    return trace.sums(file, Recording(file.name), TraceOptions(), Problems())
 
 
 def check(path: Path) -> Restatement:

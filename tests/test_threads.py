@@ -5,30 +5,30 @@ from __future__ import annotations
 import pytest
 
 from ullage.reports.view import view
-from ullage.simulate.traces.scenario import Event, Scenario
+from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
 from ullage.sums.lanes.gather import gather
 from ullage.sums.lanes.reduce import reduce
 from ullage.sums.lanes.run import Run, host_parts, host_totals, merge
 
 
-def run(*events: Event, ranks: int = 1) -> Run:
+def run(*events: ScenarioEvent, ranks: int = 1) -> Run:
     scenario = Scenario("threads", events, {rank: rank for rank in range(ranks)})
     return merge([reduce(gather(scenario.batches(), scenario.recording()))])
 
 
-def waits(process: int, thread: int, start: int, end: int, name: str) -> Event:
-    return Event(start, end, "parallel", name, process, thread=thread)
+def waits(process: int, thread: int, start: int, end: int, name: str) -> ScenarioEvent:
+    return ScenarioEvent(start, end, "parallel", name, process, thread=thread)
 
 
-def alive(process: int, end: int = 100) -> Event:
-    return Event(0, end, "host", "work", process, thread=0)
+def alive(process: int, end: int = 100) -> ScenarioEvent:
+    return ScenarioEvent(0, end, "host", "work", process, thread=0)
 
 
 def test_what_threads_lose_is_told_by_its_reason():
     # 100 ns, two workers: one idles 0-40 (nothing is parallel) and waits 90-100 (others have more), the other is handed work 40-45
     found = run(
         alive(0), waits(0, 1, 0, 40, "Idle"), waits(0, 1, 90, 100, "Synchronization"), waits(0, 2, 40, 45, "Scheduling and Fork/Join"),
-        Event(99, 100, "mpi", "MPI_Barrier", 0, thread=0),
+        ScenarioEvent(99, 100, "mpi", "MPI_Barrier", 0, thread=0),
     )  # fmt: skip
     [part] = host_parts(found)
     assert (part.threads, part.serialisation, part.scheduling) == (3, 40, 5)
@@ -42,8 +42,8 @@ def test_what_threads_lose_is_told_by_its_reason():
 def test_the_hybrid_tree_multiplies():
     found = run(
         alive(0), alive(1), waits(0, 1, 0, 50, "Idle"), waits(1, 1, 0, 20, "Idle"), waits(1, 1, 60, 100, "Synchronization"),
-        Event(60, 100, "mpi", "MPI_Allreduce", 1, thread=0),
-        Event(99, 100, "mpi", "MPI_Allreduce", 0, thread=0),
+        ScenarioEvent(60, 100, "mpi", "MPI_Allreduce", 1, thread=0),
+        ScenarioEvent(99, 100, "mpi", "MPI_Allreduce", 0, thread=0),
     )  # fmt: skip
     tree = view("run", 100, host_totals(host_parts(found), 100), None, "talp").host
     assert tree is not None
@@ -60,7 +60,7 @@ def test_the_hybrid_tree_multiplies():
 
 
 def test_without_worker_threads_the_tree_is_plain():
-    found = run(alive(0), Event(50, 100, "mpi", "MPI_Barrier", 0, thread=0))
+    found = run(alive(0), ScenarioEvent(50, 100, "mpi", "MPI_Barrier", 0, thread=0))
     totals = host_totals(host_parts(found), 100)
     assert totals is not None and totals.openmp_imbalance_time is None
     tree = view("run", 100, totals, None, "talp").host

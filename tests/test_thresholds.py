@@ -12,12 +12,12 @@ import pytest
 
 from tests.conftest import T0
 from tests.test_collectives import Did, rank, run_of
-from ullage.audit.trust import Finding, GaugeEvidence, Verdict, allowed_gap, verdict
+from ullage.audit.trust import GaugeEvidence, SeriesFault, Verdict, allowed_gap, verdict
 from ullage.reports.rated import rate
 from ullage.sums.devices import device_sums, time_sums
 from ullage.sums.gauges import gauge_sums, util_sums
 from ullage.sums.lanes.alignment import line
-from ullage.sums.lanes.code.account import Code, merge_code
+from ullage.sums.lanes.code.account import CodeAccount, merge_code
 from ullage.sums.lanes.code.times import CodeRow, CodeTimes, code_times, merge_code_times
 from ullage.sums.lanes.common import _unequal
 from ullage.sums.lanes.events_before_sums import median_with_histogram
@@ -38,13 +38,13 @@ HOUR, MINUTE = 3_600_000, 60_000
 WATTS, HERTZ = 700.0, 2e9  # of the GPU: half its power is 350 W, a fifth 140 W, and 0.3 of its highest clock 600 MHz
 
 
-def of_rows(span: float = HOUR, rows: int = 1000, stuck: float = 0, **flagged: int) -> Finding:
+def of_rows(span: float = HOUR, rows: int = 1000, stuck: float = 0, **flagged: int) -> SeriesFault:
     """Return the verdict on a device of which so many readings are flagged."""
     counts = {f"{name}_rows": flagged.get(name, 0) for name in FLAGGED}
     return verdict({"rows": rows, "span_ms": span, "stuck_ms": stuck, "gap_rows": 0} | counts)
 
 
-def seen(span: float = HOUR, spans=None, lasted=None, **sums: float) -> Finding:
+def seen(span: float = HOUR, spans=None, lasted=None, **sums: float) -> SeriesFault:
     """Return the verdict on a device with such evidence of its gauges over an hour, in 1,000 readings."""
     nothing = {f"{kind}_{what}": 0.0 for kind in ("util", "hard", "zero", "low", "energy") for what in ("ms", "rows", "sum", "power_sum")}
     nothing |= {"util_gap_sum": 0.0, "low_clock_sum": 0.0, "energy_power_squares": 0.0}
@@ -499,7 +499,7 @@ def test_time_by_code_counts_gaps_and_folds_what_is_too_much():
     assert merge_code_times([CodeTimes((CodeRow("(others)", 3, 9, 5),)), found], most=1).rows[1] == CodeRow("(others)", 4, 11, 5)
     nothing = np.zeros(0, np.int64)
     assert code_times([], nothing, nothing, nothing, outside=0) == merge_code_times([]) == CodeTimes()
-    assert (CodeTimes().outside, merge_code([]).charged, merge_code([Code(), Code()]).charged) == (0, 0, 0)
+    assert (CodeTimes().outside, merge_code([]).charged, merge_code([CodeAccount(), CodeAccount()]).charged) == (0, 0, 0)
 
 
 @pytest.mark.parametrize(("shorter", "common", "unequal"), [(990, None, False), (989, None, True), (989, (0, 1), False)])

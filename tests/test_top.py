@@ -26,7 +26,7 @@ from ullage.errors import UllageError
 from ullage.live.course import Course
 from ullage.live.places import interval, polled, recent
 from ullage.problems import Problems
-from ullage.render.top import View, as_data, curve, grid, screen, text
+from ullage.render.top import TopView, as_data, curve, grid, screen, text
 from ullage.sources.machine import Limits
 from ullage.sources.source import Options
 from ullage.tables import samples
@@ -64,7 +64,7 @@ def view(**more):
     course.limits = {"GPU-0": Limits(power=650, sm_clock=1.98e9, memory=80e9)}
     for at in (10, 20):
         course.add([batch(at, (0, H100, BUSY), (1, H100, IDLE), (2, A100, DARK))])
-    return View(course, "node-17 by NVML", **more)
+    return TopView(course, "node-17 by NVML", **more)
 
 
 def test_a_wide_terminal_shows_everything():
@@ -145,7 +145,7 @@ def test_a_mig_instance_stands_below_its_gpu_without_the_boards_own_figures():
     course = Course(10)
     instance = {"mig": "1g.10gb/7", "tensor_active": 0.6, "sm_clock": 1.525e9, "memory_used": 9e9}
     course.add([batch(10, (0, H100, DARK), (0, H100, instance))])
-    rows = [line.split() for line in text(View(course, "n"), 120).splitlines() if line.startswith("0")]
+    rows = [line.split() for line in text(TopView(course, "n"), 120).splitlines() if line.startswith("0")]
     assert [row[0] for row in rows] == ["0", "0:1g.10gb/7"] and "50.0" in rows[1] and "9" in rows[1]
 
 
@@ -153,7 +153,7 @@ def test_names_from_a_source_cannot_take_over_the_terminal():
     course = Course(10)
     hostile = batch(10, (0, "\x1b[2J\x1b]0;owned\x07", BUSY))
     course.add([hostile])
-    assert "\x1b" not in text(View(course, "a\x1b[31m", notes=("b\x1b[32m",)), 100)
+    assert "\x1b" not in text(TopView(course, "a\x1b[31m", notes=("b\x1b[32m",)), 100)
 
 
 def test_data_for_programs_has_null_for_what_is_not_known():

@@ -13,8 +13,8 @@ from ullage.metrics.tree import bounded
 from ullage.recording import Mode
 from ullage.render import change as render
 from ullage.render.change import record
-from ullage.reports.change import ChangeReport, Side, change, verdict
-from ullage.reports.view import View, view
+from ullage.reports.change import ChangeReport, ComparedSide, change, verdict
+from ullage.reports.view import RunPart, view
 from ullage.totals import DeviceTotals, HostTotals
 from ullage.views.text import text
 
@@ -25,15 +25,15 @@ MS = 10**6
 class Traced:
     """What a comparison needs of a report."""
 
-    whole: View
-    regions: tuple[View, ...] = ()
+    whole: RunPart
+    regions: tuple[RunPart, ...] = ()
     mode: Mode = "talp"
     partial: bool = False
 
 
 def run(
     elapsed: int, kernel: int, longest: int, active: float, *, devices: int = 2, useful: int = 40, launches: int = 1000, name: str = "run"
-) -> View:
+) -> RunPart:
     """A run of as many processes as devices, times in ms; the hosts do nothing but useful work and communication."""
     host = HostTotals(devices, elapsed * MS, useful * MS, 0, useful * MS // devices)
     device = DeviceTotals(devices, elapsed * MS, kernel * MS, 0, 0, longest * MS, longest * MS, int(active * MS), launches=launches)
@@ -45,7 +45,7 @@ SLOW = Traced(run(100, 100, 50, 62.5))
 FAST = Traced(run(80, 100, 50, 62.5))
 
 
-def rows(report: ChangeReport, side: str = "device") -> Side:
+def rows(report: ChangeReport, side: str = "device") -> ComparedSide:
     return next(s for s in report.whole.sides if s.name == side)
 
 

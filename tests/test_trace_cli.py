@@ -21,9 +21,9 @@ from tests.trace_command import EVENTS, ask, profile, refused
 from ullage.simulate.traces import kineto, talp
 from ullage.simulate.traces.answers import answer
 from ullage.simulate.traces.pils import USE_CASES, pils
-from ullage.simulate.traces.training import Plan, training
+from ullage.simulate.traces.training import TrainingPlan, training
 
-RUN = training(Plan(ranks=2, steps=3))
+RUN = training(TrainingPlan(ranks=2, steps=3))
 
 
 @pytest.fixture(scope="module")

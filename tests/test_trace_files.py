@@ -18,8 +18,8 @@ import ullage
 from tests.trace_brute_force import Answer, Part, worked_out
 from ullage.kernels.family import family
 from ullage.reports.trace import MOST_REGIONS, TraceReport
-from ullage.reports.view import View
-from ullage.simulate.traces.scenario import Event, Scenario
+from ullage.reports.view import RunPart
+from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
 from ullage.sums.lanes.bounds import host_ranges
 from ullage.sums.lanes.gather import gather
 from ullage.sums.lanes.reduce import reduce
@@ -37,7 +37,7 @@ def slow_where_big(path: Path) -> pytest.ParameterSet:
     return pytest.param(path, id=path.name.split(".")[0], marks=[pytest.mark.full] if big else [])
 
 
-def given(found: View) -> Part:
+def given(found: RunPart) -> Part:
     devices = sorted((p.kernel, p.collective, p.memory) for p in found.device_parts)
     return Part(found.elapsed, devices, sorted((p.elapsed, p.offload, p.communication) for p in found.host_parts))
 
@@ -107,8 +107,8 @@ def test_a_few_windows_cut_out_of_many_spans_what_lies_in_them() -> None:
 
 
 def test_the_step_of_the_clock_counts_for_the_calls_of_a_region_alone() -> None:
-    calls = tuple(Event(at, at + 50, "api", "cudaLaunchKernel", 1, thread=1, call="launch") for at in range(0, 1000, 100))
-    scenario = Scenario("steps", (*calls, Event(500, 700, "region", "forward", 1, thread=1)), {1: 0})
+    calls = tuple(ScenarioEvent(at, at + 50, "api", "cudaLaunchKernel", 1, thread=1, call="launch") for at in range(0, 1000, 100))
+    scenario = Scenario("steps", (*calls, ScenarioEvent(500, 700, "region", "forward", 1, thread=1)), {1: 0})
     run = merge([reduce(gather(scenario.batches(), scenario.recording()))])
     # the region holds two of ten calls, each of which may be two steps longer than it says, or one shorter at each end
     [useful] = host_ranges(host_parts(run, run.region("forward")), resolution=10).useful

@@ -15,13 +15,13 @@ from ullage.gpus.chip import find
 from ullage.kernels.gemms.gemm import decode
 from ullage.metrics.tiles import adjusted_ofu
 from ullage.product import CONVOLUTION, EARLIER, GRAPH, GROUPED, Product
-from ullage.profiles import Asked, profile
+from ullage.profiles import ProfileRequest, profile
 from ullage.render.gemms import record, view
 from ullage.reports.gemm_uses import gemm_use, kernels_own
 from ullage.reports.gemms import gemm_summary
 from ullage.simulate.traces.kineto import write
-from ullage.simulate.traces.scenario import Recorder, Scenario
-from ullage.sums.lanes.products import Row
+from ullage.simulate.traces.scenario import ProcessScenario, Scenario
+from ullage.sums.lanes.products import KernelProduct
 from ullage.views.text import text
 
 SHARED = Path(__file__).parents[2] / "shared" / "data"
@@ -34,12 +34,12 @@ def real(name):
     path = SHARED / name
     if not path.exists():
         pytest.skip(f"{path.name} is not here")
-    return profile([str(path)], Asked()).run
+    return profile([str(path)], ProfileRequest()).run
 
 
 def traced(folder, *kernels, region="forward", device="NVIDIA H100 80GB HBM3"):
     """Write a run of kernels (name, product, ns, blocks) as a PyTorch profile, one after the other, and return its path."""
-    to, now = Recorder(7001, 0), 1000
+    to, now = ProcessScenario(7001, 0), 1000
     for name, word, length, blocks in kernels:
         call = to.call(now - 900, now - 890, "cudaLaunchKernel", "launch", 7001)
         to.work(now, now + length, "kernel", name, 7, call, product=word, blocks=blocks, threads=128)
@@ -50,7 +50,7 @@ def traced(folder, *kernels, region="forward", device="NVIDIA H100 80GB HBM3"):
 
 
 def summed(path):
-    return gemm_summary(profile([str(path)], Asked()).run)
+    return gemm_summary(profile([str(path)], ProfileRequest()).run)
 
 
 def test_what_the_gpus_figures_rest_on_is_said(tmp_path):
@@ -100,7 +100,7 @@ def test_a_kernel_without_a_tile_counts_its_product_but_not_its_padding(tmp_path
     ],
 )
 def test_what_runs_beside_a_product_is_none(name):
-    assert gemm_use(Row(name, "1x64x64x64 bf16", "", 1, 32, 1, 10), None) is None
+    assert gemm_use(KernelProduct(name, "1x64x64x64 bf16", "", 1, 32, 1, 10), None) is None
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_what_runs_beside_a_product_is_none(name):
     ],
 )
 def test_precision_is_the_kernels_and_else_the_operators(name, word, precision, peak):
-    use = gemm_use(Row(name, word, "", 1, 32, 1, 10), H100)
+    use = gemm_use(KernelProduct(name, word, "", 1, 32, 1, 10), H100)
     assert (use.precision, use.peak) == (precision, peak)
 
 
@@ -131,7 +131,7 @@ def test_the_grid_decides_which_way_round_where_it_can():
 
 @given(st.integers(1, 5000), st.integers(1, 5000), st.integers(1, 5000), st.integers(1, 40), st.integers(-1, 2000))
 def test_padding_never_makes_less_of_a_product(m, n, k, batch, blocks):
-    use = gemm_use(Row(TALL, Product(batch, m, n, k, "fp32").word, "", blocks, 128, 3, 100), H100)
+    use = gemm_use(KernelProduct(TALL, Product(batch, m, n, k, "fp32").word, "", blocks, 128, 3, 100), H100)
     assert use.theoretical_flops == 3 * 2 * batch * m * n * k
     assert 0 < use.tile_efficiency <= 1
 

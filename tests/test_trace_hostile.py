@@ -28,7 +28,7 @@ from tests.trace_damage import NASTY, answer, each_spoilt, flipped, spoil_databa
 from ullage.errors import UllageError
 from ullage.simulate.traces import kineto, nsys, talp
 from ullage.simulate.traces.pils import USE_CASES, pils
-from ullage.simulate.traces.training import Plan, training
+from ullage.simulate.traces.training import TrainingPlan, training
 
 GENERATIONS = ("2020", "2022", "2024", "2026", "newest")
 BUSY = 100_000  # ns that `EVENTS` have the device busy
@@ -461,7 +461,7 @@ def test_of_too_many_regions_or_steps_the_first_or_longest_are_taken_and_the_rep
 def samples(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One good file of each source; of Nsight Systems one of each generation."""
     folder = tmp_path_factory.mktemp("samples")
-    scenario = training(Plan(ranks=1, steps=2))
+    scenario = training(TrainingPlan(ranks=1, steps=2))
     found = {"kineto": next(iter(kineto.write(scenario, folder))), "talp": talp.write(pils(USE_CASES["4"].load), folder / "talp.json")}
     for generation in GENERATIONS:
         found[generation] = nsys.write(pils(USE_CASES["4"].load), folder / f"{generation}.sqlite", generation=generation)  # type: ignore[arg-type]

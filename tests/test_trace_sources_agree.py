@@ -13,33 +13,39 @@ from ullage.metrics.tree import DEVICE_AI, DEVICE_TALP, evaluate
 from ullage.problems import Problems
 from ullage.recording import Recording
 from ullage.simulate.traces import kineto, nsys, talp
-from ullage.simulate.traces.answers import Answer, answer
+from ullage.simulate.traces.answers import TreeAnswer, answer
 from ullage.simulate.traces.pils import USE_CASES, load, pils
-from ullage.simulate.traces.scenario import Event, Scenario
-from ullage.simulate.traces.training import Plan, training
+from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
+from ullage.simulate.traces.training import TrainingPlan, training
 from ullage.sums.lanes.gather import gather
 from ullage.sums.lanes.reduce import Reduced, reduce
 from ullage.sums.lanes.run import Run, device_parts, device_totals, host_parts, host_totals, merge
 from ullage.totals import DeviceTotals
-from ullage.traces.trace import Options, recognised
+from ullage.traces.trace import TraceOptions, recognised
 
 
 def several(owners: dict[int, tuple[int, ...]]) -> Scenario:
     """Processes that each use several devices (device numbers by process): on each a kernel and a copy, as long as its number says."""
-    events: list[Event] = []
+    events: list[ScenarioEvent] = []
     for process, devices in owners.items():
-        events.append(Event(2_000, 60_000, "region", "solve", process, thread=process))
+        events.append(ScenarioEvent(2_000, 60_000, "region", "solve", process, thread=process))
         for at, device in enumerate(devices):
             call, start = at + 1, 1_003 * (process % 10 + 1) + 7_000 * at
-            events.append(Event(start, start + 901, "api", "cudaLaunchKernel", process, thread=process, call="launch", correlation=call))
-            kernel = Event(start + 2_000, start + 21_007 + 5_000 * device, "kernel", "gemm", process, device=device)
+            events.append(
+                ScenarioEvent(start, start + 901, "api", "cudaLaunchKernel", process, thread=process, call="launch", correlation=call)
+            )
+            kernel = ScenarioEvent(start + 2_000, start + 21_007 + 5_000 * device, "kernel", "gemm", process, device=device)
             events.append(replace(kernel, stream=7, correlation=call, blocks=8, threads=128))
             events.append(
-                Event(start + 950, start + 2_950, "api", "cudaMemcpyAsync", process, thread=process, call="copy", correlation=call + 50)
+                ScenarioEvent(
+                    start + 950, start + 2_950, "api", "cudaMemcpyAsync", process, thread=process, call="copy", correlation=call + 50
+                )
             )
-            copy = Event(start + 15_000, start + 40_001, "memcpy", "Memcpy HtoD", process, device=device, bytes=4096)
+            copy = ScenarioEvent(start + 15_000, start + 40_001, "memcpy", "Memcpy HtoD", process, device=device, bytes=4096)
             events.append(replace(copy, stream=8, correlation=call + 50))
-        events.append(Event(50_000, 70_000 + process, "api", "cudaDeviceSynchronize", process, thread=process, call="sync", correlation=99))
+        events.append(
+            ScenarioEvent(50_000, 70_000 + process, "api", "cudaDeviceSynchronize", process, thread=process, call="sync", correlation=99)
+        )
     used = sorted({device for devices in owners.values() for device in devices})
     return Scenario(
         "several",
@@ -54,15 +60,15 @@ SCENARIOS: dict[str, Scenario] = {
     "rounds": pils(load("rounds", cpu="300,250.5,10", gpu="500,20", memcpy="0,250,120.001", rounds=4)),
     "two devices a process": several({11: (0, 1), 12: (2, 3)}),
     "devices of unequal number": several({11: (0, 1, 2), 12: (3,)}),
-    "training": training(Plan()),
-    "training, straggler": training(Plan(ranks=3, straggler=1, seed=5)),
-    "training, host-bound": training(Plan(host_bound=True)),
-    "training, graph with kernels": training(Plan(graph="kernels")),
-    "training, graph without a trace": training(Plan(graph="hidden")),
+    "training": training(TrainingPlan()),
+    "training, straggler": training(TrainingPlan(ranks=3, straggler=1, seed=5)),
+    "training, host-bound": training(TrainingPlan(host_bound=True)),
+    "training, graph with kernels": training(TrainingPlan(graph="kernels")),
+    "training, graph without a trace": training(TrainingPlan(graph="hidden")),
 }
 # what PyTorch's profiler can't tell: it writes down no graph's execution as one, and not which GPU of the machine a device is
 BESIDE_KINETO: dict[str, Scenario] = {
-    "whole graphs": training(Plan(graph="whole")),
+    "whole graphs": training(TrainingPlan(graph="whole")),
     "one device of two processes": several({11: (0,), 12: (0,)}),
     "devices in common": several({11: (0, 1), 12: (1, 2), 13: (2,)}),
 }
@@ -87,22 +93,22 @@ def run_of(paths: list[Path]) -> tuple[Run, Problems]:
         trace, file = recognised(path)
         assert trace.read is not None
         recording = Recording(file.name)
-        kept.append(reduce(gather(trace.read(file, recording, Options(), problems), recording)))
+        kept.append(reduce(gather(trace.read(file, recording, TraceOptions(), problems), recording)))
     return merge(kept), problems
 
 
-def totals(run: Run, region: str | None) -> Answer:
+def totals(run: Run, region: str | None) -> TreeAnswer:
     windows = run.whole() if region is None else run.region(region)
     elapsed = run.elapsed(windows)
     host = host_totals(host_parts(run, windows), elapsed)
     assert host is not None
-    return Answer(host, device_totals(device_parts(run, windows), elapsed))
+    return TreeAnswer(host, device_totals(device_parts(run, windows), elapsed))
 
 
-def comparable(found: Answer) -> Answer:
+def comparable(found: TreeAnswer) -> TreeAnswer:
     """Without how many calls there were, of which some recorders write two rows for one, and without what matching collectives adds."""
     device = found.device and replace(found.device, max_kernel_transfer_time=None)
-    return Answer(replace(found.host, calls=None), device)
+    return TreeAnswer(replace(found.host, calls=None), device)
 
 
 def regions(scenario: Scenario) -> list[str | None]:
@@ -137,7 +143,7 @@ def test_talp_gives_the_answer_to_the_nanosecond(name: str, version: str, tmp_pa
     scenario = (SCENARIOS | BESIDE_KINETO)[name]
     trace, file = recognised(talp.write(scenario, tmp_path / "talp.json", version=version))
     assert trace.sums is not None
-    found = {r.name: r for r in trace.sums(file, Recording(file.name), Options(), Problems())}
+    found = {r.name: r for r in trace.sums(file, Recording(file.name), TraceOptions(), Problems())}
     for region in regions(scenario):
         expected = answer(scenario, region)
         read = found[region or "Global"]
@@ -171,7 +177,7 @@ def test_the_trees_of_all_sources_are_one_tree(name: str, tmp_path: Path) -> Non
 
 def test_graphs_traced_as_one_have_the_time_of_their_kernels(tmp_path: Path) -> None:
     # the kernels of a replay follow one another without a gap, so the graph runs as long as they do; only their number is lost
-    scenario = training(Plan(graph="kernels"))
+    scenario = training(TrainingPlan(graph="kernels"))
     expected = comparable(answer(scenario))
     found = comparable(totals(run_of([nsys.write(scenario, tmp_path / "run.sqlite", graphs="graph")])[0], None))
     assert found.device is not None

@@ -16,7 +16,7 @@ from ullage.recording import Process, Recording
 from ullage.reports.what_if import WhatIf, what_if
 from ullage.simulate.traces import kineto, nsys, talp
 from ullage.simulate.traces.pils import USE_CASES, pils
-from ullage.simulate.traces.training import Plan, training
+from ullage.simulate.traces.training import TrainingPlan, training
 from ullage.sums.lanes.common import with_common
 from ullage.sums.lanes.gather import gather
 from ullage.sums.lanes.matching import match
@@ -313,7 +313,7 @@ def _longer(item, name):
 def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A training job of four ranks, of which the third is slow."""
     folder = tmp_path_factory.mktemp("slow")
-    kineto.write(training(Plan(ranks=4, straggler=2)), folder)
+    kineto.write(training(TrainingPlan(ranks=4, straggler=2)), folder)
     return folder
 
 

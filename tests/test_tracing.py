@@ -17,7 +17,7 @@ from ullage.models.model import MODELS, find
 from ullage.models.sample import Sample, pairs, quantity
 from ullage.models.tracing import certificate as certificates
 from ullage.models.tracing import shelf
-from ullage.models.tracing.certificate import Certificate, Compared, certify, config_hash, formula_hash
+from ullage.models.tracing.certificate import Certificate, ComparedTrial, certify, config_hash, formula_hash
 from ullage.models.tracing.counter import Count
 from ullage.models.tracing.matching import compared, compared_backward, differences, without
 from ullage.models.tracing.polynomial import Polynomial, grid, through
@@ -152,7 +152,7 @@ STORED = Certificate(
     config_hash(Config(LLAMA)),
     formula_hash("ullage.models.families.dense"),
     {"torch": "2.13.0"},
-    (Compared({"batch": 1, "text": 9}, 1_409_184, 1_409_184, 2_818_368, 2_818_368, 25),),
+    (ComparedTrial({"batch": 1, "text": 9}, 1_409_184, 1_409_184, 2_818_368, 2_818_368, 25),),
     (),
     "2026-11-21",
 )

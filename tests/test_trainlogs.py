@@ -16,7 +16,7 @@ from ullage.problems import Problems
 from ullage.tables import JOBS
 from ullage.trainlogs.log import SERIES, TRAINLOGS, read_log, table
 from ullage.trainlogs.reported import beside, periods, read_reported, record
-from ullage.trainlogs.step import Step
+from ullage.trainlogs.step import LoggedStep
 
 # 2026-08-10T12:00:03Z in ms: T0 is the day's beginning, 12 h and 3 s on
 NOON = T0 + 43_203_000
@@ -323,7 +323,7 @@ def test_what_is_no_log_says_what_is_read(tmp_path):
 
 
 def series(*steps):
-    return table(Step(number, *step) for number, step in enumerate(steps, 1))
+    return table(LoggedStep(number, *step) for number, step in enumerate(steps, 1))
 
 
 def test_a_line_stands_for_the_steps_since_the_line_before():
@@ -403,4 +403,4 @@ def test_a_fleet_report_sets_the_log_beside_ofu(tmp_path):
 
 
 def test_a_series_has_the_declared_schema():
-    assert table([]).schema == SERIES and isinstance(table([Step(1)]), pa.Table)
+    assert table([]).schema == SERIES and isinstance(table([LoggedStep(1)]), pa.Table)

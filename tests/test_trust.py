@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import T0
 from ullage.audit.trust import VERDICTS, Verdict
 from ullage.metrics.clocks import sampled_ofu_bounds
-from ullage.reports.fleet import Question, fleet
+from ullage.reports.fleet import FleetRequest, fleet
 from ullage.reports.groups import marked_sums, state_sums
 from ullage.reports.rated import rate
 from ullage.reports.series import gauge_evidence
@@ -158,7 +158,7 @@ def test_beyond_half_of_the_time_the_rest_is_not_believed_either(settled, count,
 def test_only_the_faulty_part_of_a_series_is_left_out(settled):
     # 240 of 720 samples read 0, a third of the six hours; the rest is as in a series without a fault
     zeros = dict.fromkeys(("gr_active", "sm_active", "tensor_active"), (0.0, 100, 340))
-    sound, faulty = (fleet(settled(rows), None, Question(by="hour")) for rows in (series(), series(**zeros)))
+    sound, faulty = (fleet(settled(rows), None, FleetRequest(by="hour")) for rows in (series(), series(**zeros)))
     assert faulty.ofu == pytest.approx(sound.ofu) and faulty.ofu_all < sound.ofu
     assert faulty.gpu_hours == pytest.approx(sound.gpu_hours) and faulty.trusted_share == pytest.approx(2 / 3)
     assert faulty.counted_hours == pytest.approx(sound.counted_hours * 2 / 3)
@@ -371,5 +371,5 @@ def test_over_two_hundred_seeds_planted_faults_have_their_verdict_and_nothing_el
 
 
 def test_a_report_counts_a_walking_series(settled):
-    report = fleet(settled([row | {"job": "a"} for row in walking(31.8, 720)]), None, Question())
+    report = fleet(settled([row | {"job": "a"} for row in walking(31.8, 720)]), None, FleetRequest())
     assert report.trusted_share == 1 and list(report.verdicts) == ["ok"]

@@ -8,10 +8,10 @@ import pytest
 
 from ullage.metrics.host import HOST
 from ullage.metrics.tree import DEVICE_TALP, evaluate
-from ullage.simulate.traces.answers import Answer, answer
+from ullage.simulate.traces.answers import TreeAnswer, answer
 from ullage.simulate.traces.pils import USE_CASES, Load, closed_form, load, pils
 from ullage.simulate.traces.scenario import Scenario
-from ullage.simulate.traces.training import Plan, sized, tiled, training
+from ullage.simulate.traces.training import TrainingPlan, sized, tiled, training
 from ullage.sums.lanes.gather import gather
 from ullage.sums.lanes.reduce import reduce
 from ullage.sums.lanes.run import device_parts, device_totals, host_parts, host_totals, merge
@@ -24,16 +24,16 @@ LOADS = {
     "one rank that only copies": load("copies", cpu="0", gpu="1", memcpy="1000000"),
 }
 PLANS = {
-    "plain": Plan(),
-    "straggler": Plan(ranks=3, straggler=1),
-    "host-bound": Plan(host_bound=True, driver=False),
-    "graph with kernels": Plan(graph="kernels"),
-    "graph as a whole": Plan(graph="whole"),
-    "graph without a trace": Plan(graph="hidden"),
+    "plain": TrainingPlan(),
+    "straggler": TrainingPlan(ranks=3, straggler=1),
+    "host-bound": TrainingPlan(host_bound=True, driver=False),
+    "graph with kernels": TrainingPlan(graph="kernels"),
+    "graph as a whole": TrainingPlan(graph="whole"),
+    "graph without a trace": TrainingPlan(graph="hidden"),
 }
 
 
-def measured(scenario: Scenario, region: str | None = None) -> Answer:
+def measured(scenario: Scenario, region: str | None = None) -> TreeAnswer:
     """The totals as the code under test finds them."""
     run = merge([reduce(gather(scenario.batches(), scenario.recording()))])
     windows = run.whole() if region is None else run.region(region)
@@ -41,10 +41,10 @@ def measured(scenario: Scenario, region: str | None = None) -> Answer:
     host = host_totals(host_parts(run, windows), elapsed)
     device = device_totals(device_parts(run, windows), elapsed)
     assert host is not None
-    return Answer(host, device and replace(device, max_kernel_transfer_time=None))
+    return TreeAnswer(host, device and replace(device, max_kernel_transfer_time=None))
 
 
-def tree(found: Answer) -> dict[str, float]:
+def tree(found: TreeAnswer) -> dict[str, float]:
     assert found.device is not None
     nodes = [*evaluate(HOST, found.host.sums()).walk(), *evaluate(DEVICE_TALP, found.device.counting_collectives().sums()).walk()]
     return {node.metric: node.value for _, node in nodes if node.value is not None}
@@ -102,26 +102,26 @@ def test_a_training_run_agrees_with_the_walk(name: str, region: str | None) -> N
 
 
 def test_a_graph_without_a_trace_hides_the_kernels_that_a_graph_with_kernels_shows() -> None:
-    whole, kernels, hidden = (answer(training(Plan(graph=graph))).device for graph in ("whole", "kernels", "hidden"))
+    whole, kernels, hidden = (answer(training(TrainingPlan(graph=graph))).device for graph in ("whole", "kernels", "hidden"))
     assert whole and kernels and hidden
     assert whole.kernel_time == kernels.kernel_time > hidden.kernel_time
 
 
 def test_a_straggler_makes_the_others_wait_in_collectives() -> None:
-    even, uneven = (answer(training(Plan(straggler=rank))).device for rank in (None, 1))
+    even, uneven = (answer(training(TrainingPlan(straggler=rank))).device for rank in (None, 1))
     assert even and uneven
-    assert tree(answer(training(Plan(straggler=1))))["device_load_balance"] < 1
+    assert tree(answer(training(TrainingPlan(straggler=1))))["device_load_balance"] < 1
     assert uneven.collective_time > even.collective_time
 
 
 def test_a_training_run_is_the_same_every_time_and_as_long_as_asked() -> None:
-    assert training(Plan(seed=9)) == training(Plan(seed=9)) != training(Plan(seed=10))
+    assert training(TrainingPlan(seed=9)) == training(TrainingPlan(seed=9)) != training(TrainingPlan(seed=10))
     assert len(training(sized(5_000)).events) == pytest.approx(5_000, rel=0.05)
 
 
 def test_a_tiled_run_is_one_run_after_another() -> None:
     # the host never communicates on its own, so U and W, K, C and M each come twice
-    scenario = training(Plan())
+    scenario = training(TrainingPlan())
     once = measured(scenario)
     run = merge([reduce(gather(tiled(scenario, 2), scenario.recording()))])
     twice = device_totals(device_parts(run), run.elapsed())
@@ -132,7 +132,9 @@ def test_a_tiled_run_is_one_run_after_another() -> None:
     )
 
 
-@pytest.mark.parametrize("scenario", [pils(LOADS["many rounds on four ranks"]), training(Plan(graph="kernels"))], ids=lambda s: s.name)
+@pytest.mark.parametrize(
+    "scenario", [pils(LOADS["many rounds on four ranks"]), training(TrainingPlan(graph="kernels"))], ids=lambda s: s.name
+)
 def test_a_scenarios_names_say_what_its_events_are(scenario: Scenario) -> None:
     # a trace file holds names, not kinds: the readers must find the same
     for event in scenario.events:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ullage.metrics.evidence import REST, Evidence, Held, Measured, Telemetry, Trace, compared, computed_sms, levels
-from ullage.metrics.steps import FACTORS, LABELS, Step
+from ullage.metrics.evidence import REST, Evidence, Held, Measured, Telemetry, TraceEvidence, compared, computed_sms, levels
+from ullage.metrics.steps import FACTORS, LABELS, ChainStep
 from ullage.metrics.telemetry import tree
 from ullage.metrics.waterfall import waterfall
 from ullage.render.waterfall import headline
@@ -20,9 +20,9 @@ from ullage.reports.waterfall import WaterfallReport, _cost
 say = Measured.exact
 
 
-def traced(balance=0.9, communication=0.8, orchestration=0.95, collectives=0.1, whole=True, held=None) -> Trace:
+def traced(balance=0.9, communication=0.8, orchestration=0.95, collectives=0.1, whole=True, held=None) -> TraceEvidence:
     parallel = balance * communication * orchestration
-    return Trace(
+    return TraceEvidence(
         *(say(value, "trace") for value in (balance, communication, orchestration, parallel)),
         held=held or Held(Measured(0.0, 0.0, collectives, "trace"), 0.0, 1.0, None),
         busy=say(parallel + collectives, "trace"),
@@ -258,7 +258,7 @@ def test_merged_steps_belong_to_all_their_owners_and_say_what_tells_them_apart()
 def test_what_a_step_takes_lies_between_its_bounds_wherever_level_and_factor_do(edges, at, other):
     (low, value, high), (least, usual, most) = edges
     before, factor = Measured(value, low, high, "b"), Measured(usual, least, most, "f")
-    between = Step(("tile",), factor, before, before * factor).lost_between
+    between = ChainStep(("tile",), factor, before, before * factor).lost_between
     assert between is not None
     level, chosen = low + at * (high - low), least + other * (most - least)
     assert between[0] - 1e-12 <= level * (1 - chosen) <= between[1] + 1e-12
@@ -266,8 +266,8 @@ def test_what_a_step_takes_lies_between_its_bounds_wherever_level_and_factor_do(
 
 @pytest.mark.parametrize(("names", "most"), [(("tile",), 1.0), (("clock",), 1.2), (("clock", "tile"), 1.2), (("sm_fill", "tile"), 1.0)])
 def test_what_remains_is_impossible_above_one_or_above_the_fastest_clock(names, most):
-    def step(least: float | None, value: float = 2.0, source: str = REST) -> Step:
-        return Step(names, Measured(value, least, 3.0, source), say(1.0, ""), say(1.0, ""))
+    def step(least: float | None, value: float = 2.0, source: str = REST) -> ChainStep:
+        return ChainStep(names, Measured(value, least, 3.0, source), say(1.0, ""), say(1.0, ""))
 
     # a billionth is rounding
     assert not step(most).impossible and not step(most * (1 + 1e-9)).impossible and step(most * (1 + 1.1e-9)).impossible
@@ -277,7 +277,7 @@ def test_what_remains_is_impossible_above_one_or_above_the_fastest_clock(names, 
 
 def test_a_step_of_four_factors_that_follow_each_other_is_named_by_its_ends():
     def short(*names: str) -> str:
-        return Step(names, say(1.0, ""), say(1.0, ""), say(1.0, "")).short
+        return ChainStep(names, say(1.0, ""), say(1.0, ""), say(1.0, "")).short
 
     assert short(*list(FACTORS)[:4]) == "load balance … SM fill"
     assert short(*list(FACTORS)[1:5]) == "communication … tensor issue"
@@ -321,17 +321,17 @@ def test_the_clocks_factor_lies_between_those_of_ofus_bounds():
 
 def test_a_gain_takes_less_than_nothing_between_its_bounds():
     # 0.6 to 0.8 times 1.1 to 1.2: of 0.8 a fifth is gained at most, of 0.6 a tenth at least; what is left of each says no more
-    step = Step(("tile",), Measured(1.15, 1.1, 1.2, ""), Measured(0.7, 0.6, 0.8, ""), Measured(0.8, 0.66, 0.96, ""))
+    step = ChainStep(("tile",), Measured(1.15, 1.1, 1.2, ""), Measured(0.7, 0.6, 0.8, ""), Measured(0.8, 0.66, 0.96, ""))
     assert step.lost_between == pytest.approx((-0.16, -0.06)) and step.lost == pytest.approx(-0.1)
     # 0.6 to 0.8 before and 0.5 after is a loss of 0.1 to 0.3, whatever a factor of 0.2 to 0.9 allows; and so the other way round
     before, after = Measured(0.7, 0.6, 0.8, ""), Measured(0.5, 0.1, 0.7, "")
-    assert Step(("tile",), Measured(0.6, 0.2, 0.9, ""), before, say(0.5, "")).lost_between == pytest.approx((0.1, 0.3))
-    assert Step(("tile",), Measured(0.7, 0.6, 0.8, ""), before, after).lost_between == pytest.approx((0.12, 0.32))
+    assert ChainStep(("tile",), Measured(0.6, 0.2, 0.9, ""), before, say(0.5, "")).lost_between == pytest.approx((0.1, 0.3))
+    assert ChainStep(("tile",), Measured(0.7, 0.6, 0.8, ""), before, after).lost_between == pytest.approx((0.12, 0.32))
 
 
 def test_what_a_step_takes_is_not_known_where_an_error_is_not():
     unknown = Measured(0.5, None, None, "t")
-    assert Step(("tile",), unknown, say(1.0, "p"), unknown).lost_between is None
+    assert ChainStep(("tile",), unknown, say(1.0, "p"), unknown).lost_between is None
 
 
 @pytest.mark.parametrize(

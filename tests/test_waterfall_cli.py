@@ -17,9 +17,9 @@ from ullage.render.svg.waterfall import waterfall as picture
 from ullage.reports.gemm_file import read_gemms
 from ullage.reports.waterfall import waterfall
 from ullage.reports.waterfall_evidence import tile
-from ullage.reports.waterfall_found import Found, Given
+from ullage.reports.waterfall_found import GivenByHand, SourceReports
 from ullage.reports.waterfall_inputs import kind
-from ullage.simulate.job import Plan, job
+from ullage.simulate.job import JobPlan, job
 from ullage.simulate.job_files import write
 
 SHARED = Path(__file__).parents[2] / "shared" / "data" / "kineto"
@@ -27,7 +27,7 @@ SHARED = Path(__file__).parents[2] / "shared" / "data" / "kineto"
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    return write(job(Plan(ranks=2, steps=2, seed=3)), tmp_path_factory.mktemp("job"))
+    return write(job(JobPlan(ranks=2, steps=2, seed=3)), tmp_path_factory.mktemp("job"))
 
 
 def run(*words: object) -> str:
@@ -239,7 +239,7 @@ def test_sums_of_a_trace_are_taken_as_they_are(tmp_path):
 
 
 def test_the_picture_marks_what_is_merged_uncertain_and_contradicted():
-    report = waterfall(Found(), Given(ofu=0.3, tile=0.9, ceiling=5e14))
+    report = waterfall(SourceReports(), GivenByHand(ofu=0.3, tile=0.9, ceiling=5e14))
     drawn = str(picture(report))
     assert "url(#merged-880)" in drawn and "whisker" in drawn
     assert "measured ceiling" not in drawn  # the peak is not known, so it has no height

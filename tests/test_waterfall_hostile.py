@@ -21,17 +21,17 @@ from ullage.metrics.evidence import Measured
 from ullage.render.svg.waterfall import waterfall as picture
 from ullage.render.waterfall import headline, record, view
 from ullage.reports.waterfall import waterfall
-from ullage.reports.waterfall_found import Found, Given
+from ullage.reports.waterfall_found import GivenByHand, SourceReports
 from ullage.reports.waterfall_inputs import kind, sorted_by_kind
-from ullage.simulate.job import Plan, job
-from ullage.simulate.job_files import Written, write
+from ullage.simulate.job import JobPlan, job
+from ullage.simulate.job_files import JobFiles, write
 from ullage.views.html import html
 from ullage.views.numbers import factor_of_chain
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory) -> Written:
-    return write(job(Plan(ranks=2, steps=2, seed=3)), tmp_path_factory.mktemp("job"))
+def made(tmp_path_factory) -> JobFiles:
+    return write(job(JobPlan(ranks=2, steps=2, seed=3)), tmp_path_factory.mktemp("job"))
 
 
 def run(*words: object) -> str:
@@ -46,7 +46,7 @@ def problem(*words: object) -> UllageError:
     return raised.value
 
 
-def changed(made: Written, to: Path, **columns: Any) -> Path:
+def changed(made: JobFiles, to: Path, **columns: Any) -> Path:
     """Return the job's telemetry with some columns replaced: by a value, or by a function of the old ones."""
     table = parquet.read_table(made.telemetry)
     for name, new in columns.items():
@@ -152,7 +152,7 @@ def test_sources_that_are_not_of_one_job_are_said(made, tmp_path):
     assert "note: telemetry is of 2 GPUs, and the job is said to have 4" in out
     out = run(made.telemetry, made.traces, made.config, "--gpu", "A100")
     assert "note: the sources call the GPUs NVIDIA H100 80GB HBM3, and --gpu A100: their peaks differ" in out
-    other = write(job(Plan(ranks=2, steps=1, seed=9)), tmp_path)
+    other = write(job(JobPlan(ranks=2, steps=1, seed=9)), tmp_path)
     assert "note: the trace's GPUs are none of the telemetry's" in run(made.telemetry, other.traces)
 
 
@@ -258,21 +258,21 @@ def test_a_cut_trace_is_called_damaged(made, tmp_path):
 
 
 def test_one_rank_has_no_launches_without_a_kernel(tmp_path):
-    made = write(job(Plan(ranks=1, steps=2, seed=23)), tmp_path)
+    made = write(job(JobPlan(ranks=1, steps=2, seed=23)), tmp_path)
     report = ullage.waterfall(made.traces)
     assert all(step.factor.low == step.factor.value for step in report.chain.steps)
 
 
 def test_a_page_draws_its_hatching_in_both_widths():
-    drawn = html(view(waterfall(Found(), Given(ofu=0.3))))
+    drawn = html(view(waterfall(SourceReports(), GivenByHand(ofu=0.3))))
     for key in ("merged-880", "merged-360"):  # a picture that is not shown lends its patterns to nobody
         assert f'id="{key}"' in drawn and f"url(#{key})" in drawn
 
 
 def test_huge_and_tiny_amounts_stay_short_in_the_picture():
-    huge = waterfall(Found(gpus=100_000), Given(ofu=0.3, hours=1e6, price=1e6))
+    huge = waterfall(SourceReports(gpus=100_000), GivenByHand(ofu=0.3, hours=1e6, price=1e6))
     assert "100 G GPU-hours" in str(picture(huge))
-    assert "&lt; 0.001 GPU-hours" in str(picture(waterfall(Found(gpus=1), Given(ofu=0.3, hours=1e-6))))
+    assert "&lt; 0.001 GPU-hours" in str(picture(waterfall(SourceReports(gpus=1), GivenByHand(ofu=0.3, hours=1e-6))))
 
 
 ratios = st.floats(0.02, 1.0)
@@ -283,7 +283,7 @@ ratios = st.floats(0.02, 1.0)
 )
 @settings(max_examples=40)
 def test_printed_factors_multiply_to_the_printed_end(ofu, tile, model, hours, price, mfu):
-    report = waterfall(Found(gpus=8), Given(ofu=ofu, tile=tile, model=model, mfu=mfu, hours=hours, price=price))
+    report = waterfall(SourceReports(gpus=8), GivenByHand(ofu=ofu, tile=tile, model=model, mfu=mfu, hours=hours, price=price))
     shown = [factor_of_chain(step.factor.value) for step in report.chain.steps]
     assert all(words in str(report) for words in shown)
     # three digits of each of at most four factors, the least of them 0.1 or with three digits that count
@@ -298,7 +298,7 @@ def test_printed_factors_multiply_to_the_printed_end(ofu, tile, model, hours, pr
 
 @given(hours=st.floats(0.001, 1e4), times=st.floats(1, 10), price=st.floats(0.01, 100))
 def test_hours_and_price_scale_costs_and_nothing_else(hours, times, price):
-    one, more = (waterfall(Found(gpus=1), Given(ofu=0.3, tile=0.9, hours=h, price=price)) for h in (hours, hours * times))
+    one, more = (waterfall(SourceReports(gpus=1), GivenByHand(ofu=0.3, tile=0.9, hours=h, price=price)) for h in (hours, hours * times))
     assert [cost.points for cost in one.costs] == [cost.points for cost in more.costs]
     for a, b in zip(one.costs, more.costs, strict=True):
         assert (b.gpu_hours, b.money) == pytest.approx((a.gpu_hours * times, a.money * times))
@@ -310,7 +310,7 @@ def test_the_order_of_the_sources_does_not_matter(made):
 
 
 def test_the_telemetry_steps_are_the_fleet_reports_factors(tmp_path):
-    made = write(job(Plan(ranks=3, steps=1, seed=6)), tmp_path)
+    made = write(job(JobPlan(ranks=3, steps=1, seed=6)), tmp_path)
     tree = ullage.fleet(str(made.telemetry), by="job").groups[0].tree
     steps = ullage.waterfall(made.telemetry).chain.steps
     # both are quotients of losses, added up in an order that threads decide: equal to rounding

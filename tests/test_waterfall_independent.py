@@ -18,7 +18,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 import ullage
-from ullage.simulate.job import Plan, job
+from ullage.simulate.job import JobPlan, job
 from ullage.simulate.job_files import write
 
 TENSOR_CLOCK = 1.83e9  # H100 SXM: 989.4 TFLOP/s = 132 SMs × 4096 FLOP × 1830 MHz (OFU paper, eq. 6)
@@ -167,7 +167,7 @@ def from_products(rows: list[dict[str, Any]]) -> float:
 
 @pytest.mark.parametrize(("seed", "ranks"), [(21, 2), (23, 1), (15, 2), (3, 4), (7, 3)])
 def test_the_report_is_what_the_raw_files_say(seed, ranks, tmp_path):
-    made = write(job(Plan(ranks=ranks, steps=2, seed=seed)), tmp_path)
+    made = write(job(JobPlan(ranks=ranks, steps=2, seed=seed)), tmp_path)
     trace, gauges = from_traces(made.traces), from_telemetry(made.telemetry)
     step, tile = from_config(json.loads(made.config.read_text()), ranks), from_products(json.loads(made.gemms.read_text()))
     report = ullage.waterfall(*map(str, (made.telemetry, made.traces, made.config, made.gemms)))

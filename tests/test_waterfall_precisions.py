@@ -12,7 +12,7 @@ import pytest
 import ullage
 from ullage.errors import UllageError
 from ullage.product import Product
-from ullage.simulate.job import GPU, KERNEL, Job, Plan, job
+from ullage.simulate.job import GPU, KERNEL, JobPlan, SimulatedJob, job
 from ullage.simulate.job_files import config, scenario, write
 from ullage.simulate.traces import kineto
 
@@ -20,9 +20,9 @@ FP8 = "nvjet_sm90_qqtst_128x256_128x4_2x1_v_bz_coopA_TNT"
 PEAKS = {"bf16": 989_429_760_000_000, "fp8": 1_978_859_520_000_000}  # 132 × 4096 and × 8192 FLOP × 1.83 GHz
 
 
-def written(folder: Path, eighths: int) -> tuple[Job, Path, Path]:
+def written(folder: Path, eighths: int) -> tuple[SimulatedJob, Path, Path]:
     """Write traces of a job of which so many of eight products of a step are FP8, and its configuration."""
-    simulated = job(Plan(ranks=2, steps=2, seed=3))
+    simulated = job(JobPlan(ranks=2, steps=2, seed=3))
     run = scenario(simulated)
     seen: dict[int, int] = {}
     events = []
@@ -42,18 +42,18 @@ def written(folder: Path, eighths: int) -> tuple[Job, Path, Path]:
     return simulated, folder / "traces", folder / "config.json"
 
 
-def _attention(simulated: Job) -> int:
+def _attention(simulated: SimulatedJob) -> int:
     """Return the FLOPs of scores and values of a step: forward, twice backward, and again where layers are computed twice."""
     model = simulated.model
     forward = 2 * 2 * (model.seq * (model.seq + 1) // 2) * model.width * model.batch * model.layers
     return forward * (4 if model.recomputed else 3)
 
 
-def _linear(simulated: Job) -> int:
+def _linear(simulated: SimulatedJob) -> int:
     return simulated.model.flops[1] - _attention(simulated)
 
 
-def by_hand(simulated: Job, eighths: int) -> Fraction:
+def by_hand(simulated: SimulatedJob, eighths: int) -> Fraction:
     """Return eq. 12 of the OFU paper in fractions: all FLOPs over the time they would take at their peaks."""
     fp8 = Fraction(_linear(simulated) * eighths, 8)
     bf16 = _linear(simulated) - fp8 + _attention(simulated)
@@ -81,7 +81,7 @@ def test_what_is_said_goes_before_what_the_trace_shows_and_a_note_says_both(tmp_
 
 def missed(folder: Path, seed: int) -> set[str]:
     """Return which planted figures of a mixed job the waterfall does not find again in the job's files."""
-    simulated = job(Plan(ranks=1 + seed % 4, steps=1, seed=seed, mixed=True))
+    simulated = job(JobPlan(ranks=1 + seed % 4, steps=1, seed=seed, mixed=True))
     made = write(simulated, folder / str(seed))
     report = ullage.waterfall(*map(str, (made.telemetry, made.traces, made.config, made.gemms)))
     factors = {name: report.chain.step(name) for name in simulated.truth["factors"]}
@@ -98,7 +98,7 @@ def missed(folder: Path, seed: int) -> set[str]:
     return wrong
 
 
-def mixture_by_hand(simulated: Job) -> float:
+def mixture_by_hand(simulated: SimulatedJob) -> float:
     """Return eq. 12 of the OFU paper for the planted share, by this file's own count of attention."""
     assert simulated.mixture is not None
     share, peaks = Fraction(simulated.mixture.share), PEAKS | {"tf32": PEAKS["bf16"] // 2}
@@ -108,7 +108,7 @@ def mixture_by_hand(simulated: Job) -> float:
 
 
 def test_a_planted_mixture_of_precisions_is_found_in_the_names_of_kernels(tmp_path):
-    others = {job(Plan(seed=seed, mixed=True)).mixture.other for seed in (2, 3)}  # type: ignore[union-attr]
+    others = {job(JobPlan(seed=seed, mixed=True)).mixture.other for seed in (2, 3)}  # type: ignore[union-attr]
     assert others == {"fp8", "tf32"}
     assert missed(tmp_path, 2) | missed(tmp_path, 3) <= {"clock"}
 
@@ -120,7 +120,7 @@ def test_planted_mixtures_of_precisions_are_found_for_many_seeds(tmp_path):
 
 
 def test_a_mixed_job_without_its_names_has_another_peak(tmp_path):
-    simulated = job(Plan(ranks=1, steps=1, seed=3, mixed=True))
+    simulated = job(JobPlan(ranks=1, steps=1, seed=3, mixed=True))
     made = write(simulated, tmp_path / "job")
     report = ullage.waterfall(*map(str, (made.telemetry, made.config)), gpu=GPU)
     assert report.peak == pytest.approx(PEAKS["bf16"], rel=1e-6)
@@ -128,7 +128,7 @@ def test_a_mixed_job_without_its_names_has_another_peak(tmp_path):
 
 def test_short_kernels_and_several_precisions_are_not_simulated_together():
     with pytest.raises(UllageError, match="several precisions"):
-        Plan(shapes=True, mixed=True)
+        JobPlan(shapes=True, mixed=True)
 
 
 def test_the_gpu_of_these_tests_has_these_peaks():

@@ -25,13 +25,12 @@ from ullage.questions.fleet import fleet
 from ullage.reports.flops import flops
 from ullage.reports.gemm_file import read_gemms
 from ullage.reports.series import gauge_evidence
-from ullage.reports.trace import Question as TraceQuestion
-from ullage.reports.trace import trace
+from ullage.reports.trace import TraceQuestion, trace
 from ullage.reports.waterfall import WaterfallReport, waterfall
-from ullage.reports.waterfall_found import Found, Given, with_gpus
-from ullage.reports.waterfall_named import Named, placed
+from ullage.reports.waterfall_found import GivenByHand, SourceReports, with_gpus
+from ullage.reports.waterfall_named import NamedSources, placed
 from ullage.reports.waterfall_sources import read
-from ullage.simulate.job import GPU, PIECES, Job, Plan, job, sampled
+from ullage.simulate.job import GPU, PIECES, JobPlan, SimulatedJob, job, sampled
 from ullage.simulate.job_files import config, name, scenario, telemetry, uuid, write
 from ullage.simulate.traces import kineto
 from ullage.sources.source import Options
@@ -44,13 +43,13 @@ FAST = 15  # a seed whose clock lies above the tensor clock
 @pytest.fixture(scope="module")
 def drawn(tmp_path_factory):
     """Return the jobs of some seeds with the reports on all their sources, read once each."""
-    kept: dict[int, tuple[Job, Found]] = {}
+    kept: dict[int, tuple[SimulatedJob, SourceReports]] = {}
 
-    def of(seed: int) -> tuple[Job, Found]:
+    def of(seed: int) -> tuple[SimulatedJob, SourceReports]:
         if seed not in kept:
-            simulated = job(Plan(ranks=1 + seed % 4, steps=1, seed=seed))
+            simulated = job(JobPlan(ranks=1 + seed % 4, steps=1, seed=seed))
             made = write(simulated, tmp_path_factory.mktemp("job"))
-            named = Named(tuple(str(path) for path in (made.telemetry, made.traces, made.config, made.gemms)))
+            named = NamedSources(tuple(str(path) for path in (made.telemetry, made.traces, made.config, made.gemms)))
             places, _ = placed(named, {}, step_question, Options(), lambda _: None)
             kept[seed] = simulated, read(places)
         return kept[seed]
@@ -62,9 +61,9 @@ def drawn(tmp_path_factory):
 def many(tmp_path_factory):
     """Return the same for many seeds; the telemetry of all of them is read at once, as a fleet's."""
 
-    def of(seeds: range) -> list[tuple[Job, Found]]:
+    def of(seeds: range) -> list[tuple[SimulatedJob, SourceReports]]:
         folder = tmp_path_factory.mktemp("jobs")
-        jobs = [job(Plan(ranks=1 + seed % 4, steps=1, seed=seed)) for seed in seeds]
+        jobs = [job(JobPlan(ranks=1 + seed % 4, steps=1, seed=seed)) for seed in seeds]
         table = pa.Table.from_batches([telemetry(simulated) for simulated in jobs]).unify_dictionaries()
         parquet.write_table(table, folder / "fleet.parquet")
         whole = fleet(str(folder / "fleet.parquet"), by="job")
@@ -83,14 +82,14 @@ def many(tmp_path_factory):
     return of
 
 
-def sampling(simulated: Job) -> list[SamplingNoise]:
+def sampling(simulated: SimulatedJob) -> list[SamplingNoise]:
     """Return what the samples of a job's clocks say of the error of sampling them."""
     kernel, fill = np.array(simulated.kernel)[:, None] / simulated.elapsed, np.array(simulated.fills)[:, None]
     ofu = kernel * fill * simulated.tensor_issue * simulated.wobble * sampled(simulated) / find(GPU).tensor_clock
     return [max((sampling_noise(row, 30.0, every) for row in ofu), key=lambda noise: noise.bound) for every in (2, 4, 8)]
 
 
-def others(simulated: Job, folder: Path) -> Found:
+def others(simulated: SimulatedJob, folder: Path) -> SourceReports:
     """Return the reports on a job's trace, step and matrix products."""
     kineto.write(scenario(simulated), folder)
     read_in = profile([str(folder)])
@@ -98,19 +97,19 @@ def others(simulated: Job, folder: Path) -> Found:
     step = step_question(**fields.pop("step"), gpu=GPU, gpus=simulated.plan.ranks)
     rows = [gemm | {"tile": list(gemm["tile"]), "cluster": list(gemm["cluster"])} for gemm in simulated.model.gemms(simulated.plan.ranks)]
     (folder / "gemms.json").write_text(json.dumps(rows))
-    return Found(
+    return SourceReports(
         trace=trace(read_in, "first-last", TraceQuestion(mode="ai")),
         flops=flops(read_config(fields), step),
         gemms=read_gemms(folder / "gemms.json"),
     )
 
 
-def planted(names: tuple[str, ...], simulated: Job) -> float:
+def planted(names: tuple[str, ...], simulated: SimulatedJob) -> float:
     """Return the product of planted factors."""
     return math.prod(simulated.truth["factors"][name] for name in names)
 
 
-def misses(report: WaterfallReport, simulated: Job) -> list[str]:
+def misses(report: WaterfallReport, simulated: SimulatedJob) -> list[str]:
     """Return the steps whose planted product lies outside the error that they state."""
     return [
         step.name
@@ -119,7 +118,7 @@ def misses(report: WaterfallReport, simulated: Job) -> list[str]:
     ]
 
 
-def check(found: list[tuple[Job, Found]]) -> None:
+def check(found: list[tuple[SimulatedJob, SourceReports]]) -> None:
     missed = []
     for simulated, reports in found:
         report = waterfall(reports)
@@ -171,7 +170,7 @@ def test_the_split_of_sm_fill_and_tensor_issue_is_as_wide_as_collectives_may_sha
             assert fill.factor.value == pytest.approx(planted(("sm_fill",), simulated), rel=1e-5)
 
 
-def ends_where_planted(chain: Waterfall, names: tuple[str, ...], simulated: Job) -> None:
+def ends_where_planted(chain: Waterfall, names: tuple[str, ...], simulated: SimulatedJob) -> None:
     """What the steps stand for together is known better than how it is split, unless the clock follows the work."""
     truth, end = planted(names, simulated), chain.end
     if simulated.resting == 1.0 or "clock" not in names:
@@ -221,7 +220,7 @@ def test_without_the_model_the_chain_ends_at_ofu_times_tile(drawn):
 
 def test_telemetry_of_several_gpus_does_not_claim_to_know_what_collectives_cost(drawn):
     simulated, reports = drawn(3)
-    report = waterfall(Found(telemetry=reports.telemetry, gpus=4))
+    report = waterfall(SourceReports(telemetry=reports.telemetry, gpus=4))
     names = [step.names for step in report.chain.steps]
     assert names == [("load_balance",), ("orchestration",), ("communication", "sm_fill"), ("tensor_issue",), ("clock",)]
     assert all(step.factor.low is None for step in report.chain.steps[:4])
@@ -234,7 +233,7 @@ def test_telemetry_of_several_gpus_does_not_claim_to_know_what_collectives_cost(
 
 def test_telemetry_of_one_gpu_knows_its_idle_time_as_communication_and_orchestration(drawn):
     _, reports = drawn(4)  # one rank, which has nobody to talk to
-    names = [step.names for step in waterfall(Found(telemetry=reports.telemetry, gpus=1)).chain.steps]
+    names = [step.names for step in waterfall(SourceReports(telemetry=reports.telemetry, gpus=1)).chain.steps]
     assert names[:3] == [("load_balance",), ("communication", "orchestration"), ("sm_fill",)]
 
 
@@ -255,7 +254,7 @@ def test_both_sources_say_how_much_of_the_time_a_kernel_runs(drawn):
 
 def test_a_clock_above_the_tensor_clock_is_shown_and_not_cut(drawn):
     _, reports = drawn(FAST)
-    assert job(Plan(ranks=1 + FAST % 4, steps=1, seed=FAST)).truth["factors"]["clock"] > 1.01
+    assert job(JobPlan(ranks=1 + FAST % 4, steps=1, seed=FAST)).truth["factors"]["clock"] > 1.01
     report = waterfall(reports)
     clock = next(cost for cost in report.costs if cost.step.names == ("clock",))
     assert clock.step.factor.value > 1
@@ -265,7 +264,7 @@ def test_a_clock_above_the_tensor_clock_is_shown_and_not_cut(drawn):
 
 def test_an_ofu_that_is_said_beside_the_telemetry_is_held_against_it(drawn):
     _, reports = drawn(3)
-    report = waterfall(reports, Given(ofu=0.9))
+    report = waterfall(reports, GivenByHand(ofu=0.9))
     said = next(d for d in report.chain.disagreements if d.what == "OFU")
     assert (said.used.source, said.other.value, said.agree) == ("telemetry", 0.9, False)
 
@@ -273,7 +272,7 @@ def test_an_ofu_that_is_said_beside_the_telemetry_is_held_against_it(drawn):
 def test_the_simulated_flops_by_hand_are_those_of_the_ledger(tmp_path):
     # two implementations: the simulator's arithmetic, and the formula of the architecture
     for seed in range(12):
-        simulated = job(Plan(seed=seed))
+        simulated = job(JobPlan(seed=seed))
         made = write(simulated, tmp_path / str(seed))
         fields = dict(read_config(made.config).values)
         step = fields.pop("step")
@@ -282,13 +281,13 @@ def test_the_simulated_flops_by_hand_are_those_of_the_ledger(tmp_path):
 
 
 def test_the_same_seed_writes_the_same_files(tmp_path):
-    one, two = (write(job(Plan(seed=5)), tmp_path / name) for name in ("one", "two"))
+    one, two = (write(job(JobPlan(seed=5)), tmp_path / name) for name in ("one", "two"))
     for a, b in ((one.telemetry, two.telemetry), (one.config, two.config), (one.gemms, two.gemms)):
         assert a.read_bytes() == b.read_bytes()
 
 
 def test_rank_times_add_up_in_the_simulated_job():
-    simulated = job(Plan(ranks=3, seed=2))
+    simulated = job(JobPlan(ranks=3, seed=2))
     for kernel, collective in zip(simulated.kernel, simulated.collective, strict=True):
         assert kernel + collective + simulated.copies == simulated.active
         assert collective > 0

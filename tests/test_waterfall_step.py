@@ -16,10 +16,10 @@ from ullage.profiles import profile
 from ullage.questions import step_question
 from ullage.render.waterfall import headline, record
 from ullage.reports.flops import flops
-from ullage.reports.trace import Question, trace
+from ullage.reports.trace import TraceQuestion, trace
 from ullage.reports.waterfall import waterfall
-from ullage.reports.waterfall_found import Found, with_gpus
-from ullage.simulate.job import GPU, KERNEL, Plan, job
+from ullage.reports.waterfall_found import SourceReports, with_gpus
+from ullage.simulate.job import GPU, KERNEL, JobPlan, job
 from ullage.simulate.job_files import config, scenario
 from ullage.simulate.traces import kineto
 
@@ -27,9 +27,9 @@ DATA = Path(__file__).parents[2] / "shared" / "data"
 STEPS, PRODUCTS = 3, 9  # of each rank in a step
 
 
-def found(folder: Path, shown: float, gpus: int | None = None) -> Found:
+def found(folder: Path, shown: float, gpus: int | None = None) -> SourceReports:
     """Return what is known of a job of 2 GPUs and 3 traced steps whose products are `shown` times the FLOPs of its step."""
-    simulated = job(Plan(ranks=2, steps=STEPS, seed=3))
+    simulated = job(JobPlan(ranks=2, steps=STEPS, seed=3))
     wide = shown * simulated.model.flops[1] / (simulated.plan.ranks * PRODUCTS * 2 * 4096 * 4096)
     asked = Product(1, 4096, 4096, round(wide), "bf16").word
     run = scenario(simulated)
@@ -37,9 +37,9 @@ def found(folder: Path, shown: float, gpus: int | None = None) -> Found:
     kineto.write(run, folder)
     fields = config(simulated)
     step = step_question(**fields.pop("step"), gpu=GPU, gpus=2)
-    report = trace(profile([str(folder)]), "first-last", Question(mode="ai"))
+    report = trace(profile([str(folder)]), "first-last", TraceQuestion(mode="ai"))
     assert report.gemms is not None and report.gemms.flops > 0
-    return with_gpus(Found(trace=report, flops=flops(read_config(fields), step)), gpus)
+    return with_gpus(SourceReports(trace=report, flops=flops(read_config(fields), step)), gpus)
 
 
 @pytest.mark.parametrize(
@@ -90,11 +90,11 @@ def test_attention_kernels_have_no_tile_model_and_widen_the_bounds_of_tile_by_th
     file = DATA / "kineto" / "tracelens_h100_Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"
     if not file.exists():
         pytest.skip("needs the project's data")
-    report = trace(profile([str(file)]), "first-last", Question(mode="ai"))
+    report = trace(profile([str(file)]), "first-last", TraceQuestion(mode="ai"))
     assert report.gemms is not None and report.kernels is not None
     attention = sum(row.time for row in report.kernels.families if row.family == "attention")
     share = attention / (attention + report.gemms.time)
-    chain = waterfall(with_gpus(Found(trace=report), None))
+    chain = waterfall(with_gpus(SourceReports(trace=report), None))
     tile = chain.chain.step("tile")
     assert share > 0.05 and tile is not None and tile.factor.low is not None and tile.factor.high is not None
     known = report.gemms.covered * (1 - share)

@@ -20,7 +20,7 @@ from ullage.simulate.traces import xplane
 from ullage.simulate.traces.answers import answer
 from ullage.traces import jax_planes
 from ullage.traces import xplane as reader
-from ullage.traces.trace import TRACES, File, Options, recognised
+from ullage.traces.trace import TRACES, File, TraceOptions, recognised
 
 
 @pytest.mark.parametrize("name", RUNS)
@@ -132,7 +132,7 @@ def every_event(monkeypatch):
             patch.setattr(reader, "stream", lambda of, name: name or "unnamed")
             recording = Recording(path.name)
             try:
-                list(reader.read(File(path), recording, Options(), Problems()))
+                list(reader.read(File(path), recording, TraceOptions(), Problems()))
             except UllageError as error:
                 seen.append(error.problem)
             return seen, recording.cut, recording.clock

@@ -12,7 +12,7 @@ from typing import Any
 from ullage.output_folder import output_folder
 from ullage.problems import Problems
 from ullage.render.fleet import write
-from ullage.reports.fleet import FleetReport, Question, fleet
+from ullage.reports.fleet import FleetReport, FleetRequest, fleet
 from ullage.simulate import configs, faults
 from ullage.simulate.fleet import Specification
 from ullage.simulate.fleet import fleet as simulated
@@ -63,7 +63,7 @@ def demo(folder: Path, *, gpus: int, hours: float, seed: int, progress: Callable
         store.add_jobs(simulation.jobs())
         rows = store.append(simulation.batches(progress=lambda done: progress(f"simulating {done}"))).rows_new
         command = shlex.join(["ullage", "fleet", str(place), "--price", "H100=2.50,A100=1.25"])
-        question = Question(prices=PRICES, progress=progress, command=command)
+        question = FleetRequest(prices=PRICES, progress=progress, command=command)
         report = fleet(store.samples(), store.jobs(), question, Problems().lines())
         write(report, stage / "report.html")
         (stage / "answers.json").write_text(json.dumps(key, indent=2), encoding="utf-8")

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from ullage.errors import UllageError, UnreadableError, harmless, public
 from ullage.problems import Problems
 from ullage.sources.clock import named_zone
-from ullage.sources.jobs.attribute import Seen, attribute, note_seen
+from ullage.sources.jobs.attribute import JobsSeen, attribute, note_seen
 from ullage.sources.jobs.job import read_jobs
 from ullage.sources.source import Options, file_names, files_of, read_samples
 from ullage.store.reading import SettledFiles, asking, is_settled, open_settled
@@ -134,7 +134,7 @@ def take(
     """
     if jobs is not None:
         store.add_jobs(jobs)
-    known, seen = store.jobs(), Seen()
+    known, seen = store.jobs(), JobsSeen()
     taken = _Count(options.progress)
     names = file_names(files_of(sources))
     for name in sources:
@@ -184,7 +184,7 @@ class _Count:
             yield table
 
 
-def _attributed(tables: Iterator[pa.Table], jobs: pa.Table, problems: Problems, seen: Seen) -> Iterator[pa.RecordBatch]:
+def _attributed(tables: Iterator[pa.Table], jobs: pa.Table, problems: Problems, seen: JobsSeen) -> Iterator[pa.RecordBatch]:
     for table in tables:
         yield from (attribute(table, jobs, problems, seen) if len(jobs) else table).to_batches()
 

@@ -24,9 +24,9 @@ from ullage.sums.lanes.observed import TableTime
 from ullage.sums.lanes.reduce import Reduced, reduce
 from ullage.sums.lanes.run import Run, merge
 from ullage.sums.lanes.states import Host
-from ullage.sums.lanes.window import Window
+from ullage.sums.lanes.window import TraceWindow
 from ullage.totals import Region, united
-from ullage.traces.trace import TRACES, File, NoTraceError, Options, Trace, formats, recognised
+from ullage.traces.trace import TRACES, File, NoTraceError, Trace, TraceOptions, formats, recognised
 from ullage.views.times import in_seconds
 from ullage.workers import side_by_side
 
@@ -36,15 +36,15 @@ WORTH_PROCESSES = 32 << 20  # bytes on disk from which on several files are read
 
 
 @dataclass(frozen=True)
-class Asked:
+class ProfileRequest:
     """How traces are to be read: the window, which threads are a process' `host` lane, `ranks` by file name, the reader's `options`;
     `workers` processes at most. `tables` are of the time in which all ranks were recorded, for which files of unequal times are read
     twice, or of all that was `recorded`; in a `region` alone if one is asked for. `replay` keeps the calls and operations of each, so that
     the run can be replayed."""
 
-    window: Window = field(default_factory=Window)
+    window: TraceWindow = field(default_factory=TraceWindow)
     ranks: dict[str, int] = field(default_factory=dict)
-    options: Options = field(default_factory=Options)
+    options: TraceOptions = field(default_factory=TraceOptions)
     workers: int | None = None
     host: Host = "busiest"
     tables: Tables = "common"
@@ -81,12 +81,12 @@ class Profile:
         )
 
 
-def profile(places: str | Sequence[str], asked: Asked | None = None) -> Profile:
+def profile(places: str | Sequence[str], asked: ProfileRequest | None = None) -> Profile:
     """Return one run from its trace files: a file, a folder, a glob, or several of them; one file may hold several ranks.
 
     Raises UllageError when nothing can be read, when two files claim one rank, or when files of different tools are mixed.
     """
-    asked = asked or Asked()
+    asked = asked or ProfileRequest()
     problems = Problems()
     files = _once(_recognised(found([places] if isinstance(places, str) else places), problems), problems)
     tools = {trace.name: file.name for trace, file in reversed(files)}
@@ -148,7 +148,7 @@ def _once(files: list[tuple[Trace, File]], problems: Problems) -> list[tuple[Tra
     return kept
 
 
-def _stated(trace: Trace, files: list[File], asked: Asked, problems: Problems) -> Profile:
+def _stated(trace: Trace, files: list[File], asked: ProfileRequest, problems: Problems) -> Profile:
     """Return a run from files of sums: one of the whole run, or one for each of its processes."""
     assert trace.sums is not None
     if asked.window.kind not in ("first-last", "auto"):
@@ -171,7 +171,7 @@ def _stated(trace: Trace, files: list[File], asked: Asked, problems: Problems) -
     return Profile(tuple(f.name for f in files), recordings[0].source, tuple(recordings), None, regions, problems, "talp", asked.replay)
 
 
-def _reduced(files: list[File], asked: Asked, problems: Problems) -> list[Reduced]:
+def _reduced(files: list[File], asked: ProfileRequest, problems: Problems) -> list[Reduced]:
     kept: list[Reduced] = []
     failed: UllageError | None = None
     for reduced, lost, error in _read_all(_tasks(files, asked), asked):
@@ -188,14 +188,14 @@ def _reduced(files: list[File], asked: Asked, problems: Problems) -> list[Reduce
     return kept
 
 
-def with_region_tables(found: Profile, asked: Asked, region: str) -> Profile:
+def with_region_tables(found: Profile, asked: ProfileRequest, region: str) -> Profile:
     """Return a profile whose tables are of a region, for which the files are read again."""
     if found.run is None or all(capture.tables.region == region for capture in found.run.captures):
         return found
     return replace(found, run=_with_tables(found.run, list(found.files), replace(asked, region=region)))
 
 
-def _with_tables(run: Run, files: list[File], asked: Asked) -> Run:
+def _with_tables(run: Run, files: list[File], asked: ProfileRequest) -> Run:
     """Return a run whose tables are of the same time as its trees: of what is recorded of some ranks for longer than of others, or while
     others are in a region, files are read again, for that is known only when all have been read. Where a file can't be, its tables stay
     as they are."""
@@ -223,21 +223,21 @@ class _Task:
     """A file to be read, how, of which time alone (`limit`, ns by its clock), and of which time the `tables` are."""
 
     path: Path
-    options: Options
-    window: Window
+    options: TraceOptions
+    window: TraceWindow
     host: Host
     limit: tuple[int, int] | None = None
     replay: bool = False
     tables: TableTime | str | None = None
 
 
-def _tasks(files: list[File], asked: Asked) -> list[_Task]:
+def _tasks(files: list[File], asked: ProfileRequest) -> list[_Task]:
     given = ranks([file.path for file in files], asked.ranks)
     options = {f.path: replace(asked.options, rank=given.get(f.path, asked.options.rank)) for f in files}
     return [_Task(f.path, options[f.path], asked.window, asked.host, replay=asked.replay, tables=asked.region) for f in files]
 
 
-def _read_all(tasks: list[_Task], asked: Asked, how: str = "") -> list[_Result]:
+def _read_all(tasks: list[_Task], asked: ProfileRequest, how: str = "") -> list[_Result]:
     """Return what files come to, in their order: read side by side where that is worth it."""
     workers = min(asked.workers or os.cpu_count() or 1, len(tasks))
     size = sum(_size(task.path) for task in tasks)

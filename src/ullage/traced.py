@@ -12,7 +12,7 @@ from ullage.recording import Mode
 
 if TYPE_CHECKING:
     from ullage.metrics.tree import Node
-    from ullage.profiles import Asked, Profile, Tables
+    from ullage.profiles import Profile, ProfileRequest, Tables
     from ullage.reports.trace import TraceReport
     from ullage.sums.lanes.states import Host
 
@@ -106,7 +106,7 @@ class Traced:
 
     profile: Profile
     window: str
-    asked: Asked | None = None
+    asked: ProfileRequest | None = None
 
     def report(
         self, mode: Mode | None = None, region: str | None = None, price: float | None = None, link: float | None = None
@@ -116,10 +116,10 @@ class Traced:
 
         Raises UllageError for a region that the run doesn't have."""
         from ullage.profiles import with_region_tables
-        from ullage.reports.trace import Question, trace
+        from ullage.reports.trace import TraceQuestion, trace
 
         read = self.profile if region is None or self.asked is None else with_region_tables(self.profile, self.asked, region)
-        return trace(read, self.window, Question(mode, region, price, link))
+        return trace(read, self.window, TraceQuestion(mode, region, price, link))
 
     def tree(self, mode: Mode | None = None, region: str | None = None) -> Tree:
         """Return the trees: "talp" counts collectives as work, "ai" apart; None takes what suits the source."""
@@ -180,13 +180,13 @@ def read_trace(
     (files of unequal times are read twice) or of all that was "recorded"; `what_if` makes the report replay the run with other durations.
     Raises UllageError for what the user can fix.
     """
-    from ullage.profiles import Asked, profile
+    from ullage.profiles import ProfileRequest, profile
     from ullage.sums.lanes.window import parse
-    from ullage.traces.trace import Options
+    from ullage.traces.trace import TraceOptions
 
     chosen = parse(window)
-    options = Options(strict=strict, limit=limit, progress=progress or (lambda _: None))
+    options = TraceOptions(strict=strict, limit=limit, progress=progress or (lambda _: None))
     places = [files] if isinstance(files, str | Path) else list(files)
-    asked = Asked(chosen, dict(ranks or {}), options, workers, host, tables, what_if)
+    asked = ProfileRequest(chosen, dict(ranks or {}), options, workers, host, tables, what_if)
     read = profile([str(place) for place in places], asked)
     return Traced(read, read.window, asked)

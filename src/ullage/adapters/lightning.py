@@ -6,7 +6,7 @@ from typing import Any
 
 from ullage.adapters.notes import LOG
 from ullage.adapters.optional import EXTRA, base, installed
-from ullage.adapters.torch import TorchMeter, Window
+from ullage.adapters.torch import StepWindow, TorchMeter
 from ullage.errors import UllageError, missing_extra
 
 PACKAGES = ("lightning.pytorch", "pytorch_lightning")  # two distributions of one library
@@ -25,7 +25,7 @@ class MfuCallback(base("Callback", *PACKAGES)):  # type: ignore[misc]
             raise missing_extra("lightning", EXTRA, "MFU in Lightning")
         self.model = model
         self.options = options
-        self.window: Window | None = None
+        self.window: StepWindow | None = None
         self._steps = self._logged = 0
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -35,7 +35,7 @@ class MfuCallback(base("Callback", *PACKAGES)):  # type: ignore[misc]
         try:
             if model is None:
                 raise UllageError("no part of this LightningModule has a config", "give the model: MfuCallback(model)")
-            self.window = Window(TorchMeter(model, **{"gpus": trainer.world_size, **self.options}))
+            self.window = StepWindow(TorchMeter(model, **{"gpus": trainer.world_size, **self.options}))
         except UllageError as error:
             LOG.warning("ullage: this training has no MFU: %s", error)
 

@@ -24,7 +24,7 @@ Lengths = Sequence[int] | Sequence[Sample]  # of sequences; Samples where a mode
 Count = Callable[[list[Any]], int]
 
 
-class Measured(NamedTuple):
+class MeasuredStep(NamedTuple):
     """What a step did; None is not known, which is never 0.
 
     `flops` are the model's, all GPUs together; `tflops_per_gpu` is model TFLOP/s of one of them. `hfu` counts recomputation
@@ -39,7 +39,7 @@ class Measured(NamedTuple):
     def named(self) -> dict[str, float]:
         """Return what a log shows: what is known, and the HFU where it is not the MFU.
 
-        >>> Measured(10, tflops_per_gpu=400.0, mfu=0.4, hfu=0.4).named()
+        >>> MeasuredStep(10, tflops_per_gpu=400.0, mfu=0.4, hfu=0.4).named()
         {'tflops_per_gpu': 400.0, 'mfu': 0.4}
         """
         shown = {"tflops_per_gpu": self.tflops_per_gpu, "mfu": self.mfu, "hfu": None if self.hfu == self.mfu else self.hfu}
@@ -89,23 +89,23 @@ class Meter:
         """Return the FLOPs of a step with what is recomputed; for padding, give the lengths that the hardware saw."""
         return self._both(_whole(lengths), None, forward_only)[1]
 
-    def step(self, seqlens: Lengths, seconds: float, forward_only: bool = False, *, padded: Lengths | None = None) -> Measured:
+    def step(self, seqlens: Lengths, seconds: float, forward_only: bool = False, *, padded: Lengths | None = None) -> MeasuredStep:
         """Return what a step of these sequences did, `gpus` GPUs together; `padded` are the lengths that the hardware saw.
 
         Raises nothing that a step may cause: lengths that can't be counted are said once in the log.
 
         >>> tiny = dict(model_type="llama", hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=16, vocab_size=10)
         >>> Meter(tiny, peak_tflops=1e-6).step([4], seconds=0.05)
-        Measured(flops=34560, tflops_per_gpu=6.912e-07, mfu=0.6912, hfu=0.6912)
+        MeasuredStep(flops=34560, tflops_per_gpu=6.912e-07, mfu=0.6912, hfu=0.6912)
         """
         try:
             flops, executed = self._both(_whole(seqlens), None if padded is None else _whole(padded), forward_only)
         except UllageError as error:
             self.notes.say("lengths", error)
-            return Measured(None)
+            return MeasuredStep(None)
         return self.rate(flops, executed, seconds)
 
-    def rate(self, flops: int, executed: int, seconds: float, gpus: int | None = None) -> Measured:
+    def rate(self, flops: int, executed: int, seconds: float, gpus: int | None = None) -> MeasuredStep:
         """Return what FLOPs of `gpus` GPUs together are a second, and of their peak.
 
         An MFU above 1 can't be: it is None, and the log says once what is likeliest wrong; so is a HFU above 1.
@@ -113,10 +113,10 @@ class Meter:
         gpus = self.gpus if gpus is None else gpus
         if not 0 < seconds < math.inf:
             self.notes.say("seconds", f"a step can't take {seconds!r} s; it has no MFU")
-            return Measured(flops)
+            return MeasuredStep(flops)
         each: float = flops_per_gpu(flops, seconds, gpus)
         if self.peak is None:
-            return Measured(flops, each / 1e12)
+            return MeasuredStep(flops, each / 1e12)
         useful: float | None = mfu(flops, seconds, gpus, self.peak)
         whole: float | None = useful if executed == flops else hfu(executed, seconds, gpus, self.peak)
         if useful is not None and useful > 1:
@@ -125,7 +125,7 @@ class Meter:
         elif whole is not None and whole > 1:
             self.notes.say("hfu", f"a HFU of {whole:.0%} can't be: less is recomputed than was said, or padding is not computed")
             whole = None
-        return Measured(flops, each / 1e12, useful, whole)
+        return MeasuredStep(flops, each / 1e12, useful, whole)
 
     def _both(self, lengths: list[Any], padded: list[Any] | None, forward_only: bool) -> tuple[int, int]:
         """Return the model FLOPs and the executed ones."""

@@ -11,7 +11,7 @@ from typing import Any
 from ullage.adapters import ranks, weights
 from ullage.adapters.batches import Batch, read_batch
 from ullage.adapters.device import finish, known_gpu
-from ullage.adapters.meter import Lengths, Measured, Meter
+from ullage.adapters.meter import Lengths, MeasuredStep, Meter
 from ullage.adapters.notes import Notes
 from ullage.errors import UllageError
 from ullage.models.formula import Formula
@@ -70,12 +70,12 @@ class TorchMeter:
         self.gpus, self.group, self.gather, self.clock, self._lengths = gpus, group, gather, clock, lengths
 
     @contextmanager
-    def measure(self, *batches: Any, forward_only: bool = False) -> Iterator[Window]:
+    def measure(self, *batches: Any, forward_only: bool = False) -> Iterator[StepWindow]:
         """Yield the window of a step; when it ends, its `measured` is there. More micro-batches: `count` them in it.
 
         The device is waited for at both ends. A step that raises is not measured, and its error goes on.
         """
-        window = Window(self)
+        window = StepWindow(self)
         for batch in batches:
             window.count(batch, forward_only)
         window.start()
@@ -88,7 +88,7 @@ class TorchMeter:
             return Batch(self._lengths(batch))
         return read_batch(batch, self.meter.formula.model.kind)
 
-    def together(self, flops: int, executed: int, unread: int, seconds: float) -> Measured:
+    def together(self, flops: int, executed: int, unread: int, seconds: float) -> MeasuredStep:
         """Return what the ranks did together, or None of it where a rank could not read a batch."""
         gpus = self.gpus
         if self.gather:
@@ -96,15 +96,15 @@ class TorchMeter:
             gpus = gpus or ranks.world()
         else:
             gpus = gpus or max(1, ranks.world() // ranks.world(self.group))
-        return Measured(None) if unread else self.meter.rate(flops, executed, seconds, gpus)
+        return MeasuredStep(None) if unread else self.meter.rate(flops, executed, seconds, gpus)
 
 
-class Window:
+class StepWindow:
     """The steps since a clock was started: their FLOPs, their seconds, and when it ends, what was `measured`."""
 
     def __init__(self, meter: TorchMeter) -> None:
         self.meter = meter
-        self.measured = Measured(None)
+        self.measured = MeasuredStep(None)
         self._flops = self._executed = self._unread = 0
         self._seconds = 0.0
         self._since: float | None = None
@@ -136,7 +136,7 @@ class Window:
             self.meter.notes.say("batch", f"the lengths of a batch can't be read, and its steps have no MFU: {error}")
             self._unread += 1
 
-    def end(self) -> Measured:
+    def end(self) -> MeasuredStep:
         """Return what was measured since the first start, and begin anew; with several ranks every one of them must call this."""
         self.pause()
         counted = self._flops, self._executed, self._unread, self._seconds

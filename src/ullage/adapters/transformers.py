@@ -8,7 +8,7 @@ from typing import Any
 
 from ullage.adapters.notes import LOG
 from ullage.adapters.optional import base, library
-from ullage.adapters.torch import TorchMeter, Window
+from ullage.adapters.torch import StepWindow, TorchMeter
 from ullage.errors import UllageError
 
 
@@ -23,7 +23,7 @@ class MfuCallback(base("TrainerCallback", "transformers")):  # type: ignore[misc
     def __init__(self, **options: Any) -> None:
         library("transformers", "MFU in the Trainer")
         self.options = options
-        self.window: Window | None = None
+        self.window: StepWindow | None = None
         self._hook: Any = None
 
     @classmethod
@@ -38,7 +38,7 @@ class MfuCallback(base("TrainerCallback", "transformers")):  # type: ignore[misc
         del state, control, other
         options = {"gpus": args.world_size * max(1, args.n_gpu), **self.options}
         try:
-            self.window = Window(TorchMeter(model, **options))
+            self.window = StepWindow(TorchMeter(model, **options))
         except UllageError as error:
             LOG.warning("ullage: this training has no MFU: %s", error)
             return
@@ -80,7 +80,7 @@ class MfuCallback(base("TrainerCallback", "transformers")):  # type: ignore[misc
         self._hook = self.window = None
 
 
-def counting(window: Window, names: Sequence[str]) -> Callable[[Any, tuple[Any, ...], dict[str, Any]], None]:
+def counting(window: StepWindow, names: Sequence[str]) -> Callable[[Any, tuple[Any, ...], dict[str, Any]], None]:
     """Return a hook that counts what a model is given while it trains; `names` are those of its arguments."""
     torch = library("torch", "MFU in the Trainer")
 

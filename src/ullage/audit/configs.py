@@ -15,14 +15,14 @@ SECTION = "step"  # of a config.json; or a file of its own beside it, NAME.step.
 
 
 @dataclass(frozen=True)
-class Described:
+class DescribedJob:
     """A job's model and the step that it takes, in the words of `ullage.flops`."""
 
     config: Config
     step: Mapping[str, Any]
 
 
-class Folder:
+class ConfigFolder:
     """The configurations of a folder by name: `NAME.json`, or a folder `NAME` with a config.json or a model_index.json.
 
     The step is the section `step` of the configuration, or `NAME.step.json`. A file is read when its name is asked for.
@@ -37,9 +37,9 @@ class Folder:
         self.files = {p.stem if p.is_file() else p.name: p for p in members if _is_config(p)}
         if not self.files:
             raise UllageError(f"the folder '{folder}' holds no configuration", "it takes NAME.json, or a folder NAME with a config.json")
-        self.read: dict[str, Described] = {}
+        self.read: dict[str, DescribedJob] = {}
 
-    def get(self, *names: str | None) -> Described | None:
+    def get(self, *names: str | None) -> DescribedJob | None:
         """Return the configuration of the first name that has one; raises UllageError for a file that is none."""
         for name in names:
             if name in self.files:
@@ -48,7 +48,7 @@ class Folder:
                 return self.read[name]
         return None
 
-    def _read(self, name: str) -> Described:
+    def _read(self, name: str) -> DescribedJob:
         config = read_config(self.files[name])
         step = config.values.get(SECTION) or {}
         place = config.place
@@ -56,7 +56,7 @@ class Folder:
             place = str(self.steps[name])
             step = read_config(self.steps[name]).values
         values = {key: value for key, value in config.values.items() if key != SECTION}
-        return Described(Config(values, config.place), _checked(step, place))
+        return DescribedJob(Config(values, config.place), _checked(step, place))
 
 
 def _is_config(path: Path) -> bool:

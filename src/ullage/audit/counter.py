@@ -16,7 +16,7 @@ from typing import Any
 
 from ullage.audit.counter_call import ADAPTERS
 from ullage.audit.counter_cases import Example
-from ullage.audit.mistakes.mistake import MISTAKES, Case, Mistake
+from ullage.audit.mistakes.mistake import MISTAKES, AuditedJob, Mistake
 from ullage.errors import UllageError, harmless
 from ullage.models.config import Config
 from ullage.models.formula import Formula, compiled
@@ -30,7 +30,7 @@ _LOADING = 6  # times the limit of a call, for importing the module (torch takes
 
 
 @dataclass(frozen=True)
-class Told:
+class CounterAnswer:
     """What a counter said to one case: a number, or why there is none."""
 
     flops: float | int | None
@@ -38,7 +38,7 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedCount:
     """A counter's answer beside the right ones: training FLOPs (three times forward) by the true and by the full convention.
 
     `explained` is the smallest set of known mistakes whose factor is its error, and `exact` whether within a millionth.
@@ -47,7 +47,7 @@ class Compared:
     example: Example
     causal: int
     full: int
-    told: Told
+    told: CounterAnswer
     explained: tuple[Mistake, ...] = ()
     exact: bool = False
 
@@ -67,13 +67,13 @@ class Compared:
         return any(ratio is not None and abs(ratio - 1) <= AGREES for ratio in (self.ratio, self.full_ratio))
 
 
-def asked(target: str, examples: Sequence[Example], timeout: float) -> tuple[str | None, list[Told]]:
+def asked(target: str, examples: Sequence[Example], timeout: float) -> tuple[str | None, list[CounterAnswer]]:
     """Return the counter's package with its version if known, and what it says to each example, each within `timeout` s.
 
     A call that doesn't return, or ends its process, is an answer like others: the next one gets a new process. Raises
     UllageError when the function can't be loaded.
     """
-    told: list[Told] = []
+    told: list[CounterAnswer] = []
     version: str | None = None
     while len(told) < len(examples):
         with _Process(target, timeout) as process:
@@ -114,7 +114,7 @@ class _Process:
                 with contextlib.suppress(OSError):
                     stream.close()
 
-    def ask(self, example: Example) -> Told:
+    def ask(self, example: Example) -> CounterAnswer:
         """Return what the function says; `ended` tells that it took its process with it."""
         patches = [rows * columns for rows, columns in example.patches]
         case = {"config": example.config, "seqlens": example.seqlens, "patches": patches, "prompts": example.prompts}
@@ -124,8 +124,8 @@ class _Process:
             self._process.stdin.flush()
         said = self._next(self._timeout)
         if "flops" in said:
-            return Told(said["flops"])
-        return Told(None, harmless(str(said["failed"]), 200))
+            return CounterAnswer(said["flops"])
+        return CounterAnswer(None, harmless(str(said["failed"]), 200))
 
     def _begun(self, target: str) -> str | None:
         said = self._next(_LOADING * self._timeout)
@@ -155,24 +155,24 @@ class _Process:
         return said
 
 
-def compared(example: Example, told: Told) -> Compared:
+def compared(example: Example, told: CounterAnswer) -> ComparedCount:
     """Return a counter's answer beside the right ones, with the known mistakes that explain it."""
     formula = compiled(Config(example.config, example.name))
     step = Step(example.samples, formula.attention)
     causal = 3 * formula.forward(step)
-    row = Compared(example, causal, 3 * formula.forward(Step(step.samples, "full")), told)
+    row = ComparedCount(example, causal, 3 * formula.forward(Step(step.samples, "full")), told)
     if row.ratio is None or row.agrees:
         return row
     explained = _explained(row.ratio, formula, step)
     if explained is None:
         return row
     mistakes, miss = explained
-    return Compared(example, causal, row.full, told, mistakes, miss <= EXACT)
+    return ComparedCount(example, causal, row.full, told, mistakes, miss <= EXACT)
 
 
 def _explained(ratio: float, formula: Formula, step: Step) -> tuple[tuple[Mistake, ...], float] | None:
     """Return the smallest set of mistakes whose factor is the ratio: of equally many, the exact, then those met most often."""
-    case = Case(formula, step)
+    case = AuditedJob(formula, step)
     bases = [_Base((), 1.0, dict(_factors(case))), *_longest(case)]
     for size in range(1, len(_WITHIN) + 1):
         fits = [fit for base in bases for fit in base.fitting(ratio, size)]
@@ -205,7 +205,7 @@ class _Base:
                 yield together, miss
 
 
-def _longest(case: Case) -> Iterator[_Base]:
+def _longest(case: AuditedJob) -> Iterator[_Base]:
     """Yield the base on which every sequence is as long as the longest: other mistakes are made on those lengths."""
     mistake = MISTAKES["longest_for_all"]
     factor = mistake.factor(case)
@@ -216,7 +216,7 @@ def _longest(case: Case) -> Iterator[_Base]:
     yield _Base((mistake,), factor, {m: f for m, f in _factors(padded) if m.about != mistake.about})
 
 
-def _factors(case: Case) -> Iterator[tuple[Mistake, float]]:
+def _factors(case: AuditedJob) -> Iterator[tuple[Mistake, float]]:
     for mistake in MISTAKES.values():
         if mistake.circumstance or mistake.about in _NO_COUNT:
             continue

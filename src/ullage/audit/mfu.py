@@ -16,7 +16,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from ullage.audit.mistakes.mistake import SAME, Case, Effect, Mistake
+from ullage.audit.mistakes.mistake import SAME, AuditedJob, Effect, Mistake
 from ullage.audit.mistakes.recount import together
 from ullage.errors import UllageError
 
@@ -61,7 +61,7 @@ class Explanation:
 
 
 @dataclass(frozen=True)
-class Finding:
+class MfuFinding:
     """What the audit of one reported MFU found.
 
     `expected` is the interval of MFU that OFU allows where nothing is wrong; `ratio` is reported over OFU. `explanations`
@@ -89,8 +89,8 @@ class Finding:
 
 
 def audit(
-    case: Case, reported: float, ofu: float, *, tile_efficiency: float | None = None, error: float = OFU_ERROR, most: int = 10
-) -> Finding:
+    case: AuditedJob, reported: float, ofu: float, *, tile_efficiency: float | None = None, error: float = OFU_ERROR, most: int = 10
+) -> MfuFinding:
     """Return which smallest sets of mistakes bring a reported MFU within what OFU allows.
 
     `reported`, `ofu` and `tile_efficiency` are ratios; `error` is OFU's relative error. MFU = OFU × tile efficiency × model
@@ -102,16 +102,16 @@ def audit(
     efficiency = _model_efficiency(case)
     low, high = ofu * tile[0] * (1 - error) * efficiency, ofu * tile[1] * (1 + error) * efficiency
     if low <= reported <= high:
-        return Finding(reported, ofu, (low, high), reported / ofu, (), 0, case.effects)
+        return MfuFinding(reported, ofu, (low, high), reported / ofu, (), 0, case.effects)
     # what is smaller than the error of OFU can't be seen in it
     visible = [effect for effect in case.effects if effect.reach > max(SAME, math.log1p(error))]
     found = [_explained(chosen, reported, low, high) for chosen in _smallest(visible, reported, low, high)]
     likely = [e for e in found if len(e.mistakes) == 1 or e.likelihood > UNLISTED]
     ranked = sorted(likely, key=lambda e: (-e.likelihood, e.miss))
-    return Finding(reported, ofu, (low, high), reported / ofu, tuple(ranked[:most]), len(found) - len(likely), case.effects)
+    return MfuFinding(reported, ofu, (low, high), reported / ofu, tuple(ranked[:most]), len(found) - len(likely), case.effects)
 
 
-def _model_efficiency(case: Case) -> float:
+def _model_efficiency(case: AuditedJob) -> float:
     """Return model over executed FLOPs as far as the job's settings are known."""
     terms = case.formula.terms(case.step, case.training)
     executed = sum(term.flops for term in terms)

@@ -43,7 +43,7 @@ _UNITS: Final = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15, "e
 
 
 @dataclass(frozen=True)
-class Row:
+class PeakRow:
     """A row of a table: the name and number as written, the precision where it says one, and where it stands.
 
     `unit` is the factor to FLOP/s where a unit is written; the number is NaN for None. `key` is False for what is no name of
@@ -58,9 +58,9 @@ class Row:
     key: bool = True
 
 
-def rows(given: Iterable[str]) -> list[Row]:
+def rows(given: Iterable[str]) -> list[PeakRow]:
     """Return the rows of files and of `name=value` arguments. Raises UllageError for what can't be read or holds no row."""
-    found: list[Row] = []
+    found: list[PeakRow] = []
     for text in given:
         path = Path(text).expanduser()
         if _is_file(path):
@@ -88,7 +88,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _file(path: Path) -> list[Row]:
+def _file(path: Path) -> list[PeakRow]:
     try:
         size = path.stat().st_size
         text = path.read_bytes()[: LARGEST + 1].decode("utf-8-sig", "replace") if size <= LARGEST else ""
@@ -142,7 +142,7 @@ def known(name: str) -> bool:
     return True
 
 
-def _row(path: tuple[str, ...], number: float, where: str, unit: float | None = None) -> Row | None:
+def _row(path: tuple[str, ...], number: float, where: str, unit: float | None = None) -> PeakRow | None:
     """Return the row of a number under a path of keys; None where the path says that it is another quantity, or sparse by name."""
     other = [word for word in path if not known(word)]
     if any(_ELSEWHERE.search(word) or _SPARSE.search(word) for word in other):
@@ -153,10 +153,10 @@ def _row(path: tuple[str, ...], number: float, where: str, unit: float | None = 
     name = next((name for name in whole if known(name)), None)
     if name is None and any(known(word) for word in words):  # "sms" of an H100
         return None
-    return Row((name if name is not None else " ".join(words))[:LONGEST], number, precision, where, unit)
+    return PeakRow((name if name is not None else " ".join(words))[:LONGEST], number, precision, where, unit)
 
 
-def _table(found: list[Row]) -> list[Row]:
+def _table(found: list[PeakRow]) -> list[PeakRow]:
     """Return the rows when they are a table of peaks: at least one names a GPU."""
     if len(found) > _MOST_ROWS:  # each name costs a search among all GPUs
         raise _too_many()
@@ -166,13 +166,13 @@ def _table(found: list[Row]) -> list[Row]:
 # --- JSON and lines ---
 
 
-def _json(text: str) -> Iterator[Row]:
+def _json(text: str) -> Iterator[PeakRow]:
     if text.lstrip()[:1] not in ("{", "["):
         raise ValueError("it does not begin like JSON")
     yield from _table(list(islice(_values(json.loads(text), (), 0), _MOST_ROWS + 1)))
 
 
-def _values(read: Any, path: tuple[str, ...], depth: int) -> Iterator[Row]:
+def _values(read: Any, path: tuple[str, ...], depth: int) -> Iterator[PeakRow]:
     if depth > _DEEPEST:
         return
     if isinstance(read, Mapping):
@@ -197,7 +197,7 @@ def _float(value: float | None) -> float:
         return math.inf
 
 
-def _lines(text: str) -> Iterator[Row]:
+def _lines(text: str) -> Iterator[PeakRow]:
     """Yield the rows of `name: value` or `name=value` lines; a name without a value heads the lines indented below it."""
     stack: list[tuple[int, str]] = []
     found = []
@@ -233,7 +233,7 @@ def _parts(line: str) -> tuple[int, str, str] | None:
     return len(body) - len(body.lstrip()), name, body[found.end() :].strip().rstrip(",").rstrip()
 
 
-def _line_row(name: str, value: str, path: tuple[str, ...], where: str = "") -> Row | None:
+def _line_row(name: str, value: str, path: tuple[str, ...], where: str = "") -> PeakRow | None:
     match = _VALUE.match(value.strip())
     if match is None:
         return None
@@ -246,7 +246,7 @@ def _line_row(name: str, value: str, path: tuple[str, ...], where: str = "") -> 
 # --- Python ---
 
 
-def _python(text: str) -> Iterator[Row]:
+def _python(text: str) -> Iterator[PeakRow]:
     tree = ast.parse(text)
     constants = _constants(tree)
     inner = {id(value) for node in ast.walk(tree) if isinstance(node, ast.Dict) for value in node.values}
@@ -287,7 +287,7 @@ def _constants(tree: ast.Module) -> dict[str, float]:
     return found
 
 
-def _dictionary(node: ast.Dict, path: tuple[str, ...], constants: Mapping[str, float], depth: int) -> Iterator[Row]:
+def _dictionary(node: ast.Dict, path: tuple[str, ...], constants: Mapping[str, float], depth: int) -> Iterator[PeakRow]:
     if depth > _DEEPEST:
         return
     if len(node.keys) > _MOST_ROWS:
@@ -364,7 +364,7 @@ def _arithmetic(operator: ast.operator, left: float, right: float) -> float | No
         return None
 
 
-def _fallbacks(tree: ast.Module, tables: set[str], constants: Mapping[str, float]) -> Iterator[Row]:
+def _fallbacks(tree: ast.Module, tables: set[str], constants: Mapping[str, float]) -> Iterator[PeakRow]:
     """Yield what a lookup falls back to: the default of `TABLE.get`, or a peak set to infinity, 0 or less."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get" and len(node.args) == 2:
@@ -372,10 +372,10 @@ def _fallbacks(tree: ast.Module, tables: set[str], constants: Mapping[str, float
             name = owner.id if isinstance(owner, ast.Name) else owner.attr if isinstance(owner, ast.Attribute) else ""
             number = _number(node.args[1], constants)
             if name and name in tables and number is not None:
-                yield Row(f"{name}.get(…)", number, None, f"line {node.lineno:,}", key=False)
+                yield PeakRow(f"{name}.get(…)", number, None, f"line {node.lineno:,}", key=False)
     for name, value in _assigned(tree):
         number = _number(value, constants)
         if number is None or not _FIGURE.search(name):
             continue
         if math.isinf(number) or number < 0 or (number == 0 and "peak" in name.lower()):  # a sum of FLOPs begins at 0
-            yield Row(f"{name} = {number:g}", number, None, f"line {value.lineno:,}", key=False)
+            yield PeakRow(f"{name} = {number:g}", number, None, f"line {value.lineno:,}", key=False)

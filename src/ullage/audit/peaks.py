@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from ullage.audit.peak_tables import FALLBACK_NAMES, Row
+from ullage.audit.peak_tables import FALLBACK_NAMES, PeakRow
 from ullage.errors import UllageError
 from ullage.gpus.chip import CHIPS, Chip, find
 from ullage.gpus.names import fold
@@ -62,7 +62,7 @@ class Judgement:
     `of` names what the number really is: GPU, precision, with sparsity. `factor` is what the row does to an MFU.
     """
 
-    row: Row
+    row: PeakRow
     kind: Kind
     value: float | None
     right: float | None = None
@@ -81,7 +81,7 @@ class Judgement:
         return self.right / self.value if self.right and self.value else None
 
 
-def judge(rows: Sequence[Row], precision: str = "bf16", *, exact: bool = False) -> list[Judgement]:
+def judge(rows: Sequence[PeakRow], precision: str = "bf16", *, exact: bool = False) -> list[Judgement]:
     """Return a judgement for every row, in order. `precision` is that of rows that name none.
 
     `exact` says that names are compared whole: then being part of another name does no harm.
@@ -99,13 +99,13 @@ def unit_of(number: float) -> tuple[float, str]:
     return next((factor, name) for least, factor, name in _UNITS if number >= least)
 
 
-def _usual_unit(rows: Iterable[Row]) -> float:
+def _usual_unit(rows: Iterable[PeakRow]) -> float:
     """Return the unit that most rows are written in."""
     found = [unit_of(row.number)[0] for row in rows if row.unit is None and 0 < row.number < math.inf and _names(row.name)]
     return statistics.mode(found) if found else 1e12
 
 
-def _judged(row: Row, precision: str, unit: float, table: Sequence[Row]) -> Judgement:
+def _judged(row: PeakRow, precision: str, unit: float, table: Sequence[PeakRow]) -> Judgement:
     if not row.key or not 0 < row.number < math.inf or row.name.strip().lower() in FALLBACK_NAMES:
         return Judgement(row, "fallback", row.number * unit if 0 < row.number < math.inf else None, precision=precision)
     chips = _names(row.name)
@@ -184,7 +184,7 @@ def _model_words(chip: Chip) -> set[str]:
     return {word for word, after in zip(words, (*words[1:], ""), strict=True) if word != "gb" and after != "gb"}
 
 
-def _traps(row: Row, allowed: Sequence[float], precision: str, chips: Sequence[Chip], table: Sequence[Row]) -> Iterator[Trap]:
+def _traps(row: PeakRow, allowed: Sequence[float], precision: str, chips: Sequence[Chip], table: Sequence[PeakRow]) -> Iterator[Trap]:
     """Yield the GPUs that a lookup by substring would take for this row's: no longer name of the table holds for them.
 
     A GPU whose peak is among the `allowed` ones (the row's, or the right one) is none.

@@ -106,7 +106,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Finding:
+class SeriesFault:
     """One thing that is wrong: the verdict that it deserves, the evidence, which share of the time it spoils, and when."""
 
     verdict: str
@@ -123,7 +123,7 @@ def verdict(
     exact: bool = False,
     stated_power: float | None = None,
     highest_clock: float | None = None,
-) -> Finding:
+) -> SeriesFault:
     """Return the worst finding about one device from its sums (`ullage.sums.devices`) and what its samples show.
 
     `same_device` is False when two models reported under one UUID; `exact` says that cycle counters give its OFU, so that a lock
@@ -145,7 +145,7 @@ def verdict(
         found += _of_power(evidence.sums, row["span_ms"], stated_power, highest_clock)
         found += _of_phases(evidence.sums, exact)
     if not found:
-        return Finding("ok", "")
+        return SeriesFault("ok", "")
     doubts = [f for f in found if f.verdict in UNTRUSTED]
     whole = [f for f in found if f not in doubts] + _whole(doubts, row["span_ms"])
     partly = {
@@ -154,11 +154,11 @@ def verdict(
     if partly:
         spans = _spoilt(doubts)
         share = max(length(spans) / max(row["span_ms"], 1), *(f.share for f in partly.values()))
-        whole.append(Finding("faulty in part", "; ".join(f"{f.verdict}: {f.evidence}" for f in partly.values()), share, spans))
-    return min(whole, key=lambda f: VERDICTS.index(f.verdict), default=Finding("ok", ""))
+        whole.append(SeriesFault("faulty in part", "; ".join(f"{f.verdict}: {f.evidence}" for f in partly.values()), share, spans))
+    return min(whole, key=lambda f: VERDICTS.index(f.verdict), default=SeriesFault("ok", ""))
 
 
-def _whole(doubts: Sequence[Finding], time: float) -> list[Finding]:
+def _whole(doubts: Sequence[SeriesFault], time: float) -> list[SeriesFault]:
     """Return the findings that spoil a series altogether.
 
     What is known to have been at some time is left out for that time, up to half of it all; what nobody can date spoils the rest as well,
@@ -172,15 +172,15 @@ def _whole(doubts: Sequence[Finding], time: float) -> list[Finding]:
     return found + (dated if length(_spoilt(dated)) > SPOILT * time else [])
 
 
-def _spoilt(found: Iterable[Finding]) -> tuple[Span, ...]:
+def _spoilt(found: Iterable[SeriesFault]) -> tuple[Span, ...]:
     """Return the spans that findings spoil; what lies between two of them for less than `LEAST_MS` is no evidence of health."""
     return joined_spans((span for f in found for span in f.spans), apart=LEAST_MS)
 
 
-def _of_rows(row: Mapping[str, float], same_device: bool, impossible: tuple[Span, ...]) -> list[Finding]:
+def _of_rows(row: Mapping[str, float], same_device: bool, impossible: tuple[Span, ...]) -> list[SeriesFault]:
     """Return what the flags of the samples say; `impossible` is when readings were outside what a device can give, one after the other."""
     rows = max(row["rows"], 1)
-    found = [] if same_device else [Finding("impossible", "two models reported under one UUID")]
+    found = [] if same_device else [SeriesFault("impossible", "two models reported under one UUID")]
     interval = row["span_ms"] / rows
 
     def share(name: str) -> float:
@@ -193,37 +193,39 @@ def _of_rows(row: Mapping[str, float], same_device: bool, impossible: tuple[Span
         dated = length(impossible) / max(row["span_ms"], 1)
         text = f"{count('impossible')} are outside what a device can give"
         # beyond a time that can be left out there may be no others: those that come here and there make all of it doubtful
-        found.append(Finding("impossible", text) if share("impossible") - dated > RARE else Finding("impossible", text, dated, impossible))
+        found.append(
+            SeriesFault("impossible", text) if share("impossible") - dated > RARE else SeriesFault("impossible", text, dated, impossible)
+        )
     if share("conflict") > RARE:
         found.append(
-            Finding("impossible", f"{count('conflict')} came with another value for the same time: are two devices under one name?")
+            SeriesFault("impossible", f"{count('conflict')} came with another value for the same time: are two devices under one name?")
         )
     if share("sentinel") > 0.5:
-        found.append(Finding("sentinel", f"{count('sentinel')} hold a 'no value' number"))
+        found.append(SeriesFault("sentinel", f"{count('sentinel')} hold a 'no value' number"))
     elif share("sentinel") > RARE:
-        found.append(Finding("ok", f"{count('sentinel')} hold a 'no value' number; left out"))
+        found.append(SeriesFault("ok", f"{count('sentinel')} hold a 'no value' number; left out"))
     if share("unit_guessed") > RARE:
-        found.append(Finding("wrong unit", f"{count('unit_guessed')} contradict the unit of their name; settled by magnitude"))
+        found.append(SeriesFault("wrong unit", f"{count('unit_guessed')} contradict the unit of their name; settled by magnitude"))
     if share("copied") > RARE:
         differ = f", {row['conflict_rows']:,.0f} of them disagreeing" if row["conflict_rows"] else ""
-        found.append(Finding("duplicated", f"{count('copied')} came more than once{differ}; counted once"))
+        found.append(SeriesFault("duplicated", f"{count('copied')} came more than once{differ}; counted once"))
     elif share("repeated") > 0.4:
-        found.append(Finding("duplicated", "every reading comes about twice: the scrape is faster than the collector"))
+        found.append(SeriesFault("duplicated", "every reading comes about twice: the scrape is faster than the collector"))
     if interval > SLOW_MS:
-        found.append(Finding("slow interval", f"{interval / 1000:,.0f} s between readings; DCGM averages over at most 30 s"))
+        found.append(SeriesFault("slow interval", f"{interval / 1000:,.0f} s between readings; DCGM averages over at most 30 s"))
     return found
 
 
 _STUCK = "activity reads 0 for {} while GPU utilization is 50 % or more"
 
 
-def _of_sums(row: Mapping[str, float]) -> list[Finding]:
+def _of_sums(row: Mapping[str, float]) -> list[SeriesFault]:
     """Return what is stuck or stale where only sums are at hand, which don't say when."""
     found, rows = [], max(row["rows"], 1)
     if row["stuck_ms"] > max(STUCK_MS, 0.02 * row["span_ms"]):
-        found.append(Finding("stuck at zero", _STUCK.format(_minutes(row["stuck_ms"]))))
+        found.append(SeriesFault("stuck at zero", _STUCK.format(_minutes(row["stuck_ms"]))))
     if row["frozen_rows"] > 0.1 * rows:
-        found.append(Finding("stale", f"{row['frozen_rows']:,.0f} of {rows:,.0f} readings repeat the ones before to the last digit"))
+        found.append(SeriesFault("stale", f"{row['frozen_rows']:,.0f} of {rows:,.0f} readings repeat the ones before to the last digit"))
     return found
 
 
@@ -237,21 +239,21 @@ _KINDS = {
 }
 
 
-def _of_spans(row: Mapping[str, float], evidence: GaugeEvidence) -> list[Finding]:
+def _of_spans(row: Mapping[str, float], evidence: GaugeEvidence) -> list[SeriesFault]:
     found = []
     for kind, (word, text) in _KINDS.items():
         spans = evidence.spans.get(kind, ())
         time = evidence.lasted.get(kind, 0) + sum(end - start for start, end in spans)
         if time >= LEAST_MS:
-            found.append(Finding(word, text.format(_minutes(time)), time / max(row["span_ms"], 1), spans))
+            found.append(SeriesFault(word, text.format(_minutes(time)), time / max(row["span_ms"], 1), spans))
     return found
 
 
-def _of_power(sums: Mapping[str, float], span: float, stated: float | None, highest: float | None) -> list[Finding]:
+def _of_power(sums: Mapping[str, float], span: float, stated: float | None, highest: float | None) -> list[SeriesFault]:
     """Return where activity or clock can't be right beside power or "GPU utilization"."""
     found = []
     if sums["util_ms"] >= LEAST_MS and (gap := sums["util_gap_sum"] / sums["util_ms"]) > allowed_gap(sums["util_rows"]):
-        found.append(Finding("contradictory", f"activity is {gap * 100:.0f} points above GPU utilization, which counts every kernel"))
+        found.append(SeriesFault("contradictory", f"activity is {gap * 100:.0f} points above GPU utilization, which counts every kernel"))
     if stated is None:
         return found
 
@@ -262,17 +264,17 @@ def _of_power(sums: Mapping[str, float], span: float, stated: float | None, high
         text = (
             f"tensor activity of 30 % or more at {power('hard'):,.0f} W for {_minutes(sums['hard_ms'])}: a GPU of {stated:,.0f} W at rest"
         )
-        found.append(Finding("contradictory", text, sums["hard_ms"] / max(span, 1)))
+        found.append(SeriesFault("contradictory", text, sums["hard_ms"] / max(span, 1)))
     if sums["zero_ms"] >= LEAST_MS and power("zero") > HIGH_POWER * stated:
         text = f"activity reads 0 for {_minutes(sums['zero_ms'])} while the GPU draws {power('zero'):,.0f} W"
-        found.append(Finding("stuck at zero", text, sums["zero_ms"] / max(span, 1)))
+        found.append(SeriesFault("stuck at zero", text, sums["zero_ms"] / max(span, 1)))
     if not highest or sums["low_ms"] < LEAST_MS:
         return found
     clock = sums["low_clock_sum"] / sums["low_ms"]
     if clock < IDLE_CLOCK * highest and power("low") > HIGH_POWER * stated:
         seen = f"an SM clock of {clock / 1e6:,.0f} MHz at {power('low'):,.0f} W for {_minutes(sums['low_ms'])}"
         text = f"{seen}: no GPU draws that at an idle clock"
-        found.append(Finding("contradictory", text, sums["low_ms"] / max(span, 1)))
+        found.append(SeriesFault("contradictory", text, sums["low_ms"] / max(span, 1)))
     return found
 
 
@@ -285,7 +287,7 @@ def allowed_gap(rows: Value) -> Value:
     return UTIL_GAP + ODDS * 0.5 / np.sqrt(np.maximum(rows, 1))
 
 
-def _of_phases(sums: Mapping[str, float], exact: bool) -> list[Finding]:
+def _of_phases(sums: Mapping[str, float], exact: bool) -> list[SeriesFault]:
     """Return a lock between scrape and step: samples of power, over a long time, are far from the mean that the energy counter gives."""
     if exact or sums["energy_ms"] < LEAST_MS or sums["energy_sum"] <= 0:
         return []
@@ -294,7 +296,7 @@ def _of_phases(sums: Mapping[str, float], exact: bool) -> list[Finding]:
     if abs(sampled - mean) <= LOCK * mean + ODDS * math.sqrt(variance / sums["energy_rows"]):
         return []
     return [
-        Finding(
+        SeriesFault(
             "locked",
             f"samples of power come to {sampled:,.0f} W where the energy counter gives {mean:,.0f} W: scrapes meet the same phase "
             "of each step, and so do samples of the clock; cycle counters have no such bias",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ullage.benches.bench import Arrays, Case, Data, Figure, Layout, Output, Target, bench
+from ullage.benches.bench import Arrays, Case, Data, Figure, Output, TableLayout, Target, bench
 
 GUIDE = "CUDA C++ Programming Guide, throughput of native arithmetic instructions"
 STEPS = 8  # instructions one after the other, each with operands of its own
@@ -42,7 +42,7 @@ _SPECIAL = 'asm volatile("{ptx}" : "+f"(x[chain]));'
 
 
 @dataclass(frozen=True)
-class Operation:
+class ArithmeticOperation:
     """An instruction: its labels, PTX and the opcode that it becomes; the element in C++ with its PTX constraint and its lanes in NumPy.
 
     `exact` is what it computes of x, factor and term, in a type that is wide enough; a result may differ from it by `tolerance` after a
@@ -81,7 +81,7 @@ class Operation:
         """
         return f"{self.type}_{self.name}_{chains}".lower().replace("-", "_").replace("×", "x").replace(" ", "_")
 
-    def kernel(self, way: Way) -> str:
+    def kernel(self, way: CallPattern) -> str:
         """Return the source of the kernel."""
         statement = (_SPECIAL if self.special else _MULTIPLY_ADD).format(ptx=self.ptx, constraint=self.constraint)
         return _KERNEL.format(
@@ -91,7 +91,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Way:
+class CallPattern:
     """How an instruction is called: by so many threads of a block, in so many chains of each that do not depend on one another."""
 
     chains: int
@@ -99,7 +99,7 @@ class Way:
 
 
 # One chain waits for every result; four chains of 1,024 threads wait for none, whose latency is up to 32 cycles.
-LATENCY, THROUGHPUT = Way(1, 32), Way(4, 1024)
+LATENCY, THROUGHPUT = CallPattern(1, 32), CallPattern(4, 1024)
 LATENCY_TRIPS = 256
 
 
@@ -111,8 +111,10 @@ def _of_x(function: Callable[[np.ndarray], np.ndarray]) -> Callable[[np.ndarray,
     return lambda x, factor, term: function(x)  # noqa: ARG005
 
 
-def _special(name: str, ptx: str, function: Callable[[np.ndarray], np.ndarray], tolerance: float = 1e-5, calls: int = STEPS) -> Operation:
-    return Operation("FP32", name, ptx, "MUFU", "float", "f", "float32", _of_x(function), tolerance, calls, flops=1)
+def _special(
+    name: str, ptx: str, function: Callable[[np.ndarray], np.ndarray], tolerance: float = 1e-5, calls: int = STEPS
+) -> ArithmeticOperation:
+    return ArithmeticOperation("FP32", name, ptx, "MUFU", "float", "f", "float32", _of_x(function), tolerance, calls, flops=1)
 
 
 # Tolerances follow from what PTX promises: multiply-adds round once (in FP64 the reference rounds twice, in FP32 seldom, in FP16 never);
@@ -120,11 +122,13 @@ def _special(name: str, ptx: str, function: Callable[[np.ndarray], np.ndarray], 
 # Minus signs cost nothing: 2^-x stays among the numbers, where 2^x would not, and -1/(-1/x) is not x to the assembler, as 1/(1/x) is.
 # Of an even number of calls it would be x, as of none.
 OPERATIONS = (
-    Operation("FP32", "multiply-add", "fma.rn.f32", "FFMA", "float", "f", "float32", _multiply_add, 1e-5),
-    Operation("FP32 ×2", "multiply-add", "fma.rn.f32x2", "FFMA2", "u64", "l", "float32", _multiply_add, 1e-5, architectures=TWO_LANES),
-    Operation("FP16 ×2", "multiply-add", "fma.rn.f16x2", "HFMA2", "u32", "r", "float16", _multiply_add, 0.0),
-    Operation("FP64", "multiply-add", "fma.rn.f64", "DFMA", "double", "d", "float64", _multiply_add, 1e-13, calls=16),
-    Operation("INT32", "multiply-add", "mad.lo.s32", "IMAD", "int", "r", "int32", _multiply_add, 0.0),
+    ArithmeticOperation("FP32", "multiply-add", "fma.rn.f32", "FFMA", "float", "f", "float32", _multiply_add, 1e-5),
+    ArithmeticOperation(
+        "FP32 ×2", "multiply-add", "fma.rn.f32x2", "FFMA2", "u64", "l", "float32", _multiply_add, 1e-5, architectures=TWO_LANES
+    ),
+    ArithmeticOperation("FP16 ×2", "multiply-add", "fma.rn.f16x2", "HFMA2", "u32", "r", "float16", _multiply_add, 0.0),
+    ArithmeticOperation("FP64", "multiply-add", "fma.rn.f64", "DFMA", "double", "d", "float64", _multiply_add, 1e-13, calls=16),
+    ArithmeticOperation("INT32", "multiply-add", "mad.lo.s32", "IMAD", "int", "r", "int32", _multiply_add, 0.0),
     _special("ex2", "{ .reg .f32 t; neg.f32 t, %0; ex2.approx.ftz.f32 %0, t; }", lambda x: np.exp2(-x)),
     _special("rcp", "{ .reg .f32 t; neg.f32 t, %0; rcp.approx.ftz.f32 %0, t; }", lambda x: -1 / x, calls=STEPS - 1),
     _special("rsqrt", "rsqrt.approx.ftz.f32 %0, %0;", lambda x: 1 / np.sqrt(x)),
@@ -147,7 +151,7 @@ def _figures() -> Iterator[Figure]:
                 yield Figure(gpu, _labels(one), "results_per_cycle_sm", rate)
 
 
-def _labels(operation: Operation) -> dict[str, str]:
+def _labels(operation: ArithmeticOperation) -> dict[str, str]:
     return {"type": operation.type, "operation": operation.name}
 
 
@@ -155,7 +159,7 @@ def _labels(operation: Operation) -> dict[str, str]:
     "arithmetic",
     title="Arithmetic outside the tensor cores",
     source=GUIDE,
-    layout=Layout(rows=("type", "operation")),
+    layout=TableLayout(rows=("type", "operation")),
     figures=_figures(),
     seconds=8,
 )
@@ -180,7 +184,7 @@ def arithmetic(target: Target, quick: bool) -> Iterator[Case]:
 SOURCE = "".join(one.kernel(way) for one in OPERATIONS if not one.architectures for way in (LATENCY, THROUGHPUT))
 
 
-def case(operation: Operation, way: Way, blocks: int) -> Case:
+def case(operation: ArithmeticOperation, way: CallPattern, blocks: int) -> Case:
     """Return the case of an instruction called one way by so many blocks."""
     alone = way.chains == 1
     trips = LATENCY_TRIPS if alone else operation.trips
@@ -207,7 +211,7 @@ def case(operation: Operation, way: Way, blocks: int) -> Case:
     )
 
 
-def _inputs(operation: Operation, way: Way) -> Callable[[np.random.Generator, Data], Arrays]:
+def _inputs(operation: ArithmeticOperation, way: CallPattern) -> Callable[[np.random.Generator, Data], Arrays]:
     def make(generator: np.random.Generator, data: Data) -> Arrays:
         sizes = [n * operation.lanes for n in (way.chains * way.threads, STEPS * LANES, STEPS * LANES)]
         if data == "zero":
@@ -223,7 +227,7 @@ def _inputs(operation: Operation, way: Way) -> Callable[[np.random.Generator, Da
     return make
 
 
-def _reference(operation: Operation, way: Way, blocks: int) -> Callable[[Arrays, int], Arrays]:
+def _reference(operation: ArithmeticOperation, way: CallPattern, blocks: int) -> Callable[[Arrays, int], Arrays]:
     wide = np.int32 if operation.dtype == "int32" else np.float64
 
     def right(arrays: Arrays, trips: int) -> Arrays:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from ullage.benches.bench import Arrays, Case, Data, Figure, Layout, Output, Target, bench
+from ullage.benches.bench import Arrays, Case, Data, Figure, Output, TableLayout, Target, bench
 
 DEPTH = 2048  # the width of A and the height of B, as in the paper
 BLOCKS = (1, 2, 4, 8, 16, 32)  # thread blocks for each SM
@@ -118,7 +118,7 @@ def _reference(side: int) -> Callable[[Arrays, int], Arrays]:
     "async-copy",
     title="A tiled matrix product with copies that are waited for (SyncShare) and with copies under way (AsyncPipe)",
     source="Hopper paper, tables XIII and XIV",
-    layout=Layout(rows=("block", "way"), across=("blocks/SM",), plot=("blocks/SM", "throughput", ("block", "way"))),
+    layout=TableLayout(rows=("block", "way"), across=("blocks/SM",), plot=("blocks/SM", "throughput", ("block", "way"))),
     figures=_FIGURES,
     seconds=6,
 )

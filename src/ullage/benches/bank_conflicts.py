@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ullage.benches.bench import Arrays, Case, Data, Figure, Labels, Layout, Output, Target, bench
+from ullage.benches.bench import Arrays, Case, Data, Figure, Labels, Output, TableLayout, Target, bench
 
 GUIDE = "CUDA C++ Programming Guide, shared memory: 32 banks, each 32 bits a cycle"
 WARP, BANKS, WORD = 32, 32, 4  # threads, banks, bytes of a bank's word
@@ -102,7 +102,7 @@ def _figures() -> Iterator[Figure]:
     "bank-conflicts",
     title="Conflicts in the banks of shared memory",
     source=GUIDE,
-    layout=Layout(rows=("ways",), across=("width",), plot=("ways", "bytes_per_cycle_sm", ("width",))),
+    layout=TableLayout(rows=("ways",), across=("width",), plot=("ways", "bytes_per_cycle_sm", ("width",))),
     figures=_figures(),
     seconds=10,
 )

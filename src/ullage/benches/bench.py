@@ -19,7 +19,7 @@ import numpy as np
 from ullage.registry import Registry
 
 if TYPE_CHECKING:
-    from ullage.benches.result import Row
+    from ullage.benches.result import CaseRow
 
 Plain = str | float | int | bool | None
 Labels = Mapping[str, Plain]
@@ -173,7 +173,7 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """How a bench's table stands: labels that name a row, labels that spread over columns; and a plot, if one helps.
 
     `plot` is (label or quantity on the x axis, quantity, labels of the series). With `conditions` each row says under what it was measured.
@@ -186,7 +186,7 @@ class Layout:
 
 
 Cases = Callable[[Target, bool], Iterable[AnyCase]]
-Findings = Callable[[Sequence["Row"]], tuple[str, ...]]
+Findings = Callable[[Sequence["CaseRow"]], tuple[str, ...]]
 
 
 @dataclass(frozen=True)
@@ -197,7 +197,7 @@ class Bench:
     title: str
     source: str
     architectures: tuple[str, ...]
-    layout: Layout
+    layout: TableLayout
     figures: tuple[Figure, ...]
     cases: Cases
     needs: Literal["cuda", "torch"]
@@ -224,7 +224,7 @@ def bench(
     *,
     title: str,
     source: str,
-    layout: Layout,
+    layout: TableLayout,
     architectures: tuple[str, ...] = (),
     figures: Iterable[Figure] = (),
     needs: Literal["cuda", "torch"] = "cuda",

@@ -7,9 +7,9 @@ from functools import partial
 from typing import Any
 
 from ullage.benches import products
-from ullage.benches.bench import Data, Labels, Layout, LibraryCase, Prepared, Target, bench
+from ullage.benches.bench import Data, Labels, LibraryCase, Prepared, TableLayout, Target, bench
 from ullage.benches.linear import has_fp8
-from ullage.kernels.tiling import Product
+from ullage.kernels.tiling import TiledProduct
 
 DTYPES = ("bf16", "fp16", "tf32", "fp8")
 SQUARES = (2048, 4096, 6144, 8192, 12288, 16384)
@@ -22,7 +22,7 @@ _BYTES = {"bf16": 2, "fp16": 2, "tf32": 4, "fp8": 1}
     "best-gemm",
     title="Best achievable matrix product over shapes",
     source="the search is Bekman's maximum achievable matmul FLOPS (ML Engineering, compute/accelerator); no figures of the Hopper paper",
-    layout=Layout(rows=("m", "n", "k"), across=("dtype",)),
+    layout=TableLayout(rows=("m", "n", "k"), across=("dtype",)),
     needs="torch",
     seconds=120,
 )
@@ -43,23 +43,23 @@ def cases(target: Target, quick: bool) -> Iterator[LibraryCase]:
             yield product_case(shape, dtype, {"m": shape.m, "n": shape.n, "k": shape.k, "dtype": dtype})
 
 
-def product_case(shape: Product, dtype: str, labels: Labels) -> LibraryCase:
+def product_case(shape: TiledProduct, dtype: str, labels: Labels) -> LibraryCase:
     """Return the case of one product; its bytes count each operand and the result once."""
     moved = _BYTES[dtype] * (shape.m * shape.k + shape.k * shape.n) + (4 if dtype == "tf32" else 2) * shape.m * shape.n
     return LibraryCase(labels, partial(_prepare, shape, dtype), ("throughput",), flops=shape.flops, bytes=moved, precision=dtype)
 
 
-def shapes(sms: int, quick: bool) -> list[Product]:
+def shapes(sms: int, quick: bool) -> list[TiledProduct]:
     """Return the shapes to try on a chip of so many SMs.
 
     >>> [(shape.m, shape.n, shape.k) for shape in shapes(132, quick=True)]
     [(4096, 4096, 4096), (8192, 8192, 8192), (16384, 16384, 16384), (7680, 8448, 8192)]
     """
     if quick:
-        return [*(Product(n, n, n) for n in (4096, 8192, 16384)), Product(*whole_waves(sms, 8192), 8192)]
+        return [*(TiledProduct(n, n, n) for n in (4096, 8192, 16384)), TiledProduct(*whole_waves(sms, 8192), 8192)]
     full = [whole_waves(sms, side) for side in (4096, 8192, 16384)]
-    deep = [Product(m, n, k) for m, n in [*full, (8192, 8192)] for k in DEPTHS]
-    return list(dict.fromkeys([*(Product(n, n, n) for n in SQUARES), *deep]))
+    deep = [TiledProduct(m, n, k) for m, n in [*full, (8192, 8192)] for k in DEPTHS]
+    return list(dict.fromkeys([*(TiledProduct(n, n, n) for n in SQUARES), *deep]))
 
 
 def whole_waves(sms: int, side: int) -> tuple[int, int]:
@@ -76,5 +76,5 @@ def whole_waves(sms: int, side: int) -> tuple[int, int]:
     return m, n
 
 
-def _prepare(shape: Product, dtype: str, torch: Any, data: Data) -> Prepared:
+def _prepare(shape: TiledProduct, dtype: str, torch: Any, data: Data) -> Prepared:
     return products.product(torch, shape, dtype, data, fast=True)

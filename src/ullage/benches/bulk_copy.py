@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from ullage.benches.bench import Arrays, Case, Data, Layout, Output, Target, bench
+from ullage.benches.bench import Arrays, Case, Data, Output, TableLayout, Target, bench
 
 ARCHITECTURES = ("sm_90a", "sm_100a", "sm_103a", "sm_120a")
 IN_FLIGHT = 64 * 1024  # bytes that a block has asked for and not yet got
@@ -107,7 +107,7 @@ extern "C" __global__ void bulk_copy(u64 *clocks, const char *values, char *foun
     "bulk-copy",
     title="Bulk copies (TMA)",
     source="PTX ISA, cp.async.bulk; not in the Hopper paper",
-    layout=Layout(rows=("path",), across=("size",), plot=("size", "bandwidth", ("path",))),
+    layout=TableLayout(rows=("path",), across=("size",), plot=("size", "bandwidth", ("path",))),
     architectures=ARCHITECTURES,
     seconds=20,
 )

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from ullage.benches.bench import Arrays, Case, Data, Layout, Output, Target, bench
+from ullage.benches.bench import Arrays, Case, Data, Output, TableLayout, Target, bench
 from ullage.benches.shared_cluster import CLUSTER, CLUSTERED
 
 CLUSTERS = (1, 2, 4, 8)
@@ -85,7 +85,7 @@ def _counted(blocks: int, threads: int, bins: int, pieces: int) -> Callable[[Arr
     "cluster-histogram",
     title="Histogram with its bins distributed over the blocks of a cluster",
     source="Hopper paper, figure 9 (drawn only: there are no numbers to compare with)",
-    layout=Layout(rows=("block", "cluster"), across=("bins",), plot=("bins", "rate", ("block", "cluster"))),
+    layout=TableLayout(rows=("block", "cluster"), across=("bins",), plot=("bins", "rate", ("block", "cluster"))),
     architectures=CLUSTERED,
     seconds=20,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ullage.benches.bench import Data, Layout, LibraryCase, Prepared, Target, bench
+from ullage.benches.bench import Data, LibraryCase, Prepared, TableLayout, Target, bench
 
 SIZES = (64 * 1024, 2**20, 16 * 2**20, 256 * 2**20)
 HOST_TO_DEVICE, DEVICE_TO_HOST, ON_DEVICE, BOTH = "host to device", "device to host", "on the device", "both ways at once"
@@ -15,7 +15,7 @@ HOST_TO_DEVICE, DEVICE_TO_HOST, ON_DEVICE, BOTH = "host to device", "device to h
     "copies",
     title="Copies by the copy engines",
     source="not in the Hopper paper",
-    layout=Layout(rows=("path", "memory"), across=("size",), plot=("size", "bandwidth", ("path", "memory"))),
+    layout=TableLayout(rows=("path", "memory"), across=("size",), plot=("size", "bandwidth", ("path", "memory"))),
     needs="torch",
     seconds=15,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ullage.benches.bench import Case, Layout, Target, bench
+from ullage.benches.bench import Case, TableLayout, Target, bench
 from ullage.benches.operands import FP64, FP64_SUM
 from ullage.benches.ptx_mma import Mma, labels, latency, throughput
 
@@ -17,7 +17,7 @@ SHAPES = ((8, 4, ()), (16, 4, HOPPER), (16, 8, HOPPER), (16, 16, HOPPER))  # m, 
     "dmma",
     title="Latency and throughput of mma in FP64",
     source="not in the Hopper paper; PTX ISA, mma with .f64",
-    layout=Layout(rows=("A/B", "C/D", "shape"), across=("kind",)),
+    layout=TableLayout(rows=("A/B", "C/D", "shape"), across=("kind",)),
     architectures=ARCHITECTURES,
     seconds=3,
 )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ullage.benches.bench import Arrays, Case, Data, Labels, Layout, Output, Target, bench
+from ullage.benches.bench import Arrays, Case, Data, Labels, Output, TableLayout, Target, bench
 
 STEPS = 8  # calls one after the other, each with operands of its own: with the same, max and min would fold away
 HARDWARE = ("sm_90a", "sm_100a", "sm_103a")
@@ -35,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(THREADS) ENTRY(u64 *clocks, const i
 
 
 @dataclass(frozen=True)
-class Way:
+class DpxCallPattern:
     """How a function is called: `chains` of a thread that do not depend on one another, and `calls` of each in a trip."""
 
     chains: int
@@ -45,11 +45,11 @@ class Way:
 
 
 # One chain waits for every result; 64 calls a trip, so that the loop's branch is a small part. Four chains of 1,024 threads wait for none.
-LATENCY, THROUGHPUT = Way(1, 64, 32, 256), Way(4, STEPS, 1024, 4096)
+LATENCY, THROUGHPUT = DpxCallPattern(1, 64, 32, 256), DpxCallPattern(4, STEPS, 1024, 4096)
 
 
 @dataclass(frozen=True)
-class Function:
+class DpxFunction:
     """One function: `form` "vi3" (max of three), "vi" (of two), "viadd" (of a sum and a third) or "vib" (of two, and which it was)."""
 
     form: str
@@ -61,7 +61,7 @@ class Function:
     def name(self) -> str:
         """The function as CUDA calls it.
 
-        >>> Function("viadd", True, "s16x2", True).name, Function("vi3", False, "u32", False).name
+        >>> DpxFunction("viadd", True, "s16x2", True).name, Function("vi3", False, "u32", False).name
         ('__viaddmax_s16x2_relu', '__vimin3_u32')
         """
         word = "max" if self.largest else "min"
@@ -78,7 +78,7 @@ class Function:
         return f"x[j] = {self.name}(x[j], v[i]{'' if self.form == 'vi' else ', w[i]'})"
 
     @property
-    def turned(self) -> Function:
+    def turned(self) -> DpxFunction:
         """What every second step calls: the opposite where two of a kind would fold into one instruction (max of two: VIMNMX3)."""
         return replace(self, largest=not self.largest) if self.form == "vi" else self
 
@@ -96,31 +96,31 @@ class Function:
         return (np.maximum(found, 0) if self.relu else found), taken
 
 
-def functions() -> Iterator[Function]:
+def functions() -> Iterator[DpxFunction]:
     """Yield every DPX function of CUDA (CUDA C++ Programming Guide, DPX)."""
     for kind in ("s32", "u32", "s16x2", "u16x2"):
         for form in ("vi3", "vi", "viadd", "vib"):
             for relu in (False, True):
                 signed = kind.startswith("s")
                 if (relu and signed) if form == "vi" else (not relu) if form == "vib" else (signed or not relu):
-                    yield from (Function(form, largest, kind, relu) for largest in (True, False))
+                    yield from (DpxFunction(form, largest, kind, relu) for largest in (True, False))
 
 
-def entry(function: Function, way: Way) -> str:
+def entry(function: DpxFunction, way: DpxCallPattern) -> str:
     """Return the name of a function's kernel.
 
-    >>> entry(Function("vi3", True, "u32", False), LATENCY)
+    >>> entry(DpxFunction("vi3", True, "u32", False), LATENCY)
     'vimax3_u32_1'
     """
     return f"{function.name.strip('_')}_{way.chains}"
 
 
-def source(chosen: Iterable[Function], *ways: Way) -> str:
+def source(chosen: Iterable[DpxFunction], *ways: DpxCallPattern) -> str:
     """Return the kernels of some functions as one program, which compiles much quicker than one by one."""
     return "".join(_kernel(function, way) for function in chosen for way in ways)
 
 
-def _kernel(function: Function, way: Way) -> str:
+def _kernel(function: DpxFunction, way: DpxCallPattern) -> str:
     words = {"ENTRY": entry(function, way), "SECOND": function.turned.call, "FIRST": function.call, "THREADS": way.threads}
     text = _KERNEL
     for word, meaning in {**words, "CALLS": way.calls, "CHAINS": way.chains, "STEPS": STEPS}.items():
@@ -128,7 +128,7 @@ def _kernel(function: Function, way: Way) -> str:
     return text
 
 
-def _inputs(way: Way) -> Callable[[np.random.Generator, Data], Arrays]:
+def _inputs(way: DpxCallPattern) -> Callable[[np.random.Generator, Data], Arrays]:
     def make(generator: np.random.Generator, data: Data) -> Arrays:
         sizes = (way.chains * way.threads, STEPS * 32, STEPS * 32)
         if data == "zero":
@@ -138,7 +138,7 @@ def _inputs(way: Way) -> Callable[[np.random.Generator, Data], Arrays]:
     return make
 
 
-def _reference(function: Function, way: Way, blocks: int) -> Callable[[Arrays, int], Arrays]:
+def _reference(function: DpxFunction, way: DpxCallPattern, blocks: int) -> Callable[[Arrays, int], Arrays]:
     def right(inputs: Arrays, trips: int) -> Arrays:
         lane = np.arange(way.threads) % 32
         start, v, w = (array.view(function.lanes) for array in inputs)
@@ -157,7 +157,7 @@ def _reference(function: Function, way: Way, blocks: int) -> Callable[[Arrays, i
     return right
 
 
-def _case(function: Function, way: Way, program: str, target: Target, blocks: int, labels: Labels) -> Case:
+def _case(function: DpxFunction, way: DpxCallPattern, program: str, target: Target, blocks: int, labels: Labels) -> Case:
     opcode = _DESIGNED.get(function.form) if target.architecture in HARDWARE else None
     return Case(
         labels=labels,
@@ -181,7 +181,7 @@ def _case(function: Function, way: Way, program: str, target: Target, blocks: in
     "dpx",
     title="DPX functions: latency and throughput",
     source="Hopper paper, figures 6 and 7",
-    layout=Layout(rows=("function",), across=("measure",)),
+    layout=TableLayout(rows=("function",), across=("measure",)),
     seconds=15,
 )
 def dpx(target: Target, quick: bool) -> Iterable[Case]:
@@ -210,7 +210,7 @@ def dpx(target: Target, quick: bool) -> Iterable[Case]:
     "dpx-blocks",
     title="DPX throughput over the number of blocks",
     source="Hopper paper, section IV-E: the sawtooth by which DPX units are placed in the SM",
-    layout=Layout(rows=("blocks",), across=("function",), plot=("blocks", "rate", ("function",))),
+    layout=TableLayout(rows=("blocks",), across=("function",), plot=("blocks", "rate", ("function",))),
     architectures=HARDWARE,
     seconds=8,
 )
@@ -221,7 +221,7 @@ def dpx_blocks(target: Target, quick: bool) -> Iterable[Case]:
     SM with another, and all wait for these two: half the rate, which then grows until every SM has had two. Behind k blocks an SM
     it falls to k / (k + 1). So the units are the SM's own; units that several SMs share would show other steps.
     """
-    function, way = Function("viadd", True, "s32", False), replace(THROUGHPUT, trips=1024)
+    function, way = DpxFunction("viadd", True, "s32", False), replace(THROUGHPUT, trips=1024)
     sms, program = target.sms, source([function], way)
     wanted = {1, sms // 2, sms, sms + 1, 2 * sms, 2 * sms + 1, 3 * sms, 3 * sms + 1, 4 * sms}
     if not quick:

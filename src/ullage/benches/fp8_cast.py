@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ullage.benches import products
-from ullage.benches.bench import Data, Layout, LibraryCase, Prepared, Target, bench
+from ullage.benches.bench import Data, LibraryCase, Prepared, TableLayout, Target, bench
 from ullage.benches.linear import ALLOWED, SIZES, has_fp8
 
 PARTS = ("input absmax", "input cast", "weight absmax", "weight cast", "product", "whole")
@@ -18,7 +18,7 @@ _CAST_ERROR = 0.07  # E4M3 keeps 3 bits: 1/16 of a value, and the scaled value i
     "fp8-cast",
     title="FP8 linear layer, part by part",
     source="Hopper paper, figure 3 (a picture without numbers)",
-    layout=Layout(rows=("n",), across=("part",), plot=("n", "time", ("part",))),
+    layout=TableLayout(rows=("n",), across=("part",), plot=("n", "time", ("part",))),
     needs="torch",
     seconds=30,
 )

@@ -13,16 +13,16 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ullage.benches.gemm_ofu_plan import LARGEST, PRECISIONS, Gemm, planned
+from ullage.benches.gemm_ofu_plan import LARGEST, PRECISIONS, PlannedGemm, planned
 from ullage.benches.gemm_ofu_record import Book, Observation
 from ullage.benches.gemm_ofu_watch import refuse_blind, seen
 from ullage.benches.products import product
 from ullage.benches.running.session import Session
-from ullage.benches.sustained import TorchStream, Work, captured, sustained
+from ullage.benches.sustained import SustainedWork, TorchStream, captured, sustained
 from ullage.errors import UllageError, harmless
 from ullage.gpus.chip import find
 from ullage.gpus.precision import canonical
-from ullage.kernels.tiling import Product
+from ullage.kernels.tiling import TiledProduct
 
 TIME_UP = "the time was up"  # what a run says first that ended as it was asked to
 GIVE_UP = 5  # failures in a row: the GPU or the driver is at fault, not the shape
@@ -96,7 +96,7 @@ def reductions(torch: Any) -> list[str]:
     return told
 
 
-def observed(session: Session, gemm: Gemm, seconds: float, sleep: Callable[[float], None] = time.sleep) -> Observation:
+def observed(session: Session, gemm: PlannedGemm, seconds: float, sleep: Callable[[float], None] = time.sleep) -> Observation:
     """Return what was seen of one product; what fails is told, not raised."""
     try:
         return _observed(session, gemm, seconds, sleep)
@@ -106,9 +106,9 @@ def observed(session: Session, gemm: Gemm, seconds: float, sleep: Callable[[floa
         return Observation(gemm, problem=f"{type(error).__name__}: {harmless(str(error), 300)}")
 
 
-def _observed(session: Session, gemm: Gemm, seconds: float, sleep: Callable[[float], None]) -> Observation:
+def _observed(session: Session, gemm: PlannedGemm, seconds: float, sleep: Callable[[float], None]) -> Observation:
     torch = session.torch
-    made = product(torch, Product(gemm.m, gemm.n, gemm.k), gemm.precision)
+    made = product(torch, TiledProduct(gemm.m, gemm.n, gemm.k), gemm.precision)
     problem = made.wrong()
     if problem:
         return Observation(gemm, problem=f"the result is wrong: {problem}")
@@ -117,7 +117,7 @@ def _observed(session: Session, gemm: Gemm, seconds: float, sleep: Callable[[flo
         return Observation(gemm, kernels)
     stream = TorchStream(torch, session.device.index)
     burst = captured(stream, made.run)
-    work = Work((gemm.m, gemm.n, gemm.k), gemm.precision, float(gemm.flops * burst.calls))
+    work = SustainedWork((gemm.m, gemm.n, gemm.k), gemm.precision, float(gemm.flops * burst.calls))
     with sustained(stream, burst, work, clock=session.now, sleep=sleep):
         span = seen(session.monitor, seconds, session.now, sleep)
     return Observation(

@@ -22,7 +22,7 @@ LARGEST = 8192
 
 
 @dataclass(frozen=True)
-class Gemm:
+class PlannedGemm:
     """One product to run: row-major C of m × n from m × k by k × n."""
 
     kind: Kind
@@ -56,7 +56,7 @@ def random_shapes(count: int, seed: int, largest: int = LARGEST) -> list[tuple[i
     return [(int(m), int(n), int(k)) for m, n, k in drawn]
 
 
-def planned(precisions: Sequence[str], count: int, seed: int, largest: int = LARGEST) -> list[Gemm]:
+def planned(precisions: Sequence[str], count: int, seed: int, largest: int = LARGEST) -> list[PlannedGemm]:
     """Return all products in the order in which they run: each shape in every precision before the next shape.
 
     Squares first (they are few), then the random ones, then the squares of which only the kernel's name is asked. FP4's
@@ -68,7 +68,7 @@ def planned(precisions: Sequence[str], count: int, seed: int, largest: int = LAR
     shapes: list[tuple[Kind, tuple[int, int, int]]] = [("square", (n, n, n)) for n in SQUARES]
     shapes += [("random", shape) for shape in random_shapes(count, seed, largest)]
     shapes += [("size", (n, n, n)) for n in SIZES]
-    return [Gemm(kind, precision, *_rounded(shape, precision)) for kind, shape in shapes for precision in precisions]
+    return [PlannedGemm(kind, precision, *_rounded(shape, precision)) for kind, shape in shapes for precision in precisions]
 
 
 def _rounded(shape: tuple[int, int, int], precision: str) -> tuple[int, int, int]:

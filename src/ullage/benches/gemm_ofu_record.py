@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from ullage.benches.bench import Plain
-from ullage.benches.gemm_ofu_plan import Gemm
+from ullage.benches.gemm_ofu_plan import PlannedGemm
 from ullage.errors import UllageError, harmless
 
 FORMAT = "ullage gemm-ofu 1"
@@ -24,7 +24,7 @@ class Observation:
     `flops` were done in `seconds`; the rest is as in `gemm_ofu_watch.Seen`; `kernels` are the names of what one product launches.
     """
 
-    gemm: Gemm
+    gemm: PlannedGemm
     kernels: tuple[str, ...] = ()
     problem: str = ""
     flops: float | None = None
@@ -41,7 +41,7 @@ class Observation:
 
 
 @dataclass(frozen=True)
-class Recording:
+class GemmRecording:
     """A run: the machine, the settings (seconds, seed, largest, notes on what was left out), and what was seen."""
 
     machine: Mapping[str, Plain]
@@ -56,7 +56,7 @@ class Recording:
         return str(self.machine.get("gpu", ""))
 
 
-def read(path: Path) -> Recording:
+def read(path: Path) -> GemmRecording:
     """Return what a file holds; a last line that was cut is left out. Raises UllageError for any other file."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -67,7 +67,7 @@ def read(path: Path) -> Recording:
         raise UllageError(f"{path} is no recording of gemm-ofu", "name a file that `ullage bench gemm-ofu` wrote")
     try:
         float(head["settings"]["seconds"]), int(head["settings"]["largest"]), head["machine"]["gpu"]
-        return Recording(head["machine"], head["settings"], head["date"], tuple(_observations(lines[1:])), str(path))
+        return GemmRecording(head["machine"], head["settings"], head["date"], tuple(_observations(lines[1:])), str(path))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise UllageError(f"{path} is a damaged recording of gemm-ofu ({harmless(str(error), 80)})", "measure again") from error
 
@@ -91,7 +91,7 @@ def restored(found: Any) -> Observation:
     """Return the observation that a line holds."""
     lists = {name: tuple(found[name]) for name in ("kernels", "sm_cycles", "tensor_cycles")}
     throttle = None if found["throttle"] is None else tuple(found["throttle"])
-    return Observation(**{**found, **lists, "throttle": throttle, "gemm": Gemm(**found["gemm"])})
+    return Observation(**{**found, **lists, "throttle": throttle, "gemm": PlannedGemm(**found["gemm"])})
 
 
 class Book:
@@ -102,13 +102,13 @@ class Book:
 
     def __init__(self, path: Path, machine: Mapping[str, Plain], settings: Mapping[str, Any], date: str) -> None:
         self.path = path
-        self.done: set[Gemm] = set()
+        self.done: set[PlannedGemm] = set()
         if path.exists() and path.stat().st_size:
             self._go_on(read(path), machine, settings)
         else:
             _append(path, {"format": FORMAT, "date": date, "machine": dict(machine), "settings": dict(settings)})
 
-    def _go_on(self, before: Recording, machine: Mapping[str, Plain], settings: Mapping[str, Any]) -> None:
+    def _go_on(self, before: GemmRecording, machine: Mapping[str, Plain], settings: Mapping[str, Any]) -> None:
         for name, now, then in [
             *((key, machine.get(key), before.machine.get(key)) for key in _SAME),
             *((key, settings.get(key), before.settings.get(key)) for key in ("seconds", "seed", "largest")),

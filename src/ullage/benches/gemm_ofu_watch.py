@@ -18,7 +18,7 @@ Pair = tuple[float | None, float | None]
 
 
 @dataclass(frozen=True)
-class Seen:
+class WatchedSpan:
     """A span as NVML tells it. None: not told.
 
     `settled` is how long the span before lasted, s; `begin` and `end` are of the caller's clock, s. `tensor_active` is a ratio
@@ -56,7 +56,7 @@ def refuse_blind(monitor: Monitor) -> None:
 
 def seen(
     monitor: Monitor, seconds: float, clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep
-) -> Seen:
+) -> WatchedSpan:
     """Watch a GPU that is under load: settle, then a span of `seconds` between two GPM samples, the clock sampled within it."""
     with sampler(monitor.nvml, monitor.handle) as take:
         before, loaded = _timed(take, clock)
@@ -69,7 +69,7 @@ def seen(
     observed = watch.observed()
     clocks = [sample.clock for sample in watch.samples if sample.clock is not None]
     activity = here.get("tensor_active")
-    return Seen(
+    return WatchedSpan(
         begin - loaded,
         begin,
         end,

@@ -7,16 +7,16 @@ from functools import partial
 from typing import Any
 
 from ullage.benches import llama, products
-from ullage.benches.bench import Data, Figure, Layout, LibraryCase, Prepared, Target, bench
+from ullage.benches.bench import Data, Figure, LibraryCase, Prepared, TableLayout, Target, bench
 from ullage.benches.linear import TYPES, has_fp8
-from ullage.benches.llama import Network, Shape
+from ullage.benches.llama import Network, NetworkShape
 
 BATCH, PROMPT, GENERATED = 8, 128, 128
 # OpenLLaMA 3B and Llama 2 7B and 13B: their config.json (hidden_size, intermediate_size, num_attention_heads, num_hidden_layers).
 MODELS = {
-    "llama-3B": Shape(3200, 8640, 32, 26, 32000),
-    "llama-2-7B": Shape(4096, 11008, 32, 32, 32000),
-    "llama-2-13B": Shape(5120, 13824, 40, 40, 32000),
+    "llama-3B": NetworkShape(3200, 8640, 32, 26, 32000),
+    "llama-2-7B": NetworkShape(4096, 11008, 32, 32, 32000),
+    "llama-2-13B": NetworkShape(5120, 13824, 40, 40, 32000),
 }
 _TABLE: dict[str, dict[str, tuple[float | None, ...]]] = {  # tokens/s: FP32, BF16, FP8; None: out of memory, or no FP8 there
     "NVIDIA GeForce RTX 4090": {"llama-3B": (414.08, 425.19, 429.31), "llama-2-7B": (None, 350.69, None)},
@@ -47,7 +47,7 @@ _CHECKED = 4
     "generation",
     title="Generation of text",
     source="Hopper paper, table XII",
-    layout=Layout(rows=("model",), across=("dtype",)),
+    layout=TableLayout(rows=("model",), across=("dtype",)),
     figures=FIGURES,
     needs="torch",
     seconds=60,
@@ -72,7 +72,7 @@ def cases(target: Target, quick: bool) -> Iterator[LibraryCase]:
             yield _case(name, dtype)
 
 
-def weight_bytes(shape: Shape, dtype: str) -> int:
+def weight_bytes(shape: NetworkShape, dtype: str) -> int:
     """Return the bytes of weights that a step reads.
 
     >>> weight_bytes(Shape(4096, 11008, 32, 32, 32000), "bf16")
@@ -81,7 +81,7 @@ def weight_bytes(shape: Shape, dtype: str) -> int:
     return shape.weights * {"fp32": 4, "bf16": 2, "fp8": 1}[dtype]
 
 
-def cache_bytes(shape: Shape, dtype: str, batch: int, length: float) -> int:
+def cache_bytes(shape: NetworkShape, dtype: str, batch: int, length: float) -> int:
     """Return the bytes of keys and values that a step reads at a length; with FP8 weights the cache is in BF16.
 
     >>> cache_bytes(Shape(4096, 11008, 32, 32, 32000), "bf16", batch=8, length=192)
@@ -106,7 +106,7 @@ def _prepare(name: str, dtype: str, torch: Any, data: Data) -> Prepared:  # noqa
     return prepared(torch, MODELS[name], dtype, PROMPT, GENERATED)
 
 
-def prepared(torch: Any, shape: Shape, dtype: str, prompt: int, generated: int) -> Prepared:
+def prepared(torch: Any, shape: NetworkShape, dtype: str, prompt: int, generated: int) -> Prepared:
     """Return a run of `generated` steps after a prompt of that length, and the check of its logits against double precision."""
     linear = with_kept_weights(torch) if dtype == "fp8" else llama.multiplied(torch, dtype)
     network = Network(torch, shape, BATCH, prompt + generated, getattr(torch, TYPES[dtype]), linear)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ullage.benches.bench import Data, Layout, LibraryCase, Prepared, Target, bench
+from ullage.benches.bench import Data, LibraryCase, Prepared, TableLayout, Target, bench
 
 Launched = tuple[Callable[[], object], Callable[[int], str | None]]  # a launch; what is wrong after so many of them
 
@@ -17,7 +17,7 @@ WAITED = 100
     "launch",
     title="Launches",
     source="not in the Hopper paper",
-    layout=Layout(rows=("kernel", "how")),
+    layout=TableLayout(rows=("kernel", "how")),
     needs="torch",
     seconds=5,
 )

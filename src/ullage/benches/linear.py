@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ullage.benches import engine, products
-from ullage.benches.bench import Data, Layout, LibraryCase, Prepared, Target, bench
+from ullage.benches.bench import Data, LibraryCase, Prepared, TableLayout, Target, bench
 
 SIZES = (1024, 2048, 4096, 8192, 16384)
 TYPES = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "fp8": "bfloat16"}  # of the layer's input, weight and output
@@ -19,7 +19,7 @@ ALLOWED = {"fp32": 1e-4, "fp16": 0.02, "bf16": 0.05, "fp8": 0.4}
     "linear",
     title="Linear layer by precision and size",
     source="Hopper paper, figure 4 (a picture without numbers)",
-    layout=Layout(rows=("n", "library"), across=("dtype",), plot=("n", "throughput", ("dtype", "library"))),
+    layout=TableLayout(rows=("n", "library"), across=("dtype",), plot=("n", "throughput", ("dtype", "library"))),
     needs="torch",
     seconds=30,
 )

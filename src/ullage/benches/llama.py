@@ -18,7 +18,7 @@ EPSILON = 1e-5
 
 
 @dataclass(frozen=True)
-class Shape:
+class NetworkShape:
     """The sizes of a network; a layer's alone where `vocabulary` is 0."""
 
     hidden: int
@@ -36,7 +36,7 @@ class Shape:
     def layer_weights(self) -> int:
         """Weights of a layer's products: four of attention, three of the feed-forward.
 
-        >>> Shape(4096, 11008, 32).layer_weights
+        >>> NetworkShape(4096, 11008, 32).layer_weights
         202375168
         """
         return 4 * self.hidden**2 + 3 * self.hidden * self.feed_forward
@@ -45,13 +45,13 @@ class Shape:
     def weights(self) -> int:
         """Weights that one step of generation reads: all products and the head, but of the embedding only a row a sequence.
 
-        >>> Shape(4096, 11008, 32, 32, 32000).weights
+        >>> NetworkShape(4096, 11008, 32, 32, 32000).weights
         6607077376
         """
         return self.layers * self.layer_weights + self.vocabulary * self.hidden
 
 
-def layer_weights(torch: Any, shape: Shape, kind: Any) -> Weights:
+def layer_weights(torch: Any, shape: NetworkShape, kind: Any) -> Weights:
     """Return one layer's weights, random, so scaled that what passes through keeps its magnitude."""
     sizes = {
         "query_key_value": (3 * shape.hidden, shape.hidden),
@@ -74,7 +74,7 @@ def norm(torch: Any, values: Any, gain: Any) -> Any:
     return torch.nn.functional.rms_norm(values, (values.shape[-1],), gain, EPSILON)
 
 
-def rotation(torch: Any, shape: Shape, length: int, kind: Any) -> tuple[Any, Any]:
+def rotation(torch: Any, shape: NetworkShape, length: int, kind: Any) -> tuple[Any, Any]:
     """Return cosines and sines of the rotary positions, each length × head."""
     half = torch.arange(0, shape.head, 2, device=products.device(torch), dtype=torch.float64)
     angles = torch.outer(torch.arange(length, device=half.device, dtype=torch.float64), 10000.0 ** (-half / shape.head)).repeat(1, 2)
@@ -87,14 +87,14 @@ def rotated(torch: Any, values: Any, turn: tuple[Any, Any]) -> Any:
     return values * turn[0] + torch.cat([-right, left], dim=-1) * turn[1]
 
 
-def split(values: Any, shape: Shape) -> tuple[Any, Any, Any]:
+def split(values: Any, shape: NetworkShape) -> tuple[Any, Any, Any]:
     """Return queries, keys and values as batch × heads × length × head, from batch × length × 3 hidden."""
     parts = values.view(*values.shape[:2], 3, shape.heads, shape.head).permute(2, 0, 3, 1, 4)
     return parts[0], parts[1], parts[2]
 
 
 def attended(
-    torch: Any, values: Any, weights: Weights, shape: Shape, linear: Linear, turn: tuple[Any, Any] | None, cache: Cache | None
+    torch: Any, values: Any, weights: Weights, shape: NetworkShape, linear: Linear, turn: tuple[Any, Any] | None, cache: Cache | None
 ) -> Any:
     """Return what attention adds to `values` (batch × length × hidden); with a cache, of the one token that comes next."""
     query, key, value = split(linear(norm(torch, values, weights["attention_norm"]), weights["query_key_value"]), shape)
@@ -117,7 +117,7 @@ def layer(
     torch: Any,
     values: Any,
     weights: Weights,
-    shape: Shape,
+    shape: NetworkShape,
     linear: Linear,
     turn: tuple[Any, Any] | None = None,
     cache: Cache | None = None,
@@ -158,7 +158,7 @@ class Network:
     """A network that generates: `step` feeds one token a sequence (in place) and makes the next; all its state is on the device."""
 
     torch: Any
-    shape: Shape
+    shape: NetworkShape
     batch: int
     length: int
     kind: Any

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ullage.benches.bench import Arrays, Case, Data, Figure, Layout, Output, Target, bench
+from ullage.benches.bench import Arrays, Case, Data, Figure, Output, TableLayout, Target, bench
 from ullage.benches.reading import THREADS, blocks, reading
-from ullage.benches.result import Row
+from ullage.benches.result import CaseRow
 
 PAPER = "Hopper paper, table V"
 # B/s, and how many times that the paper's L2 gives
@@ -71,7 +71,7 @@ MIXES = {
 SOURCE = "".join(mix.source for mix in MIXES.values())
 
 
-def against_l2(rows: Sequence[Row]) -> tuple[str, ...]:
+def against_l2(rows: Sequence[CaseRow]) -> tuple[str, ...]:
     """Return how many times the bandwidth of global memory the L2's is, beside the paper's figures; nothing unless both are measured."""
     found = {(row.labels["level"], row.labels["mix"]): row.values["bandwidth"].value for row in rows if "bandwidth" in row.values}
     l2, memory = found.get(("L2 cache", "read")), found.get(("global memory", MIXED))
@@ -85,7 +85,7 @@ def against_l2(rows: Sequence[Row]) -> tuple[str, ...]:
     "memory-bandwidth",
     title="Bandwidth of global memory",
     source=PAPER,
-    layout=Layout(rows=("level", "mix")),
+    layout=TableLayout(rows=("level", "mix")),
     figures=[Figure(gpu, {"level": "global memory", "mix": MIXED}, "bandwidth", value) for gpu, (value, _) in GLOBAL.items()],
     findings=against_l2,
     seconds=20,

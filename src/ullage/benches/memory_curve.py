@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ullage.benches.bench import Case, Layout, Target, bench
+from ullage.benches.bench import Case, TableLayout, Target, bench
 from ullage.benches.chase import LINE, chase
 from ullage.benches.plateaus import plateaus
-from ullage.benches.result import Row
+from ullage.benches.result import CaseRow
 
 SMALLEST = 8 * 1024
 WARMED = 2**20  # footprints up to this go round once before the clock starts; larger ones are swept
 
 
-def levels(rows: Sequence[Row]) -> tuple[str, ...]:
+def levels(rows: Sequence[CaseRow]) -> tuple[str, ...]:
     """Return what a measured curve says in words: a sentence for each plateau, nothing without one."""
     points = [(float(str(row.labels["footprint"])), row.values["latency"].value) for row in rows if "latency" in row.values]
     found = plateaus([footprint for footprint, _ in points], [latency for _, latency in points])
@@ -28,7 +28,7 @@ def _size(footprint: float) -> str:
     "memory-curve",
     title="Latency over footprint",
     source="the method of table IV of the Hopper paper, section III-A, over all footprints",
-    layout=Layout(rows=("footprint",), plot=("footprint", "latency", ())),
+    layout=TableLayout(rows=("footprint",), plot=("footprint", "latency", ())),
     findings=levels,
     seconds=15,
 )

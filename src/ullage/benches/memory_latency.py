@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ullage.benches.bench import Case, Figure, Layout, Target, bench
+from ullage.benches.bench import Case, Figure, TableLayout, Target, bench
 from ullage.benches.chase import SHARED_WORDS, WORD, chase
 
 PAPER = "Hopper paper, table IV"
@@ -24,7 +24,7 @@ PAGE = 2 * 2**20  # bytes that one entry of the TLB reaches
     "memory-latency",
     title="Latency of each level of memory",
     source=PAPER,
-    layout=Layout(rows=("level",)),
+    layout=TableLayout(rows=("level",)),
     figures=[
         Figure(gpu, {"level": level}, "latency", value) for gpu, row in TABLE_4.items() for level, value in zip(LEVELS, row, strict=True)
     ],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ullage.benches.bench import Case, Figure, Layout, Quantity, Target, bench
+from ullage.benches.bench import Case, Figure, Quantity, TableLayout, Target, bench
 from ullage.benches.reading import LEVELS, WIDTHS, blocks, reading
 
 PAPER = "Hopper paper, table V"
@@ -32,7 +32,7 @@ def _figures() -> Iterator[Figure]:
     "memory-throughput",
     title="Throughput of caches and shared memory",
     source=PAPER,
-    layout=Layout(rows=("level",), across=("type",)),
+    layout=TableLayout(rows=("level",), across=("type",)),
     figures=_figures(),
     seconds=10,
 )

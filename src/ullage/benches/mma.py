@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ullage.benches.bench import Case, Figure, Layout, Target, bench
+from ullage.benches.bench import Case, Figure, TableLayout, Target, bench
 from ullage.benches.operands import BF16, FP8, FP16, FP16_SUM, FP32, INT8, INT32, TF32, Accumulator, Operand
 from ullage.benches.ptx_mma import Mma, labels, latency, throughput
 
@@ -76,7 +76,7 @@ def _figures() -> Iterator[Figure]:
     "mma",
     title="Latency and throughput of mma, dense and sparse",
     source="Hopper paper, table VII",
-    layout=Layout(rows=("A/B", "C/D", "shape"), across=("kind",)),
+    layout=TableLayout(rows=("A/B", "C/D", "shape"), across=("kind",)),
     figures=_figures(),
     seconds=15,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ullage.benches.bench import Case, Figure, Layout, Target, bench
+from ullage.benches.bench import Case, Figure, TableLayout, Target, bench
 from ullage.benches.mma import A100, H800, KINDS, RTX_4090
 from ullage.benches.operands import FP16, FP16_SUM, FP32, INT8, INT32, TF32
 from ullage.benches.ptx_mma import Mma, labels, throughput
@@ -36,7 +36,7 @@ def _figures() -> Iterator[Figure]:
     "mma-power",
     title="Power and energy efficiency of mma",
     source="Hopper paper, table XI",
-    layout=Layout(rows=("A/B", "C/D", "shape"), across=("kind",)),
+    layout=TableLayout(rows=("A/B", "C/D", "shape"), across=("kind",)),
     figures=_figures(),
     seconds=40,
 )

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ullage.benches.bench import AnyCase, Arrays, Case, Data, IdleCase, Layout, Output, Target, bench
+from ullage.benches.bench import AnyCase, Arrays, Case, Data, IdleCase, Output, TableLayout, Target, bench
 from ullage.benches.memory_bandwidth import stream
 from ullage.benches.operands import BF16
 from ullage.benches.ptx_mma import CYCLES
@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__({THREADS}, 2) turn(u64 *clocks, con
     "power-curve",
     title="Power, clock and throughput under loads of different weight",
     source="not in the Hopper paper; NVML's energy counter, clock and clock event reasons",
-    layout=Layout(rows=("load", "data", "SMs"), plot=("power", "throughput", ("load", "data")), conditions=True),
+    layout=TableLayout(rows=("load", "data", "SMs"), plot=("power", "throughput", ("load", "data")), conditions=True),
     seconds=60,
 )
 def power_curve(target: Target, quick: bool) -> Iterator[AnyCase]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ullage.benches.bench import Data, Prepared
-from ullage.kernels.tiling import Product
+from ullage.kernels.tiling import TiledProduct
 
 # Largest error of an element over √k (its standard deviation): a result's rounding at four deviations, and what sums lose.
 TOLERANCE = {"fp32": 1e-4, "tf32": 0.01, "fp16": 0.02, "bf16": 0.05, "fp8": 0.1, "fp4": 0.1}
@@ -29,7 +29,7 @@ def device(torch: Any) -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def product(torch: Any, shape: Product, precision: str, data: Data = "random", *, fast: bool = False) -> Prepared:
+def product(torch: Any, shape: TiledProduct, precision: str, data: Data = "random", *, fast: bool = False) -> Prepared:
     """Return a product of one shape, its operands made; `run` writes into the same result again and again.
 
     `precision` is a key of `TOLERANCE`. Raises what PyTorch raises for a shape or a type that the GPU does not have.
@@ -51,7 +51,7 @@ def product(torch: Any, shape: Product, precision: str, data: Data = "random", *
     return Prepared(run, wrong)
 
 
-def _plain(torch: Any, shape: Product, precision: str, data: Data) -> tuple[Call, Any, Call]:
+def _plain(torch: Any, shape: TiledProduct, precision: str, data: Data) -> tuple[Call, Any, Call]:
     kind = getattr(torch, _TYPES[precision])
     a, b = (matrix(torch, rows, columns, kind, data) for rows, columns in ((shape.m, shape.k), (shape.k, shape.n)))
     c = torch.empty(shape.m, shape.n, device=device(torch), dtype=kind)
@@ -63,7 +63,7 @@ def _plain(torch: Any, shape: Product, precision: str, data: Data) -> tuple[Call
     return run, c, lambda: _edges(torch, a) @ _edges(torch, b.t()).t()
 
 
-def _fp8(torch: Any, shape: Product, data: Data, fast: bool) -> tuple[Call, Any, Call]:
+def _fp8(torch: Any, shape: TiledProduct, data: Data, fast: bool) -> tuple[Call, Any, Call]:
     a = matrix(torch, shape.m, shape.k, torch.bfloat16, data).to(torch.float8_e4m3fn)
     b = matrix(torch, shape.n, shape.k, torch.bfloat16, data).to(torch.float8_e4m3fn).t()
     one = torch.ones((), device=device(torch))
@@ -75,7 +75,7 @@ def _fp8(torch: Any, shape: Product, data: Data, fast: bool) -> tuple[Call, Any,
     return run, c, lambda: _edges(torch, a) @ _edges(torch, b.t()).t()
 
 
-def _fp4(torch: Any, shape: Product, data: Data, fast: bool) -> tuple[Call, Any, Call]:  # noqa: ARG001 - FP4 sums up in one way
+def _fp4(torch: Any, shape: TiledProduct, data: Data, fast: bool) -> tuple[Call, Any, Call]:  # noqa: ARG001 - FP4 sums up in one way
     codes = [_codes(torch, rows, shape.k, data) for rows in (shape.m, shape.n)]
     a, b = codes[0].view(torch.float4_e2m1fn_x2), codes[1].view(torch.float4_e2m1fn_x2).t()
     scales = [_ones(torch, rows, shape.k) for rows in (shape.m, shape.n)]

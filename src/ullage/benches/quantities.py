@@ -10,7 +10,7 @@ from ullage.metrics.metric import ratio
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedLaunch:
     """One timed launch: seconds by events, SM cycles of the longest-running block (None for library calls), mean power in W."""
 
     seconds: float
@@ -19,7 +19,7 @@ class Timed:
     sms: int
 
 
-Rule = Callable[[AnyCase, Timed], float | None]
+Rule = Callable[[AnyCase, TimedLaunch], float | None]
 
 UNITS = {
     "latency": "cycles",
@@ -48,7 +48,7 @@ RULES: dict[str, Rule] = {
 }
 
 
-def _of_an_sm(count: int, case: AnyCase, timed: Timed) -> float | None:
+def _of_an_sm(count: int, case: AnyCase, timed: TimedLaunch) -> float | None:
     """Return what comes of a launch's `count` on an SM in a cycle."""
     return None if timed.cycles is None else ratio(count, timed.cycles * _used(case, timed.sms))
 
@@ -61,14 +61,14 @@ def _used(case: AnyCase, sms: int) -> int:
     return min(sms, grid[0] * grid[1] * grid[2])
 
 
-def value(quantity: str, case: AnyCase, timed: Timed) -> float | None:
+def value(quantity: str, case: AnyCase, timed: TimedLaunch) -> float | None:
     """Return a quantity in its SI unit, None where it can't be told.
 
     64 dependent steps in each of 100 trips took 185,600 cycles:
 
     >>> from ullage.benches.bench import Case
     >>> case = Case({}, "", "k", 1, 32, 100, (), lambda i, t: (), ("latency",), steps=64)
-    >>> value("latency", case, Timed(1e-4, 185_600, None, 132))
+    >>> value("latency", case, TimedLaunch(1e-4, 185_600, None, 132))
     29.0
     """
     return RULES[quantity](case, timed)

@@ -52,7 +52,7 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Row:
+class CaseRow:
     """A case's outcome: values by quantity, or, with none, the `problem` for which there is not a number."""
 
     labels: Mapping[str, Plain]
@@ -66,14 +66,14 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Result:
+class BenchResult:
     """A bench's rows on one device. `machine` says gpu, uuid_hash, driver, cuda, compiler, power_limit, sms, …; `date` is UTC, ISO."""
 
     bench: str
     date: str
     machine: Mapping[str, Plain]
     quick: bool
-    rows: tuple[Row, ...]
+    rows: tuple[CaseRow, ...]
     notes: tuple[str, ...] = ()
     seconds: float = 0.0
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -84,12 +84,12 @@ class Result:
         return str(self.machine.get("gpu", ""))
 
 
-def record(result: Result) -> dict[str, Any]:
+def record(result: BenchResult) -> dict[str, Any]:
     """Return a result as JSON holds it."""
     return {"format": FORMAT, **asdict(result)}
 
 
-def restored(found: Mapping[str, Any], place: str = "the result") -> Result:
+def restored(found: Mapping[str, Any], place: str = "the result") -> BenchResult:
     """Return the result that `record` wrote; raises UllageError for anything else.
 
     >>> restored({"format": 0})
@@ -107,7 +107,7 @@ def restored(found: Mapping[str, Any], place: str = "the result") -> Result:
         machine = {str(name): _plain(value) for name, value in found["machine"].items()}
         notes = tuple(_is(note, str, "note") for note in found["notes"])
         extra = dict(_is(found["extra"], dict, "extra"))
-        return Result(
+        return BenchResult(
             **words, machine=machine, quick=bool(found["quick"]), rows=rows, notes=notes, seconds=_number(found["seconds"]), extra=extra
         )
     except (KeyError, TypeError, AttributeError, ValueError, OverflowError) as error:
@@ -117,12 +117,12 @@ def restored(found: Mapping[str, Any], place: str = "the result") -> Result:
         ) from error
 
 
-def _row(found: Mapping[str, Any]) -> Row:
+def _row(found: Mapping[str, Any]) -> CaseRow:
     stamp = found["stamp"]
     values = {
         str(name): Value(**{**value, **{n: _number(value[n]) for n in ("value", "low", "high")}}) for name, value in found["values"].items()
     }
-    return Row(
+    return CaseRow(
         labels={str(name): _plain(value) for name, value in found["labels"].items()},
         values=values,
         stamp=None if stamp is None else _stamp(stamp),

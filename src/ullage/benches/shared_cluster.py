@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from ullage.benches.bench import Arrays, Case, Data, Figure, Layout, Output, Target, bench
-from ullage.benches.result import Row
+from ullage.benches.bench import Arrays, Case, Data, Figure, Output, TableLayout, Target, bench
+from ullage.benches.result import CaseRow
 
 PAPER_GPU = "NVIDIA H800 PCIe"
 CLUSTERED = ("sm_90a", "sm_100a", "sm_103a", "sm_120a")
@@ -126,7 +126,7 @@ def _walked(inputs: Arrays, trips: int) -> Arrays:
     "cluster-latency",
     title="Latency of another SM's shared memory",
     source="Hopper paper, section IV-E: 180 cycles",
-    layout=Layout(rows=("memory",)),
+    layout=TableLayout(rows=("memory",)),
     architectures=CLUSTERED,
     figures=[Figure(PAPER_GPU, {"memory": "another SM's shared"}, "latency", 180.0)],
     seconds=2,
@@ -174,7 +174,7 @@ def _ring_reference(blocks: int, cluster: int, threads: int, deep: int) -> Calla
     return right
 
 
-def crowded(rows: Sequence[Row]) -> tuple[str, ...]:
+def crowded(rows: Sequence[CaseRow]) -> tuple[str, ...]:
     """Return for which cluster sizes the blocks did not all run at once, so that B/s is too low; nothing where they did.
 
     How many SMs were busy on average follows from the rate of all and the rate of one: (B/s) / (B per cycle and SM × cycles/s).
@@ -193,7 +193,7 @@ def crowded(rows: Sequence[Row]) -> tuple[str, ...]:
     "cluster-ring",
     title="Throughput of SM to SM: each block reads the next one's shared memory, round the cluster",
     source="Hopper paper, figure 8 (its text has the two peaks)",
-    layout=Layout(rows=("cluster", "block"), across=("loads",), plot=("block", "bandwidth", ("cluster", "loads"))),
+    layout=TableLayout(rows=("cluster", "block"), across=("loads",), plot=("block", "bandwidth", ("cluster", "loads"))),
     architectures=CLUSTERED,
     figures=[
         Figure(PAPER_GPU, {"cluster": 2, "block": 1024, "loads": 4}, "bandwidth", 3.27e12),

@@ -20,7 +20,7 @@ AHEAD = 2  # bursts queued on the GPU before the host waits for the oldest
 
 
 @dataclass
-class Work:
+class SustainedWork:
     """What a load has done so far: `bursts` are (begin, end) on the GPU in seconds of the host's clock, `flops` those of one burst.
 
     `size` is M = N = K of a square product, or (M, N, K).
@@ -37,7 +37,7 @@ class Work:
 
         Bursts of 10 FLOPs run 0–1 and 1–2 s; from 0.5 to 2 s that is half of one and one whole.
 
-        >>> Work(size=2, dtype="bfloat16", flops=10, bursts=[(0, 1), (1, 2)]).flops_between(0.5, 2)
+        >>> SustainedWork(size=2, dtype="bfloat16", flops=10, bursts=[(0, 1), (1, 2)]).flops_between(0.5, 2)
         15.0
         """
         inside = ((max(0.0, min(end, last) - max(begin, first)), last - first) for first, last in self.bursts)
@@ -151,12 +151,12 @@ def _seconds_each(stream: Stream, run: Callable[[], object]) -> float:
 def sustained(
     stream: Stream,
     burst: Burst,
-    work: Work,
+    work: SustainedWork,
     on: float = 0.0,
     off: float = 0.0,
     clock: Callable[[], float] = time.time,
     sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[Work]:
+) -> Iterator[SustainedWork]:
     """Keep the GPU busy with a burst, again and again, while the body runs; yields the `work`, complete after the body.
 
     With `off` it computes for `on` seconds and then rests for `off` seconds. Raises what the GPU's library raised while the body ran.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ullage.benches import dmma, ptx_mma, ptx_tcgen05, ptx_wgmma
-from ullage.benches.bench import Case, Data, Layout, LibraryCase, Target, bench
+from ullage.benches.bench import Case, Data, LibraryCase, TableLayout, Target, bench
 from ullage.benches.best_gemm import product_case, whole_waves
 from ullage.benches.memory_bandwidth import stream
 from ullage.benches.mma import WITH_FP8
@@ -14,7 +14,7 @@ from ullage.benches.operands import BF16, FP8, FP16, FP32, FP64, FP64_SUM, INT8,
 from ullage.benches.result import SETTLED, SUSTAINED
 from ullage.benches.tcgen05 import ARCHITECTURES as TCGEN05
 from ullage.benches.tcgen05 import ONLY_B200
-from ullage.kernels.tiling import Product
+from ullage.kernels.tiling import TiledProduct
 
 MARGIN = 1.06  # so that a clock that rises a little does not make a run too short to count
 SECONDS, SETTLE = MARGIN * SUSTAINED, MARGIN * SETTLED
@@ -27,7 +27,7 @@ SIDE = 8192
     "sustained-ceilings",
     title="Throughput that holds: products and memory under load for seconds",
     source="not in the Hopper paper, whose runs are short",
-    layout=Layout(rows=("what", "by"), conditions=True),
+    layout=TableLayout(rows=("what", "by"), conditions=True),
     seconds=65,
 )
 def sustained_ceilings(target: Target, quick: bool) -> Iterator[Case | LibraryCase]:
@@ -44,7 +44,7 @@ def sustained_ceilings(target: Target, quick: bool) -> Iterator[Case | LibraryCa
         if case is not None:
             yield _lasting(replace(case, labels={"what": operand.name, "by": instruction(operand, target)}))
             if operand.precision in LIBRARY:
-                shape = Product(*whole_waves(target.sms, SIDE), SIDE)
+                shape = TiledProduct(*whole_waves(target.sms, SIDE), SIDE)
                 yield _lasting(product_case(shape, operand.precision, {"what": operand.name, "by": "PyTorch"}))
         if operand is OPERANDS[0]:
             yield _lasting(replace(stream(target, "read"), labels={"what": "global memory", "by": "reads"}))

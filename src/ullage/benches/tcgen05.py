@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ullage.benches.bench import Case, Layout, Target, bench
+from ullage.benches.bench import Case, TableLayout, Target, bench
 from ullage.benches.operands import BF16, FP8, FP8_E5M2, FP16, FP32, INT8, INT32, TF32, Accumulator, Operand
 from ullage.benches.ptx_tcgen05 import Tcgen05, latency, throughput
 
@@ -20,7 +20,7 @@ SIZES = (256, 128, 64, 32)
     "tcgen05",
     title="tcgen05.mma of one SM: zeros or random data",
     source="not in the Hopper paper; PTX ISA, tcgen05.mma",
-    layout=Layout(rows=("A/B", "C/D", "instruction"), across=("data",)),
+    layout=TableLayout(rows=("A/B", "C/D", "instruction"), across=("data",)),
     architectures=ARCHITECTURES,
     seconds=12,
 )

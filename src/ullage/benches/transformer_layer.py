@@ -7,17 +7,17 @@ from functools import partial
 from typing import Any
 
 from ullage.benches import engine, llama, products
-from ullage.benches.bench import Data, Layout, LibraryCase, Prepared, Target, bench
+from ullage.benches.bench import Data, LibraryCase, Prepared, TableLayout, Target, bench
 from ullage.benches.linear import TYPES, has_fp8
 
 BATCH, LENGTH = 4, 512
 # Table II of the paper: hidden size, feed-forward size, heads. 4096, 5120 and 8192 are Llama's 7B, 13B and 70B.
 SHAPES = {
-    1024: llama.Shape(1024, 2816, 8),
-    2048: llama.Shape(2048, 5632, 16),
-    4096: llama.Shape(4096, 11008, 32),
-    5120: llama.Shape(5120, 13824, 40),
-    8192: llama.Shape(8192, 22016, 64),
+    1024: llama.NetworkShape(1024, 2816, 8),
+    2048: llama.NetworkShape(2048, 5632, 16),
+    4096: llama.NetworkShape(4096, 11008, 32),
+    5120: llama.NetworkShape(5120, 13824, 40),
+    8192: llama.NetworkShape(8192, 22016, 64),
 }
 # Largest distance from double precision (norm over norm): a few roundings of the type; FP8's casts of both operands, layer by layer.
 ALLOWED = {"fp32": 1e-4, "fp16": 0.01, "bf16": 0.05, "fp8": 0.2}
@@ -27,7 +27,7 @@ ALLOWED = {"fp32": 1e-4, "fp16": 0.01, "bf16": 0.05, "fp8": 0.2}
     "transformer-layer",
     title="Transformer layer by precision and hidden size",
     source="Hopper paper, table II and figure 5 (a picture without numbers)",
-    layout=Layout(rows=("hidden", "library"), across=("dtype",), plot=("hidden", "time", ("dtype", "library"))),
+    layout=TableLayout(rows=("hidden", "library"), across=("dtype",), plot=("hidden", "time", ("dtype", "library"))),
     needs="torch",
     seconds=40,
 )
@@ -50,7 +50,7 @@ def cases(target: Target, quick: bool) -> Iterator[LibraryCase]:
                 yield _case(hidden, dtype, "te", partial(_engine, hidden, dtype))
 
 
-def flops(shape: llama.Shape, batch: int, length: int) -> int:
+def flops(shape: llama.NetworkShape, batch: int, length: int) -> int:
     """Return the FLOPs of a layer's products, attention counted causal: length × (length + 1) / 2 pairs.
 
     One token of a hidden size of 2 and a feed-forward of 3: 4 × 4 + 3 × 6 weights, twice each, and one pair of 4 × 2.
@@ -75,7 +75,7 @@ def _torch(hidden: int, dtype: str, torch: Any, data: Data) -> Prepared:
     return prepared(torch, SHAPES[hidden], dtype, data, LENGTH)
 
 
-def prepared(torch: Any, shape: llama.Shape, dtype: str, data: Data, length: int) -> Prepared:
+def prepared(torch: Any, shape: llama.NetworkShape, dtype: str, data: Data, length: int) -> Prepared:
     """Return a layer's call, and the check of its first sequence against double precision."""
     kind = getattr(torch, TYPES[dtype])
     weights, linear = llama.layer_weights(torch, shape, kind), llama.multiplied(torch, dtype)

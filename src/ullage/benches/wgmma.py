@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ullage.benches.bench import Case, Figure, Layout, Target, bench
+from ullage.benches.bench import Case, Figure, TableLayout, Target, bench
 from ullage.benches.mma import H800
 from ullage.benches.operands import BF16, FP8, FP8_E5M2, FP16, FP16_SUM, FP32, INT8, INT32, TF32, Accumulator, Operand
 from ullage.benches.ptx_wgmma import Wgmma, latency, throughput
@@ -23,7 +23,7 @@ PAIRS: tuple[tuple[Operand, Accumulator], ...] = (
     (FP16, FP16_SUM), (FP16, FP32), (TF32, FP32), (FP8, FP16_SUM), (FP8, FP32), (INT8, INT32), (BF16, FP32), (FP8_E5M2, FP32),
 )  # fmt: skip
 QUICK = ((FP16, FP32), (BF16, FP32), (TF32, FP32), (FP8, FP32), (INT8, INT32))
-LAYOUT = Layout(rows=("A/B", "C/D", "instruction"), across=("A from", "data"))
+LAYOUT = TableLayout(rows=("A/B", "C/D", "instruction"), across=("A from", "data"))
 
 
 def figures(table: Table) -> Iterator[Figure]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ullage.benches.bench import Case, Figure, Layout, Plain, Target, bench
+from ullage.benches.bench import Case, Figure, Plain, TableLayout, Target, bench
 from ullage.benches.mma import H800, KINDS
 from ullage.benches.operands import FP16, FP32
 from ullage.benches.ptx_wgmma import Wgmma, latency, throughput
@@ -36,7 +36,7 @@ def _figures() -> Iterator[Figure]:
     "wgmma-sizes",
     title="wgmma FP16 to FP32 over N",
     source="Hopper paper, table X",
-    layout=Layout(rows=("N",), across=("kind", "A from", "data"), plot=("N", "throughput", ("kind", "A from", "data"))),
+    layout=TableLayout(rows=("N",), across=("kind", "A from", "data"), plot=("N", "throughput", ("kind", "A from", "data"))),
     architectures=("sm_90a",),
     figures=_figures(),
     seconds=45,

@@ -27,10 +27,10 @@ Examples:
 def command(ranks: int, steps: int, seed: int, shapes: bool, mixed: bool, out: Path) -> None:
     """A job with a known answer, for `ullage waterfall`: telemetry, traces, config, matrix products, and the truth."""
     from ullage.metrics.steps import LABELS
-    from ullage.simulate.job import Plan, job
+    from ullage.simulate.job import JobPlan, job
     from ullage.simulate.job_files import write
 
-    simulated = job(Plan(ranks, steps, seed, shapes, mixed))
+    simulated = job(JobPlan(ranks, steps, seed, shapes, mixed))
     made = write(simulated, out)
     truth = simulated.truth
     click.echo(f"simulated a job on {ranks:,} GPUs: OFU {truth['ofu']:.1%}, MFU {truth['mfu']:.1%}")

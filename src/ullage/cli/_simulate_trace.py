@@ -73,7 +73,7 @@ def command(
     from ullage.output_folder import output_folder
     from ullage.simulate.traces.pils import USE_CASES, pils
     from ullage.simulate.traces.pipeline import write
-    from ullage.simulate.traces.training import Plan, training
+    from ullage.simulate.traces.training import TrainingPlan, training
 
     if lengths == ("ranks" if form == "operations" else "microbatches"):
         raise UllageError(
@@ -86,7 +86,15 @@ def command(
         click.echo(f"  {out / name}\nnext: ullage trace stragglers {shlex.quote(str(out))}")
         return
     if run == "training":
-        plan = Plan(ranks=ranks, steps=steps, straggler=straggler, graph=graph or "", host_bound=host_bound, stack=stack, lengths=lengths)  # type: ignore[arg-type]
+        plan = TrainingPlan(
+            ranks=ranks,
+            steps=steps,
+            straggler=straggler,
+            graph=graph or "",  # type: ignore[arg-type]
+            host_bound=host_bound,
+            stack=stack,
+            lengths=lengths,  # type: ignore[arg-type]
+        )
         scenario = training(plan)
     elif run in USE_CASES:
         scenario = pils(USE_CASES[run].load)

@@ -17,7 +17,7 @@ from ullage.errors import UllageError, harmless
 
 if TYPE_CHECKING:
     from ullage.live.all_ranks import AllRanks
-    from ullage.render.rank_trees import View
+    from ullage.render.rank_trees import RankTreesView
 
 UNSEEN = 120  # columns where nobody looks: a pipe or a file
 BESIDE_RANKS = 22  # lines of a screen that trees and notes take
@@ -36,14 +36,14 @@ def show(folder: Path, every: float, *, once: bool, as_json: bool) -> None:
     end(partial=once and not view.whole.complete)
 
 
-def looked(ranks: AllRanks) -> View:
+def looked(ranks: AllRanks) -> RankTreesView:
     """Return what is known by the last look: of the whole, and of the last seconds."""
-    from ullage.render.rank_trees import View
+    from ullage.render.rank_trees import RankTreesView
 
-    return View(str(ranks.folder), ranks.together(), ranks.together(last=ranks.keep))
+    return RankTreesView(str(ranks.folder), ranks.together(), ranks.together(last=ranks.keep))
 
 
-def _watched(ranks: AllRanks, every: float) -> View:
+def _watched(ranks: AllRanks, every: float) -> RankTreesView:
     """Show every look in place of the one before, until the run is over or somebody ends it; return the last."""
     from rich.console import Console
     from rich.live import Live
@@ -66,7 +66,7 @@ def _watched(ranks: AllRanks, every: float) -> View:
             view = looked(ranks)
 
 
-def _print(view: View, as_json: bool) -> None:
+def _print(view: RankTreesView, as_json: bool) -> None:
     from ullage.render.rank_trees import as_data, text
 
     if as_json:

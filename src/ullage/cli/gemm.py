@@ -69,14 +69,14 @@ def command(sizes: tuple[str, ...], batch: int, row_major: bool, as_json: bool, 
     its columns as M there and its rows as N; --row-major swaps them. A size may be a range LOW:HIGH[:STEP]; a single one stands
     for M, N and K alike.
     """
-    from ullage.kernels.tiling import Product
-    from ullage.reports.gemm import Question, sweep
+    from ullage.kernels.tiling import TiledProduct
+    from ullage.reports.gemm import GemmQuestion, sweep
 
     check_out(out, (*FORMS, ".svg"))
     triples = spread(sizes)
-    products = [Product(m, n, k, batch) for m, n, k in triples]
+    products = [TiledProduct(m, n, k, batch) for m, n, k in triples]
     products = [product.swapped for product in products] if row_major else products
-    reports = sweep(products, Question(**asked))
+    reports = sweep(products, GemmQuestion(**asked))
     _give(reports, any(":" in size for size in sizes), as_json, out)
 
 

@@ -16,7 +16,7 @@ from ullage.errors import UllageError
 
 if TYPE_CHECKING:
     from ullage.live.beside import Beside
-    from ullage.live.counting import Counting
+    from ullage.live.counting import CountingPlan
     from ullage.live.gathering import Gathering
     from ullage.live.recording import Recorded
 
@@ -242,15 +242,15 @@ def _recorded(command: tuple[str, ...], run: Gathering, asked: dict[str, Any]) -
         return record(command, run.own, wanted, strict=asked["strict"])
 
 
-def _counting(asked: dict[str, Any]) -> Counting | None:
+def _counting(asked: dict[str, Any]) -> CountingPlan | None:
     """Return what is to be counted of each kernel; what the GPU is, `asked` knows from here on."""
     if asked["kernels"] is None:
         return None
-    from ullage.live.counting import Counting, this_gpu
+    from ullage.live.counting import CountingPlan, this_gpu
     from ullage.reports.counters import chip_code
 
     asked["gpu"] = asked["gpu"] or this_gpu()
-    return Counting(chip_code(asked["gpu"]), asked["kernels"], asked["cupti"])
+    return CountingPlan(chip_code(asked["gpu"]), asked["kernels"], asked["cupti"])
 
 
 @contextmanager

@@ -21,7 +21,7 @@ from ullage.written_values import prices
 if TYPE_CHECKING:
     from ullage.live.course import Course
     from ullage.problems import Problems
-    from ullage.render.top import View
+    from ullage.render.top import TopView
 
 UNSEEN = 120  # columns where nobody looks: a pipe or a file
 
@@ -107,10 +107,10 @@ class _Looked:
         self.course, self.problems, self.sort, self.costs = course, problems, sort, costs
         self.place = ""
 
-    def view(self) -> View:
-        from ullage.render.top import View
+    def view(self) -> TopView:
+        from ullage.render.top import TopView
 
-        return View(self.course, self.place, self.sort, self.costs, tuple(self.problems.lines()))
+        return TopView(self.course, self.place, self.sort, self.costs, tuple(self.problems.lines()))
 
 
 def _local(stack: ExitStack, looked: _Looked, gpus: tuple[str, ...]) -> Iterator[list[Any]]:
@@ -158,7 +158,7 @@ def _watch(readings: Iterator[list[Any]], looked: _Looked) -> None:
             shown.update(screen(looked.view(), console.width), refresh=True)
 
 
-def _print(view: View, as_json: bool) -> None:
+def _print(view: TopView, as_json: bool) -> None:
     from ullage.render.top import as_data, text
 
     if not len(view.course):

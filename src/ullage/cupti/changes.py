@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ullage.cupti.dictionary import Metric, base, metrics
+from ullage.cupti.dictionary import DictionaryMetric, base, metrics
 
 
 @dataclass(frozen=True)
@@ -17,14 +17,14 @@ class Changes:
     Pairs are (before, after). What was renamed is in neither `came` nor `went`.
     """
 
-    came: tuple[Metric, ...]
-    went: tuple[Metric, ...]
-    renamed: tuple[tuple[Metric, Metric], ...]
-    changed: tuple[tuple[Metric, Metric], ...]
+    came: tuple[DictionaryMetric, ...]
+    went: tuple[DictionaryMetric, ...]
+    renamed: tuple[tuple[DictionaryMetric, DictionaryMetric], ...]
+    changed: tuple[tuple[DictionaryMetric, DictionaryMetric], ...]
     same: int
 
 
-def between(before: Iterable[Metric], after: Iterable[Metric]) -> Changes:
+def between(before: Iterable[DictionaryMetric], after: Iterable[DictionaryMetric]) -> Changes:
     """Return what changed; each list by name.
 
     Renamed is only what is evident: the names differ in no more than "op", "subpipe" and underscores, as from
@@ -86,7 +86,7 @@ def spelling(name: str) -> str:
     return unit + mark + re.sub(r"_+", "_", re.sub(r"_(op|subpipe)(?=_)", "", f"_{rest}"))
 
 
-def _renamed(went: Iterable[Metric], came: Iterable[Metric]) -> tuple[tuple[Metric, Metric], ...]:
+def _renamed(went: Iterable[DictionaryMetric], came: Iterable[DictionaryMetric]) -> tuple[tuple[DictionaryMetric, DictionaryMetric], ...]:
     old, new = {metric.name: metric for metric in went}, {metric.name: metric for metric in came}
     before, after = _grouped(old), _grouped(new)
     pairs = [(old[before[key][0]], new[after[key][0]]) for key in before if len(before[key]) == len(after.get(key, ())) == 1]

@@ -63,7 +63,7 @@ DEEPEST = 1 << 16  # regions within one another
 LONGEST = 1 << 30  # bytes of a chunk: what is longer is damage
 
 
-class Type(IntEnum):
+class ChunkType(IntEnum):
     """What a chunk holds."""
 
     INFO = 1
@@ -206,7 +206,7 @@ class Chunk:
         return entries
 
 
-def packed(kind: Type, payload: bytes, flags: int = 0) -> bytes:
+def packed(kind: ChunkType, payload: bytes, flags: int = 0) -> bytes:
     """Return a chunk as it stands in the file.
 
     >>> len(packed(Type.DROPPED, bytes(8)))
@@ -224,7 +224,7 @@ def names(entries: Mapping[int, str]) -> bytes:
     return b"".join(parts)
 
 
-class Writer:
+class ChunkWriter:
     """Appends chunks to a recording, as a recorder in Python does; the one in C writes the same. A new file begins with `MAGIC`.
 
     Raises UllageError where the file can't be made.
@@ -241,7 +241,7 @@ class Writer:
         if self._whole == 0:
             self._append(MAGIC)
 
-    def add(self, kind: Type, payload: bytes | Mapping[str, Any], flags: int = 0) -> None:
+    def add(self, kind: ChunkType, payload: bytes | Mapping[str, Any], flags: int = 0) -> None:
         """Append one chunk; a mapping is written as JSON. Raises UllageError where it can't be, and leaves the file as it was."""
         data = payload if isinstance(payload, bytes) else json.dumps(payload).encode()
         self._append(packed(kind, data, flags))
@@ -281,19 +281,19 @@ def chunks(file: IO[bytes], place: str, offset: int = 0) -> Iterator[Chunk]:
         file.seek(offset)
     while header := file.read(HEADER.size):
         if len(header) < HEADER.size:
-            raise Cut(f"at byte {offset:,}, inside a chunk's header", offset)
+            raise EarlyEnd(f"at byte {offset:,}, inside a chunk's header", offset)
         mark, kind, flags, length = HEADER.unpack(header)
         if mark != MARK or length > LONGEST:
-            raise Cut(f"at byte {offset:,}, where no chunk begins", offset, damaged=True)
+            raise EarlyEnd(f"at byte {offset:,}, where no chunk begins", offset, damaged=True)
         size = length + -length % 8
         payload = file.read(size)
         if len(payload) < size:
-            raise Cut(f"at byte {offset:,}, inside a chunk of {length:,} bytes", offset)
+            raise EarlyEnd(f"at byte {offset:,}, inside a chunk of {length:,} bytes", offset)
         yield Chunk(kind, flags, payload[:length], offset)
         offset += HEADER.size + size
 
 
-class Cut(UllageError):  # noqa: N818 - not an error of its own: the reader keeps what came before
+class EarlyEnd(UllageError):  # noqa: N818 - not an error of its own: the reader keeps what came before
     """A recording ends early: `problem` says where, `offset` is the first byte that could not be used. `damaged`: more bytes follow, but
     they are no chunk; else the file ends inside one."""
 

@@ -30,7 +30,7 @@ COLUMNS = ["name", "kind", "unit", "hardware"]
 
 
 @dataclass(frozen=True)
-class Metric:
+class DictionaryMetric:
     """A metric of a chip: its name without sub-metric, kind, unit, and the hardware unit that counts it."""
 
     name: str
@@ -100,13 +100,13 @@ def table(chip: str, release: str | None = None) -> pa.Table:
 
 
 @functools.lru_cache(maxsize=8)
-def metrics(chip: str, release: str | None = None) -> tuple[Metric, ...]:
+def metrics(chip: str, release: str | None = None) -> tuple[DictionaryMetric, ...]:
     """Return a chip's metrics, by name; see `table`."""
-    return tuple(Metric(*row) for row in zip(*(table(chip, release)[name].to_pylist() for name in COLUMNS), strict=True))
+    return tuple(DictionaryMetric(*row) for row in zip(*(table(chip, release)[name].to_pylist() for name in COLUMNS), strict=True))
 
 
 @functools.lru_cache(maxsize=8)
-def _by_name(chip: str, release: str | None) -> dict[str, Metric]:
+def _by_name(chip: str, release: str | None) -> dict[str, DictionaryMetric]:
     return {metric.name: metric for metric in metrics(chip, release)}
 
 

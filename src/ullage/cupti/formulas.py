@@ -25,7 +25,7 @@ LONGEST, DEEPEST = 4000, 40  # characters and nested parentheses of a formula: w
 
 
 @dataclass(frozen=True)
-class Operation:
+class FormulaOperation:
     """One of + - * / between two formulas."""
 
     sign: str
@@ -33,14 +33,14 @@ class Operation:
     right: Formula
 
 
-Formula = float | str | Operation  # a number, a metric's name, or an operation
+Formula = float | str | FormulaOperation  # a number, a metric's name, or an operation
 
 
 def parse(text: str) -> Formula:
     """Return a formula as a tree, multiplication before addition, from left to right; raises UllageError for what is none.
 
     >>> parse("a__x.sum + b__x.sum * 2")
-    Operation(sign='+', left='a__x.sum', right=Operation(sign='*', left='b__x.sum', right=2.0))
+    FormulaOperation(sign='+', left='a__x.sum', right=Operation(sign='*', left='b__x.sum', right=2.0))
     """
     words = _Words(text)
     found = _sum(words, 0)
@@ -64,7 +64,7 @@ def value(formula: Formula, values: Mapping[str, float]) -> float | None:
     >>> value(parse("a__x.sum / b__x.sum * 100"), {"a__x.sum": 1, "b__x.sum": 4})
     25.0
     """
-    if isinstance(formula, Operation):
+    if isinstance(formula, FormulaOperation):
         left, right = value(formula.left, values), value(formula.right, values)
         if left is None or right is None or (formula.sign == "/" and right == 0):
             return None
@@ -78,7 +78,7 @@ def value(formula: Formula, values: Mapping[str, float]) -> float | None:
 
 
 def _names(formula: Formula) -> Iterator[str]:
-    if isinstance(formula, Operation):
+    if isinstance(formula, FormulaOperation):
         yield from _names(formula.left)
         yield from _names(formula.right)
     elif isinstance(formula, str):
@@ -118,7 +118,7 @@ def _sum(words: _Words, depth: int) -> Formula:
     while words.now in ("+", "-"):
         sign = words.now
         words.advance()
-        found = Operation(sign, found, _product(words, depth))
+        found = FormulaOperation(sign, found, _product(words, depth))
     return found
 
 
@@ -127,7 +127,7 @@ def _product(words: _Words, depth: int) -> Formula:
     while words.now in ("*", "/"):
         sign = words.now
         words.advance()
-        found = Operation(sign, found, _operand(words, depth))
+        found = FormulaOperation(sign, found, _operand(words, depth))
     return found
 
 

@@ -12,7 +12,7 @@ from functools import cache
 from ullage.cupti.stored import stored
 
 
-class Kind(IntEnum):
+class ActivityKind(IntEnum):
     """What an activity record is about (CUpti_ActivityKind). Which struct a record of it is: see `layouts`."""
 
     INVALID = 0
@@ -81,20 +81,29 @@ class Kind(IntEnum):
 # records only where work is done. No GRAPH_TRACE: with it CUPTI gives no kernels of graphs (guide, 2.3.5).
 DEFAULT = frozenset(
     {
-        Kind.CONCURRENT_KERNEL,  # one a kernel; kernels still run side by side (KERNEL would serialise them)
-        Kind.MEMCPY, Kind.MEMCPY2, Kind.MEMSET,  # one an operation of the device
-        Kind.RUNTIME, Kind.DRIVER,  # one a call, the largest part of a recording: libraries call the driver, programs the runtime
-        Kind.SYNCHRONIZATION,  # one a wait of the host
-        Kind.OVERHEAD,  # CUPTI's own time, the compiler's, the driver's: few
-        Kind.DEVICE, Kind.CONTEXT, Kind.NVLINK,  # a handful in all
-        Kind.MARKER, Kind.MARKER_DATA,  # two or more an NVTX range; nothing without NVTX
-        Kind.EXTERNAL_CORRELATION,  # one a call inside an id that somebody pushed; nothing otherwise
+        ActivityKind.CONCURRENT_KERNEL,  # one a kernel; kernels still run side by side (KERNEL would serialise them)
+        ActivityKind.MEMCPY, ActivityKind.MEMCPY2, ActivityKind.MEMSET,  # one an operation of the device
+        ActivityKind.RUNTIME, ActivityKind.DRIVER,  # one a call, most of a recording: libraries call the driver, programs the runtime
+        ActivityKind.SYNCHRONIZATION,  # one a wait of the host
+        ActivityKind.OVERHEAD,  # CUPTI's own time, the compiler's, the driver's: few
+        ActivityKind.DEVICE, ActivityKind.CONTEXT, ActivityKind.NVLINK,  # a handful in all
+        ActivityKind.MARKER, ActivityKind.MARKER_DATA,  # two or more an NVTX range; nothing without NVTX
+        ActivityKind.EXTERNAL_CORRELATION,  # one a call inside an id that somebody pushed; nothing otherwise
     }
 )  # fmt: skip
 # In place of a kernel for each node of a graph, one record a launched graph: far cheaper, but kernels in graphs are then not seen.
-GRAPHS = frozenset({Kind.GRAPH_TRACE})
+GRAPHS = frozenset({ActivityKind.GRAPH_TRACE})
 # What changes the program that is watched: kernels run one after another.
-SERIALISING = frozenset({Kind.KERNEL, Kind.PC_SAMPLING, Kind.GLOBAL_ACCESS, Kind.BRANCH, Kind.SHARED_ACCESS, Kind.INSTRUCTION_EXECUTION})
+SERIALISING = frozenset(
+    {
+        ActivityKind.KERNEL,
+        ActivityKind.PC_SAMPLING,
+        ActivityKind.GLOBAL_ACCESS,
+        ActivityKind.BRANCH,
+        ActivityKind.SHARED_ACCESS,
+        ActivityKind.INSTRUCTION_EXECUTION,
+    }
+)
 
 _VERSION = re.compile(r"_v\d{4,}$")
 
@@ -105,7 +114,7 @@ def kind_name(kind: int) -> str:
     >>> kind_name(10), kind_name(4711)
     ('concurrent kernel', 'kind 4711')
     """
-    return Kind(kind).name.lower().replace("_", " ") if kind in Kind._value2member_map_ else f"kind {kind}"
+    return ActivityKind(kind).name.lower().replace("_", " ") if kind in ActivityKind._value2member_map_ else f"kind {kind}"
 
 
 def call_name(driver: bool, cbid: int) -> str:

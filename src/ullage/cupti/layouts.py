@@ -24,7 +24,7 @@ _POINTER = "char*"
 
 
 @dataclass(frozen=True)
-class Layout:
+class RecordLayout:
     """One kind's record: CUPTI's name of the struct, its bytes, its fields, and those fields that point to text."""
 
     kind: int
@@ -41,7 +41,7 @@ class Layouts:
     sizes: Mapping[int, int]
     _structs: Mapping[int, int] = field(default_factory=dict)  # their numbers: each is made when it is asked for
 
-    def of(self, kind: int) -> Layout | None:
+    def of(self, kind: int) -> RecordLayout | None:
         """Return the layout of a kind; None where this library has no such records."""
         return _layout(kind, self._structs[kind]) if kind in self._structs else None
 
@@ -85,10 +85,10 @@ def _release(release: Release) -> Any:
 
 
 @cache
-def _layout(kind: int, number: int) -> Layout:
+def _layout(kind: int, number: int) -> RecordLayout:
     name, size, _ = stored("layouts")["structs"][number]
     told = _told(number)
-    return Layout(kind, name, size, dtype(told, size), tuple(label for label, _, code in told if code == _POINTER))
+    return RecordLayout(kind, name, size, dtype(told, size), tuple(label for label, _, code in told if code == _POINTER))
 
 
 def _told(number: int) -> list[tuple[str, int, str]]:

@@ -16,7 +16,7 @@ PARSED = 1  # the one output format there is
 PERIODS = range(5, 32)
 
 
-class Type(IntEnum):
+class ConfigurationType(IntEnum):
     """CUpti_PCSamplingConfigurationAttributeType (cupti_pcsampling.h)."""
 
     PERIOD = 1
@@ -87,30 +87,34 @@ def attributes(configuration: Configuration, indices: ctypes.Array[ctypes.c_uint
 
     `indices` (of the reasons asked for; None for all) must live until they are set.
     """
-    made = [_word(Type.MODE, MODES[configuration.mode]), _word(Type.RANGES, int(configuration.ranges)), _word(Type.FORMAT, PARSED)]
-    made.append(_number(Type.BUFFER, buffer))
+    made = [
+        _word(ConfigurationType.MODE, MODES[configuration.mode]),
+        _word(ConfigurationType.RANGES, int(configuration.ranges)),
+        _word(ConfigurationType.FORMAT, PARSED),
+    ]
+    made.append(_number(ConfigurationType.BUFFER, buffer))
     if configuration.period is not None:
-        made.append(_word(Type.PERIOD, configuration.period))
+        made.append(_word(ConfigurationType.PERIOD, configuration.period))
     if configuration.sleep is not None:
-        made.append(_word(Type.SLEEP, configuration.sleep))
+        made.append(_word(ConfigurationType.SLEEP, configuration.sleep))
     if configuration.scratch is not None:
-        made.append(_number(Type.SCRATCH, configuration.scratch))
+        made.append(_number(ConfigurationType.SCRATCH, configuration.scratch))
     if configuration.hardware is not None:
-        made.append(_number(Type.HARDWARE, configuration.hardware))
+        made.append(_number(ConfigurationType.HARDWARE, configuration.hardware))
     if indices is not None:
-        one = Attribute(type=Type.REASONS)
+        one = Attribute(type=ConfigurationType.REASONS)
         one.value.reasons.count, one.value.reasons.indices = len(indices), ctypes.addressof(indices)
         made.append(one)
     return made
 
 
-def _word(kind: Type, value: int) -> Attribute:
+def _word(kind: ConfigurationType, value: int) -> Attribute:
     made = Attribute(type=kind)
     made.value.word = value
     return made
 
 
-def _number(kind: Type, value: int) -> Attribute:
+def _number(kind: ConfigurationType, value: int) -> Attribute:
     made = Attribute(type=kind)
     made.value.number = value
     return made

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from ullage.cupti.pc_buffer import Buffer, words
-from ullage.cupti.pc_configuration import Configuration, Type, attributes
+from ullage.cupti.pc_configuration import Configuration, ConfigurationType, attributes
 from ullage.cupti.pc_samples import SAMPLES
 from ullage.cupti.pc_structures import Attribute, ConfigurationParams, ContextParams, PointerParams, ReasonsParams, sized
 from ullage.cupti.results import SUCCESS, CuptiError
@@ -108,14 +108,14 @@ class SampledContext:
         try:
             self._library.call("cuptiPCSamplingSetConfigurationAttribute", ctypes.byref(params), doing="configuring PC sampling")
         except CuptiError as error:
-            refused = [Type(one.type).name.lower() for one in listed if one.status]
+            refused = [ConfigurationType(one.type).name.lower() for one in listed if one.status]
             if refused:
                 raise CuptiError(f"configuring PC sampling ({', '.join(refused)})", error.code) from error
             raise
 
     def _told(self) -> int | None:
         """Return the cycles of a period as CUPTI has set them, None where it doesn't say."""
-        asked = (Attribute * 1)(Attribute(type=Type.PERIOD))
+        asked = (Attribute * 1)(Attribute(type=ConfigurationType.PERIOD))
         params = sized(ConfigurationParams, context=self.context, count=1, attributes=asked)
         code = self._library.ask("cuptiPCSamplingGetConfigurationAttribute", ctypes.byref(params))
         power = asked[0].value.word

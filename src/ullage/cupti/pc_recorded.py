@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ullage.cupti.chunks import MAGIC, SAMPLE, Chunk, Cut, Type, chunks
+from ullage.cupti.chunks import MAGIC, SAMPLE, Chunk, ChunkType, EarlyEnd, chunks
 from ullage.cupti.pc_samples import SAMPLES, Facts, PcSamples, gathered
 from ullage.cupti.releases import release
 from ullage.cupti.results import explain
@@ -87,13 +87,13 @@ def _read(path: Path, whole: _Whole) -> None:
     contexts: dict[int, _Context] = {}
     info: dict[str, Any] = {}
     for chunk in _whole_chunks(path):
-        if chunk.type == Type.NAMES and chunk.flags == 1:
+        if chunk.type == ChunkType.NAMES and chunk.flags == 1:
             names |= chunk.names()
-        elif chunk.type == Type.INFO:
+        elif chunk.type == ChunkType.INFO:
             info |= chunk.json()
-        elif chunk.type == Type.CUBIN and len(chunk.payload) > 8:
+        elif chunk.type == ChunkType.CUBIN and len(chunk.payload) > 8:
             whole.cubins[struct.unpack_from("<Q", chunk.payload)[0]] = chunk.payload[8:]
-        elif chunk.type == Type.SAMPLES:
+        elif chunk.type == ChunkType.SAMPLES:
             _add(chunk, names, contexts, whole)
     whole.problems |= dict.fromkeys(_problems(info))
     if isinstance(version := info.get("cupti"), int):
@@ -104,7 +104,7 @@ def _whole_chunks(path: Path) -> Iterator[Chunk]:
     with path.open("rb") as file:
         try:
             yield from chunks(file, harmless(str(path)))
-        except Cut:
+        except EarlyEnd:
             return  # a program that was killed: what came before is good
 
 

@@ -33,7 +33,7 @@ INJECTIONS = ("CUDA_INJECTION64_PATH", "NVTX_INJECTION64_PATH")
 
 
 @dataclass(frozen=True)
-class Finding:
+class PermissionFinding:
     """One thing that is so: `what`, the things it `stops` ("tracing", "counters"; () for a note), what to `do`.
 
     `surely` is False where it may be in the way and only trying tells.
@@ -45,13 +45,13 @@ class Finding:
     surely: bool = True
 
 
-def diagnose(found: Surroundings) -> list[Finding]:
+def diagnose(found: Surroundings) -> list[PermissionFinding]:
     """Return what stands in the way, most serious first; [] where nothing is known to.
 
     >>> diagnose(Surroundings(driver=13000, cupti=13010, params="RmProfilingAdminOnly: 0"))[0].what
     'CUPTI is of CUDA 13.1, newer than the driver, which allows CUDA 13.0'
     """
-    judges: tuple[Callable[[Surroundings], Iterator[Finding]], ...] = (
+    judges: tuple[Callable[[Surroundings], Iterator[PermissionFinding]], ...] = (
         _driver, _confidential, _virtual, _subsystem, _profilers, _administrator, _instances, _dcgm, _container,
     )  # fmt: skip
     return sorted((finding for judge in judges for finding in judge(found)), key=lambda finding: (-len(finding.stops), not finding.surely))
@@ -89,10 +89,10 @@ def holders(found: Surroundings | None = None) -> list[str]:
     return list(dict.fromkeys(who))
 
 
-def _driver(found: Surroundings) -> Iterator[Finding]:
+def _driver(found: Surroundings) -> Iterator[PermissionFinding]:
     if found.driver is None:
         installed = "proc/driver/nvidia/version" in found.files
-        yield Finding(
+        yield PermissionFinding(
             "the NVIDIA driver is installed, but this process can't reach it" if installed else "there is no NVIDIA driver here",
             (TRACING, COUNTERS),
             "start the container with `--gpus all` (Docker) or ask for nvidia.com/gpu (Kubernetes)" if found.container or installed
@@ -101,38 +101,42 @@ def _driver(found: Surroundings) -> Iterator[Finding]:
     elif found.cupti is not None and found.cupti > found.driver:
         surely = found.cupti // 1000 > found.driver // 1000
         told = f"CUPTI is of CUDA {dotted(found.cupti)}, newer than the driver, which allows CUDA {dotted(found.driver)}"
-        yield Finding(told, (TRACING, COUNTERS), "update the driver, or install an nvidia-cuda-cupti no newer than it", surely)
+        yield PermissionFinding(told, (TRACING, COUNTERS), "update the driver, or install an nvidia-cuda-cupti no newer than it", surely)
 
 
-def _confidential(found: Surroundings) -> Iterator[Finding]:
+def _confidential(found: Surroundings) -> Iterator[PermissionFinding]:
     if found.confidential:
-        yield Finding("confidential computing is on", (TRACING, COUNTERS), "measure on a machine without it, or take NVML's figures")
+        yield PermissionFinding(
+            "confidential computing is on", (TRACING, COUNTERS), "measure on a machine without it, or take NVML's figures"
+        )
 
 
-def _virtual(found: Surroundings) -> Iterator[Finding]:
+def _virtual(found: Surroundings) -> Iterator[PermissionFinding]:
     if found.virtual:
         do = "the provider must allow profiling for this virtual GPU (vGPU's enable_profiling), or pass the whole GPU through"
-        yield Finding("this is a virtual GPU (vGPU)", (COUNTERS,), do, surely=False)
+        yield PermissionFinding("this is a virtual GPU (vGPU)", (COUNTERS,), do, surely=False)
 
 
-def _subsystem(found: Surroundings) -> Iterator[Finding]:
+def _subsystem(found: Surroundings) -> Iterator[PermissionFinding]:
     if "dev/dxg" in found.files:
         do = "allow the counters for all users in Windows' NVIDIA Control Panel (Developer), or measure on Linux itself"
-        yield Finding("this is Linux inside Windows (WSL)", (COUNTERS,), do, surely=False)
+        yield PermissionFinding("this is Linux inside Windows (WSL)", (COUNTERS,), do, surely=False)
 
 
-def _profilers(found: Surroundings) -> Iterator[Finding]:
+def _profilers(found: Surroundings) -> Iterator[PermissionFinding]:
     if who := holders(found):
         do = "one profiler at a time: start the program without the other"
-        yield Finding(f"another profiler may hold this process: {', '.join(who)}", (TRACING, COUNTERS), do, surely=False)
+        yield PermissionFinding(f"another profiler may hold this process: {', '.join(who)}", (TRACING, COUNTERS), do, surely=False)
 
 
-def _administrator(found: Surroundings) -> Iterator[Finding]:
+def _administrator(found: Surroundings) -> Iterator[PermissionFinding]:
     """The driver's own lock on counters. Tracing needs none of this."""
     capabilities = found.capabilities
     may = capabilities is not None and bool(capabilities & (1 << CAP_SYS_ADMIN | 1 << CAP_PERFMON))
     if found.admin_only and not may:
-        yield Finding("the driver keeps counters for the administrator (RmProfilingAdminOnly: 1)", (COUNTERS,), _ask_for_rights(found))
+        yield PermissionFinding(
+            "the driver keeps counters for the administrator (RmProfilingAdminOnly: 1)", (COUNTERS,), _ask_for_rights(found)
+        )
 
 
 def _ask_for_rights(found: Surroundings) -> str:
@@ -145,38 +149,38 @@ def _ask_for_rights(found: Surroundings) -> str:
     return first + ", or load the driver with `options nvidia NVreg_RestrictProfilingToAdminUsers=0` in /etc/modprobe.d"
 
 
-def _instances(found: Surroundings) -> Iterator[Finding]:
+def _instances(found: Surroundings) -> Iterator[PermissionFinding]:
     if found.mig:
         do = "measure on a whole GPU, or take DCGM's figures, which know the instances"
-        yield Finding("this GPU is split by MIG: counters that instances share are forbidden", (COUNTERS,), do, surely=False)
+        yield PermissionFinding("this GPU is split by MIG: counters that instances share are forbidden", (COUNTERS,), do, surely=False)
 
 
-def _dcgm(found: Surroundings) -> Iterator[Finding]:
+def _dcgm(found: Surroundings) -> Iterator[PermissionFinding]:
     if running := [name for name in DCGM if any(process.startswith(name[:15]) for process in found.processes)]:  # comm has 15 bytes
         do = "`dcgmi profile --pause` lets go of them, `dcgmi profile --resume` takes them again"
-        yield Finding(f"DCGM may hold the GPU's counters ({' and '.join(running)} runs)", (COUNTERS,), do, surely=False)
+        yield PermissionFinding(f"DCGM may hold the GPU's counters ({' and '.join(running)} runs)", (COUNTERS,), do, surely=False)
 
 
-def _container(found: Surroundings) -> Iterator[Finding]:
+def _container(found: Surroundings) -> Iterator[PermissionFinding]:
     if found.container:
         what = "this is a pod" if found.kubernetes else "this is a container"
         do = "if counters are busy, look for DCGM on the host: `dcgmi profile --pause`"
-        yield Finding(f"{what}: what runs on the host beside it can't be seen from here", (), do)
+        yield PermissionFinding(f"{what}: what runs on the host beside it can't be seen from here", (), do)
 
 
-def _library(path: str | None) -> tuple[dict[str, Any], list[Finding]]:
+def _library(path: str | None) -> tuple[dict[str, Any], list[PermissionFinding]]:
     try:
         library = find(path)
     except UllageError as error:
-        return {}, [Finding(error.problem, (TRACING, COUNTERS), error.hint)]
+        return {}, [PermissionFinding(error.problem, (TRACING, COUNTERS), error.hint)]
     known = {"path": str(library.path)}
     try:
         return known | {"name": library.release.name, "cuda": library.cuda}, []
     except UllageError as error:
-        return known, [Finding(error.problem, (TRACING, COUNTERS), error.hint, surely=library.version is not None)]
+        return known, [PermissionFinding(error.problem, (TRACING, COUNTERS), error.hint, surely=library.version is not None)]
 
 
-def _possible(findings: list[Finding], what: str) -> str:
+def _possible(findings: list[PermissionFinding], what: str) -> str:
     against = [finding for finding in findings if what in finding.stops]
     return "no" if any(finding.surely for finding in against) else "perhaps" if against else "yes"
 

@@ -112,7 +112,7 @@ _KNOWN: dict[int, tuple[str, str, str]] = {
 
 
 @dataclass(frozen=True)
-class Result:
+class CuptiResult:
     """An answer of CUPTI's: its number, the header's name of it, what it means, and what to do ("" where there is nothing)."""
 
     code: int
@@ -121,7 +121,7 @@ class Result:
     hint: str
 
 
-def explain(code: int) -> Result:
+def explain(code: int) -> CuptiResult:
     """Return what an answer of CUPTI's (CUptiResult) means; a number of no known release is said to be so.
 
     >>> explain(39).name, explain(39).meaning
@@ -130,9 +130,9 @@ def explain(code: int) -> Result:
     'an answer that no release up to 13.5 gives'
     """
     if code not in _KNOWN:
-        return Result(code, f"CUptiResult {code}", "an answer that no release up to 13.5 gives", _ASK_ULLAGE)
+        return CuptiResult(code, f"CUptiResult {code}", "an answer that no release up to 13.5 gives", _ASK_ULLAGE)
     name, meaning, hint = _KNOWN[code]
-    return Result(code, ("CUPTI_" if code == SUCCESS else "CUPTI_ERROR_") + name, meaning, hint)
+    return CuptiResult(code, ("CUPTI_" if code == SUCCESS else "CUPTI_ERROR_") + name, meaning, hint)
 
 
 # Calls that answer INVALID_OPERATION where somebody else has a GPU's counters: "if PM sampling is already enabled on the device"

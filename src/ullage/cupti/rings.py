@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ullage.cupti.chunks import HOST, Chunk, Type
+from ullage.cupti.chunks import HOST, Chunk, ChunkType
 from ullage.cupti.endings import RINGS
 
 MAGIC = b"ULRINGS\x01"
@@ -119,7 +119,7 @@ def unpacked(data: bytes, last: int | None) -> Left:
     _, record, room, stride, names_at, names_room, rings_at, names, rings = HEADER.unpack_from(data)
     if record != HOST.itemsize or not room > 0 or stride < RING.size + room * record or names > names_room:
         return Left(damage="its header makes no sense")
-    told = Chunk(Type.NAMES, 1, data[names_at : names_at + names], 0).names()
+    told = Chunk(ChunkType.NAMES, 1, data[names_at : names_at + names], 0).names()
     whole = min(rings, max(len(data) - rings_at, 0) // stride)
     damage = f"{rings - whole:,} of {rings:,} rings are missing" if whole < rings else ""
     places = range(rings_at, rings_at + whole * stride, stride)

@@ -31,7 +31,7 @@ MEASURE: Final = "ullage bench sustained-ceilings --save"
 
 
 @dataclass(frozen=True)
-class Ceiling:
+class MeasuredCeiling:
     """One measured ceiling in FLOP/s or B/s, and under what: by which bench (`source`), when, "random" or "zero" data.
 
     Median and lowest SM clock in Hz, mean power in W, highest temperature in °C and what held the clock back are those of the `seconds`
@@ -71,10 +71,10 @@ class Ceilings:
     uuid_hash: str
     date: str
     driver: str
-    flops: Mapping[str, Ceiling]
-    bandwidth: Mapping[str, Ceiling]
-    sustained_flops: Mapping[str, Ceiling] = field(default_factory=dict)
-    sustained_bandwidth: Mapping[str, Ceiling] = field(default_factory=dict)
+    flops: Mapping[str, MeasuredCeiling]
+    bandwidth: Mapping[str, MeasuredCeiling]
+    sustained_flops: Mapping[str, MeasuredCeiling] = field(default_factory=dict)
+    sustained_bandwidth: Mapping[str, MeasuredCeiling] = field(default_factory=dict)
 
     @property
     def precisions(self) -> tuple[str, ...]:
@@ -84,7 +84,7 @@ class Ceilings:
     def peak(self, precision: str) -> ChosenCeiling | None:
         """Return the ceiling of a precision that a job is held against: the sustained one, else the burst; None where neither is known.
 
-        >>> burst, sustained = {"bf16": Ceiling(7e14, "best-gemm")}, {"bf16": Ceiling(6e14, "sustained-ceilings")}
+        >>> burst, sustained = {"bf16": MeasuredCeiling(7e14, "best-gemm")}, {"bf16": Ceiling(6e14, "sustained-ceilings")}
         >>> Ceilings("H200", "", "", "", burst, {}, sustained).peak("bfloat16").value
         600000000000000.0
         >>> Ceilings("H200", "", "", "", burst, {}).peak("bfloat16").caution[:36]
@@ -105,7 +105,7 @@ class Ceilings:
     def memory(self) -> ChosenCeiling | None:
         """The bandwidth of global memory in B/s that kernels are held against: the sustained one, else the burst; None without either.
 
-        >>> Ceilings("H200", "", "", "", {}, {"global memory": Ceiling(4e12, "memory-bandwidth")}).memory.source
+        >>> Ceilings("H200", "", "", "", {}, {"global memory": MeasuredCeiling(4e12, "memory-bandwidth")}).memory.source
         'H200, global memory, memory-bandwidth'
         """
         one = self.sustained_bandwidth.get(MEMORY) or self.bandwidth.get(MEMORY)
@@ -161,11 +161,11 @@ def load(path: Path) -> Ceilings:
         raise UllageError(problem, "write it with `ullage bench --save`") from error
 
 
-def _each(found: Mapping[str, Any]) -> dict[str, Ceiling]:
-    return {name: _checked(Ceiling(**one)) for name, one in found.items()}
+def _each(found: Mapping[str, Any]) -> dict[str, MeasuredCeiling]:
+    return {name: _checked(MeasuredCeiling(**one)) for name, one in found.items()}
 
 
-def _checked(one: Ceiling) -> Ceiling:
+def _checked(one: MeasuredCeiling) -> MeasuredCeiling:
     """Return a ceiling as it is read; raises ValueError for what can't be."""
     known = [n for n in (one.value, one.sm_clock, one.power, one.lowest_clock, one.temperature, one.seconds) if n is not None]
     if not all(isinstance(n, int | float) and 0 < n < 1e20 for n in known):
@@ -212,20 +212,20 @@ def measured_ceiling(gpu: str, precision: str, place: Path | None = None) -> Cho
     return one
 
 
-def described(found: Ceilings, name: str, one: Ceiling) -> str:
+def described(found: Ceilings, name: str, one: MeasuredCeiling) -> str:
     """Return in words where a ceiling is from and what it was measured under.
 
-    >>> one = Ceiling(6e14, "sustained-ceilings: BF16 wgmma", "2026-08-10T12:00:00Z", "random", 1.41e9, 698.0, 1.38e9, 71.0, 5.3)
+    >>> one = MeasuredCeiling(6e14, "sustained-ceilings: BF16 wgmma", "2026-08-10T12:00:00Z", "random", 1.41e9, 698.0, 1.38e9, 71.0, 5.3)
     >>> described(Ceilings("NVIDIA H200", "", "", "", {}, {}), "bf16", one)
     'NVIDIA H200, bf16, sustained-ceilings: BF16 wgmma, 2026-08-10, 5.3 s, SM clock 1,410 MHz (lowest 1,380), 698 W, 71 °C, random data'
     """
     return harmless(", ".join(part for part in (found.gpu, name, one.source, one.date[:10], conditions(one)) if part), 400)
 
 
-def conditions(one: Ceiling) -> str:
+def conditions(one: MeasuredCeiling) -> str:
     """Return in words what a ceiling was measured under, as far as it is known.
 
-    >>> conditions(Ceiling(7e14, "best-gemm", data="random", sm_clock=1.755e9, seconds=0.29, throttle=("power cap",)))
+    >>> conditions(MeasuredCeiling(7e14, "best-gemm", data="random", sm_clock=1.755e9, seconds=0.29, throttle=("power cap",)))
     '0.29 s, SM clock 1,755 MHz, held back by power cap, random data'
     """
     lowest = "" if one.lowest_clock is None else f" (lowest {one.lowest_clock / 1e6:,.0f})"

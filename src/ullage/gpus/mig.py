@@ -24,14 +24,14 @@ _BEHIND: Final = re.compile(rf"(?P<chip>.*?)[\s_-]+(?:mig[\s_-]+)?(?P<profile>{_
 
 
 @dataclass(frozen=True)
-class Profile:
+class MigProfile:
     """A MIG profile: the GPU slices of the instance, and how many of them this compute instance uses."""
 
     slices: int
     compute: int
 
 
-def profile(text: str) -> Profile:
+def profile(text: str) -> MigProfile:
     """Return what a profile says; "MIG" before it and "/instance id" behind it are allowed.
 
     Raises UllageError when `text` is not a profile.
@@ -48,7 +48,7 @@ def profile(text: str) -> Profile:
         raise UllageError(
             f"the MIG profile '{text.strip()}' has more compute slices than GPU slices", "the first number is at most the second"
         )
-    return Profile(slices, compute)
+    return MigProfile(slices, compute)
 
 
 def mig_share(text: str, chip: Chip | None = None) -> float:

@@ -42,18 +42,18 @@ _TYPE: Final = re.compile(
 )
 
 
-class Part(NamedTuple):
+class NamedSlice(NamedTuple):
     """A name that means a part of a GPU: the whole chip's name, and what the part is, as a clause about it."""
 
     whole: str
     what: str
 
 
-def part(name: str) -> Part | None:
+def part(name: str) -> NamedSlice | None:
     """Return which part of which chip a name means, None for a name that says nothing of a part.
 
     >>> part("GRID A100D-1-10C")
-    Part(whole='NVIDIA A100 80GB PCIe', what='a vGPU on a MIG instance, 1 of its slices')
+    NamedSlice(whole='NVIDIA A100 80GB PCIe', what='a vGPU on a MIG instance, 1 of its slices')
     >>> part("NVIDIA H200 MIG 1g.18gb").whole, part("Tesla T4")
     ('NVIDIA H200', None)
     """
@@ -61,13 +61,13 @@ def part(name: str) -> Part | None:
     virtual = _virtual(plain)
     if virtual is not None:
         return virtual
-    return None if profile is None else Part(plain, f"a MIG instance, {profile}")
+    return None if profile is None else NamedSlice(plain, f"a MIG instance, {profile}")
 
 
-def _virtual(name: str) -> Part | None:
+def _virtual(name: str) -> NamedSlice | None:
     found = _TYPE.fullmatch(name.strip()) if len(name) <= LONGEST else None
     whole = _BY_CODE.get(fold(found["board"])) if found else None
     if found is None or whole is None or vendor(name) not in (None, "NVIDIA"):
         return None
     slices = found["slices"]
-    return Part(whole, f"a vGPU on a MIG instance, {slices} of its slices" if slices else "a vGPU, whose time others may share")
+    return NamedSlice(whole, f"a vGPU on a MIG instance, {slices} of its slices" if slices else "a vGPU, whose time others may share")

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ullage.kernels.tiling import Product, Tiling
+from ullage.kernels.tiling import TiledProduct, Tiling
 
 MODULE = "nvMatmulHeuristics"
 # The library's letters for inputs, sums and result (its header, "Supported precisions")
@@ -82,7 +82,7 @@ def unavailable(gpu: str) -> str:
 
 
 def advise(
-    products: Sequence[Product], dtype: str, gpu: str, *, timeout: float = 60.0, child: Sequence[str] = (sys.executable, *_CHILD)
+    products: Sequence[TiledProduct], dtype: str, gpu: str, *, timeout: float = 60.0, child: Sequence[str] = (sys.executable, *_CHILD)
 ) -> Advice:
     """Return the tiling that NVIDIA's library would choose for each product on a GPU (its driver's name) at a precision ("bf16", …).
 

@@ -50,7 +50,7 @@ LIMITS: Mapping[str, SmLimits] = {
 
 
 @dataclass(frozen=True)
-class Launches:
+class KernelLaunches:
     """How kernels were launched, an array each: `blocks` of the grid, `threads` of a block, `registers` of a thread, `shared` memory of a
     block (B); `NOT_KNOWN` where nobody tells."""
 
@@ -72,13 +72,13 @@ class Launches:
         return told
 
 
-def resident_blocks(launches: Launches, limits: SmLimits | None) -> Whole:
+def resident_blocks(launches: KernelLaunches, limits: SmLimits | None) -> Whole:
     """Return how many blocks of each kernel an SM holds at a time; `NOT_KNOWN` where the launch or the SM is not, and for what can't fit.
 
     A matrix product with 384 threads of 168 registers and 200 KiB fills an SM of an H100 alone; of a pointwise kernel 8 blocks fit:
 
     >>> told = [np.array(column) for column in ((132, 4096), (384, 256), (168, 32), (200 << 10, 0))]
-    >>> resident_blocks(Launches(*told), LIMITS["9.0"]).tolist()
+    >>> resident_blocks(KernelLaunches(*told), LIMITS["9.0"]).tolist()
     [1, 8]
     """
     if limits is None:
@@ -92,14 +92,14 @@ def resident_blocks(launches: Launches, limits: SmLimits | None) -> Whole:
     return np.where(launches.told & (found > 0), found, NOT_KNOWN)
 
 
-def fits_beside(launches: Launches, others: Launches, limits: SmLimits | None) -> npt.NDArray[np.bool_]:
+def fits_beside(launches: KernelLaunches, others: KernelLaunches, limits: SmLimits | None) -> npt.NDArray[np.bool_]:
     """Return beside which kernels a block of any of the `others` may lie on one SM; of what is not known, it may.
 
     It may not where warps, registers or shared memory of the two together exceed an SM's. A collective of 544 threads lies beside no
     matrix product that takes the registers of a whole SM:
 
     >>> product, collective = ([np.array([n]) for n in told] for told in ((132, 384, 168, 200 << 10), (24, 544, 96, 40 << 10)))
-    >>> fits_beside(Launches(*product), Launches(*collective), LIMITS["9.0"]).tolist()
+    >>> fits_beside(KernelLaunches(*product), Launches(*collective), LIMITS["9.0"]).tolist()
     [False]
     """
     if limits is None or not others.told.all():

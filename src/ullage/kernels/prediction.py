@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ullage.kernels.gemms.gemm import Unit
-from ullage.kernels.tiling import Cover, Pair, Product, Tiling
+from ullage.kernels.tiling import Cover, Pair, TiledProduct, Tiling
 
 BITS = {"fp64": 64, "tf32": 32, "bf16": 16, "fp16": 16, "fp8": 8, "int8": 8, "fp4": 4}
 # What a kernel's result is stored in: as its inputs are, but sums of 8-bit integers need 32 bits, and FP8 and FP4 give BF16.
@@ -26,7 +26,7 @@ RESULT_BITS = {**BITS, "int8": 32, "fp8": 16, "fp4": 16}
 
 
 @dataclass(frozen=True)
-class Machine:
+class PredictionMachine:
     """What the model knows of a GPU. `feed` is bytes that L2 gives an SM per cycle, `latency` cycles to global memory."""
 
     unit: Unit
@@ -67,7 +67,7 @@ _OTHER_FEED, LATENCY = 39.2, 479.0
 _NEAR = 1.02  # two candidates whose times differ by less are equal to a model this coarse
 
 
-def machine(capability: str, sms: int, flops_per_cycle: float, dtype: str = "bf16") -> Machine:
+def machine(capability: str, sms: int, flops_per_cycle: float, dtype: str = "bf16") -> PredictionMachine:
     """Return what the model knows of a GPU by its compute capability ("9.0", "gfx942"), its SMs and FLOPs per cycle and SM.
 
     FP64 has no instruction newer than mma (PTX ISA), so that its tiles are mma's on every NVIDIA GPU.
@@ -78,10 +78,10 @@ def machine(capability: str, sms: int, flops_per_cycle: float, dtype: str = "bf1
     major = capability.partition(".")[0]
     own: Unit = "wgmma" if major == "9" else "tcgen05" if major in ("10", "11") else "mma"
     unit: Unit = "mfma" if capability.startswith("gfx") else "mma" if dtype == "fp64" else own
-    return Machine(unit, sms, flops_per_cycle, _FEEDS.get(capability, _FEEDS.get(major, _OTHER_FEED)), LATENCY)
+    return PredictionMachine(unit, sms, flops_per_cycle, _FEEDS.get(capability, _FEEDS.get(major, _OTHER_FEED)), LATENCY)
 
 
-def suited(on: Machine, product: Product, dtype: str) -> Machine:
+def suited(on: PredictionMachine, product: TiledProduct, dtype: str) -> PredictionMachine:
     """Return the machine as a product finds it: where rows in memory are no multiple of 16 bytes, with the kernels of older generations.
 
     wgmma's and tcgen05's kernels are fed by TMA, whose strides are multiples of 16 bytes (CUDA C++ Programming Guide, tensor maps). Rows
@@ -96,7 +96,7 @@ def suited(on: Machine, product: Product, dtype: str) -> Machine:
 
 
 @lru_cache(maxsize=65536)
-def predict(product: Product, dtype: str, on: Machine) -> Tiling:
+def predict(product: TiledProduct, dtype: str, on: PredictionMachine) -> Tiling:
     """Return the tiling that the model takes for a product at a precision ("bf16", …) on a machine.
 
     4224 × 1024 is 33 × 4 tiles of 128 × 256, so that one wave on 132 SMs does it without padding:
@@ -112,7 +112,7 @@ def predict(product: Product, dtype: str, on: Machine) -> Tiling:
     )
 
 
-def candidates(dtype: str, on: Machine) -> Iterator[Tiling]:
+def candidates(dtype: str, on: PredictionMachine) -> Iterator[Tiling]:
     """Yield the tilings that the machine's kernels come in."""
     family = CLASSES[on.unit]
     for tile in family.tiles:
@@ -120,7 +120,7 @@ def candidates(dtype: str, on: Machine) -> Iterator[Tiling]:
             yield Tiling(tile, family.step_bytes * 8 // BITS[dtype], cluster)
 
 
-def cycles(cover: Cover, dtype: str, on: Machine) -> float:
+def cycles(cover: Cover, dtype: str, on: PredictionMachine) -> float:
     """Return the model's time of a product under a tiling, in cycles of the SMs."""
     (tile_m, tile_n), (cluster_m, cluster_n) = cover.tiling.tile, cover.tiling.cluster
     step = cover.tiling.k_tile or 1

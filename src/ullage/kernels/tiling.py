@@ -16,12 +16,12 @@ Pair = tuple[int, int]
 
 
 @dataclass(frozen=True)
-class Product:
+class TiledProduct:
     """C of m × n from m × k by k × n, `batch` times over.
 
     Raises UllageError for a size below 1 or above 2³¹ − 1.
 
-    >>> Product(2, 3, 4).flops
+    >>> TiledProduct(2, 3, 4).flops
     48
     """
 
@@ -41,9 +41,9 @@ class Product:
         return flops
 
     @property
-    def swapped(self) -> Product:
+    def swapped(self) -> TiledProduct:
         """The same product in the other order of memory: Cᵀ = Bᵀ·Aᵀ, so M and N change places."""
-        return Product(self.n, self.m, self.k, self.batch)
+        return TiledProduct(self.n, self.m, self.k, self.batch)
 
 
 @dataclass(frozen=True)
@@ -78,7 +78,7 @@ class Tiling:
 class Cover:
     """A product as it is executed under a tiling."""
 
-    product: Product
+    product: TiledProduct
     tiling: Tiling
 
     @property
@@ -89,7 +89,7 @@ class Cover:
 
         300 × 300 in tiles of 128 takes 3 × 3 of them; a cluster of 2 along m makes that 4 × 3:
 
-        >>> Cover(Product(300, 300, 100), Tiling((128, 128), 64, (2, 1))).effective
+        >>> Cover(TiledProduct(300, 300, 100), Tiling((128, 128), 64, (2, 1))).effective
         (512, 384, 128)
         """
         (tile_m, tile_n), (cluster_m, cluster_n) = self.tiling.tile, self.tiling.cluster
@@ -159,10 +159,10 @@ def _refuse(name: str, size: int) -> None:
 PAIRS: tuple[Pair, ...] = ((1, 1), (2, 1), (1, 2))  # the clusters that names without one are known to run in
 
 
-def executed_at_most(product: Product, tiling: Tiling) -> int:
+def executed_at_most(product: TiledProduct, tiling: Tiling) -> int:
     """Return what is executed in the cluster that pads most, for a kernel whose name tells none; FLOPs.
 
-    >>> product, tiling = Product(300, 4096, 4096), Tiling((128, 128), 64)  # 3 tiles of 128 rows; in clusters of 2 they are 4
+    >>> product, tiling = TiledProduct(300, 4096, 4096), Tiling((128, 128), 64)  # 3 tiles of 128 rows; in clusters of 2 they are 4
     >>> round(executed_at_most(product, tiling) / Cover(product, tiling).executed, 6)
     1.333333
     """

@@ -14,8 +14,8 @@ from pathlib import Path
 from ullage.cupti.endings import RECORDING
 from ullage.errors import UllageError, harmless
 from ullage.live.following import KEPT, Following
-from ullage.live.process_tree import NOTHING, Tree
-from ullage.live.trees import Share, together
+from ullage.live.process_tree import NOTHING, ProcessTree
+from ullage.live.trees import ProcessShare, together
 from ullage.recording import Mode
 
 MOST_SAID = 8  # ranks, or files, that are named one by one
@@ -31,7 +31,7 @@ class Rank:
     rank: int | None
     host: str
     process: int
-    share: Share
+    share: ProcessShare
     over: bool
     until: int
 
@@ -50,7 +50,7 @@ class Together:
     could not be used.
     """
 
-    tree: Tree
+    tree: ProcessTree
     ranks: tuple[Rank, ...] = ()
     expected: int | None = None
     window: tuple[int, int] | None = None
@@ -125,7 +125,7 @@ class AllRanks:
         known, lost = self._known(), tuple(self._lost.values())
         expected = max((one.recording.ranks or 0 for one in known), default=0) or None
         if self._window is None:
-            return Together(Tree(name, notes=(*lost[:MOST_SAID], NOTHING)), expected=expected, lost=lost)
+            return Together(ProcessTree(name, notes=(*lost[:MOST_SAID], NOTHING)), expected=expected, lost=lost)
         recent = None if last is None else (self._window[1] - last, self._window[1])
         ranks = tuple(rank for one in known for rank in _rank(one, region, recent))
         mode: Mode = next((rank.share.prefers for rank in ranks if rank.share.prefers), "talp")

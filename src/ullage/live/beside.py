@@ -37,7 +37,7 @@ Counters = Literal["gpm", "pm"]
 
 
 @dataclass
-class Told:
+class SampledBeside:
     """What was sampled: `by` what ("" for nothing that tells of tensor work), every how many seconds, `notes` on what was left out.
 
     `instances` has the GPU's UUID and the instance of each MIG device, by its own UUID.
@@ -68,7 +68,7 @@ class Beside:
         apart: Callable[[], Apart] | None = None,
     ) -> None:
         host = socket.gethostname()[:80].replace("/", "-")
-        self.path, self.told = folder / FILE.format(host=host), Told(interval=interval)
+        self.path, self.told = folder / FILE.format(host=host), SampledBeside(interval=interval)
         self._said = folder / TOLD.format(host=host)
         self._counters, self._interval, self._nvml = counters, interval, nvml or _pynvml
         self._begin_apart = apart or (lambda: _apart(interval, cupti, everything))

@@ -23,7 +23,7 @@ NOT_COUNTED = "kernels are not counted"
 
 
 @dataclass(frozen=True)
-class Counting:
+class CountingPlan:
     """What is to be counted: the `chip` (CUPTI's name), how many `launches` of each context, and by which libcupti."""
 
     chip: str
@@ -43,7 +43,7 @@ def this_gpu(nvml: Any = None) -> str:
     return name.decode(errors="replace") if isinstance(name, bytes) else str(name)
 
 
-def planned(folder: Path, asked: Counting) -> dict[str, str]:
+def planned(folder: Path, asked: CountingPlan) -> dict[str, str]:
     """Write the plan into a run's folder and return what the program's environment gets.
 
     Raises UllageError for a chip that CUPTI doesn't know, and where it can't plan on this machine.

@@ -17,7 +17,7 @@ from ullage.gpus.chip import Chip, find
 from ullage.gpus.mig import mig_share
 from ullage.live.watched import Watched
 from ullage.metrics.metric import ratio
-from ullage.metrics.telemetry import Tree, tree
+from ullage.metrics.telemetry import TelemetryTree, tree
 from ullage.sources.machine import Device as Key
 from ullage.sources.machine import Limits
 
@@ -123,7 +123,7 @@ class Course:
             silent=sum(d.silent or self.last - d.time > 3000 * self.interval for d in devices),
         )
 
-    def tree(self) -> Tree:
+    def tree(self) -> TelemetryTree:
         """Return the telemetry tree of all devices since the start: OFU and the factors whose product it is."""
         devices = self.counted()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from ullage.live.watched import Watched
 from ullage.sources.dcgm_names import EVERY, Name
-from ullage.sources.page_server import EXPOSITION, HTML, PLAIN, Answer, PageServer, bound
+from ullage.sources.page_server import EXPOSITION, HTML, PLAIN, HttpAnswer, PageServer, bound
 
 OFU = Name("ullage_ofu_ratio", 1, 6, "gauge", "Tensor work over the peak of the GPU, since the reading before.")
 ANSWERING = Name("ullage_devices_answering", 1, 0, "gauge", "GPUs and MIG instances of this host whose last reading is fresh.")
@@ -43,11 +43,11 @@ class Page:
             lines += _metric(name, [(words, values[field]) for words, values in fresh if field in values])
         return "".join(lines)
 
-    def answer(self, path: str, query: str) -> Answer:  # noqa: ARG002 - a page has no query
+    def answer(self, path: str, query: str) -> HttpAnswer:  # noqa: ARG002 - a page has no query
         """Answer a request: /metrics, an index with a link to it, or 404."""
         if path.rstrip("/") == "/metrics":
-            return Answer(200, EXPOSITION, self.text())
-        return Answer(200, HTML, INDEX) if path in ("", "/") else Answer(404, PLAIN, "not here: ask /metrics\n")
+            return HttpAnswer(200, EXPOSITION, self.text())
+        return HttpAnswer(200, HTML, INDEX) if path in ("", "/") else HttpAnswer(404, PLAIN, "not here: ask /metrics\n")
 
 
 def _values(device: Watched) -> dict[str, float]:

@@ -15,11 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ullage.arrays import numbers, plain
-from ullage.cupti.chunks import MAGIC, Chunk, Cut, chunks
+from ullage.cupti.chunks import MAGIC, Chunk, EarlyEnd, chunks
 from ullage.errors import UllageError, harmless
-from ullage.live.process_tree import NOTHING, Tree
+from ullage.live.process_tree import NOTHING, ProcessTree
 from ullage.live.times import States, Times, states, unrecorded
-from ullage.live.trees import Share, together
+from ullage.live.trees import ProcessShare, together
 from ullage.problems import Problems
 from ullage.recording import Mode, Recording
 from ullage.sums.lanes.gather import NOT_KNOWN, Capture, gather
@@ -29,8 +29,8 @@ from ullage.traces import recorded_notes as notes
 from ullage.traces.recorded import begun, intervals, layouts_of
 from ullage.traces.recorded_host import still_waiting
 from ullage.traces.recorded_ranges import still_open
-from ullage.traces.recorded_rows import Reading
-from ullage.traces.recorded_told import Told
+from ullage.traces.recorded_rows import RecordingReading
+from ullage.traces.recorded_told import RecordingFacts
 
 KEPT = 10_000_000_000  # ns before the last moment that are not summed up yet: CUPTI hands over its records late
 HELD = 60_000_000_000  # ns for which a launch without a record can hold the sums up
@@ -74,8 +74,8 @@ class Following:
         self.path, self.place, self.keep = path, harmless(str(path), 4096), keep
         self.problems = Problems()
         self.recording = Recording(self.place)
-        self._told, self._offset, self._dropped = Told(), 0, 0
-        self._reading: Reading | None = None
+        self._told, self._offset, self._dropped = RecordingFacts(), 0, 0
+        self._reading: RecordingReading | None = None
         self._batches: list[pa.RecordBatch] = []
         self._most = MOST_ROWS
         self._sums = _Sums()
@@ -103,7 +103,7 @@ class Following:
             for chunk in found:
                 self._told.add(chunk)
                 offset = chunk.end
-        except Cut:
+        except EarlyEnd:
             pass  # it is still being written
         return offset
 
@@ -121,7 +121,7 @@ class Following:
             if chunk.end >= self._offset:
                 return  # the next one may still be being written
 
-    def _begun(self) -> Reading:
+    def _begun(self) -> RecordingReading:
         if self._reading is None:
             self._reading = begun(self.place, self._told, self.recording, self.problems)
         reading, told = self._reading, self._told
@@ -133,28 +133,28 @@ class Following:
         self._dropped = told.dropped
         return reading
 
-    def tree(self, region: str | None = None, *, now: int | None = None) -> Tree:
+    def tree(self, region: str | None = None, *, now: int | None = None) -> ProcessTree:
         """Return the trees of all that is known, or of a region; `now` is the last moment on the monotonic clock."""
         fresh = self._fresh(now)
         if fresh is None:
-            return Tree(region or "run", notes=(NOTHING,))
+            return ProcessTree(region or "run", notes=(NOTHING,))
         if region is None:
             return self._tree("run", self._sums.whole + fresh.times(), fresh)
         times = self._sums.regions.get(region, Times()) + fresh.times(fresh.regions.get(region, NONE))
         return self._tree(region, times, fresh)
 
-    def recent(self, last: int, *, now: int | None = None) -> tuple[Tree, Tree]:
+    def recent(self, last: int, *, now: int | None = None) -> tuple[ProcessTree, ProcessTree]:
         """Return the trees of the last so many ns, and of all that is known."""
         name = f"last {last / 1e9:g} s"
         self.keep = max(self.keep, min(last, HELD))
         fresh = self._fresh(now)
         if fresh is None:
-            return Tree(name, notes=(NOTHING,)), Tree("run", notes=(NOTHING,))
+            return ProcessTree(name, notes=(NOTHING,)), ProcessTree("run", notes=(NOTHING,))
         high = int(fresh.seen.end[-1]) if fresh.seen.pieces else 0
         recent = fresh.times(spans((high - last, high)))
         return self._tree(name, recent, fresh), self._tree("run", self._sums.whole + fresh.times(), fresh)
 
-    def share(self, region: str | None = None, *, recent: tuple[int, int] | None = None) -> Share | None:
+    def share(self, region: str | None = None, *, recent: tuple[int, int] | None = None) -> ProcessShare | None:
         """Return what the process has in the trees of its run, of a region, or of a `recent` time (ns since 1970, within what is kept);
         None where nothing is known."""
         fresh = self._fresh(None)
@@ -168,7 +168,7 @@ class Following:
             return self._share(self._sums.whole + fresh.times(), fresh)
         return self._share(self._sums.regions.get(region, Times()) + fresh.times(fresh.regions.get(region, NONE)), fresh)
 
-    def _share(self, times: Times, fresh: States) -> Share:
+    def _share(self, times: Times, fresh: States) -> ProcessShare:
         reading = self._reading
         assert reading is not None
         whole, numbers = self._sums.whole + fresh.times(), sorted(self._sums.devices | fresh.devices.keys())
@@ -183,9 +183,9 @@ class Following:
         )
         prefers: Mode = "ai" if reading.collectives else "talp"
         one_of_both = reading.collectives != reading.messages
-        return Share(times, lane, devices, factors, prefers if one_of_both else None, own)
+        return ProcessShare(times, lane, devices, factors, prefers if one_of_both else None, own)
 
-    def _tree(self, name: str, times: Times, fresh: States) -> Tree:
+    def _tree(self, name: str, times: Times, fresh: States) -> ProcessTree:
         share = self._share(times, fresh)
         return together(name, [share], mode=share.prefers or "talp", notes=self._notes(fresh))
 
@@ -261,14 +261,14 @@ class Following:
         self._batches = [kept for batch in self._batches if (kept := _kept(batch, until, waiting)).num_rows]
         return self._gathered(self._reading)
 
-    def _gathered(self, reading: Reading | None) -> Capture:
+    def _gathered(self, reading: RecordingReading | None) -> Capture:
         """Return what is kept, with the calls of MPI that are not over, as far as they are known."""
         return gather([*self._batches, *(still_waiting(reading) if reading is not None else ())], self.recording)
 
-    def _states(self, reading: Reading, capture: Capture, low: int, high: int, running: Iterable[int] | None = None) -> States:
+    def _states(self, reading: RecordingReading, capture: Capture, low: int, high: int, running: Iterable[int] | None = None) -> States:
         return states(capture, reading.process, self._seen(reading, low, high), still_open(reading, high), running)
 
-    def _seen(self, reading: Reading, low: int, high: int) -> Spans:
+    def _seen(self, reading: RecordingReading, low: int, high: int) -> Spans:
         """Return when the process is looked at: not while recording was stopped."""
         pauses = reading.told.pauses
         begin = reading.clock.host(np.array([a for a, _ in pauses], np.uint64))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ullage.cupti.endings import RECORDING, STARTED
 from ullage.errors import UllageError, harmless
-from ullage.live.ranks import Place
+from ullage.live.ranks import RankPlace
 
 RANK, DONE, OF_JOB = "rank-{:06d}", "done", ".run-{}"
 MOST_BESIDE, MOST_KEPT = 10, 1000  # folders of one name that are tried: temporary ones, and those within a kept one
@@ -30,7 +30,7 @@ class Gathering:
     """
 
     folder: Path
-    place: Place | None
+    place: RankPlace | None
     kept: bool
     notes: tuple[str, ...] = ()
 
@@ -124,7 +124,7 @@ class Gathering:
         return first
 
 
-def gathering(keep: Path | None, place: Place | None, temporary: Path | None = None, *, strict: bool = False) -> Gathering:
+def gathering(keep: Path | None, place: RankPlace | None, temporary: Path | None = None, *, strict: bool = False) -> Gathering:
     """Return where a run's recordings go: the folder `keep`, else a temporary one; ranks of one job get the same.
 
     A folder that can't be used (somebody else's, a link that was planted, recordings of an earlier run in it) is no reason not to run:
@@ -143,7 +143,7 @@ def gathering(keep: Path | None, place: Place | None, temporary: Path | None = N
     raise refused or UllageError("there is no folder for recordings", "give one with --keep")
 
 
-def _candidates(keep: Path | None, place: Place | None, temporary: Path | None) -> Iterator[Path]:
+def _candidates(keep: Path | None, place: RankPlace | None, temporary: Path | None) -> Iterator[Path]:
     """Yield the folders that may be taken, in an order that is the same for all ranks of a job."""
     if keep is not None:
         yield keep
@@ -163,7 +163,7 @@ def _candidates(keep: Path | None, place: Place | None, temporary: Path | None) 
     yield from (base / (name if number == 1 else f"{name}-{number}") for number in range(1, MOST_BESIDE + 1))
 
 
-def _made(folder: Path, place: Place | None, keep: Path | None) -> Path:
+def _made(folder: Path, place: RankPlace | None, keep: Path | None) -> Path:
     """Return a folder that is there: within the one to keep, or a temporary one that nobody else can write to."""
     if keep is not None and (folder == keep or keep in folder.parents):
         return _kept(folder, place)
@@ -188,7 +188,7 @@ def _begun(run: Gathering) -> Gathering:
             return run
 
 
-def _kept(folder: Path, place: Place | None) -> Path:
+def _kept(folder: Path, place: RankPlace | None) -> Path:
     """Return a folder to keep. An earlier job's is known by the job's name in it, whichever of its ranks left recordings."""
     with _refusals(folder, "give another folder with --keep"):
         folder.mkdir(parents=True, exist_ok=True)

@@ -28,7 +28,7 @@ Holder = tuple[str | None, str | None]  # job, user
 
 
 @dataclass
-class Holders:
+class ProcessOwners:
     """The jobs and users of processes, each looked up once: a number that lives on is the same process."""
 
     proc: Path = Path("/proc")

@@ -10,19 +10,19 @@ from typing import Any
 from ullage.errors import missing_extra
 from ullage.problems import Problems
 from ullage.sources import amdsmi, nvidia_smi, nvml
-from ullage.sources.machine import Machine
+from ullage.sources.machine import GpuLibrary
 from ullage.sources.source import Options
 
-Opened = AbstractContextManager[Machine]
+Opened = AbstractContextManager[GpuLibrary]
 
 
 @dataclass(frozen=True)
-class Kind:
+class GpuReader:
     """A way of reading GPUs: its name, how it is opened, and the kind that stands in for it where it can't be."""
 
     name: str
     opened: Callable[[Options, Problems, str], Opened]
-    otherwise: Kind | None = None
+    otherwise: GpuReader | None = None
 
 
 def _nvml(options: Options, problems: Problems, host: str) -> Opened:
@@ -47,6 +47,6 @@ def _amdsmi(options: Options, problems: Problems, host: str) -> Opened:
     return amdsmi.opened(amdsmi.library(), options, problems, host)
 
 
-NVIDIA_SMI = Kind("nvidia-smi", nvidia_smi.opened)
-KINDS = (Kind("NVML", _nvml, otherwise=NVIDIA_SMI), Kind("amdsmi", _amdsmi))
-PM = (Kind("PM sampling", _pm),)
+NVIDIA_SMI = GpuReader("nvidia-smi", nvidia_smi.opened)
+KINDS = (GpuReader("NVML", _nvml, otherwise=NVIDIA_SMI), GpuReader("amdsmi", _amdsmi))
+PM = (GpuReader("PM sampling", _pm),)

@@ -35,7 +35,7 @@ INCLUDE = Path(__file__).with_name("include")  # regions for C, C++ and Fortran:
 
 
 @dataclass(frozen=True)
-class Recorder:
+class RecorderSettings:
     """What a program is given: the recorder's `library`, the `folder` it writes to, CUPTI's library (None: there is none), and which
     activity `kinds` to ask for (numbers) with where their records hold texts (`names`, as `Layouts.name_offsets` writes it).
 
@@ -55,7 +55,7 @@ class Recorder:
 
 
 def environment(
-    recorder: Recorder, base: Mapping[str, str], *, mpi: bool = True, python: bool = True, nccl: Nccl = "calls"
+    recorder: RecorderSettings, base: Mapping[str, str], *, mpi: bool = True, python: bool = True, nccl: Nccl = "calls"
 ) -> dict[str, str]:
     """Return the environment in which a program records itself; what `base` had under the same names goes on working.
 
@@ -107,7 +107,7 @@ def no_plugin(library: Path, base: Mapping[str, str]) -> str:
     return ""
 
 
-def _other(path: str | None, recorder: Recorder) -> str | None:
+def _other(path: str | None, recorder: RecorderSettings) -> str | None:
     """Return the injection library that another tool asked for, if any."""
     return path if path and path not in ("none", str(recorder.library)) else None
 

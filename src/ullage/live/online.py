@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from ullage.errors import harmless
 from ullage.live import session
-from ullage.live.process_tree import Tree
+from ullage.live.process_tree import ProcessTree
 
-Told = Callable[[Tree, Tree], object]
+Told = Callable[[ProcessTree, ProcessTree], object]
 
 
 @dataclass

@@ -25,7 +25,7 @@ from ullage.cupti.surroundings import surroundings
 from ullage.errors import UllageError
 from ullage.live.cuda_devices import CudaDevice, cuda_devices
 from ullage.problems import Problems
-from ullage.sources.machine import Machine, Reading, rows
+from ullage.sources.machine import DeviceReading, GpuLibrary, rows
 from ullage.sources.source import Options
 
 Numbers = npt.NDArray[np.float64]
@@ -58,7 +58,7 @@ def metrics(chip: str, release: str | None = None) -> dict[str, str]:
     return found | {CYCLES: _ELAPSED} | ({"gr_active": _ENGINE} if dictionary.base(_ENGINE) in known else {})
 
 
-class Tally:
+class CycleTally:
     """What a GPU has counted since sampling began, cycles of an SM on average; `take` adds samples and returns what they say."""
 
     def __init__(self, metrics: Metrics) -> None:
@@ -109,7 +109,7 @@ class _Gpu:
 
     def __init__(self, device: CudaDevice, metrics: Metrics, sampling: Callable[[int], Sampling], problems: Problems) -> None:
         self.device, self.problems = device, problems
-        self._made, self._tally = sampling, Tally(metrics)
+        self._made, self._tally = sampling, CycleTally(metrics)
         self._lost = 0
         self._sampling: Sampling | None = self._begin(BUFFER)
         if self._sampling.refused:
@@ -122,7 +122,7 @@ class _Gpu:
             with suppress(UllageError):
                 sampling.__exit__(None, None, None)
 
-    def read(self) -> Reading | None:
+    def read(self) -> DeviceReading | None:
         """Return what it counted since the last reading; None where nothing came."""
         if self._sampling is None:
             return None
@@ -136,12 +136,12 @@ class _Gpu:
             return None
         return self._told(samples) if len(samples) else None
 
-    def _told(self, samples: Samples) -> Reading:
+    def _told(self, samples: Samples) -> DeviceReading:
         values = self._tally.take(samples)
         lost = round((self._tally.lost - self._lost) / float(np.median(samples.end - samples.start)))
         self._lost = self._tally.lost if lost else self._lost
         self.problems.drop("PM samples that were lost", lost, where=f"GPU {self.device.ordinal}")
-        return Reading(self.device.uuid, self.device.ordinal, self.device.name, values)
+        return DeviceReading(self.device.uuid, self.device.ordinal, self.device.name, values)
 
     def _again(self) -> None:
         """Begin anew, with more room: after an overflow nothing comes any more."""
@@ -180,7 +180,7 @@ def opened(
     library: Library | None = None,
     devices: Sequence[CudaDevice] | None = None,
     chosen: Callable[[str, str | None], Metrics] = metrics,
-) -> Iterator[Machine]:
+) -> Iterator[GpuLibrary]:
     """Sample every GPU that CUDA shows for as long as the body runs; a reading's activities are those since the one before.
 
     A GPU that refuses is noted, with the reason. Raises UllageError where all do. `chosen` says what is sampled on a chip of a release.
@@ -199,7 +199,7 @@ def opened(
         if not gpus:
             raise UllageError(problems.notes[-1] if problems.notes else "CUDA shows no GPU", "`ullage cupti check` says more")
         read = lambda moment: rows(moment, host, [told for gpu in gpus if (told := gpu.read())], UNITS, options, problems)  # noqa: E731
-        yield Machine(read=read, shortest=5 * STEP / 1e9)
+        yield GpuLibrary(read=read, shortest=5 * STEP / 1e9)
 
 
 def _begun(library: Library, device: CudaDevice, chosen: Callable[[str, str | None], Metrics], problems: Problems) -> _Gpu:

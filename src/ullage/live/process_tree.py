@@ -18,7 +18,7 @@ _BAR = 20  # cells
 
 
 @dataclass(frozen=True)
-class Tree:
+class ProcessTree:
     """The host's and the device's efficiency tree of one process, or of a region of it, over `elapsed` ns; prints as text.
 
     A tree is None where nothing was recorded that it could be computed from. The totals have collectives apart (`ai` mode) or count

@@ -46,7 +46,7 @@ LONGEST = 80  # letters of a job's name
 
 
 @dataclass(frozen=True)
-class Place:
+class RankPlace:
     """A process' place in its job: `rank` of `ranks`, `local` its number on this host, `here` how many are on this host (None: not told),
     `job` a word that all ranks have in common. `unique`: it names this launch, and not all that a batch job starts."""
 
@@ -58,11 +58,11 @@ class Place:
     unique: bool = False
 
 
-def place(environment: Mapping[str, str]) -> Place | None:
+def place(environment: Mapping[str, str]) -> RankPlace | None:
     """Return a process' place by its environment, None where no launcher says that it is one of several.
 
     >>> place({"OMPI_COMM_WORLD_RANK": "3", "OMPI_COMM_WORLD_SIZE": "4", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "PMIX_NAMESPACE": "prte-1@1"})
-    Place(rank=3, ranks=4, local=1, job='prte-1-1', here=None, unique=True)
+    RankPlace(rank=3, ranks=4, local=1, job='prte-1-1', here=None, unique=True)
     >>> place({"SLURM_PROCID": "0", "SLURM_STEP_NUM_TASKS": "1"}), place({"RANK": "x", "WORLD_SIZE": "2"})
     (None, None)
     """
@@ -71,7 +71,7 @@ def place(environment: Mapping[str, str]) -> Place | None:
         if number is not None and count is not None and 1 < count <= MOST_RANKS and number < count:
             local, here = _number(environment.get(launcher.local)) or 0, _number(environment.get(launcher.here))
             job, unique = _job(environment, launcher.words, count)
-            return Place(number, count, local, job, here if here and here <= count else None, unique)
+            return RankPlace(number, count, local, job, here if here and here <= count else None, unique)
     return None
 
 

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ullage.cupti.driver import cuda_version
-from ullage.cupti.kinds import DEFAULT, GRAPHS, SERIALISING, Kind, kind_name
+from ullage.cupti.kinds import DEFAULT, GRAPHS, SERIALISING, ActivityKind, kind_name
 from ullage.cupti.layouts import layouts
 from ullage.cupti.library import find
 from ullage.cupti.native.build import recorder as built
 from ullage.errors import UllageError, harmless
-from ullage.live.launch import USUAL_EVENTS, Nccl, Recorder, environment, no_plugin, run
+from ullage.live.launch import USUAL_EVENTS, Nccl, RecorderSettings, environment, no_plugin, run
 
 if TYPE_CHECKING:
-    from ullage.live.counting import Counting
+    from ullage.live.counting import CountingPlan
 
 STALLS = "ULLAGE_STALLS"  # what the recorder reads
 Graphs = Literal["nodes", "whole"]
@@ -42,7 +42,7 @@ class Wanted:
     kinds: Sequence[int] = tuple(sorted(DEFAULT))
     flush: int = 1000
     events: int | None = USUAL_EVENTS
-    counting: Counting | None = None
+    counting: CountingPlan | None = None
     stalls: int | None = None
 
 
@@ -66,9 +66,9 @@ def kinds(graphs: Graphs = "nodes", also: Iterable[str] = ()) -> tuple[int, ...]
     return tuple(sorted({int(kind) for kind in (*DEFAULT, *(GRAPHS if graphs == "whole" else ()), *map(_named, also))}))
 
 
-def _named(name: str) -> Kind:
-    known = {kind_name(kind).replace(" ", "-"): kind for kind in Kind if kind}
-    known["unified-memory"] = Kind.UNIFIED_MEMORY_COUNTER
+def _named(name: str) -> ActivityKind:
+    known = {kind_name(kind).replace(" ", "-"): kind for kind in ActivityKind if kind}
+    known["unified-memory"] = ActivityKind.UNIFIED_MEMORY_COUNTER
     word = name.lower().replace("_", "-").replace(" ", "-")
     if word not in known:
         raise UllageError(f"no kind of activity is called '{harmless(name)}'", "there are " + ", ".join(sorted(known)))
@@ -100,12 +100,12 @@ def record(
     return Recorded(run(command, given), notes, ready)
 
 
-def prepared(folder: Path, wanted: Wanted, notes: list[str], *, strict: bool = False) -> Recorder:
+def prepared(folder: Path, wanted: Wanted, notes: list[str], *, strict: bool = False) -> RecorderSettings:
     """Return what a program is to be given; without CUPTI a note is left. Raises UllageError where the recorder can't be built, and with
     `strict` without CUPTI as well."""
     library = built()
     if not wanted.cuda:
-        return Recorder(library, folder, flush=wanted.flush, events=wanted.events)
+        return RecorderSettings(library, folder, flush=wanted.flush, events=wanted.events)
     try:
         cupti = find(wanted.cupti)
         names = layouts(cupti.release).name_offsets(wanted.kinds)
@@ -113,7 +113,7 @@ def prepared(folder: Path, wanted: Wanted, notes: list[str], *, strict: bool = F
         if strict:
             raise
         notes.append(f"CUDA is not recorded: {error.problem} ({error.hint})")
-        return Recorder(library, folder, flush=wanted.flush, events=wanted.events)
+        return RecorderSettings(library, folder, flush=wanted.flush, events=wanted.events)
     extra: dict[str, str] = {}
     if wanted.counting is not None:
         from ullage.live.counting import NOT_COUNTED, planned
@@ -130,7 +130,9 @@ def prepared(folder: Path, wanted: Wanted, notes: list[str], *, strict: bool = F
         notes.append(mismatch)
     if slow := [kind_name(kind) for kind in wanted.kinds if kind in SERIALISING]:
         notes.append(f"the kernels ran one after another, as {', '.join(slow)} was asked for: without it they take other times")
-    return Recorder(library, folder, cupti.path, wanted.kinds, names, wanted.flush, wanted.events, cuda_version() is not None, extra)
+    return RecorderSettings(
+        library, folder, cupti.path, wanted.kinds, names, wanted.flush, wanted.events, cuda_version() is not None, extra
+    )
 
 
 def _can_be_preloaded(library: Path, notes: list[str]) -> bool:

@@ -16,7 +16,7 @@ from ullage.live import session
 
 if TYPE_CHECKING:
     from ullage.cupti.recorder import Recorder
-    from ullage.live.process_tree import Tree
+    from ullage.live.process_tree import ProcessTree
 
     _Open = dict[int, list[tuple[Recorder, int]]]  # by thread: what an object began there, and who records it
 
@@ -81,7 +81,7 @@ class region:  # noqa: N801 - used as a statement
                 return functools.wraps(function)(wrap(self.name, function))  # type: ignore[return-value]
         return functools.wraps(function)(_called(self.name, function))  # type: ignore[return-value]
 
-    def tree(self, *, all_ranks: bool = False) -> Tree:
+    def tree(self, *, all_ranks: bool = False) -> ProcessTree:
         """Return the trees of all that happened in regions of this name so far, this moment included; with `all_ranks` of all ranks whose
         recordings lie in this run's folder. Never raises: see its notes."""
         return session.tree(self.name, all_ranks=all_ranks)

@@ -19,10 +19,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ullage.errors import UllageError, harmless
-from ullage.live.holders import Holders
-from ullage.live.kinds import KINDS, Kind
+from ullage.live.holders import ProcessOwners
+from ullage.live.kinds import KINDS, GpuReader
 from ullage.problems import Problems
-from ullage.sources.machine import Limits, Machine
+from ullage.sources.machine import GpuLibrary, Limits
 from ullage.sources.source import Options
 
 OPENING = 20.0  # seconds that a library may take to open
@@ -34,8 +34,8 @@ MOST_WAITING = 1000  # readings that nobody has taken yet
 class _Told:
     """What a thread has to say: that it is open (`machine`), that it can't (`error`), or the reading of a turn."""
 
-    kind: Kind
-    machine: Machine | None = None
+    kind: GpuReader
+    machine: GpuLibrary | None = None
     error: str = ""
     turn: int = 0
     batch: pa.RecordBatch | None = None
@@ -56,7 +56,7 @@ class Sampler:
         *,
         gpus: Sequence[str] = (),
         attach: bool = False,
-        kinds: Sequence[Kind] = KINDS,
+        kinds: Sequence[GpuReader] = KINDS,
         patience: float = 2.0,
         opening: float = OPENING,
         options: Options | None = None,
@@ -66,7 +66,7 @@ class Sampler:
         self.kinds: list[str] = []
         self._wanted, self._patience, self._opening = kinds, patience, opening
         self._options, self._host = options or Options(), socket.gethostname()
-        self._holders = Holders() if attach else None
+        self._holders = ProcessOwners() if attach else None
         self._told: SimpleQueue[_Told | None] = SimpleQueue()
         self._stop, self._go = threading.Event(), threading.Event()
         self._begin = 0.0
@@ -106,7 +106,7 @@ class Sampler:
         self._go.set()
         self._told.put(None)
 
-    def _open(self, kinds: Sequence[Kind], failed: dict[str, str]) -> None:
+    def _open(self, kinds: Sequence[GpuReader], failed: dict[str, str]) -> None:
         """Open kinds side by side, then those that stand in for the ones that fail."""
         for kind in kinds:
             self._threads.append(threading.Thread(target=self._work, args=(kind,), daemon=True, name=f"ullage {kind.name}"))
@@ -183,7 +183,7 @@ class Sampler:
 
     # -- what a thread does -------------------------------------------------------------------------------------------
 
-    def _work(self, kind: Kind) -> None:
+    def _work(self, kind: GpuReader) -> None:
         try:
             with self._opened(kind) as machine:
                 self._told.put(_Told(kind, machine=machine))
@@ -194,10 +194,10 @@ class Sampler:
         except Exception as error:  # a library that breaks must not break the others
             self._told.put(_Told(kind, error=harmless(repr(error), 160)))
 
-    def _opened(self, kind: Kind) -> AbstractContextManager[Machine]:
+    def _opened(self, kind: GpuReader) -> AbstractContextManager[GpuLibrary]:
         return kind.opened(self._options, self.problems, self._host)
 
-    def _read(self, kind: Kind, machine: Machine) -> None:
+    def _read(self, kind: GpuReader, machine: GpuLibrary) -> None:
         turn, last = 1, time.monotonic()
         while not self._stop.wait(max(0.0, max(self._begin + turn * self.interval, last + machine.shortest) - time.monotonic())):
             last = time.monotonic()
@@ -208,7 +208,7 @@ class Sampler:
                 self.problems.drop("readings that nobody took in time", where=kind.name)
             turn = max(turn + 1, int((time.monotonic() - self._begin) / self.interval) + 1)  # what a stall swallowed is a gap
 
-    def _batch(self, kind: Kind, machine: Machine) -> pa.RecordBatch | None:
+    def _batch(self, kind: GpuReader, machine: GpuLibrary) -> pa.RecordBatch | None:
         try:
             batch = machine.read(round(time.time() * 1000))
             return self._holders.attached(batch, machine.processes()) if self._holders else batch

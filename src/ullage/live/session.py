@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ullage.errors import UllageError, harmless
-from ullage.live.process_tree import NOTHING, Tree
+from ullage.live.process_tree import NOTHING, ProcessTree
 
 if TYPE_CHECKING:
     from ullage.cupti.recorder import Recorder
@@ -108,13 +108,13 @@ def _begun(folder: str | os.PathLike[str] | None, kinds: tuple[int, ...]) -> Rec
     return found
 
 
-def tree(region: str | None = None, *, all_ranks: bool = False) -> Tree:
+def tree(region: str | None = None, *, all_ranks: bool = False) -> ProcessTree:
     """Return the trees of this process as far as they are known now, of the whole or of a region. Never raises: see their notes.
 
     With `all_ranks` they are of all ranks whose recordings lie in this run's folder, until the last moment that is known of all of them.
     """
 
-    def look(now: int) -> tuple[Tree, ...]:
+    def look(now: int) -> tuple[ProcessTree, ...]:
         from ullage.cupti.recorder import recorded_name
 
         name = None if region is None else recorded_name(region)
@@ -123,31 +123,31 @@ def tree(region: str | None = None, *, all_ranks: bool = False) -> Tree:
     return _known(region or "run", look)[0]
 
 
-def recent(last: int) -> tuple[Tree, Tree]:
+def recent(last: int) -> tuple[ProcessTree, ProcessTree]:
     """Return the trees of the last so many ns, and of the whole so far. Never raises: see their notes."""
     found = _known("run", lambda now: _of_own(lambda following: following.recent(last, now=now)))
     return found[0], found[-1]
 
 
-def _known(name: str, look: Callable[[int], tuple[Tree, ...]]) -> tuple[Tree, ...]:
+def _known(name: str, look: Callable[[int], tuple[ProcessTree, ...]]) -> tuple[ProcessTree, ...]:
     """Return the trees that `look` finds at a moment of the monotonic clock, until which all is in the file; else one that says why not."""
     try:
         with _lock:
             recording = recorder or _paused
             if recording is None:
-                return (Tree(name, notes=(NOBODY,)),)
+                return (ProcessTree(name, notes=(NOBODY,)),)
             now = time.monotonic_ns()
             recording.flush()
-            return look(now) or (Tree(name, notes=(NOTHING,)),)
+            return look(now) or (ProcessTree(name, notes=(NOTHING,)),)
     except UllageError as error:
-        return (Tree(name, notes=(error.problem,)),)
+        return (ProcessTree(name, notes=(error.problem,)),)
     except ImportError as error:
-        return (Tree(name, notes=(f"trees need NumPy and pyarrow in the program's environment: {harmless(str(error))}",)),)
+        return (ProcessTree(name, notes=(f"trees need NumPy and pyarrow in the program's environment: {harmless(str(error))}",)),)
     except Exception as error:  # the program goes on, whatever is wrong here
-        return (Tree(name, notes=(f"the recording can't be read: {harmless(f'{type(error).__name__}: {error}')}",)),)
+        return (ProcessTree(name, notes=(f"the recording can't be read: {harmless(f'{type(error).__name__}: {error}')}",)),)
 
 
-def _of_own(look: Callable[[Following], tuple[Tree, ...]]) -> tuple[Tree, ...]:
+def _of_own(look: Callable[[Following], tuple[ProcessTree, ...]]) -> tuple[ProcessTree, ...]:
     following = _followed()
     if following is None:
         return ()
@@ -155,7 +155,7 @@ def _of_own(look: Callable[[Following], tuple[Tree, ...]]) -> tuple[Tree, ...]:
     return look(following)
 
 
-def _of_all(region: str | None) -> tuple[Tree, ...]:
+def _of_all(region: str | None) -> tuple[ProcessTree, ...]:
     global _everyone
     where = path()
     if where is None:

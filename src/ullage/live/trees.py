@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ullage.live.process_tree import Tree as Tree
+from ullage.live.process_tree import ProcessTree as ProcessTree
 from ullage.live.times import DeviceTimes, Times
 from ullage.metrics.bounds import Bounds, device_bounds, host_bounds
 from ullage.metrics.host import host_tree
@@ -24,7 +24,7 @@ from ullage.totals import DeviceTotals, Factors, HostTotals
 
 def tree(
     name: str, times: Times, *, lane: int | None, devices: int, mode: Mode, notes: tuple[str, ...] = (), factors: Factors | None = None
-) -> Tree:
+) -> ProcessTree:
     """Return the trees of some times: `lane` is the thread whose calls are the process' host lane, `devices` how many the process uses.
 
     `factors` are those of the whole run (None: what the times show, communication being by MPI).
@@ -36,11 +36,11 @@ def tree(
     (0.5, 0.5)
     """
     factors = factors or Factors(mpi=times.communication > 0, devices=devices > 0 or any(times.offload.values()))
-    return together(name, [Share(times, lane, dict.fromkeys(range(devices), ""), factors)], mode=mode, notes=notes)
+    return together(name, [ProcessShare(times, lane, dict.fromkeys(range(devices), ""), factors)], mode=mode, notes=notes)
 
 
 @dataclass(frozen=True)
-class Share:
+class ProcessShare:
     """What one process has in a run: its times, the thread that is its host lane, and the devices that it uses, by number, with what
     tells each apart from others' ("": not known). `own` is its own thread, which counts where none calls CUDA. `factors` are those that it
     shows in all of its run, `prefers` the mode that suits it (None: either)."""
@@ -85,12 +85,12 @@ class Share:
         return self.times.open.get(self.lane, 0) if self.lane is not None else 0
 
 
-def together(name: str, shares: Sequence[Share], *, mode: Mode, notes: tuple[str, ...] = ()) -> Tree:
+def together(name: str, shares: Sequence[ProcessShare], *, mode: Mode, notes: tuple[str, ...] = ()) -> ProcessTree:
     """Return the trees of a run's processes over the same time; those that are not looked at in it are left out.
 
     Two ranks of 10 ns, one communicates for 5: 15 of 20 are useful, and the busier one is so all the time.
 
-    >>> found = together("run", [Share(Times(10)), Share(Times(10, communication=5))], mode="talp")
+    >>> found = together("run", [ProcessShare(Times(10)), Share(Times(10, communication=5))], mode="talp")
     >>> found["host_parallel_efficiency"], found["host_load_balance"], found["host_communication_efficiency"]
     (0.75, 0.75, 1.0)
     """
@@ -102,7 +102,7 @@ def together(name: str, shares: Sequence[Share], *, mode: Mode, notes: tuple[str
     )
     shares = [share for share in shares if share.times.elapsed]
     if not shares:
-        return Tree(name, mode=mode, notes=notes)
+        return ProcessTree(name, mode=mode, notes=notes)
     elapsed = max(share.times.elapsed for share in shares)
     useful, offload = (sum(getattr(share, what) for share in shares) for what in ("useful", "offload"))
     host = HostTotals(
@@ -112,7 +112,7 @@ def together(name: str, shares: Sequence[Share], *, mode: Mode, notes: tuple[str
     device = device_totals(parts, elapsed)
     if device is not None and mode == "talp":
         device = device.counting_collectives()
-    return Tree(
+    return ProcessTree(
         name=name,
         elapsed=elapsed,
         mode=mode,
@@ -129,19 +129,19 @@ _SEVERAL = (
 )
 
 
-def used_by_several(shares: Sequence[Share]) -> int:
+def used_by_several(shares: Sequence[ProcessShare]) -> int:
     """Return how many devices several processes use."""
     users = Counter(key for share in shares for key in set(share.devices.values()) if key)
     return sum(count > 1 for count in users.values())
 
 
-def _host(shares: Sequence[Share], elapsed: int) -> Bounds:
+def _host(shares: Sequence[ProcessShare], elapsed: int) -> Bounds:
     """Return between what the host's efficiencies lie: a process may be in a call that is not over yet."""
     useful = [(max(share.useful - share.still, 0), share.useful) for share in shares]
     return host_bounds(useful, [(share.busy, share.busy) for share in shares], (elapsed, elapsed), [share.off for share in shares])
 
 
-def _parts(share: Share, elapsed: int) -> list[DevicePart]:
+def _parts(share: ProcessShare, elapsed: int) -> list[DevicePart]:
     times = [share.times.devices.get(number, DeviceTimes()) for number in sorted(share.devices.keys() | share.times.devices.keys())]
     return [_part(elapsed, one) for one in times]
 

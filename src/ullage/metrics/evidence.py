@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ullage.metrics.metric import ratio
-from ullage.metrics.telemetry import Tree
+from ullage.metrics.telemetry import TelemetryTree
 
 SAME = 0.02  # two sources that are at most this far apart (2 points) say the same
 # What OFU may be off as a measure of executed FLOPs, relative: the tensor clock, pipes that fill and drain (OFU paper, V)
@@ -69,7 +69,7 @@ def _product(one: float | None, other: float | None) -> float | None:
 class Telemetry:
     """What a job's gauges say: the telemetry tree over `gpus` GPUs, and OFU with the error of sampling it (None without a clock)."""
 
-    tree: Tree
+    tree: TelemetryTree
     gpus: int
     ofu: Measured | None
 
@@ -89,7 +89,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Trace:
+class TraceEvidence:
     """What a trace says of its devices, collectives set apart (`ai` mode).
 
     `held` says of how many SMs kernels and collectives make use. `busy` is Σ(K + C) / (m E) and `busy_balance`
@@ -116,7 +116,7 @@ class Evidence:
     """
 
     telemetry: Telemetry | None = None
-    trace: Trace | None = None
+    trace: TraceEvidence | None = None
     ofu: tuple[Measured, ...] = ()
     tile: tuple[Measured, ...] = ()
     model: tuple[Measured, ...] = ()
@@ -130,7 +130,7 @@ class Evidence:
         return self.ofu if own is None else (own, *self.ofu)
 
 
-def levels(tree: Tree) -> dict[str, float]:
+def levels(tree: TelemetryTree) -> dict[str, float]:
     """Return how much of the peak is left after each factor of a telemetry tree: Ḡ under "activity", S̄ under "sm_fill", then TPĀ, OFU.
 
     A factor that is merged with its neighbour gives the level after the last of those it stands for.

@@ -22,7 +22,7 @@ FASTEST = 1.2  # times the tensor clock: no SM clock is above
 
 
 @dataclass(frozen=True)
-class Step:
+class ChainStep:
     """One step of the chain: the factors that it stands for, their product, and how much of the peak is left before and after."""
 
     names: tuple[str, ...]
@@ -45,7 +45,7 @@ class Step:
         """The factors in few words: of four and more in a row the first and the last.
 
         >>> one = Measured.exact(1.0, "")
-        >>> Step(tuple(TIME), one, one, one).short
+        >>> ChainStep(tuple(TIME), one, one, one).short
         'load balance … clock'
         """
         order = list(LABELS)
@@ -59,7 +59,7 @@ class Step:
         """Whether this is what remains between numbers that can't all be right: it lies above what its factors may come to.
 
         >>> rest = Measured(1.3, 1.25, 1.35, "what remains")
-        >>> Step(("tile",), rest, rest, rest).impossible, Step(("tile",), Measured.exact(0.9, ""), rest, rest).impossible
+        >>> ChainStep(("tile",), rest, rest, rest).impossible, Step(("tile",), Measured.exact(0.9, ""), rest, rest).impossible
         (True, False)
         """
         if self.names == ("unexplained",):
@@ -79,7 +79,7 @@ class Step:
         What is left before it and after it bound that, and so do what is left before it and its factor: both hold.
 
         >>> before, after, factor = Measured(0.8, 0.6, 0.8, ""), Measured.exact(0.5, ""), Measured(0.625, 0.625, 0.9, "")
-        >>> [round(lost, 6) for lost in Step(("tensor_issue",), factor, before, after).lost_between]
+        >>> [round(lost, 6) for lost in ChainStep(("tensor_issue",), factor, before, after).lost_between]
         [0.1, 0.3]
         """
         edges = [(level.low, level.high) for level in (self.before, self.after, self.factor)]
@@ -97,7 +97,7 @@ class Walk:
     """The chain while it is being put together."""
 
     def __init__(self) -> None:
-        self.steps: list[Step] = []
+        self.steps: list[ChainStep] = []
         self.level = Measured.exact(1.0, "the peak")
 
     @property
@@ -112,7 +112,7 @@ class Walk:
             return
         product = self.level * factor
         left = product if after is None else replace(after, value=product.value)
-        self.steps.append(Step(tuple(names), factor, self.level, left))
+        self.steps.append(ChainStep(tuple(names), factor, self.level, left))
         self.level = left
 
     def down_to(self, names: Sequence[str], after: Measured, factor: Measured | None = None) -> None:
@@ -121,5 +121,5 @@ class Walk:
         if found is None:
             return
         shown = found if factor is None else replace(factor, value=found.value)
-        self.steps.append(Step(tuple(names), shown, self.level, after))
+        self.steps.append(ChainStep(tuple(names), shown, self.level, after))
         self.level = after

@@ -102,7 +102,7 @@ LABELS = {
 
 
 @dataclass(frozen=True)
-class Tree:
+class TelemetryTree:
     """OFU and the factors whose product it is, first to last."""
 
     ofu: float | None
@@ -139,7 +139,7 @@ def tree(
     gr: float | None,
     gr_max: float | None,
     tensor_max: float | None,
-) -> Tree:
+) -> TelemetryTree:
     """Return the telemetry tree from means over GPUs (`gr`, `sm`, `tensor`) and the busiest GPU's own mean (`*_max`).
 
     A mean that is None was not exported: its factor merges with its neighbour.
@@ -151,7 +151,7 @@ def tree(
     ['load balance', 'activity', 'SM fill × tensor issue', 'clock']
     """
     if tensor is None:
-        return Tree(ofu, (_factor(ofu, *LABELS),) if ofu is not None else ())
+        return TelemetryTree(ofu, (_factor(ofu, *LABELS),) if ofu is not None else ())
     if sm == 0 and tensor > 0:  # a gauge that is stuck at 0 explains nothing: as if it were not exported
         sm = None
     if gr == 0 and max(tensor, sm or 0) > 0:
@@ -159,12 +159,12 @@ def tree(
     clock = _factor(None if ofu is None else clock_efficiency(ofu, tensor), "clock")
     if gr is not None and sm is not None:
         middle = (_factor(sm_fill(sm, gr), "sm_fill"), _factor(tensor_issue(tensor, sm), "tensor_issue"))
-        return Tree(ofu, (*_spread(gr, gr_max, "activity"), *middle, clock))
+        return TelemetryTree(ofu, (*_spread(gr, gr_max, "activity"), *middle, clock))
     if gr is not None:
-        return Tree(ofu, (*_spread(gr, gr_max, "activity"), _factor(ratio(tensor, gr), "sm_fill", "tensor_issue"), clock))
+        return TelemetryTree(ofu, (*_spread(gr, gr_max, "activity"), _factor(ratio(tensor, gr), "sm_fill", "tensor_issue"), clock))
     if sm is not None:
-        return Tree(ofu, (*_spread(sm, sm_max, "activity", "sm_fill"), _factor(tensor_issue(tensor, sm), "tensor_issue"), clock))
-    return Tree(ofu, (*_spread(tensor, tensor_max, "activity", "sm_fill", "tensor_issue"), clock))
+        return TelemetryTree(ofu, (*_spread(sm, sm_max, "activity", "sm_fill"), _factor(tensor_issue(tensor, sm), "tensor_issue"), clock))
+    return TelemetryTree(ofu, (*_spread(tensor, tensor_max, "activity", "sm_fill", "tensor_issue"), clock))
 
 
 def _spread(mean: float, most: float | None, *names: str) -> tuple[Factor, Factor]:
@@ -226,7 +226,7 @@ def credible(tensor: Array, sm: Array, gr: Array) -> tuple[Array, Array]:
     return sm, np.where((gr == 0) & (np.fmax(tensor, np.nan_to_num(sm)) > 0), np.nan, gr)
 
 
-def chain(time: float, ofu: float | None, losses: Mapping[str, float]) -> Tree:
+def chain(time: float, ofu: float | None, losses: Mapping[str, float]) -> TelemetryTree:
     """Return the chain of some rows from what each step loses of their `time`: a factor is what is left after a step over what was before.
 
     Inside one job the factors are the job's own. Above it they only say what is left: losses add, factors do not.
@@ -235,13 +235,13 @@ def chain(time: float, ofu: float | None, losses: Mapping[str, float]) -> Tree:
     [('held_idle', 0.8), ('activity', 0.5), ('clock', 0.625)]
     """
     if ofu is None or time <= 0:
-        return Tree(None, ())
+        return TelemetryTree(None, ())
     left, factors = time, []
     for name in sorted(losses, key=_place):
         after = left - losses[name]
         factors.append(_factor(ratio(after, left), *name.split("_x_")))
         left = after
-    return Tree(ofu, tuple(factors))
+    return TelemetryTree(ofu, tuple(factors))
 
 
 def _place(name: str) -> tuple[int, int]:

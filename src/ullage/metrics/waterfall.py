@@ -18,9 +18,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ullage.metrics.evidence import REST, Disagreement, Evidence, Measured, Telemetry, Trace, compared, computed_sms, levels
+from ullage.metrics.evidence import REST, Disagreement, Evidence, Measured, Telemetry, TraceEvidence, compared, computed_sms, levels
 from ullage.metrics.metric import Value, metric, ratio
-from ullage.metrics.steps import TIME, WORK, Step, Walk
+from ullage.metrics.steps import TIME, WORK, ChainStep, Walk
 from ullage.metrics.telemetry import clock_efficiency, sm_fill, tensor_issue
 
 
@@ -73,7 +73,7 @@ class Waterfall:
     that count.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[ChainStep, ...]
     end: Measured
     reaches: str
     missing: tuple[str, ...]
@@ -95,7 +95,7 @@ class Waterfall:
         impossible = next((step for step in self.steps if step.impossible), None)
         return None if impossible is None or self.mfu is None else self.mfu.over(impossible.factor, impossible.factor.source)
 
-    def step(self, *names: str) -> Step | None:
+    def step(self, *names: str) -> ChainStep | None:
         """Return the step that stands for just these factors."""
         return next((step for step in self.steps if step.names == names), None)
 
@@ -129,7 +129,7 @@ def waterfall(evidence: Evidence) -> Waterfall:
     )
 
 
-def _trace(walk: Walk, trace: Trace, telemetry: Telemetry | None) -> None:
+def _trace(walk: Walk, trace: TraceEvidence, telemetry: Telemetry | None) -> None:
     """Walk down to the time in which devices compute, and on to tensor activity where telemetry has it."""
     if trace.whole:
         walk.times(["load_balance"], trace.load_balance)
@@ -148,7 +148,7 @@ def _trace(walk: Walk, trace: Trace, telemetry: Telemetry | None) -> None:
     _clock(walk, telemetry, tensor)
 
 
-def _filled(walk: Walk, trace: Trace, sm: float, tensor: float) -> None:
+def _filled(walk: Walk, trace: TraceEvidence, sm: float, tensor: float) -> None:
     """Take the step of SM fill, where there is a share of SMs that all sources allow.
 
     Computing kernels are on the SMs that are active and that collectives do not hold: on no more than they have blocks for, as long as

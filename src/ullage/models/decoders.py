@@ -22,7 +22,7 @@ Spans = Sequence[tuple[int | None, Sequence[int]]]  # layers by their sliding wi
 
 
 @dataclass(frozen=True)
-class Layout:
+class CheckpointLayout:
     """Where a decoder's weights lie in its checkpoint: the path of the layers, and the modules below one layer.
 
     Two modules of `attention` are a projection to queries, keys and values at once and the output, four are q, k, v and
@@ -36,7 +36,7 @@ class Layout:
     mlp: tuple[str, ...] = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
     head: str = "lm_head"
 
-    def under(self, stack: str) -> Layout:
+    def under(self, stack: str) -> CheckpointLayout:
         """Return the same layout with its layers elsewhere, and the embeddings beside them ("model.language_model.layers")."""
         parent = stack.rpartition(".")[0]
         return replace(self, stack=stack, embedding=_beside(parent, self.embedding), positions=_beside(parent, self.positions))
@@ -78,7 +78,7 @@ class DensePlan:
     window: str | Callable[[Config, range], Spans] = "none"
     every: int = 0
     first: bool = False
-    layout: Layout = field(default_factory=Layout)
+    layout: CheckpointLayout = field(default_factory=CheckpointLayout)
     words: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     inner: int = 0
     keys: Callable[[Config, int], int] = grouped
@@ -188,7 +188,7 @@ def moved(works: Iterable[Work], stack: str, old: str = "model.layers") -> Itera
             yield work
 
 
-def placed(config: Config, layout: Layout) -> Layout:
+def placed(config: Config, layout: CheckpointLayout) -> CheckpointLayout:
     """Return the layout as it is in this class's checkpoint: a bare model lacks the prefix of the one with a head."""
     return layout.under(layout.stack.partition(".")[2]) if bare(config) else layout
 
@@ -199,7 +199,9 @@ def bare(config: Config) -> bool:
     return not config.path and name.endswith(BARE) and not name.endswith("LMHeadModel")
 
 
-def decoder_attention(width: int, heads: int, keys: int, dim: int, members: Sequence[int], of: Quantity, layout: Layout) -> Iterator[Work]:
+def decoder_attention(
+    width: int, heads: int, keys: int, dim: int, members: Sequence[int], of: Quantity, layout: CheckpointLayout
+) -> Iterator[Work]:
     """Yield the attention of some layers, with its projections fused or apart as the checkpoint has them."""
     stack, paths = layout.stack, layout.attention
     if len(paths) == 4:

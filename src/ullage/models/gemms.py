@@ -37,7 +37,7 @@ class Sharding:
 
 
 @dataclass(frozen=True)
-class Gemm:
+class StepGemm:
     """One size of product of a step: the ledger's term it belongs to, its sizes on one GPU, and how often all GPUs do it."""
 
     name: str
@@ -52,7 +52,7 @@ class Gemm:
     def flops(self) -> int:
         """FLOPs of all of them.
 
-        >>> Gemm("mlp.up", "forward", "bf16", m=4, n=3, k=2, count=10).flops
+        >>> StepGemm("mlp.up", "forward", "bf16", m=4, n=3, k=2, count=10).flops
         480
         """
         return 2 * self.m * self.n * self.k * self.count
@@ -60,7 +60,7 @@ class Gemm:
 
 def gemms(
     formula: Formula, step: Step, training: Training, precisions: Precisions | None = None, sharding: Sharding | None = None
-) -> list[Gemm]:
+) -> list[StepGemm]:
     """Return the matrix products of a step, those of equal size together, in the ledger's order.
 
     Rows are what the hardware sees (padded where the step is), spread evenly over data ranks, micro-batches and experts, and
@@ -82,7 +82,7 @@ def gemms(
         for rows, times in _rows(work, run, cut, routed):
             for m, n, k, many in _products(work, pass_, rows, layers, cut):
                 sums[work.name, pass_, precision_of(work.name, precisions or {}), m, n, k] += times * many
-    return [Gemm(*key, count) for key, count in sums.items() if count]
+    return [StepGemm(*key, count) for key, count in sums.items() if count]
 
 
 def is_gemm(work: Work) -> bool:
@@ -134,6 +134,6 @@ def _products(work: Work, pass_: Pass, rows: int, layers: int, cut: Sharding) ->
         yield columns, rows, inner, count
 
 
-def share(found: Sequence[Gemm], executed_flops: int) -> float:
+def share(found: Sequence[StepGemm], executed_flops: int) -> float:
     """Return the share of a ledger's executed FLOPs that the products are: 1 where nothing is left out."""
     return min(sum(gemm.flops for gemm in found) / executed_flops, 1.0) if executed_flops else 0.0

@@ -31,13 +31,13 @@ IMAGE_CONDITION = quantity("tokens of the conditioning image", image_tokens)
 
 
 @dataclass(frozen=True)
-class Grid:
+class LatentGrid:
     """The latent tokens of a sample: its grid of latents, cut into patches of frames × rows × columns.
 
     Tokens that are given after patching are taken as they are; reference tokens join them; `extra` are tokens that the
     model itself adds to each sample. What does not fill a patch is cut off.
 
-    >>> Grid(1, 2, 2).tokens(Sample(latent=(21, 60, 104)))
+    >>> LatentGrid(1, 2, 2).tokens(Sample(latent=(21, 60, 104)))
     32760
     """
 
@@ -105,13 +105,13 @@ class Grid:
         return quantity(f"joint pairs, {self.name}", lambda s: (self.tokens(s) + prompt_tokens(s)) ** 2)
 
 
-def square_patch(config: Config, default: int, default_frames: int = 1, extra: int = 0) -> Grid:
+def square_patch(config: Config, default: int, default_frames: int = 1, extra: int = 0) -> LatentGrid:
     """Return the grid of a model that names its patch by `patch_size` and, for video, `patch_size_t`."""
     side = config.integer("patch_size", default=default, most=1024)
-    return Grid(config.integer("patch_size_t", default=default_frames, most=1024), side, side, extra)
+    return LatentGrid(config.integer("patch_size_t", default=default_frames, most=1024), side, side, extra)
 
 
-def solid_patch(config: Config, default: tuple[int, int, int] | None = None) -> Grid:
+def solid_patch(config: Config, default: tuple[int, int, int] | None = None) -> LatentGrid:
     """Return the grid of a model whose `patch_size` is (frames, rows, columns)."""
     given = config.integers("patch_size", least=1)
     if given is None and default is None:
@@ -119,7 +119,7 @@ def solid_patch(config: Config, default: tuple[int, int, int] | None = None) -> 
     sides = given or list(default or ())
     if len(sides) != 3:
         raise config.error(("patch_size",), "needs three numbers: frames, rows, columns")
-    return Grid(*sides)
+    return LatentGrid(*sides)
 
 
 def heads_and_width(config: Config, heads: int, dim: int) -> tuple[int, int, int]:
@@ -247,7 +247,7 @@ class Denoiser:
     """Blocks over latents, or over latents and prompt in one sequence (`joint`): what the works of their layers share, said once."""
 
     config: Config
-    grid: Grid
+    grid: LatentGrid
     layers: Sequence[int]
     heads: int
     dim: int
@@ -255,7 +255,7 @@ class Denoiser:
     stack: str = "transformer_blocks"
 
     @classmethod
-    def of(cls, config: Config, grid: Grid, layers: int, heads: int, dim: int, joint: bool = False) -> Denoiser:
+    def of(cls, config: Config, grid: LatentGrid, layers: int, heads: int, dim: int, joint: bool = False) -> Denoiser:
         """Return the blocks of a configuration; the numbers are the class's defaults."""
         count, width, _ = heads_and_width(config, heads, dim)
         return cls(config, grid, config.layers("num_layers", default=layers), count, width, joint)

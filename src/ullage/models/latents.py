@@ -12,7 +12,7 @@ from typing import Literal
 
 from ullage.errors import UllageError
 from ullage.models.config import Config
-from ullage.models.grids import Grid, feed_forward, modulation, prompt_tokens, timestep
+from ullage.models.grids import LatentGrid, feed_forward, modulation, prompt_tokens, timestep
 from ullage.models.sample import ONCE, Quantity, Sample, quantity
 from ullage.models.work import Work, attention, lookup, matmul
 
@@ -40,7 +40,7 @@ class Streams:
     1109
     """
 
-    grid: Grid
+    grid: LatentGrid
     registers: int = 0
     padding: int = 1
 

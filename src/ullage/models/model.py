@@ -92,7 +92,7 @@ def model(
     return register
 
 
-class Row(Protocol):
+class TypeRow(Protocol):
     """A row of a table of types: the names by which configurations call the type, and its work."""
 
     @property
@@ -103,10 +103,10 @@ class Row(Protocol):
         """Yield the work of one forward pass."""
 
 
-R = TypeVar("R", bound=Row)
+R = TypeVar("R", bound=TypeRow)
 
 
-def table(family: str, about: str, source: str, *rows: Row, kind: Kind = "decoder", shapes: tuple[str, ...] = ()) -> None:
+def table(family: str, about: str, source: str, *rows: TypeRow, kind: Kind = "decoder", shapes: tuple[str, ...] = ()) -> None:
     """Register a family that is a table, a row a type: a configuration's name chooses the row."""
     names = tuple(name for row in rows for name in row.names)
     registered = model(*names, kind=kind, source=source, shapes=shapes, family=family, about=about)

@@ -16,7 +16,7 @@ LARGEST_RATIO = 1000.0
 
 
 @dataclass(frozen=True)
-class Plane:
+class ImagePlane:
     """The positions of a sample's images at one depth of a network.
 
     `name` carries the chain of what was done to them, so that planes of one name are equal; `sizes` gives (rows, columns)
@@ -30,17 +30,17 @@ class Plane:
     name: str
     sizes: Callable[[Sample], tuple[Size, ...]] = field(compare=False, repr=False)
 
-    def after(self, kernel: int, stride: int = 1, padding: int = 0) -> Plane:
+    def after(self, kernel: int, stride: int = 1, padding: int = 0) -> ImagePlane:
         """Return the plane after a convolution or pooling; `padding` is that of both edges together."""
         if stride == 1 and padding == kernel - 1:
             return self
         return self._changed(f"{kernel}/{stride}+{padding}", lambda side: (side + padding - kernel) // stride + 1)
 
-    def divided(self, stride: int) -> Plane:
+    def divided(self, stride: int) -> ImagePlane:
         """Return the plane after a stride that rounds up: what does not fill a stride is padded ("same" padding)."""
         return self if stride == 1 else self._changed(f"1/{stride} rounded up", lambda side: -(-side // stride))
 
-    def enlarged(self, factor: int) -> Plane:
+    def enlarged(self, factor: int) -> ImagePlane:
         """Return the plane after upsampling."""
         return self if factor == 1 else self._changed(f"x{factor}", lambda side: side * factor)
 
@@ -54,7 +54,7 @@ class Plane:
         """The pairs of self-attention within each image."""
         return quantity(f"pairs of {self.name}", lambda s: sum((rows * columns) ** 2 for rows, columns in self.sizes(s)))
 
-    def pairs_with(self, other: Plane) -> Quantity:
+    def pairs_with(self, other: ImagePlane) -> Quantity:
         """Return the pairs of attention from each image's positions to those of its other plane."""
 
         def of(sample: Sample) -> int:
@@ -67,7 +67,7 @@ class Plane:
         """The images of a sample: what is done once for each, after pooling."""
         return quantity(f"images of {self.name.partition(' ')[0]}", lambda s: len(self.sizes(s)))
 
-    def _changed(self, step: str, side: Callable[[int], int]) -> Plane:
+    def _changed(self, step: str, side: Callable[[int], int]) -> ImagePlane:
         def sizes(sample: Sample) -> tuple[Size, ...]:
             before = self.sizes(sample)
             after = tuple((side(rows), side(columns)) for rows, columns in before)
@@ -79,7 +79,7 @@ class Plane:
                     )
             return after
 
-        return Plane(f"{self.name} > {step}", sizes)
+        return ImagePlane(f"{self.name} > {step}", sizes)
 
 
 def _pixels(sample: Sample) -> tuple[Size, ...]:
@@ -97,8 +97,8 @@ def _latent(sample: Sample) -> tuple[Size, ...]:
     return ((rows, columns),)
 
 
-PIXELS = Plane("pixels", _pixels)
-LATENT = Plane("latent", _latent)
+PIXELS = ImagePlane("pixels", _pixels)
+LATENT = ImagePlane("latent", _latent)
 
 
 def numbers(config: Config, name: str, default: tuple[int, ...] | None = None, *, least: int = 1, most: int = MOST) -> list[int]:

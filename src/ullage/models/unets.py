@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ullage.models.blocks import self_attention
 from ullage.models.config import Config
 from ullage.models.grids import ATTENTION, cross_attention, feed_forward, prompt_tokens, timestep
-from ullage.models.planes import Plane, numbers, per_stage, stage_head_dim
+from ullage.models.planes import ImagePlane, numbers, per_stage, stage_head_dim
 from ullage.models.sample import ONCE, PROMPT, Quantity, quantity
 from ullage.models.work import Work, attention, convolution, lookup, matmul
 
@@ -16,7 +16,7 @@ BLOCKS = 64  # residual blocks or transformer layers of one stage: more is a mis
 
 
 @dataclass(frozen=True)
-class Block:
+class Resolution:
     """One resolution: `layers` residual blocks of `width` channels, each with attention where the block has any.
 
     `heads` × `dim` is attention over the plane by itself; with `depth` it is a transformer of that many layers, which also
@@ -31,7 +31,7 @@ class Block:
     source: int = 0
     only_cross: bool = False
 
-    def attend(self, plane: Plane, path: str, index: int) -> Iterator[Work]:
+    def attend(self, plane: ImagePlane, path: str, index: int) -> Iterator[Work]:
         """Yield the attention behind one residual block, if there is any."""
         if self.depth:
             yield from transformer(self, plane, path, index)
@@ -47,7 +47,7 @@ class Time:
     parts: int = 1
 
 
-def residual(plane: Plane, before: int, width: int, path: str, index: int, time: Time) -> Iterator[Work]:
+def residual(plane: ImagePlane, before: int, width: int, path: str, index: int, time: Time) -> Iterator[Work]:
     """Yield a residual block: two 3x3 convolutions, the time embedding's projection, a 1x1 shortcut where the width changes."""
     stack, layers, rows = f"{path}.resnets", (index,), plane.positions
     made: tuple[str, ...] = ("conv.first",)
@@ -61,7 +61,7 @@ def residual(plane: Plane, before: int, width: int, path: str, index: int, time:
     yield convolution("conv.second", rows, 9, width, width, layers, stack=stack, module="conv2", reads=made)
 
 
-def image_attention(block: Block, plane: Plane, path: str, index: int) -> Iterator[Work]:
+def image_attention(block: Resolution, plane: ImagePlane, path: str, index: int) -> Iterator[Work]:
     """Yield attention of all positions of a plane to all."""
     stack, layers, inner = f"{path}.attentions", (index,), block.heads * block.dim
     for what in ("q", "k", "v"):
@@ -71,7 +71,7 @@ def image_attention(block: Block, plane: Plane, path: str, index: int) -> Iterat
     yield matmul("attention.out", plane.positions, inner, block.width, layers, stack=stack, module="to_out.0", reads=reads)
 
 
-def transformer(block: Block, plane: Plane, path: str, index: int) -> Iterator[Work]:
+def transformer(block: Resolution, plane: ImagePlane, path: str, index: int) -> Iterator[Work]:
     """Yield a transformer over a plane: projections in and out, and layers of self-attention, cross-attention and a gated MLP."""
     width, rows, inner = block.width, plane.positions, block.heads * block.dim
     outer, stack = f"{path}.attentions", f"{path}.attentions.{index}.transformer_blocks"
@@ -95,17 +95,17 @@ def transformer(block: Block, plane: Plane, path: str, index: int) -> Iterator[W
     yield matmul("projection.out", rows, inner, width, (index,), stack=outer, module="proj_out")
 
 
-def _prompt_pairs(plane: Plane) -> Quantity:
+def _prompt_pairs(plane: ImagePlane) -> Quantity:
     positions = plane.positions
     return quantity(f"{positions.name} with prompt tokens", lambda s: positions.of(s, "full") * prompt_tokens(s))
 
 
-def halved(plane: Plane, padding: int = 1) -> Plane:
+def halved(plane: ImagePlane, padding: int = 1) -> ImagePlane:
     """Return the plane after a downsampling convolution: 3x3, stride 2; without padding, diffusers pads one edge by 1."""
     return plane.after(3, 2, 2 * padding or 1)
 
 
-def down(blocks: Sequence[Block], planes: Sequence[Plane], before: int, time: Time, path: str = "") -> Iterator[Work]:
+def down(blocks: Sequence[Resolution], planes: Sequence[ImagePlane], before: int, time: Time, path: str = "") -> Iterator[Work]:
     """Yield the path down: blocks, each but the last with a downsampling convolution onto the next plane."""
     for i, block in enumerate(blocks):
         here = f"{path}down_blocks.{i}"
@@ -118,7 +118,7 @@ def down(blocks: Sequence[Block], planes: Sequence[Plane], before: int, time: Ti
             yield convolution("conv.down", planes[i + 1].positions, 9, before, before, stack=stack, module="conv")
 
 
-def middle(block: Block, plane: Plane, time: Time, path: str = "") -> Iterator[Work]:
+def middle(block: Resolution, plane: ImagePlane, time: Time, path: str = "") -> Iterator[Work]:
     """Yield the middle: a residual block, then attention and a residual block for each of the block's layers."""
     here = f"{path}mid_block"
     yield from residual(plane, block.width, block.width, here, 0, time)
@@ -127,7 +127,9 @@ def middle(block: Block, plane: Plane, time: Time, path: str = "") -> Iterator[W
         yield from residual(plane, block.width, block.width, here, j + 1, time)
 
 
-def up(blocks: Sequence[Block], planes: Sequence[Plane], skips: Sequence[int] | None, time: Time, path: str = "") -> Iterator[Work]:
+def up(
+    blocks: Sequence[Resolution], planes: Sequence[ImagePlane], skips: Sequence[int] | None, time: Time, path: str = ""
+) -> Iterator[Work]:
     """Yield the path up, given as it is executed; `planes` fit the blocks, and `skips` are the channels of the blocks beside them.
 
     A residual block reads the stream and one plane of the path down beside it; its last one a plane of the block before that.
@@ -147,17 +149,17 @@ def up(blocks: Sequence[Block], planes: Sequence[Plane], skips: Sequence[int] | 
             yield convolution("conv.up", planes[i + 1].positions, 9, before, before, stack=stack, module="conv")
 
 
-def entry(channels: int, plane: Plane, kernel: int, width: int, path: str = "") -> Work:
+def entry(channels: int, plane: ImagePlane, kernel: int, width: int, path: str = "") -> Work:
     """Return the first convolution, which reads what needs no gradient."""
     return convolution("conv.in", plane.positions, kernel**2, channels, width, module=f"{path}conv_in", reads=("data",))
 
 
-def leave(channels: int, plane: Plane, kernel: int, width: int, path: str = "") -> Work:
+def leave(channels: int, plane: ImagePlane, kernel: int, width: int, path: str = "") -> Work:
     """Return the last convolution."""
     return convolution("conv.out", plane.positions, kernel**2, width, channels, module=f"{path}conv_out")
 
 
-def same(plane: Plane, kernel: int) -> Plane:
+def same(plane: ImagePlane, kernel: int) -> ImagePlane:
     """Return the plane after a convolution with diffusers' padding: as large as before, where the kernel is odd."""
     return plane.after(kernel, 1, (kernel - 1) // 2 * 2)
 
@@ -200,30 +202,30 @@ class Stages:
     sources: Sequence[int]
     crossed: Sequence[bool]
 
-    def down(self) -> list[Block]:
+    def down(self) -> list[Resolution]:
         """Return the blocks of the path down."""
         return [self._block(i, kind, self.layers[i], self.depths[i], self.crossed[i]) for i, kind in enumerate(self.kinds)]
 
-    def middle(self, kind: str, layers: int = 1) -> Block:
+    def middle(self, kind: str, layers: int = 1) -> Resolution:
         """Return the middle block: a residual block, and as many again as it has layers."""
         return self._block(-1, kind, layers, self.depths[-1], False)
 
-    def up(self, kinds: Sequence[str], depths: Sequence[int] | None = None) -> list[Block]:
+    def up(self, kinds: Sequence[str], depths: Sequence[int] | None = None) -> list[Resolution]:
         """Return the blocks of the path up as they are executed: one residual block more than beside them."""
         order = range(len(self.widths) - 1, -1, -1)
         deep = depths or [self.depths[i] for i in order]
         rows = zip(order, kinds, deep, strict=True)
         return [self._block(i, kind, self.layers[i] + 1, depth, self.crossed[i]) for i, kind, depth in rows]
 
-    def _block(self, i: int, kind: str, layers: int, depth: int, crossed: bool) -> Block:
+    def _block(self, i: int, kind: str, layers: int, depth: int, crossed: bool) -> Resolution:
         width = self.widths[i]
         if kind == CROSS:
             dim = stage_head_dim(self.config, "attention_head_dim", width, self.heads[i])
-            return Block(width, layers, self.heads[i], dim, depth, self.sources[i], crossed)
+            return Resolution(width, layers, self.heads[i], dim, depth, self.sources[i], crossed)
         if kind == SELF:
             # here the field is what it says: the width of a head
-            return Block(width, layers, stage_head_dim(self.config, "attention_head_dim", width, self.dims[i]), self.dims[i])
-        return Block(width, layers)
+            return Resolution(width, layers, stage_head_dim(self.config, "attention_head_dim", width, self.dims[i]), self.dims[i])
+        return Resolution(width, layers)
 
 
 def prompted(config: Config) -> Stages:
@@ -270,7 +272,7 @@ def kinds(config: Config, name: str, default: Sequence[str], count: int, allowed
     return [KINDS[word] for word in given]
 
 
-def prompted_middle(config: Config, plan: Stages, plane: Plane, time: Time) -> Iterator[Work]:
+def prompted_middle(config: Config, plan: Stages, plane: ImagePlane, time: Time) -> Iterator[Work]:
     """Yield the middle of a network that reads a prompt: with a transformer, or a single residual block, or nothing for null."""
     if "mid_block_type" in config.values and not config.has("mid_block_type"):
         return
@@ -286,7 +288,7 @@ def one_of(config: Config, name: str, allowed: tuple[str, ...], default: str) ->
     return word
 
 
-def planes(config: Config, finest: Plane, count: int) -> list[Plane]:
+def planes(config: Config, finest: ImagePlane, count: int) -> list[ImagePlane]:
     """Return the plane of each stage, each half as fine as the one before."""
     padding = config.integer("downsample_padding", default=1, least=0, most=1)
     found = [finest]

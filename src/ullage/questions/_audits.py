@@ -53,21 +53,21 @@ def audit_fleet(
     """Return the audit of every MFU that the jobs of a fleet report; `ullage audit mfu --fleet` prints the same.
 
     `source`, `jobs` and `gpu` are as for `fleet`; `configs` is a folder with a configuration for each job or job name
-    (`ullage.audit.configs.Folder`). Raises UllageError for what the user can fix; jobs that can't be audited are left out.
+    (`ullage.audit.configs.ConfigFolder`). Raises UllageError for what the user can fix; jobs that can't be audited are left out.
     """
     from pathlib import Path
 
-    from ullage.audit.configs import Folder
+    from ullage.audit.configs import ConfigFolder
     from ullage.audit.mfu import OFU_ERROR
     from ullage.intake import opened
     from ullage.models.config import Config
     from ullage.reports.audit_fleet import Measure
     from ullage.reports.audit_fleet import audit_fleet as answer
-    from ullage.reports.fleet import Question as FleetQuestion
+    from ullage.reports.fleet import FleetRequest as FleetQuestion
     from ullage.reports.fleet import fleet as measured
-    from ullage.reports.flops import Question as StepQuestion
+    from ullage.reports.flops import StepQuestion
 
-    folder = Folder(Path(configs).expanduser())
+    folder = ConfigFolder(Path(configs).expanduser())
 
     def describe(job: str, name: str | None) -> tuple[Config, StepQuestion] | None:
         found = folder.get(job, name)

@@ -42,10 +42,10 @@ def waterfall(
     """
     from ullage.reports.waterfall import waterfall as answer
     from ullage.reports.waterfall_ceiling import with_measured
-    from ullage.reports.waterfall_named import Named, placed
+    from ullage.reports.waterfall_named import NamedSources, placed
     from ullage.reports.waterfall_sources import read
 
-    named = Named(_places(sources), _places(telemetry), _places(trace), config, gemms, job, _places(jobs), window)
+    named = NamedSources(_places(sources), _places(telemetry), _places(trace), config, gemms, job, _places(jobs), window)
     places, given = placed(named, asked, step_question, window_of(options, hours_back, None, None), progress or (lambda _: None))
     found = read(places)
     return answer(found, with_measured(given, found))

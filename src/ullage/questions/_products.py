@@ -21,13 +21,13 @@ def gemm(m: int, n: int, k: int, *, batch: int = 1, row_major: bool = False, **a
     >>> gemm(4096, 4096, 4096, kernel="nvjet_sm90_hsh_256x160_64x4_2x1").cover.effective
     (4096, 4160, 4096)
     """
-    from ullage.kernels.tiling import Product
-    from ullage.reports.gemm import Question
+    from ullage.kernels.tiling import TiledProduct
+    from ullage.reports.gemm import GemmQuestion
     from ullage.reports.gemm import gemm as answer
 
-    known = {f.name for f in dataclasses.fields(Question)}
+    known = {f.name for f in dataclasses.fields(GemmQuestion)}
     for word in asked:
         if word not in known:
             raise UllageError(f"a matrix product has no '{word}'", did_you_mean(word, known, "ullage gemm --help"))
-    product = Product(m, n, k, batch)
-    return answer(product.swapped if row_major else product, Question(**asked))
+    product = TiledProduct(m, n, k, batch)
+    return answer(product.swapped if row_major else product, GemmQuestion(**asked))

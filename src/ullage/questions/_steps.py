@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from ullage.models.passes import Backward
     from ullage.models.sample import Convention
     from ullage.models.shapes import Shapes
-    from ullage.reports.flops import FlopsReport, Layout, Question
+    from ullage.reports.flops import FlopsReport, ParallelLayout, StepQuestion
 
 
 def flops(config: str | os.PathLike[str] | Mapping[str, Any], *, guidance_scale: float | None = None, **asked: Any) -> FlopsReport:
@@ -63,10 +63,10 @@ def step_question(
     tile_efficiency: float = 1.0,
     mtp: bool = False,
     **shapes: Any,
-) -> Question:
+) -> StepQuestion:
     """Return the question about a step in the words of `flops`; raises UllageError for a word that no step has."""
     from ullage.models.passes import Training
-    from ullage.reports.flops import Question
+    from ullage.reports.flops import StepQuestion
 
     described, laid = _described(layout or {}, shapes)
     training = Training(
@@ -79,7 +79,7 @@ def step_question(
         recompute=recompute if recompute in ("none", "full") else _words(recompute),
         reentrant=reentrant,
     )
-    return Question(
+    return StepQuestion(
         shapes=described,
         training=training,
         attention=attention,
@@ -96,12 +96,12 @@ def step_question(
     )
 
 
-def _described(layout: Mapping[str, int], shapes: Mapping[str, Any]) -> tuple[Shapes, Layout]:
+def _described(layout: Mapping[str, int], shapes: Mapping[str, Any]) -> tuple[Shapes, ParallelLayout]:
     """Return a step's shapes and layout; the layout's sizes may stand among the shapes. Raises UllageError for other words."""
     from ullage.models.shapes import Shapes
-    from ullage.reports.flops import Layout
+    from ullage.reports.flops import ParallelLayout
 
-    sizes = {f.name for f in dataclasses.fields(Layout)}
+    sizes = {f.name for f in dataclasses.fields(ParallelLayout)}
     known = {f.name for f in dataclasses.fields(Shapes)} | sizes
     for word in shapes:
         if word not in known:
@@ -109,7 +109,7 @@ def _described(layout: Mapping[str, int], shapes: Mapping[str, Any]) -> tuple[Sh
     for word in layout:
         if word not in sizes:
             raise UllageError(f"a layout has no '{word}'", f"it has {', '.join(sorted(sizes))}")
-    laid = Layout(**{**layout, **{word: size for word, size in shapes.items() if word in sizes}})
+    laid = ParallelLayout(**{**layout, **{word: size for word, size in shapes.items() if word in sizes}})
     return Shapes(**{"sp": laid.sp, **{word: shape for word, shape in shapes.items() if word not in sizes}}), laid
 
 

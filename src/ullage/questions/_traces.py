@@ -43,19 +43,19 @@ def trace(
     Raises UllageError for what the user can fix.
     """
     from ullage.errors import UllageError
-    from ullage.profiles import Asked, profile
-    from ullage.reports.trace import Question
+    from ullage.profiles import ProfileRequest, profile
+    from ullage.reports.trace import TraceQuestion
     from ullage.reports.trace import trace as answer
     from ullage.sums.lanes.window import parse
-    from ullage.traces.trace import Options
+    from ullage.traces.trace import TraceOptions
 
     if what_if and region is not None:
         raise UllageError("a region can't be replayed: what it waits for lies outside too", "cut a part of the run with --window instead")
     chosen = parse(window)
-    options = Options(strict=strict, limit=limit, progress=progress or (lambda _: None))
-    asked = Asked(chosen, dict(ranks or {}), options, workers, host, tables, what_if, region)
+    options = TraceOptions(strict=strict, limit=limit, progress=progress or (lambda _: None))
+    asked = ProfileRequest(chosen, dict(ranks or {}), options, workers, host, tables, what_if, region)
     read = profile(files if isinstance(files, str) else list(files), asked)
-    return answer(read, read.window, Question(mode, region, price, link))
+    return answer(read, read.window, TraceQuestion(mode, region, price, link))
 
 
 def stragglers(files: str | Sequence[str], *, peers: Literal["step", "job"] = "step") -> StragglerReport:

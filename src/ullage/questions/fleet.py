@@ -16,7 +16,7 @@ from ullage.questions.telemetry import TelemetryReading
 
 if TYPE_CHECKING:
     from ullage.intake import Intake
-    from ullage.reports.fleet import FleetReport, Question
+    from ullage.reports.fleet import FleetReport, FleetRequest
     from ullage.sources.inventory import Listed
 
 
@@ -112,10 +112,10 @@ def _inventory(question: FleetQuestion, problems: Problems) -> tuple[Listed, ...
     return read_inventory(question.inventory, problems, named_zone(question.time_zone))
 
 
-def _measured(question: FleetQuestion, progress: Progress, inventory: tuple[Listed, ...], command: str) -> Question:
-    from ullage.reports.fleet import Question
+def _measured(question: FleetQuestion, progress: Progress, inventory: tuple[Listed, ...], command: str) -> FleetRequest:
+    from ullage.reports.fleet import FleetRequest
 
-    return Question(
+    return FleetRequest(
         by=question.by,
         since=question.since,
         until=question.until,

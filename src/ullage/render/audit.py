@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from ullage.audit.mfu import Explanation, Finding
+from ullage.audit.mfu import Explanation, MfuFinding
 from ullage.render.svg.audit import audit as picture
 from ullage.reports.audit import AuditReport
 from ullage.views.notation import FACTOR_3, PERCENT_2, UNCUT, Notation
@@ -34,7 +34,7 @@ def view(report: AuditReport) -> View:
     )
 
 
-def _verdict(found: Finding) -> str:
+def _verdict(found: MfuFinding) -> str:
     if found.agrees:
         return "nothing to explain"
     if not found.explanations:
@@ -42,7 +42,7 @@ def _verdict(found: Finding) -> str:
     return "the reported MFU is wrong" if found.explanations[0].wrong else "both may be right"
 
 
-def _compared(found: Finding) -> str:
+def _compared(found: MfuFinding) -> str:
     low, high = found.expected
     return (
         f"reported MFU {percent(found.reported, 2)}, OFU {percent(found.ofu, 2)}: {percent(found.ratio - 1, 1)} apart; "
@@ -50,7 +50,7 @@ def _compared(found: Finding) -> str:
     )
 
 
-def _likeliest(found: Finding) -> Iterator[str]:
+def _likeliest(found: MfuFinding) -> Iterator[str]:
     if found.agrees:
         return
     if not found.explanations:
@@ -61,7 +61,7 @@ def _likeliest(found: Finding) -> Iterator[str]:
     yield _stands(best)
 
 
-def _tried(found: Finding) -> str:
+def _tried(found: MfuFinding) -> str:
     tried = f"{len(found.considered)} mistakes and circumstances were tried, alone, in pairs and in threes"
     if not found.far_fetched:
         return tried
@@ -77,7 +77,7 @@ def _stands(best: Explanation) -> str:
     return f"{stands}; what is executed, which OFU sees, comes to {percent(best.comparable, 2)}"
 
 
-def _facts(found: Finding) -> Iterator[Fact]:
+def _facts(found: MfuFinding) -> Iterator[Fact]:
     low, high = found.expected
     yield Fact("Reported MFU", found.reported, PERCENT_2)
     yield Fact("OFU", found.ofu, PERCENT_2, f"allows {percent(low, 1)} to {percent(high, 1)}")
@@ -86,7 +86,7 @@ def _facts(found: Finding) -> Iterator[Fact]:
         yield Fact("Corrected MFU" if best.wrong else "MFU", best.corrected, PERCENT_2, "by the likeliest explanation")
 
 
-def _explanations(found: Finding) -> Table:
+def _explanations(found: MfuFinding) -> Table:
     columns = [Column("what fits, with its factor", UNCUT, "mistakes"), Column("together", _EXACT_FACTOR, "factor")]
     rows: list[list[Value]] = [
         [" + ".join(f"{m.name} ({factor:.3f})" for m, factor in one.mistakes), one.factor, one.corrected, one.comparable]
@@ -95,13 +95,13 @@ def _explanations(found: Finding) -> Table:
     return Table("explanations", [*columns, Column("corrected MFU", PERCENT_2), Column("beside OFU", PERCENT_2)], rows)
 
 
-def _deciding(found: Finding) -> ItemList:
+def _deciding(found: MfuFinding) -> ItemList:
     several = found.explanations if len(found.explanations) > 1 else ()
     asked = dict.fromkeys(mistake.decides for one in several for mistake, _ in one.mistakes)
     return ItemList([Item(what) for what in asked], "what would tell them apart")
 
 
-def _considered(found: Finding) -> Table:
+def _considered(found: MfuFinding) -> Table:
     columns = [Column("mistake or circumstance"), Column("what is done"), Column("factor from", _EXACT_FACTOR), Column("to", _EXACT_FACTOR)]
     return Table("considered", columns, [[one.mistake.name, one.mistake.says, one.low, one.high] for one in found.considered])
 
@@ -117,7 +117,7 @@ def record(report: AuditReport) -> dict[str, Any]:
     }
 
 
-def finding(found: Finding) -> dict[str, Any]:
+def finding(found: MfuFinding) -> dict[str, Any]:
     """Return one finding as plain data."""
     return {
         "reported": found.reported,

@@ -29,9 +29,8 @@ from ullage.render.bench_words import (
 )  # fmt: skip
 from ullage.render.svg.plot import plot
 from ullage.render.svg.roofline import roofline as roofline_picture
-from ullage.reports.bench import BenchReport, Line
-from ullage.reports.bench import Cell as Measurement
-from ullage.reports.bench import Table as BenchTable
+from ullage.reports.bench import BenchLine, BenchReport, BenchTable
+from ullage.reports.bench import BenchNumber as Measurement
 from ullage.reports.power_curve import PowerCost, power_cost, power_notes
 from ullage.reports.roofline import roofline
 from ullage.views.csv import table_csv
@@ -151,7 +150,7 @@ def _notation(quantity: Quantity, unit: Unit) -> Notation:
 Row = list[Value | Cell]
 
 
-def _rows(table: BenchTable, line: Line, scales: Mapping[Quantity, Unit]) -> Iterator[tuple[str, Row]]:
+def _rows(table: BenchTable, line: BenchLine, scales: Mapping[Quantity, Unit]) -> Iterator[tuple[str, Row]]:
     """Yield a line's rows with whose they are ("" for what was measured), those of the nearest GPU before others."""
     names: Row = [word(label, name) for label, name in zip(line.labels, table.member.layout.rows, strict=True)]
     cells = [line.cells.get(place) for place in table.places]
@@ -168,7 +167,7 @@ def _rows(table: BenchTable, line: Line, scales: Mapping[Quantity, Unit]) -> Ite
             yield gpu, [*names, f"{short(gpu)}, paper" if table.measured else short(gpu), *blank, *last]
 
 
-def _tried(line: Line) -> bool:
+def _tried(line: BenchLine) -> bool:
     """Whether any number of a line was measured, or at least tried."""
     return any(cell.value is not None or cell.problem for cell in line.cells.values())
 
@@ -204,7 +203,7 @@ def numbers_csv(report: BenchReport) -> str:
     return table_csv(Table("numbers", columns, rows))
 
 
-def _numbers_of(table: BenchTable, line: Line, place: Any) -> Iterator[Row]:
+def _numbers_of(table: BenchTable, line: BenchLine, place: Any) -> Iterator[Row]:
     (across, quantity), cell = place, line.cells[place]
     case = " ".join(filter(None, map(word, (*line.labels, *across), (*table.member.layout.rows, *table.member.layout.across))))
     about: Row = [table.member.name, case, quantity, SI[quantity]]

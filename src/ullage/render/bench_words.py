@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ullage.benches.bench import Plain, Quantity
-from ullage.benches.result import Result, Stamp
+from ullage.benches.result import BenchResult, Stamp
 from ullage.errors import harmless
-from ullage.reports.bench import Cell, Table
+from ullage.reports.bench import BenchNumber, BenchTable
 from ullage.views.numbers import UNKNOWN, binary_size, percent
 
 NOT_YET = "not measured yet"
@@ -51,7 +51,7 @@ def unit(quantity: Quantity, values: Iterable[float]) -> Unit:
     return UNITS[quantity]
 
 
-def units(table: Table) -> dict[Quantity, Unit]:
+def units(table: BenchTable) -> dict[Quantity, Unit]:
     """Return the unit of each quantity of a table: one for all of its numbers, measured and published."""
     values: dict[Quantity, list[float]] = {quantity: [] for _, quantity in table.places}
     for cell in table.cells:
@@ -76,7 +76,7 @@ def shown(value: float | None, unit: Unit) -> str:
     return f"{scaled:,.{0 if size >= 10_000 else 1 if size >= 10 else 2}f}" if scaled else "0"
 
 
-def measured(cell: Cell | None, unit: Unit) -> tuple[str, str]:
+def measured(cell: BenchNumber | None, unit: Unit) -> tuple[str, str]:
     """Return what was measured and its share of the stated peak; a dash where nothing was, "wrong" or "failed" where it was tried."""
     if cell is None or (cell.value is None and not cell.problem):
         return UNKNOWN, ""
@@ -177,7 +177,7 @@ def throttled(stamps: Sequence[Stamp]) -> str:
     return "throttling not known" if any(stamp.throttle is None for stamp in stamps) else "not throttled"
 
 
-def made_on(results: Sequence[Result]) -> str:
+def made_on(results: Sequence[BenchResult]) -> str:
     """Return with what results were measured, and when: what differs between them is named with each value."""
     said = {"driver": "driver {}", "compiler": "CUDA compiler {}", "torch": "PyTorch {}", "power_limit": "power limit {} W"}
     parts = []

@@ -8,7 +8,7 @@ from typing import Any
 
 from ullage.errors import harmless
 from ullage.gpus.chip import Chip
-from ullage.gpus.measured import Ceiling, Ceilings, conditions
+from ullage.gpus.measured import Ceilings, MeasuredCeiling, conditions
 from ullage.gpus.precision import PRECISIONS
 from ullage.metrics.metric import ratio
 from ullage.reports.roofline import LEVELS
@@ -33,7 +33,7 @@ def section(found: Ceilings, chip: Chip | None) -> Section:
     )
 
 
-Line = tuple[str, str, Ceiling | None, Ceiling | None, float | None]  # name, unit, burst, sustained, stated
+Line = tuple[str, str, MeasuredCeiling | None, MeasuredCeiling | None, float | None]  # name, unit, burst, sustained, stated
 
 
 def _products(found: Ceilings, chip: Chip | None) -> Iterator[Line]:
@@ -50,14 +50,16 @@ def _memory(found: Ceilings, chip: Chip | None) -> Iterator[Line]:
             yield name, "B/s", found.bandwidth.get(name), found.sustained_bandwidth.get(name), stated
 
 
-def _row(name: str, unit: str, burst: Ceiling | None, sustained: Ceiling | None, stated: float | None) -> list[Value | Cell]:
+def _row(
+    name: str, unit: str, burst: MeasuredCeiling | None, sustained: MeasuredCeiling | None, stated: float | None
+) -> list[Value | Cell]:
     values = [None if one is None else one.value for one in (burst, sustained)]
     numbers = [Cell(value, tip="" if one is None else conditions(one)) for value, one in zip(values, (burst, sustained), strict=True)]
     of_stated = ratio(values[0] if values[1] is None else values[1], stated)
     return [name, *numbers, Cell(unit, f"T{unit}"), ratio(values[1], values[0]), of_stated]
 
 
-def _conditions(name: str, burst: Ceiling | None, sustained: Ceiling | None) -> Iterator[str]:
+def _conditions(name: str, burst: MeasuredCeiling | None, sustained: MeasuredCeiling | None) -> Iterator[str]:
     """Yield under what each of a line's numbers was measured."""
     for kind, one in (("burst", burst), ("sustained", sustained)):
         if one is not None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ullage.errors import harmless
-from ullage.reports.change import Change, ChangeReport, Check, Part, Quantity, Side, Verdict
+from ullage.reports.change import BoundedNumber, ChangeReport, Check, ComparedPart, ComparedSide, ExplainedChange, GateVerdict
 from ullage.totals import RESOURCES
 from ullage.views.names import lowered
 from ullage.views.notation import FIGURES, TIME
@@ -18,7 +18,7 @@ SHOWN = 12  # regions before "… n more"
 WRITTEN: dict[str, Callable[[float], str]] = {"ns": seconds, "": "{:,.0f}".format, "1": factor}
 
 
-def view(report: ChangeReport, verdict: Verdict | None = None, *, top: int = SHOWN) -> View:
+def view(report: ChangeReport, verdict: GateVerdict | None = None, *, top: int = SHOWN) -> View:
     """Return the answer, what each side did in both runs, the regions, the verdict of a gate if there is one, and the notes."""
     checks = [] if verdict is None else [Paragraph("\n".join(map(_said, verdict.checks)), kept=True)]
     return View(
@@ -47,7 +47,7 @@ def headline(report: ChangeReport) -> Headline:
     return Headline(f"{ratio.value:.3f} times", f" as long as {a}: {times}{why}", before=f"{b} takes ")
 
 
-def side(found: Side) -> Table:
+def side(found: ComparedSide) -> Table:
     """Return what the devices (or the hosts) did in both runs, with what each row explains of the elapsed time."""
     name, unit = found.name.capitalize(), f"all {'devices' if found.resource is None else RESOURCES[found.resource]}"
     columns = [Column(head, FIGURES) for head in ("A", "B", "ratio", "elapsed", unit)]
@@ -72,7 +72,7 @@ def regions(report: ChangeReport, top: int) -> Table:
     return Table("regions", columns, rows, brief=top, elsewhere="--top shows them")
 
 
-def record(report: ChangeReport, verdict: Verdict | None = None) -> dict[str, Any]:
+def record(report: ChangeReport, verdict: GateVerdict | None = None) -> dict[str, Any]:
     """Return the comparison as plain data: ratios, times in s, None for what is not known or can't be told."""
     data: dict[str, Any] = {
         "a": report.a,
@@ -90,7 +90,7 @@ def record(report: ChangeReport, verdict: Verdict | None = None) -> dict[str, An
     return data
 
 
-def _part(part: Part) -> dict[str, Any]:
+def _part(part: ComparedPart) -> dict[str, Any]:
     return {
         "elapsed_s": {"a": part.a_elapsed / 1e9, "b": part.b_elapsed / 1e9},
         "explained_by": None if part.cause is None else part.cause.metric,
@@ -98,7 +98,7 @@ def _part(part: Part) -> dict[str, Any]:
     }
 
 
-def _row(row: Change) -> dict[str, Any]:
+def _row(row: ExplainedChange) -> dict[str, Any]:
     scale = 1e-9 if row.unit == "ns" else 1
     return {
         "metric": row.metric,
@@ -114,14 +114,14 @@ def _row(row: Change) -> dict[str, Any]:
     }
 
 
-def _bounded(found: Quantity | None, scale: float) -> dict[str, float | None] | None:
+def _bounded(found: BoundedNumber | None, scale: float) -> dict[str, float | None] | None:
     if found is None:
         return None
     high = found.high * scale
     return {"value": found.value * scale, "low": found.low * scale, "high": high if high != float("inf") else None}
 
 
-def _value(row: Change, found: Quantity | None) -> Cell:
+def _value(row: ExplainedChange, found: BoundedNumber | None) -> Cell:
     if found is None:
         return Cell(None)
     written = WRITTEN[row.unit]
@@ -129,11 +129,11 @@ def _value(row: Change, found: Quantity | None) -> Cell:
     return Cell(found.value, written(found.value) if low == high else f"{low}–{high}")
 
 
-def _words(row: Change, found: Quantity | None) -> str:
+def _words(row: ExplainedChange, found: BoundedNumber | None) -> str:
     return FIGURES.words(_value(row, found).words or None)
 
 
-def _ratio(row: Change) -> Cell:
+def _ratio(row: ExplainedChange) -> Cell:
     ratio = row.ratio
     if ratio is None:
         return Cell(None)
@@ -141,7 +141,7 @@ def _ratio(row: Change) -> Cell:
     return Cell(ratio.value, f"{ratio.value:.3f}" if low == high else f"{low}–{high}")
 
 
-def _explains(row: Change) -> list[Cell]:
+def _explains(row: ExplainedChange) -> list[Cell]:
     if row.ratio is not None and not row.settled:
         return [Cell(None, "cannot tell"), Cell(None, " ")]
     about = "" if row.ratio is None or row.ratio.exact or row.elapsed is None else "≈ "
@@ -157,7 +157,7 @@ def _signed(time: float | None) -> str:
     return UNKNOWN if time is None else "0" if abs(time) < 0.5 else signed(time, seconds)
 
 
-def _cause(part: Part) -> str:
+def _cause(part: ComparedPart) -> str:
     return (
         ""
         if part.cause is None

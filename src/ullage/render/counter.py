@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ullage.audit.counter import Compared
+from ullage.audit.counter import ComparedCount
 from ullage.errors import harmless
 from ullage.reports.counter import CounterReport
 from ullage.views.notation import Notation
@@ -42,7 +42,7 @@ def record(report: CounterReport) -> dict[str, Any]:
     }
 
 
-def _row(row: Compared) -> dict[str, Any]:
+def _row(row: ComparedCount) -> dict[str, Any]:
     return {
         "feature": row.example.feature,
         "model": row.example.name,
@@ -67,7 +67,7 @@ def _headline(report: CounterReport) -> Headline:
     return Headline(f"{name} is right on {report.right}", f" of {len(report.rows)} cases{others}{silent}")
 
 
-def _says(row: Compared) -> str:
+def _says(row: ComparedCount) -> str:
     if row.told.failed:
         return row.told.failed
     if row.ratio is None:

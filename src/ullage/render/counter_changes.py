@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ullage.cupti.changes import Changes
-from ullage.cupti.dictionary import Metric
+from ullage.cupti.dictionary import DictionaryMetric
 from ullage.errors import harmless
 from ullage.views.notation import UNCUT
 from ullage.views.view import Column, Headline, Paragraph, Section, Table, Value, View
@@ -49,11 +49,11 @@ def _most(sorts: Iterable[str]) -> str:
     return ", ".join(f"{number:,} {what}" for what, number in counted.most_common(MOST)) + (", …" if len(counted) > MOST else "")
 
 
-def _cells(metric: Metric) -> list[Value]:
+def _cells(metric: DictionaryMetric) -> list[Value]:
     return [metric.name, metric.kind, metric.unit, metric.hardware]
 
 
-def _change(before: Metric, after: Metric) -> str:
+def _change(before: DictionaryMetric, after: DictionaryMetric) -> str:
     one, other = _whole(before), _whole(after)
     return ", ".join(f"{key} {one[key]} → {other[key]}" for key in ("kind", "unit", "hardware") if one[key] != other[key])
 
@@ -75,5 +75,5 @@ def record(before: Side, after: Side, found: Changes, pattern: str | None) -> di
     }  # fmt: skip
 
 
-def _whole(metric: Metric) -> dict[str, str]:
+def _whole(metric: DictionaryMetric) -> dict[str, str]:
     return {"name": metric.name, "kind": metric.kind, "unit": metric.unit, "hardware": metric.hardware}

@@ -8,9 +8,9 @@ from dataclasses import asdict
 from typing import Any
 
 from ullage.cupti.counters.host import WHICH
-from ullage.cupti.counters.plan import Way
+from ullage.cupti.counters.plan import CollectionWay
 from ullage.errors import did_you_mean, harmless
-from ullage.reports.counters import Chips, Described, Listing, Planned
+from ullage.reports.counters import Chips, DescribedMetric, Listing, Planned
 from ullage.views.notation import COUNT, UNCUT
 from ullage.views.numbers import counted
 from ullage.views.view import Column, Headline, Paragraph, Section, Table, Value, View
@@ -65,7 +65,7 @@ def listing_record(found: Listing, limit: int) -> dict[str, Any]:
     return {**head, "metrics": [asdict(metric) for metric in shown]}
 
 
-def described_view(chip: str, notes: Sequence[str], found: Sequence[Described]) -> View:
+def described_view(chip: str, notes: Sequence[str], found: Sequence[DescribedMetric]) -> View:
     """Return all that is known of some metrics: of a single one its kind in the first line, of several in a section each."""
     single = len(found) == 1
     answer = Headline(found[0].metric.name, f": {_kind(chip, found[0])}") if single else Headline(f"{len(found)} metrics", f" of {chip}")
@@ -82,13 +82,13 @@ def described_view(chip: str, notes: Sequence[str], found: Sequence[Described]) 
     return View("counter metric", "Hardware counters", answer, sections=sections, notes=notes)
 
 
-def _kind(chip: str, found: Described) -> str:
+def _kind(chip: str, found: DescribedMetric) -> str:
     metric = found.metric
     unit = {"1": "without a unit", "unknown": "of a unit that isn't told"}.get(metric.unit, f"in {metric.unit}")
     return f"a {metric.kind} of {chip}, counted by {metric.hardware}, {unit}"
 
 
-def _known(found: Described) -> Iterator[tuple[str, str]]:
+def _known(found: DescribedMetric) -> Iterator[tuple[str, str]]:
     if found.metric.description:
         yield "NVIDIA says", harmless(found.metric.description, 400)
     if found.passes:
@@ -118,12 +118,12 @@ def endings(found: Sequence[str]) -> str:
     return " ".join(f".{rollup}" for rollup in rollups) + (f", {alone} {' '.join(more)}" if more else "")
 
 
-def described_record(chip: str, told: str, found: Sequence[Described]) -> dict[str, Any]:
+def described_record(chip: str, told: str, found: Sequence[DescribedMetric]) -> dict[str, Any]:
     """Return the metrics for JSON."""
     return {"chip": chip, "source": told, "metrics": [_described_record(each) for each in found]}
 
 
-def _described_record(found: Described) -> dict[str, Any]:
+def _described_record(found: DescribedMetric) -> dict[str, Any]:
     twin = asdict(found.twin) if found.twin is not None else None
     return {**asdict(found.metric), "submetrics": list(found.endings), "passes": dict(found.passes), "dcgm": twin}
 
@@ -157,7 +157,7 @@ def _alone(found: Planned) -> Table:
     return Table("alone", columns, rows, brief=len(rows))
 
 
-def _answer(way: Way, named: bool = True) -> str:
+def _answer(way: CollectionWay, named: bool = True) -> str:
     """Say the passes; `named` with the word, which stands once in a line."""
     without = f" without {_listed(way.refused)}, which it doesn't have" if way.refused and way.alone else ""
     if not way.alone:
@@ -175,7 +175,7 @@ def _listed(metrics: Sequence[str], most: int = 3) -> str:
     return ", ".join(metrics[:most]) + (f" and {len(metrics) - most} more" if len(metrics) > most else "")
 
 
-def _single(way: Way) -> list[str]:
+def _single(way: CollectionWay) -> list[str]:
     """Say what one pass holds, where it doesn't hold all."""
     if way.passes == 1 or not way.alone:
         return []
@@ -199,7 +199,7 @@ def plan_record(found: Planned) -> dict[str, Any]:
     }
 
 
-def _way_record(way: Way) -> dict[str, Any]:
+def _way_record(way: CollectionWay) -> dict[str, Any]:
     return {
         "passes": way.passes,
         "alone": dict(way.alone),

@@ -8,7 +8,7 @@ from typing import Any
 from ullage.benches.quantities import UNITS
 from ullage.errors import harmless
 from ullage.render.bench_words import shown, unit, word
-from ullage.reports.drift import DriftReport, Moved
+from ullage.reports.drift import DriftReport, MovedNumber
 from ullage.views.notation import FIGURES, Notation
 from ullage.views.numbers import percent
 from ullage.views.view import Cell, Column, Headline, Section, Table, Value, View
@@ -39,7 +39,7 @@ def _compared(report: DriftReport) -> int:
     return sum(1 for row in report.rows if row.cause != "not compared")
 
 
-def _row(row: Moved) -> list[Value | Cell]:
+def _row(row: MovedNumber) -> list[Value | Cell]:
     case = " ".join(filter(None, (word(label, name) for name, label in row.labels.items())))
     in_unit = unit(row.quantity, [value for value in (row.before, row.now) if value is not None])
     numbers = [Cell(value, shown(value, in_unit)) for value in (row.before, row.now)]

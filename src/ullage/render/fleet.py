@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from ullage.metrics.telemetry import LABELS, Tree
+from ullage.metrics.telemetry import LABELS, TelemetryTree
 from ullage.render.json import fleet as record
 from ullage.render.json import group as group_record
 from ullage.render.json import iso
@@ -158,7 +158,7 @@ def _group(group: Group, factors: Sequence[str], doubted: bool, priced: bool) ->
     ]
 
 
-def _factor(tree: Tree, name: str) -> float | None:
+def _factor(tree: TelemetryTree, name: str) -> float | None:
     return next((factor.value for factor in tree.factors if factor.name == name), None)
 
 

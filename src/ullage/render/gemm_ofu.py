@@ -7,7 +7,7 @@ from typing import Any
 
 from ullage.errors import harmless
 from ullage.render.svg import gemm_ofu as pictures
-from ullage.reports.gemm_ofu import BASE, GemmOfuReport, Row
+from ullage.reports.gemm_ofu import BASE, EstimatorRow, GemmOfuReport
 from ullage.reports.gemm_ofu_estimates import Estimate
 from ullage.views.markup import Markup
 from ullage.views.notation import COUNT, FACTOR, PERCENT, POINTS_2, change
@@ -60,13 +60,13 @@ def _table(report: GemmOfuReport) -> Table:
     return Table("table", columns, [_row(row) for row in report.rows], brief=len(report.rows))
 
 
-def _row(row: Row) -> list[Value]:
+def _row(row: EstimatorRow) -> list[Value]:
     told = row.statistics
     gpu = f"{row.gpu} (paper)" if row.paper else row.gpu
     return [gpu, row.precision.upper(), estimator(row), told.count, told.error, told.bias, told.within_2, told.within_5]
 
 
-def estimator(row: Row) -> str:
+def estimator(row: EstimatorRow) -> str:
     """Return how a row's OFU was had."""
     name = "adjusted OFU" if row.adjusted else "OFU"
     return name if row.exact is None else f"{name}, {'cycle counters' if row.exact else 'sampled clock'}"

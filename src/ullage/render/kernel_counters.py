@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from ullage.reports.kernel_counters import Kernel, KernelCounters
+from ullage.reports.kernel_counters import CountedKernel, KernelCounters
 from ullage.views.notation import COUNT, FACTOR, FIGURES, PERCENT, Notation
 from ullage.views.numbers import amount, counted, percent
 from ullage.views.times import seconds
@@ -38,7 +38,7 @@ def view(report: KernelCounters) -> View:
     )
 
 
-def _row(kernel: Kernel) -> list[Value]:
+def _row(kernel: CountedKernel) -> list[Value]:
     rate = kernel.tensor_flops / kernel.time if kernel.time and kernel.tensor_flops else None
     work = " + ".join(f"{amount(value)} {name}" for name, value in kernel.flops.items() if value and " " not in name)
     return [

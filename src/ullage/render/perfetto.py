@@ -10,11 +10,11 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ullage.recording import Recording
-from ullage.render.perfetto_tracks import Places, Writer, flows
+from ullage.render.perfetto_tracks import FreeTracks, TrackWriter, flows
 from ullage.sums.lanes.run import Run
 from ullage.sums.lanes.spans import Times, within
-from ullage.sums.lanes.states import Key, ProcessState, Step
-from ullage.sums.lanes.timeline import Lane, beginnings, lanes
+from ullage.sums.lanes.states import Key, ProcessState, RegionOccurrences
+from ullage.sums.lanes.timeline import TimelineLane, beginnings, lanes
 
 _ON_DEVICE = frozenset({"kernel", "collective", "memcpy", "memset", "graph", "lost"})
 _LAUNCHING = frozenset({"launch", "graph", "copy"})
@@ -28,7 +28,7 @@ def perfetto(run: Run) -> Iterator[bytes]:
 
     Captures without a common clock begin together. Times are ns.
     """
-    writer, shift = Writer(), beginnings(run)
+    writer, shift = TrackWriter(), beginnings(run)
     groups: dict[Key, int] = {}
     by_key = {p.key: p for p in run.processes}
     for lane in lanes(run, "ai"):
@@ -45,7 +45,7 @@ def perfetto(run: Run) -> Iterator[bytes]:
     yield from writer.taken()
 
 
-def _host(writer: Writer, group: int, process: ProcessState, shift: int) -> Iterator[bytes]:
+def _host(writer: TrackWriter, group: int, process: ProcessState, shift: int) -> Iterator[bytes]:
     states = {"offload": process.offload, "communication": process.communication, "waits for the device": process.sync}
     states |= {"the recorder": process.recorder, "off the CPU": process.off}
     yield from _slices(writer, "host", group, {name: (s.start - shift, s.end - shift) for name, s in states.items() if s.pieces})
@@ -54,7 +54,7 @@ def _host(writer: Writer, group: int, process: ProcessState, shift: int) -> Iter
     yield from _named(writer, "regions", group, list(process.occurrences.values()), shift)
 
 
-def _device(writer: Writer, group: int, lane: Lane, owner: ProcessState | None) -> Iterator[bytes]:
+def _device(writer: TrackWriter, group: int, lane: TimelineLane, owner: ProcessState | None) -> Iterator[bytes]:
     states = {name: (s.start - lane.shift, s.end - lane.shift) for name, s in lane.states.items() if s.pieces}
     yield from _slices(writer, "state", group, states)
     if owner is not None and owner.steps is not None and len(owner.steps.start):
@@ -64,7 +64,7 @@ def _device(writer: Writer, group: int, lane: Lane, owner: ProcessState | None) 
         writer.values(writer.counter("kernel share by step", group, "1"), moments, [*shares.tolist(), 0.0])
 
 
-def _slices(writer: Writer, title: str, group: int, states: dict[str, tuple[Times, Times]]) -> Iterator[bytes]:
+def _slices(writer: TrackWriter, title: str, group: int, states: dict[str, tuple[Times, Times]]) -> Iterator[bytes]:
     """Write sets of spans that lie apart or inside one another as slices of one track."""
     if states:
         names = np.repeat(np.arange(len(states)), [len(start) for start, _ in states.values()])
@@ -72,16 +72,16 @@ def _slices(writer: Writer, title: str, group: int, states: dict[str, tuple[Time
         yield from _placed(writer, title, group, start, end, [list(states)[n] for n in names])
 
 
-def _named(writer: Writer, title: str, group: int, found: list[Step], shift: int) -> Iterator[bytes]:
+def _named(writer: TrackWriter, title: str, group: int, found: list[RegionOccurrences], shift: int) -> Iterator[bytes]:
     if found:
         start, end = (np.concatenate([getattr(step, edge) for step in found]) - shift for edge in ("start", "end"))
         yield from _placed(writer, title, group, start, end, [name for step in found for name in step.names])
 
 
-def _placed(writer: Writer, title: str, group: int, start: Times, end: Times, names: list[str]) -> Iterator[bytes]:
+def _placed(writer: TrackWriter, title: str, group: int, start: Times, end: Times, names: list[str]) -> Iterator[bytes]:
     order = np.lexsort((-end, start))
     start, end = start[order], end[order]
-    places = list(Places(nests=True).place(zip(start.tolist(), end.tolist(), strict=True)))
+    places = list(FreeTracks(nests=True).place(zip(start.tolist(), end.tolist(), strict=True)))
     tracks = [writer.track(title, group) for _ in range(max(places, default=-1) + 1)]
     yield from writer.slices([tracks[place] for place in places], start, end, [names[n] for n in order.tolist()])
 
@@ -106,10 +106,10 @@ class _Export:
     """Groups for processes and devices, tracks for threads and streams, made when their first event comes."""
 
     def __init__(self, recording: Recording, number: int) -> None:
-        self.writer, self.recording, self.flows = Writer(number), recording, (number + 1 & 0x7FFF) << 48
+        self.writer, self.recording, self.flows = TrackWriter(number), recording, (number + 1 & 0x7FFF) << 48
         self.groups: dict[tuple[str, int], int] = {}
         self.tracks: dict[tuple[Any, ...], int] = {}
-        self.places: dict[tuple[Any, ...], Places] = {}
+        self.places: dict[tuple[Any, ...], FreeTracks] = {}
 
     def add(self, batch: pa.RecordBatch) -> Iterator[bytes]:
         """Write a batch's events."""
@@ -130,7 +130,7 @@ class _Export:
         on_device = kinds[0] in _ON_DEVICE
         group, title = self._home(kinds[0] or "", first)
         start, end = columns["start"][rows], columns["end"][rows]
-        found = self.places.setdefault((group, title), Places(nests=not on_device))
+        found = self.places.setdefault((group, title), FreeTracks(nests=not on_device))
         tracks = [self._numbered(group, title, place) for place in found.place(zip(start.tolist(), end.tolist(), strict=True))]
         more = self._arrows(columns["correlation"][rows], first["process"], None if on_device else _texts(batch["call"], rows))
         for label, values in said.items():

@@ -29,7 +29,7 @@ _BEGINS, _GOES_ON = number(13, 1), number(13, 2)  # a sequence
 _BEGIN, _END, _COUNTER = 1, 2, 4
 
 
-class Writer:
+class TrackWriter:
     """Packets of one sequence. `number` tells it from the other sequences of a file, so that several can be joined."""
 
     def __init__(self, number_: int = 0) -> None:
@@ -161,7 +161,7 @@ def flows(numbers: npt.NDArray[np.uint64]) -> list[bytes]:
     return [_FLOW_TAG + written[at : at + 8] for at in range(0, len(written), 8)]
 
 
-class Places:
+class FreeTracks:
     """Finds for each slice of a track the first of several tracks on which it overlaps nothing that is there.
 
     It remembers a stretch for each run of slices in order, not the slices: memory doesn't grow with a trace that comes in order.

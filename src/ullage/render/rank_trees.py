@@ -19,7 +19,7 @@ _HEAD = ("rank", "host", *_SHARES, "late", "lately useful", "lately late", "")
 
 
 @dataclass(frozen=True)
-class View:
+class RankTreesView:
     """A run's ranks in `place`: of the `whole` time, and of the last seconds (`recent`)."""
 
     place: str
@@ -27,14 +27,14 @@ class View:
     recent: Together
 
 
-def text(view: View, width: int, most: int | None = None) -> str:
+def text(view: RankTreesView, width: int, most: int | None = None) -> str:
     """Return the view as text, the answer first; of more than `most` ranks those that are latest."""
     notes = "\n".join(textwrap.fill(f"note: {note}", width, subsequent_indent="  ") for note in view.whole.tree.notes)
     parts = [f"{_answer(view)}\n{harmless(view.place, width)}; {view.whole.tree.mode} mode", _trees(view), _ranks(view, most), notes]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _answer(view: View) -> str:
+def _answer(view: RankTreesView) -> str:
     found = view.whole
     named = (("device", found.tree.device), ("host", found.tree.host))
     said = [f"{name} parallel efficiency {percent(t.value) if t.certain else UNKNOWN}" for name, t in named if t is not None]
@@ -43,7 +43,7 @@ def _answer(view: View) -> str:
     return f"{over}: {of}, {'over' if found.over else 'running'}"
 
 
-def _trees(view: View) -> str:
+def _trees(view: RankTreesView) -> str:
     """Return the trees of the last seconds and of the whole, side by side."""
     rows = []
     for title, whole, recent in (
@@ -62,7 +62,7 @@ def _value(node: Node | None) -> str:
     return factor(node.value) if node.certain else f"{node.low:.2f} to {node.high:.2f}"
 
 
-def _ranks(view: View, most: int | None) -> str:
+def _ranks(view: RankTreesView, most: int | None) -> str:
     """Return a row for each rank: shares of the run's time, and how late it was, since the start and lately."""
     rows = _rows(view)
     if not rows:
@@ -89,7 +89,7 @@ def _cells(row: dict[str, Any], mark: str) -> tuple[str, ...]:
     return (who, harmless(row["host"], 30), *shares, seconds(row["late_ns"]), *lately, mark)
 
 
-def _rows(view: View) -> list[dict[str, Any]]:
+def _rows(view: RankTreesView) -> list[dict[str, Any]]:
     lately = {(rank.host, rank.process): (rank, late) for rank, late in zip(view.recent.ranks, lateness(view.recent), strict=True)}
     rows = []
     for rank, late in zip(view.whole.ranks, lateness(view.whole), strict=True):
@@ -120,7 +120,7 @@ def _of(time: float, found: Together) -> float | None:
     return time / found.tree.elapsed if found.tree.elapsed else None
 
 
-def as_data(view: View) -> dict[str, Any]:
+def as_data(view: RankTreesView) -> dict[str, Any]:
     """Return the view as plain data: ratios in [0, 1] (of ranks: shares of the run's elapsed time), times in ns, null for not known."""
     return {
         "place": view.place,

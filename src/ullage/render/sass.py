@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ullage.errors import harmless
-from ullage.kernels.sass.ceilings import Ceiling
-from ullage.kernels.sass.finding import Finding
-from ullage.reports.sass import Kernel, SassReport
+from ullage.kernels.sass.ceilings import InstructionCeiling
+from ullage.kernels.sass.finding import KernelFinding
+from ullage.reports.sass import BinaryKernel, SassReport
 from ullage.views.notation import COUNT
 from ullage.views.numbers import counted
 from ullage.views.view import Column, Headline, Item, ItemList, Section, Table, Value, View
@@ -62,19 +62,19 @@ def _asked(report: SassReport) -> Table:
     return Table("asked", [Column("asked for", room=110), Column("count", COUNT)], rows, brief=ROWS)
 
 
-def _mark(kernel: Kernel, opcode: str) -> str:
+def _mark(kernel: BinaryKernel, opcode: str) -> str:
     """Say of an opcode whether it stands in for another type or is of an older generation."""
     sorts = {one.sort for one in kernel.bad if opcode in (one.stand_in, one.evidence.opcode)}
     return ", ".join(sorted(sorts))
 
 
-def _findings(number: int, kernel: Kernel) -> Section:
+def _findings(number: int, kernel: BinaryKernel) -> Section:
     title = f"{harmless(kernel.name, 120)} ({harmless(kernel.image, 60)}, {kernel.architecture})"
     items = [Item(f"{one.sort}{'' if one.certain else ', likely'}: {one.what}", remarks=[*_remarks(one)]) for one in kernel.linted.findings]
     return Section(f"findings-{number}", title, [ItemList(items)], headed=True)
 
 
-def _remarks(one: Finding) -> Iterator[str]:
+def _remarks(one: KernelFinding) -> Iterator[str]:
     yield f"at 0x{one.evidence.address:04x}  {harmless(str(one.evidence), 110)}  ({one.count:,} such, {one.looped:,} in loops)"
     if one.asked and one.asked.line:
         yield f"asked for at line {one.asked.line:,}: {harmless(one.asked.text, 100)}"
@@ -111,7 +111,7 @@ def record(report: SassReport) -> dict[str, Any]:
     }
 
 
-def _finding_record(finding: Finding) -> dict[str, Any]:
+def _finding_record(finding: KernelFinding) -> dict[str, Any]:
     asked = finding.asked
     return {
         "sort": finding.sort,
@@ -127,5 +127,5 @@ def _finding_record(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _ceiling_record(ceiling: Ceiling | None) -> dict[str, Any] | None:
+def _ceiling_record(ceiling: InstructionCeiling | None) -> dict[str, Any] | None:
     return None if ceiling is None else {"fraction": ceiling.fraction, "of": ceiling.of or None, "source": ceiling.source or None}

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ullage.errors import harmless
-from ullage.kernels.sass.asked import Asked
+from ullage.kernels.sass.asked import MatrixInstruction
 from ullage.kernels.sass.outcomes import Outcome
 from ullage.kernels.sass.probe import Probe
 from ullage.views.numbers import counted
@@ -32,12 +32,12 @@ def paper(outcomes: Sequence[Outcome]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _of_table(asked: Asked) -> bool:
+def _of_table(asked: MatrixInstruction) -> bool:
     plain = not asked.sparse and "::" not in asked.text and asked.kind != "b1.xor"
     return asked.family in ("mma", "wgmma") and plain and _types(asked)[0] != "" and asked.kind not in ("u8", "u4")
 
 
-def _types(asked: Asked) -> tuple[str, str]:
+def _types(asked: MatrixInstruction) -> tuple[str, str]:
     return _NAMES.get(asked.types[1], ""), _NAMES.get(asked.types[0], "")
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from ullage.errors import harmless
 from ullage.metrics.tree import Node
-from ullage.reports.scaling import Block, Row, ScalingReport
+from ullage.reports.scaling import ScalingReport, ScalingRow, TreeRows
 from ullage.totals import RESOURCES, Resource
 from ullage.views.markup import Markup
 from ullage.views.names import lowered
@@ -124,7 +124,7 @@ def record(report: ScalingReport) -> dict[str, Any]:
     }
 
 
-def _row(block: Block, row: Row) -> dict[str, Any]:
+def _row(block: TreeRows, row: ScalingRow) -> dict[str, Any]:
     return {
         "block": block.name,
         "metric": row.metric,
@@ -157,7 +157,7 @@ def _facts(report: ScalingReport) -> Iterator[list[Value | Cell]]:
             yield [name, "", *(Cell(value or None, notation.words(value or None)) for value in values)]
 
 
-def _course(row: Row, reference: int) -> str:
+def _course(row: ScalingRow, reference: int) -> str:
     return " to ".join(
         factor(value) if value is None or value >= 0.1 else f"{value:.2g}" for value in (row.values[reference], row.values[-1])
     )

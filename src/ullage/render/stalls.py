@@ -9,7 +9,7 @@ from ullage.cupti.stalls import GROUPS, REASONS
 from ullage.errors import harmless
 from ullage.render.svg.flame import flame
 from ullage.reports.stall_frames import frames, paths
-from ullage.reports.stall_shares import KernelStalls, Share, Spot, StallReport
+from ullage.reports.stall_shares import KernelStalls, Spot, StallReport, StallShare
 from ullage.views.files import Form
 from ullage.views.notation import COUNT, PERCENT, Notation
 from ullage.views.numbers import counted, percent
@@ -49,7 +49,7 @@ def headline(report: StallReport) -> Headline:
     return Headline(share, f" of {about} waited for {_for(report.worst)}")
 
 
-def _for(share: Share) -> str:
+def _for(share: StallShare) -> str:
     return f"{share.reason.waits} ({share.reason.name})" if share.reason.waits != share.reason.name else harmless(share.reason.name, 60)
 
 
@@ -181,7 +181,7 @@ def _kernel_record(kernel: KernelStalls, samples: int) -> dict[str, Any]:
     }
 
 
-def _share_record(share: Share, samples: int) -> dict[str, Any]:
+def _share_record(share: StallShare, samples: int) -> dict[str, Any]:
     return {
         "reason": share.reason.name,
         "group": share.reason.group,

@@ -11,7 +11,7 @@ from typing import Any
 
 from ullage.errors import UllageError
 from ullage.reports.trace import TraceReport
-from ullage.reports.view import View
+from ullage.reports.view import RunPart
 from ullage.traces.talp_values import values
 
 VERSION = "3.7"
@@ -37,7 +37,7 @@ def talp_json(report: TraceReport, now: float | None = None) -> str:
     return json.dumps(record, indent=2) + "\n"
 
 
-def _region(view: View) -> dict[str, Any] | None:
+def _region(view: RunPart) -> dict[str, Any] | None:
     if view.host_totals is None:
         return None
     nodes = len({part.process.host for part in view.host_parts}) or 1

@@ -43,7 +43,7 @@ SORTS = ("gpu", "ofu", "mean", "util", "power", "temperature", "memory")
 
 
 @dataclass(frozen=True)
-class View:
+class TopView:
     """What is looked at: the devices, where they are read from, and how they are to be shown. `sort` is one of `SORTS`."""
 
     course: Course
@@ -53,7 +53,7 @@ class View:
     notes: tuple[str, ...] = ()
 
 
-def ordered(view: View) -> list[Watched]:
+def ordered(view: TopView) -> list[Watched]:
     """Return the devices as they are to stand: by number; by OFU the emptiest first; by the others the highest first."""
     found = list(view.course)
     if view.sort == "gpu":
@@ -104,7 +104,7 @@ def _cells(device: Watched, course: Course) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Grid:
+class TopGrid:
     """The heads and the cells that fit a width, and their devices."""
 
     heads: list[str]
@@ -112,7 +112,7 @@ class Grid:
     devices: list[Watched]
 
 
-def grid(view: View, width: int) -> Grid:
+def grid(view: TopView, width: int) -> TopGrid:
     """Return the columns for which there is room, the most telling first; the curve takes what is left over."""
     found = ordered(view)
     rows = [_cells(device, view.course) for device in found]
@@ -128,20 +128,20 @@ def grid(view: View, width: int) -> Grid:
         cells = min(WIDE, NARROW + width - used)
         span, words = _lately(view.course, cells)
         rows = [{**row, "": curve(device, cells, span)} for row, device in zip(rows, found, strict=True)]
-    return Grid([head or words[:cells] for head in heads], [[row[head] for head in heads] for row in rows], found)
+    return TopGrid([head or words[:cells] for head in heads], [[row[head] for head in heads] for row in rows], found)
 
 
-def _lines(view: View) -> tuple[str, str]:
+def _lines(view: TopView) -> tuple[str, str]:
     totals = view.course.totals(view.prices)
     when = f"{moment(view.course.last, seconds=True)} UTC" if view.course.last else "no reading yet"
     return devices.headline(totals, now=True), f"{harmless(view.place, 60)}, {when}: {devices.basis(totals)}"
 
 
-def _notes(view: View) -> list[str]:
+def _notes(view: TopView) -> list[str]:
     return devices.notes(view.course, list(view.notes))
 
 
-def text(view: View, width: int) -> str:
+def text(view: TopView, width: int) -> str:
     """Return the view as plain text no wider than `width`."""
     shown = grid(view, width)
     parts = ["\n".join(textwrap.fill(line, width) for line in _lines(view))]
@@ -151,7 +151,7 @@ def text(view: View, width: int) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _table(shown: Grid) -> str:
+def _table(shown: TopGrid) -> str:
     """Return the table, words to the left and numbers to the right."""
     columns = list(zip(shown.heads, *shown.rows, strict=True))
     padded = [[cell.ljust(max(map(len, column))) if _words(column[0]) else cell for cell in column] for column in columns]
@@ -164,7 +164,7 @@ def _words(head: str) -> bool:
     return head in ("GPU", "held back by") or head.startswith("last")
 
 
-def screen(view: View, width: int) -> Group:
+def screen(view: TopView, width: int) -> Group:
     """Return the view for a terminal, in colour where the terminal has any."""
     shown = grid(view, width)
     answer, rest = _lines(view)
@@ -190,7 +190,7 @@ def _level(ofu: float | None) -> str:
     return "dim" if ofu is None else "bold red" if ofu < 0.2 else "bold yellow" if ofu < 0.4 else "bold green"
 
 
-def as_data(view: View) -> dict[str, Any]:
+def as_data(view: TopView) -> dict[str, Any]:
     """Return the view as plain data: ratios in [0, 1], SI units, null for what is not known."""
     totals = view.course.totals(view.prices)
     means = {id(d): {f"mean_{name}": mean.value for name, mean in d.means.items()} for d in view.course}

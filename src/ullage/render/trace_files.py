@@ -12,7 +12,7 @@ from ullage.recording import Recording
 from ullage.render.trace import view
 from ullage.render.trace_json import record
 from ullage.reports.trace import TraceReport
-from ullage.traces.trace import Options, recognised
+from ullage.traces.trace import TraceOptions, recognised
 from ullage.views.csv import chosen_table, table_csv
 from ullage.views.files import FORMS as VIEW_FORMS
 from ullage.views.files import Form, replace, write_answer
@@ -77,4 +77,4 @@ def _perfetto(report: TraceReport, files: Sequence[str]) -> Iterator[bytes]:
             continue  # the report has counted it
         recording = Recording(file.name, source=format_.name)
         if format_.read is not None:
-            yield from events(format_.read(file, recording, Options(), Problems()), recording, number=number)
+            yield from events(format_.read(file, recording, TraceOptions(), Problems()), recording, number=number)

@@ -18,7 +18,7 @@ from ullage.reports.lane_shares import device_shares, device_times, host_shares
 from ullage.reports.restated import Restatement
 from ullage.reports.sequences import verdict
 from ullage.reports.trace import TraceReport
-from ullage.reports.view import View
+from ullage.reports.view import RunPart
 from ullage.sums.lanes.code.times import CodeTimes
 from ullage.sums.lanes.idle import Gap, Rhythm
 from ullage.sums.lanes.run import DevicePart, HostPart
@@ -73,7 +73,7 @@ def _window(report: TraceReport) -> dict[str, Any]:
     }
 
 
-def view(found: View, mode: Mode) -> dict[str, Any]:
+def view(found: RunPart, mode: Mode) -> dict[str, Any]:
     """Return a part of a run: its efficiencies, their bounds, the totals they come from, and the times of each process and device."""
     return {
         "elapsed_s": found.elapsed / 1e9,

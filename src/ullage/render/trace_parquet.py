@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from ullage.checked_parquet import write_table
 from ullage.reports.trace import TraceReport
-from ullage.reports.view import View
+from ullage.reports.view import RunPart
 from ullage.totals import RESOURCES, DeviceTotals, HostTotals
 
 SCHEMA = pa.schema(
@@ -42,7 +42,7 @@ def parquet(report: TraceReport) -> bytes:
     return buffer.getvalue()
 
 
-def _rows(view: View) -> Iterator[dict[str, Any]]:
+def _rows(view: RunPart) -> Iterator[dict[str, Any]]:
     for name, tree, totals in (("host", view.host, view.host_totals), ("device", view.device, view.device_totals)):
         parents: dict[str, str | None] = {}
         for _, node in tree.walk() if tree is not None else ():

@@ -8,7 +8,7 @@ from ullage.metrics.tree import Node
 from ullage.recording import Mode
 from ullage.render.svg.tree import bounds
 from ullage.reports.lane_shares import device_shares, host_shares
-from ullage.reports.view import View as RunPart
+from ullage.reports.view import RunPart
 from ullage.views.notation import BAR, COUNT, FACTOR, PERCENT_1, TIME
 from ullage.views.numbers import factor
 from ullage.views.view import Cell, Column, Table, Value

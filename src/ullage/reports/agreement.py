@@ -30,7 +30,7 @@ class Comparison:
 
 
 @dataclass(frozen=True)
-class Row:
+class SizeRow:
     """The jobs of one size: mean and standard deviation of their MFU and of |MFU − OFU|; a single job deviates from nothing (None)."""
 
     gpus: int
@@ -42,7 +42,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Contradiction:
+class TwoReportedMfus:
     """A job that reported two MFUs: the one that counts, which was named first, and the one furthest from it."""
 
     job: str
@@ -54,7 +54,7 @@ class Contradiction:
 class Agreement:
     """Table III: rows by GPU count, and over all jobs the correlation, the means and the shares within 10 and above 20 points."""
 
-    rows: list[Row]
+    rows: list[SizeRow]
     jobs: list[Comparison]
     pearson: float | None
     mfu: float
@@ -62,11 +62,11 @@ class Agreement:
     error: float
     within_10: float
     above_20: float
-    contradictions: list[Contradiction]
+    contradictions: list[TwoReportedMfus]
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredJob:
     """What telemetry says of a job: its OFU, how many GPUs it held, and of which model."""
 
     ofu: float
@@ -74,7 +74,7 @@ class Measured:
     chip: str
 
 
-def agreement(measured: Mapping[str, Measured], jobs: pa.Table | None, peak_tflops: str | None = None) -> Agreement | None:
+def agreement(measured: Mapping[str, MeasuredJob], jobs: pa.Table | None, peak_tflops: str | None = None) -> Agreement | None:
     """Return how reported MFU and OFU agree, jobs that diverge most first; None when no measured job reported anything.
 
     `jobs` is a `tables.JOBS` table; of a job's records the first that tells an MFU counts. A job that reports FLOP/s per
@@ -103,25 +103,25 @@ def agreement(measured: Mapping[str, Measured], jobs: pa.Table | None, peak_tflo
     )
 
 
-def _contradiction(job: str, reported: list[float]) -> Contradiction | None:
+def _contradiction(job: str, reported: list[float]) -> TwoReportedMfus | None:
     counted, furthest = reported[0], max(reported, key=lambda mfu: abs(mfu - reported[0]))
-    return Contradiction(job, counted, furthest) if round(abs(furthest - counted), 6) > CONTRADICTS else None
+    return TwoReportedMfus(job, counted, furthest) if round(abs(furthest - counted), 6) > CONTRADICTS else None
 
 
-def _compare(job: str, measured: Measured, mfu: float) -> Comparison:
+def _compare(job: str, measured: MeasuredJob, mfu: float) -> Comparison:
     ofu = measured.ofu
     return Comparison(job, measured.gpus, mfu, ofu, relative_error(mfu, ofu) if ofu else None, measured.chip)
 
 
-def _row(gpus: int, mfu: Array, error: Array) -> Row:
-    return Row(gpus, len(mfu), float(mfu.mean()), _deviation(mfu), float(error.mean()), _deviation(error))
+def _row(gpus: int, mfu: Array, error: Array) -> SizeRow:
+    return SizeRow(gpus, len(mfu), float(mfu.mean()), _deviation(mfu), float(error.mean()), _deviation(error))
 
 
 def _deviation(values: Array) -> float | None:
     return float(values.std(ddof=1)) if len(values) > 1 else None
 
 
-def _reported(measured: Mapping[str, Measured], jobs: pa.Table | None, peak_tflops: str | None) -> dict[str, list[float]]:
+def _reported(measured: Mapping[str, MeasuredJob], jobs: pa.Table | None, peak_tflops: str | None) -> dict[str, list[float]]:
     """Return every MFU that each job's records tell, in their order."""
     reported: dict[str, list[float]] = {}
     for row in [] if jobs is None else jobs.select(["job", "mfu", "flops_per_gpu"]).to_pylist():

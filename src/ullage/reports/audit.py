@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ullage.audit.mfu import OFU_ERROR, TILE_UNKNOWN, Finding, audit
-from ullage.audit.mistakes.mistake import Case
+from ullage.audit.mfu import OFU_ERROR, TILE_UNKNOWN, MfuFinding, audit
+from ullage.audit.mistakes.mistake import AuditedJob
 from ullage.errors import UllageError
 from ullage.gpus.chip import find
 from ullage.gpus.precision import canonical
 from ullage.models.config import Config
 from ullage.models.shapes import step
-from ullage.reports.flops import Question, formula_of, training, world
+from ullage.reports.flops import StepQuestion, formula_of, training, world
 from ullage.views.shown import ShownByView
 
 
@@ -30,13 +30,13 @@ class Reported:
 class AuditReport(ShownByView, view="ullage.render.audit"):
     """The finding, with the step that was taken for the truth and the notes that go with it."""
 
-    finding: Finding
+    finding: MfuFinding
     architecture: str
     convention: str
     notes: tuple[str, ...]
 
 
-def audit_mfu(config: Config, question: Question, reported: Reported, *, most: int = 10) -> AuditReport:
+def audit_mfu(config: Config, question: StepQuestion, reported: Reported, *, most: int = 10) -> AuditReport:
     """Return which mistakes explain a reported MFU; `question` describes the job as `ullage flops` is asked about it.
 
     Raises UllageError for an unknown architecture or GPU, wrong shapes, and ratios that can't be.
@@ -46,13 +46,13 @@ def audit_mfu(config: Config, question: Question, reported: Reported, *, most: i
     return AuditReport(finding, case.formula.name, case.step.attention, (*notes, *_assumed(question, reported)))
 
 
-def case_of(config: Config, question: Question, node: int) -> tuple[Case, list[str]]:
+def case_of(config: Config, question: StepQuestion, node: int) -> tuple[AuditedJob, list[str]]:
     """Return the job that a question describes, `node` GPUs in a machine, and a note for each shape that nobody gave."""
     if node < 1:
         raise UllageError(f"a machine of {node} GPUs can't be", "give how many GPUs a machine has: --node 8")
     formula = formula_of(config, question)
     described, notes = step(question.shapes, formula, question.attention or formula.attention)
-    case = Case(
+    case = AuditedJob(
         formula=formula,
         step=described,
         training=training(question),
@@ -68,7 +68,7 @@ def case_of(config: Config, question: Question, node: int) -> tuple[Case, list[s
     return case, [*notes, *([case.chip.warning] if case.chip is not None and case.chip.warning else [])]
 
 
-def _assumed(question: Question, reported: Reported) -> list[str]:
+def _assumed(question: StepQuestion, reported: Reported) -> list[str]:
     notes = []
     if reported.tile_efficiency is None:
         low, high = TILE_UNKNOWN

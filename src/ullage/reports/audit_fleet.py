@@ -8,14 +8,14 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from ullage.audit.mfu import OFU_ERROR, Finding, audit
-from ullage.audit.mistakes.mistake import Case
+from ullage.audit.mfu import OFU_ERROR, MfuFinding, audit
+from ullage.audit.mistakes.mistake import AuditedJob
 from ullage.errors import UllageError, harmless
 from ullage.models.config import Config
 from ullage.reports.agreement import Comparison
 from ullage.reports.audit import case_of
 from ullage.reports.fleet import FleetReport
-from ullage.reports.flops import Question
+from ullage.reports.flops import StepQuestion
 from ullage.reports.groups import Group
 from ullage.views.shown import ShownByView
 
@@ -25,11 +25,11 @@ START_S = 180
 _MOST_ERROR = 0.5
 LEAST_TRUSTED = 0.5  # of a job's GPU-hours: the OFU of a few of its GPUs is not the job's
 
-Describe = Callable[[str, str | None], tuple[Config, Question] | None]
+Describe = Callable[[str, str | None], tuple[Config, StepQuestion] | None]
 
 
 @dataclass(frozen=True)
-class Observed:
+class ReportingJob:
     """A job that reports an MFU, beside what was measured; its name, for how long it was observed, and how much of that is trusted."""
 
     told: Comparison
@@ -46,7 +46,7 @@ class Audited:
     name: str | None
     gpus: int
     chip: str
-    finding: Finding
+    finding: MfuFinding
 
     @property
     def verdict(self) -> str:
@@ -99,7 +99,7 @@ def audit_fleet(report: FleetReport, jobs: pa.Table | None, describe: Describe, 
     names = {row["job"]: row["name"] for row in rows}
     groups = {group.key: group for group in report.groups}
     compared = report.agreement.jobs if report.agreement else []
-    jobs_seen = [Observed(c, names.get(c.job), *_seen(groups.get(harmless(c.job)))) for c in compared]
+    jobs_seen = [ReportingJob(c, names.get(c.job), *_seen(groups.get(harmless(c.job)))) for c in compared]
     found, left_out = audit_jobs(jobs_seen, describe, measure)
     known = {c.job for c in compared}
     reported = dict.fromkeys(row["job"] for row in rows if row["mfu"] is not None and row["job"] not in known)
@@ -111,7 +111,7 @@ def _seen(group: Group | None) -> tuple[float, float]:
     return (group.gpu_hours / group.gpus * 3600, group.trusted_share) if group and group.gpus else (0.0, 0.0)
 
 
-def audit_jobs(jobs: Iterable[Observed], describe: Describe, measure: Measure) -> tuple[list[Audited], list[tuple[str, str]]]:
+def audit_jobs(jobs: Iterable[ReportingJob], describe: Describe, measure: Measure) -> tuple[list[Audited], list[tuple[str, str]]]:
     """Return the audits of some jobs, those furthest apart first, and the jobs that could not be audited with the reason."""
     cases = _Cases(describe, measure)
     found: list[Audited] = []
@@ -127,7 +127,7 @@ def audit_jobs(jobs: Iterable[Observed], describe: Describe, measure: Measure) -
     return sorted(found, key=lambda job: -abs(math.log(job.finding.ratio))), left_out
 
 
-def _finding(job: Observed, cases: _Cases, measure: Measure) -> Finding:
+def _finding(job: ReportingJob, cases: _Cases, measure: Measure) -> MfuFinding:
     if job.seconds < SHORTEST_S:
         raise UllageError(f"it was observed for less than {SHORTEST_S // 60} min")
     if job.trusted < LEAST_TRUSTED:
@@ -142,9 +142,9 @@ class _Cases:
 
     def __init__(self, describe: Describe, measure: Measure) -> None:
         self.describe, self.measure = describe, measure
-        self.kept: dict[tuple[str, int, str], Case] = {}
+        self.kept: dict[tuple[str, int, str], AuditedJob] = {}
 
-    def of(self, comparison: Comparison, name: str | None) -> Case:
+    def of(self, comparison: Comparison, name: str | None) -> AuditedJob:
         """Return a job's case; raises UllageError where it has no configuration, or none that can be used."""
         described = self.describe(comparison.job, name)
         if described is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import get_args
 
 from ullage.benches.bench import BENCHES, Bench, Labels, Plain, Quantity
-from ullage.benches.result import Result, Row, Stamp, Value
+from ullage.benches.result import BenchResult, CaseRow, Stamp, Value
 from ullage.errors import UllageError, harmless
 from ullage.gpus.chip import Chip, find
 from ullage.gpus.measured import Ceilings
@@ -24,7 +24,7 @@ MEMORY = "global"  # how the labels of paths and levels begin that go through th
 
 
 @dataclass(frozen=True)
-class Cell:
+class BenchNumber:
     """One number of a table. `value` is None where nothing was measured, `problem` says why if it was tried.
 
     `published` are the paper's figures by GPU, `peak` is what the maker states for this GPU, in the same unit, and `share` the
@@ -45,29 +45,29 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Line:
+class BenchLine:
     """A row of a table: the labels that name it, and its cells by column; a place that nobody tried has none."""
 
     labels: Key
-    cells: Mapping[Place, Cell]
+    cells: Mapping[Place, BenchNumber]
 
 
 @dataclass(frozen=True)
-class Table:
+class BenchTable:
     """One bench's table. `places` are its columns: those that have a number somewhere, in the order of the cases and of `QUANTITIES`.
 
     `published` are the GPUs with figures, `nearest` the one of them of the measured GPU's generation, or "".
     """
 
     member: Bench
-    result: Result | None
-    lines: tuple[Line, ...]
+    result: BenchResult | None
+    lines: tuple[BenchLine, ...]
     places: tuple[Place, ...]
     published: tuple[str, ...]
     nearest: str
 
     @property
-    def cells(self) -> tuple[Cell, ...]:
+    def cells(self) -> tuple[BenchNumber, ...]:
         """All cells, line by line."""
         return tuple(cell for line in self.lines for cell in line.cells.values())
 
@@ -88,11 +88,11 @@ class BenchReport(ShownByView, view="ullage.render.bench"):
 
     gpu: str | None
     chip: Chip | None
-    tables: tuple[Table, ...]
+    tables: tuple[BenchTable, ...]
     notes: tuple[str, ...]
 
     @property
-    def results(self) -> tuple[Result, ...]:
+    def results(self) -> tuple[BenchResult, ...]:
         """What was measured, bench by bench."""
         return tuple(table.result for table in self.tables if table.result is not None)
 
@@ -103,7 +103,7 @@ class BenchReport(ShownByView, view="ullage.render.bench"):
         return ceilings(self.results) if len(devices) == 1 else None
 
 
-def bench_report(results: Sequence[Result], names: Iterable[str] = ()) -> BenchReport:
+def bench_report(results: Sequence[BenchResult], names: Iterable[str] = ()) -> BenchReport:
     """Return the tables of what was measured on one model of GPU, and of the benches `names` even where nothing was.
 
     Of a bench that was measured several times the newest result counts; results of a bench that is no longer known are left out;
@@ -130,9 +130,9 @@ def _chip(gpu: str | None) -> tuple[Chip | None, list[str]]:
     return chip, [chip.warning] if chip.warning else []
 
 
-def _newest(results: Sequence[Result]) -> tuple[dict[str, Result], list[str]]:
+def _newest(results: Sequence[BenchResult]) -> tuple[dict[str, BenchResult], list[str]]:
     """Return the result that counts for each bench, in the order given, and what is to be said about the others."""
-    found: dict[str, Result] = {}
+    found: dict[str, BenchResult] = {}
     notes = []
     for result in results:
         if result.bench not in BENCHES:
@@ -145,7 +145,7 @@ def _newest(results: Sequence[Result]) -> tuple[dict[str, Result], list[str]]:
     return found, notes
 
 
-def _said(results: Iterable[Result]) -> Iterable[str]:
+def _said(results: Iterable[BenchResult]) -> Iterable[str]:
     results = list(results)
     yield from (note for result in results for note in result.notes)
     devices = {result.machine.get("uuid_hash") for result in results}
@@ -155,22 +155,22 @@ def _said(results: Iterable[Result]) -> Iterable[str]:
         yield "only the cases that matter most were measured (--quick)"
 
 
-def table(member: Bench, result: Result | None, chip: Chip | None) -> Table:
+def table(member: Bench, result: BenchResult | None, chip: Chip | None) -> BenchTable:
     """Return one bench's table; lines that were measured first, in their order, then those that were only published."""
     layout = member.layout
-    measured: dict[tuple[Key, Key], list[Row]] = {}
+    measured: dict[tuple[Key, Key], list[CaseRow]] = {}
     for row in result.rows if result is not None else ():
         measured.setdefault((_key(row.labels, layout.rows), _key(row.labels, layout.across)), []).append(row)
     published = _published(member)
     both = list(dict.fromkeys([*measured, *((line, column) for line, column, _ in published)]))
     places = _places(dict.fromkeys(column for _, column in both), measured, published)
     lines = tuple(
-        Line(labels, {(c, q): _cell(q, measured.get((labels, c), []), published.get((labels, c, q), {}), chip)
+        BenchLine(labels, {(c, q): _cell(q, measured.get((labels, c), []), published.get((labels, c, q), {}), chip)
                       for c, q in places if (labels, c) in measured or (labels, c, q) in published})
         for labels in dict.fromkeys(line for line, _ in both)
     )  # fmt: skip
     gpus = tuple(dict.fromkeys(figure.gpu for figure in member.figures))
-    return Table(member, result, lines, places, gpus, _nearest(gpus, chip))
+    return BenchTable(member, result, lines, places, gpus, _nearest(gpus, chip))
 
 
 def _key(labels: Labels, names: Sequence[str]) -> Key:
@@ -188,7 +188,7 @@ def _published(member: Bench) -> _Published:
     return found
 
 
-def _places(columns: Iterable[Key], measured: Mapping[tuple[Key, Key], list[Row]], published: _Published) -> tuple[Place, ...]:
+def _places(columns: Iterable[Key], measured: Mapping[tuple[Key, Key], list[CaseRow]], published: _Published) -> tuple[Place, ...]:
     """Return the columns with the quantities that have a number there; where all failed, with those of the other columns."""
     found: dict[Key, set[str]] = {column: set() for column in columns}
     for (_, column), rows in measured.items():
@@ -205,15 +205,15 @@ def _in_order(columns: Mapping[Key, set[str]]) -> Mapping[Key, set[str]]:
     return dict(sorted(columns.items(), key=lambda item: item[0])) if numbers else columns
 
 
-def _cell(quantity: Quantity, rows: Sequence[Row], published: Mapping[str, float], chip: Chip | None) -> Cell:
+def _cell(quantity: Quantity, rows: Sequence[CaseRow], published: Mapping[str, float], chip: Chip | None) -> BenchNumber:
     """Return the number of the row that has it; a case may tell one quantity of a place and another case the next."""
     row = next((row for row in rows if quantity in row.values), None)
     if row is not None:
-        return Cell(quantity, row.values[quantity], published, row.stamp, "", _peak(quantity, row, chip))
-    return Cell(quantity, None, published, problem=next((row.problem for row in rows if row.problem), ""))
+        return BenchNumber(quantity, row.values[quantity], published, row.stamp, "", _peak(quantity, row, chip))
+    return BenchNumber(quantity, None, published, problem=next((row.problem for row in rows if row.problem), ""))
 
 
-def _peak(quantity: Quantity, row: Row, chip: Chip | None) -> float | None:
+def _peak(quantity: Quantity, row: CaseRow, chip: Chip | None) -> float | None:
     """Return what the maker states: FLOP/s of the row's precision (doubled for sparse products), B/s of the device's memory."""
     if chip is None:
         return None

@@ -15,7 +15,7 @@ from typing import Protocol
 from ullage.errors import UllageError
 from ullage.metrics.tree import Node
 from ullage.recording import Mode
-from ullage.reports.view import View, same_mode
+from ullage.reports.view import RunPart, same_mode
 from ullage.totals import RESOURCES, Resource
 from ullage.views.shown import ShownByView
 
@@ -24,21 +24,21 @@ WORK, SPLIT = ("kernel_time", "useful_time"), ("launches", "launch_time")
 Trees = tuple[Node | None, Node | None]  # of A and of B
 
 
-class Traced(Protocol):
+class ComparedRun(Protocol):
     """What is compared: a report on a run."""
 
     @property
     def mode(self) -> Mode: ...  # noqa: D102
     @property
-    def whole(self) -> View: ...  # noqa: D102
+    def whole(self) -> RunPart: ...  # noqa: D102
     @property
-    def regions(self) -> tuple[View, ...]: ...  # noqa: D102
+    def regions(self) -> tuple[RunPart, ...]: ...  # noqa: D102
     @property
     def partial(self) -> bool: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
-class Quantity:
+class BoundedNumber:
     """A number, and the bounds between which it surely lies."""
 
     value: float
@@ -52,7 +52,7 @@ class Quantity:
 
 
 @dataclass(frozen=True)
-class Change:
+class ExplainedChange:
     """One row: a quantity in A and in B (None where a run lacks it), and what its change explains.
 
     `unit` is "1" for efficiencies and "" for counts, "ns" for times. `elapsed` and `resources` are the ns that it adds to
@@ -63,18 +63,18 @@ class Change:
     label: str
     depth: int
     unit: str
-    a: Quantity | None
-    b: Quantity | None
+    a: BoundedNumber | None
+    b: BoundedNumber | None
     elapsed: float | None = None
     resources: float | None = None
 
     @property
-    def ratio(self) -> Quantity | None:
+    def ratio(self) -> BoundedNumber | None:
         """B over A, with bounds."""
         if self.a is None or self.b is None or self.a.value <= 0:
             return None
         low = self.b.low / self.a.high if self.a.high > 0 else 0.0
-        return Quantity(self.b.value / self.a.value, low, self.b.high / self.a.low if self.a.low > 0 else math.inf)
+        return BoundedNumber(self.b.value / self.a.value, low, self.b.high / self.a.low if self.a.low > 0 else math.inf)
 
     @property
     def settled(self) -> bool:
@@ -84,30 +84,30 @@ class Change:
 
 
 @dataclass(frozen=True)
-class Side:
+class ComparedSide:
     """The devices or the hosts of both runs: what they did (work), how many they were, and the factors of their tree.
 
     `resource` says what the hosts' resources are: processes, threads or CPUs."""
 
     name: str
-    rows: tuple[Change, ...]
+    rows: tuple[ExplainedChange, ...]
     a_resources: int | None
     b_resources: int | None
     resource: Resource | None = None
 
 
 @dataclass(frozen=True)
-class Part:
+class ComparedPart:
     """The whole run, or a region of it, in both runs; elapsed times in ns. `cause` explains more of the change in elapsed time
     than any other row."""
 
     name: str
     a_elapsed: int
     b_elapsed: int
-    sides: tuple[Side, ...]
-    cause: Change | None
+    sides: tuple[ComparedSide, ...]
+    cause: ExplainedChange | None
 
-    def find(self, metric: str) -> Change | None:
+    def find(self, metric: str) -> ExplainedChange | None:
         """Return the row of a metric."""
         return next((row for side in self.sides for row in side.rows if row.metric == metric), None)
 
@@ -119,16 +119,16 @@ class ChangeReport(ShownByView, view="ullage.render.change"):
     a: str
     b: str
     mode: Mode
-    parts: tuple[Part, ...]
+    parts: tuple[ComparedPart, ...]
     notes: tuple[str, ...] = ()
 
     @property
-    def whole(self) -> Part:
+    def whole(self) -> ComparedPart:
         """The comparison of the whole runs."""
         return self.parts[0]
 
 
-def change(a: Traced, b: Traced, names: tuple[str, str] = ("A", "B")) -> ChangeReport:
+def change(a: ComparedRun, b: ComparedRun, names: tuple[str, str] = ("A", "B")) -> ChangeReport:
     """Return what changed from run A to run B, called `names`. Raises UllageError when the two are in different modes."""
     if a.mode != b.mode or not same_mode((a.whole, b.whole)):
         raise UllageError(f"'{names[0]}' is in {a.mode} mode, '{names[1]}' in {b.mode} mode", "pass one --mode for both")
@@ -145,12 +145,12 @@ class Check:
     metric: str
     label: str
     limit: float
-    change: Change
+    change: ExplainedChange
     passed: bool | None
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GateVerdict:
     """The checks of a gate. A gate that cannot tell is not passed: silence is no proof."""
 
     checks: tuple[Check, ...]
@@ -165,7 +165,7 @@ SPEED = "speed"  # A's elapsed time over B's
 PARALLEL = ("device_parallel_efficiency", "host_parallel_efficiency")
 
 
-def verdict(report: ChangeReport, fail_under: float | Mapping[str, float] = 0.95, region: str | None = None) -> Verdict:
+def verdict(report: ChangeReport, fail_under: float | Mapping[str, float] = 0.95, region: str | None = None) -> GateVerdict:
     """Return whether B keeps at least `fail_under` of A's efficiency, in the whole run or a region.
 
     A number is for the devices' parallel efficiency, or the hosts' where neither run has a device: a host that leaves more to its
@@ -188,17 +188,17 @@ def verdict(report: ChangeReport, fail_under: float | Mapping[str, float] = 0.95
             raise UllageError(f"no metric of this comparison is called '{metric}'", _listed(list(known)))
         if not 0 < limit < math.inf:
             raise UllageError(f"the limit of '{metric}' is {limit:g}", "a limit is B over A: 0.95 allows a loss of 5 %")
-    return Verdict(tuple(_check(metric, limit, known[metric]) for metric, limit in limits.items()))
+    return GateVerdict(tuple(_check(metric, limit, known[metric]) for metric, limit in limits.items()))
 
 
-def _speed(part: Part) -> dict[str, Change]:
+def _speed(part: ComparedPart) -> dict[str, ExplainedChange]:
     if not part.a_elapsed or not part.b_elapsed:
         return {}
     fast = part.a_elapsed / part.b_elapsed
-    return {SPEED: Change(SPEED, "Speed", 0, "1", Quantity(1.0, 1.0, 1.0), Quantity(fast, fast, fast))}
+    return {SPEED: ExplainedChange(SPEED, "Speed", 0, "1", BoundedNumber(1.0, 1.0, 1.0), BoundedNumber(fast, fast, fast))}
 
 
-def _check(metric: str, limit: float, row: Change) -> Check:
+def _check(metric: str, limit: float, row: ExplainedChange) -> Check:
     passed: bool | None = None
     if row.a is not None and row.b is not None:
         if row.b.low >= limit * row.a.high * (1 - 1e-12):  # a limit that is just met is met
@@ -212,12 +212,12 @@ def _listed(names: Sequence[str]) -> str:
     return "known are " + ", ".join(f"'{name}'" for name in names[:20]) if names else "there is none"
 
 
-def _part(a: View, b: View) -> Part:
+def _part(a: RunPart, b: RunPart) -> ComparedPart:
     sides = tuple(side for side in (_devices(a, b), _hosts(a, b)) if side is not None)
-    return Part(a.name, a.elapsed, b.elapsed, sides, _cause(sides, b.elapsed - a.elapsed))
+    return ComparedPart(a.name, a.elapsed, b.elapsed, sides, _cause(sides, b.elapsed - a.elapsed))
 
 
-def _cause(sides: Sequence[Side], grew: int) -> Change | None:
+def _cause(sides: Sequence[ComparedSide], grew: int) -> ExplainedChange | None:
     """Return the row without parts that explains most of the change, in its direction: of the devices, without any of the hosts.
 
     Work is one row: more and shorter kernels for the same work are two large numbers that cancel. Where a row is not known well
@@ -232,16 +232,16 @@ def _cause(sides: Sequence[Side], grew: int) -> Change | None:
     return most if abs(most.elapsed or 0) * 2 >= abs(grew) else None
 
 
-def _has_children(rows: Sequence[Change], row: Change) -> bool:
+def _has_children(rows: Sequence[ExplainedChange], row: ExplainedChange) -> bool:
     place = rows.index(row) + 1
     return row.metric not in WORK and place < len(rows) and rows[place].depth > row.depth
 
 
-def _devices(a: View, b: View) -> Side | None:
+def _devices(a: RunPart, b: RunPart) -> ComparedSide | None:
     if a.device is None and b.device is None:
         return None
     first, second = a.device_totals, b.device_totals
-    rows: list[Change] = []
+    rows: list[ExplainedChange] = []
     if first is not None and second is not None:
         rows.append(_work("kernel_time", "Kernel work", (a.device, b.device), (first.kernel_time, second.kernel_time)))
         if first.launches and second.launches:
@@ -252,11 +252,11 @@ def _devices(a: View, b: View) -> Side | None:
     return _side("device", rows, (a.device, b.device), (a.elapsed, b.elapsed), counts)
 
 
-def _hosts(a: View, b: View) -> Side | None:
+def _hosts(a: RunPart, b: RunPart) -> ComparedSide | None:
     if a.host is None and b.host is None:
         return None
     first, second = a.host_totals, b.host_totals
-    rows: list[Change] = []
+    rows: list[ExplainedChange] = []
     if first is not None and second is not None:
         rows.append(_work("useful_time", "Useful work", (a.host, b.host), (first.useful_time, second.useful_time)))
         many = RESOURCES[second.resource]
@@ -266,47 +266,49 @@ def _hosts(a: View, b: View) -> Side | None:
     return replace(_side("host", rows, (a.host, b.host), (a.elapsed, b.elapsed), counts), resource=resource)
 
 
-def _work(metric: str, label: str, roots: Trees, times: tuple[int, int]) -> Change:
+def _work(metric: str, label: str, roots: Trees, times: tuple[int, int]) -> ExplainedChange:
     """Return the row of the work done; it is as uncertain as the tree's root, of which it is the numerator."""
-    return Change(metric, label, 1, "ns", _time(roots[0], times[0]), _time(roots[1], times[1]))
+    return ExplainedChange(metric, label, 1, "ns", _time(roots[0], times[0]), _time(roots[1], times[1]))
 
 
-def _time(root: Node | None, time: int) -> Quantity:
+def _time(root: Node | None, time: int) -> BoundedNumber:
     if root is None or root.exact or not root.value or root.low is None or root.high is None:
-        return Quantity(time, time, time)
-    return Quantity(time, time * root.low / root.value, time * root.high / root.value)
+        return BoundedNumber(time, time, time)
+    return BoundedNumber(time, time * root.low / root.value, time * root.high / root.value)
 
 
-def _count(metric: str, label: str, depth: int, a: int, b: int) -> Change:
-    return Change(metric, label, depth, "", Quantity(a, a, a), Quantity(b, b, b))
+def _count(metric: str, label: str, depth: int, a: int, b: int) -> ExplainedChange:
+    return ExplainedChange(metric, label, depth, "", BoundedNumber(a, a, a), BoundedNumber(b, b, b))
 
 
-def _each(work: Change, launches: tuple[int, int]) -> Change:
+def _each(work: ExplainedChange, launches: tuple[int, int]) -> ExplainedChange:
     a, b = (
-        None if time is None else Quantity(time.value / count, time.low / count, time.high / count)
+        None if time is None else BoundedNumber(time.value / count, time.low / count, time.high / count)
         for time, count in zip((work.a, work.b), launches, strict=True)
     )
-    return Change("launch_time", "Time per launch", 2, "ns", a, b)
+    return ExplainedChange("launch_time", "Time per launch", 2, "ns", a, b)
 
 
-def _side(name: str, work: Sequence[Change], trees: Trees, elapsed: tuple[int, int], counts: tuple[int | None, int | None]) -> Side:
+def _side(
+    name: str, work: Sequence[ExplainedChange], trees: Trees, elapsed: tuple[int, int], counts: tuple[int | None, int | None]
+) -> ComparedSide:
     """Return the rows of one side: the elapsed time, and below it the work, the resources and the tree, whose parts add up to it."""
     a, b = counts
     held = None if a is None or b is None else (a * elapsed[0], b * elapsed[1])
-    first, second = (Quantity(time, time, time) if time else None for time in elapsed)
+    first, second = (BoundedNumber(time, time, time) if time else None for time in elapsed)
     known = held is not None and first is not None and second is not None
-    head = Change("elapsed", "Elapsed time", 0, "ns", first, second)
+    head = ExplainedChange("elapsed", "Elapsed time", 0, "ns", first, second)
     if known and held is not None:
         head = replace(head, elapsed=float(elapsed[1] - elapsed[0]), resources=float(held[1] - held[0]))
     rows = [*work, *_tree(trees[0], trees[1], 1)]
-    return Side(name, (head, *(_explained(row, elapsed, held if known else None) for row in rows)), *counts)
+    return ComparedSide(name, (head, *(_explained(row, elapsed, held if known else None) for row in rows)), *counts)
 
 
-def _tree(a: Node | None, b: Node | None, depth: int) -> Iterator[Change]:
+def _tree(a: Node | None, b: Node | None, depth: int) -> Iterator[ExplainedChange]:
     here = a or b
     if here is None:
         return
-    yield Change(here.metric, here.label, depth, "1", _efficiency(a), _efficiency(b))
+    yield ExplainedChange(here.metric, here.label, depth, "1", _efficiency(a), _efficiency(b))
     below = dict.fromkeys(child.metric for node in (a, b) if node is not None for child in node.children)
     for metric in below:
         yield from _tree(_child(a, metric), _child(b, metric), depth + 1)
@@ -316,13 +318,13 @@ def _child(node: Node | None, metric: str) -> Node | None:
     return None if node is None else next((child for child in node.children if child.metric == metric), None)
 
 
-def _efficiency(node: Node | None) -> Quantity | None:
+def _efficiency(node: Node | None) -> BoundedNumber | None:
     if node is None or node.value is None or node.low is None or node.high is None:
         return None
-    return Quantity(node.value, node.low, node.high)
+    return BoundedNumber(node.value, node.low, node.high)
 
 
-def _explained(row: Change, elapsed: tuple[int, int], held: tuple[int, int] | None) -> Change:
+def _explained(row: ExplainedChange, elapsed: tuple[int, int], held: tuple[int, int] | None) -> ExplainedChange:
     """Return a row with what it explains of the change in elapsed time, and in the time of all devices or processes.
 
     More work takes longer; a higher efficiency and more devices take less; the number of devices doesn't change how long all of
@@ -347,7 +349,7 @@ def _mean(a: float, b: float) -> float:
     return (b - a) / math.log(b / a) if a != b else a
 
 
-def _notes(a: Traced, b: Traced, names: tuple[str, str]) -> Iterator[str]:
+def _notes(a: ComparedRun, b: ComparedRun, names: tuple[str, str]) -> Iterator[str]:
     for name, one, other in ((names[0], a, b), (names[1], b, a)):
         only = sorted({v.name for v in one.regions} - {v.name for v in other.regions})
         if only:
@@ -360,7 +362,7 @@ def _notes(a: Traced, b: Traced, names: tuple[str, str]) -> Iterator[str]:
         yield "the runs have different numbers of devices or processes: `ullage trace scaling` shows how a program scales"
 
 
-def _same_shape(a: View, b: View) -> bool:
+def _same_shape(a: RunPart, b: RunPart) -> bool:
     devices = [None if v.device_totals is None else v.device_totals.devices for v in (a, b)]
     processes = [None if v.host_totals is None else v.host_totals.processes for v in (a, b)]
     return devices[0] == devices[1] and processes[0] == processes[1]

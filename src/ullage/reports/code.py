@@ -12,7 +12,7 @@ from ullage.sums.lanes.code.calls import CallRow
 from ullage.sums.lanes.code.device import DeviceCode
 from ullage.sums.lanes.code.times import CodeTimes
 from ullage.sums.lanes.kernels import merge_kernels
-from ullage.sums.lanes.queues import Queue
+from ullage.sums.lanes.queues import StreamQueue
 from ullage.sums.lanes.run import Run, Windows
 
 MOST = 200  # names of a level that a report lists
@@ -53,7 +53,7 @@ class CodeReport:
     idle: dict[str, CodeTimes]
     device: DeviceCode
     calls: tuple[CallRow, ...]
-    queues: dict[str, tuple[Queue, ...]]
+    queues: dict[str, tuple[StreamQueue, ...]]
     copies: tuple[CopyRow, ...]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ullage.audit.counter import Compared, asked, compared
+from ullage.audit.counter import ComparedCount, asked, compared
 from ullage.audit.counter_cases import EXAMPLES, Example
 from ullage.errors import UllageError
 from ullage.views.shown import ShownByView
@@ -19,7 +19,7 @@ class CounterReport(ShownByView, view="ullage.render.counter"):
 
     target: str
     version: str | None
-    rows: tuple[Compared, ...]
+    rows: tuple[ComparedCount, ...]
 
     @property
     def right(self) -> int:

@@ -10,9 +10,9 @@ from typing import Literal
 from ullage.cupti import dictionary, twins
 from ullage.cupti.counters import catalogue as catalogues
 from ullage.cupti.counters import host, names, perfworks, plan, wanted
-from ullage.cupti.counters.catalogue import Catalogue, Source
+from ullage.cupti.counters.catalogue import Catalogue, CounterSource
 from ullage.cupti.counters.chips import code
-from ullage.cupti.counters.names import Metric
+from ullage.cupti.counters.names import CounterMetric
 from ullage.cupti.dictionary import base
 from ullage.errors import UllageError, did_you_mean, harmless
 from ullage.gpus.chip import CHIPS, Chip, all_names, find
@@ -40,16 +40,16 @@ class Listing:
     """The metrics of a chip that were asked for, and how many it has of each kind."""
 
     catalogue: Catalogue
-    found: tuple[Metric, ...]
+    found: tuple[CounterMetric, ...]
     counts: Mapping[str, int]
     pattern: str
 
 
 @dataclass(frozen=True)
-class Described:
+class DescribedMetric:
     """One metric: what may follow its name, the passes it needs, its twin in DCGM; what nobody can tell here is empty."""
 
-    metric: Metric
+    metric: CounterMetric
     endings: tuple[str, ...]
     passes: Mapping[str, int | None]
     twin: twins.Twin | None
@@ -59,7 +59,7 @@ class Described:
 class Planned:
     """A plan, with the name that each metric was asked by where it was completed, and who answered."""
 
-    plan: plan.Plan
+    plan: plan.CollectionPlan
     completed: Mapping[str, str]
     told: str
     notes: tuple[str, ...] = field(default=())
@@ -95,7 +95,7 @@ def _gpus(name: str) -> list[Chip]:
         return [gpu for gpu in CHIPS.values() if words in map(fold, gpu.shared_names)]
 
 
-def chips(source: Source) -> Chips:
+def chips(source: CounterSource) -> Chips:
     """Return every chip that the source knows, with its GPUs."""
     CHIPS.load()
     gpus: dict[str, list[str]] = {chip: [] for chip in catalogues.chips(source)}
@@ -107,26 +107,26 @@ def chips(source: Source) -> Chips:
     return Chips({chip: tuple(found) for chip, found in gpus.items()}, source.told, others)
 
 
-def listing(source: Source, chip: str, pattern: str, kind: str) -> Listing:
+def listing(source: CounterSource, chip: str, pattern: str, kind: str) -> Listing:
     """Return the metrics of a chip that match."""
     known = catalogues.catalogue(chip_code(chip), source)
     counts: dict[str, int] = {each: sum(1 for metric in known.metrics if metric.kind == each) for each in names.KINDS}
     return Listing(known, tuple(sorted(names.matching(known.metrics, pattern, kind), key=_plain_first)), counts, pattern)
 
 
-def _plain_first(metric: Metric) -> tuple[bool, str]:
+def _plain_first(metric: CounterMetric) -> tuple[bool, str]:
     """Families of single passes ("TPC.TriageCompute.…") come after the names that people use."""
     return "." in metric.name, metric.name
 
 
-def described(source: Source, chip: str, asked: Sequence[str]) -> tuple[Catalogue, list[Described]]:
+def described(source: CounterSource, chip: str, asked: Sequence[str]) -> tuple[Catalogue, list[DescribedMetric]]:
     """Return all that is known of some metrics of a chip. Raises UllageError for one that it doesn't have."""
     known = catalogues.catalogue(chip_code(chip), source)
     complete = names.resolved(asked, known.metrics, known.chip)
     return known, [_described(source, known, name) for name in dict.fromkeys(base(name) for name in complete)]
 
 
-def _described(source: Source, known: Catalogue, name: str) -> Described:
+def _described(source: CounterSource, known: Catalogue, name: str) -> DescribedMetric:
     metric = known.by_name[name]
     own = [twin for twin in twins.twins(known.chip) if base(twin.metric) == name] if known.chip in dictionary.chips() else []
     endings: tuple[str, ...] = ()
@@ -137,10 +137,10 @@ def _described(source: Source, known: Catalogue, name: str) -> Described:
             endings = tuple(opened.submetrics(name, names.KINDS.index(metric.kind)))
         found = plan.plan(source.library, known.chip, [full], known)
         passes = {mode: way.alone.get(full) for mode, way in found.ways.items()}
-    return Described(metric, endings, passes, own[0] if own else None)
+    return DescribedMetric(metric, endings, passes, own[0] if own else None)
 
 
-def planned(source: Source, chip: str, asked: Sequence[str], which: str = "", mode: Mode = "both", grouped: bool = False) -> Planned:
+def planned(source: CounterSource, chip: str, asked: Sequence[str], which: str = "", mode: Mode = "both", grouped: bool = False) -> Planned:
     """Return in how many passes metrics are collected; `which` names one of Ullage's own sets (`wanted.SETS`) to plan as well.
     `grouped` asks which go together.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ullage.benches.bench import Plain, Quantity
-from ullage.benches.result import Result, Row
+from ullage.benches.result import BenchResult, CaseRow
 from ullage.errors import UllageError, harmless
 from ullage.metrics.drift import drift, drift_beyond_clock
 from ullage.reports.roofline import LEVELS as MEMORY_LEVELS
@@ -21,7 +21,7 @@ Key = tuple[tuple[str, Plain], ...]
 
 
 @dataclass(frozen=True)
-class Moved:
+class MovedNumber:
     """One number then and now (SI units; None: not measured), how far it moved, and what such a move speaks of."""
 
     bench: str
@@ -42,16 +42,16 @@ class DriftReport(ShownByView, view="ullage.render.drift"):
     before: str
     now: str
     limit: float
-    rows: tuple[Moved, ...]
+    rows: tuple[MovedNumber, ...]
     notes: tuple[str, ...]
 
     @property
-    def moved(self) -> tuple[Moved, ...]:
+    def moved(self) -> tuple[MovedNumber, ...]:
         """What moved by more than the limit."""
         return tuple(row for row in self.rows if row.cause not in ("unchanged", "not compared"))
 
 
-def drift_report(now: Sequence[Result], before: Sequence[Result], limit: float = LIMIT) -> DriftReport:
+def drift_report(now: Sequence[BenchResult], before: Sequence[BenchResult], limit: float = LIMIT) -> DriftReport:
     """Return what moved between two suites of one model of GPU.
 
     What only one of them tried is not compared. Raises UllageError where one is empty, where they are of different models, and
@@ -73,16 +73,16 @@ def drift_report(now: Sequence[Result], before: Sequence[Result], limit: float =
     return DriftReport(gpus[0], _date(before), _date(now), limit, tuple(rows), (*_notes(now, before), *_uncompared(rows)))
 
 
-def _date(results: Sequence[Result]) -> str:
+def _date(results: Sequence[BenchResult]) -> str:
     return max(result.date for result in results)
 
 
-def _fails(row: Row) -> bool:
+def _fails(row: CaseRow) -> bool:
     """Whether a case was tried and has no number; one that there was no time for was not tried."""
     return bool(row.problem) and not row.problem.startswith("not run")
 
 
-def _notes(now: Sequence[Result], before: Sequence[Result]) -> Iterable[str]:
+def _notes(now: Sequence[BenchResult], before: Sequence[BenchResult]) -> Iterable[str]:
     for name in ("driver", "compiler", "power_limit"):
         then, here = _said(before, name), _said(now, name)
         if then != here:
@@ -91,13 +91,13 @@ def _notes(now: Sequence[Result], before: Sequence[Result]) -> Iterable[str]:
         yield "the baseline is of another device of this model"
 
 
-def _said(results: Sequence[Result], name: str) -> str:
+def _said(results: Sequence[BenchResult], name: str) -> str:
     """Return what a machine says of itself; "not known" where it doesn't."""
     found = dict.fromkeys(result.machine.get(name) for result in results)
     return harmless(", ".join("not known" if one is None else str(one) for one in found), 120)
 
 
-def _uncompared(rows: Sequence[Moved]) -> Iterable[str]:
+def _uncompared(rows: Sequence[MovedNumber]) -> Iterable[str]:
     for what, count in (
         ("the baseline has", sum(1 for row in rows if row.cause == "not compared" and row.now is None)),
         ("this time there are", sum(1 for row in rows if row.cause == "not compared" and row.before is None)),
@@ -109,7 +109,7 @@ def _uncompared(rows: Sequence[Moved]) -> Iterable[str]:
 _Place = tuple[str, Key, Quantity]
 
 
-def _values(results: Sequence[Result]) -> dict[_Place, Row]:
+def _values(results: Sequence[BenchResult]) -> dict[_Place, CaseRow]:
     return {
         (result.bench, tuple(row.labels.items()), quantity): row
         for result in results
@@ -119,19 +119,21 @@ def _values(results: Sequence[Result]) -> dict[_Place, Row]:
     }
 
 
-def _moved(key: _Place, before: Row | None, now: Row | None, limit: float, failed: bool) -> Moved:
+def _moved(key: _Place, before: CaseRow | None, now: CaseRow | None, limit: float, failed: bool) -> MovedNumber:
     bench, labels, quantity = key
     then = None if before is None else before.values[quantity].value
     here = None if now is None else now.values[quantity].value
     if then is None or here is None:
-        return Moved(bench, dict(labels), quantity, then, here, None, None, "fails now" if here is None and failed else "not compared")
+        return MovedNumber(
+            bench, dict(labels), quantity, then, here, None, None, "fails now" if here is None and failed else "not compared"
+        )
     change = drift(here, then)
     clocks = _clocks(before, now)
     beyond = None if clocks is None or quantity not in RATES else drift_beyond_clock(here, then, *clocks)
-    return Moved(bench, dict(labels), quantity, then, here, change, beyond, _cause(key, change, beyond, clocks, limit))
+    return MovedNumber(bench, dict(labels), quantity, then, here, change, beyond, _cause(key, change, beyond, clocks, limit))
 
 
-def _clocks(before: Row | None, now: Row | None) -> tuple[float, float] | None:
+def _clocks(before: CaseRow | None, now: CaseRow | None) -> tuple[float, float] | None:
     """Return the SM clock now and before, None where one is not known."""
     found = [row.stamp.sm_clock for row in (now, before) if row is not None and row.stamp is not None]
     return (found[0], found[1]) if len(found) == 2 and found[0] and found[1] else None

@@ -16,8 +16,8 @@ from ullage.gpus.chip import find
 from ullage.gpus.overrides import peaks
 from ullage.metrics.clocks import SamplingNoise
 from ullage.metrics.metric import ratio
-from ullage.metrics.telemetry import Tree
-from ullage.reports.agreement import Agreement, Measured, agreement
+from ullage.metrics.telemetry import TelemetryTree
+from ullage.reports.agreement import Agreement, MeasuredJob, agreement
 from ullage.reports.existence import Existence, existence, notes_of, outside
 from ullage.reports.groups import (
     Array,
@@ -53,7 +53,7 @@ BUCKETS = (60_000, 300_000, 900_000, HOUR_MS, 6 * HOUR_MS, 24 * HOUR_MS)
 
 
 @dataclass(frozen=True)
-class Point:
+class CoursePoint:
     """The fleet in one span of time: its start (ms), OFU, "GPU utilization", and GPU-hours observed."""
 
     time: int
@@ -85,13 +85,13 @@ class FleetReport(ShownByView, view="ullage.render.fleet"):
     gpu_util: float | None
     tensor_active: float | None
     power: float | None
-    tree: Tree
+    tree: TelemetryTree
     counted_hours: float
     ledger: dict[str, float]
     by: str
     groups: list[Group]
     models: list[Group]
-    course: list[Point]
+    course: list[CoursePoint]
     verdicts: dict[str, tuple[int, float]]
     findings: list[Verdict]
     agreement: Agreement | None
@@ -109,7 +109,7 @@ class FleetReport(ShownByView, view="ullage.render.fleet"):
 
 
 @dataclass(frozen=True)
-class Question:
+class FleetRequest:
     """What is asked.
 
     `by` is the grouping key (None: the one that fits); `since` and `until` bound the window (ms); `prices` are per GPU-hour by
@@ -138,7 +138,7 @@ class Question:
         peaks(self.peak_tflops or "")
 
 
-def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[str] | None = None) -> FleetReport:
+def fleet(samples: Any, jobs: pa.Table | None, question: FleetRequest, notes: list[str] | None = None) -> FleetReport:
     """Return the fleet report over settled samples (an Ibis table of `tables.SETTLED`) and job records.
 
     Raises UllageError for an empty window, an unknown key, or a fleet of which no GPU is known.
@@ -165,7 +165,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
     by = question.by or _natural_key(sums)
     question.progress("grouping")
     lost = losses(good, np.zeros(len(good), np.int64) if question.one_job else None)
-    tree = chains(good, lost, np.zeros(len(good), np.int64), 1)[0] if len(good) else Tree(None, ())
+    tree = chains(good, lost, np.zeros(len(good), np.int64), 1)[0] if len(good) else TelemetryTree(None, ())
     compared = agreement(_by_job(rated, good, jobs), jobs, question.peak_tflops)
     return FleetReport(
         ofu=weighted_mean(good.ofu_part, good.ofu_time, good.weight),
@@ -199,7 +199,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: Question, notes: list[s
     )
 
 
-def _report_notes(rated: Rated, good: Rated, tree: Tree, compared: Agreement | None, verdicts: Verdicts) -> list[str]:
+def _report_notes(rated: Rated, good: Rated, tree: TelemetryTree, compared: Agreement | None, verdicts: Verdicts) -> list[str]:
     """Return what must be said beside the numbers of a report."""
     bounds = bounds_note(sampled_bounds(good, verdicts))
     return [
@@ -211,7 +211,7 @@ def _report_notes(rated: Rated, good: Rated, tree: Tree, compared: Agreement | N
     ]
 
 
-def _existing(samples: Any, question: Question, notes: list[str]) -> tuple[Any, pa.Table, pa.Table, Existence]:
+def _existing(samples: Any, question: FleetRequest, notes: list[str]) -> tuple[Any, pa.Table, pa.Table, Existence]:
     """Return the samples of the time in which their GPUs existed, their sums by state and of their gauges, and when each GPU existed.
 
     Notes say what lay outside.
@@ -264,7 +264,7 @@ def _of_trusted(samples: Any, verdicts: Verdicts) -> Any:
     return samples
 
 
-def _hourly(samples: Any, question: Question, verdicts: Verdicts) -> list[Group]:
+def _hourly(samples: Any, question: FleetRequest, verdicts: Verdicts) -> list[Group]:
     sums = state_sums(samples, [], bucket_ms=HOUR_MS)
     rated = rate(marked_sums(sums, samples, _faults(verdicts), bucket_ms=HOUR_MS), question.model)
     trusted = _believed(rated, verdicts)
@@ -281,12 +281,12 @@ def _names_any(words: pa.ChunkedArray) -> bool:
     return bool(pc.any(pc.not_equal(words.cast(pa.string()), "")).as_py())
 
 
-def _window(sums: pa.Table, question: Question) -> tuple[int, int]:
+def _window(sums: pa.Table, question: FleetRequest) -> tuple[int, int]:
     start, end = pc.min(sums["start_ms"]).as_py(), pc.max(sums["last_ms"]).as_py()
     return (int(start) if question.since is None else question.since, int(end) if question.until is None else question.until)
 
 
-def _by_job(rated: Rated, good: Rated, jobs: pa.Table | None) -> dict[str, Measured]:
+def _by_job(rated: Rated, good: Rated, jobs: pa.Table | None) -> dict[str, MeasuredJob]:
     """Return what trusted series say of each job; its size is how many GPUs its record says, else how many were seen in it."""
     seen = rated.sums.group_by("job").aggregate([("gpu", "count_distinct")])
     held: dict[str, int] = dict(zip(seen["job"].to_pylist(), seen["gpu_count_distinct"].to_pylist(), strict=True))
@@ -298,7 +298,7 @@ def _by_job(rated: Rated, good: Rated, jobs: pa.Table | None) -> dict[str, Measu
     jobs_seen = named.sums["job"].take(pa.array(first)).to_pylist()
     means = weighted_means(named.ofu_part, named.ofu_time, named.weight, codes, count)
     return {
-        job: Measured(float(ofu), stated.get(job, held[job]), named.chips[named.chip[row]].name)
+        job: MeasuredJob(float(ofu), stated.get(job, held[job]), named.chips[named.chip[row]].name)
         for job, ofu, row in zip(jobs_seen, means, first, strict=True)
         if not np.isnan(ofu)
     }
@@ -317,7 +317,7 @@ def _observed(sums: pa.Table) -> float:
     return gpu_hours(rate(sums))
 
 
-def _course(samples: Any, window: tuple[int, int], verdicts: Verdicts, question: Question) -> list[Point]:
+def _course(samples: Any, window: tuple[int, int], verdicts: Verdicts, question: FleetRequest) -> list[CoursePoint]:
     bucket_ms = next((b for b in BUCKETS if (window[1] - window[0]) / b <= 400), BUCKETS[-1])
     believed = [samples_in_spans(_of_trusted(table, verdicts), _faults(verdicts), inside=False) for table in in_slices(samples, [])]
     sums = stacked([time_sums(table, bucket_ms=bucket_ms) for table in believed])
@@ -329,7 +329,7 @@ def _course(samples: Any, window: tuple[int, int], verdicts: Verdicts, question:
     util = weighted_means(rated.column("gpu_util_sum"), rated.column("gpu_util_ms"), rated.weight, codes, len(starts))
     hours = np.bincount(codes, rated.column("span_ms") * rated.weight, len(starts)) / HOUR_MS
     known = ([None if np.isnan(value) else value for value in values.tolist()] for values in (ofu, util))
-    return [Point(int(start), *values) for start, *values in zip(starts.tolist(), *known, hours.tolist(), strict=True)]
+    return [CoursePoint(int(start), *values) for start, *values in zip(starts.tolist(), *known, hours.tolist(), strict=True)]
 
 
 def _tally(verdicts: Verdicts) -> dict[str, tuple[int, float]]:
@@ -423,7 +423,7 @@ def _two_opinions(compared: Agreement | None) -> list[str]:
     return lines if len(lines) <= 3 else [*lines[:3], f"{len(lines) - 3:,} more jobs reported two MFUs; `--json` lists them"]
 
 
-def _contradictions(tree: Tree) -> list[str]:
+def _contradictions(tree: TelemetryTree) -> list[str]:
     """A clock may pass the tensor clock; of any other factor nothing passes 1 but gauges that disagree."""
     over = [f for f in tree.factors if f.name != "clock" and f.value is not None and f.value > 1.05]
     return [f"{f.label} comes to {f.value:.2f}, above 1: the gauges that it is made of contradict each other" for f in over]

@@ -26,7 +26,7 @@ from ullage.views.shown import ShownByView
 
 
 @dataclass(frozen=True)
-class Layout:
+class ParallelLayout:
     """How GPUs share a step: data, tensor, pipeline, context (Ulysses: `sp`) and expert parallel sizes.
 
     The world is dp × tp × pp × cp × sp; experts are spread over ranks that are there already. Megatron's sequence
@@ -44,14 +44,14 @@ class Layout:
     def world(self) -> int:
         """The number of GPUs.
 
-        >>> Layout(dp=8, tp=4, pp=2, ep=8).world
+        >>> ParallelLayout(dp=8, tp=4, pp=2, ep=8).world
         64
         """
         return self.dp * self.tp * self.pp * self.cp * self.sp
 
 
 @dataclass(frozen=True)
-class Question:
+class StepQuestion:
     """What is asked about a configuration: the step, how it trains, by which convention, and on what it ran.
 
     `attention` None is the convention that is right for the model. `imitated` names a framework whose count is to be
@@ -73,7 +73,7 @@ class Question:
     gpus: int | None = None
     gpu: str | None = None
     peak_tflops: str | float | None = None
-    layout: Layout = field(default_factory=Layout)
+    layout: ParallelLayout = field(default_factory=ParallelLayout)
     tile_efficiency: float = 1.0
     mtp: bool = False
 
@@ -143,7 +143,7 @@ class FlopsReport(ShownByView, view="ullage.render.flops"):
         return value
 
 
-def flops(config: Config, question: Question) -> FlopsReport:
+def flops(config: Config, question: StepQuestion) -> FlopsReport:
     """Return the FLOPs of a step, and with a step time how much of the peak they are.
 
     Raises UllageError for an unknown architecture, wrong shapes, a GPU or precision that is not known, and for an MFU above 1.
@@ -160,7 +160,7 @@ def flops(config: Config, question: Question) -> FlopsReport:
     return report
 
 
-def formula_of(config: Config, question: Question) -> Formula:
+def formula_of(config: Config, question: StepQuestion) -> Formula:
     """Return the formula; a framework that reads fields alone is imitated for an architecture that only it knows, too."""
     if question.imitated in BY_FIELDS and not any(name in MODELS for name in names(config)):
         return bare(config)
@@ -172,7 +172,7 @@ def formula_of(config: Config, question: Question) -> Formula:
     return formula
 
 
-def _predicted(config: Config, question: Question) -> list[str]:
+def _predicted(config: Config, question: StepQuestion) -> list[str]:
     """Return a note where layers that predict further tokens are in the configuration and not asked for."""
     ahead = config.values.get("num_nextn_predict_layers")
     if question.mtp or question.training.forward_only or not isinstance(ahead, int) or ahead < 1:
@@ -180,7 +180,7 @@ def _predicted(config: Config, question: Question) -> list[str]:
     return [f"num_nextn_predict_layers is {ahead}, and what predicts further tokens is not counted: --mtp, where the trainer builds it"]
 
 
-def _quantized(config: Config, question: Question, ledger: Ledger) -> list[str]:
+def _quantized(config: Config, question: StepQuestion, ledger: Ledger) -> list[str]:
     """Return a note where weights are kept in FP8 or FP4 and the peak is another's: products may run in what weights are kept in."""
     kept = config.section("quantization_config", optional=True).values.get("quant_method")
     names = {"fp8": "fp8", "mxfp4": "fp4", "nvfp4": "fp4"}
@@ -190,20 +190,20 @@ def _quantized(config: Config, question: Question, ledger: Ledger) -> list[str]:
     return [f"quantization_config says {kept}, and the peak is that of {listed}: --precision {names[str(kept)]} where products run in it"]
 
 
-def _status(formula: Formula, question: Question) -> Status:
+def _status(formula: Formula, question: StepQuestion) -> Status:
     """Return "certified" where a certificate of this very configuration and formula is kept."""
     kept = stored(formula.config, question.kind)
     return "certified" if kept is not None and kept.equal else "formula"
 
 
-def training(question: Question) -> Training:
+def training(question: StepQuestion) -> Training:
     """Return how the step trains; a step of generation has no backward pass."""
     if question.shapes.decodes and not question.training.forward_only:
         return Training(forward_only=True)
     return question.training
 
 
-def _ledger(formula: Formula, described: Step, training: Training, question: Question) -> Ledger:
+def _ledger(formula: Formula, described: Step, training: Training, question: StepQuestion) -> Ledger:
     counted = {
         "attention": described.attention,
         "backward": "none" if training.forward_only else training.counted,
@@ -219,7 +219,7 @@ def _ledger(formula: Formula, described: Step, training: Training, question: Que
     return Ledger(terms, formula.name, formula.model.family, described.attention, counted, _status(formula, question))
 
 
-def world(question: Question) -> int:
+def world(question: StepQuestion) -> int:
     """Return how many GPUs worked on the step; raises UllageError when the layout and `gpus` disagree."""
     world = question.layout.world
     if question.gpus is None:
@@ -232,7 +232,7 @@ def world(question: Question) -> int:
     return question.gpus
 
 
-def _peak(question: Question, ledger: Ledger) -> tuple[float | None, str | None]:
+def _peak(question: StepQuestion, ledger: Ledger) -> tuple[float | None, str | None]:
     if question.gpu is None and question.peak_tflops is None:
         return None, None
     name, traced = question.gpu or "", bool(question.traced) and not question.precisions
@@ -270,7 +270,7 @@ def split_as_traced(ledger: Ledger, traced: Mapping[str, float]) -> dict[str, fl
     return found
 
 
-def _refuse_impossible(report: FlopsReport, question: Question, formula: Formula) -> None:
+def _refuse_impossible(report: FlopsReport, question: StepQuestion, formula: Formula) -> None:
     value = report.mfu
     if value is None or value <= 1:
         return
@@ -284,7 +284,7 @@ def _refuse_impossible(report: FlopsReport, question: Question, formula: Formula
     )
 
 
-def _causes(value: float, report: FlopsReport, question: Question, formula: Formula) -> list[str]:
+def _causes(value: float, report: FlopsReport, question: StepQuestion, formula: Formula) -> list[str]:
     """Return what may have gone wrong, the likeliest first: only mistakes that are large enough."""
     causes = []
     if report.gpus == 1:

@@ -13,13 +13,13 @@ from ullage.kernels.gemms.gemm import GemmName
 from ullage.kernels.gemms.legacy import impossible_on, legacy_on
 from ullage.kernels.gemms.number_types import BITS as NAMED_BITS
 from ullage.kernels.heuristics import advise
-from ullage.kernels.prediction import RESULT_BITS, Machine, machine, predict, suited
-from ullage.kernels.tiling import Cover, Product, Tiling
+from ullage.kernels.prediction import RESULT_BITS, PredictionMachine, machine, predict, suited
+from ullage.kernels.tiling import Cover, TiledProduct, Tiling
 from ullage.metrics.tiles import adjusted_ofu
 from ullage.reports.gemm_question import TAKEN, decoded, known, refuse_slices
+from ullage.reports.gemm_question import GemmQuestion as GemmQuestion
 from ullage.reports.gemm_question import Heuristics as Heuristics
-from ullage.reports.gemm_question import Question as Question
-from ullage.reports.gemm_question import Source as Source
+from ullage.reports.gemm_question import TilingSource as TilingSource
 from ullage.views.shown import ShownByView
 
 DEFAULT_GPU = "H100 SXM"
@@ -38,7 +38,7 @@ class GemmReport(ShownByView, view="ullage.render.gemm"):
     """
 
     cover: Cover
-    source: Source
+    source: TilingSource
     dtype: str
     chip: Chip | None = None
     kernel: GemmName | None = None
@@ -47,7 +47,7 @@ class GemmReport(ShownByView, view="ullage.render.gemm"):
     notes: tuple[str, ...] = ()
 
     @property
-    def product(self) -> Product:
+    def product(self) -> TiledProduct:
         """The product, with M and N as the library counts them."""
         return self.cover.product
 
@@ -120,12 +120,12 @@ class GemmReport(ShownByView, view="ullage.render.gemm"):
         return value
 
 
-def gemm(product: Product, question: Question) -> GemmReport:
+def gemm(product: TiledProduct, question: GemmQuestion) -> GemmReport:
     """Return how a product is executed. Raises UllageError for an unknown GPU, precision or kernel, and for a name without a tile."""
     return sweep([product], question)[0]
 
 
-def sweep(products: Sequence[Product], question: Question) -> list[GemmReport]:
+def sweep(products: Sequence[TiledProduct], question: GemmQuestion) -> list[GemmReport]:
     """Return the reports of several products under one question; NVIDIA's heuristics are asked once for all."""
     kernel = decoded(question.kernel)
     dtype, notes = _dtype(question, kernel)
@@ -152,23 +152,23 @@ def sweep(products: Sequence[Product], question: Question) -> list[GemmReport]:
 
 def squares(report: GemmReport) -> list[GemmReport]:
     """Return square products from 1024 to 16384 on the terms of a report: the same tile, or each predicted as this one was."""
-    products = [Product(size, size, size) for size in range(1024, 16385, 128)]
+    products = [TiledProduct(size, size, size) for size in range(1024, 16385, 128)]
     if report.source.whose != "predicted" or report.chip is None:
         return [replace(report, cover=Cover(product, report.tiling)) for product in products]
     found = predicted(products, report.dtype, report.chip, "nvidia" if report.source.by.startswith(_THEIRS) else "ours")
     return [replace(report, cover=Cover(product, tiling), source=by) for product, (tiling, by, _) in zip(products, found, strict=True)]
 
 
-Prediction = tuple[Tiling, Source, tuple[str, ...]]
+Prediction = tuple[Tiling, TilingSource, tuple[str, ...]]
 
 
-def predicted(products: Sequence[Product], dtype: str, chip: Chip, heuristics: Heuristics) -> list[Prediction]:
+def predicted(products: Sequence[TiledProduct], dtype: str, chip: Chip, heuristics: Heuristics) -> list[Prediction]:
     """Return for each product a tiling, who predicted it, and a note where NVIDIA's library was wanted and gave no answer."""
     on = machine(chip.compute_capability, chip.sms, chip.peak(dtype) / (chip.sms * chip.clock(dtype)), dtype)
     if heuristics != "nvidia":
         return [_own(product, dtype, on) for product in products]
     advice = advise(products, dtype, chip.name)
-    theirs = Source("predicted", f"{_THEIRS} {advice.version}")
+    theirs = TilingSource("predicted", f"{_THEIRS} {advice.version}")
     fallback = (f"{advice.problem}; our own model is used instead",)
     return [
         (tiling, theirs, ()) if tiling is not None else _own(product, dtype, on, fallback)
@@ -176,14 +176,14 @@ def predicted(products: Sequence[Product], dtype: str, chip: Chip, heuristics: H
     ]
 
 
-def _own(product: Product, dtype: str, on: Machine, notes: tuple[str, ...] = ()) -> Prediction:
+def _own(product: TiledProduct, dtype: str, on: PredictionMachine, notes: tuple[str, ...] = ()) -> Prediction:
     """Return what our own model predicts."""
     used = suited(on, product, dtype)
-    source = Source("predicted", f"our own model, {used.unit} tiles on {on.sms} SMs")
+    source = TilingSource("predicted", f"our own model, {used.unit} tiles on {on.sms} SMs")
     return predict(product, dtype, used), source, (*notes, _UNALIGNED) if used != on else notes
 
 
-def _dtype(question: Question, kernel: GemmName | None) -> tuple[str, list[str]]:
+def _dtype(question: GemmQuestion, kernel: GemmName | None) -> tuple[str, list[str]]:
     """Return the precision: as asked, else as the kernel's name says, else bf16; with a note where the two disagree."""
     named = _NAMED.get(kernel.a or "", kernel.a) if kernel is not None else None
     if question.dtype is None and named is not None and named not in PRECISIONS:
@@ -204,7 +204,7 @@ def _refuse_chip(chip: Chip | None, dtype: str, kernel: GemmName | None) -> None
         chip.peak(dtype)
 
 
-def _chip(question: Question, kernel: GemmName | None) -> tuple[Chip | None, list[str]]:
+def _chip(question: GemmQuestion, kernel: GemmName | None) -> tuple[Chip | None, list[str]]:
     """Return the GPU: as asked, else the usual board of the kernel's architecture; to predict, an H100 where nothing is said."""
     if question.gpu is not None:
         return gpus.find(question.gpu), []

@@ -7,21 +7,21 @@ from dataclasses import dataclass
 
 from ullage.errors import UllageError
 from ullage.gpus import chip as gpus
-from ullage.kernels.tiling import Cover, Product
+from ullage.kernels.tiling import Cover, TiledProduct
 from ullage.metrics.tiles import tile_efficiency
 from ullage.models.config import Config
-from ullage.models.gemms import Gemm, Sharding, gemms, share
-from ullage.reports.flops import FlopsReport, Question, formula_of, training
-from ullage.reports.gemm import DEFAULT_GPU, Heuristics, Source, predicted
+from ullage.models.gemms import Sharding, StepGemm, gemms, share
+from ullage.reports.flops import FlopsReport, StepQuestion, formula_of, training
+from ullage.reports.gemm import DEFAULT_GPU, Heuristics, TilingSource, predicted
 
 
 @dataclass(frozen=True)
 class TiledGemm:
     """One size of product of the step, and what it becomes under the tile that is predicted for it."""
 
-    gemm: Gemm
+    gemm: StepGemm
     cover: Cover
-    source: Source
+    source: TilingSource
 
     @property
     def executed(self) -> int:
@@ -63,7 +63,7 @@ def efficiency(rows: Sequence[TiledGemm]) -> float | None:
     return value
 
 
-def expected(config: Config, question: Question, report: FlopsReport, heuristics: Heuristics = "auto") -> TilesReport:
+def expected(config: Config, question: StepQuestion, report: FlopsReport, heuristics: Heuristics = "auto") -> TilesReport:
     """Return the products of the step that `report` is about, with the tiles to expect on the question's GPU.
 
     Raises UllageError for an unknown GPU and for a precision that it lacks.
@@ -88,9 +88,9 @@ def expected(config: Config, question: Question, report: FlopsReport, heuristics
     return TilesReport(tuple(rows), chip.name, share(found, report.ledger.executed), tuple(dict.fromkeys(notes)))
 
 
-def _product(gemm: Gemm) -> Product:
+def _product(gemm: StepGemm) -> TiledProduct:
     try:
-        return Product(gemm.m, gemm.n, gemm.k)
+        return TiledProduct(gemm.m, gemm.n, gemm.k)
     except UllageError as error:
         hint = "--dp and --accumulation share the rows of a step, --tp the columns of its weights"
         raise UllageError(f"{gemm.name} is {gemm.m:,} × {gemm.n:,} × {gemm.k:,}: {error.problem}", hint) from None

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ullage.benches.gemm_ofu_plan import PRECISIONS, STEP
-from ullage.benches.gemm_ofu_record import Recording
+from ullage.benches.gemm_ofu_record import GemmRecording
 from ullage.gpus.chip import Chip, find
 from ullage.metrics.metric import ratio
 from ullage.metrics.tiles import mean_absolute_error
@@ -41,7 +41,7 @@ class Statistics:
 
 
 @dataclass(frozen=True)
-class Row:
+class EstimatorRow:
     """A row of table II: whose (a GPU, or the paper's), the precision, the estimator, and its statistics."""
 
     gpu: str
@@ -53,7 +53,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Speedup:
+class PrecisionSpeedup:
     """A square product's rate over TF32's (figure 3): measured, and as OFU × peak tells it."""
 
     size: int
@@ -70,11 +70,11 @@ class GemmOfuReport(ShownByView, view="ullage.render.gemm_ofu"):
     """
 
     chip: Chip
-    recording: Recording
+    recording: GemmRecording
     estimates: tuple[Estimate, ...]
     exact: bool
-    rows: tuple[Row, ...]
-    speedups: tuple[Speedup, ...]
+    rows: tuple[EstimatorRow, ...]
+    speedups: tuple[PrecisionSpeedup, ...]
     overheads: dict[str, tuple[tuple[int, float], ...]]
     notes: tuple[str, ...]
 
@@ -83,7 +83,7 @@ class GemmOfuReport(ShownByView, view="ullage.render.gemm_ofu"):
         return differences([one for one in self.estimates if one.gemm.precision == precision], self.exact, adjusted)
 
 
-def gemm_ofu(recording: Recording) -> GemmOfuReport:
+def gemm_ofu(recording: GemmRecording) -> GemmOfuReport:
     """Return what a recorded run says. Raises UllageError for a GPU whose peaks nobody knows."""
     chip = find(recording.gpu)
     told = recording.machine.get("sms")
@@ -115,20 +115,20 @@ def statistics(errors: Sequence[float]) -> Statistics | None:
     return Statistics(count, mean_absolute_error(sum(sizes), count), within_2, within_5, sum(errors) / count)
 
 
-def _rows(chip: Chip, precision: str, estimates: Sequence[Estimate]) -> Iterator[Row]:
+def _rows(chip: Chip, precision: str, estimates: Sequence[Estimate]) -> Iterator[EstimatorRow]:
     mine = [one for one in estimates if one.gemm.precision == precision]
     for exact in (True, False):
         for adjusted in (False, True):
             found = statistics(differences(mine, exact, adjusted))
             if found is not None:
-                yield Row(chip.name, precision, exact, adjusted, found)
+                yield EstimatorRow(chip.name, precision, exact, adjusted, found)
     theirs = _PAPERS.get(chip.architecture, "")
     if mine:
         for adjusted, figures in zip((False, True), PAPER.get((theirs, precision), ()), strict=False):
-            yield Row(theirs, precision, None, adjusted, Statistics(PAPER_COUNT, figures[0] / 100, *figures[1:]), paper=True)
+            yield EstimatorRow(theirs, precision, None, adjusted, Statistics(PAPER_COUNT, figures[0] / 100, *figures[1:]), paper=True)
 
 
-def _speedups(estimates: Sequence[Estimate], chip: Chip, exact: bool) -> Iterator[Speedup]:
+def _speedups(estimates: Sequence[Estimate], chip: Chip, exact: bool) -> Iterator[PrecisionSpeedup]:
     squares = {(one.gemm.m, one.gemm.precision): one for one in estimates if one.gemm.kind == "square"}
     for (size, precision), one in squares.items():
         base = squares.get((size, BASE))
@@ -137,7 +137,7 @@ def _speedups(estimates: Sequence[Estimate], chip: Chip, exact: bool) -> Iterato
         peaks = ratio(chip.peak(precision), chip.peak(BASE))
         measured, by_ofu = ratio(one.mfu, base.mfu), ratio(one.ofu(exact, False), base.ofu(exact, False))
         if measured is not None and by_ofu is not None:
-            yield Speedup(size, precision, measured * peaks, by_ofu * peaks)
+            yield PrecisionSpeedup(size, precision, measured * peaks, by_ofu * peaks)
 
 
 def _overheads(estimates: Sequence[Estimate]) -> dict[str, tuple[tuple[int, float], ...]]:
@@ -148,7 +148,7 @@ def _overheads(estimates: Sequence[Estimate]) -> dict[str, tuple[tuple[int, floa
     return {precision: tuple(sorted(found[precision].items())) for precision in PRECISIONS if precision in found}
 
 
-def _notes(recording: Recording, estimates: Sequence[Estimate]) -> Iterator[str]:
+def _notes(recording: GemmRecording, estimates: Sequence[Estimate]) -> Iterator[str]:
     settings = recording.settings
     yield (
         f"dimensions are random multiples of {STEP} up to {settings.get('largest')}, each product sustained for "

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ullage.benches.gemm_ofu_plan import Gemm
+from ullage.benches.gemm_ofu_plan import PlannedGemm
 from ullage.benches.gemm_ofu_record import Observation
 from ullage.gpus.chip import Chip
 from ullage.kernels.gemms.gemm import GemmName, decode
-from ullage.kernels.tiling import Cover, Product, Tiling
+from ullage.kernels.tiling import Cover, TiledProduct, Tiling
 from ullage.metrics.metric import ratio
 from ullage.metrics.ofu import exact_ofu, sampled_ofu
 
@@ -25,7 +25,7 @@ class Estimate:
     `sampled` is OFU from tensor activity and the sampled clock, `exact` from the cycle counters.
     """
 
-    gemm: Gemm
+    gemm: PlannedGemm
     mfu: float | None
     sampled: float | None
     exact: float | None
@@ -109,7 +109,7 @@ def fits(value: float | None, wanted: float, tolerance: float) -> bool:
     return value is not None and wanted > 0 and abs(value / wanted - 1) <= tolerance
 
 
-def cover(gemm: Gemm, kernels: Sequence[str]) -> Cover | str:
+def cover(gemm: PlannedGemm, kernels: Sequence[str]) -> Cover | str:
     """Return how a product was tiled, from the names of what it launched, or why that is not known.
 
     The product is row-major, cuBLAS counts column-major: M and N change places. Nothing is guessed: a kernel that splits K or
@@ -123,7 +123,7 @@ def cover(gemm: Gemm, kernels: Sequence[str]) -> Cover | str:
     if len(decoded) > 1:
         return "several kernels multiply"
     tiling = _tiling(decoded[0], split=any("splitk" in name.lower() for name in kernels))
-    return tiling if isinstance(tiling, str) else Cover(Product(gemm.m, gemm.n, gemm.k).swapped, tiling)
+    return tiling if isinstance(tiling, str) else Cover(TiledProduct(gemm.m, gemm.n, gemm.k).swapped, tiling)
 
 
 def _tiling(name: GemmName, split: bool) -> Tiling | str:

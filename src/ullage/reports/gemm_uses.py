@@ -12,11 +12,11 @@ from ullage.kernels.family import family
 from ullage.kernels.gemms.gemm import GemmName, decode
 from ullage.kernels.gemms.legacy import legacy_on
 from ullage.kernels.tiling import LARGEST, Cover, Tiling, executed_at_most
-from ullage.kernels.tiling import Product as Asked
+from ullage.kernels.tiling import TiledProduct as Asked
 from ullage.metrics.metric import ratio
 from ullage.metrics.tiles import tile_efficiency
 from ullage.product import REASONS, Product, multiplied, product
-from ullage.sums.lanes.products import Row
+from ullage.sums.lanes.products import KernelProduct
 
 # What libraries launch beside a product: sums over slices of K, their first zeros.
 _BESIDE = re.compile(r"splitK_?reduce|PostGSU|^Cijk_(?!A)", re.IGNORECASE)
@@ -71,7 +71,7 @@ class GemmUse:
         return None if self.rate is None or self.peak is None else ratio(self.rate, self.peak)
 
 
-def gemm_use(row: Row, chip: Chip | None) -> GemmUse | None:
+def gemm_use(row: KernelProduct, chip: Chip | None) -> GemmUse | None:
     """Return what a row says of a matrix product, None for kernels that are none."""
     decoded = decode(row.kernel)
     if is_beside(row.kernel) or (decoded is None and family(row.kernel) != "gemm"):
@@ -95,7 +95,7 @@ def gemm_use(row: Row, chip: Chip | None) -> GemmUse | None:
     )
 
 
-def _executed(row: Row, asked: Product | None, decoded: GemmName | None, *, at_most: bool = False) -> int | None:
+def _executed(row: KernelProduct, asked: Product | None, decoded: GemmName | None, *, at_most: bool = False) -> int | None:
     cover = cover_of(asked, decoded, row.blocks)
     if cover is None or decoded is None:
         return None

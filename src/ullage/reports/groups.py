@@ -16,7 +16,7 @@ from ullage.errors import UllageError, harmless
 from ullage.gpus.chip import find
 from ullage.gpus.mig import mig_share
 from ullage.metrics.metric import ratio
-from ullage.metrics.telemetry import Tree
+from ullage.metrics.telemetry import TelemetryTree
 from ullage.reports.rated import Rated, chains, weighted_mean
 from ullage.sums.devices import device_sums
 from ullage.sums.gauges import device_and_gauge_sums, gauge_sums
@@ -45,7 +45,7 @@ class Group:
     gpus: int
     gpu_hours: float
     trusted_share: float
-    tree: Tree
+    tree: TelemetryTree
     cost: float | None
     counted_hours: float = 0.0
     exact_share: float = 0.0

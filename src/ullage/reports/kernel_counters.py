@@ -24,7 +24,7 @@ _OPCODES = {"fp16": "HMMA.16816.F32", "bf16": "HMMA.16816.F32.BF16", "tf32": "HM
 
 
 @dataclass(frozen=True)
-class Kernel:
+class CountedKernel:
     """A kernel by name: all its counted launches together.
 
     `time` in s; `flops` by precision (vector pipes under "fp32 vector" and the like); `legacy_share` is the share of its tensor FLOPs by
@@ -55,7 +55,7 @@ class Kernel:
 class KernelCounters(ShownByView, view="ullage.render.kernel_counters"):
     """The kernels, the longest first; `time` of all (s), the GPU, by whose ceilings, and notes."""
 
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[CountedKernel, ...]
     time: float
     gpu: str
     ceilings: str
@@ -128,7 +128,7 @@ class Roofs:
         return self.chip.peak(precision) if self.chip is not None and precision in self.chip.precisions else None
 
 
-def _kernel(name: str, launches: Sequence[Mapping[str, float]], roofs: Roofs) -> Kernel:
+def _kernel(name: str, launches: Sequence[Mapping[str, float]], roofs: Roofs) -> CountedKernel:
     sums = _sums(launches)
     quantities = {quantity: sums[metric] for quantity, metric in _metrics(sums)}
     time = quantities.get("time", 0.0) / 1e9
@@ -137,7 +137,7 @@ def _kernel(name: str, launches: Sequence[Mapping[str, float]], roofs: Roofs) ->
     traffic = sum(moved) if len(moved) == 2 else None
     flops = _by_precision(parts) | vector_flops(sums)
     roof, bound = _roof(parts, traffic, roofs)
-    return Kernel(
+    return CountedKernel(
         name=name,
         launches=len(launches),
         time=time,

@@ -10,7 +10,7 @@ from ullage.gpus.precision import PRECISIONS
 from ullage.kernels.family import family
 from ullage.metrics.kernel_losses import STEPS, KernelCeilings, KernelLoss, KernelWork, kernel_loss
 from ullage.metrics.metric import ratio
-from ullage.metrics.steps import LABELS, Step
+from ullage.metrics.steps import LABELS, ChainStep
 from ullage.product import Multiplied, attention, moved_bytes, multiplied
 from ullage.reports.code import WITHIN_DEVICE, direction
 from ullage.reports.gemm_uses import GemmUse, cover_of, gemm_use, is_beside, is_stream_k
@@ -18,7 +18,7 @@ from ullage.reports.remedies import Remedy, kernel_remedies
 from ullage.reports.trace import TraceReport
 from ullage.reports.waterfall_step import WITHOUT_PRODUCTS
 from ullage.sums.lanes.kernels import merge_kernels
-from ullage.sums.lanes.products import Row, merge_products
+from ullage.sums.lanes.products import KernelProduct, merge_products
 from ullage.sums.lanes.run import Run
 
 # The factors of the waterfall that hold each step of a kernel. SMs that a kernel leaves idle for other reasons than its last wave (blocks
@@ -132,7 +132,7 @@ class KernelRoofs:
         return found
 
 
-def kernel_roofs(report: TraceReport, sources: RoofSources, steps: Sequence[Step] = ()) -> KernelRoofs | None:
+def kernel_roofs(report: TraceReport, sources: RoofSources, steps: Sequence[ChainStep] = ()) -> KernelRoofs | None:
     """Return what each kernel of a trace loses; `steps` are the waterfall's. None where no kernel ran.
 
     The kernels are those of each file's window. Where kernels ran side by side, or the window common to all ranks is shorter, losses
@@ -161,7 +161,7 @@ def kernel_roofs(report: TraceReport, sources: RoofSources, steps: Sequence[Step
     )
 
 
-def _rows(products: Iterable[Row], sources: RoofSources) -> list[KernelRoof]:
+def _rows(products: Iterable[KernelProduct], sources: RoofSources) -> list[KernelRoof]:
     """Return the kernels by name and by what was asked for, over layers and grids."""
     found: dict[tuple[str, str], KernelRoof] = {}
     for row in products:
@@ -171,7 +171,7 @@ def _rows(products: Iterable[Row], sources: RoofSources) -> list[KernelRoof]:
     return list(found.values())
 
 
-def _row(row: Row, chip: Chip) -> KernelRoof:
+def _row(row: KernelProduct, chip: Chip) -> KernelRoof:
     use = gemm_use(row, chip)
     work, precision, peak = _work(row, use, chip)
     asked = "" if work is None or (not work.flops and work.bytes is None) else row.product
@@ -179,7 +179,7 @@ def _row(row: Row, chip: Chip) -> KernelRoof:
     return KernelRoof(row.kernel, asked, sort, precision, row.count, row.time / 1e9, work, peak, legacy=use.legacy if use else None)
 
 
-def _work(row: Row, use: GemmUse | None, chip: Chip) -> tuple[KernelWork | None, str | None, float | None]:
+def _work(row: KernelProduct, use: GemmUse | None, chip: Chip) -> tuple[KernelWork | None, str | None, float | None]:
     """Return what a kernel did, in which precision, and its peak in FLOP/s; no work where it may multiply and nobody tells how much."""
     time = row.time / 1e9
     if (several := multiplied(row.product)) is not None and not is_beside(row.kernel):
@@ -210,7 +210,7 @@ def _beside_attention(kernel: str) -> bool:
 
 
 def _several_work(
-    row: Row, asked: Multiplied, use: GemmUse | None, chip: Chip, time: float
+    row: KernelProduct, asked: Multiplied, use: GemmUse | None, chip: Chip, time: float
 ) -> tuple[KernelWork | None, str | None, float | None]:
     """Return what a convolution's kernel or one of grouped products did; in single precision it multiplies as its name says."""
     named = use.precision if use is not None else None
@@ -222,7 +222,7 @@ def _several_work(
     return KernelWork(time, row.count * asked.flops, bytes=moved), precision, chip.peak(precision)
 
 
-def _product_work(row: Row, use: GemmUse, chip: Chip, time: float) -> KernelWork:
+def _product_work(row: KernelProduct, use: GemmUse, chip: Chip, time: float) -> KernelWork:
     asked, cover = use.product, cover_of(use.product, use.decoded, row.blocks)
     assert asked is not None and use.theoretical_flops is not None
     size = BYTES.get(asked.precision or use.precision or "")
@@ -339,7 +339,7 @@ def _because(work: KernelWork, loss: KernelLoss, ceilings: KernelCeilings) -> st
     return said[name]() + (f"; that is {part[name]:.0%} of its time{most}" if name not in ("memory", "itself") else "")
 
 
-def _sums(rows: Sequence[KernelRoof], steps: Sequence[Step]) -> Iterator[StepSum]:
+def _sums(rows: Sequence[KernelRoof], steps: Sequence[ChainStep]) -> Iterator[StepSum]:
     """Yield what each step of kernels comes to, beside the waterfall's own."""
     told = {step: [row.steps[step] for row in rows if row.steps and step in row.steps] for step in STEPS}
     points = {step: sum(found) for step, found in told.items()}

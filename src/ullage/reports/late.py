@@ -9,7 +9,7 @@ from ullage.sums.lanes.transfer import Skew, Straggler, skew, stragglers
 
 
 @dataclass(frozen=True)
-class Clock:
+class ClockDifference:
     """A capture's clock against the first one's: `offset` in ns, drift in ns per ns, and what is left, all None if too few matched."""
 
     place: str
@@ -27,7 +27,7 @@ class Late:
     collectives: int
     stragglers: tuple[Straggler, ...]
     skew: Skew | None
-    clocks: tuple[Clock, ...]
+    clocks: tuple[ClockDifference, ...]
 
 
 def late(matched: Matched) -> Late | None:
@@ -36,7 +36,7 @@ def late(matched: Matched) -> Late | None:
         return None
     places = {lane.capture: lane.place for lane in matched.lanes}
     clocks = tuple(
-        Clock(
+        ClockDifference(
             places.get(c.capture, ""),
             c.matches,
             *((c.line.offset, c.line.drift, c.line.residual, c.line.worst) if c.line is not None else (None, None, None, None)),

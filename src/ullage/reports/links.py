@@ -8,14 +8,14 @@ from ullage.metrics.collectives import algorithm_bandwidth, bus_bandwidth, cross
 from ullage.metrics.metric import ratio
 from ullage.reports.gemms import chip_of
 from ullage.sums.lanes.matched import Matched
-from ullage.sums.lanes.moved import Moved, moved
+from ullage.sums.lanes.moved import MovedBytes, moved
 from ullage.sums.lanes.run import Run
 
 GIVEN = "the link given"
 
 
 @dataclass(frozen=True)
-class Bandwidth(Moved):
+class Bandwidth(MovedBytes):
     """Collectives of one operation, process group and size, with their `algorithm` and `bus` bandwidth in B/s.
 
     Where `waiting` is true both are at least this. `link` is what the bus bandwidth is held against, `rate` its B/s one way, `share` the

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ullage.cupti import changes, dictionary, mapping
-from ullage.cupti.counters.catalogue import Source, catalogue
+from ullage.cupti.counters.catalogue import CounterSource, catalogue
 from ullage.cupti.counters.plan import plan
 from ullage.cupti.mapping import Old
 from ullage.errors import UllageError
@@ -63,7 +63,7 @@ def translated(old: Old, chip: str | None, release: str | None, values: Mapping[
     return Translated(old, names, mapping.evaluate(old, found), mapping.missing(old, found), beside)
 
 
-def passes(found: Iterable[Translated], chip: str, source: Source) -> int | None:
+def passes(found: Iterable[Translated], chip: str, source: CounterSource) -> int | None:
     """Return in how many passes over ranges a chip collects all of it; None where nothing is needed, or it doesn't go together.
 
     Raises UllageError without a library that can be asked.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ullage.benches.result import Result, Row
+from ullage.benches.result import BenchResult, CaseRow
 from ullage.errors import harmless
 from ullage.metrics.metric import ratio
 from ullage.sources.clock_reasons import REASONS
@@ -55,7 +55,7 @@ class PowerCost:
         return bool(_held(self.reasons))
 
 
-def power_cost(results: Sequence[Result]) -> PowerCost | None:
+def power_cost(results: Sequence[BenchResult]) -> PowerCost | None:
     """Return what the power limit costs, from the newest power curve; None where no product ran on random data on all SMs."""
     found = max((result for result in results if result.bench == BENCH), key=lambda one: one.date, default=None)
     if found is None:
@@ -86,13 +86,13 @@ def power_cost(results: Sequence[Result]) -> PowerCost | None:
     )
 
 
-def _sms(row: Row) -> int:
+def _sms(row: CaseRow) -> int:
     """Return on how many SMs a row ran; 0 where it does not say."""
     told = row.labels.get("SMs")
     return told if isinstance(told, int) and told > 0 else 0
 
 
-def _scaled(row: Row, sms: int) -> float:
+def _scaled(row: CaseRow, sms: int) -> float:
     """Return what all SMs would do at the clock that a row had: an SM's products need no other SM."""
     return row.values["throughput"].value * sms / _sms(row)
 
@@ -101,7 +101,7 @@ def _held(reasons: tuple[str, ...] | None) -> tuple[str, ...]:
     return tuple(reason for reason in reasons or () if reason in (*POWER, *HEAT))
 
 
-def power_notes(results: Sequence[Result]) -> tuple[str, ...]:
+def power_notes(results: Sequence[BenchResult]) -> tuple[str, ...]:
     """Return in sentences what the power limit costs, and what the power curve can't tell; nothing without one."""
     cost = power_cost(results)
     return () if cost is None else (sentence(cost), VOLTAGE)

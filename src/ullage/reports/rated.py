@@ -15,7 +15,7 @@ from ullage.gpus.chip import Chip, find
 from ullage.gpus.mig import mig_share
 from ullage.metrics.metric import ratio
 from ullage.metrics.ofu import counted_units
-from ullage.metrics.telemetry import Tree, chain, credible, step_losses, tree
+from ullage.metrics.telemetry import TelemetryTree, chain, credible, step_losses, tree
 from ullage.sums.gauges import CLOCK_FLOOR
 from ullage.sums.ledger import CODES
 
@@ -195,7 +195,7 @@ def weighted_mean(part: Array, time: Array, weight: Array) -> float | None:
     return _known(float(weighted_means(part, time, weight, np.zeros(len(part), np.int64), 1)[0]))
 
 
-def trees(rated: Rated, codes: npt.NDArray[np.int64], count: int) -> list[Tree]:
+def trees(rated: Rated, codes: npt.NDArray[np.int64], count: int) -> list[TelemetryTree]:
     """Return a telemetry tree for each of `count` groups; `codes` is each row's group, and a row is one device of it."""
     gauges = {
         "tensor": (rated.tensor_part, rated.ofu_time),
@@ -219,7 +219,7 @@ def trees(rated: Rated, codes: npt.NDArray[np.int64], count: int) -> list[Tree]:
     ]
 
 
-def tree_of(rated: Rated) -> Tree:
+def tree_of(rated: Rated) -> TelemetryTree:
     """Return the telemetry tree of all rows together as the work of one job."""
     return job_chains(rated, np.zeros(len(rated), np.int64), 1)[0]
 
@@ -286,7 +286,7 @@ def _jobs(rated: Rated) -> Codes:
     return _first_seen(np.where(has, 2 * named, 2 * own + 1))
 
 
-def chains(rated: Rated, lost: Mapping[str, Array], codes: Codes, count: int) -> list[Tree]:
+def chains(rated: Rated, lost: Mapping[str, Array], codes: Codes, count: int) -> list[TelemetryTree]:
     """Return the chain of each of `count` groups of rows (`codes` is each row's group) from the rows' losses."""
     time = np.bincount(codes, rated.ofu_time * rated.weight, count)
     kept = np.bincount(codes, np.nan_to_num(rated.ofu_part * rated.weight), count)
@@ -301,7 +301,7 @@ def chains(rated: Rated, lost: Mapping[str, Array], codes: Codes, count: int) ->
     ]
 
 
-def job_chains(rated: Rated, codes: Codes, count: int) -> list[Tree]:
+def job_chains(rated: Rated, codes: Codes, count: int) -> list[TelemetryTree]:
     """Return the chain of each of `count` groups of rows, each group taken for one job and all its time for work."""
     return chains(rated, losses(rated, codes), codes, count)
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ullage.errors import harmless
 from ullage.metrics.metric import METRICS
-from ullage.reports.talp_formulas import FORMULAS, TREES, Given
+from ullage.reports.talp_formulas import FORMULAS, TREES, TalpSums
 from ullage.totals import Region
 
 ROUNDING = 0.005 + 1e-6  # two decimals, and TALP's single precision
@@ -86,7 +86,7 @@ def _row(region: Region, key: str) -> Restated | None:
     stated, ours = region.stated[key], recomputed(region, key)
     if ours is not None and abs(ours - stated) <= ROUNDING:
         return None
-    given = Given(region.given)
+    given = TalpSums(region.given)
     values = [(formula.function(given), formula.why) for formula in FORMULAS[key]]
     first = next((value for value, _ in values if value is not None), None)
     why = next((why for value, why in values if value is not None and abs(value - stated) <= ROUNDING), None)
@@ -124,7 +124,7 @@ def recomputed(region: Region, key: str) -> float | None:
 
 def _seen(region: Region) -> float | None:
     """Return how much of CPUs × elapsed time TALP's times account for, None without any."""
-    host, given = region.host, Given(region.given)
+    host, given = region.host, TalpSums(region.given)
     if host is None:
         return None
     seen = host.useful_time + host.offload_time + host.parallel_time + given["mpiTime"] + given["mpiWorkerIdleTime"]

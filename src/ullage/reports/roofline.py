@@ -6,10 +6,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from ullage.benches.result import Result, Row
+from ullage.benches.result import BenchResult, CaseRow
 from ullage.errors import UllageError, harmless
 from ullage.gpus.chip import Chip
-from ullage.gpus.measured import Ceiling, Ceilings
+from ullage.gpus.measured import Ceilings, MeasuredCeiling
 from ullage.gpus.precision import PRECISIONS
 from ullage.metrics.metric import ratio
 
@@ -27,7 +27,7 @@ class Roof:
 
 
 @dataclass(frozen=True)
-class Point:
+class RooflinePoint:
     """A kernel: FLOPs per byte of device memory, FLOP/s, what it is called."""
 
     name: str
@@ -41,10 +41,10 @@ class Roofline:
 
     gpu: str
     roofs: tuple[Roof, ...]
-    points: tuple[Point, ...]
+    points: tuple[RooflinePoint, ...]
 
 
-def ceilings(results: Sequence[Result]) -> Ceilings | None:
+def ceilings(results: Sequence[BenchResult]) -> Ceilings | None:
     """Return the measured ceilings that results of one device hold: the best dense FLOP/s of each precision on random data, and
     the best bandwidth of each level of memory, of bursts and of runs long enough to be sustained.
 
@@ -67,11 +67,11 @@ def ceilings(results: Sequence[Result]) -> Ceilings | None:
 class _Best:
     """The highest FLOP/s by precision and the highest B/s by level, of bursts or of sustained runs."""
 
-    flops: dict[str, Ceiling] = field(default_factory=dict)
-    bandwidth: dict[str, Ceiling] = field(default_factory=dict)
+    flops: dict[str, MeasuredCeiling] = field(default_factory=dict)
+    bandwidth: dict[str, MeasuredCeiling] = field(default_factory=dict)
 
 
-def _best(results: Sequence[Result]) -> tuple[_Best, _Best]:
+def _best(results: Sequence[BenchResult]) -> tuple[_Best, _Best]:
     """Return what bursts reached, and what was sustained."""
     burst, sustained = _Best(), _Best()
     for result, row in _rows(results):
@@ -84,15 +84,15 @@ def _best(results: Sequence[Result]) -> tuple[_Best, _Best]:
     return burst, sustained
 
 
-def _rows(results: Iterable[Result]) -> Iterable[tuple[Result, Row]]:
+def _rows(results: Iterable[BenchResult]) -> Iterable[tuple[BenchResult, CaseRow]]:
     return ((result, row) for result in results for row in result.rows if row.values)
 
 
-def _keep(found: dict[str, Ceiling], key: str, quantity: str, result: Result, row: Row) -> None:
+def _keep(found: dict[str, MeasuredCeiling], key: str, quantity: str, result: BenchResult, row: CaseRow) -> None:
     """Keep what a row tells of a quantity where it is the highest so far."""
     value = row.values.get(quantity)
     if value is not None and value.value > 0 and (key not in found or value.value > found[key].value):
-        one = Ceiling(value.value, f"{result.bench}: {named(row)}", result.date)
+        one = MeasuredCeiling(value.value, f"{result.bench}: {named(row)}", result.date)
         if (seen := row.stamp) is not None:
             one = replace(
                 one, data=seen.data, sm_clock=seen.sm_clock, power=seen.power, lowest_clock=seen.lowest_clock,
@@ -101,12 +101,12 @@ def _keep(found: dict[str, Ceiling], key: str, quantity: str, result: Result, ro
         found[key] = one
 
 
-def named(row: Row) -> str:
+def named(row: CaseRow) -> str:
     """Return a row's labels in a few words."""
     return harmless(" ".join(str(label) for label in row.labels.values() if label is not None), 120)
 
 
-def roofline(results: Sequence[Result], chip: Chip | None) -> Roofline | None:
+def roofline(results: Sequence[BenchResult], chip: Chip | None) -> Roofline | None:
     """Return what a roofline shows of a device; None where not both a roof and a slope are known.
 
     The sustained roofs come first, then those of bursts, below which the points lie, for a point is a burst. Of what the maker states the
@@ -123,7 +123,9 @@ def roofline(results: Sequence[Result], chip: Chip | None) -> Roofline | None:
     return Roofline(results[0].gpu if results else chip.name if chip else "", tuple(roofs), tuple(_points(results)))
 
 
-def _measured(flops: Mapping[str, Ceiling], bandwidth: Mapping[str, Ceiling], kind: Literal["sustained", "burst"]) -> Iterable[Roof]:
+def _measured(
+    flops: Mapping[str, MeasuredCeiling], bandwidth: Mapping[str, MeasuredCeiling], kind: Literal["sustained", "burst"]
+) -> Iterable[Roof]:
     yield from (Roof(name, flops[name].value, slope=False, kind=kind) for name in PRECISIONS if name in flops)
     yield from (Roof(name, bandwidth[name].value, slope=True, kind=kind) for name in LEVELS if name in bandwidth)
 
@@ -135,8 +137,8 @@ def _stated(chip: Chip | None, measured: Iterable[str]) -> Iterable[Roof]:
         yield Roof(LEVELS[0], chip.bandwidth, slope=True, kind="stated")
 
 
-def _points(results: Iterable[Result]) -> Iterable[Point]:
+def _points(results: Iterable[BenchResult]) -> Iterable[RooflinePoint]:
     for result, row in _rows(results):
         intensity = ratio(row.flops, row.bytes)
         if "throughput" in row.values and intensity:
-            yield Point(f"{result.bench}: {named(row)}", intensity, row.values["throughput"].value)
+            yield RooflinePoint(f"{result.bench}: {named(row)}", intensity, row.values["throughput"].value)

@@ -9,7 +9,7 @@ from pathlib import Path
 from ullage.metrics.computation import computation
 from ullage.metrics.metric import ratio
 from ullage.metrics.tree import Node
-from ullage.reports.run_counters import Counted, counted
+from ullage.reports.run_counters import RunMeans, counted
 from ullage.reports.trace import TraceReport
 
 TOO_MUCH = 1.05  # SMs can't be active while no kernel runs: more than this, and a point, is no rounding
@@ -47,7 +47,7 @@ def run_report(code: int, trace: TraceReport | None, folder: Path, notes: Sequen
     return RunReport(code, trace, ofu, method, by, tuple(dict.fromkeys(said)))
 
 
-def _others(trace: TraceReport, found: Counted) -> list[str]:
+def _others(trace: TraceReport, found: RunMeans) -> list[str]:
     """Return a warning where the counters saw work for which the recorded kernels leave no room."""
     totals, tree = trace.whole.device_totals, trace.whole.device
     assert totals is not None and tree is not None

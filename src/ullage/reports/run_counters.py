@@ -39,7 +39,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Counted:
+class RunMeans:
     """Means over a run's devices and its elapsed time: OFU, tensor activity (TPA), SM activity (None: not known).
 
     `method` is "exact" (cycle counters) or "sampled" (a clock sample beside each activity), `by` what read the counters.
@@ -79,7 +79,7 @@ class _Seen:
     spans: int
 
 
-def counted(trace: TraceReport, folder: Path, notes: list[str]) -> Counted | None:
+def counted(trace: TraceReport, folder: Path, notes: list[str]) -> RunMeans | None:
     """Return what the counters say of a run whose telemetry lies in `folder`; None, and a note that says why, where they say too little."""
     if trace.run is None or trace.whole.device is None:
         return None
@@ -223,7 +223,7 @@ def _believed(sums: Sequence[pa.Table]) -> Rated:
     return rated
 
 
-def _means(elapsed: float, seen: Mapping[Device, _Seen], rated: Rated, told: _Told, notes: list[str]) -> Counted:
+def _means(elapsed: float, seen: Mapping[Device, _Seen], rated: Rated, told: _Told, notes: list[str]) -> RunMeans:
     """Return the means over devices and `elapsed` (ms): what each device did, spread over the time of the run."""
     ofu, tensor = ratio(rated.ofu_part, rated.ofu_time), ratio(rated.tensor_part, rated.ofu_time)
     if np.isnan(ofu).any() or np.isnan(tensor).any():
@@ -235,7 +235,7 @@ def _means(elapsed: float, seen: Mapping[Device, _Seen], rated: Rated, told: _To
     if covered < NEARLY_ALL:
         notes.append(f"the counters were read for {covered:.0%} of the program's time; the rest is taken to be like it")
     sm = ratio(rated.column("sm_active_sum"), rated.column("sm_active_ms"))
-    return Counted(
+    return RunMeans(
         ofu=float((ofu * share).mean()),
         tensor=float((tensor * share).mean()),
         sm=None if np.isnan(sm).any() else float((sm * share).mean()),

@@ -10,10 +10,10 @@ from pathlib import Path
 from ullage.errors import UllageError, harmless
 from ullage.kernels.sass import asked as ptx_text
 from ullage.kernels.sass import assembler
-from ullage.kernels.sass.asked import Asked
-from ullage.kernels.sass.binary import Image, Opened, open_binary, target
+from ullage.kernels.sass.asked import MatrixInstruction
+from ullage.kernels.sass.binary import CodeImage, Opened, open_binary, target
 from ullage.kernels.sass.disassembler import disassemble
-from ullage.kernels.sass.finding import Finding, Linted
+from ullage.kernels.sass.finding import KernelFinding, Linted
 from ullage.kernels.sass.instruction import Function
 from ullage.kernels.sass.lint import lint
 from ullage.views.shown import ShownByView
@@ -22,7 +22,7 @@ BAD = ("emulated", "legacy")
 
 
 @dataclass(frozen=True)
-class Kernel:
+class BinaryKernel:
     """A kernel of a binary: the file and image it stands in, its architecture as precisely as known ("sm_90a"), what its code shows.
 
     `told` says whether its PTX was at hand.
@@ -39,7 +39,7 @@ class Kernel:
         return self.linted.function.name
 
     @property
-    def bad(self) -> tuple[Finding, ...]:
+    def bad(self) -> tuple[KernelFinding, ...]:
         """The findings that cost tensor throughput."""
         return tuple(one for one in self.linted.findings if one.sort in BAD)
 
@@ -50,13 +50,13 @@ class SassReport(ShownByView, view="ullage.render.sass"):
     compiled here, what it asks for; and notes."""
 
     files: tuple[str, ...]
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[BinaryKernel, ...]
     others: int
-    asked: tuple[Asked, ...]
+    asked: tuple[MatrixInstruction, ...]
     notes: tuple[str, ...]
 
     @property
-    def bad(self) -> tuple[Kernel, ...]:
+    def bad(self) -> tuple[BinaryKernel, ...]:
         """The kernels with something emulated or legacy."""
         return tuple(one for one in self.kernels if one.bad)
 
@@ -105,9 +105,9 @@ class _Text:
 
     target: str
     alone: bool
-    entries: Mapping[str, tuple[Asked, ...]]
+    entries: Mapping[str, tuple[MatrixInstruction, ...]]
 
-    def tells(self, name: str, architecture: str) -> tuple[Asked, ...] | None:
+    def tells(self, name: str, architecture: str) -> tuple[MatrixInstruction, ...] | None:
         """Return what the entry asked for; PTX that stands beside machine code in one file speaks for its own architecture alone."""
         same = self.alone or self.target.rstrip("af") == architecture.rstrip("af")
         return self.entries.get(name) if same else None
@@ -126,19 +126,19 @@ def _texts(opened: Opened, *, alone: bool) -> list[_Text]:
 
 def _images(
     given: Sequence[Opened], architecture: str | None, assembled: Callable[[str, str], bytes]
-) -> tuple[list[Image], list[Asked], list[str]]:
+) -> tuple[list[CodeImage], list[MatrixInstruction], list[str]]:
     """Return the machine code, what PTX asks for that is left without, and why."""
     images = [image for opened in given for image in opened.images]
     if images:
         return images, [], []
-    untold: list[Asked] = []
+    untold: list[MatrixInstruction] = []
     notes = []
     for name, text in (pair for opened in given for pair in opened.ptx):
         wanted = architecture or target(text)
         if wanted is None:
             raise UllageError(f"{harmless(name, 60)} names no .target", "say for which architecture it is to be compiled: --arch sm_90a")
         try:
-            images.append(Image(name, wanted, assembled(text, wanted)))
+            images.append(CodeImage(name, wanted, assembled(text, wanted)))
             notes.append(f"{name} was compiled for {wanted} by the ptxas found here; a driver's own may do otherwise")
         except UllageError as error:
             if assembler.ptxas() is not None:
@@ -149,10 +149,10 @@ def _images(
 
 
 def _functions(
-    images: Sequence[Image], disassembled: Callable[[bytes], list[Function]], progress: Callable[[str], None]
-) -> tuple[list[tuple[Image, Function]], list[str]]:
+    images: Sequence[CodeImage], disassembled: Callable[[bytes], list[Function]], progress: Callable[[str], None]
+) -> tuple[list[tuple[CodeImage, Function]], list[str]]:
     """Return the functions of images with the image of each, and why an image was left out; raises where none can be read."""
-    found: list[tuple[Image, Function]] = []
+    found: list[tuple[CodeImage, Function]] = []
     failed: list[UllageError] = []
     for number, image in enumerate(images, 1):
         progress(f"disassembling {number:,} of {len(images):,}: {harmless(image.name, 60)}")
@@ -165,7 +165,7 @@ def _functions(
     return found, [f"{error.problem}; left out" for error in failed]
 
 
-def _fitting(functions: list[tuple[Image, Function]], architecture: str | None) -> list[tuple[Image, Function]]:
+def _fitting(functions: list[tuple[CodeImage, Function]], architecture: str | None) -> list[tuple[CodeImage, Function]]:
     """Leave out what is for other architectures: of a cubin alone, no name tells, and the machine code tells no letter."""
     if architecture is None:
         return functions
@@ -177,7 +177,7 @@ def _fitting(functions: list[tuple[Image, Function]], architecture: str | None) 
     return kept
 
 
-def _kernel(image: Image, function: Function, texts: Sequence[_Text]) -> Kernel:
+def _kernel(image: CodeImage, function: Function, texts: Sequence[_Text]) -> BinaryKernel:
     told = (text.tells(function.name, function.architecture) for text in texts)
     asked = next((one for one in told if one is not None), None)
-    return Kernel(image.name, image.architecture or function.architecture, lint(function, asked), asked is not None)
+    return BinaryKernel(image.name, image.architecture or function.architecture, lint(function, asked), asked is not None)

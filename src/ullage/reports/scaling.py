@@ -9,15 +9,15 @@ from ullage.errors import UllageError
 from ullage.metrics.metric import METRICS
 from ullage.metrics.scaling import BYTES_SCALING, DEVICE_SCALING, EFFICIENCY, HOST_SCALING, SPEEDUP, Detected, Kind, detected
 from ullage.metrics.tree import Branch, Node, evaluate
-from ullage.reports.view import View, same_mode
+from ullage.reports.view import RunPart, same_mode
 from ullage.totals import DeviceTotals, HostTotals, Resource
 from ullage.views.shown import ShownByView
 
-Named = tuple[str, View]
+Named = tuple[str, RunPart]
 
 
 @dataclass(frozen=True)
-class Column:
+class ScalingRun:
     """One run: what it is called, its devices and processes (None where not known; threads or CPUs where these are counted: `host`
     says it), and its elapsed time in ns (0: not known).
 
@@ -33,7 +33,7 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Row:
+class ScalingRow:
     """One metric over the runs, at its depth in a tree; a run that doesn't have it has None."""
 
     metric: str
@@ -48,20 +48,20 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Block:
+class TreeRows:
     """Rows of trees that belong together; parents first, so that a row's children follow it one deeper."""
 
     name: str
     label: str
-    rows: tuple[Row, ...]
+    rows: tuple[ScalingRow, ...]
 
 
 @dataclass(frozen=True)
 class Fall:
     """The factor that loses most from the reference to the largest run, and the efficiency (`root`) that it is a factor of."""
 
-    root: Row
-    factor: Row
+    root: ScalingRow
+    factor: ScalingRow
 
 
 @dataclass(frozen=True)
@@ -72,12 +72,12 @@ class ScalingReport(ShownByView, view="ullage.render.scaling"):
     None when it was stated.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[ScalingRun, ...]
     unit: str
     reference: int
     kind: Kind | None
     told: Detected | None
-    blocks: tuple[Block, ...]
+    blocks: tuple[TreeRows, ...]
     fall: Fall | None
     notes: tuple[str, ...]
 
@@ -128,20 +128,20 @@ def _reference(runs: Sequence[Named], name: str | None) -> int:
     return found[0]
 
 
-def _columns(runs: Sequence[Named]) -> tuple[Column, ...]:
+def _columns(runs: Sequence[Named]) -> tuple[ScalingRun, ...]:
     counts = [(_count(v.device_totals), _count(v.host_totals)) for _, v in runs]
     by = next((place for place in (0, 1) if all(count[place] for count in counts)), None)
     return tuple(
-        Column(name, devices or None, processes or None, v.elapsed, None if by is None else (devices, processes)[by], _host(v))
+        ScalingRun(name, devices or None, processes or None, v.elapsed, None if by is None else (devices, processes)[by], _host(v))
         for (name, v), (devices, processes) in zip(runs, counts, strict=True)
     )
 
 
-def _host(found: View) -> Resource:
+def _host(found: RunPart) -> Resource:
     return "process" if found.host_totals is None else found.host_totals.resource
 
 
-def _detected(views: Sequence[View], columns: Sequence[Column], base: int) -> Detected | None:
+def _detected(views: Sequence[RunPart], columns: Sequence[ScalingRun], base: int) -> Detected | None:
     """Return whether the work grows with the resources; None where there is nothing to tell apart."""
     resources = [column.resources for column in columns]
     counts = [count for count in resources if count]
@@ -158,7 +158,7 @@ def _detected(views: Sequence[View], columns: Sequence[Column], base: int) -> De
     return detected(counts, work, base)
 
 
-def _blocks(views: Sequence[View], columns: Sequence[Column], base: int, kind: Kind) -> Iterator[Block]:
+def _blocks(views: Sequence[RunPart], columns: Sequence[ScalingRun], base: int, kind: Kind) -> Iterator[TreeRows]:
     """Yield the trees of hosts and devices, then how both scale; blocks without any value are left out."""
     yield from _block("host", "Host", [[v.host for v in views]])
     yield from _block("device", "Device", [[v.device for v in views]])
@@ -199,7 +199,7 @@ def _evaluated(branch: Branch, sums: dict[str, float]) -> Node | None:
     return evaluate(branch, sums) if known else None
 
 
-def _speeds(branch: Branch, columns: Sequence[Column], base: int, kind: Kind) -> list[Node | None]:
+def _speeds(branch: Branch, columns: Sequence[ScalingRun], base: int, kind: Kind) -> list[Node | None]:
     first, least = columns[base].elapsed, columns[base].resources
     trees: list[Node | None] = []
     for column in columns:
@@ -211,18 +211,18 @@ def _speeds(branch: Branch, columns: Sequence[Column], base: int, kind: Kind) ->
     return trees
 
 
-def _block(name: str, label: str, trees: Sequence[Sequence[Node | None]]) -> Iterator[Block]:
+def _block(name: str, label: str, trees: Sequence[Sequence[Node | None]]) -> Iterator[TreeRows]:
     rows = [row for nodes in trees for row in _rows(nodes, 0) if any(node is not None and node.value is not None for node in row.nodes)]
     if rows:
-        yield Block(name, label, tuple(rows))
+        yield TreeRows(name, label, tuple(rows))
 
 
-def _rows(nodes: Sequence[Node | None], depth: int) -> Iterator[Row]:
+def _rows(nodes: Sequence[Node | None], depth: int) -> Iterator[ScalingRow]:
     """Yield the rows of trees laid side by side; a branch that some runs lack is None there."""
     here = next((node for node in nodes if node is not None), None)
     if here is None:
         return
-    yield Row(here.metric, here.label, depth, tuple(nodes))
+    yield ScalingRow(here.metric, here.label, depth, tuple(nodes))
     for metric in _order(nodes):
         below = [next((c for c in node.children if c.metric == metric), None) if node is not None else None for node in nodes]
         yield from _rows(below, depth + 1)
@@ -232,7 +232,7 @@ def _order(nodes: Sequence[Node | None]) -> list[str]:
     return list(dict.fromkeys(child.metric for node in nodes if node is not None for child in node.children))
 
 
-def _fall(blocks: Sequence[Block], base: int) -> Fall | None:
+def _fall(blocks: Sequence[TreeRows], base: int) -> Fall | None:
     """Return what falls most, of the devices if there are any, else of the hosts: a factor of the tree, or the scaling of the work."""
     by_name = {block.name: block for block in blocks}
     side = next((name for name in ("device", "host") if name in by_name), None)
@@ -259,7 +259,7 @@ BASES = {
 }
 
 
-def _notes(columns: Sequence[Column], told: Detected | None, base: int) -> Iterator[str]:
+def _notes(columns: Sequence[ScalingRun], told: Detected | None, base: int) -> Iterator[str]:
     if len(columns) == 1:
         yield "one run has nothing to scale against"
     elif len({c.resources for c in columns}) == 1 and columns[0].resources:

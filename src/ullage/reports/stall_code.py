@@ -10,7 +10,7 @@ from ullage.kernels.sass.lines import Lined
 from ullage.reports.stall_shares import KernelStalls, Spot
 
 
-class Code:
+class KernelCode:
     """Finds and disassembles the machine code of kernels, each cubin once; what can't be done becomes a note."""
 
     def __init__(

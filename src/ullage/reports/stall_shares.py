@@ -10,7 +10,7 @@ from functools import cached_property
 from ullage.cupti.pc_samples import Facts
 from ullage.cupti.stalls import Reason
 from ullage.kernels.sass.instruction import Instruction
-from ullage.kernels.sass.lines import Place
+from ullage.kernels.sass.lines import SourceLine
 from ullage.views.shown import ShownByView
 
 BUSY = ("issued", "ready")  # groups of states in which a warp doesn't wait
@@ -18,7 +18,7 @@ WORTH = 0.1  # of a kernel's samples that a reason needs for its advice to be gi
 
 
 @dataclass(frozen=True)
-class Share:
+class StallShare:
     """A stall reason with its samples, and how many of them are latency samples: the scheduler issued nothing in that cycle."""
 
     reason: Reason
@@ -36,9 +36,9 @@ class Spot:
     """An instruction with its samples: `pc` in bytes from the function's start; the instruction and its line where they are known."""
 
     pc: int
-    shares: tuple[Share, ...]
+    shares: tuple[StallShare, ...]
     instruction: Instruction | None = None
-    place: Place | None = None
+    place: SourceLine | None = None
 
     @cached_property
     def samples(self) -> int:
@@ -55,7 +55,7 @@ class KernelStalls:
     mangled: str
     cubin: int
     spots: tuple[Spot, ...]
-    shares: tuple[Share, ...]
+    shares: tuple[StallShare, ...]
     matched: str = ""
 
     @cached_property
@@ -73,9 +73,9 @@ class KernelStalls:
         return sum(one.samples for one in self.shares if one.waits)
 
     @property
-    def lines(self) -> list[tuple[Place, tuple[Share, ...]]]:
+    def lines(self) -> list[tuple[SourceLine, tuple[StallShare, ...]]]:
         """Lines of source with their shares, most samples first; none where the machine code has no lines."""
-        found: dict[Place, list[tuple[Share, ...]]] = defaultdict(list)
+        found: dict[SourceLine, list[tuple[StallShare, ...]]] = defaultdict(list)
         for spot in self.spots:
             if spot.place is not None:
                 found[spot.place].append(spot.shares)
@@ -83,7 +83,7 @@ class KernelStalls:
         return sorted(summed, key=lambda one: (-sum(share.samples for share in one[1]), str(one[0])))
 
     @property
-    def advised(self) -> list[Share]:
+    def advised(self) -> list[StallShare]:
         """The reasons for waiting that are worth something being done about."""
         return [one for one in self.shares if one.waits and one.reason.advice and one.samples >= WORTH * self.samples]
 
@@ -93,7 +93,7 @@ class StallReport(ShownByView, view="ullage.render.stalls"):
     """Kernels, most samples first; the stall reasons of all of them; how it was measured; notes."""
 
     kernels: tuple[KernelStalls, ...]
-    shares: tuple[Share, ...]
+    shares: tuple[StallShare, ...]
     facts: Facts
     notes: tuple[str, ...]
 
@@ -103,20 +103,20 @@ class StallReport(ShownByView, view="ullage.render.stalls"):
         return sum(one.samples for one in self.shares)
 
     @property
-    def worst(self) -> Share | None:
+    def worst(self) -> StallShare | None:
         """What was waited for most; None where nothing was."""
         return next((one for one in self.shares if one.waits), None)
 
 
-def added(parts: Iterable[Iterable[Share]]) -> tuple[Share, ...]:
+def added(parts: Iterable[Iterable[StallShare]]) -> tuple[StallShare, ...]:
     """Return the shares of many parts, added up by reason."""
-    summed: dict[str, Share] = {}
+    summed: dict[str, StallShare] = {}
     for share in (one for part in parts for one in part):
-        before = summed.get(share.reason.name, Share(share.reason, 0))
-        summed[share.reason.name] = Share(share.reason, before.samples + share.samples, before.latency + share.latency)
+        before = summed.get(share.reason.name, StallShare(share.reason, 0))
+        summed[share.reason.name] = StallShare(share.reason, before.samples + share.samples, before.latency + share.latency)
     return ordered(summed.values())
 
 
-def ordered(shares: Iterable[Share]) -> tuple[Share, ...]:
+def ordered(shares: Iterable[StallShare]) -> tuple[StallShare, ...]:
     """Return shares, most samples first."""
     return tuple(sorted(shares, key=lambda one: (-one.samples, one.reason.name)))

@@ -13,8 +13,8 @@ from ullage.cupti.stalls import reason, short
 from ullage.errors import UllageError
 from ullage.kernels.mangled import readable
 from ullage.kernels.sass.lines import Lined, disassemble_lined
-from ullage.reports.stall_code import Code
-from ullage.reports.stall_shares import KernelStalls, Share, Spot, StallReport, added, ordered
+from ullage.reports.stall_code import KernelCode
+from ullage.reports.stall_shares import KernelStalls, Spot, StallReport, StallShare, added, ordered
 
 DISASSEMBLED = 50  # kernels, those with most samples
 INDICES = 1000  # functions of a cubin that are asked for by their numbers, each of which stands on a command line
@@ -45,7 +45,7 @@ def stall_report(
     kernels = [_kernel(names[function], function, cubin, spots) for (function, cubin), spots in chosen.items()]
     kernels.sort(key=lambda one: (-one.samples, one.name, one.cubin))
     shown = [one.mangled for one in kernels[:DISASSEMBLED]]
-    code = Code(samples.cubins, cubins, crc, disassembled, _indices(table, shown))
+    code = KernelCode(samples.cubins, cubins, crc, disassembled, _indices(table, shown))
     joined = tuple(code.joined(one) if number < DISASSEMBLED else one for number, one in enumerate(kernels))
     return StallReport(joined, added(one.shares for one in joined), samples.facts, (*notes, *code.notes, *_told(samples.facts)))
 
@@ -80,7 +80,7 @@ def _plain(table: pa.Table) -> pa.Table:
 
 def _kernel(name: str, mangled: str, cubin: int, counted: _Spots) -> KernelStalls:
     spots = [
-        Spot(pc, ordered(Share(reason(one), count, latency) for one, (count, latency) in reasons.items() if count))
+        Spot(pc, ordered(StallShare(reason(one), count, latency) for one, (count, latency) in reasons.items() if count))
         for pc, reasons in counted.items()
     ]
     spots.sort(key=lambda one: (-one.samples, one.pc))

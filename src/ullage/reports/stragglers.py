@@ -39,7 +39,7 @@ class Slowdown:
 
 
 @dataclass(frozen=True)
-class Worker:
+class StragglerRank:
     """A rank with its place in the job; its slowdown is the lower one of its replica's and its stage's."""
 
     rank: int
@@ -58,7 +58,7 @@ class Cause:
 
 
 @dataclass(frozen=True)
-class Step:
+class StragglerStep:
     """A step's times in s: as recorded, replayed without unexplained gaps, and without stragglers; and its slowdown."""
 
     step: int
@@ -86,10 +86,10 @@ class StragglerReport(ShownByView, view="ullage.render.stragglers"):
     replicas: tuple[Slowdown, ...]
     stages: tuple[Slowdown, ...]
     operations: tuple[Slowdown, ...]
-    workers: tuple[Worker, ...]
+    workers: tuple[StragglerRank, ...]
     causes: tuple[Cause, ...]
     cause: Cause | None
-    steps: tuple[Step, ...]
+    steps: tuple[StragglerStep, ...]
     partial: bool
     notes: tuple[str, ...]
 
@@ -165,9 +165,9 @@ class _Question:
             (*problems.lines(), *_notes(done, self.peers)),
         )
 
-    def steps(self, recorded: Seconds) -> Iterator[Step]:
+    def steps(self, recorded: Seconds) -> Iterator[StragglerStep]:
         for step, took, (replayed, ideal) in zip(np.unique(self.done.step), recorded, self.times, strict=True):
-            yield Step(int(step), float(took), float(replayed), float(ideal), float(straggler_slowdown(replayed, ideal)))
+            yield StragglerStep(int(step), float(took), float(replayed), float(ideal), float(straggler_slowdown(replayed, ideal)))
 
     def causes(
         self,
@@ -175,7 +175,7 @@ class _Question:
         stages: Sequence[Slowdown],
         kinds: Sequence[Slowdown],
         masks: dict[str, Mask],
-        workers: Sequence[Worker],
+        workers: Sequence[StragglerRank],
     ) -> Iterator[Cause]:
         """Yield what may be the cause, the narrowest first, with its share; nothing where nothing is lost."""
         done = self.done
@@ -212,11 +212,11 @@ def _by_operation(done: Operations) -> dict[str, Mask]:
     return {name: mask for name, mask in masks.items() if mask.any()}
 
 
-def _workers(done: Operations, replicas: Sequence[Slowdown], stages: Sequence[Slowdown]) -> tuple[Worker, ...]:
+def _workers(done: Operations, replicas: Sequence[Slowdown], stages: Sequence[Slowdown]) -> tuple[StragglerRank, ...]:
     """Return all ranks, the slowest first."""
     by_replica, by_stage = ({int(row.name): row.slowdown for row in rows} for rows in (replicas, stages))
     places = np.unique(np.column_stack((done.rank, done.dp_rank, done.stage)), axis=0).tolist()
-    found = [Worker(rank, replica, stage, min(by_replica[replica], by_stage[stage])) for rank, replica, stage in places]
+    found = [StragglerRank(rank, replica, stage, min(by_replica[replica], by_stage[stage])) for rank, replica, stage in places]
     return tuple(sorted(found, key=lambda worker: (-worker.slowdown, worker.rank)))
 
 

@@ -30,7 +30,7 @@ TREES = {
 }
 
 
-class Given:
+class TalpSums:
     """TALP's sums of a region by its own names; what a version doesn't write is 0. CPU times in ns."""
 
     def __init__(self, sums: Mapping[str, float]) -> None:
@@ -70,10 +70,10 @@ class Given:
 
 
 @dataclass(frozen=True)
-class Formula:
+class TalpFormula:
     """A formula of TALP's, and how it differs from the trees' definition."""
 
-    function: Callable[[Given], float | None]
+    function: Callable[[TalpSums], float | None]
     why: str
 
 
@@ -85,64 +85,64 @@ _OFFLOAD = "TALP counts what threads lose as if it were useful here"
 _NODES = "a factor within or between nodes, which the trees don't have"
 
 
-def _old(part: Callable[[Given], float], whole: Callable[[Given], float]) -> Callable[[Given], float | None]:
+def _old(part: Callable[[TalpSums], float], whole: Callable[[TalpSums], float]) -> Callable[[TalpSums], float | None]:
     return lambda g: ratio(part(g), whole(g)) if g.has("maxUsefulNormdProc") else None
 
 
-def _new(part: Callable[[Given], float], whole: Callable[[Given], float]) -> Callable[[Given], float | None]:
+def _new(part: Callable[[TalpSums], float], whole: Callable[[TalpSums], float]) -> Callable[[TalpSums], float | None]:
     return lambda g: ratio(part(g), whole(g)) if g.has("minMpiNormdProc") else None
 
 
-def _outside(g: Given) -> float:
+def _outside(g: TalpSums) -> float:
     return g["elapsedTime"] - g.communicating
 
 
-def _busiest(g: Given) -> float:
+def _busiest(g: TalpSums) -> float:
     return g["elapsedTime"] - g["minMpiNormdProc"]
 
 
-def _busiest_node(g: Given) -> float:
+def _busiest_node(g: TalpSums) -> float:
     return g["elapsedTime"] - g["minMpiNormdNode"]
 
 
-def _old_elapsed(g: Given) -> float:
+def _old_elapsed(g: TalpSums) -> float:
     return g["maxUsefulNormdProc"] + g["mpiNormdOfMaxUseful"]
 
 
-def _threads(part: Callable[[Given], float], whole: Callable[[Given], float]) -> tuple[Formula, ...]:
-    return (Formula(lambda g: ratio(part(g), whole(g)), _MPI),)
+def _threads(part: Callable[[TalpSums], float], whole: Callable[[TalpSums], float]) -> tuple[TalpFormula, ...]:
+    return (TalpFormula(lambda g: ratio(part(g), whole(g)), _MPI),)
 
 
-def _gpu(part: Callable[[Given], float], whole: Callable[[Given], float]) -> tuple[Formula, ...]:
-    return (Formula(lambda g: ratio(part(g), whole(g)), "the same definition, on other numbers"),)
+def _gpu(part: Callable[[TalpSums], float], whole: Callable[[TalpSums], float]) -> tuple[TalpFormula, ...]:
+    return (TalpFormula(lambda g: ratio(part(g), whole(g)), "the same definition, on other numbers"),)
 
 
 _SERIAL = _threads(lambda g: g.without_threads, lambda g: g.without_threads + g["ompSerializationTime"])
 
-FORMULAS: dict[str, tuple[Formula, ...]] = {
-    "parallelEfficiency": (Formula(lambda g: ratio(g["usefulTime"], g.active), _ACTIVE),),
+FORMULAS: dict[str, tuple[TalpFormula, ...]] = {
+    "parallelEfficiency": (TalpFormula(lambda g: ratio(g["usefulTime"], g.active), _ACTIVE),),
     "mpiParallelEfficiency": (
-        Formula(_new(_outside, lambda g: g["elapsedTime"]), _OUTSIDE),
-        Formula(_old(lambda g: g.useful, _old_elapsed), _OLD),
-        Formula(
+        TalpFormula(_new(_outside, lambda g: g["elapsedTime"]), _OUTSIDE),
+        TalpFormula(_old(lambda g: g.useful, _old_elapsed), _OLD),
+        TalpFormula(
             lambda g: ratio(g["usefulTime"], g["usefulTime"] + g["mpiTime"]), "TALP's hybrid model 1 leaves out all but useful time and MPI"
         ),
     ),
     "mpiCommunicationEfficiency": (
-        Formula(_new(_busiest, lambda g: g["elapsedTime"]), _OUTSIDE),
-        Formula(_old(lambda g: g["maxUsefulNormdProc"], _old_elapsed), _OLD),
+        TalpFormula(_new(_busiest, lambda g: g["elapsedTime"]), _OUTSIDE),
+        TalpFormula(_old(lambda g: g["maxUsefulNormdProc"], _old_elapsed), _OLD),
     ),
     "mpiLoadBalance": (
-        Formula(_new(_outside, _busiest), _OUTSIDE),
-        Formula(_old(lambda g: g.useful, lambda g: g["maxUsefulNormdProc"]), _OLD),
+        TalpFormula(_new(_outside, _busiest), _OUTSIDE),
+        TalpFormula(_old(lambda g: g.useful, lambda g: g["maxUsefulNormdProc"]), _OLD),
     ),
     "mpiLoadBalanceIn": (
-        Formula(_new(_busiest_node, _busiest), _NODES),
-        Formula(_old(lambda g: g["maxUsefulNormdNode"], lambda g: g["maxUsefulNormdProc"]), _NODES),
+        TalpFormula(_new(_busiest_node, _busiest), _NODES),
+        TalpFormula(_old(lambda g: g["maxUsefulNormdNode"], lambda g: g["maxUsefulNormdProc"]), _NODES),
     ),
     "mpiLoadBalanceOut": (
-        Formula(_new(_outside, _busiest_node), _NODES),
-        Formula(_old(lambda g: g.useful, lambda g: g["maxUsefulNormdNode"]), _NODES),
+        TalpFormula(_new(_outside, _busiest_node), _NODES),
+        TalpFormula(_old(lambda g: g.useful, lambda g: g["maxUsefulNormdNode"]), _NODES),
     ),
     "ompParallelEfficiency": _threads(lambda g: g.without_threads, lambda g: g.active),
     "ompLoadBalance": _threads(
@@ -153,8 +153,8 @@ FORMULAS: dict[str, tuple[Formula, ...]] = {
     "ompSerializationEfficiency": _SERIAL,
     "ompCoverageEfficiency": _SERIAL,
     "deviceOffloadEfficiency": (
-        Formula(lambda g: ratio(g["usefulTime"] + g.lost, g["usefulTime"] + g.lost + g["gpuRuntimeTime"]), _OFFLOAD),
-        Formula(lambda g: ratio(g.active - g["gpuRuntimeTime"], g.active), "TALP's hybrid model 1 divides by all CPU time, MPI too"),
+        TalpFormula(lambda g: ratio(g["usefulTime"] + g.lost, g["usefulTime"] + g.lost + g["gpuRuntimeTime"]), _OFFLOAD),
+        TalpFormula(lambda g: ratio(g.active - g["gpuRuntimeTime"], g.active), "TALP's hybrid model 1 divides by all CPU time, MPI too"),
     ),
     "gpuParallelEfficiency": _gpu(lambda g: g["gpuUsefulTime"], lambda g: g["numGpus"] * g["elapsedTime"]),
     "gpuLoadBalance": _gpu(lambda g: g["gpuUsefulTime"], lambda g: g["numGpus"] * g["maxGpuUsefulTime"]),

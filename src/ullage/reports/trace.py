@@ -22,7 +22,7 @@ from ullage.reports.nccl import nccl_notes, nccl_report
 from ullage.reports.recorder_cost import events_until, recorder_cost
 from ullage.reports.restated import Restatement, restated
 from ullage.reports.sequences import Sequences, sequences
-from ullage.reports.view import View, view
+from ullage.reports.view import RunPart, view
 from ullage.reports.what_if import WhatIf, what_if
 from ullage.sums.lanes.bounds import device_ranges, host_ranges
 from ullage.sums.lanes.common import Rest, beyond, beyond_region, partly, recorded_notes, rest, with_common
@@ -42,7 +42,7 @@ RECORDED, WHOLE_RUN, REGION_RECORDED = "all that was recorded", "the whole run",
 
 
 @dataclass(frozen=True)
-class Question:
+class TraceQuestion:
     """What is asked of a run: `mode` (None: what suits the source), a `region`, a `price` of a GPU-hour for the bill, and the rate of a
     GPU's `link` one way, in B/s, for collectives that are not within a host."""
 
@@ -70,11 +70,11 @@ class TraceReport(ShownByView, view="ullage.render.trace"):
     mode: Mode
     window: str
     region: str | None
-    whole: View
-    regions: tuple[View, ...]
-    ranks: tuple[View, ...]
-    devices: tuple[View, ...]
-    steps: tuple[View, ...]
+    whole: RunPart
+    regions: tuple[RunPart, ...]
+    ranks: tuple[RunPart, ...]
+    devices: tuple[RunPart, ...]
+    steps: tuple[RunPart, ...]
     series: Series | None
     bill: Bill | None
     host_bill: Bill | None
@@ -95,9 +95,9 @@ class TraceReport(ShownByView, view="ullage.render.trace"):
     tables_of: str = ""
 
 
-def trace(profile: Profile, window: str, question: Question | None = None) -> TraceReport:
+def trace(profile: Profile, window: str, question: TraceQuestion | None = None) -> TraceReport:
     """Return the report of a run. Raises UllageError for a region that it doesn't have."""
-    question = question or Question()
+    question = question or TraceQuestion()
     mode = question.mode or profile.prefers
     if profile.run is None:
         return _stated(profile, mode, window, question)
@@ -172,7 +172,7 @@ def _during(run: Run, matched: Matched, region: str | None) -> Matched:
     return during(matched, found)
 
 
-def _stated(profile: Profile, mode: Mode, window: str, question: Question) -> TraceReport:
+def _stated(profile: Profile, mode: Mode, window: str, question: TraceQuestion) -> TraceReport:
     """Return the report of files that hold sums of regions, the whole run first."""
     factors = _stated_factors(profile.regions)
     views = tuple(view(r.name, _elapsed(r), r.host, r.device, mode, factors=factors) for r in profile.regions)
@@ -228,7 +228,7 @@ def _no_region(name: str, known: Sequence[str]) -> UllageError:
     return UllageError(f"no region is called '{name}'", hint)
 
 
-def part(run: Run, mode: Mode, name: str, windows: Windows) -> View:
+def part(run: Run, mode: Mode, name: str, windows: Windows) -> RunPart:
     """Return the trees of what a run's processes did within `windows`."""
     elapsed = run.elapsed(windows)
     hosts, devices = host_parts(run, windows), device_parts(run, windows)
@@ -236,25 +236,25 @@ def part(run: Run, mode: Mode, name: str, windows: Windows) -> View:
     return _sure(view(name, elapsed, *sums, mode, hosts, devices, run.factors), mode)
 
 
-def _sure(found: View, mode: Mode) -> View:
+def _sure(found: RunPart, mode: Mode) -> RunPart:
     """Return a part of a run with the bounds of its efficiencies: what was not recorded, and the step of the clock."""
     return _within(found, mode, bounded, found.elapsed, found.device_parts, found.host_parts)
 
 
-def _with_rest(found: View, remaining: Rest, mode: Mode) -> View:
+def _with_rest(found: RunPart, remaining: Rest, mode: Mode) -> RunPart:
     """Return the whole run's view with bounds that also hold for the time in which only some ranks were recorded."""
     return _within(found, mode, widened, remaining.elapsed, remaining.devices, remaining.hosts, remaining.unknown)
 
 
 def _within(
-    found: View,
+    found: RunPart,
     mode: Mode,
     limit: Callable[[Node, Mapping[str, tuple[float, float]]], Node],
     elapsed: int,
     devices: Sequence[DevicePart],
     hosts: Sequence[HostPart],
     unknown: Iterable[int] | None = None,
-) -> View:
+) -> RunPart:
     """Return a view whose trees are limited by the bounds that some devices' and hosts' times, of so long a run, have."""
     host, device = found.host, found.device
     if device is not None:
@@ -267,14 +267,14 @@ def _within(
     return replace(found, host=host, device=device)
 
 
-def device_bill(found: View, price: float | None = None) -> Bill | None:
+def device_bill(found: RunPart, price: float | None = None) -> Bill | None:
     """Return what each factor costs of the devices' time; `price` is for a GPU-hour."""
     if found.device is None or found.device_totals is None:
         return None
     return bill(found.device, found.device_totals.devices * found.device_totals.elapsed, price)
 
 
-def host_bill(found: View) -> Bill | None:
+def host_bill(found: RunPart) -> Bill | None:
     """Return what each factor costs of the processes' time."""
     if found.host is None or found.host_totals is None:
         return None
@@ -290,7 +290,7 @@ def _chosen(run: Run, region: str | None) -> Windows:
     return windows
 
 
-def _regions(run: Run, mode: Mode, only: str | None) -> tuple[View, ...]:
+def _regions(run: Run, mode: Mode, only: str | None) -> tuple[RunPart, ...]:
     """Return the trees of the regions, the longest first."""
     if only is not None:
         return ()
@@ -302,7 +302,7 @@ def _regions(run: Run, mode: Mode, only: str | None) -> tuple[View, ...]:
     return tuple(part(run, mode, name, run.region(name)) for name in ranked[:MOST_REGIONS])
 
 
-def _ranks(run: Run, mode: Mode, windows: Windows) -> tuple[View, ...]:
+def _ranks(run: Run, mode: Mode, windows: Windows) -> tuple[RunPart, ...]:
     mine = [p for p in run.processes if p.key in windows]
     return tuple(part(_only(run, p.key), mode, p.label, {p.key: windows[p.key]}) for p in mine)
 
@@ -315,7 +315,7 @@ def _only(run: Run, key: tuple[str, int]) -> Run:
     )
 
 
-def _devices(run: Run, mode: Mode, windows: Windows) -> tuple[View, ...]:
+def _devices(run: Run, mode: Mode, windows: Windows) -> tuple[RunPart, ...]:
     """Return each device's tree over the run's elapsed time."""
     elapsed = run.elapsed(windows)
     return tuple(
@@ -329,7 +329,7 @@ def label(key: str, name: str, number: int) -> str:
     return f"GPU {number}" + (f" ({name})" if name else "") if key else name
 
 
-def _steps(series: Series | None, mode: Mode, factors: Factors) -> tuple[View, ...]:
+def _steps(series: Series | None, mode: Mode, factors: Factors) -> tuple[RunPart, ...]:
     if series is None:
         return ()
     device = series.device or (None,) * len(series.names)

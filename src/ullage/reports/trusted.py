@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from ullage.audit.trust import Finding, GaugeEvidence, Verdict, verdict
+from ullage.audit.trust import GaugeEvidence, SeriesFault, Verdict, verdict
 from ullage.metrics.metric import ratio
 from ullage.reports.rated import TOO_FAST, Array, Rated, codes_of
 from ullage.units import HOUR_MS
@@ -39,7 +39,7 @@ def judge(devices: Rated, evidence: Mapping[Device, GaugeEvidence]) -> dict[Devi
             highest_clock=(known.sm_clock or known.tensor_clock) if known else None,
         )
         if speed[number] > TOO_FAST:
-            found = Finding("impossible", _too_fast(devices, number, float(speed[number])))
+            found = SeriesFault("impossible", _too_fast(devices, number, float(speed[number])))
         bounds = shown.ofu_bounds if shown and known else None
         judged[gpu, row["mig"]] = Verdict(
             gpu,

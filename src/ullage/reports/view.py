@@ -13,7 +13,7 @@ from ullage.totals import DeviceTotals, Factors, HostTotals
 
 
 @dataclass(frozen=True)
-class View:
+class RunPart:
     """The host's and the device's tree over `elapsed` ns, the totals they come from (in the report's mode), and each lane's times.
 
     A tree is None without hosts or devices. The parts are empty where the source states sums only. `factors` are those that the
@@ -40,7 +40,7 @@ def view(
     host_parts: tuple[HostPart, ...] = (),
     device_parts: tuple[DevicePart, ...] = (),
     factors: Factors | None = None,
-) -> View:
+) -> RunPart:
     """Return a part of a run with its trees; `device_totals` have collectives apart, as in `ai` mode.
 
     In `talp` mode collectives are counted as useful work, and the view's totals say so too. `factors` are those of the whole run (None:
@@ -55,7 +55,7 @@ def view(
     if device is not None and mode == "talp":
         device = device.counting_collectives()
     seen = None if host_totals is None else _factors(host_totals, device is not None, factors)
-    return View(
+    return RunPart(
         name=name,
         elapsed=elapsed,
         host=None if host_totals is None or seen is None else evaluate(host_tree(seen), _sums(host_totals)),
@@ -68,7 +68,7 @@ def view(
     )
 
 
-def same_mode(views: Iterable[View]) -> bool:
+def same_mode(views: Iterable[RunPart]) -> bool:
     """Return whether all views count collectives alike: apart (`ai` mode) or as useful work (`talp` mode)."""
     split = [v.device for v in views if v.device is not None and v.device.children]
     return len({tree.find("copy_efficiency") is not None for tree in split}) < 2

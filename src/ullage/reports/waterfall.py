@@ -9,9 +9,9 @@ from ullage.errors import UllageError
 from ullage.gpus.chip import Chip, find
 from ullage.gpus.measured import ChosenCeiling
 from ullage.gpus.precision import canonical
-from ullage.metrics.evidence import GIVEN, Evidence, Measured, Telemetry, Trace
+from ullage.metrics.evidence import GIVEN, Evidence, Measured, Telemetry, TraceEvidence
 from ullage.metrics.metric import ratio
-from ullage.metrics.steps import Step
+from ullage.metrics.steps import ChainStep
 from ullage.metrics.waterfall import Waterfall
 from ullage.metrics.waterfall import waterfall as chain_of
 from ullage.reports import waterfall_evidence as evidence_of
@@ -19,10 +19,10 @@ from ullage.reports.fleet import FleetReport
 from ullage.reports.gemms import chip_of
 from ullage.reports.kernel_roofs import KernelRoofs, RoofSources, kernel_roofs
 from ullage.reports.remedies import Remedy, apart, help_kernels, remedies, whose
-from ullage.reports.waterfall_found import Found, Given, gpu_name, products, untiled
+from ullage.reports.waterfall_found import GivenByHand, SourceReports, gpu_name, products, untiled
 from ullage.reports.waterfall_match import above_ceiling
 from ullage.reports.waterfall_notes import notes, rests_on
-from ullage.reports.waterfall_step import HINT, Contradiction, contradiction
+from ullage.reports.waterfall_step import HINT, StepContradiction, contradiction
 from ullage.views.shown import ShownByView
 
 SECONDS = 3600  # in an hour
@@ -39,7 +39,7 @@ class Cost:
     remedies are those that help the trace's kernels.
     """
 
-    step: Step
+    step: ChainStep
     points: float
     points_between: tuple[float, float] | None
     gpu_hours: float | None
@@ -73,7 +73,7 @@ class WaterfallReport(ShownByView, view="ullage.render.waterfall"):
     notes: tuple[str, ...]
     complete: bool = True
     read_until: int | None = None
-    contradiction: Contradiction | None = None
+    contradiction: StepContradiction | None = None
     kernels: KernelRoofs | None = None
 
     @property
@@ -82,12 +82,12 @@ class WaterfallReport(ShownByView, view="ullage.render.waterfall"):
         return self.chain.mfu or self.chain.end
 
 
-def waterfall(found: Found, given: Given | None = None) -> WaterfallReport:
+def waterfall(found: SourceReports, given: GivenByHand | None = None) -> WaterfallReport:
     """Return the chain of a job from the reports on its sources and from what is said by hand.
 
     Raises UllageError where nothing at all is known, for a GPU that nobody knows, and for a ceiling that its peak does not allow.
     """
-    given = given or Given()
+    given = given or GivenByHand()
     against = contradiction(found)
     if against is not None:
         found = replace(found, flops=None, notes=(*found.notes, f"{against.words}: {HINT}"))
@@ -127,7 +127,7 @@ def waterfall(found: Found, given: Given | None = None) -> WaterfallReport:
     )
 
 
-def _kernels(found: Found, given: Given, chain: Waterfall) -> KernelRoofs | None:
+def _kernels(found: SourceReports, given: GivenByHand, chain: Waterfall) -> KernelRoofs | None:
     """Return what binds each kernel of the trace, None without a trace, or where nobody knows its GPU."""
     chip = _chip(found)
     if found.trace is None or chip is None:
@@ -138,7 +138,7 @@ def _kernels(found: Found, given: Given, chain: Waterfall) -> KernelRoofs | None
     return kernel_roofs(found.trace, RoofSources(chip, known, measured.value, measured.source), chain.steps)
 
 
-def _chip(found: Found) -> Chip | None:
+def _chip(found: SourceReports) -> Chip | None:
     """Return what the job's GPUs are: as they are named, else as the trace's products take them to be."""
     name = gpu_name(found)
     if name is None:
@@ -149,7 +149,7 @@ def _chip(found: Found) -> Chip | None:
         return None
 
 
-def _evidence(found: Found, given: Given, telemetry: Telemetry | None, trace: Trace | None) -> Evidence:
+def _evidence(found: SourceReports, given: GivenByHand, telemetry: Telemetry | None, trace: TraceEvidence | None) -> Evidence:
     flops = found.flops
     apart = {"kernels": untiled(found.trace)}  # of a list nobody knows what ran beside it
     tiles = [tile for source, loss in products(found) if (tile := evidence_of.tile(loss, source, apart.get(source, 0.0))) is not None]
@@ -170,7 +170,7 @@ def _evidence(found: Found, given: Given, telemetry: Telemetry | None, trace: Tr
     )
 
 
-def _needed(found: Found) -> str:
+def _needed(found: SourceReports) -> str:
     if found.telemetry is not None:
         return _untold(found.telemetry)
     if found.trace is not None:
@@ -192,7 +192,7 @@ def _untold(report: FleetReport) -> str:
     return "; ".join(unmeasured) or "this telemetry tells no OFU: `ullage fleet SOURCE --by job` says why"
 
 
-def _cost(step: Step, hours: float | None, price: float | None, evidence: Mapping[tuple[str, bool], float] | None = None) -> Cost:
+def _cost(step: ChainStep, hours: float | None, price: float | None, evidence: Mapping[tuple[str, bool], float] | None = None) -> Cost:
     lost = None if hours is None else hours * step.lost
     money = None if lost is None or price is None else lost * price
     between = None if step.lost_between is None else (step.lost_between[0] * 100, step.lost_between[1] * 100)
@@ -200,7 +200,7 @@ def _cost(step: Step, hours: float | None, price: float | None, evidence: Mappin
     return Cost(step, step.lost * 100, between, lost, money, whose(step.names), found, apart(step.names), help_kernels(found, evidence))
 
 
-def _hours(found: Found, given: Given) -> float | None:
+def _hours(found: SourceReports, given: GivenByHand) -> float | None:
     """Return the job's GPU-hours: as given, else steps times their time, else as observed."""
     if given.hours is not None:
         return given.hours * (found.gpus or 1)
@@ -209,7 +209,7 @@ def _hours(found: Found, given: Given) -> float | None:
     return None if found.telemetry is None else found.telemetry.gpu_hours
 
 
-def _peak(found: Found) -> tuple[float | None, str | None]:
+def _peak(found: SourceReports) -> tuple[float | None, str | None]:
     """Return one GPU's peak in FLOP/s: that of the step's precisions, else of the GPU that is said, or named by telemetry or a trace."""
     if found.flops is not None and found.flops.peak is not None:
         return found.flops.peak, found.flops.peak_source
@@ -226,7 +226,7 @@ def _peak(found: Found) -> tuple[float | None, str | None]:
         return None, None
 
 
-def _check_ceiling(given: Given, peak: float | None, source: str | None) -> None:
+def _check_ceiling(given: GivenByHand, peak: float | None, source: str | None) -> None:
     if given.ceiling is not None and peak is not None and given.ceiling > peak * HIGHEST_CEILING:
         raise UllageError(
             f"a measured ceiling of {given.ceiling / 1e12:,.1f} TFLOP/s can't be: the peak is {peak / 1e12:,.1f} ({source})",

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 from ullage.errors import UllageError
 from ullage.gpus.measured import ceilings_of, measured_ceiling
-from ullage.reports.waterfall_found import Found, Given, gpu_name
+from ullage.reports.waterfall_found import GivenByHand, SourceReports, gpu_name
 
 MEASURED = "measured"  # what is said for "as `ullage bench --save` kept it"
 
 
-def with_measured(given: Given, found: Found) -> Given:
+def with_measured(given: GivenByHand, found: SourceReports) -> GivenByHand:
     """Return what was said by hand with the ceiling that was measured of the job's GPU, where that was asked for.
 
     Raises UllageError where nobody says which GPU it is, and where nothing was measured of it.

@@ -9,11 +9,11 @@ from typing import Any, Protocol
 
 from ullage.audit.mfu import TILE_UNKNOWN
 from ullage.errors import UllageError, did_you_mean, harmless
-from ullage.metrics.evidence import Held, Measured, Telemetry, Trace
+from ullage.metrics.evidence import Held, Measured, Telemetry, TraceEvidence
 from ullage.metrics.metric import ratio
 from ullage.metrics.tree import Node
 from ullage.metrics.trees import device_load_balance, device_parallel_efficiency
-from ullage.reports.fleet import FleetReport, Question, fleet
+from ullage.reports.fleet import FleetReport, FleetRequest, fleet
 from ullage.reports.flops import FlopsReport
 from ullage.reports.trace import TraceReport
 from ullage.sums.devices import within
@@ -46,7 +46,7 @@ class TileLoss(Protocol):
         """The share of the products' time, or FLOPs, of which the tile is known."""
 
 
-def job_report(samples: Any, jobs: Any, job: str | None, question: Question, notes: list[str]) -> FleetReport:
+def job_report(samples: Any, jobs: Any, job: str | None, question: FleetRequest, notes: list[str]) -> FleetReport:
     """Return the fleet report of one job's samples (an Ibis table of settled ones); without a name, of the only job there is.
 
     Raises UllageError for a job that has no samples, and where several jobs might be meant.
@@ -93,7 +93,7 @@ def sampling_error(report: FleetReport) -> float | None:
     return max((noise.bound / math.sqrt(noise.phases - 1) for noise in report.noise if noise.phases > 1), default=None)
 
 
-def trace(report: TraceReport, gpus: int | None) -> Trace | None:
+def trace(report: TraceReport, gpus: int | None) -> TraceEvidence | None:
     """Return what a trace says of `gpus` GPUs (None: those it holds); None where no device computes in it, or where that can't be told.
 
     It is read in `ai` mode: a collective is not computing.
@@ -102,7 +102,7 @@ def trace(report: TraceReport, gpus: int | None) -> Trace | None:
     if totals is None or tree is None or not totals.kernel_time or not tree.certain:
         return None
     busy = totals.kernel_time + totals.collective_time
-    return Trace(
+    return TraceEvidence(
         load_balance=_node(tree, "device_load_balance"),
         communication=_node(tree, "device_communication_efficiency"),
         orchestration=_node(tree, "orchestration_efficiency"),

@@ -15,7 +15,7 @@ from ullage.reports.waterfall_evidence import TileLoss
 
 
 @dataclass(frozen=True)
-class Given:
+class GivenByHand:
     """What is said by hand: ratios in [0, 1] (`ofu`, `mfu`, `tile`, `model`), a measured `ceiling` in FLOP/s with its source and with what
     must be said of it, a `price` of a GPU-hour, how many `hours` or `steps` the job ran, and what OFU may be off (`error`, relative).
 
@@ -61,7 +61,7 @@ _AMOUNTS = {  # the least and the most of each, and what to write
 
 
 @dataclass(frozen=True)
-class Found:
+class SourceReports:
     """The reports on a job's sources, as far as there are any; `gpus` is how many GPUs it ran on, `gpu` what they were said to be, and
     `precision` that of the peak where no step says it."""
 
@@ -75,7 +75,7 @@ class Found:
     notes: tuple[str, ...] = ()
 
 
-def gpu_name(found: Found) -> str | None:
+def gpu_name(found: SourceReports) -> str | None:
     """Return what the job's GPUs were said to be, else what telemetry or a trace calls them; None where these name none, or several."""
     if found.gpu is not None:
         return found.gpu
@@ -83,7 +83,7 @@ def gpu_name(found: Found) -> str | None:
     return names[0] if len(names) == 1 else None
 
 
-def models(found: Found) -> list[str]:
+def models(found: SourceReports) -> list[str]:
     """Return what telemetry calls the job's GPUs, else what a trace does."""
     names: set[str] = set()
     if found.telemetry is not None:
@@ -93,7 +93,7 @@ def models(found: Found) -> list[str]:
     return sorted(names)
 
 
-def products(found: Found) -> list[tuple[str, TileLoss]]:
+def products(found: SourceReports) -> list[tuple[str, TileLoss]]:
     """Return what lists of matrix products, and a trace's own kernels, tell of tiles, each with its source."""
     kernels = None if found.trace is None else found.trace.gemms
     return [(source, loss) for source, loss in (("products", found.gemms), ("kernels", kernels)) if loss is not None and loss.covered > 0]
@@ -113,7 +113,7 @@ def untiled(trace: TraceReport | None) -> float:
     return apart / (apart + trace.gemms.time) if apart else 0.0
 
 
-def with_gpus(found: Found, gpus: int | None) -> Found:
+def with_gpus(found: SourceReports, gpus: int | None) -> SourceReports:
     """Return the same with the number of GPUs: as given, else as telemetry has them, else as the trace does."""
     if gpus is None and found.telemetry is not None:
         gpus = max(1, round(found.telemetry.gpus))

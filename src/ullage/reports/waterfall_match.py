@@ -10,13 +10,13 @@ from ullage.gpus.chip import find
 from ullage.metrics.waterfall import Waterfall
 from ullage.reports.fleet import FleetReport
 from ullage.reports.trace import TraceReport
-from ullage.reports.waterfall_found import Found, models
+from ullage.reports.waterfall_found import SourceReports, models
 from ullage.units import HOUR_MS
 
 NS = 1_000_000  # in a ms
 
 
-def mismatches(found: Found, chain: Waterfall) -> Iterator[str]:
+def mismatches(found: SourceReports, chain: Waterfall) -> Iterator[str]:
     """Yield what tells that two sources are not of the same job, and over which times they are."""
     if found.telemetry is not None and found.trace is not None:
         yield _times(found.telemetry, found.trace, chain)
@@ -58,7 +58,7 @@ def _held(telemetry: FleetReport) -> set[str]:
     return keys if all(key.startswith("GPU-") for key in keys) else set()
 
 
-def _counts(found: Found) -> Iterator[str]:
+def _counts(found: SourceReports) -> Iterator[str]:
     """Yield where the number of GPUs that counts is not what a source holds; that a trace holds only some is said elsewhere."""
     if found.gpus is None:
         return
@@ -69,7 +69,7 @@ def _counts(found: Found) -> Iterator[str]:
         yield f"the trace holds {totals.devices:,} GPUs, and the job has {found.gpus:,}: MFU and the times in the trace are not of the same"
 
 
-def _models(found: Found) -> Iterator[str]:
+def _models(found: SourceReports) -> Iterator[str]:
     seen = models(found)
     if len(seen) > 1:
         listed = ", ".join(harmless(name, 60) for name in seen[:4])

@@ -14,15 +14,15 @@ from ullage.gpus.measured import ChosenCeiling, load
 from ullage.models.config import Config
 from ullage.models.reading import read_config
 from ullage.models.shapes import forward_passes
-from ullage.profiles import Asked
-from ullage.reports.flops import Question as StepQuestion
+from ullage.profiles import ProfileRequest
+from ullage.reports.flops import StepQuestion
 from ullage.reports.waterfall_ceiling import MEASURED
-from ullage.reports.waterfall_found import Given
+from ullage.reports.waterfall_found import GivenByHand
 from ullage.reports.waterfall_inputs import sorted_by_kind
-from ullage.reports.waterfall_sources import Places
+from ullage.reports.waterfall_sources import JobSources
 from ullage.sources.source import Options
 from ullage.sums.lanes.window import parse
-from ullage.traces.trace import Options as TraceOptions
+from ullage.traces.trace import TraceOptions
 
 BY_HAND = {"ofu": "ofu", "mfu": "mfu", "tile_efficiency": "tile", "model_efficiency": "model"}
 SAID = ("price", "hours", "steps", "error")
@@ -30,7 +30,7 @@ OF_A_JOB = ("gpus", "gpu", "peak_tflops", "layout", "precision")  # what says so
 
 
 @dataclass(frozen=True)
-class Named:
+class NamedSources:
     """Places as they were named: `sources` are to be told by content, of the others it is said what they are."""
 
     sources: tuple[str, ...] = ()
@@ -44,12 +44,12 @@ class Named:
 
 
 def placed(
-    named: Named,
+    named: NamedSources,
     asked: Mapping[str, Any],
     question: Callable[..., StepQuestion],
     options: Options,
     progress: Callable[[str], None],
-) -> tuple[Places, Given]:
+) -> tuple[JobSources, GivenByHand]:
     """Return where a job's sources lie, and what is said by hand. `asked` holds that and the words of a step; `question` reads these.
 
     Raises UllageError for a place that nobody recognises, for two models, and for words of a step without a model.
@@ -59,7 +59,7 @@ def placed(
     gemms = _one("lists of matrix products", [*([] if named.gemms is None else [named.gemms]), *found.get("gemms", [])])
     words = {word: value for word, value in asked.items() if word not in BY_HAND and word not in SAID and word != "ceiling"}
     model, step = _step(config, words, question)
-    places = Places(
+    places = JobSources(
         telemetry=(*named.telemetry, *found.get("telemetry", [])),
         jobs=named.jobs,
         job=named.job,
@@ -69,7 +69,7 @@ def placed(
         gemms=None if gemms is None else Path(str(gemms)).expanduser(),
         gpu=step.gpu,
         options=replace(options, progress=progress),
-        asked=Asked(parse(named.window), options=TraceOptions(progress=progress)),
+        asked=ProfileRequest(parse(named.window), options=TraceOptions(progress=progress)),
         progress=progress,
     )
     return places, _given(asked, step)
@@ -114,7 +114,7 @@ def step_of(config: Config) -> tuple[Config, dict[str, Any]]:
     return replace(config, values=values), dict(section)
 
 
-def _given(asked: Mapping[str, Any], step: StepQuestion) -> Given:
+def _given(asked: Mapping[str, Any], step: StepQuestion) -> GivenByHand:
     said: dict[str, Any] = {name: asked[word] for word, name in BY_HAND.items() if asked.get(word) is not None}
     said |= {name: asked[name] for name in SAID if asked.get(name) is not None}
     if asked.get("ceiling") == MEASURED:
@@ -122,7 +122,7 @@ def _given(asked: Mapping[str, Any], step: StepQuestion) -> Given:
     elif asked.get("ceiling") is not None:
         chosen, memory = ceiling(asked["ceiling"], step.precisions.get("*", "bf16"))
         said |= {"ceiling": chosen.value, "ceiling_source": chosen.source, "ceiling_caution": chosen.caution, "memory": memory}
-    return Given(**said)
+    return GivenByHand(**said)
 
 
 def ceiling(text: str | float, precision: str) -> tuple[ChosenCeiling, ChosenCeiling | None]:

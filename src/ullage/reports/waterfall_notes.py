@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ullage.metrics.evidence import REST, Telemetry, Trace
-from ullage.metrics.steps import FACTORS, Step
+from ullage.metrics.evidence import REST, Telemetry, TraceEvidence
+from ullage.metrics.steps import FACTORS, ChainStep
 from ullage.metrics.waterfall import Waterfall
 from ullage.reports import waterfall_evidence as evidence_of
 from ullage.reports.trace import TraceReport
-from ullage.reports.waterfall_found import Found, Given, products, untiled
+from ullage.reports.waterfall_found import GivenByHand, SourceReports, products, untiled
 from ullage.reports.waterfall_match import mismatches
 from ullage.units import HOUR_MS
 
@@ -24,7 +24,7 @@ COLLECTIVES = (
 PARTLY = "the trace does not hold every GPU of the job: how evenly they compute is not known, and is merged with communication"
 
 
-def rests_on(found: Found, given: Given) -> list[str]:
+def rests_on(found: SourceReports, given: GivenByHand) -> list[str]:
     """Return what was read and what was said by hand, a line a source."""
     lines = []
     if (report := found.telemetry) is not None:
@@ -49,7 +49,7 @@ def _window(trace: TraceReport) -> str:
     return words.get(trace.window, f"window {trace.window}")
 
 
-def _said(given: Given) -> list[tuple[str, float | None]]:
+def _said(given: GivenByHand) -> list[tuple[str, float | None]]:
     by_hand = (("OFU", given.ofu), ("MFU", given.mfu), ("tile", given.tile), ("model", given.model))
     return [*by_hand, ("hours", given.hours), ("steps", given.steps)]
 
@@ -58,7 +58,9 @@ def _count(number: int, thing: str) -> str:
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def notes(found: Found, given: Given, chain: Waterfall, telemetry: Telemetry | None, trace: Trace | None) -> list[str]:
+def notes(
+    found: SourceReports, given: GivenByHand, chain: Waterfall, telemetry: Telemetry | None, trace: TraceEvidence | None
+) -> list[str]:
     """Return what must be said with the numbers: sources that do not match, factors that can't be, what is not known."""
     said = list(mismatches(found, chain))
     if found.trace is not None:
@@ -76,7 +78,7 @@ def notes(found: Found, given: Given, chain: Waterfall, telemetry: Telemetry | N
     return [*said, *_step_time(found), *_cost(found, given), *([given.ceiling_caution] if given.ceiling_caution else [])]
 
 
-def _traced(report: TraceReport, trace: Trace | None) -> Iterator[str]:
+def _traced(report: TraceReport, trace: TraceEvidence | None) -> Iterator[str]:
     if trace is None:
         yield "the trace holds no device that computes, or too little is known of its devices: it is left out"
         return
@@ -91,7 +93,7 @@ def _traced(report: TraceReport, trace: Trace | None) -> Iterator[str]:
         yield from report.notes
 
 
-def _held(chain: Waterfall, trace: Trace | None) -> Iterator[str]:
+def _held(chain: Waterfall, trace: TraceEvidence | None) -> Iterator[str]:
     """Yield how much of SM fill is lost to collectives that computing hides: their SMs are the network's affair, not the kernels'."""
     fill = chain.step("sm_fill")
     if trace is None or fill is None or trace.held.hidden < WORTH_SAYING or fill.lost <= 0:
@@ -103,12 +105,12 @@ def _held(chain: Waterfall, trace: Trace | None) -> Iterator[str]:
     )
 
 
-def _unsampled(found: Found) -> bool:
+def _unsampled(found: SourceReports) -> bool:
     report = found.telemetry
     return report is not None and report.method != "exact" and evidence_of.sampling_error(report) is None
 
 
-def _odd(step: Step, chain: Waterfall) -> str | None:
+def _odd(step: ChainStep, chain: Waterfall) -> str | None:
     """Return what is to be said of a factor that is not what such factors are, None of all others."""
     value = step.factor.value
     if step.names == ("tile",) and step.factor.source == REST and value < LEAST_TILE:
@@ -122,7 +124,7 @@ def _odd(step: Step, chain: Waterfall) -> str | None:
     return f"{step.label} comes to {value:.2f}, above 1: {why}{audit}"
 
 
-def _step_time(found: Found) -> list[str]:
+def _step_time(found: SourceReports) -> list[str]:
     if found.flops is None or found.flops.step_time is None or found.trace is None:
         return []
     mean = evidence_of.mean_step(found.trace)
@@ -133,7 +135,7 @@ def _step_time(found: Found) -> list[str]:
     ]
 
 
-def _cost(found: Found, given: Given) -> Iterator[str]:
+def _cost(found: SourceReports, given: GivenByHand) -> Iterator[str]:
     """Yield what the GPU-hours rest on, and why there are none where somebody asked for them."""
     timed = given.steps is not None and found.flops is not None and found.flops.step_time is not None
     if given.hours is None and given.steps is not None and not timed:

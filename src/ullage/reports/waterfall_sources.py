@@ -10,22 +10,20 @@ from typing import Any
 from ullage.errors import UllageError
 from ullage.gpus.chip import find
 from ullage.models.config import Config
-from ullage.profiles import Asked, Profile
+from ullage.profiles import Profile, ProfileRequest
 from ullage.reports import waterfall_evidence as evidence_of
 from ullage.reports.fleet import FleetReport
-from ullage.reports.fleet import Question as FleetQuestion
-from ullage.reports.flops import FlopsReport, flops
-from ullage.reports.flops import Question as StepQuestion
+from ullage.reports.fleet import FleetRequest as FleetQuestion
+from ullage.reports.flops import FlopsReport, StepQuestion, flops
 from ullage.reports.gemm_file import read_gemms
-from ullage.reports.trace import Question as TraceQuestion
-from ullage.reports.trace import trace
-from ullage.reports.waterfall_found import Found, gpu_name, with_gpus
+from ullage.reports.trace import TraceQuestion, trace
+from ullage.reports.waterfall_found import SourceReports, gpu_name, with_gpus
 from ullage.sources.source import Options
-from ullage.sums.lanes.window import Window
+from ullage.sums.lanes.window import TraceWindow
 
 
 @dataclass(frozen=True)
-class Places:
+class JobSources:
     """Where the sources of one job lie, and how they are to be read; each may be missing.
 
     `step` describes the step of the model in `config`; `job` names the job whose samples count.
@@ -40,18 +38,18 @@ class Places:
     gemms: Path | None = None
     gpu: str | None = None
     options: Options | None = None
-    asked: Asked | None = None
+    asked: ProfileRequest | None = None
     progress: Callable[[str], None] = lambda _: None
 
 
-def read(places: Places) -> Found:
+def read(places: JobSources) -> SourceReports:
     """Return the reports on a job's sources. Raises UllageError for what the user can fix."""
     notes: list[str] = []
     profile, traced = (None, None) if not places.trace else _traced(places)
     measured = _telemetry(places, notes) if places.telemetry else None
     gemms = None if places.gemms is None else read_gemms(places.gemms)
     precision = "bf16" if places.step is None else places.step.precisions.get("*", "bf16")
-    found = Found(telemetry=measured, trace=traced, gemms=gemms, gpu=places.gpu, precision=precision)
+    found = SourceReports(telemetry=measured, trace=traced, gemms=gemms, gpu=places.gpu, precision=precision)
     found = with_gpus(found, _said_gpus(places.step) or (None if measured is not None else _world(profile)))
     if places.config is not None:
         found = replace(found, flops=_step(places, found, notes))
@@ -60,7 +58,7 @@ def read(places: Places) -> Found:
     return replace(found, notes=tuple(dict.fromkeys((*notes, *kept))))
 
 
-def _telemetry(places: Places, notes: list[str]) -> FleetReport:
+def _telemetry(places: JobSources, notes: list[str]) -> FleetReport:
     from ullage.intake import opened
 
     options = places.options or Options(progress=places.progress)
@@ -71,10 +69,10 @@ def _telemetry(places: Places, notes: list[str]) -> FleetReport:
     return report
 
 
-def _traced(places: Places) -> tuple[Profile, Any]:
+def _traced(places: JobSources) -> tuple[Profile, Any]:
     from ullage.profiles import profile
 
-    asked = places.asked or Asked(Window("auto"))
+    asked = places.asked or ProfileRequest(TraceWindow("auto"))
     read = profile(list(places.trace), asked)
     return read, trace(read, read.window, TraceQuestion(mode="ai"))
 
@@ -94,7 +92,7 @@ def _world(profile: Profile | None) -> int | None:
 SHAPED = 0.5  # of the GEMMs' time: where fewer tell their sizes, these may not be all precisions
 
 
-def traced_precisions(found: Found) -> dict[str, float]:
+def traced_precisions(found: SourceReports) -> dict[str, float]:
     """Return the FLOPs of a trace's products by precision, where these have not all the peak of BF16; nothing where they do.
 
     Kernels' names tell in which precision they multiply.
@@ -121,7 +119,7 @@ def _precisions(mixed: dict[str, float], *, declared: bool) -> str:
     return f"the trace's matrix products ran in {listed}: {counts}"
 
 
-def _step(places: Places, found: Found, notes: list[str]) -> FlopsReport:
+def _step(places: JobSources, found: SourceReports, notes: list[str]) -> FlopsReport:
     """Return the ledger of the model's step; what the question leaves open the other sources say: GPUs, their number, the step's time."""
     assert places.config is not None
     question = places.step or StepQuestion()

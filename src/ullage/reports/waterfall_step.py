@@ -12,7 +12,7 @@ from ullage.errors import UllageError
 from ullage.gpus.chip import find
 from ullage.reports.trace import TraceReport
 from ullage.reports.waterfall_evidence import mean_step
-from ullage.reports.waterfall_found import Found, gpu_name
+from ullage.reports.waterfall_found import SourceReports, gpu_name
 
 SLACK = 1.05  # what counts of FLOPs may be apart: sizes that a library pads, products that a formula leaves out
 UNEVEN = 2.0  # the same where not all ranks were traced: stages of a pipeline do not do the same
@@ -24,7 +24,7 @@ WITHOUT_PRODUCTS = (
 
 
 @dataclass(frozen=True)
-class Contradiction:
+class StepContradiction:
     """A step of `asked` FLOPs of which the trace shows `shown`: more of matrix products than that, or no room for so many at `most`.
 
     FLOPs are of the whole job.
@@ -38,9 +38,9 @@ class Contradiction:
     def words(self) -> str:
         """The contradiction in one sentence.
 
-        >>> print(Contradiction(10**12, 17e12).words)
+        >>> print(StepContradiction(10**12, 17e12).words)
         the step is said to be 1 TFLOP, and the trace shows matrix products of 17 TFLOP a step (17 times as much)
-        >>> print(Contradiction(10**13, 5e12, most=True).words)
+        >>> print(StepContradiction(10**13, 5e12, most=True).words)
         the step is said to be 10 TFLOP, and the trace has room for 5 TFLOP a step at most (0.5 of it, or less)
         """
         said = f"the step is said to be {self.asked / 1e12:,.4g} TFLOP, and the trace"
@@ -54,7 +54,7 @@ class Contradiction:
 HINT = "its batch, sequence, passes or model are others, and it counts for nothing here"
 
 
-def contradiction(found: Found) -> Contradiction | None:
+def contradiction(found: SourceReports) -> StepContradiction | None:
     """Return how a step's FLOPs contradict the trace's products, None where they do not, or where one of the two is not known."""
     if found.flops is None or found.trace is None or found.trace.gemms is None or not found.trace.gemms.flops:
         return None
@@ -66,10 +66,10 @@ def contradiction(found: Found) -> Contradiction | None:
     asked, shown = found.flops.ledger.executed, found.trace.gemms.flops / share
     # work of the step before and after may be in the window, and work of a step outside of it
     if asked * slack < shown / (steps + 1):
-        return Contradiction(asked, shown / steps)
+        return StepContradiction(asked, shown / steps)
     possible = _possible(found, found.trace)
     if possible is not None and asked > possible / share / max(steps - 1, steps / 2) * slack:
-        return Contradiction(asked, possible / share / max(steps - 1, steps / 2), most=True)
+        return StepContradiction(asked, possible / share / max(steps - 1, steps / 2), most=True)
     return None
 
 
@@ -79,7 +79,7 @@ def traced_steps(report: TraceReport) -> float | None:
     return None if not mean else max(float(len(report.steps)), report.whole.elapsed / 1e9 / mean)
 
 
-def _possible(found: Found, report: TraceReport) -> float | None:
+def _possible(found: SourceReports, report: TraceReport) -> float | None:
     """Return the FLOPs of products that all kernels together may have done: known ones, and all else at the highest rate there is."""
     name, gemms = gpu_name(found), report.gemms
     if name is None or gemms is None or report.kernels is None:

@@ -16,7 +16,7 @@ from ullage.sums.lanes.run import Run
 
 
 @dataclass(frozen=True)
-class Speedup:
+class WhatIfSpeedup:
     """How many times as fast a run were with one thing changed: `factor` (None: it cannot be told), no less than `low` and no more than
     `high` (None: without bound); and the `time` that it would take, ns."""
 
@@ -43,7 +43,7 @@ class WhatIf:
     collectives: int
     inferred: int
     alone: int
-    speedups: tuple[Speedup, ...]
+    speedups: tuple[WhatIfSpeedup, ...]
     path: CriticalPath
     notes: tuple[str, ...]
 
@@ -82,11 +82,11 @@ def _without_circles(work: RunWork) -> tuple[RunWaits, list[str]]:
         return run_waits(alone, forward=True), ["calls and operations contradict one another: waits for what came later are left out"]
 
 
-def _speedup(elapsed: int, time: ChangedTime) -> Speedup:
+def _speedup(elapsed: int, time: ChangedTime) -> WhatIfSpeedup:
     def over(ns: int | None) -> float | None:
         return elapsed / ns if ns else None
 
-    return Speedup(time.change, over(time.likely), over(time.most) or 1.0, over(time.least), time)
+    return WhatIfSpeedup(time.change, over(time.likely), over(time.most) or 1.0, over(time.least), time)
 
 
 def _notes(work: RunWork, waits: RunWaits) -> list[str]:

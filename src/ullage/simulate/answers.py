@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.simulate import changes, faults
-from ullage.simulate.schedule import Job
+from ullage.simulate.schedule import ScheduledJob
 from ullage.simulate.specification import CYCLES, NOT_READ, Specification, device, host_models, uuid
 from ullage.units import HOUR_MS
 
@@ -38,7 +38,7 @@ MEASURED_CHAIN = MEASURED[1:]
 
 
 @dataclass(frozen=True)
-class Tally:
+class HostTally:
     """Sums of one host: a row per stretch of time in which nothing about a device changes: its owners, its place, whether it is cut,
     whether its gauges show a fault.
 
@@ -56,7 +56,7 @@ class Tally:
     sums: Array
 
 
-def tally(given: Emission, interval_ms: int, units: Array, faulty: Mapping[int, tuple[int, int]]) -> Tally:
+def tally(given: Emission, interval_ms: int, units: Array, faulty: Mapping[int, tuple[int, int]]) -> HostTally:
     """Return a host's sums; its cycle counters are summed over `units` SMs ([rows, 1]). `faulty` says when gauges
     show a fault, by GPU.
 
@@ -76,7 +76,7 @@ def tally(given: Emission, interval_ms: int, units: Array, faulty: Mapping[int, 
     starts = np.flatnonzero(change.ravel())
     count = given.first.shape[1]
     gpu, instance = (np.array([getattr(row, name) for row in given.rows])[starts // count] for name in ("gpu", "instance"))
-    return Tally(
+    return HostTally(
         gpu=gpu,
         device=gpu * INSTANCES + instance,
         place=np.full(len(starts), given.host) if given.place is None else given.place[starts % count],
@@ -199,7 +199,7 @@ def _owners(given: Emission, span: Array, gauges: tuple[Array, ...]) -> dict[str
     }
 
 
-def key(specification: Specification, jobs: list[Job], plan: faults.Plan, tallies: list[Tally]) -> dict[str, Any]:
+def key(specification: Specification, jobs: list[ScheduledJob], plan: faults.FaultPlan, tallies: list[HostTally]) -> dict[str, Any]:
     """Return the answer key, ready for JSON.
 
     Ratios are in [0, 1], times in ms since 1970; `ledger` is in GPU-milliseconds and adds up to GPUs x window; `faults` has the
@@ -258,7 +258,7 @@ def _by_place(names: list[tuple[str, str]], place: npt.NDArray[np.int64], table:
 
 
 def _verdicts(
-    specification: Specification, plan: faults.Plan, gpu: npt.NDArray[np.int64], sums: Array, spoilt: npt.NDArray[np.bool_]
+    specification: Specification, plan: faults.FaultPlan, gpu: npt.NDArray[np.int64], sums: Array, spoilt: npt.NDArray[np.bool_]
 ) -> list[str]:
     """Return the verdict of each GPU: a fault whose time is known takes out no more than that time, up to half of the readings."""
     time = sums[:, OWNED].sum(axis=1)
@@ -282,7 +282,11 @@ def _ledger(sums: Array, total: int) -> dict[str, int]:
 
 
 def _jobs(
-    specification: Specification, jobs: list[Job], table: tuple[Any, ...], alone: npt.NDArray[np.bool_], clusters: npt.NDArray[np.str_]
+    specification: Specification,
+    jobs: list[ScheduledJob],
+    table: tuple[Any, ...],
+    alone: npt.NDArray[np.bool_],
+    clusters: npt.NDArray[np.str_],
 ) -> dict[str, Any]:
     gpu, first, sums, trusted = table
     models = host_models(specification)
@@ -307,7 +311,7 @@ def _jobs(
     return found
 
 
-def _shared(jobs: list[Job], gpu: Any, first: Any, second: Any, sums: Array, trusted: Any) -> list[dict[str, Any]]:
+def _shared(jobs: list[ScheduledJob], gpu: Any, first: Any, second: Any, sums: Array, trusted: Any) -> list[dict[str, Any]]:
     pairs = sorted({(int(a), int(b)) for a, b in zip(first[second >= 0], second[second >= 0], strict=True)})
     found = []
     for one, other in pairs:

@@ -14,11 +14,11 @@ import numpy as np
 
 from ullage.errors import UllageError, did_you_mean
 from ullage.simulate.load import STEP
-from ullage.simulate.schedule import Job, draw_job
+from ullage.simulate.schedule import ScheduledJob, draw_job
 from ullage.simulate.specification import Specification, host_name, stream, uuid
 
 if TYPE_CHECKING:
-    from ullage.simulate.faults import Plan
+    from ullage.simulate.faults import FaultPlan
 
 SLICES = 7  # what an A100 or an H100 is cut into
 CUTS = (("3g.40gb", "2g.20gb", "1g.10gb"), ("3g.40gb", "3g.40gb"), ("4g.40gb", "3g.40gb"), ("1g.10gb", "2g.20gb"), ("7g.80gb",))
@@ -27,7 +27,7 @@ AWAY_MS = 600_000  # jobs that hold GPUs at an edge of the window reach beyond i
 
 
 @dataclass(frozen=True)
-class Row:
+class SimulatedDevice:
     """A device that gives readings: a GPU (its number in the fleet), or an instance of one from `start` to `end` (ms)."""
 
     gpu: int
@@ -66,7 +66,7 @@ class Script:
     counted: tuple[int, int] | None = None  # when cycle counters are read
     percent: int | None = None  # since when activity is in percent
     lives: dict[int, tuple[int, int]] = field(default_factory=dict)  # of GPUs that exist for a part of the window
-    slices: list[Row] = field(default_factory=list)
+    slices: list[SimulatedDevice] = field(default_factory=list)
     follows: dict[int, int] = field(default_factory=dict)  # since when a GPU's clock follows its work
 
 
@@ -74,10 +74,10 @@ class Script:
 class Ground:
     """What a change is planted on: a host's script, its random numbers, and its GPUs by what they are for."""
 
-    plan: Plan
+    plan: FaultPlan
     script: Script
     draw: np.random.Generator
-    jobs: tuple[Job, ...]  # that hold the host's first GPUs up to a moment within the window, and the next ones all the time
+    jobs: tuple[ScheduledJob, ...]  # that hold the host's first GPUs up to a moment within the window, and the next ones all the time
     spare: int | None  # a GPU that no job holds
 
     @property
@@ -100,7 +100,7 @@ Plant = Callable[[Ground], tuple[tuple[int, ...], int, int] | None]
 
 
 @dataclass(frozen=True)
-class Change:
+class PlannedChange:
     """What a name changes, and the function that writes it into a script: the GPUs concerned, start and end; None finds no place."""
 
     name: str
@@ -108,14 +108,14 @@ class Change:
     plant: Plant
 
 
-CHANGES: dict[str, Change] = {}
+CHANGES: dict[str, PlannedChange] = {}
 
 
 def change(name: str, what: str) -> Callable[[Plant], Plant]:
     """Register a change."""
 
     def register(plant: Plant) -> Plant:
-        CHANGES[name] = Change(name, what, plant)
+        CHANGES[name] = PlannedChange(name, what, plant)
         return plant
 
     return register
@@ -129,7 +129,7 @@ def _mig(ground: Ground) -> tuple[tuple[int, ...], int, int] | None:
     start, end = ground.specification.window
     cut, back = ground.moment(0.15, 0.4), ground.moment(0.6, 0.85)
     profiles = CUTS[int(ground.draw.integers(len(CUTS)))]
-    ground.script.slices += [Row(gpu, number, profile, cut, back) for number, profile in enumerate(profiles, 1)]
+    ground.script.slices += [SimulatedDevice(gpu, number, profile, cut, back) for number, profile in enumerate(profiles, 1)]
     for begin, finish in ((start - AWAY_MS, cut), (back, end + AWAY_MS)):
         draft.jobs.append(replace(draw_job(draft, np.array([gpu]), begin, finish), startup=0))
     for number in range(1, len(profiles) + 1):
@@ -213,7 +213,7 @@ def resolve(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in CHANGES if name in names or "all" in names)
 
 
-def plant(plan: Plan, names: tuple[str, ...]) -> None:
+def plant(plan: FaultPlan, names: tuple[str, ...]) -> None:
     """Write the changes into scripts of hosts of their own, as long as one is left for ordinary jobs; the rest is skipped."""
     specification = plan.draft.specification
     draw = stream(specification, 7)
@@ -230,7 +230,7 @@ def plant(plan: Plan, names: tuple[str, ...]) -> None:
     plan.scripts |= {ground.script.host: ground.script for ground in grounds}
 
 
-def _ground(plan: Plan, host: int, draw: np.random.Generator) -> Ground:
+def _ground(plan: FaultPlan, host: int, draw: np.random.Generator) -> Ground:
     """Reserve a host and give it its jobs: one up to a moment within the window, one all the time, and a GPU that nobody holds."""
     draft = plan.draft
     draft.reserved.add(host)
@@ -258,7 +258,7 @@ def places_of(script: Script, cluster: str) -> list[tuple[int, str, str]]:
     return found
 
 
-def describe(plan: Plan) -> list[dict[str, object]]:
+def describe(plan: FaultPlan) -> list[dict[str, object]]:
     """Return what was changed, for the answer key."""
     specification = plan.draft.specification
     return [

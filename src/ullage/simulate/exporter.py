@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ullage.simulate.changes import SLICES, Row, Script
-from ullage.simulate.faults import Plan, Planted
-from ullage.simulate.load import Readings
-from ullage.simulate.specification import CYCLES, NOT_READ, Device, Specification, stream
+from ullage.simulate.changes import SLICES, Script, SimulatedDevice
+from ullage.simulate.faults import FaultPlan, Planted
+from ullage.simulate.load import HostReadings
+from ullage.simulate.specification import CYCLES, NOT_READ, SimulatedChip, Specification, stream
 from ullage.tables import Flag
 
 Codes = npt.NDArray[np.int64]
@@ -48,13 +48,13 @@ class Emission:
     """
 
     host: int
-    device: Device
+    device: SimulatedChip
     times: npt.NDArray[np.int64]
     first: Codes
     second: Codes
     values: dict[str, Column]
     wire: dict[str, Column]
-    truth: Readings
+    truth: HostReadings
     stamps: Codes
     present: npt.NDArray[np.bool_]
     flags: npt.NDArray[np.uint16]
@@ -62,20 +62,20 @@ class Emission:
     copies: Codes
     wrong: set[str] = field(default_factory=set)
     reordered: bool = False
-    rows: list[Row] = field(default_factory=list)
+    rows: list[SimulatedDevice] = field(default_factory=list)
     weight: npt.NDArray[np.float64] | None = None
     unsliced: npt.NDArray[np.bool_] | None = None
     place: Codes | None = None
 
 
 def emission(
-    plan: Plan,
+    plan: FaultPlan,
     host: int,
-    device: Device,
+    device: SimulatedChip,
     times: npt.NDArray[np.int64],
-    rows: list[Row],
+    rows: list[SimulatedDevice],
     owners: tuple[Codes, Codes],
-    truth: Readings,
+    truth: HostReadings,
     bases: Codes,
 ) -> Emission:
     """Return what a host gives out: its readings with cumulative counters, and the planted faults and changes upon them.
@@ -115,12 +115,14 @@ def emission(
     return given
 
 
-def counted_sms(specification: Specification, device: Device, rows: Sequence[Row]) -> npt.NDArray[np.float64]:
+def counted_sms(specification: Specification, device: SimulatedChip, rows: Sequence[SimulatedDevice]) -> npt.NDArray[np.float64]:
     """Return by how many SMs each device's cycle counters are summed, [rows, 1]: one, or all of its own (an instance has a share)."""
     return np.array([[device.sms * row.share if specification.summed else 1.0] for row in rows])
 
 
-def _counters(truth: Readings, specification: Specification, device: Device, bases: Codes, rows: Sequence[Row]) -> dict[str, Column]:
+def _counters(
+    truth: HostReadings, specification: Specification, device: SimulatedChip, bases: Codes, rows: Sequence[SimulatedDevice]
+) -> dict[str, Column]:
     units = counted_sms(specification, device, rows)
     grown = (truth.tensor_cycles, truth.sm_cycles, truth.sm_active_cycles)
     return {
@@ -256,7 +258,7 @@ def _write(given: Emission) -> None:
             given.values[name] = np.where(impossible, np.nan, given.values[name])
 
 
-def _change(given: Emission, plan: Plan, script: Script) -> None:
+def _change(given: Emission, plan: FaultPlan, script: Script) -> None:
     """Let the host be, and say, what its script says, window by window."""
     specification, after = plan.draft.specification, given.times[1:]
     first = specification.gpus_of(given.host).start

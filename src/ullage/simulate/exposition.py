@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ullage.simulate.changes import Row
+from ullage.simulate.changes import SimulatedDevice
 from ullage.simulate.exporter import SENTINELS, Emission, scale
 from ullage.simulate.specification import NOT_READ, Specification, host_name, uuid
 from ullage.sources.dcgm_names import NEW, OLD, Name
@@ -24,7 +24,7 @@ DRIVER = "580.95.05"
 
 
 @dataclass(frozen=True)
-class Pages:
+class HostPages:
     """One host's pages: its readings as they go over the wire, and the words for names and labels."""
 
     specification: Specification
@@ -101,7 +101,7 @@ def _integers(column: npt.NDArray[Any], factor: float) -> list[str]:
 
 def pages(
     specification: Specification, given: Emission, jobs: list[str], *, new_names: bool = False, places: Sequence[tuple[str, str]] = ()
-) -> Pages:
+) -> HostPages:
     """Return a host's pages. `jobs` are the ids of the fleet's jobs, by number; `new_names` are those of DCGM 4.6 and later.
 
     `places` are the clusters and names of hosts by number, where these change in time.
@@ -113,7 +113,7 @@ def pages(
 
     elsewhere = {} if given.place is None else {number: labels_at(places[number]) for number in np.unique(given.place).tolist()}
     exported = {name: names[name] for name in names if name in specification.exported}
-    return Pages(specification, given, exported, labels_at(None), jobs, elsewhere)
+    return HostPages(specification, given, exported, labels_at(None), jobs, elsewhere)
 
 
 def gpu_labels(
@@ -122,7 +122,7 @@ def gpu_labels(
     model: str,
     *,
     new_names: bool = False,
-    row: Row | None = None,
+    row: SimulatedDevice | None = None,
     place: tuple[str, str] | None = None,
 ) -> str:
     """Return a GPU's labels without braces, in the template's order; `row` may be an instance of it, `place` another cluster and host.

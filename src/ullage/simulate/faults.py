@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ullage.errors import UllageError, did_you_mean
 from ullage.simulate.changes import Changed, Script, places_of
 from ullage.simulate.load import COMMUNICATION, COMPUTE, PHASE, SM, STEP, TENSOR, Array, expected_ofu, load
-from ullage.simulate.schedule import Draft, Job, draw_job, resting, slowed, straggling
+from ullage.simulate.schedule import Draft, ScheduledJob, draw_job, resting, slowed, straggling
 from ullage.simulate.specification import boundaries, device, host_name, uuid
 
 OK = "ok"
@@ -98,7 +98,7 @@ class Planted:
 
 
 @dataclass
-class Plan:
+class FaultPlan:
     """What has been planted so far in a draft, and the names that found no place; what changes in time, and its script by host."""
 
     draft: Draft
@@ -152,9 +152,9 @@ def resolve(names: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for name in FAULTS if name in names or ("all" in names and name not in UNSEEN))
 
 
-def before(plan: Plan, faults: tuple[str, ...]) -> None:
+def before(plan: FaultPlan, faults: tuple[str, ...]) -> None:
     """Plant what needs hosts of its own, as long as one host is left for ordinary jobs."""
-    groups: tuple[tuple[tuple[str, ...], Callable[[Plan, int, set[str]], None]], ...] = (
+    groups: tuple[tuple[tuple[str, ...], Callable[[FaultPlan, int, set[str]], None]], ...] = (
         (("beating", "locked"), _alternating),
         (("held_idle", "free"), _idle),
         (("regression",), _regression),
@@ -171,11 +171,11 @@ def before(plan: Plan, faults: tuple[str, ...]) -> None:
         plant(plan, host, wanted)
 
 
-def _gpus(plan: Plan, host: int) -> list[int]:
+def _gpus(plan: FaultPlan, host: int) -> list[int]:
     return list(plan.draft.specification.gpus_of(host))
 
 
-def _alternating(plan: Plan, host: int, wanted: set[str]) -> None:
+def _alternating(plan: FaultPlan, host: int, wanted: set[str]) -> None:
     """Plant jobs whose clock and power follow their step, one kind on each half of a host where both are wanted.
 
     Beating: three steps an interval, and a twentieth of a step less; locked: exactly three.
@@ -198,7 +198,7 @@ def _alternating(plan: Plan, host: int, wanted: set[str]) -> None:
         plan.planted.append(Planted(name, tuple(chosen), start, end, job.name))
 
 
-def _idle(plan: Plan, host: int, wanted: set[str]) -> None:
+def _idle(plan: FaultPlan, host: int, wanted: set[str]) -> None:
     draft, gpus = plan.draft, _gpus(plan, host)
     start, end = draft.specification.window
     held = len(gpus) if "free" not in wanted else 0 if "held_idle" not in wanted else (len(gpus) + 1) // 2
@@ -211,7 +211,7 @@ def _idle(plan: Plan, host: int, wanted: set[str]) -> None:
     plan.skipped += ["free"] if "free" in wanted and held == len(gpus) else []
 
 
-def _regression(plan: Plan, host: int, _: set[str]) -> None:
+def _regression(plan: FaultPlan, host: int, _: set[str]) -> None:
     draft, specification = plan.draft, plan.draft.specification
     start, end = specification.window
     gpus, length = np.array(_gpus(plan, host)), end - start
@@ -226,7 +226,7 @@ def _regression(plan: Plan, host: int, _: set[str]) -> None:
             plan.planted.append(Planted("regression", tuple(map(int, gpus)), *times, job.name))
 
 
-def after(plan: Plan, faults: tuple[str, ...]) -> None:
+def after(plan: FaultPlan, faults: tuple[str, ...]) -> None:
     """Plant the rest on hosts that ordinary jobs keep busy, whole hosts first; a name that finds no place goes to `skipped`."""
     early = {"beating", "locked", "held_idle", "free", "regression"}
     for name in sorted((n for n in faults if n not in early), key=lambda n: _PLANTERS.get(n) is not _on_host):
@@ -237,7 +237,7 @@ def after(plan: Plan, faults: tuple[str, ...]) -> None:
             plan.planted.append(planted)
 
 
-def _ordinary(plan: Plan, *, untouched: bool = False) -> list[tuple[int, Job, int, int]]:
+def _ordinary(plan: FaultPlan, *, untouched: bool = False) -> list[tuple[int, ScheduledJob, int, int]]:
     """Return (index, job, start, end) of ordinary jobs; start and end of their steps within the window. The longest come first,
     and after them those whose load or MFU is planted, or none of these when they must be `untouched`.
     """
@@ -253,7 +253,7 @@ def _ordinary(plan: Plan, *, untouched: bool = False) -> list[tuple[int, Job, in
     return sorted(found, key=lambda item: (item[1].name in touched, item[2] - item[3], item[0]))
 
 
-def _straggler(plan: Plan, name: str) -> Planted | None:
+def _straggler(plan: FaultPlan, name: str) -> Planted | None:
     for index, job, start, end in _ordinary(plan, untouched=True):
         slow = next((i for i, gpu in enumerate(job.gpus) if int(gpu) not in plan.marked), None)
         if slow is not None and len(job.gpus) > 1:
@@ -262,7 +262,7 @@ def _straggler(plan: Plan, name: str) -> Planted | None:
     return None
 
 
-def _shared(plan: Plan, name: str) -> Planted | None:
+def _shared(plan: FaultPlan, name: str) -> Planted | None:
     for _, job, start, end in _ordinary(plan):
         gpus = [int(gpu) for gpu in job.gpus if int(gpu) not in plan.marked][:2]
         if gpus and not _has_verdict(plan, gpus[0]):
@@ -273,7 +273,7 @@ def _shared(plan: Plan, name: str) -> Planted | None:
     return None
 
 
-def _on_gpu(plan: Plan, name: str) -> Planted | None:
+def _on_gpu(plan: FaultPlan, name: str) -> Planted | None:
     """Plant on the unmarked GPU of an ordinary host that works longest in one go."""
     start, end = plan.draft.specification.window
     for _, job, begin, finish in _ordinary(plan):
@@ -310,7 +310,7 @@ def _period(name: str, begin: int, finish: int, start: int, end: int) -> tuple[i
     return begin + length // 5, finish
 
 
-def _on_host(plan: Plan, name: str) -> Planted | None:
+def _on_host(plan: FaultPlan, name: str) -> Planted | None:
     """Plant on a whole host, from the last one backwards, and leave half of the ordinary hosts alone."""
     start, end = plan.draft.specification.window
     free = plan.draft.free_hosts
@@ -322,7 +322,7 @@ def _on_host(plan: Plan, name: str) -> Planted | None:
     return None
 
 
-def _anywhere(plan: Plan, name: str) -> Planted | None:
+def _anywhere(plan: FaultPlan, name: str) -> Planted | None:
     """Plant on a host whatever else is there: the order of rows and a wandering clock disturb nothing else."""
     specification = plan.draft.specification
     start, end = specification.window
@@ -336,7 +336,7 @@ def _anywhere(plan: Plan, name: str) -> Planted | None:
     return Planted(name, tuple(_gpus(plan, hosts[0 if name == "reordered" else -1])), *period)
 
 
-def _mistake(plan: Plan, name: str) -> Planted | None:
+def _mistake(plan: FaultPlan, name: str) -> Planted | None:
     factor, family = MISTAKES[name]
     start, end = plan.draft.specification.window
     for index, job, _, _ in sorted(_ordinary(plan, untouched=True), key=lambda item: item[1].family != family):
@@ -347,11 +347,11 @@ def _mistake(plan: Plan, name: str) -> Planted | None:
     return None
 
 
-def _has_verdict(plan: Plan, gpu: int) -> bool:
+def _has_verdict(plan: FaultPlan, gpu: int) -> bool:
     return any(gpu in planted.gpus and FAULTS[planted.fault].verdict != OK for planted in plan.planted)
 
 
-_PLANTERS: dict[str, Callable[[Plan, str], Planted | None]] = {
+_PLANTERS: dict[str, Callable[[FaultPlan, str], Planted | None]] = {
     "straggler": _straggler,
     "shared": _shared,
     **dict.fromkeys(MISTAKES, _mistake),
@@ -360,7 +360,7 @@ _PLANTERS: dict[str, Callable[[Plan, str], Planted | None]] = {
 }
 
 
-def describe(plan: Plan) -> list[dict[str, object]]:
+def describe(plan: FaultPlan) -> list[dict[str, object]]:
     """Return what was planted, for the answer key."""
     specification = plan.draft.specification
     return [
@@ -378,7 +378,7 @@ def describe(plan: Plan) -> list[dict[str, object]]:
     ]
 
 
-def dated(plan: Plan) -> dict[int, tuple[int, int]]:
+def dated(plan: FaultPlan) -> dict[int, tuple[int, int]]:
     """Return from when to when (ms) the gauges of GPUs, by number, show a fault that can be dated."""
     late = (FROZEN_AFTER - 1) * plan.draft.specification.interval_ms  # a reading is known to repeat itself only then
     return {
@@ -389,7 +389,7 @@ def dated(plan: Plan) -> dict[int, tuple[int, int]]:
     }
 
 
-def verdicts(plan: Plan) -> list[str]:
+def verdicts(plan: FaultPlan) -> list[str]:
     """Return the verdict that trust must give each GPU, by number."""
     words = [OK] * plan.draft.specification.gpus
     for planted in plan.planted:

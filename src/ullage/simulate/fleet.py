@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ullage.simulate import answers, changes, faults
-from ullage.simulate.changes import Row, Script
+from ullage.simulate.changes import Script, SimulatedDevice
 from ullage.simulate.exporter import Codes, Emission, counted_sms, emission, scale
 from ullage.simulate.load import (
     ALTERNATES,
@@ -30,12 +30,12 @@ from ullage.simulate.load import (
     POWER_CAP,
     SOFTWARE_THERMAL,
     Array,
-    Readings,
+    HostReadings,
     expected_ofu,
     idle_load,
     readings,
 )
-from ullage.simulate.schedule import Draft, Job, draw_jobs
+from ullage.simulate.schedule import Draft, ScheduledJob, draw_jobs
 from ullage.simulate.specification import CYCLES, NEEDED, NOT_READ, Specification, boundaries, device, host_models, host_name, stream, uuid
 from ullage.tables import JOBS, SAMPLES, samples
 
@@ -50,10 +50,10 @@ class Simulation:
 
     specification: Specification
     models: list[str]
-    records: list[Job]
-    plan: faults.Plan
+    records: list[ScheduledJob]
+    plan: faults.FaultPlan
     holds: list[list[Hold]] = field(repr=False)
-    _tallies: dict[int, answers.Tally] = field(default_factory=dict, repr=False)
+    _tallies: dict[int, answers.HostTally] = field(default_factory=dict, repr=False)
 
     @property
     def skipped(self) -> list[str]:
@@ -88,9 +88,9 @@ class Simulation:
             self._tallies[host] = answers.tally(given, self.interval_ms(host), units, faults.dated(self.plan))
         return given
 
-    def rows(self, host: int) -> list[Row]:
+    def rows(self, host: int) -> list[SimulatedDevice]:
         """Return the devices of a host: its GPUs, then the instances that some of them are cut into for a while."""
-        gpus = [Row(gpu) for gpu in self.specification.gpus_of(host)]
+        gpus = [SimulatedDevice(gpu) for gpu in self.specification.gpus_of(host)]
         return gpus + self.plan.scripts.get(host, Script(host)).slices
 
     def batches(
@@ -140,7 +140,7 @@ class Simulation:
             schema=JOBS,
         )
 
-    def _course(self, host: int, rows: list[Row], times: npt.NDArray[np.int64]) -> tuple[Array, tuple[Codes, Codes]]:
+    def _course(self, host: int, rows: list[SimulatedDevice], times: npt.NDArray[np.int64]) -> tuple[Array, tuple[Codes, Codes]]:
         """Return the course of loads of a host's devices, and the numbers of the jobs that hold them (second: a rider)."""
         course = np.repeat(np.tile(idle_load(), (len(rows), 1))[:, :, None], len(times) - 1, axis=2)
         first = np.full((len(rows), len(times) - 1), -1, np.int64)
@@ -185,7 +185,7 @@ def fleet(specification: Specification) -> Simulation:
     wanted, changing = faults.resolve(specification.faults), changes.resolve(specification.changes)
     models = host_models(specification)
     draft = Draft(specification, models, [], set())
-    plan = faults.Plan(draft, [], [])
+    plan = faults.FaultPlan(draft, [], [])
     faults.before(plan, wanted)
     if changing:
         changes.plant(plan, changing)
@@ -199,7 +199,7 @@ def fleet(specification: Specification) -> Simulation:
     return Simulation(specification, models, draft.jobs, plan, holds)
 
 
-def _reporting(plan: faults.Plan) -> list[Job]:
+def _reporting(plan: faults.FaultPlan) -> list[ScheduledJob]:
     """Return the jobs with the MFU that some of them report: what they do x the tile efficiency x their mistake."""
     draft, specification = plan.draft, plan.draft.specification
     draw = stream(specification, 6).random(len(draft.jobs))
@@ -213,7 +213,7 @@ def _reporting(plan: faults.Plan) -> list[Job]:
     return jobs
 
 
-def _unthrottled(plan: faults.Plan, job: Job) -> float:
+def _unthrottled(plan: faults.FaultPlan, job: ScheduledJob) -> float:
     """Return how much of its work a job does beside throttled GPUs; the others do not wait here, as their readings show."""
     lost = 0.0
     for planted in plan.of("throttled"):
@@ -223,7 +223,7 @@ def _unthrottled(plan: faults.Plan, job: Job) -> float:
     return 1 - lost / (max(1, job.end - job.start) * len(job.gpus))
 
 
-def _draws(specification: Specification, rows: list[Row], count: int) -> tuple[Array, Codes]:
+def _draws(specification: Specification, rows: list[SimulatedDevice], count: int) -> tuple[Array, Codes]:
     """Return each device's normal numbers [rows, 4, count] and what its three cycle counters read at first, from its own stream."""
     draws, bases = np.empty((len(rows), 4, count)), np.empty((len(rows), 3), np.int64)
     for row, device_row in enumerate(rows):
@@ -324,4 +324,4 @@ def _words(codes: Codes, words: list[str], first: int = 0) -> pa.DictionaryArray
     return pa.DictionaryArray.from_arrays(encoded, pa.array(distinct, pa.string()))
 
 
-__all__ = ["Emission", "Job", "Readings", "Simulation", "Specification", "fleet", "wire_schema"]
+__all__ = ["Emission", "HostReadings", "ScheduledJob", "Simulation", "Specification", "fleet", "wire_schema"]

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ullage.errors import UllageError
 from ullage.gpus.chip import find
-from ullage.simulate.job_precisions import Mixture, drawn, flops_by_precision, peak
+from ullage.simulate.job_precisions import PrecisionMixture, drawn, flops_by_precision, peak
 from ullage.simulate.specification import HIGHEST_LOAD_CLOCK, LOAD_CLOCK_DEVIATION
 
 Array = npt.NDArray[np.float64]
@@ -41,7 +41,7 @@ SAMPLES, INTERVAL = 120, 30  # readings of each GPU, seconds apart
 
 
 @dataclass(frozen=True)
-class Plan:
+class JobPlan:
     """What is asked of a simulated job: `ranks` GPUs, `steps` of them traced, and a seed from which all else is drawn.
 
     With `shapes` its traces have short kernels in place of long ones, and say what operators asked of them. With `mixed` it multiplies
@@ -69,7 +69,7 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Model:
+class JobModel:
     """A decoder and its step: sizes of its layers, samples of a step over all ranks, and whether layers are computed twice."""
 
     width: int
@@ -166,7 +166,7 @@ class Grids:
 
 
 @dataclass(frozen=True)
-class Job:
+class SimulatedJob:
     """A simulated job. Times of one step in ns: `elapsed`, `active` and each rank's `kernel`; `copies` is the same for all.
 
     `grids` and `tensor_issue` hold while a rank computes; `clocks` is the SM clock in Hz at each sample while the tensor pipes work,
@@ -174,8 +174,8 @@ class Job:
     what does not run in BF16. `tile` and `model_efficiency` follow from the model.
     """
 
-    plan: Plan
-    model: Model
+    plan: JobPlan
+    model: JobModel
     elapsed: int
     active: int
     copies: int
@@ -185,7 +185,7 @@ class Job:
     clocks: Array
     resting: float
     wobble: Array
-    mixture: Mixture | None = None
+    mixture: PrecisionMixture | None = None
 
     @property
     def collective(self) -> tuple[int, ...]:
@@ -224,14 +224,14 @@ class Job:
         }
 
 
-def job(plan: Plan | None = None) -> Job:
+def job(plan: JobPlan | None = None) -> SimulatedJob:
     """Return the job of a plan, the same for the same plan.
 
-    >>> found = job(Plan(seed=1))
+    >>> found = job(JobPlan(seed=1))
     >>> round(found.truth["mfu"], 6) == round(found.model.flops[0] / (found.elapsed / 1e9 * 4 * find(GPU).peak("bf16")), 6)
     True
     """
-    plan = plan or Plan()
+    plan = plan or JobPlan()
     random = np.random.Generator(np.random.PCG64(plan.seed))
     model = _model(random, plan)
     busy, computing = random.uniform(0.85, 0.99), random.uniform(0.75, 0.96)
@@ -254,10 +254,10 @@ def job(plan: Plan | None = None) -> Job:
     active = round(busy * elapsed)
     copies = round(COPIES * active)
     kernel = tuple(min(round(share * elapsed), active - copies) for share in shares) if plan.ranks > 1 else (active - copies,)
-    return Job(plan, model, elapsed, active, copies, kernel, grids, issue, clocks, resting, wobble, mixture)
+    return SimulatedJob(plan, model, elapsed, active, copies, kernel, grids, issue, clocks, resting, wobble, mixture)
 
 
-def _grids(plan: Plan, fill: float) -> Grids:
+def _grids(plan: JobPlan, fill: float) -> Grids:
     """Return grids whose last waves leave about so much of the SMs in use, and collectives that nothing, some or most of hides."""
     random = np.random.Generator(np.random.PCG64([plan.seed, 2]))
     blocks = []
@@ -276,16 +276,16 @@ def _grids(plan: Plan, fill: float) -> Grids:
     )
 
 
-def _resting(plan: Plan, clocks: Array) -> float:
+def _resting(plan: JobPlan, clocks: Array) -> float:
     """Return how much higher the clock is where nothing runs: in two jobs of three not at all."""
     random = np.random.Generator(np.random.PCG64([plan.seed, 3]))
     follows = random.random() < 1 / 3
     return float(random.uniform(1.0, max(IDLE_CLOCK / clocks.max(), 1.0))) if follows else 1.0
 
 
-def _model(random: np.random.Generator, plan: Plan) -> Model:
+def _model(random: np.random.Generator, plan: JobPlan) -> JobModel:
     heads = int(random.choice([8, 12, 16]))
-    return Model(
+    return JobModel(
         width=heads * 128,
         layers=int(random.integers(8, 25)),
         heads=heads,
@@ -305,7 +305,7 @@ def _clocks(random: np.random.Generator) -> Array:
     return drift
 
 
-def sampled(job: Job) -> Array:
+def sampled(job: SimulatedJob) -> Array:
     """Return what sampling the clock reads on each GPU [ranks, samples]: an instant's value, off the interval's mean by noise.
 
     Where the clock follows the work, an instant in which a rank does not compute reads the higher one.
@@ -341,7 +341,7 @@ def _mean_fill(kernel: tuple[int, ...], fills: tuple[float, ...]) -> float:
     return sum(time * fill for time, fill in zip(kernel, fills, strict=True)) / sum(kernel)
 
 
-def _tile(model: Model, ranks: int) -> float:
+def _tile(model: JobModel, ranks: int) -> float:
     """Return needed over executed FLOPs of the matrix products, tile by tile."""
     needed = executed = 0
     for gemm in model.gemms(ranks):

@@ -15,10 +15,10 @@ import pyarrow as pa
 from ullage.checked_parquet import write_table
 from ullage.errors import UllageError
 from ullage.output_folder import output_folder
-from ullage.simulate.job import ALONE, COLLECTIVE, GPU, INTERVAL, PIECES, SAMPLES, SMALL, Job, sampled
-from ullage.simulate.job_kernels import Kernel, kernels_by_rank
+from ullage.simulate.job import ALONE, COLLECTIVE, GPU, INTERVAL, PIECES, SAMPLES, SMALL, SimulatedJob, sampled
+from ullage.simulate.job_kernels import SubstituteKernel, kernels_by_rank
 from ullage.simulate.traces import kineto
-from ullage.simulate.traces.scenario import EPOCH, Recorder, Scenario
+from ullage.simulate.traces.scenario import EPOCH, ProcessScenario, Scenario
 from ullage.simulate.traces.training import ALLREDUCE, COMPUTE, COPY, NETWORK
 from ullage.tables import samples
 from ullage.units import HOUR_MS
@@ -31,7 +31,7 @@ NAMES = ("telemetry.parquet", "traces", "config.json", "gemms.json", "truth.json
 
 
 @dataclass(frozen=True)
-class Written:
+class JobFiles:
     """Where a job's files are."""
 
     telemetry: Path
@@ -46,24 +46,24 @@ class Written:
         return cls(*(folder / name for name in NAMES))
 
 
-def write(job: Job, folder: Path) -> Written:
+def write(job: SimulatedJob, folder: Path) -> JobFiles:
     """Write a job into a folder, which is made, in place of the last simulated one; return what was written.
 
     Raises UllageError where something else is in the way, and for a folder that can't be written.
     """
     try:
         with output_folder(folder, "ullage simulate job", NAMES) as stage:
-            made = Written.within(stage)
+            made = JobFiles.within(stage)
             write_table(pa.Table.from_batches([telemetry(job)]), made.telemetry)
             kineto.write(scenario(job), made.traces)
             for path, data in ((made.config, config(job)), (made.gemms, job.model.gemms(job.plan.ranks)), (made.truth, job.truth)):
                 path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise UllageError(f"{error.filename or folder} can't be written: {error.strerror or error}") from error
-    return Written.within(folder)
+    return JobFiles.within(folder)
 
 
-def telemetry(job: Job) -> pa.RecordBatch:
+def telemetry(job: SimulatedJob) -> pa.RecordBatch:
     """Return what the exporters of the job's GPUs read: engine, SM and tensor activity, and samples of the clock."""
     ranks = job.plan.ranks
     kernel, collective = (np.array(times, float)[:, None] / job.elapsed for times in (job.kernel, job.collective))
@@ -85,17 +85,17 @@ def telemetry(job: Job) -> pa.RecordBatch:
     return samples(columns)
 
 
-def name(job: Job) -> str:
+def name(job: SimulatedJob) -> str:
     """Return the job's name."""
     return f"simulated-{job.plan.seed}"
 
 
-def uuid(job: Job, rank: int) -> str:
+def uuid(job: SimulatedJob, rank: int) -> str:
     """Return the UUID of a rank's GPU."""
     return f"GPU-{rank:08x}-7369-6d75-6c61-{job.plan.seed:012x}"
 
 
-def config(job: Job) -> dict[str, Any]:
+def config(job: SimulatedJob) -> dict[str, Any]:
     """Return the model's configuration, with its step in a section of its own."""
     model = job.model
     return {
@@ -116,9 +116,9 @@ def config(job: Job) -> dict[str, Any]:
     }
 
 
-def scenario(job: Job) -> Scenario:
+def scenario(job: SimulatedJob) -> Scenario:
     """Return the job's traced steps: idle, a copy, kernels, and a collective that ends on all ranks at once."""
-    recorders = [Recorder(7001 + 100 * rank, rank) for rank in range(job.plan.ranks)]
+    recorders = [ProcessScenario(7001 + 100 * rank, rank) for rank in range(job.plan.ranks)]
     kernels = kernels_by_rank(job)
     for step in range(job.plan.steps):
         for rank, to in enumerate(recorders):
@@ -132,7 +132,7 @@ def scenario(job: Job) -> Scenario:
     )
 
 
-def _step(job: Job, rank: int, to: Recorder, step: int, pieces: Sequence[Sequence[Kernel]]) -> None:
+def _step(job: SimulatedJob, rank: int, to: ProcessScenario, step: int, pieces: Sequence[Sequence[SubstituteKernel]]) -> None:
     """Record one step of one rank: the host launches everything while the GPU idles, then waits until the step ends."""
     begin, end = step * job.elapsed, (step + 1) * job.elapsed
     now = begin + job.elapsed - job.active
@@ -157,14 +157,14 @@ def _step(job: Job, rank: int, to: Recorder, step: int, pieces: Sequence[Sequenc
     to.host(begin, end, "step", f"ProfilerStep#{step}", to.process)
 
 
-def _collectives(job: Job, to: Recorder, edges: list[int], end: int, calls: list[int], step: int) -> None:
+def _collectives(job: SimulatedJob, to: ProcessScenario, edges: list[int], end: int, calls: list[int], step: int) -> None:
     """Record a collective that computing hides, which costs no time but SMs, and one that it does not."""
     if job.hidden:
         _reduce(job, to, edges[0], edges[0] + job.hidden, calls[1], 2 * step)
     _reduce(job, to, edges[-1], end, calls[0], 2 * step + 1)
 
 
-def _reduce(job: Job, to: Recorder, begin: int, end: int, correlation: int, sequence: int) -> None:
+def _reduce(job: SimulatedJob, to: ProcessScenario, begin: int, end: int, correlation: int, sequence: int) -> None:
     known = {"operation": "allreduce", "group": "default_pg", "sequence": sequence, "members": job.plan.ranks}
     known |= {"blocks": job.grids.channels, **_block(COLLECTIVE)}
     to.work(begin, end, "collective", ALLREDUCE, NETWORK, correlation, bytes=64 << 20, **known)

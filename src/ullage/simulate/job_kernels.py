@@ -15,8 +15,8 @@ import numpy as np
 
 from ullage.gpus.chip import find
 from ullage.product import Product, moved_word
-from ullage.simulate.job import GPU, K_TILE, KERNEL, PIECES, TILE, WHOLE_GRID, Job
-from ullage.simulate.job_precisions import Part, parts
+from ullage.simulate.job import GPU, K_TILE, KERNEL, PIECES, TILE, WHOLE_GRID, SimulatedJob
+from ullage.simulate.job_precisions import PrecisionPart, parts
 from ullage.simulate.traces.training import POINTWISE
 
 ACROSS = WHOLE_GRID  # tiles along the library's m
@@ -30,7 +30,7 @@ GRAIN = 10**9  # parts of a long kernel's time
 
 
 @dataclass(frozen=True)
-class Kernel:
+class SubstituteKernel:
     """A kernel in place of a long one: its name, what was asked for, and its time relative to the others'."""
 
     name: str
@@ -38,34 +38,35 @@ class Kernel:
     time: int = 1
 
 
-def kernels_by_rank(job: Job) -> tuple[tuple[tuple[Kernel, ...], ...], ...]:
+def kernels_by_rank(job: SimulatedJob) -> tuple[tuple[tuple[SubstituteKernel, ...], ...], ...]:
     """Return what runs in place of each long kernel of a step, of each rank."""
     names = [KERNEL if job.grids.alone(piece) else POINTWISE for piece in range(PIECES)]
     if job.mixture is not None:
         return _mixed(job, parts(job.model, job.mixture, GPU))
     if not job.plan.shapes:
-        return (tuple((Kernel(name),) for name in names),) * job.plan.ranks
+        return (tuple((SubstituteKernel(name),) for name in names),) * job.plan.ranks
     return tuple(
-        tuple(tuple(Kernel(name, word) for word in words) for name, words in zip(names, row, strict=True)) for row in asked_by_rank(job)
+        tuple(tuple(SubstituteKernel(name, word) for word in words) for name, words in zip(names, row, strict=True))
+        for row in asked_by_rank(job)
     )
 
 
-def _mixed(job: Job, split: tuple[Part, ...]) -> tuple[tuple[tuple[Kernel, ...], ...], ...]:
+def _mixed(job: SimulatedJob, split: tuple[PrecisionPart, ...]) -> tuple[tuple[tuple[SubstituteKernel, ...], ...], ...]:
     tile = max(job.truth["factors"]["tile"], LEAST_TILE)
     found = []
     for row in _executed(job, 1.0):
         products = [[_kernel(part, _product(job, piece, 1, tile), flops) for part in split] for piece, flops in enumerate(row)]
-        found.append(tuple(tuple(products[n]) if job.grids.alone(n) else (Kernel(POINTWISE),) for n in range(PIECES)))
+        found.append(tuple(tuple(products[n]) if job.grids.alone(n) else (SubstituteKernel(POINTWISE),) for n in range(PIECES)))
     return tuple(found)
 
 
-def _kernel(part: Part, sized: Product, flops: float) -> Kernel:
+def _kernel(part: PrecisionPart, sized: Product, flops: float) -> SubstituteKernel:
     """Return a kernel of one precision: a product as deep as its share of a long kernel's FLOPs asks for."""
     deep = None if part.precision is None else replace(sized, k=round(flops * part.flops / sized.flops), precision=part.precision).word
-    return Kernel(part.name, deep, round(part.time * GRAIN))
+    return SubstituteKernel(part.name, deep, round(part.time * GRAIN))
 
 
-def asked_by_rank(job: Job) -> tuple[Asked, ...]:
+def asked_by_rank(job: SimulatedJob) -> tuple[Asked, ...]:
     """Return what each short kernel of a step is asked for, as words of `ullage.product`: of each rank, of each long kernel.
 
     >>> from ullage.simulate.job import Plan, job
@@ -86,21 +87,21 @@ def asked_by_rank(job: Job) -> tuple[Asked, ...]:
     return tuple(found)
 
 
-def _multiplying(job: Job) -> list[int]:
+def _multiplying(job: SimulatedJob) -> list[int]:
     return [piece for piece in range(PIECES) if job.grids.alone(piece)]
 
 
-def _product(job: Job, piece: int, depth: int, tile: float) -> Product:
+def _product(job: SimulatedJob, piece: int, depth: int, tile: float) -> Product:
     """Return the product of a long kernel: row-major, so that the library's m and n are its n and m."""
     return Product(1, job.grids.blocks[piece] // ACROSS * TILE[1], round(ACROSS * TILE[0] * tile), depth, "bf16")
 
 
-def _area(job: Job, piece: int) -> int:
+def _area(job: SimulatedJob, piece: int) -> int:
     """Return how many elements of the result a long kernel's tiles hold."""
     return job.grids.blocks[piece] * TILE[0] * TILE[1]
 
 
-def _executed(job: Job, tile: float) -> list[list[float]]:
+def _executed(job: SimulatedJob, tile: float) -> list[list[float]]:
     """Return the FLOPs that long kernels execute, padding included: a rank's share by its work, a kernel's by the SMs that it is on."""
     work = [kernel * fill for kernel, fill in zip(job.kernel, job.fills, strict=True)]
     fills = [job.grids.fill(piece, False) * job.grids.alone(piece) for piece in range(PIECES)]
@@ -114,7 +115,7 @@ def _counts(wanted: list[float]) -> list[int]:
     return [max(after - before, 1) for before, after in pairwise(edges)]
 
 
-def _pass(job: Job) -> str:
+def _pass(job: SimulatedJob) -> str:
     """Return what an elementwise kernel is asked for, whose bytes take a drawn share of its time."""
     random = np.random.Generator(np.random.PCG64([job.plan.seed, 4]))
     seconds = min(job.kernel) / PIECES / PASSES / 1e9

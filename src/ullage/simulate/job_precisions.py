@@ -14,7 +14,7 @@ import numpy as np
 from ullage.gpus.chip import find
 
 if TYPE_CHECKING:
-    from ullage.simulate.job import Model
+    from ullage.simulate.job import JobModel
 
 NAMES = {
     "bf16": "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_TNT",
@@ -25,7 +25,7 @@ ATTENTION = "void flash::flash_fwd_kernel<Flash_fwd_kernel_traits<128, 128, 64, 
 
 
 @dataclass(frozen=True)
-class Mixture:
+class PrecisionMixture:
     """The precision `other` than BF16, and the share of the FLOPs of products with weights that run in it."""
 
     other: str
@@ -33,7 +33,7 @@ class Mixture:
 
 
 @dataclass(frozen=True)
-class Part:
+class PrecisionPart:
     """The kernels of one precision: their name, the share of a step's executed FLOPs, and the share of the time that all take.
 
     `precision` is None for attention, whose sizes nobody tells.
@@ -45,13 +45,13 @@ class Part:
     time: float
 
 
-def drawn(seed: int) -> Mixture:
+def drawn(seed: int) -> PrecisionMixture:
     """Return the mixture of a seed, the same for the same seed."""
     random = np.random.Generator(np.random.PCG64([seed, 5]))
-    return Mixture(str(random.choice(["fp8", "tf32"])), float(random.uniform(0.1, 0.9)))
+    return PrecisionMixture(str(random.choice(["fp8", "tf32"])), float(random.uniform(0.1, 0.9)))
 
 
-def flops_by_precision(model: Model, mixture: Mixture | None) -> dict[str, float]:
+def flops_by_precision(model: JobModel, mixture: PrecisionMixture | None) -> dict[str, float]:
     """Return a step's executed FLOPs by precision."""
     attention, executed = model.attention, model.flops[1]
     if mixture is None:
@@ -60,19 +60,19 @@ def flops_by_precision(model: Model, mixture: Mixture | None) -> dict[str, float
     return {"bf16": executed - other, mixture.other: other}
 
 
-def peak(model: Model, mixture: Mixture | None, gpu: str) -> float:
+def peak(model: JobModel, mixture: PrecisionMixture | None, gpu: str) -> float:
     """Return the peak of the mixture in FLOP/s: all FLOPs over the time that they take at the peaks of their precisions."""
     done = flops_by_precision(model, mixture)
     return sum(done.values()) / sum(flops / find(gpu).peak(precision) for precision, flops in done.items())
 
 
-def parts(model: Model, mixture: Mixture, gpu: str) -> tuple[Part, ...]:
+def parts(model: JobModel, mixture: PrecisionMixture, gpu: str) -> tuple[PrecisionPart, ...]:
     """Return what runs in place of a product of one precision; each takes time as its FLOPs do at its peak."""
     executed, done = model.flops[1], flops_by_precision(model, mixture)
     weights = {"bf16": done["bf16"] - model.attention, mixture.other: done[mixture.other]}
     each = [(NAMES[precision], precision, flops) for precision, flops in weights.items()]
     whole = executed / peak(model, mixture, gpu)
     return tuple(
-        Part(name, precision, flops / executed, flops / find(gpu).peak(precision or "bf16") / whole)
+        PrecisionPart(name, precision, flops / executed, flops / find(gpu).peak(precision or "bf16") / whole)
         for name, precision, flops in (*each, (ATTENTION, None, float(model.attention)))
     )

@@ -19,7 +19,7 @@ from ullage.simulate.specification import (
     LOAD_CLOCK,
     LOAD_CLOCK_DEVIATION,
     LOWEST_LOAD_CLOCK,
-    Device,
+    SimulatedChip,
 )
 from ullage.units import TO_SI
 
@@ -67,14 +67,14 @@ def idle_load(memory: float = 0.0) -> Array:
     return np.array([1.0, 0, 0, 0, 0, 0, 0, 0, 1.0, 0, memory, IDLE], dtype=np.float64)
 
 
-def expected_ofu(loads: Array, device: Device) -> Array:
+def expected_ofu(loads: Array, device: SimulatedChip) -> Array:
     """Return the OFU that loads [..., len(LOAD)] come to in the long run: compute x tensor activity x load clock / tensor clock."""
     result: Array = loads[..., COMPUTE] * loads[..., TENSOR] * loads[..., CLOCK] * device.load_clock / device.tensor_clock
     return result
 
 
 @dataclass(frozen=True)
-class Readings:
+class HostReadings:
     """What the GPUs of one host read: `values` has an array [gpus, windows] per field, in SI units, as the exporter rounds it.
 
     `tensor_cycles`, `sm_cycles`, `sm_active_cycles` are the truth: cycles of each window, per SM on average.
@@ -120,8 +120,8 @@ def clock_noise(draws: Array, interval: float) -> tuple[Array, Array]:
 
 
 def readings(
-    course: Array, times: npt.NDArray[np.int64], origin: int, device: Device, draws: Array, interval: float, wanted: Collection[str]
-) -> Readings:
+    course: Array, times: npt.NDArray[np.int64], origin: int, device: SimulatedChip, draws: Array, interval: float, wanted: Collection[str]
+) -> HostReadings:
     """Return what GPUs of one model read under a course of loads.
 
     `times` are the n + 1 boundaries in ms, `origin` the time of phase 0; `draws` are normal numbers [gpus, 4, n + 1];
@@ -150,7 +150,7 @@ def readings(
     }
     now_in = np.where(position < row["compute"], 1.0, 0.0), np.where(position < row["compute"], 0.0, np.where(loaded, 1.0, 0.0))
     values |= _slow(row, values, computing, communicating, now_in, device, draws[:, 3], span, wanted)
-    return Readings(values, tensor_cycles, elapsed, sm_active)
+    return HostReadings(values, tensor_cycles, elapsed, sm_active)
 
 
 def _phases(row: dict[str, Array], seconds: Array, span: Array) -> tuple[Array, Array, Array]:
@@ -163,13 +163,13 @@ def _phases(row: dict[str, Array], seconds: Array, span: Array) -> tuple[Array, 
     return np.clip(computing, 0, 1), np.clip(communicating, 0, 1 - np.clip(computing, 0, 1)), end - np.floor(end)
 
 
-def _clock(noise: Array, row: dict[str, Array], device: Device) -> Array:
+def _clock(noise: Array, row: dict[str, Array], device: SimulatedChip) -> Array:
     hertz = np.clip(LOAD_CLOCK + LOAD_CLOCK_DEVIATION * noise, LOWEST_LOAD_CLOCK, HIGHEST_LOAD_CLOCK)
     result: Array = hertz * (device.load_clock / LOAD_CLOCK) * row["clock"]
     return result
 
 
-def _power(effort: Array, row: dict[str, Array], noise: Array, device: Device) -> Array:
+def _power(effort: Array, row: dict[str, Array], noise: Array, device: SimulatedChip) -> Array:
     drawn = device.idle_power + (device.power - device.idle_power) * np.clip(effort, 0, 1) * np.minimum(1, row["clock"])
     result: Array = np.clip(drawn * (1 + POWER_NOISE * noise), 0.9 * device.idle_power, device.power)
     return result
@@ -181,7 +181,7 @@ def _slow(
     computing: Array,
     communicating: Array,
     now_in: tuple[Array, Array],
-    device: Device,
+    device: SimulatedChip,
     draws: Array,
     span: Array,
     wanted: Collection[str],

@@ -32,7 +32,7 @@ STARTUP_MS = (30_000, 150_000)  # a job holds its GPUs this long before the firs
 
 
 @dataclass(frozen=True, eq=False)
-class Job:
+class ScheduledJob:
     """A job: who runs it, on which GPUs (`gpus`, numbers in the fleet), from when to when (ms), and each GPU's load vector.
 
     `startup` is how long it holds its GPUs before the first step; a `rider` holds them beside another job, whose load counts for
@@ -62,7 +62,7 @@ class Draft:
 
     specification: Specification
     models: list[str]
-    jobs: list[Job]
+    jobs: list[ScheduledJob]
     reserved: set[int]
 
     @property
@@ -113,14 +113,16 @@ def _fill(draft: Draft, hosts: npt.NDArray[np.int64], draw: np.random.Generator)
             draft.jobs.append(draw_job(draft, gpus, begin, finish))
 
 
-def draw_job(draft: Draft, gpus: npt.NDArray[np.int64], start: int, end: int, family: str | None = None, user: str | None = None) -> Job:
+def draw_job(
+    draft: Draft, gpus: npt.NDArray[np.int64], start: int, end: int, family: str | None = None, user: str | None = None
+) -> ScheduledJob:
     """Return a job on given GPUs, its family, user and load drawn from the job's own stream."""
     draw = stream(draft.specification, 4, len(draft.jobs))
     drawn_family, drawn_user = list(FAMILIES)[int(draw.integers(len(FAMILIES)))], USERS[int(draw.integers(len(USERS)))]
     family, user = family or drawn_family, user or drawn_user
     loads = spread_load(family_load(family, draw), len(gpus), draw)
     startup = int(draw.integers(*STARTUP_MS))
-    return Job(
+    return ScheduledJob(
         draft.next_name(), family, user, start, end, gpus, loads, startup=startup, tile_efficiency=round(float(draw.uniform(0.94, 0.99)), 4)
     )
 

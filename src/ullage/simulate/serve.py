@@ -12,10 +12,10 @@ import time
 import urllib.parse
 from collections.abc import Callable
 
-from ullage.simulate.exposition import Pages, pages
+from ullage.simulate.exposition import HostPages, pages
 from ullage.simulate.fleet import Simulation
 from ullage.simulate.specification import host_name
-from ullage.sources.page_server import EXPOSITION, HTML, PLAIN, Answer, PageServer, bound
+from ullage.sources.page_server import EXPOSITION, HTML, PLAIN, HttpAnswer, PageServer, bound
 
 KEPT_HOSTS = 128  # hosts whose readings stay in memory: about 3 MB each for a day at 30 s
 
@@ -28,18 +28,18 @@ class Server(PageServer):
         self.page = page
         self.hosts = hosts
 
-    def _answer(self, path: str, query: str) -> Answer:
+    def _answer(self, path: str, query: str) -> HttpAnswer:
         """Answer with a page, the index, or 404."""
         parts = [urllib.parse.unquote(part) for part in path.split("/") if part]
         asked = urllib.parse.parse_qs(query).get("host", [None])[0]
         if not parts:
-            return Answer(200, HTML, _index(self.hosts))
+            return HttpAnswer(200, HTML, _index(self.hosts))
         page = None
         if parts[-1] == "metrics" and len(parts) <= 2:
             page = self.page(parts[0] if len(parts) == 2 else asked)
         if page is None:
-            return Answer(404, PLAIN, "not here: ask /metrics, or /node0001/metrics for one host\n")
-        return Answer(200, EXPOSITION, page)
+            return HttpAnswer(404, PLAIN, "not here: ask /metrics, or /node0001/metrics for one host\n")
+        return HttpAnswer(200, EXPOSITION, page)
 
 
 def serve(
@@ -70,7 +70,7 @@ def pager(
     jobs, places = [job.name for job in simulation.records], simulation.plan.names_of_places
 
     @functools.lru_cache(maxsize=KEPT_HOSTS)
-    def of_host(host: int) -> Pages:
+    def of_host(host: int) -> HostPages:
         return pages(simulation.specification, simulation.host(host), jobs, new_names=new_names, places=places)
 
     def page(name: str | None) -> str | None:
@@ -82,11 +82,11 @@ def pager(
     return page
 
 
-def _one(host: Pages, now: int) -> str:
+def _one(host: HostPages, now: int) -> str:
     return host.page(host.window_at(now))
 
 
-def _all(hosts: list[Pages], now: int) -> str:
+def _all(hosts: list[HostPages], now: int) -> str:
     """Return one page of many hosts: the format wants a metric's lines together, under one pair of comments."""
     parts: dict[str, list[str]] = {}
     for host in hosts:

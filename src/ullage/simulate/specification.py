@@ -135,7 +135,7 @@ class Specification:
 
 
 @dataclass(frozen=True)
-class Device:
+class SimulatedChip:
     """What the simulation needs of a chip: SMs, clocks in Hz, power in W, memory in B."""
 
     model: str
@@ -157,14 +157,14 @@ class Device:
 
 
 @functools.cache
-def device(model: str) -> Device:
+def device(model: str) -> SimulatedChip:
     """Return what is simulated of a model; raises UllageError for one that nobody knows.
 
     >>> device("NVIDIA H100 80GB HBM3").boost, round(device("NVIDIA A100-SXM4-80GB").load_clock / 1e6)
     (1980000000.0, 1042)
     """
     chip = find(model)
-    return Device(model, chip.sms, chip.sm_clock or chip.tensor_clock, chip.tensor_clock, chip.power, chip.memory)
+    return SimulatedChip(model, chip.sms, chip.sm_clock or chip.tensor_clock, chip.tensor_clock, chip.power, chip.memory)
 
 
 def host_models(specification: Specification) -> list[str]:

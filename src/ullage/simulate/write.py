@@ -23,9 +23,9 @@ from ullage.checked_parquet import writer
 from ullage.errors import UllageError
 from ullage.output_folder import output_folder
 from ullage.simulate import configs
-from ullage.simulate.exposition import Pages, pages
+from ullage.simulate.exposition import HostPages, pages
 from ullage.simulate.fleet import Simulation, wire_schema
-from ullage.simulate.schedule import Job
+from ullage.simulate.schedule import ScheduledJob
 from ullage.simulate.specification import Specification, host_name
 from ullage.sources.dcgm_names import OLD
 
@@ -49,7 +49,7 @@ class Task:
         """The fleet's specification."""
         return self.simulation.specification
 
-    def pages(self) -> Iterator[tuple[str, Pages]]:
+    def pages(self) -> Iterator[tuple[str, HostPages]]:
         """Yield each host's name and what it gives out."""
         jobs, places = [job.name for job in self.simulation.records], self.simulation.plan.names_of_places
         for host in range(self.specification.hosts):
@@ -61,7 +61,7 @@ NAMES = ("samples", "jobs.csv", "answers.json", "configs")
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenFleet:
     """What `write` made: the folder of samples, the jobs, the answers, the folder of the jobs' models."""
 
     samples: Path
@@ -84,7 +84,7 @@ def write(
     new_names: bool = False,
     compress: bool = False,
     progress: Callable[[str], None] = lambda _: None,
-) -> Written:
+) -> WrittenFleet:
     """Write a fleet into `folder` and return what was written.
 
     Raises UllageError when the folder holds something already (unless `force`, which replaces what an earlier run wrote, as long as
@@ -101,7 +101,7 @@ def write(
         raise UllageError(f"the folder '{folder}' is not empty", hint)
     try:
         with output_folder(folder, "ullage simulate", NAMES) as stage:
-            made = Written.within(stage)
+            made = WrittenFleet.within(stage)
             made.samples.mkdir()
             FORMATS[form](Task(simulation, made.samples, new_names, compress, progress))
             made.jobs.write_text(jobs_csv(simulation), encoding="utf-8")
@@ -109,7 +109,7 @@ def write(
             configs.write(made.configs)
     except OSError as error:
         raise UllageError(f"{error.filename or folder} can't be written: {error.strerror or error}") from error
-    return Written.within(folder)
+    return WrittenFleet.within(folder)
 
 
 def jobs_csv(simulation: Simulation) -> str:
@@ -142,7 +142,7 @@ def _iso(time: int) -> str:
     return datetime.datetime.fromtimestamp(time / 1000, datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
-def _places(job: Job, specification: Specification) -> str:
+def _places(job: ScheduledJob, specification: Specification) -> str:
     hosts: dict[int, list[int]] = {}
     for gpu in map(int, job.gpus):
         hosts.setdefault(gpu // specification.gpus_per_host, []).append(gpu % specification.gpus_per_host)
@@ -232,7 +232,7 @@ def _prometheus(task: Task) -> None:
             file.write(b"]}}\n")
 
 
-def _holders(host: Pages) -> list[tuple[int, str, list[int]]]:
+def _holders(host: HostPages) -> list[tuple[int, str, list[int]]]:
     """Return the series of a host: a GPU's row, its labels as members of a JSON object, and the windows they hold for."""
     found = []
     for row in range(len(host.labels)):
@@ -244,7 +244,7 @@ def _holders(host: Pages) -> list[tuple[int, str, list[int]]]:
     return found
 
 
-def _series(host: Pages, name: str, field: str, holders: list[tuple[int, str, list[int]]], seconds: list[str]) -> Iterator[str]:
+def _series(host: HostPages, name: str, field: str, holders: list[tuple[int, str, list[int]]], seconds: list[str]) -> Iterator[str]:
     texts = [host.texts(field, np.s_[row]) for row in range(len(host.labels))]
     fixed = f'"__name__":"{host.names[field].name}","instance":"{name}:9400","job":"dcgm-exporter"'
     for row, labels, chosen in holders:
@@ -281,7 +281,7 @@ def _dmon(task: Task) -> None:
                 file.write("".join(rows).encode())
 
 
-def _dmon_rows(host: Pages, window: int, columns: list[tuple[str, str, str, float]]) -> list[str]:
+def _dmon_rows(host: HostPages, window: int, columns: list[tuple[str, str, str, float]]) -> list[str]:
     given = host.given
     cells = [[_whole(number * scale) for number in given.wire[field][:, window].tolist()] for _, _, field, scale in columns]
     rows = []

@@ -25,7 +25,7 @@ from ullage.sources.delimited import blocks, first_lines, head
 from ullage.sources.fields import Alias, Floats, is_sentinel
 from ullage.sources.labels import device_name
 from ullage.sources.source import Options, Place, source
-from ullage.sources.tabular import Reading, matrix, numbers, within
+from ullage.sources.tabular import TableReading, matrix, numbers, within
 from ullage.tables import FIELDS
 
 _STEM = re.compile(r"(?P<metric>[A-Za-z_0-9]+?)(?:-20\d\d-[^.]*)?\.csv(?:\.(?:gz|bz2|xz))?", re.IGNORECASE)
@@ -96,7 +96,7 @@ def _metric(path: Path, cluster: str | None, options: Options, problems: Problem
         return
     devices = {at: found for at, name in enumerate(first.names[1:], 1) if (found := _DEVICE.fullmatch(name)) is not None}
     problems.drop("columns that name no GPU", len(first.names) - 1 - len(devices), path.name)
-    reading = Reading(path.name, path.name, options, problems, first.lines)
+    reading = TableReading(path.name, path.name, options, problems, first.lines)
     codes = [reading.devices.code(_who(found["host"], int(found["index"]), cluster)) for found in devices.values()]
     settled = False
     with place.open() as file:
@@ -110,7 +110,7 @@ def _metric(path: Path, cluster: str | None, options: Options, problems: Problem
             reading.line += block.num_rows
 
 
-def _settled(alias: Alias, values: list[Floats], reading: Reading) -> Alias:
+def _settled(alias: Alias, values: list[Floats], reading: TableReading) -> Alias:
     """Return the alias with the unit that the first block of a fleet's values shows: percent, or a ratio after all."""
     if alias.unit != "%":
         return alias

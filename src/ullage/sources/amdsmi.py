@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
-from ullage.sources.machine import Limits, Machine, Reading, rows
+from ullage.sources.machine import DeviceReading, GpuLibrary, Limits, rows
 from ullage.sources.source import Options, Place, source
 
 UNITS = {
@@ -74,7 +74,7 @@ class _Gpu:
 
 
 @contextmanager
-def opened(smi: Any, options: Options, problems: Problems, host: str) -> Iterator[Machine]:
+def opened(smi: Any, options: Options, problems: Problems, host: str) -> Iterator[GpuLibrary]:
     """Open every GPU that `smi` (the module amdsmi, or its double) knows. Raises UllageError without driver or GPU."""
     try:
         smi.amdsmi_init()
@@ -83,7 +83,7 @@ def opened(smi: Any, options: Options, problems: Problems, host: str) -> Iterato
     try:
         gpus = _gpus(smi, problems)
         problems.note("amdsmi tells no activity of the matrix cores, so OFU is not known for AMD GPUs")
-        yield Machine(
+        yield GpuLibrary(
             read=lambda moment: rows(moment, host, [_reading(smi, gpu, problems) for gpu in gpus], UNITS, options, problems),
             limits={gpu.uuid: _limits(smi, gpu) for gpu in gpus},
         )
@@ -120,7 +120,7 @@ def _model(smi: Any, handle: Any) -> str:
     return str(smi.amdsmi_get_gpu_board_info(handle).get("product_name", "AMD GPU"))
 
 
-def _reading(smi: Any, gpu: _Gpu, problems: Problems) -> Reading:
+def _reading(smi: Any, gpu: _Gpu, problems: Problems) -> DeviceReading:
     """Return what a GPU tells now; what it can't tell is absent."""
     told: dict[str, float] = {}
     for name, attempts in _questions(smi, gpu.handle).items():
@@ -137,7 +137,7 @@ def _reading(smi: Any, gpu: _Gpu, problems: Problems) -> Reading:
         else:
             if refusal:
                 problems.drop("readings that the driver refused", where=f"AMD GPU {gpu.index}, {name}: {refusal}")
-    return Reading(gpu.uuid, gpu.index, gpu.model, told)
+    return DeviceReading(gpu.uuid, gpu.index, gpu.model, told)
 
 
 def _unsupported(error: Exception) -> bool:

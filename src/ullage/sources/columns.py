@@ -43,7 +43,7 @@ _PROMETHEUS = {"instance", "__name__"}  # next to these, a column `job` is the n
 
 
 @dataclass(frozen=True)
-class Layout:
+class ColumnLayout:
     """Which column (by position) is what. `fields`, `series` or `metric` and `value` are set, as the form is."""
 
     time: int
@@ -69,7 +69,7 @@ class Layout:
         return tuple(sorted({self.time, *self.texts, *self.numbers}))
 
 
-def layout(heads: Sequence[str], where: str) -> Layout:
+def layout(heads: Sequence[str], where: str) -> ColumnLayout:
     """Return what each column means; raises UllageError that names the columns when it is no telemetry.
 
     >>> layout(["timestamp", "Hostname", "gpu", "DCGM_FI_DEV_SM_CLOCK", "note"], "a.csv").needed
@@ -86,14 +86,14 @@ def layout(heads: Sequence[str], where: str) -> Layout:
     metric, value = _find(heads, _METRICS), _find(heads, _VALUES)
     labels = _labels(heads, {time, metric, value})
     if metric is not None and value is not None:
-        return Layout(time, labels, metric=metric, value=value)
+        return ColumnLayout(time, labels, metric=metric, value=value)
     fields = {at: alias for at, head in enumerate(heads) if at != time and (alias := meaning(head)) is not None}
     if fields:
-        return Layout(time, {at: name for at, name in labels.items() if at not in fields}, fields)
+        return ColumnLayout(time, {at: name for at, name in labels.items() if at not in fields}, fields)
     series = {at: found for at, head in enumerate(heads) if at != time and (found := _series(head)) is not None}
     if not series:
         raise UllageError(f"{where} has no column that Ullage knows; its columns are {listed(heads)}", nearest(heads))
-    return Layout(time, series=series)
+    return ColumnLayout(time, series=series)
 
 
 @functools.lru_cache(maxsize=65_536)

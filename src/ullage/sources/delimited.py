@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from ullage.errors import UllageError, UnreadableError, harmless
 from ullage.problems import Problems
-from ullage.sources.columns import Layout, layout
+from ullage.sources.columns import ColumnLayout, layout
 from ullage.sources.source import Options, Place, source
-from ullage.sources.tabular import Reading, batches, nothing_known
+from ullage.sources.tabular import TableReading, batches, nothing_known
 
 BLOCK = 8 << 20  # bytes of text at a time
 _LONGEST_LINE = 32 << 20
@@ -62,14 +62,14 @@ def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.Reco
     if first is None:
         raise UllageError(f"{where} has no line of column names", "the first line must name the columns")
     meaning = layout(first.names, where)
-    reading = Reading(where, place.unique, options, problems, first.lines)
+    reading = TableReading(where, place.unique, options, problems, first.lines)
     with place.open() as file:
         yield from _read(file, first, meaning, reading)
     if meaning.metric is not None and reading.metrics and not any(reading.metrics.values()):
         raise nothing_known(reading)
 
 
-def _read(file: IO[bytes], first: Head, meaning: Layout, reading: Reading) -> Iterator[pa.RecordBatch]:
+def _read(file: IO[bytes], first: Head, meaning: ColumnLayout, reading: TableReading) -> Iterator[pa.RecordBatch]:
     rows = 0
     for block in blocks(file, first, meaning.needed, reading, texts=(meaning.time, *meaning.texts)):
         yield from batches({at: block[str(at)] for at in meaning.needed}, meaning, reading)
@@ -78,7 +78,9 @@ def _read(file: IO[bytes], first: Head, meaning: Layout, reading: Reading) -> It
         reading.options.progress(f"{reading.where}: {rows:,} rows")
 
 
-def blocks(file: IO[bytes], first: Head, needed: tuple[int, ...], reading: Reading, texts: tuple[int, ...]) -> Iterator[pa.RecordBatch]:
+def blocks(
+    file: IO[bytes], first: Head, needed: tuple[int, ...], reading: TableReading, texts: tuple[int, ...]
+) -> Iterator[pa.RecordBatch]:
     """Yield the needed columns of a delimited file in blocks; a column is named by its position ("0", "1", …).
 
     `texts` come dictionary-encoded, the others as they were written. Lines with a wrong number of columns

@@ -23,7 +23,7 @@ from ullage.compressed import head
 from ullage.errors import UllageError, UnreadableError, harmless
 from ullage.problems import Problems
 from ullage.sources.http import Client, ServerError
-from ullage.sources.lines import Lines
+from ullage.sources.lines import ExpositionLines
 from ullage.sources.source import Options, Place, source
 
 CHUNK = 8 << 20  # bytes read and parsed at a time
@@ -62,7 +62,7 @@ def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.Reco
 
 def read_file(place: Place, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield the batches of one file."""
-    lines = Lines(place.name, options, problems)
+    lines = ExpositionLines(place.name, options, problems)
     yield from _file(cast(Path, place.path), lines, problems, options)
     lines.require_fields(_ADVICE)
 
@@ -91,7 +91,7 @@ def read_folder(place: Place, options: Options, problems: Problems) -> Iterator[
     A file that can't be read to its end is counted, and what it gave is kept. Raises UllageError when no file holds a
     field of a GPU.
     """
-    files, lines = _files(cast(Path, place.path)), Lines(place.name, options, problems)
+    files, lines = _files(cast(Path, place.path)), ExpositionLines(place.name, options, problems)
     for number, path in enumerate(files, 1):
         lines.next_scrape()
         try:
@@ -108,7 +108,7 @@ def read_folder(place: Place, options: Options, problems: Problems) -> Iterator[
     lines.require_fields(_ADVICE)
 
 
-def _file(path: Path, lines: Lines, problems: Problems, options: Options, held: int = 0) -> Iterator[pa.RecordBatch]:
+def _file(path: Path, lines: ExpositionLines, problems: Problems, options: Options, held: int = 0) -> Iterator[pa.RecordBatch]:
     named = time_in_name(path.name)
     lines.place, lines.dated = path.name, False
     with Place(str(path), path).open() as file:
@@ -135,7 +135,7 @@ def watch(
     and when the last ones are not, or the deadline passes, the place was read only in part.
     """
     now = clock or options.now or (lambda: round(time.time() * 1000))
-    lines = Lines(name, options, problems, instance=name)
+    lines = ExpositionLines(name, options, problems, instance=name)
     begin, turns = now(), 1 + (int(options.watch / options.interval) if options.watch > 0 else 0)
     latest, failure = begin, ""
     for turn in range(turns):
@@ -160,7 +160,9 @@ def watch(
         problems.cut(failure, latest)
 
 
-def _batches(file: IO[bytes], lines: Lines, moment: int, problems: Problems, options: Options, held: int = 0) -> Iterator[pa.RecordBatch]:
+def _batches(
+    file: IO[bytes], lines: ExpositionLines, moment: int, problems: Problems, options: Options, held: int = 0
+) -> Iterator[pa.RecordBatch]:
     """Yield the batches of one text; up to `held` lines may stay behind in `lines`, for a batch together with the next.
 
     A damaged end is counted once what came before it has been read.

@@ -31,7 +31,7 @@ _NAME = re.compile(rb"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _Integers = npt.NDArray[np.int64]
 
 
-class Lines:
+class ExpositionLines:
     """Turns exposition text into batches, and remembers what names and label texts mean.
 
     `place` names the text in messages; `instance` is its address when it came from a server.

@@ -31,7 +31,7 @@ class Limits:
 
 
 @dataclass(frozen=True)
-class Machine:
+class GpuLibrary:
     """The GPUs that one library reads.
 
     `read` gives the rows of now, stamped with a time in ms since 1970; activities are averages since the reading before.
@@ -86,7 +86,7 @@ def _turns(options: Options, shortest: float) -> tuple[float, int]:
 
 
 @dataclass(frozen=True)
-class Reading:
+class DeviceReading:
     """What one GPU or MIG instance told, in the units of whoever read it; what it could not tell is absent."""
 
     uuid: str
@@ -96,7 +96,7 @@ class Reading:
     mig: str | None = None
 
 
-def cleaned(readings: list[Reading], units: Mapping[str, str], problems: Problems, host: str) -> tuple[dict[str, Floats], Flags]:
+def cleaned(readings: list[DeviceReading], units: Mapping[str, str], problems: Problems, host: str) -> tuple[dict[str, Floats], Flags]:
     """Return what some readings told, by field, in SI units, NaN where it was not told, and the flags of each reading.
 
     `units` is the unit of each field that may be there (a key of `units.TO_SI`); a field that none told is left out.
@@ -111,12 +111,14 @@ def cleaned(readings: list[Reading], units: Mapping[str, str], problems: Problem
     return columns, flags
 
 
-def _name(reading: Reading, host: str, cluster: str | None) -> str:
+def _name(reading: DeviceReading, host: str, cluster: str | None) -> str:
     """Return a GPU's UUID; where its driver does not tell it, the name by which every source calls such a device."""
     return reading.uuid if reading.uuid not in ("", "N/A", "[N/A]") else device_name(cluster, host, reading.index)
 
 
-def rows(moment: int, host: str, readings: list[Reading], units: Mapping[str, str], options: Options, problems: Problems) -> pa.RecordBatch:
+def rows(
+    moment: int, host: str, readings: list[DeviceReading], units: Mapping[str, str], options: Options, problems: Problems
+) -> pa.RecordBatch:
     """Return the samples of one moment; `units` as for `cleaned`."""
     import pyarrow as pa
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
-from ullage.sources.machine import Limits, Machine, Reading, rows
+from ullage.sources.machine import DeviceReading, GpuLibrary, Limits, rows
 from ullage.sources.source import Options, Place, source
 
 PATIENCE = 10.0  # seconds until a silent nvidia-smi is given up: on a sick driver it hangs for ever
@@ -59,7 +59,7 @@ def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.Reco
 
 
 @contextmanager
-def opened(options: Options, problems: Problems, host: str, ask: Ask | None = None) -> Iterator[Machine]:
+def opened(options: Options, problems: Problems, host: str, ask: Ask | None = None) -> Iterator[GpuLibrary]:
     """Open the GPUs that nvidia-smi knows; `ask` runs it. Raises UllageError where it is not there, refuses, hangs or finds none."""
     ask = ask or asked
     columns = _accepted(ask)
@@ -72,7 +72,7 @@ def opened(options: Options, problems: Problems, host: str, ask: Ask | None = No
         found = parsed(ask([*WHO, *columns]), columns, problems)
         return rows(moment, host, found, UNITS, options, problems)
 
-    yield Machine(now, {reading.uuid: _limits(reading) for reading in first})
+    yield GpuLibrary(now, {reading.uuid: _limits(reading) for reading in first})
 
 
 def _accepted(ask: Ask) -> list[str]:
@@ -87,7 +87,7 @@ def _accepted(ask: Ask) -> list[str]:
     return columns
 
 
-def _limits(reading: Reading) -> Limits:
+def _limits(reading: DeviceReading) -> Limits:
     told = reading.values
     clock, memory = told.get("limit_clock"), told.get("limit_memory")
     return Limits(told.get("limit_power"), None if clock is None else clock * 1e6, None if memory is None else memory * 2.0**20)
@@ -133,7 +133,7 @@ class _Cell:
         return value if math.isfinite(value) else None
 
 
-def parsed(printed: str, columns: Sequence[str], problems: Problems) -> list[Reading]:
+def parsed(printed: str, columns: Sequence[str], problems: Problems) -> list[DeviceReading]:
     """Return a reading for each line that is one, in nvidia-smi's units; other lines are counted, "[N/A]" and its like are missing.
 
     >>> [reading] = parsed("0, GPU-1, NVIDIA L4, 1710, [N/A]", ["clocks.sm", "power.draw"], Problems())
@@ -151,5 +151,5 @@ def parsed(printed: str, columns: Sequence[str], problems: Problems) -> list[Rea
             continue
         told = {meaning[name][0]: _Cell(cell).number for name, cell in zip(columns, cells[len(WHO) :], strict=True)}
         values = {name: value for name, value in told.items() if value is not None}
-        found.append(Reading(cells[1], int(cells[0]), cells[2], values))
+        found.append(DeviceReading(cells[1], int(cells[0]), cells[2], values))
     return found

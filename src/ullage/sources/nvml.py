@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from ullage.errors import UllageError, missing_extra
 from ullage.problems import Problems
-from ullage.sources.machine import Limits, Machine, rows
-from ullage.sources.nvml_readings import UNITS, Device, reading, take_sample
+from ullage.sources.machine import GpuLibrary, Limits, rows
+from ullage.sources.nvml_readings import UNITS, NvmlDevice, reading, take_sample
 from ullage.sources.source import Options, Place, source
 
 if TYPE_CHECKING:
@@ -61,13 +61,13 @@ def watch(
 
 
 @contextmanager
-def opened(nvml: Any, options: Options, problems: Problems, host: str) -> Iterator[Machine]:
+def opened(nvml: Any, options: Options, problems: Problems, host: str) -> Iterator[GpuLibrary]:
     """Open every GPU that `nvml` knows, for as long as the body runs; a reading's activities are those since the one before.
 
     Raises UllageError without driver or GPU.
     """
     with opened_devices(nvml, problems) as devices:
-        yield Machine(
+        yield GpuLibrary(
             read=lambda moment: rows(moment, host, [reading(nvml, device, problems) for device in devices], UNITS, options, problems),
             limits={device.uuid: _limits(nvml, device) for device in devices if device.instance is None},
             processes=lambda: {(device.uuid, device.mig): _processes(nvml, device) for device in devices},
@@ -77,13 +77,13 @@ def opened(nvml: Any, options: Options, problems: Problems, host: str) -> Iterat
 
 
 @contextmanager
-def opened_devices(nvml: Any, problems: Problems) -> Iterator[list[Device]]:
+def opened_devices(nvml: Any, problems: Problems) -> Iterator[list[NvmlDevice]]:
     """Yield every GPU and MIG instance that `nvml` knows, each with a first GPM sample taken; all are closed after the body.
 
     Raises UllageError without driver or GPU.
     """
     _start(nvml)
-    devices: list[Device] = []
+    devices: list[NvmlDevice] = []
     try:
         devices += _devices(nvml, problems)
         for device in devices:
@@ -98,7 +98,7 @@ def opened_devices(nvml: Any, problems: Problems) -> Iterator[list[Device]]:
             nvml.nvmlShutdown()
 
 
-def _limits(nvml: Any, device: Device) -> Limits:
+def _limits(nvml: Any, device: NvmlDevice) -> Limits:
     """Return what the board may draw, its highest SM clock and its memory, in SI units; None for what it does not tell."""
     asked: tuple[tuple[Callable[[], Any], float], ...] = (
         (lambda: nvml.nvmlDeviceGetEnforcedPowerLimit(device.handle), 1e-3),
@@ -114,7 +114,7 @@ def _limits(nvml: Any, device: Device) -> Limits:
     return Limits(*told)
 
 
-def _own_uuid(nvml: Any, device: Device) -> str:
+def _own_uuid(nvml: Any, device: NvmlDevice) -> str:
     """Return a MIG instance's own UUID ("MIG-…"), "" for a whole GPU."""
     try:
         return "" if device.instance is None else _text(nvml.nvmlDeviceGetUUID(device.handle))
@@ -122,7 +122,7 @@ def _own_uuid(nvml: Any, device: Device) -> str:
         return ""
 
 
-def _processes(nvml: Any, device: Device) -> list[int]:
+def _processes(nvml: Any, device: NvmlDevice) -> list[int]:
     try:
         return [int(process.pid) for process in nvml.nvmlDeviceGetComputeRunningProcesses(device.handle)]
     except nvml.NVMLError:
@@ -138,13 +138,13 @@ def _start(nvml: Any) -> None:
         ) from error
 
 
-def _devices(nvml: Any, problems: Problems) -> list[Device]:
+def _devices(nvml: Any, problems: Problems) -> list[NvmlDevice]:
     """Return every GPU, each followed by its MIG instances. Of a GPU with instances these carry the activities."""
-    found: list[Device] = []
+    found: list[NvmlDevice] = []
     for index in range(_count(nvml)):
         try:
             handle = nvml.nvmlDeviceGetHandleByIndex(index)
-            gpu = Device(handle, index, _text(nvml.nvmlDeviceGetUUID(handle)), _text(nvml.nvmlDeviceGetName(handle)))
+            gpu = NvmlDevice(handle, index, _text(nvml.nvmlDeviceGetUUID(handle)), _text(nvml.nvmlDeviceGetName(handle)))
         except nvml.NVMLError as error:
             problems.drop("GPUs that do not answer", where=f"GPU {index}: {error}")
             continue
@@ -170,7 +170,7 @@ def _text(name: str | bytes) -> str:
     return name.decode(errors="replace") if isinstance(name, bytes) else name
 
 
-def _instances(nvml: Any, gpu: Device) -> list[Device]:
+def _instances(nvml: Any, gpu: NvmlDevice) -> list[NvmlDevice]:
     """Return the MIG instances of a GPU, none when MIG is off. Compute instances of one GPU instance count once."""
     try:
         if nvml.nvmlDeviceGetMigMode(gpu.handle)[0] != nvml.NVML_DEVICE_MIG_ENABLE:
@@ -178,14 +178,14 @@ def _instances(nvml: Any, gpu: Device) -> list[Device]:
         count = nvml.nvmlDeviceGetMaxMigDeviceCount(gpu.handle)
     except nvml.NVMLError:
         return []
-    found: dict[int, Device] = {}
+    found: dict[int, NvmlDevice] = {}
     for number in range(count):
         try:
             handle = nvml.nvmlDeviceGetMigDeviceHandleByIndex(gpu.handle, number)
             instance, name = nvml.nvmlDeviceGetGpuInstanceId(handle), _text(nvml.nvmlDeviceGetName(handle))
         except nvml.NVMLError:  # no instance in this place
             continue
-        found.setdefault(instance, Device(handle, gpu.index, gpu.uuid, gpu.name, f"{_profile(name)}/{instance}", instance, gpu.handle))
+        found.setdefault(instance, NvmlDevice(handle, gpu.index, gpu.uuid, gpu.name, f"{_profile(name)}/{instance}", instance, gpu.handle))
     return list(found.values())
 
 
@@ -199,7 +199,7 @@ def _profile(name: str) -> str:
     return profile.split(".", 1)[1] if "c." in profile else profile
 
 
-def _prepare(nvml: Any, gpu: Device, device: Device, problems: Problems) -> None:
+def _prepare(nvml: Any, gpu: NvmlDevice, device: NvmlDevice, problems: Problems) -> None:
     """Give a device its two GPM samples, if the GPU has GPM."""
     try:
         supported, reason = bool(nvml.nvmlGpmQueryDeviceSupport(gpu.handle).isSupportedDevice), "GPM needs Hopper or later"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ullage.problems import Problems
-from ullage.sources.machine import Reading
+from ullage.sources.machine import DeviceReading
 
 # NVML_GPM_METRIC_… -> (field, unit). PCIe and NVLink come in MiB/s.
 GPM: dict[str, tuple[str, str]] = {
@@ -42,7 +42,7 @@ UNITS = {**dict(GPM.values()), **PLAIN, **BOARD}
 
 
 @dataclass(eq=False)
-class Device:
+class NvmlDevice:
     """A GPU or a MIG instance, with its two GPM samples, the older first (none without GPM), and how many were taken."""
 
     handle: Any
@@ -56,7 +56,7 @@ class Device:
     taken: int = 0
 
 
-def take_sample(nvml: Any, device: Device, problems: Problems) -> bool:
+def take_sample(nvml: Any, device: NvmlDevice, problems: Problems) -> bool:
     """Take a GPM sample into the older of the two; return whether there are now two to compare."""
     if not device.samples:
         return False
@@ -74,11 +74,11 @@ def take_sample(nvml: Any, device: Device, problems: Problems) -> bool:
     return device.taken > 1
 
 
-def _slice(device: Device) -> str:
+def _slice(device: NvmlDevice) -> str:
     return f" MIG {device.mig}" if device.mig else ""
 
 
-def reading(nvml: Any, device: Device, problems: Problems) -> Reading:
+def reading(nvml: Any, device: NvmlDevice, problems: Problems) -> DeviceReading:
     """Return what a device tells now, in NVML's units; what it can't tell is absent."""
     told = _gpm(nvml, device, problems) if take_sample(nvml, device, problems) else {}
     for name, ask in _questions(nvml, device).items():
@@ -91,10 +91,10 @@ def reading(nvml: Any, device: Device, problems: Problems) -> Reading:
             except nvml.NVMLError as error:
                 if error.value not in (nvml.NVML_ERROR_NOT_SUPPORTED, nvml.NVML_ERROR_FUNCTION_NOT_FOUND):
                     problems.drop("readings that the driver refused", where=f"GPU {device.index}{_slice(device)}, {name}: {error}")
-    return Reading(device.uuid, device.index, device.name, told, device.mig)
+    return DeviceReading(device.uuid, device.index, device.name, told, device.mig)
 
 
-def _questions(nvml: Any, device: Device) -> dict[str, tuple[Callable[[], Any], ...]]:
+def _questions(nvml: Any, device: NvmlDevice) -> dict[str, tuple[Callable[[], Any], ...]]:
     """Return how each field is asked for, the newer function first. A MIG instance has its GPU's clocks, and no board of its own."""
     handle = device.handle
     board = handle if device.instance is None else device.board
@@ -121,7 +121,7 @@ def _questions(nvml: Any, device: Device) -> dict[str, tuple[Callable[[], Any], 
     }
 
 
-def _gpm(nvml: Any, device: Device, problems: Problems) -> dict[str, float]:
+def _gpm(nvml: Any, device: NvmlDevice, problems: Problems) -> dict[str, float]:
     """Return the GPM metrics between the last two samples. A driver that refuses the newer ids is asked without them."""
     ids = {name: getattr(nvml, f"NVML_GPM_METRIC_{name}", None) for name in GPM}
     known = {name: number for name, number in ids.items() if number is not None}

@@ -19,7 +19,7 @@ HTML = "text/html; charset=utf-8"
 
 
 @dataclass(frozen=True)
-class Answer:
+class HttpAnswer:
     """What is said to a request: the HTTP status, the kind of content, and the content."""
 
     status: int
@@ -37,7 +37,7 @@ class PageServer(ThreadingHTTPServer):
     allow_reuse_address = True
     request_queue_size = 64
 
-    def __init__(self, address: tuple[str, int], answer: Callable[[str, str], Answer]) -> None:
+    def __init__(self, address: tuple[str, int], answer: Callable[[str, str], HttpAnswer]) -> None:
         if ":" in address[0]:
             self.address_family = socket.AF_INET6
         super().__init__(address, _Handler)

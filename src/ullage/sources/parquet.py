@@ -18,9 +18,9 @@ from ullage.checked_parquet import opened
 from ullage.errors import UllageError, UnreadableError, harmless
 from ullage.problems import Problems
 from ullage.sources.clock import milliseconds
-from ullage.sources.columns import Layout, layout
+from ullage.sources.columns import ColumnLayout, layout
 from ullage.sources.source import Options, Place, source
-from ullage.sources.tabular import ROWS, Reading, batches, nothing_known, within
+from ullage.sources.tabular import ROWS, TableReading, batches, nothing_known, within
 from ullage.tables import IDENTITY, SAMPLES
 
 
@@ -33,7 +33,7 @@ def recognise(place: Place) -> int:
 def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield record batches of samples. Raises UllageError when the file is damaged or holds nothing that Ullage knows."""
     where = place.path.name if place.path else place.name
-    reading = Reading(where, place.unique, options, problems)
+    reading = TableReading(where, place.unique, options, problems)
     file = _opened(place)
     schema = file.schema_arrow
     try:
@@ -81,7 +81,7 @@ def _alike(kind: pa.DataType, ours: pa.DataType) -> bool:
     return bool(kind == ours)
 
 
-def _own(file: Any, schema: pa.Schema, reading: Reading) -> Iterator[pa.RecordBatch]:
+def _own(file: Any, schema: pa.Schema, reading: TableReading) -> Iterator[pa.RecordBatch]:
     names = [name for name in SAMPLES.names if name in schema.names]
     groups = _groups(file, "time", reading.options)
     for batch in file.iter_batches(batch_size=8 * ROWS, columns=names, row_groups=groups):
@@ -90,7 +90,7 @@ def _own(file: Any, schema: pa.Schema, reading: Reading) -> Iterator[pa.RecordBa
             yield _completed(batch, reading.options.cluster)
 
 
-def _limited(batch: pa.RecordBatch, reading: Reading) -> pa.RecordBatch:
+def _limited(batch: pa.RecordBatch, reading: TableReading) -> pa.RecordBatch:
     times, options = pc.cast(batch["time"], pa.timestamp("ms", "UTC"), safe=False).cast(pa.int64()), reading.options
     reading.order.add(times.drop_null().to_numpy())
     if options.since is None and options.until is None:
@@ -127,7 +127,7 @@ def _words(column: pa.Array) -> pa.Array:
     return column.cast(pa.string()).dictionary_encode()
 
 
-def _foreign(file: Any, meaning: Layout, schema: pa.Schema, reading: Reading) -> Iterator[pa.RecordBatch]:
+def _foreign(file: Any, meaning: ColumnLayout, schema: pa.Schema, reading: TableReading) -> Iterator[pa.RecordBatch]:
     names = [schema.names[at] for at in meaning.needed]
     if len(set(schema.names)) != len(schema.names):
         raise UllageError(f"{reading.where} has two columns of one name", "write it again with different names")

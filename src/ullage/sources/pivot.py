@@ -24,7 +24,7 @@ Who = Mapping[str, str | int | None]
 
 
 @dataclass(frozen=True)
-class Column:
+class FieldReadings:
     """Readings of one field, any order: arrays of one length. `who` numbers the device (see `Identities`), time in ms.
 
     `parts` says that several readings of one device and time are of its parts, and their mean is the device's.
@@ -49,7 +49,7 @@ class Wide:
     copies: int = 0
 
 
-def pivot(columns: Sequence[Column]) -> Wide:
+def pivot(columns: Sequence[FieldReadings]) -> Wide:
     """Return one row for each (who, time) that occurs in any column, by exact time.
 
     Copies of a reading within a column count once: the first that is not missing stays, the row is flagged COPIED,
@@ -58,8 +58,8 @@ def pivot(columns: Sequence[Column]) -> Wide:
 
     >>> who, zero = np.array([0, 0]), np.zeros(2, np.uint16)
     >>> wide = pivot([
-    ...     Column("sm_active", who, np.array([10, 20]), np.array([0.5, 0.25]), zero),
-    ...     Column("power", who, np.array([20, 30]), np.array([300.0, 200.0]), zero),
+    ...     FieldReadings("sm_active", who, np.array([10, 20]), np.array([0.5, 0.25]), zero),
+    ...     FieldReadings("power", who, np.array([20, 30]), np.array([300.0, 200.0]), zero),
     ... ])
     >>> wide.time.tolist(), wide.fields["sm_active"].tolist(), wide.fields["power"].tolist()
     ([10, 20, 30], [0.5, 0.25, nan], [nan, 300.0, 200.0])
@@ -87,12 +87,12 @@ def pivot(columns: Sequence[Column]) -> Wide:
     return Wide(people[who], times[when], fields, flags, copies)
 
 
-def _keys(columns: Sequence[Column]) -> tuple[list[Ints], Ints, Ints]:
+def _keys(columns: Sequence[FieldReadings]) -> tuple[list[Ints], Ints, Ints]:
     """Return one integer per reading that sorts by (who, time), and the devices and times that it counts through."""
     people = _distinct([column.who for column in columns])
     times = _distinct([column.time for column in columns])
     keys: list[Ints] = []
-    before: Column | None = None
+    before: FieldReadings | None = None
     for column in columns:
         if before is None or not (np.array_equal(column.who, before.who) and np.array_equal(column.time, before.time)):
             keys.append(np.searchsorted(people, column.who) * len(times) + np.searchsorted(times, column.time))

@@ -20,7 +20,7 @@ from ullage.errors import UllageError, UnreadableError
 from ullage.problems import Problems
 from ullage.sources.fields import possible
 from ullage.sources.http import Client, ServerError
-from ullage.sources.prometheus_routes import MOST_POINTS, Route, Window, export, grid, instant, interval, refuses_ranges, too_much
+from ullage.sources.prometheus_routes import MOST_POINTS, PrometheusRange, Route, export, grid, instant, interval, refuses_ranges, too_much
 from ullage.sources.readings import Readings
 from ullage.sources.source import Deadline, Options, Place, source
 from ullage.units import DAY_MS, HOUR_MS
@@ -111,7 +111,7 @@ class _Asking:
 
     client: Client
     metrics: list[str]
-    window: Window
+    window: PrometheusRange
     problems: Problems
     route: Route
     start: int = field(init=False)
@@ -143,7 +143,7 @@ class _Asking:
 
 def _chunk(asking: _Asking, readings: Readings, options: Options) -> bool:
     """Read all metrics of the next chunk; False when it has to be asked again, shorter or by another route."""
-    window = Window(asking.start, min(asking.start + asking.length, asking.window.end))
+    window = PrometheusRange(asking.start, min(asking.start + asking.length, asking.window.end))
     heaviest = 0
     try:
         for metric in asking.metrics:
@@ -175,7 +175,7 @@ def _broken_off(asking: _Asking, error: UllageError) -> UllageError:
     )
 
 
-def _window(options: Options) -> Window:
+def _window(options: Options) -> PrometheusRange:
     """Return the time that is asked for: the last 24 hours where the options don't say."""
     now = options.now() if options.now else round(time.time() * 1000)
     until = now if options.until is None else options.until
@@ -184,14 +184,14 @@ def _window(options: Options) -> Window:
         raise UllageError(
             f"the time range is empty: from {_moment(since)} to {_moment(until)}", "--since must lie before --until, and before now"
         )
-    return Window(since, until)
+    return PrometheusRange(since, until)
 
 
 class _Names(msgspec.Struct):
     data: list[str]
 
 
-def _metrics(client: Client, window: Window) -> list[str]:
+def _metrics(client: Client, window: PrometheusRange) -> list[str]:
     """Return the metrics of the server that are fields Ullage knows, sorted.
 
     All names are asked for (some thousands at most): a `match[]` would make the server look at every series.
@@ -217,11 +217,11 @@ def _metrics(client: Client, window: Window) -> list[str]:
     return metrics
 
 
-def _best(client: Client, metric: str, window: Window) -> Route:
+def _best(client: Client, metric: str, window: PrometheusRange) -> Route:
     """Return the export route where the server has one (VictoriaMetrics), else instant queries."""
     try:
         # one second of one metric is enough to learn it
-        for _ in export(client, metric, Window(window.end - 1000, window.end), Problems()):
+        for _ in export(client, metric, PrometheusRange(window.end - 1000, window.end), Problems()):
             pass
     except ServerError as error:
         if error.status == 0:

@@ -24,7 +24,7 @@ import pyarrow as pa
 from ullage.errors import UllageError, UnreadableError, harmless
 from ullage.problems import Problems
 from ullage.sources.fields import known
-from ullage.sources.readings import Block, Readings
+from ullage.sources.readings import Readings, SeriesReadings
 from ullage.sources.source import Options, Place, source
 
 Floats = npt.NDArray[np.float64]
@@ -58,7 +58,7 @@ class _Series:
 
 
 @dataclass
-class Answer:
+class PrometheusAnswer:
     """What the text says besides its series: errors and warnings of the server, and whether it ends where it should."""
 
     series: int = 0
@@ -69,7 +69,7 @@ class Answer:
     damage: UllageError | None = None  # the file could not be read to its end
 
 
-def blocks(read: Callable[[int], bytes], answer: Answer, problems: Problems, where: str) -> Iterator[Block]:
+def blocks(read: Callable[[int], bytes], answer: PrometheusAnswer, problems: Problems, where: str) -> Iterator[SeriesReadings]:
     """Yield the readings of any number of API answers or export lines, some megabytes at a time.
 
     `read` gives up to so many bytes, and none at the end. `answer` is complete once the iterator is used up. Series
@@ -86,7 +86,7 @@ def blocks(read: Callable[[int], bytes], answer: Answer, problems: Problems, whe
     yield from _numbers(batch, problems, where)
 
 
-def _series(read: Callable[[int], bytes], answer: Answer, problems: Problems, where: str) -> Iterator[_Series]:
+def _series(read: Callable[[int], bytes], answer: PrometheusAnswer, problems: Problems, where: str) -> Iterator[_Series]:
     """Yield each series of the text; what lies between them is judged at the end, into `answer`."""
     between: list[bytes] = []
     rest, at, more = b"", 0, b"-"
@@ -119,7 +119,7 @@ def _series(read: Callable[[int], bytes], answer: Answer, problems: Problems, wh
     _judge(b"".join(b"" if text.strip(_BLANK) == b"," else text for text in between), answer)
 
 
-def _more(read: Callable[[int], bytes], answer: Answer) -> bytes:
+def _more(read: Callable[[int], bytes], answer: PrometheusAnswer) -> bytes:
     """Return the next bytes; damage (a truncated gzip) ends the text, after what was read before it."""
     try:
         return read(PIECE)
@@ -189,7 +189,7 @@ def _parsed(piece: bytes, number: int, at: int) -> tuple[_Series | None, bytes]:
     return _Series(labels, pairs_text, values_text, stamps_text, number, at), text[end:].encode()
 
 
-def _judge(between: bytes, answer: Answer) -> None:
+def _judge(between: bytes, answer: PrometheusAnswer) -> None:
     """Read the text between the series as JSON: the server's words, and whether every bracket was closed."""
     text = between.decode("utf-8", "replace").strip()
     decoder = json.JSONDecoder()
@@ -205,7 +205,7 @@ def _judge(between: bytes, answer: Answer) -> None:
                 _listen(part, answer)
 
 
-def _listen(envelope: dict[str, Any], answer: Answer) -> None:
+def _listen(envelope: dict[str, Any], answer: PrometheusAnswer) -> None:
     if envelope.get("status") == "error":
         answer.errors.append(harmless(f"{envelope.get('errorType', 'error')}: {envelope.get('error', 'no reason given')}"))
     for key, heard in (("warnings", answer.warnings), ("infos", answer.infos)):
@@ -215,7 +215,7 @@ def _listen(envelope: dict[str, Any], answer: Answer) -> None:
         answer.warnings.append("the server marked its answer as partial")
 
 
-def _numbers(batch: list[_Series], problems: Problems, where: str) -> Iterator[Block]:
+def _numbers(batch: list[_Series], problems: Problems, where: str) -> Iterator[SeriesReadings]:
     """Yield the numbers of several series; those that can't be converted are found by halving, dropped and counted."""
     for group in ([s for s in batch if s.pairs], [s for s in batch if s.values]):
         if not group:
@@ -237,21 +237,21 @@ _LINES = bytes(ord("\n") if byte == ord("]") else byte for byte in range(256))
 _LIST = bytes(ord("\n") if byte == ord(",") else byte for byte in range(256))
 
 
-def _paired(group: list[_Series]) -> Block:
+def _paired(group: list[_Series]) -> SeriesReadings:
     counts = np.array([series.pairs.count(b"[") for series in group])
     text = b"," + b",".join([series.pairs for series in group])
     seconds, values = _csv(text.translate(_LINES, b'["' + _BLANK), ["", "seconds", "value"], int(counts.sum()))
-    return Block([series.labels for series in group], counts, _milliseconds(seconds * 1000), values)
+    return SeriesReadings([series.labels for series in group], counts, _milliseconds(seconds * 1000), values)
 
 
-def _flat(group: list[_Series]) -> Block:
+def _flat(group: list[_Series]) -> SeriesReadings:
     counts = np.array([series.values.count(b",") + 1 for series in group])
     if counts.tolist() != [series.stamps.count(b",") + 1 for series in group]:
         raise ValueError("as many timestamps as values are expected")
     columns = []
     for texts in ([series.values for series in group], [series.stamps for series in group]):
         columns += _csv(b",".join(texts).translate(_LIST, b'"' + _BLANK), ["number"], int(counts.sum()))
-    return Block([series.labels for series in group], counts, _milliseconds(columns[1]), columns[0])
+    return SeriesReadings([series.labels for series in group], counts, _milliseconds(columns[1]), columns[0])
 
 
 def _csv(text: bytes, names: list[str], rows: int) -> list[Floats]:
@@ -294,7 +294,7 @@ def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.Reco
     `DCGM_FI_PROF_SM_ACTIVE.json`. A file that ends early yields what is whole, and a note says so. Raises UllageError
     for an error answer, and when there is no whole series.
     """
-    answer = Answer()
+    answer = PrometheusAnswer()
     stem = Path(place.name).name.split(".")[0]
     readings = Readings(options, problems, place.name, stem if known(stem) else None)
     with place.open() as file:
@@ -307,7 +307,7 @@ def read(place: Place, options: Options, problems: Problems) -> Iterator[pa.Reco
     _finish(place.name, answer, problems)
 
 
-def _finish(name: str, answer: Answer, problems: Problems) -> None:
+def _finish(name: str, answer: PrometheusAnswer, problems: Problems) -> None:
     heed(answer, problems, name)
     if answer.damage:
         raise answer.damage
@@ -323,7 +323,7 @@ def _finish(name: str, answer: Answer, problems: Problems) -> None:
         problems.cut(told)
 
 
-def heed(answer: Answer, problems: Problems, name: str) -> None:
+def heed(answer: PrometheusAnswer, problems: Problems, name: str) -> None:
     """Note what the server says beside its answer; a warning about a plain selection says that a part of the data is missing."""
     for words in (*answer.warnings, *answer.infos):
         problems.note(f"{name}: {words}")

@@ -23,8 +23,8 @@ import numpy.typing as npt
 from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 from ullage.sources.http import Client, ServerError, is_page
-from ullage.sources.prometheus_json import Answer, blocks, heed
-from ullage.sources.readings import Block, label_set
+from ullage.sources.prometheus_json import PrometheusAnswer, blocks, heed
+from ullage.sources.readings import SeriesReadings, label_set
 
 Ints = npt.NDArray[np.int64]
 
@@ -34,23 +34,23 @@ _TOO_MUCH = re.compile(r"too many|too much|exceed|limit|too large|too long|timed
 
 
 @dataclass(frozen=True)
-class Window:
+class PrometheusRange:
     """A time range (start, end] in ms."""
 
     start: int
     end: int
 
 
-Route = Callable[[Client, str, Window, Problems], Iterator[Block]]
+Route = Callable[[Client, str, PrometheusRange, Problems], Iterator[SeriesReadings]]
 
 
-def export(client: Client, metric: str, window: Window, problems: Problems) -> Iterator[Block]:
+def export(client: Client, metric: str, window: PrometheusRange, problems: Problems) -> Iterator[SeriesReadings]:
     """Yield the raw readings of a metric by VictoriaMetrics' `/api/v1/export`."""
     query = {"match[]": selector(metric), "start": _seconds(window.start), "end": _seconds(window.end)}
     yield from _within(_answer(client, "/api/v1/export", query, problems), window)
 
 
-def instant(client: Client, metric: str, window: Window, problems: Problems) -> Iterator[Block]:
+def instant(client: Client, metric: str, window: PrometheusRange, problems: Problems) -> Iterator[SeriesReadings]:
     """Yield the raw readings of a metric by an instant query with a range selector."""
     query = {"query": f"{selector(metric)}[{window.end - window.start}ms]", "time": _seconds(window.end)}
     yield from _within(_answer(client, "/api/v1/query", query, problems), window)
@@ -59,7 +59,7 @@ def instant(client: Client, metric: str, window: Window, problems: Problems) -> 
 def grid(step: int) -> Route:
     """Return the route by `query_range` with a step in ms: at most half the scrape interval, or readings are missed."""
 
-    def route(client: Client, metric: str, window: Window, problems: Problems) -> Iterator[Block]:
+    def route(client: Client, metric: str, window: PrometheusRange, problems: Problems) -> Iterator[SeriesReadings]:
         ask = {"start": _seconds(window.start), "end": _seconds(window.end + step), "step": _seconds(step)}
         stamps = {}
         for block in _answer(client, "/api/v1/query_range", ask | {"query": f"timestamp({selector(metric)})"}, problems):
@@ -71,7 +71,7 @@ def grid(step: int) -> Route:
     return route
 
 
-def interval(client: Client, metric: str, window: Window, problems: Problems) -> int:
+def interval(client: Client, metric: str, window: PrometheusRange, problems: Problems) -> int:
     """Return the time between a metric's readings, in ms: the median over the window's last 10 minutes, or 30 s."""
     start = max(window.start, window.end - 600_000)
     ask = {"query": f"timestamp({selector(metric)})", "start": _seconds(start), "end": _seconds(window.end), "step": "1"}
@@ -104,14 +104,14 @@ def selector(metric: str) -> str:
     return f'{{__name__="{escaped}"}}'
 
 
-def _answer(client: Client, path: str, query: dict[str, str], problems: Problems) -> Iterator[Block]:
+def _answer(client: Client, path: str, query: dict[str, str], problems: Problems) -> Iterator[SeriesReadings]:
     """Yield an answer's readings; raises ServerError where it is not a whole and good one."""
     body = client.get(path, query)
     if is_page(body):
         raise ServerError(
             f"{client.shown} answered with an HTML page where JSON was expected", "a login page? give credentials, or the API's own URL"
         )
-    answer = Answer()
+    answer = PrometheusAnswer()
     yield from blocks(io.BytesIO(body).read, answer, problems, client.shown)
     heed(answer, problems, client.shown)
     if answer.errors:
@@ -124,7 +124,7 @@ def _answer(client: Client, path: str, query: dict[str, str], problems: Problems
         )
 
 
-def _within(found: Iterator[Block], window: Window) -> Iterator[Block]:
+def _within(found: Iterator[SeriesReadings], window: PrometheusRange) -> Iterator[SeriesReadings]:
     """Yield the readings inside the window."""
     for block in found:
         inside = (block.times > window.start) & (block.times <= window.end)
@@ -133,10 +133,10 @@ def _within(found: Iterator[Block], window: Window) -> Iterator[Block]:
             continue
         owner = np.repeat(np.arange(len(block.counts)), block.counts)
         counts = np.bincount(owner[inside], minlength=len(block.counts))
-        yield Block(block.labels, counts, block.times[inside], block.values[inside])
+        yield SeriesReadings(block.labels, counts, block.times[inside], block.values[inside])
 
 
-def _apart(block: Block) -> Iterator[tuple[bytes, Ints, npt.NDArray[np.float64]]]:
+def _apart(block: SeriesReadings) -> Iterator[tuple[bytes, Ints, npt.NDArray[np.float64]]]:
     """Yield (labels, times, values) of each series."""
     ends = np.cumsum(block.counts)
     for labels, end, count in zip(block.labels, ends.tolist(), block.counts.tolist(), strict=True):
@@ -148,7 +148,7 @@ def _key(raw: bytes) -> frozenset[tuple[str, str]]:
     return frozenset((name, text) for name, text in (label_set(raw) or {}).items() if name != "__name__")
 
 
-def _at_true_times(block: Block, stamps: dict[frozenset[tuple[str, str]], tuple[Ints, Ints]]) -> Iterator[Block]:
+def _at_true_times(block: SeriesReadings, stamps: dict[frozenset[tuple[str, str]], tuple[Ints, Ints]]) -> Iterator[SeriesReadings]:
     """Yield the readings at the times when they were made, each once, instead of the grid's."""
     labels, counts, times, values = [], [], [np.zeros(0, np.int64)], [np.zeros(0)]
     for raw, points, shown in _apart(block):
@@ -159,7 +159,7 @@ def _at_true_times(block: Block, stamps: dict[frozenset[tuple[str, str]], tuple[
         counts.append(len(true))
         times.append(true)
         values.append(shown[left][first])
-    yield Block(labels, np.array(counts, np.int64), np.concatenate(times), np.concatenate(values))
+    yield SeriesReadings(labels, np.array(counts, np.int64), np.concatenate(times), np.concatenate(values))
 
 
 def _seconds(ms: int) -> str:

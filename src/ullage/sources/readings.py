@@ -18,7 +18,7 @@ import pyarrow as pa
 from ullage.problems import Problems
 from ullage.sources.fields import Alias, clean, known, possible
 from ullage.sources.labels import identity
-from ullage.sources.pivot import Column, Identities, batch, pivot
+from ullage.sources.pivot import FieldReadings, Identities, batch, pivot
 from ullage.sources.source import Options
 
 Ints = npt.NDArray[np.int64]
@@ -33,7 +33,7 @@ _NAME = re.compile(rb'"__name__"\s*:\s*"((?:[^"\\]|\\.)*)"\s*,?')
 
 
 @dataclass(frozen=True)
-class Block:
+class SeriesReadings:
     """Readings of several series: the labels of each as JSON, how many readings it has, and all readings in that order.
 
     Times are ms since 1970; a value is NaN where the source wrote "NaN".
@@ -61,7 +61,7 @@ class Readings:
         self._owners: dict[bytes, int] = {}  # the other labels -> number of the device: the same for all its fields
         self._parts: dict[int, list[tuple[Ints, Ints, Floats]]] = {}
 
-    def add(self, block: Block) -> None:
+    def add(self, block: SeriesReadings) -> None:
         """Take the readings whose metric is a known field and whose labels name a device; the rest is counted."""
         told = np.array([self._meaning(raw) for raw in block.labels], np.int64).reshape(-1, 2)
         kept = self._in_time(block.times)
@@ -83,7 +83,7 @@ class Readings:
             nan = int(np.count_nonzero(np.isnan(values)))
             self._problems.drop("readings that are not a number (NaN)", nan, f"{self._where} {alias.name}".strip())
             cleaned, flags = clean(alias, cast(Floats, values), self._problems, self._where)
-            columns.append(Column(alias.field, cast(Ints, who), cast(Ints, times), cleaned, flags, alias.parts))
+            columns.append(FieldReadings(alias.field, cast(Ints, who), cast(Ints, times), cleaned, flags, alias.parts))
         self.forget()
         return batch(pivot(columns), self._devices, self._problems, self._where)
 

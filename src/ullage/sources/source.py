@@ -105,7 +105,7 @@ class Place:
         return opened(self.path)
 
 
-class Reader(Protocol):
+class SampleReader(Protocol):
     """A function that turns a place into record batches of samples."""
 
     def __call__(self, place: Place, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
@@ -123,7 +123,7 @@ class Source:
 
     name: str
     recognise: Callable[[Place], int]
-    read: Reader
+    read: SampleReader
     reads: str
     folder: bool = False
 
@@ -157,10 +157,10 @@ class InOrder:
 SOURCES: Registry[Source] = Registry("telemetry source", package="ullage.sources", command="ullage fleet --help")
 
 
-def source(name: str, *, recognise: Callable[[Place], int], reads: str, folder: bool = False) -> Callable[[Reader], Reader]:
+def source(name: str, *, recognise: Callable[[Place], int], reads: str, folder: bool = False) -> Callable[[SampleReader], SampleReader]:
     """Register the decorated function as the reader of a format. `reads` is one line for the table of formats."""
 
-    def register(reader: Reader) -> Reader:
+    def register(reader: SampleReader) -> SampleReader:
         SOURCES.add(name, Source(name, recognise, reader, reads, folder))
         return reader
 

@@ -18,10 +18,10 @@ from ullage.errors import UllageError
 from ullage.job_names import escaped_name
 from ullage.problems import Problems
 from ullage.sources import clock
-from ullage.sources.columns import Layout, listed, meaning, nearest
+from ullage.sources.columns import ColumnLayout, listed, meaning, nearest
 from ullage.sources.fields import Alias, Floats, clean
 from ullage.sources.labels import device_name, identity
-from ullage.sources.pivot import Column, Identities, Wide, batch, pivot
+from ullage.sources.pivot import FieldReadings, Identities, Wide, batch, pivot
 from ullage.sources.source import InOrder, Options
 
 Block = Mapping[int, pa.Array]  # column position -> values
@@ -34,7 +34,7 @@ _NUMBER = r"^\s*(?P<number>[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?
 
 
 @dataclass
-class Reading:
+class TableReading:
     """What is known of the file so far: its name, the line reached, devices and metrics that came by.
 
     `unique` is the name of the device where no column says which it is.
@@ -62,7 +62,7 @@ class Reading:
         self.problems.drop(what, count, f"{self.where} line {line:,}")
 
 
-def batches(block: Block, layout: Layout, reading: Reading) -> Iterator[pa.RecordBatch]:
+def batches(block: Block, layout: ColumnLayout, reading: TableReading) -> Iterator[pa.RecordBatch]:
     """Yield record batches of `tables.SAMPLES` for one block of raw columns (a position -> an Arrow array, one length)."""
     times, valid = clock.milliseconds(block[layout.time], reading.problems, reading.where)
     reading.drop(~valid, "rows whose time can't be read")
@@ -91,7 +91,9 @@ def within(times: clock.Milliseconds, options: Options) -> clock.Mask:
     return keep
 
 
-def _wide(block: Block, layout: Layout, reading: Reading, times: clock.Milliseconds, keep: clock.Mask) -> Iterator[pa.RecordBatch]:
+def _wide(
+    block: Block, layout: ColumnLayout, reading: TableReading, times: clock.Milliseconds, keep: clock.Mask
+) -> Iterator[pa.RecordBatch]:
     devices = _devices(block, layout, reading)
     fields: dict[str, Floats] = {}
     flags = np.zeros(len(times), np.uint16)
@@ -108,7 +110,9 @@ def _wide(block: Block, layout: Layout, reading: Reading, times: clock.Milliseco
             yield batch(wide, reading.devices, reading.problems, reading.where)
 
 
-def _long(block: Block, layout: Layout, reading: Reading, times: clock.Milliseconds, keep: clock.Mask) -> Iterator[pa.RecordBatch]:
+def _long(
+    block: Block, layout: ColumnLayout, reading: TableReading, times: clock.Milliseconds, keep: clock.Mask
+) -> Iterator[pa.RecordBatch]:
     """Bring the rows of one device and time together, as far as they stand in one block."""
     if layout.metric is None or layout.value is None:
         return
@@ -126,12 +130,17 @@ def _long(block: Block, layout: Layout, reading: Reading, times: clock.Milliseco
         alias, mine = aliases[code], rows[metric[rows] == code]
         if alias is not None:
             told, flags = clean(alias, values[mine], reading.problems, reading.where)
-            columns.append(Column(alias.field, devices[mine], times[mine], told, flags))
+            columns.append(FieldReadings(alias.field, devices[mine], times[mine], told, flags))
     yield batch(pivot(columns), reading.devices, reading.problems, reading.where)
 
 
 def matrix(
-    times: clock.Milliseconds, keep: clock.Mask, aliases: Sequence[Alias], who: Sequence[int], values: Sequence[Floats], reading: Reading
+    times: clock.Milliseconds,
+    keep: clock.Mask,
+    aliases: Sequence[Alias],
+    who: Sequence[int],
+    values: Sequence[Floats],
+    reading: TableReading,
 ) -> Iterator[pa.RecordBatch]:
     """Yield partial samples of a block with a column per series: column i is field `aliases[i]` of device number `who[i]`.
 
@@ -150,7 +159,7 @@ def matrix(
                 yield batch(wide, reading.devices, reading.problems, reading.where)
 
 
-def numbers(column: pa.Array, reading: Reading) -> Floats:
+def numbers(column: pa.Array, reading: TableReading) -> Floats:
     """Return a column as numbers, missing as NaN. Words that are no numbers are counted and missing; "58 %" is 58."""
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -163,7 +172,7 @@ def numbers(column: pa.Array, reading: Reading) -> Floats:
     return _floats(pc.cast(column, pa.float64(), safe=False))
 
 
-def _numbers_of_words(column: pa.Array, reading: Reading) -> Floats:
+def _numbers_of_words(column: pa.Array, reading: TableReading) -> Floats:
     try:
         return _floats(column.cast(pa.string()).cast(pa.float64()))
     except pa.ArrowInvalid:  # bytes that are not UTF-8, or words among the numbers
@@ -196,7 +205,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind if _is_text(kind) else pa.string()
 
 
-def _devices(block: Block, layout: Layout, reading: Reading) -> Codes:
+def _devices(block: Block, layout: ColumnLayout, reading: TableReading) -> Codes:
     """Return the number of each row's device in `reading.devices`."""
     rows = len(block[layout.time])
     if not layout.labels:
@@ -219,7 +228,7 @@ def _compact(key: Codes) -> Codes:
     return codes
 
 
-def _number(combination: tuple[str | None, ...], layout: Layout, reading: Reading) -> int:
+def _number(combination: tuple[str | None, ...], layout: ColumnLayout, reading: TableReading) -> int:
     """Return the number of the device that a combination of labels means: read by `labels.identity`, our own names first."""
     number = reading.combinations.get(combination)
     if number is not None:
@@ -236,11 +245,11 @@ def _number(combination: tuple[str | None, ...], layout: Layout, reading: Readin
     return reading.combinations.setdefault(combination, reading.devices.code(who))
 
 
-def _identity(labels: Mapping[str, str], reading: Reading) -> dict[str, str | int | None]:
+def _identity(labels: Mapping[str, str], reading: TableReading) -> dict[str, str | int | None]:
     return identity(labels, reading.problems, reading.options.cluster)
 
 
-def nothing_known(reading: Reading) -> UllageError:
+def nothing_known(reading: TableReading) -> UllageError:
     """Return the error for a long table in which no metric was known."""
     names = [name for name, known in reading.metrics.items() if not known]
     return UllageError(f"{reading.where} has no metric that Ullage knows; it has {listed(names)}", nearest(names))

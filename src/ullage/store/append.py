@@ -13,8 +13,8 @@ import pyarrow.compute as pc
 from ullage.errors import UllageError
 from ullage.job_names import separate_names
 from ullage.store import units
-from ullage.store.devices import Devices, affected, devices_of, lying, neighbours, reachable, untangled
-from ullage.store.manifest import Folder, Manifest, Part
+from ullage.store.devices import StoredDevices, affected, devices_of, lying, neighbours, reachable, untangled
+from ullage.store.manifest import Manifest, StoreFolder, StorePart
 from ullage.store.parts import read_part, write_days
 from ullage.store.rewrite import rewrite
 from ullage.sums.ordering import Mask, chosen, column_of, has_value, milliseconds, numbers, one_batch, pack
@@ -54,7 +54,7 @@ class Appended:
 
 
 def append(
-    folder: Folder,
+    folder: StoreFolder,
     batches: Iterable[pa.RecordBatch | pa.Table],
     now: Callable[[], int],
     *,
@@ -122,14 +122,14 @@ def _without_last(merged: pa.Table, most: int) -> tuple[pa.Table, pa.Table]:
 # --- one piece ---
 
 
-def _add(folder: Folder, manifest: Manifest, chunk: pa.Table, now: Callable[[], int], gap_ms: int | None) -> tuple[Manifest, Appended]:
+def _add(folder: StoreFolder, manifest: Manifest, chunk: pa.Table, now: Callable[[], int], gap_ms: int | None) -> tuple[Manifest, Appended]:
     """Commit one merged piece; return the manifest after it and what was done."""
     manifest, chunk, found = _settled(folder, manifest, chunk, now)
     manifest, done = _commit(folder, manifest, chunk, now, gap_ms)
     return manifest, done + found
 
 
-def _settled(folder: Folder, manifest: Manifest, chunk: pa.Table, now: Callable[[], int]) -> tuple[Manifest, pa.Table, Appended]:
+def _settled(folder: StoreFolder, manifest: Manifest, chunk: pa.Table, now: Callable[[], int]) -> tuple[Manifest, pa.Table, Appended]:
     """Return the piece in the units that its exporters are known to use, which may put right what is stored.
 
     The file of units is written before the piece: after a kill it knows of rows that come again, and never too little.
@@ -143,7 +143,9 @@ def _settled(folder: Folder, manifest: Manifest, chunk: pa.Table, now: Callable[
     return manifest, without_dead_clocks(settled.rows), Appended(percent=settled.percent, impossible=settled.impossible)
 
 
-def _commit(folder: Folder, manifest: Manifest, chunk: pa.Table, now: Callable[[], int], gap_ms: int | None) -> tuple[Manifest, Appended]:
+def _commit(
+    folder: StoreFolder, manifest: Manifest, chunk: pa.Table, now: Callable[[], int], gap_ms: int | None
+) -> tuple[Manifest, Appended]:
     devices = devices_of(chunk)
     ranges = reachable(folder, manifest.parts, devices)
     state = _states(folder, chunk, devices, ranges)
@@ -164,7 +166,7 @@ def _commit(folder: Folder, manifest: Manifest, chunk: pa.Table, now: Callable[[
     return folder.replace(manifest, replaced, parts, now()), counts + Appended(parts=len(parts))
 
 
-def _states(folder: Folder, chunk: pa.Table, devices: Devices, ranges: dict[Part, pa.Table]) -> States:
+def _states(folder: StoreFolder, chunk: pa.Table, devices: StoredDevices, ranges: dict[StorePart, pa.Table]) -> States:
     """For each row: is its device and time absent from the store, known with all that it says, or would it change a row?"""
     state = np.full(chunk.num_rows, ABSENT)
     names = [name for name in SAMPLES.names if column_of(chunk, name).null_count < chunk.num_rows]

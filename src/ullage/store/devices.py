@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ullage.store.manifest import Folder, Part
+from ullage.store.manifest import StoreFolder, StorePart
 from ullage.store.parts import TAIL_ROWS, read_ranges, read_tails
 from ullage.sums.ordering import Ints, Mask, chosen, column_of, keys, milliseconds, one_batch, starts_of
 from ullage.sums.windows import SILENCE_MS
@@ -19,7 +19,7 @@ NEVER = np.int64(np.iinfo(np.int64).max)
 
 
 @dataclass(frozen=True)
-class Devices:
+class StoredDevices:
     """Distinct (gpu, mig) pairs, sorted, each with the first and last time (ms) of its rows."""
 
     gpu: pa.Array
@@ -41,13 +41,13 @@ class Devices:
         return np.where(ours[number] == theirs, number, -1)
 
 
-def devices_of(rows: pa.Table) -> Devices:
+def devices_of(rows: pa.Table) -> StoredDevices:
     """Return the devices of sorted rows in one batch (at least one row)."""
     device, _ = keys(rows)
     starts = starts_of(device)
     ends = np.append(starts[1:], len(device)) - 1
     time, at = milliseconds(column_of(rows, "time")), pa.array(starts)
-    return Devices(column_of(rows, "gpu").take(at), column_of(rows, "mig").take(at), time[starts], time[ends])
+    return StoredDevices(column_of(rows, "gpu").take(at), column_of(rows, "mig").take(at), time[starts], time[ends])
 
 
 def _words(column: pa.Array) -> pa.Array:
@@ -80,7 +80,7 @@ class Lying:
     overlaps: Mask
 
 
-def lying(devices: Devices, ranges: pa.Table) -> Lying:
+def lying(devices: StoredDevices, ranges: pa.Table) -> Lying:
     """Return how a part with these `ranges` (`parts.read_ranges`) lies to the devices."""
     number = devices.find(ranges)
     both = number >= 0
@@ -88,13 +88,13 @@ def lying(devices: Devices, ranges: pa.Table) -> Lying:
     return Lying(number, first, last, (first <= devices.last[number]) & (last >= devices.first[number]))
 
 
-def reachable(folder: Folder, parts: Iterable[Part], devices: Devices) -> dict[Part, pa.Table]:
+def reachable(folder: StoreFolder, parts: Iterable[StorePart], devices: StoredDevices) -> dict[StorePart, pa.Table]:
     """Return the parts, with their ranges, whose rows may overlap the devices' rows or follow within the silence."""
     first, last = int(devices.first.min()), int(devices.last.max())
     return {part: read_ranges(folder, part) for part in parts if part.last >= first and part.first <= last + SILENCE_MS}
 
 
-def affected(devices: Devices, ranges: Mapping[Part, pa.Table]) -> tuple[Part, ...]:
+def affected(devices: StoredDevices, ranges: Mapping[StorePart, pa.Table]) -> tuple[StorePart, ...]:
     """Return the parts that change when rows of these devices come in.
 
     They are the parts among whose rows they fall, and the part that holds the next row of a device, since that row's
@@ -109,7 +109,9 @@ def affected(devices: Devices, ranges: Mapping[Part, pa.Table]) -> tuple[Part, .
     return tuple(part for part, place in places.items() if place.overlaps.any() or _next(place, devices, following, covered).any())
 
 
-def untangled(folder: Folder, parts: Iterable[Part], devices: Devices | None, replaced: Iterable[Part]) -> tuple[Part, ...]:
+def untangled(
+    folder: StoreFolder, parts: Iterable[StorePart], devices: StoredDevices | None, replaced: Iterable[StorePart]
+) -> tuple[StorePart, ...]:
     """Return the parts to make anew so that no device's rows come to lie in one part before and behind its rows in another.
 
     What is made anew joins the rows of all `replaced` parts and of new rows of these `devices` (None: no rows come in); a part
@@ -128,7 +130,7 @@ def untangled(folder: Folder, parts: Iterable[Part], devices: Devices | None, re
         others = [part for part in others if part not in set(found)]
 
 
-def _joined(devices: Devices | None, ranges: Iterable[pa.Table]) -> Devices:
+def _joined(devices: StoredDevices | None, ranges: Iterable[pa.Table]) -> StoredDevices:
     """Return the devices of some rows and parts, each with the range of all its rows there."""
     tables = list(ranges)
     if devices is not None:
@@ -140,19 +142,19 @@ def _joined(devices: Devices | None, ranges: Iterable[pa.Table]) -> Devices:
         .aggregate([("first", "min"), ("last", "max")])
     )
     gpu, mig = (spans[name].combine_chunks().dictionary_encode() for name in ("gpu", "mig"))
-    return Devices(gpu, mig, spans["first_min"].to_numpy(), spans["last_max"].to_numpy())
+    return StoredDevices(gpu, mig, spans["first_min"].to_numpy(), spans["last_max"].to_numpy())
 
 
-def _after(place: Lying, devices: Devices) -> Mask:
+def _after(place: Lying, devices: StoredDevices) -> Mask:
     last = devices.last[place.number]
     return np.asarray((place.first > last) & (place.first <= last + SILENCE_MS))
 
 
-def _next(place: Lying, devices: Devices, following: Ints, covered: Mask) -> Mask:
+def _next(place: Lying, devices: StoredDevices, following: Ints, covered: Mask) -> Mask:
     return np.asarray(_after(place, devices) & (place.first == following[place.number]) & ~covered[place.number])
 
 
-def neighbours(folder: Folder, parts: Iterable[Part], devices: Devices, first: int, last: int) -> pa.Table | None:
+def neighbours(folder: StoreFolder, parts: Iterable[StorePart], devices: StoredDevices, first: int, last: int) -> pa.Table | None:
     """Return the last rows that `parts` hold of the devices, as far as rows from `first` to `last` (ms) look back at them.
 
     Parts that end before `first` are asked from the latest back, until every device has its `TAIL_ROWS`.

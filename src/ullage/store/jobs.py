@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from ullage.checked_parquet import opened, write_table
 from ullage.errors import UllageError, harmless
 from ullage.store.durable import write_whole
-from ullage.store.manifest import Folder
+from ullage.store.manifest import StoreFolder
 from ullage.tables import JOBS
 
 NAME = "jobs.parquet"
@@ -36,7 +36,7 @@ def read(folder: Path) -> pa.Table:
         ) from error
 
 
-def add(folder: Folder, records: pa.Table) -> int:
+def add(folder: StoreFolder, records: pa.Table) -> int:
     """Merge records into the file and return how many it holds; the later of two values wins, null says nothing.
 
     Nothing is written when that changes nothing. The caller holds the lock.
@@ -48,7 +48,7 @@ def add(folder: Folder, records: pa.Table) -> int:
     return int(table.num_rows)
 
 
-def drop(folder: Folder, limit: int) -> None:
+def drop(folder: StoreFolder, limit: int) -> None:
     """Remove records of jobs that ended before `limit` (ms). The caller holds the lock."""
     table = read(folder.path)
     old = pc.fill_null(pc.less(table["end"].cast(pa.int64()), limit), False)
@@ -70,7 +70,7 @@ def merged(records: pa.Table) -> pa.Table:
     return table.select(JOBS.names).cast(JOBS).sort_by([(name, "ascending") for name in KEY])
 
 
-def _write(folder: Folder, table: pa.Table) -> None:
+def _write(folder: StoreFolder, table: pa.Table) -> None:
     def write(file: IO[bytes]) -> None:
         write_table(table, file, compression="zstd")
 

@@ -18,7 +18,7 @@ VERSION = 1
 NAME = "manifest.json"
 
 
-class Part(msgspec.Struct, frozen=True):
+class StorePart(msgspec.Struct, frozen=True):
     """One Parquet file of samples of one day: its name within the store, size, and first and last time in ms (UTC).
 
     `sha256` is of its content, and so is `xxh3`, which is sooner known; `tail_sha256` is of its tail ("": an older release did not say).
@@ -51,20 +51,20 @@ class Manifest(msgspec.Struct, frozen=True):
     """The live parts, by first time, and the files that wait for removal."""
 
     version: int = VERSION
-    parts: tuple[Part, ...] = ()
+    parts: tuple[StorePart, ...] = ()
     dead: tuple[Dead, ...] = ()
 
 
 @dataclass(frozen=True)
-class Folder:
+class StoreFolder:
     """Where a store lies, and the hook that tests hang on."""
 
     path: Path
     hook: Hook = nothing
     _sound: set[str] = field(default_factory=set, compare=False, repr=False)  # parts that were looked at, and are as they were written
 
-    def verify(self, parts: Iterable[Part]) -> None:
-        """Raise UllageError for the first part whose content is not as it was written; each is read through once by one `Folder`.
+    def verify(self, parts: Iterable[StorePart]) -> None:
+        """Raise UllageError for the first part whose content is not as it was written; each is read through once by one `StoreFolder`.
 
         Whoever asks a part comes here first: neither a number that changed on the disk nor statistics that hide rows get into a sum,
         or into a new part.
@@ -76,7 +76,7 @@ class Folder:
                     raise lost(self.path / part.file, "is not as it was written")
                 self._sound.add(part.file)
 
-    def sound(self, part: Part) -> bool:
+    def sound(self, part: StorePart) -> bool:
         """Return whether a part's content is as it was written. Raises UllageError where the file is missing or can't be read."""
         path = self.path / part.file
         try:
@@ -106,7 +106,7 @@ class Folder:
 
         write_whole(self.path, NAME, write, self.hook, "manifest")
 
-    def replace(self, old: Manifest, out: tuple[Part, ...], new: tuple[Part, ...], now: int) -> Manifest:
+    def replace(self, old: Manifest, out: tuple[StorePart, ...], new: tuple[StorePart, ...], now: int) -> Manifest:
         """Commit `old` without the parts `out` and with the parts `new`; return it. Files of `out` wait for removal."""
         gone, come = {p.file for p in out}, {p.file for p in new}
         parts = tuple(p for p in old.parts if p.file not in gone | come) + new

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from ullage.checked_parquet import opened, write_table
 from ullage.errors import harmless
 from ullage.store.durable import checksum_of, write_whole
-from ullage.store.manifest import Folder, Part, lost
+from ullage.store.manifest import StoreFolder, StorePart, lost
 from ullage.sums.ordering import Nulls, chosen, column_of, empty, keys, milliseconds, one_batch, starts_of
 from ullage.tables import SETTLED
 from ullage.units import DAY_MS
@@ -34,7 +34,7 @@ TAILS = pa.schema([*SETTLED, pa.field("first", pa.int64()), pa.field("last", pa.
 _FEW = frozenset({"flags", "sharers", "index", "span_ms", "throttle", "sm_clock", "memory_clock", "gpu_util", "temperature"})
 
 
-def write_days(folder: Folder, settled: pa.Table) -> tuple[Part, ...]:
+def write_days(folder: StoreFolder, settled: pa.Table) -> tuple[StorePart, ...]:
     """Write settled, sorted rows as one part a day; return the parts. They are invisible until a manifest lists them."""
     settled = one_batch(settled)
     days = milliseconds(column_of(settled, "time")) // DAY_MS
@@ -44,13 +44,15 @@ def write_days(folder: Folder, settled: pa.Table) -> tuple[Part, ...]:
     return tuple(_write(folder, chosen(settled, days == number), int(number)) for number in numbers)
 
 
-def _write(folder: Folder, rows: pa.Table, number: int) -> Part:
+def _write(folder: StoreFolder, rows: pa.Table, number: int) -> StorePart:
     day = datetime.fromtimestamp(number * DAY_MS / 1000, UTC).strftime("%Y-%m-%d")
     path, digest = write_whole(folder.path / "samples" / f"day={day}", "part-{hash}.parquet", _parquet(rows), folder.hook, "part")
     _, tail = write_whole(folder.path / "tails", path.name, _parquet(tails(rows)), folder.hook, "tails")
     time = milliseconds(column_of(rows, "time"))
     first, last = int(time.min()), int(time.max())
-    return Part(f"samples/day={day}/{path.name}", day, rows.num_rows, path.stat().st_size, first, last, digest, tail, checksum_of(path))
+    return StorePart(
+        f"samples/day={day}/{path.name}", day, rows.num_rows, path.stat().st_size, first, last, digest, tail, checksum_of(path)
+    )
 
 
 def tails(rows: pa.Table) -> pa.Table:
@@ -95,13 +97,13 @@ def _encoding(field: pa.Field) -> str | None:
 # --- reading ---
 
 
-def read_part(folder: Folder, part: Part, columns: Sequence[str] = SETTLED.names, gpus: pa.Array | None = None) -> pa.Table:
+def read_part(folder: StoreFolder, part: StorePart, columns: Sequence[str] = SETTLED.names, gpus: pa.Array | None = None) -> pa.Table:
     """Return rows of a part, `columns` in the types of `SETTLED`, of the devices `gpus` only where they are given."""
     folder.verify([part])
     return _read(folder.path / part.file, folder.path / part.file, pa.schema([SETTLED.field(name) for name in columns]), gpus)
 
 
-def read_tails(folder: Folder, part: Part, columns: Sequence[str] = TAILS.names) -> pa.Table:
+def read_tails(folder: StoreFolder, part: StorePart, columns: Sequence[str] = TAILS.names) -> pa.Table:
     """Return the last rows of a part's devices (`TAILS`)."""
     path = folder.path / part.tail
     try:
@@ -115,7 +117,7 @@ def read_tails(folder: Folder, part: Part, columns: Sequence[str] = TAILS.names)
     return _read(path, pa.BufferReader(content), pa.schema([TAILS.field(name) for name in columns]), None)
 
 
-def read_ranges(folder: Folder, part: Part) -> pa.Table:
+def read_ranges(folder: StoreFolder, part: StorePart) -> pa.Table:
     """Return a row per device of a part: gpu, mig, first and last time (ms), rows."""
     table = read_tails(folder, part, ("gpu", "mig", "time", "first", "last", "rows"))
     last = milliseconds(column_of(table, "time")) == table["last"].to_numpy()

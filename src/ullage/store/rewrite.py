@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ullage.store.devices import devices_of, neighbours
-from ullage.store.manifest import Folder, Manifest, Part
+from ullage.store.manifest import Manifest, StoreFolder, StorePart
 from ullage.store.parts import among, read_part, read_ranges, write_days
 from ullage.sums.ordering import chosen, column_of, in_order
 from ullage.sums.ratio_units import without_dead_clocks
@@ -19,20 +19,20 @@ PART_ROWS = 4_000_000  # rows of a part after compaction, and rows in memory whi
 
 
 def rewrite(
-    folder: Folder,
+    folder: StoreFolder,
     manifest: Manifest,
-    replaced: Sequence[Part],
+    replaced: Sequence[StorePart],
     chunk: pa.Table | None,
     *,
     gap_ms: int | None = None,
     part_rows: int = PART_ROWS,
-) -> tuple[Part, ...]:
+) -> tuple[StorePart, ...]:
     """Write parts that hold the rows of `replaced` and of the merged `chunk`; return them. Nothing is committed here.
 
     Devices that have rows in `chunk` are settled again; all others keep their rows as they are. The work goes by
     groups of devices with about `part_rows` rows, which bounds the memory, and each group is a part a day.
     """
-    parts: list[Part] = []
+    parts: list[StorePart] = []
     elsewhere = [p for p in manifest.parts if p not in replaced]
     for gpus in _groups(folder, replaced, chunk, part_rows):
         rows = in_order([read_part(folder, part, gpus=gpus) for part in replaced])
@@ -44,7 +44,7 @@ def rewrite(
     return tuple(parts)
 
 
-def _groups(folder: Folder, replaced: Sequence[Part], chunk: pa.Table | None, part_rows: int) -> list[pa.Array | None]:
+def _groups(folder: StoreFolder, replaced: Sequence[StorePart], chunk: pa.Table | None, part_rows: int) -> list[pa.Array | None]:
     """Groups of GPUs in alphabetical order, about equal in rows; None stands for all of them."""
     total = sum(p.rows for p in replaced) + (chunk.num_rows if chunk is not None else 0)
     groups = -(-total // part_rows)
@@ -59,7 +59,7 @@ def _groups(folder: Folder, replaced: Sequence[Part], chunk: pa.Table | None, pa
     return [rows["gpu"].filter(pa.array(group == g)).combine_chunks() for g in np.unique(group)]
 
 
-def _around(folder: Folder, elsewhere: Sequence[Part], replaced: Sequence[Part], new: pa.Table) -> pa.Table | None:
+def _around(folder: StoreFolder, elsewhere: Sequence[StorePart], replaced: Sequence[StorePart], new: pa.Table) -> pa.Table | None:
     """The rows at rest elsewhere that the new rows' devices may look back at."""
     devices = devices_of(new)
     first = min(int(devices.first.min()), *(p.first for p in replaced))

@@ -24,7 +24,7 @@ from ullage.errors import UllageError
 from ullage.store import append, jobs, upkeep
 from ullage.store.append import Appended
 from ullage.store.durable import Hook, locked, make_folder, nothing, refused
-from ullage.store.manifest import NAME, Folder, Manifest
+from ullage.store.manifest import NAME, Manifest, StoreFolder
 from ullage.store.parts import read_tails
 from ullage.store.reading import MEMORY, connection, reach_of, settled_table
 from ullage.sums.windows import SILENCE_MS
@@ -65,7 +65,7 @@ class Store:
         memory: str = MEMORY,
     ) -> None:
         self.path, self.now, self.memory = folder, now, memory
-        self._folder = Folder(folder, hook)
+        self._folder = StoreFolder(folder, hook)
         self._wait_s, self._say = wait_s, say
 
     @classmethod
@@ -157,7 +157,7 @@ class Store:
 
     def verify(self) -> None:
         """Read every part and raise UllageError for the first that is not as it was written."""
-        parts, folder = self.manifest().parts, Folder(self.path)
+        parts, folder = self.manifest().parts, StoreFolder(self.path)
         folder.verify(parts)
         for part in parts:
             read_tails(folder, part)
@@ -200,7 +200,7 @@ class Store:
                 self._folder.write(Manifest())
 
 
-def _devices(folder: Folder, part: Any) -> set[tuple[str | None, str | None]]:
+def _devices(folder: StoreFolder, part: Any) -> set[tuple[str | None, str | None]]:
     table = read_tails(folder, part, ("gpu", "mig"))
     plain = pa.table({name: table[name].cast(pa.string()) for name in ("gpu", "mig")})
     return {(row["gpu"], row["mig"]) for row in plain.group_by(["gpu", "mig"]).aggregate([]).to_pylist()}

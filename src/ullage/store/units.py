@@ -10,7 +10,7 @@ import msgspec
 
 from ullage.errors import UllageError, harmless
 from ullage.store.durable import write_whole
-from ullage.store.manifest import Folder, Manifest, Part
+from ullage.store.manifest import Manifest, StoreFolder, StorePart
 from ullage.store.parts import read_part, write_days
 from ullage.sums.ratio_units import Exporter, Habit, Habits, restated
 
@@ -38,7 +38,7 @@ def read(folder: Path) -> dict[Exporter, Habit]:
         ) from error
 
 
-def write(folder: Folder, habits: Habits) -> None:
+def write(folder: StoreFolder, habits: Habits) -> None:
     """Replace the file in one step."""
     known = [_Known(exporter, habits[exporter]) for exporter in sorted(habits, key=str)]
 
@@ -48,13 +48,13 @@ def write(folder: Folder, habits: Habits) -> None:
     write_whole(folder.path, NAME, write, folder.hook, "units")
 
 
-def restate(folder: Folder, manifest: Manifest, habits: Habits, changed: Mapping[Exporter, int], now: Callable[[], int]) -> Manifest:
+def restate(folder: StoreFolder, manifest: Manifest, habits: Habits, changed: Mapping[Exporter, int], now: Callable[[], int]) -> Manifest:
     """Put rows at rest into the unit in which their exporters now turn out to write, in one commit; return the manifest after it.
 
     `changed` has for exporters the time (ms) from which on more is known than before. The caller holds the lock.
     """
-    out: list[Part] = []
-    new: list[Part] = []
+    out: list[StorePart] = []
+    new: list[StorePart] = []
     told = {exporter: habits[exporter] for exporter in changed}
     for part in (part for part in manifest.parts if part.last >= min(changed.values())):
         if (rows := restated(read_part(folder, part), told)) is not None:

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from ullage.store.devices import untangled
 from ullage.store.durable import refused, sync_folder
-from ullage.store.manifest import Folder, Manifest, Part
+from ullage.store.manifest import Manifest, StoreFolder, StorePart
 from ullage.store.rewrite import PART_ROWS, rewrite
 from ullage.units import DAY_MS, HOUR_MS
 
@@ -31,7 +31,7 @@ class Kept:
     files_removed: int
 
 
-def compact(folder: Folder, now: Callable[[], int], *, part_rows: int = PART_ROWS, grace_ms: int = GRACE_MS) -> Kept:
+def compact(folder: StoreFolder, now: Callable[[], int], *, part_rows: int = PART_ROWS, grace_ms: int = GRACE_MS) -> Kept:
     """Merge each day's small parts into parts of about `part_rows` rows, sorted by device; return what was done.
 
     The rows stay exactly as they are. Parts of half that size and more are large enough, and a day with one small part
@@ -47,7 +47,7 @@ def compact(folder: Folder, now: Callable[[], int], *, part_rows: int = PART_ROW
     return _kept(before, *clean(folder, manifest, now, grace_ms))
 
 
-def retain(folder: Folder, days: int, now: Callable[[], int], *, grace_ms: int = GRACE_MS) -> Kept:
+def retain(folder: StoreFolder, days: int, now: Callable[[], int], *, grace_ms: int = GRACE_MS) -> Kept:
     """Drop the parts of days that ended more than `days` days before the newest sample; return what was done.
 
     "Old" is measured from the newest sample and not from the clock, so that a store of last year's recordings does not
@@ -65,7 +65,7 @@ def oldest_kept(manifest: Manifest, days: int) -> int:
     return max((p.last for p in manifest.parts), default=0) - days * DAY_MS
 
 
-def clean(folder: Folder, manifest: Manifest, now: Callable[[], int], grace_ms: int = GRACE_MS) -> tuple[Manifest, int]:
+def clean(folder: StoreFolder, manifest: Manifest, now: Callable[[], int], grace_ms: int = GRACE_MS) -> tuple[Manifest, int]:
     """Remove files that were replaced longer than `grace_ms` ago, and what a killed process left; return what remains.
 
     The caller holds the lock, so that no other process can be between writing a part and committing it.
@@ -80,10 +80,10 @@ def clean(folder: Folder, manifest: Manifest, now: Callable[[], int], grace_ms: 
 
 
 def _tail(file: str) -> str:
-    return Part(file, "", 0, 0, 0, 0, "").tail
+    return StorePart(file, "", 0, 0, 0, 0, "").tail
 
 
-def _remove_others(folder: Folder, kept: set[str]) -> int:
+def _remove_others(folder: StoreFolder, kept: set[str]) -> int:
     halves = list(folder.path.glob(".*.tmp"))
     removed = len(halves)
     with refused(folder.path):

@@ -158,7 +158,7 @@ def _scaled(rows: pa.Table, at: Ints, factor: float) -> pa.Table:
 
 
 @dataclass(frozen=True)
-class Kind:
+class GaugeKind:
     """Gauges that an exporter writes in one unit: their fields, the flag of rows whose unit is open, and what rows say of it."""
 
     name: str
@@ -202,8 +202,8 @@ def _utilization_evidence(values: Mapping[str, Floats], rows: int) -> _Evidence:
     return _Evidence((told > HIGHEST_RATIO) & (told <= 100 * HIGHEST_RATIO), (told > 0) & (told < 1), nothing, nothing)
 
 
-UTILIZATION = Kind("utilization", ("gpu_util",), Flag.UTILIZATION_NAMED_RATIO, _utilization_evidence)
-ACTIVITY = Kind("activity", tuple(name for name in RATIOS if name != "gpu_util"), Flag.NAMED_RATIO, _activity_evidence)
+UTILIZATION = GaugeKind("utilization", ("gpu_util",), Flag.UTILIZATION_NAMED_RATIO, _utilization_evidence)
+ACTIVITY = GaugeKind("activity", tuple(name for name in RATIOS if name != "gpu_util"), Flag.NAMED_RATIO, _activity_evidence)
 
 
 # --- rows under the names of ratios ---
@@ -255,7 +255,7 @@ def _known(column: pa.Array) -> Floats:
     return np.where(has_value(column), numbers(column), np.nan).astype(np.float32)
 
 
-def _settled(before: Settled, kind: Kind) -> Settled:
+def _settled(before: Settled, kind: GaugeKind) -> Settled:
     opened = _Named.of(before.rows, kind.flag, kind.flag | Flag.PERCENT, kind.name)
     if opened is None:
         return before
@@ -302,7 +302,7 @@ def _units_by_exporter(opened: _Named, habits: Habits) -> npt.NDArray[np.int8]:
     return np.where(simple[opened.codes] != OPEN, simple[opened.codes], units)
 
 
-def _applied(before: Settled, opened: _Named, units: npt.NDArray[np.int8], kind: Kind) -> Settled:
+def _applied(before: Settled, opened: _Named, units: npt.NDArray[np.int8], kind: GaugeKind) -> Settled:
     """Return the rows in the unit that is known for each, what no ratio can be taken out, and flags to say so."""
     columns = {name: column_of(before.rows, name) for name in before.rows.column_names}
     flags = columns["flags"].to_numpy().copy()

@@ -21,7 +21,7 @@ Seconds = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
-class Level:
+class ReplayLevel:
     """Operations that may be computed together, for all they wait for is of earlier levels; whole groups only.
 
     `operations` are sorted by group; `of_group` says which of the level's groups each is of. Row `at[k]` of `operations` waits for
@@ -39,7 +39,7 @@ class Graph:
     """`count` operations and their `levels`, the first waiting for nothing."""
 
     count: int
-    levels: tuple[Level, ...]
+    levels: tuple[ReplayLevel, ...]
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _depths(count: int, before: Indices, after: Indices) -> Indices:
     return depth
 
 
-def _levels(node: Indices, depth: Indices, edges: Indices) -> Iterator[Level]:
+def _levels(node: Indices, depth: Indices, edges: Indices) -> Iterator[ReplayLevel]:
     operations = np.lexsort((node, depth[node]))
     place = np.empty_like(operations)
     place[operations] = np.arange(len(operations))
@@ -98,7 +98,7 @@ def _levels(node: Indices, depth: Indices, edges: Indices) -> Iterator[Level]:
     for first, last, low, high in zip(bounds[:-1], bounds[1:], cuts[:-1], cuts[1:], strict=True):
         own = node[operations[first:last]]
         of_group = np.concatenate(([0], np.cumsum(own[1:] != own[:-1])))
-        yield Level(operations[first:last], of_group, place[edges[low:high, 0]] - first, edges[low:high, 1])
+        yield ReplayLevel(operations[first:last], of_group, place[edges[low:high, 0]] - first, edges[low:high, 1])
 
 
 def replay(graph: Graph, durations: Seconds, released: Seconds | float = 0.0) -> Timeline:

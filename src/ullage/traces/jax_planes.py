@@ -31,7 +31,7 @@ _ALLOCATION = ("MemoryAlloc", "MemoryFree", "memalloc", "memfree")
 
 
 @dataclass(frozen=True)
-class Plane:
+class TracePlane:
     """A plane: a `process` on a host, or device `device` of one; `chip` is GPU, TPU, or empty on a host."""
 
     process: int | None = None
@@ -40,19 +40,19 @@ class Plane:
     name: str = ""
 
 
-def plane(name: str, number: int) -> Plane | None:
+def plane(name: str, number: int) -> TracePlane | None:
     """Return what a plane is by its name; `number` is the process number of a host's. None for planes that hold nothing that ran.
 
     >>> plane("/device:GPU:3", 1).device, plane("/host:CPU", 701).process, plane("Task Environment", 5)
     (3, 701, None)
     """
     if HOST in name:
-        return Plane(process=number)
+        return TracePlane(process=number)
     found = _DEVICE.search(name)
-    return None if found is None else Plane(device=int(found[2]), chip=found[1], name=found[3])
+    return None if found is None else TracePlane(device=int(found[2]), chip=found[1], name=found[3])
 
 
-def stream(of: Plane, line: str) -> int | None:
+def stream(of: TracePlane, line: str) -> int | None:
     """Return the stream that a device's line is, None for lines that repeat what ran."""
     if of.chip == "TPU":
         return 0 if line == "XLA Ops" else None
@@ -60,7 +60,7 @@ def stream(of: Plane, line: str) -> int | None:
     return None if found is None else int(found[1])
 
 
-def on_device(of: Plane, line: int, name: str, start: int, end: int, args: Mapping[str, Any]) -> Row | None:
+def on_device(of: TracePlane, line: int, name: str, start: int, end: int, args: Mapping[str, Any]) -> Row | None:
     """Return the row of an event that ran on a device, None for an allocation: it occupies nobody."""
     if name.startswith(_ALLOCATION):
         return None
@@ -89,7 +89,7 @@ def on_host(process: int, thread: int, name: str, start: int, end: int, args: Ma
     return None
 
 
-class Lives:
+class HostLives:
     """When hosts were seen to live: by what they did; where that is nothing, by their Python functions. Steps only frame it."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class Lives:
         return self._did.get(process, self._traced.get(process))
 
 
-def describe(recording: Recording, planes: list[Plane], lives: Lives, place: str) -> None:
+def describe(recording: Recording, planes: list[TracePlane], lives: HostLives, place: str) -> None:
     """Say who is who. Only a host that calls the GPU's interface is a process: of another nobody knows when it waited."""
     for found in planes:
         if found.device is not None:

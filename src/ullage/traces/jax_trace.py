@@ -16,12 +16,12 @@ from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 from ullage.recording import Recording
 from ullage.traces.jax_folder import repeats, session
-from ullage.traces.jax_planes import Lives, Plane, describe, on_device, on_host, plane, stream
+from ullage.traces.jax_planes import HostLives, TracePlane, describe, on_device, on_host, plane, stream
 from ullage.traces.json_array import Array, opening
 from ullage.traces.json_salvage import ERRORS
-from ullage.traces.json_source import Source
+from ullage.traces.json_source import JsonSource
 from ullage.traces.row_batches import Row, batches, whole
-from ullage.traces.trace import File, Options, trace
+from ullage.traces.trace import File, TraceOptions, trace
 
 MOST_EVENTS = 1_000_000  # of the trace viewer's file
 _LONGEST = 10**9  # s: a time beyond is none
@@ -53,10 +53,10 @@ def _recognise(file: File) -> int:
 class _Lanes:
     """Which process and thread numbers of the file are which planes and lines, and when each host lived."""
 
-    planes: dict[Any, Plane] = field(default_factory=dict)
+    planes: dict[Any, TracePlane] = field(default_factory=dict)
     streams: dict[tuple[Any, Any], int] = field(default_factory=dict)
     threads: dict[tuple[Any, Any], int] = field(default_factory=dict)
-    lives: Lives = field(default_factory=Lives)
+    lives: HostLives = field(default_factory=HostLives)
     strange: int = 0
 
     def name(self, event: _Event) -> None:
@@ -88,14 +88,14 @@ class _Lanes:
 
 
 @trace("jax", recognise=_recognise, reads="JAX/XLA profiles (trace.json.gz of jax.profiler)", repeats=repeats, session=session)
-def read(file: File, recording: Recording, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
+def read(file: File, recording: Recording, options: TraceOptions, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield what ran on devices, calls of the GPU's interface and steps; times in ns since the profile began.
 
     Raises UllageError for a file without a list of events, and for a profile that tells of no device.
     """
     recording.source, recording.prefers, recording.covers = "JAX (XLA)", "ai", "session"
     recording.host = harmless(file.path.name.split(".")[0], 200)
-    lanes, source = _Lanes(), Source(file, options.limit)
+    lanes, source = _Lanes(), JsonSource(file, options.limit)
     try:
         yield from batches(_rows(file, source, lanes, recording, options, problems), recording, problems)
     finally:
@@ -104,7 +104,7 @@ def read(file: File, recording: Recording, options: Options, problems: Problems)
     problems.drop("events of processes that nothing names", lanes.strange, file.name)
 
 
-def _rows(file: File, source: Source, lanes: _Lanes, recording: Recording, options: Options, problems: Problems) -> Iterator[Row]:
+def _rows(file: File, source: JsonSource, lanes: _Lanes, recording: Recording, options: TraceOptions, problems: Problems) -> Iterator[Row]:
     found = opening(source, "traceEvents")
     if found is None:
         raise UllageError(f"{file.name} has no list of events (traceEvents)", "profile again with jax.profiler.trace")
@@ -127,7 +127,7 @@ def _rows(file: File, source: Source, lanes: _Lanes, recording: Recording, optio
     recording.untimed += timeless
 
 
-def _check(file: File, array: Array[_Event], count: int, recording: Recording, options: Options, problems: Problems) -> None:
+def _check(file: File, array: Array[_Event], count: int, recording: Recording, options: TraceOptions, problems: Problems) -> None:
     if array.cut:
         recording.cut = f"{file.name} {array.cut}"
     elif count >= MOST_EVENTS:

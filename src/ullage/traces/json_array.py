@@ -14,7 +14,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from ullage.traces.json_salvage import BETWEEN, ERRORS, Fits, Salvaged, end_of_array, is_cut, place, salvage, valid_letters
-from ullage.traces.json_source import Source
+from ullage.traces.json_source import JsonSource
 
 T = TypeVar("T")
 CHUNK = 4 << 20  # bytes that are decoded at once: with more, their objects outgrow the processor's cache
@@ -27,7 +27,7 @@ _BRACKET = ord("]")
 _OBJECT = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
-def opening(source: Source, key: str) -> tuple[bytes, bytes] | None:
+def opening(source: JsonSource, key: str) -> tuple[bytes, bytes] | None:
     """Return what stands before an array and how the array begins; None when there is no such array.
 
     The array is the value of `key` in the file's one object, or the file itself. What stands before it is closed, so that it is
@@ -63,7 +63,7 @@ def _is_object(text: bytes, most: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Chunk(Generic[T]):
+class ArrayChunk(Generic[T]):
     """Some elements in the order of the file, decoded, and the JSON text of exactly these, which holds until the next chunk."""
 
     elements: list[T]
@@ -78,7 +78,7 @@ class Array(Generic[T]):
     """
 
     def __init__(
-        self, source: Source, decode: Callable[[bytes | memoryview], list[T]], fits: Fits, start: bytes, chunk: int = CHUNK
+        self, source: JsonSource, decode: Callable[[bytes | memoryview], list[T]], fits: Fits, start: bytes, chunk: int = CHUNK
     ) -> None:
         self.count, self.mended, self.dropped = 0, 0, 0
         self.damage, self.cut, self.after = "", "", b""
@@ -86,7 +86,7 @@ class Array(Generic[T]):
         self._rest: bytes | bytearray = start
         self._text, self._open = bytearray(), True
 
-    def __iter__(self) -> Iterator[Chunk[T]]:
+    def __iter__(self) -> Iterator[ArrayChunk[T]]:
         wanted = self._size
         while self._open:
             self._text = bytearray().join((b"[", self._rest, self._source.block(max(wanted - len(self._rest), 0))))
@@ -105,13 +105,13 @@ class Array(Generic[T]):
         """Return what follows the array, to the end of the file (or as much of it as may be kept)."""
         return self.after + (b"" if self._open else self._source.block(MOST))
 
-    def _next(self) -> Chunk[T] | None:
+    def _next(self) -> ArrayChunk[T] | None:
         """Return the next chunk, None when no place to cut was found in what is there."""
         for end, resume in _cuts(self._text):
             instead, self._text[end] = self._text[end], _BRACKET
             piece = memoryview(self._text)[: end + 1]
             try:
-                chunk = Chunk(self._decode(piece), piece)
+                chunk = ArrayChunk(self._decode(piece), piece)
             except ERRORS as error:
                 closed, cut = end_of_array(error), is_cut(error, len(piece))
                 if closed is None and not cut:
@@ -124,7 +124,7 @@ class Array(Generic[T]):
             return chunk
         return None
 
-    def _last(self) -> Chunk[T]:
+    def _last(self) -> ArrayChunk[T]:
         """Return all that is left, or all but the element inside which the file ends, which is left for the next call."""
         for end in _closings(self._text):
             try:
@@ -140,13 +140,13 @@ class Array(Generic[T]):
             whole = self._next() if is_cut(error, len(self._text)) else None
             return whole or self._repaired(len(self._text), len(self._text))
 
-    def _close(self, end: int) -> Chunk[T]:
+    def _close(self, end: int) -> ArrayChunk[T]:
         piece = memoryview(self._text)[:end]
-        chunk = Chunk(self._decode(piece), piece)
+        chunk = ArrayChunk(self._decode(piece), piece)
         self.after, self._open = bytes(self._text[end:]), False
         return chunk
 
-    def _repaired(self, end: int, resume: int) -> Chunk[T]:
+    def _repaired(self, end: int, resume: int) -> ArrayChunk[T]:
         """Return what can be read of the text before `end`; what begins at `resume` is left for the next chunk."""
         found = salvage(bytes(self._text[:end]), self._fits)
         self._note(found, self._source.taken - len(self._text) + 1)
@@ -160,7 +160,7 @@ class Array(Generic[T]):
         elif found.cut:
             self.dropped += 1
         self._rest = self._text[resume:]
-        return Chunk(self._decode(found.text), found.text)
+        return ArrayChunk(self._decode(found.text), found.text)
 
     def _note(self, found: Salvaged, offset: int) -> None:
         self.mended += found.mended

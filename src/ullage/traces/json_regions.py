@@ -18,7 +18,7 @@ _REACHES = (64 << 10, 8 << 20)  # bytes in which a boundary is looked for, at fi
 
 
 @dataclass(frozen=True)
-class Region:
+class FileRegion:
     """Bytes `begin` to `end` of a file: some elements of its array. The last region holds what follows the array too."""
 
     path: Path
@@ -36,7 +36,7 @@ class Region:
         return io.BufferedReader(_Window(self.path, self.begin, self.end, b"" if self.last else b"]"))
 
 
-def regions(path: Path, begin: int, count: int) -> list[Region]:
+def regions(path: Path, begin: int, count: int) -> list[FileRegion]:
     """Return about `count` regions of a plain file whose array's first element begins at byte `begin`; one if no boundary is found."""
     size = path.stat().st_size
     found, start = [], begin
@@ -48,10 +48,10 @@ def regions(path: Path, begin: int, count: int) -> list[Region]:
                 file.seek(place)
                 between = BETWEEN.search(file.read(reach))
                 if between is not None:
-                    found.append(Region(path, start, place + between.start() + 1, last=False))
+                    found.append(FileRegion(path, start, place + between.start() + 1, last=False))
                     start = place + between.end()  # behind the comma
                     break
-    return [*found, Region(path, start, size, last=True)]
+    return [*found, FileRegion(path, start, size, last=True)]
 
 
 class _Window(io.RawIOBase):

@@ -9,7 +9,7 @@ import zlib
 from typing import IO, Any
 
 from ullage.errors import UllageError
-from ullage.traces.json_regions import Region
+from ullage.traces.json_regions import FileRegion
 from ullage.traces.trace import File
 
 _PART = 4 << 20
@@ -17,14 +17,14 @@ _FAST_PART = 128 << 10  # isal loses what it unpacked since it was last asked wh
 _GZIP = b"\x1f\x8b"
 
 
-class Source:
+class JsonSource:
     """Hands out a file's decompressed bytes; holds no more than the block it is asked for.
 
     `taken` counts them. `fault` says why the bytes end early, "" as long as they don't. Raises UllageError when a file unpacks
     to more than `limit` bytes.
     """
 
-    def __init__(self, file: File | Region, limit: int) -> None:
+    def __init__(self, file: File | FileRegion, limit: int) -> None:
         self.taken, self.fault, self.ended = 0, "", False
         self._file, self._limit, (self._bytes, self._most) = file, limit, _opened(file)
 
@@ -57,7 +57,7 @@ class Source:
         return part
 
 
-def _opened(file: File | Region) -> tuple[IO[bytes], int]:
+def _opened(file: File | FileRegion) -> tuple[IO[bytes], int]:
     """Open a file unpacked, and say how much to ask for at once; gzip by isal where it is installed, which is faster than zlib."""
     fast = _isal()
     if fast is None or not _is_gzip(file):
@@ -65,7 +65,7 @@ def _opened(file: File | Region) -> tuple[IO[bytes], int]:
     return io.BufferedReader(fast.IGzipFile(file.path)), _FAST_PART
 
 
-def _is_gzip(file: File | Region) -> bool:
+def _is_gzip(file: File | FileRegion) -> bool:
     try:
         with file.path.open("rb") as raw:
             return raw.read(2) == _GZIP

@@ -18,17 +18,17 @@ from ullage.memory import give_back
 from ullage.problems import Problems
 from ullage.recording import Process, Recording
 from ullage.traces.json_array import Array, opening
-from ullage.traces.json_source import Source
+from ullage.traces.json_source import JsonSource
 from ullage.traces.kineto_belief import believable
-from ullage.traces.kineto_columns import Columns
+from ullage.traces.kineto_columns import KinetoColumns
 from ullage.traces.kineto_event import Event, events, usable
 from ullage.traces.kineto_gradients import gradients
-from ullage.traces.kineto_launches import Launches, on_host
+from ullage.traces.kineto_launches import KinetoLaunches, on_host
 from ullage.traces.kineto_meta import Metadata
-from ullage.traces.kineto_part import Part, distinct
-from ullage.traces.kineto_products import Asked, in_blocks
+from ullage.traces.kineto_part import KinetoPart, distinct
+from ullage.traces.kineto_products import OperatorProducts, in_blocks
 from ullage.traces.kineto_regions import in_regions, no_collector
-from ullage.traces.trace import File, Options, trace
+from ullage.traces.trace import File, TraceOptions, trace
 
 _HANDED = 100  # parts that are handed on before what they took is given back
 _DAMAGE = 100_000  # events that can't be read, from which on a file of mostly such is given up
@@ -51,7 +51,7 @@ def recognise(file: File) -> int:
 
 
 @trace("kineto", recognise=recognise, reads="PyTorch profiles (Kineto JSON, plain or gzip)")
-def read(file: File, recording: Recording, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
+def read(file: File, recording: Recording, options: TraceOptions, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield what a profile holds. Times are integer ns since 1970 when the file tells its base, else since the file's own zero."""
     columns, metadata = _read(file, recording, options, problems)
     _describe(file, recording, options, columns, metadata)
@@ -65,10 +65,12 @@ def read(file: File, recording: Recording, options: Options, problems: Problems)
             give_back()
 
 
-def _read(file: File, recording: Recording, options: Options, problems: Problems, hosted: bool = False) -> tuple[Columns, Metadata]:
+def _read(
+    file: File, recording: Recording, options: TraceOptions, problems: Problems, hosted: bool = False
+) -> tuple[KinetoColumns, Metadata]:
     """Return a file's events and metadata. Only a file whose hosts run collectives needs its operators; where that comes up after the
     first of them (`hosted`), it is read again: that is rare, and operators are most of a file."""
-    columns, metadata, source = Columns(), Metadata(), Source(file, options.limit)
+    columns, metadata, source = KinetoColumns(), Metadata(), JsonSource(file, options.limit)
     try:
         found = opening(source, "traceEvents")
         if found is None:
@@ -97,12 +99,12 @@ def _read(file: File, recording: Recording, options: Options, problems: Problems
     return columns, metadata
 
 
-def _hosted(columns: Columns, metadata: Metadata) -> bool:
+def _hosted(columns: KinetoColumns, metadata: Metadata) -> bool:
     """Return whether hosts run collectives, and the operators beside them were let go."""
     return not columns.operators.wanted and (metadata.may_be_on_host or any(part.kind == "mpi" and len(part) for part in columns.parts))
 
 
-def _finish(file: File, recording: Recording, array: Array[Event], source: Source, metadata: Metadata) -> None:
+def _finish(file: File, recording: Recording, array: Array[Event], source: JsonSource, metadata: Metadata) -> None:
     """Take in what follows the events, or note where they end early."""
     if array.cut:
         recording.cut = f"{file.name} {array.cut}" + (f"; it is {source.fault}" if source.fault else "")
@@ -117,7 +119,7 @@ def _follow(after: bytes, metadata: Metadata) -> None:
         metadata.read(b"{" + after)
 
 
-def _refuse(file: File, options: Options, array: Array[Event]) -> None:
+def _refuse(file: File, options: TraceOptions, array: Array[Event]) -> None:
     if options.strict and (array.mended or array.dropped):
         raise UllageError(f"{file.name} is not valid JSON at {array.damage}", "without --strict the rest of it is read")
     if array.dropped > max(_DAMAGE, array.count):
@@ -126,7 +128,7 @@ def _refuse(file: File, options: Options, array: Array[Event]) -> None:
         )
 
 
-def _damage(file: File, options: Options, array: Array[Event], recording: Recording, metadata: Metadata, problems: Problems) -> None:
+def _damage(file: File, options: TraceOptions, array: Array[Event], recording: Recording, metadata: Metadata, problems: Problems) -> None:
     if options.strict and recording.cut:
         raise UllageError(recording.cut, "export the profile again; without --strict what there is is read")
     if options.strict and not metadata.whole:
@@ -139,7 +141,7 @@ def _damage(file: File, options: Options, array: Array[Event], recording: Record
         problems.note(f"{recording.cut}; what comes before is used")
 
 
-def _describe(file: File, recording: Recording, options: Options, columns: Columns, metadata: Metadata) -> None:
+def _describe(file: File, recording: Recording, options: TraceOptions, columns: KinetoColumns, metadata: Metadata) -> None:
     recording.source, recording.prefers, recording.covers = "kineto", "ai", "process"
     recording.resolution = 1000 if columns.whole_microseconds else 1
     metadata.describe(recording, file.path.name, options.rank)
@@ -148,7 +150,7 @@ def _describe(file: File, recording: Recording, options: Options, columns: Colum
         recording.processes[number] = Process(None, harmless(columns.names.get(number, "")), recording.host)
 
 
-def _base(recording: Recording, columns: Columns, metadata: Metadata, problems: Problems) -> int:
+def _base(recording: Recording, columns: KinetoColumns, metadata: Metadata, problems: Problems) -> int:
     """Return what to add to the times, and say by which clock they go then."""
     starts = [part.start for part in columns.parts if len(part)]
     seen = [first for first, _ in (columns.lived or columns.traced).values()]
@@ -164,7 +166,7 @@ def _base(recording: Recording, columns: Columns, metadata: Metadata, problems: 
     return metadata.base
 
 
-def _settled(file: File, recording: Recording, columns: Columns, metadata: Metadata, problems: Problems) -> list[Part]:
+def _settled(file: File, recording: Recording, columns: KinetoColumns, metadata: Metadata, problems: Problems) -> list[KinetoPart]:
     """Return the rows that can be true; what ran on a device at a time that can't be believed is counted."""
     for what, count in columns.bad.items():
         problems.drop(what, count, file.name)
@@ -175,14 +177,14 @@ def _settled(file: File, recording: Recording, columns: Columns, metadata: Metad
     parts += columns.operator_steps if not any(part.kind == "step" for part in parts) else []
     parts += columns.operators.beside(parts)
     bounds = believable(parts, columns.lived.values())
-    launches, asked = Launches(columns.launches), Asked(columns.products, parts)
+    launches, asked = KinetoLaunches(columns.launches), OperatorProducts(columns.products, parts)
     in_blocks(parts)
     true = (part for found in (*parts, *columns.code) for part in _true(file, found, bounds, recording, problems))
     told = [asked.tell(part) if part.kind == "kernel" else launches.tell(part) for part in true if len(part)]
     return told + (gradients(columns.sequenced) if any(part.kind == "module" for part in told) else [])
 
 
-def _true(file: File, part: Part, bounds: tuple[int, int] | None, recording: Recording, problems: Problems) -> list[Part]:
+def _true(file: File, part: KinetoPart, bounds: tuple[int, int] | None, recording: Recording, problems: Problems) -> list[KinetoPart]:
     if bounds is None:
         return [part]
     begun = (part.start >= bounds[0]) & (part.start <= bounds[1])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from ullage.traces.kineto_part import Part
+from ullage.traces.kineto_part import KinetoPart
 
 _MARGIN = 3_600 * 10**9  # ns; what lies within an hour of everything else is never doubted
 _TIMES = 10  # nor what lies within this many times the span of everything else
@@ -14,7 +14,7 @@ _FAR = 86_400 * 10**9  # ns from the middle of all starts beyond which a row say
 _HOST = ("api", "region", "step", "mpi")
 
 
-def believable(parts: Sequence[Part], lived: Iterable[tuple[int, int]]) -> tuple[int, int] | None:
+def believable(parts: Sequence[KinetoPart], lived: Iterable[tuple[int, int]]) -> tuple[int, int] | None:
     """Return between which moments (in ns) an event may lie; None when there is nothing to judge by.
 
     The reference is what hosts did, whose clock is read when something happens; what devices did only where no host was recorded.
@@ -32,7 +32,7 @@ def believable(parts: Sequence[Part], lived: Iterable[tuple[int, int]]) -> tuple
     return low - margin, high + margin
 
 
-def _edges(parts: Sequence[Part], middle: int) -> list[tuple[int, int]]:
+def _edges(parts: Sequence[KinetoPart], middle: int) -> list[tuple[int, int]]:
     """Return the first and last moment of each part's rows that lie within a day of the middle."""
     found = []
     for part in parts:

@@ -11,15 +11,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ullage.traces.calls import is_collective, operation
-from ullage.traces.json_array import Chunk
+from ullage.traces.json_array import ArrayChunk
 from ullage.traces.kineto_category import API, DEVICE, ENGINE, FUNCTION, KERNEL, MEMCPY, MEMSET, NOTE, OPERATOR, OVERHEAD
-from ullage.traces.kineto_event import Communication, Event, Tensors, Work, named
+from ullage.traces.kineto_event import Communication, DeviceWork, Event, Tensors, named
 from ullage.traces.kineto_gradients import sequenced
 from ullage.traces.kineto_hidden import Operators
 from ullage.traces.kineto_lookups import lookups
-from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Times, Words, joined, narrow, numbers, whole, words
+from ullage.traces.kineto_part import NOT_KNOWN, CodedWords, KinetoPart, Numbers, Times, joined, narrow, numbers, whole, words
 from ullage.traces.kineto_products import asked
-from ullage.traces.kineto_timed import LONGEST, Mask, Timed, timed
+from ullage.traces.kineto_timed import LONGEST, Mask, TimedEvents, timed
 
 _NEAR = 86_400 * 10**9  # ns from the middle of its chunk within which an operator is believed
 _LAUNCHED = re.compile(r"^(\w*ccl|ucc):")  # a collective's launch, as PyTorch notes it: nccl:all_reduce
@@ -44,7 +44,7 @@ _KINDS = {KERNEL: "kernel", MEMCPY: "memcpy", MEMSET: "memset"}
 
 
 @dataclass
-class Columns:
+class KinetoColumns:
     """What the chunks of a file gave: `parts` of rows that are yielded, and what is decided when the whole file is known.
 
     `launches` are operators that start a collective: whether it runs on the host, the metadata tells; their number `external` is
@@ -55,13 +55,13 @@ class Columns:
     those without a start, `impossible` calls and notes.
     """
 
-    parts: list[Part] = field(default_factory=list)
-    launches: list[Part] = field(default_factory=list)
-    waits: list[Part] = field(default_factory=list)
-    operator_steps: list[Part] = field(default_factory=list)
-    products: list[Part] = field(default_factory=list)
-    sequenced: list[Part] = field(default_factory=list)
-    code: list[Part] = field(default_factory=list)
+    parts: list[KinetoPart] = field(default_factory=list)
+    launches: list[KinetoPart] = field(default_factory=list)
+    waits: list[KinetoPart] = field(default_factory=list)
+    operator_steps: list[KinetoPart] = field(default_factory=list)
+    products: list[KinetoPart] = field(default_factory=list)
+    sequenced: list[KinetoPart] = field(default_factory=list)
+    code: list[KinetoPart] = field(default_factory=list)
     operators: Operators = field(default_factory=Operators)
     lived: dict[int, tuple[int, int]] = field(default_factory=dict)
     traced: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class Columns:
     whole_microseconds: bool = True
     known: dict[str, str] = field(default_factory=dict)
 
-    def add(self, chunk: Chunk[Event]) -> None:
+    def add(self, chunk: ArrayChunk[Event]) -> None:
         """Take in the events of a chunk."""
         found = timed(chunk)
         self.whole_microseconds &= found.whole
@@ -111,7 +111,7 @@ class Columns:
             if event.name == "process_name" and isinstance(event.pid, int) and event.pid not in self.names and len(self.names) < 1000:
                 self.names[event.pid] = named(event)
 
-    def _device(self, rows: Timed) -> None:
+    def _device(self, rows: TimedEvents) -> None:
         if not rows:
             return
         good = rows.known & rows.fits & (rows.lasted > 0) & (rows.lasted < LONGEST)
@@ -127,14 +127,14 @@ class Columns:
         else:
             self._work(_KINDS[rows.category], rows)
 
-    def _split(self, rows: Timed, mask: Mask, kinds: tuple[str, str]) -> None:
+    def _split(self, rows: TimedEvents, mask: Mask, kinds: tuple[str, str]) -> None:
         for kind, chosen in zip(kinds, (mask, ~mask), strict=True):
             if chosen.all():
                 self._work(kind, rows)
             elif chosen.any():
                 self._work(kind, rows.where(chosen))
 
-    def _work(self, kind: str, rows: Timed) -> None:
+    def _work(self, kind: str, rows: TimedEvents) -> None:
         if not rows:
             return
         part, args = self._on_device(kind, rows), rows.args
@@ -151,8 +151,8 @@ class Columns:
             part = self._collective(part, rows.name.values(), args)
         self.parts.append(part)
 
-    def _on_device(self, kind: str, rows: Timed) -> Part:
-        args: list[Work] = rows.args
+    def _on_device(self, kind: str, rows: TimedEvents) -> KinetoPart:
+        args: list[DeviceWork] = rows.args
         device = [event.pid if a.device is None else a.device for event, a in zip(rows.events, args, strict=True)]
         stream = [event.tid if a.stream is None else a.stream for event, a in zip(rows.events, args, strict=True)]
         found: Numbers = {
@@ -160,13 +160,13 @@ class Columns:
             "stream": numbers(stream),
             "correlation": numbers([a.correlation for a in args]),
         }
-        return Part(kind, rows.start, rows.end, found, {"name": self._once(rows.name)})
+        return KinetoPart(kind, rows.start, rows.end, found, {"name": self._once(rows.name)})
 
-    def _once(self, column: Words) -> Words:
+    def _once(self, column: CodedWords) -> CodedWords:
         """Return a column whose words are those that were seen before, where they were: one copy of each."""
-        return Words(column.codes, [self.known.setdefault(word, word) for word in column.words])
+        return CodedWords(column.codes, [self.known.setdefault(word, word) for word in column.words])
 
-    def _collective(self, part: Part, names: Sequence[str | None], args: Sequence[Communication]) -> Part:
+    def _collective(self, part: KinetoPart, names: Sequence[str | None], args: Sequence[Communication]) -> KinetoPart:
         """Return rows of collectives with what their arguments say; `operation` falls back on the kernel's name."""
         part.numbers["bytes"] = numbers([payload(a) for a in args])
         part.numbers["sequence"] = numbers([a.sequence for a in args])
@@ -177,7 +177,7 @@ class Columns:
         part.words["group"] = words([None if a.group is None else str(a.group) for a in args], self.known)
         return part
 
-    def _lost(self, rows: Timed) -> None:
+    def _lost(self, rows: TimedEvents) -> None:
         """Keep device events without a true duration as moments; count them by what is wrong."""
         zero, negative = rows.fits & (rows.lasted == 0), rows.fits & (rows.lasted < 0)
         absent = np.array([event.dur is None for event in rows.events], bool)
@@ -189,10 +189,10 @@ class Columns:
         part = self._on_device("lost", replace(rows, lasted=np.zeros_like(rows.lasted)))
         self.parts.append(part.where(rows.known))
 
-    def _calls(self, rows: Timed) -> None:
+    def _calls(self, rows: TimedEvents) -> None:
         self.parts.append(self._host("api", rows, correlation=numbers([a.correlation for a in rows.args])))
 
-    def _notes(self, rows: Timed) -> None:
+    def _notes(self, rows: TimedEvents) -> None:
         kinds = {name: note(name or "") for name in {event.name for event in rows.events}}
         given = np.array([kinds[event.name] for event in rows.events])
         for kind in ("region", "step", "mpi"):
@@ -205,7 +205,7 @@ class Columns:
                     size = [tensors(a) if d in _ALIKE else NOT_KNOWN for a, d in zip(chosen.args, done, strict=True)]
                     self.parts[-1].numbers["bytes"] = numbers(size)
 
-    def _without_steps(self, operators: Timed) -> Timed:
+    def _without_steps(self, operators: TimedEvents) -> TimedEvents:
         """Keep the profiler's steps that old profiles have among the operators (PyTorch before 1.12), and return the rest."""
         steps = operators.name.are(lambda name: name.startswith(_STEP))
         if not steps.any():
@@ -213,37 +213,37 @@ class Columns:
         self.operator_steps.append(self._host("step", operators.where(steps)))
         return operators.where(~steps)
 
-    def _code(self, operators: Timed, functions: Timed) -> None:
+    def _code(self, operators: TimedEvents, functions: TimedEvents) -> None:
         if operators:
             self.code.append(self._host("operator", operators))
         if functions:
-            plain = self._once(Words(functions.name.codes, [_plain(word) for word in functions.name.words]))
-            part = Part("function", functions.start, functions.end, _who(functions), {"name": plain})
+            plain = self._once(CodedWords(functions.name.codes, [_plain(word) for word in functions.name.words]))
+            part = KinetoPart("function", functions.start, functions.end, _who(functions), {"name": plain})
             module = functions.name.are(lambda name: name.startswith(_MODULE))
             for kind, mask, parts in (("module", module, self.parts), ("function", ~module, self.code)):
                 if mask.any():
                     parts.append(replace(part, kind=kind).where(mask))
 
-    def _overhead(self, rows: Timed) -> None:
+    def _overhead(self, rows: TimedEvents) -> None:
         self.parts.append(self._host("overhead", rows))
 
-    def _launches(self, operators: Timed) -> None:
+    def _launches(self, operators: TimedEvents) -> None:
         mask = operators.name.are(_COMMUNICATION.__eq__)
         if mask.any():
             rows = operators.where(mask)
             self.launches.append(self._collective(self._host("mpi", rows), [""] * len(rows), rows.args))
 
-    def _waits(self, operators: Timed) -> None:
+    def _waits(self, operators: TimedEvents) -> None:
         if self.operators.wanted:
             mask = operators.name.are(_BLOCKS.match)
             if mask.any():
                 self.waits.append(self._host("mpi", operators.where(mask)))
 
-    def _host(self, kind: str, rows: Timed, **more: Times) -> Part:
-        return Part(kind, rows.start, rows.end, {**_who(rows), **more}, {"name": self._once(rows.name)})
+    def _host(self, kind: str, rows: TimedEvents, **more: Times) -> KinetoPart:
+        return KinetoPart(kind, rows.start, rows.end, {**_who(rows), **more}, {"name": self._once(rows.name)})
 
 
-def _who(rows: Timed) -> Numbers:
+def _who(rows: TimedEvents) -> Numbers:
     return {"process": rows.process, "thread": rows.thread}
 
 
@@ -301,7 +301,7 @@ def tensors(given: Tensors) -> int:
     return total if total < 2**53 else NOT_KNOWN
 
 
-def _see(seen: dict[int, tuple[int, int]], rows: Timed) -> None:
+def _see(seen: dict[int, tuple[int, int]], rows: TimedEvents) -> None:
     """Widen what was seen of each process, leaving out what lies a day from the rest."""
     if not rows:
         return

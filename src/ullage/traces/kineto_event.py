@@ -64,7 +64,7 @@ class Communication(msgspec.Struct, gc=False):
     received: Number = msgspec.field(default=None, name="Out msg nelems")
 
 
-class Work(Communication, gc=False):
+class DeviceWork(Communication, gc=False):
     """The arguments of work on a device: of kernels, copies, and of collectives."""
 
     device: Number = None
@@ -105,7 +105,7 @@ def _kind_of(category: str, code: int) -> type[Any]:
     what = [("name", str | None, ""), ("tid", int | str | None, None)]
     fields: list[tuple[str, Any, Any]] = [] if code == OTHER else when + what
     if code in DEVICE:
-        fields = [*fields, ("args", Work | None, None)]
+        fields = [*fields, ("args", DeviceWork | None, None)]
     elif code == API:
         fields = [*fields, ("args", Call | None, None)]
     elif code == OPERATOR:
@@ -131,11 +131,11 @@ _NAME = msgspec.json.Decoder(_Name)
 _MOMENTS = msgspec.json.Decoder(list[_Moment])
 _DECODERS: dict[type[Any], tuple[msgspec.json.Decoder[Any], msgspec.json.Decoder[Any]]] = {
     Call: (msgspec.json.Decoder(list[Call]), msgspec.json.Decoder(Call)),
-    Work: (msgspec.json.Decoder(list[Work]), msgspec.json.Decoder(Work)),
+    DeviceWork: (msgspec.json.Decoder(list[DeviceWork]), msgspec.json.Decoder(DeviceWork)),
     Operands: (msgspec.json.Decoder(list[Operands]), msgspec.json.Decoder(Operands)),
     Tensors: (msgspec.json.Decoder(list[Tensors]), msgspec.json.Decoder(Tensors)),
 }
-_ARGUMENTS: dict[int, type[Any]] = dict.fromkeys(DEVICE, Work) | {API: Call, NOTE: Tensors, OPERATOR: Operands}
+_ARGUMENTS: dict[int, type[Any]] = dict.fromkeys(DEVICE, DeviceWork) | {API: Call, NOTE: Tensors, OPERATOR: Operands}
 
 
 def events(text: bytes | memoryview) -> list[Any]:

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Times, numbers
-from ullage.traces.kineto_timed import Mask, Timed
+from ullage.traces.kineto_part import NOT_KNOWN, KinetoPart, Numbers, Times, numbers
+from ullage.traces.kineto_timed import Mask, TimedEvents
 
 CLEARLY = 2  # times as many numbers as any other thread must have those of a thread of the forward pass, to be that thread
 
 
-def sequenced(operators: Timed) -> Part | None:
+def sequenced(operators: TimedEvents) -> KinetoPart | None:
     """Return the operators of a chunk that bear a number of autograd's; None without any."""
     sequence = numbers([a.order for a in operators.args] if operators else [])
     borne = sequence >= 0
@@ -29,10 +29,10 @@ def sequenced(operators: Timed) -> Part | None:
         "sequence": sequence,
         "forward": numbers([a.forward for a in operators.args]),
     }
-    return Part("operator", operators.start, operators.end, found, {}).where(borne)
+    return KinetoPart("operator", operators.start, operators.end, found, {}).where(borne)
 
 
-def gradients(parts: Sequence[Part]) -> list[Part]:
+def gradients(parts: Sequence[KinetoPart]) -> list[KinetoPart]:
     """Return what computed gradients (`backward`), and the operators of which (`forward`): a pair bears one `sequence`, drawn anew."""
     if not parts:
         return []
@@ -50,7 +50,7 @@ def gradients(parts: Sequence[Part]) -> list[Part]:
     ahead, link = np.unique(maker[behind], return_inverse=True)
     rows = (("forward", ahead, np.arange(len(ahead))), ("backward", behind, link))
     return [
-        Part(
+        KinetoPart(
             kind,
             start[at],
             end[at],

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ullage.traces.kineto_part import Part, Times
-from ullage.traces.kineto_timed import Mask, Timed
+from ullage.traces.kineto_part import KinetoPart, Times
+from ullage.traces.kineto_timed import Mask, TimedEvents
 
 _OTHER, _STARTS, _COMPUTES = range(3)  # what an operator does; a collective is started, or waited for
 
@@ -25,13 +25,13 @@ class Operators:
     wanted: bool = False
     columns: list[tuple[Times, Times, Times, Times, npt.NDArray[np.int8]]] = field(default_factory=list)
 
-    def add(self, rows: Timed) -> None:
+    def add(self, rows: TimedEvents) -> None:
         """Take in a chunk's operators."""
         if self.wanted and rows:
             sort = np.array([*(_sort(name) for name in rows.name.words), _sort("")], np.int8)[rows.name.codes]
             self.columns.append((rows.start, rows.end, rows.process, rows.thread, sort))
 
-    def beside(self, parts: Sequence[Part]) -> list[Part]:
+    def beside(self, parts: Sequence[KinetoPart]) -> list[KinetoPart]:
         """Return what threads that start collectives compute while one runs on a thread of its own."""
         talks = [part for part in parts if part.kind == "mpi" and len(part)]
         if not self.columns or not talks:
@@ -48,7 +48,7 @@ class Operators:
         after = begins[np.searchsorted(begins[:-1], place, side="right")]  # the next that starts a collective; 0 if none does
         holds = (after > place) & (lane[after] == lane) & (start[after] < end)
         chosen = (sort != _STARTS) & ~holds & ((sort == _COMPUTES) | alone) & np.isin(lane, lane[sort == _STARTS])
-        found = Part("computing", start[chosen], end[chosen], {"process": process[chosen], "thread": thread[chosen]})
+        found = KinetoPart("computing", start[chosen], end[chosen], {"process": process[chosen], "thread": thread[chosen]})
         pairs = set(zip(process.tolist(), thread.tolist(), strict=True))
         return [part for number in np.unique(process) if len(part := found.where(_overlap(found, talks, int(number), pairs)))]
 
@@ -59,7 +59,7 @@ def _sort(name: str) -> int:
     return _STARTS if name.startswith(("c10d::", "_c10d_functional::")) else _OTHER
 
 
-def _overlap(found: Part, talks: Sequence[Part], process: int, busy: set[tuple[int, int]]) -> Mask:
+def _overlap(found: KinetoPart, talks: Sequence[KinetoPart], process: int, busy: set[tuple[int, int]]) -> Mask:
     """Return which operators of a process run while one of its collectives does, on a thread without any operators."""
     starts, ends = [], []
     for part in talks:

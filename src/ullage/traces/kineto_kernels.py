@@ -11,14 +11,14 @@ import numpy.typing as npt
 
 from ullage.product import CONVOLUTION, joined_elements, moved_word
 from ullage.traces.kineto_convolutions import multiplies
-from ullage.traces.kineto_part import NOT_KNOWN, Words
+from ullage.traces.kineto_part import NOT_KNOWN, CodedWords
 
 SEVERAL = "\0"  # between a convolution's word and how many of its kernels multiply
 # CatArrayBatchedCopy<(anonymous namespace)::OpaqueType<2u>, …>: numbers by their bytes; what copies vectors of them counts otherwise
 _WIDTH = re.compile(r"CatArrayBatchedCopy(?!_vectorized)\w*<[^<,]*OpaqueType<(?:\(unsigned int\))?(\d+)u?>")
 
 
-def settled(asked: Words, kernels: Words, operators: npt.NDArray[np.signedinteger[Any]]) -> Words:
+def settled(asked: CodedWords, kernels: CodedWords, operators: npt.NDArray[np.signedinteger[Any]]) -> CodedWords:
     """Return what kernels were asked for, of which the words of convolutions and of joined tensors are still those of their `operators`.
 
     A convolution's word stays with the kernels that multiply, if they are as many as it needs, one for each part; else nobody can tell
@@ -52,7 +52,7 @@ def settled(asked: Words, kernels: Words, operators: npt.NDArray[np.signedintege
             codes[row] = code(word.partition(SEVERAL)[0]) if does[name] else NOT_KNOWN
         else:
             codes[row] = code(CONVOLUTION)
-    return Words(codes.astype(np.int32), words)
+    return CodedWords(codes.astype(np.int32), words)
 
 
 def _bytes(elements: int, kernel: str) -> str | None:

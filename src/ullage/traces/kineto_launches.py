@@ -13,22 +13,22 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.traces.kineto_meta import Metadata
-from ullage.traces.kineto_part import NOT_KNOWN, Part, Table, Words, as_one, shared
+from ullage.traces.kineto_part import NOT_KNOWN, CodedWords, KinetoPart, NumberCodes, as_one, shared
 
 _NUMBERS = ("bytes", "sequence", "members")
 _WORDS = ("operation", "group")
 
 
-class Launches:
+class KinetoLaunches:
     """The launches of a file by their "External id"; where several bear one, the last counts."""
 
-    def __init__(self, parts: Sequence[Part]) -> None:
+    def __init__(self, parts: Sequence[KinetoPart]) -> None:
         self._rows = as_one(parts) if parts else None
         external = self._rows.numbers["external"] if self._rows else np.zeros(0, np.int64)
         known = np.flatnonzero(external >= 0)
-        self._places = Table(external[known], known.astype(np.int32))
+        self._places = NumberCodes(external[known], known.astype(np.int32))
 
-    def tell(self, part: Part) -> Part:
+    def tell(self, part: KinetoPart) -> KinetoPart:
         """Return rows as they are yielded: collectives with what they lack filled in from their launches."""
         if "external" not in part.numbers:
             return part
@@ -44,15 +44,15 @@ class Launches:
         return replace(part, numbers=numbers, words=part.words | filled)
 
 
-def _filled(own: Words, launches: Words, place: npt.NDArray[np.int32]) -> Words:
+def _filled(own: CodedWords, launches: CodedWords, place: npt.NDArray[np.int32]) -> CodedWords:
     """Return a column with the word of each row's launch, if it has one, where the row has none."""
     known: dict[str, int] = {}
     mine, theirs = shared(own, known), shared(launches, known)
     told = np.where(place >= 0, theirs[place], NOT_KNOWN)
-    return Words(np.where((own.codes >= 0) & own.are(len), mine, told).astype(np.int32), list(known))
+    return CodedWords(np.where((own.codes >= 0) & own.are(len), mine, told).astype(np.int32), list(known))
 
 
-def on_host(parts: Sequence[Part], metadata: Metadata) -> list[Part]:
+def on_host(parts: Sequence[KinetoPart], metadata: Metadata) -> list[KinetoPart]:
     """Return, of the launches, the collectives that the host itself runs."""
     found = []
     for part in parts:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 
 from ullage.traces.kineto_event import value
-from ullage.traces.kineto_part import NOT_KNOWN, Part, numbers, words
-from ullage.traces.kineto_timed import Timed
+from ullage.traces.kineto_part import NOT_KNOWN, KinetoPart, numbers, words
+from ullage.traces.kineto_timed import TimedEvents
 
 OPERATOR = "aten::embedding"  # of a table (rows × width) and the indices of the rows wanted, in any shape
 _MOST = 2**53
 
 
-def lookups(operators: Timed) -> Part | None:
+def lookups(operators: TimedEvents) -> KinetoPart | None:
     """Return the lookups among a chunk's operators, each with its table as its name and how many tokens it was of; None without any."""
     mask = operators.name.are(OPERATOR.__eq__)
     if not mask.any():
@@ -20,7 +20,7 @@ def lookups(operators: Timed) -> Part | None:
     rows = operators.where(mask)
     given = [_given(value(args.dims)) for args in rows.args]
     found = {"process": rows.process, "thread": rows.thread, "tokens": numbers([tokens for _, tokens in given])}
-    part = Part("lookup", rows.start, rows.end, found, {"name": words([table for table, _ in given], {})})
+    part = KinetoPart("lookup", rows.start, rows.end, found, {"name": words([table for table, _ in given], {})})
     return part.where(found["tokens"] > 0)
 
 

@@ -23,7 +23,7 @@ MOST_ROWS = 100_000  # of a part that is joined of smaller ones
 
 
 @dataclass(frozen=True)
-class Words:
+class CodedWords:
     """A column of words: a code a row (`NOT_KNOWN` for none) into a list of words."""
 
     codes: npt.NDArray[np.int32]
@@ -43,26 +43,26 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Part:
+class KinetoPart:
     """Rows of one of `tables.KINDS`: times in ns since the file's base, whole numbers (negative: not known) and words by column."""
 
     kind: str
     start: Times
     end: Times
     numbers: Numbers = field(default_factory=dict)
-    words: dict[str, Words] = field(default_factory=dict)
+    words: dict[str, CodedWords] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.start)
 
-    def where(self, mask: npt.NDArray[np.bool_]) -> Part:
+    def where(self, mask: npt.NDArray[np.bool_]) -> KinetoPart:
         """Return the rows where `mask`."""
         return replace(
             self,
             start=self.start[mask],
             end=self.end[mask],
             numbers={name: values[mask] for name, values in self.numbers.items()},
-            words={name: Words(found.codes[mask], found.words) for name, found in self.words.items()},
+            words={name: CodedWords(found.codes[mask], found.words) for name, found in self.words.items()},
         )
 
     def batch(self, base: int) -> pa.RecordBatch:
@@ -108,12 +108,12 @@ def narrow(values: Times) -> npt.NDArray[np.int32]:
     return np.where((values >= 0) & (values < 2**31), values, NOT_KNOWN).astype(np.int32)
 
 
-def joined(parts: list[Part]) -> list[Part]:
+def joined(parts: list[KinetoPart]) -> list[KinetoPart]:
     """Return the rows of many small parts in few large ones, which take less time to handle; rows of one sort stay in their order.
 
     The list is emptied, so that small parts are let go as they are joined.
     """
-    sorts: dict[tuple[object, ...], list[Part]] = {}
+    sorts: dict[tuple[object, ...], list[KinetoPart]] = {}
     for part in parts:
         sorts.setdefault((part.kind, *part.numbers, *part.words), []).append(part)
     parts.clear()
@@ -129,10 +129,10 @@ def joined(parts: list[Part]) -> list[Part]:
     return found
 
 
-def as_one(parts: Sequence[Part]) -> Part:
+def as_one(parts: Sequence[KinetoPart]) -> KinetoPart:
     """Return the rows of parts of one kind, which have the same columns."""
     first = parts[0]
-    return Part(
+    return KinetoPart(
         first.kind,
         np.concatenate([part.start for part in parts]),
         np.concatenate([part.end for part in parts]),
@@ -141,19 +141,19 @@ def as_one(parts: Sequence[Part]) -> Part:
     )
 
 
-def _one_column(columns: Sequence[Words]) -> Words:
+def _one_column(columns: Sequence[CodedWords]) -> CodedWords:
     known: dict[str, int] = {}
     codes = np.concatenate([shared(column, known) for column in columns])
-    return Words(codes, list(known))
+    return CodedWords(codes, list(known))
 
 
-def shared(column: Words, known: dict[str, int]) -> npt.NDArray[np.int32]:
+def shared(column: CodedWords, known: dict[str, int]) -> npt.NDArray[np.int32]:
     """Return the codes of a column in a list of words that several columns share."""
     table = np.array([*(known.setdefault(word, len(known)) for word in column.words), NOT_KNOWN], np.int32)
     return table[column.codes]
 
 
-class Table:
+class NumberCodes:
     """Codes by whole numbers; of a number that occurs twice, the last code counts."""
 
     def __init__(self, keys: Times, codes: npt.NDArray[np.int32]) -> None:
@@ -182,13 +182,13 @@ class _Codes(dict[str | None, int]):
         return code
 
 
-def words(values: Sequence[str | None], known: dict[str, str]) -> Words:
+def words(values: Sequence[str | None], known: dict[str, str]) -> CodedWords:
     """Return a column of words. `known` holds one copy of each word that was seen before."""
     table = _Codes()
     codes = np.fromiter(map(table.__getitem__, values), np.int32, len(values))
     if None in table:
         codes[codes == table[None]] = NOT_KNOWN
-    return Words(codes, [known.setdefault(word, word) if word is not None else "" for word in table])
+    return CodedWords(codes, [known.setdefault(word, word) if word is not None else "" for word in table])
 
 
 def _known(values: npt.NDArray[np.signedinteger[Any]]) -> pa.Array:
@@ -200,6 +200,6 @@ def _same(word: str, vocabulary: Iterable[str], length: int) -> pa.DictionaryArr
     return coded(np.full(length, names.index(word), np.int8), names)
 
 
-def _calls(names: Words) -> pa.DictionaryArray:
+def _calls(names: CodedWords) -> pa.DictionaryArray:
     table = np.array([CALLS.index(call(word)) for word in names.words], np.int8)
     return coded(table[names.codes], CALLS)

@@ -22,8 +22,8 @@ from ullage.traces import kineto_attention, kineto_moved
 from ullage.traces.kineto_convolutions import convolved, grouped, is_convolution, kernels_of
 from ullage.traces.kineto_event import NOTHING, Operands, value
 from ullage.traces.kineto_kernels import SEVERAL, settled
-from ullage.traces.kineto_part import NOT_KNOWN, Numbers, Part, Table, Times, Words, distinct, numbers, shared, words
-from ullage.traces.kineto_timed import Timed
+from ullage.traces.kineto_part import NOT_KNOWN, CodedWords, KinetoPart, NumberCodes, Numbers, Times, distinct, numbers, shared, words
+from ullage.traces.kineto_timed import TimedEvents
 
 # operator: where its two matrices stand among the inputs
 _OPERANDS = {
@@ -49,7 +49,7 @@ _ITEMS_LAUNCHED = ("hipExtModuleLaunchKernel", "hipHccModuleLaunchKernel")  # HI
 Codes = npt.NDArray[np.int32]
 
 
-def asked(operators: Timed) -> Part | None:
+def asked(operators: TimedEvents) -> KinetoPart | None:
     """Return the operators of a chunk whose work is known, each with what it asked for as a word; None where there are none."""
     wanted = operators.name.are(_is_known)
     if not wanted.any():
@@ -63,7 +63,7 @@ def asked(operators: Timed) -> Part | None:
         "thread": rows.thread,
         "external": numbers([one.older if one.external is None else one.external for one in given]),
     }
-    return Part("operator", rows.start, rows.end, found, {"product": words(said, {})})
+    return KinetoPart("operator", rows.start, rows.end, found, {"product": words(said, {})})
 
 
 def _multiplies(operator: str) -> bool:
@@ -180,10 +180,10 @@ def _sizes(dims: object) -> bool:
     return isinstance(dims, list) and 2 <= len(dims) <= 8 and all(isinstance(size, int) and 0 < size < LARGEST for size in dims)
 
 
-class Asked:
+class OperatorProducts:
     """What a file's operators asked for, by their "External id" and by the correlation of the calls that lie in them."""
 
-    def __init__(self, operators: Sequence[Part], parts: Sequence[Part]) -> None:
+    def __init__(self, operators: Sequence[KinetoPart], parts: Sequence[KinetoPart]) -> None:
         known: dict[str, int] = {}
         codes = [shared(part.words["product"], known) for part in operators]
         self._words = list(known)
@@ -197,18 +197,18 @@ class Asked:
         return np.array([*known, False], bool)
 
     @cached_property
-    def _by_external(self) -> Table:
+    def _by_external(self) -> NumberCodes:
         known = self._operators["external"] > 0
-        return Table(self._operators["external"][known], self._code[known])
+        return NumberCodes(self._operators["external"][known], self._code[known])
 
     @cached_property
-    def _by_call(self) -> Table:
+    def _by_call(self) -> NumberCodes:
         """By time alone: without operators of bytes, which lie within others, and of which nobody could tell several kernels' parts."""
         kept = ~self._is_moved[self._code]
         operators = {name: values[kept] for name, values in self._operators.items()}
         return _in_calls(operators, self._code[kept], self._calls)
 
-    def tell(self, part: Part) -> Part:
+    def tell(self, part: KinetoPart) -> KinetoPart:
         """Return rows of kernels as they are yielded: the number of the operator is replaced by the product that it asked for."""
         if "external" not in part.numbers:
             return part
@@ -222,7 +222,7 @@ class Asked:
         if (codes < 0).all():
             return part
         whose = np.full_like(external, NOT_KNOWN) if older else external
-        return replace(part, words={**part.words, "product": settled(Words(codes, self._words), part.words["name"], whose)})
+        return replace(part, words={**part.words, "product": settled(CodedWords(codes, self._words), part.words["name"], whose)})
 
 
 def _is_alone(operators: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.bool_]:
@@ -235,7 +235,7 @@ def _is_alone(operators: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.b
     return alone
 
 
-def _joined(parts: Sequence[Part], names: Sequence[str]) -> Numbers:
+def _joined(parts: Sequence[KinetoPart], names: Sequence[str]) -> Numbers:
     """Return columns of several parts, each as one."""
     columns: Numbers = {name: np.concatenate([*(part.numbers[name] for part in parts), np.zeros(0, np.int64)]) for name in names}
     columns["start"] = np.concatenate([*(part.start for part in parts), np.zeros(0, np.int64)])
@@ -243,7 +243,7 @@ def _joined(parts: Sequence[Part], names: Sequence[str]) -> Numbers:
     return columns
 
 
-def _in_calls(operators: Numbers, code: Codes, calls: Sequence[Part]) -> Table:
+def _in_calls(operators: Numbers, code: Codes, calls: Sequence[KinetoPart]) -> NumberCodes:
     """Return what was asked for by the correlations of the calls that begin within an operator: the one that began last.
 
     The calls, of which a file has millions, are looked up a part at a time."""
@@ -262,7 +262,7 @@ def _in_calls(operators: Numbers, code: Codes, calls: Sequence[Part]) -> Table:
         found.append((last[within], part.start[within], part.numbers["correlation"][within]))
     asked, begun, correlation = (np.concatenate(column) for column in zip(*found, strict=True))
     in_time = np.lexsort((begun, lane[asked]))
-    return Table(correlation[in_time], code[asked[in_time]])
+    return NumberCodes(correlation[in_time], code[asked[in_time]])
 
 
 class _Lanes:
@@ -289,7 +289,7 @@ class _Lanes:
         return first * len(self._threads) + second, (self._processes[first] == process) & (self._threads[second] == thread)
 
 
-def in_blocks(parts: Sequence[Part]) -> None:
+def in_blocks(parts: Sequence[KinetoPart]) -> None:
     """Count grids in blocks where HIP was given them in work items: of the kernels that such a call launched."""
     items = [_correlations(part) for part in parts if part.kind == "api"]
     launched = np.unique(np.concatenate([*items, np.zeros(0, np.int64)]))
@@ -300,7 +300,7 @@ def in_blocks(parts: Sequence[Part]) -> None:
             part.numbers["blocks"] = np.where(given, -(-blocks // threads), blocks)
 
 
-def _correlations(calls: Part) -> Times:
+def _correlations(calls: KinetoPart) -> Times:
     named = np.array([*(word in _ITEMS_LAUNCHED for word in calls.words["name"].words), False], bool)
     found: Times = calls.numbers["correlation"][named[calls.words["name"].codes]]
     return found

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from ullage.errors import UllageError
 from ullage.memory import give_back
 from ullage.traces.json_array import Array
-from ullage.traces.json_regions import Region, regions
-from ullage.traces.json_source import Source
-from ullage.traces.kineto_columns import PARTS, Columns
+from ullage.traces.json_regions import FileRegion, regions
+from ullage.traces.json_source import JsonSource
+from ullage.traces.kineto_columns import PARTS, KinetoColumns
 from ullage.traces.kineto_event import Event, events, usable
-from ullage.traces.trace import File, Options
+from ullage.traces.trace import File, TraceOptions
 from ullage.workers import side_by_side
 
 WORTH = 96 << 20  # bytes of a file from which on starting processes costs less than it saves
@@ -29,11 +29,11 @@ _PLAIN = (b"{", b"[", b" ", b"\n", b"\xef")
 class Shared:
     """What the regions of a file gave together, and what stands behind its array of events."""
 
-    columns: Columns
+    columns: KinetoColumns
     after: bytes
 
 
-def in_regions(file: File, options: Options, begin: int, wanted: bool) -> Shared | None:
+def in_regions(file: File, options: TraceOptions, begin: int, wanted: bool) -> Shared | None:
     """Return a plain file's events, read by `options.workers` processes (this is one of them), from byte `begin` on.
 
     None where that isn't worth it, and where a region isn't whole by itself (a damaged file, or a boundary that was none): then the
@@ -65,10 +65,10 @@ def in_regions(file: File, options: Options, begin: int, wanted: bool) -> Shared
     return Shared(columns, shares[-1].after)
 
 
-def read_region(task: tuple[Region, bool]) -> Shared | None:
+def read_region(task: tuple[FileRegion, bool]) -> Shared | None:
     """Return the events of one region, None when it isn't whole by itself."""
     region, wanted = task
-    columns, source = Columns(), Source(region, 1 << 62)
+    columns, source = KinetoColumns(), JsonSource(region, 1 << 62)
     columns.operators.wanted = wanted
     try:
         array = Array[Event](source, events, usable, b"")
@@ -83,9 +83,9 @@ def read_region(task: tuple[Region, bool]) -> Shared | None:
     return Shared(columns, after) if whole and (region.last or not after.strip()) else None
 
 
-def merged(found: Sequence[Columns]) -> Columns:
+def merged(found: Sequence[KinetoColumns]) -> KinetoColumns:
     """Return the columns of several regions of one file as one, which are let go."""
-    whole = Columns(operators=found[0].operators)
+    whole = KinetoColumns(operators=found[0].operators)
     for each in found:
         for name in PARTS:
             getattr(whole, name).extend(getattr(each, name))

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ullage.traces.json_array import Chunk
+from ullage.traces.json_array import ArrayChunk
 from ullage.traces.kineto_category import META, OTHER
 from ullage.traces.kineto_event import Event, arguments, categories, exact_times
-from ullage.traces.kineto_part import Times, Words, from_memory, numbers, words
+from ullage.traces.kineto_part import CodedWords, Times, from_memory, numbers, words
 
 LONGEST = 10 * 365 * 86_400 * 10**9  # ns; nothing that was profiled lasted ten years
 _FURTHEST = 8e15  # microseconds: what a profile can't reach, and int64 nanoseconds still hold twice over
@@ -26,7 +26,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedEvents:
     """Events of one category, their `start` and how long they `lasted` in ns; `known` and `fits` say which of these are.
 
     The columns of what they have in common are made when they are first asked for.
@@ -48,7 +48,7 @@ class Timed:
         return self.start + self.lasted
 
     @cached_property
-    def name(self) -> Words:
+    def name(self) -> CodedWords:
         """What they are called."""
         return words([event.name for event in self.events], {})
 
@@ -67,34 +67,34 @@ class Timed:
         """Their arguments, decoded as those of their category."""
         return arguments(self.category, self.events)
 
-    def where(self, mask: Mask) -> Timed:
+    def where(self, mask: Mask) -> TimedEvents:
         """Return the events where `mask`."""
         at = np.flatnonzero(mask)
         events = [self.events[i] for i in at.tolist()]
-        return Timed(self.category, events, self.start[at], self.lasted[at], self.known[at], self.fits[at])
+        return TimedEvents(self.category, events, self.start[at], self.lasted[at], self.known[at], self.fits[at])
 
-    def fair(self) -> Timed:
+    def fair(self) -> TimedEvents:
         """Return the events whose times may be true."""
         mask = self.known & self.fits & (self.lasted >= 0) & (self.lasted < LONGEST)
         return self if mask.all() else self.where(mask)
 
 
 @dataclass(frozen=True)
-class Found:
+class ChunkEvents:
     """What a chunk holds: its events that matter by category, those without one (which name processes), and whether all starts are
     `whole` microseconds."""
 
-    rows: dict[int, Timed]
+    rows: dict[int, TimedEvents]
     nameless: list[Event]
     whole: bool
 
-    def of(self, category: int) -> Timed:
+    def of(self, category: int) -> TimedEvents:
         """Return the events of a category."""
         found = self.rows.get(category)
         return _none(category) if found is None else found
 
 
-def timed(chunk: Chunk[Event]) -> Found:
+def timed(chunk: ArrayChunk[Event]) -> ChunkEvents:
     """Return the events of a chunk by category; within one they stay in the order of the file."""
     codes = categories(chunk.elements)
     unnamed = codes == META
@@ -109,12 +109,12 @@ def timed(chunk: Chunk[Event]) -> Found:
     lasted, fits, _ = _scaled([event.dur for event in events])
     present, begin = np.unique(codes[kept][order], return_index=True)
     cuts = zip(present.tolist(), pairwise([*begin.tolist(), len(events)]), strict=True)
-    rows = {code: Timed(code, events[a:b], start[a:b], lasted[a:b], known[a:b], fits[a:b]) for code, (a, b) in cuts}
-    return Found(rows, nameless, whole)
+    rows = {code: TimedEvents(code, events[a:b], start[a:b], lasted[a:b], known[a:b], fits[a:b]) for code, (a, b) in cuts}
+    return ChunkEvents(rows, nameless, whole)
 
 
-def _none(category: int) -> Timed:
-    return Timed(category, [], np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool), np.zeros(0, bool))
+def _none(category: int) -> TimedEvents:
+    return TimedEvents(category, [], np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, bool), np.zeros(0, bool))
 
 
 def _float(value: int | float | None) -> float:

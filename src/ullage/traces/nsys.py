@@ -19,13 +19,13 @@ from ullage.traces.nsys_device import on_devices
 from ullage.traces.nsys_extent import operating_system
 from ullage.traces.nsys_file import MAGIC, Database, is_nsight, opened
 from ullage.traces.nsys_host import calls, descheduled, overhead
-from ullage.traces.nsys_mpi import Lives, mpi
-from ullage.traces.nsys_names import Names
+from ullage.traces.nsys_mpi import MpiLives, mpi
+from ullage.traces.nsys_names import NsysNames
 from ullage.traces.nsys_nvtx import nvtx
-from ullage.traces.nsys_rows import Reading
+from ullage.traces.nsys_rows import NsysReading
 from ullage.traces.nsys_times import clock
-from ullage.traces.nsys_who import Devices, People
-from ullage.traces.trace import File, Options, trace
+from ullage.traces.nsys_who import CaptureDevices, People
+from ullage.traces.trace import File, TraceOptions, trace
 
 NEWEST = (3, 25)  # the newest EXPORT_SCHEMA_VERSION that was tried
 
@@ -45,7 +45,7 @@ def recognise(file: File) -> int:
 
 
 @trace("nsys", recognise=recognise, reads="Nsight Systems SQLite (nsys export --type sqlite)")
-def read(file: File, recording: Recording, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
+def read(file: File, recording: Recording, options: TraceOptions, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield a capture's intervals: regions and MPI first, then calls, then what ran on devices.
 
     Raises UllageError for a database that can't be opened or holds no event; with `options.strict` also for a damaged one.
@@ -63,16 +63,16 @@ def read(file: File, recording: Recording, options: Options, problems: Problems)
         database.close()
 
 
-def _begun(file: File, database: Database, recording: Recording, problems: Problems) -> Reading:
+def _begun(file: File, database: Database, recording: Recording, problems: Problems) -> NsysReading:
     recording.host = next((str(v) for n, v in database.rows("TARGET_INFO_SYSTEM_ENV", "name", "value") if n == "Hostname"), recording.host)
     _version(file, database, problems)
-    return Reading(
+    return NsysReading(
         database=database,
         recording=recording,
         problems=problems,
         place=file.name,
-        names=Names(database),
-        devices=Devices(database, recording, problems),
+        names=NsysNames(database),
+        devices=CaptureDevices(database, recording, problems),
         people=People(database, recording),
         clock=clock(database, recording),
     )
@@ -93,8 +93,8 @@ def _version(file: File, database: Database, problems: Problems) -> None:
         problems.note(f"{file.name} has a write-ahead log beside it, which is not read: close the program that writes it")
 
 
-def _intervals(reading: Reading) -> Iterator[pa.RecordBatch]:
-    lives = Lives()
+def _intervals(reading: NsysReading) -> Iterator[pa.RecordBatch]:
+    lives = MpiLives()
     yield from nvtx(reading, lives)
     yield from mpi(reading, lives)
     yield from calls(reading)
@@ -105,7 +105,7 @@ def _intervals(reading: Reading) -> Iterator[pa.RecordBatch]:
     yield from descheduled(reading)
 
 
-def _ended(reading: Reading, options: Options) -> None:
+def _ended(reading: NsysReading, options: TraceOptions) -> None:
     recording, damage = reading.recording, reading.database.damage
     reading.people.finish(reading.ranks)
     if recording.rank is None:

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from ullage.arrays import texts as texts_of
-from ullage.traces.nsys_file import Database, Table
-from ullage.traces.nsys_pages import Numbers, Pages
-from ullage.traces.nsys_records import MISSING, Columns, Records, UnusualError, records
+from ullage.traces.nsys_file import Database, SqliteTable
+from ullage.traces.nsys_pages import Numbers, SqlitePages
+from ullage.traces.nsys_records import MISSING, RecordColumns, SqliteRecords, UnusualError, records
 
 ROWS = 100_000  # of a batch, about
 
@@ -50,8 +50,8 @@ def _joined(parts: list[Batch]) -> Batch:
     return parts[0] if len(parts) == 1 else {name: whole(name) for name in parts[0]}
 
 
-def _parts(database: Database, table: Table, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[Batch]:
-    pages = Pages(database.path)
+def _parts(database: Database, table: SqliteTable, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[Batch]:
+    pages = SqlitePages(database.path)
     try:
         if not table.plain or (texts and pages.text != "utf-8"):
             yield from by_sqlite(database, table, numbers, texts)
@@ -77,9 +77,9 @@ def _parts(database: Database, table: Table, numbers: Sequence[str], texts: Sequ
         pages.close()
 
 
-def _decoded(found: Records, table: Table, numbers: Sequence[str], texts: Sequence[str]) -> Batch:
+def _decoded(found: SqliteRecords, table: SqliteTable, numbers: Sequence[str], texts: Sequence[str]) -> Batch:
     ordinals = {name: table.columns.index(name) for name in (*numbers, *texts) if name in table}
-    columns = Columns(found, sorted(ordinals.values()))
+    columns = RecordColumns(found, sorted(ordinals.values()))
     batch: Batch = {}
     for name in numbers:
         batch[name] = columns.whole(ordinals[name]) if name in ordinals else np.full(columns.rows, MISSING, np.int64)
@@ -88,7 +88,7 @@ def _decoded(found: Records, table: Table, numbers: Sequence[str], texts: Sequen
     return batch
 
 
-def _spilled(database: Database, table: Table, rowids: Numbers, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[Batch]:
+def _spilled(database: Database, table: SqliteTable, rowids: Numbers, numbers: Sequence[str], texts: Sequence[str]) -> Iterator[Batch]:
     """Yield the rows that are too long for a page, found one by one."""
     ids: Iterable[int] = iter(rowids.tolist())
     while some := list(islice(ids, 500)):
@@ -97,7 +97,7 @@ def _spilled(database: Database, table: Table, rowids: Numbers, numbers: Sequenc
 
 
 def by_sqlite(
-    database: Database, table: Table, numbers: Sequence[str], texts: Sequence[str], where: str = "", values: tuple[Any, ...] = ()
+    database: Database, table: SqliteTable, numbers: Sequence[str], texts: Sequence[str], where: str = "", values: tuple[Any, ...] = ()
 ) -> Iterator[Batch]:
     """Yield columns of a table as SQLite itself gives them, row by row."""
     names = [f'"{c}"' if c in table else "NULL" for c in (*numbers, *texts)]

@@ -14,10 +14,10 @@ import pyarrow as pa
 
 from ullage.traces.calls import is_collective, operation
 from ullage.traces.nsys_columns import Batch, batches
-from ullage.traces.nsys_names import Words, distinct
+from ullage.traces.nsys_names import NsysWords, distinct
 from ullage.traces.nsys_pages import Numbers
 from ullage.traces.nsys_records import MISSING
-from ullage.traces.nsys_rows import Reading, coded, first_of, known, taken
+from ullage.traces.nsys_rows import NsysReading, coded, first_of, known, taken
 from ullage.traces.nsys_who import processes
 
 _COMMON = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
@@ -33,7 +33,7 @@ _COPIES = (
 Rest = Callable[[Batch], dict[str, Any]]
 
 
-def on_devices(reading: Reading) -> Iterator[pa.RecordBatch]:
+def on_devices(reading: NsysReading) -> Iterator[pa.RecordBatch]:
     """Yield everything that ran on a device."""
     yield from _rows(reading, "CUPTI_ACTIVITY_KIND_KERNEL", (*_NAMES, *_GRID, *_ROOM), lambda batch: _kernels(reading, batch))
     yield from _rows(reading, "CUPTI_ACTIVITY_KIND_MEMCPY", ("bytes", "copyKind"), _copies)
@@ -41,7 +41,7 @@ def on_devices(reading: Reading) -> Iterator[pa.RecordBatch]:
     yield from _rows(reading, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", ("graphId", "graphExecId"), _graphs)
 
 
-def _rows(reading: Reading, table: str, more: tuple[str, ...], rest: Rest) -> Iterator[pa.RecordBatch]:
+def _rows(reading: NsysReading, table: str, more: tuple[str, ...], rest: Rest) -> Iterator[pa.RecordBatch]:
     for batch in batches(reading.database, table, (*_COMMON, *more)):
         good = reading.clock.believed(batch["start"], batch["end"])
         if not good.all():
@@ -49,7 +49,7 @@ def _rows(reading: Reading, table: str, more: tuple[str, ...], rest: Rest) -> It
         yield _made(reading, taken(batch, good), rest)
 
 
-def _made(reading: Reading, batch: Batch, rest: Rest, kind: str = "") -> pa.RecordBatch:
+def _made(reading: NsysReading, batch: Batch, rest: Rest, kind: str = "") -> pa.RecordBatch:
     process = processes(batch["globalPid"])
     reading.people.work(process, batch["start"], batch["start"] if kind else batch["end"])
     columns = rest(batch)
@@ -65,7 +65,7 @@ def _made(reading: Reading, batch: Batch, rest: Rest, kind: str = "") -> pa.Reco
     )
 
 
-def _lost(reading: Reading, batch: Batch, rest: Rest) -> Iterator[pa.RecordBatch]:
+def _lost(reading: NsysReading, batch: Batch, rest: Rest) -> Iterator[pa.RecordBatch]:
     """Yield rows whose time can't be as points where they began, or count them where not even that is known."""
     reading.problems.drop("device events with impossible times", len(batch["start"]), reading.place)
     began = reading.clock.moment(batch["start"])
@@ -74,14 +74,14 @@ def _lost(reading: Reading, batch: Batch, rest: Rest) -> Iterator[pa.RecordBatch
         yield _made(reading, taken(batch, began), rest, "lost")
 
 
-def _kernels(reading: Reading, batch: Batch) -> dict[str, Any]:
+def _kernels(reading: NsysReading, batch: Batch) -> dict[str, Any]:
     names = reading.names.of(first_of(*(batch[name] for name in _NAMES)))
     together = names.each(is_collective, False).astype(bool)
     columns: dict[str, Any] = {"kind": coded(together, ("kernel", "collective")), "name": names}
     if together.any():
         reading.collectives = True
         told = names.renamed(operation)
-        columns["operation"] = Words(np.where(together, told.codes, -1).astype(np.int32), told.table)
+        columns["operation"] = NsysWords(np.where(together, told.codes, -1).astype(np.int32), told.table)
     columns["blocks"] = _product(*(batch[axis] for axis in _GRID[:3]))
     columns["threads"] = _small(_product(*(batch[axis] for axis in _GRID[3:])))
     columns["registers"] = _small(batch["registersPerThread"])
@@ -111,14 +111,14 @@ def _small(values: Numbers) -> pa.Array:
 def _copies(batch: Batch) -> dict[str, Any]:
     kinds, codes = distinct(batch["copyKind"])
     table = [f"Memcpy {_COPIES[k]}" if 0 < k < len(_COPIES) else "Memcpy" for k in kinds.tolist()]
-    return {"kind": "memcpy", "name": Words(codes.astype(np.int32), table), "bytes": batch["bytes"]}
+    return {"kind": "memcpy", "name": NsysWords(codes.astype(np.int32), table), "bytes": batch["bytes"]}
 
 
 def _memsets(batch: Batch) -> dict[str, Any]:
-    return {"kind": "memset", "name": Words(np.zeros(len(batch["start"]), np.int32), ["Memset"]), "bytes": batch["bytes"]}
+    return {"kind": "memset", "name": NsysWords(np.zeros(len(batch["start"]), np.int32), ["Memset"]), "bytes": batch["bytes"]}
 
 
 def _graphs(batch: Batch) -> dict[str, Any]:
     graphs, codes = distinct(first_of(batch["graphId"], batch["graphExecId"]))
     table = [f"graph {g}" if g != MISSING else "graph" for g in graphs.tolist()]
-    return {"kind": "graph", "name": Words(codes.astype(np.int32), table)}
+    return {"kind": "graph", "name": NsysWords(codes.astype(np.int32), table)}

@@ -7,12 +7,12 @@ interface, operators and MPI, which any profiler records.
 from __future__ import annotations
 
 from ullage.traces.nsys_columns import batches
-from ullage.traces.nsys_mpi import Lives
-from ullage.traces.nsys_rows import Reading, taken
+from ullage.traces.nsys_mpi import MpiLives
+from ullage.traces.nsys_rows import NsysReading, taken
 from ullage.traces.nsys_who import each, processes
 
 
-def operating_system(reading: Reading, lives: Lives) -> None:
+def operating_system(reading: NsysReading, lives: MpiLives) -> None:
     """Note how long processes lived by their OSRT_API rows, but not beyond MPI_Init and MPI_Finalize where there are any."""
     first, last = dict[int, int](), dict[int, int]()
     for batch in batches(reading.database, "OSRT_API", ("start", "end", "globalTid")):

@@ -22,7 +22,7 @@ _OWN = re.compile(
 
 
 @dataclass(frozen=True)
-class Table:
+class SqliteTable:
     """A table: its name in the file, its columns in the order in which they are stored, the page at which its tree begins.
 
     `plain` says that its rows can be read off the pages: they are stored under a rowid and no column is computed. `key` is the
@@ -45,10 +45,10 @@ class Database:
 
     path: Path
     connection: sqlite3.Connection
-    tables: dict[str, Table]
+    tables: dict[str, SqliteTable]
     damage: dict[str, str] = field(default_factory=dict)
 
-    def table(self, base: str) -> Table | None:
+    def table(self, base: str) -> SqliteTable | None:
         """Return the newest version of a table: `base`, `base_V2`, …; None when there is none."""
         versions = {0: self.tables[base]} if base in self.tables else {}
         for name, table in self.tables.items():
@@ -119,7 +119,7 @@ def _listed(path: Path, connection: sqlite3.Connection) -> Database:
         return Database(path, connection, dict(_tables(connection)), {"sqlite_schema": harmless(str(error))})
 
 
-def _tables(connection: sqlite3.Connection) -> Iterator[tuple[str, Table]]:
+def _tables(connection: sqlite3.Connection) -> Iterator[tuple[str, SqliteTable]]:
     """Yield the tables; views and virtual tables, which could run anything, are not looked at."""
     listed = connection.execute("SELECT name, rootpage, sql FROM sqlite_master WHERE type = 'table' AND rootpage > 0").fetchall()
     for name, root, sql in listed:
@@ -128,9 +128,9 @@ def _tables(connection: sqlite3.Connection) -> Iterator[tuple[str, Table]]:
             keyed = [i for i in infos if i[5]]
             key = keyed[0][1] if len(keyed) == 1 and str(keyed[0][2]).upper() == "INTEGER" else None
             plain = not any(i[6] for i in infos) and re.search(r"(?i)without\s+rowid", str(sql)) is None
-            yield name, Table(name, tuple(i[1] for i in infos), int(root), plain, key)
+            yield name, SqliteTable(name, tuple(i[1] for i in infos), int(root), plain, key)
 
 
-def is_nsight(tables: dict[str, Table]) -> bool:
+def is_nsight(tables: dict[str, SqliteTable]) -> bool:
     """Return whether a database's tables are those of an Nsight Systems export."""
     return any(_OWN.match(name) for name in tables)

@@ -13,7 +13,7 @@ from ullage.traces.nsys_columns import batches
 from ullage.traces.nsys_names import distinct
 from ullage.traces.nsys_pages import Numbers
 from ullage.traces.nsys_records import MISSING
-from ullage.traces.nsys_rows import Mask, Reading, coded, taken
+from ullage.traces.nsys_rows import Mask, NsysReading, coded, taken
 from ullage.traces.nsys_who import processes, threads
 
 _CODES = {name: code for code, name in enumerate(CALLS)}
@@ -21,7 +21,7 @@ _SUBMITS = tuple(_CODES[name] for name in ("launch", "graph", "copy"))
 _OTHER = _CODES["other"]
 
 
-def calls(reading: Reading) -> Iterator[pa.RecordBatch]:
+def calls(reading: NsysReading) -> Iterator[pa.RecordBatch]:
     """Yield the calls of the runtime and the driver, also those that are nested or were written down twice, as they are.
 
     Afterwards `reading.callers` are the threads that put work on devices, or those that call at all, where none does.
@@ -54,7 +54,7 @@ def _different(numbers: Numbers, mask: Mask | None = None) -> set[int]:
     return set(distinct(numbers if mask is None else numbers[mask])[0].tolist()) - {MISSING}
 
 
-def descheduled(reading: Reading) -> Iterator[pa.RecordBatch]:
+def descheduled(reading: NsysReading) -> Iterator[pa.RecordBatch]:
     """Yield when the calling threads were taken off their processors: from each SCHED_EVENTS row that says so to the thread's next
     row, as far as their process is otherwise known to have lived then."""
     wanted = np.array(sorted(reading.callers), np.int64)
@@ -73,7 +73,7 @@ def descheduled(reading: Reading) -> Iterator[pa.RecordBatch]:
         yield reading.intervals(begin[lived], end[lived], kind="off", process=processes(who[lived]), thread=threads(who[lived]))
 
 
-def overhead(reading: Reading) -> Iterator[pa.RecordBatch]:
+def overhead(reading: NsysReading) -> Iterator[pa.RecordBatch]:
     """Yield what the profiler itself cost the threads: CUPTI's own account, and that of Nsight Systems.
 
     What it did before a process' first event and after its last one cost the program nothing, and is left out.

@@ -16,22 +16,22 @@ from ullage.recording import Recording
 from ullage.traces.calls import operation
 from ullage.traces.mpi_clock import edge
 from ullage.traces.nsys_columns import batches
-from ullage.traces.nsys_names import Words
+from ullage.traces.nsys_names import NsysWords
 from ullage.traces.nsys_pages import Numbers
-from ullage.traces.nsys_rows import Mask, Reading, taken
+from ullage.traces.nsys_rows import Mask, NsysReading, taken
 from ullage.traces.nsys_who import each, processes, threads
 
 _TABLES = ("MPI_P2P_EVENTS", "MPI_START_WAIT_EVENTS", "MPI_COLLECTIVES_EVENTS", "MPI_OTHER_EVENTS")
 
 
 @dataclass
-class Lives:
+class MpiLives:
     """From when to when each process is under MPI, in session's ns: when MPI_Init returned, when MPI_Finalize was called."""
 
     begin: dict[int, int] = field(default_factory=dict)
     end: dict[int, int] = field(default_factory=dict)
 
-    def note(self, names: Words, process: Numbers, start: Numbers, end: Numbers) -> Mask:
+    def note(self, names: NsysWords, process: Numbers, start: Numbers, end: Numbers) -> Mask:
         """Note the rows that are MPI_Init or MPI_Finalize, and return which are neither."""
         first = names.each(lambda name: edge(name) == "init", False).astype(bool)
         last = names.each(lambda name: edge(name) == "finalize", False).astype(bool)
@@ -48,7 +48,7 @@ class Lives:
             recording.clocked(process, None if begin is None else begin + offset, None if end is None else end + offset)
 
 
-def mpi(reading: Reading, lives: Lives) -> Iterator[pa.RecordBatch]:
+def mpi(reading: NsysReading, lives: MpiLives) -> Iterator[pa.RecordBatch]:
     """Yield the MPI calls of the tables. A wait for several requests has a row for each, all of one time."""
     for table in _TABLES:
         for batch in batches(reading.database, table, ("start", "end", "globalTid", "textId", "size", "recvSize")):
@@ -60,7 +60,7 @@ def mpi(reading: Reading, lives: Lives) -> Iterator[pa.RecordBatch]:
 
 
 def called(
-    reading: Reading, lives: Lives, names: Words, who: Numbers, start: Numbers, end: Numbers, size: Numbers | None = None
+    reading: NsysReading, lives: MpiLives, names: NsysWords, who: Numbers, start: Numbers, end: Numbers, size: Numbers | None = None
 ) -> pa.RecordBatch | None:
     """Return MPI calls as intervals, None when there is none but MPI_Init and MPI_Finalize."""
     process = processes(who)

@@ -43,7 +43,7 @@ def distinct(values: Numbers) -> tuple[Numbers, Numbers]:
 
 
 @dataclass(frozen=True)
-class Words:
+class NsysWords:
     """A column of words: `codes` into `table`, -1 where there is none."""
 
     codes: npt.NDArray[np.int32]
@@ -57,39 +57,39 @@ class Words:
         """Return what a function says of each row's word; it is asked once a word."""
         return np.array([*(function(word) for word in self.table), otherwise])[self.codes]
 
-    def renamed(self, function: Callable[[str], str | None]) -> Words:
+    def renamed(self, function: Callable[[str], str | None]) -> NsysWords:
         """Return the column with other words; None makes a word missing."""
         names = [function(word) for word in self.table]
         table = list(dict.fromkeys(name for name in names if name is not None))
         place = {name: code for code, name in enumerate(table)}
         codes = np.array([*(place[n] if n is not None else -1 for n in names), -1], np.int32)
-        return Words(codes[self.codes], table)
+        return NsysWords(codes[self.codes], table)
 
-    def where(self, mask: npt.NDArray[np.bool_]) -> Words:
+    def where(self, mask: npt.NDArray[np.bool_]) -> NsysWords:
         """Return the rows where `mask`."""
-        return Words(self.codes[mask], self.table)
+        return NsysWords(self.codes[mask], self.table)
 
 
-def words(texts: pa.Array) -> Words:
+def words(texts: pa.Array) -> NsysWords:
     """Return a column of texts by its different words."""
     encoded = texts.dictionary_encode()
-    return Words(plain(encoded.indices, -1), encoded.dictionary.to_pylist())
+    return NsysWords(plain(encoded.indices, -1), encoded.dictionary.to_pylist())
 
 
-def either(first: Words, second: Words) -> Words:
+def either(first: NsysWords, second: NsysWords) -> NsysWords:
     """Return the first column's words, the second's where it has none."""
     moved = np.where(second.codes >= 0, second.codes + len(first.table), -1).astype(np.int32)
-    return Words(np.where(first.codes >= 0, first.codes, moved), first.table + second.table)
+    return NsysWords(np.where(first.codes >= 0, first.codes, moved), first.table + second.table)
 
 
-class Names:
+class NsysNames:
     """The words of a database, by number."""
 
     def __init__(self, database: Database) -> None:
         self._database, self._kept = database, dict[int, str]()
         self._table = database.table("StringIds")
 
-    def of(self, numbers: Numbers) -> Words:
+    def of(self, numbers: Numbers) -> NsysWords:
         """Return the words of a column of numbers; a number without a word is named after itself."""
         ids, codes = distinct(numbers)
         table = self._looked_up(ids.tolist())
@@ -97,7 +97,7 @@ class Names:
         if len(ids) and ids[0] == MISSING:
             found = found - 1
             table = table[1:]
-        return Words(found, table)
+        return NsysWords(found, table)
 
     def _looked_up(self, ids: list[int]) -> list[str]:
         if len(self._kept) > KEPT:

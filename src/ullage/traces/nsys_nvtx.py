@@ -14,11 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from ullage.traces.nsys_columns import Batch, batches
-from ullage.traces.nsys_mpi import Lives, called
-from ullage.traces.nsys_names import Words, either, words
+from ullage.traces.nsys_mpi import MpiLives, called
+from ullage.traces.nsys_names import NsysWords, either, words
 from ullage.traces.nsys_pages import Numbers
 from ullage.traces.nsys_records import MISSING
-from ullage.traces.nsys_rows import Mask, Reading, taken
+from ullage.traces.nsys_rows import Mask, NsysReading, taken
 from ullage.traces.nsys_who import processes, rank_of, threads
 
 # ENUM_NSYS_EVENT_TYPE, the same numbers in every version seen: NvtxPushPopRange, NvtxStartEndRange and their twins of NVTXT.
@@ -37,7 +37,7 @@ class Nvtx:
 
     domains: dict[tuple[int, int], str] = field(default_factory=dict)
     ranks: dict[int, int] = field(default_factory=dict)
-    open: list[tuple[Numbers, Numbers, Words]] = field(default_factory=list)
+    open: list[tuple[Numbers, Numbers, NsysWords]] = field(default_factory=list)
     last: int = MISSING
 
 
@@ -53,7 +53,7 @@ def region(name: str) -> str | None:
     return None if operator or _LIBRARY.match(plain) else plain
 
 
-def nvtx(reading: Reading, lives: Lives) -> Iterator[pa.RecordBatch]:
+def nvtx(reading: NsysReading, lives: MpiLives) -> Iterator[pa.RecordBatch]:
     """Yield regions and MPI calls; a range that was never closed ends with the last event of any range."""
     seen = Nvtx()
     seen.domains = dict(_domains(reading))
@@ -66,7 +66,7 @@ def nvtx(reading: Reading, lives: Lives) -> Iterator[pa.RecordBatch]:
     yield from _closed(reading, seen)
 
 
-def _domains(reading: Reading) -> Iterator[tuple[tuple[int, int], str]]:
+def _domains(reading: NsysReading) -> Iterator[tuple[tuple[int, int], str]]:
     table = reading.database.table("NVTX_EVENTS")
     if table is not None and {"domainId", "eventType", "globalTid"} <= set(table.columns):
         texts = " , ".join(c if c in table else "NULL" for c in ("text", "textId"))
@@ -77,11 +77,11 @@ def _domains(reading: Reading) -> Iterator[tuple[tuple[int, int], str]]:
                 yield (who >> 24 & 0xFFFFFF, number), name if isinstance(name, str) else "".join(name)
 
 
-def _texts(reading: Reading, batch: Batch) -> Words:
+def _texts(reading: NsysReading, batch: Batch) -> NsysWords:
     return either(words(batch["text"]), reading.names.of(batch["textId"]))
 
 
-def _named_threads(reading: Reading, seen: Nvtx, batch: Batch) -> None:
+def _named_threads(reading: NsysReading, seen: Nvtx, batch: Batch) -> None:
     if len(batch["start"]):
         names = _texts(reading, batch)
         for who, code in zip(processes(batch["globalTid"]).tolist(), names.codes.tolist(), strict=True):
@@ -90,7 +90,7 @@ def _named_threads(reading: Reading, seen: Nvtx, batch: Batch) -> None:
                 seen.ranks[who] = rank
 
 
-def _ranges(reading: Reading, lives: Lives, seen: Nvtx, batch: Batch) -> Iterator[pa.RecordBatch]:
+def _ranges(reading: NsysReading, lives: MpiLives, seen: Nvtx, batch: Batch) -> Iterator[pa.RecordBatch]:
     unclosed = batch["end"] == MISSING
     seen.last = max(seen.last, int(batch["start"].max()), int(batch["end"].max()))
     if unclosed.any():
@@ -117,7 +117,7 @@ def _of_mpi(seen: Nvtx, rows: Batch) -> Mask:
     return of_mpi
 
 
-def _regions(reading: Reading, rows: Batch, names: Words) -> Iterator[pa.RecordBatch]:
+def _regions(reading: NsysReading, rows: Batch, names: NsysWords) -> Iterator[pa.RecordBatch]:
     users = names.codes >= 0
     others = taken(rows, ~users)
     reading.saw(processes(others["globalTid"]), others["start"], others["end"])
@@ -130,7 +130,7 @@ def _regions(reading: Reading, rows: Batch, names: Words) -> Iterator[pa.RecordB
         )
 
 
-def _closed(reading: Reading, seen: Nvtx) -> Iterator[pa.RecordBatch]:
+def _closed(reading: NsysReading, seen: Nvtx) -> Iterator[pa.RecordBatch]:
     for start, who, names in seen.open:
         end = np.full(len(start), seen.last, np.int64)
         rows = {"start": start, "end": end, "globalTid": who}

@@ -23,7 +23,7 @@ INTERIOR, LEAF = 5, 13  # the first byte of a page of a table's tree
 BLOCK = 1 << 20  # bytes of pages that are decoded at a time: enough for NumPy, little enough for the processor's cache
 
 
-class Pages:
+class SqlitePages:
     """The pages of a database file; close it after use. `usable` is what of a page's `size` holds data."""
 
     def __init__(self, path: Path) -> None:

@@ -32,7 +32,7 @@ class UnusualError(Exception):
 
 
 @dataclass(frozen=True)
-class Records:
+class SqliteRecords:
     """Records of one block of pages: where each header begins and its content ends, and the rowids of those that spill over
     onto further pages (which are not among the others)."""
 
@@ -46,7 +46,7 @@ class Records:
         return len(self.header)
 
 
-def records(pages: Bytes, usable: int) -> Records:
+def records(pages: Bytes, usable: int) -> SqliteRecords:
     """Return the records of a block of leaf pages."""
     start, end, damaged = cells(pages, usable)
     flat = np.concatenate((pages.reshape(-1), np.zeros(REACH, np.uint8)))
@@ -57,17 +57,17 @@ def records(pages: Bytes, usable: int) -> Records:
     damaged += len(np.unique(start[~whole & ~spills] // pages.shape[1]))
     rowids = _numbers(flat, at[spills])[0]
     if whole.all():
-        return Records(flat, header, header + length, rowids, damaged)
-    return Records(flat, header[whole], (header + length)[whole], rowids, damaged)
+        return SqliteRecords(flat, header, header + length, rowids, damaged)
+    return SqliteRecords(flat, header[whole], (header + length)[whole], rowids, damaged)
 
 
-class Columns:
+class RecordColumns:
     """Where the values of some columns (by their place in the table, in order) lie in records; decodes any of them on demand.
 
     Records whose values would lie beyond their end are left out. Raises UnusualError for headers of 128 bytes and more.
     """
 
-    def __init__(self, of: Records, wanted: Sequence[int]) -> None:
+    def __init__(self, of: SqliteRecords, wanted: Sequence[int]) -> None:
         self._flat = of.flat
         count = max(wanted, default=-1) + 1
         if count > 120:
@@ -81,7 +81,7 @@ class Columns:
             types[np.arange(len(types))[:, None] >= size - 1] = 0
         self._find(of, types, size, frozenset(wanted))
 
-    def _find(self, of: Records, types: npt.NDArray[np.integer], size: Bytes, wanted: frozenset[int]) -> None:
+    def _find(self, of: SqliteRecords, types: npt.NDArray[np.integer], size: Bytes, wanted: frozenset[int]) -> None:
         long = np.flatnonzero((types >= 128).any(axis=0)) if types.size and int(types.max()) >= 128 else of.header[:0]
         if len(long):
             types = types.astype(np.int32)

@@ -15,27 +15,27 @@ from ullage.problems import Problems
 from ullage.recording import Recording
 from ullage.tables import intervals
 from ullage.traces.nsys_file import Database
-from ullage.traces.nsys_names import Names, Words
+from ullage.traces.nsys_names import NsysNames, NsysWords
 from ullage.traces.nsys_pages import Numbers
 from ullage.traces.nsys_records import MISSING
-from ullage.traces.nsys_times import Clock
-from ullage.traces.nsys_who import Devices, People, each
+from ullage.traces.nsys_times import SessionClock
+from ullage.traces.nsys_who import CaptureDevices, People, each
 
 Mask = npt.NDArray[np.bool_]
 
 
 @dataclass
-class Reading:
+class NsysReading:
     """A capture while it is read: the file, what its numbers mean, and what is said of it."""
 
     database: Database
     recording: Recording
     problems: Problems
     place: str
-    names: Names
-    devices: Devices
+    names: NsysNames
+    devices: CaptureDevices
     people: People
-    clock: Clock
+    clock: SessionClock
     rows: int = 0
     collectives: bool = False  # whether a kernel was one
     messages: bool = False  # whether MPI was called
@@ -60,7 +60,9 @@ class Reading:
         made["kind"] = constant(kind, len(start)) if isinstance(kind, str) else kind
         for name, values in columns.items():
             if values is not None:
-                made[name] = values.arrow() if isinstance(values, Words) else known(values) if isinstance(values, np.ndarray) else values
+                made[name] = (
+                    values.arrow() if isinstance(values, NsysWords) else known(values) if isinstance(values, np.ndarray) else values
+                )
         return intervals(made)
 
 

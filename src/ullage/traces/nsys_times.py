@@ -17,7 +17,7 @@ LONGEST = 100 * 86_400 * 1_000_000_000  # of a session of unknown length: 100 da
 
 
 @dataclass(frozen=True)
-class Clock:
+class SessionClock:
     """`offset` is what makes a session's times into those since 1970; `low` and `high` bound what a time can be, in session's ns."""
 
     offset: int
@@ -33,7 +33,7 @@ class Clock:
         return np.asarray((start >= self.low) & (start <= self.high) & (start != 0))
 
 
-def clock(database: Database, recording: Recording) -> Clock:
+def clock(database: Database, recording: Recording) -> SessionClock:
     """Return a capture's clock, and say in the recording which it is.
 
     `nsys export --ts-normalize true` writes times since 1970 at once, `--ts-shift` moves all of them; META_DATA_EXPORT says so.
@@ -46,7 +46,7 @@ def clock(database: Database, recording: Recording) -> Clock:
     if epochs or normal:
         recording.clock = "utc"
     if normal and not epochs:
-        return Clock(0, 0, 2**62)
+        return SessionClock(0, 0, 2**62)
     lasts = [d for (d,) in database.rows("ANALYSIS_DETAILS", "duration") if isinstance(d, int) and 0 < d <= LONGEST]
     low, high = (-SLACK, max(lasts) + SLACK) if lasts else (-LONGEST, LONGEST)
-    return Clock(0 if normal or not epochs else epochs[0], begin + low, begin + high)
+    return SessionClock(0 if normal or not epochs else epochs[0], begin + low, begin + high)

@@ -55,7 +55,7 @@ class _Gpu:
     capability: str = ""
 
 
-class Devices:
+class CaptureDevices:
     """The devices of a capture: numbers them, and fills `recording.devices` as they come up.
 
     A kernel's `deviceId` counts what its process may see (CUDA_VISIBLE_DEVICES), so device 0 of two processes may be two GPUs.

@@ -24,7 +24,7 @@ from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 from ullage.recording import Device, Process, Recording
 from ullage.tables import OPERATIONS, intervals
-from ullage.traces.trace import File, Options, trace
+from ullage.traces.trace import File, TraceOptions, trace
 
 MAGIC = b"PAR1"
 COLUMNS = ("dp_rank", "stage", "rank", "step", "optype", "start_ts", "duration", "seq_id", "mc", "mb_id", "gmc")
@@ -55,7 +55,7 @@ def _recognise(file: File) -> int:
 @trace(
     "operations", recognise=_recognise, reads="operations of a training job by rank and stage (Parquet: dp_rank, stage, step, optype, …)"
 )
-def read(file: File, recording: Recording, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:  # noqa: ARG001
+def read(file: File, recording: Recording, options: TraceOptions, problems: Problems) -> Iterator[pa.RecordBatch]:  # noqa: ARG001
     """Yield one batch: each rank is a device, what it computes are kernels, what it communicates are collectives."""
     table = read_operations([file.path], problems)
     recording.source, recording.prefers = "operations of a training job", "ai"

@@ -22,7 +22,7 @@ from ullage.problems import Problems
 from ullage.recording import Device, Process, Recording
 from ullage.traces.calls import call, is_collective, operation
 from ullage.traces.row_batches import Row, batches
-from ullage.traces.trace import File, Options, trace
+from ullage.traces.trace import File, TraceOptions, trace
 
 MAGIC = b"\x03BOTF2"
 _RANK = re.compile(r"\brank\s*(\d+)", re.IGNORECASE)
@@ -65,7 +65,7 @@ class _Archive:
     reads="OTF2 archives (traces.otf2 of Score-P)",
     beside=(".def", ".evt"),
 )
-def read(file: File, recording: Recording, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
+def read(file: File, recording: Recording, options: TraceOptions, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield what ran on streams, calls of MPI and of the GPU's interface, and the user's regions; ns since the archive's first event.
 
     Raises UllageError without the library, and for an archive that can't be opened or read from its start.
@@ -121,7 +121,7 @@ def _described(whole: Any, recording: Recording) -> _Archive:
     return _Archive(lanes, recording, max(clock.timer_resolution, 1), clock.global_offset)
 
 
-def _rows(file: File, whole: Any, archive: _Archive, options: Options) -> Iterator[Row]:
+def _rows(file: File, whole: Any, archive: _Archive, options: TraceOptions) -> Iterator[Row]:
     did: dict[int, tuple[int, int]] = {}
     framed: dict[int, tuple[int, int]] = {}
     last = 0
@@ -141,7 +141,7 @@ def _rows(file: File, whole: Any, archive: _Archive, options: Options) -> Iterat
         archive.recording.saw(process, first, end)
 
 
-def _events(file: File, whole: Any, archive: _Archive, options: Options) -> Iterator[tuple[Any, Any]]:
+def _events(file: File, whole: Any, archive: _Archive, options: TraceOptions) -> Iterator[tuple[Any, Any]]:
     """Yield locations and events in the order of time; of a damaged archive what comes before the damage."""
     count, coming = 0, iter(whole.events)
     while True:

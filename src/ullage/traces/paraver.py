@@ -23,11 +23,11 @@ from ullage.errors import UllageError
 from ullage.problems import Problems
 from ullage.recording import Process, Recording
 from ullage.traces.paraver_header import Header, header
-from ullage.traces.paraver_intervals import CYCLES, INSTRUCTIONS, UNENDED, Layout, batches, layout, mpi_calls, mpi_clock, wanted
+from ullage.traces.paraver_intervals import CYCLES, INSTRUCTIONS, UNENDED, ParaverLanes, batches, layout, mpi_calls, mpi_clock, wanted
 from ullage.traces.paraver_lanes import Lanes, Numbers, lanes, useful_counts
-from ullage.traces.paraver_names import Names, names
+from ullage.traces.paraver_names import ParaverNames, names
 from ullage.traces.paraver_records import blocks, records
-from ullage.traces.trace import File, Options, trace
+from ullage.traces.trace import File, TraceOptions, trace
 
 START = b"#Paraver ("
 UNTRACED = 14  # the state "Tracing Disabled"
@@ -41,7 +41,7 @@ WHOLE = 0.99  # of the length that the header tells; a trace that ends before wa
     reads="Paraver (.prv of Extrae or nsys2prv, with its .pcf and .row)",
     beside=(".pcf", ".row"),
 )
-def read(file: File, recording: Recording, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
+def read(file: File, recording: Recording, options: TraceOptions, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield record batches of intervals; times in ns from the trace's own zero."""
     head = header(file.head.split(b"\n", 1)[0].decode("utf-8", "replace"), file.name)
     called = names(file.path, problems)
@@ -62,7 +62,9 @@ def read(file: File, recording: Recording, options: Options, problems: Problems)
     yield from batches(found, calls, placed, called, problems)
 
 
-def _loaded(file: File, head: Header, placed: Layout, kinds: Numbers, recording: Recording, options: Options, problems: Problems) -> Lanes:
+def _loaded(
+    file: File, head: Header, placed: ParaverLanes, kinds: Numbers, recording: Recording, options: TraceOptions, problems: Problems
+) -> Lanes:
     """Return all states and the wanted events by lane. A damaged file gives what comes before the damage."""
     states: list[Numbers] = []
     events: list[Numbers] = []
@@ -93,7 +95,7 @@ class _LimitError(UllageError):
     """The file is longer than it may be: no damage, a refusal."""
 
 
-def _check_end(file: File, head: Header, last: int, ended: bool, recording: Recording, options: Options) -> None:
+def _check_end(file: File, head: Header, last: int, ended: bool, recording: Recording, options: TraceOptions) -> None:
     cut = "" if ended else "the file ends inside a line"
     if not cut and last < WHOLE * head.length:
         cut = f"its first line tells of {head.length / 1e9:.6g} s, its last record is at {last / 1e9:.6g} s"
@@ -102,7 +104,7 @@ def _check_end(file: File, head: Header, last: int, ended: bool, recording: Reco
     recording.cut = recording.cut or cut
 
 
-def _placed(rows: Numbers, placed: Layout, head: Header, times: int, problems: Problems) -> Numbers:
+def _placed(rows: Numbers, placed: ParaverLanes, head: Header, times: int, problems: Problems) -> Numbers:
     """Return rows by lane instead of application, task and thread, their times in ns; what is of no known thread or of no time
     that can be is left out."""
     moments = rows[:, 3 : 3 + times]
@@ -117,7 +119,7 @@ def _placed(rows: Numbers, placed: Layout, head: Header, times: int, problems: P
     return np.column_stack((lane, rest))[known]
 
 
-def _describe(head: Header, called: Names, recording: Recording, options: Options) -> None:
+def _describe(head: Header, called: ParaverNames, recording: Recording, options: TraceOptions) -> None:
     hosts = called.rows.get("NODE", [])
     alone = len(head.offsets) == 1
     recording.prefers, recording.ranks, recording.covers = "talp", len(head.threads), "run"
@@ -129,7 +131,7 @@ def _describe(head: Header, called: Names, recording: Recording, options: Option
         recording.processes[0].rank = options.rank
 
 
-def _count(found: Lanes, placed: Layout, recording: Recording) -> None:
+def _count(found: Lanes, placed: ParaverLanes, recording: Recording) -> None:
     """Fill in what was counted within useful bursts, by process."""
     for name, kind in (("instructions", INSTRUCTIONS), ("cycles", CYCLES)):
         lane, moment, value, over = useful_counts(found, kind)

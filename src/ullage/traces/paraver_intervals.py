@@ -18,7 +18,7 @@ from ullage.traces.calls import call, is_collective
 from ullage.traces.mpi_clock import edge
 from ullage.traces.paraver_header import Header
 from ullage.traces.paraver_lanes import RUNNING, Lanes, Numbers, Stretches, after_calls, stretches, unstated, values_at
-from ullage.traces.paraver_names import MPI_TYPES, Names
+from ullage.traces.paraver_names import MPI_TYPES, ParaverNames
 
 INSTRUCTIONS, CYCLES = 42000050, 42000059  # PAPI_TOT_INS, PAPI_TOT_CYC
 MPI = list(MPI_TYPES)
@@ -32,7 +32,7 @@ MOST_ROWS = 1 << 20  # of one batch
 
 
 @dataclass(frozen=True)
-class Layout:
+class ParaverLanes:
     """Of each lane: its `process` and `thread` (from 0), and its `device` and `stream`, -1 for a thread of a host."""
 
     head: Header
@@ -54,7 +54,7 @@ class Layout:
         return np.where(known, self.first[process] + thread - 1, -1)
 
 
-def layout(head: Header, called: Names) -> Layout:
+def layout(head: Header, called: ParaverNames) -> ParaverLanes:
     """Return what each lane is, from the first line and the lanes' names; a process' devices are its own."""
     threads = np.array(head.threads)
     first = np.cumsum(threads) - threads
@@ -64,7 +64,7 @@ def layout(head: Header, called: Names) -> Layout:
     numbers: dict[tuple[int, int], int] = {}
     device = [-1 if on is None else numbers.setdefault((int(p), on[0]), len(numbers)) for p, on in zip(process, named, strict=True)]
     stream = [-1 if on is None else on[1] for on in named]
-    return Layout(head, first, process, np.arange(len(process)) - first[process], np.array(device), np.array(stream))
+    return ParaverLanes(head, first, process, np.arange(len(process)) - first[process], np.array(device), np.array(stream))
 
 
 def within_openmp(state: str) -> bool:
@@ -86,12 +86,12 @@ def device_lane(label: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2])) if found else None
 
 
-def wanted(called: Names) -> Numbers:
+def wanted(called: ParaverNames) -> Numbers:
     """Return the types of events that matter."""
     return np.array([*MPI, *API, KERNELS, NCCL, SIZES, CORRELATION, INSTRUCTIONS, CYCLES, *_kernel_names(called), *_sizes(called)])
 
 
-def _kernel_names(called: Names) -> list[int]:
+def _kernel_names(called: ParaverNames) -> list[int]:
     return [
         kind
         for kind in called.about(r"(?i)\b(cuda|hip|nccl|opencl)\b.*kernel")
@@ -99,16 +99,16 @@ def _kernel_names(called: Names) -> list[int]:
     ]
 
 
-def _sizes(called: Names) -> list[int]:
+def _sizes(called: ParaverNames) -> list[int]:
     return called.about(r"(?i)memory size|memcopy size|transfer size")
 
 
-def mpi_calls(found: Lanes, placed: Layout) -> tuple[Stretches, int]:
+def mpi_calls(found: Lanes, placed: ParaverLanes) -> tuple[Stretches, int]:
     """Return the calls of MPI on hosts, and how many never ended."""
     return stretches(found.events[placed.device[found.events[:, 0]] < 0], MPI, found.end)
 
 
-def mpi_clock(mpi: Stretches, placed: Layout, called: Names, end: int) -> dict[int, tuple[int | None, int | None]]:
+def mpi_clock(mpi: Stretches, placed: ParaverLanes, called: ParaverNames, end: int) -> dict[int, tuple[int | None, int | None]]:
     """Return when MPI_Init returned and MPI_Finalize was called, by process; one that never returned lasts to the trace's `end`."""
     edges = {
         pair: edge(called.value(*pair)) or _EXTRAE.get(pair, "") for pair in set(zip(mpi.kind.tolist(), mpi.value.tolist(), strict=True))
@@ -126,7 +126,7 @@ def mpi_clock(mpi: Stretches, placed: Layout, called: Names, end: int) -> dict[i
     return found
 
 
-def batches(found: Lanes, mpi: Stretches, placed: Layout, called: Names, problems: Problems) -> Iterator[pa.RecordBatch]:
+def batches(found: Lanes, mpi: Stretches, placed: ParaverLanes, called: ParaverNames, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield all intervals: calls (`mpi` are those of MPI), what else hosts did instead of computing, and what ran on devices."""
     host = placed.device[found.events[:, 0]] < 0
     on_host, on_device = found.events[host], found.events[~host]
@@ -147,7 +147,7 @@ def batches(found: Lanes, mpi: Stretches, placed: Layout, called: Names, problem
 class _Words:
     """Names of states and event values by code."""
 
-    def __init__(self, called: Names) -> None:
+    def __init__(self, called: ParaverNames) -> None:
         self._called = called
 
     def values(self, kind: Numbers, value: Numbers) -> pa.DictionaryArray:
@@ -174,7 +174,7 @@ def _batches(columns: dict[str, Any]) -> Iterator[pa.RecordBatch]:
         yield intervals({name: values[first : first + MOST_ROWS] for name, values in columns.items()})
 
 
-def _on_host(lane: Numbers, placed: Layout) -> dict[str, Any]:
+def _on_host(lane: Numbers, placed: ParaverLanes) -> dict[str, Any]:
     return {"process": placed.process[lane], "thread": placed.thread[lane]}
 
 
@@ -183,7 +183,7 @@ def _communication(waits: npt.NDArray[np.bool_]) -> pa.DictionaryArray:
     return _kinds(np.where(waits, KINDS.index("parallel"), KINDS.index("mpi")).astype(np.int8))
 
 
-def _states_of_openmp(states: Numbers, placed: Layout, called: Names, mpi: bool) -> npt.NDArray[np.bool_]:
+def _states_of_openmp(states: Numbers, placed: ParaverLanes, called: ParaverNames, mpi: bool) -> npt.NDArray[np.bool_]:
     """Return which states of hosts are time that threads lose to one another: those of workers, and of a main thread outside MPI.
 
     A program of threads without MPI communicates with nobody. With both, a main thread is within OpenMP when it forks, joins or
@@ -194,17 +194,17 @@ def _states_of_openmp(states: Numbers, placed: Layout, called: Names, mpi: bool)
     return np.full(len(states), threads and not mpi) | (placed.thread[states[:, 0]] > 0) | np.isin(states[:, 3], named)
 
 
-def _mpi(mpi: Stretches, placed: Layout, words: _Words) -> dict[str, Any]:
+def _mpi(mpi: Stretches, placed: ParaverLanes, words: _Words) -> dict[str, Any]:
     name, kind = words.values(mpi.kind, mpi.value), _communication(placed.thread[mpi.lane] > 0)
     return {"start": mpi.start, "end": mpi.end, "kind": kind, "name": name, **_on_host(mpi.lane, placed)}
 
 
-def _waiting(states: Numbers, waits: npt.NDArray[np.bool_], placed: Layout, words: _Words) -> dict[str, Any]:
+def _waiting(states: Numbers, waits: npt.NDArray[np.bool_], placed: ParaverLanes, words: _Words) -> dict[str, Any]:
     kind, name = _communication(waits), words.states(states[:, 3])
     return {"start": states[:, 1], "end": states[:, 2], "kind": kind, "name": name, **_on_host(states[:, 0], placed)}
 
 
-def _api(api: Stretches, events: Numbers, placed: Layout, words: _Words) -> dict[str, Any]:
+def _api(api: Stretches, events: Numbers, placed: ParaverLanes, words: _Words) -> dict[str, Any]:
     name = words.values(api.kind, api.value)
     does = np.array([CALLS.index(call(word)) for word in name.dictionary.to_pylist()], np.int8)
     _, correlation = values_at(events, [CORRELATION], api.lane, api.start)
@@ -223,7 +223,7 @@ def _known(values: Numbers) -> pa.Array:
     return arrays.numbers(values, values < 0)
 
 
-def _device(found: Lanes, events: Numbers, placed: Layout, called: Names, words: _Words, problems: Problems) -> dict[str, Any]:
+def _device(found: Lanes, events: Numbers, placed: ParaverLanes, called: ParaverNames, words: _Words, problems: Problems) -> dict[str, Any]:
     """Return what ran on devices: from their lanes' states, or from events where a lane has none."""
     states = found.states[(placed.device[found.states[:, 0]] >= 0) & np.isin(found.states[:, 3], [RUNNING, TRANSFER])]
     silent = ~np.isin(events[:, 0], states[:, 0])

@@ -47,7 +47,7 @@ MPI_TYPES = {
 
 
 @dataclass
-class Names:
+class ParaverNames:
     """`states` by number, `types` (what an event is about) by event type, `values` by event type and value, rows by level."""
 
     states: dict[int, str] = field(default_factory=lambda: dict(STATES))
@@ -64,9 +64,9 @@ class Names:
         return [kind for kind, text in self.types.items() if re.search(pattern, text)]
 
 
-def names(trace: Path, problems: Problems) -> Names:
+def names(trace: Path, problems: Problems) -> ParaverNames:
     """Return the names beside a trace; without the files, Extrae's usual states and numbers for the rest."""
-    found, stem = Names(), _stem(trace)
+    found, stem = ParaverNames(), _stem(trace)
     configuration = _text(trace.with_name(f"{stem}.pcf"), problems)
     _read_configuration(configuration, found)
     _read_rows(_text(trace.with_name(f"{stem}.row"), problems), found)
@@ -95,7 +95,7 @@ def _text(path: Path, problems: Problems) -> str:
         return ""
 
 
-def _read_configuration(text: str, found: Names) -> None:
+def _read_configuration(text: str, found: ParaverNames) -> None:
     section = ""
     current: list[int] = []
     for line in text.splitlines():
@@ -114,7 +114,7 @@ def _read_configuration(text: str, found: Names) -> None:
                 found.values.setdefault(kind, {})[int(words[0])] = " ".join(words[1:])
 
 
-def _read_rows(text: str, found: Names) -> None:
+def _read_rows(text: str, found: ParaverNames) -> None:
     level: list[str] = []
     for line in text.splitlines():
         head = re.match(r"LEVEL (\w+) SIZE", line)

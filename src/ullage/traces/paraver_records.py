@@ -24,7 +24,7 @@ _COLON, _NEWLINE, _ZERO, _NINE, _MINUS = b":\n09-"
 
 
 @dataclass(frozen=True)
-class Records:
+class ParaverRecords:
     """Of one block: rows of application, task and thread, and of `states` begin, end and state, of `events` time, type and value."""
 
     states: Numbers
@@ -67,7 +67,7 @@ def _pieces(file: IO[bytes]) -> Iterator[bytes]:
         yield b"".join(parts)
 
 
-def records(block: bytes, wanted: Numbers, problems: Problems) -> Records:
+def records(block: bytes, wanted: Numbers, problems: Problems) -> ParaverRecords:
     """Return a block's states, and its events of the `wanted` types. Lines that are no records are left out and counted."""
     numbers, first, count = _numbers(_sound(block, problems))
     kind = numbers[first]
@@ -75,7 +75,7 @@ def records(block: bytes, wanted: Numbers, problems: Problems) -> Records:
     problems.drop("lines that are not records", int((~is_state & ~is_event & (kind != 3)).sum()))
     at = first[is_state]
     states = np.stack([numbers[at + n] for n in range(2, 8)], axis=1) if len(at) else np.zeros((0, 6), np.int64)
-    return Records(states, _events(numbers, first[is_event], count[is_event], wanted))
+    return ParaverRecords(states, _events(numbers, first[is_event], count[is_event], wanted))
 
 
 def _events(numbers: Numbers, first: Numbers, count: Numbers, wanted: Numbers) -> Numbers:

@@ -15,10 +15,10 @@ from typing import IO
 import numpy as np
 import pyarrow as pa
 
-from ullage.cupti.chunks import MAGIC, OPENMP, Chunk, Cut, Type, chunks
+from ullage.cupti.chunks import MAGIC, OPENMP, Chunk, ChunkType, EarlyEnd, chunks
 from ullage.cupti.decoding import decode
 from ullage.cupti.endings import RINGS
-from ullage.cupti.kinds import Kind
+from ullage.cupti.kinds import ActivityKind
 from ullage.cupti.layouts import Layouts, layouts
 from ullage.cupti.releases import release
 from ullage.errors import UllageError
@@ -30,9 +30,9 @@ from ullage.traces.recorded_device import on_devices
 from ullage.traces.recorded_host import of_host, on_host, openmp_not_there, still_waiting
 from ullage.traces.recorded_nccl import nccl_collectives
 from ullage.traces.recorded_ranges import ranges, unended
-from ullage.traces.recorded_rows import Reading
-from ullage.traces.recorded_told import Told
-from ullage.traces.trace import File, Options, trace
+from ullage.traces.recorded_rows import RecordingReading
+from ullage.traces.recorded_told import RecordingFacts
+from ullage.traces.trace import File, TraceOptions, trace
 
 WHERE = 16  # bytes before a buffer's records: context and stream
 
@@ -43,14 +43,14 @@ WHERE = 16  # bytes before a buffer's records: context and stream
     reads="recordings of `ullage run` (*.ullage)",
     beside=(RINGS,),
 )
-def read(file: File, recording: Recording, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
+def read(file: File, recording: Recording, options: TraceOptions, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield a recording's intervals, in the order in which they were written.
 
     Raises UllageError for a recording of a release of CUPTI that is not known, and for one that holds no event; with `options.strict`
     also for one that ends early.
     """
     recording.source, recording.by_process, recording.covers = "Ullage recording", True, "run"
-    told = Told()
+    told = RecordingFacts()
     damage = _skimmed(file, told, options)
     left = rings.of(file, told)
     recording.cut = rings.cut(told, left, damage)
@@ -74,7 +74,7 @@ def read(file: File, recording: Recording, options: Options, problems: Problems)
     _ended(reading)
 
 
-def _skimmed(file: File, told: Told, options: Options) -> Cut | None:
+def _skimmed(file: File, told: RecordingFacts, options: TraceOptions) -> EarlyEnd | None:
     """Take in what a recording says of itself; return where the file ends early, None where it doesn't."""
     read = 0
     with file.open() as opened:
@@ -84,7 +84,7 @@ def _skimmed(file: File, told: Told, options: Options) -> Cut | None:
                 if read > options.limit:
                     raise UllageError(f"{file.name} unpacks to more than {options.limit:,} bytes", "raise --limit if it is to be trusted")
                 told.add(chunk)
-        except Cut as cut:
+        except EarlyEnd as cut:
             return cut
     return None
 
@@ -93,14 +93,14 @@ def _whole(opened: IO[bytes], name: str, length: int) -> Iterator[Chunk]:
     """Yield the chunks of so many bytes: what was written since is in the rings as well."""
     try:
         yield from itertools.takewhile(lambda chunk: chunk.offset < length, chunks(opened, name))
-    except Cut:
+    except EarlyEnd:
         return  # told already
 
 
-def begun(place: str, told: Told, recording: Recording, problems: Problems, rank: int | None = None) -> Reading:
+def begun(place: str, told: RecordingFacts, recording: Recording, problems: Problems, rank: int | None = None) -> RecordingReading:
     """Return a recording of which what it says of itself is known, ready for `intervals`. Raises UllageError for an unknown CUPTI."""
     notes.who(told, recording, rank)
-    return Reading(
+    return RecordingReading(
         place=place,
         recording=recording,
         problems=problems,
@@ -111,7 +111,7 @@ def begun(place: str, told: Told, recording: Recording, problems: Problems, rank
     )
 
 
-def layouts_of(place: str, told: Told) -> Layouts | None:
+def layouts_of(place: str, told: RecordingFacts) -> Layouts | None:
     """Return how the records of a recording are laid out, None where it has none yet. Raises UllageError for an unknown CUPTI."""
     if not told.buffers:
         return None
@@ -124,17 +124,17 @@ def layouts_of(place: str, told: Told) -> Layouts | None:
         raise UllageError(f"{place} can't be read: {error.problem}", error.hint) from error
 
 
-def intervals(reading: Reading, chunk: Chunk) -> Iterator[pa.RecordBatch]:
+def intervals(reading: RecordingReading, chunk: Chunk) -> Iterator[pa.RecordBatch]:
     """Yield the intervals of one chunk; some batches may be empty."""
-    if chunk.type == Type.NAMES and not chunk.flags:
+    if chunk.type == ChunkType.NAMES and not chunk.flags:
         reading.name(chunk.names())
-    elif chunk.type == Type.HOST:
+    elif chunk.type == ChunkType.HOST:
         yield from of_host(reading, chunk.host())
-    elif chunk.type == Type.BUFFER:
+    elif chunk.type == ChunkType.BUFFER:
         yield from _buffer(reading, chunk.payload)
 
 
-def _buffer(reading: Reading, payload: bytes) -> Iterator[pa.RecordBatch]:
+def _buffer(reading: RecordingReading, payload: bytes) -> Iterator[pa.RecordBatch]:
     assert reading.layouts is not None
     decoded = decode(memoryview(payload)[WHERE:], reading.layouts)
     for kind, count in decoded.unknown.items():
@@ -142,15 +142,15 @@ def _buffer(reading: Reading, payload: bytes) -> Iterator[pa.RecordBatch]:
     if decoded.stopped:
         reading.problems.drop("ends of activity buffers", 1, f"{reading.place}, {decoded.stopped}")
         reading.recording.untimed += 1  # a device event at least may have been among the rest
-    if Kind.DEVICE in decoded.records:
-        notes.devices(reading, decoded.records[Kind.DEVICE])
-    if Kind.MARKER in decoded.records:
-        yield from ranges(reading, decoded.records[Kind.MARKER])
+    if ActivityKind.DEVICE in decoded.records:
+        notes.devices(reading, decoded.records[ActivityKind.DEVICE])
+    if ActivityKind.MARKER in decoded.records:
+        yield from ranges(reading, decoded.records[ActivityKind.MARKER])
     yield from on_host(reading, decoded.records)
     yield from on_devices(reading, decoded.records)
 
 
-def _paused(reading: Reading) -> Iterator[pa.RecordBatch]:
+def _paused(reading: RecordingReading) -> Iterator[pa.RecordBatch]:
     """Yield for each device a point where recording was stopped: what it did until it was taken up again is not known."""
     told = reading.clock.host(np.array([begin for begin, _ in reading.told.pauses], np.uint64))
     moments = told if len(told) else np.array(reading.paused, np.int64)  # the recorder notes the same pauses, but for one without end
@@ -161,7 +161,7 @@ def _paused(reading: Reading) -> Iterator[pa.RecordBatch]:
         reading.problems.note(f"recording was stopped {often}: what happened meanwhile is not known, and counts as idle")
 
 
-def _ended(reading: Reading) -> None:
+def _ended(reading: RecordingReading) -> None:
     """Say what the recording says at its end. Raises UllageError where it holds nothing."""
     notes.people(reading)
     notes.losses(reading)

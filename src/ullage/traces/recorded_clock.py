@@ -27,7 +27,7 @@ MOST_SETTINGS = 1000  # of CUPTI's clock; of more, it is no clock
 
 
 @dataclass(frozen=True)
-class Line:
+class ClockSegment:
     """Readings of CUPTI's clock between which nobody set it: its times, and what is to be added to get those of the monotonic clock."""
 
     at: Times
@@ -49,14 +49,14 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Clock:
+class RecordingClock:
     """A recording's clock: `lines` for CUPTI's times, `since_1970` for those of the monotonic clock (None: no clock is known).
 
     `first` and `last` bound when the recorder was there, on the recording's clock; `changed` is by how much the machine's clock was
     set meanwhile, in ns. `ended`: the last reading was made at the recording's end.
     """
 
-    lines: tuple[Line, ...] = ()
+    lines: tuple[ClockSegment, ...] = ()
     since_1970: int | None = None
     first: int = 0
     last: int = 0
@@ -91,7 +91,7 @@ class Clock:
         return np.asarray((times >= self.first - SLACK) & (times <= (self.last + SLACK if self.ended else self.first + LONGEST)))
 
 
-def clock(readings: Sequence[Reading], *, ended: bool = False, since_1970: int | None = None) -> Clock:
+def clock(readings: Sequence[Reading], *, ended: bool = False, since_1970: int | None = None) -> RecordingClock:
     """Return the clock of some readings, in the order in which they were made; those that can't be are left out.
 
     `since_1970` is what is to be added to the monotonic clock, if that was settled before.
@@ -105,13 +105,13 @@ def clock(readings: Sequence[Reading], *, ended: bool = False, since_1970: int |
     good = [reading for reading in readings if all(0 <= time < LATEST for time in reading) and reading[1] and reading[2]]
     good = [reading for n, reading in enumerate(good) if n == 0 or reading[2] >= good[n - 1][2]]
     if not good:
-        return Clock()
+        return RecordingClock()
     realtime, monotonic = _whole([r[1] for r in good]), _whole([r[2] for r in good])
     apart = realtime - monotonic
     if since_1970 is None:
         since_1970 = int(np.sort(apart)[len(apart) // 2])
     changed = int(apart.max() - apart.min())
-    return Clock(
+    return RecordingClock(
         lines=_lines([r for r in good if r[0]]),
         since_1970=since_1970,
         first=int(monotonic[0]) + since_1970,
@@ -121,7 +121,7 @@ def clock(readings: Sequence[Reading], *, ended: bool = False, since_1970: int |
     )
 
 
-def _lines(readings: Sequence[Reading]) -> tuple[Line, ...]:
+def _lines(readings: Sequence[Reading]) -> tuple[ClockSegment, ...]:
     """Return the readings of CUPTI's clock, parted where it was set."""
     if not readings:
         return ()
@@ -130,8 +130,8 @@ def _lines(readings: Sequence[Reading]) -> tuple[Line, ...]:
     breaks = 1 + np.flatnonzero((np.abs(np.diff(add)) > SET + np.diff(monotonic) // DRIFT) | (np.diff(at) < 0))
     if len(breaks) > MOST_SETTINGS:
         middle = np.sort(add)[len(add) // 2]
-        return (Line(at[:1], middle[None]),)
-    return tuple(Line(a, b) for a, b in zip(np.split(at, breaks), np.split(add, breaks), strict=True))
+        return (ClockSegment(at[:1], middle[None]),)
+    return tuple(ClockSegment(a, b) for a, b in zip(np.split(at, breaks), np.split(add, breaks), strict=True))
 
 
 def _whole(values: npt.ArrayLike) -> Times:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ullage.cupti.kinds import Kind
+from ullage.cupti.kinds import ActivityKind
 from ullage.traces.calls import is_collective, operation
-from ullage.traces.nsys_names import Words, distinct
+from ullage.traces.nsys_names import NsysWords, distinct
 from ullage.traces.nsys_rows import coded
-from ullage.traces.recorded_rows import MISSING, Reading, Records, Whole, column, correlation
+from ullage.traces.recorded_rows import MISSING, RecordingReading, Records, Whole, column, correlation
 
 # CUpti_ActivityMemcpyKind
 _COPIES = ("unknown", "HtoD", "DtoH", "HtoA", "AtoH", "AtoA", "AtoD", "DtoA", "DtoD", "HtoH", "PtoP")
@@ -26,20 +26,20 @@ _ROOM = 2**63 - 1  # the largest grid that CUDA allows, 2^31 - 1 by 65,535 by 65
 _MOST = 2**31  # what a device's number and a block's threads are below
 _SPACE = ("registersPerThread", "staticSharedMemory", "dynamicSharedMemory")
 
-Rest = Callable[[Reading, Records], dict[str, Any]]
+Rest = Callable[[RecordingReading, Records], dict[str, Any]]
 
 
-def on_devices(reading: Reading, records: Mapping[int, Records]) -> Iterator[pa.RecordBatch]:
+def on_devices(reading: RecordingReading, records: Mapping[int, Records]) -> Iterator[pa.RecordBatch]:
     """Yield everything that ran on a device."""
     for kind, rest in _SORTS.items():
         some = records.get(kind)
-        if some is not None and kind == Kind.UNIFIED_MEMORY_COUNTER:
+        if some is not None and kind == ActivityKind.UNIFIED_MEMORY_COUNTER:
             some = some[np.isin(some["counterKind"], list(_PAGES))]
         if some is not None and len(some):
             yield from _rows(reading, some, rest)
 
 
-def _rows(reading: Reading, records: Records, rest: Rest) -> Iterator[pa.RecordBatch]:
+def _rows(reading: RecordingReading, records: Records, rest: Rest) -> Iterator[pa.RecordBatch]:
     start, end = (reading.clock.cupti(records[edge]) for edge in ("start", "end"))
     timed = (records["start"] != 0) | (records["end"] != 0)  # CUPTI writes two zeros where it has no time
     good = reading.clock.believed(start, end) & timed
@@ -51,7 +51,7 @@ def _rows(reading: Reading, records: Records, rest: Rest) -> Iterator[pa.RecordB
         yield _made(reading, records[good], start[good], end[good], rest)
 
 
-def _made(reading: Reading, records: Records, start: Whole, end: Whole, rest: Rest, kind: str = "") -> pa.RecordBatch:
+def _made(reading: RecordingReading, records: Records, start: Whole, end: Whole, rest: Rest, kind: str = "") -> pa.RecordBatch:
     columns = {"device": column(records, "deviceId"), **rest(reading, records)}
     columns["device"] = np.where(columns["device"] < _MOST, columns["device"], MISSING)
     reading.recording.untimed += int((columns["device"] == MISSING).sum())  # it ran, and nobody knows where
@@ -67,7 +67,7 @@ def _made(reading: Reading, records: Records, start: Whole, end: Whole, rest: Re
     )
 
 
-def _lost(reading: Reading, records: Records, start: Whole, rest: Rest) -> Iterator[pa.RecordBatch]:
+def _lost(reading: RecordingReading, records: Records, start: Whole, rest: Rest) -> Iterator[pa.RecordBatch]:
     """Yield records whose time can't be as points where they began, or count them where not even that is known."""
     reading.problems.drop("device events with impossible times", len(records), reading.place)
     began = reading.clock.moment(start) & (records["start"] != 0)
@@ -76,14 +76,14 @@ def _lost(reading: Reading, records: Records, start: Whole, rest: Rest) -> Itera
         yield _made(reading, records[began], start[began], start[began], rest, "lost")
 
 
-def _kernels(reading: Reading, records: Records) -> dict[str, Any]:
+def _kernels(reading: RecordingReading, records: Records) -> dict[str, Any]:
     names = reading.words(records["name"])
     together = names.each(is_collective, False).astype(bool)
     columns: dict[str, Any] = {"kind": coded(together, ("kernel", "collective")), "name": names}
     if together.any():
         reading.collectives = True
         told = names.renamed(operation)
-        columns["operation"] = Words(np.where(together, told.codes, MISSING).astype(np.int32), told.table)
+        columns["operation"] = NsysWords(np.where(together, told.codes, MISSING).astype(np.int32), told.table)
     columns["blocks"] = _product(*(column(records, f"grid{axis}") for axis in "XYZ"))
     threads = _product(*(column(records, f"block{axis}") for axis in "XYZ"))
     columns["threads"] = np.where(threads < _MOST, threads, MISSING)
@@ -102,45 +102,45 @@ def _product(x: Whole, y: Whole, z: Whole) -> Whole:
     return np.where(good, np.where(good, plane, 0) * z, MISSING)
 
 
-def _copies(_: Reading, records: Records) -> dict[str, Any]:
+def _copies(_: RecordingReading, records: Records) -> dict[str, Any]:
     kinds, codes = distinct(column(records, "copyKind"))
     table = [f"Memcpy {_COPIES[k]}" if 0 < k < len(_COPIES) else "Memcpy" for k in kinds.tolist()]
-    return {"kind": "memcpy", "name": Words(codes.astype(np.int32), table), "bytes": column(records, "bytes")}
+    return {"kind": "memcpy", "name": NsysWords(codes.astype(np.int32), table), "bytes": column(records, "bytes")}
 
 
-def _pages(_: Reading, records: Records) -> dict[str, Any]:
+def _pages(_: RecordingReading, records: Records) -> dict[str, Any]:
     kinds, codes = distinct(column(records, "counterKind"))
     table = [f"Memcpy {_PAGES[k]}" for k in kinds.tolist()]
     device = np.where(records["counterKind"] == _TO_HOST, column(records, "srcId"), column(records, "dstId"))
-    return {"kind": "memcpy", "name": Words(codes.astype(np.int32), table), "bytes": column(records, "value"), "device": device}
+    return {"kind": "memcpy", "name": NsysWords(codes.astype(np.int32), table), "bytes": column(records, "value"), "device": device}
 
 
-def _memsets(_: Reading, records: Records) -> dict[str, Any]:
+def _memsets(_: RecordingReading, records: Records) -> dict[str, Any]:
     return {"kind": "memset", "name": _one("Memset", records), "bytes": column(records, "bytes")}
 
 
-def _unpacked(_: Reading, records: Records) -> dict[str, Any]:
+def _unpacked(_: RecordingReading, records: Records) -> dict[str, Any]:
     return {"kind": "memcpy", "name": _one("Decompress", records), "bytes": column(records, "sourceBytes")}
 
 
-def _graphs(_: Reading, records: Records) -> dict[str, Any]:
+def _graphs(_: RecordingReading, records: Records) -> dict[str, Any]:
     graphs, codes = distinct(column(records, "graphId"))
-    return {"kind": "graph", "name": Words(codes.astype(np.int32), [f"graph {number}" for number in graphs.tolist()])}
+    return {"kind": "graph", "name": NsysWords(codes.astype(np.int32), [f"graph {number}" for number in graphs.tolist()])}
 
 
-def _one(word: str, records: Records) -> Words:
-    return Words(np.zeros(len(records), np.int32), [word])
+def _one(word: str, records: Records) -> NsysWords:
+    return NsysWords(np.zeros(len(records), np.int32), [word])
 
 
 _SORTS: dict[int, Rest] = {
-    Kind.CONCURRENT_KERNEL: _kernels,
-    Kind.KERNEL: _kernels,
-    Kind.CDP_KERNEL: _kernels,
-    Kind.MEMCPY: _copies,
-    Kind.MEMCPY2: _copies,
-    Kind.MEMSET: _memsets,
-    Kind.GRAPH_TRACE: _graphs,
-    Kind.DEVICE_GRAPH_TRACE: _graphs,
-    Kind.UNIFIED_MEMORY_COUNTER: _pages,
-    Kind.MEM_DECOMPRESS: _unpacked,
+    ActivityKind.CONCURRENT_KERNEL: _kernels,
+    ActivityKind.KERNEL: _kernels,
+    ActivityKind.CDP_KERNEL: _kernels,
+    ActivityKind.MEMCPY: _copies,
+    ActivityKind.MEMCPY2: _copies,
+    ActivityKind.MEMSET: _memsets,
+    ActivityKind.GRAPH_TRACE: _graphs,
+    ActivityKind.DEVICE_GRAPH_TRACE: _graphs,
+    ActivityKind.UNIFIED_MEMORY_COUNTER: _pages,
+    ActivityKind.MEM_DECOMPRESS: _unpacked,
 }

@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 
 from ullage.cupti.chunks import OPENMP, HostKind
-from ullage.cupti.kinds import Kind, call_name
+from ullage.cupti.kinds import ActivityKind, call_name
 from ullage.tables import CALLS, RECORDER
 from ullage.traces.calls import call, operation
 from ullage.traces.mpi_clock import edge
-from ullage.traces.nsys_names import Words, distinct
+from ullage.traces.nsys_names import NsysWords, distinct
 from ullage.traces.nsys_rows import coded
 from ullage.traces.recorded_clock import SLACK, Mask
-from ullage.traces.recorded_rows import MISSING, Reading, Records, Whole, column, correlation
+from ullage.traces.recorded_rows import MISSING, RecordingReading, Records, Whole, column, correlation
 from ullage.traces.recorded_sums import laid_out
 
 _CODES = {name: code for code, name in enumerate(CALLS)}
@@ -42,34 +42,34 @@ def is_mpi(name: str) -> bool:
     return _MPI.match(name) is not None
 
 
-def on_host(reading: Reading, records: Mapping[int, Records]) -> Iterator[pa.RecordBatch]:
+def on_host(reading: RecordingReading, records: Mapping[int, Records]) -> Iterator[pa.RecordBatch]:
     """Yield CUPTI's records of the host's threads."""
-    for kind in (Kind.RUNTIME, Kind.DRIVER):
+    for kind in (ActivityKind.RUNTIME, ActivityKind.DRIVER):
         if kind in records:
-            yield _calls(reading, records[kind], driver=kind == Kind.DRIVER)
-    if Kind.SYNCHRONIZATION in records and not calls_recorded(reading):
-        yield _waits(reading, records[Kind.SYNCHRONIZATION])
-    if Kind.OVERHEAD in records:
-        yield _overhead(reading, records[Kind.OVERHEAD])
+            yield _calls(reading, records[kind], driver=kind == ActivityKind.DRIVER)
+    if ActivityKind.SYNCHRONIZATION in records and not calls_recorded(reading):
+        yield _waits(reading, records[ActivityKind.SYNCHRONIZATION])
+    if ActivityKind.OVERHEAD in records:
+        yield _overhead(reading, records[ActivityKind.OVERHEAD])
 
 
-def calls_recorded(reading: Reading) -> bool:
+def calls_recorded(reading: RecordingReading) -> bool:
     """Return whether calls were recorded, so that waits are among them: unless CUPTI's answers say otherwise."""
     answers = reading.told.answers()
-    return not answers or any(answers.get(kind) == 0 for kind in (Kind.RUNTIME, Kind.DRIVER))
+    return not answers or any(answers.get(kind) == 0 for kind in (ActivityKind.RUNTIME, ActivityKind.DRIVER))
 
 
-def _timed(reading: Reading, records: Records, what: str) -> tuple[Records, Whole, Whole]:
+def _timed(reading: RecordingReading, records: Records, what: str) -> tuple[Records, Whole, Whole]:
     start, end = (reading.clock.cupti(records[edge]) for edge in ("start", "end"))
     good = reading.believed(start, end, what)
     return (records, start, end) if good.all() else (records[good], start[good], end[good])
 
 
-def _calls(reading: Reading, records: Records, *, driver: bool) -> pa.RecordBatch:
+def _calls(reading: RecordingReading, records: Records, *, driver: bool) -> pa.RecordBatch:
     records, start, end = _timed(reading, records, "calls of CUDA")
     reading.device_calls = True
     numbers, codes = distinct(column(records, "cbid"))
-    names = Words(codes.astype(np.int32), [call_name(driver, number) for number in numbers.tolist()])
+    names = NsysWords(codes.astype(np.int32), [call_name(driver, number) for number in numbers.tolist()])
     does = names.each(lambda name: _CODES[call(name)], _CODES["other"])
     failed = np.isin(does, _SUBMITS) & (column(records, "returnValue") > 0)
     return reading.intervals(
@@ -83,26 +83,26 @@ def _calls(reading: Reading, records: Records, *, driver: bool) -> pa.RecordBatc
     )
 
 
-def _waits(reading: Reading, records: Records) -> pa.RecordBatch:
+def _waits(reading: RecordingReading, records: Records) -> pa.RecordBatch:
     """Return CUPTI's records of waiting as calls; of which thread, they don't say."""
     records, start, end = _timed(reading, records[np.isin(records["type"], list(_WAITS))], "waits")
     numbers, codes = distinct(column(records, "type"))
-    names = Words(codes.astype(np.int32), [_WAITS[number] for number in numbers.tolist()])
+    names = NsysWords(codes.astype(np.int32), [_WAITS[number] for number in numbers.tolist()])
     reading.device_calls = True
     thread = np.full(len(records), reading.process, np.int64)
     does = coded(np.full(len(records), _CODES["sync"]), CALLS)
     return reading.intervals(start, end, kind="api", name=names, thread=thread, correlation=correlation(records), call=does)
 
 
-def _overhead(reading: Reading, records: Records) -> pa.RecordBatch:
+def _overhead(reading: RecordingReading, records: Records) -> pa.RecordBatch:
     records, start, end = _timed(reading, records, "rows of CUPTI's overhead")
     numbers, codes = distinct(column(records, "overheadKind"))
-    names = Words(codes.astype(np.int32), [_OVERHEAD.get(number, f"overhead {number}") for number in numbers.tolist()])
+    names = NsysWords(codes.astype(np.int32), [_OVERHEAD.get(number, f"overhead {number}") for number in numbers.tolist()])
     thread = np.where(records["objectKind"] == _THREAD, column(records, "objectId.pt.threadId"), MISSING)
     return reading.intervals(start, end, kind="overhead", name=names, thread=thread)
 
 
-def of_host(reading: Reading, records: Records) -> Iterator[pa.RecordBatch]:
+def of_host(reading: RecordingReading, records: Records) -> Iterator[pa.RecordBatch]:
     """Yield records of HOST chunks: MPI, regions, calls that the recorder itself timed. Regions that are still open are kept."""
     if reading.clock.since_1970 is None and reading.told.buffers:  # CUPTI's clock is another one, and nothing says how they go together
         reading.problems.drop("host records on a clock that was never read", len(records), reading.place)
@@ -122,13 +122,13 @@ def of_host(reading: Reading, records: Records) -> Iterator[pa.RecordBatch]:
     reading.problems.drop("host records of an unknown kind", int((~np.isin(records["kind"], list(_HOST))).sum()), reading.place)
 
 
-def _names(reading: Reading, records: Records) -> Words:
+def _names(reading: RecordingReading, records: Records) -> NsysWords:
     numbers, codes = distinct(column(records, "name"))
     table = [reading.told.host_names.get(number, "") for number in numbers.tolist()]
-    return Words(codes.astype(np.int32), table).renamed(lambda text: text or None)
+    return NsysWords(codes.astype(np.int32), table).renamed(lambda text: text or None)
 
 
-def _waiting(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
+def _waiting(reading: RecordingReading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
     for key, until, number in zip(_keys(records, start), end.tolist(), records["name"].tolist(), strict=True):
         reading.waiting[key] = (until, reading.told.host_names.get(number, ""))
     yield from ()
@@ -138,7 +138,7 @@ def _keys(records: Records, start: Whole) -> Iterator[tuple[int, int]]:
     return zip(records["thread"].tolist(), start.tolist(), strict=True)
 
 
-def still_waiting(reading: Reading) -> Iterator[pa.RecordBatch]:
+def still_waiting(reading: RecordingReading) -> Iterator[pa.RecordBatch]:
     """Yield the calls of MPI that had not ended when they were last seen, until then; the program hung in them, or still is there.
 
     Whatever the call is, its time is no useful one, even if it is MPI_Init. They have no `operation`: no other rank's is its counterpart.
@@ -148,13 +148,13 @@ def still_waiting(reading: Reading) -> Iterator[pa.RecordBatch]:
     thread, start = (np.array(values, np.int64) for values in zip(*reading.waiting, strict=True))
     until, texts = zip(*reading.waiting.values(), strict=True)
     table = list(dict.fromkeys(texts))
-    names = Words(np.array([table.index(text) for text in texts], np.int32), table).renamed(lambda text: text or None)
+    names = NsysWords(np.array([table.index(text) for text in texts], np.int32), table).renamed(lambda text: text or None)
     reading.messages |= any(_MPI.match(text) for text in table)
     for kind, mine, whose in _whose(reading, names, thread):
         yield reading.intervals(start[mine], np.array(until, np.int64)[mine], kind=kind, name=names.where(mine), thread=whose)
 
 
-def _whose(reading: Reading, names: Words, thread: Whole) -> Iterator[tuple[str, Mask, Whole]]:
+def _whose(reading: RecordingReading, names: NsysWords, thread: Whole) -> Iterator[tuple[str, Mask, Whole]]:
     """Yield which calls are the process' communication, which a helper's that communicates while the process goes on, and in which a
     thread of OpenMP waits for others; with the threads' numbers, which are OpenMP's own there."""
     own = reading.told.own_thread
@@ -167,7 +167,7 @@ def _whose(reading: Reading, names: Words, thread: Whole) -> Iterator[tuple[str,
         yield "parallel", waits, number[waits]
 
 
-def openmp_not_there(reading: Reading, life: tuple[int, int] | None) -> Iterator[pa.RecordBatch]:
+def openmp_not_there(reading: RecordingReading, life: tuple[int, int] | None) -> Iterator[pa.RecordBatch]:
     """Yield when threads of OpenMP were not made yet, or not any more: a processor that waits for them has nothing to do."""
     if life is None:
         return
@@ -177,7 +177,7 @@ def openmp_not_there(reading: Reading, life: tuple[int, int] | None) -> Iterator
         start = np.clip(np.concatenate([[life[0]], ends]), *life).astype(np.int64)
         end = np.clip(np.concatenate([told[:, 0], [life[1]]]), *life).astype(np.int64)
         gone = start < end
-        names = Words(np.zeros(int(gone.sum()), np.int32), [f"{OPENMP}thread not created"])
+        names = NsysWords(np.zeros(int(gone.sum()), np.int32), [f"{OPENMP}thread not created"])
         yield reading.intervals(start[gone], end[gone], kind="parallel", name=names, thread=np.full(int(gone.sum()), place + 1, np.int64))
 
 
@@ -200,7 +200,7 @@ def with_recorder(start: Whole, end: Whole, thread: Whole, cost: int) -> Whole:
     return until
 
 
-def _mpi(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
+def _mpi(reading: RecordingReading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
     for key in _keys(records, start) if reading.waiting else ():
         reading.waiting.pop(key, None)
     names = _names(reading, records)
@@ -221,7 +221,9 @@ def _mpi(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterat
         yield from _talks(reading, start[kept], end[kept], names.where(kept), thread[kept], size[kept])
 
 
-def _talks(reading: Reading, start: Whole, end: Whole, names: Words, thread: Whole, size: Whole | None = None) -> Iterator[pa.RecordBatch]:
+def _talks(
+    reading: RecordingReading, start: Whole, end: Whole, names: NsysWords, thread: Whole, size: Whole | None = None
+) -> Iterator[pa.RecordBatch]:
     """Yield calls of MPI and of what else waits. Of sums, which have no `size`, no call is known to be another rank's counterpart."""
     reading.messages |= bool(names.each(lambda name: _MPI.match(name) is not None, False).any())
     for kind, mine, whose in _whose(reading, names, thread):
@@ -232,45 +234,45 @@ def _talks(reading: Reading, start: Whole, end: Whole, names: Words, thread: Who
         yield reading.intervals(start[mine], end[mine], kind=kind, name=named, thread=whose, **more)
 
 
-def _add_helpers(reading: Reading, thread: Whole, took: Whole) -> None:
+def _add_helpers(reading: RecordingReading, thread: Whole, took: Whole) -> None:
     for one in np.unique(thread).tolist():
         reading.helpers[one] = reading.helpers.get(one, 0) + int(took[thread == one].sum())
 
 
-def _regions(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
+def _regions(reading: RecordingReading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
     for serial in reading.open.keys() & set(records["serial"].tolist()):
         del reading.open[serial]
     reading.regions += len(records)
     yield reading.intervals(start, end, kind="region", name=_names(reading, records), thread=column(records, "thread"))
 
 
-def _timed_calls(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
+def _timed_calls(reading: RecordingReading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
     names = _names(reading, records)
     does = names.each(lambda name: _CODES[call(name)], _CODES["other"])
     yield reading.intervals(start, end, kind="api", name=names, thread=column(records, "thread"), call=coded(does, CALLS))
 
 
-def _paused(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:  # noqa: ARG001 - as its neighbours
+def _paused(reading: RecordingReading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:  # noqa: ARG001 - as its neighbours
     reading.paused += start.tolist()
     yield from ()
 
 
-def _own(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
+def _own(reading: RecordingReading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
     """Yield what the recorder noted of its own; it has no other name in a recording."""
     names = _names(reading, records)
     mine = names.codes < 0
     reading.held += int((end - start)[mine].sum())
-    names = Words(np.where(mine, len(names.table), names.codes).astype(np.int32), [*names.table, RECORDER])
+    names = NsysWords(np.where(mine, len(names.table), names.codes).astype(np.int32), [*names.table, RECORDER])
     yield reading.intervals(start, end, kind="overhead", name=names, thread=column(records, "thread"))
 
 
-def _off(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
+def _off(reading: RecordingReading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
     """Yield when threads were on no processor: for how long of each interval is known."""
     off = np.minimum(column(records, "bytes"), end - start)
     yield reading.intervals(start, end, kind="off", thread=column(records, "thread"), off=off)
 
 
-def before_sums(reading: Reading, start: Whole, end: Whole, thread: Whole) -> Whole:
+def before_sums(reading: RecordingReading, start: Whole, end: Whole, thread: Whole) -> Whole:
     """Return the ends of calls, cut where the sums of their threads begin."""
     for one, since in reading.told.summed.items():
         moment = int(reading.clock.host(np.array([since], np.uint64))[0])
@@ -278,7 +280,7 @@ def before_sums(reading: Reading, start: Whole, end: Whole, thread: Whole) -> Wh
     return end
 
 
-def _sums(reading: Reading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
+def _sums(reading: RecordingReading, records: Records, start: Whole, end: Whole) -> Iterator[pa.RecordBatch]:
     """Yield what sums say as intervals, one after another within the time that they are of: how long is known, not when."""
     good = records["bytes"] <= (end - start + SLACK).astype(np.uint64)
     reading.problems.drop("sums that are longer than the time that they are of", int((~good).sum()), reading.place)

@@ -7,13 +7,13 @@ import numpy as np
 from ullage.cupti.chunks import NCCL
 from ullage.problems import Problems
 from ullage.recording import NcclCollectives
-from ullage.traces.recorded_told import Told
+from ullage.traces.recorded_told import RecordingFacts
 
 WITHOUT_SENSE = "collectives of NCCL without sense"
 NO_ROOM = "collectives of NCCL that the recorder had no room for"
 
 
-def nccl_collectives(told: Told, problems: Problems, place: str) -> NcclCollectives | None:
+def nccl_collectives(told: RecordingFacts, problems: Problems, place: str) -> NcclCollectives | None:
     """Return a recording's collectives in the order in which they were enqueued, None where NCCL told of none.
 
     Of what was told of a collective the last counts. What can't be is dropped and counted.

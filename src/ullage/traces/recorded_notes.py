@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 
 from ullage.cupti.chunks import NOBODY, OPENMP
-from ullage.cupti.kinds import Kind
+from ullage.cupti.kinds import ActivityKind
 from ullage.cupti.results import explain
 from ullage.errors import harmless
 from ullage.recording import Device, Process, RecorderCost, Recording, Summed, SummedCalls
 from ullage.traces.recorded_host import calls_recorded, is_mpi
-from ullage.traces.recorded_rows import Reading, Records, column
-from ullage.traces.recorded_told import Told
+from ullage.traces.recorded_rows import RecordingReading, Records, column
+from ullage.traces.recorded_told import RecordingFacts
 
-_KERNELS = (Kind.CONCURRENT_KERNEL, Kind.KERNEL)
+_KERNELS = (ActivityKind.CONCURRENT_KERNEL, ActivityKind.KERNEL)
 CUPTI = "cupti"  # how the name of a call of CUPTI begins
 NOT_SHARED = "rings"  # the problem of a recorder that could not have them in a file
 MOST_SAID = 5  # problems of one recording that are told one by one
 
 
-def who(told: Told, recording: Recording, rank: int | None) -> None:
+def who(told: RecordingFacts, recording: Recording, rank: int | None) -> None:
     """Fill in host, rank and ranks of a recording; the file's own rank comes before the one that was asked for."""
     own = told.whole("rank")
     recording.host = told.text("host") or recording.host
@@ -57,7 +57,7 @@ def _uuid(text: str) -> str:
     return text if text.startswith(("GPU-", "MIG-")) else f"GPU-{text.lower()}"
 
 
-def devices(reading: Reading, records: Records) -> None:
+def devices(reading: RecordingReading, records: Records) -> None:
     """Fill in the recording's devices from CUPTI's own records of them; a MIG instance is a device of its own."""
     names = reading.words(records["name"])
     for at, record in enumerate(records):
@@ -88,7 +88,7 @@ _WHY_NOT_COUNTED = {
 }
 
 
-def _openmp_unseen(told: Told) -> list[str]:
+def _openmp_unseen(told: RecordingFacts) -> list[str]:
     """Return that a program's OpenMP doesn't tell when its threads wait."""
     said = told.info.get("openmp")
     if not isinstance(said, dict) or said.get("told") is not False:
@@ -101,7 +101,7 @@ def _openmp_unseen(told: Told) -> list[str]:
     ]
 
 
-def useful_counts(told: Told) -> dict[str, int]:
+def useful_counts(told: RecordingFacts) -> dict[str, int]:
     """Return what was counted in useful time, as in `Recording.counters`; {} where nothing was."""
     said = told.info.get("useful")
     counts = {name: _count(said, name) for name in ("instructions", "cycles", "time")} if isinstance(said, dict) else {}
@@ -110,7 +110,7 @@ def useful_counts(told: Told) -> dict[str, int]:
     return {"instructions": counts["instructions"], "cycles": counts["cycles"], "useful_time": counts["time"], "sampled": 1}
 
 
-def not_counted(reading: Reading) -> list[str]:
+def not_counted(reading: RecordingReading) -> list[str]:
     """Return why a process' instructions are not known."""
     said = reading.told.info.get("useful")
     if not isinstance(said, dict) or reading.recording.counters:
@@ -125,14 +125,14 @@ def not_counted(reading: Reading) -> list[str]:
     return [f"no instructions and no IPC: {why}"]
 
 
-def _counted(reading: Reading) -> dict[str, int]:
+def _counted(reading: RecordingReading) -> dict[str, int]:
     """Return what was counted, where calls of CUDA are not among it."""
     said = reading.told.info.get("useful")
     apart = isinstance(said, dict) and "driver" in str(said.get("apart", ""))
     return {} if reading.device_calls and not apart else useful_counts(reading.told)
 
 
-def people(reading: Reading) -> None:
+def people(reading: RecordingReading) -> None:
     """Fill in the one process: how long it lived, its name, and what the recording prefers."""
     recording = reading.recording
     program = reading.told.info.get("program")
@@ -151,14 +151,14 @@ def people(reading: Reading) -> None:
         recording.saw(reading.process, *life)
 
 
-def tell_clocks(reading: Reading) -> None:
+def tell_clocks(reading: RecordingReading) -> None:
     """Fill in of which threads it is known when they were on no processor."""
     if clocked := reading.told.clocked_threads:
         reading.recording.cpu_clocks[reading.process] = clocked
         reading.recording.own_thread[reading.process] = reading.told.own_thread or reading.process
 
 
-def losses(reading: Reading) -> None:
+def losses(reading: RecordingReading) -> None:
     """Count what was lost: by CUPTI, by the recorder, and by the reader."""
     told, problems, end = reading.told, reading.problems, reading.told.end or {}
     problems.drop("activity records that CUPTI dropped", told.dropped, reading.place)
@@ -176,11 +176,11 @@ def losses(reading: Reading) -> None:
         )
 
 
-def remarks(reading: Reading) -> list[str]:
+def remarks(reading: RecordingReading) -> list[str]:
     """Return what the numbers of a recording rest on, a sentence each: what CUPTI refused, and what nobody recorded."""
     found = refusals(reading.told)
     answers = reading.told.answers()
-    if answers and not any(answers.get(kind) == 0 for kind in (*_KERNELS, Kind.GRAPH_TRACE)):
+    if answers and not any(answers.get(kind) == 0 for kind in (*_KERNELS, ActivityKind.GRAPH_TRACE)):
         found.append("no kernels were recorded: there is no device tree")
     if not calls_recorded(reading):
         found.append("of the hosts' calls only the waits were recorded: launches and copies count as useful time")
@@ -194,14 +194,14 @@ def remarks(reading: Reading) -> list[str]:
 WORTH_A_WORD = 0.01  # of a process' life
 
 
-def system_waits(told: Told, lasted: int) -> list[str]:
+def system_waits(told: RecordingFacts, lasted: int) -> list[str]:
     """Return what the system says of a process' first thread: how long it could have run, and how long it waited for disks."""
     waits = {"a processor, which others had": _count(told.info, "processor_wait_ns"), "disks": _count(told.info, "disk_wait_ns")}
     said = [f"{took / 1e9:.3g} s for {what}" for what, took in waits.items() if took and took >= WORTH_A_WORD * lasted]
     return [f"its first thread waited {', and '.join(said)}"] * bool(said)
 
 
-def helpers(reading: Reading) -> list[str]:
+def helpers(reading: RecordingReading) -> list[str]:
     """Return which threads communicated beside the one whose calls of MPI are the process'."""
     longest = sorted(reading.helpers.items(), key=lambda one: -one[1])
     if not longest:
@@ -214,7 +214,7 @@ def helpers(reading: Reading) -> list[str]:
     return [f"{rank}: {beside}; that is not the process' communication"]
 
 
-def refusals(told: Told) -> list[str]:
+def refusals(told: RecordingFacts) -> list[str]:
     """Return what could not be recorded and why."""
     failed = [p for p in told.objects("problems") if p.get("what") != NOT_SHARED]
     said = [_why(str(p.get("what", "a call of CUPTI")), p.get("code"), p.get("detail")) for p in failed] + _not_shared(told)
@@ -226,7 +226,7 @@ def refusals(told: Told) -> list[str]:
     return said[:MOST_SAID] + ([f"{len(said) - MOST_SAID:,} more calls of CUPTI failed"] if len(said) > MOST_SAID else [])
 
 
-def _not_shared(told: Told) -> list[str]:
+def _not_shared(told: RecordingFacts) -> list[str]:
     """Return why a killed process left nothing but what it had flushed; of one that ended by itself that is nobody's loss."""
     codes = [p.get("code") for p in told.objects("problems") if p.get("what") == NOT_SHARED] if told.end is None else []
     why = f" ({os.strerror(codes[0])})" if codes and type(codes[0]) is int and 0 < codes[0] < 2**31 else ""
@@ -235,7 +235,7 @@ def _not_shared(told: Told) -> list[str]:
 
 
 def _kind(number: int) -> str:
-    return Kind(number).name.lower().replace("_", " ") if number in set(Kind) else f"kind {number}"
+    return ActivityKind(number).name.lower().replace("_", " ") if number in set(ActivityKind) else f"kind {number}"
 
 
 def _why(what: str, code: object, detail: object = "") -> str:
@@ -249,7 +249,7 @@ def _why(what: str, code: object, detail: object = "") -> str:
     return f"{harmless(what)}: {answer.meaning} ({answer.name}){more}" + (f"; {answer.hint}" if answer.hint else "")
 
 
-def cost(reading: Reading) -> RecorderCost | None:
+def cost(reading: RecordingReading) -> RecorderCost | None:
     """Return what recording cost, None where the recording doesn't say."""
     end, info = reading.told.end or {}, reading.told.info
     per_call = _count(info, "mpi_within_ns") + _count(info, "mpi_between_ns")
@@ -272,14 +272,14 @@ def device_memory(info: dict[str, Any]) -> int:
     return _count(said, "bytes") * _count(said, "limit") if isinstance(said, dict) and said.get("pinned") is not True else 0
 
 
-def summed_calls(told: Told) -> int:
+def summed_calls(told: RecordingFacts) -> int:
     """Return how many calls of MPI were only counted."""
     rows = [one.rows for one in told.sums.values()]
     calls = [some[(some["call"] != 0) & (some["call"] != NOBODY)] for some in rows]
     return sum(int(row["count"]) for some in calls for row in some if not told.is_openmp(int(row["call"])))
 
 
-def summed(reading: Reading) -> Summed | None:
+def summed(reading: RecordingReading) -> Summed | None:
     """Return since when sums stand in the place of events, None where they never do."""
     told = reading.told
     if not told.summed:
@@ -288,7 +288,7 @@ def summed(reading: Reading) -> Summed | None:
     return Summed(dict(zip(told.summed, since, strict=True)), reading.stretch, _summed_by_name(told))
 
 
-def _summed_by_name(told: Told) -> dict[str, SummedCalls]:
+def _summed_by_name(told: RecordingFacts) -> dict[str, SummedCalls]:
     """Return the calls that were counted of the process' own."""
     rows: dict[str, list[Records]] = {}
     for one in told.sums.values():

@@ -11,15 +11,15 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from ullage.traces.nsys_names import Words
+from ullage.traces.nsys_names import NsysWords
 from ullage.traces.nsys_nvtx import region
-from ullage.traces.recorded_rows import Marks, Reading, Records, Whole, column
+from ullage.traces.recorded_rows import Marks, RecordingReading, Records, Whole, column
 
 START, END = 1 << 1, 1 << 2  # CUpti_ActivityFlag
 MOST_OPEN = 1_000_000  # marks without their other half that are kept
 
 
-def ranges(reading: Reading, records: Records) -> Iterator[pa.RecordBatch]:
+def ranges(reading: RecordingReading, records: Records) -> Iterator[pa.RecordBatch]:
     """Yield the ranges whose second mark has come; the other marks are kept until it does."""
     wanted = records[(records["flags"] & (START | END)) != 0]
     moment = reading.clock.cupti(wanted["timestamp"])
@@ -35,7 +35,7 @@ def ranges(reading: Reading, records: Records) -> Iterator[pa.RecordBatch]:
     yield from _regions(reading, marks.time[first], marks.time[second], marks.thread[first], _names(marks, first))
 
 
-def _taken(reading: Reading, records: Records, moment: Whole) -> Marks:
+def _taken(reading: RecordingReading, records: Records, moment: Whole) -> Marks:
     names = reading.words(records["name"])
     starts = ((records["flags"] & START) != 0).astype(np.int64)
     return Marks(
@@ -43,7 +43,7 @@ def _taken(reading: Reading, records: Records, moment: Whole) -> Marks:
     )
 
 
-def _joined(new: Marks, reading: Reading) -> Marks:
+def _joined(new: Marks, reading: RecordingReading) -> Marks:
     old = reading.marks
     if old is None:
         return new
@@ -52,7 +52,7 @@ def _joined(new: Marks, reading: Reading) -> Marks:
     return Marks(number, time, thread, starts, np.concatenate([old.name, moved]), old.words + new.words)
 
 
-def _keep(reading: Reading, marks: Marks, places: Whole) -> None:
+def _keep(reading: RecordingReading, marks: Marks, places: Whole) -> None:
     if len(places) > MOST_OPEN:
         reading.problems.drop("marks of NVTX ranges without their other half", len(places) - MOST_OPEN, reading.place)
         places = places[-MOST_OPEN:]
@@ -63,17 +63,17 @@ def _keep(reading: Reading, marks: Marks, places: Whole) -> None:
     reading.marks = Marks(number, time, thread, starts, codes, [marks.words[code] for code in used.tolist()])
 
 
-def _names(marks: Marks, places: Whole) -> Words:
-    return Words(marks.name[places].astype(np.int32), marks.words).renamed(region)
+def _names(marks: Marks, places: Whole) -> NsysWords:
+    return NsysWords(marks.name[places].astype(np.int32), marks.words).renamed(region)
 
 
-def _regions(reading: Reading, start: Whole, end: Whole, thread: Whole, names: Words) -> Iterator[pa.RecordBatch]:
+def _regions(reading: RecordingReading, start: Whole, end: Whole, thread: Whole, names: NsysWords) -> Iterator[pa.RecordBatch]:
     users = names.codes >= 0
     if users.any():
         yield reading.intervals(start[users], end[users], kind="region", name=names.where(users), thread=thread[users])
 
 
-def still_open(reading: Reading, last: int) -> list[tuple[int, int, str]]:
+def still_open(reading: RecordingReading, last: int) -> list[tuple[int, int, str]]:
     """Return start, thread and name of regions and ranges that have begun before `last` and not ended."""
     found = [one for one in reading.open.values() if one[0] <= last]
     if reading.marks is None:
@@ -85,7 +85,7 @@ def still_open(reading: Reading, last: int) -> list[tuple[int, int, str]]:
     return found + [(start, thread, names.table[code]) for start, thread, code in rows if code >= 0]
 
 
-def unended(reading: Reading, last: int) -> Iterator[pa.RecordBatch]:
+def unended(reading: RecordingReading, last: int) -> Iterator[pa.RecordBatch]:
     """Yield what never ended, as if it ended at `last`."""
     found = still_open(reading, last)
     if found:
@@ -93,4 +93,4 @@ def unended(reading: Reading, last: int) -> Iterator[pa.RecordBatch]:
         codes = np.array([table.index(name) if name else -1 for _, _, name in found], np.int32)
         start, thread = (np.array(values, np.int64) for values in list(zip(*found, strict=True))[:2])
         reading.problems.mend("regions that never ended end with the recording", len(found), reading.place)
-        yield reading.intervals(start, np.full(len(start), last), kind="region", name=Words(codes, table), thread=thread)
+        yield reading.intervals(start, np.full(len(start), last), kind="region", name=NsysWords(codes, table), thread=thread)

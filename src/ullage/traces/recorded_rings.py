@@ -12,18 +12,18 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ullage.cupti.chunks import HOST, OFF_CPU, Cut, HostKind
+from ullage.cupti.chunks import HOST, OFF_CPU, EarlyEnd, HostKind
 from ullage.cupti.rings import Left, Sums, left
 from ullage.traces.recorded_host import of_host
 from ullage.traces.recorded_notes import NOT_SHARED
-from ullage.traces.recorded_rows import Reading
-from ullage.traces.recorded_told import Told
+from ullage.traces.recorded_rows import RecordingReading
+from ullage.traces.recorded_told import RecordingFacts
 from ullage.traces.trace import File
 
 KILLED = "the program ended without a word; what it had flushed is here"
 
 
-def of(file: File, told: Told) -> Left | None:
+def of(file: File, told: RecordingFacts) -> Left | None:
     """Return what a recording's process left in its rings, None where it ended by itself or left none."""
     found = left(file.path, told.last_host) if told.end is None else None
     if found is not None:
@@ -36,7 +36,7 @@ def of(file: File, told: Told) -> Left | None:
     return found
 
 
-def cut(told: Told, found: Left | None, ends: Cut | None) -> str:
+def cut(told: RecordingFacts, found: Left | None, ends: EarlyEnd | None) -> str:
     """Return why a recording doesn't hold all, "" where it does; `ends` is where its file ends early.
 
     A process that is killed while it writes leaves a part of a chunk, whose records are in its rings.
@@ -56,7 +56,7 @@ def cut(told: Told, found: Left | None, ends: Cut | None) -> str:
     return said if any(problem.get("what") == NOT_SHARED for problem in told.objects("problems")) else ""
 
 
-def appended(reading: Reading, found: Left | None) -> Iterator[pa.RecordBatch]:
+def appended(reading: RecordingReading, found: Left | None) -> Iterator[pa.RecordBatch]:
     """Yield what rings hold; the process lived until the last of it at least."""
     if found is None:
         return
@@ -71,13 +71,13 @@ def appended(reading: Reading, found: Left | None) -> Iterator[pa.RecordBatch]:
         reading.clock = replace(reading.clock, last=max(reading.clock.last, int(times.max())))
 
 
-def left_of_sums(told: Told, found: tuple[Sums, ...]) -> npt.NDArray[np.void]:
+def left_of_sums(told: RecordingFacts, found: tuple[Sums, ...]) -> npt.NDArray[np.void]:
     """Return records of SUM for what threads did since their sums were last written."""
     parts = [_left_of(told, sums) for sums in found]
     return np.concatenate(parts) if parts else np.zeros(0, HOST)
 
 
-def _left_of(told: Told, sums: Sums) -> npt.NDArray[np.void]:
+def _left_of(told: RecordingFacts, sums: Sums) -> npt.NDArray[np.void]:
     begin = max(told.cuts.get(sums.thread, 0), sums.began)
     end = max(begin, sums.last)
     nodes = sums.rows["node"].tolist()

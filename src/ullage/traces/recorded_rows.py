@@ -14,10 +14,10 @@ from ullage.cupti.layouts import Layouts
 from ullage.problems import Problems
 from ullage.recording import Recording
 from ullage.tables import intervals
-from ullage.traces.nsys_names import Words, distinct
+from ullage.traces.nsys_names import NsysWords, distinct
 from ullage.traces.nsys_rows import constant, known
-from ullage.traces.recorded_clock import Clock, Mask, Times
-from ullage.traces.recorded_told import Told
+from ullage.traces.recorded_clock import Mask, RecordingClock, Times
+from ullage.traces.recorded_told import RecordingFacts
 
 MISSING = -1  # of a whole number
 _NO_WORK = ("overhead", "lost", "region", "off")  # kinds that don't show that the program did anything then
@@ -38,7 +38,7 @@ class Marks(NamedTuple):
 
 
 @dataclass
-class Reading:
+class RecordingReading:
     """A recording while it is read: what its numbers mean, and what came up so far.
 
     `names` are the texts behind the pointers in records; `open` are regions that have begun (start, thread, name), by their serial
@@ -54,9 +54,9 @@ class Reading:
     place: str
     recording: Recording
     problems: Problems
-    told: Told
+    told: RecordingFacts
     process: int
-    clock: Clock
+    clock: RecordingClock
     layouts: Layouts | None
     names: dict[int, str] = field(default_factory=dict)
     unknown: dict[int, int] = field(default_factory=dict)
@@ -87,11 +87,11 @@ class Reading:
         if len(self.names) < MOST_NAMES:
             self.names |= entries
 
-    def words(self, pointers: Records) -> Words:
+    def words(self, pointers: Records) -> NsysWords:
         """Return the texts that a column of pointers points to; none where it was not told."""
         different, codes = distinct(pointers.astype(np.int64))
         table = [self.names.get(pointer & (2**64 - 1)) for pointer in different.tolist()]
-        return Words(codes.astype(np.int32), [text or "" for text in table]).renamed(lambda text: text or None)
+        return NsysWords(codes.astype(np.int32), [text or "" for text in table]).renamed(lambda text: text or None)
 
     def believed(self, start: Times, end: Times, what: str) -> Mask:
         """Return which intervals of something on a host have a time that can be; the others are counted."""
@@ -130,7 +130,9 @@ class Reading:
         made["kind"] = constant(kind, len(start)) if isinstance(kind, str) else kind
         for name, values in columns.items():
             if values is not None:
-                made[name] = values.arrow() if isinstance(values, Words) else known(values) if isinstance(values, np.ndarray) else values
+                made[name] = (
+                    values.arrow() if isinstance(values, NsysWords) else known(values) if isinstance(values, np.ndarray) else values
+                )
         return intervals(made)
 
 

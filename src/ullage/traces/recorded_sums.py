@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from ullage.cupti.chunks import NO_CALLS, OFF_CPU
-from ullage.traces.nsys_names import Words
-from ullage.traces.recorded_rows import Reading, Records, Whole
+from ullage.traces.nsys_names import NsysWords
+from ullage.traces.recorded_rows import RecordingReading, Records, Whole
 
 IDLE = "OpenMP idle"  # a thread in no team, as it is while its process communicates: both are laid at a stretch's end, so that they meet
 State = tuple[tuple[str, ...], int, int]  # the regions that a thread is in, the outermost first; a call's number or 0; ns
@@ -43,14 +43,14 @@ class Pieces:
         """Return the threads."""
         return np.array(self.thread, np.int64)
 
-    def names(self, name: Callable[[Any], str]) -> Words:
+    def names(self, name: Callable[[Any], str]) -> NsysWords:
         """Return what they are as words."""
         place: dict[Any, int] = {}
         codes = np.array([place.setdefault(what, len(place)) for what in self.what], np.int32)
-        return Words(codes, [name(what) for what in place]).renamed(lambda text: text or None)
+        return NsysWords(codes, [name(what) for what in place]).renamed(lambda text: text or None)
 
 
-def laid_out(reading: Reading, records: Records, start: Whole) -> tuple[Pieces, Pieces, Pieces]:
+def laid_out(reading: RecordingReading, records: Records, start: Whole) -> tuple[Pieces, Pieces, Pieces]:
     """Return calls, regions, and times on no processor, of records of SUM that begin at `start`. A stretch that holds more than its length
     (its thread had looked at the clock before it was written, and said so after) goes into the next one, which holds that much less."""
     stretches: dict[tuple[int, int], list[State]] = {}

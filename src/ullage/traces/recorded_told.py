@@ -9,17 +9,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ullage.cupti.chunks import NCCL, NO_CALLS, OPENMP, Chunk, HostKind, Type
+from ullage.cupti.chunks import NCCL, NO_CALLS, OPENMP, Chunk, ChunkType, HostKind
 from ullage.cupti.rings import Sums, unpacked_sums
 from ullage.traces.mpi_clock import edge
-from ullage.traces.recorded_clock import LATEST, LONGEST, Clock, clock
+from ullage.traces.recorded_clock import LATEST, LONGEST, RecordingClock, clock
 
 _THREE = struct.Struct("<QQQ")
 MOST_READINGS = 1_000_000  # of the clocks; one every ten milliseconds for three hours
 
 
 @dataclass
-class Told:
+class RecordingFacts:
     """Gathered chunk by chunk, in the order of the file; what makes no sense is passed over and counted in `nonsense`.
 
     `info` is the objects of INFO laid over one another, `host_names` the names of HOST records by number, `dropped` how many records
@@ -58,25 +58,25 @@ class Told:
     def add(self, chunk: Chunk) -> None:
         """Take in a chunk; those that hold records are only counted."""
         self.length = chunk.end
-        if chunk.type == Type.INFO:
+        if chunk.type == ChunkType.INFO:
             self._inform(chunk.json())
-        elif chunk.type == Type.NAMES and chunk.flags:
+        elif chunk.type == ChunkType.NAMES and chunk.flags:
             self.host_names |= chunk.names()
-        elif chunk.type == Type.CLOCKS:
+        elif chunk.type == ChunkType.CLOCKS:
             self._clocks(chunk.payload)
-        elif chunk.type == Type.DROPPED:
+        elif chunk.type == ChunkType.DROPPED:
             self._drop(chunk.payload)
-        elif chunk.type == Type.END:
+        elif chunk.type == ChunkType.END:
             self.end = chunk.json()
-        elif chunk.type == Type.BUFFER:
+        elif chunk.type == ChunkType.BUFFER:
             self.buffers += 1
-        elif chunk.type == Type.HOST:
+        elif chunk.type == ChunkType.HOST:
             self.last_host = chunk.offset
             self.see_threads(chunk.host())
             self._see_sums(chunk.host())
-        elif chunk.type == Type.SUMS:
+        elif chunk.type == ChunkType.SUMS:
             self._add_sums(unpacked_sums(chunk.payload))
-        elif chunk.type == Type.NCCL:
+        elif chunk.type == ChunkType.NCCL:
             self.nccl.append(np.frombuffer(chunk.payload, NCCL, count=len(chunk.payload) // NCCL.itemsize))
 
     @property
@@ -139,7 +139,7 @@ class Told:
         if found is not None:
             self.sums[found.thread, found.began] = found
 
-    def clock(self, since_1970: int | None = None) -> Clock:
+    def clock(self, since_1970: int | None = None) -> RecordingClock:
         """Return the clock that the readings so far make; `since_1970` if that is settled already.
 
         The recorder is there before it first has something to write, and with it the clocks: `started` says since when.

@@ -20,9 +20,9 @@ from ullage.errors import UllageError
 from ullage.problems import Problems
 from ullage.recording import Recording
 from ullage.traces.nsys_file import MAGIC, Database, opened
-from ullage.traces.rocprof_rows import Agent, Told, kernel, where_copied
+from ullage.traces.rocprof_rows import Agent, RocprofFacts, kernel, where_copied
 from ullage.traces.row_batches import Row, batches, whole
-from ullage.traces.trace import File, Options, trace
+from ullage.traces.trace import File, TraceOptions, trace
 
 _TABLE = re.compile(r"^rocpd_([a-z_]+?)(_[0-9a-f]{4,}[0-9a-f_]*)?$")
 _PLACE = ("pid", "tid", "agent_id", "queue_id", "stream_id")
@@ -48,11 +48,11 @@ def _named(table: str, base: str) -> str | None:
 
 
 @trace("rocpd", recognise=_recognise, reads="rocprofv3 databases (rocpd, SQLite)")
-def read(file: File, recording: Recording, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
+def read(file: File, recording: Recording, options: TraceOptions, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield dispatches, copies, calls and ROCTx ranges; times in ns since the boot."""
     database = opened(file.path)
     try:
-        told = Told(file.name, recording, problems)
+        told = RocprofFacts(file.name, recording, problems)
         parts = [_Part(database, ending, told) for ending in _endings(database)]
         for part in parts:
             yield from batches(part.rows(), recording, problems)
@@ -68,7 +68,7 @@ def _endings(database: Database) -> list[str]:
     return sorted({ending for table in database.tables for base in bases if (ending := _named(table, base)) is not None})
 
 
-def _damage(file: File, database: Database, recording: Recording, options: Options) -> None:
+def _damage(file: File, database: Database, recording: Recording, options: TraceOptions) -> None:
     if database.damage:
         table, why = next(iter(database.damage.items()))
         recording.cut = f"{file.name} is damaged in {table} ({why})"
@@ -82,7 +82,7 @@ class _Part:
 
     database: Database
     ending: str
-    told: Told
+    told: RocprofFacts
 
     def rows(self) -> Iterator[Row]:
         """Yield all rows of the tables."""

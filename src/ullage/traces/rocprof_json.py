@@ -17,11 +17,11 @@ from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 from ullage.recording import Recording
 from ullage.traces.json_salvage import ERRORS
-from ullage.traces.json_source import Source
+from ullage.traces.json_source import JsonSource
 from ullage.traces.rocprof_members import Members, header
-from ullage.traces.rocprof_rows import GPU, Agent, Told, kernel, where_copied
+from ullage.traces.rocprof_rows import GPU, Agent, RocprofFacts, kernel, where_copied
 from ullage.traces.row_batches import Row, batches
-from ullage.traces.trace import File, Options, trace
+from ullage.traces.trace import File, TraceOptions, trace
 
 _BLOCK = 16 << 20  # bytes that are read at once
 _MARK = b'"rocprofiler-sdk-tool"'
@@ -133,9 +133,9 @@ _OTHERS = msgspec.json.Decoder(list[msgspec.Raw])
 
 
 @trace("rocprofv3", recognise=lambda file: 2 if _MARK in file.head[:4096] else 0, reads="rocprofv3 JSON (--output-format json)")
-def read(file: File, recording: Recording, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
+def read(file: File, recording: Recording, options: TraceOptions, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield dispatches, copies, calls and ROCTx ranges; times in ns since the boot. Raises UllageError for a file that is no whole JSON."""
-    told = Told(file.name, recording, problems)
+    told = RocprofFacts(file.name, recording, problems)
     beneath: list[pa.RecordBatch] = []
     for named, sort, records in _parts(file, options):
         if not sort:
@@ -165,17 +165,17 @@ def _named(process: _Process) -> _NamedRecords:
     return _NamedRecords(process, dict(_agents(process.agents)), kernels, messages)
 
 
-def _parts(file: File, options: Options) -> Iterator[tuple[_NamedRecords, str, list[_Record]]]:
+def _parts(file: File, options: TraceOptions) -> Iterator[tuple[_NamedRecords, str, list[_Record]]]:
     """Yield each process ("" for the sort), then its records by sort, some at once.
 
     What names them stands before them; a file in which it doesn't is held in memory as a whole.
     """
-    source = Source(file, options.limit)
+    source = JsonSource(file, options.limit)
     try:
         found = header(source, _NEEDED)
         if found is None:
             source.close()
-            source = Source(file, options.limit)
+            source = JsonSource(file, options.limit)
             yield from _whole(_decoded(file, _all_of(source)))
             return
         before, text, is_list = found
@@ -203,7 +203,7 @@ def _whole(processes: list[_Process]) -> Iterator[tuple[_NamedRecords, str, list
             yield named, sort, getattr(process.buffer_records, sort)
 
 
-def _all_of(source: Source) -> bytes:
+def _all_of(source: JsonSource) -> bytes:
     return b"".join(iter(lambda: source.block(_BLOCK), b""))
 
 
@@ -240,7 +240,7 @@ def _valid(decoder: msgspec.json.Decoder[Any], text: bytes | memoryview) -> Any:
         return decoder.decode(bytes(text).decode("utf-8", "replace"))
 
 
-def _dispatched(named: _NamedRecords, records: list[_Record], told: Told) -> Iterator[Row]:
+def _dispatched(named: _NamedRecords, records: list[_Record], told: RocprofFacts) -> Iterator[Row]:
     for record in records:
         sent = record.dispatch_info or _Dispatch()
         grid, block = ((size.x, size.y, size.z) for size in (sent.grid_size, sent.workgroup_size))
@@ -250,7 +250,7 @@ def _dispatched(named: _NamedRecords, records: list[_Record], told: Told) -> Ite
             yield found
 
 
-def _copied(named: _NamedRecords, records: list[_Record], told: Told) -> Iterator[Row]:
+def _copied(named: _NamedRecords, records: list[_Record], told: RocprofFacts) -> Iterator[Row]:
     for record in records:
         ends = [None if agent is None else named.agents.get(agent.handle) for agent in (record.src_agent_id, record.dst_agent_id)]
         row = _timed(record, named.process) | {"kind": "memcpy", "name": _word(named.process, record), "bytes": record.bytes}
@@ -270,14 +270,14 @@ def _agents(listed: list[_Agent]) -> Iterator[tuple[int, Agent]]:
         yield one.id.handle, Agent(gpu, number, one.product_name or one.name, uuid)
 
 
-def _called(category: str, named: _NamedRecords, records: list[_Record], told: Told) -> Iterator[Row]:
+def _called(category: str, named: _NamedRecords, records: list[_Record], told: RocprofFacts) -> Iterator[Row]:
     for record in records:
         row = _timed(record, named.process) | {"thread": record.thread_id}
         if (found := told.called(row, category, _word(named.process, record))) is not None:
             yield found
 
 
-def _marked(named: _NamedRecords, records: list[_Record], told: Told) -> Iterator[Row]:
+def _marked(named: _NamedRecords, records: list[_Record], told: RocprofFacts) -> Iterator[Row]:
     for record in records:
         row = _timed(record, named.process) | {"thread": record.thread_id}
         name = named.messages.get(record.correlation_id.internal, "")
@@ -302,7 +302,7 @@ def _word(process: _Process, record: _Record) -> str:
     return words[record.operation] if 0 <= record.operation < len(words) else ""
 
 
-_MADE: dict[str, Callable[[_NamedRecords, list[_Record], Told], Iterator[Row]]] = {
+_MADE: dict[str, Callable[[_NamedRecords, list[_Record], RocprofFacts], Iterator[Row]]] = {
     "hip_api": partial(_called, "HIP"),
     "hsa_api": partial(_called, "HSA"),
     "marker_api": _marked,

@@ -11,7 +11,7 @@ import msgspec
 
 from ullage.traces.json_array import CHUNK, MOST, Array
 from ullage.traces.json_salvage import ERRORS, end_of_array
-from ullage.traces.json_source import Source
+from ullage.traces.json_source import JsonSource
 
 T = TypeVar("T")
 _BLOCK = 1 << 20
@@ -22,7 +22,7 @@ _TOOL = msgspec.json.Decoder(dict[str, list[dict[str, msgspec.Raw]] | dict[str, 
 _CLOSINGS = ((b'"":null}]}', True), (b'"":null}}', False))
 
 
-def header(source: Source, needed: Sequence[str]) -> tuple[bytes, bytes, bool] | None:
+def header(source: JsonSource, needed: Sequence[str]) -> tuple[bytes, bytes, bool] | None:
     """Return what stands before the first process' records, closed so that it is an object by itself; how the records begin; and whether
     processes are a list. None where one of the `needed` members is not there: it may stand behind the records."""
     text, seen = b"", 0
@@ -58,7 +58,7 @@ class Members(Generic[T]):
     Afterwards `after` is what was read from the object's closing brace on; `damage` says what is wrong with it, "" where it is whole.
     """
 
-    def __init__(self, source: Source, start: bytes, decode: Callable[[str, bytes | memoryview], list[T]]) -> None:
+    def __init__(self, source: JsonSource, start: bytes, decode: Callable[[str, bytes | memoryview], list[T]]) -> None:
         self.after, self.damage = start, ""
         self._source, self._decode = source, decode
 

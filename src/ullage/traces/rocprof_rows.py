@@ -29,7 +29,7 @@ class Agent:
 
 
 @dataclass
-class Told:
+class RocprofFacts:
     """What is counted while rows are made: when each process lived, its calls of HSA (kept until it is known whether they count)."""
 
     place: str

@@ -25,7 +25,7 @@ from ullage.recording import Process, Recording
 from ullage.totals import Region
 from ullage.traces.talp_processes import ProcessTimes, by_region, summed
 from ullage.traces.talp_region import read_region
-from ullage.traces.trace import File, Options, sums
+from ullage.traces.trace import File, TraceOptions, sums
 
 WHOLE = ("Global", "Application")  # what TALP calls the whole run
 MOST_BYTES = 1 << 30
@@ -41,7 +41,7 @@ def _recognise(file: File) -> int:
 
 
 @sums("talp", recognise=_recognise, reads="TALP JSON (DLB 3.5 to 3.8)")
-def read(file: File, recording: Recording, options: Options, problems: Problems) -> list[Region]:
+def read(file: File, recording: Recording, options: TraceOptions, problems: Problems) -> list[Region]:
     """Return the regions, the whole run first. Raises UllageError for a file that is damaged or holds no sums by region."""
     whole = _loaded(file, min(options.limit, MOST_BYTES), problems)
     processes = by_region(whole.get("Process", whole.get("region")), problems)

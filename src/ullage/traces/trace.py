@@ -33,7 +33,7 @@ from ullage.totals import Region
 
 
 @dataclass(frozen=True)
-class Options:
+class TraceOptions:
     """What the user may say about a trace file.
 
     `rank` is the rank of a file that doesn't tell; `strict` refuses damaged files; `limit` is the most decompressed bytes that
@@ -65,17 +65,17 @@ class File:
         return opened(self.path)
 
 
-class Reader(Protocol):
+class TraceReader(Protocol):
     """A function that turns a trace file into record batches of intervals."""
 
-    def __call__(self, file: File, recording: Recording, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
+    def __call__(self, file: File, recording: Recording, options: TraceOptions, problems: Problems) -> Iterator[pa.RecordBatch]:
         """Yield record batches of `tables.INTERVALS`."""
 
 
 class SumsReader(Protocol):
     """A function that turns a file of sums into regions."""
 
-    def __call__(self, file: File, recording: Recording, options: Options, problems: Problems) -> list[Region]:
+    def __call__(self, file: File, recording: Recording, options: TraceOptions, problems: Problems) -> list[Region]:
         """Return the regions, the whole run first."""
 
 
@@ -91,7 +91,7 @@ class Trace:
     name: str
     recognise: Callable[[File], int]
     reads: str
-    read: Reader | None = None
+    read: TraceReader | None = None
     sums: SumsReader | None = None
     beside: tuple[str, ...] = field(default=())
     repeats: Callable[[Path, Collection[Path]], bool] | None = None
@@ -101,11 +101,11 @@ class Trace:
 TRACES: Registry[Trace] = Registry("trace format", package="ullage.traces", command="ullage trace --help")
 
 
-def trace(name: str, *, recognise: Callable[[File], int], reads: str, **more: Any) -> Callable[[Reader], Reader]:
+def trace(name: str, *, recognise: Callable[[File], int], reads: str, **more: Any) -> Callable[[TraceReader], TraceReader]:
     """Register the decorated function as the reader of a format of intervals. `reads` is one line for the table of formats, `more`
     other fields of `Trace`."""
 
-    def register(reader: Reader) -> Reader:
+    def register(reader: TraceReader) -> TraceReader:
         TRACES.add(name, Trace(name, recognise, reads, read=reader, **more))
         return reader
 

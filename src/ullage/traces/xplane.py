@@ -22,10 +22,10 @@ from ullage.problems import Problems
 from ullage.protobuf import EndOfBytesError, MessageStream, WireError, fields, signed
 from ullage.recording import Recording
 from ullage.traces.jax_folder import repeats, session
-from ullage.traces.jax_planes import Lives, Plane, describe, on_device, on_host, plane, stream
-from ullage.traces.json_source import Source
+from ullage.traces.jax_planes import HostLives, TracePlane, describe, on_device, on_host, plane, stream
+from ullage.traces.json_source import JsonSource
 from ullage.traces.row_batches import Row, batches
-from ullage.traces.trace import File, Options, trace
+from ullage.traces.trace import File, TraceOptions, trace
 
 _PLANES, _ID, _NAME, _LINES, _EVENT_NAMES, _STAT_NAMES, _PLANE_STATS = 1, 1, 2, 3, 4, 5, 6  # of a space and a plane
 _LINE_NAME, _LINE_START, _EVENTS, _LINE_SHOWN = 2, 3, 4, 11  # of a line
@@ -50,20 +50,20 @@ def _space(name: Any) -> bool:
 
 
 @trace("xplane", recognise=_recognise, reads="JAX/XLA profiles (xplane.pb)", repeats=repeats, session=session)
-def read(file: File, recording: Recording, options: Options, problems: Problems) -> Iterator[pa.RecordBatch]:
+def read(file: File, recording: Recording, options: TraceOptions, problems: Problems) -> Iterator[pa.RecordBatch]:
     """Yield what ran on devices, calls of the GPU's interface and steps; times in ns since 1970.
 
     A file that is cut or damaged gives the planes before the damage. Raises UllageError for a profile that tells of no device.
     """
     recording.source, recording.prefers, recording.covers = "JAX (XLA)", "ai", "session"
     recording.host = harmless(file.path.name.split(".")[0], 200)
-    found, lives = list[Plane](), Lives()
-    with closing(Source(file, options.limit)) as source:
+    found, lives = list[TracePlane](), HostLives()
+    with closing(JsonSource(file, options.limit)) as source:
         layout = _layout(MessageStream(source.block))
         fault = layout.fault or source.fault
     recording.clock = "utc" if layout.began else "own"
     try:
-        with closing(Source(file, options.limit)) as source:
+        with closing(JsonSource(file, options.limit)) as source:
             events = MessageStream(source.block)
             for of in layout.planes:
                 found.append(of.plane)
@@ -101,7 +101,7 @@ class _LineLayout:
 class _PlaneLayout:
     """A plane in which something ran, what names mean there, and its lines."""
 
-    plane: Plane
+    plane: TracePlane
     names: _Names
     lines: list[_LineLayout]
 
@@ -209,7 +209,7 @@ def _entry(stream: MessageStream, size: int) -> tuple[int, str]:
     return key, called
 
 
-def _rows(events: MessageStream, of: _PlaneLayout, began: int, lives: Lives) -> Iterator[Row]:
+def _rows(events: MessageStream, of: _PlaneLayout, began: int, lives: HostLives) -> Iterator[Row]:
     """Yield the rows of a plane's events; `events` gives the file from a place before it on."""
     process = of.plane.process
     for line in of.lines:

@@ -13,10 +13,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from ullage.problems import Problems
-from ullage.trainlogs.lines import Line
+from ullage.trainlogs.lines import LogLine
 from ullage.trainlogs.log import trainlog
 from ullage.trainlogs.numbers import flops, number, span
-from ullage.trainlogs.step import Step
+from ullage.trainlogs.step import LoggedStep
 
 _TIMER = re.compile(r"(?:global_step=|\s0/)(\d{1,15}), RunningAvgSamplesPerSec=[^,]*, CurrSamplesPerSec=([^,\s]{1,40})", re.ASCII)
 _ENGINE = re.compile(r"\bsteps?:\s*(\d{1,15})\s.*\biter time \(s\):\s*(\S{1,40})\s+samples/sec:\s*(\S{1,40})", re.ASCII)
@@ -30,18 +30,18 @@ def recognise(text: str) -> int:
 
 
 @trainlog("deepspeed", recognise=recognise, reads="DeepSpeed (throughput timer, pipeline engine, FLOPs profiler)")
-def read(lines: Iterable[Line], problems: Problems, where: str) -> Iterator[Step]:  # noqa: ARG001 - a reader's signature
+def read(lines: Iterable[LogLine], problems: Problems, where: str) -> Iterator[LoggedStep]:  # noqa: ARG001 - a reader's signature
     """Yield a step for each line of the timer or the engine, and for each summary of the profiler."""
-    profile: Step | None = None
+    profile: LoggedStep | None = None
     for line in lines:
         if found := _TIMER.search(line.text):
-            yield Step(line.number, int(found[1]), line.time, samples_per_second=number(found[2]))
+            yield LoggedStep(line.number, int(found[1]), line.time, samples_per_second=number(found[2]))
         elif found := _ENGINE.search(line.text):
-            yield Step(line.number, int(found[1]), line.time, number(found[2]), samples_per_second=number(found[3]))
+            yield LoggedStep(line.number, int(found[1]), line.time, number(found[2]), samples_per_second=number(found[3]))
         elif found := _PROFILE.search(line.text):
             if profile is not None:
                 yield profile
-            profile = Step(line.number, int(found[1]), line.time)
+            profile = LoggedStep(line.number, int(found[1]), line.time)
         elif profile is not None and (found := _SUMMARY.match(line.text)):
             profile = _with(profile, found[1], found[2])
             if found[1] == "samples/second":
@@ -51,7 +51,7 @@ def read(lines: Iterable[Line], problems: Problems, where: str) -> Iterator[Step
         yield profile
 
 
-def _with(profile: Step, name: str, value: str) -> Step:
+def _with(profile: LoggedStep, name: str, value: str) -> LoggedStep:
     """Return the profile with what one line of its summary says."""
     if name == "iter latency":
         return replace(profile, step_time=span(value))

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from ullage.problems import Problems
 from ullage.trainlogs.keys import folded, mapping, meaning
-from ullage.trainlogs.lines import Line, moment
+from ullage.trainlogs.lines import LogLine, moment
 from ullage.trainlogs.log import trainlog
 from ullage.trainlogs.numbers import TERA, number
-from ullage.trainlogs.step import Step, counted
+from ullage.trainlogs.step import LoggedStep, counted
 
 _PERCENT: Final = 1.5  # a series of MFU with a median above this is in percent
 _FLOPS: Final = 1e6  # no GPU trains at a million FLOP/s, none at a million TFLOP/s
@@ -32,7 +32,7 @@ def recognise(text: str) -> int:
 
 
 @trainlog("jsonl", recognise=recognise, reads="JSON lines with named keys (step, timestamp, step_time, tokens, tflops_per_gpu, mfu, …)")
-def read(lines: Iterable[Line], problems: Problems, where: str) -> Iterator[Step]:
+def read(lines: Iterable[LogLine], problems: Problems, where: str) -> Iterator[LoggedStep]:
     """Yield a step for each object, MFU as a ratio."""
     steps = list(_steps(lines, problems, where))
     told = [step.mfu for step in steps if step.mfu is not None and step.mfu == step.mfu]
@@ -41,7 +41,7 @@ def read(lines: Iterable[Line], problems: Problems, where: str) -> Iterator[Step
         yield replace(step, mfu=step.mfu / 100) if percent and step.mfu is not None else step
 
 
-def _steps(lines: Iterable[Line], problems: Problems, where: str) -> Iterator[Step]:
+def _steps(lines: Iterable[LogLine], problems: Problems, where: str) -> Iterator[LoggedStep]:
     for line in lines:
         if line.text.startswith("{") or line.text.endswith("}"):
             told = mapping(line.text)
@@ -63,11 +63,11 @@ def _chosen(told: Mapping[str, Any]) -> dict[str, tuple[str, Any]]:
     return {field: (name, value) for field, (_, name, value) in found.items()}
 
 
-def _step(line: Line, told: Mapping[str, tuple[str, Any]]) -> Step:
+def _step(line: LogLine, told: Mapping[str, tuple[str, Any]]) -> LoggedStep:
     values = {field: (number(str(value)), name) for field, (name, value) in told.items() if field not in ("time", "step")}
     scaled = {field: value * _factor(field, name, value) for field, (value, name) in values.items() if value is not None}
     step = number(str(told["step"][1])) if "step" in told else None
-    return Step(line.number, counted(step), _time(told["time"][1]) if "time" in told else line.time, **scaled)
+    return LoggedStep(line.number, counted(step), _time(told["time"][1]) if "time" in told else line.time, **scaled)
 
 
 def _factor(field: str, name: str, value: float) -> float:

@@ -21,7 +21,7 @@ _AMERICAN = re.compile(r"(?<!\d)(\d\d)/(\d\d)/(\d{4}) (\d\d):(\d\d):(\d\d)(?!\d)
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     """A line's number in its file (from 1), its text without colours, and the clock that reads a time in it."""
 
     number: int
@@ -35,7 +35,7 @@ class Line:
 
 
 @dataclass
-class Lines:
+class LogLines:
     """The lines of a file, one at a time; `assumed` says whether a time without a zone was taken to be in `zone`.
 
     A carriage return begins a line of its own with the same number, as a progress bar does. A line longer than `LONGEST`
@@ -48,7 +48,7 @@ class Lines:
     zone: tzinfo = UTC
     assumed: bool = field(default=False, init=False)
 
-    def __iter__(self) -> Iterator[Line]:
+    def __iter__(self) -> Iterator[LogLine]:
         number = 0
         while raw := self.file.readline(LONGEST):
             number += 1
@@ -59,7 +59,7 @@ class Lines:
                 continue
             for part in plain(raw.decode("utf-8", "replace")).split("\r"):
                 if part := part.strip():
-                    yield Line(number, part, self.clock)
+                    yield LogLine(number, part, self.clock)
 
     def clock(self, text: str) -> int | None:
         """Return the time written in the first characters of a line, in ms since 1970."""

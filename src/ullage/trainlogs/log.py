@@ -21,9 +21,9 @@ from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 from ullage.registry import Registry
 from ullage.sources.source import Place
-from ullage.trainlogs.lines import Line, Lines
+from ullage.trainlogs.lines import LogLine, LogLines
 from ullage.trainlogs.ranks import one_a_step
-from ullage.trainlogs.step import Step
+from ullage.trainlogs.step import LoggedStep
 
 # A row a step. A null is "not reported", never zero.
 SERIES = pa.schema(
@@ -53,10 +53,10 @@ _STEPS: Final = 1 << 53
 _FIRST, _LAST = 0, 4_102_444_800_000  # 1970 and 2100, in ms
 
 
-class Reader(Protocol):
+class LogReader(Protocol):
     """A function that turns the lines of a log into steps."""
 
-    def __call__(self, lines: Iterable[Line], problems: Problems, where: str) -> Iterator[Step]:
+    def __call__(self, lines: Iterable[LogLine], problems: Problems, where: str) -> Iterator[LoggedStep]:
         """Yield what each step reports, in the order of the lines."""
 
 
@@ -66,17 +66,17 @@ class TrainLog:
 
     name: str
     recognise: Callable[[str], int]
-    read: Reader
+    read: LogReader
     reads: str
 
 
 TRAINLOGS: Registry[TrainLog] = Registry("trainer log format", package="ullage.trainlogs", command="ullage fleet --help")
 
 
-def trainlog(name: str, *, recognise: Callable[[str], int], reads: str) -> Callable[[Reader], Reader]:
+def trainlog(name: str, *, recognise: Callable[[str], int], reads: str) -> Callable[[LogReader], LogReader]:
     """Register the decorated function as the reader of a trainer's log. `reads` is one line for the table of formats."""
 
-    def register(reader: Reader) -> Reader:
+    def register(reader: LogReader) -> LogReader:
         TRAINLOGS.add(name, TrainLog(name, recognise, reader, reads))
         return reader
 
@@ -98,7 +98,7 @@ def read_log(name: str, problems: Problems | None = None, *, zone: tzinfo = UTC)
     place, where = Place(str(path), path), path.name
     log = _recognised(place, where)
     with place.open() as file:
-        lines = Lines(file, where, problems, zone)
+        lines = LogLines(file, where, problems, zone)
         read = log.read(_as_far_as_it_goes(lines, problems, where), problems, where)
         steps = list(one_a_step(_sane(read, problems, where), problems))
     if not steps:
@@ -108,7 +108,7 @@ def read_log(name: str, problems: Problems | None = None, *, zone: tzinfo = UTC)
     return table(steps)
 
 
-def table(steps: Iterable[Step]) -> pa.Table:
+def table(steps: Iterable[LoggedStep]) -> pa.Table:
     """Return steps as a `SERIES` table."""
     rows = list(steps)
     columns = []
@@ -125,7 +125,7 @@ def _recognised(place: Place, where: str) -> TrainLog:
     logs, seen = TRAINLOGS.values(), 0
     try:
         with place.open() as file:
-            for line in Lines(file, where, Problems()):
+            for line in LogLines(file, where, Problems()):
                 seen = line.number
                 for log in logs:
                     sure = log.recognise(line.text)
@@ -142,7 +142,7 @@ def _recognised(place: Place, where: str) -> TrainLog:
     return perhaps
 
 
-def _as_far_as_it_goes(lines: Lines, problems: Problems, where: str) -> Iterator[Line]:
+def _as_far_as_it_goes(lines: LogLines, problems: Problems, where: str) -> Iterator[LogLine]:
     """Yield the lines up to where a damaged file ends, with a note."""
     try:
         yield from lines
@@ -151,7 +151,7 @@ def _as_far_as_it_goes(lines: Lines, problems: Problems, where: str) -> Iterator
         problems.cut(f"{where} ended early: {error.problem}")
 
 
-def _sane(steps: Iterable[Step], problems: Problems, where: str) -> Iterator[Step]:
+def _sane(steps: Iterable[LoggedStep], problems: Problems, where: str) -> Iterator[LoggedStep]:
     """Yield the steps that still say something once what can't be is taken out."""
     for step in steps:
         wrong: dict[str, Any] = {name: None for name, highest in _HIGHEST.items() if not _possible(getattr(step, name), highest)}
@@ -170,4 +170,4 @@ def _possible(value: float | None, highest: float) -> bool:
     return value is None or (math.isfinite(value) and 0 < value <= highest)
 
 
-assert tuple(field.name for field in fields(Step)) == tuple(SERIES.names)
+assert tuple(field.name for field in fields(LoggedStep)) == tuple(SERIES.names)

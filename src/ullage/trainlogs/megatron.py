@@ -12,10 +12,10 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ullage.problems import Problems
-from ullage.trainlogs.lines import Line
+from ullage.trainlogs.lines import LogLine
 from ullage.trainlogs.log import trainlog
 from ullage.trainlogs.numbers import flops, number
-from ullage.trainlogs.step import Step
+from ullage.trainlogs.step import LoggedStep
 
 _ITERATION = re.compile(r"\biteration\s+(\d{1,15})\s*/\s*\d+\s*\|", re.ASCII)
 _BRIDGE = re.compile(r"Step Time\s*:\s*([\d.]+)\s*s\b.{0,20}GPU utilization:\s*([\d.]+)\s*(?:MODEL_)?(TFLOP)", re.ASCII)
@@ -42,16 +42,16 @@ def recognise(text: str) -> int:
 
 
 @trainlog("megatron", recognise=recognise, reads="Megatron-LM (`throughput per GPU (TFLOP/s/GPU)`), Megatron-Bridge, GPT-NeoX")
-def read(lines: Iterable[Line], problems: Problems, where: str) -> Iterator[Step]:
+def read(lines: Iterable[LogLine], problems: Problems, where: str) -> Iterator[LoggedStep]:
     """Yield a step for each iteration line; the time is of its end."""
-    waiting: Step | None = None
+    waiting: LoggedStep | None = None
     for line in lines:
         bridge = _BRIDGE.search(line.text)
         iteration = _ITERATION.search(line.text)
         if bridge:
             if waiting is not None:
                 yield waiting
-            waiting = Step(line.number, time=line.time, step_time=number(bridge[1]), flops_per_gpu=flops(bridge[2] + bridge[3]))
+            waiting = LoggedStep(line.number, time=line.time, step_time=number(bridge[1]), flops_per_gpu=flops(bridge[2] + bridge[3]))
         elif iteration and _TIME in line.text:
             yield _step(line, iteration[1], waiting)
             waiting = None
@@ -61,7 +61,7 @@ def read(lines: Iterable[Line], problems: Problems, where: str) -> Iterator[Step
         yield waiting
 
 
-def _step(line: Line, iteration: str, before: Step | None) -> Step:
+def _step(line: LogLine, iteration: str, before: LoggedStep | None) -> LoggedStep:
     told: dict[str, str] = {}
     for part in line.text.split("|"):
         name, _, value = part.rpartition(":")
@@ -69,7 +69,7 @@ def _step(line: Line, iteration: str, before: Step | None) -> Step:
     elapsed, rate = number(told.get(_TIME, "")), _first(told, _RATE)
     batch, length = number(told.get("global batch size", "")), number(told.get("actual seqlen", ""))
     tokens, samples = _first(told, _TOKENS), _first(told, _SAMPLES)
-    return Step(
+    return LoggedStep(
         line.number,
         step=int(iteration),
         time=line.time,

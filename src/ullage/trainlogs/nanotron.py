@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ullage.problems import Problems
-from ullage.trainlogs.lines import Line
+from ullage.trainlogs.lines import LogLine
 from ullage.trainlogs.log import trainlog
 from ullage.trainlogs.numbers import TERA, human
-from ullage.trainlogs.step import Step
+from ullage.trainlogs.step import LoggedStep
 
 _ITERATION = re.compile(r"\biteration:\s*(\d{1,15})\s*/\s*\d+\s*\|", re.ASCII)
 
@@ -24,7 +24,7 @@ def recognise(text: str) -> int:
 
 
 @trainlog("nanotron", recognise=recognise, reads="nanotron (`model_tflops_per_gpu`)")
-def read(lines: Iterable[Line], problems: Problems, where: str) -> Iterator[Step]:
+def read(lines: Iterable[LogLine], problems: Problems, where: str) -> Iterator[LoggedStep]:
     """Yield a step for each iteration line."""
     for line in lines:
         iteration = _ITERATION.search(line.text)
@@ -36,7 +36,7 @@ def read(lines: Iterable[Line], problems: Problems, where: str) -> Iterator[Step
         if elapsed is None and rate is None:
             problems.drop("lines that can't be read", where=f"{where} line {line.number:,}")
             continue
-        yield Step(
+        yield LoggedStep(
             line.number,
             step=int(iteration[1]),
             time=line.time,

@@ -9,10 +9,10 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ullage.problems import Problems
-from ullage.trainlogs.lines import Line
+from ullage.trainlogs.lines import LogLine
 from ullage.trainlogs.log import trainlog
 from ullage.trainlogs.numbers import flops, number
-from ullage.trainlogs.step import Step, counted
+from ullage.trainlogs.step import LoggedStep, counted
 
 _FIELD = re.compile(
     r"(?<![\w/])(global_step|train_step_timing in s|tokens_per_sec_per_gpu|TFLOPS_per_GPU|reduced_train_loss|tokens_per_step)"
@@ -27,7 +27,7 @@ def recognise(text: str) -> int:
 
 
 @trainlog("nemo", recognise=recognise, reads="NeMo (`train_step_timing in s`, `TFLOPS_per_GPU`)")
-def read(lines: Iterable[Line], problems: Problems, where: str) -> Iterator[Step]:
+def read(lines: Iterable[LogLine], problems: Problems, where: str) -> Iterator[LoggedStep]:
     """Yield a step for each progress line."""
     for line in lines:
         if not recognise(line.text):
@@ -38,7 +38,7 @@ def read(lines: Iterable[Line], problems: Problems, where: str) -> Iterator[Step
         if step is None:  # a list of all timings, a configuration
             problems.drop("lines that can't be read", where=f"{where} line {line.number:,}")
             continue
-        yield Step(
+        yield LoggedStep(
             line.number,
             step=step,
             time=line.time,

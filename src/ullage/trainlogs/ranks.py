@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from ullage.problems import Problems
-from ullage.trainlogs.step import Step
+from ullage.trainlogs.step import LoggedStep
 
 # What ranks write of themselves is averaged, for the job's figure per GPU is the mean over its GPUs.
 _MEANS: Final = ("step_time", "tokens", "tokens_per_second_per_gpu", "samples_per_second", "flops_per_gpu", "mfu")
@@ -19,12 +19,12 @@ _SKEW: Final = 60_000  # ms between the lines of one step, beside the step's own
 class _Copies:
     """The first line about a step, and the sums over all lines about it."""
 
-    first: Step
+    first: LoggedStep
     last: int | None
     lines: int = 0
     sums: dict[str, tuple[float, int]] = field(default_factory=dict)
 
-    def takes(self, step: Step) -> bool:
+    def takes(self, step: LoggedStep) -> bool:
         """Whether a line is about the same step, and not about the step done again after a restart."""
         if step.step is None or step.step != self.first.step:
             return False
@@ -32,7 +32,7 @@ class _Copies:
             return True
         return abs(step.time - self.first.time) <= _SKEW + 1000 * (step.step_time or 0.0)
 
-    def add(self, step: Step) -> None:
+    def add(self, step: LoggedStep) -> None:
         self.lines += 1
         if step.time is not None:
             self.last = max(step.time, self.last or step.time)
@@ -42,7 +42,7 @@ class _Copies:
                 total, count = self.sums.get(name, (0.0, 0))
                 self.sums[name] = total + value, count + 1
 
-    def step(self) -> Step:
+    def step(self) -> LoggedStep:
         """Return the step with the mean of every value, and the time of its last line."""
         if self.lines == 1:
             return self.first
@@ -50,7 +50,7 @@ class _Copies:
         return replace(self.first, time=self.last, **means)  # type: ignore[arg-type]
 
 
-def one_a_step(steps: Iterable[Step], problems: Problems) -> Iterator[Step]:
+def one_a_step(steps: Iterable[LoggedStep], problems: Problems) -> Iterator[LoggedStep]:
     """Yield one `Step` for the lines about each step, values averaged, in the order of their first lines.
 
     Lines about the same step belong together while at most one other step lies between, and while their times are near:
@@ -69,6 +69,6 @@ def one_a_step(steps: Iterable[Step], problems: Problems) -> Iterator[Step]:
         yield _closed(copies, problems)
 
 
-def _closed(copies: _Copies, problems: Problems) -> Step:
+def _closed(copies: _Copies, problems: Problems) -> LoggedStep:
     problems.mend("further lines about a step (other ranks, other trainers' layers), joined to its first", copies.lines - 1)
     return copies.step()

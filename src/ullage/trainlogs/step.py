@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Step:
+class LoggedStep:
     """A step as reported: SI units without prefixes, `time` in ms since 1970 (the end of the step), None for what is not said.
 
     `step_time` is of one step, also where a line stands for several. `tokens` and `samples_per_second` are of the whole

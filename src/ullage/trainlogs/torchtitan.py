@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterable, Iterator
 
 from ullage.problems import Problems
-from ullage.trainlogs.lines import Line
+from ullage.trainlogs.lines import LogLine
 from ullage.trainlogs.log import trainlog
 from ullage.trainlogs.numbers import flops, number
-from ullage.trainlogs.step import Step
+from ullage.trainlogs.step import LoggedStep
 
 _STEP = re.compile(r"(?<![\w/])step:\s*(\d{1,15})(?!\d)", re.ASCII)
 _FIELD = re.compile(r"(?<![\w/])(tps|wps|tflops|mfu):\s*(\d[^\s|]{0,40}|N/A)", re.ASCII)
@@ -28,7 +28,7 @@ def recognise(text: str) -> int:
 
 
 @trainlog("torchtitan", recognise=recognise, reads="torchtitan (`step: … tps: … tflops: … mfu: …%`)")
-def read(lines: Iterable[Line], problems: Problems, where: str) -> Iterator[Step]:
+def read(lines: Iterable[LogLine], problems: Problems, where: str) -> Iterator[LoggedStep]:
     """Yield a step for each line of each rank; an MFU of N/A is not reported."""
     for line in lines:
         found = _STEP.search(line.text)
@@ -38,7 +38,7 @@ def read(lines: Iterable[Line], problems: Problems, where: str) -> Iterator[Step
                 problems.drop("lines that can't be read", where=f"{where} line {line.number:,}")
             continue
         mfu = number(told.get("mfu", ""))
-        yield Step(
+        yield LoggedStep(
             line.number,
             step=int(found[1]),
             time=line.time,

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from ullage.problems import Problems
 from ullage.trainlogs.keys import mapping
-from ullage.trainlogs.lines import Line
+from ullage.trainlogs.lines import LogLine
 from ullage.trainlogs.log import trainlog
 from ullage.trainlogs.numbers import number
-from ullage.trainlogs.step import Step, counted
+from ullage.trainlogs.step import LoggedStep, counted
 
 _CONSOLE = re.compile(r"(?<![\w/])step:\s*(\d{1,15}) - (\S.*)$", re.ASCII)
 _OURS = re.compile(r"\bperf/(?:mfu/|total_num_tokens|time_per_step|throughput)|\btrain/mfu\b|\btiming_s/step\b")
@@ -30,7 +30,7 @@ def recognise(text: str) -> int:
 
 
 @trainlog("verl", recognise=recognise, reads="verl and VeRL-Omni (`step:12 - perf/mfu/actor:0.41 - …`, and its JSON lines)")
-def read(lines: Iterable[Line], problems: Problems, where: str) -> Iterator[Step]:
+def read(lines: Iterable[LogLine], problems: Problems, where: str) -> Iterator[LoggedStep]:
     """Yield a step for each line of metrics."""
     actor = False
     for line in lines:
@@ -41,7 +41,7 @@ def read(lines: Iterable[Line], problems: Problems, where: str) -> Iterator[Step
             continue
         mfu = next((name for name in _MFU if name in told), None)
         actor |= mfu in ("perf/mfu/actor", "perf/mfu/actor_train")
-        yield Step(
+        yield LoggedStep(
             line.number,
             step=counted(_of(told, "step", "training/global_step")),
             time=line.time,

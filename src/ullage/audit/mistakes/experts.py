@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ullage.audit.mistakes.mistake import EXPERTS, SHAPES, Case, is_below, mistake, scaled
+from ullage.audit.mistakes.mistake import EXPERTS, SHAPES, AuditedJob, is_below, mistake, scaled
 from ullage.models.work import Work
 
 
@@ -16,7 +16,7 @@ from ullage.models.work import Work
     decides=SHAPES,
     weight=3,
 )
-def experts_at_full_width(case: Case) -> float | None:
+def experts_at_full_width(case: AuditedJob) -> float | None:
     """The OFU paper's 288-GPU job: latent width 512 counted at 2048; the projections to it and back were left out."""
     down = [w.shape for w in case.named("moe.latent_down") if w.shape]
     if not down:
@@ -37,13 +37,13 @@ def experts_at_full_width(case: Case) -> float | None:
     says="the projections to the experts' latent width and back are left out",
     decides=SHAPES,
 )
-def latent_projections_forgotten(case: Case) -> float | None:
+def latent_projections_forgotten(case: AuditedJob) -> float | None:
     """Experts at the right width, without the two products around them."""
     return case.without("moe.latent_down", "moe.latent_up")
 
 
 @mistake("all_experts", about="experts", says="all experts are counted instead of those a token is routed to", decides=SHAPES, weight=3)
-def all_experts(case: Case) -> float | None:
+def all_experts(case: AuditedJob) -> float | None:
     """prime-rl#778, the Transformers trainer (3.6 to 21 times)."""
     routed = {w.stack: w.shape[1] for w in case.named("moe.router") if w.shape}
     if not routed:
@@ -65,7 +65,7 @@ def all_experts(case: Case) -> float | None:
     decides=SHAPES,
     weight=2,
 )
-def dense_width_for_experts(case: Case) -> float | None:
+def dense_width_for_experts(case: AuditedJob) -> float | None:
     """Pai-Megatron-Patch#485: intermediate_size where the experts have moe_intermediate_size."""
     config = case.formula.config
     if not config.has("moe_intermediate_size") or not isinstance(config.values.get("intermediate_size"), int) or not case.named(EXPERTS):
@@ -75,13 +75,13 @@ def dense_width_for_experts(case: Case) -> float | None:
 
 
 @mistake("router_forgotten", about="router", says="the router is left out", decides=SHAPES, weight=2)
-def router_forgotten(case: Case) -> float | None:
+def router_forgotten(case: AuditedJob) -> float | None:
     """Megatron-LM and Automodel leave it out."""
     return case.without("moe.router")
 
 
 @mistake("shared_expert_forgotten", about="shared expert", says="the shared expert is left out", decides=SHAPES, weight=2)
-def shared_expert_forgotten(case: Case) -> float | None:
+def shared_expert_forgotten(case: AuditedJob) -> float | None:
     """verl on Qwen2-MoE: 0.79 of the truth."""
     return case.without("moe.shared", "moe.shared_gate")
 
@@ -92,7 +92,7 @@ def shared_expert_forgotten(case: Case) -> float | None:
     says="layers of experts are counted as one dense MLP of intermediate_size",
     decides=SHAPES,
 )
-def experts_as_dense(case: Case) -> float | None:
+def experts_as_dense(case: AuditedJob) -> float | None:
     """A dense formula that reads intermediate_size and knows of no experts."""
     config = case.formula.config
     width = {w.stack: w.shape[0] for w in case.named("moe.router") if w.shape}  # the model's, also where experts are latent
@@ -116,7 +116,7 @@ def experts_as_dense(case: Case) -> float | None:
     says="dense layers among those with experts (leading ones, every other one) are counted as experts too",
     decides=SHAPES,
 )
-def dense_layers_as_experts(case: Case) -> float | None:
+def dense_layers_as_experts(case: AuditedJob) -> float | None:
     """verl on HY V3 overlooks the leading dense layers; frequencies and patterns are overlooked as well."""
     experts = [w for w in case.formula.works if w.name.startswith("moe.")]  # of the stack, not of layers behind it
     sparse = {w.stack: set(w.layers) for w in experts}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ullage.audit.mistakes.mistake import Case, mistake
+from ullage.audit.mistakes.mistake import AuditedJob, mistake
 from ullage.models.conventions.convention import terms
 
 
@@ -13,7 +13,7 @@ from ullage.models.conventions.convention import terms
     decides="the release of the framework: `ullage flops … --as NAME` gives its count and what it leaves out",
     weight=50,
 )
-def framework_formula(case: Case) -> float | None:
+def framework_formula(case: AuditedJob) -> float | None:
     """All that the framework's formula gets wrong at once; only where the framework is named (--as)."""
     if case.framework is None:
         return None

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from ullage.audit.mistakes.mistake import EXPERTS, SHAPES, Case, mistake, scaled
+from ullage.audit.mistakes.mistake import EXPERTS, SHAPES, AuditedJob, mistake, scaled
 from ullage.models.work import Work
 
 
 @mistake("gate_forgotten", about="gate", says="a gated MLP is counted with two products instead of three", decides=SHAPES, weight=2)
-def gate_forgotten(case: Case) -> float | None:
+def gate_forgotten(case: AuditedJob) -> float | None:
     """Automodel's fallback on Mistral and Gemma: 0.76 to 0.77 of the truth."""
 
     def change(work: Work) -> Iterable[Work]:
@@ -23,7 +23,7 @@ def gate_forgotten(case: Case) -> float | None:
 
 
 @mistake("gate_assumed", about="gate", says="an MLP without a gate is counted with three products instead of two", decides=SHAPES, weight=2)
-def gate_assumed(case: Case) -> float | None:
+def gate_assumed(case: AuditedJob) -> float | None:
     """Automodel on Nemotron-H: 1.2 to 1.27 of the truth."""
     parts = [w for w in case.formula.works if w.shape and w.name.endswith((".up", ".down")) and ("mlp" in w.group or "moe" in w.group)]
     gated = {w.group for w in case.formula.works if w.name.endswith((".gate", ".gate_up"))}
@@ -37,7 +37,7 @@ def gate_assumed(case: Case) -> float | None:
     says="the MLP is taken as 4 × hidden_size wide",
     decides=SHAPES,
 )
-def mlp_of_four_widths(case: Case) -> float | None:
+def mlp_of_four_widths(case: AuditedJob) -> float | None:
     """The 24h² of GPT-3's layers, used for a model with another MLP (Megatron-LM#682)."""
     if case.named("moe"):
         return None
@@ -52,7 +52,7 @@ def mlp_of_four_widths(case: Case) -> float | None:
 
 
 @mistake("hybrid_as_dense", about="layer kinds", says="every layer is counted as attention and a dense MLP", decides=SHAPES, weight=3)
-def hybrid_as_dense(case: Case) -> float | None:
+def hybrid_as_dense(case: AuditedJob) -> float | None:
     """The OFU paper's 8B hybrid: attention, Mamba, MLP and MoE layers in turn, all counted alike."""
     stacks = _mixed(case)
     dense = [w for w in case.formula.works if w.stack in stacks and w.group == "mlp"]
@@ -60,7 +60,7 @@ def hybrid_as_dense(case: Case) -> float | None:
 
 
 @mistake("hybrid_as_experts", about="layer kinds", says="every layer is counted as attention and experts", decides=SHAPES)
-def hybrid_as_experts(case: Case) -> float | None:
+def hybrid_as_experts(case: AuditedJob) -> float | None:
     """The same for a model with experts: all its layers are charged for them."""
     stacks = _mixed(case)
     if not any(w.stack in stacks and w.group == "mlp" for w in case.formula.works):
@@ -68,12 +68,12 @@ def hybrid_as_experts(case: Case) -> float | None:
     return _alike(case, [w for w in case.named("moe") if w.stack in stacks])
 
 
-def _mixed(case: Case) -> set[str]:
+def _mixed(case: AuditedJob) -> set[str]:
     """Return the stacks of layers with something else than attention to mix tokens."""
     return {w.stack for w in case.named("mamba", "linear_attention") if w.stack}
 
 
-def _alike(case: Case, second: Iterable[Work]) -> float | None:
+def _alike(case: AuditedJob, second: Iterable[Work]) -> float | None:
     """Return the factor when all layers of mixed stacks are counted as attention and `second`."""
     mixed = _mixed(case)
     works = [w for w in case.formula.works if w.stack in mixed]
@@ -93,7 +93,7 @@ def _alike(case: Case, second: Iterable[Work]) -> float | None:
     decides="mamba heads × head width in the config",
     weight=2,
 )
-def state_space_twice_hidden(case: Case) -> float | None:
+def state_space_twice_hidden(case: AuditedJob) -> float | None:
     """Megatron-LM: 0.938 on Nemotron-Nano-9B-v2, 1.067 on Nemotron-3-Nano."""
     outs = [w.shape for w in case.named("mamba.out") if w.shape]
     if not outs:
@@ -120,7 +120,7 @@ def state_space_twice_hidden(case: Case) -> float | None:
     decides=SHAPES,
     weight=3,
 )
-def embedding_counted(case: Case) -> float | None:
+def embedding_counted(case: AuditedJob) -> float | None:
     """verl: 2Vh instead of Vh; +27 % on Qwen2.5-0.5B."""
     config = case.formula.config
     sizes = {values.get("vocab_size") for values in (config.values, config.values.get("text_config")) if isinstance(values, Mapping)}
@@ -133,6 +133,6 @@ def embedding_counted(case: Case) -> float | None:
 
 
 @mistake("head_forgotten", about="vocabulary", says="the LM head is left out", decides=SHAPES, weight=2)
-def head_forgotten(case: Case) -> float | None:
+def head_forgotten(case: AuditedJob) -> float | None:
     """A tied head is dropped by tools that count parameters without embeddings."""
     return case.without("head")

@@ -17,7 +17,7 @@ from ullage.registry import Registry
 
 
 @dataclass(frozen=True)
-class Case:
+class AuditedJob:
     """The job whose MFU was reported: what its step is in truth, and on what it ran.
 
     `gpus` worked on the step, `node` of them in one machine; `data_parallel` and `sequence_parallel` are the layout's sizes.
@@ -130,7 +130,7 @@ class Mistake:
     says: str
     decides: str
     weight: float
-    factor: Callable[[Case], Factor]
+    factor: Callable[[AuditedJob], Factor]
     circumstance: bool = False
 
 
@@ -150,7 +150,7 @@ class Effect:
 
 MISTAKES: Registry[Mistake] = Registry("mistake", package="ullage.audit.mistakes", command="ullage audit mfu --list")
 
-Computed = Callable[[Case], Factor]
+Computed = Callable[[AuditedJob], Factor]
 SHAPES = "the GEMM shapes of a trace, or the framework's FLOPs per token against `ullage flops`"  # what decides about layers
 EXPERTS = "moe.experts"
 SAME = 1e-3  # logarithm of a factor nearer to 1 than anything that matters

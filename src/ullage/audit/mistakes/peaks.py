@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ullage.audit.mistakes.mistake import MISTAKES, Case, Mistake, mistake
+from ullage.audit.mistakes.mistake import MISTAKES, AuditedJob, Mistake, mistake
 from ullage.gpus.chip import find
 from ullage.gpus.precision import PRECISIONS
 
@@ -17,19 +17,19 @@ _USUAL = ("bf16", "fp16", "fp8", "tf32")  # in which frameworks train
 
 
 @mistake("sparse_peak", about="peak", says="the peak is the one with sparsity, twice the dense one", decides=_TABLE, weight=3)
-def sparse_peak(case: Case) -> float | None:  # noqa: ARG001 - it can be made on every model
+def sparse_peak(case: AuditedJob) -> float | None:  # noqa: ARG001 - it can be made on every model
     """Megatron-LM#1565, pytorch-lightning#21743: makers print the doubled figure first."""
     return 0.5
 
 
 @mistake("peak_halved", about="peak", says="the dense peak is halved, as if it were the one with sparsity", decides=_TABLE)
-def peak_halved(case: Case) -> float | None:  # noqa: ARG001 - it can be made on every model
+def peak_halved(case: AuditedJob) -> float | None:  # noqa: ARG001 - it can be made on every model
     """OLMo-core#614: the A100's 312 TFLOP/s taken as 156."""
     return 2.0
 
 
-def _of_precision(precision: str) -> Callable[[Case], float | None]:
-    def factor(case: Case) -> float | None:
+def _of_precision(precision: str) -> Callable[[AuditedJob], float | None]:
+    def factor(case: AuditedJob) -> float | None:
         if case.chip is None or precision == case.precision or precision not in case.chip.precisions:
             return None
         return case.chip.peak(case.precision) / case.chip.peak(precision)
@@ -37,8 +37,8 @@ def _of_precision(precision: str) -> Callable[[Case], float | None]:
     return factor
 
 
-def _of_chip(name: str) -> Callable[[Case], float | None]:
-    def factor(case: Case) -> float | None:
+def _of_chip(name: str) -> Callable[[AuditedJob], float | None]:
+    def factor(case: AuditedJob) -> float | None:
         other = find(name, {})
         if case.chip is None or other is case.chip or case.precision not in other.precisions:
             return None

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ullage.benches.bench import BENCHES
-from ullage.benches.result import Result, Row
-from ullage.benches.running.harness import Progress, Step, concluded, laid_out, silent, steps
+from ullage.benches.result import BenchResult, CaseRow
+from ullage.benches.running.harness import BenchProgress, Progress, concluded, laid_out, silent, steps
 from ullage.benches.running.session import Session, allowed, chosen, opened
 from ullage.errors import UllageError
 
@@ -35,7 +35,7 @@ def suite_apart(
     drift: bool = False,
     silence: float = SILENCE,
     opened: Open = opened,
-) -> Iterator[Result]:
+) -> Iterator[BenchResult]:
     """Yield what `session.suite` yields for the GPU that CUDA counts as `index`, computed in a process of its own.
 
     `opened` opens the session there; it must be a function that can be imported. Raises UllageError for an unknown name, and where
@@ -94,10 +94,10 @@ class _Current:
     """A bench as far as it was told: `step` is a case that has begun and not ended."""
 
     head: _Head | None = None
-    rows: list[Row] = field(default_factory=list)
-    step: Step | None = None
+    rows: list[CaseRow] = field(default_factory=list)
+    step: BenchProgress | None = None
 
-    def take(self, message: _Head | Step, progress: Progress) -> None:
+    def take(self, message: _Head | BenchProgress, progress: Progress) -> None:
         if isinstance(message, _Head):
             self.head = self.head or message
         elif message.row is None:
@@ -110,7 +110,7 @@ class _Current:
     def fail(self, why: str) -> None:
         """Give the case in hand, if there is one, the row of one that was lost."""
         if self.step is not None:
-            self.rows.append(Row(self.step.labels, {}, None, why))
+            self.rows.append(CaseRow(self.step.labels, {}, None, why))
             self.step = None
 
     @property
@@ -118,7 +118,7 @@ class _Current:
         return self.head is not None and len(self.rows) >= self.head.total
 
 
-def _result(bench: str, worker: _Worker, quick: bool, until: float | None, progress: Progress) -> Result:
+def _result(bench: str, worker: _Worker, quick: bool, until: float | None, progress: Progress) -> BenchResult:
     """Return a bench's result, with as many processes as it takes: each that is lost ends a case, or else the bench is given up."""
     notes: list[str] = []
     begin, current = time.monotonic(), _Current()
@@ -134,7 +134,7 @@ def _result(bench: str, worker: _Worker, quick: bool, until: float | None, progr
                 notes = [f"{bench} was given up: {lost}"]
     head = current.head or _Head(0, {**worker.facts, "quick": quick})
     facts = {**head.facts, "notes": (*head.facts.get("notes", ()), *notes, *concluded(BENCHES[bench], current.rows))}
-    return Result(bench, rows=tuple(current.rows), seconds=time.monotonic() - begin, **facts)
+    return BenchResult(bench, rows=tuple(current.rows), seconds=time.monotonic() - begin, **facts)
 
 
 class _Worker:
@@ -146,7 +146,7 @@ class _Worker:
         self.pipe: Any = None
         self.facts: dict[str, Any] = {"date": "", "machine": {}}  # the last that were told
 
-    def asked(self, request: _Request) -> Iterator[_Head | Step]:
+    def asked(self, request: _Request) -> Iterator[_Head | BenchProgress]:
         """Yield what the process tells of a bench. Raises _LostError when it tells no more, UllageError when it can't begin."""
         if self.process is None:
             self._begin()

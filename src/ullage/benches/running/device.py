@@ -37,7 +37,7 @@ class Launch:
 
 
 @dataclass(frozen=True)
-class Kernel:
+class CudaKernel:
     """A kernel on the device, with its launch as the driver wants it."""
 
     function: Any
@@ -54,7 +54,7 @@ class Arguments:
 
 
 @dataclass(eq=False)
-class Device(Board):
+class BenchDevice(Board):
     """A GPU with a context and a stream of ours.
 
     `lost` says why nothing can be computed in this context any more, "" while all is well; `stuck`: nor in another one, because
@@ -122,7 +122,7 @@ class Device(Board):
 
     # --- kernels ---
 
-    def kernel(self, cubin: bytes, entry: str, launch: Launch) -> Kernel:
+    def kernel(self, cubin: bytes, entry: str, launch: Launch) -> CudaKernel:
         """Return a kernel of a cubin, allowed the shared memory and the cluster that its launch wants; unloaded by `release`."""
         module = self.asked("cuModuleLoadData", cubin, deed=f"to load the kernel '{entry}'")
         self._held.append(lambda: self.driver.cuModuleUnload(module))
@@ -131,13 +131,13 @@ class Device(Board):
             self._allow(function, "MAX_DYNAMIC_SHARED_SIZE_BYTES", launch.shared, f"{launch.shared:,} bytes of shared memory a block")
         if launch.cluster > PORTABLE_CLUSTER:
             self._allow(function, "NON_PORTABLE_CLUSTER_SIZE_ALLOWED", 1, f"clusters of {launch.cluster} blocks")
-        return Kernel(function, self._configuration(launch))
+        return CudaKernel(function, self._configuration(launch))
 
     def _allow(self, function: Any, attribute: str, value: int, deed: str) -> None:
         which = getattr(self.driver.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{attribute}")
         self.asked("cuFuncSetAttribute", function, which, value, deed=deed)
 
-    def run(self, kernel: Kernel, arguments: Arguments) -> None:
+    def run(self, kernel: CudaKernel, arguments: Arguments) -> None:
         """Queue a launch."""
         self.asked("cuLaunchKernelEx", kernel.configuration, kernel.function, arguments.address, 0, deed="to launch the kernel")
 
@@ -230,7 +230,7 @@ class Device(Board):
         self.stream = None
 
 
-def open_device(index: int = 0, driver: Any = None) -> Device:
+def open_device(index: int = 0, driver: Any = None) -> BenchDevice:
     """Return the GPU that CUDA counts as `index`, with a context.
 
     `driver` is the module `cuda.bindings.driver`, found by default. Raises UllageError without cuda-bindings, driver or GPU,
@@ -241,7 +241,7 @@ def open_device(index: int = 0, driver: Any = None) -> Device:
     if not 0 <= index < count:
         shown = f"the CUDA driver shows {count} GPU{'' if count == 1 else 's'}" if count else "the CUDA driver shows no GPU"
         raise UllageError(f"there is no GPU {index}: {shown}", "CUDA_VISIBLE_DEVICES may hide some; `nvidia-smi -L` lists all")
-    device = Device(cuda, index, answer(cuda, cuda.cuDeviceGet(index), f"GPU {index}"))
+    device = BenchDevice(cuda, index, answer(cuda, cuda.cuDeviceGet(index), f"GPU {index}"))
     if " MIG " in f"{device.name} ":
         raise UllageError(
             f"GPU {index} is a MIG slice ({device.name})", "its figures say nothing of the GPU: measure one on which MIG is off"

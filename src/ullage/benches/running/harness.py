@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ullage.benches.bench import AnyCase, Bench, Case, IdleCase, Labels, cases_for
-from ullage.benches.result import Result, Row
+from ullage.benches.result import BenchResult, CaseRow
 from ullage.benches.running import kernel_case, library_case, timing
 from ullage.errors import UllageError, harmless
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Step:
+class BenchProgress:
     """How far a bench is: case `number` (from 1) of `total` begins, or, with a `row`, has ended."""
 
     bench: str
     number: int
     total: int
     labels: Labels
-    row: Row | None = None
+    row: CaseRow | None = None
 
     def __str__(self) -> str:
         labels = ", ".join(f"{name} {value}" for name, value in self.labels.items() if value is not None)
@@ -49,7 +49,7 @@ def run(
     quick: bool = False,
     progress: Progress = silent,
     until: float | None = None,
-) -> Result:
+) -> BenchResult:
     """Return a bench's rows on the session's device, one for each of its cases.
 
     A case that fails or is wrong gives a row with its problem, and the next goes on; past `until` (by the session's clock) the rest
@@ -63,10 +63,10 @@ def run(
         else:
             rows.append(step.row)
     told = (*notes, *concluded(bench, rows))
-    return Result(bench.name, date, session.machine, quick, tuple(rows), told, session.now() - begin, {"seed": session.seed})
+    return BenchResult(bench.name, date, session.machine, quick, tuple(rows), told, session.now() - begin, {"seed": session.seed})
 
 
-def concluded(bench: Bench, rows: Sequence[Row]) -> tuple[str, ...]:
+def concluded(bench: Bench, rows: Sequence[CaseRow]) -> tuple[str, ...]:
     """Return what a bench says of its rows taken together; a mistake in that costs no row."""
     try:
         return bench.findings(rows) if bench.findings is not None else ()
@@ -83,12 +83,12 @@ def laid_out(bench: Bench, session: Session, quick: bool) -> tuple[list[AnyCase]
     return cases, () if cases else (f"{bench.name} has nothing for {session.target.architecture}",)
 
 
-def steps(bench: Bench, cases: list[AnyCase], session: Session, skip: int = 0, until: float | None = None) -> Iterator[Step]:
+def steps(bench: Bench, cases: list[AnyCase], session: Session, skip: int = 0, until: float | None = None) -> Iterator[BenchProgress]:
     """Yield a step as each case begins and another, with its row, when it has ended; the first `skip` cases are left out."""
     for number, case in enumerate(cases[skip:], skip + 1):
         if (number - skip) % AHEAD == 1:  # some at a time: nothing is heard of a bench while it compiles
             kernel_case.compile_ahead(cases[number - 1 : number - 1 + AHEAD], session.target.architecture, os.cpu_count() or 1)
-        step = Step(bench.name, number, len(cases), case.labels)
+        step = BenchProgress(bench.name, number, len(cases), case.labels)
         yield step
         late = until is not None and session.now() > until
         yield replace(step, row=without(case, "not run: the time was up") if late else _row(case, session))
@@ -96,13 +96,13 @@ def steps(bench: Bench, cases: list[AnyCase], session: Session, skip: int = 0, u
             _recover(session)
 
 
-def _row(case: AnyCase, session: Session) -> Row:
+def _row(case: AnyCase, session: Session) -> CaseRow:
     """Return a case's row, whatever happens; all that it held on the device is given back."""
     if session.device.lost:
         return without(case, f"not run: {session.device.lost}")
     try:
         found = _measured(case, session)
-        return Row(case.labels, found.values, found.stamp, "", case.precision, case.sparse, case.flops, case.bytes)
+        return CaseRow(case.labels, found.values, found.stamp, "", case.precision, case.sparse, case.flops, case.bytes)
     except Exception as error:
         if not isinstance(error, kernel_case.UnmeasuredError):
             session.device.notice(error)
@@ -111,7 +111,7 @@ def _row(case: AnyCase, session: Session) -> Row:
         session.give_back()
 
 
-def _measured(case: AnyCase, session: Session) -> kernel_case.Measured:
+def _measured(case: AnyCase, session: Session) -> kernel_case.MeasuredCase:
     if isinstance(case, Case):
         generator = np.random.default_rng(session.seed)
         return kernel_case.measure(case, session.device, session.target.architecture, session.target.sms, session.monitor, generator)
@@ -120,19 +120,19 @@ def _measured(case: AnyCase, session: Session) -> kernel_case.Measured:
     return library_case.measure(case, session.torch, session.target.sms, session.monitor)
 
 
-def _idle(case: IdleCase, session: Session) -> kernel_case.Measured:
+def _idle(case: IdleCase, session: Session) -> kernel_case.MeasuredCase:
     """Return what the board draws while nothing runs on it."""
     session.device.sleep(case.settle)
     with session.monitor.watching() as watch:
         session.device.sleep(case.seconds)
-    spans = timing.Spans((case.seconds,), watch.observed(), case.seconds, case.settle)
+    spans = timing.TimedSpans((case.seconds,), watch.observed(), case.seconds, case.settle)
     values = kernel_case.summed("power", [spans.observed.power])
-    return kernel_case.Measured(kernel_case.refuse_none(values, case.quantities), kernel_case.stamp(spans, case.data))
+    return kernel_case.MeasuredCase(kernel_case.refuse_none(values, case.quantities), kernel_case.stamp(spans, case.data))
 
 
-def without(case: AnyCase, problem: str) -> Row:
+def without(case: AnyCase, problem: str) -> CaseRow:
     """Return the row of a case that has no number."""
-    return Row(case.labels, {}, None, problem, case.precision, case.sparse, case.flops, case.bytes)
+    return CaseRow(case.labels, {}, None, problem, case.precision, case.sparse, case.flops, case.bytes)
 
 
 def said(error: BaseException) -> str:

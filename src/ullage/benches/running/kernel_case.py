@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from ullage.benches.bench import AnyCase, Arrays, Case
-from ullage.benches.quantities import UNITS, Timed, value
+from ullage.benches.quantities import UNITS, TimedLaunch, value
 from ullage.benches.result import Stamp, Value
 from ullage.benches.running import timing
 from ullage.benches.running.checking import wrong
-from ullage.benches.running.device import Arguments, Device, Kernel, Launch, three
+from ullage.benches.running.device import Arguments, BenchDevice, CudaKernel, Launch, three
 from ullage.benches.running.monitor import Monitor
 from ullage.benches.source import CLOCKS, whole
 from ullage.errors import UllageError
@@ -30,21 +30,21 @@ class UnmeasuredError(UllageError):
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredCase:
     """What a case gave."""
 
     values: dict[str, Value]
     stamp: Stamp
 
 
-def measure(case: Case, device: Device, architecture: str, sms: int, monitor: Monitor, generator: np.random.Generator) -> Measured:
+def measure(case: Case, device: BenchDevice, architecture: str, sms: int, monitor: Monitor, generator: np.random.Generator) -> MeasuredCase:
     """Return a case's numbers. Raises UllageError for a kernel that doesn't compile, fails or gives a wrong result."""
     inputs = case.inputs(generator, "random")
-    queue = Queue(case, device, loaded(case, device, architecture), inputs)
+    queue = KernelQueue(case, device, loaded(case, device, architecture), inputs)
     check(queue)
     if case.data != "random" or case.timed_inputs is not None:
         device.release()
-        queue = Queue(case, device, loaded(case, device, architecture), timed_inputs(case, generator, inputs))
+        queue = KernelQueue(case, device, loaded(case, device, architecture), timed_inputs(case, generator, inputs))
     spans = timing.timed(queue, timing.first(queue), timing.Lasting(case.seconds, case.settle), monitor, queue.prepare)
     return told(case, spans, queue.notes(len(spans.seconds)), sms)
 
@@ -70,13 +70,13 @@ def compile_ahead(cases: Sequence[AnyCase], architecture: str, workers: int) -> 
         list(pool.map(compiled, programs))
 
 
-def loaded(case: Case, device: Device, architecture: str) -> Kernel:
+def loaded(case: Case, device: BenchDevice, architecture: str) -> CudaKernel:
     """Return a case's kernel on the device."""
     cubin = compile_cubin(whole(case.source), architecture, case.options)
     return device.kernel(cubin, case.entry, Launch(case.grid, case.block, case.cluster, case.shared))
 
 
-def check(queue: Queue) -> None:
+def check(queue: KernelQueue) -> None:
     """Run `check_trips` into poisoned outputs; raises UnmeasuredError where the result is wrong."""
     case, device = queue.case, queue.device
     device.run(queue.kernel, queue.arguments(0, case.check_trips))
@@ -102,10 +102,10 @@ def _notes(case: Case) -> int:
     return _blocks(case) * CLOCKS * 8
 
 
-class Queue:
+class KernelQueue:
     """A kernel with its data on the device and its outputs poisoned, ready to be run; each timed span has room for its own notes."""
 
-    def __init__(self, case: Case, device: Device, kernel: Kernel, inputs: Arrays) -> None:
+    def __init__(self, case: Case, device: BenchDevice, kernel: CudaKernel, inputs: Arrays) -> None:
         self.case, self.device, self.kernel, self.inputs = case, device, kernel, inputs
         self.outputs = [device.poisoned(size(one.shape, one.dtype)) for one in case.outputs]
         self.pointers = [*(device.upload(array) for array in inputs), *self.outputs]
@@ -141,7 +141,7 @@ class Queue:
         return self.device.download(self.clocks, (spans, _blocks(self.case), CLOCKS), np.uint64)
 
 
-def told(case: Case, spans: timing.Spans, notes: np.ndarray, sms: int) -> Measured:
+def told(case: Case, spans: timing.TimedSpans, notes: np.ndarray, sms: int) -> MeasuredCase:
     """Return a case's quantities from the spans and from what the blocks noted in each. Raises UnmeasuredError where there is none."""
     noted = [timing.blocks(one) for one in notes]
     if any(one is None for one in noted) and set(case.quantities) & set(IN_CYCLES):
@@ -149,12 +149,12 @@ def told(case: Case, spans: timing.Spans, notes: np.ndarray, sms: int) -> Measur
     values = {}
     for quantity in case.quantities:
         repeats = [
-            value(quantity, case, Timed(seconds, _cycles(quantity, one), spans.observed.power, sms))
+            value(quantity, case, TimedLaunch(seconds, _cycles(quantity, one), spans.observed.power, sms))
             for seconds, one in zip(spans.seconds, noted, strict=True)
         ]
         values.update(summed(quantity, repeats))
     clocks = [one.clock for one in noted if one is not None and one.clock is not None]
-    return Measured(refuse_none(values, case.quantities), stamp(spans, case.data, clocks))
+    return MeasuredCase(refuse_none(values, case.quantities), stamp(spans, case.data, clocks))
 
 
 def _cycles(quantity: str, noted: timing.Blocks | None) -> float | None:
@@ -177,7 +177,7 @@ def refuse_none(values: dict[str, Value], wanted: tuple[str, ...]) -> dict[str, 
     return values
 
 
-def stamp(spans: timing.Spans, data: str, clocks: Sequence[float] = ()) -> Stamp:
+def stamp(spans: timing.TimedSpans, data: str, clocks: Sequence[float] = ()) -> Stamp:
     """Return under what a number was measured; the kernel's own `clocks` go before the driver's."""
     seen = spans.observed
     lowest = min([*clocks, *([] if seen.lowest_clock is None else [seen.lowest_clock])], default=None)

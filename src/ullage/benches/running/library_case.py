@@ -8,25 +8,25 @@ from collections.abc import Callable
 from typing import Any
 
 from ullage.benches.bench import Data, LibraryCase, Prepared
-from ullage.benches.quantities import Timed, value
+from ullage.benches.quantities import TimedLaunch, value
 from ullage.benches.running import timing
 from ullage.benches.running.device import BUSY, PAUSE, HangError
-from ullage.benches.running.kernel_case import Measured, UnmeasuredError, refuse_none, stamp, summed
+from ullage.benches.running.kernel_case import MeasuredCase, UnmeasuredError, refuse_none, stamp, summed
 from ullage.benches.running.monitor import Monitor
 
 
-def measure(case: LibraryCase, torch: Any, sms: int, monitor: Monitor) -> Measured:
+def measure(case: LibraryCase, torch: Any, sms: int, monitor: Monitor) -> MeasuredCase:
     """Return a case's numbers. Raises UnmeasuredError for a missing library or a wrong result, and what the library raises."""
     refuse_missing(case, torch)
     if case.data != "random":
         checked(case, torch, "random")
     prepared = checked(case, torch, case.data)
-    queue = Queue(prepared, torch)
+    queue = LibraryQueue(prepared, torch)
     spans = timing.timed(queue, timing.first(queue), timing.Lasting(case.seconds, case.settle), monitor)
     values = {}
     for quantity in case.quantities:
-        values.update(summed(quantity, [value(quantity, case, Timed(one, None, spans.observed.power, sms)) for one in spans.seconds]))
-    return Measured(refuse_none(values, case.quantities), stamp(spans, case.data))
+        values.update(summed(quantity, [value(quantity, case, TimedLaunch(one, None, spans.observed.power, sms)) for one in spans.seconds]))
+    return MeasuredCase(refuse_none(values, case.quantities), stamp(spans, case.data))
 
 
 def refuse_missing(case: LibraryCase, torch: Any) -> None:
@@ -51,7 +51,7 @@ def checked(case: LibraryCase, torch: Any, data: Data) -> Prepared:
     return prepared
 
 
-class Queue:
+class LibraryQueue:
     """A library call, ready to be timed on PyTorch's current stream."""
 
     def __init__(self, prepared: Prepared, torch: Any, now: Callable[[], float] = time.monotonic) -> None:

@@ -18,7 +18,7 @@ STEADY = 1.0  # seconds: NVML's energy counter and its averaged power are too sl
 
 
 @dataclass(frozen=True)
-class Observed:
+class ObservedRun:
     """Mean power (W), highest temperature (°C), reasons that held the clock back, median and lowest SM clock (Hz). None: not told."""
 
     power: float | None = None
@@ -56,11 +56,11 @@ class Watch:
     begun: tuple[float, float | None] = (0.0, None)  # seconds, and mJ by the energy counter
     ended: tuple[float, float | None] = (0.0, None)
 
-    def observed(self) -> Observed:
+    def observed(self) -> ObservedRun:
         """Return the span in short."""
         masks = [sample.mask for sample in self.samples if sample.mask is not None]
         clock, hottest = self._told("clock"), self._told("temperature")
-        return Observed(
+        return ObservedRun(
             power=self._power(),
             temperature=max(hottest) if hottest else None,
             throttle=reasons(int(np.bitwise_or.reduce(masks))) if masks else None,

@@ -15,8 +15,8 @@ from functools import cached_property
 from typing import Any
 
 from ullage.benches.bench import BENCHES, Bench, Plain, Target
-from ullage.benches.result import Result
-from ullage.benches.running.device import Device, open_device
+from ullage.benches.result import BenchResult
+from ullage.benches.running.device import BenchDevice, open_device
 from ullage.benches.running.harness import Progress, run, silent
 from ullage.benches.running.monitor import Monitor
 from ullage.errors import UllageError
@@ -31,7 +31,7 @@ Today = Callable[[], datetime]
 class Session:
     """What benches run on; `find_torch` gives PyTorch on the same GPU or None, and is asked when first needed; `seed` makes the data."""
 
-    device: Device
+    device: BenchDevice
     target: Target
     machine: dict[str, Plain]
     monitor: Monitor = field(default_factory=Monitor)
@@ -100,7 +100,7 @@ def suite(
     progress: Progress = silent,
     budget: float | None = None,
     drift: bool = False,
-) -> Iterator[Result]:
+) -> Iterator[BenchResult]:
     """Yield the results of benches, one after the other; without `names` of all.
 
     `budget` is in seconds: past it no case begins, and the rest say that the time was up. `drift` takes the benches of the drift
@@ -123,7 +123,7 @@ def chosen(names: Sequence[str], drift: bool = False) -> list[Bench]:
     return [bench for bench in found if bench.drift or not drift]
 
 
-def refuse_newer_compiler(device: Device) -> None:
+def refuse_newer_compiler(device: BenchDevice) -> None:
     """Raise UllageError where the kernels would be made for a newer CUDA than the driver knows: it would refuse them."""
     major, minor = device.cuda
     compiler = compiler_version()
@@ -134,7 +134,7 @@ def refuse_newer_compiler(device: Device) -> None:
         )
 
 
-def monitor_of(device: Device, nvml: Any = None) -> Monitor:
+def monitor_of(device: BenchDevice, nvml: Any = None) -> Monitor:
     """Return a monitor of the same board, found by UUID, then by its place on the bus; one that sees nothing without NVML."""
     with suppress(Exception):  # no pynvml, no permission, an old driver: the stamp has gaps then
         library = nvml or importlib.import_module("pynvml")
@@ -155,7 +155,7 @@ def seeing_torch(index: int, torch: Any = None) -> Any:
     return None
 
 
-def described(device: Device, monitor: Monitor) -> dict[str, Plain]:
+def described(device: BenchDevice, monitor: Monitor) -> dict[str, Plain]:
     """Return what identifies the GPU and what shapes its numbers; None where nobody tells. The power limit is in W."""
     limit = monitor.ask("nvmlDeviceGetEnforcedPowerLimit", monitor.handle)
     others = monitor.ask("nvmlDeviceGetComputeRunningProcesses", monitor.handle)

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ullage.benches.result import Value
-from ullage.benches.running.monitor import Monitor, Observed
+from ullage.benches.running.monitor import Monitor, ObservedRun
 
 BUDGET = 0.3  # seconds that a case's timed spans take together
 FEWEST, MOST = 5, 20  # timed spans
@@ -24,7 +24,7 @@ PATIENCE = 20.0  # seconds beyond what is expected until a kernel counts as one 
 CLEAREST = 1e-4  # seconds: the GPU's timer may tick in steps of about 1 µs, so a shorter block gives no clock within 1 %
 
 
-class Queue(Protocol):
+class TimedQueue(Protocol):
     """What can be timed: `run` queues it once, for the span with this number; events as in `Device`."""
 
     def run(self, span: int) -> None: ...  # noqa: D102
@@ -34,14 +34,14 @@ class Queue(Protocol):
 
 
 @dataclass(frozen=True)
-class Plan:
+class TimingPlan:
     """How often something is run: `launches` in each of `spans` timed spans."""
 
     launches: int
     spans: int
 
 
-def plan(once: float, least: float = 0.0, spans: int = FEWEST) -> Plan:
+def plan(once: float, least: float = 0.0, spans: int = FEWEST) -> TimingPlan:
     """Return how often to run what takes `once` seconds, so that all spans take about `BUDGET`, or `spans` of them at least `least`.
 
     What takes 10 µs is run 100 times in a span, so that a span lasts a millisecond; 20 spans. What takes 20 ms is run once in a
@@ -54,11 +54,11 @@ def plan(once: float, least: float = 0.0, spans: int = FEWEST) -> Plan:
     """
     single = max(once, 1e-7)
     if least:
-        return Plan(max(1, _steps(least / spans / single)), spans)
+        return TimingPlan(max(1, _steps(least / spans / single)), spans)
     launches = min(100, max(1, _steps(SHORTEST / single)))
     span = launches * single
     fewest = max(1, min(FEWEST, int(LONGEST / span)))
-    return Plan(launches, min(MOST, max(fewest, int(BUDGET / span + 1e-9))))
+    return TimingPlan(launches, min(MOST, max(fewest, int(BUDGET / span + 1e-9))))
 
 
 def _steps(count: float) -> int:
@@ -66,12 +66,12 @@ def _steps(count: float) -> int:
 
 
 @dataclass(frozen=True)
-class Spans:
+class TimedSpans:
     """Seconds of one run in each timed span, and what the monitor saw meanwhile; `total` seconds of all runs of all spans, after
     `settled` seconds of load."""
 
     seconds: tuple[float, ...]
-    observed: Observed
+    observed: ObservedRun
     total: float
     settled: float
 
@@ -85,12 +85,12 @@ class Lasting:
 
 
 def timed(
-    queue: Queue,
+    queue: TimedQueue,
     once: float,
     lasting: Lasting,
     monitor: Monitor,
     prepare: Callable[[int], None] = lambda spans: None,  # noqa: ARG005
-) -> Spans:
+) -> TimedSpans:
     """Warm up, then time: nothing waits between the spans, so the GPU is never idle.
 
     `once` is about how long a run takes, `prepare(spans)` is told how many spans there will be. What has to settle is watched and timed
@@ -102,7 +102,7 @@ def timed(
     chosen = plan(warm, lasting.seconds, spans)
     prepare(chosen.spans)
     warm, settled = _settled(queue, warm, launches * warm, lasting.settle)
-    chosen = Plan(plan(warm, lasting.seconds, spans).launches, chosen.spans)  # as often as fits the pace that it settled to
+    chosen = TimingPlan(plan(warm, lasting.seconds, spans).launches, chosen.spans)  # as often as fits the pace that it settled to
     with monitor.watching() as watch:
         queue.run(0)  # the GPU is busy with this one while the host queues the first event
         marks = [queue.mark()]
@@ -112,10 +112,10 @@ def timed(
             marks.append(queue.mark())
         queue.wait(PATIENCE + 10 * warm * chosen.launches * chosen.spans)
     passed = [queue.seconds(begin, end) for begin, end in pairwise(marks)]
-    return Spans(tuple(one / chosen.launches for one in passed), watch.observed(), sum(passed), settled)
+    return TimedSpans(tuple(one / chosen.launches for one in passed), watch.observed(), sum(passed), settled)
 
 
-def _settled(queue: Queue, once: float, passed: float, least: float) -> tuple[float, float]:
+def _settled(queue: TimedQueue, once: float, passed: float, least: float) -> tuple[float, float]:
     """Return the seconds of one run after a load of at least `least` seconds, `passed` of which are over, and how long the load was.
 
     The load comes in pieces, so that the last tells the pace that it settled to, and one whose clock rises is not cut short.
@@ -129,7 +129,7 @@ def _settled(queue: Queue, once: float, passed: float, least: float) -> tuple[fl
     return once, passed
 
 
-def _span(queue: Queue, number: int, launches: int, once: float) -> float:
+def _span(queue: TimedQueue, number: int, launches: int, once: float) -> float:
     """Return the seconds of one run, from several in a row."""
     begin = queue.mark()
     for _ in range(launches):
@@ -139,7 +139,7 @@ def _span(queue: Queue, number: int, launches: int, once: float) -> float:
     return queue.seconds(begin, end) / launches
 
 
-def first(queue: Queue) -> float:
+def first(queue: TimedQueue) -> float:
     """Return the seconds of the very first run; raises HangError where it does not end."""
     return _span(queue, 0, 1, 0.0)
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from ullage.cupti import dictionary
 from ullage.cupti.counters import perfworks
 from ullage.cupti.counters.host import named
-from ullage.cupti.counters.names import Metric
+from ullage.cupti.counters.names import CounterMetric
 from ullage.cupti.library import Library, find
 from ullage.errors import UllageError
 
 
 @dataclass(frozen=True)
-class Source:
+class CounterSource:
     """Who answers: a library (None: the dictionary alone), and a sentence that says so; `reason` tells why there is no library."""
 
     library: Library | None
@@ -27,15 +27,15 @@ class Catalogue:
     """The metrics of a chip, and who said so. Descriptions are "" when the dictionary answers."""
 
     chip: str
-    metrics: tuple[Metric, ...]
+    metrics: tuple[CounterMetric, ...]
     told: str
-    by_name: Mapping[str, Metric] = field(init=False, repr=False)
+    by_name: Mapping[str, CounterMetric] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "by_name", {metric.name: metric for metric in self.metrics})
 
 
-def source(path: str | None = None) -> Source:
+def source(path: str | None = None) -> CounterSource:
     """Return who can be asked on this machine. Raises UllageError only where `path` names a library that can't be used."""
     try:
         library = find(path)
@@ -43,18 +43,18 @@ def source(path: str | None = None) -> Source:
     except UllageError as error:
         if path is not None:
             raise
-        return Source(None, _dictionary_told(), error.problem)
-    return Source(library, f"asked of {named(library)}")
+        return CounterSource(None, _dictionary_told(), error.problem)
+    return CounterSource(library, f"asked of {named(library)}")
 
 
-def chips(asked: Source) -> list[str]:
+def chips(asked: CounterSource) -> list[str]:
     """Return the chips that the library knows, or the dictionary's newest release."""
     if asked.library is not None:
         return perfworks.chips(asked.library)
     return list(dictionary.chips(dictionary.releases()[-1]))
 
 
-def catalogue(chip: str, asked: Source) -> Catalogue:
+def catalogue(chip: str, asked: CounterSource) -> Catalogue:
     """Return the metrics of a chip ("GH100"). One that the library has dropped or not learned yet comes from the dictionary.
 
     Raises UllageError for a chip that neither knows.
@@ -70,7 +70,7 @@ def catalogue(chip: str, asked: Source) -> Catalogue:
                 raise
     found = dictionary.metrics(chip)
     newest = dictionary.releases(chip)[-1]
-    metrics = tuple(Metric(metric.name, metric.kind, metric.unit, metric.hardware) for metric in found)
+    metrics = tuple(CounterMetric(metric.name, metric.kind, metric.unit, metric.hardware) for metric in found)
     return Catalogue(chip, metrics, f"names and units as in CUPTI {newest}, from the dictionary that comes with Ullage")
 
 

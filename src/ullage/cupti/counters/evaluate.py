@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ullage.cupti.counters.host import Host, Use
-from ullage.cupti.counters.images import Image
+from ullage.cupti.counters.images import CounterImage
 from ullage.cupti.counters.structures import room
 from ullage.cupti.library import Library
 from ullage.errors import UllageError
@@ -36,7 +36,7 @@ class Values:
         return pa.table({"range": pa.array(self.ranges, pa.string()), **columns})
 
 
-def evaluate(image: Image, library: Library, metrics: Sequence[str] = ()) -> Values:
+def evaluate(image: CounterImage, library: Library, metrics: Sequence[str] = ()) -> Values:
     """Return the values of an image that was kept; `metrics` may be others of the same counters (`.avg` of what was taken as `.sum`).
 
     Raises UllageError for an image of a newer CUPTI than the library, and where the library can't be asked on this machine.

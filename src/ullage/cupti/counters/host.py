@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ullage.cupti.counters.names import KINDS, Metric, complete
+from ullage.cupti.counters.names import KINDS, CounterMetric, complete
 from ullage.cupti.counters.structures import call, parameters, room
 from ullage.cupti.driver import cuda_version
 from ullage.cupti.library import Library
@@ -155,11 +155,11 @@ class Host:
         found = self._ask("GetBaseMetrics", "listing metrics", metricType=kind)
         return list(dict.fromkeys(found.ppMetricNames[index].decode() for index in range(found.numMetrics)))
 
-    def describe(self, name: str) -> Metric:
+    def describe(self, name: str) -> CounterMetric:
         """Return a metric's kind, unit, hardware unit and description. This is slow (milliseconds): see `perfworks` for many."""
         told = self._ask("GetMetricProperties", f"describing {harmless(name, 120)}", pMetricName=name)
         words = [(text or b"").decode(errors="replace") for text in (told.pDimUnit, told.pHwUnit, told.pDescription)]
-        return Metric(name, KINDS[told.metricType], *words)
+        return CounterMetric(name, KINDS[told.metricType], *words)
 
     def submetrics(self, name: str, kind: int) -> list[str]:
         """Return what may follow a metric's base name: ".sum", ".avg.per_second", … Releases before 13.0 take complete names alone."""

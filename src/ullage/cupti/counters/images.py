@@ -10,7 +10,7 @@ from ullage.errors import UllageError
 
 
 @dataclass(frozen=True)
-class Image:
+class CounterImage:
     """Counter data of one collection.
 
     `use` is "range" or "pm"; `metrics` are complete names; `ranges` the names of its ranges, or `times` the start and end of its samples
@@ -37,10 +37,10 @@ class Image:
         return head + bytes(-len(head) % 8) + self.data
 
 
-def unpacked(payload: bytes) -> Image:
+def unpacked(payload: bytes) -> CounterImage:
     """Return the image that a chunk holds. Raises UllageError for a damaged one.
 
-    >>> image = Image("range", "GH100", ("sm__cycles_active.sum",), 130001, b"xyz", ranges=("0",))
+    >>> image = CounterImage("range", "GH100", ("sm__cycles_active.sum",), 130001, b"xyz", ranges=("0",))
     >>> unpacked(image.packed()) == image
     True
     """
@@ -51,6 +51,6 @@ def unpacked(payload: bytes) -> Image:
         times = tuple((int(begin), int(end)) for begin, end in told["times"])
         names = {name: tuple(map(str, told[name])) for name in ("metrics", "ranges")}
         version = None if told["version"] is None else int(told["version"])
-        return Image(str(told["use"]), str(told["chip"]), version=version, data=payload[start:], times=times, **names)
+        return CounterImage(str(told["use"]), str(told["chip"]), version=version, data=payload[start:], times=times, **names)
     except (struct.error, ValueError, KeyError, TypeError, RecursionError) as error:
         raise UllageError("an image of counter data is damaged", "record it again") from error

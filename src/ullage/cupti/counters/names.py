@@ -16,7 +16,7 @@ _USUAL = {"counter": ".sum", "ratio": ".ratio", "throughput": ".avg.pct_of_peak_
 
 
 @dataclass(frozen=True)
-class Metric:
+class CounterMetric:
     """A metric of a chip by its base name; `unit` and `hardware` as the library calls them, `description` in its words."""
 
     name: str
@@ -35,12 +35,12 @@ def complete(name: str, kind: Kind) -> str:
     return name if name != base(name) else name + _USUAL[kind]
 
 
-def matching(metrics: Iterable[Metric], pattern: str, kind: str = "") -> list[Metric]:
+def matching(metrics: Iterable[CounterMetric], pattern: str, kind: str = "") -> list[CounterMetric]:
     """Return the metrics whose base name holds the pattern: a part of the name, a glob with * and ?, or a regular expression.
 
     Raises UllageError for a pattern that is neither.
 
-    >>> metrics = [Metric("sm__cycles_active", "counter"), Metric("dram__bytes_read", "counter")]
+    >>> metrics = [CounterMetric("sm__cycles_active", "counter"), Metric("dram__bytes_read", "counter")]
     >>> [metric.name for metric in matching(metrics, "dram*")], [metric.name for metric in matching(metrics, "cycles|bytes$")]
     (['dram__bytes_read'], ['sm__cycles_active'])
     """
@@ -58,7 +58,7 @@ def _is_glob(pattern: str) -> bool:
     return bool(re.search(r"[*?]", rest)) and not re.search(r"[\^$()|+]", pattern)
 
 
-def _holding(metrics: Sequence[Metric], pattern: str) -> list[bool]:
+def _holding(metrics: Sequence[CounterMetric], pattern: str) -> list[bool]:
     """Return which names hold a regular expression, by Arrow's engine (RE2): no pattern keeps it busy for long."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -75,7 +75,7 @@ def _holding(metrics: Sequence[Metric], pattern: str) -> list[bool]:
     return held
 
 
-def resolved(asked: Sequence[str], metrics: Sequence[Metric], chip: str) -> list[str]:
+def resolved(asked: Sequence[str], metrics: Sequence[CounterMetric], chip: str) -> list[str]:
     """Return the complete names that were asked for, each once: globs opened, roll-ups filled in.
 
     Raises UllageError for one that the chip doesn't have, with the nearest it has.

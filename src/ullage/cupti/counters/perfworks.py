@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from ullage.cupti.counters.names import KINDS, Metric
+from ullage.cupti.counters.names import KINDS, CounterMetric
 from ullage.cupti.counters.structures import parameters, room
 from ullage.cupti.library import Library
 from ullage.errors import UllageError, harmless
@@ -39,7 +39,7 @@ class Request(ctypes.Structure):
     SIZE = 12
 
 
-class Factor(ctypes.Structure):
+class UnitFactor(ctypes.Structure):
     """NVPW_DimUnitFactor."""
 
     _fields_ = (("unit", ctypes.c_uint32), ("exponent", ctypes.c_int8))
@@ -105,18 +105,18 @@ class Evaluator:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def metrics(self) -> list[Metric]:
+    def metrics(self) -> list[CounterMetric]:
         """Return every metric: counters, then ratios, then throughputs, in the library's order."""
         return [metric for kind in range(len(KINDS)) for metric in self._of_kind(kind)]
 
-    def _of_kind(self, kind: int) -> Iterator[Metric]:
+    def _of_kind(self, kind: int) -> Iterator[CounterMetric]:
         found = self._ask("GetMetricNames", metricType=kind)
         function, index = _PROPERTIES[kind]
         for number in range(found.numMetrics):
             told = self._ask(f"Get{function}Properties", **{index: number})
             name = ctypes.string_at(found.pMetricNames + found.pMetricNameBeginIndices[number]).decode()
             description = (told.pDescription or b"").decode(errors="replace")
-            yield Metric(name, KINDS[kind], self._unit(kind, number), self._hardware(told.hwUnit & 0xFFFFFFFF), description)
+            yield CounterMetric(name, KINDS[kind], self._unit(kind, number), self._hardware(told.hwUnit & 0xFFFFFFFF), description)
 
     def check(self, names: Sequence[str]) -> None:
         """Raise UllageError for the first of these that is no metric with an ending that may follow it."""
@@ -179,10 +179,10 @@ class Evaluator:
         return request
 
     def _unit(self, kind: int, index: int) -> str:
-        request, factors = Request(index, kind, _SUM, _UNIT_OF[kind]), (Factor * 16)()
+        request, factors = Request(index, kind, _SUM, _UNIT_OF[kind]), (UnitFactor * 16)()
         found = self._ask(
             "GetMetricDimUnits", pMetricEvalRequest=request, metricEvalRequestStructSize=Request.SIZE, pDimUnits=factors,
-            numDimUnits=len(factors), dimUnitFactorStructSize=Factor.SIZE,
+            numDimUnits=len(factors), dimUnitFactorStructSize=UnitFactor.SIZE,
         )  # fmt: skip
         return unit([(self._word("DimUnit", factor.unit), factor.exponent) for factor in factors[: found.numDimUnits]])
 

@@ -29,7 +29,7 @@ _USE = {"range": Use.RANGES, "pm": Use.SAMPLING}
 
 
 @dataclass(frozen=True)
-class Way:
+class CollectionWay:
     """How metrics are collected in one mode.
 
     `passes` is for all of them together, without those that are `refused`, which this mode doesn't have: None where the rest can't be
@@ -57,29 +57,29 @@ class Cheaper:
     """The same quantities under other names, in fewer passes (or collected at all): old name → new name."""
 
     renamed: Mapping[str, str]
-    way: Way
+    way: CollectionWay
 
 
 @dataclass(frozen=True)
-class Plan:
+class CollectionPlan:
     """The answer: `ways` and `cheaper` by mode; `unknown` says of a mode why it could not be asked."""
 
     chip: str
     metrics: tuple[str, ...]
-    ways: Mapping[Mode, Way]
+    ways: Mapping[Mode, CollectionWay]
     cheaper: Mapping[Mode, Cheaper]
     unknown: Mapping[Mode, str] = field(default_factory=dict)
 
 
 def plan(
     library: Library, chip: str, metrics: Sequence[str], known: Catalogue, modes: Iterable[Mode] = MODES, grouped: bool = False
-) -> Plan:  # fmt: skip
+) -> CollectionPlan:  # fmt: skip
     """Return in how many passes these metrics (complete names) are collected on a chip, in each mode that can be asked.
 
     With `grouped` also which of them go together, which takes longer.
     Raises UllageError for a name that the chip doesn't have, and when no mode can be asked.
     """
-    ways: dict[Mode, Way] = {}
+    ways: dict[Mode, CollectionWay] = {}
     cheaper: dict[Mode, Cheaper] = {}
     unknown: dict[Mode, str] = {}
     reason, twins = host.refusal(library), twin_names(known)
@@ -96,7 +96,7 @@ def plan(
                 cheaper[mode] = found
     if not ways:
         raise UllageError(reason, host.WHICH)
-    return Plan(chip, tuple(metrics), ways, cheaper, unknown)
+    return CollectionPlan(chip, tuple(metrics), ways, cheaper, unknown)
 
 
 def _counter(stack: ExitStack, library: Library, chip: str, mode: Mode, hosted: bool) -> Passes:
@@ -117,7 +117,7 @@ def _refusing(unserved: Unserved) -> Passes:
     return none
 
 
-def way(mode: Mode, metrics: Sequence[str], count: Passes, most: int | None = None, grouped: bool = False) -> Way:
+def way(mode: Mode, metrics: Sequence[str], count: Passes, most: int | None = None, grouped: bool = False) -> CollectionWay:
     """Return how metrics are collected, by whoever counts passes.
 
     >>> found = way("pm", ["a", "b", "c"], lambda names: len(set(names) & {"a", "b"}) or 1, grouped=True)
@@ -131,7 +131,7 @@ def way(mode: Mode, metrics: Sequence[str], count: Passes, most: int | None = No
     single = [name for name, passes in alone.items() if passes == 1]
     kept = tuple(alone) if total == 1 else _fitting(single, count)
     groups = (kept,) if total == 1 else _groups(alone, kept, count) if grouped else ()
-    return Way(mode, total, alone, refused, kept, most, groups)
+    return CollectionWay(mode, total, alone, refused, kept, most, groups)
 
 
 def _together(names: Sequence[str], count: Passes) -> int | None:
@@ -160,7 +160,7 @@ def _groups(alone: Mapping[str, int], kept: Sequence[str], count: Passes) -> tup
     return (*groups, *((name,) for name, passes in alone.items() if passes > 1))
 
 
-def cheaper_way(found: Way, metrics: Sequence[str], twins: Mapping[str, str], count: Passes) -> Cheaper | None:
+def cheaper_way(found: CollectionWay, metrics: Sequence[str], twins: Mapping[str, str], count: Passes) -> Cheaper | None:
     """Return other names for the same quantities that need fewer passes, or that the mode has; None where there are none.
 
     `twins` are those of `twin_names`. As few names as possible are changed.
@@ -178,7 +178,7 @@ def cheaper_way(found: Way, metrics: Sequence[str], twins: Mapping[str, str], co
     return Cheaper(renamed, way(found.mode, _with(metrics, renamed), count, found.most))
 
 
-def _twin(name: str, found: Way, twins: Mapping[str, str], count: Passes) -> str:
+def _twin(name: str, found: CollectionWay, twins: Mapping[str, str], count: Passes) -> str:
     """A metric's name in a family, "" where it has none that the mode collects in no more passes."""
     if base(name) not in twins:
         return ""

@@ -23,7 +23,7 @@ import numpy.typing as npt
 
 from ullage.cupti.counters import target
 from ullage.cupti.counters.host import Host, Use, config_passes
-from ullage.cupti.counters.images import Image
+from ullage.cupti.counters.images import CounterImage
 from ullage.cupti.counters.structures import call, parameters, room
 from ullage.cupti.library import Library, find
 from ullage.cupti.results import INVALID_PARAMETER, NOT_SUPPORTED, OUT_OF_MEMORY, CuptiError
@@ -155,7 +155,7 @@ class Sampling:
         rest, self._rest = self._rest, None
         return rest if rest is not None else self._samples([], [])
 
-    def image(self) -> Image:
+    def image(self) -> CounterImage:
         """Return the samples that have come since the last call as the GPU's own counter data, to be evaluated elsewhere (`evaluate`).
 
         They are taken instead of by `drain`, while the `with` lasts.
@@ -163,7 +163,9 @@ class Sampling:
         if not self._running:
             raise UllageError("sampling is over, and its counter data are gone", "take them inside the `with`")
         decoded = self._decode()
-        image = Image("pm", self.chip, self.metrics, self.library.version, bytes(self._data), times=tuple(self._times(decoded.count)))
+        image = CounterImage(
+            "pm", self.chip, self.metrics, self.library.version, bytes(self._data), times=tuple(self._times(decoded.count))
+        )
         self._empty()
         return image
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from ullage.cupti.counters import target
 from ullage.cupti.counters.evaluate import Values, evaluated
 from ullage.cupti.counters.host import Host, Use, config_passes
-from ullage.cupti.counters.images import Image
+from ullage.cupti.counters.images import CounterImage
 from ullage.cupti.counters.structures import FIRST_LEVEL, call, room
 from ullage.cupti.library import Library, find
 from ullage.errors import UllageError, harmless
@@ -126,10 +126,10 @@ class Ranges:
             raise UllageError("nothing has been counted yet", "ask after the `with` is over, and it must have ended well")
         return self._found
 
-    def image(self) -> Image:
+    def image(self) -> CounterImage:
         """Return the counter data as they are, to be kept and evaluated elsewhere (`evaluate`)."""
         found = self.values()
-        return Image("range", self.chip, self.metrics, self.library.version, bytes(self._data), ranges=found.ranges)
+        return CounterImage("range", self.chip, self.metrics, self.library.version, bytes(self._data), ranges=found.ranges)
 
     def _configure(self, config: bytes) -> None:
         """Make room for the counter data and tell the GPU what to count. All of it must live until the end."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
 from typing import Any
 
-from ullage.cupti.chunks import Chunk, Cut, Type, chunks
+from ullage.cupti.chunks import Chunk, ChunkType, EarlyEnd, chunks
 from ullage.cupti.counters.host import Host, NotCollected, Use
-from ullage.cupti.counters.images import Image, unpacked
+from ullage.cupti.counters.images import CounterImage, unpacked
 from ullage.cupti.counters.structures import FIRST_LEVEL
 from ullage.cupti.library import Library
 from ullage.errors import UllageError, harmless
@@ -23,12 +23,12 @@ VARIABLE = "ULLAGE_COUNTERS"
 
 
 @dataclass(frozen=True)
-class Counted:
+class CountedContext:
     """What one context of one process counted: the image with its kernels' names as ranges, the device's number, and how many launches
     CUPTI dropped. `foreign` is the file of libnvperf_host that counted, where it is not the one beside libcupti ("": it is, or isn't
     told)."""
 
-    image: Image
+    image: CounterImage
     process: int
     device: int
     dropped: int
@@ -64,7 +64,7 @@ def _alone(host: Host, metric: str) -> bool:
     return True
 
 
-def counted(path: Path) -> Iterator[Counted]:
+def counted(path: Path) -> Iterator[CountedContext]:
     """Yield what a recording holds of counters, whole images only. Raises UllageError for a file that is no recording."""
     names: dict[int, str] = {}
     images: list[Chunk] = []
@@ -72,24 +72,26 @@ def counted(path: Path) -> Iterator[Counted]:
     with path.open("rb") as file:
         try:
             for chunk in chunks(file, harmless(str(path))):
-                if chunk.type == Type.NAMES and chunk.flags == 1:
+                if chunk.type == ChunkType.NAMES and chunk.flags == 1:
                     names |= chunk.names()
-                elif chunk.type == Type.INFO:
+                elif chunk.type == ChunkType.INFO:
                     info |= chunk.json()
-                elif chunk.type == Type.IMAGE:
+                elif chunk.type == ChunkType.IMAGE:
                     images.append(chunk)
-        except Cut:
+        except EarlyEnd:
             pass  # a program that was killed: what came before is good
     yield from (_counted(chunk, names, info) for chunk in images)
 
 
-def _counted(chunk: Chunk, names: Mapping[int, str], info: Mapping[str, Any]) -> Counted:
+def _counted(chunk: Chunk, names: Mapping[int, str], info: Mapping[str, Any]) -> CountedContext:
     image = unpacked(chunk.payload)
     (length,) = struct.unpack_from("<I", chunk.payload)
     told = replace(chunk, payload=chunk.payload[4 : 4 + length]).json()
     kernels = tuple(names.get(int(number), "(no name)") if number.isdigit() else number for number in image.ranges)
     image = replace(image, ranges=kernels)
-    return Counted(image, int(info.get("pid") or 0), int(told.get("device") or 0), int(told.get("dropped") or 0), _foreign_perfworks(info))
+    return CountedContext(
+        image, int(info.get("pid") or 0), int(told.get("device") or 0), int(told.get("dropped") or 0), _foreign_perfworks(info)
+    )
 
 
 def _foreign_perfworks(info: Mapping[str, Any]) -> str:

@@ -35,7 +35,7 @@ _C: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Shape:
+class StructShape:
     """A structure of the headers: its name there, and its fields after the two that all begin with, as (name, type, API version)."""
 
     name: str
@@ -46,10 +46,10 @@ class Shape:
         return tuple(field for field in self.fields if field[2] <= (version or 0))
 
 
-def _shape(name: str, fields: str) -> Shape:
+def _shape(name: str, fields: str) -> StructShape:
     """ "a:text b:size@130100" is a field a, and a field b from CUPTI 13.1 on."""
     parts = [part.partition("@") for part in fields.split()]
-    return Shape(name, tuple((*field.split(":"), int(since or 0)) for field, _, since in parts))  # type: ignore[misc]
+    return StructShape(name, tuple((*field.split(":"), int(since or 0)) for field, _, since in parts))  # type: ignore[misc]
 
 
 _HOST, _RANGE, _SAMPLING = "pHostObject:pointer", "pRangeProfilerObject:pointer", "pPmSamplingObject:pointer"
@@ -58,7 +58,7 @@ _REQUESTS = "pMetricEvalRequests:pointer numMetricEvalRequests:size metricEvalRe
 _CONFIG, _CHIP = "pRawMetricsConfig:pointer", "pChipName:text pCounterAvailabilityImage:pointer"
 _SUPPORT = "isSupported architecture sli vGpu confidentialCompute cmp wsl".replace(" ", ":enum ") + ":enum"
 
-SHAPES: dict[str, Shape] = {
+SHAPES: dict[str, StructShape] = {
     function: _shape(name, fields)
     for function, name, fields in (
         # the host half: no GPU is needed

@@ -17,7 +17,7 @@ _SHARE = ".avg.pct_of_peak_sustained_elapsed"
 
 
 @dataclass(frozen=True)
-class Quantity:
+class WantedQuantity:
     """What is wanted: its name and unit in Ullage's words, what it means, the metrics that give it (the first that a chip has).
 
     The metric's value times `scale` is in that unit: shares come as percent.
@@ -30,12 +30,12 @@ class Quantity:
     scale: float = 1.0
 
 
-def _share(name: str, meaning: str, *counters: str) -> Quantity:
-    return Quantity(name, "1", meaning, tuple(counter + _SHARE for counter in counters), 0.01)
+def _share(name: str, meaning: str, *counters: str) -> WantedQuantity:
+    return WantedQuantity(name, "1", meaning, tuple(counter + _SHARE for counter in counters), 0.01)
 
 
-def _amount(name: str, unit: str, meaning: str, *metrics: str) -> Quantity:
-    return Quantity(name, unit, meaning, metrics)
+def _amount(name: str, unit: str, meaning: str, *metrics: str) -> WantedQuantity:
+    return WantedQuantity(name, unit, meaning, metrics)
 
 
 _TENSOR_ACTIVE = _share(
@@ -79,7 +79,7 @@ VECTOR = tuple(
     _amount(deed, "instructions", f"{deed.upper()} of threads, predicated-off ones left out", _SASS.format(deed))
     for deed in ("ffma", "fadd", "fmul", "hfma", "hadd", "hmul", "dfma", "dadd", "dmul", "ffma2", "fadd2", "fmul2")
 )
-SETS: Mapping[str, tuple[Quantity, ...]] = {"device": DEVICE, "kernel": KERNEL, "vector": VECTOR}
+SETS: Mapping[str, tuple[WantedQuantity, ...]] = {"device": DEVICE, "kernel": KERNEL, "vector": VECTOR}
 
 
 def wanted(which: str, known: Iterable[str]) -> dict[str, str]:

@@ -42,7 +42,7 @@ _KIND = re.compile(r"kind::(\w+)")
 
 
 @dataclass(frozen=True)
-class Asked:
+class MatrixInstruction:
     """A matrix instruction of PTX: as written, its line (from 1), and the function it stands in."""
 
     text: str
@@ -53,7 +53,7 @@ class Asked:
     def family(self) -> Literal["mma", "wgmma", "tcgen05"]:
         """How it is issued: "mma" (also wmma), "wgmma" or "tcgen05".
 
-        >>> Asked("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16").family
+        >>> MatrixInstruction("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16").family
         'wgmma'
         """
         first = self.text.partition(".")[0]
@@ -68,7 +68,7 @@ class Asked:
     def types(self) -> tuple[str, ...]:
         """The types as written: of mma the result, A, B, and the accumulator; of wgmma the result, A, B; none of tcgen05.
 
-        >>> Asked("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32").types
+        >>> MatrixInstruction("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32").types
         ('f32', 'e4m3', 'e4m3', 'f32')
         """
         return tuple(word for word in self.text.split(".") if word in BITS)
@@ -83,8 +83,10 @@ class Asked:
     def kind(self) -> str:
         """What is multiplied: the type of A, with the operation for bits ("b1.and"), or the kind that the instruction names.
 
-        >>> Asked("tcgen05.mma.cta_group::1.kind::f16").kind, Asked("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.xor.popc").kind
-        ('f16', 'b1.xor')
+        >>> MatrixInstruction("tcgen05.mma.cta_group::1.kind::f16").kind
+        'f16'
+        >>> MatrixInstruction("mma.sync.aligned.m16n8k256.row.col.s32.b1.b1.s32.xor.popc").kind
+        'b1.xor'
         """
         named = _KIND.search(self.text)
         if named and (named[1] != "f8f6f4" or not self.types):
@@ -97,7 +99,7 @@ class Asked:
     def carried_out_by(self, opcode: str) -> bool:
         """Whether a machine instruction is the one for this, and not a stand-in.
 
-        >>> four = Asked("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
+        >>> four = MatrixInstruction("mma.sync.aligned.m16n8k64.row.col.s32.s4.s4.s32")
         >>> four.carried_out_by("IMMA.16864.S4.S4"), four.carried_out_by("IMMA.16832.S8.S8")
         (True, False)
         """
@@ -109,7 +111,7 @@ def carries(kind: str, opcode: str) -> bool:
     return re.match(_NATIVE.get(kind, r"\w*MMA\b"), opcode) is not None
 
 
-def read(ptx: str) -> list[Asked]:
+def read(ptx: str) -> list[MatrixInstruction]:
     """Return the matrix instructions of a PTX program in the order of its text; what stands in comments is none.
 
     >>> program = ".entry k()\\n{\\n  mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {d}, {a}, {b}, {d};\\n}"
@@ -129,11 +131,11 @@ def entries(ptx: str) -> list[str]:
     return _ENTRY.findall(ptx)
 
 
-def _read(lines: Iterable[str]) -> Iterable[Asked]:
+def _read(lines: Iterable[str]) -> Iterable[MatrixInstruction]:
     function = ""
     for number, line in enumerate(lines, 1):
         code = line.partition("//")[0]
         place = _PLACE.search(code)
         function = place[1] if place else function
         for found in _INSTRUCTION.finditer(code):
-            yield Asked(found[0], number, function)
+            yield MatrixInstruction(found[0], number, function)

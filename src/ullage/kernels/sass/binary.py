@@ -23,7 +23,7 @@ _ARCHITECTURE = re.compile("sm_[1-9][0-9]{1,2}[af]?")
 
 
 @dataclass(frozen=True)
-class Image:
+class CodeImage:
     """Machine code for one architecture: where it comes from, the architecture as far as a name tells ("sm_90a"; "" where none does)."""
 
     name: str
@@ -35,7 +35,7 @@ class Image:
 class Opened:
     """What a file holds: machine code, PTX texts by name, and notes on what was left out."""
 
-    images: tuple[Image, ...] = ()
+    images: tuple[CodeImage, ...] = ()
     ptx: tuple[tuple[str, str], ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -98,7 +98,7 @@ def _opened(cubins: Sequence[Path], texts: Sequence[Path], *, named: bool = Fals
     sizes = {path: path.stat().st_size for path in (*cubins, *texts)}
     small = {path for path, size in sizes.items() if size <= _LARGEST}
     return Opened(
-        tuple(Image(path.name, _architecture(path.name) if named else "", path.read_bytes()) for path in cubins if path in small),
+        tuple(CodeImage(path.name, _architecture(path.name) if named else "", path.read_bytes()) for path in cubins if path in small),
         tuple((path.name, path.read_text("utf-8", "replace")) for path in texts if path in small),
         tuple(f"{path.name}: {size / 2**20:,.0f} MiB is too large, left out" for path, size in sizes.items() if size > _LARGEST),
     )

@@ -32,7 +32,7 @@ _FP8_PEAK = 1513.0  # dense, of the same H800
 
 
 @dataclass(frozen=True)
-class Ceiling:
+class InstructionCeiling:
     """The most that can be had, as a `fraction` of the stated peak of `of`, by whose measurement. None: nobody measured it."""
 
     fraction: float | None
@@ -45,10 +45,10 @@ class Ceiling:
         return f"{100 * self.fraction:.1f} % of the {self.of}"
 
 
-UNKNOWN = Ceiling(None, "", "")
+UNKNOWN = InstructionCeiling(None, "", "")
 
 
-def legacy(opcode: str, architecture: str) -> Ceiling:
+def legacy(opcode: str, architecture: str) -> InstructionCeiling:
     """Return the ceiling of a warp's matrix instruction where a newer kind exists; on Hopper what the paper measured, elsewhere not known.
 
     A type that Table VII lacks (BF16, binary) gets the paper's average over types.
@@ -60,12 +60,12 @@ def legacy(opcode: str, architecture: str) -> Ceiling:
         return UNKNOWN
     of = "sparse peak" if ".SP." in opcode else "dense peak"
     if opcode not in _MMA_ON_HOPPER:
-        return UNKNOWN if ".SP." in opcode else Ceiling(0.629, of, f"{_AVERAGE}: mma's average over types")
+        return UNKNOWN if ".SP." in opcode else InstructionCeiling(0.629, of, f"{_AVERAGE}: mma's average over types")
     reached, peak = _MMA_ON_HOPPER[opcode]
-    return Ceiling(reached / peak, of, f"{_TABLE}: {_figures(opcode)}")
+    return InstructionCeiling(reached / peak, of, f"{_TABLE}: {_figures(opcode)}")
 
 
-def emulated(kind: str, opcode: str, architecture: str) -> Ceiling:
+def emulated(kind: str, opcode: str, architecture: str) -> InstructionCeiling:
     """Return the ceiling of a type that another type's instruction stands in for: that instruction's rate, conversions not counted.
 
     FP8 by HMMA on Hopper: half of FP8's peak is FP16's, of which mma reaches 490.7 of 756.5.
@@ -80,9 +80,9 @@ def emulated(kind: str, opcode: str, architecture: str) -> Ceiling:
     dense = "sparse" if sparse == 2 else "dense"
     found = f"{_TABLE}: {opcode} reaches {_figures(opcode)}; conversions not counted"
     if kind in ("e4m3", "e5m2") and opcode.startswith("HMMA"):
-        return Ceiling(reached / (sparse * _FP8_PEAK), f"{dense} FP8 peak", found)
+        return InstructionCeiling(reached / (sparse * _FP8_PEAK), f"{dense} FP8 peak", found)
     if kind in ("s4", "u4"):
-        return Ceiling(reached / peak, f"{dense} INT8 peak", found)
+        return InstructionCeiling(reached / peak, f"{dense} INT8 peak", found)
     return UNKNOWN
 
 

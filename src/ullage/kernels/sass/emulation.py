@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ullage.kernels.sass import ceilings
-from ullage.kernels.sass.asked import Asked, carries
-from ullage.kernels.sass.finding import Finding
+from ullage.kernels.sass.asked import MatrixInstruction, carries
+from ullage.kernels.sass.finding import KernelFinding
 from ullage.kernels.sass.instruction import Function, Instruction
 from ullage.kernels.sass.signs import Sign, signs
 
@@ -27,7 +27,9 @@ _NATIVE = {
 }
 
 
-def emulated(function: Function, tensor: Sequence[Instruction], looped: frozenset[int], asked: Sequence[Asked] | None) -> list[Finding]:
+def emulated(
+    function: Function, tensor: Sequence[Instruction], looped: frozenset[int], asked: Sequence[MatrixInstruction] | None
+) -> list[KernelFinding]:
     """Return a finding for every emulated type of a function; `tensor` are its tensor instructions, `looped` the addresses in loops."""
     seen = signs(function)
     if asked is None:
@@ -42,13 +44,15 @@ def emulated(function: Function, tensor: Sequence[Instruction], looped: frozense
     return _told_apart(findings + [_shown(sign, function, tensor, looped, replaced[sign.kind]) for sign in rest if sign.sites])
 
 
-def _told_apart(findings: Sequence[Finding]) -> list[Finding]:
+def _told_apart(findings: Sequence[KernelFinding]) -> list[KernelFinding]:
     """Leave out that metadata is rearranged where an emulated type is the reason for it."""
     types = [one for one in findings if one.stand_in]
     return types or list(findings)
 
 
-def _shown(sign: Sign, function: Function, tensor: Sequence[Instruction], looped: frozenset[int], asked: Asked | None = None) -> Finding:
+def _shown(
+    sign: Sign, function: Function, tensor: Sequence[Instruction], looped: frozenset[int], asked: MatrixInstruction | None = None
+) -> KernelFinding:
     inside = [one for one in sign.sites if one.address in looped]
     if sign.kind == "metadata":
         what, stand_in, ceiling = "the positions of a sparse matrix are rearranged by a routine before each product", "", ceilings.UNKNOWN
@@ -63,4 +67,4 @@ def _shown(sign: Sign, function: Function, tensor: Sequence[Instruction], looped
         remedy = _NATIVE.get(name, "")
     site = (inside or sign.sites)[0]
     certain = sign.certain or asked is not None
-    return Finding("emulated", what, site, len(sign.sites), len(inside), stand_in, certain, ceiling, asked, remedy)
+    return KernelFinding("emulated", what, site, len(sign.sites), len(inside), stand_in, certain, ceiling, asked, remedy)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ullage.kernels.sass.asked import Asked
-from ullage.kernels.sass.ceilings import Ceiling
+from ullage.kernels.sass.asked import MatrixInstruction
+from ullage.kernels.sass.ceilings import InstructionCeiling
 from ullage.kernels.sass.instruction import Function, Instruction
 
 Sort = Literal["emulated", "legacy", "local memory"]
@@ -22,7 +22,7 @@ class Issued:
 
 
 @dataclass(frozen=True)
-class Finding:
+class KernelFinding:
     """What keeps a kernel below the peak, with the instruction that shows it.
 
     `count` such instructions stand in the function, `looped` of them in loops. `stand_in` is the opcode that does an emulated
@@ -37,8 +37,8 @@ class Finding:
     looped: int
     stand_in: str = ""
     certain: bool = True
-    ceiling: Ceiling | None = None
-    asked: Asked | None = None
+    ceiling: InstructionCeiling | None = None
+    asked: MatrixInstruction | None = None
     remedy: str = ""
 
 
@@ -48,4 +48,4 @@ class Linted:
 
     function: Function
     issued: tuple[Issued, ...]
-    findings: tuple[Finding, ...]
+    findings: tuple[KernelFinding, ...]

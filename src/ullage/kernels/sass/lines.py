@@ -15,7 +15,7 @@ LARGEST = 32 << 20  # bytes of a cubin that is disassembled whole; of a larger o
 
 
 @dataclass(frozen=True)
-class Place:
+class SourceLine:
     """A line of source."""
 
     file: str
@@ -35,9 +35,9 @@ class Lined:
     """A function and, for each of its instructions, where it comes from; None where the cubin doesn't say."""
 
     function: Function
-    places: tuple[Place | None, ...]
+    places: tuple[SourceLine | None, ...]
 
-    def at(self, pc: int) -> tuple[Instruction, Place | None] | None:
+    def at(self, pc: int) -> tuple[Instruction, SourceLine | None] | None:
         """Return the instruction at `pc` bytes from the function's start, with its line; None where there is none."""
         number, rest = divmod(pc, STEP)
         return None if rest or number >= len(self.places) else (self.function.instructions[number], self.places[number])
@@ -64,10 +64,10 @@ def disassemble_lined(cubin: bytes, indices: Sequence[int] = ()) -> list[Lined]:
 
 def _lined(found: dict[str, Any], architecture: str, files: list[str]) -> Lined:
     instructions, places = [], []
-    place: Place | None = None
+    place: SourceLine | None = None
     for number, row in enumerate(found["sass-instructions"]):
         if "source-line" in row:  # it is written where it changes, and holds until it does again
-            place = Place(files[row["source-file-id"]], int(row["source-line"]))
+            place = SourceLine(files[row["source-file-id"]], int(row["source-line"]))
         places.append(place)
         instructions.append(Instruction(STEP * number, str(row["opcode"]), str(row.get("operands", "")), str(row.get("predicate", ""))))
     return Lined(Function(str(found["function-name"]), architecture, tuple(instructions)), tuple(places))

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ullage.kernels.sass import ceilings
-from ullage.kernels.sass.asked import Asked
+from ullage.kernels.sass.asked import MatrixInstruction
 from ullage.kernels.sass.emulation import emulated
-from ullage.kernels.sass.finding import Finding, Issued, Linted
+from ullage.kernels.sass.finding import Issued, KernelFinding, Linted
 from ullage.kernels.sass.flow import in_loops
 from ullage.kernels.sass.instruction import Function, Instruction
 from ullage.kernels.sass.work import TENSOR
@@ -21,7 +21,7 @@ _NEWER = {"sm_90": "wgmma", **dict.fromkeys(("sm_100", "sm_101", "sm_103", "sm_1
 _OLDER = ("HMMA", "IMMA", "BMMA", "QMMA")  # DMMA has no successor
 
 
-def lint(function: Function, asked: Sequence[Asked] | None = None) -> Linted:
+def lint(function: Function, asked: Sequence[MatrixInstruction] | None = None) -> Linted:
     """Return what a function issues and what is wrong with it; `asked` are the matrix instructions of its PTX, None without it.
 
     A matrix instruction of a warp is called legacy only in a loop, and only where the function has none of the newer kind.
@@ -40,7 +40,7 @@ def lint(function: Function, asked: Sequence[Asked] | None = None) -> Linted:
     return Linted(function, issued, (*stood_in, *legacy, *_local(function, looped)))
 
 
-def _legacy(function: Function, tensor: Sequence[Instruction]) -> list[Finding]:
+def _legacy(function: Function, tensor: Sequence[Instruction]) -> list[KernelFinding]:
     """Return a finding for each older opcode among tensor instructions that run in loops."""
     newer = _NEWER.get(function.architecture)
     if newer is None or any(one.root not in (*_OLDER, "DMMA") for one in tensor):
@@ -50,7 +50,7 @@ def _legacy(function: Function, tensor: Sequence[Instruction]) -> list[Finding]:
         if one.root in _OLDER:
             found.setdefault(one.opcode, []).append(one)
     return [
-        Finding(
+        KernelFinding(
             "legacy",
             f"{opcode} in a loop, where {function.architecture} has {newer}",
             sites[0],
@@ -63,11 +63,11 @@ def _legacy(function: Function, tensor: Sequence[Instruction]) -> list[Finding]:
     ]
 
 
-def _local(function: Function, looped: frozenset[int]) -> list[Finding]:
+def _local(function: Function, looped: frozenset[int]) -> list[KernelFinding]:
     """Return a finding where loops read or write local memory: registers that did not fit, or arrays indexed at run time."""
     sites = [one for one in function.instructions if one.root in ("LDL", "STL")]
     inside = [one for one in sites if one.address in looped]
     if not inside:
         return []
     what = "loops use local memory: registers that did not fit, or an array indexed at run time"
-    return [Finding("local memory", what, inside[0], len(sites), len(inside), remedy="`ptxas -v` tells how many bytes are spilled")]
+    return [KernelFinding("local memory", what, inside[0], len(sites), len(inside), remedy="`ptxas -v` tells how many bytes are spilled")]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from ullage.errors import UllageError, harmless
 from ullage.kernels.compiling import ARCHITECTURES, compile_cubin
 from ullage.kernels.sass.disassembler import disassemble
-from ullage.kernels.sass.finding import Finding
+from ullage.kernels.sass.finding import KernelFinding
 from ullage.kernels.sass.instruction import Function
 from ullage.kernels.sass.lint import lint
 from ullage.kernels.sass.probe import PROBES, Probe
@@ -23,7 +23,7 @@ class Outcome:
     probe: Probe
     architecture: str
     opcodes: tuple[tuple[str, int], ...] = ()
-    emulation: Finding | None = None
+    emulation: KernelFinding | None = None
     refusal: str = ""
 
     def __str__(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ullage.kernels.sass.asked import BITS, Asked
+from ullage.kernels.sass.asked import BITS, MatrixInstruction
 from ullage.kernels.sass.work import TENSOR
 from ullage.registry import Registry
 
@@ -25,7 +25,7 @@ class Probe:
     family: Family
     body: str
     shows: frozenset[str]
-    asked: Asked | None = None
+    asked: MatrixInstruction | None = None
 
     def kernel(self, entry: str) -> str:
         """Return the CUDA C++ of a kernel called `entry`."""
@@ -43,19 +43,19 @@ def probe(name: str, family: Family, body: str, shows: tuple[str, ...]) -> None:
 
 def matrix(text: str, *, registers: bool = False) -> None:
     """Register an instruction on matrices by its PTX name; `registers` takes wgmma's A from registers, not from shared memory."""
-    asked = Asked(text)
+    asked = MatrixInstruction(text)
     name = f"{text} (A in registers)" if registers else text
     PROBES.add(name, Probe(name, asked.family, matrix_body(asked, registers), TENSOR, asked))
 
 
-def matrix_body(asked: Asked, registers: bool = False) -> str:
+def matrix_body(asked: MatrixInstruction, registers: bool = False) -> str:
     """Return the C++ statements that ask for an instruction on matrices, with all the registers that it needs."""
     if asked.family == "wgmma":
         return _wgmma(asked, registers)
     return _tcgen05(asked) if asked.family == "tcgen05" else _mma(asked)
 
 
-def _mma(asked: Asked) -> str:
+def _mma(asked: MatrixInstruction) -> str:
     m, n, k = asked.shape or (0, 0, 0)
     result, a, b, _ = asked.types[:4]
     narrow = 4 if asked.kind in ("mxf4", "mxf4nvf4") else None
@@ -75,7 +75,7 @@ def _mma(asked: Asked) -> str:
     return _assembly(registers, [f"{asked.text} {', '.join(operands)};"])
 
 
-def _wgmma(asked: Asked, a_in_registers: bool) -> str:
+def _wgmma(asked: MatrixInstruction, a_in_registers: bool) -> str:
     m, n, _ = asked.shape or (0, 0, 0)
     result, a, _ = asked.types[:3]
     registers = {"d": (m * n * BITS[result] // 32 // 128, result), "a": (4 if a_in_registers else 0, "b32"), "e": (1, "b32")}
@@ -91,7 +91,7 @@ def _wgmma(asked: Asked, a_in_registers: bool) -> str:
     return _assembly(registers, [*_DESCRIPTORS, *lines])
 
 
-def _tcgen05(asked: Asked) -> str:
+def _tcgen05(asked: MatrixInstruction) -> str:
     operands = ["[e0]", "left", "right", *(["[e1]"] if asked.sparse else []), "e2"]
     operands += ["[e1]", "[e1]"] if "block_scale" in asked.text else []
     return _assembly({"d": (0, "b32"), "e": (3, "b32")}, [*_DESCRIPTORS, f"{asked.text} {', '.join([*operands, 'accumulate'])};"])

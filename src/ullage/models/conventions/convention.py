@@ -17,7 +17,7 @@ Function = Callable[[Formula, Step], Iterator[Row]]
 
 
 @dataclass(frozen=True)
-class Counting:
+class FrameworkCount:
     """A framework's count: `says` is what it leaves out or counts twice, as one sentence for the report's notes."""
 
     name: str
@@ -26,14 +26,14 @@ class Counting:
     function: Function
 
 
-CONVENTIONS: Registry[Counting] = Registry("convention", package="ullage.models.conventions", command="ullage flops --help")
+CONVENTIONS: Registry[FrameworkCount] = Registry("convention", package="ullage.models.conventions", command="ullage flops --help")
 
 
 def convention(name: str, *, says: str, source: str) -> Callable[[Function], Function]:
     """Register a framework's way of counting; the function yields forward FLOPs by name of work, and is given back as it was."""
 
     def register(function: Function) -> Function:
-        CONVENTIONS.add(name, Counting(name, says, source, function))
+        CONVENTIONS.add(name, FrameworkCount(name, says, source, function))
         return function
 
     return register

@@ -9,7 +9,7 @@ from itertools import pairwise
 from ullage.models import unets
 from ullage.models.config import Config
 from ullage.models.model import diffusers_model
-from ullage.models.planes import LATENT, PIXELS, Plane, Size, numbers, per_stage
+from ullage.models.planes import LATENT, PIXELS, ImagePlane, Size, numbers, per_stage
 from ullage.models.sample import Quantity, Sample, quantity, required
 from ullage.models.unets import (
     BLOCKS,
@@ -192,7 +192,9 @@ def autoencoder(config: Config) -> Iterator[Work]:
     yield from unets.within("decoder", _decoder(config, rising, middle, coarse, latents, reads))
 
 
-def _encoder(config: Config, blocks: Sequence[unets.Block], middle: unets.Block, planes: Sequence[Plane], latents: int) -> Iterator[Work]:
+def _encoder(
+    config: Config, blocks: Sequence[unets.Resolution], middle: unets.Resolution, planes: Sequence[ImagePlane], latents: int
+) -> Iterator[Work]:
     first, last, path = blocks[0].width, blocks[-1].width, "encoder."
     yield unets.entry(config.integer("in_channels", default=3), planes[0], 3, first, path)
     yield from unets.down(blocks, planes, first, NO_TIME, path)
@@ -203,7 +205,7 @@ def _encoder(config: Config, blocks: Sequence[unets.Block], middle: unets.Block,
 
 
 def _decoder(
-    config: Config, blocks: Sequence[unets.Block], middle: unets.Block, planes: Sequence[Plane], latents: int, reads: str
+    config: Config, blocks: Sequence[unets.Resolution], middle: unets.Resolution, planes: Sequence[ImagePlane], latents: int, reads: str
 ) -> Iterator[Work]:
     first, last, path = blocks[0].width, blocks[-1].width, "decoder."
     if config.flag("use_post_quant_conv", True):
@@ -215,23 +217,23 @@ def _decoder(
     yield unets.leave(config.integer("out_channels", default=3), planes[-1], 3, last, path)
 
 
-def _images(count: int) -> Plane:
+def _images(count: int) -> ImagePlane:
     """Return the plane of the images: pixels, or what the grid of latents stands for."""
     grown = LATENT.enlarged(1 << (count - 1))
 
     def sizes(sample: Sample) -> tuple[Size, ...]:
         return PIXELS.sizes(sample) if sample.pixels or sample.latent is None else grown.sizes(sample)
 
-    return Plane(f"images of {count} stages", sizes)
+    return ImagePlane(f"images of {count} stages", sizes)
 
 
-def _latents(encoded: Plane) -> Plane:
+def _latents(encoded: ImagePlane) -> ImagePlane:
     """Return the plane of the latents: as given, or what the images become."""
 
     def sizes(sample: Sample) -> tuple[Size, ...]:
         return encoded.sizes(sample) if sample.pixels or sample.latent is None else LATENT.sizes(sample)
 
-    return Plane(f"latents of {encoded.name}", sizes)
+    return ImagePlane(f"latents of {encoded.name}", sizes)
 
 
 QKV = ("attention.qkv", "attention.qkv", "attention.qkv")

@@ -11,7 +11,7 @@ from ullage.models.grids import (
     ATTENTION,
     IMAGE_CONDITION,
     Denoiser,
-    Grid,
+    LatentGrid,
     cross_attention,
     feed_forward,
     heads_and_width,
@@ -185,7 +185,7 @@ def latte(config: Config) -> Iterator[Work]:
     across them 2FI·12d² + 4dI·F². The prompt's keys and values are computed for each frame anew, as the implementation does.
     """
     side = config.integer("patch_size", most=1024)
-    space = Denoiser.of(config, Grid(1, side, side), 1, 16, 88)
+    space = Denoiser.of(config, LatentGrid(1, side, side), 1, 16, 88)
     time, grid, width, inputs = replace(space, stack=TIME), space.grid, space.width, config.integer("in_channels")
     within = quantity(f"latent pairs within frames, {grid.name}", lambda s: frames(s) * (grid.tokens(s) // frames(s)) ** 2)
     across = quantity(f"latent pairs across frames, {grid.name}", lambda s: grid.tokens(s) * frames(s))
@@ -258,7 +258,7 @@ def stable_audio(config: Config) -> Iterator[Work]:
     Cross-attention has fewer key than query heads; the MLP is gated. Fourier features of the timestep are a product of one
     column, counted and without a gradient.
     """
-    dit = Denoiser.of(config, Grid(1, 1, 1, extra=1), 24, 24, 64)
+    dit = Denoiser.of(config, LatentGrid(1, 1, 1, extra=1), 24, 24, 64)
     width, latents = dit.width, dit.grid.latents
     source, inputs = config.integer("cross_attention_dim", default=768), config.integer("in_channels", default=64)
     text, features = config.integer("cross_attention_input_dim", default=768), config.integer("time_proj_dim", default=256)
@@ -428,7 +428,7 @@ def skyreels(config: Config) -> Iterator[Work]:
     yield from wan(full)
 
 
-def _conditions(config: Config, grid: Grid, width: int) -> Iterator[Work]:
+def _conditions(config: Config, grid: LatentGrid, width: int) -> Iterator[Work]:
     """Yield the embedders of timestep, prompt and image, and the one modulation of the model."""
     rows = grid.stream if config.flag("expand_timesteps") else ONCE
     yield from timestep(config.integer("freq_dim", default=256), width, "condition_embedder.time_embedder", rows=rows)
@@ -443,7 +443,9 @@ def _conditions(config: Config, grid: Grid, width: int) -> Iterator[Work]:
         )  # fmt: skip
 
 
-def _blocks(config: Config, grid: Grid, layers: Sequence[int], stack: str, stream: str = "stream", prefix: str = "") -> Iterator[Work]:
+def _blocks(
+    config: Config, grid: LatentGrid, layers: Sequence[int], stack: str, stream: str = "stream", prefix: str = ""
+) -> Iterator[Work]:
     """Yield self-attention, cross-attention to the prompt (and to the image, with its own keys and values), and the MLP."""
     heads, dim, width = heads_and_width(config, 40, 128)
     rows, name = grid.stream, f"{prefix}cross_attention"
@@ -459,7 +461,7 @@ def _blocks(config: Config, grid: Grid, layers: Sequence[int], stack: str, strea
     yield from feed_forward(width, inner, layers, rows=rows, stack=stack, module="ffn", name=f"{prefix}mlp", stream=stream)
 
 
-def _image_attention(config: Config, grid: Grid, layers: Sequence[int], stack: str, name: str) -> Iterator[Work]:
+def _image_attention(config: Config, grid: LatentGrid, layers: Sequence[int], stack: str, name: str) -> Iterator[Work]:
     """Yield the image's keys and values and attention to them by the queries of the prompt's, where the model has them."""
     if not config.has("added_kv_proj_dim"):
         return
@@ -472,7 +474,7 @@ def _image_attention(config: Config, grid: Grid, layers: Sequence[int], stack: s
     yield from attention(grid.image_pairs, heads, dim, layers, name=f"{name}.image", stack=stack, inputs=inputs)
 
 
-def _wan_output(config: Config, grid: Grid, width: int) -> Work:
+def _wan_output(config: Config, grid: LatentGrid, width: int) -> Work:
     """Return the projection of each token back to its patch."""
     channels = output_channels(config, config.integer("in_channels", default=16), 16)
     return matmul("output.proj", grid.stream, width, channels * grid.volume, module="proj_out")

@@ -15,8 +15,8 @@ from ullage.models.decoders import (
     LM,
     SLIDING_ATTENTION,
     TAGGER,
+    CheckpointLayout,
     DensePlan,
-    Layout,
     Spans,
     documented,
     every_head,
@@ -31,7 +31,7 @@ from ullage.models.work import Work, matmul
 
 # Llama's plan
 
-UNGATED = Layout(mlp=("mlp.up_proj", "mlp.down_proj"))
+UNGATED = CheckpointLayout(mlp=("mlp.up_proj", "mlp.down_proj"))
 QWEN = {"num_key_value_heads": 32, "use_sliding_window": False, "sliding_window": 4096, "max_window_layers": 28}
 MISTRAL = {"num_key_value_heads": 8, "sliding_window": 4096}
 LLAMA_SIZES, MISTRAL_SIZES, QWEN_SIZES = (4096, 11008, 32, 32, 32000), (4096, 14336, 32, 32, 32000), (4096, 22016, 32, 32, 151936)
@@ -81,7 +81,7 @@ table(
     DensePlan("Apertus", "apertus", (LM, TAGGER, BARE), gated=False, layout=UNGATED),
     DensePlan("Nemotron", "nemotron", ALL, gated=False, layout=UNGATED),
     DensePlan("Jais2", "jais2", gated=False, layout=UNGATED),
-    DensePlan("NanoChat", "nanochat", gated=False, layout=Layout(mlp=("mlp.fc1", "mlp.fc2"))),
+    DensePlan("NanoChat", "nanochat", gated=False, layout=CheckpointLayout(mlp=("mlp.fc1", "mlp.fc2"))),
     DensePlan("IQuestCoder", "iquestcoder", ()),
 )  # fmt: skip
 
@@ -99,7 +99,7 @@ table(
 )  # fmt: skip
 
 GLM_FIELDS, GLM_SIZES = {"num_key_value_heads": 2, "head_dim": 128}, (4096, 13696, 40, 32, 151552)
-GLM_LAYOUT = Layout(mlp=("mlp.gate_up_proj", "mlp.down_proj"))
+GLM_LAYOUT = CheckpointLayout(mlp=("mlp.gate_up_proj", "mlp.down_proj"))
 table(
     "glm",
     "GLM 4 and GLM 4 0414 (9B, 32B), GLM-Edge: grouped-query attention, gated MLP, norms around both; the text of GLM-V and GLM-OCR.",
@@ -110,8 +110,10 @@ table(
     DensePlan("", "glm_ocr_text", (), {"num_key_value_heads": 8}, (1024, 4096, 16, 16, 59392), layout=GLM_LAYOUT),
 )
 
-PHI = Layout(attention=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.dense"), mlp=("mlp.fc1", "mlp.fc2"))
-PHI3 = Layout(attention=("self_attn.qkv_proj", "self_attn.o_proj"), mlp=("mlp.gate_up_proj", "mlp.down_proj"))
+PHI = CheckpointLayout(
+    attention=("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.dense"), mlp=("mlp.fc1", "mlp.fc2")
+)
+PHI3 = CheckpointLayout(attention=("self_attn.qkv_proj", "self_attn.o_proj"), mlp=("mlp.gate_up_proj", "mlp.down_proj"))
 table(
     "phi",
     "Phi 1, 1.5 and 2; Phi 3, 3.5 and 4 (dense): one window for all layers where the file names one.",
@@ -140,7 +142,7 @@ table(
     in_transformers("models/starcoder2"),
     DensePlan(
         "Starcoder2", "starcoder2", ALL, {"num_key_value_heads": 2}, gated=False, window="all",
-        layout=Layout(mlp=("mlp.c_fc", "mlp.c_proj")),
+        layout=CheckpointLayout(mlp=("mlp.c_fc", "mlp.c_proj")),
     ),
 )  # fmt: skip
 
@@ -217,7 +219,7 @@ def _locally(config: Config, layers: range) -> Spans:
 
 MODERNBERT_DECODER = DensePlan(
     "ModernBertDecoder", "modernbert-decoder", (LM,), window=_locally,
-    layout=Layout(
+    layout=CheckpointLayout(
         "model.layers", "model.embeddings.tok_embeddings", "",
         ("attn.q_proj", "attn.k_proj", "attn.v_proj", "attn.Wo"), ("mlp.Wi", "mlp.Wo"), "decoder",
     ),
@@ -264,12 +266,12 @@ table(
     in_transformers("models/gpt_neox, gpt_neox_japanese, persimmon"),
     DensePlan(
         "GPTNeoX", "gpt_neox", (LM, CLASSIFIER, BARE),
-        layout=Layout("gpt_neox.layers", "gpt_neox.embed_in", attention=QUERY_KEY_VALUE, mlp=FOUR_FOLD),
+        layout=CheckpointLayout("gpt_neox.layers", "gpt_neox.embed_in", attention=QUERY_KEY_VALUE, mlp=FOUR_FOLD),
         words=_widths(), **MULTI_HEAD,
     ),
     DensePlan(
         "GPTNeoXJapanese", "gpt_neox_japanese",
-        layout=Layout(
+        layout=CheckpointLayout(
             "gpt_neox_japanese.layers", "gpt_neox_japanese.embed_in", attention=QUERY_KEY_VALUE,
             mlp=FOUR_FOLD,
         ),
@@ -277,7 +279,7 @@ table(
     ),
     DensePlan(
         "Persimmon", "persimmon", ALL, sizes=(4096, 16384, 36, 64, 262144),
-        layout=Layout(attention=("self_attn.query_key_value", "self_attn.dense"), mlp=FOUR_FOLD),
+        layout=CheckpointLayout(attention=("self_attn.query_key_value", "self_attn.dense"), mlp=FOUR_FOLD),
         words=_widths(), **MULTI_HEAD,
     ),
 )  # fmt: skip
@@ -286,7 +288,7 @@ FUSED, CONV = ("attn.c_attn", "attn.c_proj"), ("mlp.c_fc", "mlp.c_proj")
 SEPARATE = ("attn.q_proj", "attn.k_proj", "attn.v_proj", "attn.out_proj")
 IN_OUT = ("mlp.fc_in", "mlp.fc_out")
 GPT2 = {"width": ("n_embd", "hidden_size"), "heads": ("n_head", "num_attention_heads"), "layers": ("n_layer", "num_hidden_layers")}
-GPT2_LAYOUT = Layout("transformer.h", "transformer.wte", "transformer.wpe", FUSED, CONV)
+GPT2_LAYOUT = CheckpointLayout("transformer.h", "transformer.wte", "transformer.wpe", FUSED, CONV)
 GPT2_WORDS = _widths(**GPT2, inner=("n_inner",))
 
 
@@ -316,7 +318,7 @@ table(
     "transformers 5.23, models/openai; verified against traces",
     DensePlan(
         "OpenAIGPT", "openai-gpt", ("LMHeadModel", CLASSIFIER, BARE),
-        layout=Layout(
+        layout=CheckpointLayout(
             "transformer.h", "transformer.tokens_embed", "transformer.positions_embed", FUSED, CONV,
         ),
         words=_widths(**GPT2, inner=()), inner=4, **MULTI_HEAD,
@@ -328,7 +330,7 @@ table(
     in_transformers("models/gptj"),
     DensePlan(
         "GPTJ", "gptj", (LM, CLASSIFIER, BARE),
-        layout=Layout("transformer.h", "transformer.wte", "", SEPARATE, IN_OUT), words=GPT2_WORDS, inner=4,
+        layout=CheckpointLayout("transformer.h", "transformer.wte", "", SEPARATE, IN_OUT), words=GPT2_WORDS, inner=4,
         **MULTI_HEAD,
     ),
 )  # fmt: skip
@@ -338,7 +340,7 @@ table(
     in_transformers("models/codegen"),
     DensePlan(
         "CodeGen", "codegen",
-        layout=Layout("transformer.h", "transformer.wte", "", ("attn.qkv_proj", "attn.out_proj"), IN_OUT),
+        layout=CheckpointLayout("transformer.h", "transformer.wte", "", ("attn.qkv_proj", "attn.out_proj"), IN_OUT),
         words=GPT2_WORDS, inner=4, **MULTI_HEAD,
     ),
 )  # fmt: skip
@@ -348,7 +350,7 @@ table(
     in_transformers("models/ctrl"),
     DensePlan(
         "CTRL", "ctrl", ("LMHeadModel", BARE),
-        layout=Layout(
+        layout=CheckpointLayout(
             "transformer.h", "transformer.w", "",
             tuple(f"multi_head_attention.{name}" for name in ("Wq", "Wk", "Wv", "dense")), ("ffn.0", "ffn.2"),
         ),
@@ -380,7 +382,7 @@ table(
     "transformers 5.23, models/gpt_neo; verified against traces",
     DensePlan(
         "GPTNeo", "gpt_neo", (LM, CLASSIFIER, BARE), window=_by_attention_types,
-        layout=Layout(
+        layout=CheckpointLayout(
             "transformer.h", "transformer.wte", "transformer.wpe",
             tuple(path.replace("attn.", "attn.attention.") for path in SEPARATE), CONV,
         ),
@@ -396,7 +398,7 @@ def _falcon_keys(config: Config, heads: int) -> int:
     return key_heads(config, heads, "num_kv_heads", "n_head_kv") if config.flag("new_decoder_architecture") else older
 
 
-BLOOM_LAYOUT = Layout(
+BLOOM_LAYOUT = CheckpointLayout(
     "transformer.h", "transformer.word_embeddings", "",
     ("self_attention.query_key_value", "self_attention.dense"), FOUR_FOLD,
 )  # fmt: skip
@@ -451,7 +453,7 @@ table(
     in_transformers("models/mpt"),
     DensePlan(
         "Mpt", "mpt", ALL, gated=False,
-        layout=Layout(
+        layout=CheckpointLayout(
             "transformer.blocks", "transformer.wte", "", ("attn.Wqkv", "attn.out_proj"),
             ("ffn.up_proj", "ffn.down_proj"),
         ),
@@ -476,7 +478,7 @@ table(
     in_transformers("models/opt"),
     DensePlan(
         "OPT", "opt", (LM, CLASSIFIER, BARE),
-        layout=Layout(
+        layout=CheckpointLayout(
             "model.decoder.layers", "model.decoder.embed_tokens", "model.decoder.embed_positions", BART, FC,
         ),
         words=_widths(layers=("num_hidden_layers",), inner=("ffn_dim",)), narrow="word_embed_proj_dim",
@@ -489,7 +491,7 @@ table(
     "transformers 5.23, models/biogpt; verified against traces",
     DensePlan(
         "BioGpt", "biogpt", (LM, CLASSIFIER, BARE),
-        layout=Layout(
+        layout=CheckpointLayout(
             "biogpt.layers", "biogpt.embed_tokens", "biogpt.embed_positions", BART, FC, "output_projection",
         ),
         words=_widths(layers=("num_hidden_layers",)), **MULTI_HEAD,
@@ -500,7 +502,7 @@ table(
     "XGLM: OPT's block, with positions that are not learned.",
     in_transformers("models/xglm"),
     DensePlan(
-        "XGLM", "xglm", layout=Layout(attention=BART, mlp=FC),
+        "XGLM", "xglm", layout=CheckpointLayout(attention=BART, mlp=FC),
         words=_widths(
             width=("d_model", "hidden_size"), heads=("attention_heads", "num_attention_heads"),
             layers=("num_layers", "num_hidden_layers"), inner=("ffn_dim",),
@@ -512,12 +514,12 @@ table(
 # Files that bring their own code: no library here builds them, so that they are read from published implementations and not traced
 
 READ = "the published implementations, as in vLLM's model_executor/models; read, not traced"
-BAICHUAN = Layout(attention=("self_attn.W_pack", "self_attn.o_proj"))
-INTERNLM2 = Layout(
+BAICHUAN = CheckpointLayout(attention=("self_attn.W_pack", "self_attn.o_proj"))
+INTERNLM2 = CheckpointLayout(
     "model.layers", "model.tok_embeddings", "", ("attention.wqkv", "attention.wo"),
     ("feed_forward.w1", "feed_forward.w3", "feed_forward.w2"), "output",
 )  # fmt: skip
-EXAONE3 = Layout(
+EXAONE3 = CheckpointLayout(
     "transformer.h", "transformer.wte", "",
     tuple(f"attn.attention.{name}" for name in ("q_proj", "k_proj", "v_proj", "out_proj")),
     ("mlp.c_fc_0", "mlp.c_fc_1", "mlp.c_proj"),
@@ -554,7 +556,7 @@ table(
     READ,
     DensePlan(
         "QWen", "qwen", ("LMHeadModel",),
-        layout=Layout(
+        layout=CheckpointLayout(
             "transformer.h", "transformer.wte", "", ("attn.c_attn", "attn.c_proj"),
             ("mlp.w2", "mlp.w1", "mlp.c_proj"),
         ),
@@ -569,7 +571,7 @@ def _query_groups(config: Config, heads: int) -> int:
 
 CHATGLM = DensePlan(
     "ChatGLM", "chatglm",
-    layout=Layout(
+    layout=CheckpointLayout(
         "transformer.encoder.layers", "transformer.embedding.word_embeddings", "",
         ("self_attention.query_key_value", "self_attention.dense"), FOUR_FOLD, "transformer.output_layer",
     ),

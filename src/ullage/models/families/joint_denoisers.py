@@ -9,7 +9,7 @@ from ullage.models.blocks import self_attention
 from ullage.models.config import Config
 from ullage.models.grids import (
     ATTENTION,
-    Grid,
+    LatentGrid,
     feed_forward,
     heads_and_width,
     modulation,
@@ -190,7 +190,7 @@ def _streams(config: Config, registers: int = 0) -> Streams:
     """Return the streams; a token is what the pipeline packs, or what `patch_size` says where the model is told of the packing."""
     side = square_patch(config, 1).rows
     side = PACKED if side == 1 else side
-    return Streams(Grid(1, side, side), registers)
+    return Streams(LatentGrid(1, side, side), registers)
 
 
 def _stacks(config: Config) -> tuple[Stack, Stack]:
@@ -247,7 +247,7 @@ def flux2(config: Config) -> Iterator[Work]:
     single = Stack("single_transformer_blocks", config.layers("num_single_layers", default=48), heads, dim)
     width, inner = double.width, int(double.width * config.number("mlp_ratio", default=3.0))
     side = square_patch(config, 1).rows
-    streams = Streams(Grid(1, *(PACKED if side == 1 else side,) * 2))
+    streams = Streams(LatentGrid(1, *(PACKED if side == 1 else side,) * 2))
     channels = config.integer("timestep_guidance_channels", default=256)
     yield from vectors(width, "time_guidance_embed", pooled=None, guidance=config.flag("guidance_embeds", True), channels=channels)
     yield from _modulations(width, bool(single.layers))
@@ -422,7 +422,7 @@ def z_image(config: Config) -> Iterator[Work]:
     """
     width, vector = config.integer("dim", default=3840), min(config.integer("dim", default=3840), VECTOR)
     frames, side = ((config.integers(name, least=1) or [default])[0] for name, default in (("all_f_patch_size", 1), ("all_patch_size", 2)))
-    streams = Streams(Grid(frames, side, side), padding=PADDING)
+    streams = Streams(LatentGrid(frames, side, side), padding=PADDING)
     patch = streams.grid.volume * config.integer("in_channels", default=16)
     refiners = config.layers("n_refiner_layers", default=2)
     yield from timestep(256, 1024, "t_embedder", modules=("mlp.0", "mlp.2"), outputs=vector)
@@ -520,7 +520,9 @@ def refiner(config: Config, text: int) -> Iterator[Work]:
     yield from feed_forward(width, 4 * width, layers, rows=PROMPT, stack=REFINER, name="refiner.mlp", stream="prompt")
 
 
-def double_blocks(config: Config, grid: Grid, prompt: Quantity, pairs: Quantity, layers: range, *, last_prompt: bool) -> Iterator[Work]:
+def double_blocks(
+    config: Config, grid: LatentGrid, prompt: Quantity, pairs: Quantity, layers: range, *, last_prompt: bool
+) -> Iterator[Work]:
     """Yield blocks of two streams, each with its own projections and MLP, and one attention over both.
 
     Unless `last_prompt`, nothing reads the prompt's stream after the last block, and no gradient comes to its output and MLP.
@@ -552,7 +554,7 @@ def _prompt_output(prompt: Quantity, width: int, inner: int, layers: Sequence[in
     )
 
 
-def _hunyuan_video_single_blocks(config: Config, grid: Grid, layers: range) -> Iterator[Work]:
+def _hunyuan_video_single_blocks(config: Config, grid: LatentGrid, layers: range) -> Iterator[Work]:
     """Yield blocks over both streams in one sequence: attention beside the MLP, one projection for both results."""
     heads, dim, width = heads_and_width(config, 24, 128)
     rows, inner, name = grid.joint, int(width * config.number("mlp_ratio", default=4.0)), "attention.single"
@@ -565,7 +567,7 @@ def _hunyuan_video_single_blocks(config: Config, grid: Grid, layers: range) -> I
     yield matmul("mlp.single.down", rows, width + inner, width, layers, stack=SINGLE, module="proj_out", reads=made)
 
 
-def _output(config: Config, grid: Grid, width: int, channels: int) -> Iterator[Work]:
+def _output(config: Config, grid: LatentGrid, width: int, channels: int) -> Iterator[Work]:
     """Yield the last modulation and the projection of each latent token back to its patch."""
     yield modulation(width, 2 * width, name="output.modulation", module="norm_out.linear")
     outputs = output_channels(config, config.integer("in_channels", default=channels), channels)

@@ -10,7 +10,7 @@ from ullage.models.decoders import documented, head_dim
 from ullage.models.families.encoders import TEXT_PAIRS
 from ullage.models.images import Images, Tower, pair, patching, scaled
 from ullage.models.model import in_transformers, model, transformers_model
-from ullage.models.planes import DEPTH, PIXELS, Plane, Size, labels, numbers, ratio, stage_head_dim
+from ullage.models.planes import DEPTH, PIXELS, ImagePlane, Size, labels, numbers, ratio, stage_head_dim
 from ullage.models.sample import ONCE, TEXT, Quantity, Sample, every_pair, pairs, quantity
 from ullage.models.work import Work, attention, contraction, convolution, matmul
 
@@ -316,7 +316,7 @@ def _swin_layers(
 class _Windows:
     """A plane cut into square windows of `side`; what does not fill one is padded. Unless fixed, a window shrinks to the plane."""
 
-    def __init__(self, plane: Plane, side: int, fixed: bool) -> None:
+    def __init__(self, plane: ImagePlane, side: int, fixed: bool) -> None:
         self.plane, self.side, self.fixed = plane, side, fixed
 
     @property
@@ -388,7 +388,7 @@ class _Stages:
         self.dims = [stage_head_dim(config, "num_attention_heads", w, h) for w, h in zip(self.widths, self.heads, strict=True)]
 
 
-def _segformer_layers(stages: _Stages, i: int, plane: Plane, stack: str) -> Iterator[Work]:
+def _segformer_layers(stages: _Stages, i: int, plane: ImagePlane, stack: str) -> Iterator[Work]:
     width, heads, ratio, layers = stages.widths[i], stages.heads[i], stages.ratios[i], range(stages.depths[i])
     rows, small, inner = plane.positions, plane.after(ratio, ratio), stages.inner[i] * width
     wide = stages.dims[i] * heads
@@ -409,7 +409,7 @@ def _segformer_layers(stages: _Stages, i: int, plane: Plane, stack: str) -> Iter
     yield matmul("mlp.down", rows, inner, width, layers, stack=stack, module="mlp.fc2", reads=("mlp.conv",))
 
 
-def _segmentation(config: Config, widths: Sequence[int], planes: Sequence[Plane]) -> Iterator[Work]:
+def _segmentation(config: Config, widths: Sequence[int], planes: Sequence[ImagePlane]) -> Iterator[Work]:
     """Yield the head that segments: a projection of each stage, their fusion and the classes on the finest plane."""
     wide, finest = config.integer("decoder_hidden_size", default=256), planes[0].positions
     for i, (width, plane) in enumerate(zip(widths, planes, strict=True)):
@@ -471,7 +471,7 @@ class _Stage:
         self.last = "conv.third" if bottleneck else "conv.second"
         self.inputs = ("conv.stem", self.last)
 
-    def works(self, plane: Plane, before: int, width: int, depth: int, stride: int) -> Iterator[Work]:
+    def works(self, plane: ImagePlane, before: int, width: int, depth: int, stride: int) -> Iterator[Work]:
         """Yield the first layer, which changes the width and the plane, and the others."""
         after = plane.after(1, stride)
         if before != width or stride != 1:
@@ -480,7 +480,7 @@ class _Stage:
         if depth > 1:
             yield from self._layer(after, after, width, width, range(1, depth))
 
-    def _layer(self, plane: Plane, after: Plane, before: int, width: int, layers: Sequence[int]) -> Iterator[Work]:
+    def _layer(self, plane: ImagePlane, after: ImagePlane, before: int, width: int, layers: Sequence[int]) -> Iterator[Work]:
         shortcut = "conv.shortcut"
         if not self.bottleneck:
             yield self._work("conv.first", after, 9, before, width, layers, self.inputs, "layer.0")
@@ -493,13 +493,13 @@ class _Stage:
         yield self._work("conv.third", after, 1, inner, width, layers, ("conv.second", shortcut), "layer.2")
 
     def _work(
-        self, name: str, plane: Plane, taps: int, inner: int, outer: int, layers: Sequence[int], reads: tuple[str, ...], module: str
+        self, name: str, plane: ImagePlane, taps: int, inner: int, outer: int, layers: Sequence[int], reads: tuple[str, ...], module: str
     ) -> Work:
         return _normed(name, plane, taps, inner, outer, layers=layers, stack=self.stack, reads=reads, module=module)
 
 
 def _normed(
-    name: str, plane: Plane, taps: int, inner: int, outer: int, *, reads: tuple[str, ...], module: str,
+    name: str, plane: ImagePlane, taps: int, inner: int, outer: int, *, reads: tuple[str, ...], module: str,
     layers: Sequence[int] = (0,), stack: str = "",
 ) -> Work:  # fmt: skip
     of: Quantity = plane.positions
@@ -586,12 +586,14 @@ def mobilenet_v2(config: Config) -> Iterator[Work]:
         yield matmul("head", PIXELS.images, last, labels(config), module="classifier", reads=("conv.out",), to=None)
 
 
-def _linear_conv(name: str, plane: Plane, taps: int, inner: int, outer: int, module: str, reads: tuple[str, ...], groups: int = 1) -> Work:
+def _linear_conv(
+    name: str, plane: ImagePlane, taps: int, inner: int, outer: int, module: str, reads: tuple[str, ...], groups: int = 1
+) -> Work:
     path = f"{module}.convolution"
     return convolution(name, plane.positions, taps, inner, outer, groups=groups, module=path, reads=reads, to=None)
 
 
-def _strided(config: Config, plane: Plane, stride: int) -> Plane:
+def _strided(config: Config, plane: ImagePlane, stride: int) -> ImagePlane:
     """Return the plane after a 3x3 convolution: padded as TensorFlow does (rounded up), or by one on each side."""
     return plane.divided(stride) if config.flag("tf_padding", True) else plane.after(3, stride, 2)
 

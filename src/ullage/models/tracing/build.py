@@ -34,20 +34,20 @@ _HEADS = {
 
 
 @dataclass(frozen=True)
-class Place:
+class ModelPlace:
     """Where a model lives: weights on `device`, whole numbers (tokens, grids) on `integers`; "meta" holds shapes without values."""
 
     device: str
     integers: str
 
 
-META = Place("meta", "meta")
-COUNTING = Place("meta", "cpu")  # for models whose shapes depend on token ids or image grids
-REAL = Place("cpu", "cpu")
+META = ModelPlace("meta", "meta")
+COUNTING = ModelPlace("meta", "cpu")  # for models whose shapes depend on token ids or image grids
+REAL = ModelPlace("cpu", "cpu")
 MOST_REAL = 400_000_000  # parameters that are held in memory
 
 
-def built(config: Config, place: Place = META) -> Any:
+def built(config: Config, place: ModelPlace = META) -> Any:
     """Return the model that a configuration describes, from transformers or diffusers, in training mode.
 
     Attention is eager and experts are grouped products, so that every product is seen. Raises UllageError when neither
@@ -97,7 +97,7 @@ def _grouped(model: Any) -> None:
 
 
 @contextmanager
-def _real_numbers(torch: Any, place: Place) -> Iterator[None]:
+def _real_numbers(torch: Any, place: ModelPlace) -> Iterator[None]:
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.bfloat16 if place.device == "meta" else torch.float32)
     try:

@@ -44,7 +44,7 @@ class Difference:
 
 
 @dataclass(frozen=True)
-class Compared:
+class ComparedTrial:
     """One trial: totals of both sides, how many terms were compared each by itself, and what the family says it leaves out."""
 
     trial: Mapping[str, Any]
@@ -65,7 +65,7 @@ class Certificate:
     config_hash: str
     formula_hash: str
     versions: Mapping[str, str]
-    compared: tuple[Compared, ...]
+    compared: tuple[ComparedTrial, ...]
     differences: tuple[Difference, ...]
     date: str
 
@@ -105,7 +105,7 @@ def certify(config: Config, kind: str | None = None, *, progress: Progress = lam
     )  # fmt: skip
 
 
-def _trial(formula: Formula, tracer: Tracer, trial: Trial) -> tuple[Compared, list[Difference]]:
+def _trial(formula: Formula, tracer: Tracer, trial: Trial) -> tuple[ComparedTrial, list[Difference]]:
     left = formula.model.left_out
     forward, small = without(tracer.forward(trial), left)
     training, _ = without(tracer.training(trial), left)
@@ -115,7 +115,7 @@ def _trial(formula: Formula, tracer: Tracer, trial: Trial) -> tuple[Compared, li
     for term in formula.terms(Step(((trial.sample, trial.batch),), FULL), Training(backward="exact")):
         expected[term.name] += term.flops if term.pass_ in ("dgrad", "wgrad") else 0
     back = compared_backward(formula.works, trial, forward, training, modules, expected)
-    one = Compared(
+    one = ComparedTrial(
         trial.record(), sum(r.formula for r in rows), forward.total, expected.total(), training.total - forward.total, len(rows), small
     )
     found = [(what, row) for what, each in (("forward", rows), ("backward", back)) for row in differences(each)]

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ullage.models.config import Config
-from ullage.models.tracing.build import Place
+from ullage.models.tracing.build import ModelPlace
 from ullage.models.tracing.libraries import library
 from ullage.models.tracing.trials import Trial
 
@@ -30,7 +30,7 @@ def entry(model: Any, architecture: str) -> Any:
     return getattr(model, half) if half in ("encode", "decode") else model.forward
 
 
-def arguments(model: Any, config: Config, trial: Trial, place: Place) -> dict[str, Any]:
+def arguments(model: Any, config: Config, trial: Trial, place: ModelPlace) -> dict[str, Any]:
     """Return the keyword arguments for one call of a denoiser or autoencoder, by the names that it takes."""
     call = _Call(model, config, trial, place)
     takes = inspect.signature(entry(model, config.architecture)).parameters
@@ -41,7 +41,7 @@ def arguments(model: Any, config: Config, trial: Trial, place: Place) -> dict[st
 class _Call:
     """What a maker of an argument may look at."""
 
-    def __init__(self, model: Any, config: Config, trial: Trial, place: Place) -> None:
+    def __init__(self, model: Any, config: Config, trial: Trial, place: ModelPlace) -> None:
         self.model, self.config, self.batch, self.sample, self.place = model, config, trial.batch, trial.sample, place
         self.kind = type(model).__name__
         self.latent = trial.sample.latent or (1, 1, 1)

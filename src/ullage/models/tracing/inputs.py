@@ -8,7 +8,7 @@ from typing import Any
 
 from ullage.models.config import Config
 from ullage.models.sample import Sample
-from ullage.models.tracing.build import Place
+from ullage.models.tracing.build import ModelPlace
 from ullage.models.tracing.libraries import library
 from ullage.models.tracing.trials import Trial
 
@@ -16,7 +16,7 @@ TILED = ("idefics2", "idefics3", "smolvlm")  # whose images have a dimension of 
 IMAGE_TOKENS = ("image_token_id", "image_token_index", "img_context_token_id", "image_pad_token_id")
 
 
-def arguments(model: Any, config: Config, trial: Trial, place: Place) -> dict[str, Any]:
+def arguments(model: Any, config: Config, trial: Trial, place: ModelPlace) -> dict[str, Any]:
     """Return the keyword arguments for one call of a model's forward, by the names that it takes."""
     takes = inspect.signature(model.forward).parameters
     made: dict[str, Any] = {}
@@ -33,7 +33,7 @@ def arguments(model: Any, config: Config, trial: Trial, place: Place) -> dict[st
 class _Call:
     """What a maker of an argument may look at."""
 
-    def __init__(self, model: Any, config: Config, trial: Trial, place: Place, takes: Mapping[str, Any]) -> None:
+    def __init__(self, model: Any, config: Config, trial: Trial, place: ModelPlace, takes: Mapping[str, Any]) -> None:
         self.model, self.config, self.batch, self.sample, self.place, self.takes = model, config, trial.batch, trial.sample, place, takes
 
     @property

@@ -9,13 +9,13 @@ from fnmatch import fnmatchcase
 
 from ullage.models.sample import FULL
 from ullage.models.tracing.counter import CONTRACTIONS, Count
-from ullage.models.tracing.tree import Tree, upwards
+from ullage.models.tracing.tree import ModuleTree, upwards
 from ullage.models.tracing.trials import Trial
 from ullage.models.work import Work
 
 
 @dataclass(frozen=True)
-class Row:
+class MatchedTerm:
     """One comparison: FLOPs of the terms that a formula places at `path`, and of the trace there.
 
     `together` are rows of one layer that only agree in sum: the formula and the code place a product in different modules.
@@ -40,29 +40,29 @@ class _Cell:
     formula: int = 0
     traced: int = 0
 
-    def row(self, path: str) -> Row:
-        return Row(path, tuple(self.terms), self.formula, self.traced)
+    def row(self, path: str) -> MatchedTerm:
+        return MatchedTerm(path, tuple(self.terms), self.formula, self.traced)
 
 
 _Cells = dict[str, dict[str, _Cell]]  # by layer, then by path
 
 
-def compared(works: Iterable[Work], trial: Trial, count: Count, modules: Collection[str]) -> list[Row]:
+def compared(works: Iterable[Work], trial: Trial, count: Count, modules: Collection[str]) -> list[MatchedTerm]:
     """Return the formula's terms beside the trace, one row a weight and one a layer for what has no weight.
 
     `modules` are the paths of all modules of the model. The sum over the rows of either side is its total.
     """
-    return [row for members in _collected(works, trial, count, Tree(modules)).values() for row in _settled(members)]
+    return [row for members in _collected(works, trial, count, ModuleTree(modules)).values() for row in _settled(members)]
 
 
 def compared_backward(
     works: Sequence[Work], trial: Trial, forward: Count, training: Count, modules: Collection[str], expected: Mapping[str, int]
-) -> list[Row]:
+) -> list[MatchedTerm]:
     """Return the backward pass by terms, all layers together: `expected` FLOPs by name, beside what both passes cost less the forward.
 
     Terms that share a module anywhere are one row.
     """
-    tree = Tree(modules)
+    tree = ModuleTree(modules)
     both, once = (_collected(works, trial, count, tree) for count in (training, forward))
     rows: dict[tuple[str, ...], list[tuple[str, int]]] = {}
     for scope, members in both.items():
@@ -73,7 +73,7 @@ def compared_backward(
             backward = cell.traced - (before[path].traced if path in before else 0)
             rows.setdefault(together if path in apart else tuple(cell.terms), []).append((path, backward))
     return [
-        Row(found[0][0], names, sum(expected.get(name, 0) for name in names), sum(flops for _, flops in found))
+        MatchedTerm(found[0][0], names, sum(expected.get(name, 0) for name in names), sum(flops for _, flops in found))
         for names, found in _joined(rows).items()
     ]
 
@@ -90,7 +90,7 @@ def _joined(rows: Mapping[tuple[str, ...], list[tuple[str, int]]]) -> dict[tuple
     return joined
 
 
-def _collected(works: Iterable[Work], trial: Trial, count: Count, tree: Tree) -> _Cells:
+def _collected(works: Iterable[Work], trial: Trial, count: Count, tree: ModuleTree) -> _Cells:
     placed = [(work, layer, _flops(work, trial)) for work in works if work.flops for layer in work.layers]
     scopes = {tree.layer(work.stack, layer) for work, layer, _ in placed} | {""}
     cells: _Cells = defaultdict(lambda: defaultdict(_Cell))
@@ -116,7 +116,7 @@ def _flops(work: Work, trial: Trial) -> int:
 
 
 def _claim(
-    module: str, operator: str, tree: Tree, cells: Mapping[str, Mapping[str, _Cell]], claimed: Mapping[str, str], weightless: set[str]
+    module: str, operator: str, tree: ModuleTree, cells: Mapping[str, Mapping[str, _Cell]], claimed: Mapping[str, str], weightless: set[str]
 ) -> tuple[str, str]:
     """Return the layer and path to which a traced product belongs: those of the nearest weight around it, else its layer."""
     path = next((p for p in upwards(module) if p in claimed), "")
@@ -130,14 +130,14 @@ def _claim(
     return scope, path
 
 
-def _settled(cells: Mapping[str, _Cell]) -> list[Row]:
+def _settled(cells: Mapping[str, _Cell]) -> list[MatchedTerm]:
     """Return the rows of one layer; those that differ but agree in sum become one."""
     rows = [cell.row(path) for path, cell in cells.items()]
     wrong = [row for row in rows if not row.equal]
     if len(wrong) < 2 or sum(r.formula for r in wrong) != sum(r.traced for r in wrong):
         return rows
     names = dict.fromkeys(name for row in wrong for name in row.terms)
-    whole = Row(" + ".join(r.path for r in wrong), tuple(names), sum(r.formula for r in wrong), sum(r.traced for r in wrong))
+    whole = MatchedTerm(" + ".join(r.path for r in wrong), tuple(names), sum(r.formula for r in wrong), sum(r.traced for r in wrong))
     return [row for row in rows if row.equal] + [whole]
 
 
@@ -147,6 +147,6 @@ def without(count: Count, patterns: Sequence[str]) -> tuple[Count, int]:
     return Count(kept), count.total - sum(kept.values())
 
 
-def differences(rows: Sequence[Row]) -> list[Row]:
+def differences(rows: Sequence[MatchedTerm]) -> list[MatchedTerm]:
     """Return the rows that differ, the largest difference first."""
     return sorted((r for r in rows if not r.equal), key=lambda r: -abs(r.formula - r.traced))

@@ -10,7 +10,7 @@ from typing import Any
 from ullage.errors import UllageError, harmless
 from ullage.models.config import Config
 from ullage.models.tracing import denoisers, inputs
-from ullage.models.tracing.build import COUNTING, META, REAL, Place, built
+from ullage.models.tracing.build import COUNTING, META, REAL, ModelPlace, built
 from ullage.models.tracing.counter import Count, counted
 from ullage.models.tracing.libraries import alone, installed, library
 from ullage.models.tracing.trials import Trial
@@ -27,7 +27,7 @@ class Tracer:
 
     config: Config
     progress: Progress = lambda _: None
-    _places: list[Place] = field(default_factory=lambda: [META, COUNTING, REAL])
+    _places: list[ModelPlace] = field(default_factory=lambda: [META, COUNTING, REAL])
     _model: Any = None
 
     @property
@@ -39,7 +39,7 @@ class Tracer:
         return self._model
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ModelPlace:
         """Where the model lives now."""
         return self._places[0]
 

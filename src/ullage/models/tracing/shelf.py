@@ -12,7 +12,7 @@ from typing import Any
 from ullage.errors import UllageError
 from ullage.models.config import Config
 from ullage.models.model import find
-from ullage.models.tracing.certificate import Certificate, Compared, Difference, config_hash, formula_hash, record
+from ullage.models.tracing.certificate import Certificate, ComparedTrial, Difference, config_hash, formula_hash, record
 
 LARGEST = 4 << 20  # bytes of a certificate
 
@@ -77,7 +77,7 @@ def _certificate(values: Mapping[str, Any]) -> Certificate:
     fields = {name: values[name] for name in ("architecture", "family", "config_hash", "formula_hash", "date")}
     if not all(isinstance(value, str) for value in fields.values()):
         raise TypeError("words are expected")
-    done = tuple(Compared(**c) for c in values["compared"])
+    done = tuple(ComparedTrial(**c) for c in values["compared"])
     found = tuple(Difference(**{**d, "terms": tuple(d["terms"])}) for d in values["differences"])
     certificate = Certificate(**fields, versions=dict(values["versions"]), compared=done, differences=found)
     if certificate.equal != values["equal"] or (certificate.equal and any(c.forward != c.traced_forward for c in done)):

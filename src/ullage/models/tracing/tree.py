@@ -19,7 +19,7 @@ def upwards(path: str) -> Iterator[str]:
     yield ""
 
 
-class Tree:
+class ModuleTree:
     """The modules of a model, and where a formula's paths lie in it."""
 
     def __init__(self, modules: Collection[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ullage.audit.mfu import Explanation, Finding
+from ullage.audit.mfu import Explanation, MfuFinding
 from ullage.errors import harmless
 from ullage.reports.audit import AuditReport
 from ullage.views.draw import SMALL, WIDE, Scale, box, extent, fit, line, picture, text
@@ -30,13 +30,13 @@ def audit(report: AuditReport, *, width: int = WIDE, standalone: bool = True) ->
     return picture("audit", title, f"{_verdict(found)}. {told}", (width, _TOP + _STEP * len(rows)), *body, standalone=standalone)
 
 
-def _verdict(found: Finding) -> str:
+def _verdict(found: MfuFinding) -> str:
     if found.agrees:
         return "nothing to explain"
     return "the likeliest explanation first" if found.explanations else "nothing in the list explains it"
 
 
-def _rows(found: Finding) -> Iterable[_Row]:
+def _rows(found: MfuFinding) -> Iterable[_Row]:
     best = found.explanations[0].corrected if found.explanations else found.reported
     parts = [(min(best, found.reported), "ofu"), (found.reported, "loss")]
     yield "reported MFU", parts, percent(found.reported, 2)
@@ -54,7 +54,7 @@ def _explained(explanation: Explanation) -> _Row:
     )
 
 
-def _body(rows: list[_Row], found: Finding, width: float) -> list[Markup]:
+def _body(rows: list[_Row], found: MfuFinding, width: float) -> list[Markup]:
     names = width * 0.36
     room = max(extent(end) for *_, end in rows) + 10
     longest = max(max(end for end, _ in parts) for _, parts, _ in rows)
@@ -80,7 +80,7 @@ def _bar(top: float, row: _Row, label: str, length: Scale, end: float) -> Markup
     return element("g", told, text(0, top + 13, label), *drawn, text(end, top + 13, words))
 
 
-def _legend(x: float, width: float, found: Finding) -> list[Markup]:
+def _legend(x: float, width: float, found: MfuFinding) -> list[Markup]:
     low, high = (percent(edge, 1) for edge in found.expected)
     best = found.explanations[:1]
     entries = [("ofu", "MFU, corrected" if best and best[0].wrong else "MFU as reported")]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ullage.metrics.telemetry import Tree
+from ullage.metrics.telemetry import TelemetryTree
 from ullage.reports.fleet import FleetReport
 from ullage.views.draw import SIZE, SMALL, WIDE, Scale, box, extent, line, picture, text, wrap
 from ullage.views.markup import Markup, element, known
@@ -31,7 +31,7 @@ def of_fleet(report: FleetReport) -> str:
     return waterfall(report.tree, report.counted_hours, caveat=caveat)
 
 
-def waterfall(tree: Tree, gpu_hours: float, *, width: int = WIDE, standalone: bool = True, caveat: str = "") -> Markup:
+def waterfall(tree: TelemetryTree, gpu_hours: float, *, width: int = WIDE, standalone: bool = True, caveat: str = "") -> Markup:
     """Return the picture of a telemetry tree over `gpu_hours`: from full down to OFU, a falling step for each factor.
 
     A step's height is the share of all GPU-hours that it takes; a factor above 1 (a clock above the one that the peak is
@@ -69,9 +69,9 @@ def waterfall(tree: Tree, gpu_hours: float, *, width: int = WIDE, standalone: bo
     )
 
 
-def _steps(tree: Tree, gpu_hours: float) -> list[_Step]:
+def _steps(tree: TelemetryTree, gpu_hours: float) -> list[_Step]:
     level, steps = 1.0, [_Step("full", 0.0, 1.0, "100 %", hours(known(gpu_hours)), "pale")]
-    whole = Tree(tree.ofu, tuple(f for f in tree.factors if known(f.value) is not None))
+    whole = TelemetryTree(tree.ofu, tuple(f for f in tree.factors if known(f.value) is not None))
     for step, lost in whole.losses(gpu_hours):
         value = step.value or 0.0
         colour = "loss" if value <= 1 else "gain"

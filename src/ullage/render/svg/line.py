@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from ullage.render.svg.calendar import HOUR, ticks
-from ullage.reports.fleet import BUCKETS, Point
+from ullage.reports.fleet import BUCKETS, CoursePoint
 from ullage.views.draw import SMALL, WIDE, Scale, extent, line, picture, text
 from ullage.views.markup import Markup, element, known, number
 from ullage.views.numbers import percent, span
@@ -16,7 +16,7 @@ Step = tuple[float, float, float]  # from x, to x, at y
 TOP, PLOT, STRIP = 34.0, 250.0, 26.0
 
 
-def course(points: Sequence[Point], window: tuple[int, int] | None = None, *, width: int = WIDE, standalone: bool = True) -> Markup:
+def course(points: Sequence[CoursePoint], window: tuple[int, int] | None = None, *, width: int = WIDE, standalone: bool = True) -> Markup:
     """Return the picture of OFU and "GPU utilization" over time, and below it how many GPU-hours stand behind each mean.
 
     Each step is the mean over one span of time; where nothing was measured the line stops. `points` in order of time;
@@ -51,7 +51,7 @@ def course(points: Sequence[Point], window: tuple[int, int] | None = None, *, wi
     )
 
 
-def bucket(points: Sequence[Point], window: tuple[int, int] | None = None) -> int:
+def bucket(points: Sequence[CoursePoint], window: tuple[int, int] | None = None) -> int:
     """Return the span of time, in ms, that each point stands for: the least distance of two; for a single one what the report would choose.
 
     >>> bucket([Point(0, 0.3, 0.6, 1.0), Point(60_000, 0.3, 0.6, 1.0), Point(300_000, 0.3, 0.6, 1.0)])
@@ -64,7 +64,11 @@ def bucket(points: Sequence[Point], window: tuple[int, int] | None = None) -> in
 
 
 def _runs(
-    points: Sequence[Point], edges: dict[int, tuple[float, float]], length: int, up: Scale, value: Callable[[Point], float | None]
+    points: Sequence[CoursePoint],
+    edges: dict[int, tuple[float, float]],
+    length: int,
+    up: Scale,
+    value: Callable[[CoursePoint], float | None],
 ) -> list[list[Step]]:
     """Return the stretches without a gap, each a list of steps."""
     runs: list[list[Step]] = []
@@ -115,7 +119,7 @@ def _grid(up: Scale, left: float, right: float) -> list[Markup]:
     return marks
 
 
-def _observed(points: Sequence[Point], edges: dict[int, tuple[float, float]], length: int, left: float, right: float) -> list[Markup]:
+def _observed(points: Sequence[CoursePoint], edges: dict[int, tuple[float, float]], length: int, left: float, right: float) -> list[Markup]:
     top = TOP + PLOT + 8
     most = max((known(point.gpu_hours) or 0.0 for point in points), default=0.0)
     runs = _runs(points, edges, length, Scale(0.0, most, top + STRIP, top), lambda point: point.gpu_hours) if most > 0 else []
@@ -138,7 +142,7 @@ def _axis(across: Scale, start: int, end: int, most: int) -> list[Markup]:
     return marks
 
 
-def _described(points: Sequence[Point], window: tuple[int, int]) -> str:
+def _described(points: Sequence[CoursePoint], window: tuple[int, int]) -> str:
     def told(name: str, values: list[float | None]) -> str:
         found = [value for value in map(known, values) if value is not None]
         return f"{name} between {percent(min(found))} and {percent(max(found))}" if found else f"{name} unknown"

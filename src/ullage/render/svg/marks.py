@@ -8,8 +8,8 @@ import numpy as np
 
 from ullage.errors import harmless
 from ullage.sums.lanes.run import Run
-from ullage.sums.lanes.states import ProcessState, Step
-from ullage.sums.lanes.timeline import Lane, beginnings
+from ullage.sums.lanes.states import ProcessState, RegionOccurrences
+from ullage.sums.lanes.timeline import TimelineLane, beginnings
 from ullage.views.draw import SMALL, Scale, box, extent, fit, line, text
 from ullage.views.markup import Markup, element
 from ullage.views.times import seconds
@@ -19,7 +19,7 @@ SHORTEST = 3.0  # pixels: a shorter region is not drawn
 LEGIBLE = 60.0  # pixels: what is left of a name in less says nothing
 
 
-def marks(run: Run, shown: Sequence[Lane], x: Scale, y: float, beside: bool) -> tuple[list[Markup], float]:
+def marks(run: Run, shown: Sequence[TimelineLane], x: Scale, y: float, beside: bool) -> tuple[list[Markup], float]:
     """Return the brackets of the first process shown that has any, from `y` down, and how high they are together."""
     keys = [lane.owners[0] for lane in shown if lane.kind == "process"]
     found = [p for p in run.processes if p.key in keys]
@@ -39,7 +39,7 @@ def marks(run: Run, shown: Sequence[Lane], x: Scale, y: float, beside: bool) -> 
 _Mark = tuple[float, float, str, int]  # left and right in pixels, name, length in ns
 
 
-def _placed(step: Step, x: Scale, shift: int) -> list[_Mark]:
+def _placed(step: RegionOccurrences, x: Scale, shift: int) -> list[_Mark]:
     """Return the occurrences within sight that are wide enough to be seen."""
     start, end = step.start - shift, step.end - shift
     wide = (x.end - x.start) / max(x.high - x.low, 1)

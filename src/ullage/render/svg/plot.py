@@ -9,7 +9,7 @@ from typing import Any
 
 from ullage.benches.bench import Quantity
 from ullage.render.bench_words import BYTES, Unit, short, units, word
-from ullage.reports.bench import QUANTITIES, Cell, Line, Table
+from ullage.reports.bench import QUANTITIES, BenchLine, BenchNumber, BenchTable
 from ullage.views.draw import SMALL, WIDE, Scale, extent, fit, line, picture, text
 from ullage.views.markup import Markup, element, number
 from ullage.views.numbers import binary_size, short_count
@@ -40,7 +40,7 @@ class Curve:
         return self.series or self.name
 
 
-def curves(table: Table) -> tuple[Curve, ...]:
+def curves(table: BenchTable) -> tuple[Curve, ...]:
     """Return the lines that a bench's layout asks for: measured ones first, then those published for the nearest GPU (or for all)."""
     if table.member.layout.plot is None:
         return ()
@@ -58,7 +58,7 @@ def curves(table: Table) -> tuple[Curve, ...]:
     return tuple(curve for curve in found if len(curve.points) > 1)[:MOST_SERIES]
 
 
-def _series(table: Table, value: Callable[[Cell], float | None]) -> dict[str, tuple[Point, ...]]:
+def _series(table: BenchTable, value: Callable[[BenchNumber], float | None]) -> dict[str, tuple[Point, ...]]:
     assert table.member.layout.plot is not None
     x, quantity, series = table.member.layout.plot
     scales = units(table)
@@ -74,18 +74,18 @@ def _series(table: Table, value: Callable[[Cell], float | None]) -> dict[str, tu
     return {name: tuple(sorted(points)) for name, points in found.items()}
 
 
-def _shown(cell: Cell | None, value: Callable[[Cell], float | None], scales: Mapping[Quantity, Unit]) -> float | None:
+def _shown(cell: BenchNumber | None, value: Callable[[BenchNumber], float | None], scales: Mapping[Quantity, Unit]) -> float | None:
     """Return a number in its unit, with the four digits that an axis has room for."""
     number = None if cell is None else value(cell)
     return None if cell is None or number is None else float(f"{number / scales[cell.quantity].scale:.4g}")
 
 
-def _labels(table: Table, one: Line, column: Sequence[Any]) -> dict[str, Any]:
+def _labels(table: BenchTable, one: BenchLine, column: Sequence[Any]) -> dict[str, Any]:
     layout = table.member.layout
     return {**dict(zip(layout.rows, one.labels, strict=True)), **dict(zip(layout.across, column, strict=True))}
 
 
-def plot(table: Table, *, width: int = WIDE, standalone: bool = True) -> Markup | None:
+def plot(table: BenchTable, *, width: int = WIDE, standalone: bool = True) -> Markup | None:
     """Return a bench's curve, None where its layout asks for none or fewer than two points are known."""
     drawn = curves(table)
     if not drawn or table.member.layout.plot is None:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ullage.reports.roofline import Point, Roof, Roofline
+from ullage.reports.roofline import Roof, Roofline, RooflinePoint
 from ullage.views.draw import SMALL, WIDE, Scale, extent, fit, line, picture, text
 from ullage.views.markup import Markup, element
 from ullage.views.numbers import short_tera
@@ -56,7 +56,7 @@ def roofline(found: Roofline, *, width: int = WIDE, standalone: bool = True) -> 
     return picture("roofline", f"Roofline of {found.gpu}", told, (width, _TOP + _HEIGHT + _BELOW), *body, standalone=standalone)
 
 
-def _frame(flats: Sequence[Roof], slopes: Sequence[Roof], points: Sequence[Point], end: float) -> _Frame:
+def _frame(flats: Sequence[Roof], slopes: Sequence[Roof], points: Sequence[RooflinePoint], end: float) -> _Frame:
     """Return edges a factor beyond the first and the last bend of the roofs, and beyond every point."""
     lowest, highest = min(r.value for r in flats), max(r.value for r in flats)
     left = min([lowest / max(r.value for r in slopes) / 4, *(p.intensity for p in points)])
@@ -163,6 +163,6 @@ def _colour(roof: Roof) -> str:
     return "pale" if roof.kind == "stated" else "ofu" if not roof.slope else "gain"
 
 
-def _point(point: Point, frame: _Frame) -> Markup:
+def _point(point: RooflinePoint, frame: _Frame) -> Markup:
     told = element("title", f"{point.name}: {point.intensity:,.3g} FLOP/B, {point.rate / 1e12:,.3g} TFLOP/s")
     return element("circle", told, cx=frame.x(point.intensity), cy=frame.y(point.rate), r=4, class_="f-loss")

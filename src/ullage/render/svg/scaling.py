@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from ullage.metrics.tree import Node
 from ullage.render.scaling import cell, headline, lost
-from ullage.reports.scaling import Block, Row, ScalingReport
+from ullage.reports.scaling import ScalingReport, ScalingRow, TreeRows
 from ullage.views.draw import SMALL, WIDE, Scale, box, extent, fit, line, picture, text
 from ullage.views.markup import Markup, element, known, number
 from ullage.views.numbers import factor
@@ -22,7 +22,7 @@ _LINES = (
     ("host_parallel_efficiency", "host", "host parallel efficiency", "loss", None),
     ("global_efficiency", "host_scaling", "host global efficiency", "loss", "5 4"),
 )
-_Line = tuple[Row, str, str, str | None]
+_Line = tuple[ScalingRow, str, str, str | None]
 
 
 def scaling(report: ScalingReport, *, width: int = WIDE, standalone: bool = True) -> Markup:
@@ -69,7 +69,7 @@ def _table(report: ScalingReport, columns: Scale) -> tuple[list[Markup], float]:
     return body, y
 
 
-def _row(block: Block, row: Row, top: float, columns: Scale, report: ScalingReport) -> Markup:
+def _row(block: TreeRows, row: ScalingRow, top: float, columns: Scale, report: ScalingReport) -> Markup:
     short = row.label.removesuffix(" efficiency") if columns.start < 200 else row.label  # on a phone
     label = fit(short, columns.start - _INDENT * (row.depth + 1) - 4)
     cells = []
@@ -143,7 +143,7 @@ def _places(report: ScalingReport) -> list[float]:
     return [float(place) for place in range(len(counts))]
 
 
-def _line(row: Row, words: str, colour: str, dash: str | None, xs: Sequence[float], up: Scale) -> Markup:
+def _line(row: ScalingRow, words: str, colour: str, dash: str | None, xs: Sequence[float], up: Scale) -> Markup:
     marks: list[Markup] = []
     runs: list[list[str]] = [[]]
     for x, node in zip(xs, row.nodes, strict=True):

@@ -24,7 +24,7 @@ OWNERS = {
 
 
 @dataclass(frozen=True)
-class Part:
+class BarPart:
     """A part of the bar: what it is, its GPU-hours, what stands beside them, its colour and whether it is hatched."""
 
     name: str
@@ -38,7 +38,7 @@ def ledger(by_owner: Mapping[str, float], *, width: int = WIDE, standalone: bool
     """Return the picture of who had the GPU-hours: job, shared, held idle, free, unknown; together all there were."""
     found = [(OWNERS.get(owner, (owner, "unknown", True)), known(value) or 0.0) for owner, value in _shown(by_owner)]
     total = sum(spent for _, spent in found)
-    parts = [Part(name, spent, _share(spent, total), colour, hatched) for (name, colour, hatched), spent in found]
+    parts = [BarPart(name, spent, _share(spent, total), colour, hatched) for (name, colour, hatched), spent in found]
     return _stacked("ledger", "Who had the GPU-hours", parts, width, standalone)
 
 
@@ -53,7 +53,7 @@ def trust(verdicts: Mapping[str, tuple[int, float]], *, width: int = WIDE, stand
     for name in sorted(verdicts, key=lambda name: name != "ok"):  # ok first; the others stay worst first
         devices, spent = verdicts[name]
         colour = "ofu" if name == "ok" else "doubt" if name in UNTRUSTED else "shared"
-        parts.append(Part(name, known(spent) or 0.0, counted(devices, "GPU"), colour, name in UNTRUSTED))
+        parts.append(BarPart(name, known(spent) or 0.0, counted(devices, "GPU"), colour, name in UNTRUSTED))
     return _stacked("trust", "What the telemetry is worth", parts, width, standalone)
 
 
@@ -61,7 +61,7 @@ def _share(spent: float, total: float) -> str:
     return percent(spent / total, 1) if total > 0 else percent(None)
 
 
-def _stacked(name: str, title: str, parts: Sequence[Part], width: int, standalone: bool) -> Markup:
+def _stacked(name: str, title: str, parts: Sequence[BarPart], width: int, standalone: bool) -> Markup:
     total = sum(max(part.hours, 0.0) for part in parts)
     columns = min(len(parts), max(1, width // 170)) or 1
     rows = -(-len(parts) // columns)
@@ -81,7 +81,7 @@ def _stacked(name: str, title: str, parts: Sequence[Part], width: int, standalon
     )
 
 
-def _segments(parts: Sequence[Part], total: float, width: int, keys: Mapping[str, str]) -> list[Markup]:
+def _segments(parts: Sequence[BarPart], total: float, width: int, keys: Mapping[str, str]) -> list[Markup]:
     marks, x = [], 0.0
     for part in parts:
         if total <= 0 or part.hours <= 0:
@@ -99,13 +99,13 @@ def _segments(parts: Sequence[Part], total: float, width: int, keys: Mapping[str
     return marks
 
 
-def _filled(part: Part, x: float, y: float, width: float, height: float, keys: Mapping[str, str]) -> Markup:
+def _filled(part: BarPart, x: float, y: float, width: float, height: float, keys: Mapping[str, str]) -> Markup:
     if part.hatched:
         return element("rect", x=x, y=y, width=width, height=height, fill=f"url(#{keys[part.colour]})")
     return box(x, y, width, height, part.colour)
 
 
-def _entry(part: Part, x: float, y: float, keys: Mapping[str, str]) -> Markup:
+def _entry(part: BarPart, x: float, y: float, keys: Mapping[str, str]) -> Markup:
     return element(
         "g",
         _filled(part, x, y + 4, 12, 12, keys),

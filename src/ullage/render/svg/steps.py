@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ullage.render.svg.strips import WORDS, stacked, swatch
-from ullage.reports.view import View
+from ullage.reports.view import RunPart
 from ullage.views.draw import SMALL, WIDE, extent, fit, line, picture, text
 from ullage.views.markup import Markup
 from ullage.views.numbers import percent
@@ -18,7 +18,7 @@ _STATES = ("kernel", "collective", "memory", "idle")
 _UNIT = 1_000_000  # a share of 1
 
 
-def steps(views: Sequence[View], *, width: int = WIDE, standalone: bool = True) -> Markup:
+def steps(views: Sequence[RunPart], *, width: int = WIDE, standalone: bool = True) -> Markup:
     """Return the picture of the devices' time in each step: kernels from below, then collectives, memory operations, idle.
 
     Of more steps than there are pixels, neighbours are averaged.
@@ -45,7 +45,7 @@ def steps(views: Sequence[View], *, width: int = WIDE, standalone: bool = True) 
     return picture("steps", "Devices step by step", _told(found), (width, top + PLOT + 24), marks, ends, standalone=standalone)
 
 
-def _shares(view: View) -> tuple[float, float, float, float]:
+def _shares(view: RunPart) -> tuple[float, float, float, float]:
     totals = view.device_totals
     assert totals is not None
     full = max(totals.devices * totals.elapsed, 1)
@@ -53,7 +53,7 @@ def _shares(view: View) -> tuple[float, float, float, float]:
     return kernel, collective, memory, max(1 - kernel - collective - memory, 0.0)
 
 
-def _ends(found: Sequence[View], width: int, top: float) -> list[Markup]:
+def _ends(found: Sequence[RunPart], width: int, top: float) -> list[Markup]:
     y, room = top + PLOT + 17, (width - LEFT) / 2 - 10
     if not found:
         return [text(LEFT, y, "no steps were recorded", colour="muted", size=SMALL)]
@@ -62,7 +62,7 @@ def _ends(found: Sequence[View], width: int, top: float) -> list[Markup]:
     return [first, last] if len(found) > 1 else [first]
 
 
-def _told(found: Sequence[View]) -> str:
+def _told(found: Sequence[RunPart]) -> str:
     values = [(view.device.value, view.name) for view in found if view.device is not None and view.device.value is not None]
     if not values:
         return "No steps were recorded."

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.sums.lanes.spans import Spans, Times
-from ullage.sums.lanes.timeline import Lane, columns, moved, part
+from ullage.sums.lanes.timeline import TimelineLane, columns, moved, part
 from ullage.views.draw import Scale, box
 from ullage.views.markup import Markup, element, number
 from ullage.views.numbers import percent
@@ -39,7 +39,7 @@ def filled(state: str, key: str, x: float, y: float, width: float, height: float
     return element("rect", *children, x=x, y=y, width=width, height=height, class_=f"f-{state}")
 
 
-def strip(lane: Lane, x: Scale, y: float, height: float, *, exact: bool, column: float, key: str) -> list[Markup]:
+def strip(lane: TimelineLane, x: Scale, y: float, height: float, *, exact: bool, column: float, key: str) -> list[Markup]:
     """Return the marks of a lane: one for each span (`exact`), or its states stacked in columns of `column` pixels.
 
     Stacked too where spans lie closer than four pixels on average.
@@ -52,7 +52,7 @@ def strip(lane: Lane, x: Scale, y: float, height: float, *, exact: bool, column:
     return stacked(covered, (high - low) / pixels, x.start, (x.end - x.start) / pixels, y, height, key)
 
 
-def _spans(lane: Lane, x: Scale, y: float, height: float, key: str) -> list[Markup]:
+def _spans(lane: TimelineLane, x: Scale, y: float, height: float, key: str) -> list[Markup]:
     low, high = int(x.low), int(x.high)
     thinnest = THINNEST if pieces(lane, low, high) <= FEW else 0.0
     marks = []
@@ -94,20 +94,20 @@ def _outline(level: npt.NDArray[np.float64], left: float, column: float, ground:
     return Markup("".join((*words, f"v{number(height)}z")))
 
 
-def shares(lane: Lane, low: int, high: int) -> dict[str, float]:
+def shares(lane: TimelineLane, low: int, high: int) -> dict[str, float]:
     """Return each state's share of what was looked at of a lane between two moments; empty when that is nothing."""
     low, high = low + lane.shift, high + lane.shift
     seen = part(lane.seen, low, high).total
     return {name: part(s, low, high).total / seen for name, s in lane.states.items()} if seen else {}
 
 
-def described(lane: Lane, of: Mapping[str, float]) -> str:
+def described(lane: TimelineLane, of: Mapping[str, float]) -> str:
     """Return a lane in words: its name and each state's share."""
     told = ", ".join(f"{WORDS[state]} {percent(share)}" for state, share in of.items() if share > 0)
     return f"{lane.name}: {told or 'nothing was recorded'}"
 
 
-def pieces(lane: Lane, low: int, high: int) -> int:
+def pieces(lane: TimelineLane, low: int, high: int) -> int:
     """Return how many spans a lane has between two moments, those drawn beneath the rest left out."""
     found: list[Spans] = [part(s, low + lane.shift, high + lane.shift) for name, s in lane.states.items() if name not in _GROUNDS]
     return sum(s.pieces for s in found)

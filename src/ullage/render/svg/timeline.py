@@ -15,7 +15,7 @@ from ullage.render.svg.marks import marks
 from ullage.render.svg.strips import WORDS, described, pieces, shares, stacked, strip, swatch
 from ullage.sums.lanes import timeline as reduction
 from ullage.sums.lanes.run import Run
-from ullage.sums.lanes.timeline import Lane
+from ullage.sums.lanes.timeline import TimelineLane
 from ullage.views.draw import SMALL, WIDE, Scale, extent, fit, hatch, line, picture, text, wrap
 from ullage.views.markup import Markup, element, number
 from ullage.views.numbers import percent
@@ -80,7 +80,7 @@ def timeline(run: Run, *, window: tuple[int, int] | None = None, width: int = WI
     return picture("timeline", TITLE, about, (width, y), defs, parts, standalone=standalone)
 
 
-def _looked(run: Run, shown: Sequence[Lane], whole: tuple[int, int], window: tuple[int, int] | None) -> tuple[int, int, str]:
+def _looked(run: Run, shown: Sequence[TimelineLane], whole: tuple[int, int], window: tuple[int, int] | None) -> tuple[int, int, str]:
     low, high = whole
     if window is not None:
         begin, end = max(window[0], low), min(window[1], high)
@@ -92,7 +92,7 @@ def _looked(run: Run, shown: Sequence[Lane], whole: tuple[int, int], window: tup
     return (begin, end, why) if begin < end else (low, high, "")
 
 
-def _legend(parts: list[Markup], shown: Sequence[Lane], width: int, key: str) -> float:
+def _legend(parts: list[Markup], shown: Sequence[TimelineLane], width: int, key: str) -> float:
     """Add a line of colours for hosts and one for devices, and return where the next thing stands."""
     y = 0.0
     for kind, title in (("process", "host"), ("device", "device")):
@@ -111,7 +111,7 @@ def _legend(parts: list[Markup], shown: Sequence[Lane], width: int, key: str) ->
     return y + 9
 
 
-def _overview(parts: list[Markup], found: Sequence[Lane], plot: _Plot, looked: tuple[int, int], why: str, y: float) -> float:
+def _overview(parts: list[Markup], found: Sequence[TimelineLane], plot: _Plot, looked: tuple[int, int], why: str, y: float) -> float:
     """Add the whole run as one strip of all processes and one of all devices, and what ties it to the lanes below."""
     span = f"The whole run is {seconds(plot.high - plot.low)}; below, {seconds(looked[1] - looked[0])} of it"
     for row in wrap(f"{span}: {fit(why, 500, SMALL)}", plot.width, SMALL):
@@ -140,7 +140,9 @@ def _overview(parts: list[Markup], found: Sequence[Lane], plot: _Plot, looked: t
     return y + 26
 
 
-def _lanes(parts: list[Markup], run: Run, shown: Sequence[Lane], words: Mapping[int, str], plot: _Plot, y: float, zero: int) -> float:
+def _lanes(
+    parts: list[Markup], run: Run, shown: Sequence[TimelineLane], words: Mapping[int, str], plot: _Plot, y: float, zero: int
+) -> float:
     """Add the marks of steps and regions, the lanes, and the axis below them."""
     exact = sum(pieces(lane, plot.low, plot.high) for lane in shown) <= EXACT
     column = max(1.0, len(shown) * (plot.x.end - plot.x.start) / COLUMNS)

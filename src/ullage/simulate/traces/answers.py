@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ullage.simulate.traces.scenario import Event, Scenario
+from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
 from ullage.totals import DeviceTotals, HostTotals
 
 Pieces = list[tuple[int, int]]  # from, to; they may overlap
@@ -22,14 +22,14 @@ SUBMITS = ("launch", "graph", "copy")
 
 
 @dataclass(frozen=True)
-class Answer:
+class TreeAnswer:
     """What the trees of a scenario, or of one region of it, must be computed from. `device` is None where no device takes part."""
 
     host: HostTotals
     device: DeviceTotals | None
 
 
-def answer(scenario: Scenario, region: str | None = None, *, apart: bool = False) -> Answer:
+def answer(scenario: Scenario, region: str | None = None, *, apart: bool = False) -> TreeAnswer:
     """Return a scenario's true totals in ns, of the whole run or of a region (each process' union of its occurrences).
 
     `apart` is for files of one process each, by profilers that start and stop with it: then what counts is what all of them saw.
@@ -48,7 +48,7 @@ def answer(scenario: Scenario, region: str | None = None, *, apart: bool = False
     seen = {number: pieces for number, pieces in seen.items() if _length(pieces)}
     elapsed = max(_length(pieces) for pieces in (*looked.values(), *seen.values()))
     device = _device_totals(scenario, seen, elapsed, region) if seen else None
-    return Answer(_host_totals(scenario, looked, elapsed, region), device)
+    return TreeAnswer(_host_totals(scenario, looked, elapsed, region), device)
 
 
 def host_times(scenario: Scenario, process: int, pieces: Pieces) -> Counter[str]:
@@ -66,7 +66,7 @@ def host_times(scenario: Scenario, process: int, pieces: Pieces) -> Counter[str]
     return times
 
 
-def _lane(calls: list[Event]) -> int | None:
+def _lane(calls: list[ScenarioEvent]) -> int | None:
     """Return the thread that is longest in calls, of those that submit work if any does; of equals the lowest."""
     candidates = {e.thread for e in calls if e.call in SUBMITS} or {e.thread for e in calls}
     times = {t: _length([(e.start, e.end) for e in calls if e.thread == t]) for t in candidates}
@@ -132,7 +132,7 @@ def _life(scenario: Scenario, process: int) -> Pieces:
 _FRAMES = ("region", "step", "function", "module")
 
 
-def _extent(events: Iterable[Event]) -> Pieces:
+def _extent(events: Iterable[ScenarioEvent]) -> Pieces:
     """Return from when to when a process lived, by what it did: regions, steps, functions and overhead only frame that."""
     told = list(events)
     did = [e for e in told if e.kind not in (*_FRAMES, "overhead", "off", "lost")] or [e for e in told if e.kind in ("region", "step")]

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ullage.simulate.traces.scenario import Event, Scenario
+from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
 
 _COPIES = {"HtoD": "MemcpyH2D", "DtoH": "MemcpyD2H", "DtoD": "MemcpyD2D", "PtoP": "MemcpyP2P"}
 _DERIVED = ("XLA Modules", "XLA Ops", "Steps", "Source code")
@@ -68,11 +68,11 @@ def _named(what: str, process: int, thread: int | None, name: str) -> dict[str, 
     return {"ph": "M", **where, "name": what, "args": {"name": name}}
 
 
-def _thread(event: Event) -> int:
+def _thread(event: ScenarioEvent) -> int:
     return event.process if event.thread is None else event.thread
 
 
-def _written(event: Event) -> Iterator[dict[str, Any]]:
+def _written(event: ScenarioEvent) -> Iterator[dict[str, Any]]:
     times = {"ts": event.start / 1000, "dur": (event.end - event.start) / 1000}
     if event.kind in _ON_DEVICE and event.device is not None:
         place = {"ph": "X", "pid": event.device + 1}
@@ -87,13 +87,13 @@ def _written(event: Event) -> Iterator[dict[str, Any]]:
         yield {"ph": "X", "pid": event.process, "tid": _thread(event), **times, "name": name} | ({"args": args} if args else {})
 
 
-def _name(event: Event) -> str:
+def _name(event: ScenarioEvent) -> str:
     if event.kind == "memcpy":
         return next((name for word, name in _COPIES.items() if word in event.name), "MemcpyOther")
     return "Memset" if event.kind == "memset" else event.name
 
 
-def _args(event: Event) -> dict[str, str]:
+def _args(event: ScenarioEvent) -> dict[str, str]:
     known = {} if event.correlation is None else {"correlation_id": str(event.correlation)}
     if event.kind == "memcpy":
         return known | {"memcpy_details": f"kind_src:pageable kind_dst:device size:{event.bytes or 0} dest:0 async:1"}

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ullage.product import attention, moved_bytes, product
-from ullage.simulate.traces.scenario import Event, Scenario
+from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
 
 _QUARTER = 7_889_238 * 10**9  # ns; Kineto counts from the last multiple of this
 _CATEGORIES = {
@@ -141,7 +141,7 @@ def _events(scenario: Scenario, process: int, clock: _Clock) -> Iterator[dict[st
     yield {"name": "Record Window End", "ph": "i", "s": "g", "pid": "", "tid": "", "ts": clock.moment(offset + last)}
 
 
-def _beside(event: Event, devices: list[int], start: str, length: str) -> Iterator[dict[str, Any]]:
+def _beside(event: ScenarioEvent, devices: list[int], start: str, length: str) -> Iterator[dict[str, Any]]:
     """Yield what Kineto draws beside an event: arrows, copies of steps, device-side waits."""
     if event.correlation is not None and event.kind != "lost":
         arrow = {"ph": "s" if event.kind == "api" else "f", "id": event.correlation} | _place(event) | {"ts": start}
@@ -152,7 +152,7 @@ def _beside(event: Event, devices: list[int], start: str, length: str) -> Iterat
         yield {"ph": "X", "cat": category, "name": name} | place | {"args": {"device": devices[0], "stream": 7}}
 
 
-def _operators(found: list[Event], offset: int, clock: _Clock) -> Iterator[dict[str, Any]]:
+def _operators(found: list[ScenarioEvent], offset: int, clock: _Clock) -> Iterator[dict[str, Any]]:
     """Yield the operators whose work is known; each lasts as long as the call that launched its kernel."""
     asked = {event.correlation: event.product for event in found if event.product is not None}
     for call in (event for event in found if event.kind == "api" and event.correlation in asked):
@@ -187,25 +187,25 @@ def _operator(word: str) -> tuple[str, dict[str, Any]] | None:
     return "aten::gelu", {"Input Dims": [[moved // 4], []], "Input type": [_TYPES["bf16"], ""]}  # read and written, 2 B each
 
 
-def _category(event: Event) -> str:
+def _category(event: ScenarioEvent) -> str:
     if event.kind == "api":
         return "cuda_driver" if event.name.startswith("cu") and not event.name.startswith("cuda") else "cuda_runtime"
     return _CATEGORIES[event.kind]
 
 
-def _name(event: Event) -> str:
+def _name(event: ScenarioEvent) -> str:
     if event.kind == "module":
         return f"nn.Module: {event.name}"
     return f"mpi:{event.name}" if event.kind == "mpi" and ":" not in event.name else event.name
 
 
-def _place(event: Event) -> dict[str, Any]:
+def _place(event: ScenarioEvent) -> dict[str, Any]:
     if event.kind in _ON_DEVICE:
         return {"pid": event.device, "tid": event.stream}
     return {"pid": -1 if event.kind == "overhead" else event.process, "tid": event.process if event.thread is None else event.thread}
 
 
-def _args(event: Event) -> dict[str, Any]:
+def _args(event: ScenarioEvent) -> dict[str, Any]:
     known: dict[str, Any] = {"device": event.device, "stream": event.stream, "correlation": event.correlation}
     if event.kind in ("memcpy", "memset"):
         known["bytes"] = event.bytes

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from ullage.simulate.traces.nsys_schema import GENERATIONS, VERSIONS, columns, create
-from ullage.simulate.traces.scenario import Event, Scenario
+from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
 
 _MACHINE = 1 << 48
 _SUFFIXES = {"NVTX_EVENTS": "_V3", "CUPTI_ACTIVITY_KIND_RUNTIME": "_V2"}  # in the newest generation
@@ -47,12 +47,12 @@ _UNSEEN = ("function", "module")
 _SORTS |= {"kernel": "kernel", "collective": "kernel", "region": "range", "step": "range"}
 
 
-def _traced(events: tuple[Event, ...], graphs: str) -> list[Event]:
+def _traced(events: tuple[ScenarioEvent, ...], graphs: str) -> list[ScenarioEvent]:
     """Return the events as they are traced: what a graph's launch put on a stream as one when graphs are traced whole."""
     launches = {(e.process, e.correlation) for e in events if e.call == "graph"}
     if graphs == "node":
         return list(events)
-    whole: dict[tuple[Any, ...], list[Event]] = defaultdict(list)
+    whole: dict[tuple[Any, ...], list[ScenarioEvent]] = defaultdict(list)
     rest = []
     for event in events:
         inside = event.kind in ("kernel", "collective", "memcpy", "memset") and (event.process, event.correlation) in launches
@@ -87,13 +87,13 @@ class _Writer:
     def string(self, text: str) -> int:
         return self._strings.setdefault(text, len(self._strings) + 1)
 
-    def who(self, event: Event) -> int:
+    def who(self, event: ScenarioEvent) -> int:
         return _MACHINE | event.process << 24 | (event.process if event.thread is None else event.thread)
 
     def add(self, table: str, **values: Any) -> None:
         self.rows[table].append(values)
 
-    def device(self, event: Event) -> dict[str, Any]:
+    def device(self, event: ScenarioEvent) -> dict[str, Any]:
         seen = self._seen[event.process]
         number = next(iter(seen), 0) if event.device is None else event.device
         node = 1 if (call := self._launches.get((event.process, event.correlation))) and call.call == "graph" else None
@@ -108,7 +108,7 @@ class _Writer:
             "graphNodeId": node,
         }
 
-    def add_kernel(self, event: Event) -> None:
+    def add_kernel(self, event: ScenarioEvent) -> None:
         name = self.string(event.name)
         shape = {"gridX": event.blocks, "gridY": 1, "gridZ": 1, "blockX": event.threads, "blockY": 1, "blockZ": 1}
         shape |= {"registersPerThread": event.registers, "staticSharedMemory": event.shared, "dynamicSharedMemory": 0}
@@ -117,20 +117,20 @@ class _Writer:
         if event.kind == "collective" and self.generation == "newest" and call is not None:
             self._range(replace(call, name="ncclAllReduce"), domain=7)
 
-    def add_lost(self, event: Event) -> None:
+    def add_lost(self, event: ScenarioEvent) -> None:
         self.add_kernel(replace(event, end=event.start - 1, kind="kernel"))
 
-    def add_memcpy(self, event: Event) -> None:
+    def add_memcpy(self, event: ScenarioEvent) -> None:
         kind = next((number for word, number in _COPIES.items() if word in event.name), 0)
         self.add("CUPTI_ACTIVITY_KIND_MEMCPY", **self.device(event), bytes=event.bytes or 0, copyKind=kind)
 
-    def add_memset(self, event: Event) -> None:
+    def add_memset(self, event: ScenarioEvent) -> None:
         self.add("CUPTI_ACTIVITY_KIND_MEMSET", **self.device(event), bytes=event.bytes or 0, value=0)
 
-    def add_graph(self, event: Event) -> None:
+    def add_graph(self, event: ScenarioEvent) -> None:
         self.add("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", **self.device(event), graphId=1, graphExecId=1)
 
-    def add_api(self, event: Event) -> None:
+    def add_api(self, event: ScenarioEvent) -> None:
         row = {"globalTid": self.who(event), "correlationId": event.correlation, "returnValue": 0}
         driver = event.name.startswith("cu") and not event.name.startswith("cuda")
         self._call(event, event.name, int(driver), row)
@@ -142,10 +142,10 @@ class _Writer:
         if event.call == "sync":
             self.add("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", **self.device(event))
 
-    def _call(self, event: Event, name: str, kind: int, row: dict[str, Any]) -> None:
+    def _call(self, event: ScenarioEvent, name: str, kind: int, row: dict[str, Any]) -> None:
         self.add("CUPTI_ACTIVITY_KIND_RUNTIME", start=event.start, end=event.end, eventClass=kind, nameId=self.string(name), **row)
 
-    def add_mpi(self, event: Event) -> None:
+    def add_mpi(self, event: ScenarioEvent) -> None:
         if self.generation in ("2020", "2022"):
             self._range(event, domain=1)
             return
@@ -161,27 +161,27 @@ class _Writer:
         else:
             self.add("MPI_COLLECTIVES_EVENTS", **row, size=event.bytes, recvSize=event.bytes)
 
-    def add_range(self, event: Event) -> None:
+    def add_range(self, event: ScenarioEvent) -> None:
         self._range(event, domain=0)
 
-    def _range(self, event: Event, domain: int) -> None:
+    def _range(self, event: ScenarioEvent, domain: int) -> None:
         by_number = self.generation == "newest"
         named = {"textId": self.string(event.name)} if by_number else {"text": event.name}
         self.add("NVTX_EVENTS", start=event.start, end=event.end, eventType=59, globalTid=self.who(event), domainId=domain, **named)
 
-    def add_off(self, event: Event) -> None:
+    def add_off(self, event: ScenarioEvent) -> None:
         for moment, on in ((event.start, 0), (event.end, 1)):
             self.add("SCHED_EVENTS", start=moment, cpu=0, isSchedIn=on, globalTid=self.who(event))
 
-    def add_overhead(self, event: Event) -> None:
+    def add_overhead(self, event: ScenarioEvent) -> None:
         table = "CUPTI_ACTIVITY_KIND_OVERHEAD" if self.new else "PROFILER_OVERHEAD"
         self.add(table, start=event.start, end=event.end, globalTid=self.who(event), nameId=self.string(event.name), eventClass=0)
 
-    def add_host(self, event: Event) -> None:
+    def add_host(self, event: ScenarioEvent) -> None:
         """Write work on a CPU as PyTorch's emit_nvtx marks an operator."""
         self._range(replace(event, name=f"aten::{event.name}, seq = 0, op_id = 1"), domain=0)
 
-    def add_parallel(self, event: Event) -> None:
+    def add_parallel(self, event: ScenarioEvent) -> None:
         """Nsight Systems has no table for it that Ullage reads."""
 
     def add_machine(self) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ullage.errors import missing_extra
-from ullage.simulate.traces.scenario import Event, Scenario
+from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
 
 BEGIN = 1_000_000  # ticks before the scenario begins
 _PARADIGMS = {"api": "CUDA", "mpi": "MPI", "region": "USER", "host": "COMPILER", "kernel": "CUDA", "collective": "CUDA", "memset": "CUDA"}
@@ -35,9 +35,9 @@ def write(scenario: Scenario, folder: Path, *, resolution: int = 10**9) -> list[
     return [folder / "traces.otf2"]
 
 
-def _by_place(scenario: Scenario) -> dict[tuple[int, tuple[int, int]], list[Event]]:
+def _by_place(scenario: Scenario) -> dict[tuple[int, tuple[int, int]], list[ScenarioEvent]]:
     """Return the events by process and place: (-1, thread), or (device, stream)."""
-    found: dict[tuple[int, tuple[int, int]], list[Event]] = {}
+    found: dict[tuple[int, tuple[int, int]], list[ScenarioEvent]] = {}
     for event in scenario.events:
         if event.kind in (*_PARADIGMS, "memcpy"):
             host = event.process if event.thread is None else event.thread
@@ -46,7 +46,7 @@ def _by_place(scenario: Scenario) -> dict[tuple[int, tuple[int, int]], list[Even
     return found
 
 
-def _written(events: list[Event], made: _Definitions, writer: Any) -> Iterator[tuple[int, Callable[[int], None]]]:
+def _written(events: list[ScenarioEvent], made: _Definitions, writer: Any) -> Iterator[tuple[int, Callable[[int], None]]]:
     """Yield the moments and what is written at each, in order."""
     ends: list[tuple[int, int, Callable[[int], None]]] = []
     for number, event in enumerate(sorted(events, key=lambda e: (e.start, -e.end))):
@@ -61,7 +61,7 @@ def _written(events: list[Event], made: _Definitions, writer: Any) -> Iterator[t
         yield time, leave
 
 
-def _edges(event: Event, number: int, made: _Definitions, writer: Any) -> tuple[Callable[[int], None], Callable[[int], None]]:
+def _edges(event: ScenarioEvent, number: int, made: _Definitions, writer: Any) -> tuple[Callable[[int], None], Callable[[int], None]]:
     if event.kind == "memcpy":
         window, size = made.window, event.bytes or 0
         return (
@@ -104,7 +104,7 @@ class _Definitions:
         name = f"thread {number}" if device < 0 else f"CUDA[{device}:{number}]"
         return self.to.location(name, type=kind, group=self.groups[process, device])
 
-    def region(self, event: Event) -> Any:
+    def region(self, event: ScenarioEvent) -> Any:
         paradigm = _PARADIGMS[event.kind]
         name = event.name
         if (name, paradigm) not in self.regions:

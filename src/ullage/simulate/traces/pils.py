@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from ullage.simulate.traces.answers import Answer
-from ullage.simulate.traces.scenario import Recorder, Scenario
+from ullage.simulate.traces.answers import TreeAnswer
+from ullage.simulate.traces.scenario import ProcessScenario, Scenario
 from ullage.totals import DeviceTotals, HostTotals
 
 PROCESS = 4100  # the first rank's process and main thread
@@ -78,7 +78,7 @@ def load(
 
 def pils(told: Load) -> Scenario:
     """Return the scenario of a load: rank r is process 4100 + r and owns device r; a region around each phase."""
-    recorders = [Recorder(PROCESS + rank, rank) for rank in range(len(told.cpu))]
+    recorders = [ProcessScenario(PROCESS + rank, rank) for rank in range(len(told.cpu))]
     at = [_setup(recorder, told.costs) for recorder in recorders]
     for _ in range(told.rounds):
         arrived = [_round(recorder, told, rank, at[rank]) for rank, recorder in enumerate(recorders)]
@@ -92,7 +92,7 @@ def pils(told: Load) -> Scenario:
     return Scenario(told.name, events, ranks, devices)
 
 
-def _setup(to: Recorder, costs: Costs) -> int:
+def _setup(to: ProcessScenario, costs: Costs) -> int:
     """Write down the allocation, in which the context is created, and the copy of a few bytes; return when they are over."""
     me, end = to.process, costs.context + costs.small_copy
     to.call(0, costs.context, "cudaMalloc", "other", me)
@@ -102,7 +102,7 @@ def _setup(to: Recorder, costs: Costs) -> int:
     return end
 
 
-def _round(to: Recorder, told: Load, rank: int, begin: int) -> int:
+def _round(to: ProcessScenario, told: Load, rank: int, begin: int) -> int:
     """Write down one round up to the barrier; return when the rank gets there."""
     costs, me = told.costs, to.process
     launched = begin + costs.launch
@@ -120,14 +120,14 @@ def _round(to: Recorder, told: Load, rank: int, begin: int) -> int:
     return _copy(to, costs, over, told.memcpy[rank])
 
 
-def _compute(to: Recorder, begin: int, length: int) -> int:
+def _compute(to: ProcessScenario, begin: int, length: int) -> int:
     if length:
         to.host(begin, begin + length, "host", "spin", to.process)
         to.host(begin, begin + length, "region", "cpu", to.process)
     return begin + length
 
 
-def _copy(to: Recorder, costs: Costs, begin: int, length: int) -> int:
+def _copy(to: ProcessScenario, costs: Costs, begin: int, length: int) -> int:
     for number, (start, end) in enumerate(_pieces(begin, length, costs.piece)):
         name = "Memcpy DtoH" if number % 2 else "Memcpy HtoD"
         call = to.call(start, end, "cudaMemcpy", "copy", to.process)
@@ -146,7 +146,7 @@ def _moves(length: int, costs: Costs) -> int:
     return length * costs.moving // 1000
 
 
-def closed_form(told: Load) -> Answer:
+def closed_form(told: Load) -> TreeAnswer:
     """Return the totals of a load's whole run, written down from the loads alone, without its events."""
     costs, rounds, ranks = told.costs, told.rounds, range(len(told.cpu))
     setup = costs.context + costs.small_copy
@@ -177,7 +177,7 @@ def closed_form(told: Load) -> Answer:
         launches=rounds * len(ranks),
         bytes=sum(4 + rounds * 20 * told.memcpy[rank] for rank in ranks),
     )
-    return Answer(host, device)
+    return TreeAnswer(host, device)
 
 
 def _busy(told: Load, rank: int) -> int:

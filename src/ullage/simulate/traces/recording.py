@@ -15,11 +15,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ullage.cupti.chunks import HOST, HostKind, Type, Writer, names
-from ullage.cupti.kinds import Kind, call_name
+from ullage.cupti.chunks import HOST, ChunkType, ChunkWriter, HostKind, names
+from ullage.cupti.kinds import ActivityKind, call_name
 from ullage.cupti.layouts import layouts
 from ullage.cupti.releases import release
-from ullage.simulate.traces.scenario import Event, Scenario
+from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
 
 AHEAD = 777_000_000_000  # ns by which CUPTI's clock is ahead of the scenario's, …
 UPTIME = 5_000_000_000_000  # … and the monotonic one
@@ -50,7 +50,7 @@ def write(
     for process in scenario.ranks:
         path = folder / f"{scenario.host}-{process}-1.ullage"
         path.unlink(missing_ok=True)
-        writer = Writer(path)
+        writer = ChunkWriter(path)
         try:
             _Process(scenario, process, version, regions).write(writer, ends, per_buffer)
         finally:
@@ -71,18 +71,18 @@ class _Process:
         self.host_names: dict[str, int] = {}
         self.marks = 0
 
-    def write(self, writer: Writer, ends: bool, per_buffer: int) -> None:
+    def write(self, writer: ChunkWriter, ends: bool, per_buffer: int) -> None:
         first, last = self.lived()
-        writer.add(Type.INFO, self.info())
-        writer.add(Type.CLOCKS, self.clocks(first))
+        writer.add(ChunkType.INFO, self.info())
+        writer.add(ChunkType.CLOCKS, self.clocks(first))
         self.buffer(writer, [self.device(ordinal) for ordinal in range(len(self.seen))])
         for at in range(0, len(self.events), per_buffer):
             some = self.events[at : at + per_buffer]
             self.host(writer, [row for event in some for row in self.host_rows(event)])
             self.buffer(writer, [record for event in some for record in self.records(event)])
-        writer.add(Type.CLOCKS, self.clocks(last))
+        writer.add(ChunkType.CLOCKS, self.clocks(last))
         if ends:
-            writer.add(Type.END, {"ended": self.scenario.epoch + last})
+            writer.add(ChunkType.END, {"ended": self.scenario.epoch + last})
 
     def lived(self) -> tuple[int, int]:
         """From when to when the recorder was there: as long as the process did anything but mark regions."""
@@ -104,19 +104,19 @@ class _Process:
     def clocks(self, moment: int) -> bytes:
         return struct.pack("<QQQ", moment + AHEAD, self.scenario.epoch + moment, moment + UPTIME)
 
-    def buffer(self, writer: Writer, records: list[bytes]) -> None:
+    def buffer(self, writer: ChunkWriter, records: list[bytes]) -> None:
         new = {address: text for text, address in self.addresses.items()}
         if new:
-            writer.add(Type.NAMES, names(new))
+            writer.add(ChunkType.NAMES, names(new))
         if records:
-            writer.add(Type.BUFFER, struct.pack("<QQ", 1, 0) + b"".join(records))
+            writer.add(ChunkType.BUFFER, struct.pack("<QQ", 1, 0) + b"".join(records))
 
-    def host(self, writer: Writer, rows: list[tuple[int, ...]]) -> None:
+    def host(self, writer: ChunkWriter, rows: list[tuple[int, ...]]) -> None:
         if rows:
-            writer.add(Type.NAMES, names({number: text for text, number in self.host_names.items()}), flags=1)
-            writer.add(Type.HOST, np.array(rows, HOST).tobytes())
+            writer.add(ChunkType.NAMES, names({number: text for text, number in self.host_names.items()}), flags=1)
+            writer.add(ChunkType.HOST, np.array(rows, HOST).tobytes())
 
-    def record(self, kind: Kind, **values: Any) -> bytes:
+    def record(self, kind: ActivityKind, **values: Any) -> bytes:
         """Return one record; what this release doesn't have of it is left out."""
         layout = self.layouts.of(kind)
         assert layout is not None
@@ -133,72 +133,74 @@ class _Process:
         name, uuid = self.scenario.devices.get(self.seen[ordinal], ("", ""))
         digits = bytes.fromhex(uuid.removeprefix("GPU-").replace("-", "")) or bytes(16)
         told = {"id": ordinal, "name": self.address(name), "uuid.bytes": np.frombuffer(digits, "i1"), "numMultiprocessors": 132}
-        return self.record(Kind.DEVICE, **told)
+        return self.record(ActivityKind.DEVICE, **told)
 
-    def times(self, event: Event) -> dict[str, int]:
+    def times(self, event: ScenarioEvent) -> dict[str, int]:
         return {"start": event.start + AHEAD, "end": event.end + AHEAD}
 
-    def on_device(self, event: Event) -> dict[str, Any]:
+    def on_device(self, event: ScenarioEvent) -> dict[str, Any]:
         number = self.seen.index(event.device) if event.device is not None else 0
         tie = {"correlationId": event.correlation or 0, "streamId": event.stream or 0, "contextId": 1}
         return {**self.times(event), **tie, "deviceId": number, "bytes": event.bytes or 0}
 
-    def records(self, event: Event) -> Iterator[bytes]:
+    def records(self, event: ScenarioEvent) -> Iterator[bytes]:
         """Yield what CUPTI writes of an event."""
         make = getattr(self, f"_{event.kind}", None)
         if make is not None:
             yield from make(event)
 
-    def _kernel(self, event: Event) -> Iterator[bytes]:
+    def _kernel(self, event: ScenarioEvent) -> Iterator[bytes]:
         grid = {"gridX": -1 if event.blocks is None else event.blocks, "gridY": 1, "gridZ": 1}
         block = {"blockX": -1 if event.threads is None else event.threads, "blockY": 1, "blockZ": 1}
         room = {} if event.registers is None else {"registersPerThread": event.registers, "staticSharedMemory": event.shared}
-        yield self.record(Kind.CONCURRENT_KERNEL, **self.on_device(event), **grid, **block, **room, name=self.address(event.name))
+        yield self.record(ActivityKind.CONCURRENT_KERNEL, **self.on_device(event), **grid, **block, **room, name=self.address(event.name))
 
     _collective = _kernel
 
-    def _lost(self, event: Event) -> Iterator[bytes]:
+    def _lost(self, event: ScenarioEvent) -> Iterator[bytes]:
         told = self.on_device(event) | {"end": event.start + AHEAD - 1}
-        yield self.record(Kind.CONCURRENT_KERNEL, **told, name=self.address(event.name))
+        yield self.record(ActivityKind.CONCURRENT_KERNEL, **told, name=self.address(event.name))
 
-    def _memcpy(self, event: Event) -> Iterator[bytes]:
+    def _memcpy(self, event: ScenarioEvent) -> Iterator[bytes]:
         copy = next((number for word, number in _COPIES.items() if word in event.name), 0)
         told = self.on_device(event)
         peers = {"srcDeviceId": told["deviceId"], "dstDeviceId": told["deviceId"] + 1} if copy == _PEER else {}
-        yield self.record(Kind.MEMCPY2 if copy == _PEER else Kind.MEMCPY, **told, **peers, copyKind=copy)
+        yield self.record(ActivityKind.MEMCPY2 if copy == _PEER else ActivityKind.MEMCPY, **told, **peers, copyKind=copy)
 
-    def _memset(self, event: Event) -> Iterator[bytes]:
-        yield self.record(Kind.MEMSET, **self.on_device(event))
+    def _memset(self, event: ScenarioEvent) -> Iterator[bytes]:
+        yield self.record(ActivityKind.MEMSET, **self.on_device(event))
 
-    def _graph(self, event: Event) -> Iterator[bytes]:
-        yield self.record(Kind.GRAPH_TRACE, **self.on_device(event), graphId=1)
+    def _graph(self, event: ScenarioEvent) -> Iterator[bytes]:
+        yield self.record(ActivityKind.GRAPH_TRACE, **self.on_device(event), graphId=1)
 
-    def _api(self, event: Event) -> Iterator[bytes]:
+    def _api(self, event: ScenarioEvent) -> Iterator[bytes]:
         driver = event.name.startswith("cu") and not event.name.startswith("cuda")
         who = {"processId": self.process, "threadId": event.thread or self.process, "correlationId": event.correlation or 0}
         if event.call == "launch" and not driver:
             quarter = (event.end - event.start) // 4
             inner = {"start": event.start + quarter + AHEAD, "end": event.end - quarter + AHEAD}
-            yield self.record(Kind.DRIVER, **inner, **who, cbid=number("cuLaunchKernel", driver=True))
-        yield self.record(Kind.DRIVER if driver else Kind.RUNTIME, **self.times(event), **who, cbid=number(event.name, driver=driver))
+            yield self.record(ActivityKind.DRIVER, **inner, **who, cbid=number("cuLaunchKernel", driver=True))
+        yield self.record(
+            ActivityKind.DRIVER if driver else ActivityKind.RUNTIME, **self.times(event), **who, cbid=number(event.name, driver=driver)
+        )
         if event.call == "sync":
-            yield self.record(Kind.SYNCHRONIZATION, **self.times(event), correlationId=event.correlation or 0, type=4)
+            yield self.record(ActivityKind.SYNCHRONIZATION, **self.times(event), correlationId=event.correlation or 0, type=4)
 
-    def _overhead(self, event: Event) -> Iterator[bytes]:
+    def _overhead(self, event: ScenarioEvent) -> Iterator[bytes]:
         thread = {"objectKind": 2, "objectId.pt.threadId": event.thread or self.process}
-        yield self.record(Kind.OVERHEAD, **self.times(event), **thread, overheadKind=1 << 16)
+        yield self.record(ActivityKind.OVERHEAD, **self.times(event), **thread, overheadKind=1 << 16)
 
-    def _region(self, event: Event) -> Iterator[bytes]:
+    def _region(self, event: ScenarioEvent) -> Iterator[bytes]:
         if self.regions != "nvtx":
             return
         self.marks += 1
         told = {"id": self.marks, "objectKind": 2, "objectId.pt.threadId": event.thread or self.process}
-        yield self.record(Kind.MARKER, **told, flags=4, timestamp=event.end + AHEAD)  # CUPTI promises no order
-        yield self.record(Kind.MARKER, **told, flags=2, timestamp=event.start + AHEAD, name=self.address(event.name))
+        yield self.record(ActivityKind.MARKER, **told, flags=4, timestamp=event.end + AHEAD)  # CUPTI promises no order
+        yield self.record(ActivityKind.MARKER, **told, flags=2, timestamp=event.start + AHEAD, name=self.address(event.name))
 
     _step = _region
 
-    def host_rows(self, event: Event) -> Iterator[tuple[int, ...]]:
+    def host_rows(self, event: ScenarioEvent) -> Iterator[tuple[int, ...]]:
         """Yield what the recorder itself writes of an event."""
         kind = {"mpi": HostKind.MPI, "region": HostKind.REGION, "step": HostKind.REGION}.get(event.kind)
         if kind is None or (kind == HostKind.REGION and self.regions == "nvtx"):

@@ -11,7 +11,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any, Literal
 
-from ullage.simulate.traces.scenario import Event, Scenario
+from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
 
 Layout = Literal["times", "tracks"]
 ENDING = "_00000123_4567_89ab_cdef_000000000001"
@@ -72,7 +72,7 @@ def _process(scenario: Scenario, process: int) -> dict[str, Any]:
     }
 
 
-def _record(event: Event, kind: int, operation: int) -> dict[str, Any]:
+def _record(event: ScenarioEvent, kind: int, operation: int) -> dict[str, Any]:
     return {
         "kind": kind,
         "operation": operation,
@@ -83,19 +83,19 @@ def _record(event: Event, kind: int, operation: int) -> dict[str, Any]:
     }
 
 
-def _dispatch(event: Event, kernels: list[str]) -> dict[str, Any]:
+def _dispatch(event: ScenarioEvent, kernels: list[str]) -> dict[str, Any]:
     grid, block = _shape(event)
     sizes = {"grid_size": {"x": grid, "y": 1, "z": 1}, "workgroup_size": {"x": block, "y": 1, "z": 1}}
     agent = {"agent_id": {"handle": _CPU + 1 + (event.device or 0)}, "queue_id": {"handle": 1}}
     return {"dispatch_info": {"kernel_id": kernels.index(event.name), **agent, **sizes}, "stream_id": {"handle": event.stream or 0}}
 
 
-def _shape(event: Event) -> tuple[int, int]:
+def _shape(event: ScenarioEvent) -> tuple[int, int]:
     threads = event.threads or 1
     return (event.blocks or 1) * threads, threads
 
 
-def _copy(event: Event) -> dict[str, Any]:
+def _copy(event: ScenarioEvent) -> dict[str, Any]:
     here, host = {"handle": _CPU + 1 + (event.device or 0)}, {"handle": _CPU}
     back = "DtoH" in event.name
     return {"src_agent_id": here if back else host, "dst_agent_id": host if back else here, "bytes": event.bytes or 0}
@@ -168,7 +168,7 @@ class _Database:
         values = [tuple(row.get(c) for c in columns) for row in rows]
         self.connection.executemany(f'INSERT INTO "rocpd_{table}{ENDING}" ({listed}) VALUES ({marks})', values)  # noqa: S608 - our own words
 
-    def event(self, event: Event) -> None:
+    def event(self, event: ScenarioEvent) -> None:
         if event.kind == "api":
             self.timed("region", event, "HIP_RUNTIME_API", tid=self.thread(event), name_id=self.word(hip(event.name)))
         elif event.kind == "region":
@@ -185,16 +185,16 @@ class _Database:
             ends = {"dst_agent_id": self.cpu if back else here, "src_agent_id": here if back else self.cpu, "size": event.bytes or 0}
             self.timed("memory_copy", event, "MEMORY_COPY", stream_id=event.stream, name_id=self.word("MEMORY_COPY"), **ends)
 
-    def queue(self, event: Event) -> dict[str, Any]:
+    def queue(self, event: ScenarioEvent) -> dict[str, Any]:
         return {"agent_id": self.agents[event.device or 0], "queue_id": 1, "stream_id": event.stream}
 
-    def thread(self, event: Event) -> int:
+    def thread(self, event: ScenarioEvent) -> int:
         number = event.process if event.thread is None else event.thread
         if number not in self.threads:
             self.threads[number] = self.add("info_thread", pid=self.own, tid=number)
         return self.threads[number]
 
-    def timed(self, table: str, event: Event, category: str, **values: Any) -> None:
+    def timed(self, table: str, event: ScenarioEvent, category: str, **values: Any) -> None:
         """Add a row with its times and place, where the layout has them."""
         number = self.add("event", category_id=self.word(category), stack_id=event.correlation, extdata=values.pop("extra", "{}"))
         start, end = UPTIME + event.start, UPTIME + event.end

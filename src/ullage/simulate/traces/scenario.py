@@ -20,7 +20,7 @@ BATCH = 1 << 16  # events to a record batch
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ScenarioEvent:
     """One thing that happened, from `start` to `end` in ns since the scenario's begin; the fields are those of `tables.INTERVALS`.
 
     Of kind `host` is work on a CPU that no reader passes on: it only shows that the process lived then (a PyTorch operator in
@@ -59,14 +59,14 @@ class Scenario:
     """
 
     name: str
-    events: tuple[Event, ...]
+    events: tuple[ScenarioEvent, ...]
     ranks: dict[int, int]
     devices: dict[int, tuple[str, str]] = field(default_factory=dict)
     host: str = "node-1"
     epoch: int = EPOCH
     prefers: Mode = "talp"
 
-    def of(self, process: int) -> tuple[Event, ...]:
+    def of(self, process: int) -> tuple[ScenarioEvent, ...]:
         """Return one process' events, those on devices included."""
         return tuple(e for e in self.events if e.process == process)
 
@@ -91,17 +91,17 @@ class Scenario:
             yield intervals(columns)
 
 
-class Recorder:
+class ProcessScenario:
     """Writes down what one process does: host calls and what they put on its device, tied by a number as CUPTI does."""
 
     def __init__(self, process: int, device: int) -> None:
         self.process, self.device = process, device
-        self.events: list[Event] = []
+        self.events: list[ScenarioEvent] = []
         self._last = 0
 
     def host(self, start: int, end: int, kind: str, name: str, thread: int, **known: Any) -> None:
         """Write down something on a host thread."""
-        self.events.append(Event(start, end, kind, name, self.process, thread=thread, **known))
+        self.events.append(ScenarioEvent(start, end, kind, name, self.process, thread=thread, **known))
 
     def call(self, start: int, end: int, name: str, does: str, thread: int) -> int:
         """Write down a call of the GPU's interface and return its correlation number."""
@@ -111,4 +111,6 @@ class Recorder:
 
     def work(self, start: int, end: int, kind: str, name: str, stream: int, correlation: int, **known: Any) -> None:
         """Write down something on the device, put there by the call with that correlation number."""
-        self.events.append(Event(start, end, kind, name, self.process, device=self.device, stream=stream, correlation=correlation, **known))
+        self.events.append(
+            ScenarioEvent(start, end, kind, name, self.process, device=self.device, stream=stream, correlation=correlation, **known)
+        )

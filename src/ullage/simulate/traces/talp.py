@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from ullage.simulate.traces.answers import Answer, answer
+from ullage.simulate.traces.answers import TreeAnswer, answer
 from ullage.simulate.traces.scenario import Scenario
 from ullage.traces.talp_values import device_values, values
 
@@ -50,7 +50,7 @@ def _alone(scenario: Scenario, process: int) -> Scenario:
     return replace(scenario, events=scenario.of(process), ranks={process: scenario.ranks.get(process, 0)})
 
 
-def _answers(scenario: Scenario) -> Iterator[tuple[str, Answer]]:
+def _answers(scenario: Scenario) -> Iterator[tuple[str, TreeAnswer]]:
     """Yield the whole run and each region with its answer; a region in which no process that counts ever is, is left out."""
     yield "Global", answer(scenario)
     for name in dict.fromkeys(e.name for e in scenario.events if e.kind == "region"):
@@ -72,7 +72,7 @@ def _processes(scenario: Scenario, version: str) -> dict[str, Any]:
     return {"Process": regions}
 
 
-def _process(found: Answer, version: str) -> dict[str, Any]:
+def _process(found: TreeAnswer, version: str) -> dict[str, Any]:
     host = found.host
     if version == "3.5":
         busy = host.useful_time + host.offload_time

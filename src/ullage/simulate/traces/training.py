@@ -15,7 +15,7 @@ from typing import Literal
 import numpy as np
 import pyarrow as pa
 
-from ullage.simulate.traces.scenario import Recorder, Scenario
+from ullage.simulate.traces.scenario import ProcessScenario, Scenario
 
 PROCESS = 7001  # the first rank's process and main thread
 TOKENS, SPREAD = 4096, 2.0  # of the shortest batch, and how many times as long the longest is
@@ -27,7 +27,7 @@ ALLREDUCE = "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4
 
 
 @dataclass(frozen=True)
-class Plan:
+class TrainingPlan:
     """What a training run is like.
 
     `straggler` is a rank whose kernels take `slowness` times as long. `host_bound`: kernels so small that the device waits for
@@ -57,20 +57,20 @@ class Plan:
         return 4 * self.layers + 1
 
 
-def sized(events: int, plan: Plan | None = None) -> Plan:
+def sized(events: int, plan: TrainingPlan | None = None) -> TrainingPlan:
     """Return a plan with as many steps as about that many events take.
 
     >>> sized(100_000).steps
     490
     """
-    plan = plan or Plan()
+    plan = plan or TrainingPlan()
     a_step = training(replace(plan, steps=2)), training(replace(plan, steps=1))
     return replace(plan, steps=max(1, round(events / (len(a_step[0].events) - len(a_step[1].events)))))
 
 
-def training(plan: Plan | None = None) -> Scenario:
+def training(plan: TrainingPlan | None = None) -> Scenario:
     """Return the scenario of a plan; its answer is that of `answers.answer`."""
-    plan = plan or Plan()
+    plan = plan or TrainingPlan()
     ranks = [_Rank(plan, number) for number in range(plan.ranks)]
     for step in range(plan.steps):
         for rank in ranks:
@@ -114,8 +114,8 @@ def _shifted(batch: pa.RecordBatch, later: dict[str, int]) -> pa.RecordBatch:
 class _Rank:
     """One rank as it runs: where its two threads and its streams have got to, in ns."""
 
-    def __init__(self, plan: Plan, number: int) -> None:
-        self.plan, self.to = plan, Recorder(PROCESS + number * 100, number)
+    def __init__(self, plan: TrainingPlan, number: int) -> None:
+        self.plan, self.to = plan, ProcessScenario(PROCESS + number * 100, number)
         self.main, self.autograd, self.watchdog = self.to.process, self.to.process + 1, self.to.process + 2
         self.chance = random.Random(plan.seed * 1_000_003 + number)
         self.slowness = plan.slowness if number == plan.straggler else 1.0
@@ -260,7 +260,7 @@ class _Rank:
             self.to.call(moment, moment + 1_500, "cudaEventQuery", "other", self.watchdog)
 
 
-def _reduce(ranks: list[_Rank], plan: Plan, step: int) -> None:
+def _reduce(ranks: list[_Rank], plan: TrainingPlan, step: int) -> None:
     """Run the collectives of a step: each begins on a rank when its gradients are ready, and ends on all ranks at once."""
     buckets = len(ranks[0].ready)
     for number in range(buckets):

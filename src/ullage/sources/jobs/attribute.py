@@ -20,9 +20,9 @@ from ullage.errors import harmless
 from ullage.field import ACTIVITY, IDLE
 from ullage.job_names import escaped_name, joined_names, separate_names
 from ullage.problems import Problems
-from ullage.sources.jobs.line import Codes, Ints, Line, line
-from ullage.sources.jobs.part_hosts import Rows, part_holders
-from ullage.sources.jobs.places import Device, Holders, directory, meant, note_jobs
+from ullage.sources.jobs.line import Codes, HolderTimeline, Ints, line
+from ullage.sources.jobs.part_hosts import PartHostRows, part_holders
+from ullage.sources.jobs.places import DeviceHolders, JobDevice, directory, meant, note_jobs
 from ullage.sources.jobs.record import Record, records
 
 _ROWS = 1 << 22  # rows at a time: what is held beside the table stays in the low hundreds of MB
@@ -31,7 +31,7 @@ Words = list[str | None]
 
 
 @dataclass
-class Seen:
+class JobsSeen:
     """The jobs that samples were found for, piece after piece, and those of which there is something to say."""
 
     found: set[str] = field(default_factory=set)
@@ -44,7 +44,7 @@ class Seen:
             self.remarks[what] |= jobs
 
 
-def attribute(samples: pa.Table, jobs: pa.Table, problems: Problems, seen: Seen | None = None) -> pa.Table:
+def attribute(samples: pa.Table, jobs: pa.Table, problems: Problems, seen: JobsSeen | None = None) -> pa.Table:
     """Return the samples with `job` and `user` filled from the records where they have none; nothing else changes.
 
     `samples`: a table with the columns of `tables.SAMPLES`, rows in any order, partial rows welcome; all devices of a
@@ -60,14 +60,16 @@ def attribute(samples: pa.Table, jobs: pa.Table, problems: Problems, seen: Seen 
     holders = meant(told, directory(people), problems)
     held = line(holders.pairs, ends["min"].as_py(), ends["max"].as_py())
     filled, found = _filled(samples, devices, held, holders, told)
-    total = Seen() if seen is None else seen
+    total = JobsSeen() if seen is None else seen
     total.add(found, holders.remarks)
     if seen is None:
         note_seen(jobs, total, problems)
     return filled
 
 
-def _filled(samples: pa.Table, devices: Sequence[Codes], held: Line, holders: Holders, told: Sequence[Record]) -> tuple[pa.Table, set[str]]:
+def _filled(
+    samples: pa.Table, devices: Sequence[Codes], held: HolderTimeline, holders: DeviceHolders, told: Sequence[Record]
+) -> tuple[pa.Table, set[str]]:
     """Return the samples with their jobs and users, and the jobs that any sample has."""
     users = _vocabulary(samples["user"])
     words, job_old, job_new = _merged(_vocabulary(samples["job"]), held.holders)
@@ -92,7 +94,7 @@ def _filled(samples: pa.Table, devices: Sequence[Codes], held: Line, holders: Ho
 
 
 def _shared(
-    samples: pa.Table, devices: Sequence[Codes], named: Sequence[Codes], holders: Holders, words: Sequence[str]
+    samples: pa.Table, devices: Sequence[Codes], named: Sequence[Codes], holders: DeviceHolders, words: Sequence[str]
 ) -> tuple[list[Codes], list[str]]:
     """Return who holds the GPUs of hosts that jobs hold a part of, for every row, a piece at a time, and the words meant.
 
@@ -109,7 +111,7 @@ def _shared(
         (*place[device[rows]].T, _times(piece)[rows], _busy(piece, rows), name[rows].astype(np.int64))
         for piece, device, name, rows in zip(_pieces(samples), devices, named, chosen, strict=True)
     ]
-    whose, told = part_holders(Rows(*(np.concatenate(column) for column in zip(*columns, strict=True))), holders.parts, words)
+    whose, told = part_holders(PartHostRows(*(np.concatenate(column) for column in zip(*columns, strict=True))), holders.parts, words)
     for part, rows, codes in zip(found, chosen, np.split(whose, np.cumsum([len(rows) for rows in chosen])[:-1]), strict=True):
         part[rows] = codes
     return found, told
@@ -153,7 +155,7 @@ def _encoded(samples: pa.Table) -> pa.Table:
     return samples.unify_dictionaries()
 
 
-def _devices(samples: pa.Table) -> tuple[list[Codes], list[Device]]:
+def _devices(samples: pa.Table) -> tuple[list[Codes], list[JobDevice]]:
     """Return a device's number for every row, a piece of the table at a time, and the devices by number."""
     words = {name: None if name == "index" else _vocabulary(samples[name]) for name in _WHO}
     numbers: dict[tuple[str | int | None, ...], int] = {}
@@ -167,7 +169,7 @@ def _devices(samples: pa.Table) -> tuple[list[Codes], list[Device]]:
         first[key[::-1]] = np.arange(len(key))[::-1]
         told = [_told(words[name], column[first]) for name, column in zip(_WHO, columns, strict=True)]
         rows.append(np.array([numbers.setdefault(who, len(numbers)) for who in zip(*told, strict=True)], np.int32)[key])
-    return rows, _completed([Device(number, *who) for who, number in numbers.items()])  # type: ignore[arg-type]
+    return rows, _completed([JobDevice(number, *who) for who, number in numbers.items()])  # type: ignore[arg-type]
 
 
 def _told(words: Words | None, codes: Ints) -> list[str | int | None]:
@@ -177,13 +179,13 @@ def _told(words: Words | None, codes: Ints) -> list[str | int | None]:
     return [words[code] if code >= 0 else None for code in codes.tolist()]
 
 
-def _completed(devices: list[Device]) -> list[Device]:
+def _completed(devices: list[JobDevice]) -> list[JobDevice]:
     """Return the devices with what other series of the same UUID know: a partial row may name no host."""
     known = {(device.gpu, device.cluster): device for device in devices if device.gpu is not None and device.host is not None}
     found = []
     for device in devices:
         twin = known.get((device.gpu, device.cluster)) if device.host is None and device.gpu is not None else None
-        found.append(Device(device.number, twin.cluster, twin.host, twin.index, device.gpu, device.mig) if twin else device)
+        found.append(JobDevice(device.number, twin.cluster, twin.host, twin.index, device.gpu, device.mig) if twin else device)
     return found
 
 
@@ -213,7 +215,7 @@ def _pieces(samples: pa.Table) -> Iterator[pa.Table]:
         yield samples.slice(start, _ROWS)
 
 
-def note_seen(jobs: pa.Table, seen: Seen, problems: Problems) -> None:
+def note_seen(jobs: pa.Table, seen: JobsSeen, problems: Problems) -> None:
     """Note what is to be said of jobs, and how many of the records (`tables.JOBS`) no sample was found for."""
     for what, those in seen.remarks.items():
         note_jobs(problems, those, what)

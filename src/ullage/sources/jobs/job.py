@@ -18,7 +18,7 @@ from ullage.sources.source import Place
 from ullage.tables import JOBS
 
 
-class Reader(Protocol):
+class JobReader(Protocol):
     """A function that turns a place into a table of job records."""
 
     def __call__(self, place: Place, problems: Problems, zone: ZoneInfo | None) -> pa.Table:
@@ -34,17 +34,17 @@ class JobSource:
 
     name: str
     recognise: Callable[[Place], int]
-    read: Reader
+    read: JobReader
     reads: str
 
 
 JOB_SOURCES: Registry[JobSource] = Registry("job record format", package="ullage.sources.jobs", command="ullage fleet --help")
 
 
-def job_source(name: str, *, recognise: Callable[[Place], int], reads: str) -> Callable[[Reader], Reader]:
+def job_source(name: str, *, recognise: Callable[[Place], int], reads: str) -> Callable[[JobReader], JobReader]:
     """Register the decorated function as the reader of a format of job records."""
 
-    def register(reader: Reader) -> Reader:
+    def register(reader: JobReader) -> JobReader:
         JOB_SOURCES.add(name, JobSource(name, recognise, reader, reads))
         return reader
 

@@ -19,7 +19,7 @@ MARGIN = 3  # ms: one before the earliest time, one after the latest, and one be
 
 
 @dataclass(frozen=True)
-class Line:
+class HolderTimeline:
     """Sorted keys (device × span + time) and, from each on, who holds the device: a number of `holders`.
 
     `holders` are job ids, several at once in one word (`job_names`); -1 is nobody. `earliest` and `latest` bound the times (ms).
@@ -41,7 +41,7 @@ class Line:
         return np.append(np.int32(-1), self.codes)[place]
 
 
-def line(pairs: Sequence[tuple[Record, int]], earliest: int, latest: int) -> Line:
+def line(pairs: Sequence[tuple[Record, int]], earliest: int, latest: int) -> HolderTimeline:
     """Return the line of (record, device number) pairs for samples from `earliest` to `latest` (ms).
 
     A record holds its device for the times start < t <= end; without a start from ever, without an end for ever.
@@ -70,7 +70,7 @@ def line(pairs: Sequence[tuple[Record, int]], earliest: int, latest: int) -> Lin
     more, sets = _shared(begin[shared], stop[shared], job[shared], device[shared], names)
     keys, codes = np.concatenate([keys, more]), np.concatenate([codes, sets])
     order = np.argsort(keys, kind="stable")
-    return Line(keys[order], codes[order].astype(np.int32), names, earliest, latest)
+    return HolderTimeline(keys[order], codes[order].astype(np.int32), names, earliest, latest)
 
 
 def _after(start: int | None, first: int) -> int:

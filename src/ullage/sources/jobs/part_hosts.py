@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.job_names import joined_names, separate_names
-from ullage.sources.jobs.line import MARGIN, Ints, Line
+from ullage.sources.jobs.line import MARGIN, HolderTimeline, Ints
 
 Mask = npt.NDArray[np.bool_]
 Share = tuple[tuple[str, int], ...]  # jobs, and how many GPUs of a host each holds
@@ -26,7 +26,7 @@ SILENCE_MS = 60_000  # after a longer silence, and more than two of those times,
 
 
 @dataclass(frozen=True)
-class Part:
+class PartHostJob:
     """A job that holds so many GPUs of a host (a number), from start to end (ms); None: from ever, for ever."""
 
     job: str
@@ -37,7 +37,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Rows:
+class PartHostRows:
     """What is known of the GPUs of some hosts at some times: rows of samples, or whole readings of a GPU.
 
     `host` and `gpu` are numbers, the latter of all GPUs, a host's own in the order of their places; `time` is in ms; `busy` says whether
@@ -61,7 +61,7 @@ class _Words:
         return self.numbers.setdefault(word, len(self.numbers))
 
 
-def part_holders(rows: Rows, parts: Sequence[Part], names: Sequence[str]) -> tuple[Ints, list[str]]:
+def part_holders(rows: PartHostRows, parts: Sequence[PartHostJob], names: Sequence[str]) -> tuple[Ints, list[str]]:
     """Return who holds the GPU of each row by such records, as a number of the words beside; -1 is nobody.
 
     `names` are the words that name holders in the rows.
@@ -90,7 +90,7 @@ def part_holders(rows: Rows, parts: Sequence[Part], names: Sequence[str]) -> tup
     return found[reading_of_row], list(words.numbers)
 
 
-def _line(parts: Sequence[Part], earliest: int, latest: int) -> tuple[Line, list[Share]]:
+def _line(parts: Sequence[PartHostJob], earliest: int, latest: int) -> tuple[HolderTimeline, list[Share]]:
     """Return which jobs hold how many GPUs of each host, as a line whose codes are numbers of the shares beside."""
     moments = [moment for part in parts for moment in (part.start, part.end) if moment is not None]
     if moments:  # as in `ullage.sources.jobs.line`: a stray time must not make the span huge
@@ -115,10 +115,10 @@ def _line(parts: Sequence[Part], earliest: int, latest: int) -> tuple[Line, list
             most = dict(sorted(active))  # two records of one job tell of the same GPUs: the larger counts
             keys.append(key)
             codes.append(numbers.setdefault(tuple(most.items()), len(numbers)) if most else -1)
-    return Line(np.array(keys, np.int64), np.array(codes, np.int32), [], earliest, latest), list(numbers)
+    return HolderTimeline(np.array(keys, np.int64), np.array(codes, np.int32), [], earliest, latest), list(numbers)
 
 
-def _readings(rows: Rows) -> tuple[Rows, Ints]:
+def _readings(rows: PartHostRows) -> tuple[PartHostRows, Ints]:
     """Return one row per GPU and time, by host and time, and which of them each row is of: rows complete each other."""
     order = np.lexsort((rows.gpu, rows.time, rows.host))
     host, time, gpu = rows.host[order], rows.time[order], rows.gpu[order]
@@ -127,10 +127,10 @@ def _readings(rows: Rows) -> tuple[Rows, Ints]:
     of_row = np.empty(len(order), np.int64)
     of_row[order] = np.cumsum(first) - 1
     busy, name = np.logical_or.reduceat(rows.busy[order], starts), np.maximum.reduceat(rows.name[order], starts)
-    return Rows(host[starts], gpu[starts], time[starts], busy, name), of_row
+    return PartHostRows(host[starts], gpu[starts], time[starts], busy, name), of_row
 
 
-def _turns(readings: Rows) -> tuple[Ints, Ints, Ints]:
+def _turns(readings: PartHostRows) -> tuple[Ints, Ints, Ints]:
     """Return the turn in which each reading was made, when each turn began, and the usual time between two.
 
     Turns are of one host, and their numbers rise with host and time. A turn is over when a GPU is read again, or when most of the usual
@@ -165,7 +165,7 @@ def _begun(time: Ints, gpu: Ints, apart: float) -> Mask:
     return begun
 
 
-def _missed(readings: Rows, turn: Ints, since: Ints, usual: Ints) -> tuple[Ints, Ints]:
+def _missed(readings: PartHostRows, turn: Ints, since: Ints, usual: Ints) -> tuple[Ints, Ints]:
     """Return the readings that speak for turns in which their GPU was not read, and these turns."""
     order = np.lexsort((readings.time, readings.gpu))
     skipped = np.where(np.diff(readings.gpu[order], prepend=-1) == 0, np.diff(turn[order], prepend=0) - 1, 0)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from ullage.errors import harmless
 from ullage.problems import Problems
-from ullage.sources.jobs.part_hosts import Part
+from ullage.sources.jobs.part_hosts import PartHostJob
 from ullage.sources.jobs.record import Record
 
 _ADDRESS = re.compile(r"[\d.]+|.*:.*")  # an IP address has no domain to strip
@@ -17,7 +17,7 @@ _SLICE = re.compile(r"(\d{1,4})\.(\d{1,4})", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Device:
+class JobDevice:
     """A device (or MIG instance) that samples speak of; `number` is its place in the samples' list of devices."""
 
     number: int
@@ -32,8 +32,8 @@ class Device:
 class Directory:
     """Devices by every way that a record may name them."""
 
-    by_gpu: dict[str, list[Device]] = field(default_factory=lambda: defaultdict(list))
-    by_host: dict[str, list[Device]] = field(default_factory=lambda: defaultdict(list))
+    by_gpu: dict[str, list[JobDevice]] = field(default_factory=lambda: defaultdict(list))
+    by_host: dict[str, list[JobDevice]] = field(default_factory=lambda: defaultdict(list))
     short: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
     unit: dict[int, int] = field(default_factory=dict)  # the GPU of each device, by numbers in the order of their places
 
@@ -49,7 +49,7 @@ class Directory:
         return next(iter(meant)) if len(meant) == 1 else None
 
 
-def directory(devices: Sequence[Device]) -> Directory:
+def directory(devices: Sequence[JobDevice]) -> Directory:
     """Return the devices by UUID and by host."""
     found = Directory()
     for device in devices:
@@ -67,10 +67,10 @@ def directory(devices: Sequence[Device]) -> Directory:
     return found
 
 
-def _units(devices: Sequence[Device]) -> dict[int, int]:
+def _units(devices: Sequence[JobDevice]) -> dict[int, int]:
     """Return the number of the GPU that each device is, or is a slice of; GPUs are numbered in the order of their places."""
 
-    def gpu(device: Device) -> tuple[str, ...]:
+    def gpu(device: JobDevice) -> tuple[str, ...]:
         return (device.gpu,) if device.gpu is not None else (device.cluster or "", device.host or "", str(device.index))
 
     first: dict[tuple[str, ...], tuple[str, str, int]] = {}
@@ -91,25 +91,25 @@ def without_domain(host: str) -> str:
 
 
 @dataclass
-class Holders:
+class DeviceHolders:
     """What records say of devices: (record, device number) pairs, and jobs that hold a part of a host, which nobody says.
 
     `places` has, for the devices of such hosts, the numbers of the host and of the GPU; `remarks` the jobs to be remarked upon.
     """
 
     pairs: list[tuple[Record, int]] = field(default_factory=list)
-    parts: list[Part] = field(default_factory=list)
+    parts: list[PartHostJob] = field(default_factory=list)
     places: dict[int, tuple[int, int]] = field(default_factory=dict)
     remarks: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
 
 
-def meant(records: Sequence[Record], found: Directory, problems: Problems) -> Holders:
+def meant(records: Sequence[Record], found: Directory, problems: Problems) -> DeviceHolders:
     """Return who holds what of everything that the records name and the samples know.
 
     A record that names devices goes before one of the same job that does not. One of a whole host means all its devices where the job's
     count of GPUs says so (or says nothing), and else so many of them.
     """
-    meant = Holders()
+    meant = DeviceHolders()
     hosts: dict[tuple[str, str | None, int | None, int | None], list[Record]] = defaultdict(list)
     homeless: set[str] = set()
     for record in _timed(records):
@@ -154,7 +154,7 @@ def _at_one_time(one: Record, other: Record) -> bool:
     return not starts or not ends or max(starts) < min(ends)
 
 
-def _named(record: Record, found: Directory) -> list[Device]:
+def _named(record: Record, found: Directory) -> list[JobDevice]:
     """Return the devices of a record that names one, by UUID or by its number on a host."""
     slice_ = _SLICE.fullmatch(record.gpu or "")
     if record.gpu is not None and slice_ is None:
@@ -168,13 +168,13 @@ def _named(record: Record, found: Directory) -> list[Device]:
     return [device for device in there if instance is None or (device.mig or "").rpartition("/")[2] == instance]
 
 
-def _by_host_and_number(record: Record, found: Directory) -> list[Device]:
+def _by_host_and_number(record: Record, found: Directory) -> list[JobDevice]:
     """Return the devices of a record that names one as 'host/index', whatever cluster the samples say the host is in."""
     host, _, index = (record.gpu or "").rpartition("/")
     return [device for device in _at(replace(record, host=host), found) if str(device.index) == index]
 
 
-def _at(record: Record, found: Directory) -> list[Device]:
+def _at(record: Record, found: Directory) -> list[JobDevice]:
     """Return the devices of a record's host; a host's name that two clusters have is settled by the record's cluster."""
     host = found.host(record.host or "")
     devices = found.by_host.get(host, []) if host is not None else []
@@ -182,7 +182,9 @@ def _at(record: Record, found: Directory) -> list[Device]:
     return devices if len(clusters) <= 1 else [device for device in devices if device.cluster == record.cluster]
 
 
-def _add_hosts(meant: Holders, hosts: Mapping[tuple[str, str | None, int | None, int | None], Sequence[Record]], found: Directory) -> None:
+def _add_hosts(
+    meant: DeviceHolders, hosts: Mapping[tuple[str, str | None, int | None, int | None], Sequence[Record]], found: Directory
+) -> None:
     """Add what records of whole hosts mean: all devices, or, where the job holds fewer, so many."""
     named: dict[str, list[tuple[Record, int]]] = defaultdict(list)
     for record, number in meant.pairs:
@@ -208,7 +210,7 @@ def _add_hosts(meant: Holders, hosts: Mapping[tuple[str, str | None, int | None,
         for record, there, share in shares:
             host = numbers.setdefault((there[0].cluster, there[0].host or ""), len(numbers))
             meant.places |= {device.number: (host, found.unit[device.number]) for device in there}
-            meant.parts.append(Part(job, host, min(share, len(_gpus(there))), record.start, record.end))
+            meant.parts.append(PartHostJob(job, host, min(share, len(_gpus(there))), record.start, record.end))
             meant.remarks[SHARED].add(job)
 
 
@@ -219,7 +221,7 @@ SHARED = (
 )
 
 
-def _gpus(devices: Iterable[Device]) -> set[str | int | None]:
+def _gpus(devices: Iterable[JobDevice]) -> set[str | int | None]:
     return {device.gpu or device.index for device in devices}
 
 

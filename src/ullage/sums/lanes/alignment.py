@@ -20,7 +20,7 @@ _FOR_DRIFT = 9  # and a drift: three in each third
 
 
 @dataclass(frozen=True)
-class Line:
+class ClockLine:
     """A clock's difference from another: `offset` ns at the moment `origin`, and `drift` ns per ns from there on.
 
     `residual` is the median distance of the differences from this line, `worst` the largest, both in ns.
@@ -39,7 +39,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Clock:
+class AlignedClock:
     """A capture's clock against the reference's: `line` by its own time, from `matches` collectives; None if too few.
 
     The reference has an offset of 0 and is its own match.
@@ -47,22 +47,22 @@ class Clock:
 
     capture: int
     matches: int
-    line: Line | None
+    line: ClockLine | None
     reference: bool = False
 
 
-def line(time: Times, difference: Times) -> Line:
+def line(time: Times, difference: Times) -> ClockLine:
     """Return the line through differences in ns that a few outliers don't move (Tukey's resistant line, 1977, by thirds).
 
     The drift is 0 unless it explains more than the scatter does.
 
     >>> line(np.arange(9) * 1000, np.arange(9) + 5_000_000_000)
-    Line(origin=4000, offset=5000000004, drift=0.001, residual=0.0, worst=0.0)
+    ClockLine(origin=4000, offset=5000000004, drift=0.001, residual=0.0, worst=0.0)
     """
     order = np.argsort(time, kind="stable")
     time, difference = time[order], difference[order]
     origin, offset = int(np.median(time - time[0])) + int(time[0]), _median(difference)
-    level = Line(origin, offset, 0.0, *_scatter(difference - offset))
+    level = ClockLine(origin, offset, 0.0, *_scatter(difference - offset))
     third = len(time) // 3
     if len(time) < _FOR_DRIFT:
         return level
@@ -70,9 +70,9 @@ def line(time: Times, difference: Times) -> Line:
     if run <= 0:
         return level
     rise = float(np.median(difference[-third:] - offset) - np.median(difference[:third] - offset))
-    sloped = Line(origin, offset, rise / run, 0.0, 0.0)
+    sloped = ClockLine(origin, offset, rise / run, 0.0, 0.0)
     rest = difference - sloped.at(time)
-    sloped = Line(origin, offset + _median(rest), rise / run, *_scatter(rest - _median(rest)))
+    sloped = ClockLine(origin, offset + _median(rest), rise / run, *_scatter(rest - _median(rest)))
     return sloped if abs(rise) > 4 * sloped.residual and sloped.residual < level.residual else level
 
 
@@ -87,7 +87,7 @@ def _scatter(rest: Times) -> tuple[float, float]:
     return float(np.median(away)), float(away.max())
 
 
-def clocks(capture: npt.NDArray[np.int64], key: npt.NDArray[np.int64], end: Times, captures: int) -> tuple[Clock, ...]:
+def clocks(capture: npt.NDArray[np.int64], key: npt.NDArray[np.int64], end: Times, captures: int) -> tuple[AlignedClock, ...]:
     """Return each capture's clock, from rows of collectives that all ranks leave together.
 
     `capture` is whose row it is, `key` which collective (0, 1, …), `end` when it ended there by its own clock, in ns. The
@@ -98,7 +98,7 @@ def clocks(capture: npt.NDArray[np.int64], key: npt.NDArray[np.int64], end: Time
     rows = [slice(int(low), int(high)) for low, high in itertools.pairwise(edges)]
     counts = np.diff(edges)
     reference = int(counts.argmax()) if captures else 0
-    found = {reference: Clock(reference, int(counts[reference]), Line(0, 0, 0.0, 0.0, 0.0), reference=True)} if captures else {}
+    found = {reference: AlignedClock(reference, int(counts[reference]), ClockLine(0, 0, 0.0, 0.0, 0.0), reference=True)} if captures else {}
     anchor = np.zeros(int(key.max(initial=-1)) + 1, np.int64)  # when each collective ended by the reference's clock
     anchored = np.zeros(len(anchor), np.bool_)
     fresh = list(found)
@@ -112,13 +112,13 @@ def clocks(capture: npt.NDArray[np.int64], key: npt.NDArray[np.int64], end: Time
     return tuple((found | lone)[number] for number in range(captures))
 
 
-def _clock(number: int, key: npt.NDArray[np.int64], end: Times, anchor: Times, anchored: npt.NDArray[np.bool_]) -> Clock:
+def _clock(number: int, key: npt.NDArray[np.int64], end: Times, anchor: Times, anchored: npt.NDArray[np.bool_]) -> AlignedClock:
     shared = anchored[key]
     matches = int(shared.sum())
-    return Clock(number, matches, line(end[shared], end[shared] - anchor[key[shared]]) if matches >= FEWEST else None)
+    return AlignedClock(number, matches, line(end[shared], end[shared] - anchor[key[shared]]) if matches >= FEWEST else None)
 
 
-def _anchor(clock: Clock, key: npt.NDArray[np.int64], end: Times, anchor: Times, anchored: npt.NDArray[np.bool_]) -> None:
+def _anchor(clock: AlignedClock, key: npt.NDArray[np.int64], end: Times, anchor: Times, anchored: npt.NDArray[np.bool_]) -> None:
     """Note when the collectives of an aligned capture ended by the reference's clock, unless another has said so."""
     assert clock.line is not None
     new = ~anchored[key]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.sums.lanes.events_before_sums import events
-from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, Codes, Rows
+from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, Codes, LaneRows
 from ullage.sums.lanes.spans import Times
 
 # The first that a word holds, in small letters and without underscores, decides.
@@ -97,7 +97,7 @@ def collectives(capture: Capture, window: tuple[int, int]) -> Collectives:
     return _columns(rows, np.full(len(rows), NOT_KNOWN), _queue(rows, capture.words), capture.words, operations[together])
 
 
-def _within(rows: Rows, window: tuple[int, int]) -> Rows:
+def _within(rows: LaneRows, window: tuple[int, int]) -> LaneRows:
     return rows.where((rows.end > window[0]) & (rows.start < window[1]) & (rows.end >= rows.start))
 
 
@@ -106,18 +106,18 @@ _KNOWN = tuple(name for name, _ in _OPERATIONS)
 _HOLDS_NOT_ALL = re.compile(r"(?i)^mpi_(i(?!nit)|neighbor_|\w+_init$)")
 
 
-def _holding_all(rows: Rows, words: list[str]) -> npt.NDArray[np.bool_]:
+def _holding_all(rows: LaneRows, words: list[str]) -> npt.NDArray[np.bool_]:
     used, inverse = np.unique(rows.name, return_inverse=True)
     return np.array([code == NOT_KNOWN or _HOLDS_NOT_ALL.match(words[code]) is None for code in used], np.bool_)[inverse]
 
 
-def _queue(rows: Rows, words: list[str]) -> Times:
+def _queue(rows: LaneRows, words: list[str]) -> Times:
     """Return the thread that collectives run on; those of gloo are taken from one queue by whichever of its threads is free."""
     pooled = [code for code in np.unique(rows.name) if code >= 0 and words[code].startswith("gloo:")]
     return np.where(np.isin(rows.name, pooled), NOT_KNOWN, rows.thread)
 
 
-def _operations(rows: Rows, words: list[str]) -> Codes:
+def _operations(rows: LaneRows, words: list[str]) -> Codes:
     """Return each row's operation as a code into `_KNOWN`: from what the source says, else from the kernel's name."""
     table: dict[int, int] = {NOT_KNOWN: NOT_KNOWN}
     for code in np.unique(np.concatenate((rows.operation, rows.name))):
@@ -133,7 +133,7 @@ def _mapped(codes: Codes, table: dict[int, int]) -> Codes:
     return np.array([table[int(code)] for code in used], np.int32)[inverse]
 
 
-def _columns(rows: Rows, device: npt.NDArray[np.int64], stream: Times, words: list[str], operations: Codes) -> Collectives:
+def _columns(rows: LaneRows, device: npt.NDArray[np.int64], stream: Times, words: list[str], operations: Codes) -> Collectives:
     order = np.lexsort((rows.end, rows.start))
     groups = [int(code) for code in np.unique(rows.group) if code != NOT_KNOWN]
     table = {NOT_KNOWN: NOT_KNOWN} | {code: len(_KNOWN) + place for place, code in enumerate(groups)}

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ullage.sums.lanes.alignment import Clock, Line
+from ullage.sums.lanes.alignment import AlignedClock, ClockLine
 from ullage.sums.lanes.gather import NOT_KNOWN
 from ullage.sums.lanes.observed import Pair, TableTime, bounds
 from ullage.sums.lanes.run import DevicePart, HostPart, Run, device_parts, host_parts, identity
@@ -20,7 +20,7 @@ from ullage.sums.lanes.spans import NONE, ends, intersect, join, spans
 from ullage.sums.lanes.states import ProcessState
 
 ALL_OF_IT = 0.99  # of the time in which any rank was recorded; where all ranks were for less of it, the report says so
-_SAME = Line(0, 0, 0.0, 0.0, 0.0)
+_SAME = ClockLine(0, 0, 0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Rest:
     devices: tuple[DevicePart, ...]
 
 
-def with_common(run: Run, clocks: Sequence[Clock] = ()) -> Run:
+def with_common(run: Run, clocks: Sequence[AlignedClock] = ()) -> Run:
     """Return the run, to be looked at while all of its processes were recorded; as it is where there is no such time, or where it can't
     be told: the captures' clocks can't be compared. `clocks` are the captures', in their order."""
     limited = [p for p in run.processes if p.known is not None]
@@ -80,7 +80,7 @@ def beyond_region(run: Run, region: str) -> dict[str, TableTime]:
     return found
 
 
-def clock_lines(run: Run, clocks: Sequence[Clock]) -> dict[str, Line] | None:
+def clock_lines(run: Run, clocks: Sequence[AlignedClock]) -> dict[str, ClockLine] | None:
     """Return by how much each capture's clock is ahead of the first one's, by its place; None where that is not known of all."""
     if len(run.captures) == 1:
         return {run.captures[0].recording.place: _SAME}
@@ -92,7 +92,7 @@ def clock_lines(run: Run, clocks: Sequence[Clock]) -> dict[str, Line] | None:
     return {c.recording.place: aligned.get(c.recording.place, _SAME) for c in run.captures}
 
 
-def _moved(pair: Pair, line: Line, sign: int) -> Pair:
+def _moved(pair: Pair, line: ClockLine, sign: int) -> Pair:
     """Return two moments of a capture's clock on the reference's (sign −1), or two of the reference's on the capture's (+1)."""
     first, last = pair
     by = line.at(np.array([first, last], np.int64))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ullage.errors import harmless
-from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Rows
+from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, LaneRows
 from ullage.sums.lanes.launches import Mask, distinct, launches, only, puts
 from ullage.sums.lanes.spans import NONE, Spans, Times, intersect, join, subtract, union, within
 from ullage.sums.lanes.states import DeviceState
@@ -90,7 +90,7 @@ def _suspicions(
         yield from _unrecorded(capture, process) if unrecorded is None else unrecorded[process]
 
 
-def _lost(rows: Rows, idle: Spans) -> Iterator[Suspicion]:
+def _lost(rows: LaneRows, idle: Spans) -> Iterator[Suspicion]:
     """Yield the time from each event of unbelievable length to the end of the first gap that it may have filled."""
     start = rows.start[rows.kind == KIND["lost"]]
     if not len(start) or not idle.pieces:
@@ -101,7 +101,7 @@ def _lost(rows: Rows, idle: Spans) -> Iterator[Suspicion]:
     yield Suspicion(reach, f"cannot tell idle: {_count(len(start), 'device event has', 'device events have')} no believable duration")
 
 
-def _short(rows: Rows, resolution: int) -> Iterator[Suspicion]:
+def _short(rows: LaneRows, resolution: int) -> Iterator[Suspicion]:
     """Yield the time in which events ran that the clock shows as lasting no time at all.
 
     Start and duration are each cut down to whole steps, so such an event is over two steps after its start.
@@ -139,7 +139,7 @@ def _unrecorded(capture: Capture, process: int) -> Iterator[Suspicion]:
             yield Suspicion(union(put.start[suspects], over), f"cannot tell idle: {_count(number, one, many)} {what}")
 
 
-def _silent(capture: Capture, process: int, put: Rows, counts: Times) -> Mask:
+def _silent(capture: Capture, process: int, put: LaneRows, counts: Times) -> Mask:
     """Return which of a process' calls that put work on a device have no record of it.
 
     Left out: what is recorded into a graph instead of run; a call inside (or around) one that has records, which is the same call
@@ -163,7 +163,7 @@ def _silent(capture: Capture, process: int, put: Rows, counts: Times) -> Mask:
     return silent
 
 
-def _shortest(put: Rows, counts: Times, words: int) -> Times:
+def _shortest(put: LaneRows, counts: Times, words: int) -> Times:
     """Return for each call how long the shortest call of its name is that has records; 0 where none has."""
     shortest = np.full(words + 1, _ENDLESS)  # the last is that of NOT_KNOWN
     heard = counts > 0
@@ -171,7 +171,7 @@ def _shortest(put: Rows, counts: Times, words: int) -> Times:
     return np.where(shortest == _ENDLESS, 0, shortest)[put.name]
 
 
-def _few(put: Rows, counts: Times) -> Mask:
+def _few(put: LaneRows, counts: Times) -> Mask:
     """Return which calls have less than half the records of the median of their like (by thread and name).
 
     A small count that many launches share is another graph's.
@@ -239,7 +239,7 @@ def _until(moment: Times, over: tuple[Times, Times]) -> Times:
     return np.append(end, _ENDLESS)[at]
 
 
-def _names(calls: Rows, words: list[str], *parts: str) -> Mask:
+def _names(calls: LaneRows, words: list[str], *parts: str) -> Mask:
     """Return which calls' names contain one of some parts."""
     used = np.flatnonzero(np.bincount(calls.name + 1, minlength=1)) - 1
     chosen = np.zeros(len(words) + 1, bool)  # the last is that of NOT_KNOWN

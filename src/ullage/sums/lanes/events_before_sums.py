@@ -6,12 +6,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.recording import Summed
-from ullage.sums.lanes.gather import Rows
+from ullage.sums.lanes.gather import LaneRows
 
 FIRST_BIN = 5  # of a histogram: what took less than 2 to the power of it, in ns
 
 
-def events(rows: Rows, summed: Summed | None, *, whole: bool = False) -> npt.NDArray[np.bool_]:
+def events(rows: LaneRows, summed: Summed | None, *, whole: bool = False) -> npt.NDArray[np.bool_]:
     """Return which rows of a host are events; with `whole` those alone that ended before sums began."""
     found = np.ones(len(rows), np.bool_)
     for thread, since in summed.since.items() if summed is not None else ():

@@ -54,7 +54,7 @@ _COLUMNS = {
 CodeKey = tuple[str, int, int]  # kind, process, thread
 
 
-class Rows:
+class LaneRows:
     """Rows of one sort: `start` and `end` (ns) and the other columns as attributes, all NumPy arrays of one length.
 
     Whole numbers that are not known are `NOT_KNOWN`; `name`, `operation`, `group`, `product` are codes into `Capture.words`; `kind` and
@@ -91,13 +91,13 @@ class Rows:
     def __len__(self) -> int:
         return len(self.start)
 
-    def where(self, mask: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Rows:
+    def where(self, mask: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> LaneRows:
         """Return the rows where `mask` (or those at an array of positions); these very rows where the mask leaves none out."""
         if mask.dtype == np.bool_ and mask.all():
             return self
-        return Rows(self.start[mask], self.end[mask], **{name: _chosen(getattr(self, name), mask) for name in self._names})
+        return LaneRows(self.start[mask], self.end[mask], **{name: _chosen(getattr(self, name), mask) for name in self._names})
 
-    def of(self, *kinds: str) -> Rows:
+    def of(self, *kinds: str) -> LaneRows:
         """Return the rows of some kinds."""
         return self.where(np.isin(self.kind, [KIND[k] for k in kinds]))
 
@@ -110,10 +110,10 @@ class Capture:
     names, by kind, process and thread."""
 
     recording: Recording
-    device: Rows
-    calls: Rows
-    host: Rows
-    code: dict[CodeKey, Rows]
+    device: LaneRows
+    calls: LaneRows
+    host: LaneRows
+    code: dict[CodeKey, LaneRows]
     words: list[str]
 
 
@@ -162,8 +162,8 @@ def _named(batch: pa.RecordBatch, words: dict[str, int]) -> Iterable[tuple[CodeK
                 yield (sort, int(process[rows[0]]), int(thread[rows[0]])), {"start": start[rows], "end": end[rows], "name": name[rows]}
 
 
-def _joined(columns: dict[str, list[npt.NDArray[np.generic]]]) -> Rows:
-    return Rows(**{name: np.concatenate(columns.pop(name)) for name in list(columns)})
+def _joined(columns: dict[str, list[npt.NDArray[np.generic]]]) -> LaneRows:
+    return LaneRows(**{name: np.concatenate(columns.pop(name)) for name in list(columns)})
 
 
 def _column(values: pa.Array, name: str, words: dict[str, int]) -> npt.NDArray[np.generic]:
@@ -207,14 +207,14 @@ def _indices(values: pa.DictionaryArray, missing: int) -> npt.NDArray[np.int64]:
     return np.where(codes < 0, missing, codes)
 
 
-def _rows(sort: str, parts: list[dict[str, npt.NDArray[np.generic]]]) -> Rows:
+def _rows(sort: str, parts: list[dict[str, npt.NDArray[np.generic]]]) -> LaneRows:
     def whole(name: str) -> npt.NDArray[np.generic]:
         if not parts:
             small = np.int8 if name in ("kind", "call") else np.int32 if name in _WORDS else np.int64
             return np.zeros(0, small)
         return _as_one([part.pop(name) for part in parts])
 
-    return Rows(whole("start"), whole("end"), **{name: whole(name) for name in _COLUMNS[sort]})  # type: ignore[arg-type]
+    return LaneRows(whole("start"), whole("end"), **{name: whole(name) for name in _COLUMNS[sort]})  # type: ignore[arg-type]
 
 
 def _as_one(pieces: list[npt.NDArray[Number]]) -> npt.NDArray[Number]:

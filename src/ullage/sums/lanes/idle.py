@@ -22,10 +22,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.memory import give_back
-from ullage.sums.lanes.code.idle import Charge, Named
-from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Rows
+from ullage.sums.lanes.code.idle import Charge, NamedIdle
+from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, LaneRows
 from ullage.sums.lanes.launches import Launches, Mask, distinct, launches, only, puts
-from ullage.sums.lanes.queues import Queue, launch_delays, quantile, queues
+from ullage.sums.lanes.queues import StreamQueue, launch_delays, quantile, queues
 from ullage.sums.lanes.spans import Spans, Times, clip, join, spans, subtract, union, within
 from ullage.sums.lanes.states import DeviceState, Key, ProcessState, certainly_off
 
@@ -53,7 +53,7 @@ class Gap:
     cause: str
     before: str
     after: str
-    code: dict[str, Named] = field(default_factory=dict)
+    code: dict[str, NamedIdle] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Rhythm:
     launches: int = 0
     delay: int | None = None
     delay_95: int | None = None
-    streams: tuple[Queue, ...] = ()
+    streams: tuple[StreamQueue, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def idle(capture: Capture, device: DeviceState, processes: tuple[ProcessState, .
     return found, tuple(charges)
 
 
-def _ran(capture: Capture, device: DeviceState) -> Rows:
+def _ran(capture: Capture, device: DeviceState) -> LaneRows:
     """Return what ran on the device, by start."""
     rows = capture.device
     ran = (rows.device == device.number) & (rows.end > rows.start) & (rows.kind != KIND["lost"])
@@ -155,7 +155,7 @@ def _ran(capture: Capture, device: DeviceState) -> Rows:
     return rows if (rows.start[1:] >= rows.start[:-1]).all() else rows.where(np.argsort(rows.start, kind="stable"))
 
 
-def _pieces(gaps: Spans, device: DeviceState, rows: Rows, put: Launches, main: tuple[int, int]) -> _Pieces:
+def _pieces(gaps: Spans, device: DeviceState, rows: LaneRows, put: Launches, main: tuple[int, int]) -> _Pieces:
     sure = subtract(gaps, device.unknown)
     gap = np.searchsorted(gaps.start, sure.start, side="right") - 1
     following = np.searchsorted(rows.start, gaps.end)[gap]
@@ -235,7 +235,7 @@ def _keep(kept: Times, longest: npt.NDArray[np.intp], gap: npt.NDArray[np.intp],
     np.add.at(kept, order[place[hit]], split[hit])
 
 
-def _did(calls: Rows, host: Rows, threads: tuple[int, ...], window: tuple[int, int]) -> _Thread:
+def _did(calls: LaneRows, host: LaneRows, threads: tuple[int, ...], window: tuple[int, int]) -> _Thread:
     """Return what some threads of a process did within its window; `calls` and `host` are the process' rows."""
     calls = only(calls, _among(calls.thread, threads), "call")
     talks, off = host.of("mpi"), host.of("off")
@@ -280,7 +280,7 @@ def _longest(gaps: Spans) -> npt.NDArray[np.intp]:
     return order[np.argsort(-long[order], kind="stable")][:LONGEST]
 
 
-def _told(capture: Capture, device: DeviceState, gaps: Spans, rows: Rows, order: npt.NDArray[np.intp], times: Times) -> tuple[Gap, ...]:
+def _told(capture: Capture, device: DeviceState, gaps: Spans, rows: LaneRows, order: npt.NDArray[np.intp], times: Times) -> tuple[Gap, ...]:
     reach = np.maximum.accumulate(rows.end)
     earlier = np.searchsorted(rows.start, gaps.start[order])  # how many began before each gap; the last of them to end ends there
     after = np.searchsorted(rows.start, gaps.end[order])
@@ -306,7 +306,7 @@ def _kind(code: int) -> str:
     return next(name for name, number in KIND.items() if number == code)
 
 
-def _rhythm(gaps: Spans, rows: Rows, put: Launches, seen: Spans) -> Rhythm:
+def _rhythm(gaps: Spans, rows: LaneRows, put: Launches, seen: Spans) -> Rhythm:
     long = gaps.end - gaps.start
     delays = launch_delays(rows, put, seen)
     total = int(long.sum())

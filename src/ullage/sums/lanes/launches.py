@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ullage.sums.lanes.gather import CALL, NOT_KNOWN, Codes, Rows
+from ullage.sums.lanes.gather import CALL, NOT_KNOWN, Codes, LaneRows
 from ullage.sums.lanes.spans import Times
 
 Mask = npt.NDArray[np.bool_]
@@ -31,7 +31,7 @@ class Launches(NamedTuple):
     thread: Times
 
 
-def launches(calls: Rows, rows: Rows) -> Launches:
+def launches(calls: LaneRows, rows: LaneRows) -> Launches:
     """Return the call behind each of the device's `rows`: that of the same process and correlation."""
     found = Launches(*(np.zeros(len(rows), bool) for _ in range(2)), *(np.full(len(rows), NOT_KNOWN, np.int64) for _ in range(3)))
     for process in distinct(rows.process):
@@ -42,7 +42,7 @@ def launches(calls: Rows, rows: Rows) -> Launches:
     return found
 
 
-def _match(calls: Rows, correlation: Times, places: npt.NDArray[np.intp], found: Launches) -> None:
+def _match(calls: LaneRows, correlation: Times, places: npt.NDArray[np.intp], found: Launches) -> None:
     """Fill in what is found of the rows at `places`."""
     order = np.argsort(calls.correlation, kind="stable")
     ordered = calls.correlation[order]
@@ -58,15 +58,15 @@ def _match(calls: Rows, correlation: Times, places: npt.NDArray[np.intp], found:
     found.thread[places] = np.minimum.reduceat(calls.thread[order], first)[at]
 
 
-def puts(calls: Rows) -> Mask:
+def puts(calls: LaneRows) -> Mask:
     """Return which calls put work on a device: launches of kernels and graphs, copies."""
     return _PUTS[calls.call]
 
 
-def only(rows: Rows, mask: Mask, *columns: str) -> Rows:
+def only(rows: LaneRows, mask: Mask, *columns: str) -> LaneRows:
     """Return some columns of the rows where `mask`; they share memory with `rows` where that is all of them."""
     chosen = slice(None) if mask.all() else mask
-    return Rows(rows.start[chosen], rows.end[chosen], **{name: getattr(rows, name)[chosen] for name in columns})
+    return LaneRows(rows.start[chosen], rows.end[chosen], **{name: getattr(rows, name)[chosen] for name in columns})
 
 
 def distinct(values: Times | Codes) -> list[int]:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.recording import Recording
-from ullage.sums.lanes.alignment import Clock, Line, clocks
+from ullage.sums.lanes.alignment import AlignedClock, ClockLine, clocks
 from ullage.sums.lanes.collectives import TOGETHER
 from ullage.sums.lanes.observed import time_inside
 from ullage.sums.lanes.reduce import Reduced
@@ -23,7 +23,7 @@ Mask = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Lane:
+class CollectiveLane:
     """Who takes part in collectives: a process with one of its devices. `device` is its place in `Reduced.devices` (-1: none)."""
 
     capture: int
@@ -74,9 +74,9 @@ class Matched:
     `alone` are the rows that were not matched. `words` are what the codes of both mean. `notes` say what was not matched, and why.
     """
 
-    lanes: tuple[Lane, ...]
+    lanes: tuple[CollectiveLane, ...]
     rows: Participations
-    clocks: tuple[Clock, ...]
+    clocks: tuple[AlignedClock, ...]
     words: tuple[str, ...]
     notes: tuple[str, ...]
     alone: Participations
@@ -127,7 +127,7 @@ def renumbered(rows: Participations) -> Participations:
     return replace(rows, key=codes(rows.key))
 
 
-def clocks_of(found: Matched, owners: Sequence[str]) -> tuple[Clock, ...]:
+def clocks_of(found: Matched, owners: Sequence[str]) -> tuple[AlignedClock, ...]:
     """Return the clock of each capture; `owners` says whose clock it went by, "" where it is its own alone.
 
     Captures of one host and boot have one clock: they are never shifted against one another, for their ends scatter by what the host's
@@ -145,7 +145,7 @@ def clocks_of(found: Matched, owners: Sequence[str]) -> tuple[Clock, ...]:
     )
 
 
-def _settled(line: Line | None, since_1970: bool) -> Line | None:
+def _settled(line: ClockLine | None, since_1970: bool) -> ClockLine | None:
     """Return a clock's line; that of the reference itself where both count from 1970 and differ by no more than their ends scatter."""
     if line is None or not since_1970 or line.drift or abs(line.offset) > line.residual:
         return line
@@ -168,7 +168,7 @@ def machine(recording: Recording) -> str:
 
 def shifts_of(found: Matched, time: Times) -> tuple[Times, Mask]:
     """Return by how much each row's clock is ahead of the reference's at `time`, in ns, and for which rows that is known."""
-    lines = [clock.line or Line(0, 0, 0.0, 0.0, 0.0) for clock in found.clocks]
+    lines = [clock.line or ClockLine(0, 0, 0.0, 0.0, 0.0) for clock in found.clocks]
     whose = found.rows.capture
     origin, offset = (np.array([getattr(line, name) for line in lines], np.int64)[whose] for name in ("origin", "offset"))
     drift = np.array([line.drift for line in lines])[whose]

@@ -21,7 +21,18 @@ from ullage.errors import harmless
 from ullage.sums.lanes.collectives import POINT_TO_POINT
 from ullage.sums.lanes.exchanges import common_exchanges, named_exchanges
 from ullage.sums.lanes.gather import NOT_KNOWN
-from ullage.sums.lanes.matched import Codes, Lane, Mask, Matched, Participations, clock_owners, clocks_of, codes, renumbered, shifts_of
+from ullage.sums.lanes.matched import (
+    Codes,
+    CollectiveLane,
+    Mask,
+    Matched,
+    Participations,
+    clock_owners,
+    clocks_of,
+    codes,
+    renumbered,
+    shifts_of,
+)
 from ullage.sums.lanes.reduce import Reduced
 from ullage.sums.lanes.shifts import shift
 
@@ -44,8 +55,8 @@ def match(captures: Sequence[Reduced]) -> Matched:
     return replace(found, notes=(*_unmatched_points(found), *notes))
 
 
-def _table(captures: Sequence[Reduced], words: dict[str, int]) -> tuple[tuple[Lane, ...], Participations]:
-    lanes: list[Lane] = []
+def _table(captures: Sequence[Reduced], words: dict[str, int]) -> tuple[tuple[CollectiveLane, ...], Participations]:
+    lanes: list[CollectiveLane] = []
     parts: list[dict[str, npt.NDArray[np.int64]]] = []
     for number, reduced in enumerate(captures):
         found = reduced.collectives
@@ -70,12 +81,12 @@ _READ = ("lane", "capture", "start", "end", "operation", "group", "stream", "seq
 _POINT = -2  # the kind of sends and receives
 
 
-def _lane(reduced: Reduced, capture: int, process: int, device: int, used: Codes) -> Lane:
+def _lane(reduced: Reduced, capture: int, process: int, device: int, used: Codes) -> CollectiveLane:
     known = next((p for p in reduced.processes if p.key[1] == process), None)
     rank = known.rank if known else reduced.recording.rank
     label = known.label if known else f"rank {rank}" if rank is not None else reduced.recording.place
     several = int((used >> 32 == process).sum()) > 1
-    return Lane(capture, reduced.recording.place, process, device, rank, f"{label}, GPU {device}" if several else label)
+    return CollectiveLane(capture, reduced.recording.place, process, device, rank, f"{label}, GPU {device}" if several else label)
 
 
 def _collapsed(rows: Participations) -> Participations:

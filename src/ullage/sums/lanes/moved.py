@@ -24,7 +24,7 @@ Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Moved:
+class MovedBytes:
     """Collectives of one operation in one process group ("": not recorded) of `members` ranks, of sizes within a factor of two.
 
     `bytes` and `time` (ns) are sums over `count`; `least` and `most` are the bytes of the smallest and the largest. `waiting`: not all
@@ -59,7 +59,7 @@ class _Each:
         return _Each(**{name: getattr(self, name)[chosen] for name in self.__dataclass_fields__})
 
 
-def moved(captures: Sequence[Reduced], matched: Matched) -> tuple[Moved, ...]:
+def moved(captures: Sequence[Reduced], matched: Matched) -> tuple[MovedBytes, ...]:
     """Return what the devices' collectives moved, of those whose size and group size are known, the most bytes first.
 
     Where all ranks of some collectives are recorded, others of the same group and size, at the edges of a recording, are left out.
@@ -78,9 +78,9 @@ def moved(captures: Sequence[Reduced], matched: Matched) -> tuple[Moved, ...]:
     return tuple(sorted(found, key=lambda m: (-m.bytes, m.operation, m.group, m.least)))
 
 
-def _moved(same: _Each, words: tuple[str, ...]) -> Moved:
+def _moved(same: _Each, words: tuple[str, ...]) -> MovedBytes:
     group, hosts = int(same.group[0]), int(same.hosts.max())
-    return Moved(
+    return MovedBytes(
         operation=words[int(same.operation[0])],
         group="" if group == NOT_KNOWN else words[group],
         members=int(same.members[0]),

@@ -17,10 +17,10 @@ import numpy.typing as npt
 
 from ullage.errors import UllageError
 from ullage.recording import Covers
-from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, Rows
+from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, LaneRows
 from ullage.sums.lanes.launches import distinct
 from ullage.sums.lanes.spans import Spans, Times, clip, intersect, same_time, spans, union, within
-from ullage.sums.lanes.window import Window
+from ullage.sums.lanes.window import TraceWindow
 
 Pair = tuple[int, int]  # first and last moment, ns
 
@@ -76,11 +76,11 @@ class TableTime:
         )
 
 
-def observe(capture: Capture, window: Window | None = None, limit: Pair | None = None) -> Observed:
+def observe(capture: Capture, window: TraceWindow | None = None, limit: Pair | None = None) -> Observed:
     """Return what is looked at of a capture whose device rows have their owners, as far as these are known; nothing outside of `limit`.
 
     Raises UllageError for a capture or a window that holds nothing."""
-    window = (window or Window()).settled(capture)
+    window = (window or TraceWindow()).settled(capture)
     frames = _FRAMES if window.kind == "steps" else ()  # a step may begin with a wait that no operator shows
     lives = {p: life for p in hosts(capture) if (life := _life(capture, p, frames)) is not None}
     lives = _reaching(capture, {p: life for p, life in lives.items() if life[0] < life[1]} or lives)  # of one moment nothing is known
@@ -117,7 +117,7 @@ def hosts(capture: Capture) -> list[int]:
     return sorted((working or named) - {NOT_KNOWN})
 
 
-def _different(rows: Rows) -> set[int]:
+def _different(rows: LaneRows) -> set[int]:
     return set(distinct(rows.process))
 
 
@@ -163,7 +163,7 @@ def _reaching(capture: Capture, lives: dict[int, Pair]) -> dict[int, Pair]:
     return reached
 
 
-def _users(rows: Rows, lives: dict[int, Pair]) -> set[int]:
+def _users(rows: LaneRows, lives: dict[int, Pair]) -> set[int]:
     """Return whose rows on one device may be: those of whom some are; of all where that is not known of any."""
     return set(distinct(rows.process)) & set(lives) or set(lives)
 
@@ -186,7 +186,7 @@ def _worked(capture: Capture, lives: dict[int, Pair]) -> int:
     return total
 
 
-def time_seen(rows: Rows, seen: Mapping[int, Spans]) -> Times:
+def time_seen(rows: LaneRows, seen: Mapping[int, Spans]) -> Times:
     """Return for how many ns each row on a device runs while its device is looked at; −1 for those that are outside, where what is of no
     length is inside if it begins there."""
     found = np.full(len(rows), -1, np.int64)

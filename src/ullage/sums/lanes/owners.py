@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Rows, one_view
+from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, LaneRows, one_view
 from ullage.sums.lanes.launches import distinct
 from ullage.sums.lanes.observed import hosts
 from ullage.sums.lanes.spans import Times
@@ -74,7 +74,7 @@ def _by_number(capture: Capture, callers: npt.NDArray[np.int64], at: npt.NDArray
     return ()
 
 
-def _before_first(rows: Rows, bears: Table, fits: Table, begun: Times) -> Table:
+def _before_first(rows: LaneRows, bears: Table, fits: Table, begun: Times) -> Table:
     """Return which rows begin before the first work on their device that is surely of a process' recorded calls; before the first of
     these calls where there is no such work."""
     sure = fits & (bears.sum(axis=0) == 1)
@@ -87,7 +87,7 @@ def _before_first(rows: Rows, bears: Table, fits: Table, begun: Times) -> Table:
     return before
 
 
-def _candidate(calls: Rows, rows: Rows, slack: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
+def _candidate(calls: LaneRows, rows: LaneRows, slack: int) -> tuple[npt.NDArray[np.bool_], npt.NDArray[np.bool_]]:
     """Return of which rows a call of a process bears the number, and of which it can have put them on the device."""
     if not len(calls):
         return np.zeros(len(rows), bool), np.zeros(len(rows), bool)
@@ -103,7 +103,7 @@ def _candidate(calls: Rows, rows: Rows, slack: int) -> tuple[npt.NDArray[np.bool
     return bears, bears & sort & (start[at] <= rows.start + slack)
 
 
-def _by_device(rows: Rows) -> None:
+def _by_device(rows: LaneRows) -> None:
     """Give what is still nobody's to the one process that is known to use its device, if it bears no number that says otherwise."""
     for device in distinct(rows.device[rows.process == NOT_KNOWN]):
         here = rows.device == device

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ullage.product import EARLIER, GRAPH
 from ullage.sums.lanes.code.gradients import Gradients
 from ullage.sums.lanes.code.levels import annotation_level
-from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Rows
+from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, LaneRows
 from ullage.sums.lanes.observed import time_seen
 from ullage.sums.lanes.spans import Spans, Times
 
@@ -20,7 +20,7 @@ MOST = 20_000  # rows kept of a capture; of more, the rest is one row for each k
 
 
 @dataclass(frozen=True)
-class Row:
+class KernelProduct:
     """Kernels of one name that did the same: `product` is a word of `ullage.product`, "" where nothing is told.
 
     `layer` is the path of what was open around the launch. `blocks` and `threads` (of a block) are `NOT_KNOWN` where the product is.
@@ -40,7 +40,7 @@ class Row:
         return self.kernel, self.product, self.layer, self.blocks, self.threads
 
 
-def products(capture: Capture, seen: Mapping[int, Spans], most: int = MOST) -> tuple[Row, ...]:
+def products(capture: Capture, seen: Mapping[int, Spans], most: int = MOST) -> tuple[KernelProduct, ...]:
     """Return the kernels of each device while that is looked at, most time first; of one across an edge the time inside counts (ns)."""
     rows = capture.device
     time = time_seen(rows, seen)
@@ -72,7 +72,7 @@ def products(capture: Capture, seen: Mapping[int, Spans], most: int = MOST) -> t
     return (*found[:most], *_folded(found[most:]))
 
 
-def _launches(rows: Rows, calls: Rows) -> Times:
+def _launches(rows: LaneRows, calls: LaneRows) -> Times:
     """Return the place of the call that launched each kernel: that of its process with its correlation; `NOT_KNOWN` without one."""
     found = np.full(len(rows), NOT_KNOWN, np.int64)
     for process in np.unique(rows.process):
@@ -85,7 +85,7 @@ def _launches(rows: Rows, calls: Rows) -> Times:
     return found
 
 
-def _told(rows: Rows, calls: Rows, call: Times, words: int) -> npt.NDArray[np.int32]:
+def _told(rows: LaneRows, calls: LaneRows, call: Times, words: int) -> npt.NDArray[np.int32]:
     """Return what is known of each kernel's product, and else how it was launched, where that is why; codes of words and two more."""
     if not len(calls):
         return rows.product
@@ -120,20 +120,20 @@ def _ranked(values: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], int]:
     return rank[values - low], int(rank[-1]) + 1
 
 
-def _row(words: list[str], paths: list[str], key: list[int], count: int, time: int) -> Row:
+def _row(words: list[str], paths: list[str], key: list[int], count: int, time: int) -> KernelProduct:
     name, product, layer, blocks, threads = key
     spoken = [table[code] if code >= 0 else "" for table, code in ((words, name), (words, product), (paths, layer))]
-    return Row(spoken[0], spoken[1], spoken[2], blocks, threads, count, time)
+    return KernelProduct(spoken[0], spoken[1], spoken[2], blocks, threads, count, time)
 
 
-def _folded(rows: Iterable[Row]) -> tuple[Row, ...]:
-    return merge_products([[Row(row.kernel, "", "", NOT_KNOWN, NOT_KNOWN, row.count, row.time) for row in rows]])
+def _folded(rows: Iterable[KernelProduct]) -> tuple[KernelProduct, ...]:
+    return merge_products([[KernelProduct(row.kernel, "", "", NOT_KNOWN, NOT_KNOWN, row.count, row.time) for row in rows]])
 
 
-def merge_products(parts: Iterable[Iterable[Row]]) -> tuple[Row, ...]:
+def merge_products(parts: Iterable[Iterable[KernelProduct]]) -> tuple[KernelProduct, ...]:
     """Return the sums over several captures, most time first.
 
-    >>> merge_products([[Row("k", "1x1x1x1", "", 1, 32, 1, 5)], [Row("k", "1x1x1x1", "", 1, 32, 2, 7)]])
+    >>> merge_products([[KernelProduct("k", "1x1x1x1", "", 1, 32, 1, 5)], [Row("k", "1x1x1x1", "", 1, 32, 2, 7)]])
     (Row(kernel='k', product='1x1x1x1', layer='', blocks=1, threads=32, count=3, time=12),)
     """
     sums: dict[tuple[str, str, str, int, int], list[int]] = {}
@@ -141,4 +141,4 @@ def merge_products(parts: Iterable[Iterable[Row]]) -> tuple[Row, ...]:
         known = sums.setdefault(row.what, [0, 0])
         known[0] += row.count
         known[1] += row.time
-    return tuple(Row(*key, *sums[key]) for key in sorted(sums, key=lambda key: (-sums[key][1], key)))
+    return tuple(KernelProduct(*key, *sums[key]) for key in sorted(sums, key=lambda key: (-sums[key][1], key)))

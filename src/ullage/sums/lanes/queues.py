@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ullage.sums.lanes.gather import Rows
+from ullage.sums.lanes.gather import LaneRows
 from ullage.sums.lanes.launches import Launches, Mask, distinct
 from ullage.sums.lanes.spans import Spans, Times, intersect, union, within
 
@@ -14,7 +14,7 @@ MOST = 64  # streams of a device that are kept
 
 
 @dataclass(frozen=True)
-class Queue:
+class StreamQueue:
     """The queue of one stream (-1: not known), times in ns.
 
     `delay` and `delay_95` are the median and the 95th percentile of the time from the begin of a launching call to the begin of its
@@ -37,19 +37,19 @@ class Queue:
         return self.queued / self.elapsed if self.elapsed else None
 
 
-def queues(rows: Rows, put: Launches, seen: Spans) -> tuple[Queue, ...]:
+def queues(rows: LaneRows, put: Launches, seen: Spans) -> tuple[StreamQueue, ...]:
     """Return the queue of each stream of a device, the one with the most launches first. `rows` are sorted by start."""
     streams = rows.stream[put.known]
     found = [_queue(stream, rows, put, seen, put.known & (rows.stream == stream)) for stream in distinct(streams)]
     return tuple(sorted(found, key=lambda queue: (-queue.launches, queue.stream))[:MOST])
 
 
-def _queue(stream: int, rows: Rows, put: Launches, seen: Spans, mine: Mask) -> Queue:
+def _queue(stream: int, rows: LaneRows, put: Launches, seen: Spans, mine: Mask) -> StreamQueue:
     called, begun = _firsts(rows, put, mine)
     delays = (begun - called)[within(seen, begun, begun + 1) > 0]
     waits = begun > called
     called, begun = called[waits], begun[waits]
-    return Queue(
+    return StreamQueue(
         stream=stream,
         launches=len(delays),
         delay=quantile(delays, 0.5),
@@ -60,13 +60,13 @@ def _queue(stream: int, rows: Rows, put: Launches, seen: Spans, mine: Mask) -> Q
     )
 
 
-def launch_delays(rows: Rows, put: Launches, seen: Spans) -> Times:
+def launch_delays(rows: LaneRows, put: Launches, seen: Spans) -> Times:
     """Return the time from each launching call to the begin of its first work, of work that began while the device was looked at."""
     called, begun = _firsts(rows, put, put.known & (within(seen, rows.start, rows.start + 1) > 0))
     return begun - called
 
 
-def _firsts(rows: Rows, put: Launches, mine: Mask) -> tuple[Times, Times]:
+def _firsts(rows: LaneRows, put: Launches, mine: Mask) -> tuple[Times, Times]:
     """Return when each launching call of some rows began, and when the first of these rows that it launched did."""
     begun, called = rows.start[mine], put.start[mine]
     order = np.argsort(called, kind="stable")  # rows are sorted by start, so the first of a call's work comes first

@@ -11,17 +11,17 @@ import numpy.typing as npt
 
 from ullage.memory import give_back
 from ullage.recording import Recording, Summed
-from ullage.sums.lanes.code.account import Code, account
+from ullage.sums.lanes.code.account import CodeAccount, account
 from ullage.sums.lanes.collectives import Collectives, collectives
 from ullage.sums.lanes.doubt import doubted
 from ullage.sums.lanes.events_before_sums import events
-from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, Rows
+from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, LaneRows
 from ullage.sums.lanes.idle import Idle, idle
 from ullage.sums.lanes.kernels import Kernels, kernels
 from ullage.sums.lanes.launches import distinct, only
 from ullage.sums.lanes.observed import Observed, Pair, TableTime, observe
 from ullage.sums.lanes.owners import find_owners
-from ullage.sums.lanes.products import Row as Product
+from ullage.sums.lanes.products import KernelProduct as Product
 from ullage.sums.lanes.products import products
 from ullage.sums.lanes.replaying.work import CapturedWork, captured_work
 from ullage.sums.lanes.residency import residency, resident_rows
@@ -31,7 +31,7 @@ from ullage.sums.lanes.states import (
     DeviceState,
     Host,
     ProcessState,
-    Step,
+    RegionOccurrences,
     flatten,
     host_spans,
     host_threads,
@@ -40,7 +40,7 @@ from ullage.sums.lanes.states import (
     workers,
 )
 from ullage.sums.lanes.tokens import Fed, fed
-from ullage.sums.lanes.window import Window
+from ullage.sums.lanes.window import TraceWindow
 
 _MPI = re.compile(r"(?i)p?mpi[ _:]")
 TABLES = ("idle", "kernels", "products", "code", "tables")  # sums of events, which no state tells of another window
@@ -67,7 +67,7 @@ class Reduced:
     collectives: Collectives
     products: tuple[Product, ...] = ()
     fed: tuple[Fed, ...] = ()
-    code: Code = field(default_factory=Code)
+    code: CodeAccount = field(default_factory=CodeAccount)
     left_out: int = 0
     notes: tuple[str, ...] = ()
     mpi: bool = False
@@ -84,7 +84,7 @@ class Reduced:
 
 def reduce(
     capture: Capture,
-    window: Window | None = None,
+    window: TraceWindow | None = None,
     host: Host = "busiest",
     limit: Pair | None = None,
     *,
@@ -186,8 +186,8 @@ def _process(capture: Capture, number: int, seen: Observed, lane: Host) -> Proce
 
 
 def _regions(
-    named: Rows, words: list[str], window: tuple[int, int], summed: Summed | None = None
-) -> tuple[dict[str, Spans], dict[str, Step]]:
+    named: LaneRows, words: list[str], window: tuple[int, int], summed: Summed | None = None
+) -> tuple[dict[str, Spans], dict[str, RegionOccurrences]]:
     """Return each region's union and its occurrences, as far as these are known; one sort for all, for there may be ten thousand names."""
     named = only(named, (named.end > window[0]) & (named.start < window[1]), "name", "thread")
     named = named.where(_longest(named))
@@ -201,11 +201,11 @@ def _regions(
         regions[word] = union(start, end)
         seen = known[low:high]
         if 0 < len(start[seen]) <= MOST_OCCURRENCES:
-            occurrences[word] = Step((word,) * len(start[seen]), start[seen], end[seen])
+            occurrences[word] = RegionOccurrences((word,) * len(start[seen]), start[seen], end[seen])
     return regions, occurrences
 
 
-def _longest(named: Rows) -> npt.NDArray[np.bool_]:
+def _longest(named: LaneRows) -> npt.NDArray[np.bool_]:
     """Return which rows are of the `MOST_REGIONS` names that ran longest, their times summed."""
     names, place = np.unique(named.name, return_inverse=True)
     if len(names) <= MOST_REGIONS:
@@ -216,11 +216,11 @@ def _longest(named: Rows) -> npt.NDArray[np.bool_]:
     return kept[place]
 
 
-def _steps(rows: Rows, words: list[str], window: tuple[int, int]) -> Step:
+def _steps(rows: LaneRows, words: list[str], window: tuple[int, int]) -> RegionOccurrences:
     rows = rows.where((rows.end > window[0]) & (rows.start < window[1]))
     rows = rows.where(np.argsort(rows.start, kind="stable"))
     names = tuple(words[code] if code >= 0 else "" for code in rows.name)
-    return Step(names, np.maximum(rows.start, window[0]), np.minimum(rows.end, window[1]))
+    return RegionOccurrences(names, np.maximum(rows.start, window[0]), np.minimum(rows.end, window[1]))
 
 
 def _device(capture: Capture, number: int, seen: Observed) -> DeviceState:

@@ -12,8 +12,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 import numpy.typing as npt
 
-from ullage.kernels.occupancy import LIMITS, Launches, SmLimits, active_sms, fits_beside, resident_blocks
-from ullage.sums.lanes.gather import KIND, Rows
+from ullage.kernels.occupancy import LIMITS, KernelLaunches, SmLimits, active_sms, fits_beside, resident_blocks
+from ullage.sums.lanes.gather import KIND, LaneRows
 from ullage.sums.lanes.launches import only
 from ullage.sums.lanes.products import row_groups
 from ullage.sums.lanes.spans import BLOCK
@@ -53,7 +53,7 @@ class Residency:
 NO_RESIDENCY = Residency()
 
 
-def residency(rows: Rows, sms: int | None, capability: str = "") -> Residency:
+def residency(rows: LaneRows, sms: int | None, capability: str = "") -> Residency:
     """Return how many of a device's SMs its kernels and collectives were on; of `sms` that are not known, between none and all.
 
     `rows` are the device's, as `resident_rows` gives them; a graph of which no kernel is known computes.
@@ -64,7 +64,7 @@ def residency(rows: Rows, sms: int | None, capability: str = "") -> Residency:
     return _swept(rows, sort, _weights(rows.where(first), sms, LIMITS.get(capability)))
 
 
-def _weights(sorts: Rows, sms: int | None, limits: SmLimits | None) -> Shares:
+def _weights(sorts: LaneRows, sms: int | None, limits: SmLimits | None) -> Shares:
     """Return what one of each sort of launch adds while it runs, a row for each of the quantities below."""
     collective = sorts.kind == KIND["collective"]
     weights = np.zeros((_WEIGHTS, len(sorts)))
@@ -83,11 +83,11 @@ _WEIGHTS = 9
 _COMPUTES, _COLLECTIVES, _MOST, _EQUAL, _UNTOLD, _SHARING, _HELD, _LEAST, _UNSIZED = range(_WEIGHTS)
 
 
-def _launches(rows: Rows, of: npt.NDArray[np.bool_]) -> Launches:
-    return Launches(rows.blocks[of], rows.threads[of], rows.registers[of], rows.shared[of])
+def _launches(rows: LaneRows, of: npt.NDArray[np.bool_]) -> KernelLaunches:
+    return KernelLaunches(rows.blocks[of], rows.threads[of], rows.registers[of], rows.shared[of])
 
 
-def _computed(works: Launches, sms: int | None, limits: SmLimits | None) -> tuple[Shares, Shares]:
+def _computed(works: KernelLaunches, sms: int | None, limits: SmLimits | None) -> tuple[Shares, Shares]:
     """Return the share of SMs that each kernel can be on at most, and that it is on where its blocks take equally long (NaN: not known)."""
     if not sms:
         return np.ones(len(works.blocks)), np.full(len(works.blocks), np.nan)
@@ -99,7 +99,7 @@ def _computed(works: Launches, sms: int | None, limits: SmLimits | None) -> tupl
     return np.where(works.blocks > 0, np.minimum(works.blocks / sms, 1.0), 1.0), equal
 
 
-def _held(talks: Launches, sms: int | None, limits: SmLimits | None) -> tuple[Shares, Shares]:
+def _held(talks: KernelLaunches, sms: int | None, limits: SmLimits | None) -> tuple[Shares, Shares]:
     """Return the share of SMs that each collective holds, and holds at least."""
     if not sms:
         return np.ones(len(talks.blocks)), np.zeros(len(talks.blocks))
@@ -114,7 +114,7 @@ def _held(talks: Launches, sms: int | None, limits: SmLimits | None) -> tuple[Sh
 _MOST_THREADS, _MOST_BLOCKS = 2048, 32  # that any SM holds
 
 
-def _swept(rows: Rows, sort: npt.NDArray[np.intp], weights: Shares) -> Residency:
+def _swept(rows: LaneRows, sort: npt.NDArray[np.intp], weights: Shares) -> Residency:
     """Return the integrals: between two edges, as many kernels run as began before and did not end."""
     moment = np.concatenate((rows.start, rows.end))
     order = np.argsort(moment, kind="stable")
@@ -155,7 +155,7 @@ def _integrated(level: Shares, lasts: Shares) -> Residency:
     )
 
 
-def resident_rows(rows: Rows, window: tuple[int, int] | None) -> Rows:
+def resident_rows(rows: LaneRows, window: tuple[int, int] | None) -> LaneRows:
     """Return a device's kernels, collectives and graphs, cut to a window (None: all of them)."""
     kept = rows.of("kernel", "collective", "graph")
     kept = kept.where(kept.end > kept.start)

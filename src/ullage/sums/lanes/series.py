@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from ullage.sums.lanes.run import Run
 from ullage.sums.lanes.spans import Spans, Times, within
-from ullage.sums.lanes.states import Key, Step
+from ullage.sums.lanes.states import Key, RegionOccurrences
 from ullage.totals import DeviceTotals, HostTotals
 
 MOST = 10_000  # steps that are looked at one by one
@@ -43,7 +43,7 @@ def occurrences(run: Run, region: str) -> Series | None:
     return _series(run, {p.key: p.occurrences[region] for p in run.processes if region in p.occurrences})
 
 
-def _series(run: Run, found: dict[Key, Step]) -> Series | None:
+def _series(run: Run, found: dict[Key, RegionOccurrences]) -> Series | None:
     found = {key: step for key, step in found.items() if len(step.start)}
     if not found:
         return None
@@ -66,7 +66,7 @@ def _series(run: Run, found: dict[Key, Step]) -> Series | None:
     )
 
 
-def _places(first: Step, step: Step) -> dict[int, int]:
+def _places(first: RegionOccurrences, step: RegionOccurrences) -> dict[int, int]:
     """Return where the steps of one process are among another's: by their names where these tell them apart, else by their order."""
     if len(set(first.names)) == len(first.names) and len(set(step.names)) == len(step.names):
         there = {name: place for place, name in enumerate(step.names)}

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Rows
+from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, LaneRows
 from ullage.sums.lanes.residency import NO_RESIDENCY, Residency
 from ullage.sums.lanes.spans import NONE, Spans, Times, intersect, join, subtract, union, within
 from ullage.tables import RECORDER
@@ -63,7 +63,7 @@ class DeviceState:
 
 
 @dataclass(frozen=True)
-class Step:
+class RegionOccurrences:
     """Steps or occurrences of a region in the order of their start: names and times in ns; they may nest or overlap."""
 
     names: tuple[str, ...]
@@ -75,7 +75,7 @@ MAIN = 0  # the number of a process' main thread among those that wait for one a
 
 
 @dataclass(frozen=True)
-class Worker:
+class ThreadWaits:
     """An OpenMP-like thread of a process: when it waits, disjoint sets by reason; the rest of the process' time it is useful.
 
     `serialisation`: nothing is parallel; `scheduling`: work is handed out; `imbalance`: others have more of it.
@@ -116,9 +116,9 @@ class ProcessState:
     sync: Spans = NONE
     off: Spans = NONE
     regions: dict[str, Spans] = field(default_factory=dict)
-    occurrences: dict[str, Step] = field(default_factory=dict)
-    steps: Step | None = None
-    workers: tuple[Worker, ...] = ()
+    occurrences: dict[str, RegionOccurrences] = field(default_factory=dict)
+    steps: RegionOccurrences | None = None
+    workers: tuple[ThreadWaits, ...] = ()
     threads: tuple[int, ...] = ()
     callers: int = 0
     calls: int = 0
@@ -128,7 +128,7 @@ class ProcessState:
     off_known: bool = False
 
 
-def flatten(rows: Rows) -> tuple[Spans, Spans, Spans]:
+def flatten(rows: LaneRows) -> tuple[Spans, Spans, Spans]:
     """Return when a device computes, when it only communicates, when it only moves memory: merged over streams, disjoint.
 
     A graph of which no kernel was recorded one by one counts as compute; `doubt` says how sure that is.
@@ -184,7 +184,7 @@ def off_spans(capture: Capture, process: int, threads: tuple[int, ...], busy: Sp
     return certainly_off(host.where((host.kind == KIND["off"]) & (host.process == process) & (host.thread == lane[0])), busy)
 
 
-def certainly_off(rows: Rows, busy: Spans) -> Spans:
+def certainly_off(rows: LaneRows, busy: Spans) -> Spans:
     """Return when a thread was off by its rows of kind `off`, outside of what it is known to have done.
 
     Of some rows only how long it was off is known. As much of that as can lie in `busy` may do so; the rest stands at the row's end. What
@@ -212,7 +212,7 @@ _REASONS = (
 
 
 def waits_for(name: str) -> str:
-    """Return why a thread waits, told by what its state is called: a field of `Worker`.
+    """Return why a thread waits, told by what its state is called: a field of `ThreadWaits`.
 
     >>> waits_for("Scheduling and Fork/Join"), waits_for("Idle"), waits_for("Synchronization")
     ('scheduling', 'serialisation', 'imbalance')
@@ -220,7 +220,7 @@ def waits_for(name: str) -> str:
     return next((reason for reason, pattern in _REASONS if pattern.search(name)), "imbalance")
 
 
-def workers(rows: Rows, words: list[str], seen: Spans) -> tuple[Worker, ...]:
+def workers(rows: LaneRows, words: list[str], seen: Spans) -> tuple[ThreadWaits, ...]:
     """Return a process' threads that wait for one another, from its rows of kind `parallel`, cut to when it is looked at."""
     reasons = {int(code): waits_for(words[code] if code >= 0 else "") for code in np.unique(rows.name)}
     found = []
@@ -230,7 +230,7 @@ def workers(rows: Rows, words: list[str], seen: Spans) -> tuple[Worker, ...]:
         for reason in sets:
             of = np.isin(mine.name, [code for code, why in reasons.items() if why == reason])
             sets[reason] = subtract(intersect(union(mine.start[of], mine.end[of]), seen), join(*sets.values()))
-        found.append(Worker(int(thread), **sets))
+        found.append(ThreadWaits(int(thread), **sets))
     return tuple(found)
 
 

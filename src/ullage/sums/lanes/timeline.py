@@ -19,7 +19,7 @@ CANDIDATES = 2_000  # windows that are compared in search of the one with the mo
 
 
 @dataclass(frozen=True)
-class Lane:
+class TimelineLane:
     """A process or a device as a picture shows it: `states` are disjoint, in the order in which they are stacked.
 
     `seen` is when it was looked at; `shift` is what to take from its times (ns) to lay it beside the others. A process'
@@ -83,10 +83,10 @@ def beginnings(run: Run) -> Callable[[str], int]:
     return lambda place: begins.get(place, 0)
 
 
-def lanes(run: Run, mode: Mode) -> tuple[Lane, ...]:
+def lanes(run: Run, mode: Mode) -> tuple[TimelineLane, ...]:
     """Return every process, each followed by the devices that it is the first to own; devices of nobody come last."""
     shift, found = beginnings(run), []
-    of_owner: dict[Key | None, list[Lane]] = {}
+    of_owner: dict[Key | None, list[TimelineLane]] = {}
     for number, device in enumerate(run.devices):
         owner = device.owners[0] if device.owners else None
         of_owner.setdefault(owner, []).append(_device(run, device, number, shift(_place(run, device)), mode))
@@ -102,21 +102,21 @@ def extent(run: Run) -> tuple[int, int]:
     return (min(w[0] - s for w, s in seen), max(w[1] - s for w, s in seen)) if seen else (0, 1)
 
 
-def _process(process: ProcessState, number: int, shift: int) -> Lane:
+def _process(process: ProcessState, number: int, shift: int) -> TimelineLane:
     busy = join(process.offload, process.communication, process.recorder, process.off)
     states = {"useful": gaps(busy, *process.window), "offload": process.offload, "communication": process.communication}
     states |= {"off": process.off} if process.off_known else {}
-    return Lane("process", number, process.label, spans(process.window), shift, states, (process.key,))
+    return TimelineLane("process", number, process.label, spans(process.window), shift, states, (process.key,))
 
 
-def _device(run: Run, device: DeviceState, number: int, shift: int, mode: Mode) -> Lane:
+def _device(run: Run, device: DeviceState, number: int, shift: int, mode: Mode) -> TimelineLane:
     seen = run.seen(device, run.lives()) if run.processes else spans(*(c.window for c in run.captures))
     kernel = join(device.kernel, device.collective) if mode == "talp" else device.kernel
     states = {"kernel": kernel, "collective": device.collective, "memory": device.memory, "unknown": device.unknown}
     if mode == "talp":
         del states["collective"]
     quiet = subtract(seen, join(device.busy, device.unknown))
-    return Lane("device", number, f"GPU {number}", seen, shift, {**states, "idle": quiet}, device.owners)
+    return TimelineLane("device", number, f"GPU {number}", seen, shift, {**states, "idle": quiet}, device.owners)
 
 
 def _place(run: Run, device: DeviceState) -> str:
@@ -125,7 +125,7 @@ def _place(run: Run, device: DeviceState) -> str:
     return next((c.recording.place for c in run.captures if any(d.key == device.key for d in c.devices)), "")
 
 
-def told(run: Run, found: Sequence[Lane], most: int) -> tuple[tuple[Lane, ...], dict[int, str]]:
+def told(run: Run, found: Sequence[TimelineLane], most: int) -> tuple[tuple[TimelineLane, ...], dict[int, str]]:
     """Return at most about `most` lanes that tell the story, and what is said of the processes chosen, by their number.
 
     Of many processes the one whose devices compute least (whose host is useful least, without devices), the median and the
@@ -136,7 +136,7 @@ def told(run: Run, found: Sequence[Lane], most: int) -> tuple[tuple[Lane, ...], 
     keys = [p.key for p in run.processes]
     worth = [_worth(found, key) for key in keys]
     chosen = _three(worth) if len(keys) > 3 else dict.fromkeys(range(len(keys)), "")
-    kept: list[Lane] = []
+    kept: list[TimelineLane] = []
     for number in list(chosen) or [-1]:
         mine = [lane for lane in found if (lane.owners and lane.owners[0] == keys[number])] if keys else list(found)
         own = [lane for lane in mine if lane.kind == "device"]
@@ -151,17 +151,17 @@ def _three(worth: Sequence[int]) -> dict[int, str]:
     return {order[0]: "worst", order[len(order) // 2]: "median", order[-1]: "best"}
 
 
-def _worth(found: Sequence[Lane], key: Key) -> int:
+def _worth(found: Sequence[TimelineLane], key: Key) -> int:
     own = [lane for lane in found if lane.owners and lane.owners[0] == key]
     devices = [_active(lane) for lane in own if lane.kind == "device"]
     return sum(devices) if devices else sum(lane.states["useful"].total for lane in own)
 
 
-def _active(lane: Lane) -> int:
+def _active(lane: TimelineLane) -> int:
     return lane.states["kernel"].total
 
 
-def closer(run: Run, shown: Sequence[Lane], low: int, high: int, pieces: int) -> tuple[int, int, str]:
+def closer(run: Run, shown: Sequence[TimelineLane], low: int, high: int, pieces: int) -> tuple[int, int, str]:
     """Return the part worth a closer look, and why: the median step, or a window of some `pieces` spans that idles most."""
     process = next((p for p in run.processes if p.steps is not None and len(p.steps.start) > 1), None)
     if process is not None and process.steps is not None:
@@ -172,7 +172,7 @@ def closer(run: Run, shown: Sequence[Lane], low: int, high: int, pieces: int) ->
     return _idlest(shown, low, high, pieces)
 
 
-def _idlest(shown: Sequence[Lane], low: int, high: int, pieces: int) -> tuple[int, int, str]:
+def _idlest(shown: Sequence[TimelineLane], low: int, high: int, pieces: int) -> tuple[int, int, str]:
     """Return the window with the most lost time among those in which no less happens than in a window on average.
 
     Without that condition the answer is always the same dull one: before the first kernel, or after the last.
@@ -194,7 +194,7 @@ def _idlest(shown: Sequence[Lane], low: int, high: int, pieces: int) -> tuple[in
     return int(at[best]), int(at[best]) + wide, why
 
 
-def together(found: Sequence[Lane], low: int, high: int, pixels: int) -> dict[str, Times]:
+def together(found: Sequence[TimelineLane], low: int, high: int, pixels: int) -> dict[str, Times]:
     """Return each state's ns in each column, summed over lanes."""
     sums: dict[str, Times] = {}
     for lane in found:

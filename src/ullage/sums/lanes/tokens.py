@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ullage.sums.lanes.gather import KIND, Capture, Rows
+from ullage.sums.lanes.gather import KIND, Capture, LaneRows
 from ullage.sums.lanes.launches import launches
 from ullage.sums.lanes.observed import holds
 from ullage.sums.lanes.spans import NONE, Times
-from ullage.sums.lanes.states import ProcessState, Step
+from ullage.sums.lanes.states import ProcessState, RegionOccurrences
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ def fed(capture: Capture, processes: tuple[ProcessState, ...], region: str | Non
     return tuple(_fed(capture, looked, p, region) for p in processes if (looked.process == p.key[1]).any())
 
 
-def _fed(capture: Capture, looked: Rows, process: ProcessState, region: str | None) -> Fed:
+def _fed(capture: Capture, looked: LaneRows, process: ProcessState, region: str | None) -> Fed:
     number, steps = process.key[1], _steps(process)
     mine = looked.where(looked.process == number)
     mine = mine.where(mine.name == _most(mine))
@@ -49,19 +49,19 @@ def _fed(capture: Capture, looked: Rows, process: ProcessState, region: str | No
     return Fed(number, steps.names, _summed(steps, mine.start, tokens), _summed(steps, launched, time))
 
 
-def _steps(process: ProcessState) -> Step:
+def _steps(process: ProcessState) -> RegionOccurrences:
     if process.steps is not None and len(process.steps.start):
         return process.steps
     first, last = process.window
-    return Step(("",), np.array([first]), np.array([last]))
+    return RegionOccurrences(("",), np.array([first]), np.array([last]))
 
 
-def _most(looked: Rows) -> int:
+def _most(looked: LaneRows) -> int:
     tables, which = np.unique(looked.name, return_inverse=True)
     return int(tables[np.argmax(np.bincount(which, weights=looked.tokens))])
 
 
-def _summed(steps: Step, when: Times, values: Times) -> Times:
+def _summed(steps: RegionOccurrences, when: Times, values: Times) -> Times:
     """Return the sum of values by the step that each is in; those in none are left out."""
     at = np.searchsorted(steps.start, when, side="right") - 1
     inside = (at >= 0) & (when < steps.end[at])

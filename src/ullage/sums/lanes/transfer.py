@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from ullage.sums.lanes.matched import Lane, Matched, shifts_of
+from ullage.sums.lanes.matched import CollectiveLane, Matched, shifts_of
 from ullage.sums.lanes.run import Run, identity
 from ullage.sums.lanes.spans import NONE, Spans, Times, intersect, join, subtract, union
 from ullage.sums.lanes.states import DeviceState
@@ -160,7 +160,7 @@ def stragglers(matched: Matched) -> tuple[Straggler, ...]:
     return tuple(sorted(found, key=lambda s: (-s.lost, -s.last, s.label)))
 
 
-def _straggler(lane: Lane, waited: tuple[Times, Times], lost: tuple[Times, Times]) -> Straggler:
+def _straggler(lane: CollectiveLane, waited: tuple[Times, Times], lost: tuple[Times, Times]) -> Straggler:
     return Straggler(lane.label, lane.rank, len(waited[0]), len(lost[0]), union(*lost).total, union(*waited).total)
 
 

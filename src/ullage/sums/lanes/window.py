@@ -9,7 +9,7 @@ from ullage.sums.lanes.gather import Capture
 
 
 @dataclass(frozen=True)
-class Window:
+class TraceWindow:
     """`first-last`: from the first event to the last; `steps`: from the first profiler step to the end of the last one;
     `span`: from `begin` to `end` seconds after the capture's first event (None: open). `auto`: steps where a capture has them, for its
     edges are not part of the work; else first-last.
@@ -26,12 +26,12 @@ class Window:
             return self.kind
         return ":".join("" if edge is None else f"{edge:g}" for edge in (self.begin, self.end))
 
-    def settled(self, capture: Capture) -> Window:
+    def settled(self, capture: Capture) -> TraceWindow:
         """Return the window with `auto` decided."""
         if self.kind != "auto":
             return self
         steps = capture.host.of("step")
-        return Window("steps") if len(steps) and steps.start.min() < steps.end.max() else Window()
+        return TraceWindow("steps") if len(steps) and steps.start.min() < steps.end.max() else TraceWindow()
 
     def of(self, capture: Capture, whole: tuple[int, int]) -> tuple[int, int]:
         """Return the window in ns on the capture's clock, of a capture that was observed for the `whole` of it.
@@ -55,14 +55,14 @@ class Window:
         return low, high
 
 
-def parse(text: str) -> Window:
+def parse(text: str) -> TraceWindow:
     """Return the window that a word or a pair of seconds names.
 
     >>> parse("steps"), parse("1.5:4").words
     (Window(kind='steps', begin=None, end=None), '1.5:4')
     """
     if text in ("auto", "first-last", "steps"):
-        return Window(text)
+        return TraceWindow(text)
     begin, colon, end = text.partition(":")
     try:
         edges = [float(part) if part.strip() else None for part in (begin, end)]
@@ -70,4 +70,4 @@ def parse(text: str) -> Window:
         colon = ""
     if not colon or any(edge is not None and not 0 <= edge < 1e9 for edge in edges):
         raise UllageError(f"'{text}' is not a window", "write first-last, steps, auto, or seconds as 1.5:4 (either may be left out)")
-    return Window("span", *edges) if edges != [None, None] else Window()
+    return TraceWindow("span", *edges) if edges != [None, None] else TraceWindow()

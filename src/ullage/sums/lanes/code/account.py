@@ -17,7 +17,7 @@ from ullage.sums.lanes.observed import TableTime
 
 
 @dataclass(frozen=True)
-class Code:
+class CodeAccount:
     """Idle time by level (`charged` is all of it for which host threads answer: rows and `outside`), kernels by level, and calls; ns."""
 
     charged: int = 0
@@ -26,7 +26,7 @@ class Code:
     calls: tuple[CallRow, ...] = ()
 
 
-def account(capture: Capture, looked: TableTime, idles: Sequence[tuple[Idle, tuple[Charge, ...]]]) -> tuple[Code, list[Idle]]:
+def account(capture: Capture, looked: TableTime, idles: Sequence[tuple[Idle, tuple[Charge, ...]]]) -> tuple[CodeAccount, list[Idle]]:
     """Return what is kept of a capture's code while it is looked at, and why its devices idled with the longest gaps named."""
     calls = _calls(capture, looked, [charge for _, charges in idles for charge in charges])
     named = levels(capture)
@@ -37,7 +37,7 @@ def account(capture: Capture, looked: TableTime, idles: Sequence[tuple[Idle, tup
         found.append(replace(idle, gaps=gaps))
     times = {name: merge_code_times(idle_by_code([c], level) for _, charges in idles for c in charges) for name, level in filled.items()}
     give_back()
-    code = Code(
+    code = CodeAccount(
         charged=sum(int((c.spans.end - c.spans.start).sum()) for _, charges in idles for c in charges),
         idle=times,
         device=device_by_code(capture, filled, looked.devices),
@@ -55,11 +55,11 @@ def _calls(capture: Capture, looked: TableTime, charges: Sequence[Charge]) -> tu
     return rows
 
 
-def merge_code(parts: Iterable[Code], most: int = MOST) -> Code:
+def merge_code(parts: Iterable[CodeAccount], most: int = MOST) -> CodeAccount:
     """Return the sums over several captures, with so many names at each level; a capture without a level counts as outside of it."""
     found = list(parts)
     present = [name for name in LEVELS if any(name in part.idle for part in found)]
-    return Code(
+    return CodeAccount(
         charged=sum(part.charged for part in found),
         idle={name: merge_code_times((part.idle.get(name, CodeTimes((), part.charged)) for part in found), most) for name in present},
         device=DeviceCode(

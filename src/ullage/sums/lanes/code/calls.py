@@ -13,7 +13,7 @@ from ullage.recording import Summed, SummedCalls
 from ullage.sums.lanes.code.idle import Charge
 from ullage.sums.lanes.code.levels import by_thread
 from ullage.sums.lanes.events_before_sums import events, median_with_histogram
-from ullage.sums.lanes.gather import CALL, NOT_KNOWN, Capture, Rows
+from ullage.sums.lanes.gather import CALL, NOT_KNOWN, Capture, LaneRows
 from ullage.sums.lanes.launches import distinct
 from ullage.sums.lanes.observed import TableTime, time_inside
 from ullage.sums.lanes.queues import quantile
@@ -53,7 +53,7 @@ class ApiCalls:
         if len(talks):
             both = {name: np.concatenate([getattr(calls, name), getattr(talks, name)]) for name in ("process", "thread", "name")}
             sort = np.concatenate([calls.call, np.full(len(talks), len(CALL), np.int8)])
-            rows = Rows(np.concatenate([calls.start, talks.start]), np.concatenate([calls.end, talks.end]), call=sort, **both)
+            rows = LaneRows(np.concatenate([calls.start, talks.start]), np.concatenate([calls.end, talks.end]), call=sort, **both)
         twice = _twice(rows)
         self._summed = capture.recording.summed
         self._words, self._rows = capture.words, rows.where(~twice) if twice.any() else rows
@@ -121,7 +121,7 @@ class ApiCalls:
         )
 
 
-def _twice(rows: Rows) -> npt.NDArray[np.bool_]:
+def _twice(rows: LaneRows) -> npt.NDArray[np.bool_]:
     """Return which calls lie within another of their name on their thread."""
     twice = np.zeros(len(rows), bool)
     for _, places in by_thread(rows.process, rows.thread):
@@ -131,7 +131,7 @@ def _twice(rows: Rows) -> npt.NDArray[np.bool_]:
     return twice
 
 
-def _within_earlier(rows: Rows, places: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
+def _within_earlier(rows: LaneRows, places: npt.NDArray[np.intp]) -> npt.NDArray[np.intp]:
     """Return which of some calls lie within another of them."""
     order = places[np.lexsort((-rows.end[places], rows.start[places]))]
     end = rows.end[order]

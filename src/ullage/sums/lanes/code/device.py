@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ullage.sums.lanes.code.gradients import Gradients
-from ullage.sums.lanes.code.levels import Level
+from ullage.sums.lanes.code.levels import CodeLevel
 from ullage.sums.lanes.code.times import CodeTimes, code_times
 from ullage.sums.lanes.gather import KIND, Capture, Codes
 from ullage.sums.lanes.launches import launches, only
@@ -36,7 +36,7 @@ class DeviceCode:
         return self.all - self.unlaunched
 
 
-def device_by_code(capture: Capture, levels: Mapping[str, Level], seen: Mapping[int, Spans]) -> DeviceCode:
+def device_by_code(capture: Capture, levels: Mapping[str, CodeLevel], seen: Mapping[int, Spans]) -> DeviceCode:
     """Return the time of each device's kernels, while it is looked at, by their code; of one across an edge the time inside counts."""
     rows = capture.device
     time = time_seen(rows, seen)
@@ -56,6 +56,6 @@ def device_by_code(capture: Capture, levels: Mapping[str, Level], seen: Mapping[
     return DeviceCode(whole, whole - known, found)
 
 
-def _by(level: Level, code: Codes, time: Times, backward: Times, whole: int) -> CodeTimes:
+def _by(level: CodeLevel, code: Codes, time: Times, backward: Times, whole: int) -> CodeTimes:
     places = np.flatnonzero(code >= 0)
     return code_times(level.names, code[places], places, time[places], whole - int(time[places].sum()), backward[places])

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ullage.sums.lanes.code.levels import Level, by_thread
-from ullage.sums.lanes.gather import Codes, Rows
+from ullage.sums.lanes.code.levels import CodeLevel, by_thread
+from ullage.sums.lanes.gather import Codes, LaneRows
 from ullage.sums.lanes.spans import Times
 
 _DEEPEST = 4  # gradients of gradients that are followed back to the forward pass
@@ -26,13 +26,13 @@ class GradientOrigin(NamedTuple):
 class Gradients:
     """What computes gradients on which thread and when, and of what."""
 
-    def __init__(self, host: Rows) -> None:
+    def __init__(self, host: LaneRows) -> None:
         behind, ahead = host.of("backward"), host.of("forward")
         order = np.argsort(ahead.sequence, kind="stable")
         self._ahead = ahead.where(order)
-        links = Rows(behind.start, behind.end, name=behind.sequence.astype(np.int32))
-        self._level = Level({who: links.where(at) for who, at in by_thread(behind.process, behind.thread)}, [], borrows=False)
-        self._modules = _modules(host) if len(behind) else Level({}, [], borrows=False)
+        links = LaneRows(behind.start, behind.end, name=behind.sequence.astype(np.int32))
+        self._level = CodeLevel({who: links.where(at) for who, at in by_thread(behind.process, behind.thread)}, [], borrows=False)
+        self._modules = _modules(host) if len(behind) else CodeLevel({}, [], borrows=False)
 
     def origin(self, process: Times, thread: Times, moment: Times) -> GradientOrigin:
         """Return where the forward pass was, of what is done on threads at moments."""
@@ -47,7 +47,7 @@ class Gradients:
             thread, moment = np.where(known, self._ahead.thread[at], thread), np.where(known, self._ahead.start[at], moment)
         return GradientOrigin(gradients, thread, moment)
 
-    def layers(self, level: Level, process: Times, thread: Times, moment: Times, of: GradientOrigin) -> Codes:
+    def layers(self, level: CodeLevel, process: Times, thread: Times, moment: Times, of: GradientOrigin) -> Codes:
         """Return the innermost range or module of what is done on threads at moments; of gradients that of the forward pass, where that
         was in a module: ranges alone may be of any part of a step."""
         own = level.around(process, thread, moment)
@@ -57,6 +57,6 @@ class Gradients:
         return np.where(inside, level.around(process, of.thread, of.moment), own)
 
 
-def _modules(host: Rows) -> Level:
+def _modules(host: LaneRows) -> CodeLevel:
     rows = host.of("module")
-    return Level({who: rows.where(at) for who, at in by_thread(rows.process, rows.thread)}, [], borrows=False)
+    return CodeLevel({who: rows.where(at) for who, at in by_thread(rows.process, rows.thread)}, [], borrows=False)

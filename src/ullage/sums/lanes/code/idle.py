@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ullage.sums.lanes.code.levels import Lane, Level
+from ullage.sums.lanes.code.levels import CodeLevel, LevelLane
 from ullage.sums.lanes.code.times import CodeTimes, code_times
 from ullage.sums.lanes.gather import Codes
 from ullage.sums.lanes.spans import Spans, Times, clip
@@ -25,14 +25,14 @@ class Charge(NamedTuple):
     gap: npt.NDArray[np.intp]
 
 
-class Named(NamedTuple):
+class NamedIdle(NamedTuple):
     """A name, and for how long of a gap it was innermost, ns."""
 
     name: str
     time: int
 
 
-def idle_by_code(charges: Sequence[Charge], level: Level) -> CodeTimes:
+def idle_by_code(charges: Sequence[Charge], level: CodeLevel) -> CodeTimes:
     """Return the idle time of one device by what is innermost at a level; a row counts the gaps in which it had a part."""
     parts = [_shares(charge, level) for charge in charges]
     code, gap, time = (
@@ -42,7 +42,7 @@ def idle_by_code(charges: Sequence[Charge], level: Level) -> CodeTimes:
     return code_times(level.names, code, gap, time, whole - int(time.sum()))
 
 
-def _shares(charge: Charge, level: Level) -> tuple[Codes, Times, Times]:
+def _shares(charge: Charge, level: CodeLevel) -> tuple[Codes, Times, Times]:
     """Return pieces of a charge's time in which something is innermost: what (a code), in which gap, how long."""
     lane = level.lane(charge.process, charge.thread)
     if lane is None:
@@ -51,11 +51,11 @@ def _shares(charge: Charge, level: Level) -> tuple[Codes, Times, Times]:
     return code, charge.gap[place], time
 
 
-def name_gap(start: int, end: int, charges: Sequence[Charge], levels: Mapping[str, Level]) -> dict[str, Named]:
+def name_gap(start: int, end: int, charges: Sequence[Charge], levels: Mapping[str, CodeLevel]) -> dict[str, NamedIdle]:
     """Return what had the most of one gap's time at each level, and, as "around", the innermost function that lasts through most of it."""
     within = [charge._replace(spans=part, gap=np.zeros(part.pieces, np.intp)) for charge, part in _parts(start, end, charges)]
     found = {name: idle_by_code(within, level).rows[:1] for name, level in levels.items()}
-    named = {name: Named(rows[0].name, rows[0].time) for name, rows in found.items() if rows}
+    named = {name: NamedIdle(rows[0].name, rows[0].time) for name, rows in found.items() if rows}
     if len(within) == 1 and (around := _around(within[0], levels["function"])) is not None:
         named["around"] = around
     return named
@@ -71,7 +71,7 @@ def _parts(start: int, end: int, charges: Sequence[Charge]) -> list[tuple[Charge
     return found
 
 
-def _around(charge: Charge, level: Level) -> Named | None:
+def _around(charge: Charge, level: CodeLevel) -> NamedIdle | None:
     whole = level.lane(charge.process, charge.thread)
     low, high = int(charge.spans.start[0]), int(charge.spans.end[-1])
     if whole is None:
@@ -79,9 +79,9 @@ def _around(charge: Charge, level: Level) -> Named | None:
     lane = whole.during(low, high)
     lasts = np.minimum(lane.end, high) - np.maximum(lane.start, low)
     place = _last_begun(lane, np.flatnonzero(MOSTLY[1] * lasts >= MOSTLY[0] * (high - low)))
-    return None if place is None else Named(level.names[int(lane.code[place])], int(lasts[place]))
+    return None if place is None else NamedIdle(level.names[int(lane.code[place])], int(lasts[place]))
 
 
-def _last_begun(lane: Lane, places: npt.NDArray[np.intp]) -> int | None:
+def _last_begun(lane: LevelLane, places: npt.NDArray[np.intp]) -> int | None:
     named = places[lane.code[places] >= 0]
     return int(named[np.lexsort((-lane.end[named], lane.start[named]))[-1]]) if len(named) else None

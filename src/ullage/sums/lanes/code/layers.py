@@ -10,7 +10,7 @@ import re
 import numpy as np
 
 from ullage.sums.lanes.code.nests import NOBODY, Nest
-from ullage.sums.lanes.gather import KIND, Codes, Rows
+from ullage.sums.lanes.gather import KIND, Codes, LaneRows
 
 DEEPEST = 8  # innermost names kept of a layer's path
 BETWEEN = "/"
@@ -27,7 +27,7 @@ class Paths:
         self._paths: list[tuple[str, ...]] = []
         self._below: dict[tuple[int, int, int], int] = {}
 
-    def coded(self, rows: Rows, found: Nest) -> Codes:
+    def coded(self, rows: LaneRows, found: Nest) -> Codes:
         """Return the path of each of a thread's ranges."""
         codes = [NOBODY] * len(rows)
         name, kind, parent = rows.name.tolist(), rows.kind.tolist(), found.parent.tolist()

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ullage.sums.lanes.code.layers import Paths
 from ullage.sums.lanes.code.nests import NOBODY, Nest, nest
-from ullage.sums.lanes.gather import Capture, Codes, Rows
+from ullage.sums.lanes.gather import Capture, Codes, LaneRows
 from ullage.sums.lanes.launches import distinct
 from ullage.sums.lanes.spans import Spans, Times, overlaps
 
@@ -22,7 +22,7 @@ LEVELS = ("operator", "annotation", "function")
 _BLOCK = 1 << 15  # ranges whose nest is looked at in one go: a profile may have millions
 
 
-class Lane(NamedTuple):
+class LevelLane(NamedTuple):
     """The ranges of one thread at one level, by their start, and what each is called, as a code into the level's names."""
 
     start: Times
@@ -48,7 +48,7 @@ class Lane(NamedTuple):
         place, code, time = (np.concatenate(column) for column in zip(*parts, strict=True))
         return place, code, time
 
-    def during(self, low: int, high: int) -> Lane:
+    def during(self, low: int, high: int) -> LevelLane:
         """Return the ranges that are open at some moment from `low` until `high`."""
         return self._where(np.flatnonzero(self.end[: np.searchsorted(self.start, high)] > low))
 
@@ -56,7 +56,7 @@ class Lane(NamedTuple):
         """Return how the ranges enclose one another."""
         return nest(self.start, self.end)
 
-    def _touching(self, looked: Spans) -> Lane:
+    def _touching(self, looked: Spans) -> LevelLane:
         """Return the ranges that share time with spans, looked for block by block."""
         found = [np.zeros(0, np.intp)]
         last = int(np.searchsorted(self.start, looked.end[-1])) if looked.pieces else 0
@@ -75,10 +75,10 @@ class Lane(NamedTuple):
         real = (time > 0) & (code >= 0)
         return place[real], code[real], time[real]
 
-    def _where(self, mask: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> Lane:
-        return Lane(self.start[mask], self.end[mask], self.code[mask])
+    def _where(self, mask: npt.NDArray[np.bool_] | npt.NDArray[np.intp]) -> LevelLane:
+        return LevelLane(self.start[mask], self.end[mask], self.code[mask])
 
-    def _blocks(self) -> Iterator[tuple[Lane, int, int]]:
+    def _blocks(self) -> Iterator[tuple[LevelLane, int, int]]:
         """Yield the ranges a block at a time: those that are open from a moment to another, and these moments."""
         edges = [*range(0, len(self.start), _BLOCK), len(self.start)]
         for first, last in pairwise(edges):
@@ -88,22 +88,22 @@ class Lane(NamedTuple):
             yield self._where(np.concatenate((earlier, np.arange(first, last)))), low, high
 
 
-class Level:
+class CodeLevel:
     """The ranges of one level by process and thread; `names` are what the codes of its lanes mean.
 
     A thread without ranges takes those of the process' thread with the most, if this level `borrows`: autograd's thread has neither
     modules nor Python functions of its own, and what is open on the thread that waits for it is why it runs.
     """
 
-    def __init__(self, rows: Mapping[tuple[int, int], Rows], names: list[str], borrows: bool, paths: Paths | None = None) -> None:
+    def __init__(self, rows: Mapping[tuple[int, int], LaneRows], names: list[str], borrows: bool, paths: Paths | None = None) -> None:
         self.names, self._rows, self._borrows, self._paths = names, rows, borrows, paths
         self._most: dict[int, int] = {}
         for process, thread in sorted(rows):
             if process not in self._most or len(rows[process, thread]) > len(rows[process, self._most[process]]):
                 self._most[process] = thread
-        self._lanes: dict[tuple[int, int], Lane] = {}
+        self._lanes: dict[tuple[int, int], LevelLane] = {}
 
-    def lane(self, process: int, thread: int) -> Lane | None:
+    def lane(self, process: int, thread: int) -> LevelLane | None:
         """Return a thread's lane, None where it has no range and takes nobody's."""
         if (process, thread) not in self._rows:
             if process not in self._most or not self._borrows:
@@ -113,13 +113,13 @@ class Level:
             self._lanes[process, thread] = self._sorted(self._rows[process, thread])
         return self._lanes[process, thread]
 
-    def _sorted(self, rows: Rows) -> Lane:
+    def _sorted(self, rows: LaneRows) -> LevelLane:
         code = rows.name if self._paths is None else self._paths.coded(rows, nest(rows.start, rows.end))
         follows = (rows.start[1:] > rows.start[:-1]) | ((rows.start[1:] == rows.start[:-1]) & (rows.end[1:] <= rows.end[:-1]))
         if follows.all():
-            return Lane(rows.start, rows.end, code)
+            return LevelLane(rows.start, rows.end, code)
         order = np.lexsort((-rows.end, rows.start))
-        return Lane(rows.start[order], rows.end[order], code[order])
+        return LevelLane(rows.start[order], rows.end[order], code[order])
 
     def around(self, process: Times, thread: Times, moments: Times) -> Codes:
         """Return what is innermost on threads at moments, `NOBODY` where nothing is open."""
@@ -133,23 +133,23 @@ class Level:
         return len(self._rows)
 
 
-def levels(capture: Capture) -> dict[str, Level]:
+def levels(capture: Capture) -> dict[str, CodeLevel]:
     """Return the levels of a capture by name, in the order of `LEVELS`."""
 
-    def of(kind: str) -> dict[tuple[int, int], Rows]:
+    def of(kind: str) -> dict[tuple[int, int], LaneRows]:
         return {(process, thread): rows for (sort, process, thread), rows in capture.code.items() if sort == kind}
 
     return {
-        "operator": Level(of("operator"), capture.words, borrows=False),
+        "operator": CodeLevel(of("operator"), capture.words, borrows=False),
         "annotation": annotation_level(capture.host, capture.words),
-        "function": Level(of("function"), capture.words, borrows=True),
+        "function": CodeLevel(of("function"), capture.words, borrows=True),
     }
 
 
-def annotation_level(host: Rows, words: list[str]) -> Level:
+def annotation_level(host: LaneRows, words: list[str]) -> CodeLevel:
     """Return the level of the user's ranges and of modules: a range is called by the path of all that encloses it."""
     named, paths = host.of("region", "module"), Paths(words)
-    return Level({who: named.where(places) for who, places in by_thread(named.process, named.thread)}, paths.names, True, paths)
+    return CodeLevel({who: named.where(places) for who, places in by_thread(named.process, named.thread)}, paths.names, True, paths)
 
 
 def by_thread(process: Times, thread: Times) -> list[tuple[tuple[int, int], npt.NDArray[np.intp]]]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ullage.sums.lanes.alignment import Line
+from ullage.sums.lanes.alignment import ClockLine
 from ullage.sums.lanes.gather import KIND, NOT_KNOWN
 from ullage.sums.lanes.launches import Mask
 from ullage.sums.lanes.matched import Matched, codes
@@ -50,7 +50,7 @@ class RunWork:
         return int(max(self.operations.end.max(initial=0), self.calls.end.max(initial=0)))
 
 
-def run_work(run: Run, matched: Matched, works: Sequence[CapturedWork], lines: dict[str, Line] | None) -> RunWork | None:
+def run_work(run: Run, matched: Matched, works: Sequence[CapturedWork], lines: dict[str, ClockLine] | None) -> RunWork | None:
     """Return the work of a run while all of its ranks were recorded; None without any operation of a device.
 
     `works` are those of the captures, in their order; `lines` says by how much each one's clock is ahead, None where they can't be
@@ -64,7 +64,7 @@ def run_work(run: Run, matched: Matched, works: Sequence[CapturedWork], lines: d
     words: dict[str, int] = {}
     calls, operations, before = [], [], 0
     for number, (capture, work) in enumerate(zip(run.captures, works, strict=True)):
-        line = lines[capture.recording.place] if lines is not None else Line(0, 0, 0.0, 0.0, 0.0)
+        line = lines[capture.recording.place] if lines is not None else ClockLine(0, 0, 0.0, 0.0, 0.0)
         first, last = (low, high) if lines is not None else windows[number]
         part = _Part(first, last, line, _places(run, capture.recording.place), len(run.processes))
         own, kept = part.calls(work, words)
@@ -82,7 +82,7 @@ def apart(work: RunWork) -> RunWork:
     return replace(work, group=nobodys, own=own, until=work.operations.end, everybodys=work.everybodys[:0], alone=alone)
 
 
-def _moved(pair: tuple[int, int], line: Line) -> tuple[int, int]:
+def _moved(pair: tuple[int, int], line: ClockLine) -> tuple[int, int]:
     by = line.at(np.array(pair, np.int64))
     return pair[0] - int(by[0]), pair[1] - int(by[1])
 
@@ -100,7 +100,7 @@ class _Part:
 
     low: int
     high: int
-    line: Line
+    line: ClockLine
     places: dict[int, int]
     nobody: int
 
@@ -148,7 +148,7 @@ def _table(work: CapturedWork, words: dict[str, int]) -> Times:
     return np.array([*(words.setdefault(word, len(words)) for word in work.words), NOT_KNOWN], np.int64)
 
 
-def _groups(matched: Matched, works: Sequence[CapturedWork], lines: Sequence[Line]) -> list[Times]:
+def _groups(matched: Matched, works: Sequence[CapturedWork], lines: Sequence[ClockLine]) -> list[Times]:
     """Return the number of each operation's collective, of those that several ranks were found in and whose ends show that none could
     leave before all had come."""
     rows = matched.rows

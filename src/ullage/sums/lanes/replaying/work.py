@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from ullage.sums.lanes.code.levels import by_thread, levels
 from ullage.sums.lanes.collectives import Collectives
-from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Codes, Rows
+from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Codes, LaneRows
 from ullage.sums.lanes.launches import Mask, launches, only, puts
 from ullage.sums.lanes.observed import Observed
 from ullage.sums.lanes.spans import Times, union, within
@@ -93,7 +93,7 @@ def captured_work(capture: Capture, seen: Observed, together: Collectives) -> Ca
     )
 
 
-def _of_hosts(capture: Capture, together: Collectives) -> Rows:
+def _of_hosts(capture: Capture, together: Collectives) -> LaneRows:
     """Return the collectives that threads of hosts wait in: MPI's; those of gloo run on threads of its own, and who waits for them is not
     recorded."""
     mine = np.flatnonzero((together.device == NOT_KNOWN) & (together.stream != NOT_KNOWN))
@@ -104,14 +104,14 @@ def _of_hosts(capture: Capture, together: Collectives) -> Rows:
     names = np.full(len(called), NOT_KNOWN, np.int32)
     names[same.ravel()[: len(talks)]] = talks.name
     sort = np.full(len(mine), CALL["other"], np.int8)
-    return Rows(start, together.end[mine], process=process, thread=thread, name=names[same.ravel()[len(talks) :]], call=sort)
+    return LaneRows(start, together.end[mine], process=process, thread=thread, name=names[same.ravel()[len(talks) :]], call=sort)
 
 
-def _outermost(capture: Capture, seen: Observed, held: Rows) -> CallColumns:
+def _outermost(capture: Capture, seen: Observed, held: LaneRows) -> CallColumns:
     low, high = seen.window
     who = ("process", "thread", "name", "call")
     both = {name: np.concatenate((getattr(capture.calls, name), getattr(held, name))) for name in who}
-    rows = Rows(np.concatenate((capture.calls.start, held.start)), np.concatenate((capture.calls.end, held.end)), **both)
+    rows = LaneRows(np.concatenate((capture.calls.start, held.start)), np.concatenate((capture.calls.end, held.end)), **both)
     rows = rows.where((rows.end > low) & (rows.start < high) & np.isin(rows.process, list(seen.lives)))
     rows = rows.where(np.lexsort((-rows.end, rows.start, rows.thread, rows.process)))
     outer: Mask = np.zeros(len(rows), bool)
@@ -132,7 +132,7 @@ def _outermost(capture: Capture, seen: Observed, held: Rows) -> CallColumns:
     )
 
 
-def _last_moments(capture: Capture, seen: Observed, calls: Rows) -> Rows:
+def _last_moments(capture: Capture, seen: Observed, calls: LaneRows) -> LaneRows:
     """Return a call that does nothing at the end of each thread that went on after its last call, so that what it did then counts."""
     ends: dict[tuple[int, int], int] = {}
     did = capture.host.of("mpi", "region", "module", "step")
@@ -145,10 +145,10 @@ def _last_moments(capture: Capture, seen: Observed, calls: Rows) -> Rows:
         if until > calls.end[places].max():
             rows.append((until, *who))
     moment, process, thread = np.array(rows, np.int64).reshape(-1, 3).T
-    return Rows(moment, moment, process=process, thread=thread, name=np.full(len(rows), NOT_KNOWN, np.int32))
+    return LaneRows(moment, moment, process=process, thread=thread, name=np.full(len(rows), NOT_KNOWN, np.int32))
 
 
-def _submitting(rows: Rows) -> list[npt.NDArray[np.intp]]:
+def _submitting(rows: LaneRows) -> list[npt.NDArray[np.intp]]:
     """Return the places of the calls of each thread that submits work: others (watchdogs, loaders) ask or wait for what these do, and the
     time between their calls is nobody's work. All threads of a process of which none submits any."""
     threads = [(process, places, bool(puts(rows.where(places)).any())) for (process, _), places in by_thread(rows.process, rows.thread)]
@@ -177,7 +177,7 @@ def _between(capture: Capture, calls: CallColumns) -> tuple[Codes, Times, list[s
     return code, talked, named["annotation"].names
 
 
-def _operations(capture: Capture, seen: Observed, calls: CallColumns, held: Rows) -> OperationColumns:
+def _operations(capture: Capture, seen: Observed, calls: CallColumns, held: LaneRows) -> OperationColumns:
     rows, (low, high) = capture.device, seen.window
     devices = np.unique(rows.device)
     devices = devices[devices != NOT_KNOWN]
@@ -205,7 +205,7 @@ def _operations(capture: Capture, seen: Observed, calls: CallColumns, held: Rows
     return OperationColumns(**{name: values[order] for name, values in columns.items()})
 
 
-def _callers(calls: CallColumns, rows: Rows, known: Mask, start: Times, thread: Times) -> Times:
+def _callers(calls: CallColumns, rows: LaneRows, known: Mask, start: Times, thread: Times) -> Times:
     """Return the place of the outermost call around each known launch."""
     found = np.full(len(rows), NOT_KNOWN, np.int64)
     mine = dict(by_thread(calls.process, calls.thread))
