@@ -191,7 +191,7 @@ STAND_IN = """
 from contextlib import contextmanager
 from ullage.live import pm
 from ullage.cupti import library
-from ullage.sources.machine import Machine
+from ullage.sources.machine import GpuLibrary
 from ullage.tables import samples
 
 @contextmanager
@@ -203,7 +203,7 @@ def opened(options, problems, host, **more):
         return samples({"time": [moment], "gpu": [f"GPU-{n}"], "tensor_active": [0.1 + 0.1 * n]})
     problems.drop("readings", 4)
     problems.note("noted")
-    yield Machine(read, shortest=0.0)
+    yield GpuLibrary(read, shortest=0.0)
 
 pm.opened, library.find = opened, lambda path=None: None
 """

@@ -82,7 +82,7 @@ def test_a_metric_of_one_counter_is_one_pass_of_sampling():
 
 _OLDER = """
 import json, sys
-from ullage.cupti.counters.catalogue import Source, catalogue
+from ullage.cupti.counters.catalogue import CounterSource, catalogue
 from ullage.cupti.counters.host import Host, Unserved, Use, most
 from ullage.cupti.counters.plan import plan
 from ullage.cupti.library import find
@@ -90,7 +90,7 @@ library, names = find(sys.argv[1]), ("sm__cycles_active", "l1tex__t_sector_hit_r
 with Host(library, "GH100", Use.RANGES) as opened:
     told = {"endings": [len(opened.submetrics(name, kind)) for kind, name in enumerate(names)]}
 for chip in ("GV100", "GV11B"):
-    found = plan(library, chip, ["sm__cycles_active.sum"], catalogue(chip, Source(library, "")))
+    found = plan(library, chip, ["sm__cycles_active.sum"], catalogue(chip, CounterSource(library, "")))
     told[chip] = [found.ways["range"].passes, found.ways["pm"].passes, found.ways["pm"].refused, most(library, chip, Use.SAMPLING)]
 try:
     Host(library, "GV100", Use.SAMPLING)

@@ -134,7 +134,7 @@ def needed(path):
 
 def test_a_recorder_built_elsewhere_is_taken_as_it_is(carried, tmp_path):
     assert build.recorder({"ULLAGE_RECORDER": str(carried)}) == carried
-    with pytest.raises(UllageError, match=r"ULLAGE_RECORDER names .*gone\.so, which is no file"):
+    with pytest.raises(UllageError, match=r"ULLAGE_RECORDER names .*gone\.so, which is not a file"):
         build.recorder({"ULLAGE_RECORDER": str(tmp_path / "gone.so")})
 
 

@@ -19,7 +19,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = '<script>alert("1")</script>\x1b[31m\u202e'
 
 # TALP paper, use case 4: rank 0 is useful for 670 ms and offloads for 330, rank 1 for 45 and 55; devices run 330 and 33 ms
-HOST_4 = evaluate(HOST, {"useful_time": 715, "offload_time": 385, "processes": 2, "elapsed": 1000, "max_busy_time": 1000})
+HOST_4 = evaluate(HOST, {"useful_time": 715, "offload_time": 385, "processes": 2, "elapsed": 1000, "off_time": 0, "max_busy_time": 1000})
 TIMES = {"kernel_time": 363, "devices": 2, "elapsed": 1000, "max_kernel_time": 330, "max_active_time": 330}
 DEVICE_4 = evaluate(DEVICE_TALP, TIMES)
 DEEP = evaluate(DEVICE_AI, TIMES | {"max_kernel_collective_time": 330, "max_kernel_transfer_time": 330})

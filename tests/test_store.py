@@ -417,7 +417,7 @@ def test_where_there_is_no_store_one_error_says_so(tmp_path: Path) -> None:
         (
             b'{"version": 1, "parts": [{"file": "samples/day=x/../../etc", "day": "",'
             b' "rows": 1, "bytes": 1, "first": 1, "last": 1, "sha256": ""}]}',
-            "is no file of a store",
+            "is not a file of a store",
         ),
     ],
 )

@@ -61,7 +61,7 @@ class DpxFunction:
     def name(self) -> str:
         """The function as CUDA calls it.
 
-        >>> DpxFunction("viadd", True, "s16x2", True).name, Function("vi3", False, "u32", False).name
+        >>> DpxFunction("viadd", True, "s16x2", True).name, DpxFunction("vi3", False, "u32", False).name
         ('__viaddmax_s16x2_relu', '__vimin3_u32')
         """
         word = "max" if self.largest else "min"

@@ -75,7 +75,7 @@ def cases(target: Target, quick: bool) -> Iterator[LibraryCase]:
 def weight_bytes(shape: NetworkShape, dtype: str) -> int:
     """Return the bytes of weights that a step reads.
 
-    >>> weight_bytes(Shape(4096, 11008, 32, 32, 32000), "bf16")
+    >>> weight_bytes(NetworkShape(4096, 11008, 32, 32, 32000), "bf16")
     13214154752
     """
     return shape.weights * {"fp32": 4, "bf16": 2, "fp8": 1}[dtype]
@@ -84,7 +84,7 @@ def weight_bytes(shape: NetworkShape, dtype: str) -> int:
 def cache_bytes(shape: NetworkShape, dtype: str, batch: int, length: float) -> int:
     """Return the bytes of keys and values that a step reads at a length; with FP8 weights the cache is in BF16.
 
-    >>> cache_bytes(Shape(4096, 11008, 32, 32, 32000), "bf16", batch=8, length=192)
+    >>> cache_bytes(NetworkShape(4096, 11008, 32, 32, 32000), "bf16", batch=8, length=192)
     805306368
     """
     return round(2 * shape.layers * batch * length * shape.hidden * (4 if dtype == "fp32" else 2))

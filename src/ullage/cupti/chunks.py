@@ -209,7 +209,7 @@ class Chunk:
 def packed(kind: ChunkType, payload: bytes, flags: int = 0) -> bytes:
     """Return a chunk as it stands in the file.
 
-    >>> len(packed(Type.DROPPED, bytes(8)))
+    >>> len(packed(ChunkType.DROPPED, bytes(8)))
     24
     """
     return HEADER.pack(MARK, kind, flags, len(payload)) + payload + bytes(-len(payload) % 8)

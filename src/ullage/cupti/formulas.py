@@ -40,7 +40,7 @@ def parse(text: str) -> Formula:
     """Return a formula as a tree, multiplication before addition, from left to right; raises UllageError for what is none.
 
     >>> parse("a__x.sum + b__x.sum * 2")
-    FormulaOperation(sign='+', left='a__x.sum', right=Operation(sign='*', left='b__x.sum', right=2.0))
+    FormulaOperation(sign='+', left='a__x.sum', right=FormulaOperation(sign='*', left='b__x.sum', right=2.0))
     """
     words = _Words(text)
     found = _sum(words, 0)

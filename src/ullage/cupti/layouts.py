@@ -49,8 +49,8 @@ class Layouts:
         """Return where records of these kinds hold pointers to text, as the recorder takes it (ULLAGE_NAMES).
 
         >>> from ullage.cupti.releases import release
-        >>> from ullage.cupti.kinds import Kind
-        >>> layouts(release(130001)).name_offsets([Kind.CONCURRENT_KERNEL, Kind.MARKER, Kind.MEMCPY])
+        >>> from ullage.cupti.kinds import ActivityKind
+        >>> layouts(release(130001)).name_offsets([ActivityKind.CONCURRENT_KERNEL, ActivityKind.MARKER, ActivityKind.MEMCPY])
         '10:104,12:40+48'
         """
         found = ((kind, self._texts(kind)) for kind in sorted(set(kinds)))

@@ -84,7 +84,7 @@ class Ceilings:
     def peak(self, precision: str) -> ChosenCeiling | None:
         """Return the ceiling of a precision that a job is held against: the sustained one, else the burst; None where neither is known.
 
-        >>> burst, sustained = {"bf16": MeasuredCeiling(7e14, "best-gemm")}, {"bf16": Ceiling(6e14, "sustained-ceilings")}
+        >>> burst, sustained = {"bf16": MeasuredCeiling(7e14, "best-gemm")}, {"bf16": MeasuredCeiling(6e14, "sustained-ceilings")}
         >>> Ceilings("H200", "", "", "", burst, {}, sustained).peak("bfloat16").value
         600000000000000.0
         >>> Ceilings("H200", "", "", "", burst, {}).peak("bfloat16").caution[:36]

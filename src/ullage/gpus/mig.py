@@ -37,7 +37,7 @@ def profile(text: str) -> MigProfile:
     Raises UllageError when `text` is not a profile.
 
     >>> profile("MIG 3g.40gb"), profile("1c.3g.40gb"), profile("1g.10gb+me/7")
-    (Profile(slices=3, compute=3), Profile(slices=3, compute=1), Profile(slices=1, compute=1))
+    (MigProfile(slices=3, compute=3), MigProfile(slices=3, compute=1), MigProfile(slices=1, compute=1))
     """
     found = _ALONE.fullmatch(text.strip()) if len(text) <= LONGEST else None
     if not found:

@@ -99,7 +99,7 @@ def fits_beside(launches: KernelLaunches, others: KernelLaunches, limits: SmLimi
     matrix product that takes the registers of a whole SM:
 
     >>> product, collective = ([np.array([n]) for n in told] for told in ((132, 384, 168, 200 << 10), (24, 544, 96, 40 << 10)))
-    >>> fits_beside(KernelLaunches(*product), Launches(*collective), LIMITS["9.0"]).tolist()
+    >>> fits_beside(KernelLaunches(*product), KernelLaunches(*collective), LIMITS["9.0"]).tolist()
     [False]
     """
     if limits is None or not others.told.all():

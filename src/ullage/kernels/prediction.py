@@ -87,7 +87,7 @@ def suited(on: PredictionMachine, product: TiledProduct, dtype: str) -> Predicti
     wgmma's and tcgen05's kernels are fed by TMA, whose strides are multiples of 16 bytes (CUDA C++ Programming Guide, tensor maps). Rows
     are those of a linear layer: A and B lie along K, C along M. 16 bytes are 8 elements of BF16:
 
-    >>> suited(machine("9.0", 132, 4096), Product(50257, 4096, 768), "bf16").unit
+    >>> suited(machine("9.0", 132, 4096), TiledProduct(50257, 4096, 768), "bf16").unit
     'mma'
     """
     rows = (product.k * BITS[dtype], product.m * RESULT_BITS[dtype])
@@ -101,7 +101,7 @@ def predict(product: TiledProduct, dtype: str, on: PredictionMachine) -> Tiling:
 
     4224 × 1024 is 33 × 4 tiles of 128 × 256, so that one wave on 132 SMs does it without padding:
 
-    >>> predict(Product(4224, 1024, 4096), "bf16", machine("9.0", 132, 4096)).tile
+    >>> predict(TiledProduct(4224, 1024, 4096), "bf16", machine("9.0", 132, 4096)).tile
     (128, 256)
     """
     timed = [(cycles(Cover(product, tiling), dtype, on), tiling) for tiling in candidates(dtype, on)]

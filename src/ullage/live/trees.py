@@ -90,7 +90,7 @@ def together(name: str, shares: Sequence[ProcessShare], *, mode: Mode, notes: tu
 
     Two ranks of 10 ns, one communicates for 5: 15 of 20 are useful, and the busier one is so all the time.
 
-    >>> found = together("run", [ProcessShare(Times(10)), Share(Times(10, communication=5))], mode="talp")
+    >>> found = together("run", [ProcessShare(Times(10)), ProcessShare(Times(10, communication=5))], mode="talp")
     >>> found["host_parallel_efficiency"], found["host_load_balance"], found["host_communication_efficiency"]
     (0.75, 0.75, 1.0)
     """

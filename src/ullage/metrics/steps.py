@@ -59,7 +59,7 @@ class ChainStep:
         """Whether this is what remains between numbers that can't all be right: it lies above what its factors may come to.
 
         >>> rest = Measured(1.3, 1.25, 1.35, "what remains")
-        >>> ChainStep(("tile",), rest, rest, rest).impossible, Step(("tile",), Measured.exact(0.9, ""), rest, rest).impossible
+        >>> ChainStep(("tile",), rest, rest, rest).impossible, ChainStep(("tile",), Measured.exact(0.9, ""), rest, rest).impossible
         (True, False)
         """
         if self.names == ("unexplained",):

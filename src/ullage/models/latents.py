@@ -36,7 +36,7 @@ class Streams:
     `registers` are tokens that the model itself adds to the prompt; it pads each stream to multiples of `padding`. A grid of
     latents that the patch does not divide is an error: a pipeline never makes one.
 
-    >>> Streams(Grid(1, 2, 2), registers=8).joint.of(Sample(latent=(1, 64, 64), prompt=77), "full")
+    >>> Streams(LatentGrid(1, 2, 2), registers=8).joint.of(Sample(latent=(1, 64, 64), prompt=77), "full")
     1109
     """
 

@@ -69,8 +69,8 @@ def _kernel(part: PrecisionPart, sized: Product, flops: float) -> SubstituteKern
 def asked_by_rank(job: SimulatedJob) -> tuple[Asked, ...]:
     """Return what each short kernel of a step is asked for, as words of `ullage.product`: of each rank, of each long kernel.
 
-    >>> from ullage.simulate.job import Plan, job
-    >>> (asked,) = asked_by_rank(job(Plan(ranks=1, seed=3, shapes=True)))
+    >>> from ullage.simulate.job import JobPlan, job
+    >>> (asked,) = asked_by_rank(job(JobPlan(ranks=1, seed=3, shapes=True)))
     >>> len(asked), asked[0][0], asked[3][0], len(asked[3])
     (12, '1x9984x1505x16384 bf16', '2490577288 B', 20)
     """

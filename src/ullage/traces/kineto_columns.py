@@ -273,7 +273,7 @@ def note(name: str) -> str:
 def payload(work: Communication) -> int:
     """Return the bytes of a collective, counted as NCCL's tests do: the larger of what goes in and what comes out.
 
-    >>> payload(Work(sent=1024, received=8192, dtype="BFloat16"))
+    >>> payload(DeviceWork(sent=1024, received=8192, dtype="BFloat16"))
     16384
     """
     if work.dtype is None or (work.sent is None and work.received is None):

@@ -48,9 +48,9 @@ def plan(once: float, least: float = 0.0, spans: int = FEWEST) -> TimingPlan:
     span; 15 spans are 0.3 s. What takes 2 s can't be repeated often. For 5 s of power, 10 ms are run 100 times in each of 5 spans.
 
     >>> plan(1e-5), plan(0.02)
-    (Plan(launches=100, spans=20), Plan(launches=1, spans=15))
+    (TimingPlan(launches=100, spans=20), TimingPlan(launches=1, spans=15))
     >>> plan(2.0), plan(0.01, least=5.0)
-    (Plan(launches=1, spans=1), Plan(launches=100, spans=5))
+    (TimingPlan(launches=1, spans=1), TimingPlan(launches=100, spans=5))
     """
     single = max(once, 1e-7)
     if least:

@@ -40,7 +40,7 @@ def matching(metrics: Iterable[CounterMetric], pattern: str, kind: str = "") -> 
 
     Raises UllageError for a pattern that is neither.
 
-    >>> metrics = [CounterMetric("sm__cycles_active", "counter"), Metric("dram__bytes_read", "counter")]
+    >>> metrics = [CounterMetric("sm__cycles_active", "counter"), CounterMetric("dram__bytes_read", "counter")]
     >>> [metric.name for metric in matching(metrics, "dram*")], [metric.name for metric in matching(metrics, "cycles|bytes$")]
     (['dram__bytes_read'], ['sm__cycles_active'])
     """

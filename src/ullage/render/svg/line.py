@@ -54,7 +54,7 @@ def course(points: Sequence[CoursePoint], window: tuple[int, int] | None = None,
 def bucket(points: Sequence[CoursePoint], window: tuple[int, int] | None = None) -> int:
     """Return the span of time, in ms, that each point stands for: the least distance of two; for a single one what the report would choose.
 
-    >>> bucket([Point(0, 0.3, 0.6, 1.0), Point(60_000, 0.3, 0.6, 1.0), Point(300_000, 0.3, 0.6, 1.0)])
+    >>> bucket([CoursePoint(0, 0.3, 0.6, 1.0), CoursePoint(60_000, 0.3, 0.6, 1.0), CoursePoint(300_000, 0.3, 0.6, 1.0)])
     60000
     """
     distances = [after.time - before.time for before, after in pairwise(points)]

@@ -133,8 +133,8 @@ def _folded(rows: Iterable[KernelProduct]) -> tuple[KernelProduct, ...]:
 def merge_products(parts: Iterable[Iterable[KernelProduct]]) -> tuple[KernelProduct, ...]:
     """Return the sums over several captures, most time first.
 
-    >>> merge_products([[KernelProduct("k", "1x1x1x1", "", 1, 32, 1, 5)], [Row("k", "1x1x1x1", "", 1, 32, 2, 7)]])
-    (Row(kernel='k', product='1x1x1x1', layer='', blocks=1, threads=32, count=3, time=12),)
+    >>> merge_products([[KernelProduct("k", "1x1x1x1", "", 1, 32, 1, 5)], [KernelProduct("k", "1x1x1x1", "", 1, 32, 2, 7)]])
+    (KernelProduct(kernel='k', product='1x1x1x1', layer='', blocks=1, threads=32, count=3, time=12),)
     """
     sums: dict[tuple[str, str, str, int, int], list[int]] = {}
     for row in (row for part in parts for row in part):

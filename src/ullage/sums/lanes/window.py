@@ -59,7 +59,7 @@ def parse(text: str) -> TraceWindow:
     """Return the window that a word or a pair of seconds names.
 
     >>> parse("steps"), parse("1.5:4").words
-    (Window(kind='steps', begin=None, end=None), '1.5:4')
+    (TraceWindow(kind='steps', begin=None, end=None), '1.5:4')
     """
     if text in ("auto", "first-last", "steps"):
         return TraceWindow(text)
