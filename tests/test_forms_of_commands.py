@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.command_line import ask
+from tests.cupti_counting import real
 from tests.forms import plain, untold
 from tests.test_stalls import sampled
 
@@ -46,6 +47,8 @@ COUNTED = {  # what forms count or divide that the data leave to their readers
 def test_every_form_of_a_command_shows_what_its_data_hold(words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "120")
+    if words[:2] == ("cupti", "plan"):  # whichever copy another test has loaded: NVIDIA's is asked
+        monkeypatch.setenv("ULLAGE_CUPTI", str(real().path))
     sampled(*KERNELS).write(tmp_path / "samples.parquet")
     if words[0] == "store":
         ask("simulate", "fleet", "--gpus", "4", "--hours", "0.1", "--out", tmp_path / "fleet")
