@@ -251,7 +251,7 @@ def _ran(found: re.Match[str]) -> str:
 
     from ullage.cli import cli
 
-    shown, runner = [], CliRunner(env={"ULLAGE_CUPTI": "/there is none"})
+    shown, runner = [], CliRunner(env={"ULLAGE_CUPTI": "/there is none", "COLUMNS": "110"})
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for line in found[1].split("; "):
             result = runner.invoke(cli, shlex.split(line)[1:], catch_exceptions=False)

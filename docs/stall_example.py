@@ -98,7 +98,7 @@ def made(command: str) -> str:
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         samples().write(Path("step.parquet"))
         words = shlex.split(command)[1:]
-        result = CliRunner().invoke(cli, words, catch_exceptions=False)
+        result = CliRunner(env={"COLUMNS": "110"}).invoke(cli, words, catch_exceptions=False)
         return Path(words[words.index("--out") + 1]).read_text(encoding="utf-8") if "--out" in words else str(result.stdout)
 
 

@@ -294,7 +294,8 @@ def paraver(paths: Sequence[Path]) -> str:
 
 def scaling(folder: Path, names: Sequence[str]) -> str:
     """Return the scaling table of several files, with the command that prints it."""
-    result = CliRunner().invoke(cli, ["trace", "scaling", *(str(folder / name) for name in names)], catch_exceptions=False)
+    words = ["trace", "scaling", *(str(folder / name) for name in names)]
+    result = CliRunner(env={"COLUMNS": "110"}).invoke(cli, words, catch_exceptions=False)
     return f"```console\n$ ullage trace scaling {' '.join(names)}\n{result.stdout.rstrip()}\n```\n"
 
 
