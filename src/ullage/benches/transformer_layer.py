@@ -55,7 +55,7 @@ def flops(shape: llama.NetworkShape, batch: int, length: int) -> int:
 
     One token of a hidden size of 2 and a feed-forward of 3: 4 × 4 + 3 × 6 weights, twice each, and one pair of 4 × 2.
 
-    >>> flops(llama.Shape(2, 3, 1), batch=1, length=1)
+    >>> flops(llama.NetworkShape(2, 3, 1), batch=1, length=1)
     76
     """
     return 2 * batch * length * shape.layer_weights + batch * length * (length + 1) // 2 * 4 * shape.hidden
