@@ -239,8 +239,11 @@ static void useful_since(struct lane *lane, uint64_t now) {
     uint64_t from;
     lane->since = now;
     if (lane->waits || lane->life != rings_mine() || !cpu_clock_ns) return;
-    if (!affordable(lane, now)) lane->anchor = 0; /* it begins unseen, also where the one before it has just been looked at */
-    if (lane->anchor == now || !affordable(lane, now)) return;
+    if (!affordable(lane, now)) {
+        lane->anchor = 0; /* the stretch starts without a reading, even where the one before it has just had one */
+        return;
+    }
+    if (lane->anchor == now) return;
     off_until(lane, now, &from);
     if (sums_of(lane)) aggregate_seen(lane->aggregate, &lane->presence, now, 0);
 }
