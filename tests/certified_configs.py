@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tests import certified_denoisers, certified_hybrids, certified_mixtures, certified_sights, certified_text
+from tests import certified_denoisers, certified_hybrids, certified_mixtures, certified_text, certified_vision_language
 
 CONFIGS = {
     **certified_text.CONFIGS,
     **certified_mixtures.CONFIGS,
     **certified_hybrids.CONFIGS,
-    **certified_sights.CONFIGS,
+    **certified_vision_language.CONFIGS,
     **certified_denoisers.CONFIGS,
 }
 

@@ -11,7 +11,7 @@ import pytest
 from tests.certified_configs import CONFIGS
 from ullage.errors import UllageError
 from ullage.models.config import Config
-from ullage.models.families.sights import canvas
+from ullage.models.families.vision_language import canvas
 from ullage.models.formula import Formula, compiled
 from ullage.models.images import Images
 from ullage.models.passes import Training, booked

@@ -102,7 +102,7 @@ _BASE = "model.multi_modal_projector"
 
 
 @dataclass(frozen=True)
-class SightPlan:
+class VisionLanguagePlan:
     """A class that joins a known tower, a way of two products into the text, and a known text: one row a class.
 
     `text` and `tower` are taken where their sections name none. `layer` of the tower is what the text sees, of its tokens
@@ -195,8 +195,8 @@ table(
     and adds the whole image as one more; LLaVA's images come at the tower's size.
     """,
     "transformers 5.23, models/llava and llava_next; arXiv:2304.08485, 2310.03744; verified to the integer against traces",
-    SightPlan(("llava", "LlavaForConditionalGeneration"), "llama", "clip_vision_model", -2, "default"),
-    SightPlan(("llava_next", "LlavaNextForConditionalGeneration"), "llama", "clip_vision_model", -2, "default", tiled=True),
+    VisionLanguagePlan(("llava", "LlavaForConditionalGeneration"), "llama", "clip_vision_model", -2, "default"),
+    VisionLanguagePlan(("llava_next", "LlavaNextForConditionalGeneration"), "llama", "clip_vision_model", -2, "default", tiled=True),
     **SEEN,
 )
 table(
@@ -207,14 +207,16 @@ table(
     the text are those that are left. Videos, whose frames are pooled behind the projector, count as images of the tower's size.
     """,
     in_transformers("models/llava_onevision; arXiv:2408.03326"),
-    SightPlan(("llava_onevision", "LlavaOnevisionForConditionalGeneration"), "qwen2", "siglip_vision_model", -1, "full", tiled=True),
+    VisionLanguagePlan(
+        ("llava_onevision", "LlavaOnevisionForConditionalGeneration"), "qwen2", "siglip_vision_model", -1, "full", tiled=True
+    ),
     **SEEN,
 )
 table(
     "vipllava",
     "ViP-LLaVA: LLaVA with several layers of CLIP side by side before the projector.",
     in_transformers("models/vipllava; arXiv:2312.00784"),
-    SightPlan(
+    VisionLanguagePlan(
         *(("vipllava", "VipLlavaForConditionalGeneration"), "llama", "clip_vision_model"),
         tokens="rest",
         prepared=_several_layers,
@@ -229,12 +231,12 @@ table(
     image are images of their own.
     """,
     in_transformers("models/aya_vision and cohere2_vision"),
-    SightPlan(
+    VisionLanguagePlan(
         *(("aya_vision", "AyaVisionForConditionalGeneration"), "cohere2", "siglip_vision_model"),
         merge="downsample_factor",
         middle=_swiglu,
     ),
-    SightPlan(
+    VisionLanguagePlan(
         *(("cohere2_vision", "Cohere2VisionForConditionalGeneration"), "cohere2", "siglip_vision_model"),
         merge="downsample_factor",
         middle=_swiglu,
@@ -245,7 +247,7 @@ table(
     "deepseek_vl",
     "DeepSeek-VL 1.3B: SigLIP, a projector of two products, and Llama.",
     in_transformers("models/deepseek_vl; arXiv:2403.05525"),
-    SightPlan(
+    VisionLanguagePlan(
         *(("deepseek_vl", "DeepseekVLForConditionalGeneration"), "llama", "siglip_vision_model"),
         base="model.vision_model.",
         way=("model.aligner.linear1", "model.aligner.linear2"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
-# Sections that several models of sights and sounds share
+# Sections that several models of images and sound share
 SEEN = {"hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4, "image_size": 56, "patch_size": 14}
 READ = {"hidden_size": 40, "intermediate_size": 72, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
         "vocab_size": 101, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
