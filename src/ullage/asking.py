@@ -62,7 +62,7 @@ def asked(help_text: str, default: Any = None, **more: Any) -> Any:
 
 def askable(kind: type) -> list[Askable]:
     """Return the fields of a question that may be asked for, those of its own before those that it shares with other questions."""
-    order = {name: number for number, name in enumerate(_names(kind))}
+    order = {name: number for number, name in enumerate(_field_names(kind))}
     found = []
     for field in dataclasses.fields(kind):
         if (told := field.metadata.get(_KEY)) is not None:
@@ -72,14 +72,14 @@ def askable(kind: type) -> list[Askable]:
     return sorted(found, key=lambda one: order[one.name])
 
 
-def _names(kind: type) -> list[str]:
+def _field_names(kind: type) -> list[str]:
     return list(dict.fromkeys(name for base in kind.__mro__ for name in inspect.get_annotations(base)))
 
 
 def question_of(kind: type[Asked], given: Mapping[str, Any], *, noun: str, now: float | None = None) -> Asked:
     """Return the question that some words ask: values by field name, as texts or as what they mean.
 
-    Raises UllageError for a word that the question does not have and for a text that is no such value. `now` is the time in s,
+    Raises UllageError for a word that the question does not have and for a text that cannot be read as its value. `now` is the time in s,
     which spans "before now" count back from.
 
     >>> @dataclass(frozen=True)
