@@ -37,7 +37,7 @@ def load_ibis() -> None:
 
 
 def ullage_ofu(store: Path) -> Answer:
-    from ullage.reports.ofu import fleet_ofu
+    from ullage.reports.fleet.ofu import fleet_ofu
     from ullage.store.store import Store
 
     load_ibis()
@@ -45,7 +45,7 @@ def ullage_ofu(store: Path) -> Answer:
 
 
 def ullage_tree(store: Path) -> Answer:
-    from ullage.reports.ofu import job_trees
+    from ullage.reports.fleet.ofu import job_trees
     from ullage.store.store import Store
 
     load_ibis()
@@ -56,7 +56,7 @@ def ullage_tree(store: Path) -> Answer:
 
 def ullage_report(store: Path) -> Answer:
     from ullage.render.fleet import view
-    from ullage.reports.fleet import FleetRequest, fleet
+    from ullage.reports.fleet.fleet import FleetRequest, fleet
     from ullage.store.store import Store
     from ullage.views.text import text
 

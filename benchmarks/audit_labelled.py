@@ -21,7 +21,7 @@ from ullage.audit.mistakes.mistake import is_softmax
 from ullage.errors import UllageError
 from ullage.models.config import Config
 from ullage.questions import step_question
-from ullage.reports.audit import case_of
+from ullage.reports.audit.audit import case_of
 
 REPORTS = Path(__file__).with_name("labelled_reports.json")
 OFU, TILE = 0.40, 0.97

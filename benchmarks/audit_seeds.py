@@ -15,8 +15,8 @@ from typing import Any
 from ullage.metrics.agreement import relative_error
 from ullage.models.config import Config
 from ullage.questions import step_question
-from ullage.reports.agreement import Comparison
-from ullage.reports.audit_fleet import Audited, Measure, ReportingJob, audit_jobs
+from ullage.reports.audit.fleet import Audited, Measure, ReportingJob, audit_jobs
+from ullage.reports.fleet.agreement import Comparison
 from ullage.reports.flops import StepQuestion
 from ullage.simulate.configs import CONFIGS
 from ullage.simulate.fleet import Specification, fleet

@@ -18,7 +18,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from measure import Figure, Figures, parser, seconds
 from ullage.problems import Problems
 from ullage.sources.exposition import read_folder
-from ullage.sources.lines import ExpositionLines
+from ullage.sources.rows.lines import ExpositionLines
 from ullage.sources.source import Options, Place
 
 FIELDS = {

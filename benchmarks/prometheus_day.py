@@ -32,7 +32,7 @@ def prometheus_figures(gpus: int, hours: float, *, quick: bool) -> list[Figure]:
         print("prometheus and promtool are not installed: no comparison with Prometheus")
         return []
     sys.path.insert(0, str(Path(__file__).parents[1]))
-    from tests.servers import prometheus  # starts the installed one, on a free port of this machine
+    from tests.fleet.servers import prometheus  # starts the installed one, on a free port of this machine
 
     ours = fresh(str(Path(__file__).parent / "asked.py"), "ofu-ullage", str(at_rest(gpus, hours)), quick=quick)
     with tempfile.TemporaryDirectory() as folder, prometheus(Path(folder), history=openmetrics(gpus, hours)) as url:

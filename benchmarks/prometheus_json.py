@@ -20,7 +20,7 @@ import numpy as np
 from measure import Figure, Figures, parser, seconds
 from ullage.problems import Problems
 from ullage.sources.prometheus_json import PrometheusAnswer, blocks
-from ullage.sources.readings import Readings
+from ullage.sources.rows.readings import Readings
 from ullage.sources.source import Options
 
 START = 1_700_000_000

@@ -24,7 +24,7 @@ from ullage.gpus.precision import canonical
 from ullage.kernels.gemms.gemm import decode
 from ullage.kernels.tiling import Cover, TiledProduct, Tiling
 from ullage.render.gemms import record
-from ullage.reports.gemm import Heuristics, predicted
+from ullage.reports.gemms.gemm import Heuristics, predicted
 from ullage.views.table import table
 
 GPUS = {"h100": "H100 SXM", "mi300": "MI300X", "mi210": "MI210", "a100": "A100", "v100": "Tesla V100-SXM2-16GB"}

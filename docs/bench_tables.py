@@ -14,8 +14,8 @@ from ullage.benches.result import BenchResult, restored
 from ullage.render.bench import headline, section
 from ullage.render.bench_words import made_on
 from ullage.render.svg.roofline import roofline as picture
-from ullage.reports.bench import BenchReport, bench_report
-from ullage.reports.roofline import roofline
+from ullage.reports.bench.bench import BenchReport, bench_report
+from ullage.reports.bench.roofline import roofline
 from ullage.views.text import section_text
 
 FOLDER = Path(__file__).parent

@@ -18,7 +18,7 @@ from ullage.demo import demo
 from ullage.metrics.metric import METRICS, Metric
 from ullage.render.fleet import view
 from ullage.render.svg.chain import of_fleet
-from ullage.reports.fleet import FleetReport
+from ullage.reports.fleet.fleet import FleetReport
 from ullage.views.draw import SMALL, WIDE, Scale, box, wrap
 from ullage.views.draw import picture as picture_of
 from ullage.views.draw import text as text_of
@@ -53,7 +53,7 @@ def _fenced(metric: Metric) -> str:
 
 def fields() -> str:
     """What is read from telemetry, and under which names."""
-    from ullage.sources.names import NAMES
+    from ullage.sources.naming.names import NAMES
     from ullage.tables import FIELDS
 
     def known(field: str) -> str:
@@ -172,7 +172,7 @@ def sources() -> str:
 
 def _devices_and_units() -> str:
     """Which GPU a reading is of, and in which unit, with the limits that the code has."""
-    from ullage.sources.fields import CLOCKS, NO_CLOCK
+    from ullage.sources.naming.fields import CLOCKS, NO_CLOCK
     from ullage.sums import ratio_units as units
 
     fitting, lowest, highest = (f"{value / 1e6:,.0f} MHz" for value in CLOCKS["sm_clock"])
@@ -279,8 +279,8 @@ def counters() -> str:
 
 def _twins(chips: tuple[str, ...]) -> str:
     """Return a row for each of DCGM's fields: its metric on the first chip that has it, and where it is called otherwise."""
-    from ullage.cupti.dictionary import base
-    from ullage.cupti.twins import twins
+    from ullage.cupti.metric_names.dcgm_equivalents import twins
+    from ullage.cupti.metric_names.dictionary import base
 
     known = {chip: {twin.dcgm: twin for twin in twins(chip)} for chip in chips}
     rows = []

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from ullage.cupti.pc_samples import SAMPLES, Facts, PcSamples
+from ullage.cupti.pc_sampling.samples import SAMPLES, Facts, PcSamples
 from ullage.cupti.stalls import PREFIX
 from ullage.kernels.compiling import compile_cubin
 from ullage.kernels.sass.instruction import Function, Instruction, loops

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 import ullage
 from ullage.cli import cli
 from ullage.metrics.tree import Node
-from ullage.reports.trace import TraceReport
+from ullage.reports.trace.trace import TraceReport
 from ullage.views.numbers import UNKNOWN, factor, percent
 from ullage.views.times import seconds
 
@@ -31,7 +31,7 @@ each format, and run
 python docs/trace_files.py FOLDER > docs/trace-files.md
 ```
 
-`tests/test_trace_files.py` computes every number of the PyTorch and Nsight Systems files a second time, without Ullage's
+`tests/traces/test_trace_files.py` computes every number of the PyTorch and Nsight Systems files a second time, without Ullage's
 readers and sums: plain `json` and `sqlite3`, and a sweep over the edges of all intervals. Of each file the times of every
 device and process, of each region and of each profiler step are equal to the nanosecond.
 

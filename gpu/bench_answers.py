@@ -8,8 +8,8 @@ from typing import Any
 from ullage.benches.bench import BENCHES, Labels, Quantity
 from ullage.benches.result import BenchResult, CaseRow
 from ullage.gpus.chip import Chip, find
-from ullage.reports.power_curve import BENCH, power_cost
-from ullage.reports.roofline import ceilings
+from ullage.reports.bench.power_curve import BENCH, power_cost
+from ullage.reports.bench.roofline import ceilings
 
 HBM = (0.85, 1.0)  # shares of what the maker states
 BESIDE = 0.02  # how far clocks and times, which are of moments a little apart, may take a share above what can be

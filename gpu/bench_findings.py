@@ -14,8 +14,8 @@ from gpu.machine import Machine, described
 from ullage.benches.bench import BENCHES
 from ullage.benches.result import BenchResult
 from ullage.gpus.measured import save
-from ullage.reports.power_curve import power_notes
-from ullage.reports.roofline import ceilings
+from ullage.reports.bench.power_curve import power_notes
+from ullage.reports.bench.roofline import ceilings
 
 MOST = 40  # problems that are told one by one
 COLUMNS = {
@@ -53,7 +53,7 @@ def recorded(machine: Machine, passes: Sequence[Pass]) -> tuple[Findings, list[B
 
 def tables(found: Sequence[BenchResult]) -> str:
     """Return the tables of recordings as text."""
-    from ullage.reports.bench import bench_report
+    from ullage.reports.bench.bench import bench_report
 
     return str(bench_report(found))
 

@@ -16,8 +16,8 @@ from ullage.cupti.chunks import chunks
 from ullage.live.launch import NCCL
 from ullage.problems import Problems
 from ullage.recording import NcclCollectives
-from ullage.traces.recorded_nccl import nccl_collectives
-from ullage.traces.recorded_told import RecordingFacts
+from ullage.traces.recorded.facts import RecordingFacts
+from ullage.traces.recorded.nccl import nccl_collectives
 
 LIMIT = 60.0  # seconds: importing PyTorch and beginning NCCL take most of it
 FIRST = (2, 27)  # NCCL with version 4 of the profiler's interface

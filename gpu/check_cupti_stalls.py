@@ -11,7 +11,7 @@ from gpu.check import Findings, NotMeasured, check
 from gpu.cupti_stalls_program import LAUNCHES, PLAIN, STAGES
 from gpu.cupti_tools import injected, library, needs_recorder, recordings, settings, understood
 from gpu.machine import Machine
-from ullage.cupti.pc_recorded import sampled
+from ullage.cupti.pc_sampling.recorded import sampled
 from ullage.live.recording import STALLS
 
 LIMIT = 30.0  # seconds for one stage: it needs a few

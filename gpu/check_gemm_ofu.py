@@ -15,7 +15,7 @@ from ullage.benches.gemm_ofu_plan import LARGEST
 from ullage.benches.gemm_ofu_record import Observation, read
 from ullage.benches.running.session import opened
 from ullage.errors import UllageError
-from ullage.reports import gemm_ofu as reports
+from ullage.reports.gemms import ofu as reports
 
 COUNT, SECONDS, SEED = 60, 0.25, 0  # random products in each precision, and how long each is watched
 RECORDING, TABLE = "gemm_ofu.jsonl", "gemm_ofu.txt"

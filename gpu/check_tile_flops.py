@@ -16,7 +16,7 @@ from gpu.tile_program import LONG, MARK, PRECISIONS, command, gemms
 from ullage.benches.gemm_ofu_plan import PlannedGemm
 from ullage.kernels.gemms.gemm import decode
 from ullage.kernels.tiling import Cover
-from ullage.reports.gemm_ofu_estimates import cover
+from ullage.reports.gemms.ofu_estimates import cover
 
 ACTIVE = "sm__pipe_tensor_cycles_active.avg.pct_of_peak_sustained_elapsed"
 # By precision, what counts its operations, by the names that Hopper has; asked for where ncu gives no list of its own.

@@ -97,7 +97,7 @@ def _recorded(with_what: Recorder, notes: list[str]) -> Iterator[tuple[str, str,
 def _read(found: Recorded) -> tuple[dict[str, Any], str]:
     """Return what the trace says beside what is known, and its report as text."""
     from ullage.profiles import profile
-    from ullage.reports.trace import trace
+    from ullage.reports.trace.trace import trace
 
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / found.name

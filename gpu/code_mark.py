@@ -9,7 +9,15 @@ from functools import lru_cache
 from pathlib import Path
 
 # The rooms that talk to a GPU. What the others make of a recording can be made again without one.
-MEASURING = ("gpu", "ullage.benches", "ullage.cupti", "ullage.kernels", "ullage.live", "ullage.sources.nvml", "ullage.sources.readings")
+MEASURING = (
+    "gpu",
+    "ullage.benches",
+    "ullage.cupti",
+    "ullage.kernels",
+    "ullage.live",
+    "ullage.sources.nvml",
+    "ullage.sources.rows.readings",
+)
 # How the runner goes about its checks, and how findings are written down: nothing that a measured number depends on.
 AROUND = ("gpu.check", "gpu.timetable", "gpu.evidence", "gpu.code_mark", "ullage.benches.bench", "ullage.benches.result")
 COMPILED = ("*.c", "*.h")  # sources beside a module which its package compiles

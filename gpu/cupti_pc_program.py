@@ -11,10 +11,10 @@ from gpu.apart import tell
 from gpu.cupti_device import Device
 from gpu.cupti_tools import refusal
 from ullage.cupti.library import Library, find
-from ullage.cupti.pc_configuration import Configuration
-from ullage.cupti.pc_context import SampledContext
-from ullage.cupti.pc_samples import PcSamples
-from ullage.cupti.pc_sampling import PcSampling
+from ullage.cupti.pc_sampling.configuration import Configuration
+from ullage.cupti.pc_sampling.context import SampledContext
+from ullage.cupti.pc_sampling.pc_sampling import PcSampling
+from ullage.cupti.pc_sampling.samples import PcSamples
 from ullage.cupti.stalls import short
 from ullage.errors import UllageError
 from ullage.kernels.compiling import compile_cubin

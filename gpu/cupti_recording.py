@@ -29,7 +29,7 @@ from ullage.sums.lanes.gather import gather
 from ullage.sums.lanes.reduce import Reduced, reduce
 from ullage.sums.lanes.run import device_parts, device_totals, host_parts, host_totals, merge
 from ullage.totals import DeviceTotals, HostTotals
-from ullage.traces.recorded import read
+from ullage.traces.recorded.recorded import read
 from ullage.traces.trace import File, TraceOptions
 
 Records = npt.NDArray[np.void]

@@ -20,10 +20,10 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from tests.servers import say, scripted
+from tests.fleet.servers import say, scripted
 from ullage.cli import cli
 from ullage.errors import UllageError
-from ullage.reports.waterfall_inputs import kind
+from ullage.reports.waterfall.inputs import kind
 
 T = 1_786_320_000  # 2026-08-10T00:00:00Z
 LABELS = 'gpu="{0}",UUID="GPU-{0}",modelName="NVIDIA H100 80GB HBM3",Hostname="n1",hpc_job="job-{0}"'

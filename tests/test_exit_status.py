@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
-from tests.bench_results import of_bench, slower
+from tests.benches.bench_results import of_bench, slower
 from tests.command_line import Said, ask
-from tests.nvml_double import Gpu, Nvml
-from tests.trace_command import EVENTS, profile
+from tests.live.nvml_double import Gpu, Nvml
+from tests.traces.trace_command import EVENTS, profile
 from ullage.cli import cli
 from ullage.cli._exit_status import ANSWERED, ERROR, GATE, INTERRUPTED, PARTIAL, PASSED_ON, THREE, USAGE, in_words, table
 from ullage.views.view import Headline, View
@@ -333,7 +333,7 @@ STORE = {"info": "", "compact": "", "retain": " --keep 90d"}
 
 
 def counter_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
-    from ullage.reports import counter
+    from ullage.reports.audit import counter
 
     nothing = counter.CounterReport("mine", None, ())
     monkeypatch.setattr(counter, "audit_counter", lambda *_, **__: nothing)

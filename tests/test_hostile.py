@@ -27,13 +27,13 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 import ullage
-from tests.servers import say, scripted
+from tests.fleet.servers import say, scripted
 from ullage.cli import cli
 from ullage.errors import UllageError
 from ullage.questions.telemetry import TelemetryReading
 from ullage.render import json as as_json
 from ullage.render.fleet import view
-from ullage.reports.fleet import FleetReport
+from ullage.reports.fleet.fleet import FleetReport
 from ullage.sources.source import Options
 from ullage.store.store import Store
 from ullage.views.html import html

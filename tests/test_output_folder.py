@@ -267,8 +267,8 @@ def test_a_simulated_trace_does_not_take_the_place_of_a_real_one(tmp_path: Path)
 @pytest.fixture
 def inputs(tmp_path: Path) -> Path:
     """One of everything that commands read."""
-    from tests.bench_results import of_bench
-    from tests.trace_command import profile
+    from tests.benches.bench_results import of_bench
+    from tests.traces.trace_command import profile
     from ullage.cli.bench import write_results
 
     profile(tmp_path, "trace.json")
@@ -367,7 +367,7 @@ def test_a_span_to_keep_is_never_rounded_down(tmp_path: Path) -> None:
 
 
 def test_ceilings_that_can_not_be_read_are_put_aside_and_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.bench_results import of_bench
+    from tests.benches.bench_results import of_bench
     from ullage.cli.bench import write_results
     from ullage.gpus import measured
 
@@ -401,7 +401,7 @@ def test_a_recording_that_is_not_closed_is_mended_without_being_written_anew(tmp
 
 
 def test_old_results_stay_until_a_suite_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from tests.bench_results import of_bench
+    from tests.benches.bench_results import of_bench
     from ullage.benches.running import apart, driver
     from ullage.cli.bench import read_results, write_results
 

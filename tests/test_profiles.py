@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kineto_events import BASE, call, kernel
-from tests.nsys_runs import SHARED
-from tests.trace_command import EVENTS, profile, refused
+from tests.traces.kineto_events import BASE, call, kernel
+from tests.traces.nsys_runs import SHARED
+from tests.traces.trace_command import EVENTS, profile, refused
 from ullage import profiles, read_trace
 from ullage.errors import UllageError
 from ullage.named import found, ranks
@@ -192,7 +192,7 @@ def eight(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("workers", [2, 8])
 def test_eight_ranks_read_side_by_side_are_those_read_one_by_one(eight: Path, workers: int) -> None:
     from ullage.render.trace_json import record
-    from ullage.reports.trace import trace
+    from ullage.reports.trace.trace import trace
     from ullage.views.json_text import json_text
 
     one, several = (json_text(record(trace(read(str(eight), ProfileRequest(workers=w)), "first-last"))) for w in (1, workers))

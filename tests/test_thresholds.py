@@ -11,24 +11,24 @@ import numpy as np
 import pytest
 
 from tests.conftest import T0
-from tests.test_collectives import Did, rank, run_of
+from tests.traces.test_collectives import Did, rank, run_of
 from ullage.audit.trust import GaugeEvidence, SeriesFault, Verdict, allowed_gap, verdict
-from ullage.reports.rated import rate
+from ullage.reports.fleet.rated import rate
 from ullage.sums.devices import device_sums, time_sums
 from ullage.sums.gauges import gauge_sums, util_sums
-from ullage.sums.lanes.alignment import line
 from ullage.sums.lanes.code.account import CodeAccount, merge_code
 from ullage.sums.lanes.code.times import CodeRow, CodeTimes, code_times, merge_code_times
+from ullage.sums.lanes.collectives.alignment import line
+from ullage.sums.lanes.collectives.exchanges import ENDS_AGREE, _ending_together
+from ullage.sums.lanes.collectives.matching import _named_points
+from ullage.sums.lanes.collectives.moved import _plain
+from ullage.sums.lanes.collectives.shifts import _by_far, shift
+from ullage.sums.lanes.collectives.transfer import split, transfer_notes
 from ullage.sums.lanes.common import _unequal
 from ullage.sums.lanes.events_before_sums import median_with_histogram
-from ullage.sums.lanes.exchanges import ENDS_AGREE, _ending_together
 from ullage.sums.lanes.kernels import Kernels, merge_kernels
-from ullage.sums.lanes.matching import _named_points
-from ullage.sums.lanes.moved import _plain
 from ullage.sums.lanes.queues import _most, quantile
-from ullage.sums.lanes.shifts import _by_far, shift
 from ullage.sums.lanes.spans import spans
-from ullage.sums.lanes.transfer import split, transfer_notes
 from ullage.sums.ledger import CODES
 from ullage.sums.windows import unequal
 from ullage.tables import Flag

@@ -474,7 +474,7 @@ def far(module: str) -> list[str]:
 
 def _tests_of(names: set[str]) -> list[str]:
     stems = {name.rpartition(".")[2] for name in names}
-    tests = sorted(TESTS.glob("test_*.py"), key=lambda path: (path.stem[5:] not in stems, path.stat().st_size))
+    tests = sorted(TESTS.rglob("test_*.py"), key=lambda path: (path.stem[5:] not in stems, path.stat().st_size))
     return [str(path.relative_to(ROOT)) for path in tests if names & _imported(path)]
 
 
@@ -493,7 +493,8 @@ def _imported(path: Path) -> frozenset[str]:
             found |= {name.name for name in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found |= {node.module, *(f"{node.module}.{name.name}" for name in node.names)}
-    helpers = [TESTS / f"{name}.py" for name in found if path.parent == TESTS and (TESTS / f"{name}.py").exists()]
+    places = [ROOT / f"{name.replace('.', '/')}.py" for name in found if path.is_relative_to(TESTS) and name.startswith("tests.")]
+    helpers = [place for place in places if place.exists()]
     return frozenset(found.union(*(_imported(helper) for helper in helpers)))
 
 

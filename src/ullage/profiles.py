@@ -17,9 +17,9 @@ from ullage.memory import give_back
 from ullage.named import found, ranks
 from ullage.problems import Problems
 from ullage.recording import Mode, Recording
+from ullage.sums.lanes.collectives.matching import match
 from ullage.sums.lanes.common import beyond, beyond_region, with_common
 from ullage.sums.lanes.gather import gather
-from ullage.sums.lanes.matching import match
 from ullage.sums.lanes.observed import TableTime
 from ullage.sums.lanes.reduce import Reduced, reduce
 from ullage.sums.lanes.run import Run, merge

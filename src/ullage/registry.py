@@ -16,6 +16,7 @@ T = TypeVar("T")
 class Registry(Generic[T]):
     """Members by name, found by importing every module of a package once, on first use.
 
+    A member that needs several files is a folder, and its file of the folder's name registers it (`traces/kineto/kineto.py`).
     `noun` and `command` shape the error for an unknown name: "no metric is called …; `ullage metrics` lists all".
     A second member under one name is refused.
 
@@ -48,7 +49,9 @@ class Registry(Generic[T]):
         self._loaded = True  # a member may ask while it is being imported
         try:
             for module in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
-                importlib.import_module(f"{self.package}.{module.name}")
+                found = importlib.import_module(f"{self.package}.{module.name}")
+                if module.ispkg and any(inner.name == module.name for inner in pkgutil.iter_modules(found.__path__)):
+                    importlib.import_module(f"{found.__name__}.{module.name}")
         except BaseException:
             self._loaded = False
             raise

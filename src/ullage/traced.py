@@ -13,7 +13,7 @@ from ullage.recording import Mode
 if TYPE_CHECKING:
     from ullage.metrics.tree import Node
     from ullage.profiles import Profile, ProfileRequest, Tables
-    from ullage.reports.trace import TraceReport
+    from ullage.reports.trace.trace import TraceReport
     from ullage.sums.lanes.states import Host
 
 
@@ -116,7 +116,7 @@ class Traced:
 
         Raises UllageError for a region that the run doesn't have."""
         from ullage.profiles import with_region_tables
-        from ullage.reports.trace import TraceQuestion, trace
+        from ullage.reports.trace.trace import TraceQuestion, trace
 
         read = self.profile if region is None or self.asked is None else with_region_tables(self.profile, self.asked, region)
         return trace(read, self.window, TraceQuestion(mode, region, price, link))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import ullage
-from tests.certified_configs import CONFIGS
+from tests.models.certified_configs import CONFIGS
 from ullage.errors import UllageError
 
 SHAPES: dict[str, dict[str, Any]] = {

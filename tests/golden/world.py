@@ -6,7 +6,7 @@ import gzip
 import json
 from pathlib import Path
 
-from tests.bench_results import of_bench, slower
+from tests.benches.bench_results import of_bench, slower
 from tests.command_line import ask
 
 FLEETS = {
@@ -85,8 +85,8 @@ def _write_configs(folder: Path) -> None:
 
 def _write_results(folder: Path) -> None:
     """Results of microbenchmarks, published ones times a factor; a recording of products; samples of program counters."""
-    from tests.test_gemm_ofu import MACHINE, SETTINGS, three
-    from tests.test_stalls import sampled
+    from tests.benches.test_gemm_ofu import MACHINE, SETTINGS, three
+    from tests.cupti.test_stalls import sampled
     from ullage.benches.gemm_ofu_record import Book
     from ullage.cli.bench import write_results
 

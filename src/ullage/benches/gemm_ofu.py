@@ -2,7 +2,7 @@
 
 Each product is checked, then sustained in CUDA graphs while NVML tells tensor activity and clock over the very same span; MFU
 comes from the FLOPs that CUDA events saw done between the two samples. This module only measures and records; what the
-numbers say is in `ullage.reports.gemm_ofu`.
+numbers say is in `ullage.reports.gemms.ofu`.
 """
 
 from __future__ import annotations

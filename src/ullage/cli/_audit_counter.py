@@ -30,7 +30,7 @@ def command(function: str, timeout: float, as_json: bool, out: Path | None) -> N
     another process, and returns the training FLOPs of the step. It runs: name only code that you trust.
     """
     from ullage.render import counter as render
-    from ullage.reports.counter import audit_counter
+    from ullage.reports.audit.counter import audit_counter
 
     check_out(out, FORMS)
     report = audit_counter(function, timeout=timeout)

@@ -16,8 +16,8 @@ from ullage.views.files import FORMS, Form
 from ullage.written_values import share
 
 if TYPE_CHECKING:
-    from ullage.reports.audit import AuditReport
-    from ullage.reports.audit_fleet import FleetAudit
+    from ullage.reports.audit.audit import AuditReport
+    from ullage.reports.audit.fleet import FleetAudit
 
 
 _USELESS = ("step_time", "peak_tflops")

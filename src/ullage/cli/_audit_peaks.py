@@ -33,7 +33,7 @@ def command(given: tuple[str, ...], precision: str, exact: bool, as_json: bool, 
     The unit is told by magnitude.
     """  # fmt: skip
     from ullage.render import peaks as render
-    from ullage.reports.peaks import audit_peaks
+    from ullage.reports.audit.peaks import audit_peaks
 
     check_out(out, FORMS, given)
     report = audit_peaks(given, precision, exact=exact)

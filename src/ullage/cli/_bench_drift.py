@@ -36,7 +36,7 @@ def command(baseline: Path | None, against: Path | None, limit: float, device: i
     """
     from ullage.benches.bench import BENCHES
     from ullage.render.drift import record, view
-    from ullage.reports.drift import drift_report
+    from ullage.reports.bench.drift import drift_report
 
     check_out(out, (".json",), (baseline, against))
     if baseline is None and out is None:

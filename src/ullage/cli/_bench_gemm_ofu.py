@@ -44,7 +44,7 @@ def command(path: Path, recorded: Path | None, picture: str, as_json: bool, out:
     Needs PyTorch and a GPU from Hopper on, without MIG.
     """
     from ullage.benches.gemm_ofu_record import read
-    from ullage.reports.gemm_ofu import gemm_ofu
+    from ullage.reports.gemms.ofu import gemm_ofu
 
     check_out(out, (*FORMS, ".svg"), (recorded or path,))
     stopped = _measure(path, as_json, asked) if recorded is None else None

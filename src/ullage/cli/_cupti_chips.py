@@ -25,7 +25,7 @@ def command(path: str | None, as_json: bool, out: Path | None) -> None:
     check_out(out, FORMS)
     from ullage.cupti.counters.catalogue import source
     from ullage.render import counters as render
-    from ullage.reports.counters import chips
+    from ullage.reports.counters.counters import chips
 
     found = chips(source(path))
     give(render.chips_view(found), lambda: render.chips_record(found), as_json=as_json, out=out)

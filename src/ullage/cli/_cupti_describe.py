@@ -29,7 +29,7 @@ def command(chip: str, metrics: tuple[str, ...], path: str | None, as_json: bool
     check_out(out, FORMS)
     from ullage.cupti.counters.catalogue import source
     from ullage.render import counters as render
-    from ullage.reports.counters import WITHOUT, described
+    from ullage.reports.counters.counters import WITHOUT, described
 
     asked = source(path)
     known, found = described(asked, chip, metrics)

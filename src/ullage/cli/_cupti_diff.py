@@ -33,7 +33,7 @@ def command(what: tuple[str, ...], pattern: str | None, everything: bool, as_jso
 
     CHIP is CUPTI's name (GH100) or a GPU's (H200).
     """
-    from ullage.cupti import changes, dictionary
+    from ullage.cupti.metric_names import changes, dictionary
     from ullage.render import counter_changes as render
 
     check_out(out, FORMS)
@@ -51,7 +51,7 @@ def _sides(what: tuple[str, ...]) -> tuple[tuple[str, str | None], tuple[str, st
     >>> _sides(("gh100", "12.0", "13.5")), _sides(("H200", "GB100", "13.1"))
     ((('GH100', '12.0'), ('GH100', '13.5')), (('GH100', '13.1'), ('GB100', '13.1')))
     """
-    from ullage.reports.counters import chip_code
+    from ullage.reports.counters.counters import chip_code
 
     releases = [word for word in what if re.fullmatch(r"\d+\.\d+", word)]
     chips = [chip_code(word) for word in what if word not in releases]

@@ -49,8 +49,8 @@ def command(
         raise click.UsageError("--release and --passes need --chip")
     from ullage.cupti.counters.catalogue import source
     from ullage.render import old_counters as render
-    from ullage.reports import old_counters as reports
-    from ullage.reports.counters import chip_code
+    from ullage.reports.counters import old_counters as reports
+    from ullage.reports.counters.counters import chip_code
 
     chip = chip and chip_code(chip)
     values = _values(given)

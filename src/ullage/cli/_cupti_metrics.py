@@ -33,7 +33,7 @@ def command(chip: str, pattern: str, kind: str | None, limit: int | None, path: 
     check_out(out, FORMS)
     from ullage.cupti.counters.catalogue import source
     from ullage.render import counters as render
-    from ullage.reports.counters import listing
+    from ullage.reports.counters.counters import listing
 
     found = listing(source(path), chip, pattern, kind or "")
     view = render.listing_view(found, SHOWN if limit is None else limit)

@@ -44,7 +44,7 @@ def command(
     check_out(out, FORMS)
     from ullage.cupti.counters.catalogue import source
     from ullage.render import counters as render
-    from ullage.reports.counters import planned
+    from ullage.reports.counters.counters import planned
 
     if not metrics and not which:
         raise click.UsageError("name metrics, or one of Ullage's sets with --set")

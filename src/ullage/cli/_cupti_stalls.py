@@ -12,8 +12,8 @@ from ullage.cli.options import check_out, give
 from ullage.views.files import FORMS as VIEW_FORMS
 
 if TYPE_CHECKING:
-    from ullage.cupti.pc_samples import PcSamples
-    from ullage.reports.stall_shares import StallReport
+    from ullage.cupti.pc_sampling.samples import PcSamples
+    from ullage.reports.stalls.shares import StallReport
 
 FORMS = (*VIEW_FORMS, ".svg", ".folded")
 
@@ -32,7 +32,7 @@ Examples:
 \b
 FILE is a recording of `ullage run --stalls`, or what this wrote in the program (never in production: sampling costs memory and time):
   from ullage.cupti.library import find
-  from ullage.cupti.pc_sampling import PcSampling, current_context
+  from ullage.cupti.pc_sampling.pc_sampling import PcSampling, current_context
   with PcSampling(find(), [current_context()]) as sampling:
       with sampling.range():
           step()
@@ -64,8 +64,8 @@ def command(
     if file is None:
         give(render.reasons_view(), render.reasons_record, as_json=as_json, out=out)
         return
-    from ullage.cupti.pc_recorded import is_recorded, recorded
-    from ullage.cupti.pc_samples import read
+    from ullage.cupti.pc_sampling.recorded import is_recorded, recorded
+    from ullage.cupti.pc_sampling.samples import read
 
     report = _report(recorded(file) if is_recorded(file) else read(file), kernel, binaries, cupti)
     more = render.forms(report)
@@ -74,7 +74,7 @@ def command(
 
 def _report(samples: PcSamples, kernel: str, binaries: tuple[Path, ...], cupti: str | None) -> StallReport:
     from ullage.kernels.sass.binary import open_binary
-    from ullage.reports.stalls import stall_report
+    from ullage.reports.stalls.stalls import stall_report
 
     cubins = [image.cubin for path in binaries for image in open_binary(path).images]
     return stall_report(samples, kernel=kernel, cubins=cubins, crc=_named(cupti) if cubins else None)

@@ -20,8 +20,8 @@ from ullage.errors import UllageError, harmless
 if TYPE_CHECKING:
     from ullage.live.gathering import Gathering
     from ullage.live.recording import Recorded
-    from ullage.reports.run import RunReport
-    from ullage.reports.trace import TraceReport
+    from ullage.reports.trace.run import RunReport
+    from ullage.reports.trace.trace import TraceReport
 
 NOTHING = (
     "nothing was recorded: the program used no GPU through CUDA, called no MPI, opened no region, "
@@ -103,7 +103,7 @@ def _report(
     if asked["stalls"] and files:
         _stalled(recorded, files, notes, asked)
         return None
-    from ullage.reports.run import run_report
+    from ullage.reports.trace.run import run_report
 
     trace = _trace(files, asked, progress, notes) if files else None
     report = run_report(recorded.code, trace, run.folder, notes)
@@ -139,9 +139,9 @@ def _write_json(record: dict[str, Any], asked: dict[str, Any]) -> None:
 
 def _stalled(recorded: Recorded, files: list[Path], notes: list[str], asked: dict[str, Any]) -> None:
     """Print what the warps of each kernel waited for, and write the files that were asked for; where nothing was sampled say why."""
-    from ullage.cupti.pc_recorded import sampled
+    from ullage.cupti.pc_sampling.recorded import sampled
     from ullage.render import stalls as render
-    from ullage.reports.stalls import stall_report
+    from ullage.reports.stalls.stalls import stall_report
     from ullage.views.files import content
     from ullage.views.text import text
 

@@ -44,7 +44,7 @@ def command(a: str, b: str, limits: tuple[str, ...], top: int, as_json: bool, ou
 
     A and B are trace files, or folders or globs of one run's traces.
     """
-    from ullage.reports.change import change, verdict
+    from ullage.reports.trace.change import change, verdict
 
     (first, before), (second, after) = named(a), named(b)
     check_out(out, FORMS, (before, after))

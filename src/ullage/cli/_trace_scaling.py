@@ -39,7 +39,7 @@ def command(runs: tuple[str, ...], reference: str | None, kind: Any, as_json: bo
     """
     from ullage.cli.trace import answer
     from ullage.render.scaling import record, view
-    from ullage.reports.scaling import scaling
+    from ullage.reports.trace.scaling import scaling
 
     if len(runs) < 2:
         raise UllageError("one run does not scale", "give two or more: ullage trace scaling RUN RUN…")

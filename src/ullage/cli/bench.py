@@ -71,7 +71,7 @@ def command(
     Kernels are compiled at run time; each is checked against a reference on the host before it is timed, and every number says the
     SM clock, power, throttling and data that it was measured under. Clocks, limits and modes of the card are left as they are.
     """
-    from ullage.reports.bench import bench_report
+    from ullage.reports.bench.bench import bench_report
 
     if listed:
         from ullage.render.bench import list_record, list_view
@@ -208,7 +208,7 @@ def check_ceilings() -> None:
 def kept(results: Sequence[Any]) -> str:
     """Keep the measured ceilings of a device and say where."""
     from ullage.gpus.measured import MEASURE, folder, save
-    from ullage.reports.roofline import ceilings
+    from ullage.reports.bench.roofline import ceilings
 
     found = ceilings(results)
     if found is None:

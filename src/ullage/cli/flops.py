@@ -95,7 +95,7 @@ def _picture(report: Any) -> str:
 def _tiles(config: str, asked: Mapping[str, Any], report: Any) -> Any:
     from ullage.models.reading import read_config
     from ullage.questions import step_question
-    from ullage.reports.gemm_ledger import expected
+    from ullage.reports.gemms.ledger import expected
 
     question = words(config, asked)
     question.pop("guidance_scale", None)

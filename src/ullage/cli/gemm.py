@@ -70,7 +70,7 @@ def command(sizes: tuple[str, ...], batch: int, row_major: bool, as_json: bool, 
     for M, N and K alike.
     """
     from ullage.kernels.tiling import TiledProduct
-    from ullage.reports.gemm import GemmQuestion, sweep
+    from ullage.reports.gemms.gemm import GemmQuestion, sweep
 
     check_out(out, (*FORMS, ".svg"))
     triples = spread(sizes)
@@ -127,6 +127,6 @@ def _give(reports: Sequence[Any], ranged: bool, as_json: bool, out: Path | None)
 
 def _picture(reports: Sequence[Any], ranged: bool) -> Any:
     from ullage.render.svg import gemm as drawn
-    from ullage.reports.gemm import squares
+    from ullage.reports.gemms.gemm import squares
 
     return drawn.curve(reports) if ranged else drawn.cover(reports[0], squares(reports[0]))

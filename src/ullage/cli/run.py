@@ -15,10 +15,10 @@ from ullage.cli.options import Finite, check_apart, check_out, megabytes
 from ullage.errors import UllageError
 
 if TYPE_CHECKING:
-    from ullage.live.beside import Beside
     from ullage.live.counting import CountingPlan
     from ullage.live.gathering import Gathering
     from ullage.live.recording import Recorded
+    from ullage.live.sampling.beside_a_program import Beside
 
 _EPILOG = """\b
 Examples:
@@ -247,7 +247,7 @@ def _counting(asked: dict[str, Any]) -> CountingPlan | None:
     if asked["kernels"] is None:
         return None
     from ullage.live.counting import CountingPlan, this_gpu
-    from ullage.reports.counters import chip_code
+    from ullage.reports.counters.counters import chip_code
 
     asked["gpu"] = asked["gpu"] or this_gpu()
     return CountingPlan(chip_code(asked["gpu"]), asked["kernels"], asked["cupti"])
@@ -258,7 +258,7 @@ def _sampled(run: Gathering, asked: dict[str, Any]) -> Iterator[None]:
     if asked["counters"] == "no" or asked["kernels"] is not None or asked["stalls"] or not run.first_on_host:
         yield
         return
-    from ullage.live.reachable import nvml_answers
+    from ullage.live.sampling.reachable import nvml_answers
 
     # what samples counters takes half a second to load, which a machine without any need not spend
     later = asked["counters"] == "gpm" and not nvml_answers()
@@ -273,7 +273,7 @@ def _sampled(run: Gathering, asked: dict[str, Any]) -> Iterator[None]:
 
 
 def _beside(run: Gathering, asked: dict[str, Any]) -> Beside:
-    from ullage.live.beside import Beside
+    from ullage.live.sampling.beside_a_program import Beside
 
     beside = Beside(run.folder, asked["counters"], cupti=asked["cupti"], everything=run.place is not None)
     beside.start()

@@ -18,10 +18,10 @@ from ullage.written_values import seconds
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ullage.live.course import Course
-    from ullage.live.exposition import Page
-    from ullage.live.sampler import Sampler
-    from ullage.live.watched import Watched
+    from ullage.live.sampling.course import Course
+    from ullage.live.sampling.exposition import Page
+    from ullage.live.sampling.sampler import Sampler
+    from ullage.live.sampling.watched_device import Watched
 
 SHORTEST = 0.1  # seconds between two readings: below, Hopper's are not valid
 LONGEST = 86_400.0
@@ -74,9 +74,9 @@ def command(
 
     The means of everything are printed at the end.
     """
-    from ullage.live.course import Course
-    from ullage.live.kinds import KINDS, PM
-    from ullage.live.sampler import Sampler
+    from ullage.live.sampling.course import Course
+    from ullage.live.sampling.kinds import KINDS, PM
+    from ullage.live.sampling.sampler import Sampler
     from ullage.problems import Problems
     from ullage.sources.source import Options
 
@@ -144,7 +144,7 @@ def _sample(
 
 
 def _sinks(out: Path | None, store: str | None) -> list[Sink]:
-    from ullage.live.keeping import ParquetFile
+    from ullage.live.sampling.readings_file import ParquetFile
 
     return [*([ParquetFile(out)] if out else []), *([_Stored(store)] if store else [])]
 
@@ -174,7 +174,7 @@ class _Stored:
 
 
 def _served(stack: ExitStack, host: str, port: int, fresh_ms: float) -> Page:
-    from ullage.live.exposition import Page, serve
+    from ullage.live.sampling.exposition import Page, serve
 
     page = Page(fresh_ms)
     server = serve(page, host, port)

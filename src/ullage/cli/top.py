@@ -19,7 +19,7 @@ from ullage.errors import UllageError, harmless, public
 from ullage.written_values import prices
 
 if TYPE_CHECKING:
-    from ullage.live.course import Course
+    from ullage.live.sampling.course import Course
     from ullage.problems import Problems
     from ullage.render.top import TopView
 
@@ -80,8 +80,8 @@ def command(
 
 
 def _gpus(every: str, once: bool, as_json: bool, place: str | None, gpus: tuple[str, ...], price_texts: tuple[str, ...], sort: str) -> None:
-    from ullage.live.course import Course
-    from ullage.live.places import lives
+    from ullage.live.sampling.course import Course
+    from ullage.live.sampling.places import lives
     from ullage.problems import Problems
 
     interval, problems = every_seconds(every), Problems()
@@ -117,7 +117,7 @@ def _local(stack: ExitStack, looked: _Looked, gpus: tuple[str, ...]) -> Iterator
     import socket
 
     from ullage.cli._ending import ended_by
-    from ullage.live.sampler import Sampler
+    from ullage.live.sampling.sampler import Sampler
 
     wanted = tuple(part for text in gpus for part in text.split(","))
     sampler = Sampler(looked.course.interval, looked.problems, gpus=wanted)
@@ -130,7 +130,7 @@ def _local(stack: ExitStack, looked: _Looked, gpus: tuple[str, ...]) -> Iterator
 
 def _elsewhere(stack: ExitStack, looked: _Looked, place: str) -> Iterator[list[Any]]:
     from ullage.cli._ending import ended_by
-    from ullage.live.places import interval, polled
+    from ullage.live.sampling.places import interval, polled
 
     stop = threading.Event()
     stack.enter_context(ended_by(stop.set))

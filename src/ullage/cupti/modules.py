@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from ullage.cupti.pc_structures import CrcParams, SourceParams, sized
+from ullage.cupti.pc_sampling.structures import CrcParams, SourceParams, sized
 
 if TYPE_CHECKING:
     from ullage.cupti.library import Library

@@ -25,12 +25,12 @@ from ullage.recording import Mode, Recording
 from ullage.sums.lanes.gather import NOT_KNOWN, Capture, gather
 from ullage.sums.lanes.spans import NONE, Spans, spans, subtract, union
 from ullage.totals import Factors
-from ullage.traces import recorded_notes as notes
-from ullage.traces.recorded import begun, intervals, layouts_of
-from ullage.traces.recorded_host import still_waiting
-from ullage.traces.recorded_ranges import still_open
-from ullage.traces.recorded_rows import RecordingReading
-from ullage.traces.recorded_told import RecordingFacts
+from ullage.traces.recorded import notes
+from ullage.traces.recorded.facts import RecordingFacts
+from ullage.traces.recorded.host import still_waiting
+from ullage.traces.recorded.ranges import still_open
+from ullage.traces.recorded.recorded import begun, intervals, layouts_of
+from ullage.traces.recorded.rows import RecordingReading
 
 KEPT = 10_000_000_000  # ns before the last moment that are not summed up yet: CUPTI hands over its records late
 HELD = 60_000_000_000  # ns for which a launch without a record can hold the sums up

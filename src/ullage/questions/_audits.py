@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from ullage.questions._steps import step_question
 
 if TYPE_CHECKING:
-    from ullage.reports.audit import AuditReport
-    from ullage.reports.audit_fleet import FleetAudit
+    from ullage.reports.audit.audit import AuditReport
+    from ullage.reports.audit.fleet import FleetAudit
     from ullage.sources.source import Options
 
 
@@ -32,8 +32,8 @@ def audit_mfu(
     """
     from ullage.audit.mfu import OFU_ERROR
     from ullage.models.reading import read_config
-    from ullage.reports.audit import Reported
-    from ullage.reports.audit import audit_mfu as answer
+    from ullage.reports.audit.audit import Reported
+    from ullage.reports.audit.audit import audit_mfu as answer
 
     said = Reported(reported, ofu, tile_efficiency, OFU_ERROR if error is None else error, node)
     return answer(read_config(config), step_question(**asked), said, most=most)
@@ -61,10 +61,10 @@ def audit_fleet(
     from ullage.audit.mfu import OFU_ERROR
     from ullage.intake import opened
     from ullage.models.config import Config
-    from ullage.reports.audit_fleet import Measure
-    from ullage.reports.audit_fleet import audit_fleet as answer
-    from ullage.reports.fleet import FleetRequest as FleetQuestion
-    from ullage.reports.fleet import fleet as measured
+    from ullage.reports.audit.fleet import Measure
+    from ullage.reports.audit.fleet import audit_fleet as answer
+    from ullage.reports.fleet.fleet import FleetRequest as FleetQuestion
+    from ullage.reports.fleet.fleet import fleet as measured
     from ullage.reports.flops import StepQuestion
 
     folder = ConfigFolder(Path(configs).expanduser())

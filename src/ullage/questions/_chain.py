@@ -12,7 +12,7 @@ from ullage.questions._steps import step_question
 Place = str | os.PathLike[str]
 
 if TYPE_CHECKING:
-    from ullage.reports.waterfall import WaterfallReport
+    from ullage.reports.waterfall.waterfall import WaterfallReport
     from ullage.sources.source import Options
 
 
@@ -40,10 +40,10 @@ def waterfall(
     GPU-hour, `hours` or `steps` that the job ran, `error` (OFU's, relative). The step is described as for `flops`; a section "step"
     of the configuration says what isn't given. Raises UllageError for what the user can fix, and where nothing is known.
     """
-    from ullage.reports.waterfall import waterfall as answer
-    from ullage.reports.waterfall_ceiling import with_measured
-    from ullage.reports.waterfall_named import NamedSources, placed
-    from ullage.reports.waterfall_sources import read
+    from ullage.reports.waterfall.ceiling import with_measured
+    from ullage.reports.waterfall.named import NamedSources, placed
+    from ullage.reports.waterfall.sources import read
+    from ullage.reports.waterfall.waterfall import waterfall as answer
 
     named = NamedSources(_places(sources), _places(telemetry), _places(trace), config, gemms, job, _places(jobs), window)
     places, given = placed(named, asked, step_question, window_of(options, hours_back, None, None), progress or (lambda _: None))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from ullage.gpus.chip import Chip
-    from ullage.reports.kernel_counters import KernelCounters
+    from ullage.reports.counters.kernel_counters import KernelCounters
 
 
 def kernels(
@@ -24,7 +24,7 @@ def kernels(
     from ullage.gpus.measured import ceilings_of
     from ullage.live.counting import evaluated
     from ullage.problems import Problems
-    from ullage.reports.kernel_counters import kernel_counters
+    from ullage.reports.counters.kernel_counters import kernel_counters
 
     problems = Problems()
     values = list(evaluated([Path(file) for file in files], find(cupti), problems))

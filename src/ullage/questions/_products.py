@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ullage.errors import UllageError, did_you_mean
 
 if TYPE_CHECKING:
-    from ullage.reports.gemm import GemmReport
+    from ullage.reports.gemms.gemm import GemmReport
 
 
 def gemm(m: int, n: int, k: int, *, batch: int = 1, row_major: bool = False, **asked: Any) -> GemmReport:
@@ -22,8 +22,8 @@ def gemm(m: int, n: int, k: int, *, batch: int = 1, row_major: bool = False, **a
     (4096, 4160, 4096)
     """
     from ullage.kernels.tiling import TiledProduct
-    from ullage.reports.gemm import GemmQuestion
-    from ullage.reports.gemm import gemm as answer
+    from ullage.reports.gemms.gemm import GemmQuestion
+    from ullage.reports.gemms.gemm import gemm as answer
 
     known = {f.name for f in dataclasses.fields(GemmQuestion)}
     for word in asked:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from ullage.profiles import Tables
     from ullage.recording import Mode
-    from ullage.reports.stragglers import StragglerReport
-    from ullage.reports.trace import TraceReport
+    from ullage.reports.trace.stragglers import StragglerReport
+    from ullage.reports.trace.trace import TraceReport
     from ullage.sums.lanes.states import Host
 
 
@@ -44,8 +44,8 @@ def trace(
     """
     from ullage.errors import UllageError
     from ullage.profiles import ProfileRequest, profile
-    from ullage.reports.trace import TraceQuestion
-    from ullage.reports.trace import trace as answer
+    from ullage.reports.trace.trace import TraceQuestion
+    from ullage.reports.trace.trace import trace as answer
     from ullage.sums.lanes.window import parse
     from ullage.traces.trace import TraceOptions
 
@@ -67,7 +67,7 @@ def stragglers(files: str | Sequence[str], *, peers: Literal["step", "job"] = "s
     from ullage.errors import UllageError
     from ullage.named import found
     from ullage.problems import Problems
-    from ullage.reports.stragglers import straggler_report
+    from ullage.reports.trace.stragglers import straggler_report
     from ullage.traces.operations import read_operations
     from ullage.traces.trace import recognised
 

@@ -16,7 +16,7 @@ from ullage.questions.telemetry import TelemetryReading
 
 if TYPE_CHECKING:
     from ullage.intake import Intake
-    from ullage.reports.fleet import FleetReport, FleetRequest
+    from ullage.reports.fleet.fleet import FleetReport, FleetRequest
     from ullage.sources.inventory import Listed
 
 
@@ -63,7 +63,7 @@ class FleetQuestion(TelemetryReading):
 
 def answer(question: FleetQuestion, progress: Progress, command: str = "") -> FleetReport:
     """Return the fleet report; raises UllageError for what the user can fix, and for partial input under `strict`."""
-    from ullage.reports.fleet import fleet
+    from ullage.reports.fleet.fleet import fleet
 
     problems = Problems()
     measured = _measured(question, progress, _inventory(question, problems), command)
@@ -73,7 +73,7 @@ def answer(question: FleetQuestion, progress: Progress, command: str = "") -> Fl
 
 def write_samples(question: FleetQuestion, out: Path | None, progress: Progress) -> str | None:
     """Write OFU by sample, where that is asked for; "" for a whole table, else why it is partial. None: it is not asked for."""
-    from ullage.reports.samples import write_with_ofu
+    from ullage.reports.fleet.samples import write_with_ofu
 
     if question.by != "sample":
         return None
@@ -113,7 +113,7 @@ def _inventory(question: FleetQuestion, problems: Problems) -> tuple[Listed, ...
 
 
 def _measured(question: FleetQuestion, progress: Progress, inventory: tuple[Listed, ...], command: str) -> FleetRequest:
-    from ullage.reports.fleet import FleetRequest
+    from ullage.reports.fleet.fleet import FleetRequest
 
     return FleetRequest(
         by=question.by,

@@ -8,7 +8,7 @@ from typing import Any
 
 from ullage.audit.mfu import Explanation, MfuFinding
 from ullage.render.svg.audit import audit as picture
-from ullage.reports.audit import AuditReport
+from ullage.reports.audit.audit import AuditReport
 from ullage.views.notation import FACTOR_3, PERCENT_2, UNCUT, Notation
 from ullage.views.numbers import percent
 from ullage.views.view import Column, Fact, Headline, Item, ItemList, Picture, Section, Table, Value, View

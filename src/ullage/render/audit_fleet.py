@@ -8,7 +8,7 @@ from typing import Any
 from ullage.errors import harmless
 from ullage.render.audit import finding as finding_data
 from ullage.render.json import iso
-from ullage.reports.audit_fleet import Audited, FleetAudit
+from ullage.reports.audit.fleet import Audited, FleetAudit
 from ullage.views.notation import COUNT, PERCENT_1
 from ullage.views.numbers import UNKNOWN, counted, part_read
 from ullage.views.view import Column, Headline, Item, ItemList, Section, Table, Value, View

@@ -29,10 +29,10 @@ from ullage.render.bench_words import (
 )  # fmt: skip
 from ullage.render.svg.plot import plot
 from ullage.render.svg.roofline import roofline as roofline_picture
-from ullage.reports.bench import BenchLine, BenchReport, BenchTable
-from ullage.reports.bench import BenchNumber as Measurement
-from ullage.reports.power_curve import PowerCost, power_cost, power_notes
-from ullage.reports.roofline import roofline
+from ullage.reports.bench.bench import BenchLine, BenchReport, BenchTable
+from ullage.reports.bench.bench import BenchNumber as Measurement
+from ullage.reports.bench.power_curve import PowerCost, power_cost, power_notes
+from ullage.reports.bench.roofline import roofline
 from ullage.views.csv import table_csv
 from ullage.views.files import FORMS as VIEW_FORMS
 from ullage.views.files import Form, write_answer

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ullage.benches.bench import Plain, Quantity
 from ullage.benches.result import BenchResult, Stamp
 from ullage.errors import harmless
-from ullage.reports.bench import BenchNumber, BenchTable
+from ullage.reports.bench.bench import BenchNumber, BenchTable
 from ullage.views.numbers import UNKNOWN, binary_size, percent
 
 NOT_YET = "not measured yet"

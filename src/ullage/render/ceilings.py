@@ -11,7 +11,7 @@ from ullage.gpus.chip import Chip
 from ullage.gpus.measured import Ceilings, MeasuredCeiling, conditions
 from ullage.gpus.precision import PRECISIONS
 from ullage.metrics.metric import ratio
-from ullage.reports.roofline import LEVELS
+from ullage.reports.bench.roofline import LEVELS
 from ullage.views.notation import PERCENT, Notation
 from ullage.views.view import Cell, Column, Item, ItemList, Paragraph, Section, Table, Value
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ullage.errors import harmless
-from ullage.reports.change import BoundedNumber, ChangeReport, Check, ComparedPart, ComparedSide, ExplainedChange, GateVerdict
+from ullage.reports.trace.change import BoundedNumber, ChangeReport, Check, ComparedPart, ComparedSide, ExplainedChange, GateVerdict
 from ullage.totals import RESOURCES
 from ullage.views.names import lowered
 from ullage.views.notation import FIGURES, TIME

@@ -6,7 +6,7 @@ from typing import Any
 
 from ullage.audit.counter import ComparedCount
 from ullage.errors import harmless
-from ullage.reports.counter import CounterReport
+from ullage.reports.audit.counter import CounterReport
 from ullage.views.notation import Notation
 from ullage.views.view import Column, Headline, Section, Table, View
 

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ullage.cupti.changes import Changes
-from ullage.cupti.dictionary import DictionaryMetric
+from ullage.cupti.metric_names.changes import Changes
+from ullage.cupti.metric_names.dictionary import DictionaryMetric
 from ullage.errors import harmless
 from ullage.views.notation import UNCUT
 from ullage.views.view import Column, Headline, Paragraph, Section, Table, Value, View

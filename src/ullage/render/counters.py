@@ -10,7 +10,7 @@ from typing import Any
 from ullage.cupti.counters.host import WHICH
 from ullage.cupti.counters.plan import CollectionWay
 from ullage.errors import did_you_mean, harmless
-from ullage.reports.counters import Chips, DescribedMetric, Listing, Planned
+from ullage.reports.counters.counters import Chips, DescribedMetric, Listing, Planned
 from ullage.views.notation import COUNT, UNCUT
 from ullage.views.numbers import counted
 from ullage.views.view import Column, Headline, Paragraph, Section, Table, Value, View

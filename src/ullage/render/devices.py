@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from ullage.errors import harmless
-from ullage.live.course import Course, Totals
-from ullage.live.watched import Watched
-from ullage.sources.clock_reasons import reasons
+from ullage.live.sampling.course import Course, Totals
+from ullage.live.sampling.watched_device import Watched
+from ullage.sources.naming.clock_reasons import reasons
 from ullage.views.numbers import UNKNOWN, counted, money, percent
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from ullage.benches.quantities import UNITS
 from ullage.errors import harmless
 from ullage.render.bench_words import shown, unit, word
-from ullage.reports.drift import DriftReport, MovedNumber
+from ullage.reports.bench.drift import DriftReport, MovedNumber
 from ullage.views.notation import FIGURES, Notation
 from ullage.views.numbers import percent
 from ullage.views.view import Cell, Column, Headline, Section, Table, Value, View

@@ -17,9 +17,9 @@ from ullage.render.svg.line import course
 from ullage.render.svg.scatter import scatter
 from ullage.render.svg.stacked import ledger as ledger_picture
 from ullage.render.svg.stacked import trust as trust_picture
-from ullage.reports.agreement import Agreement, Comparison
-from ullage.reports.fleet import FleetReport
-from ullage.reports.groups import Group
+from ullage.reports.fleet.agreement import Agreement, Comparison
+from ullage.reports.fleet.fleet import FleetReport
+from ullage.reports.fleet.groups import Group
 from ullage.views import notation
 from ullage.views.csv import table_csv
 from ullage.views.files import FORMS as VIEW_FORMS

@@ -8,7 +8,7 @@ from typing import Any
 from ullage.render.gemm import pair
 from ullage.render.svg.terms import terms as terms_picture
 from ullage.reports.flops import FlopsReport
-from ullage.reports.gemm_ledger import TiledGemm, TilesReport, efficiency
+from ullage.reports.gemms.ledger import TiledGemm, TilesReport, efficiency
 from ullage.views.notation import COUNT, FIGURES, FLOPS, PERCENT_1, TERAFLOPS
 from ullage.views.numbers import flops, percent
 from ullage.views.view import Column, Fact, Headline, Paragraph, Part, Picture, Section, Table, Value, View

@@ -7,7 +7,7 @@ from typing import Any
 
 from ullage.errors import harmless
 from ullage.kernels.tiling import Pair
-from ullage.reports.gemm import GemmReport, squares
+from ullage.reports.gemms.gemm import GemmReport, squares
 from ullage.views.draw import NARROW
 from ullage.views.markup import Markup
 from ullage.views.notation import COUNT, FIGURES, PERCENT_1, PERCENT_2

@@ -7,8 +7,8 @@ from typing import Any
 
 from ullage.errors import harmless
 from ullage.render.svg import gemm_ofu as pictures
-from ullage.reports.gemm_ofu import BASE, EstimatorRow, GemmOfuReport
-from ullage.reports.gemm_ofu_estimates import Estimate
+from ullage.reports.gemms.ofu import BASE, EstimatorRow, GemmOfuReport
+from ullage.reports.gemms.ofu_estimates import Estimate
 from ullage.views.markup import Markup
 from ullage.views.notation import COUNT, FACTOR, PERCENT, POINTS_2, change
 from ullage.views.numbers import percent

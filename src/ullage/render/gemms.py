@@ -9,8 +9,8 @@ from typing import Any, Literal
 from ullage.errors import harmless
 from ullage.metrics.tiles import adjusted_ofu
 from ullage.product import Product, product
-from ullage.reports.gemm_uses import GemmUse
-from ullage.reports.gemms import GemmGroup, GemmSummary
+from ullage.reports.gemms.gemms import GemmGroup, GemmSummary
+from ullage.reports.gemms.uses import GemmUse
 from ullage.sums.lanes.code.layers import BETWEEN
 from ullage.views.notation import COUNT, FACTOR_4, KERNEL, PERCENT, PERCENT_1, TERAFLOPS, TIME
 from ullage.views.numbers import UNKNOWN, percent

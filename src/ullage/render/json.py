@@ -6,9 +6,9 @@ import datetime
 import math
 from typing import Any
 
-from ullage.reports.agreement import Agreement
-from ullage.reports.fleet import FleetReport
-from ullage.reports.groups import Group
+from ullage.reports.fleet.agreement import Agreement
+from ullage.reports.fleet.fleet import FleetReport
+from ullage.reports.fleet.groups import Group
 
 
 def fleet(report: FleetReport) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from ullage.reports.kernel_counters import CountedKernel, KernelCounters
+from ullage.reports.counters.kernel_counters import CountedKernel, KernelCounters
 from ullage.views.notation import COUNT, FACTOR, FIGURES, PERCENT, Notation
 from ullage.views.numbers import amount, counted, percent
 from ullage.views.times import seconds

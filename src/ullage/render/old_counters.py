@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ullage.errors import harmless
-from ullage.reports.old_counters import Translated
+from ullage.reports.counters.old_counters import Translated
 from ullage.views.numbers import counted
 from ullage.views.view import Headline, Item, ItemList, Paragraph, Section, View
 

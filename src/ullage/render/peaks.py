@@ -6,7 +6,7 @@ from collections import Counter
 from typing import Any
 
 from ullage.audit.peaks import MEANINGS, SOUND, Judgement
-from ullage.reports.peaks import PeaksReport
+from ullage.reports.audit.peaks import PeaksReport
 from ullage.views.notation import FACTOR_3, Notation
 from ullage.views.numbers import counted
 from ullage.views.view import Column, Headline, Section, Table, Value, View

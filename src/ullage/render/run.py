@@ -12,7 +12,7 @@ from ullage.render.trace import SHOWN
 from ullage.render.trace import view as trace_view
 from ullage.render.trace_json import record as trace_record
 from ullage.render.trace_parts import trees_table
-from ullage.reports.run import RunReport
+from ullage.reports.trace.run import RunReport
 from ullage.views.names import lowered
 from ullage.views.numbers import percent
 from ullage.views.view import Headline, Picture, Section, View

@@ -6,8 +6,8 @@ import json
 from collections.abc import Iterable
 
 from ullage.errors import harmless
-from ullage.live.course import Course
-from ullage.live.watched import Watched
+from ullage.live.sampling.course import Course
+from ullage.live.sampling.watched_device import Watched
 from ullage.render import devices
 from ullage.views.notation import PERCENT, PERCENT_1, Notation
 from ullage.views.numbers import factor, moment

@@ -7,7 +7,7 @@ from typing import Any
 
 from ullage.errors import harmless
 from ullage.metrics.tree import Node
-from ullage.reports.scaling import ScalingReport, ScalingRow, TreeRows
+from ullage.reports.trace.scaling import ScalingReport, ScalingRow, TreeRows
 from ullage.totals import RESOURCES, Resource
 from ullage.views.markup import Markup
 from ullage.views.names import lowered

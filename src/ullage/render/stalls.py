@@ -8,8 +8,8 @@ from typing import Any
 from ullage.cupti.stalls import GROUPS, REASONS
 from ullage.errors import harmless
 from ullage.render.svg.flame import flame
-from ullage.reports.stall_frames import frames, paths
-from ullage.reports.stall_shares import KernelStalls, Spot, StallReport, StallShare
+from ullage.reports.stalls.frames import frames, paths
+from ullage.reports.stalls.shares import KernelStalls, Spot, StallReport, StallShare
 from ullage.views.files import Form
 from ullage.views.notation import COUNT, PERCENT, Notation
 from ullage.views.numbers import counted, percent

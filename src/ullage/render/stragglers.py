@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ullage.errors import harmless
-from ullage.reports.stragglers import STRAGGLING, Cause, StragglerReport
+from ullage.reports.trace.stragglers import STRAGGLING, Cause, StragglerReport
 from ullage.views.notation import COUNT, FIGURES, PERCENT, TIME, Notation
 from ullage.views.numbers import counted, factor, percent
 from ullage.views.times import seconds

@@ -10,9 +10,9 @@ import time
 from typing import Any
 
 from ullage.errors import UllageError
-from ullage.reports.trace import TraceReport
-from ullage.reports.view import RunPart
-from ullage.traces.talp_values import values
+from ullage.reports.trace.part import RunPart
+from ullage.reports.trace.trace import TraceReport
+from ullage.traces.talp.values import values
 
 VERSION = "3.7"
 WHOLE = "Global"  # what TALP calls the whole run

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ullage.errors import harmless
-from ullage.live.course import Course
-from ullage.live.watched import Watched
+from ullage.live.sampling.course import Course
+from ullage.live.sampling.watched_device import Watched
 from ullage.render import devices
 from ullage.views.numbers import moment
 from ullage.views.table import table

@@ -18,8 +18,8 @@ from ullage.render.trace_code import code_tables, host_code
 from ullage.render.trace_collectives import collectives
 from ullage.render.trace_parts import between, devices, efficiencies, processes, trees_table
 from ullage.render.trace_what_if import what_if
-from ullage.reports.trace import TraceReport
-from ullage.reports.view import RunPart
+from ullage.reports.trace.part import RunPart
+from ullage.reports.trace.trace import TraceReport
 from ullage.sums.lanes.idle import Gap
 from ullage.totals import RESOURCES, HostTotals
 from ullage.views.notation import COUNT, FACTOR, FACTOR_4, KERNEL, MONEY, PATH, PERCENT, PERCENT_1, QUANTITY, TERAFLOPS, TIME

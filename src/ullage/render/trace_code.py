@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ullage.reports.code import CodeReport
-from ullage.reports.trace import TraceReport
+from ullage.reports.trace.code import CodeReport
+from ullage.reports.trace.trace import TraceReport
 from ullage.sums.lanes.idle import Gap
 from ullage.views.names import innermost
 from ullage.views.notation import BYTE_RATE, BYTES, COUNT, PATH, PERCENT_1, THREE_DIGITS, TIME

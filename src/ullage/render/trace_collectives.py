@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ullage.reports.late import Late
-from ullage.reports.links import Bandwidth
-from ullage.reports.sequences import Sequences, verdict
-from ullage.reports.trace import TraceReport
+from ullage.reports.trace.late_ranks import Late
+from ullage.reports.trace.links import Bandwidth
+from ullage.reports.trace.sequences import Sequences, verdict
+from ullage.reports.trace.trace import TraceReport
 from ullage.sums.nccl_arrivals import NcclArrivals
 from ullage.views.notation import BYTE_RATE, BYTES, COUNT, FACTOR, PERCENT, TIME, Notation
 from ullage.views.numbers import UNKNOWN, counted, factor, flops

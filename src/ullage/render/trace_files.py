@@ -11,7 +11,7 @@ from ullage.problems import Problems
 from ullage.recording import Recording
 from ullage.render.trace import view
 from ullage.render.trace_json import record
-from ullage.reports.trace import TraceReport
+from ullage.reports.trace.trace import TraceReport
 from ullage.traces.trace import TraceOptions, recognised
 from ullage.views.csv import chosen_table, table_csv
 from ullage.views.files import FORMS as VIEW_FORMS

@@ -11,14 +11,14 @@ from ullage.metrics.tree import Node
 from ullage.recording import Mode
 from ullage.render.gemms import record as gemms
 from ullage.render.trace_what_if import record as what_if
-from ullage.reports.code import CodeReport
-from ullage.reports.idleness import Idleness
-from ullage.reports.kernels import KernelSummary, Overlap
-from ullage.reports.lane_shares import device_shares, device_times, host_shares
-from ullage.reports.restated import Restatement
-from ullage.reports.sequences import verdict
-from ullage.reports.trace import TraceReport
-from ullage.reports.view import RunPart
+from ullage.reports.trace.code import CodeReport
+from ullage.reports.trace.idleness import Idleness
+from ullage.reports.trace.kernels import KernelSummary, Overlap
+from ullage.reports.trace.lane_shares import device_shares, device_times, host_shares
+from ullage.reports.trace.part import RunPart
+from ullage.reports.trace.restated import Restatement
+from ullage.reports.trace.sequences import verdict
+from ullage.reports.trace.trace import TraceReport
 from ullage.sums.lanes.code.times import CodeTimes
 from ullage.sums.lanes.idle import Gap, Rhythm
 from ullage.sums.lanes.run import DevicePart, HostPart

@@ -9,8 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from ullage.checked_parquet import write_table
-from ullage.reports.trace import TraceReport
-from ullage.reports.view import RunPart
+from ullage.reports.trace.part import RunPart
+from ullage.reports.trace.trace import TraceReport
 from ullage.totals import RESOURCES, DeviceTotals, HostTotals
 
 SCHEMA = pa.schema(

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from ullage.metrics.tree import Node
 from ullage.recording import Mode
 from ullage.render.svg.tree import bounds
-from ullage.reports.lane_shares import device_shares, host_shares
-from ullage.reports.view import RunPart
+from ullage.reports.trace.lane_shares import device_shares, host_shares
+from ullage.reports.trace.part import RunPart
 from ullage.views.notation import BAR, COUNT, FACTOR, PERCENT_1, TIME
 from ullage.views.numbers import factor
 from ullage.views.view import Cell, Column, Table, Value

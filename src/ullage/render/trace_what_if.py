@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from ullage.reports.what_if import WhatIf
+from ullage.reports.trace.what_if import WhatIf
 from ullage.views.notation import COUNT, FACTOR, KERNEL, PERCENT_1, TIME
 from ullage.views.numbers import UNKNOWN, percent
 from ullage.views.times import seconds

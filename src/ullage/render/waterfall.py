@@ -8,7 +8,7 @@ from typing import Any
 from ullage.metrics.evidence import GIVEN, REST, Measured
 from ullage.render import waterfall_kernels
 from ullage.render.json import iso
-from ullage.reports.waterfall import Cost, WaterfallReport
+from ullage.reports.waterfall.waterfall import Cost, WaterfallReport
 from ullage.views.markup import Markup
 from ullage.views.notation import FACTOR_3, FIGURES, GPU_HOURS, MONEY, PERCENT_1, PERCENTAGE_POINTS, change
 from ullage.views.numbers import part_read, percent

@@ -8,8 +8,8 @@ from typing import Any
 from ullage.errors import harmless
 from ullage.product import attention, product
 from ullage.render.gemms import sizes
-from ullage.reports.kernel_roofs import KernelRoof, KernelRoofs
-from ullage.reports.remedies import Remedy
+from ullage.reports.waterfall.kernel_roofs import KernelRoof, KernelRoofs
+from ullage.reports.waterfall.remedies import Remedy
 from ullage.views.notation import BYTES, COUNT, FLOPS, PERCENTAGE_POINTS, TIME, Notation
 from ullage.views.view import Column, Item, ItemList, Paragraph, Part, Section, Table, Value
 

@@ -2,7 +2,7 @@
 
 Format: dcgm-exporter's template `internal/pkg/rendermetrics/render_metrics.go`: label order gpu, UUID, pci_bus_id, device,
 modelName, Hostname, then label-type fields, then attributes such as hpc_job; values are integers or have six decimals.
-Names, units and help texts: `ullage.sources.dcgm_names`.
+Names, units and help texts: `ullage.sources.naming.dcgm_names`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ullage.simulate.changes import SimulatedDevice
 from ullage.simulate.exporter import SENTINELS, Emission, scale
 from ullage.simulate.specification import NOT_READ, Specification, host_name, uuid
-from ullage.sources.dcgm_names import NEW, OLD, Name
+from ullage.sources.naming.dcgm_names import NEW, OLD, Name
 
 DRIVER = "580.95.05"
 

@@ -27,7 +27,7 @@ from ullage.simulate.exposition import HostPages, pages
 from ullage.simulate.fleet import Simulation, wire_schema
 from ullage.simulate.schedule import ScheduledJob
 from ullage.simulate.specification import Specification, host_name
-from ullage.sources.dcgm_names import OLD
+from ullage.sources.naming.dcgm_names import OLD
 
 MOST_CELLS = 100_000_000  # of a table that has a column per GPU and must be in memory
 UNCHANGING = {"dmon", "acme"}  # tables whose columns or lines are a fixed set of whole GPUs of one host

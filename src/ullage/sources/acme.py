@@ -20,12 +20,12 @@ from ullage.compressed import head as first_bytes
 from ullage.errors import UllageError, UnreadableError
 from ullage.problems import Problems
 from ullage.sources import clock
-from ullage.sources.columns import is_time, meaning
 from ullage.sources.delimited import blocks, first_lines, head
-from ullage.sources.fields import Alias, Floats, is_sentinel
-from ullage.sources.labels import device_name
+from ullage.sources.naming.columns import is_time, meaning
+from ullage.sources.naming.fields import Alias, Floats, is_sentinel
+from ullage.sources.naming.labels import device_name
+from ullage.sources.rows.tabular import TableReading, matrix, numbers, within
 from ullage.sources.source import Options, Place, source
-from ullage.sources.tabular import TableReading, matrix, numbers, within
 from ullage.tables import FIELDS
 
 _STEM = re.compile(r"(?P<metric>[A-Za-z_0-9]+?)(?:-20\d\d-[^.]*)?\.csv(?:\.(?:gz|bz2|xz))?", re.IGNORECASE)

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from ullage.errors import UllageError, UnreadableError, harmless
 from ullage.problems import Problems
-from ullage.sources.columns import ColumnLayout, layout
+from ullage.sources.naming.columns import ColumnLayout, layout
+from ullage.sources.rows.tabular import TableReading, batches, nothing_known
 from ullage.sources.source import Options, Place, source
-from ullage.sources.tabular import TableReading, batches, nothing_known
 
 BLOCK = 8 << 20  # bytes of text at a time
 _LONGEST_LINE = 32 << 20

@@ -20,8 +20,8 @@ import pyarrow as pa
 
 from ullage.errors import UllageError, UnreadableError
 from ullage.problems import Problems
-from ullage.sources.fields import Alias, clean
-from ullage.sources.labels import device_name
+from ullage.sources.naming.fields import Alias, clean
+from ullage.sources.naming.labels import device_name
 from ullage.sources.source import InOrder, Options, Place, source
 from ullage.tables import samples
 from ullage.units import DAY_MS

@@ -23,7 +23,7 @@ from ullage.compressed import head
 from ullage.errors import UllageError, UnreadableError, harmless
 from ullage.problems import Problems
 from ullage.sources.http import Client, ServerError
-from ullage.sources.lines import ExpositionLines
+from ullage.sources.rows.lines import ExpositionLines
 from ullage.sources.source import Options, Place, source
 
 CHUNK = 8 << 20  # bytes read and parsed at a time

@@ -17,8 +17,8 @@ from ullage.compressed import head as first_bytes
 from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 from ullage.sources import clock
-from ullage.sources.columns import listed
 from ullage.sources.delimited import first_lines, head
+from ullage.sources.naming.columns import listed
 from ullage.sources.source import Place
 
 MOST = 1_000_000  # entries; the largest fleets have a tenth of it

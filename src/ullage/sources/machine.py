@@ -11,8 +11,8 @@ import numpy as np
 
 from ullage.errors import UnreadableError
 from ullage.problems import Problems
-from ullage.sources.fields import Alias, Flags, Floats, clean
-from ullage.sources.labels import device_name
+from ullage.sources.naming.fields import Alias, Flags, Floats, clean
+from ullage.sources.naming.labels import device_name
 from ullage.sources.source import LONGER, Options
 
 if TYPE_CHECKING:

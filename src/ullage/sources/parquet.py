@@ -18,9 +18,9 @@ from ullage.checked_parquet import opened
 from ullage.errors import UllageError, UnreadableError, harmless
 from ullage.problems import Problems
 from ullage.sources.clock import milliseconds
-from ullage.sources.columns import ColumnLayout, layout
+from ullage.sources.naming.columns import ColumnLayout, layout
+from ullage.sources.rows.tabular import ROWS, TableReading, batches, nothing_known, within
 from ullage.sources.source import Options, Place, source
-from ullage.sources.tabular import ROWS, TableReading, batches, nothing_known, within
 from ullage.tables import IDENTITY, SAMPLES
 
 

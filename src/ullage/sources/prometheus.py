@@ -18,10 +18,10 @@ import pyarrow as pa
 
 from ullage.errors import UllageError, UnreadableError
 from ullage.problems import Problems
-from ullage.sources.fields import possible
 from ullage.sources.http import Client, ServerError
+from ullage.sources.naming.fields import possible
 from ullage.sources.prometheus_routes import MOST_POINTS, PrometheusRange, Route, export, grid, instant, interval, refuses_ranges, too_much
-from ullage.sources.readings import Readings
+from ullage.sources.rows.readings import Readings
 from ullage.sources.source import Deadline, Options, Place, source
 from ullage.units import DAY_MS, HOUR_MS
 

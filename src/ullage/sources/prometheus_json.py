@@ -23,8 +23,8 @@ import pyarrow as pa
 
 from ullage.errors import UllageError, UnreadableError, harmless
 from ullage.problems import Problems
-from ullage.sources.fields import known
-from ullage.sources.readings import Readings, SeriesReadings
+from ullage.sources.naming.fields import known
+from ullage.sources.rows.readings import Readings, SeriesReadings
 from ullage.sources.source import Options, Place, source
 
 Floats = npt.NDArray[np.float64]

@@ -24,7 +24,7 @@ from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 from ullage.sources.http import Client, ServerError, is_page
 from ullage.sources.prometheus_json import PrometheusAnswer, blocks, heed
-from ullage.sources.readings import SeriesReadings, label_set
+from ullage.sources.rows.readings import SeriesReadings, label_set
 
 Ints = npt.NDArray[np.int64]
 

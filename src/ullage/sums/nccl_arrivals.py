@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ullage.cupti.chunks import NCCL
 from ullage.recording import NcclCollectives
-from ullage.sums.lanes.matched import codes
+from ullage.sums.lanes.collectives.matched import codes
 
 TOGETHER = ("AllReduce", "AllGather", "ReduceScatter", "AlltoAll")  # no rank leaves before all have come; NCCL's own words
 Codes = npt.NDArray[np.int64]

@@ -17,9 +17,9 @@ from ullage.problems import Problems
 from ullage.recording import Recording
 from ullage.traces.jax_folder import repeats, session
 from ullage.traces.jax_planes import HostLives, TracePlane, describe, on_device, on_host, plane, stream
-from ullage.traces.json_array import Array, opening
-from ullage.traces.json_salvage import ERRORS
-from ullage.traces.json_source import JsonSource
+from ullage.traces.json.array import Array, opening
+from ullage.traces.json.salvage import ERRORS
+from ullage.traces.json.source import JsonSource
 from ullage.traces.row_batches import Row, batches, whole
 from ullage.traces.trace import File, TraceOptions, trace
 

@@ -19,7 +19,7 @@ import pyarrow as pa
 from ullage.errors import UllageError
 from ullage.problems import Problems
 from ullage.recording import Recording
-from ullage.traces.nsys_file import MAGIC, Database, opened
+from ullage.traces.nsys.file import MAGIC, Database, opened
 from ullage.traces.rocprof_rows import Agent, RocprofFacts, kernel, where_copied
 from ullage.traces.row_batches import Row, batches, whole
 from ullage.traces.trace import File, TraceOptions, trace

@@ -16,8 +16,8 @@ import pyarrow as pa
 from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 from ullage.recording import Recording
-from ullage.traces.json_salvage import ERRORS
-from ullage.traces.json_source import JsonSource
+from ullage.traces.json.salvage import ERRORS
+from ullage.traces.json.source import JsonSource
 from ullage.traces.rocprof_members import Members, header
 from ullage.traces.rocprof_rows import GPU, Agent, RocprofFacts, kernel, where_copied
 from ullage.traces.row_batches import Row, batches

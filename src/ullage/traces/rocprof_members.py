@@ -9,9 +9,9 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from ullage.traces.json_array import CHUNK, MOST, Array
-from ullage.traces.json_salvage import ERRORS, end_of_array
-from ullage.traces.json_source import JsonSource
+from ullage.traces.json.array import CHUNK, MOST, Array
+from ullage.traces.json.salvage import ERRORS, end_of_array
+from ullage.traces.json.source import JsonSource
 
 T = TypeVar("T")
 _BLOCK = 1 << 20

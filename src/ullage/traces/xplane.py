@@ -23,7 +23,7 @@ from ullage.protobuf import EndOfBytesError, MessageStream, WireError, fields, s
 from ullage.recording import Recording
 from ullage.traces.jax_folder import repeats, session
 from ullage.traces.jax_planes import HostLives, TracePlane, describe, on_device, on_host, plane, stream
-from ullage.traces.json_source import JsonSource
+from ullage.traces.json.source import JsonSource
 from ullage.traces.row_batches import Row, batches
 from ullage.traces.trace import File, TraceOptions, trace
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ullage.sources import clock_reasons
+from ullage.sources.naming import clock_reasons
 
 INTERVAL = 0.01  # seconds between samples
 STEADY = 1.0  # seconds: NVML's energy counter and its averaged power are too slow for a shorter span

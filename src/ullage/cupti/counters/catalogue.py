@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ullage.cupti import dictionary
 from ullage.cupti.counters import perfworks
 from ullage.cupti.counters.host import named
 from ullage.cupti.counters.names import CounterMetric
 from ullage.cupti.library import Library, find
+from ullage.cupti.metric_names import dictionary
 from ullage.errors import UllageError
 
 

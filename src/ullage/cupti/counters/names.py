@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ullage.cupti.dictionary import Kind, base
+from ullage.cupti.metric_names.dictionary import Kind, base
 from ullage.errors import UllageError, did_you_mean, harmless
 
 KINDS: tuple[Kind, ...] = ("counter", "ratio", "throughput")  # in the order of NVPW_MetricType and CUpti_MetricType

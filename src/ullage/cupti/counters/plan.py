@@ -18,8 +18,8 @@ from typing import Literal
 from ullage.cupti.counters import host, perfworks
 from ullage.cupti.counters.catalogue import Catalogue
 from ullage.cupti.counters.host import Host, NotCollected, Unserved, Use
-from ullage.cupti.dictionary import base
 from ullage.cupti.library import Library
+from ullage.cupti.metric_names.dictionary import base
 from ullage.errors import UllageError
 
 Mode = Literal["range", "pm"]

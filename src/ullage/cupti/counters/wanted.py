@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ullage.cupti.counters.work import finest
-from ullage.cupti.dictionary import base
+from ullage.cupti.metric_names.dictionary import base
 from ullage.errors import UllageError, did_you_mean
 
 _SHARE = ".avg.pct_of_peak_sustained_elapsed"

@@ -22,7 +22,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from ullage.cupti.dictionary import base
+from ullage.cupti.metric_names.dictionary import base
 
 _TENSOR = re.compile(
     r"sm__ops_path_tensor(?:_op_(?P<op>[a-z]+))?_src_(?P<source>[a-z0-9_]+?)(?:_dst_(?P<result>[a-z0-9]+))?"

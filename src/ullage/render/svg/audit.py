@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ullage.audit.mfu import Explanation, MfuFinding
 from ullage.errors import harmless
-from ullage.reports.audit import AuditReport
+from ullage.reports.audit.audit import AuditReport
 from ullage.views.draw import SMALL, WIDE, Scale, box, extent, fit, line, picture, text
 from ullage.views.markup import Markup, element
 from ullage.views.numbers import percent

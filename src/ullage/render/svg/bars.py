@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ullage.errors import harmless
-from ullage.reports.groups import Group
+from ullage.reports.fleet.groups import Group
 from ullage.views.draw import SMALL, WIDE, Scale, box, extent, fit, picture, text
 from ullage.views.markup import Markup, element, known
 from ullage.views.numbers import counted, hours, percent

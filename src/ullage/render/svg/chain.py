@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ullage.metrics.telemetry import TelemetryTree
-from ullage.reports.fleet import FleetReport
+from ullage.reports.fleet.fleet import FleetReport
 from ullage.views.draw import SIZE, SMALL, WIDE, Scale, box, extent, line, picture, text, wrap
 from ullage.views.markup import Markup, element, known
 from ullage.views.numbers import UNKNOWN, factor, hours, part_read, percent

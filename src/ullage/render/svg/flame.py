@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ullage.cupti.stalls import GROUPS
-from ullage.reports.stall_frames import Frame, frames
-from ullage.reports.stall_shares import StallReport
+from ullage.reports.stalls.frames import Frame, frames
+from ullage.reports.stalls.shares import StallReport
 from ullage.views.draw import SMALL, WIDE, box, extent, fit, picture, text
 from ullage.views.markup import Markup, element
 from ullage.views.numbers import percent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ullage.render.gemm import cluster, shape, whence
-from ullage.reports.gemm import GemmReport
+from ullage.reports.gemms.gemm import GemmReport
 from ullage.views.draw import NARROW, SMALL, WIDE, Scale, box, extent, fit, hatch, line, picture, text
 from ullage.views.markup import Markup, element, number
 from ullage.views.numbers import percent

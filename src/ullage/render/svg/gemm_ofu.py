@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from ullage.benches.gemm_ofu_plan import PRECISIONS
 from ullage.render.svg.plot import Curve, chart
-from ullage.reports.gemm_ofu import BASE, GemmOfuReport
+from ullage.reports.gemms.ofu import BASE, GemmOfuReport
 from ullage.views.draw import SMALL, WIDE, Scale, box, line, picture, text
 from ullage.views.markup import Markup, element
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from ullage.render.svg.calendar import HOUR, ticks
-from ullage.reports.fleet import BUCKETS, CoursePoint
+from ullage.reports.fleet.fleet import BUCKETS, CoursePoint
 from ullage.views.draw import SMALL, WIDE, Scale, extent, line, picture, text
 from ullage.views.markup import Markup, element, known, number
 from ullage.views.numbers import percent, span

@@ -9,7 +9,7 @@ from typing import Any
 
 from ullage.benches.bench import Quantity
 from ullage.render.bench_words import BYTES, Unit, short, units, word
-from ullage.reports.bench import QUANTITIES, BenchLine, BenchNumber, BenchTable
+from ullage.reports.bench.bench import QUANTITIES, BenchLine, BenchNumber, BenchTable
 from ullage.views.draw import SMALL, WIDE, Scale, extent, fit, line, picture, text
 from ullage.views.markup import Markup, element, number
 from ullage.views.numbers import binary_size, short_count

@@ -11,7 +11,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ullage.reports.roofline import Roof, Roofline, RooflinePoint
+from ullage.reports.bench.roofline import Roof, Roofline, RooflinePoint
 from ullage.views.draw import SMALL, WIDE, Scale, extent, fit, line, picture, text
 from ullage.views.markup import Markup, element
 from ullage.views.numbers import short_tera

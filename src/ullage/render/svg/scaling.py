@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from ullage.metrics.tree import Node
 from ullage.render.scaling import cell, headline, lost
-from ullage.reports.scaling import ScalingReport, ScalingRow, TreeRows
+from ullage.reports.trace.scaling import ScalingReport, ScalingRow, TreeRows
 from ullage.views.draw import SMALL, WIDE, Scale, box, extent, fit, line, picture, text
 from ullage.views.markup import Markup, element, known, number
 from ullage.views.numbers import factor

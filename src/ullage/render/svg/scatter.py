@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ullage.reports.agreement import Agreement, Comparison
+from ullage.reports.fleet.agreement import Agreement, Comparison
 from ullage.views.draw import SIZE, SMALL, WIDE, Scale, fit, line, picture, text
 from ullage.views.markup import Markup, element, known, number
 from ullage.views.numbers import counted, percent

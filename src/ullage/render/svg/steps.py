@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ullage.render.svg.strips import WORDS, stacked, swatch
-from ullage.reports.view import RunPart
+from ullage.reports.trace.part import RunPart
 from ullage.views.draw import SMALL, WIDE, extent, fit, line, picture, text
 from ullage.views.markup import Markup
 from ullage.views.numbers import percent

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from ullage.metrics.evidence import Measured
 from ullage.render.waterfall import bounds, headline
-from ullage.reports.waterfall import Cost, WaterfallReport
+from ullage.reports.waterfall.waterfall import Cost, WaterfallReport
 from ullage.views.draw import SIZE, SMALL, WIDE, Scale, box, extent, fit, hatch, line, picture, text, wrap
 from ullage.views.markup import Markup, element
 from ullage.views.notation import FACTOR_3, PERCENTAGE_POINTS, change

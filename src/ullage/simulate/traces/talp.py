@@ -1,6 +1,6 @@
 """A scenario as TALP would write it: JSON of DLB 3.5 to 3.8, with raw times exact to the ns.
 
-The sums are the scenario's answers, written by `ullage.traces.talp_values`.
+The sums are the scenario's answers, written by `ullage.traces.talp.values`.
 DLB 3.5 knows no GPUs: there, time in a GPU's interface is useful.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 
 from ullage.simulate.traces.answers import TreeAnswer, answer
 from ullage.simulate.traces.scenario import Scenario
-from ullage.traces.talp_values import device_values, values
+from ullage.traces.talp.values import device_values, values
 
 VERSIONS = ("3.5", "3.6", "3.7", "3.8")
 

@@ -23,12 +23,12 @@ from ullage.checked_parquet import opened
 from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 from ullage.sources import clock
-from ullage.sources.columns import listed
 from ullage.sources.delimited import first_lines, head
 from ullage.sources.jobs.hostlist import expand
 from ullage.sources.jobs.job import job_source
 from ullage.sources.jobs.record import Record, numbers, table
 from ullage.sources.jobs.record import count as gpu_count
+from ullage.sources.naming.columns import listed
 from ullage.sources.source import Place
 from ullage.tables import JOBS
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ullage.sums.lanes.alignment import AlignedClock, ClockLine
+from ullage.sums.lanes.collectives.alignment import AlignedClock, ClockLine
 from ullage.sums.lanes.gather import NOT_KNOWN
 from ullage.sums.lanes.observed import Pair, TableTime, bounds
 from ullage.sums.lanes.run import DevicePart, HostPart, Run, device_parts, host_parts, identity

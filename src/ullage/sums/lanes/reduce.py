@@ -12,7 +12,8 @@ import numpy.typing as npt
 from ullage.memory import give_back
 from ullage.recording import Recording, Summed
 from ullage.sums.lanes.code.account import CodeAccount, account
-from ullage.sums.lanes.collectives import Collectives, collectives
+from ullage.sums.lanes.collectives.collectives import Collectives, collectives
+from ullage.sums.lanes.collectives.tokens import Fed, fed
 from ullage.sums.lanes.doubt import doubted
 from ullage.sums.lanes.events_before_sums import events
 from ullage.sums.lanes.gather import KIND, NOT_KNOWN, Capture, LaneRows
@@ -39,7 +40,6 @@ from ullage.sums.lanes.states import (
     recorder_spans,
     workers,
 )
-from ullage.sums.lanes.tokens import Fed, fed
 from ullage.sums.lanes.window import TraceWindow
 
 _MPI = re.compile(r"(?i)p?mpi[ _:]")

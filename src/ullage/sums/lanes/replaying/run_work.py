@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ullage.sums.lanes.alignment import ClockLine
+from ullage.sums.lanes.collectives.alignment import ClockLine
+from ullage.sums.lanes.collectives.matched import Matched, codes
 from ullage.sums.lanes.gather import KIND, NOT_KNOWN
 from ullage.sums.lanes.launches import Mask
-from ullage.sums.lanes.matched import Matched, codes
 from ullage.sums.lanes.observed import bounds
 from ullage.sums.lanes.replaying.work import CallColumns, CapturedWork, OperationColumns
 from ullage.sums.lanes.run import Run

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.sums.lanes.code.levels import by_thread, levels
-from ullage.sums.lanes.collectives import Collectives
+from ullage.sums.lanes.collectives.collectives import Collectives
 from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Codes, LaneRows
 from ullage.sums.lanes.launches import Mask, launches, only, puts
 from ullage.sums.lanes.observed import Observed

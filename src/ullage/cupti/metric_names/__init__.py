@@ -1,0 +1,1 @@
+"""What counter metrics are called, in every release and on every chip."""

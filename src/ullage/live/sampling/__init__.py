@@ -1,0 +1,1 @@
+"""This machine's GPUs read at an interval."""

@@ -1,0 +1,1 @@
+"""What microbenchmarks found, beside what is published."""

@@ -1,0 +1,1 @@
+"""What CUPTI's counters say, and what can be counted."""

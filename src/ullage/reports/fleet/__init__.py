@@ -1,0 +1,1 @@
+"""How full a fleet is, and where the shortfall goes."""

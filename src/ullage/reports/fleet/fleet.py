@@ -1,0 +1,442 @@
+"""How full is the fleet, and where does the shortfall go: OFU by whatever key, the telemetry tree, the ledger, trust."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ullage.audit.trust import VERDICTS, Verdict
+from ullage.errors import UllageError, did_you_mean, harmless
+from ullage.gpus.chip import find
+from ullage.gpus.overrides import peaks
+from ullage.metrics.clocks import SamplingNoise
+from ullage.metrics.metric import ratio
+from ullage.metrics.telemetry import TelemetryTree
+from ullage.reports.fleet.agreement import Agreement, MeasuredJob, agreement
+from ullage.reports.fleet.existence import Existence, existence, notes_of, outside
+from ullage.reports.fleet.groups import (
+    Array,
+    Group,
+    Mask,
+    counted_hours,
+    exact_share,
+    gauge,
+    gpu_hours,
+    groups_of,
+    in_slices,
+    marked_sums,
+    method_of,
+    prices_of,
+    stacked,
+    state_and_gauge_sums,
+    state_sums,
+)
+from ullage.reports.fleet.rated import Rated, chains, codes_of, losses, rate, weighted_mean, weighted_means
+from ullage.reports.fleet.series import gauge_evidence, noise
+from ullage.reports.fleet.trusted import Device, bounds_note, judge, sampled_bounds
+from ullage.sources.inventory import Listed
+from ullage.sums.devices import KIND, time_sums, within
+from ullage.sums.grouping import collapse
+from ullage.sums.ledger import CODES, OWNERS
+from ullage.sums.spans import Span, Whose, samples_in_spans
+from ullage.units import DAY_MS, HOUR_MS
+from ullage.views.shown import ShownByView
+
+KEYS = ("job", "user", "model", "host", "cluster", "gpu", "namespace", "hour")
+Verdicts = Mapping[Device, Verdict]
+BUCKETS = (60_000, 300_000, 900_000, HOUR_MS, 6 * HOUR_MS, 24 * HOUR_MS)
+
+
+@dataclass(frozen=True)
+class CoursePoint:
+    """The fleet in one span of time: its start (ms), OFU, "GPU utilization", and GPU-hours observed."""
+
+    time: int
+    ofu: float | None
+    gpu_util: float | None
+    gpu_hours: float
+
+
+@dataclass(frozen=True)
+class FleetReport(ShownByView, view="ullage.render.fleet"):
+    """The answer to `ullage fleet`. Ratios in [0, 1]; hours are GPU-hours; times are ms since 1970, UTC.
+
+    `ofu`, `tree` and `ullage` are over trusted series whose OFU is known, `counted_hours` of them; `ofu_all` over all. `tree` says what is
+    left after each step, and its losses of `counted_hours` add up to `ullage`. `ledger` has GPU-hours by owner, which add up to the time
+    for which each GPU exists: from its first to its last sight in the window, or as an inventory says.
+    `ofu_bounds` are the least and the most that OFU may be where clock and activity move together (None: not sampled).
+    `complete` says whether all that was asked for was read; if not, `read_until` is the time up to which it was, where that is known, and
+    `partial_because` is why.
+    """
+
+    ofu: float | None
+    ofu_all: float | None
+    method: str
+    exact_share: float
+    gpus: float
+    gpu_hours: float
+    trusted_share: float
+    window: tuple[int, int]
+    gpu_util: float | None
+    tensor_active: float | None
+    power: float | None
+    tree: TelemetryTree
+    counted_hours: float
+    ledger: dict[str, float]
+    by: str
+    groups: list[Group]
+    models: list[Group]
+    course: list[CoursePoint]
+    verdicts: dict[str, tuple[int, float]]
+    findings: list[Verdict]
+    agreement: Agreement | None
+    noise: list[SamplingNoise]
+    ullage: float | None
+    cost: float | None
+    ullage_cost: float | None
+    idle_cost: float | None
+    command: str = ""
+    notes: list[str] = field(default_factory=list)
+    ofu_bounds: tuple[float, float] | None = None
+    complete: bool = True
+    read_until: int | None = None
+    partial_because: str = ""
+
+
+@dataclass(frozen=True)
+class FleetRequest:
+    """What is asked.
+
+    `by` is the grouping key (None: the one that fits); `since` and `until` bound the window (ms); `prices` are per GPU-hour by
+    GPU name ("" for every other); `model` names the GPU where samples don't; `peak_tflops` goes before the table of peaks; `one_job` takes
+    all samples for the work of one job. `inventory` says which GPUs exist when.
+    """
+
+    by: str | None = None
+    since: int | None = None
+    until: int | None = None
+    prices: Mapping[str, float] = field(default_factory=dict)
+    model: str | None = None
+    peak_tflops: str | None = None
+    noise: bool = False
+    one_job: bool = False
+    inventory: tuple[Listed, ...] = ()
+    command: str = ""
+    progress: Callable[[str], None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense before anything is read: a key, a GPU or a peak that nobody knows."""
+        if self.by is not None and self.by not in KEYS:
+            raise UllageError(f"can't group by '{harmless(self.by)}'", did_you_mean(self.by, KEYS, "ullage fleet --help"))
+        for name in filter(None, (*self.prices, self.model)):
+            find(name)
+        peaks(self.peak_tflops or "")
+
+
+def fleet(samples: Any, jobs: pa.Table | None, question: FleetRequest, notes: list[str] | None = None) -> FleetReport:
+    """Return the fleet report over settled samples (an Ibis table of `tables.SETTLED`) and job records.
+
+    Raises UllageError for an empty window, an unknown key, or a fleet of which no GPU is known.
+    """
+    notes = list(notes or [])
+    samples = within(samples, question.since, question.until)
+    question.progress("adding up")
+    samples, sums, gauges, found = _existing(samples, question, notes)
+    if not len(sums):
+        hint = "widen --since/--until, or check that the source holds the fields it needs: `ullage metrics --fields`"
+        raise UllageError("there is no sample in the window", "; ".join([*notes[:3], hint]))
+    rated = rate(sums, question.model)
+    _note_unknown(rated, notes)
+    question.progress("judging")
+    # what was not sliced is no device that says anything
+    devices = rate(collapse(sums.filter(pc.is_null(sums["share"])), ["gpu", "mig"]), question.model)
+    verdicts = judge(devices, gauge_evidence(samples, gauges))
+    faults = _faults(verdicts)
+    marked = marked_sums(sums, samples, faults)
+    rated = rate(marked, question.model) if faults else replace(rated, sums=marked)
+    trusted = _believed(rated, verdicts)
+    good = rated.take(trusted)
+    window = _window(sums, question)
+    by = question.by or _natural_key(sums)
+    question.progress("grouping")
+    lost = losses(good, np.zeros(len(good), np.int64) if question.one_job else None)
+    tree = chains(good, lost, np.zeros(len(good), np.int64), 1)[0] if len(good) else TelemetryTree(None, ())
+    compared = agreement(_by_job(rated, good, jobs), jobs, question.peak_tflops)
+    return FleetReport(
+        ofu=weighted_mean(good.ofu_part, good.ofu_time, good.weight),
+        ofu_all=weighted_mean(rated.ofu_part, rated.ofu_time, rated.weight),
+        method=method_of(exact_share(good)),
+        exact_share=exact_share(good),
+        gpus=float(rated.codes("gpu")[1]),
+        gpu_hours=gpu_hours(rated),
+        trusted_share=ratio(gpu_hours(good), gpu_hours(rated)) or 0.0,
+        window=window,
+        gpu_util=gauge(rated, "gpu_util"),
+        tensor_active=gauge(good, "tensor_active"),
+        power=gauge(rated, "power"),
+        tree=tree,
+        counted_hours=counted_hours(good),
+        ledger=_ledger(rated, found),
+        by=by,
+        groups=_hourly(samples, question, verdicts) if by == "hour" else groups_of(rated, trusted, lost, by, question.prices),
+        models=groups_of(rated, trusted, lost, "model", question.prices),
+        course=_course(samples, window, verdicts, question),
+        verdicts=_tally(verdicts),
+        findings=sorted((v for v in verdicts.values() if v.verdict != "ok"), key=lambda v: (VERDICTS.index(v.verdict), v.gpu, v.mig or "")),
+        agreement=compared,
+        noise=noise(samples, devices.sums, rated, wanted=question.noise),
+        **_money(rated, good, prices_of(rated, question.prices), prices_of(good, question.prices)),  # type: ignore[arg-type]
+        command=question.command,
+        notes=[*notes, *_report_notes(rated, good, tree, compared, verdicts)],
+        ofu_bounds=sampled_bounds(good, verdicts),
+        complete=True,  # whoever read the samples knows better: see `Intake.marked`
+        read_until=None,
+    )
+
+
+def _report_notes(rated: Rated, good: Rated, tree: TelemetryTree, compared: Agreement | None, verdicts: Verdicts) -> list[str]:
+    """Return what must be said beside the numbers of a report."""
+    bounds = bounds_note(sampled_bounds(good, verdicts))
+    return [
+        *_remarks(rated, good),
+        *_strange_clocks(rated),
+        *_contradictions(tree),
+        *_two_opinions(compared),
+        *([bounds] if bounds else []),
+    ]
+
+
+def _existing(samples: Any, question: FleetRequest, notes: list[str]) -> tuple[Any, pa.Table, pa.Table, Existence]:
+    """Return the samples of the time in which their GPUs existed, their sums by state and of their gauges, and when each GPU existed.
+
+    Notes say what lay outside.
+    """
+    sums, gauges = state_and_gauge_sums(samples, notes)
+    found = existence(sums, question.inventory, _window(sums, question)) if len(sums) else Existence({})
+    not_existing = outside(sums, found)
+    if not not_existing:
+        notes += notes_of(found, 0.0, 0.0) if question.inventory else []
+        return samples, sums, gauges, found
+    inside = samples_in_spans(samples, not_existing)
+    left, gauges = state_and_gauge_sums(inside, [])
+    notes += notes_of(found, _observed(sums), _observed(left))
+    return inside, left, gauges, found
+
+
+def _believed(rated: Rated, verdicts: Verdicts) -> Mask:
+    """Return which rows count: those of trusted series, and what was not sliced of a GPU of which any series is trusted."""
+    of_gpu: dict[str | None, bool] = {}
+    for (gpu, _), verdict in verdicts.items():
+        of_gpu[gpu] = of_gpu.get(gpu, False) or verdict.trusted
+    devices, firsts = rated.alike("gpu", "mig")
+    sound = []
+    for gpu, mig in zip(*(rated.sums[name].take(pa.array(firsts)).to_pylist() for name in ("gpu", "mig")), strict=True):
+        own = verdicts.get((gpu, mig))
+        sound.append(gpu is not None and (of_gpu.get(gpu, False) if own is None else own.trusted))
+    found: Mask = np.array(sound, dtype=np.bool_)[devices] & ~rated.sums["faulty"].to_numpy()
+    return found
+
+
+def _faults(verdicts: Verdicts) -> Mapping[Whose, tuple[Span, ...]]:
+    """Return when series that count were faulty, which does not count."""
+    return {device: verdict.left_out for device, verdict in verdicts.items() if verdict.left_out}
+
+
+def _of_trusted(samples: Any, verdicts: Verdicts) -> Any:
+    """Return the samples of trusted series."""
+    import ibis
+
+    doubted: dict[str, list[str | None]] = {}
+    for (gpu, mig), verdict in verdicts.items():
+        if not verdict.trusted:
+            doubted.setdefault(gpu, []).append(mig)
+    sound = {gpu for (gpu, _), verdict in verdicts.items() if verdict.trusted}
+    gone = [gpu for gpu in doubted if gpu not in sound]
+    samples = samples.filter(~samples.gpu.isin(gone)) if gone else samples
+    for gpu in sorted(doubted.keys() & sound):
+        own = [samples.mig.isnull() if mig is None else (samples.mig == mig).fill_null(False) for mig in doubted[gpu]]
+        samples = samples.filter(~((samples.gpu == gpu) & ibis.or_(*own)))
+    return samples
+
+
+def _hourly(samples: Any, question: FleetRequest, verdicts: Verdicts) -> list[Group]:
+    sums = state_sums(samples, [], bucket_ms=HOUR_MS)
+    rated = rate(marked_sums(sums, samples, _faults(verdicts), bucket_ms=HOUR_MS), question.model)
+    trusted = _believed(rated, verdicts)
+    return groups_of(rated, trusted, losses(rated.take(trusted)), "bucket", question.prices)
+
+
+def _natural_key(sums: pa.Table) -> str:
+    if _names_any(sums["job"]):
+        return "job"
+    return "gpu" if codes_of(sums, "gpu")[1] <= 64 or not _names_any(sums["host"]) else "host"
+
+
+def _names_any(words: pa.ChunkedArray) -> bool:
+    return bool(pc.any(pc.not_equal(words.cast(pa.string()), "")).as_py())
+
+
+def _window(sums: pa.Table, question: FleetRequest) -> tuple[int, int]:
+    start, end = pc.min(sums["start_ms"]).as_py(), pc.max(sums["last_ms"]).as_py()
+    return (int(start) if question.since is None else question.since, int(end) if question.until is None else question.until)
+
+
+def _by_job(rated: Rated, good: Rated, jobs: pa.Table | None) -> dict[str, MeasuredJob]:
+    """Return what trusted series say of each job; its size is how many GPUs its record says, else how many were seen in it."""
+    seen = rated.sums.group_by("job").aggregate([("gpu", "count_distinct")])
+    held: dict[str, int] = dict(zip(seen["job"].to_pylist(), seen["gpu_count_distinct"].to_pylist(), strict=True))
+    records = [] if jobs is None else jobs.select(["job", "gpus"]).to_pylist()
+    stated = {row["job"]: int(row["gpus"]) for row in records if row["gpus"]}
+    named = good.take((good.chip >= 0) & good.sums["job"].is_valid().to_numpy())
+    codes, count = named.codes("job")
+    first = np.unique(codes, return_index=True)[1]
+    jobs_seen = named.sums["job"].take(pa.array(first)).to_pylist()
+    means = weighted_means(named.ofu_part, named.ofu_time, named.weight, codes, count)
+    return {
+        job: MeasuredJob(float(ofu), stated.get(job, held[job]), named.chips[named.chip[row]].name)
+        for job, ofu, row in zip(jobs_seen, means, first, strict=True)
+        if not np.isnan(ofu)
+    }
+
+
+def _ledger(rated: Rated, found: Existence) -> dict[str, float]:
+    """Return GPU-hours by owner: what was observed, and as unknown what nobody told while a GPU existed."""
+    time, whose = rated.column("span_ms") * rated.weight, rated.column("owner")
+    parts = {owner: float(time[whose == code].sum()) for owner, code in CODES.items()}
+    parts["unknown"] += max(0.0, found.total - sum(parts.values()))
+    return {owner: parts[owner] / HOUR_MS for owner in OWNERS} | {"total": sum(parts.values()) / HOUR_MS}
+
+
+def _observed(sums: pa.Table) -> float:
+    """Return the GPU-hours that sums speak of, before anything is known of the GPUs."""
+    return gpu_hours(rate(sums))
+
+
+def _course(samples: Any, window: tuple[int, int], verdicts: Verdicts, question: FleetRequest) -> list[CoursePoint]:
+    bucket_ms = next((b for b in BUCKETS if (window[1] - window[0]) / b <= 400), BUCKETS[-1])
+    believed = [samples_in_spans(_of_trusted(table, verdicts), _faults(verdicts), inside=False) for table in in_slices(samples, [])]
+    sums = stacked([time_sums(table, bucket_ms=bucket_ms) for table in believed])
+    if not len(sums):
+        return []
+    rated = rate(collapse(sums, ["bucket", *KIND]), question.model)
+    starts, codes = np.unique(rated.column("bucket"), return_inverse=True)
+    ofu = weighted_means(rated.ofu_part, rated.ofu_time, rated.weight, codes, len(starts))
+    util = weighted_means(rated.column("gpu_util_sum"), rated.column("gpu_util_ms"), rated.weight, codes, len(starts))
+    hours = np.bincount(codes, rated.column("span_ms") * rated.weight, len(starts)) / HOUR_MS
+    known = ([None if np.isnan(value) else value for value in values.tolist()] for values in (ofu, util))
+    return [CoursePoint(int(start), *values) for start, *values in zip(starts.tolist(), *known, hours.tolist(), strict=True)]
+
+
+def _tally(verdicts: Verdicts) -> dict[str, tuple[int, float]]:
+    tally = {}
+    for name in VERDICTS:
+        chosen = [v for v in verdicts.values() if v.verdict == name]
+        if chosen:
+            tally[name] = (len(chosen), sum(v.gpu_hours for v in chosen))
+    return tally
+
+
+def _money(rated: Rated, good: Rated, prices: Array, good_prices: Array) -> dict[str, float | None]:
+    hours, idle = (rated.column(name) * rated.weight / HOUR_MS for name in ("span_ms", "idle_ms"))
+    short = np.nan_to_num((good.ofu_time - good.ofu_part) * good.weight) / HOUR_MS
+    known = bool((good.ofu_time > 0).any())
+    priced = len(prices) > 0 and not np.isnan(prices).any()
+    return {
+        "ullage": float(short.sum()) if known else None,
+        "cost": float((hours * prices).sum()) if priced else None,
+        "ullage_cost": float((short * good_prices).sum()) if priced and known else None,
+        "idle_cost": float((idle * prices).sum()) if priced else None,
+    }
+
+
+def _note_unknown(rated: Rated, notes: list[str]) -> None:
+    if not rated.unknown_models:
+        return
+    listed = ", ".join(f"'{harmless(name, 60)}'" if name else "no name" for name in list(rated.unknown_models)[:5])
+    hint = 'name it with --gpu, or map it with ULLAGE_GPU_ALIAS="their name=our name"; `ullage gpus` lists all'
+    if not rated.chips:
+        raise UllageError(f"no GPU of this fleet is known: {listed}", hint)
+    notes.append(f"{sum(rated.unknown_models.values()):,.1f} GPU-hours are of GPUs that are not known ({listed}) and have no OFU; {hint}")
+
+
+_TENSOR = (
+    "nobody measured tensor_active, without which there is no OFU: dcgm-exporter has DCGM_FI_PROF_PIPE_TENSOR_ACTIVE in its default list, "
+    "nvidia-smi dmon needs --gpm-metrics 2,3,5 (Hopper and later)"
+)
+
+
+def _remarks(rated: Rated, good: Rated) -> list[str]:
+    remarks = [chip.warning for chip in rated.chips if chip.warning]
+    if not (rated.column("tensor_active_ms") + rated.column("cycles_ms")).any():
+        remarks.append(_TENSOR)
+    elif not (rated.column("ofu_ms") + rated.column("cycles_ms")).any():
+        remarks.append(_bound(good))
+    if not _names_any(rated.sums["job"]):
+        remarks.append("no sample names a job, so nobody knows whose the busy hours were; --jobs takes Slurm's records, a CSV and others")
+    covered = _covered(good)
+    if 0 < covered < 0.95:
+        remarks.append(f"OFU is known for {covered:.0%} of the trusted GPU-hours; for the rest tensor_active or sm_clock is missing")
+    if not rated.column("sm_active_ms").any():
+        remarks.append(
+            "nobody measured sm_active: DCGM_FI_PROF_SM_ACTIVE is off in the exporter's default list; 'SM fill' joins its neighbour"
+        )
+    doubted = gpu_hours(rated) - gpu_hours(good)
+    if doubted > 0:
+        remarks.append(f"{doubted:,.1f} GPU-hours of series that can't be trusted are left out of OFU and the tree; see trust")
+    share = exact_share(good)
+    if method_of(share) == "mixed":
+        remarks.append(f"{share:.0%} of the time OFU comes from cycle counters (exact), the rest from clock samples")
+    return remarks
+
+
+def _strange_clocks(rated: Rated) -> list[str]:
+    """Name the hosts whose samples reach more than a day beyond those of every other host, on either side: clocks that are set wrong."""
+    seen = rated.sums.group_by(["cluster", "host"], use_threads=False).aggregate([("start_ms", "min"), ("last_ms", "max")])
+    found: list[str] = []
+    if len(seen) < 2:
+        return found
+    for ends, side in ((seen["last_ms_max"].to_numpy(), "later"), (-seen["start_ms_min"].to_numpy(), "earlier")):
+        order = np.argsort(ends)
+        beyond = ends[order[-1]] - ends[order[-2]]
+        if beyond > DAY_MS:
+            cluster, host = (seen[name][int(order[-1])].as_py() for name in ("cluster", "host"))
+            name = harmless("/".join(part for part in (cluster, host or "no name") if part))
+            found.append(
+                f"host {name} has samples up to {beyond / DAY_MS:,.1f} days {side} than every other host: "
+                "if its clock is wrong, its hours are too; leave them out with --since or --until"
+            )
+    return found
+
+
+def _two_opinions(compared: Agreement | None) -> list[str]:
+    """Name the jobs whose reported MFU depends on whom one asks; what was named in the question counts."""
+    told = [] if compared is None else compared.contradictions
+    lines = [
+        f"job {harmless(c.job, 60)} reported an MFU of {c.counted:.1%}, which counts, and {c.other:.1%} elsewhere in its records"
+        for c in told
+    ]
+    return lines if len(lines) <= 3 else [*lines[:3], f"{len(lines) - 3:,} more jobs reported two MFUs; `--json` lists them"]
+
+
+def _contradictions(tree: TelemetryTree) -> list[str]:
+    """A clock may pass the tensor clock; of any other factor nothing passes 1 but gauges that disagree."""
+    over = [f for f in tree.factors if f.name != "clock" and f.value is not None and f.value > 1.05]
+    return [f"{f.label} comes to {f.value:.2f}, above 1: the gauges that it is made of contradict each other" for f in over]
+
+
+def _covered(good: Rated) -> float:
+    """The share of the time of GPUs that are known for which there is an OFU."""
+    named = good.take(good.chip >= 0)
+    return float(ratio(float((named.ofu_time * named.weight).sum()) / HOUR_MS, gpu_hours(named)) or 0.0)
+
+
+def _bound(good: Rated) -> str:
+    over = max(((chip.sm_clock or chip.tensor_clock) / chip.tensor_clock for chip in good.chips), default=1.0)
+    activity = gauge(good, "tensor_active")
+    bound = "" if activity is None else f": OFU is at most {activity * over:.1%} (tensor activity at the highest clock)"
+    return f"nobody measured sm_clock, so OFU can't be computed{bound}"

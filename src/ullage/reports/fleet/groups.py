@@ -1,0 +1,237 @@
+"""Rows of a report: device sums gathered by job, user, host, hour …, each with its OFU and tree."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ullage.errors import UllageError, harmless
+from ullage.gpus.chip import find
+from ullage.gpus.mig import mig_share
+from ullage.metrics.metric import ratio
+from ullage.metrics.telemetry import TelemetryTree
+from ullage.reports.fleet.rated import Rated, chains, weighted_mean
+from ullage.sums.devices import device_sums
+from ullage.sums.gauges import device_and_gauge_sums, gauge_sums
+from ullage.sums.slices import by_slices, sliced_gpus
+from ullage.sums.spans import Span, Whose, cut_at_spans, gpus_of
+from ullage.tables import SETTLED
+from ullage.units import HOUR_MS
+
+Mask = npt.NDArray[np.bool_]
+Array = npt.NDArray[np.float64]
+Codes = npt.NDArray[np.int64]
+EXACT = 0.99  # share of the time in which cycles were counted, from which on OFU is called exact
+
+
+@dataclass(frozen=True)
+class Group:
+    """One row of the answer: a job, a user, a host, an hour …, with its OFU, its GPU-hours and what it falls short by.
+
+    `ofu`, `tree` and `ullage` are over trusted series, `counted_hours` of them whose OFU is known, `exact_share` of it by cycle counters;
+    `gpu_hours`, `gpus` and `cost` are over all. `tree` says what is left after each step; its losses of `counted_hours` add up to `ullage`.
+    """
+
+    key: str
+    ofu: float | None
+    method: str
+    gpus: int
+    gpu_hours: float
+    trusted_share: float
+    tree: TelemetryTree
+    cost: float | None
+    counted_hours: float = 0.0
+    exact_share: float = 0.0
+
+    @property
+    def ullage(self) -> float | None:
+        """GPU-hours short of full."""
+        return None if self.ofu is None else self.counted_hours * (1 - self.ofu)
+
+
+def groups_of(rated: Rated, trusted: Mask, lost: Mapping[str, Array], by: str, prices: Mapping[str, float]) -> list[Group]:
+    """Return a group per value of the column `by`, the most GPU-hours short of full first; `trusted` says which rows count for OFU.
+
+    `lost` is what each step loses in each trusted row. Names that stand in several clusters are told apart by the cluster.
+    """
+    rows, firsts = rated.alike(by, "cluster")
+    labels = _labels(rated.sums.take(pa.array(firsts)), by)
+    keys = sorted(set(labels))
+    place = {key: code for code, key in enumerate(keys)}
+    codes = np.array([place[label] for label in labels], dtype=np.int64)[rows]
+    found = _groups(rated, trusted, lost, codes, [harmless(key) for _, key in keys], prices_of(rated, prices))
+    return found if by == "bucket" else sorted(found, key=lambda g: (-(g.ullage if g.ullage is not None else -1.0), g.key))
+
+
+def _labels(sums: pa.Table, by: str) -> list[tuple[bool, str]]:
+    """Return each row's group: whether it is the one of what has no such name, and the group's name."""
+    names = sums[by].to_pylist()
+    if by == "bucket":
+        return [(False, datetime.datetime.fromtimestamp(int(str(name)) / 1000, datetime.UTC).strftime("%Y-%m-%d %H:00")) for name in names]
+    clusters = sums["cluster"].to_pylist() if by in ("job", "host", "user", "namespace") and "cluster" in sums.column_names else []
+    where: dict[object, set[str | None]] = {}
+    for name, cluster in zip(names, clusters, strict=False):
+        where.setdefault(name, set()).add(cluster)
+    several = {name for name, found in where.items() if name is not None and len(found) > 1}
+    told = [
+        f"{clusters[row] or 'no cluster'}/{name}" if name in several else f"no {by}" if name is None else str(name)
+        for row, name in enumerate(names)
+    ]
+    return [(name is None, words) for name, words in zip(names, told, strict=True)]
+
+
+def _groups(rated: Rated, trusted: Mask, lost: Mapping[str, Array], codes: Codes, keys: Sequence[str], prices: Array) -> list[Group]:
+    count = len(keys)
+    good = rated.take(trusted)
+    hours = rated.column("span_ms") * rated.weight / HOUR_MS
+    whole, believed = np.bincount(codes, hours, count), np.bincount(codes[trusted], hours[trusted], count)
+    spent = np.bincount(codes, hours * prices, count)
+    own, several = rated.codes("gpu")  # slices of one GPU are one GPU, as in the headline
+    devices = np.bincount(np.unique(codes * max(several, 1) + own) // max(several, 1), minlength=count)
+    counted = np.bincount(codes[trusted], good.ofu_time * good.weight, count)
+    exact = np.nan_to_num(ratio(np.bincount(codes[trusted], good.exact_time * good.weight, count), counted))
+    return [
+        Group(
+            key=key,
+            ofu=tree.ofu,
+            method=method_of(float(exact[code])),
+            gpus=int(devices[code]),
+            gpu_hours=float(whole[code]),
+            trusted_share=float(ratio(believed[code], whole[code]) or 0.0),
+            tree=tree,
+            cost=None if np.isnan(spent[code]) else float(spent[code]),
+            counted_hours=float(counted[code]) / HOUR_MS,
+            exact_share=float(exact[code]),
+        )
+        for code, (key, tree) in enumerate(zip(keys, chains(good, lost, codes[trusted], count), strict=True))
+    ]
+
+
+def gpu_hours(rated: Rated) -> float:
+    """Return the observed GPU-hours of some rows; a MIG instance counts its share."""
+    return float((rated.column("span_ms") * rated.weight).sum()) / HOUR_MS
+
+
+def gauge(rated: Rated, name: str) -> float | None:
+    """Return the mean of a gauge over the time in which it was known, or None."""
+    return weighted_mean(rated.column(f"{name}_sum"), rated.column(f"{name}_ms"), rated.weight)
+
+
+def exact_share(rated: Rated) -> float:
+    """Return the share of OFU's time that cycle counters gave."""
+    exact, time = (rated.exact_time * rated.weight).sum(), (rated.ofu_time * rated.weight).sum()
+    return float(ratio(float(exact), float(time)) or 0.0)
+
+
+def method_of(share: float) -> str:
+    """Return how OFU came about: "exact" by cycle counters, "sampled", or "mixed"; of a device's first sample no growth is known.
+
+    >>> method_of(0.0), method_of(0.75), method_of(0.995)
+    ('sampled', 'mixed', 'exact')
+    """
+    return "exact" if share >= EXACT else "sampled" if share <= 1 - EXACT else "mixed"
+
+
+def counted_hours(rated: Rated) -> float:
+    """Return the GPU-hours of some rows whose OFU is known."""
+    return float((rated.ofu_time * rated.weight).sum()) / HOUR_MS
+
+
+def prices_of(rated: Rated, prices: Mapping[str, float]) -> Array:
+    """Return each row's price per GPU-hour; NaN where none was given. `prices` is by GPU name, "" for every other."""
+    fallback = prices.get("", np.nan)
+    named = {find(name).name: price for name, price in prices.items() if name}
+    per_chip = np.array([named.get(chip.name, fallback) for chip in rated.chips] + [fallback])
+    return per_chip[rated.chip]
+
+
+def state_sums(samples: Any, notes: list[str], *, bucket_ms: int | None = None, only: Sequence[str] | None = None) -> pa.Table:
+    """Return the sums of settled samples (an Ibis table) by state; GPUs in MIG mode count whole while they are, and by slices while not.
+
+    Instances whose share of their GPU nobody knows are left out with a note, and the rest of their GPU with them. `only` names the sums
+    that are wanted (None: all).
+    """
+    return stacked([device_sums(table, bucket_ms=bucket_ms, only=only).to_pyarrow() for table in in_slices(samples, notes)])
+
+
+def state_and_gauge_sums(samples: Any, notes: list[str]) -> tuple[pa.Table, pa.Table]:
+    """Return what `state_sums` gives, and the sums of `ullage.sums.gauges` over the samples as they are."""
+    tables = in_slices(samples, notes)
+    if len(tables) > 1:  # slices' samples are not what their states are summed over
+        return stacked([device_sums(table).to_pyarrow() for table in tables]), gauge_sums(samples).to_pyarrow()
+    return device_and_gauge_sums(samples)
+
+
+def stacked(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return tables of sums as one."""
+    return tables[0] if len(tables) == 1 else pa.concat_tables([_strings(table) for table in tables], promote_options="permissive")
+
+
+def marked_sums(sums: pa.Table, samples: Any, faults: Mapping[Whose, Sequence[Span]], *, bucket_ms: int | None = None) -> pa.Table:
+    """Return what `state_sums` gave with a column `faulty`: whether a row is the time in its device's spans of `faults`.
+
+    Only the samples of GPUs with a fault are asked again; what is in the spans and what is not add up to what was.
+    """
+    if not faults:
+        return sums.append_column("faulty", pa.array(np.zeros(len(sums), np.bool_)))
+    theirs = pa.array(gpus_of(faults), pa.string())
+    parts = [_marked(_strings(sums.filter(pc.invert(pc.is_in(sums["gpu"].cast(pa.string()), value_set=theirs)))), faulty=False)]
+    for table in in_slices(samples.filter(samples.gpu.isin(gpus_of(faults))), []):
+        cut = cut_at_spans(table, faults, "faulty")
+        for faulty in (False, True):
+            found = device_sums(cut.filter(cut.faulty if faulty else ~cut.faulty).drop("faulty"), bucket_ms=bucket_ms).to_pyarrow()
+            parts.append(_marked(_strings(found), faulty=faulty))
+    return pa.concat_tables(parts, promote_options="permissive")
+
+
+def _marked(sums: pa.Table, *, faulty: bool) -> pa.Table:
+    return sums.append_column("faulty", pa.array(np.full(len(sums), faulty)))
+
+
+def in_slices(samples: Any, notes: list[str]) -> list[Any]:
+    """Return the samples of GPUs that were never sliced, and those of GPUs that were as what they stand for."""
+    import ibis
+
+    cut = sliced_gpus(samples)
+    if not cut:
+        return [samples]
+    theirs = samples.filter(samples.gpu.isin(cut)).select(*SETTLED.names).order_by("gpu", "mig", "time").to_pyarrow()
+    resolved, strange = by_slices(theirs, _share_of)
+    if strange:
+        whose = zip(*(theirs[name].to_pylist() for name in ("gpu", "mig", "model")), strict=True)
+        gpus = {gpu for gpu, mig, model in whose if (mig, model) in strange}
+        named = harmless(min(str(mig) for mig, _ in strange), 40)
+        notes.append(
+            f"instances of {len(gpus):,} GPUs are left out, since it is not known what share of the GPU they are (such as '{named}')"
+        )
+    return [samples.filter(~samples.gpu.isin(cut)), ibis.memtable(resolved)]
+
+
+def _strings(sums: pa.Table) -> pa.Table:
+    """Return sums with plain columns: names as strings, exact sums as whole numbers."""
+
+    def plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
+        if pa.types.is_decimal(column.type):
+            return column.cast(pa.int64())
+        return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+
+    return pa.table({name: plain(sums[name]) for name in sums.column_names})
+
+
+def _share_of(mig: str, model: str | None) -> float | None:
+    """Return the share of its GPU that an instance is, None where that is not known."""
+    try:
+        chip = find(model) if model else None
+    except UllageError:
+        chip = None
+    try:
+        return mig_share(mig, chip) or None
+    except UllageError:
+        return None

@@ -1,0 +1,105 @@
+"""The trust verdict of every device of a report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import pyarrow as pa
+
+from ullage.audit.trust import GaugeEvidence, SeriesFault, Verdict, verdict
+from ullage.metrics.metric import ratio
+from ullage.reports.fleet.rated import TOO_FAST, Array, Rated, codes_of
+from ullage.units import HOUR_MS
+
+Device = tuple[str, str | None]  # gpu, mig
+# what a verdict is told of a device's sums, beside its rows by flag
+_JUDGED = ("gpu", "mig", "host", "index", "model", "other_model", "span_ms", "stuck_ms", "rows")
+WIDE = 0.1  # bounds of OFU further apart than this, relatively, are worth a word
+
+
+def judge(devices: Rated, evidence: Mapping[Device, GaugeEvidence]) -> dict[Device, Verdict]:
+    """Return a verdict per device. `devices` has a row per (gpu, mig); `evidence` what the samples of each show beyond its sums.
+
+    Each MIG instance speaks for itself: one with a fault says nothing of its neighbours.
+    """
+    judged: dict[Device, Verdict] = {}
+    speed, counted = _speed(devices), devices.exact
+    named = [name for name in devices.sums.column_names if name in _JUDGED or name.endswith("_rows")]
+    for number, row in enumerate(devices.sums.select(named).to_pylist()):
+        gpu, chip, whole = row["gpu"], int(devices.chip[number]), row["mig"] is None
+        known, exact = devices.chips[chip] if chip >= 0 else None, bool(counted[number])
+        shown = evidence.get((gpu, row["mig"]))
+        found = verdict(
+            row,
+            shown,
+            same_device=row["model"] == row["other_model"],
+            exact=exact,
+            stated_power=known.power if known and whole else None,  # an instance reports the power of its board, if any
+            highest_clock=(known.sm_clock or known.tensor_clock) if known else None,
+        )
+        if speed[number] > TOO_FAST:
+            found = SeriesFault("impossible", _too_fast(devices, number, float(speed[number])))
+        bounds = shown.ofu_bounds if shown and known else None
+        judged[gpu, row["mig"]] = Verdict(
+            gpu,
+            found.verdict,
+            found.evidence,
+            row["span_ms"] * float(devices.weight[number]) / HOUR_MS,
+            row.get("host"),
+            None if row.get("index") is None else int(row["index"]),
+            found.spans,
+            (bounds[0] / known.tensor_clock, bounds[1] / known.tensor_clock) if bounds and known else None,
+            row["mig"],
+        )
+    return judged
+
+
+def sampled_bounds(good: Rated, verdicts: Mapping[Device, Verdict]) -> tuple[float, float] | None:
+    """Return the least and the most that the OFU of trusted rows may be; None where no series of them is bounded by its clocks.
+
+    Where cycles were counted OFU is what it is. Where it was sampled it may be less or more by the ratio that the series' own bounds have
+    to its mean; a series without bounds counts as it is.
+    """
+    time = float((good.ofu_time * good.weight).sum())
+    if not time or not any(verdict.trusted and verdict.ofu_bounds for verdict in verdicts.values()):
+        return None
+    clock = np.array([chip.tensor_clock for chip in good.chips] + [np.nan])[good.chip]
+    sampled = np.nan_to_num(good.column("ofu_sum") / clock)
+    codes, count = codes_of(good.sums, "gpu", "mig")
+    mean = ratio(np.bincount(codes, sampled, count), np.bincount(codes, good.column("ofu_ms"), count))
+    first = np.unique(codes, return_index=True)[1]
+    names = good.sums.select(["gpu", "mig"]).take(pa.array(first)).to_pylist()
+    bounds = [verdicts[row["gpu"], row["mig"]].ofu_bounds if (row["gpu"], row["mig"]) in verdicts else None for row in names]
+    known = np.array([(np.nan, np.nan) if bound is None else bound for bound in bounds]).T
+    least, most = np.nan_to_num(known / np.where(mean > 0, mean, np.nan), nan=1.0)
+    kept = float((np.nan_to_num(good.ofu_part) * good.weight).sum())
+
+    def moved(factor: Array) -> float:
+        return (kept + float((sampled * good.weight * (factor[codes] - 1)).sum())) / time
+
+    return moved(np.minimum(least, 1.0)), moved(np.maximum(most, 1.0))
+
+
+def bounds_note(bounds: tuple[float, float] | None) -> str | None:
+    """Return what to say of the bias of clock samples; None where OFU is bounded closely enough, or by cycle counters."""
+    if bounds is None or bounds[1] - bounds[0] <= WIDE * bounds[1]:
+        return None
+    return (
+        f"clock samples bound OFU to {bounds[0]:.1%} to {bounds[1]:.1%}: activity is a mean and the clock a sample, and where both move "
+        "together their product is biased, mostly upwards; cycle counters (DCGM 4.6 fields 1084 to 1096, NVML GPM) have no such bias"
+    )
+
+
+def _speed(devices: Rated) -> Array:
+    """Each row's SM clock under load over the highest that its GPU has; NaN where that is not known."""
+    limit = np.array([(chip.sm_clock or chip.tensor_clock) / chip.tensor_clock for chip in devices.chips] + [np.nan])[devices.chip]
+    ofu, tensor = ratio(devices.ofu_part, devices.ofu_time), ratio(devices.tensor_part, devices.ofu_time)
+    speed: Array = ratio(ratio(ofu, tensor), limit)
+    return speed
+
+
+def _too_fast(devices: Rated, number: int, speed: float) -> str:
+    chip = devices.chips[devices.chip[number]]
+    highest = chip.sm_clock or chip.tensor_clock
+    return f"an SM clock of {highest * speed / 1e6:,.0f} MHz, where {chip.name} has at most {highest / 1e6:,.0f}: is it another GPU?"

@@ -1,0 +1,1 @@
+"""Why the warps of kernels waited, by sampled program counters."""

@@ -1,0 +1,1 @@
+"""How full the devices of a run were, and why not fuller."""

@@ -1,0 +1,1 @@
+"""From peak to MFU: the chain of one job, and what it rests on."""

@@ -1,0 +1,1 @@
+"""What exporters call things, and whose number it is."""

@@ -1,0 +1,1 @@
+"""Readings of any form into rows of samples."""

@@ -1,0 +1,1 @@
+"""Collectives across ranks: who came when, what they moved, who waited."""

@@ -1,0 +1,1 @@
+"""JSON traces of any size, read piece by piece: what the formats that are JSON share."""

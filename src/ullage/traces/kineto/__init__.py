@@ -1,0 +1,1 @@
+"""PyTorch's profiler traces (Kineto): Chrome trace JSON in, intervals out."""

@@ -1,0 +1,1 @@
+"""Paraver traces (.prv, .pcf, .row) in, intervals out."""

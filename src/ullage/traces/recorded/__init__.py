@@ -1,0 +1,1 @@
+"""Ullage's own recordings in, intervals or sums out."""

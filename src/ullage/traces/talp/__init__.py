@@ -1,0 +1,1 @@
+"""TALP's JSON reports in, sums out."""
