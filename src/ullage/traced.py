@@ -83,9 +83,7 @@ class Tree:
 
     def json(self) -> dict[str, Any]:
         """Return the report as plain data: times in ns, ratios in [0, 1], null for what is not known."""
-        from ullage.render.trace_json import record
-
-        return record(self.report)
+        return self.report.json()
 
     def svg(self) -> str:
         """Return the trees as a picture."""

@@ -269,7 +269,7 @@ def test_ullage_gpus_shows_them_beside_the_stated_peak(kept):
 
 def test_the_json_of_ullage_gpus_has_them_or_null(kept):
     save(made(), kept)
-    told = {one["name"]: one["measured"] for one in json.loads(CliRunner().invoke(gpus, ["--json"]).output)}
+    told = {one["name"]: one["measured"] for one in json.loads(CliRunner().invoke(gpus, ["--json"]).output)["gpus"]}
     assert told[H200]["flops"]["bf16"]["value"] == 7e14
     assert told["NVIDIA B200"] is None
 

@@ -362,7 +362,7 @@ def test_the_reasons_are_listed_with_their_old_names():
     done = CliRunner().invoke(command, ["--reasons"])
     assert done.output.startswith("19 stall reasons")
     assert re.search(r"^tex_throttle +TEXTURE ", done.output, re.MULTILINE)
-    assert len(json.loads(CliRunner().invoke(command, ["--reasons", "--json"]).stdout)) == len(REASONS)
+    assert len(json.loads(CliRunner().invoke(command, ["--reasons", "--json"]).stdout)["reasons"]) == len(REASONS)
 
 
 @pytest.mark.parametrize("form", ["svg", "html", "folded", "json", "txt"])

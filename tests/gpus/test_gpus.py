@@ -153,10 +153,10 @@ def test_the_command_and_its_json_show_links_per_gpu_and_direction():
     assert "PCIe              5 x16, 63.0 GB/s each direction\n" in shown
     assert "L2 cache          40 MiB, 7.2 TB/s\n" in run("A100 80GB PCIe")  # 5120 B a cycle × 1.41 GHz
     assert "link to GPUs      not known or none\n" in run("L4") and "L2 cache          not known\n" in run("L20")
-    (gh200,) = json.loads(run("GH200", "--json"))
+    (gh200,) = json.loads(run("GH200", "--json"))["gpus"]
     assert gh200["link"] == {"name": "NVLink 4", "bandwidth": 900e9, "per_direction": 450e9}
     assert gh200["host_link"]["name"] == "NVLink-C2C" and gh200["pcie"] is None
-    (h100,) = json.loads(run("H100", "--json"))
+    (h100,) = json.loads(run("H100", "--json"))["gpus"]
     assert h100["pcie"]["generation"] == 5 and h100["pcie"]["per_direction"] == pytest.approx(63e9, rel=1e-3) and h100["l2"] == 50 * 2**20
 
 
@@ -837,10 +837,10 @@ def test_the_command_says_when_the_environment_overrules_the_table():
     )
 
 
-def test_the_commands_json_is_a_list_of_chips_in_si_units():
-    everything = json.loads(run("--json"))
+def test_the_commands_json_lists_chips_in_si_units():
+    everything = json.loads(run("--json"))["gpus"]
     assert [c["name"] for c in everything if c["name"] == "NVIDIA H200"] == ["NVIDIA H200"] and len(everything) == len(CHIPS)
-    (h100,) = json.loads(run("h100", "--json"))
+    (h100,) = json.loads(run("h100", "--json"))["gpus"]
     assert h100["tensor_clock"] == 1.83e9 and round(h100["peak"]["fp8"] / 1e12, 1) == 1978.9 and h100["warning"] is None
 
 

@@ -11,9 +11,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import ullage
 from tests.golden.canonical import lines_of_page
+from ullage.cli.options import give
 from ullage.errors import UllageError
 from ullage.views.csv import chosen_table, table_csv
+from ullage.views.document import schema_name
 from ullage.views.files import FORMS, write_answer
 from ullage.views.html import html
 from ullage.views.markdown import markdown
@@ -201,9 +204,23 @@ class Shown(ShownByView, view=__name__):
         yield ["a", 1, 0.5, "x"]
 
 
+def record(_):
+    return {"ofu": 0.5}
+
+
 def test_an_answer_shows_itself():
     assert str(Shown()) == text(view(Shown()))
     assert Shown()._repr_html_() == notebook(view(Shown())) and Shown()._repr_markdown_() == markdown(view(Shown()))
+    assert Shown().json() == {"schema": "ullage.fleet/1", "version": ullage.__version__, "ofu": 0.5}
+
+
+def test_every_json_document_says_first_what_it_is_and_who_made_it(tmp_path, capsys):
+    head = f'{{\n  "schema": "ullage.fleet/1",\n  "version": "{ullage.__version__}",\n  "ofu": 0.5\n}}'
+    path = tmp_path / "answer.json"
+    write_answer(path, view(), lambda: {"ofu": 0.5})
+    give(view(), lambda: {"ofu": 0.5}, as_json=True)
+    assert path.read_text() == head and capsys.readouterr().out == head + "\n"
+    assert schema_name("trace-gemms") == "ullage.trace-gemms/1"
 
 
 def test_a_table_is_chosen_by_name():

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from ullage.cli._exit_status import end
 from ullage.cli._step import described
-from ullage.cli.options import Progress, check_out, dump, give, output_options
+from ullage.cli.options import Progress, check_out, give, output_options
 from ullage.views.files import FORMS, Form
 from ullage.written_values import share
 
@@ -151,9 +151,11 @@ def _refuse(words: Iterable[str], why: str) -> None:
 
 def _list(as_json: bool) -> str:
     from ullage.audit.mistakes.mistake import MISTAKES
+    from ullage.views.document import document_text
     from ullage.views.table import table
 
     members = sorted(MISTAKES.values(), key=lambda m: (m.about, m.name))
     if as_json:
-        return dump([{"name": m.name, "about": m.about, "says": m.says, "decided_by": m.decides} for m in members])
+        listed = [{"name": m.name, "about": m.about, "says": m.says, "decided_by": m.decides} for m in members]
+        return document_text("audit-mistakes", {"mistakes": listed})
     return table(["mistake", "about", "what is done"], [[m.name, m.about, m.says] for m in members], left=3)

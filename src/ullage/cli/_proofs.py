@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ullage.cli._exit_status import end
-from ullage.cli.options import Progress, dump
+from ullage.cli.options import Progress
 from ullage.errors import UllageError
 from ullage.models.reading import read_config
 
@@ -22,12 +22,14 @@ def certify(config: str, asked: Mapping[str, Any], progress: Progress, as_json: 
     """Trace the model at small shapes, compare, and keep the certificate; a gate that trips when formula and model differ."""
     from ullage.models.tracing import certificate as certificates
     from ullage.models.tracing.shelf import store
+    from ullage.views.document import document_text
 
     made = certificates.certify(read_config(config), asked["config_kind"], progress=progress)
     progress.done()
     file = store(made) if made.equal else None
     if as_json:
-        click.echo(dump({**certificates.record(made), "file": None if file is None else str(file)}))
+        data = {**certificates.record(made), "file": None if file is None else str(file)}
+        click.echo(document_text("flops-certificate", data))
     else:
         click.echo(_told(made), nl=False)
         if file is not None:
@@ -57,6 +59,7 @@ def _told(made: Any) -> str:
 def derive(config: str, asked: Mapping[str, Any], progress: Progress, as_json: bool) -> None:
     """Derive the FLOPs of an architecture from small traces, and evaluate them at the asked batch and lengths."""
     from ullage.models.tracing.derived import derive as derived
+    from ullage.views.document import document_text
 
     found = derived(read_config(config), progress=progress)
     progress.done()
@@ -79,7 +82,7 @@ def derive(config: str, asked: Mapping[str, Any], progress: Progress, as_json: b
         "polynomial": {"forward": str(found.forward), "training": str(found.training)},
         "versions": dict(found.versions),
     }
-    click.echo(dump(data) if as_json else _derived(data), nl=as_json)
+    click.echo(document_text("flops-traced", data) if as_json else _derived(data), nl=as_json)
 
 
 def _derived(data: Mapping[str, Any]) -> str:

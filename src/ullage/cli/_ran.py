@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ullage.cli.options import Progress, dump
+from ullage.cli.options import Progress
 from ullage.errors import UllageError, harmless
 
 if TYPE_CHECKING:
@@ -124,17 +124,20 @@ def _counted(recorded: Recorded, files: list[Path], notes: list[str], asked: dic
     except UllageError as error:
         notes.append(f"{error.problem} ({error.hint})")
         return False
-    _say("\n" + text(render.view(report)), asked)
-    _write_json(render.record(report) | {"exit": recorded.code}, asked)
+    view = render.view(report)
+    _say("\n" + text(view), asked)
+    _write_json(view.kind, render.record(report) | {"exit": recorded.code}, asked)
     return True
 
 
-def _write_json(record: dict[str, Any], asked: dict[str, Any]) -> None:
+def _write_json(kind: str, record: dict[str, Any], asked: dict[str, Any]) -> None:
     """Write a report's data where `--json` says: - is stdout."""
+    from ullage.views.document import document_text
+
     if asked["json_out"] == "-":
-        click.echo(dump(record))
+        click.echo(document_text(kind, record))
     elif asked["json_out"] is not None:
-        _written(Path(asked["json_out"]), (dump(record) + "\n").encode())
+        _written(Path(asked["json_out"]), (document_text(kind, record) + "\n").encode())
 
 
 def _stalled(recorded: Recorded, files: list[Path], notes: list[str], asked: dict[str, Any]) -> None:
@@ -158,7 +161,7 @@ def _stalled(recorded: Recorded, files: list[Path], notes: list[str], asked: dic
     report = replace(report, notes=(*report.notes, *notes))
     view = render.view(report)
     _say("\n" + text(view), asked)
-    _write_json(render.record(report) | {"exit": recorded.code}, asked)
+    _write_json(view.kind, render.record(report) | {"exit": recorded.code}, asked)
     if asked["out"] is not None:
         _written(asked["out"], content(asked["out"], view, lambda: render.record(report), render.forms(report)))
 
@@ -219,18 +222,16 @@ def _say(words: str, asked: dict[str, Any]) -> None:
 def _json(report: RunReport, _: list[Path], asked: dict[str, Any]) -> None:
     from ullage.render.run import record
 
-    if asked["json_out"] == "-":
-        click.echo(dump(record(report)))
-    elif asked["json_out"] is not None:
-        _written(Path(asked["json_out"]), (dump(record(report)) + "\n").encode())
+    _write_json("run", record(report), asked)
 
 
 def _out(report: RunReport, files: list[Path], asked: dict[str, Any]) -> None:
     if (trace := _for(asked["out"], report)) is not None:
-        from ullage.render.run import view
+        from ullage.render.run import record, view
         from ullage.render.trace_files import write
 
-        write(trace, asked["out"], files=[str(path) for path in files], made=view(report, by=asked["by"]))
+        made = view(report, by=asked["by"])
+        write(trace, asked["out"], files=[str(path) for path in files], made=made, data=lambda: record(report))
         tell(f"wrote {asked['out']}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import threading
@@ -68,9 +67,10 @@ def _watched(ranks: AllRanks, every: float) -> RankTreesView:
 
 def _print(view: RankTreesView, as_json: bool) -> None:
     from ullage.render.rank_trees import as_data, text
+    from ullage.views.document import document_text
 
     if as_json:
-        click.echo(json.dumps(as_data(view), indent=2, allow_nan=False))
+        click.echo(document_text("top-run", as_data(view)))
     else:
         width = shutil.get_terminal_size((UNSEEN, 24)).columns if sys.stdout.isatty() else UNSEEN
         click.echo(text(view, width), nl=False)

@@ -12,7 +12,7 @@ import click
 
 from ullage.cli._exit_status import INTERRUPTED, PARTIAL
 from ullage.cli._parts import WithParts
-from ullage.cli.options import Progress, check_out, dump, give
+from ullage.cli.options import Progress, check_out, give
 from ullage.errors import UllageError, harmless
 from ullage.views.files import FORMS as VIEW_FORMS
 
@@ -153,9 +153,10 @@ def _settled(results: list[Any], part: Path | None, keep: Path | None) -> list[A
 def write_results(results: Sequence[Any], path: Path) -> None:
     """Write results so that `read_results` reads them, in place of what the file holds."""
     from ullage.benches.result import record
+    from ullage.views.document import document_text
     from ullage.views.files import replace
 
-    replace(path, dump({"results": [record(result) for result in results]}).encode())
+    replace(path, document_text("bench-results", {"results": [record(result) for result in results]}).encode())
 
 
 def read_results(path: Path) -> Iterator[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from ullage.cli._step import LAYOUT, TILES, described
-from ullage.cli.options import Progress, check_out, dump, give, output_options
+from ullage.cli.options import Progress, check_out, give, output_options
 from ullage.errors import UllageError
 from ullage.views.files import FORMS, Form
 
@@ -133,11 +133,13 @@ def words(config: str, asked: Mapping[str, Any]) -> dict[str, Any]:
 
 def _architectures(as_json: bool) -> str:
     from ullage.models.model import MODELS
+    from ullage.views.document import document_text
     from ullage.views.table import table
 
     members = sorted({id(m): m for m in MODELS.values()}.values(), key=lambda m: (m.kind, m.family))
     if as_json:
-        return dump([{"family": m.family, "kind": m.kind, "names": list(m.names), "source": m.source} for m in members]) + "\n"
+        listed = [{"family": m.family, "kind": m.kind, "names": list(m.names), "source": m.source} for m in members]
+        return document_text("architectures", {"architectures": listed}) + "\n"
     rows = [[m.family, m.kind, f"{len(m.names)} names", m.summary] for m in members]
     names = sum(len(m.names) for m in members)
     return f"{len(members)} families under {names} names\n\n" + table(["family", "kind", "", "what"], rows, left=4) + "\n"

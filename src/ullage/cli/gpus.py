@@ -17,7 +17,7 @@ Examples:
   ullage gpus 'H100 SXM'               one chip in full, with its source
   ullage gpus --precision nvfp4        the chips that have FP4, fastest last
   ullage gpus H200 -p fp8              one figure
-  ullage gpus --json | jq -r '.[].name'
+  ullage gpus --json | jq -r '.gpus[].name'
 
 \b
 Environment:
@@ -30,7 +30,7 @@ Environment:
 @click.command("gpus", epilog=_EPILOG)
 @click.argument("name", required=False)
 @click.option("--precision", "-p", help=f"Only this precision: {', '.join(PRECISIONS)}, or a name such as bfloat16, e4m3, nvfp4.")
-@click.option("--json", "as_json", is_flag=True, help="A list of dictionaries in SI units (Hz, FLOP/s, B/s, B, W).")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON for programs, in SI units (Hz, FLOP/s, B/s, B, W).")
 @out_option
 def command(name: str | None, precision: str | None, as_json: bool, out: Path | None) -> None:
     """The GPUs and their dense peaks, or one of them in full.
@@ -45,4 +45,4 @@ def command(name: str | None, precision: str | None, as_json: bool, out: Path | 
     if wanted and not name:
         chips = sorted((c for c in chips if wanted in c.precisions), key=lambda c: c.peak(wanted))
     view = gpus.list_view(chips, wanted) if not name else gpus.peak_view(chips[0], wanted) if wanted else gpus.view(chips[0])
-    give(view, lambda: [gpus.record(chip) for chip in chips], as_json=as_json, out=out)
+    give(view, lambda: gpus.record(chips), as_json=as_json, out=out)

@@ -32,11 +32,11 @@ def command(name: str | None, fields: bool, as_json: bool, out: Path | None) -> 
     from ullage.render import metrics as render
 
     if fields:
-        give(render.fields_view(), render.field_records, as_json=as_json, out=out)
+        give(render.fields_view(), render.fields_record, as_json=as_json, out=out)
         return
     chosen = _chosen(name)
     view = render.view(chosen[0]) if [one.name for one in chosen] == [name] else render.list_view(chosen)
-    give(view, lambda: render.records(chosen), as_json=as_json, out=out)
+    give(view, lambda: render.record(chosen), as_json=as_json, out=out)
 
 
 def _chosen(name: str | None) -> list[Metric]:

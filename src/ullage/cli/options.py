@@ -34,7 +34,7 @@ def out_option(command: C) -> C:
 
 def give(
     view: View,
-    record: Callable[[], Any],
+    record: Callable[[], Mapping[str, Any]],
     *,
     as_json: bool,
     out: Path | None = None,
@@ -51,7 +51,9 @@ def give(
         write_answer(out, view, record, more)
         say_written(out, partial_because)
     if as_json:
-        click.echo(dump(record()))
+        from ullage.views.document import document_text
+
+        click.echo(document_text(view.kind, record()))
     elif out is None:
         from ullage.views.text import text
 
@@ -61,13 +63,6 @@ def give(
 def say_written(out: Path | None, partial_because: str = "") -> None:
     """Say on stderr that a file was written, and why it is partial."""
     click.echo(f"wrote {out}{f', which is partial: {partial_because}' if partial_because else ''}", err=True)
-
-
-def dump(data: Any) -> str:
-    """Return data as JSON text, one key a line."""
-    from ullage.views.json_text import json_text
-
-    return json_text(data)
 
 
 class Progress:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import threading
@@ -160,11 +159,12 @@ def _watch(readings: Iterator[list[Any]], looked: _Looked) -> None:
 
 def _print(view: TopView, as_json: bool) -> None:
     from ullage.render.top import as_data, text
+    from ullage.views.document import document_text
 
     if not len(view.course):
         raise UllageError(f"{harmless(view.place)}: no GPU told anything", "; ".join(view.notes) or "was it stopped at once?")
     if as_json:
-        click.echo(json.dumps(as_data(view), indent=2, allow_nan=False))
+        click.echo(document_text("top", as_data(view)))
     else:
         width = shutil.get_terminal_size((UNSEEN, 24)).columns if sys.stdout.isatty() else UNSEEN
         click.echo(text(view, width), nl=False)

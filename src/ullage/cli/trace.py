@@ -11,7 +11,7 @@ import click
 
 from ullage.cli._exit_status import end
 from ullage.cli._parts import WithParts
-from ullage.cli.options import Finite, Progress, check_out, dump
+from ullage.cli.options import Finite, Progress, check_out
 from ullage.errors import UllageError
 
 _EPILOG = """\b
@@ -99,8 +99,9 @@ def command(files: tuple[str, ...], as_json: bool, out: Path | None, by: str | N
         click.echo(f"wrote {out}", err=True)
     if as_json:
         from ullage.render.trace_json import record
+        from ullage.views.document import document_text
 
-        click.echo(dump(record(report)))
+        click.echo(document_text(made.kind, record(report)))
     elif out is None:
         from ullage.views.text import text
 

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from ullage.errors import harmless
+from ullage.views.document import document
 
 if TYPE_CHECKING:
     from ullage.metrics.tree import Node
@@ -46,6 +47,10 @@ class ProcessTree:
         return ((node.metric, node.value) for tree in (self.host, self.device) if tree is not None for _, node in tree.walk())
 
     def json(self) -> dict[str, Any]:
+        """Return the trees as plain data that says what it is: `as_data` with the name of its schema and Ullage's version."""
+        return document("process-tree", self.as_data())
+
+    def as_data(self) -> dict[str, Any]:
         """Return the trees as plain data: efficiencies by their metrics' names in [0, 1], times in ns, null for what is not known."""
         trees = {"host": self.host, "device": self.device}
         return {

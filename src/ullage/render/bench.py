@@ -224,15 +224,16 @@ def list_view() -> View:
     return View("benches", "Microbenchmarks", answer, sections=[Section("benches", "Microbenchmarks", [table])])
 
 
-def list_record() -> list[dict[str, Any]]:
+def list_record() -> dict[str, Any]:
     """Return what microbenchmarks there are for JSON."""
-    return [
+    benches = [
         {
             "name": m.name, "title": m.title, "source": m.source, "needs": m.needs, "seconds": m.seconds,
             "architectures": list(m.architectures), "drift": m.drift, "what": m.summary,
         }
         for m in sorted(BENCHES.values(), key=lambda member: member.name)
     ]  # fmt: skip
+    return {"benches": benches}
 
 
 def record(report: BenchReport) -> dict[str, Any]:

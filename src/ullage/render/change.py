@@ -22,7 +22,7 @@ def view(report: ChangeReport, verdict: GateVerdict | None = None, *, top: int =
     """Return the answer, what each side did in both runs, the regions, the verdict of a gate if there is one, and the notes."""
     checks = [] if verdict is None else [Paragraph("\n".join(map(_said, verdict.checks)), kept=True)]
     return View(
-        kind="change",
+        kind="trace-compare",
         subject="Two runs compared",
         headline=headline(report),
         sections=[

@@ -25,7 +25,7 @@ def chips_view(found: Chips) -> View:
     table = Table("chips", [Column("chip"), Column("GPUs that `ullage gpus` knows", wraps=True)], rows, brief=len(rows))
     others = f"metrics of {', '.join(found.others)} are known too, as other releases of CUPTI have them"
     return View(
-        kind="counter chips",
+        kind="cupti-chips",
         subject="Hardware counters",
         headline=Headline(f"{len(found.gpus)} chips", f" can be counted on, {found.told}"),
         sections=[Section("chips", "Chips", [table])],
@@ -50,7 +50,7 @@ def listing_view(found: Listing, limit: int) -> View:
     table = Table("metrics", columns, rows, brief=limit or len(rows), elsewhere=more)
     hint = did_you_mean(found.pattern, found.catalogue.by_name, f"ullage cupti metrics {found.catalogue.chip}") if not found.found else ""
     return View(
-        kind="counter metrics",
+        kind="cupti-metrics",
         subject="Hardware counters",
         headline=Headline(found.catalogue.chip, f" has {counts}{match}"),
         sections=[Section("metrics", "Metrics", [table, Paragraph(hint)])],
@@ -79,7 +79,7 @@ def described_view(chip: str, notes: Sequence[str], found: Sequence[DescribedMet
         )
         for number, one in enumerate(found)
     ]
-    return View("counter metric", "Hardware counters", answer, sections=sections, notes=notes)
+    return View("cupti-describe", "Hardware counters", answer, sections=sections, notes=notes)
 
 
 def _kind(chip: str, found: DescribedMetric) -> str:
@@ -142,7 +142,7 @@ def plan_view(found: Planned) -> View:
     most = [f"{way.most} {_BY[way.mode]}" for way in made.ways.values() if way.most]
     notes += [f"at most this many of the hardware's counters fit a pass: {', '.join(most)}"] if most else []
     return View(
-        kind="counter plan",
+        kind="cupti-plan",
         subject="Hardware counters",
         headline=Headline(counted(len(made.metrics), "metric"), f" on {made.chip}: {', '.join(answers)}"),
         sections=[Section("passes", "Passes", [_alone(found), Paragraph("\n".join(lines), kept=True)])],

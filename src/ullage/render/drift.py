@@ -27,7 +27,7 @@ def view(report: DriftReport) -> View:
     columns += [Column("change", CHANGE), Column("speaks of")]
     table = Table("moved", columns, [_row(row) for row in rows], brief=len(rows))
     return View(
-        kind="drift",
+        kind="bench-drift",
         subject="Drift of a GPU's microbenchmarks",
         headline=Headline(counted, rest, f"{harmless(report.gpu, 80)}: "),
         sections=[Section("moved", "What moved" if moved else "What moved most", [table], "Furthest first.")],

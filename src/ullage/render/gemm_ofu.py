@@ -20,7 +20,7 @@ Draw = Callable[..., Markup | None]
 def view(report: GemmOfuReport) -> View:
     """Return the answer as data: table II with the paper's rows below the measured ones, the distribution of errors, padding, speedups."""
     return View(
-        kind="gemm-ofu",
+        kind="bench-gemm-ofu",
         subject="OFU against MFU of known products",
         headline=headline(report),
         sections=[

@@ -32,7 +32,7 @@ def view(found: GemmSummary, top: int = 20, by: By = "kernel", ofu: float | None
     }
     order = sorted(tables, key=lambda name: name != by)
     return View(
-        kind="gemms",
+        kind="trace-gemms",
         subject="Matrix products of a run",
         headline=Headline(answer[:1].upper() + answer[1:]),
         lede=[] if ofu is None else [f"{summary(found)[:1].upper()}{summary(found)[1:]}."],

@@ -63,7 +63,7 @@ def _peak(chip: Chip, precision: str) -> Value | Cell:
 def peak_view(chip: Chip, precision: str) -> View:
     """Return one figure: the dense peak of a GPU at a precision."""
     answer = Headline(f"{tera(chip.peak(precision))} TFLOP/s", f" dense {precision.upper()}, {chip.name}")
-    return View("gpu", chip.name, answer, notes=[*filter(None, [chip.warning]), *_overridden()])
+    return View("gpus", chip.name, answer, notes=[*filter(None, [chip.warning]), *_overridden()])
 
 
 def view(chip: Chip) -> View:
@@ -73,7 +73,7 @@ def view(chip: Chip) -> View:
     found, damaged = measured(chip)
     pair = [Column(""), Column("", wraps=True)]
     return View(
-        kind="gpu",
+        kind="gpus",
         subject=f"{chip.vendor} {chip.architecture}",
         headline=Headline(tera(chip.peak(sixteen)), at, f"{chip.name}: "),
         sections=[
@@ -164,7 +164,12 @@ def _age(compute_capability: str) -> list[int]:
     return [int(digits) for digits in re.findall(r"\d+", compute_capability)]
 
 
-def record(chip: Chip) -> dict[str, Any]:
+def record(chips: Iterable[Chip]) -> dict[str, Any]:
+    """Return chips for JSON."""
+    return {"gpus": [chip_record(chip) for chip in chips]}
+
+
+def chip_record(chip: Chip) -> dict[str, Any]:
     """Return a chip as a dictionary for JSON: every field of `Chip`, its derived peaks, its warning (None without), what was measured.
 
     A link is its fields, and `per_direction` in B/s; its `bandwidth` is of both directions together.

@@ -29,7 +29,7 @@ def view(report: KernelCounters) -> View:
     columns += [Column("FLOP/s", RATE), Column("of roof", FACTOR), Column("bound")]
     table = Table("kernels", columns, [_row(kernel) for kernel in report.kernels], brief=SHOWN)
     return View(
-        kind="kernel counters",
+        kind="kernel-counters",
         subject="What each kernel executed",
         headline=answer,
         basis=[f"counted on {report.gpu or 'an unknown GPU'}; roofs: {report.ceilings}"],

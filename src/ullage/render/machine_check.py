@@ -18,7 +18,7 @@ def view(report: dict[str, Any]) -> View:
     driver = f"a driver of CUDA {report['driver']}" if report["driver"] else "no NVIDIA driver"
     items = [Item(f"{harmless(one['what'], 400)}{_stops(one)}", remarks=[harmless(one["do"], 400)]) for one in report["findings"]]
     return View(
-        kind="machine check",
+        kind="cupti-check",
         subject="This machine",
         headline=Headline(tracing, f"; {counters}"),
         basis=[f"{library}; {driver}"],

@@ -25,7 +25,7 @@ def view(metric: Metric) -> View:
     """Return one metric in full."""
     answer = Headline(metric.name, f" = {metric.equation}    [{metric.unit}]")
     page = Section("page", "What it says", [Paragraph(metric.page, kept=True)])
-    return View("metric", "Metric", answer, basis=[metric.source], sections=[page])
+    return View("metrics", "Metric", answer, basis=[metric.source], sections=[page])
 
 
 def fields_view() -> View:
@@ -37,22 +37,23 @@ def fields_view() -> View:
     return View("fields", "Fields of the samples table", answer, sections=sections)
 
 
-def records(metrics: Sequence[Metric]) -> list[dict[str, Any]]:
+def record(metrics: Sequence[Metric]) -> dict[str, Any]:
     """Return metrics for JSON."""
-    return [
-        {
-            "name": m.name,
-            "unit": m.unit,
-            "equation": m.equation,
-            "needs": list(m.parameters),
-            "source": m.source,
-            "summary": m.summary,
-            "page": m.page,
-        }
-        for m in metrics
-    ]
+    return {"metrics": [_metric_record(metric) for metric in metrics]}
 
 
-def field_records() -> list[dict[str, Any]]:
+def _metric_record(metric: Metric) -> dict[str, Any]:
+    return {
+        "name": metric.name,
+        "unit": metric.unit,
+        "equation": metric.equation,
+        "needs": list(metric.parameters),
+        "source": metric.source,
+        "summary": metric.summary,
+        "page": metric.page,
+    }
+
+
+def fields_record() -> dict[str, Any]:
     """Return the fields of the samples table for JSON."""
-    return [{"name": f.name, "unit": f.unit, "kind": f.kind, "summary": f.meaning} for f in FIELDS.values()]
+    return {"fields": [{"name": f.name, "unit": f.unit, "kind": f.kind, "summary": f.meaning} for f in FIELDS.values()]}

@@ -19,13 +19,13 @@ def view(found: Sequence[Translated], reverse: str | None, chip: str | None, val
     if len(found) == 1 and reverse is None:
         name, answer = _answer(found[0], valued)
         details = [Paragraph("\n".join(f"  {line}" for line in _details(found[0], chip, valued)), kept=True), Paragraph(lines)]
-        return View("old counter", "Old counters", Headline(name, answer), sections=[Section("details", "Details", details)])
+        return View("cupti-map", "Old counters", Headline(name, answer), sections=[Section("details", "Details", details)])
     some = sum(1 for each in found if each.old.used)
     head = Headline(f"{len(found)} old metrics and events", f": {some} have a new formula, {len(found) - some} have none")
     if reverse is not None:
         head = Headline(harmless(reverse), f" stands for {counted(len(found), 'old one')}")
     items = [Item("".join(_answer(each, valued)), remarks=_details(each, chip, valued)) for each in found]
-    return View("old counters", "Old counters", head, sections=[Section("each", "Each of them", [ItemList(items), Paragraph(lines)])])
+    return View("cupti-map", "Old counters", head, sections=[Section("each", "Each of them", [ItemList(items), Paragraph(lines)])])
 
 
 def _answer(found: Translated, valued: bool) -> tuple[str, str]:

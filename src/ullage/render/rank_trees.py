@@ -129,8 +129,8 @@ def as_data(view: RankTreesView) -> dict[str, Any]:
         "window_ns": view.whole.window,
         "ranks_seen": view.whole.seen,
         "ranks_expected": view.whole.expected,
-        "whole": view.whole.tree.json(),
-        "recent": view.recent.tree.json(),
+        "whole": view.whole.tree.as_data(),
+        "recent": view.recent.tree.as_data(),
         "ranks": _rows(view),
         "notes": list(view.whole.tree.notes),
     }

@@ -9,6 +9,7 @@ from ullage.errors import harmless
 from ullage.live.sampling.course import Course
 from ullage.live.sampling.watched_device import Watched
 from ullage.render import devices
+from ullage.views.document import document
 from ullage.views.notation import PERCENT, PERCENT_1, Notation
 from ullage.views.numbers import factor, moment
 from ullage.views.view import Column, Headline, Paragraph, Section, Table, Value, View
@@ -41,7 +42,7 @@ def _line(cells: Iterable[str]) -> str:
 
 def json_lines(told: Iterable[Watched]) -> list[str]:
     """Return a JSON object for each device's last reading, a line each: ratios in [0, 1], SI units, null for what is not known."""
-    return [json.dumps(devices.record(device), allow_nan=False) for device in told]
+    return [json.dumps(document("reading", devices.record(device)), allow_nan=False) for device in told]
 
 
 def view(course: Course, extra: list[str]) -> View:

@@ -83,7 +83,7 @@ def view(rows: Outcomes) -> View:
     listed = "\n".join(line for probe, outcomes in rows for line in _lines(probe, outcomes))
     about = f", and what {counted(len(architectures), 'architecture')} make of them"
     return View(
-        kind="sass table",
+        kind="sass-table",
         subject="Tensor instructions",
         headline=Headline(counted(len(rows), "instruction"), about),
         sections=[Section("instructions", "Instructions", [Paragraph(listed, kept=True, drawn=True), table])],
@@ -99,20 +99,18 @@ def _words(outcome: Outcome) -> str:
     return f"refused: {harmless(outcome.refusal, 110)}" if outcome.refusal else str(outcome)
 
 
-def record(rows: Outcomes) -> list[dict[str, Any]]:
+def record(rows: Outcomes) -> dict[str, Any]:
     """Return the table as plain data: per instruction and architecture its opcodes with counts, and what is emulated or refused."""
-    return [
-        {
-            "instruction": probe.name,
-            "family": probe.family,
-            "architectures": {
-                one.architecture: {
-                    "opcodes": dict(one.opcodes),
-                    "emulated": one.emulation.what if one.emulation else None,
-                    "refused": one.refusal or None,
-                }
-                for one in outcomes
-            },
+    return {"instructions": [_probe_record(probe, outcomes) for probe, outcomes in rows]}
+
+
+def _probe_record(probe: Probe, outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    architectures = {
+        one.architecture: {
+            "opcodes": dict(one.opcodes),
+            "emulated": one.emulation.what if one.emulation else None,
+            "refused": one.refusal or None,
         }
-        for probe, outcomes in rows
-    ]
+        for one in outcomes
+    }
+    return {"instruction": probe.name, "family": probe.family, "architectures": architectures}

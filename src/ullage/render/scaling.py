@@ -28,7 +28,7 @@ def view(report: ScalingReport) -> View:
 
     said, fall = headline(report), lost(report)
     return View(
-        kind="scaling",
+        kind="trace-scaling",
         subject="Runs beside one another",
         headline=Headline(said[:1].upper() + said[1:]),
         lede=[f"{fall[:1].upper()}{fall[1:]}."] if fall else [],

@@ -121,12 +121,12 @@ def reasons_view() -> View:
     rows = [[one.name, one.old or None, GROUPS[one.group], one.meaning] for one in REASONS.values()]
     table = Table("reasons", [Column("reason"), Column("old name"), Column("state"), Column("meaning")], rows, brief=len(rows))
     answer = Headline(counted(len(rows), "stall reason"), ", each also counted as latency samples (_not_issued)")
-    return View("stall reasons", "Warp stalls", answer, sections=[Section("reasons", "Reasons", [table])])
+    return View("stall-reasons", "Warp stalls", answer, sections=[Section("reasons", "Reasons", [table])])
 
 
-def reasons_record() -> list[dict[str, Any]]:
+def reasons_record() -> dict[str, Any]:
     """Return the stall reasons for JSON."""
-    return [{**vars(one), "old": one.old or None} for one in REASONS.values()]
+    return {"reasons": [{**vars(one), "old": one.old or None} for one in REASONS.values()]}
 
 
 def forms(report: StallReport) -> dict[str, Form]:

@@ -27,7 +27,7 @@ def view(report: StragglerReport, top: int = 12) -> View:
     """
     gaps = ": gaps that nothing explains" if report.gaps >= 1.005 else ""
     return View(
-        kind="stragglers",
+        kind="trace-stragglers",
         subject="Stragglers of a training job",
         window=f"{counted(len(report.steps), 'step')}, {counted(len(report.workers), 'rank')}: {_size(report)}",
         headline=Headline(f"Slowdown {report.slowdown:.3f}", before="partial: " if report.partial else "", aside=verdict(report)),

@@ -16,6 +16,7 @@ from ullage.render.svg.tree import stated
 from ullage.render.svg.tree import tree as tree_picture
 from ullage.render.trace_code import code_tables, host_code
 from ullage.render.trace_collectives import collectives
+from ullage.render.trace_json import record as record
 from ullage.render.trace_parts import between, devices, efficiencies, processes, trees_table
 from ullage.render.trace_what_if import what_if
 from ullage.reports.trace.part import RunPart

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from ullage.errors import UllageError
 from ullage.named import found
@@ -22,8 +23,16 @@ FORMS = (*VIEW_FORMS, ".svg", ".parquet", ".pftrace")
 TREE_ONLY = "the files hold sums, no events: there is no timeline to draw"
 
 
-def write(report: TraceReport, path: Path, *, files: Sequence[str] = (), made: View | None = None, table: str = "") -> None:
-    """Write a report, or the view that was `made` of it, in CSV a `table` of it; an old file stays until the new one is whole.
+def write(
+    report: TraceReport,
+    path: Path,
+    *,
+    files: Sequence[str] = (),
+    made: View | None = None,
+    table: str = "",
+    data: Callable[[], dict[str, Any]] | None = None,
+) -> None:
+    """Write a report, or the view that was `made` of it with its `data`, in CSV a `table` of it; an old file stays until the new is whole.
 
     `files` are read again for a .pftrace, which holds every event. Raises UllageError for a form that the report can't take.
     """
@@ -36,7 +45,7 @@ def write(report: TraceReport, path: Path, *, files: Sequence[str] = (), made: V
         ".svg": lambda: _svg(report),
         ".parquet": lambda: _parquet(report),
     }
-    write_answer(path, shown, lambda: record(report), more)
+    write_answer(path, shown, data or (lambda: record(report)), more)
 
 
 def timeline_of(report: TraceReport) -> str:

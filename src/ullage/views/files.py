@@ -15,7 +15,7 @@ FORMS = (".html", ".htm", ".json", ".md", ".csv", ".txt")  # what every view can
 Form = Callable[[], str | bytes]
 
 
-def write_answer(path: Path, view: View, record: Callable[[], Any], more: Mapping[str, Form] | None = None) -> None:
+def write_answer(path: Path, view: View, record: Callable[[], Mapping[str, Any]], more: Mapping[str, Form] | None = None) -> None:
     """Write an answer in the form that the ending of the file's name says: one of `FORMS`, or of `more`, made when it is wanted.
 
     Raises UllageError where nothing can be written; an old file stays until the new one is whole.
@@ -23,20 +23,20 @@ def write_answer(path: Path, view: View, record: Callable[[], Any], more: Mappin
     replace(path, content(path, view, record, more))
 
 
-def content(path: Path, view: View, record: Callable[[], Any], more: Mapping[str, Form] | None = None) -> bytes:
+def content(path: Path, view: View, record: Callable[[], Mapping[str, Any]], more: Mapping[str, Form] | None = None) -> bytes:
     """Return what `write_answer` writes to a file of this name."""
     ending = path.suffix.lower()
     made = more[ending]() if more and ending in more else printed(view, record, ending)
     return made if isinstance(made, bytes) else made.encode("utf-8", "replace")
 
 
-def printed(view: View, record: Callable[[], Any], ending: str) -> str:
+def printed(view: View, record: Callable[[], Mapping[str, Any]], ending: str) -> str:
     """Return an answer in one of `FORMS`. Raises UllageError for another ending, and for CSV of an answer without tables."""
     # each form is imported when it is wanted
     if ending == ".json":
-        from ullage.views.json_text import json_text
+        from ullage.views.document import document_text
 
-        return json_text(record())
+        return document_text(view.kind, record())
     if ending == ".md":
         from ullage.views.markdown import markdown
 

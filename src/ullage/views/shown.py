@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import ClassVar
+from typing import Any, ClassVar
 
+from ullage.views.document import document
 from ullage.views.view import View
 
 
@@ -26,6 +27,10 @@ class ShownByView:
         from ullage.views.text import text
 
         return text(self._view())
+
+    def json(self) -> dict[str, Any]:
+        """Return the answer as the plain data that the command prints as JSON."""
+        return document(self._view().kind, import_module(self.view_module).record(self))
 
     def _repr_html_(self) -> str:
         from ullage.views.notebook import notebook
