@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import inspect
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
+from typing import Any, Literal
 
 import click
 import pytest
 
 import ullage
 from tests.command_line import ask
-from ullage.asking import askable, asked, question_of, read_headers, read_moment, read_positive_span, read_prices
+from ullage.asking import Askable, askable, asked, question_of, read_headers, read_moment, read_positive_span, read_prices, read_span
+from ullage.asking.question import QUESTIONS
 from ullage.cli import cli
-from ullage.cli._question_command import question_names
+from ullage.cli._question_command import answers_itself, is_group, question_names
 from ullage.errors import UllageError
-from ullage.questions.question import QUESTIONS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +60,51 @@ def test_an_unknown_word_is_refused_with_the_nearest_one() -> None:
     assert "prices" in refused.value.hint
 
 
+@dataclass(frozen=True, kw_only=True)
+class Numbers:
+    """Numbers."""
+
+    many: tuple[int, ...] = asked("Whole numbers.", (), repeated=True)
+    share: float = asked("A number.", 1.0, above=0, most=2)
+    count: int | None = asked("A whole number.", least=3)
+    way: Literal["all", "last"] = asked("Which.", "all")
+    place: str = asked("Where.", argument=True, required=True)
+    whole: bool = asked("All of it.", False)
+
+
+def numbers(**given: object) -> Numbers:
+    return question_of(Numbers, {"place": "here", **given}, noun="an example")
+
+
+def test_texts_of_numbers_are_numbers() -> None:
+    assert numbers(many=["1", 2], share="0.5", count="3", place=Path("there")) == Numbers(many=(1, 2), share=0.5, count=3, place="there")
+    assert numbers(many="7").many == numbers(many=7).many == (7,)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"share": 0}, "share must be more than 0 and at most 2, not 0"),
+        ({"share": 2.001}, "share must be more than 0 and at most 2, not 2.001"),
+        ({"share": float("nan")}, "share must be more than 0 and at most 2, not nan"),
+        ({"share": "x"}, "share must be a number, not 'x'"),
+        ({"count": 2}, "count must be 3 or more, not 2"),
+        ({"count": "3.5"}, "count must be a whole number, not '3.5'"),
+        ({"way": "first"}, "way 'first' is not one of all, last"),
+        ({"whole": "yes"}, "whole is True or False, not 'yes'"),
+        ({"place": None}, "an example needs place: Where."),
+    ],
+)
+def test_what_cannot_be_is_refused(given: dict[str, object], says: str) -> None:
+    with pytest.raises(UllageError, match=re.escape(says)):
+        numbers(**given)
+
+
+def test_bounds_belong_to_what_may_be() -> None:
+    assert numbers(share=2, count=3) == Numbers(share=2, count=3, place="here")
+    assert numbers(share=1e-9).share == 1e-9
+
+
 @pytest.mark.parametrize("text", ["0", "0.0009"])
 def test_a_span_below_a_millisecond_is_too_short(text: str) -> None:
     with pytest.raises(UllageError, match=f"--gap {text} is too short"):
@@ -68,29 +117,77 @@ def test_fields_of_its_own_come_before_those_that_questions_share() -> None:
     assert [field.flag for field in askable(Example)] == ["--price", "--header", "--gap", "--whole", "--since"]
 
 
+def all_names() -> list[str]:
+    """Return the names of all questions, and of those in folders, as their commands are called."""
+    plain = [name for name in question_names() if not is_group(name)]
+    groups = [name for name in question_names() if is_group(name)]
+    own = [name for name in groups if answers_itself(name)]
+    return sorted([*plain, *own, *(f"{group} {part}" for group in groups for part in question_names(group))])
+
+
+def command_of(name: str) -> click.Command:
+    command: click.Command = cli
+    for word in name.split():
+        found = command.get_command(click.Context(command), word)  # type: ignore[attr-defined]
+        assert found is not None
+        command = found
+    return command
+
+
+def function_of(name: str) -> Callable[..., object]:
+    function: Callable[..., object] = getattr(import_module(QUESTIONS.module_of(name)), QUESTIONS[name].function_name)
+    return function
+
+
 def test_the_registered_questions_are_the_modules_that_become_commands() -> None:
-    assert sorted(QUESTIONS) == question_names()
+    assert sorted(QUESTIONS) == all_names()
 
 
-@pytest.mark.parametrize("name", question_names())
+@pytest.mark.parametrize("name", all_names())
 def test_a_command_and_its_function_ask_the_same(name: str) -> None:
-    command = cli.get_command(click.Context(cli), name)
-    function = getattr(ullage, name)
-    assert command is not None
-    of_output = {"top", "out", "as_json", "places"}  # where the answer goes is the command's
-    options = {param.name for param in command.params} - of_output
-    parameters = {parameter.name for parameter in inspect.signature(function).parameters.values()} - {QUESTIONS[name].places, "progress"}
-    assert options == parameters == {field.name for field in askable(QUESTIONS[name].asked)} - {QUESTIONS[name].places}
-    assert all(field.help in (function.__doc__ or "") for field in askable(QUESTIONS[name].asked) if field.name in options)
+    fields, function = askable(QUESTIONS[name].asked), function_of(name)
+    options = {param.name for param in command_of(name).params} - {"out", "as_json"}  # where the answer goes is the command's
+    assert options == {field.name for field in fields}
+    parameters = set(inspect.signature(function).parameters) - {"progress"}
+    assert parameters == {field.name for field in fields if not field.display}
+    assert all(field.help in (function.__doc__ or "") for field in fields if not field.display)
 
 
-@pytest.mark.parametrize("name", question_names())
+@pytest.mark.parametrize("name", sorted(set(ullage.__all__) & {QUESTIONS[name].function_name for name in all_names()}))
+def test_a_function_of_the_package_is_the_questions(name: str) -> None:
+    assert name in {question.function_name for question in QUESTIONS.values() if function_of(question.name) is getattr(ullage, name)}
+
+
+TEXTS: dict[object, tuple[Any, Any]] = {  # for each way to read a text: a text and what it means
+    read_moment: ("2026-08-10", 1_786_320_000_000),
+    read_span: ("15m", 900.0),
+    read_positive_span: ("15m", 900.0),
+    read_prices: (("2.5", "A100=1"), {"": 2.5, "A100": 1.0}),
+    read_headers: (("A: b",), {"A": "b"}),
+    int: ("3", 3),
+    float: ("3.5", 3.5),
+    str: ("words", "words"),
+}
+
+
+@pytest.mark.parametrize(("name", "field"), [(name, field) for name in all_names() for field in askable(QUESTIONS[name].asked)])
+def test_a_text_and_its_value_ask_the_same(name: str, field: Askable) -> None:
+    if field.kind is bool:
+        assert field.value(True, 0) is True
+        return
+    text, value = (field.choices[-1],) * 2 if field.choices else TEXTS[field.read or field.kind]
+    if field.repeated and isinstance(value, str | int | float):
+        text, value = (text, text), (value, value)
+    assert field.value(text, 0) == field.value(value, 0) == value
+
+
+@pytest.mark.parametrize("name", all_names())
 def test_help_lists_first_the_ten_or_so_that_matter(name: str) -> None:
-    first, _, more = ask(name, "--help").out.partition("\nMore options:\n")
+    first, _, more = ask(*name.split(), "--help").out.partition("\nMore options:\n")
     listed = [line.split()[0] for line in first.partition("\nOptions:\n")[2].splitlines() if line.startswith("  -")]
     assert len(listed) <= 15
     assert {"--out", "--json", "-h,"} <= set(listed)
-    minor = {field.flag for field in askable(QUESTIONS[name].asked) if field.minor}
+    minor = {(field.short and f"{field.short},") or field.flag for field in askable(QUESTIONS[name].asked) if field.minor}
     assert minor == {line.split()[0] for line in more.partition("\n\n")[0].splitlines() if line.startswith("  -")}
 
 

@@ -28,9 +28,9 @@ from hypothesis import strategies as st
 
 import ullage
 from tests.fleet.servers import say, scripted
+from ullage.asking.telemetry import TelemetryReading
 from ullage.cli import cli
 from ullage.errors import UllageError
-from ullage.questions.telemetry import TelemetryReading
 from ullage.render import json as as_json
 from ullage.render.fleet import view
 from ullage.reports.fleet.fleet import FleetReport

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from ullage.questions import read_samples as read_samples
     from ullage.questions import trace as trace
     from ullage.questions import waterfall as waterfall
+    from ullage.questions.audit.counter import audit_counter as audit_counter
+    from ullage.questions.audit.peaks import audit_peaks as audit_peaks
     from ullage.questions.fleet import fleet as fleet
     from ullage.traced import read_trace as read_trace
 
@@ -36,7 +38,9 @@ __version__ = "0.1.0"
 __all__ = [
     "UllageError",
     "__version__",
+    "audit_counter",
     "audit_mfu",
+    "audit_peaks",
     "fleet",
     "flops",
     "gemm",
@@ -51,7 +55,9 @@ __all__ = [
 
 _HOME = {
     "UllageError": ("ullage.errors", "UllageError"),
+    "audit_counter": ("ullage.questions.audit.counter", "audit_counter"),
     "audit_mfu": ("ullage.questions", "audit_mfu"),
+    "audit_peaks": ("ullage.questions.audit.peaks", "audit_peaks"),
     "fleet": ("ullage.questions.fleet", "fleet"),
     "flops": ("ullage.questions", "flops"),
     "gemm": ("ullage.questions", "gemm"),

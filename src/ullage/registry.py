@@ -18,15 +18,15 @@ class Registry(Generic[T]):
 
     A member that needs several files is a folder, and its file of the folder's name registers it (`traces/kineto/kineto.py`).
     `noun` and `command` shape the error for an unknown name: "no metric is called …; `ullage metrics` lists all".
-    A second member under one name is refused.
+    A second member under one name is refused. With `folders` every file of a folder is a member.
 
     >>> colours = Registry[int]("colour", package="", command="ullage colours")
     >>> colours.add("red", 1); colours["red"]
     1
     """
 
-    def __init__(self, noun: str, package: str, command: str) -> None:
-        self.noun, self.package, self.command = noun, package, command
+    def __init__(self, noun: str, package: str, command: str, *, folders: bool = False) -> None:
+        self.noun, self.package, self.command, self.folders = noun, package, command, folders
         self._members: dict[str, T] = {}
         self._modules: dict[str, str] = {}  # by name, the module that registered it
         self._loaded = not package
@@ -48,15 +48,21 @@ class Registry(Generic[T]):
             return
         self._loaded = True  # a member may ask while it is being imported
         try:
-            for module in pkgutil.iter_modules(importlib.import_module(self.package).__path__):
-                found = importlib.import_module(f"{self.package}.{module.name}")
-                if module.ispkg and any(inner.name == module.name for inner in pkgutil.iter_modules(found.__path__)):
-                    importlib.import_module(f"{found.__name__}.{module.name}")
+            self._import_modules(self.package)
         except BaseException:
             self._loaded = False
             raise
         # in the order of the modules' names, whichever of them something else imported before
         self._members = {name: self._members[name] for name in sorted(self._members, key=self._modules.__getitem__)}
+
+    def _import_modules(self, package: str) -> None:
+        for module in pkgutil.iter_modules(importlib.import_module(package).__path__):
+            name = f"{package}.{module.name}"
+            found = importlib.import_module(name)
+            if module.ispkg and self.folders:
+                self._import_modules(name)
+            elif module.ispkg and any(inner.name == module.name for inner in pkgutil.iter_modules(found.__path__)):
+                importlib.import_module(f"{name}.{module.name}")
 
     def __getitem__(self, name: str) -> T:
         self.load()

@@ -15,7 +15,8 @@ from typing import Any
 import click
 
 from ullage.cli._exit_status import ANSWERED, ERROR, INTERRUPTED, described
-from ullage.cli._question_command import question_command, question_names
+from ullage.cli._parts import question_or_group
+from ullage.cli._question_command import question_names
 from ullage.errors import UllageError, harmless
 
 
@@ -25,15 +26,15 @@ class Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names of the commands, in the order in which a newcomer needs them."""
         first = ["demo", "fleet", "gpus", "metrics", "simulate", "store"]
-        found = {m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")} - {"options"} | set(question_names())
+        found = _modules() | set(question_names())
         return [name for name in first if name in found] + sorted(found - set(first))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load a command's module, and return its command."""
         if cmd_name not in self.list_commands(ctx):
             return None
-        if cmd_name in question_names():
-            return described(question_command(cmd_name), cmd_name)
+        if cmd_name not in _modules():
+            return described(question_or_group(cmd_name), cmd_name)
         command: click.Command = importlib.import_module(f"ullage.cli.{cmd_name}").command
         return described(command, cmd_name)
 
@@ -54,6 +55,11 @@ class Commands(click.Group):
         """Run the command."""
         with _while_somebody_reads():
             return super().invoke(ctx)
+
+
+def _modules() -> set[str]:
+    """Return the names of the commands that are modules of this folder."""
+    return {m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")} - {"options"}
 
 
 @contextmanager

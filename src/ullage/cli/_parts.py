@@ -1,6 +1,7 @@
-"""A command whose first word names a part of it, or may: the modules `_<command>_<part>` of this package, each with its `command`.
+"""A command whose first word names a part of it, or may.
 
-In the part's name "_" is written "-".
+Its parts are the questions in the folder of its name, and the modules `_<command>_<part>` of this package, each with its `command`. In
+the part's name "_" is written "-".
 """
 
 from __future__ import annotations
@@ -12,29 +13,42 @@ from typing import Any
 import click
 
 from ullage.cli._exit_status import described
+from ullage.cli._question_command import answers_itself, group_help, is_group, question_command, question_names
 from ullage.errors import did_you_mean, harmless
 
 
 def parts(command: str | None) -> list[str]:
     """Return the names of a command's parts."""
+    questions = question_names(command) if command is not None and is_group(command) else []
+    return sorted({*questions, *_modules(command)})
+
+
+def _modules(command: str | None) -> list[str]:
+    """Return the names of the parts that are modules of this package."""
     import ullage.cli
 
     prefix = f"_{command}_"
-    return sorted(
-        m.name.removeprefix(prefix).replace("_", "-") for m in pkgutil.iter_modules(ullage.cli.__path__) if m.name.startswith(prefix)
-    )
+    names = [m.name for m in pkgutil.iter_modules(ullage.cli.__path__)]
+    return [name.removeprefix(prefix).replace("_", "-") for name in names if name.startswith(prefix)]
 
 
 def part(command: str | None, name: str) -> click.Command:
     """Load a part."""
+    if name not in _modules(command):
+        return described(question_command(f"{command} {name}"), f"{command} {name}")
     found: click.Command = importlib.import_module(f"ullage.cli._{command}_{name.replace('-', '_')}").command
     return described(found, f"{command} {name}")
 
 
-class Parts(click.Group):
-    """A command that is nothing but its parts; `called` is what the user calls one of them."""
+def question_or_group(name: str) -> click.Command:
+    """Load a question's command, or a group of questions, which may have an answer of its own."""
+    if not is_group(name):
+        return question_command(name)
+    return question_command(name, WithParts) if answers_itself(name) else Parts(name, **group_help(name))
 
-    called = "part"
+
+class Parts(click.Group):
+    """A command that is nothing but its parts."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names of the parts."""
@@ -49,7 +63,7 @@ class Parts(click.Group):
         known = self.list_commands(ctx)
         if args and not args[0].startswith("-") and args[0] not in known:
             hint = did_you_mean(args[0], known, f"ullage {self.name} --help")
-            raise click.UsageError(f"there is no {self.called} '{harmless(args[0], 60)}'; {hint}")
+            raise click.UsageError(f"there is no `ullage {self.name} {harmless(args[0], 60)}`; {hint}")
         return super().resolve_command(ctx, args)
 
 

@@ -3,53 +3,88 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import pkgutil
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ullage.asking import Askable, askable
+from ullage.asking import Askable
 from ullage.cli._exit_status import end
-from ullage.cli.options import Progress, check_out, give, say_written
+from ullage.cli.options import Finite, Progress, check_out, give, say_written
 from ullage.errors import public
 
 if TYPE_CHECKING:
-    from ullage.questions.question import RegisteredQuestion
+    from ullage.asking.question import RegisteredQuestion
 
-_MEMBERLESS = {"question", "telemetry"}  # what questions share
-
-
-def question_names() -> list[str]:
-    """Return the names of the questions that are commands, without loading them."""
-    import ullage.questions
-
-    names = {m.name for m in pkgutil.iter_modules(ullage.questions.__path__) if not m.name.startswith("_")}
-    return sorted(names - _MEMBERLESS)
+_QUESTIONS = "ullage.questions"
 
 
-def question_command(name: str) -> click.Command:
-    """Load a question, and return its command."""
-    question: RegisteredQuestion = importlib.import_module(f"ullage.questions.{name}").QUESTION
-    fields = askable(question.asked)
-    places = next(field for field in fields if field.name == question.places)
-    params: list[click.Parameter] = [click.Argument(["places"], nargs=-1, required=True, metavar=places.metavar)]
-    params += [_option(field) for field in fields if field.name != question.places]
-    if question.brief is not None:
-        params.append(_rows_option(question.brief))
-    params += _OUTPUT_OPTIONS
+def question_names(group: str = "") -> list[str]:
+    """Return the names of the questions that are commands, or those of a group's parts, without loading them.
+
+    They are the modules of `ullage.questions`, and its folders: a folder is a group of commands. Its member of the same name is what the
+    group's command answers by itself.
+    """
+    package = importlib.import_module(_module(group) if group else _QUESTIONS)
+    modules = (found.name for found in pkgutil.iter_modules(package.__path__) if not found.name.startswith("_"))
+    return sorted(name.replace("_", "-") for name in modules if name != group)
+
+
+def is_group(name: str) -> bool:
+    """Return whether questions lie in a folder of this name."""
+    return _is_folder(_QUESTIONS, name)
+
+
+def answers_itself(group: str) -> bool:
+    """Return whether a group's command has an answer of its own, beside those of its parts."""
+    return importlib.util.find_spec(f"{_module(group)}.{group}") is not None
+
+
+def _is_folder(package: str, name: str) -> bool:
+    path = importlib.import_module(package).__path__
+    return any(found.ispkg and found.name == name for found in pkgutil.iter_modules(path))
+
+
+def _module(name: str) -> str:
+    """Return where a question lies.
+
+    >>> _module("fleet"), _module("bench gemm-ofu")
+    ('ullage.questions.fleet', 'ullage.questions.bench.gemm_ofu')
+    """
+    return ".".join([_QUESTIONS, *name.replace("-", "_").split(" ")])
+
+
+def group_help(name: str) -> dict[str, Any]:
+    """Return the help of a group that has no answer of its own, and the examples that end it."""
+    package = importlib.import_module(_module(name))
+    return {"help": inspect.getdoc(package) or "", "epilog": f"\b\nExamples:{package.EXAMPLES}"}
+
+
+def question_command(name: str, kind: type[click.Command] = click.Command) -> click.Command:
+    """Load a question, and return its command, which is one of `kind`."""
+    place = f"{_module(name)}.{name}" if " " not in name and is_group(name) else _module(name)
+    question: RegisteredQuestion[Any, Any] = importlib.import_module(place).QUESTION
+    fields = question.fields
+    params = [_argument(field) if field.argument else _option(field) for field in fields]
 
     def run(**words: Any) -> None:
         _answer(question, **words)
 
-    minor = {field.name for field in fields if field.minor}
-    return _QuestionCommand(
-        name, params=params, callback=run, minor=minor, help=inspect.getdoc(question.asked), epilog=f"\b\nExamples:{question.examples}"
+    command = type("QuestionCommand", (_TwoLists, kind), {"minor": {field.name for field in fields if field.minor}})
+    made: click.Command = command(
+        name.rpartition(" ")[2],
+        params=[*params, *_OUTPUT_OPTIONS],
+        callback=run,
+        help=inspect.getdoc(question.asked),
+        epilog=f"\b\nExamples:{question.examples}",
     )
+    return made
 
 
 _OUTPUT_OPTIONS = [
@@ -63,46 +98,58 @@ _OUTPUT_OPTIONS = [
 ]
 
 
-def _rows_option(rows: int) -> click.Option:
-    return click.Option(["--top"], type=click.IntRange(min=0), default=rows, show_default=True, help="Rows of a table.")
+def _argument(field: Askable) -> click.Parameter:
+    count = -1 if field.repeated else 1
+    return click.Argument([field.name], nargs=count, required=field.required, metavar=field.metavar, type=_type(field))
 
 
-def _option(field: Askable) -> click.Option:
+def _option(field: Askable) -> click.Parameter:
     """Return a field as an option. What is not given is None, so that the question's own default holds."""
-    names = [field.flag, field.name]
-    if isinstance(field.default, bool):
+    names = [field.flag, *filter(None, [field.short]), field.name]
+    if field.kind is bool:
         return click.Option(names, is_flag=True, help=field.help)
-    kind = click.IntRange(min=field.least) if isinstance(field.default, int) else None
-    help_text = f"{field.help}  [default: {field.shown}]" if field.shown else field.help
-    return click.Option(names, type=kind, multiple=field.repeated, metavar=field.metavar, envvar=field.env, default=None, help=help_text)
+    shown = field.shown or (str(field.default) if isinstance(field.default, str | int | float) and field.default else "")
+    help_text = f"{field.help}  [default: {shown}]" if shown else field.help
+    more: dict[str, Any] = {"multiple": field.repeated, "required": field.required, "metavar": field.metavar, "envvar": field.env}
+    return click.Option(names, type=_type(field), default=None, help=help_text, **more)
 
 
-class _QuestionCommand(click.Command):
+def _type(field: Askable) -> click.ParamType[Any] | None:
+    """Return what checks a value while the command line is read; what has a reader of its own is a text until then."""
+    if field.read is not None:
+        return None
+    if field.choices:
+        return click.Choice(field.choices)
+    low, is_open = (field.above, True) if field.above is not None else (field.least, False)
+    if field.kind is int:
+        return click.IntRange(min=None if low is None else int(low), max=None if field.most is None else int(field.most), min_open=is_open)
+    if field.kind is float:
+        return Finite(min=low, max=field.most, min_open=is_open) if field.bounds else click.FLOAT
+    return None
+
+
+class _TwoLists(click.Command):
     """A command whose help lists what matters first, and then the rest."""
 
-    def __init__(self, *args: Any, minor: set[str], **more: Any) -> None:
-        super().__init__(*args, **more)
-        self._minor = minor
+    minor: set[str]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options in two lists."""
         for title, minor in (("Options", False), ("More options", True)):
             options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
-            found = [option.get_help_record(ctx) for option in options if (option.name in self._minor) == minor]
+            found = [option.get_help_record(ctx) for option in options if (option.name in self.minor) == minor]
             rows = [row for row in found if row is not None]
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
 
 
-def _answer(
-    question: RegisteredQuestion, places: tuple[str, ...], as_json: bool, out: Path | None, top: int | None = None, **words: Any
-) -> None:
+def _answer(question: RegisteredQuestion[Any, Any], as_json: bool, out: Path | None, **words: Any) -> None:
     """Ask, and give the answer: to a file, as JSON, or as text; the status says whether it is of a part only."""
     progress = Progress(quiet=as_json)
-    asked = question.question(places, {name: value for name, value in words.items() if value not in (None, ())})
-    if out is not None:
-        check_out(out, question.shown.FORMS, question.read_places(asked))
+    asked = question.question({name: value for name, value in words.items() if value not in (None, ())})
+    described = question.describer(asked)
+    check_out(out, described.forms, question.read_places(asked))
     try:
         partial = question.straight_to_file(asked, out, progress)
         report = None if partial is not None else question.answer(asked, progress, _command_line(question))
@@ -110,16 +157,24 @@ def _answer(
         progress.done()
     if report is None:
         say_written(out, partial or "")
-    else:
-        shown, rows = question.shown, {} if top is None else {"top": top}
-        view, because = shown.view(report, **rows), report.partial_because
-        give(view, lambda: shown.record(report), as_json=as_json, out=out, more=shown.more_forms(report, view), partial_because=because)
-    end(partial=bool(partial) if report is None else not report.complete)
+        end(partial=bool(partial))
+        return
+    view = described.view(report, **dict(_display(question, asked)))
+    because = getattr(report, "partial_because", "")
+    more = described.more_forms(report, view)
+    give(view, lambda: described.record(report), as_json=as_json, out=out, more=more, partial_because=because)
+    end(partial=not getattr(report, "complete", True), gate=question.gate(report))
 
 
-def _command_line(question: RegisteredQuestion) -> str:
+def _display(question: RegisteredQuestion[Any, Any], asked: Any) -> Iterator[tuple[str, Any]]:
+    for field in question.fields:
+        if field.display:
+            yield field.name, getattr(asked, field.name)
+
+
+def _command_line(question: RegisteredQuestion[Any, Any]) -> str:
     """Return the command line without secrets: headers and passwords never reach a report."""
-    secret = {field.flag for field in askable(question.asked) if field.secret}
+    secret = {field.flag for field in question.fields if field.secret}
     return shlex.join(["ullage", *_public(sys.argv[1:], secret)])
 
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ullage.asking import asked, read_positive_span, read_prices
+from ullage.asking.question import Progress, RegisteredQuestion, python_function, register
+from ullage.asking.telemetry import TelemetryReading
 from ullage.errors import UllageError
 from ullage.problems import Problems
-from ullage.questions.question import Progress, RegisteredQuestion, python_function, register
-from ullage.questions.telemetry import TelemetryReading
 
 if TYPE_CHECKING:
     from ullage.intake import Intake
@@ -28,7 +28,7 @@ class FleetQuestion(TelemetryReading):
     rate that the tensor pipes delivered: tensor activity × SM clock / tensor clock.
     """
 
-    sources: tuple[str, ...] = asked("Files, folders, stores or URLs.", (), metavar="SOURCE…", repeated=True)
+    sources: tuple[str, ...] = asked("Files, folders, stores or URLs.", metavar="SOURCE…", argument=True, required=True, repeated=True)
     by: str | None = asked("job, user, model, host, cluster, gpu, namespace or hour; sample, with --out FILE.parquet.", shown="job")
     jobs: tuple[str, ...] = asked("Job records: sacct output, a CSV, a mapping folder. Repeatable.", (), metavar="FILE", repeated=True)
     reported: tuple[str, ...] = asked(
@@ -59,6 +59,7 @@ class FleetQuestion(TelemetryReading):
         "Longest time one sample may stand for.", read=read_positive_span, minor=True, shown="60s, or twice the interval"
     )
     noise: bool = asked("Tell what sampling the clock costs (done by itself for fine series).", False, minor=True)
+    top: int = asked("Rows of a table.", 20, least=0, display=True)
 
 
 def answer(question: FleetQuestion, progress: Progress, command: str = "") -> FleetReport:
@@ -144,13 +145,11 @@ QUESTION = register(
     RegisteredQuestion(
         name="fleet",
         asked=FleetQuestion,
-        places="sources",
         noun="a fleet's report",
         answer=answer,
         shown_by="ullage.render.fleet",
         examples=_EXAMPLES,
         read_places=read_places,
-        brief=20,
         straight_to_file=write_samples,
     )
 )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ullage.asking import asked, read_headers, read_moment, read_positive_span, read_span
-from ullage.questions.question import Progress
+from ullage.asking.question import Progress
 
 if TYPE_CHECKING:
     from ullage.sources.source import Options

@@ -1,0 +1,131 @@
+"""What a question is: what may be asked, its answer, and what the answer says. One file a question, from which every door is made."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from ullage.asking import Askable, askable, question_of
+from ullage.registry import Registry
+from ullage.views.files import FORMS, Form
+from ullage.views.view import View
+
+Progress = Callable[[str], None]
+Q = TypeVar("Q")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True)
+class Describer:
+    """The functions that describe an answer: as a view, as plain data for JSON, and in `forms` that not every view has."""
+
+    view: Callable[..., View]
+    record: Callable[[Any], Any]
+    forms: tuple[str, ...] = FORMS
+    more_forms: Callable[[Any, View], Mapping[str, Form]] = lambda *_: {}
+
+
+@dataclass(frozen=True)
+class RegisteredQuestion(Generic[Q, R]):
+    """A question: its `name` is its command's ("audit mfu"), and `asked` the dataclass of what may be asked, whose docstring is the help.
+
+    `answer` makes the report, from what is asked, a word about progress, and the command line that asks the same.
+    `shown_by` names the module that describes the report: its `view`, its `record` for JSON, and where files can have other forms than
+    those of every view, `FORMS` and `more_forms`; "module:listing" names its `listing_view` and `listing_record`. Where it depends on
+    what is asked, it is a function of that. `examples` end the help. `read_places` says which places are read, so that no answer takes
+    their place. `gate` is whether an answer makes the command end with status 3 for a script. `straight_to_file` answers what is too long
+    to print, and returns why it is partial (None: it is not asked for).
+    """
+
+    name: str
+    asked: type[Q]
+    noun: str
+    answer: Callable[[Q, Progress, str], R]
+    shown_by: str | Callable[[Q], str]
+    examples: str
+    read_places: Callable[[Q], Sequence[str]] = lambda _: ()
+    gate: Callable[[R], bool] = lambda _: False
+    straight_to_file: Callable[[Q, Path | None, Progress], str | None] = lambda *_: None
+
+    @property
+    def function_name(self) -> str:
+        """What its Python function is called."""
+        return self.name.replace(" ", "_").replace("-", "_")
+
+    @property
+    def fields(self) -> list[Askable]:
+        """What may be asked; its arguments, then its options."""
+        return sorted(askable(self.asked), key=lambda field: not field.argument)
+
+    def describer(self, question: Q) -> Describer:
+        """Return what describes the answer to a question; its module is loaded when it is wanted."""
+        named = self.shown_by if isinstance(self.shown_by, str) else self.shown_by(question)
+        module_name, _, part = named.partition(":")
+        module: Any = importlib.import_module(module_name)
+        if part:
+            return Describer(getattr(module, f"{part}_view"), getattr(module, f"{part}_record"))
+        more = {"forms": module.FORMS, "more_forms": module.more_forms} if hasattr(module, "more_forms") else {}
+        return Describer(module.view, module.record, **more)
+
+    def question(self, given: Mapping[str, Any]) -> Q:
+        """Return what some words ask."""
+        return question_of(self.asked, given, noun=self.noun, command=f"ullage {self.name} --help")
+
+
+QUESTIONS: Registry[RegisteredQuestion[Any, Any]] = Registry("question", package="ullage.questions", command="ullage --help", folders=True)
+
+
+def register(question: RegisteredQuestion[Q, R]) -> RegisteredQuestion[Q, R]:
+    """Register a question under its name, which is its command's."""
+    QUESTIONS.add(question.name, question)
+    return question
+
+
+def python_function(question: RegisteredQuestion[Q, R]) -> Callable[..., R]:
+    """Return the function that asks a question from Python: what a command takes without a flag first, then what may be asked by keyword.
+
+    Values may be texts as a command takes them ("24h", "H100=2.50"), or what they mean (ms since 1970, a mapping). `progress` is called
+    with a word about how far the work is.
+    """
+
+    def ask(*arguments: Any, progress: Progress | None = None, **given: Any) -> R:
+        return question.answer(question.question({**_by_name(question, arguments), **given}), progress or (lambda _: None), "")
+
+    parameters, lines = [], []
+    hints = typing.get_type_hints(question.asked)
+    for one in question.fields:
+        if not one.display:
+            default = inspect.Parameter.empty if one.required or (one.argument and one.repeated) else one.default
+            parameters.append(inspect.Parameter(one.name, _parameter_kind(one), default=default, annotation=hints[one.name]))
+            lines.append(f"{one.name}: {one.help}")
+    parameters.append(inspect.Parameter("progress", inspect.Parameter.KEYWORD_ONLY, default=None))
+    lines.append("progress: Is called with a word about how far the work is.")
+    ask.__name__ = ask.__qualname__ = question.function_name
+    ask.__module__ = question.asked.__module__
+    ask.__doc__ = "\n\n".join([inspect.getdoc(question.asked) or "", "\n".join(lines), "Raises UllageError for what the user can fix."])
+    ask.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    return ask
+
+
+def _parameter_kind(field: Askable) -> Any:
+    if not field.argument:
+        return inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter.VAR_POSITIONAL if field.repeated else inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+def _by_name(question: RegisteredQuestion[Any, Any], arguments: tuple[Any, ...]) -> dict[str, Any]:
+    """Return a function's positional arguments by the names of the fields; several places may come as one list."""
+    fields = [field for field in question.fields if field.argument]
+    single = [field for field in fields if not field.repeated]
+    rest = arguments[len(single) :]
+    given: dict[str, Any] = {field.name: value for field, value in zip(single, arguments, strict=False)}
+    if rest and len(single) == len(fields):
+        raise TypeError(f"{question.function_name}() takes {len(single)} arguments before its words, not {len(arguments)}")
+    if rest:
+        given[fields[-1].name] = tuple(rest[0]) if len(rest) == 1 and isinstance(rest[0], list | tuple) else rest
+    return given
