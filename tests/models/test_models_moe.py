@@ -351,6 +351,6 @@ def test_every_quantity_of_these_families_has_one_meaning() -> None:
 def test_all_these_families_have_a_source_and_a_summary() -> None:
     for kind in {kind for kind, *_ in CASES}:
         member = MODELS[kind]
-        assert member.source.startswith("transformers 5.23")
+        assert member.source.startswith("transformers 5.24, ")
         assert member.summary.endswith((".", ":"))
         assert (member.kind, member.causal) == ("decoder", True)

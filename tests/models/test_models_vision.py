@@ -313,6 +313,15 @@ def test_internvls_own_files_count_what_the_librarys_do():
     assert forward(own, ONE, 2) == 8228384
 
 
+def test_released_kimi_files_count_what_the_librarys_do():
+    # as released the tower's widths begin with vt_; the library's own configuration is the one that is certified
+    certified = CONFIGS["kimi_k25"][0]
+    section, renamed = certified["vision_config"], ("hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads")
+    released = {f"vt_{name}" if name in renamed else name: value for name, value in section.items()}
+    own = {**certified, "architectures": ["KimiK25ForConditionalGeneration"], "vision_config": released}
+    assert formula(own).works == formula(certified).works
+
+
 @pytest.mark.parametrize(
     ("config", "sample", "says"),
     [

@@ -51,6 +51,7 @@ class Model:
         return MODELS.module_of(self.names[0])
 
 
+TRANSFORMERS = "transformers 5.24"  # with which every certificate was made
 MODELS: Registry[Model] = Registry("architecture", package="ullage.models.families", command="ullage flops --list")
 
 _SHAPES: dict[str, tuple[str, ...]] = {
@@ -140,9 +141,9 @@ def in_transformers(code: str) -> str:
     """Return the source of a formula that was read in transformers and proved on its traces.
 
     >>> in_transformers("models/olmo")
-    'transformers 5.23, models/olmo; verified to the integer against traces'
+    'transformers 5.24, models/olmo; verified to the integer against traces'
     """
-    return f"transformers 5.23, {code}; verified to the integer against traces"
+    return f"{TRANSFORMERS}, {code}; verified to the integer against traces"
 
 
 def in_diffusers(code: str) -> str:

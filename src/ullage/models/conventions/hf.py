@@ -8,6 +8,7 @@ from ullage.errors import UllageError
 from ullage.models.conventions.convention import Row, convention
 from ullage.models.conventions.parameters import tied, vectors, weights
 from ullage.models.formula import Formula
+from ullage.models.model import TRANSFORMERS
 from ullage.models.step import Step
 
 _KINDS = ("decoder", "encoder", "encoder-decoder", "vision-language")
@@ -17,7 +18,7 @@ _KINDS = ("decoder", "encoder", "encoder-decoder", "vision-language")
     "hf",
     says="6 × parameters × tokens as padded: every expert, no attention's products, no head that is tied to the embedding; norms and"
     " biases as if they were products (here only of the commonest families; they are under 0.1 % of most models)",
-    source="transformers 5.23, trainer.py (Trainer.floating_point_ops)",
+    source=f"{TRANSFORMERS}, trainer.py (Trainer.floating_point_ops)",
 )
 def hf(formula: Formula, step: Step) -> Iterator[Row]:
     """Yield 2 FLOPs a token for each weight of a product; the tokens are the main input's: an encoder's, where there is one."""

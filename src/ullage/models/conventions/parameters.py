@@ -8,7 +8,7 @@ from ullage.models.conventions.outline import Outline, outline, text
 from ullage.models.formula import Formula
 from ullage.models.work import Work
 
-# Architectures whose LM head is the embedding's matrix unless the configuration says otherwise (transformers 5.23)
+# Architectures whose LM head is the embedding's matrix unless the configuration says otherwise (transformers 5.24)
 TIED = frozenset(
     {
         "bart", "bert", "biogpt", "blenderbot", "bloom", "camembert", "cohere", "cohere2", "cohere2_moe", "ctrl", "distilbert",

@@ -315,7 +315,7 @@ table(
 table(
     "openai_gpt",
     "GPT, the first: GPT-2's products, with an MLP that is always four times as wide.",
-    "transformers 5.23, models/openai; verified against traces",
+    in_transformers("models/openai"),
     DensePlan(
         "OpenAIGPT", "openai-gpt", ("LMHeadModel", CLASSIFIER, BARE),
         layout=CheckpointLayout(
@@ -379,7 +379,7 @@ def _by_attention_types(config: Config, layers: range) -> Spans:
 table(
     "gpt_neo",
     "GPT-Neo: GPT-2's products with a window of 256 tokens in every other layer, or as `attention_types` says.",
-    "transformers 5.23, models/gpt_neo; verified against traces",
+    in_transformers("models/gpt_neo"),
     DensePlan(
         "GPTNeo", "gpt_neo", (LM, CLASSIFIER, BARE), window=_by_attention_types,
         layout=CheckpointLayout(
@@ -421,7 +421,7 @@ table(
 table(
     "bloom",
     "BLOOM, BLOOMZ: 2T[12Lh² + Vh] + 4hL × pairs FLOPs forward for T tokens; the MLP is always four times as wide.",
-    "transformers 5.23, models/bloom; verified against traces",
+    in_transformers("models/bloom"),
     DensePlan(
         "Bloom", "bloom", (LM, CLASSIFIER, BARE), layout=BLOOM_LAYOUT,
         words=_widths(
@@ -488,7 +488,7 @@ table(
 table(
     "biogpt",
     "BioGPT: OPT's block under its own paths.",
-    "transformers 5.23, models/biogpt; verified against traces",
+    in_transformers("models/biogpt"),
     DensePlan(
         "BioGpt", "biogpt", (LM, CLASSIFIER, BARE),
         layout=CheckpointLayout(

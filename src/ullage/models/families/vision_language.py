@@ -10,6 +10,7 @@ from ullage.errors import UllageError, harmless
 from ullage.models.blocks import embedding, head, mlp, self_attention
 from ullage.models.config import Config
 from ullage.models.decoders import documented, head_dim
+from ullage.models.families.mixtures import IN_LLAMA4
 from ullage.models.families.vision import pooled_tower, vision_tower
 from ullage.models.images import FUSED, Grid, Images, Patches, Tower, pair, patching, unused
 from ullage.models.language import STACK, language, width
@@ -194,7 +195,7 @@ table(
     read are run, and train nothing. LLaVA-NeXT cuts each image into tiles of the tower's size by its `image_grid_pinpoints`,
     and adds the whole image as one more; LLaVA's images come at the tower's size.
     """,
-    "transformers 5.23, models/llava and llava_next; arXiv:2304.08485, 2310.03744; verified to the integer against traces",
+    in_transformers("models/llava and llava_next; arXiv:2304.08485, 2310.03744"),
     VisionLanguagePlan(("llava", "LlavaForConditionalGeneration"), "llama", "clip_vision_model", -2, "default"),
     VisionLanguagePlan(("llava_next", "LlavaNextForConditionalGeneration"), "llama", "clip_vision_model", -2, "default", tiled=True),
     **SEEN,
@@ -323,7 +324,7 @@ INTERNVL_VISION = {"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_l
     *("qianfan_ocr", "QianfanOCRForConditionalGeneration"),
     kind="vision-language",
     shapes=("seq", "image"),
-    source="transformers 5.23, models/internvl; arXiv:2404.16821; verified to the integer against traces (internvl_chat read, not traced)",
+    source=in_transformers("models/internvl; arXiv:2404.16821") + " (internvl_chat read, not traced)",
 )
 def internvl(config: Config) -> Iterator[Work]:
     """InternVL 2, 2.5 and 3, Qianfan-OCR: ViT with a class token over each tile, a projector once per merged token, and a text model.
@@ -616,11 +617,10 @@ class Tiles:
         return quantity("text tokens beside images", lambda s: TEXT.of(s, "full") if s.pixels else 0)
 
 
-SOURCE = "transformers 5.23, models/llama4; verified to the integer against traces, but for the experts that no token chose"
 TILES = "vision_model.model.layers"
 
 
-@model("Llama4ForConditionalGeneration", "llama4", kind="vision-language", source=SOURCE)
+@model("Llama4ForConditionalGeneration", "llama4", kind="vision-language", source=IN_LLAMA4)
 def llama4_vision(config: Config) -> Iterator[Work]:
     """Llama 4 Scout and Maverick with their vision tower: each tile of an image is a grid of patches and one token more.
 

@@ -66,9 +66,11 @@ KIMI_VISION = {"hidden_size": 1152, "intermediate_size": 4304, "num_hidden_layer
 def kimi_k25(config: Config) -> Iterator[Work]:
     """Kimi K2.5: MoonViT over all patches of an image or a few frames, their frames averaged, 2 × 2 merged, and DeepSeek V3.
 
-    P patches of F frames cost 2P[3p²v + L(4v² + 2vf)] + 4vL·P² and 2(P/4F)(16v² + 4v·h).
+    P patches of F frames cost 2P[3p²v + L(4v² + 2vf)] + 4vL·P² and 2(P/4F)(16v² + 4v·h). The files of Kimi K2.5 and K2.6 name a
+    class of their own (KimiK25ForConditionalGeneration) and widths that begin with `vt_`. transformers loads their weights into
+    its own class, matrix by matrix, and that one was traced; the files' own code was not.
     """
-    section, works = documented(config.section("vision_config"), **KIMI_VISION), list(language(config, "deepseek_v3"))
+    section, works = _moonvit(config.section("vision_config")), list(language(config, "deepseek_v3"))
     wide, heads, layers = section.integer("hidden_size"), section.integer("num_attention_heads"), section.layers()
     side, merge = section.integer("patch_size", default=14, most=1024), pair(section, "merge_kernel_size", 2)[0]
     images, base = Images(side, side, merge=merge, fit="nearest"), "model.vision_tower."
@@ -81,6 +83,12 @@ def kimi_k25(config: Config) -> Iterator[Work]:
     yield matmul("vision.merger.up", still, inner, inner, module=f"{way}.in_proj", reads=("vision",), to=None)
     yield matmul("vision.merger.down", still, inner, width(works), module=f"{way}.out_proj", reads=("vision.merger.up",))
     yield from works
+
+
+def _moonvit(section: Config) -> Config:
+    """Return Kimi's section in the library's words: as released, its widths begin with `vt_`."""
+    released = {name: section.values[f"vt_{name}"] for name in KIMI_VISION if section.has(f"vt_{name}")}
+    return documented(section.replaced(**released), **KIMI_VISION)
 
 
 @transformers_model(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -70,7 +70,7 @@ class Tracer:
         call = (denoisers if diffuses else inputs).arguments(model, self.config, trial, self.place)
         entry = denoisers.entry(model, self.config.architecture)
         run = model if entry == model.forward else entry
-        with alone(), _unpacked():
+        with alone(), _traceable():
             if not backward:
                 with torch.no_grad():
                     return _routed(counted(lambda: run(**call), model), model)
@@ -116,16 +116,19 @@ def _output(result: Any) -> Any:
 
 
 @contextmanager
-def _unpacked() -> Iterator[None]:
-    """Keep transformers from looking for packed sequences in the values of positions, which meta tensors have not."""
-    masks = installed("transformers.masking_utils")
-    name = "find_packed_sequence_indices"
-    before = getattr(masks, name, None)
-    if before is None:
+def _traceable() -> Iterator[None]:
+    """Keep transformers from what no trace survives, as long as this lasts.
+
+    It looks for packed sequences in the values of positions, which meta tensors have not; and Llama 4 with images, in 5.24.0,
+    reads a field `image_outputs` of its text model's output, which has none.
+    """
+    masks, packed = installed("transformers.masking_utils"), "find_packed_sequence_indices"
+    output = getattr(installed("transformers.modeling_outputs"), "MoeCausalLMOutputWithPast", None)
+    with ExitStack() as stack:
+        if hasattr(masks, packed):
+            stack.callback(setattr, masks, packed, getattr(masks, packed))
+            setattr(masks, packed, lambda *_, **__: None)
+        if output is not None and not hasattr(output, "image_outputs"):
+            stack.callback(delattr, output, "image_outputs")
+            output.image_outputs = None
         yield
-        return
-    setattr(masks, name, lambda *_, **__: None)
-    try:
-        yield
-    finally:
-        setattr(masks, name, before)
