@@ -117,7 +117,7 @@ def commands() -> str:
         assert command is not None
         own = _context(command, f"ullage {name}")
         parts.append(f"## ullage {name}\n\n```\n{command.get_help(own)}\n```\n")
-        if name in ("audit", "bench", "cupti", "simulate", "trace"):  # commands whose parts are files of their own
+        if name in ("audit", "bench", "cupti", "simulate", "store", "trace"):  # commands whose parts are files of their own
             parts += [_subcommand(command, own, part) for part in command.list_commands(own)]  # type: ignore[attr-defined]
     return "\n".join(parts)
 

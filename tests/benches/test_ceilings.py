@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.benches.bench_results import H200, of_bench, result, row, stamp
-from ullage.cli.gpus import command as gpus
+from ullage.cli._question_command import question_command
 from ullage.cli.waterfall import command as waterfall
 from ullage.errors import UllageError
 from ullage.gpus.measured import Ceilings, MeasuredCeiling, ceilings_of, folder, load, measured_ceiling, save
@@ -251,7 +251,7 @@ def test_ullage_gpus_shows_them_beside_the_stated_peak(kept):
     save(replace(made(flops={"bf16": MeasuredCeiling(7e14, "best-gemm: 8192", "2026-08-10", "random", 1.755e9, 690.0)},
                       bandwidth={"global memory": MeasuredCeiling(4.32e12, "memory-bandwidth: read", "2026-08-10")}),
                  sustained_flops={"bf16": long}), kept)  # fmt: skip
-    out = CliRunner().invoke(gpus, ["H200"]).output
+    out = CliRunner().invoke(question_command("gpus"), ["H200"]).output
     # 640 of 700 and of 989.4 TFLOP/s; 4.32 of 4.8 TB/s
     assert out.split("\n\n")[-2:] == [
         "Ceilings\n"
@@ -264,19 +264,19 @@ def test_ullage_gpus_shows_them_beside_the_stated_peak(kept):
         "  bf16, sustained: sustained-ceilings: BF16 wgmma, 2026-08-10, 5.3 s, SM clock 1,410 MHz (lowest 1,380), random data\n"
         "  global memory, burst: memory-bandwidth: read, 2026-08-10\n",
     ]
-    assert "Measured on" not in CliRunner().invoke(gpus, ["B200"]).output
+    assert "Measured on" not in CliRunner().invoke(question_command("gpus"), ["B200"]).output
 
 
 def test_the_json_of_ullage_gpus_has_them_or_null(kept):
     save(made(), kept)
-    told = {one["name"]: one["measured"] for one in json.loads(CliRunner().invoke(gpus, ["--json"]).output)["gpus"]}
+    told = {one["name"]: one["measured"] for one in json.loads(CliRunner().invoke(question_command("gpus"), ["--json"]).output)["gpus"]}
     assert told[H200]["flops"]["bf16"]["value"] == 7e14
     assert told["NVIDIA B200"] is None
 
 
 def test_a_damaged_file_is_a_note_of_ullage_gpus(kept):
     save(made(), kept).write_text("{")
-    found = CliRunner().invoke(gpus, ["H200"])
+    found = CliRunner().invoke(question_command("gpus"), ["H200"])
     assert found.exit_code == 0 and "holds no measured ceilings" in found.output
 
 

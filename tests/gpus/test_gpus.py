@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ullage.cli import cli
-from ullage.cli.gpus import command
+from ullage.cli._question_command import question_command
 from ullage.errors import UllageError
 from ullage.gpus import mig, names, slices
 from ullage.gpus.chip import CHIPS, Chip, all_names, chip, find, peak, tensor_clock
@@ -774,7 +774,9 @@ def test_splitting_a_name_never_fails_and_invents_nothing(name):
 
 
 def run(*arguments, **environment):
-    result = CliRunner(env={"ULLAGE_PEAK_TFLOPS": None, "ULLAGE_GPU_ALIAS": None, **environment}).invoke(command, arguments)
+    result = CliRunner(env={"ULLAGE_PEAK_TFLOPS": None, "ULLAGE_GPU_ALIAS": None, **environment}).invoke(
+        question_command("gpus"), arguments
+    )
     if result.exception and not isinstance(result.exception, SystemExit):
         raise result.exception
     return result.output

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ullage.cli.store import command
+from ullage.cli._parts import question_or_group
 from ullage.errors import UllageError
 from ullage.store.durable import locked
 from ullage.store.parts import read_part
@@ -546,7 +546,7 @@ def test_realistic_samples_take_less_than_4_bytes_a_field(store: Store) -> None:
 
 
 def run(*arguments: str) -> tuple[int, str]:
-    result = CliRunner().invoke(command, arguments)
+    result = CliRunner().invoke(question_or_group("store"), arguments)
     return result.exit_code, result.output
 
 
@@ -569,4 +569,4 @@ def test_the_compact_and_retain_commands_say_what_they_did(store: Store) -> None
     # the newest sample is at day 2, 01:59:30: day 1 reaches to 01:59:30 and stays
     assert run("retain", str(store.path), "--keep", "1d")[1].splitlines()[0] == "240 samples dropped with 1 of 3 parts"
     with pytest.raises(UllageError, match="'soon' is not a span of time"):
-        CliRunner().invoke(command, ["retain", str(store.path), "--keep", "soon"], catch_exceptions=False)
+        CliRunner().invoke(question_or_group("store"), ["retain", str(store.path), "--keep", "soon"], catch_exceptions=False)

@@ -25,6 +25,10 @@ TextReader = Callable[[Any, str, float], Any]  # a text, or the texts of a repea
 _KEY = "askable"
 
 
+class WrongQuestionError(UllageError):
+    """Words that can't be asked together: a question's `__post_init__` raises it, and its command ends as for a wrong option."""
+
+
 @dataclass(frozen=True)
 class Askable:
     """A field of a question: `flag` is its option, `read` makes its value from text, `env` names a variable of the environment.

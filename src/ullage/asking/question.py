@@ -38,8 +38,8 @@ class RegisteredQuestion(Generic[Q, R]):
     `shown_by` names the module that describes the report: its `view`, its `record` for JSON, and where files can have other forms than
     those of every view, `FORMS` and `more_forms`; "module:listing" names its `listing_view` and `listing_record`. Where it depends on
     what is asked, it is a function of that. `examples` end the help. `read_places` says which places are read, so that no answer takes
-    their place. `gate` is whether an answer makes the command end with status 3 for a script. `straight_to_file` answers what is too long
-    to print, and returns why it is partial (None: it is not asked for).
+    their place. `gate` is whether an answer to a question makes the command end with status 3 for a script. `straight_to_file` answers
+    what is too long to print, and returns why it is partial (None: it is not asked for).
     """
 
     name: str
@@ -49,7 +49,7 @@ class RegisteredQuestion(Generic[Q, R]):
     shown_by: str | Callable[[Q], str]
     examples: str
     read_places: Callable[[Q], Sequence[str]] = lambda _: ()
-    gate: Callable[[R], bool] = lambda _: False
+    gate: Callable[[Q, R], bool] = lambda *_: False
     straight_to_file: Callable[[Q, Path | None, Progress], str | None] = lambda *_: None
 
     @property

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ullage.asking import Askable
+from ullage.asking import Askable, WrongQuestionError
 from ullage.cli._exit_status import end
 from ullage.cli.options import Finite, Progress, check_out, give, say_written
 from ullage.errors import public
@@ -147,7 +147,10 @@ class _TwoLists(click.Command):
 def _answer(question: RegisteredQuestion[Any, Any], as_json: bool, out: Path | None, **words: Any) -> None:
     """Ask, and give the answer: to a file, as JSON, or as text; the status says whether it is of a part only."""
     progress = Progress(quiet=as_json)
-    asked = question.question({name: value for name, value in words.items() if value not in (None, ())})
+    try:
+        asked = question.question({name: value for name, value in words.items() if value not in (None, ())})
+    except WrongQuestionError as error:
+        raise click.UsageError(str(error)) from None
     described = question.describer(asked)
     check_out(out, described.forms, question.read_places(asked))
     try:
@@ -163,7 +166,7 @@ def _answer(question: RegisteredQuestion[Any, Any], as_json: bool, out: Path | N
     because = getattr(report, "partial_because", "")
     more = described.more_forms(report, view)
     give(view, lambda: described.record(report), as_json=as_json, out=out, more=more, partial_because=because)
-    end(partial=not getattr(report, "complete", True), gate=question.gate(report))
+    end(partial=not getattr(report, "complete", True), gate=question.gate(asked, report))
 
 
 def _display(question: RegisteredQuestion[Any, Any], asked: Any) -> Iterator[tuple[str, Any]]:

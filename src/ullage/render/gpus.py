@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from ullage.errors import UllageError
@@ -16,6 +16,7 @@ from ullage.gpus.measured import Ceilings, ceilings_of
 from ullage.render import ceilings
 from ullage.views.notation import COUNT, UNCUT, Notation
 from ullage.views.numbers import tera
+from ullage.views.shown import ShownByView
 from ullage.views.view import Cell, Column, Headline, Section, Table, Value, View
 
 PEAK = Notation("FLOP/s", tera)  # under a heading that says TFLOP/s
@@ -23,6 +24,22 @@ MEGAHERTZ = Notation("Hz", lambda value: f"{value / 1e6:,.0f}")
 GIGABYTES = Notation("B", lambda value: f"{value / 1e9:,.0f}")
 WATTS = Notation("W", lambda value: f"{value:,.0f}")
 SHOWN = ("bf16", "fp8", "fp4")  # precisions of the list
+
+
+@dataclass(frozen=True)
+class GpuList(ShownByView, view="ullage.render.gpus"):
+    """GPUs that Ullage knows, with a precision if one was asked for; `named` is whether a single one was, by its name."""
+
+    chips: tuple[Chip, ...]
+    precision: str | None = None
+    named: bool = False
+
+
+def view(report: GpuList) -> View:
+    """Return a list of GPUs, one in full, or one of its peaks."""
+    if not report.named:
+        return list_view(report.chips, report.precision)
+    return peak_view(report.chips[0], report.precision) if report.precision else chip_view(report.chips[0])
 
 
 def list_view(chips: Sequence[Chip], precision: str | None = None) -> View:
@@ -66,7 +83,7 @@ def peak_view(chip: Chip, precision: str) -> View:
     return View("gpus", chip.name, answer, notes=[*filter(None, [chip.warning]), *_overridden()])
 
 
-def view(chip: Chip) -> View:
+def chip_view(chip: Chip) -> View:
     """Return everything about one GPU: its peak, its facts, a row a precision, where it comes from, and what was measured of it."""
     sixteen = "bf16" if "bf16" in chip.precisions else "fp16"
     at = f" TFLOP/s dense {sixteen.upper()} at {MEGAHERTZ.words(chip.clock(sixteen))} MHz"
@@ -164,9 +181,9 @@ def _age(compute_capability: str) -> list[int]:
     return [int(digits) for digits in re.findall(r"\d+", compute_capability)]
 
 
-def record(chips: Iterable[Chip]) -> dict[str, Any]:
-    """Return chips for JSON."""
-    return {"gpus": [chip_record(chip) for chip in chips]}
+def record(report: GpuList) -> dict[str, Any]:
+    """Return GPUs for JSON."""
+    return {"gpus": [chip_record(chip) for chip in report.chips]}
 
 
 def chip_record(chip: Chip) -> dict[str, Any]:

@@ -3,12 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ullage.metrics.metric import Metric
-from ullage.tables import FIELDS
+from ullage.tables import Field
 from ullage.views.numbers import counted
+from ullage.views.shown import ShownByView
 from ullage.views.view import Column, Headline, Paragraph, Part, Section, Table, View
+
+
+@dataclass(frozen=True)
+class MetricList(ShownByView, view="ullage.render.metrics"):
+    """Metrics; `named` is whether a single one was asked for, by its name."""
+
+    metrics: tuple[Metric, ...]
+    named: bool = False
+
+
+@dataclass(frozen=True)
+class FieldList(ShownByView, view="ullage.render.metrics:fields"):
+    """The fields of the samples table."""
+
+    fields: tuple[Field, ...]
+
+
+def view(report: MetricList) -> View:
+    """Return metrics with their equations, or one in full."""
+    return metric_view(report.metrics[0]) if report.named else list_view(report.metrics)
 
 
 def list_view(metrics: Sequence[Metric]) -> View:
@@ -21,25 +43,25 @@ def list_view(metrics: Sequence[Metric]) -> View:
     return View("metrics", "Metrics", answer, sections=[Section("metrics", "Metrics", parts)])
 
 
-def view(metric: Metric) -> View:
+def metric_view(metric: Metric) -> View:
     """Return one metric in full."""
     answer = Headline(metric.name, f" = {metric.equation}    [{metric.unit}]")
     page = Section("page", "What it says", [Paragraph(metric.page, kept=True)])
     return View("metrics", "Metric", answer, basis=[metric.source], sections=[page])
 
 
-def fields_view() -> View:
+def fields_view(report: FieldList) -> View:
     """Return the fields of the samples table, each with its unit."""
     columns = [Column("field"), Column("unit"), Column("kind"), Column("meaning")]
-    rows = [[field.name, field.unit, field.kind, field.meaning] for field in FIELDS.values()]
+    rows = [[field.name, field.unit, field.kind, field.meaning] for field in report.fields]
     answer = Headline(counted(len(rows), "field"), " are read from telemetry")
     sections = [Section("fields", "Fields", [Table("fields", columns, rows, brief=len(rows))])]
     return View("fields", "Fields of the samples table", answer, sections=sections)
 
 
-def record(metrics: Sequence[Metric]) -> dict[str, Any]:
+def record(report: MetricList) -> dict[str, Any]:
     """Return metrics for JSON."""
-    return {"metrics": [_metric_record(metric) for metric in metrics]}
+    return {"metrics": [_metric_record(metric) for metric in report.metrics]}
 
 
 def _metric_record(metric: Metric) -> dict[str, Any]:
@@ -54,6 +76,6 @@ def _metric_record(metric: Metric) -> dict[str, Any]:
     }
 
 
-def fields_record() -> dict[str, Any]:
+def fields_record(report: FieldList) -> dict[str, Any]:
     """Return the fields of the samples table for JSON."""
-    return {"fields": [{"name": f.name, "unit": f.unit, "kind": f.kind, "summary": f.meaning} for f in FIELDS.values()]}
+    return {"fields": [{"name": f.name, "unit": f.unit, "kind": f.kind, "summary": f.meaning} for f in report.fields]}

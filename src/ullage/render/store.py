@@ -2,18 +2,36 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
+from typing import Any
+
 from ullage.store.store import Info
 from ullage.views.notation import COUNT
 from ullage.views.numbers import counted, moment, size
+from ullage.views.shown import ShownByView
 from ullage.views.view import Column, Headline, Section, Table, View
 
 SMALL = 1_000_000  # rows of a part that isn't worth merging
 PARTS = 8  # a day that are fine
 
 
-def view(found: Info, *, checked: bool = False) -> View:
+@dataclass(frozen=True)
+class StoreContents(ShownByView, view="ullage.render.store"):
+    """What a store holds; `checked` is whether every file was read and is as it was written."""
+
+    info: Info
+    checked: bool = False
+
+
+def record(report: StoreContents) -> dict[str, Any]:
+    """Return what a store holds for JSON; times are ms since 1970, UTC."""
+    return asdict(report.info)
+
+
+def view(report: StoreContents) -> View:
     """Return the answer as data: how much a store holds, of how many devices, from when to when, and its days."""
-    whole = ["every part is as it was written"] if checked else []
+    found = report.info
+    whole = ["every part is as it was written"] if report.checked else []
     if found.first is None or found.last is None:
         return View("store", "Store", Headline("no samples", f" in {found.folder}"), notes=whole)
     about = f"{size(found.bytes)} in {counted(found.parts, 'part')}, {found.bytes / found.rows:.1f} bytes a sample"

@@ -13,7 +13,7 @@ class ShownByView:
     """An answer whose `view` a module of that name makes. It lies above the answer, and is imported when the answer is to be seen.
 
     `class FleetReport(ShownByView, view="ullage.render.fleet")`: print(report) gives what the command prints, and a notebook
-    shows the report.
+    shows the report. "ullage.render.counters:chips" names that module's `chips_view`.
     """
 
     view_module: ClassVar[str]
@@ -43,5 +43,6 @@ class ShownByView:
         return markdown(self._view())
 
     def _view(self) -> View:
-        made: View = import_module(self.view_module).view(self)
+        module, _, part = self.view_module.partition(":")
+        made: View = getattr(import_module(module), f"{part}_view" if part else "view")(self)
         return made

@@ -51,7 +51,7 @@ QUESTION = register(
         answer=answer,
         shown_by="ullage.render.counter",
         examples=_EXAMPLES,
-        gate=lambda report: report.right < len(report.rows),
+        gate=lambda _, report: report.right < len(report.rows),
     )
 )
 

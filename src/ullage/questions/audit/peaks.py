@@ -51,7 +51,7 @@ QUESTION = register(
         shown_by="ullage.render.peaks",
         examples=_EXAMPLES,
         read_places=lambda question: question.tables,
-        gate=lambda report: bool(report.wrong),
+        gate=lambda _, report: bool(report.wrong),
     )
 )
 
