@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ullage.models.blocks import embedding, head, self_attention
+from ullage.models.blocks import below, embedding, head, mlp, self_attention
 from ullage.models.config import Config
 from ullage.models.sample import FULL, LOGITS, TEXT, Convention, Quantity, Sample, band, pairs
-from ullage.models.work import Work, attention, matmul
+from ullage.models.work import Work, matmul
 
 LM = "ForCausalLM"
 CLASSIFIER = "ForSequenceClassification"
@@ -43,7 +43,7 @@ class CheckpointLayout:
 
 
 def _beside(parent: str, path: str) -> str:
-    return ".".join(part for part in (parent, path.rpartition(".")[2]) if part) if path else ""
+    return below(parent, path.rpartition(".")[2]) if path else ""
 
 
 def grouped(config: Config, heads: int) -> int:
@@ -108,8 +108,8 @@ class DensePlan:
         if narrow != width:
             yield matmul("embedding.in", TEXT, narrow, width, module=f"{parent}.project_in")
         for of, members in self._seen(config, layers):
-            yield from decoder_attention(width, heads, keys, dim, members, of, layout)
-        yield from feed_forward(width, inner, layers, gated=self.gated, stack=layout.stack, modules=layout.mlp)
+            yield from self_attention(width, heads, keys, dim, members, of=of, stack=layout.stack, module="", modules=layout.attention)
+        yield from mlp(width, inner, layers, gated=self.gated, stack=layout.stack, module="", modules=layout.mlp)
         if narrow != width:
             yield matmul("embedding.out", TEXT, width, narrow, module=f"{parent}.project_out")
         yield from output(config, narrow, vocabulary, layout.head)
@@ -197,34 +197,6 @@ def bare(config: Config) -> bool:
     """Return whether the architecture is a model without a head (`LlamaModel`, but not `GPT2LMHeadModel`)."""
     name = config.architecture
     return not config.path and name.endswith(BARE) and not name.endswith("LMHeadModel")
-
-
-def decoder_attention(
-    width: int, heads: int, keys: int, dim: int, members: Sequence[int], of: Quantity, layout: CheckpointLayout
-) -> Iterator[Work]:
-    """Yield the attention of some layers, with its projections fused or apart as the checkpoint has them."""
-    stack, paths = layout.stack, layout.attention
-    if len(paths) == 4:
-        module = paths[0].rpartition(".")[0]
-        q, k, v, out = (path.rpartition(".")[2] for path in paths)
-        yield from self_attention(width, heads, keys, dim, members, of=of, stack=stack, module=module, modules=(q, k, v, out))
-        return
-    made = "attention.qkv"
-    yield matmul(made, TEXT, width, (heads + 2 * keys) * dim, members, stack=stack, module=paths[0], to=None)
-    yield from attention(of, heads, dim, members, stack=stack, inputs=(made, made, made))
-    yield matmul("attention.out", TEXT, heads * dim, width, members, stack=stack, module=paths[1], reads=("attention.values",))
-
-
-def feed_forward(
-    width: int, inner: int, layers: Sequence[int], *, gated: bool, stack: str = "model.layers", modules: Sequence[str]
-) -> Iterator[Work]:
-    """Yield the MLP at the full paths of its modules: gate, up and down; gate and up at once and down; or up and down."""
-    *before, down = modules
-    names = {(True, 2): ("mlp.gate", "mlp.up"), (True, 1): ("mlp.gate_up",), (False, 1): ("mlp.up",)}[gated, len(before)]
-    columns = 2 * inner if gated and len(before) == 1 else inner
-    for name, path in zip(names, before, strict=True):
-        yield matmul(name, TEXT, width, columns, layers, stack=stack, module=path, to=None)
-    yield matmul("mlp.down", TEXT, inner, width, layers, stack=stack, module=down, reads=names)
 
 
 def output(config: Config, width: int, vocabulary: int, module: str = "lm_head", rows: Quantity = LOGITS) -> Iterator[Work]:

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from ullage.models.blocks import self_attention
+from ullage.models.blocks import TO_QUERIES, cross_attention, mlp, self_attention
 from ullage.models.config import Config
 from ullage.models.sample import ONCE, PROMPT, Quantity, Sample, quantity, required
-from ullage.models.work import Work, attention, convolution, matmul
+from ullage.models.work import Work, convolution, matmul
 
 GATED = frozenset({"geglu", "swiglu"})
 PLAIN = frozenset({"gelu", "gelu-approximate", "geglu-approximate", "linear-silu"})  # one projection each, whatever the name says
@@ -178,57 +179,12 @@ def modulation(
     return matmul(name, rows, width, columns, layers, stack=stack, module=module, times=times, reads=("vector",))
 
 
-def cross_attention(
-    width: int,
-    heads: int,
-    dim: int,
-    layers: Sequence[int],
-    *,
-    rows: Quantity,
-    source: Quantity = PROMPT,
-    of: Quantity,
-    source_width: int,
-    source_stream: str = "prompt",
-    key_heads: int | None = None,
-    name: str = "cross_attention",
-    stack: str,
-    module: str = "attn2",
-    stream: str = "stream",
-    beside: Sequence[Work] = (),
-) -> Iterator[Work]:
-    """Yield cross-attention: queries and output of the stream, keys and values of a source of its own width.
-
-    `beside` is attention of the same queries to another source; its result joins before the output.
-    """
-    inner, keys = heads * dim, (key_heads or heads) * dim
-    yield matmul(f"{name}.q", rows, width, inner, layers, stack=stack, module=f"{module}.to_q", reads=(stream,), to=None)
-    for what in ("k", "v"):
-        path = f"{module}.to_{what}"
-        yield matmul(f"{name}.{what}", source, source_width, keys, layers, stack=stack, module=path, reads=(source_stream,), to=None)
-    yield from attention(of, heads, dim, layers, name=name, stack=stack)
-    yield from beside
-    made = (f"{name}.values", *(work.name for work in beside if work.name.endswith(".values")))
-    yield matmul(f"{name}.out", rows, inner, width, layers, stack=stack, module=f"{module}.to_out.0", reads=made, to=stream)
-
-
 def feed_forward(
-    width: int,
-    inner: int,
-    layers: Sequence[int],
-    *,
-    rows: Quantity,
-    activation: str = "gelu-approximate",
-    stack: str,
-    module: str = "ff",
-    name: str = "mlp",
-    stream: str = "stream",
-    gradient: bool = True,
+    width: int, inner: int, layers: Sequence[int], *, activation: str = "gelu-approximate", module: str = "ff", **place: Any
 ) -> Iterator[Work]:
-    """Yield a feed-forward block of diffusers: up (twice as wide and fused where the activation is gated) and down."""
-    what, columns = (f"{name}.gate_up", 2 * inner) if activation in GATED else (f"{name}.up", inner)
-    up, down = f"{module}.net.0.proj", f"{module}.net.2"
-    yield matmul(what, rows, width, columns, layers, stack=stack, module=up, reads=(stream,), to=None, gradient=gradient)
-    yield matmul(f"{name}.down", rows, inner, width, layers, stack=stack, module=down, reads=(what,), to=stream, gradient=gradient)
+    """Yield a feed-forward block of diffusers, at the place that `mlp` is given: up (gate and up at once where it is gated) and down."""
+    modules = ("net.0.proj", "net.2")
+    yield from mlp(width, inner, layers, gated=activation in GATED, module=module, modules=modules, **place)
 
 
 def activation(config: Config, default: str) -> str:
@@ -237,9 +193,6 @@ def activation(config: Config, default: str) -> str:
     if word not in GATED | PLAIN:
         raise config.error(("activation_fn",), f"is '{word[:60]}', which is none of {', '.join(sorted(GATED | PLAIN))}")
     return word
-
-
-ATTENTION = ("to_q", "to_k", "to_v", "to_out.0")
 
 
 @dataclass(frozen=True)
@@ -290,7 +243,7 @@ class Denoiser:
             name=name,
             stack=self.stack,
             module="attn1",
-            modules=ATTENTION,
+            modules=TO_QUERIES,
         )
 
     def cross_attention(self, source_width: int, source: Quantity = PROMPT, key_heads: int | None = None) -> Iterator[Work]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from ullage.errors import UllageError
+from ullage.models.blocks import Parts, mlp, self_attention
 from ullage.models.config import Config
 from ullage.models.sample import Quantity, Sample, quantity, required
-from ullage.models.work import Work, attention, convolution, matmul
+from ullage.models.work import Work, convolution
 
 Grid = tuple[int, int, int]  # frames, rows, columns
 Fit = Literal["cut", "filled", "nearest"]
@@ -181,32 +182,16 @@ class Tower:
     name: str = "vision."
     stream: str = "vision"
 
-    def works(self, rows: Quantity, parts: Sequence[tuple[Quantity, Sequence[int]]]) -> Iterator[Work]:
+    def works(self, rows: Quantity, parts: Parts) -> Iterator[Work]:
         """Yield the layers over `rows` tokens; `parts` are the pairs of attention, and the layers to which they belong."""
-        group, dim = f"{self.name}attention", self.dim or self.width // self.heads
-        inner, *projections = self.heads * dim, *self.attention[:-1]
-        fused = len(projections) == 1
-        made = [f"{group}.qkv"] * 3 if fused else [f"{group}.{what}" for what in "qkv"]
-        for name, module in zip(made, projections, strict=False):
-            columns = 3 * inner if fused else inner
-            yield self._product(name, rows, self.width, columns, module, (self.stream,))
-        for of, members in parts:
-            yield from attention(of, self.heads, dim, members, name=group, stack=self.stack, inputs=(made[0], made[1], made[2]))
-        yield self._product(f"{group}.out", rows, inner, self.width, self.attention[-1], (f"{group}.values",), self.stream)
-        yield from self._mlp(rows)
-
-    def _mlp(self, rows: Quantity) -> Iterator[Work]:
-        group = f"{self.name}mlp"
-        *before, down = self.mlp
-        made = [f"{group}.gate", f"{group}.up"][2 - len(before) :]
-        for name, module in zip(made, before, strict=True):
-            yield self._product(name, rows, self.width, self.inner, module, (self.stream,))
-        yield self._product(f"{group}.down", rows, self.inner, self.width, down, tuple(made), self.stream)
-
-    def _product(
-        self, name: str, rows: Quantity, inner: int, columns: int, module: str, reads: tuple[str, ...], to: str | None = None
-    ) -> Work:
-        return matmul(name, rows, inner, columns, self.layers, stack=self.stack, module=module, reads=reads, to=to)
+        dim = self.dim or self.width // self.heads
+        place: dict[str, Any] = {"rows": rows, "stack": self.stack, "module": "", "stream": self.stream}
+        yield from self_attention(
+            *(self.width, self.heads, self.heads, dim, self.layers), of=parts, name=f"{self.name}attention",
+            modules=self.attention, **place,
+        )  # fmt: skip
+        gated, name = len(self.mlp) == 3, f"{self.name}mlp"
+        yield from mlp(self.width, self.inner, self.layers, gated=gated, name=name, modules=self.mlp, **place)
 
 
 def patching(images: Images, channels: int, width: int, module: str, *, frames: int = 1, to: str = "vision") -> Work:

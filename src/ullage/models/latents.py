@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 from ullage.errors import UllageError
+from ullage.models.blocks import TO_QUERIES, self_attention
 from ullage.models.config import Config
 from ullage.models.grids import LatentGrid, feed_forward, modulation, prompt_tokens, timestep
 from ullage.models.sample import ONCE, Quantity, Sample, quantity
@@ -179,45 +180,15 @@ def feed_forwards(
         )
 
 
-def gated_feed_forward(
-    stack: Stack,
-    inner: int,
-    layers: Sequence[int],
-    *,
-    rows: Quantity,
-    modules: tuple[str, str, str],
-    name: str = "mlp",
-    reads: tuple[str, ...] = ("stream",),
-    to: str = "stream",
-    gradient: bool = True,
-) -> Iterator[Work]:
-    """Yield a feed-forward block of three products in some layers of a stack: gate, up and down, by the paths of their weights."""
-    made, width, path = (f"{name}.gate", f"{name}.up"), stack.width, stack.path
-    for what, module in zip(made, modules[:2], strict=True):
-        yield matmul(what, rows, width, inner, layers, stack=path, module=module, reads=reads, to=None, gradient=gradient)
-    yield matmul(f"{name}.down", rows, inner, width, layers, stack=path, module=modules[2], reads=made, to=to, gradient=gradient)
-
-
 def single_attention(
-    rows: Quantity,
-    of: Quantity,
-    stack: Stack,
-    *,
-    name: str = "attention",
-    module: str = "attn",
-    reads: tuple[str, ...] = ("stream", "prompt"),
-    out: str | None = "to_out.0",
-    to: str = "stream",
+    rows: Quantity, of: Quantity, stack: Stack, *, name: str = "attention", module: str = "attn", out: bool = True, **streams: Any
 ) -> Iterator[Work]:
-    """Yield self-attention over streams that stand in one sequence; without `out` its output stays to be projected."""
-    width = stack.width
-    for what in "qkv":
-        path = f"{module}.to_{what}"
-        yield matmul(f"{name}.{what}", rows, width, width, stack.layers, stack=stack.path, module=path, reads=reads, to=None)
-    yield from attention(of, stack.heads, stack.dim, stack.layers, name=name, stack=stack.path)
-    if out:
-        values, path = (f"{name}.values",), f"{module}.{out}"
-        yield matmul(f"{name}.out", rows, width, width, stack.layers, stack=stack.path, module=path, reads=values, to=to)
+    """Yield self-attention over latents and prompt in one sequence, or `reads`; without `out` its output stays to be projected."""
+    heads, modules = (stack.heads, stack.heads, stack.dim), TO_QUERIES if out else TO_QUERIES[:3]
+    flows = {"reads": ("stream", "prompt"), **streams}
+    yield from self_attention(
+        stack.width, *heads, stack.layers, rows=rows, of=of, name=name, stack=stack.path, module=module, modules=modules, **flows
+    )
 
 
 def output(streams: Streams, width: int, columns: int) -> Iterator[Work]:
@@ -235,6 +206,6 @@ def fused_blocks(streams: Streams, stack: Stack, inner: int, *, modules: tuple[s
     yield modulation(width, 3 * width, layers, name="modulation.joint", module="norm.linear", stack=stack.path)
     both = ("stream", "prompt")
     yield matmul("mlp.up", streams.joint, width, inner, layers, stack=stack.path, module=modules[0], reads=both, to=None)
-    yield from single_attention(streams.joint, streams.pairs, stack, out=None)
+    yield from single_attention(streams.joint, streams.pairs, stack, out=False)
     made = ("attention.values", "mlp.up")
     yield matmul("fused.out", streams.joint, width + inner, width, layers, stack=stack.path, module=modules[1], reads=made)

@@ -49,9 +49,10 @@ class Mixture:
         if self.shared_first:
             yield from together
         yield matmul("moe.router", TEXT, width, self.routed, layers, stack=stack, module=self.router, to=None)
-        yield from gated(
-            "moe.experts", width, self.inner, layers, stack=stack, module=self.experts, modules=self.modules, times=self.active
-        )
+        yield from mlp(
+            *(width, self.inner, layers), gated=True, name="moe.experts", stack=stack, module=self.experts, modules=self.modules,
+            times=self.active,
+        )  # fmt: skip
         if not self.shared_first:
             yield from together
         if self.shared_gate:
@@ -59,20 +60,8 @@ class Mixture:
 
     def _shared(self, width: int, layers: Sequence[int], stack: str) -> Iterator[Work]:
         if self.shared:
-            yield from gated("moe.shared", width, self.shared, layers, stack=stack, module=self.shared_module, modules=self.shared_modules)
-
-
-def gated(
-    name: str, width: int, inner: int, layers: Sequence[int], *, module: str, modules: tuple[str, ...], stack: str = STACK, times: int = 1
-) -> Iterator[Work]:
-    """Yield a gated feed-forward block, `times` a token: three products, or two where gate and up lie in one matrix."""
-    if len(modules) == 3:
-        gate, up, down = modules
-        yield from mlp(width, inner, layers, gated=True, name=name, stack=stack, module=module, modules=(gate, up, down), times=times)
-        return
-    both, down = (f"{module}.{m}" for m in modules)
-    yield matmul(f"{name}.gate_up", TEXT, width, 2 * inner, layers, stack=stack, module=both, times=times, to=None)
-    yield matmul(f"{name}.down", TEXT, inner, width, layers, stack=stack, module=down, times=times, reads=(f"{name}.gate_up",))
+            module, modules = self.shared_module, self.shared_modules
+            yield from mlp(width, self.shared, layers, gated=True, name="moe.shared", stack=stack, module=module, modules=modules)
 
 
 def as_wide(*names: str, **bounds: int) -> Callable[[Config, int], int]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ullage.models.blocks import self_attention
+from ullage.models.blocks import TO_QUERIES, cross_attention, self_attention
 from ullage.models.config import Config
-from ullage.models.grids import ATTENTION, cross_attention, feed_forward, prompt_tokens, timestep
+from ullage.models.grids import feed_forward, prompt_tokens, timestep
 from ullage.models.planes import ImagePlane, numbers, per_stage, stage_head_dim
 from ullage.models.sample import ONCE, PROMPT, Quantity, quantity
-from ullage.models.work import Work, attention, convolution, lookup, matmul
+from ullage.models.work import Work, convolution, lookup, matmul
 
 BLOCKS = 64  # residual blocks or transformer layers of one stage: more is a mistake or an attack
 
@@ -36,7 +36,9 @@ class Resolution:
         if self.depth:
             yield from transformer(self, plane, path, index)
         elif self.heads:
-            yield from image_attention(self, plane, path, index)
+            of, stack = plane.pairs, f"{path}.attentions"
+            heads = (self.heads, self.heads, self.dim)
+            yield from self_attention(self.width, *heads, (index,), rows=plane.positions, of=of, stack=stack, module="", modules=TO_QUERIES)
 
 
 @dataclass(frozen=True)
@@ -61,16 +63,6 @@ def residual(plane: ImagePlane, before: int, width: int, path: str, index: int, 
     yield convolution("conv.second", rows, 9, width, width, layers, stack=stack, module="conv2", reads=made)
 
 
-def image_attention(block: Resolution, plane: ImagePlane, path: str, index: int) -> Iterator[Work]:
-    """Yield attention of all positions of a plane to all."""
-    stack, layers, inner = f"{path}.attentions", (index,), block.heads * block.dim
-    for what in ("q", "k", "v"):
-        yield matmul(f"attention.{what}", plane.positions, block.width, inner, layers, stack=stack, module=f"to_{what}", to=None)
-    yield from attention(plane.pairs, block.heads, block.dim, layers, stack=stack)
-    reads = ("attention.values",)
-    yield matmul("attention.out", plane.positions, inner, block.width, layers, stack=stack, module="to_out.0", reads=reads)
-
-
 def transformer(block: Resolution, plane: ImagePlane, path: str, index: int) -> Iterator[Work]:
     """Yield a transformer over a plane: projections in and out, and layers of self-attention, cross-attention and a gated MLP."""
     width, rows, inner = block.width, plane.positions, block.heads * block.dim
@@ -86,7 +78,7 @@ def transformer(block: Resolution, plane: ImagePlane, path: str, index: int) -> 
     else:
         yield from self_attention(
             inner, block.heads, block.heads, block.dim, layers,
-            rows=rows, of=plane.pairs, stack=stack, module="attn1", modules=ATTENTION,
+            rows=rows, of=plane.pairs, stack=stack, module="attn1", modules=TO_QUERIES,
         )  # fmt: skip
     yield from cross_attention(
         inner, block.heads, block.dim, layers, rows=rows, source=PROMPT, of=crossed, source_width=block.source, stack=stack

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from ullage.models.blocks import self_attention
+from ullage.models.blocks import TO_QUERIES, cross_attention, self_attention
 from ullage.models.config import Config
 from ullage.models.grids import (
-    ATTENTION,
     IMAGE_CONDITION,
     Denoiser,
     LatentGrid,
-    cross_attention,
     feed_forward,
     heads_and_width,
     modulation,
@@ -110,7 +108,7 @@ def sana(config: Config) -> Iterator[Work]:
 def _linear_attention(dit: Denoiser) -> Iterator[Work]:
     """Yield the projections and the two products of attention without a softmax: keys × values first, then × queries."""
     grid, layers, heads, dim, width = dit.grid, dit.layers, dit.heads, dit.dim, dit.width
-    for what, module in zip(("q", "k", "v"), ATTENTION, strict=False):
+    for what, module in zip(("q", "k", "v"), TO_QUERIES, strict=False):
         yield matmul(f"linear_attention.{what}", grid.stream, width, width, layers, stack=STACK, module=f"attn1.{module}", to=None)
     flops = 2 * heads * (dim + 1) * dim
     made = ("linear_attention.k", "linear_attention.v")
@@ -451,7 +449,7 @@ def _blocks(
     rows, name = grid.stream, f"{prefix}cross_attention"
     yield from self_attention(
         width, heads, heads, dim, layers, rows=rows, of=grid.pairs, name=f"{prefix}attention", stack=stack, module="attn1",
-        modules=ATTENTION, stream=stream,
+        modules=TO_QUERIES, stream=stream,
     )  # fmt: skip
     image = list(_image_attention(config, grid, layers, stack, name))
     yield from cross_attention(

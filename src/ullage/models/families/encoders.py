@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from ullage.models.blocks import embedding, head, self_attention
+from ullage.models.blocks import cross_attention, embedding, head, mlp, self_attention
 from ullage.models.config import Config
 from ullage.models.decoders import head_dim, two_sided
 from ullage.models.model import in_transformers, model, transformers_model
 from ullage.models.planes import labels
 from ullage.models.sample import CROSS_PAIRS, ONCE, TEXT, Quantity, pairs, quantity, square
-from ullage.models.work import Work, attention, lookup, matmul
+from ullage.models.work import Work, lookup, matmul
 
 TEXT_PAIRS = square("text pairs, both ways", lambda s: s.text)
 HEADS = ("Model", "ForMaskedLM", "ForSequenceClassification", "ForTokenClassification", "ForQuestionAnswering")
@@ -24,12 +25,11 @@ class _Paths:
     base: str
     stack: str = "encoder.layer"
     attention: tuple[str, str, str, str] = ("self.query", "self.key", "self.value", "output.dense")
-    up: str = "intermediate.dense"
-    down: str = "output.dense"
+    mlp: tuple[str, str] = ("intermediate.dense", "output.dense")
 
 
 _BERT, _ROBERTA, _ELECTRA = _Paths("bert"), _Paths("roberta"), _Paths("electra")
-_DISTILLED = _Paths("distilbert", "transformer.layer", ("q_lin", "k_lin", "v_lin", "out_lin"), "ffn.lin1", "ffn.lin2")
+_DISTILLED = _Paths("distilbert", "transformer.layer", ("q_lin", "k_lin", "v_lin", "out_lin"), ("ffn.lin1", "ffn.lin2"))
 
 
 @transformers_model(
@@ -136,8 +136,7 @@ def _trunk(config: Config, paths: _Paths, narrow: int | None = None) -> Iterator
         yield matmul("embedding.project", TEXT, narrow or width, width, module=f"{base}embeddings_project")
     dim = head_dim(config, width, heads, ())
     yield from self_attention(width, heads, heads, dim, layers, of=TEXT_PAIRS, stack=stack, module="attention", modules=paths.attention)
-    yield matmul("mlp.up", TEXT, width, inner, layers, stack=stack, module=paths.up, to=None)
-    yield matmul("mlp.down", TEXT, inner, width, layers, stack=stack, module=paths.down, reads=("mlp.up",))
+    yield from mlp(width, inner, layers, gated=False, stack=stack, module="", modules=paths.mlp)
 
 
 def _vocabulary(config: Config, width: int, module: str) -> Work:
@@ -175,14 +174,10 @@ def modernbert(config: Config) -> Iterator[Work]:
     base = "" if bare else "model."
     stack, reach = f"{base}layers", config.integer("local_attention", default=128) // 2
     yield embedding(module=f"{base}embeddings.tok_embeddings")
-    yield matmul("attention.qkv", TEXT, width, 3 * width, layers, stack=stack, module="attn.Wqkv", to=None)
-    fused = ("attention.qkv", "attention.qkv", "attention.qkv")
+    of = [(TEXT_PAIRS if near is None else two_sided(near + 1), members) for near, members in _reaches(config, layers, reach)]
     dim = head_dim(config, width, heads)
-    for near, members in _reaches(config, layers, reach):
-        yield from attention(TEXT_PAIRS if near is None else two_sided(near + 1), heads, dim, members, stack=stack, inputs=fused)
-    yield matmul("attention.out", TEXT, width, width, layers, stack=stack, module="attn.Wo", reads=("attention.values",))
-    yield matmul("mlp.gate_up", TEXT, width, 2 * inner, layers, stack=stack, module="mlp.Wi", to=None)
-    yield matmul("mlp.down", TEXT, inner, width, layers, stack=stack, module="mlp.Wo", reads=("mlp.gate_up",))
+    yield from self_attention(width, heads, heads, dim, layers, of=of, stack=stack, module="attn", modules=("Wqkv", "Wo"))
+    yield from mlp(width, inner, layers, gated=True, stack=stack, modules=("Wi", "Wo"))
     if not bare:
         yield from _heads(config, width)
 
@@ -230,27 +225,21 @@ class Side:
     projections: tuple[str, str, str, str] = ("q_proj", "k_proj", "v_proj", "out_proj")
     feeds: tuple[str, str, str] = ("", "fc1", "fc2")
 
-    def self_attention(self, rows: Quantity, of: Quantity, stream: str) -> Iterator[Work]:
-        """Yield the attention of this side to itself."""
+    def works(self, rows: Quantity, of: Quantity, stream: str, between: Iterable[Work] = ()) -> Iterator[Work]:
+        """Yield this side's attention to itself, what stands behind it, and its feed-forward block."""
+        place: dict[str, Any] = {"stack": self.stack, "stream": stream}
         yield from self_attention(
-            self.width, self.heads, self.heads, self.dim, self.layers, rows=rows, of=of, name=f"{self.name}.attention",
-            stack=self.stack, module=self.attention, modules=self.projections, stream=stream,
+            *(self.width, self.heads, self.heads, self.dim, self.layers), rows=rows, of=of, name=f"{self.name}.attention",
+            module=self.attention, modules=self.projections, **place,
         )  # fmt: skip
-
-    def mlp(self, rows: Quantity, stream: str) -> Iterator[Work]:
-        """Yield the feed-forward block of this side."""
-        group, stack = f"{self.name}.mlp", self.stack
-        gate, up, down = self.feeds
-        made = [f"{group}.gate", f"{group}.up"] if self.gated else [f"{group}.up"]
-        for name, module in zip(made, [gate, up] if self.gated else [up], strict=True):
-            yield matmul(name, rows, self.width, self.inner, self.layers, module=module, stack=stack, reads=(stream,), to=None)
-        yield matmul(f"{group}.down", rows, self.inner, self.width, self.layers, module=down, stack=stack, reads=tuple(made), to=stream)
+        yield from between
+        name, modules = f"{self.name}.mlp", self.feeds
+        yield from mlp(self.width, self.inner, self.layers, gated=self.gated, rows=rows, name=name, module="", modules=modules, **place)
 
 
 def encoder(side: Side, rows: Quantity = ENCODED, of: Quantity = ENCODED_PAIRS) -> Iterator[Work]:
     """Yield the layers of an encoder: all tokens attend to all."""
-    yield from side.self_attention(rows, of, "encoder")
-    yield from side.mlp(rows, "encoder")
+    yield from side.works(rows, of, "encoder")
 
 
 def decoder(side: Side, source_width: int, rows: Quantity = ENCODED, of: Quantity = CROSS_PAIRS) -> Iterator[Work]:
@@ -258,16 +247,11 @@ def decoder(side: Side, source_width: int, rows: Quantity = ENCODED, of: Quantit
 
     Keys and values of the latter are made for the encoder's tokens, queries and output for the decoder's.
     """
-    yield from side.self_attention(TEXT, pairs(), "stream")
-    inner, layers, stack = side.heads * side.dim, side.layers, side.stack
-    q, k, v, out = (f"{side.cross}.{module}" for module in side.projections)
-    yield matmul("cross_attention.q", TEXT, side.width, inner, layers, stack=stack, module=q, to=None)
-    for what, module in (("k", k), ("v", v)):
-        name = f"cross_attention.{what}"
-        yield matmul(name, rows, source_width, inner, layers, stack=stack, module=module, reads=("encoder",), to=None)
-    yield from attention(of, side.heads, side.dim, layers, name="cross_attention", stack=stack)
-    yield matmul("cross_attention.out", TEXT, inner, side.width, layers, stack=stack, module=out, reads=("cross_attention.values",))
-    yield from side.mlp(TEXT, "stream")
+    to_encoder = cross_attention(
+        side.width, side.heads, side.dim, side.layers, rows=TEXT, source=rows, of=of, source_width=source_width,
+        source_stream="encoder", stack=side.stack, module=side.cross, modules=side.projections,
+    )  # fmt: skip
+    yield from side.works(TEXT, pairs(), "stream", to_encoder)
 
 
 def sides(config: Config, base: str) -> tuple[Side, Side]:
@@ -339,8 +323,7 @@ def t5_encoder(config: Config) -> Iterator[Work]:
     """The encoder of T5, mT5 or UMT5 alone, as diffusion models use it: 2TL(4h·n·d + g·hf) + 4ndL × T², g = 3 gated, else 2."""
     side = _side(config, "encoder", config.layers("num_layers"))
     yield embedding(module="shared")
-    yield from side.self_attention(TEXT, TEXT_PAIRS, "stream")
-    yield from side.mlp(TEXT, "stream")
+    yield from side.works(TEXT, TEXT_PAIRS, "stream")
 
 
 def _side(config: Config, name: str, layers: range) -> Side:

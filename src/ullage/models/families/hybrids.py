@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from math import ceil
+from typing import Any
 
 from ullage.models.blocks import embedding, head, mlp, self_attention
 from ullage.models.config import Config
 from ullage.models.decoders import output
-from ullage.models.mixture import Mixture, choice, gated, grouped_attention, latent_attention, leading, parted, stepped
+from ullage.models.mixture import Mixture, choice, grouped_attention, latent_attention, leading, parted, stepped
 from ullage.models.model import transformers_model
 from ullage.models.sample import TEXT, Quantity, pairs, quantity
 from ullage.models.scans import (
@@ -139,7 +140,7 @@ def granitemoehybrid(config: Config) -> Iterator[Work]:
         )  # fmt: skip
         yield from mixture.works(width, layers)
     else:
-        yield from gated("mlp", width, shared, layers, module="shared_mlp", modules=_FUSED)
+        yield from mlp(width, shared, layers, gated=True, module="shared_mlp", modules=_FUSED)
     yield head(width, config.integer("vocab_size"))
 
 
@@ -581,17 +582,17 @@ def lightning(config: Config, width: int, layers: Sequence[int]) -> Iterator[Wor
     heads = config.integer("num_attention_heads")
     dim, block = config.integer("head_dim", default=width // heads), config.integer("block_size", default=256)
     inner, name, qkv = heads * dim, "linear_attention", "linear_attention.qkv"
-    place = {"layers": layers, "stack": _STACK}
-    yield matmul(qkv, TEXT, width, 3 * inner, module="self_attn.qkv_proj", to=None, **place)  # type: ignore[arg-type]
+    place: dict[str, Any] = {"layers": layers, "stack": _STACK}
+    yield matmul(qkv, TEXT, width, 3 * inner, module="self_attn.qkv_proj", to=None, **place)
     scores = f"{name}.scores"
-    yield contraction(scores, block_pairs(block), 2 * inner, reads=(qkv, qkv), least=0, **place)  # type: ignore[arg-type]
-    yield contraction(f"{name}.values", block_pairs(block), 2 * inner, reads=(scores, qkv), least=0, **place)  # type: ignore[arg-type]
-    yield contraction(f"{name}.step", STEPS, 4 * inner * dim, reads=(qkv, qkv), **place)  # type: ignore[arg-type]
+    yield contraction(scores, block_pairs(block), 2 * inner, reads=(qkv, qkv), least=0, **place)
+    yield contraction(f"{name}.values", block_pairs(block), 2 * inner, reads=(scores, qkv), least=0, **place)
+    yield contraction(f"{name}.step", STEPS, 4 * inner * dim, reads=(qkv, qkv), **place)
     yield from state_reads(f"{name}.output", 2 * inner * dim, block, layers, source=qkv, state=qkv, stack=_STACK)
     yield from state_updates(f"{name}.update", 2 * inner * dim, block, layers, reads=(qkv, qkv), stack=_STACK)
-    yield matmul(f"{name}.gate", TEXT, width, inner, module="self_attn.output_gate", to=None, **place)  # type: ignore[arg-type]
+    yield matmul(f"{name}.gate", TEXT, width, inner, module="self_attn.output_gate", to=None, **place)
     reads = (f"{name}.values", f"{name}.gate")
-    yield matmul(f"{name}.out", TEXT, inner, width, module="self_attn.out_proj", reads=reads, **place)  # type: ignore[arg-type]
+    yield matmul(f"{name}.out", TEXT, inner, width, module="self_attn.out_proj", reads=reads, **place)
 
 
 _PATTERN = ["recurrent", "recurrent", "attention"]
@@ -641,16 +642,16 @@ def rwkv(config: Config) -> Iterator[Work]:
     """
     width, layers = config.integer("hidden_size"), config.layers()
     inner, hidden = config.integer("attention_hidden_size", default=width), config.integer("intermediate_size", default=4 * width)
-    place = {"layers": layers, "stack": "rwkv.blocks"}
+    place: dict[str, Any] = {"layers": layers, "stack": "rwkv.blocks"}
     name = "linear_attention"
     yield embedding(module="rwkv.embeddings")
     for what, module in (("k", "key"), ("v", "value"), ("receptance", "receptance")):
-        yield matmul(f"{name}.{what}", TEXT, width, inner, module=f"attention.{module}", to=None, **place)  # type: ignore[arg-type]
+        yield matmul(f"{name}.{what}", TEXT, width, inner, module=f"attention.{module}", to=None, **place)
     made = (f"{name}.k", f"{name}.v", f"{name}.receptance")
-    yield matmul(f"{name}.out", TEXT, inner, width, module="attention.output", reads=made, **place)  # type: ignore[arg-type]
-    yield matmul("mlp.up", TEXT, width, hidden, module="feed_forward.key", to=None, **place)  # type: ignore[arg-type]
-    yield matmul("mlp.down", TEXT, hidden, width, module="feed_forward.value", reads=("mlp.up",), **place)  # type: ignore[arg-type]
-    yield matmul("mlp.receptance", TEXT, width, width, module="feed_forward.receptance", **place)  # type: ignore[arg-type]
+    yield matmul(f"{name}.out", TEXT, inner, width, module="attention.output", reads=made, **place)
+    yield matmul("mlp.up", TEXT, width, hidden, module="feed_forward.key", to=None, **place)
+    yield matmul("mlp.down", TEXT, hidden, width, module="feed_forward.value", reads=("mlp.up",), **place)
+    yield matmul("mlp.receptance", TEXT, width, width, module="feed_forward.receptance", **place)
     yield head(width, config.integer("vocab_size"), module="head")
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
-from ullage.models.blocks import self_attention
+from ullage.models.blocks import TO_QUERIES, mlp, self_attention
 from ullage.models.config import Config
 from ullage.models.grids import (
-    ATTENTION,
     LatentGrid,
     feed_forward,
     heads_and_width,
@@ -24,7 +24,6 @@ from ullage.models.latents import (
     Streams,
     feed_forwards,
     fused_blocks,
-    gated_feed_forward,
     joint_attention,
     modulations,
     multiple,
@@ -117,7 +116,7 @@ def _joint_blocks(config: Config, streams: Streams, stack: Stack, ending: Ending
             yield prompt_modulation(stack, some, count)
     twice, name = replace(stack, layers=dual), "latent.attention"
     if dual:  # it reads the block's input, and not what the joint attention adds
-        yield from single_attention(streams.latents, streams.latent_pairs, twice, name=name, module="attn2", reads=("stream",), out=None)
+        yield from single_attention(streams.latents, streams.latent_pairs, twice, name=name, module="attn2", reads=("stream",), out=False)
     yield from joint_attention(streams, stack, ending)
     if dual:
         values = (f"{name}.values",)
@@ -255,8 +254,12 @@ def flux2(config: Config) -> Iterator[Work]:
     yield matmul("latent.in", streams.latents, inputs, width, module="x_embedder", reads=("data",))
     yield matmul("prompt.in", PROMPT, prompt, width, module="context_embedder", reads=("data",), to="prompt")
     yield from joint_attention(streams, double, "used")
-    yield from _mlp("mlp", streams.latents, "stream", "ff", double, inner)
-    yield from _mlp("prompt.mlp", streams.prompts, "prompt", "ff_context", double, inner)
+    place: dict[str, Any] = {"stack": double.path, "modules": ("linear_in", "linear_out")}
+    for name, rows, stream, module in (
+        ("mlp", streams.latents, "stream", "ff"),
+        ("prompt.mlp", streams.prompts, "prompt", "ff_context"),
+    ):
+        yield from mlp(width, inner, double.layers, gated=True, rows=rows, name=name, module=module, stream=stream, **place)
     yield from _flux2_single_blocks(streams, single, inner)
     yield from output(streams, width, side * side * config.integer("out_channels", default=inputs))
 
@@ -270,13 +273,6 @@ def _modulations(width: int, single: bool) -> Iterator[Work]:
     ):
         flows = single or name != "modulation.joint"
         yield matmul(name, ONCE, width, count * width, module=f"{module}.linear", reads=("vector",), to=to, gradient=flows)
-
-
-def _mlp(name: str, rows: Quantity, stream: str, module: str, stack: Stack, inner: int) -> Iterator[Work]:
-    """Yield the gated feed-forward block of a stream, its gate fused with the way up."""
-    width, up, down = stack.width, f"{module}.linear_in", f"{module}.linear_out"
-    yield matmul(f"{name}.gate_up", rows, width, 2 * inner, stack.layers, stack=stack.path, module=up, reads=(stream,), to=None)
-    yield matmul(f"{name}.down", rows, inner, width, stack.layers, stack=stack.path, module=down, reads=(f"{name}.gate_up",), to=stream)
 
 
 def _flux2_single_blocks(streams: Streams, stack: Stack, inner: int) -> Iterator[Work]:
@@ -349,6 +345,7 @@ def _qwen_image_blocks(streams: Streams, stack: Stack, vectors: Quantity) -> Ite
     yield from feed_forwards(streams, stack, 4 * width, "unused", "img_mlp", "txt_mlp")
 
 
+GATED_FEED = ("linear_1", "linear_2", "out_projection")
 REGISTERS = 8  # learned tokens before the prompt's
 
 
@@ -379,27 +376,25 @@ def _double_blocks(streams: Streams, stack: Stack, ending: Ending) -> Iterator[W
     inner, name = _inner(stack.width), "prompt.mlp"
     yield from modulations(stack)
     yield from joint_attention(streams, stack, ending)
-    yield from gated_feed_forward(stack, inner, stack.layers, rows=streams.latents, modules=_gated("ff"))
+    place: dict[str, Any] = {"stack": stack.path, "modules": GATED_FEED}
+    yield from mlp(stack.width, inner, stack.layers, gated=True, rows=streams.latents, module="ff", **place)
     for layers, flows in stack.lasting(ending):
-        modules, reads = _gated("ff_context"), ("prompt",)
-        yield from gated_feed_forward(
-            stack, inner, layers, rows=streams.prompts, modules=modules, name=name, reads=reads, to="prompt", gradient=flows
-        )
+        yield from mlp(
+            stack.width, inner, layers, gated=True, rows=streams.prompts, name=name, module="ff_context", stream="prompt",
+            gradient=flows, **place,
+        )  # fmt: skip
 
 
 def _auraflow_single_blocks(streams: Streams, stack: Stack) -> Iterator[Work]:
     width, layers, rows = stack.width, stack.layers, streams.joint
     yield modulation(width, 6 * width, layers, name="modulation.joint", module="norm1.linear", stack=stack.path)
     yield from single_attention(rows, streams.pairs, stack)
-    yield from gated_feed_forward(stack, _inner(width), layers, rows=rows, modules=_gated("ff"), reads=("stream", "prompt"))
+    place: dict[str, Any] = {"stack": stack.path, "module": "ff", "modules": GATED_FEED}
+    yield from mlp(width, _inner(width), layers, gated=True, rows=rows, reads=("stream", "prompt"), **place)
 
 
 def _inner(width: int) -> int:
     return multiple(2 * 4 * width // 3, 256)
-
-
-def _gated(module: str) -> tuple[str, str, str]:
-    return f"{module}.linear_1", f"{module}.linear_2", f"{module}.out_projection"
 
 
 PADDING = 32  # tokens; the model pads latents and prompt to multiples of it
@@ -452,10 +447,11 @@ def _z_image_blocks(config: Config, streams: Streams, path: str, layers: range) 
     if to == "stream":
         name = f"modulation.{prefix.rstrip('.') or 'joint'}"
         yield modulation(min(width, VECTOR), 4 * width, layers, name=name, module="adaLN_modulation.0", stack=path)
-    yield from single_attention(rows, of, stack, name=f"{prefix}attention", module="attention", reads=reads, to=to)
+    yield from single_attention(rows, of, stack, name=f"{prefix}attention", module="attention", reads=reads, stream=to)
     modules = ("feed_forward.w1", "feed_forward.w3", "feed_forward.w2")
     inner = int(width / 3 * 8)
-    yield from gated_feed_forward(stack, inner, layers, rows=rows, modules=modules, name=f"{prefix}mlp", reads=reads, to=to)
+    name = f"{prefix}mlp"
+    yield from mlp(width, inner, layers, gated=True, rows=rows, name=name, stack=path, module="", modules=modules, stream=to, reads=reads)
 
 
 PROMPT_PAIRS = quantity("prompt pairs", lambda s: s.prompt**2)
@@ -504,7 +500,7 @@ def refiner(config: Config, text: int) -> Iterator[Work]:
     layers = config.layers("num_refiner_layers", default=2)
     yield from self_attention(
         width, heads, heads, dim, layers, rows=PROMPT, of=PROMPT_PAIRS, name="refiner.attention", stack=REFINER, module="attn",
-        modules=ATTENTION, stream="prompt",
+        modules=TO_QUERIES, stream="prompt",
     )  # fmt: skip
     yield matmul(
         "refiner.modulation",
@@ -529,7 +525,7 @@ def double_blocks(
     """
     heads, dim, width = heads_and_width(config, 24, 128)
     rows, inner = grid.stream, int(width * config.number("mlp_ratio", default=4.0))
-    for what, module in zip(("q", "k", "v"), ATTENTION, strict=False):
+    for what, module in zip(("q", "k", "v"), TO_QUERIES, strict=False):
         yield matmul(f"attention.{what}", rows, width, width, layers, stack=DOUBLE, module=f"attn.{module}", to=None)
     for what in ("q", "k", "v"):
         name, path = f"attention.prompt_{what}", f"attn.add_{what}_proj"
@@ -560,7 +556,7 @@ def _hunyuan_video_single_blocks(config: Config, grid: LatentGrid, layers: range
     rows, inner, name = grid.joint, int(width * config.number("mlp_ratio", default=4.0)), "attention.single"
     both = ("stream", "prompt")
     yield matmul("mlp.single.up", rows, width, inner, layers, stack=SINGLE, module="proj_mlp", reads=both, to=None)
-    for what, module in zip(("q", "k", "v"), ATTENTION, strict=False):
+    for what, module in zip(("q", "k", "v"), TO_QUERIES, strict=False):
         yield matmul(f"{name}.{what}", rows, width, width, layers, stack=SINGLE, module=f"attn.{module}", reads=both, to=None)
     yield from attention(grid.joint_pairs, heads, dim, layers, name=name, stack=SINGLE)
     made = (f"{name}.values", "mlp.single.up")
@@ -600,7 +596,7 @@ def mochi(config: Config) -> Iterator[Work]:
     yield modulation(width, 4 * width, layers, name="modulation.latent", module="norm1.linear", stack=STACK)
     yield modulation(width, 4 * narrow, both, name="modulation.prompt", module="norm1_context.linear", stack=STACK)
     yield modulation(width, narrow, last, name="modulation.prompt_last", module="norm1_context.linear_1", stack=STACK)
-    for what, module in zip(("q", "k", "v"), ATTENTION, strict=False):
+    for what, module in zip(("q", "k", "v"), TO_QUERIES, strict=False):
         yield matmul(f"attention.{what}", grid.stream, width, width, layers, stack=STACK, module=f"attn1.{module}", to=None)
     for what in ("q", "k", "v"):
         name, path = f"attention.prompt_{what}", f"attn1.add_{what}_proj"

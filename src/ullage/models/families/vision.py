@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Sequence
+from typing import Any
 
-from ullage.models.blocks import embedding
+from ullage.models.blocks import embedding, mlp, self_attention
 from ullage.models.config import Config
 from ullage.models.decoders import documented, head_dim
 from ullage.models.families.encoders import TEXT_PAIRS
@@ -303,14 +304,11 @@ def _window(config: Config, stage: int, patch: int) -> int:
 def _swin_layers(
     windows: _Windows, width: int, heads: tuple[int, int], inner: int, layers: Sequence[int], stack: str, second: bool
 ) -> Iterator[Work]:
-    rows, true = windows.positions, windows.plane.positions
-    modules, (up, down) = (QUERIES_V2, FEED_V2) if second else (QUERIES, SWIN_FEED)
-    for what, module in zip(("q", "k", "v"), modules, strict=False):
-        yield matmul(f"attention.{what}", rows, width, width, layers, stack=stack, module=module, to=None)
-    yield from attention(windows.pairs, *heads, layers, stack=stack)
-    yield matmul("attention.out", rows, width, width, layers, stack=stack, module=modules[3], reads=("attention.values",))
-    yield matmul("mlp.up", true, width, inner, layers, stack=stack, module=up, to=None)
-    yield matmul("mlp.down", true, inner, width, layers, stack=stack, module=down, reads=("mlp.up",))
+    modules, feed = (QUERIES_V2, FEED_V2) if second else (QUERIES, SWIN_FEED)
+    place: dict[str, Any] = {"stack": stack, "module": ""}
+    count, dim = heads
+    yield from self_attention(width, count, count, dim, layers, rows=windows.positions, of=windows.pairs, modules=modules, **place)
+    yield from mlp(width, inner, layers, gated=False, rows=windows.plane.positions, modules=feed, **place)
 
 
 class _Windows:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ullage.errors import UllageError, harmless
-from ullage.models.blocks import embedding, head, mlp, self_attention
+from ullage.models.blocks import cross_attention, embedding, head, mlp, self_attention
 from ullage.models.config import Config
 from ullage.models.decoders import documented, head_dim
 from ullage.models.families.mixtures import IN_LLAMA4
@@ -16,7 +16,7 @@ from ullage.models.images import FUSED, Grid, Images, Patches, Tower, pair, patc
 from ullage.models.language import STACK, language, width
 from ullage.models.model import MODELS, in_transformers, model, table, transformers_model
 from ullage.models.sample import FULL, TEXT, Convention, Quantity, Sample, quantity
-from ullage.models.work import Work, attention, convolution, matmul
+from ullage.models.work import Work, convolution, matmul
 
 _PIXTRAL_QUERIES = ("attention.q_proj", "attention.k_proj", "attention.v_proj", "attention.o_proj")
 _FEED = ("feed_forward.gate_proj", "feed_forward.up_proj", "feed_forward.down_proj")
@@ -498,6 +498,7 @@ def _tokens(config: Config, images: Images) -> int:
 
 MLLAMA_VISION = {"hidden_size": 1280, "intermediate_size": 5120, "num_hidden_layers": 32, "num_global_layers": 8}
 TEXTUAL = {"hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 40, "num_attention_heads": 32, "num_key_value_heads": 8}
+OWN_QUERIES = ("q_proj", "k_proj", "v_proj", "o_proj")
 CROSS_LAYERS = [3, 8, 13, 18, 23, 28, 33, 38]
 
 
@@ -533,7 +534,7 @@ def _mllama_tower(seen: Config, tiles: Tiles, patch: int) -> Iterator[Work]:
     heads, inner = seen.integer("attention_heads", "num_attention_heads", default=16), seen.integer("intermediate_size")
     base, module = "model.vision_model.", "model.vision_model.patch_embedding"
     yield convolution("vision.patch", tiles.patches, patch**2, channels, width, module=module, reads=("data",), to="vision")
-    queries = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj")
+    queries = tuple(f"self_attn.{name}" for name in OWN_QUERIES)
     for stage, depth in (("transformer", "num_hidden_layers"), ("global_transformer", "num_global_layers")):
         layers = seen.layers(depth)
         tower = Tower(f"{base}{stage}.layers", layers, width, heads, inner, queries, dim=head_dim(seen, width, heads))
@@ -548,20 +549,12 @@ def _text(section: Config, width: int, tiles: Tiles) -> Iterator[Work]:
     heads, inner = section.integer("num_attention_heads"), section.integer("intermediate_size")
     keys, dim = section.integer("num_key_value_heads"), head_dim(section, width, heads)
     yield from self_attention(width, heads, keys, dim, plain, stack=STACK)
-    yield from _cross_attention(width, heads, keys, dim, crossed, tiles)
+    yield from cross_attention(
+        width, heads, dim, crossed, rows=tiles.text, source=tiles.tokens, of=tiles.crossed, source_width=width,
+        source_stream="images", key_heads=keys, stack=STACK, module="cross_attn", modules=OWN_QUERIES,
+    )  # fmt: skip
     yield from mlp(width, inner, plain, gated=True, stack=STACK)
     yield from mlp(width, inner, crossed, gated=True, stack=STACK, rows=tiles.text)
-
-
-def _cross_attention(width: int, heads: int, keys: int, dim: int, layers: Sequence[int], tiles: Tiles) -> Iterator[Work]:
-    name, module = "cross_attention", "cross_attn"
-    yield matmul(f"{name}.q", tiles.text, width, heads * dim, layers, stack=STACK, module=f"{module}.q_proj", to=None)
-    for what in ("k", "v"):
-        place = f"{module}.{what}_proj"
-        yield matmul(f"{name}.{what}", tiles.tokens, width, keys * dim, layers, stack=STACK, module=place, reads=("images",), to=None)
-    yield from attention(tiles.crossed, heads, dim, layers, name=name, stack=STACK)
-    out, made = f"{module}.o_proj", (f"{name}.values",)
-    yield matmul(f"{name}.out", tiles.text, heads * dim, width, layers, stack=STACK, module=out, reads=made)
 
 
 @dataclass(frozen=True)
@@ -617,9 +610,6 @@ class Tiles:
         return quantity("text tokens beside images", lambda s: TEXT.of(s, "full") if s.pixels else 0)
 
 
-TILES = "vision_model.model.layers"
-
-
 @model("Llama4ForConditionalGeneration", "llama4", kind="vision-language", source=IN_LLAMA4)
 def llama4_vision(config: Config) -> Iterator[Work]:
     """Llama 4 Scout and Maverick with their vision tower: each tile of an image is a grid of patches and one token more.
@@ -646,11 +636,8 @@ def llama4_tower(config: Config, columns: int) -> Iterator[Work]:
     first = "vision_model.patch_embedding.linear"
     yield matmul("vision.patch", patches, taps, width, module=first, reads=("data",), to="vision")
     dim, inner = head_dim(config, width, heads), config.integer("intermediate_size")
-    yield from self_attention(
-        width, heads, heads, dim, layers, rows=tokens, of=square, name="vision.attention", stack=TILES, stream="vision"
-    )
-    names = ("", "fc1", "fc2")
-    yield from mlp(width, inner, layers, gated=False, rows=tokens, name="vision.mlp", stack=TILES, modules=names, stream="vision")
+    queries = tuple(f"self_attn.{name}" for name in OWN_QUERIES)
+    yield from Tower("vision_model.model.layers", layers, width, heads, inner, queries, dim=dim).works(tokens, [(square, layers)])
     narrow, wide = config.integer("projector_input_dim", default=4096), config.integer("projector_output_dim", default=4096)
     shuffled = [
         ("vision.merger.up", inner, narrow, "vision_model.vision_adapter.mlp.fc1", "vision"),
