@@ -20,6 +20,7 @@ from ullage.asking.question import QUESTIONS
 from ullage.cli import cli
 from ullage.cli._question_command import answers_itself, is_group, question_names
 from ullage.errors import UllageError
+from ullage.questions.cupti.map import read_values
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +165,7 @@ TEXTS: dict[object, tuple[Any, Any]] = {  # for each way to read a text: a text 
     read_positive_span: ("15m", 900.0),
     read_prices: (("2.5", "A100=1"), {"": 2.5, "A100": 1.0}),
     read_headers: (("A: b",), {"A": "b"}),
+    read_values: (("sm__cycles_active.sum=1e6",), {"sm__cycles_active.sum": 1e6}),
     int: ("3", 3),
     float: ("3.5", 3.5),
     str: ("words", "words"),

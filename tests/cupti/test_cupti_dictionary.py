@@ -16,7 +16,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ullage.cli._cupti_diff import command as diff
+from ullage.cli._question_command import question_command
 from ullage.cupti.metric_names import changes, dictionary
 from ullage.cupti.metric_names import dcgm_equivalents as twins
 from ullage.cupti.metric_names.dictionary import DictionaryMetric
@@ -206,7 +206,7 @@ def test_twins_have_the_names_of_their_chip():
 
 
 def test_diff_begins_with_the_counts():
-    done = CliRunner().invoke(diff, ["gh100", "12.4", "12.5"])
+    done = CliRunner().invoke(question_command("cupti diff"), ["gh100", "12.4", "12.5"])
     assert done.exit_code == 0
     assert done.output == (
         "0 came, 4 went, 2 renamed, 0 changed: GH100 in CUPTI 12.4 → GH100 in CUPTI 12.5; 3,351 are as they were\n\n"
@@ -222,7 +222,7 @@ def test_diff_begins_with_the_counts():
 
 
 def test_diff_between_chips_can_be_filtered_and_read_by_programs():
-    done = CliRunner().invoke(diff, ["GH100", "GB100", "13.1", "--match", "pipe_tensor*dmma", "--json"])
+    done = CliRunner().invoke(question_command("cupti diff"), ["GH100", "GB100", "13.1", "--match", "pipe_tensor*dmma", "--json"])
     found = json.loads(done.output)
     assert (found["before"], found["after"]["chip"]) == ({"chip": "GH100", "release": "13.1"}, "GB100")
     assert found["counts"]["renamed"] == len(found["renamed"]) > 0
@@ -231,11 +231,11 @@ def test_diff_between_chips_can_be_filtered_and_read_by_programs():
 
 
 def test_diff_knows_chips_by_their_gpus():
-    both = [CliRunner().invoke(diff, [*chips, "13.1"]).output for chips in (["H200", "B200"], ["GH100", "GB100"])]
+    both = [CliRunner().invoke(question_command("cupti diff"), [*chips, "13.1"]).output for chips in (["H200", "B200"], ["GH100", "GB100"])]
     assert both[0] == both[1] and "GH100 in CUPTI 13.1 → GB100 in CUPTI 13.1" in both[0]
 
 
 @pytest.mark.parametrize("asked", [["GH100"], ["GH100", "13.1"], ["12.0", "13.1"], ["GH100", "GB100", "GA100"]])
 def test_diff_of_what_are_not_two_sides_is_refused(asked):
-    done = CliRunner().invoke(diff, asked)
+    done = CliRunner().invoke(question_command("cupti diff"), asked)
     assert done.exit_code == 2 and "name a chip and two releases, or two chips" in done.output

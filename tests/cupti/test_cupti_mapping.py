@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ullage.cli._cupti_map import command
+from ullage.cli._question_command import question_command
 from ullage.cupti.metric_names import dictionary, formulas, mapping
 from ullage.errors import UllageError
 
@@ -269,7 +269,7 @@ def test_a_formula_gives_what_python_gives_for_the_same_text(tree, values):
 
 
 def run(*arguments):
-    done = CliRunner().invoke(command, list(arguments))
+    done = CliRunner().invoke(question_command("cupti map"), list(arguments))
     if isinstance(done.exception, UllageError):
         raise done.exception
     assert done.exit_code == 0, done.output

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.cupti.test_pc_sampling import Double, sampling
 from tests.cupti.wheel_headers import headers
-from ullage.cli._cupti_stalls import command
+from ullage.cli._question_command import question_command
 from ullage.cupti import modules
 from ullage.cupti.pc_sampling.samples import SAMPLES, Facts, PcSamples, gathered
 from ullage.cupti.stalls import GROUPS, LATENCY, PREFIX, REASONS, reason, short
@@ -276,7 +276,7 @@ def test_a_wait_for_a_load_is_found_at_its_line_of_source(cubin, tmp_path):
     stores = next(i for i in code.function.instructions if i.root == "STG")
     rows = [("total", waits.address, "long_scoreboard", 90), ("total", stores.address, "selected", 10)]
     sampled(*rows, cubins={CRC: cubin}).write(tmp_path / "a.parquet")
-    done = CliRunner().invoke(command, [str(tmp_path / "a.parquet"), "--json"])
+    done = CliRunner().invoke(question_command("cupti stalls"), [str(tmp_path / "a.parquet"), "--json"])
     assert done.exit_code == 0, done.output
     (kernel,) = json.loads(done.stdout)["kernels"]
     assert [(one["instruction"].split()[0], one["line"], one["samples"]) for one in kernel["instructions"]] == [
@@ -294,7 +294,7 @@ def test_what_a_program_sampled_is_reported_on_another_machine(cubin, tmp_path, 
         double.module(6, cubin)
         double.sample(0, waiting=2, selected=1, function=b"total", cubin=crc)
     one.result().write(tmp_path / "a.parquet")
-    done = CliRunner().invoke(command, [str(tmp_path / "a.parquet")])
+    done = CliRunner().invoke(question_command("cupti stalls"), [str(tmp_path / "a.parquet")])
     assert done.stdout.startswith("67 % of 3 samples of 1 kernel waited for global, local or texture memory (long_scoreboard)\n")
     assert re.search(r"^0x0000 +LDC .*kernel\.cu:\d+ +long_scoreboard +3 ", done.stdout, re.MULTILINE)
 
@@ -359,16 +359,16 @@ def test_names_from_a_recording_reach_no_terminal():
 
 
 def test_the_reasons_are_listed_with_their_old_names():
-    done = CliRunner().invoke(command, ["--reasons"])
+    done = CliRunner().invoke(question_command("cupti stalls"), ["--reasons"])
     assert done.output.startswith("19 stall reasons")
     assert re.search(r"^tex_throttle +TEXTURE ", done.output, re.MULTILINE)
-    assert len(json.loads(CliRunner().invoke(command, ["--reasons", "--json"]).stdout)["reasons"]) == len(REASONS)
+    assert len(json.loads(CliRunner().invoke(question_command("cupti stalls"), ["--reasons", "--json"]).stdout)["reasons"]) == len(REASONS)
 
 
 @pytest.mark.parametrize("form", ["svg", "html", "folded", "json", "txt"])
 def test_each_form_is_written(tmp_path, form):
     sampled(("a", 0, "wait", 4)).write(tmp_path / "a.parquet")
-    done = CliRunner().invoke(command, [str(tmp_path / "a.parquet"), "--out", str(tmp_path / f"b.{form}")])
+    done = CliRunner().invoke(question_command("cupti stalls"), [str(tmp_path / "a.parquet"), "--out", str(tmp_path / f"b.{form}")])
     assert done.exit_code == 0, done.output
     begins = {"svg": "<svg", "html": "<!doctype html>", "folded": "a;0x0000;wait 4", "json": "{", "txt": "100 % of 4 samples"}[form]
     assert (tmp_path / f"b.{form}").read_text().startswith(begins)

@@ -212,12 +212,13 @@ def test_an_audit_of_peaks_and_of_a_function() -> None:
 def test_what_changed_between_counter_metrics() -> None:
     before, after = ("GH100", "12.9"), ("GH100", "13.1")
     found = changes.between(dictionary.metrics(*before), dictionary.metrics(*after))
-    data = render_counter_changes.record(before, after, found, None)
-    forms = forms_of(render_counter_changes.view(before, after, found, None, 0))
+    report = render_counter_changes.CounterChanges(before, after, found)
+    data = render_counter_changes.record(report)
+    forms = forms_of(render_counter_changes.view(report, everything=True))
     for row in data["came"]:
         assert all(row["name"] in form.replace("\\", "") for form in forms)
     assert all("16 came, 0 went, 0 renamed, 96 changed" in form for form in forms)
-    assert "… 76 more; --all lists them" in text(render_counter_changes.view(before, after, found, None, 20))
+    assert "… 76 more; --all lists them" in text(render_counter_changes.view(report))
 
 
 def test_answers_in_python_show_themselves_as_the_command_does(made: JobFiles) -> None:

@@ -163,7 +163,7 @@ def _stalled(recorded: Recorded, files: list[Path], notes: list[str], asked: dic
     _say("\n" + text(view), asked)
     _write_json(view.kind, render.record(report) | {"exit": recorded.code}, asked)
     if asked["out"] is not None:
-        _written(asked["out"], content(asked["out"], view, lambda: render.record(report), render.forms(report)))
+        _written(asked["out"], content(asked["out"], view, lambda: render.record(report), render.more_forms(report)))
 
 
 def _trace(files: list[Path], asked: dict[str, Any], progress: Progress, notes: list[str]) -> TraceReport | None:

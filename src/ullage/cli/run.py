@@ -173,7 +173,7 @@ def _check_stalls(asked: dict[str, Any]) -> None:
 
 def _forms(asked: dict[str, Any]) -> tuple[str, ...]:
     if asked["stalls"]:
-        from ullage.cli._cupti_stalls import FORMS
+        from ullage.render.stalls import FORMS
 
         return FORMS
     from ullage.render.trace_files import FORMS as OF_TRACES

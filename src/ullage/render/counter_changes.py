@@ -4,20 +4,35 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from ullage.cupti.metric_names.changes import Changes
 from ullage.cupti.metric_names.dictionary import DictionaryMetric
 from ullage.errors import harmless
 from ullage.views.notation import UNCUT
+from ullage.views.shown import ShownByView
 from ullage.views.view import Column, Headline, Paragraph, Section, Table, Value, View
 
 Side = tuple[str, str]  # chip and release
+SHOWN = 20  # names of a list that a person gets without --all
 MOST = 6  # sorts of changes, or hardware units, that a summary names
 
 
-def view(before: Side, after: Side, found: Changes, pattern: str | None, shown: int) -> View:
-    """Return the answer as data: the counts, then of each list the first `shown` names in short forms (0: all)."""
+@dataclass(frozen=True)
+class CounterChanges(ShownByView, view="ullage.render.counter_changes"):
+    """What came and went from one side to the other; `pattern` chose among the metrics, if there was one."""
+
+    before: Side
+    after: Side
+    changes: Changes
+    pattern: str | None = None
+
+
+def view(report: CounterChanges, *, everything: bool = False) -> View:
+    """Return the answer as data: the counts, then of each list the first names in short forms, or `everything`."""
+    before, after, found, pattern = report.before, report.after, report.changes, report.pattern
+    shown = 0 if everything else SHOWN
     counts = f"{len(found.came):,} came, {len(found.went):,} went, {len(found.renamed):,} renamed, {len(found.changed):,} changed"
     sides = " → ".join(f"{chip} in CUPTI {release}" for chip, release in (before, after))
     kept = f", of {harmless(pattern)}" if pattern else f"; {found.same:,} are as they were"
@@ -58,8 +73,9 @@ def _change(before: DictionaryMetric, after: DictionaryMetric) -> str:
     return ", ".join(f"{key} {one[key]} → {other[key]}" for key in ("kind", "unit", "hardware") if one[key] != other[key])
 
 
-def record(before: Side, after: Side, found: Changes, pattern: str | None) -> dict[str, Any]:
+def record(report: CounterChanges) -> dict[str, Any]:
     """Return the changes for JSON; `same` is None where a pattern chose among them."""
+    before, after, found, pattern = report.before, report.after, report.changes, report.pattern
     return {
         "before": {"chip": before[0], "release": before[1]},
         "after": {"chip": after[0], "release": after[1]},

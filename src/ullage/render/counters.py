@@ -10,11 +10,12 @@ from typing import Any
 from ullage.cupti.counters.host import WHICH
 from ullage.cupti.counters.plan import CollectionWay
 from ullage.errors import did_you_mean, harmless
-from ullage.reports.counters.counters import Chips, DescribedMetric, Listing, Planned
+from ullage.reports.counters.counters import Chips, DescribedMetric, DescribedMetrics, Listing, Planned
 from ullage.views.notation import COUNT, UNCUT
 from ullage.views.numbers import counted
 from ullage.views.view import Column, Headline, Paragraph, Section, Table, Value, View
 
+LINES = 40  # of a list, that a person gets without --limit
 _BY = {"range": "by ranges", "pm": "by PM sampling"}
 _SUBMETRIC = re.compile(r"\.(avg|max|min|sum)(\..*)?")
 
@@ -39,8 +40,9 @@ def chips_record(found: Chips) -> dict[str, Any]:
     return {"source": found.told, "chips": chips, "others": list(found.others)}
 
 
-def listing_view(found: Listing, limit: int) -> View:
-    """Return the metrics of a chip, of which short forms show the first `limit` (0: all)."""
+def listing_view(found: Listing) -> View:
+    """Return the metrics of a chip, of which short forms show the first: as many as are wanted, or 40."""
+    limit = LINES if found.limit is None else found.limit
     counts = ", ".join(counted(count, kind) for kind, count in found.counts.items())
     match = f": {len(found.found):,} match '{harmless(found.pattern, 60)}'" if found.pattern else ""
     rows: list[list[Value]] = [[m.name, m.kind, m.unit, m.description or ""] for m in found.found]
@@ -58,15 +60,16 @@ def listing_view(found: Listing, limit: int) -> View:
     )
 
 
-def listing_record(found: Listing, limit: int) -> dict[str, Any]:
-    """Return the metrics for JSON."""
-    shown = found.found[:limit] if limit else found.found
+def listing_record(found: Listing) -> dict[str, Any]:
+    """Return the metrics for JSON: all, unless fewer are wanted."""
+    shown = found.found[: found.limit] if found.limit else found.found
     head = {"chip": found.catalogue.chip, "source": found.catalogue.told, "counts": dict(found.counts), "matching": len(found.found)}
     return {**head, "metrics": [asdict(metric) for metric in shown]}
 
 
-def described_view(chip: str, notes: Sequence[str], found: Sequence[DescribedMetric]) -> View:
+def described_view(report: DescribedMetrics) -> View:
     """Return all that is known of some metrics: of a single one its kind in the first line, of several in a section each."""
+    chip, found = report.chip, report.metrics
     single = len(found) == 1
     answer = Headline(found[0].metric.name, f": {_kind(chip, found[0])}") if single else Headline(f"{len(found)} metrics", f" of {chip}")
     columns = [Column(""), Column("", wraps=True)]
@@ -79,7 +82,7 @@ def described_view(chip: str, notes: Sequence[str], found: Sequence[DescribedMet
         )
         for number, one in enumerate(found)
     ]
-    return View("cupti-describe", "Hardware counters", answer, sections=sections, notes=notes)
+    return View("cupti-describe", "Hardware counters", answer, sections=sections, notes=[report.told, *report.notes])
 
 
 def _kind(chip: str, found: DescribedMetric) -> str:
@@ -118,9 +121,9 @@ def endings(found: Sequence[str]) -> str:
     return " ".join(f".{rollup}" for rollup in rollups) + (f", {alone} {' '.join(more)}" if more else "")
 
 
-def described_record(chip: str, told: str, found: Sequence[DescribedMetric]) -> dict[str, Any]:
+def described_record(report: DescribedMetrics) -> dict[str, Any]:
     """Return the metrics for JSON."""
-    return {"chip": chip, "source": told, "metrics": [_described_record(each) for each in found]}
+    return {"chip": report.chip, "source": report.told, "metrics": [_described_record(each) for each in report.metrics]}
 
 
 def _described_record(found: DescribedMetric) -> dict[str, Any]:
@@ -128,12 +131,12 @@ def _described_record(found: DescribedMetric) -> dict[str, Any]:
     return {**asdict(found.metric), "submetrics": list(found.endings), "passes": dict(found.passes), "dcgm": twin}
 
 
-def plan_view(found: Planned) -> View:
-    """Return the answer in a line, then what makes it so, then a cheaper choice."""
+def plan_view(found: Planned, *, groups: bool = False) -> View:
+    """Return the answer in a line, then what makes it so, then a cheaper choice; with `groups` also what goes together in a pass."""
     made = found.plan
     answers = [_answer(way, named=not index) for index, way in enumerate(made.ways.values())]
     answers += [f"{_BY[mode]} not known here" for mode in made.unknown]
-    lines = [line for way in made.ways.values() for line in _single(way)]
+    lines = [line for way in made.ways.values() for line in _single(way, groups)]
     for cheaper in made.cheaper.values():
         lines += [f"cheaper under other names for the same: {_answer(cheaper.way)}"]
         lines += [f"  {old} → {new}" for old, new in cheaper.renamed.items()]
@@ -175,14 +178,14 @@ def _listed(metrics: Sequence[str], most: int = 3) -> str:
     return ", ".join(metrics[:most]) + (f" and {len(metrics) - most} more" if len(metrics) > most else "")
 
 
-def _single(way: CollectionWay) -> list[str]:
-    """Say what one pass holds, where it doesn't hold all."""
+def _single(way: CollectionWay, groups: bool) -> list[str]:
+    """Say what one pass holds, where it doesn't hold all, and with `groups` what each does."""
     if way.passes == 1 or not way.alone:
         return []
     lines = [f"a single pass {_BY[way.mode]} holds {len(way.kept)} of them, without {_listed(way.dropped)}"]
     if not way.kept:
         lines = [f"no single pass {_BY[way.mode]} holds {'any of them' if len(way.alone) > 1 else 'it'}"]
-    return lines + [f"  together {_BY[way.mode]}: {', '.join(group)}" for group in way.groups]
+    return lines + [f"  together {_BY[way.mode]}: {', '.join(group)}" for group in (way.groups if groups else ())]
 
 
 def plan_record(found: Planned) -> dict[str, Any]:

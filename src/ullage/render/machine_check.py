@@ -26,6 +26,11 @@ def view(report: dict[str, Any]) -> View:
     )
 
 
+def record(report: dict[str, Any]) -> dict[str, Any]:
+    """Return the report for JSON: it is plain data."""
+    return report
+
+
 def _stops(finding: dict[str, Any]) -> str:
     surely = finding["surely"]
     what = f"{'' if surely else 'may stop '}{' and '.join(finding['stops'])}{' impossible' if surely else ''}"

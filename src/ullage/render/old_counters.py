@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ullage.errors import harmless
-from ullage.reports.counters.old_counters import Translated
+from ullage.reports.counters.old_counters import OldCounters, Translated
 from ullage.views.numbers import counted
 from ullage.views.view import Headline, Item, ItemList, Paragraph, Section, View
 
 _UNITS = {"percent": " %", "level": " %", "bytes": " B", "bytes/s": " B/s"}  # of a value that was computed
 
 
-def view(found: Sequence[Translated], reverse: str | None, chip: str | None, valued: bool, passes: int | None = None) -> View:
-    """Return the answer as data: of a single one in its first line, of several after their number; `passes` that collect them."""
+def view(report: OldCounters) -> View:
+    """Return the answer as data: of a single one in its first line, of several after their number; the passes that collect them."""
+    found, reverse, chip, valued, passes = report.found, report.reverse, report.chip, report.valued, report.passes
     lines = f"{counted(passes, 'pass', 'passes')} over ranges on {chip}, for all that is to be collected" if passes is not None else ""
     if len(found) == 1 and reverse is None:
         name, answer = _answer(found[0], valued)
@@ -67,7 +67,14 @@ def _on_chip(found: Translated, chip: str) -> list[str]:
     return (renamed + lacking or [f"{chip} has {'it' if len(found.collect) == 1 else 'all of them'}"]) + beside
 
 
-def record(found: Translated, chip: str | None, valued: bool) -> dict[str, Any]:
+def record(report: OldCounters) -> dict[str, Any]:
+    """Return the answer for JSON."""
+    found = [_translated_record(each, report.chip, report.valued) for each in report.found]
+    answer = {"chip": report.chip, "release": report.release, "found": found}
+    return {**answer, "passes": report.passes} if report.counted else answer
+
+
+def _translated_record(found: Translated, chip: str | None, valued: bool) -> dict[str, Any]:
     """Return one of them for JSON; what is not known is None."""
     old = found.old
     told: dict[str, Any] = {

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from ullage.cupti.stalls import GROUPS, REASONS
+from ullage.cupti.stalls import GROUPS, Reason
 from ullage.errors import harmless
 from ullage.render.svg.flame import flame
 from ullage.reports.stalls.frames import frames, paths
 from ullage.reports.stalls.shares import KernelStalls, Spot, StallReport, StallShare
+from ullage.views.files import FORMS as VIEW_FORMS
 from ullage.views.files import Form
 from ullage.views.notation import COUNT, PERCENT, Notation
 from ullage.views.numbers import counted, percent
+from ullage.views.shown import ShownByView
 from ullage.views.view import Column, Headline, Item, ItemList, Part, Picture, Section, Table, Value, View
 
+FORMS = (*VIEW_FORMS, ".svg", ".folded")
 CLOSELY = 5  # kernels that are looked at closely
 HOW = "a stall is counted at the instruction that waits, not at the one it waits for"
 ADDRESS = Notation("B", lambda value: f"0x{value:04x}", numeric=False)
@@ -116,20 +120,27 @@ def _spot(spot: Spot, kernel: KernelStalls) -> list[Value]:
     ]
 
 
-def reasons_view() -> View:
+@dataclass(frozen=True)
+class StallReasons(ShownByView, view="ullage.render.stalls:reasons"):
+    """The stall reasons that CUPTI tells."""
+
+    reasons: tuple[Reason, ...]
+
+
+def reasons_view(report: StallReasons, **_: int) -> View:
     """Return the stall reasons, what each means, and what it was called before."""
-    rows = [[one.name, one.old or None, GROUPS[one.group], one.meaning] for one in REASONS.values()]
+    rows = [[one.name, one.old or None, GROUPS[one.group], one.meaning] for one in report.reasons]
     table = Table("reasons", [Column("reason"), Column("old name"), Column("state"), Column("meaning")], rows, brief=len(rows))
     answer = Headline(counted(len(rows), "stall reason"), ", each also counted as latency samples (_not_issued)")
     return View("stall-reasons", "Warp stalls", answer, sections=[Section("reasons", "Reasons", [table])])
 
 
-def reasons_record() -> dict[str, Any]:
+def reasons_record(report: StallReasons) -> dict[str, Any]:
     """Return the stall reasons for JSON."""
-    return {"reasons": [{**vars(one), "old": one.old or None} for one in REASONS.values()]}
+    return {"reasons": [{**vars(one), "old": one.old or None} for one in report.reasons]}
 
 
-def forms(report: StallReport) -> dict[str, Form]:
+def more_forms(report: StallReport, *_: View) -> dict[str, Form]:
     """Return the forms that this report alone has: the flame graph, and folded stacks for other viewers."""
     return {".svg": lambda: str(flame(report)), ".folded": lambda: folded(report)}
 

@@ -18,6 +18,7 @@ from ullage.cupti.metric_names.dictionary import base
 from ullage.errors import UllageError, did_you_mean, harmless
 from ullage.gpus.chip import CHIPS, Chip, all_names, find
 from ullage.gpus.names import fold
+from ullage.views.shown import ShownByView
 
 Mode = Literal["both", "range", "pm"]
 NO_LIBRARY = "pip install 'ullage[cupti]', or name the library with --cupti"
@@ -25,7 +26,7 @@ WITHOUT = f"what NVIDIA says of a metric, its endings and its passes come from l
 
 
 @dataclass(frozen=True)
-class Chips:
+class Chips(ShownByView, view="ullage.render.counters:chips"):
     """The chips that can be counted on, with the GPUs of `ullage gpus` that have each; `told` says who answers.
 
     `others` are chips that it doesn't know, and the dictionary of all releases does.
@@ -37,13 +38,14 @@ class Chips:
 
 
 @dataclass(frozen=True)
-class Listing:
-    """The metrics of a chip that were asked for, and how many it has of each kind."""
+class Listing(ShownByView, view="ullage.render.counters:listing"):
+    """The metrics of a chip that were asked for, and how many it has of each kind; `limit` of them are wanted (0: all; None: as fits)."""
 
     catalogue: Catalogue
     found: tuple[CounterMetric, ...]
     counts: Mapping[str, int]
     pattern: str
+    limit: int | None = None
 
 
 @dataclass(frozen=True)
@@ -57,7 +59,17 @@ class DescribedMetric:
 
 
 @dataclass(frozen=True)
-class Planned:
+class DescribedMetrics(ShownByView, view="ullage.render.counters:described"):
+    """All that is known of some metrics of a chip; `told` says who answers, and `notes` what nobody could tell."""
+
+    chip: str
+    told: str
+    metrics: tuple[DescribedMetric, ...]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Planned(ShownByView, view="ullage.render.counters:plan"):
     """A plan, with the name that each metric was asked by where it was completed, and who answered."""
 
     plan: plan.CollectionPlan
@@ -108,11 +120,12 @@ def chips(source: CounterSource) -> Chips:
     return Chips({chip: tuple(found) for chip, found in gpus.items()}, source.told, others)
 
 
-def listing(source: CounterSource, chip: str, pattern: str, kind: str) -> Listing:
-    """Return the metrics of a chip that match."""
+def listing(source: CounterSource, chip: str, pattern: str, kind: str, limit: int | None = None) -> Listing:
+    """Return the metrics of a chip that match; `limit` of them are wanted, as in `Listing`."""
     known = catalogues.catalogue(chip_code(chip), source)
     counts: dict[str, int] = {each: sum(1 for metric in known.metrics if metric.kind == each) for each in names.KINDS}
-    return Listing(known, tuple(sorted(names.matching(known.metrics, pattern, kind), key=_plain_first)), counts, pattern)
+    found = sorted(names.matching(known.metrics, pattern, kind), key=_plain_first)
+    return Listing(known, tuple(found), counts, pattern, limit)
 
 
 def _plain_first(metric: CounterMetric) -> tuple[bool, str]:
@@ -120,11 +133,12 @@ def _plain_first(metric: CounterMetric) -> tuple[bool, str]:
     return "." in metric.name, metric.name
 
 
-def described(source: CounterSource, chip: str, asked: Sequence[str]) -> tuple[Catalogue, list[DescribedMetric]]:
+def described(source: CounterSource, chip: str, asked: Sequence[str]) -> DescribedMetrics:
     """Return all that is known of some metrics of a chip. Raises UllageError for one that it doesn't have."""
     known = catalogues.catalogue(chip_code(chip), source)
     complete = names.resolved(asked, known.metrics, known.chip)
-    return known, [_described(source, known, name) for name in dict.fromkeys(base(name) for name in complete)]
+    found = [_described(source, known, name) for name in dict.fromkeys(base(name) for name in complete)]
+    return DescribedMetrics(known.chip, known.told, tuple(found), () if source.library else (WITHOUT,))
 
 
 def _described(source: CounterSource, known: Catalogue, name: str) -> DescribedMetric:

@@ -11,6 +11,7 @@ from ullage.cupti.counters.plan import plan
 from ullage.cupti.metric_names import changes, dictionary, mapping
 from ullage.cupti.metric_names.mapping import Old
 from ullage.errors import UllageError
+from ullage.views.shown import ShownByView
 
 _PACKED = re.compile(r"(_op_f(?:add|mul|fma))(_pred_on)")  # Blackwell's FFMA2 is counted apart from FFMA
 
@@ -34,6 +35,23 @@ class Translated:
     def collect(self) -> list[str]:
         """The new metrics to collect."""
         return [name for name in self.names.values() if name]
+
+
+@dataclass(frozen=True)
+class OldCounters(ShownByView, view="ullage.render.old_counters"):
+    """Old metrics and events by their new names, in the order asked.
+
+    `reverse` is the new metric that was looked up, None where old ones were; `chip` and `release` are whose names are told, if any;
+    `valued` is whether values were given. `counted` is whether passes were asked for, and `passes` how many collect all of it.
+    """
+
+    found: tuple[Translated, ...]
+    reverse: str | None = None
+    chip: str | None = None
+    release: str | None = None
+    valued: bool = False
+    counted: bool = False
+    passes: int | None = None
 
 
 def asked(names: Iterable[str], reverse: str | None = None) -> list[Old]:
