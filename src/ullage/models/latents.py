@@ -34,8 +34,8 @@ def multiple(number: int, of: int) -> int:
 class Streams:
     """The tokens of latents and prompt, as the model sees them.
 
-    `registers` are tokens that the model itself adds to the prompt; it pads each stream to multiples of `padding`. A grid of
-    latents that the patch does not divide is an error: a pipeline never makes one.
+    `registers` are tokens that the model itself adds to the prompt; it pads each stream to multiples of `padding`. Where the
+    patch must cut the grid of latents into a `whole` number of tokens, another grid is an error; else the rest is cut off.
 
     >>> Streams(LatentGrid(1, 2, 2), registers=8).joint.of(Sample(latent=(1, 64, 64), prompt=77), "full")
     1109
@@ -44,6 +44,7 @@ class Streams:
     grid: LatentGrid
     registers: int = 0
     padding: int = 1
+    whole: bool = True
 
     @property
     def name(self) -> str:
@@ -51,11 +52,16 @@ class Streams:
         more = f", {self.registers} registers" if self.registers else ""
         return self.grid.name + more + (f", padded to {self.padding}" if self.padding > 1 else "")
 
+    @property
+    def cut(self) -> str:
+        """What tells two of them apart where latents are counted."""
+        return f"{self.name}, exactly" if self.whole else self.name
+
     def latent(self, sample: Sample) -> int:
         """Return the tokens of the latent stream, reference tokens among them."""
         sides = (self.grid.frames, self.grid.rows, self.grid.columns)
         given = sample.latent if sample.latent_tokens is None else None  # a count after patching stands above the grid
-        if given and any(g % s for g, s in zip(given, sides, strict=True)):
+        if self.whole and given and any(g % s for g, s in zip(given, sides, strict=True)):
             shown, patch = (" × ".join(str(n) for n in numbers) for numbers in (given, sides))
             raise UllageError(f"a latent of {shown} can't be cut into patches of {patch}", "give multiples of the patch: --latent T,H,W")
         return multiple(self.grid.tokens(sample), self.padding)
@@ -67,7 +73,7 @@ class Streams:
     @property
     def latents(self) -> Quantity:
         """The tokens of the latent stream."""
-        return quantity(f"latent tokens, {self.name}, exactly", self.latent)
+        return quantity(f"latent tokens, {self.cut}", self.latent)
 
     @property
     def prompts(self) -> Quantity:
@@ -77,17 +83,17 @@ class Streams:
     @property
     def joint(self) -> Quantity:
         """The tokens of both in one sequence."""
-        return quantity(f"joint tokens, {self.name}, exactly", lambda s: self.latent(s) + self.prompt(s))
+        return quantity(f"joint tokens, {self.cut}", lambda s: self.latent(s) + self.prompt(s))
 
     @property
     def pairs(self) -> Quantity:
         """The pairs of attention over both in one sequence."""
-        return quantity(f"joint pairs, {self.name}, exactly", lambda s: (self.latent(s) + self.prompt(s)) ** 2)
+        return quantity(f"joint pairs, {self.cut}", lambda s: (self.latent(s) + self.prompt(s)) ** 2)
 
     @property
     def latent_pairs(self) -> Quantity:
         """The pairs of attention among the latents alone."""
-        return quantity(f"latent pairs, {self.name}, exactly", lambda s: self.latent(s) ** 2)
+        return quantity(f"latent pairs, {self.cut}", lambda s: self.latent(s) ** 2)
 
     @property
     def prompt_pairs(self) -> Quantity:
@@ -137,10 +143,10 @@ def vectors(width: int, module: str, *, pooled: int | None, guidance: bool, chan
         yield from timestep(pooled, width, f"{module}.text_embedder", name="prompt.pooled")
 
 
-def modulations(stack: Stack) -> Iterator[Work]:
-    """Yield the shifts, scales and gates of both streams: six vectors each, in every layer."""
-    width = stack.width
-    yield modulation(width, 6 * width, stack.layers, name="modulation.latent", module="norm1.linear", stack=stack.path)
+def modulations(stack: Stack, vectors: int = 1) -> Iterator[Work]:
+    """Yield the shifts, scales and gates of both streams: six each, in every layer; those of the latents by `vectors` of a sample."""
+    width, module = stack.width, "norm1.linear"
+    yield modulation(width, 6 * width, stack.layers, name="modulation.latent", module=module, stack=stack.path, times=vectors)
     yield prompt_modulation(stack, stack.layers, 6)
 
 
@@ -150,22 +156,25 @@ def prompt_modulation(stack: Stack, layers: Sequence[int], vectors: int, module:
     return matmul(name, ONCE, width, vectors * width, layers, stack=path, module=module, reads=("vector",), to="prompt")
 
 
-def joint_attention(streams: Streams, stack: Stack, ending: Ending) -> Iterator[Work]:
+def joint_attention(
+    streams: Streams, stack: Stack, ending: Ending, *, module: str = "attn", prompt_width: int | None = None
+) -> Iterator[Work]:
     """Yield attention over both streams at once: projections of each by its own weights, one softmax over all."""
     width, layers, path, values = stack.width, stack.layers, stack.path, ("attention.values",)
+    narrow = prompt_width or width
     for what in "qkv":
         name = f"attention.{what}"
-        yield matmul(name, streams.latents, width, width, layers, stack=path, module=f"attn.to_{what}", to=None)
+        yield matmul(name, streams.latents, width, width, layers, stack=path, module=f"{module}.to_{what}", to=None)
     for what in "qkv":
-        name, module = f"prompt.attention.{what}", f"attn.add_{what}_proj"
+        name, place = f"prompt.attention.{what}", f"{module}.add_{what}_proj"
         # they stand in one tensor with the latents' own, and so share their need of a gradient
         to = f"attention.{what}"
-        yield matmul(name, streams.prompts, width, width, layers, stack=path, module=module, reads=("prompt",), to=to)
+        yield matmul(name, streams.prompts, narrow, width, layers, stack=path, module=place, reads=("prompt",), to=to)
     yield from attention(streams.pairs, stack.heads, stack.dim, layers, stack=path)
-    yield matmul("attention.out", streams.latents, width, width, layers, stack=path, module="attn.to_out.0", reads=values)
+    yield matmul("attention.out", streams.latents, width, width, layers, stack=path, module=f"{module}.to_out.0", reads=values)
     for some, flows in stack.lasting(ending):
-        name, module = "prompt.attention.out", "attn.to_add_out"
-        yield matmul(name, streams.prompts, width, width, some, stack=path, module=module, reads=values, to="prompt", gradient=flows)
+        name, place = "prompt.attention.out", f"{module}.to_add_out"
+        yield matmul(name, streams.prompts, width, narrow, some, stack=path, module=place, reads=values, to="prompt", gradient=flows)
 
 
 def feed_forwards(
@@ -197,15 +206,15 @@ def output(streams: Streams, width: int, columns: int) -> Iterator[Work]:
     yield matmul("output.proj", streams.latents, width, columns, module="proj_out")
 
 
-def fused_blocks(streams: Streams, stack: Stack, inner: int, *, modules: tuple[str, str]) -> Iterator[Work]:
+def fused_blocks(streams: Streams, stack: Stack, inner: int, *, vectors: int = 1) -> Iterator[Work]:
     """Yield blocks over both streams in one sequence, whose attention and feed-forward run side by side into one projection.
 
-    `modules` are the paths of the way into the feed-forward block and of the shared way out.
+    They are modulated by so many `vectors` of a sample.
     """
     width, layers = stack.width, stack.layers
-    yield modulation(width, 3 * width, layers, name="modulation.joint", module="norm.linear", stack=stack.path)
+    yield modulation(width, 3 * width, layers, name="modulation.joint", module="norm.linear", stack=stack.path, times=vectors)
     both = ("stream", "prompt")
-    yield matmul("mlp.up", streams.joint, width, inner, layers, stack=stack.path, module=modules[0], reads=both, to=None)
+    yield matmul("mlp.up", streams.joint, width, inner, layers, stack=stack.path, module="proj_mlp", reads=both, to=None)
     yield from single_attention(streams.joint, streams.pairs, stack, out=False)
     made = ("attention.values", "mlp.up")
-    yield matmul("fused.out", streams.joint, width + inner, width, layers, stack=stack.path, module=modules[1], reads=made)
+    yield matmul("fused.out", streams.joint, width + inner, width, layers, stack=stack.path, module="proj_out", reads=made)

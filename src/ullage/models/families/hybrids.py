@@ -323,19 +323,12 @@ def _experts(config: Config, width: int, layers: list[int]) -> Iterator[Work]:
     inner, active = config.integer("moe_intermediate_size"), config.integer("num_experts_per_tok")
     routed = config.integer("n_routed_experts", "num_local_experts", "num_experts")
     yield matmul("moe.router", TEXT, width, routed, layers, stack=_STACK, module="mixer.gate", to=None)
-    stream, at = "stream", width
-    if latent := config.optional("moe_latent_size"):
-        stream, at = "moe.latent_down", latent
+    latent = config.optional("moe_latent_size")
+    if latent:
         yield matmul("moe.latent_down", TEXT, width, latent, layers, stack=_STACK, module="mixer.fc1_latent_proj", to=None)
-    experts, out = "mixer.experts", "moe.routed" if latent else "stream"
-    yield matmul(
-        "moe.experts.up", TEXT, at, inner, layers,
-        stack=_STACK, module=f"{experts}.up_proj", times=active, reads=(stream,), to=None,
-    )  # fmt: skip
-    yield matmul(
-        "moe.experts.down", TEXT, inner, at, layers,
-        stack=_STACK, module=f"{experts}.down_proj", times=active, reads=("moe.experts.up",), to=out,
-    )  # fmt: skip
+    reads, out = (("moe.latent_down",), "moe.routed") if latent else (("stream",), "stream")
+    place: dict[str, Any] = {"module": "mixer.experts", "reads": reads, "stream": out}
+    yield from mlp(latent or width, inner, layers, gated=False, name="moe.experts", times=active, **place)
     if latent:
         yield matmul("moe.latent_up", TEXT, latent, width, layers, stack=_STACK, module="mixer.fc2_latent_proj", reads=(out,))
     shared = config.integer("moe_shared_expert_intermediate_size", default=0, least=0)

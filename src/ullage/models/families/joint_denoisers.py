@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -210,7 +210,7 @@ def _flux_blocks(streams: Streams, double: Stack, single: Stack) -> Iterator[Wor
     yield from modulations(double)
     yield from joint_attention(streams, double, ending)
     yield from feed_forwards(streams, double, 4 * double.width, ending)
-    yield from fused_blocks(streams, single, 4 * single.width, modules=("proj_mlp", "proj_out"))
+    yield from fused_blocks(streams, single, 4 * single.width)
 
 
 def _hint(streams: Streams, side: int, channels: int) -> Iterator[Work]:
@@ -455,7 +455,7 @@ def _z_image_blocks(config: Config, streams: Streams, path: str, layers: range) 
 
 
 PROMPT_PAIRS = quantity("prompt pairs", lambda s: s.prompt**2)
-DOUBLE, SINGLE, REFINER = "transformer_blocks", "single_transformer_blocks", "context_embedder.token_refiner.refiner_blocks"
+REFINER = "context_embedder.token_refiner.refiner_blocks"
 
 
 @diffusers_model(
@@ -481,13 +481,16 @@ def hunyuan_video(config: Config) -> Iterator[Work]:
     if config.flag("guidance_embeds", True):
         yield from timestep(256, width, "time_text_embed.guidance_embedder", name="guidance")
     yield from refiner(config, 4096)
-    double, single = config.layers("num_layers", default=20), config.layers("num_single_layers", default=40)
-    yield modulation(width, 6 * width, double, name="modulation.latent", module="norm1.linear", stack=DOUBLE, times=twice)
-    yield modulation(width, 6 * width, double, name="modulation.prompt", module="norm1_context.linear", stack=DOUBLE)
-    yield from double_blocks(config, grid, PROMPT, grid.joint_pairs, double, last_prompt=bool(single))
-    yield modulation(width, 3 * width, single, name="modulation.single", module="norm.linear", stack=SINGLE, times=twice)
-    yield from _hunyuan_video_single_blocks(config, grid, single)
-    yield from _output(config, grid, width, 16)
+    heads, dim, _ = heads_and_width(config, 24, 128)
+    double = Stack("transformer_blocks", config.layers("num_layers", default=20), heads, dim)
+    single = Stack("single_transformer_blocks", config.layers("num_single_layers", default=40), heads, dim)
+    streams, inner = Streams(grid, whole=False), int(width * config.number("mlp_ratio", default=4.0))
+    ending: Ending = "used" if single.layers else "unused"
+    yield from modulations(double, twice)
+    yield from joint_attention(streams, double, ending)
+    yield from feed_forwards(streams, double, inner, ending)
+    yield from fused_blocks(streams, single, inner, vectors=twice)
+    yield from output(streams, width, grid.volume * output_channels(config, inputs, 16))
 
 
 def refiner(config: Config, text: int) -> Iterator[Work]:
@@ -502,72 +505,9 @@ def refiner(config: Config, text: int) -> Iterator[Work]:
         width, heads, heads, dim, layers, rows=PROMPT, of=PROMPT_PAIRS, name="refiner.attention", stack=REFINER, module="attn",
         modules=TO_QUERIES, stream="prompt",
     )  # fmt: skip
-    yield matmul(
-        "refiner.modulation",
-        ONCE,
-        width,
-        2 * width,
-        layers,
-        stack=REFINER,
-        module="norm_out.linear",
-        reads=("refiner vector",),
-        to="prompt",
-    )
+    vector, module = ("refiner vector",), "norm_out.linear"
+    yield matmul("refiner.modulation", ONCE, width, 2 * width, layers, stack=REFINER, module=module, reads=vector, to="prompt")
     yield from feed_forward(width, 4 * width, layers, rows=PROMPT, stack=REFINER, name="refiner.mlp", stream="prompt")
-
-
-def double_blocks(
-    config: Config, grid: LatentGrid, prompt: Quantity, pairs: Quantity, layers: range, *, last_prompt: bool
-) -> Iterator[Work]:
-    """Yield blocks of two streams, each with its own projections and MLP, and one attention over both.
-
-    Unless `last_prompt`, nothing reads the prompt's stream after the last block, and no gradient comes to its output and MLP.
-    """
-    heads, dim, width = heads_and_width(config, 24, 128)
-    rows, inner = grid.stream, int(width * config.number("mlp_ratio", default=4.0))
-    for what, module in zip(("q", "k", "v"), TO_QUERIES, strict=False):
-        yield matmul(f"attention.{what}", rows, width, width, layers, stack=DOUBLE, module=f"attn.{module}", to=None)
-    for what in ("q", "k", "v"):
-        name, path = f"attention.prompt_{what}", f"attn.add_{what}_proj"
-        yield matmul(name, prompt, width, width, layers, stack=DOUBLE, module=path, reads=("prompt",), to=f"attention.{what}")
-    yield from attention(pairs, heads, dim, layers, stack=DOUBLE)
-    yield matmul("attention.out", rows, width, width, layers, stack=DOUBLE, module="attn.to_out.0", reads=("attention.values",))
-    yield from feed_forward(width, inner, layers, rows=rows, stack=DOUBLE)
-    unread = [] if last_prompt else list(layers[-1:])
-    for part, gradient in (([i for i in layers if i not in unread], True), (unread, False)):
-        if part:
-            yield from _prompt_output(prompt, width, inner, part, gradient)
-
-
-def _prompt_output(prompt: Quantity, width: int, inner: int, layers: Sequence[int], gradient: bool) -> Iterator[Work]:
-    """Yield what a double block does to the prompt's stream after attention."""
-    yield matmul(
-        "attention.prompt_out", prompt, width, width, layers, stack=DOUBLE, module="attn.to_add_out", reads=("attention.values",),
-        to="prompt", gradient=gradient,
-    )  # fmt: skip
-    yield from feed_forward(
-        width, inner, layers, rows=prompt, stack=DOUBLE, module="ff_context", name="mlp.prompt", stream="prompt", gradient=gradient
-    )
-
-
-def _hunyuan_video_single_blocks(config: Config, grid: LatentGrid, layers: range) -> Iterator[Work]:
-    """Yield blocks over both streams in one sequence: attention beside the MLP, one projection for both results."""
-    heads, dim, width = heads_and_width(config, 24, 128)
-    rows, inner, name = grid.joint, int(width * config.number("mlp_ratio", default=4.0)), "attention.single"
-    both = ("stream", "prompt")
-    yield matmul("mlp.single.up", rows, width, inner, layers, stack=SINGLE, module="proj_mlp", reads=both, to=None)
-    for what, module in zip(("q", "k", "v"), TO_QUERIES, strict=False):
-        yield matmul(f"{name}.{what}", rows, width, width, layers, stack=SINGLE, module=f"attn.{module}", reads=both, to=None)
-    yield from attention(grid.joint_pairs, heads, dim, layers, name=name, stack=SINGLE)
-    made = (f"{name}.values", "mlp.single.up")
-    yield matmul("mlp.single.down", rows, width + inner, width, layers, stack=SINGLE, module="proj_out", reads=made)
-
-
-def _output(config: Config, grid: LatentGrid, width: int, channels: int) -> Iterator[Work]:
-    """Yield the last modulation and the projection of each latent token back to its patch."""
-    yield modulation(width, 2 * width, name="output.modulation", module="norm_out.linear")
-    outputs = output_channels(config, config.integer("in_channels", default=channels), channels)
-    yield matmul("output.proj", grid.stream, width, grid.volume * outputs, module="proj_out")
 
 
 STACK = "transformer_blocks"
@@ -584,8 +524,8 @@ def mochi(config: Config) -> Iterator[Work]:
     projections of padding are not in it, and the pooled prompt is one query over it and its mean. The product of positions with
     learned frequencies, once a step, is left out.
     """
-    grid = square_patch(config, 2)
-    layers = config.layers("num_layers", default=48)
+    grid, layers = square_patch(config, 2), config.layers("num_layers", default=48)
+    streams = Streams(grid, whole=False)
     heads, dim, width = heads_and_width(config, 24, 128)
     inputs, narrow = config.integer("in_channels", default=12), config.integer("pooled_projection_dim", default=1536)
     yield from timestep(config.integer("time_embed_dim", default=256), width, "time_embed.timestep_embedder")
@@ -596,29 +536,12 @@ def mochi(config: Config) -> Iterator[Work]:
     yield modulation(width, 4 * width, layers, name="modulation.latent", module="norm1.linear", stack=STACK)
     yield modulation(width, 4 * narrow, both, name="modulation.prompt", module="norm1_context.linear", stack=STACK)
     yield modulation(width, narrow, last, name="modulation.prompt_last", module="norm1_context.linear_1", stack=STACK)
-    for what, module in zip(("q", "k", "v"), TO_QUERIES, strict=False):
-        yield matmul(f"attention.{what}", grid.stream, width, width, layers, stack=STACK, module=f"attn1.{module}", to=None)
-    for what in ("q", "k", "v"):
-        name, path = f"attention.prompt_{what}", f"attn1.add_{what}_proj"
-        yield matmul(name, PROMPT, narrow, width, layers, stack=STACK, module=path, reads=("prompt",), to=f"attention.{what}")
-    yield from attention(grid.joint_pairs, heads, dim, layers, stack=STACK)
-    made = ("attention.values",)
-    yield matmul("attention.out", grid.stream, width, width, layers, stack=STACK, module="attn1.to_out.0", reads=made)
-    yield matmul("attention.prompt_out", PROMPT, width, narrow, both, stack=STACK, module="attn1.to_add_out", reads=made, to="prompt")
-    yield from feed_forward(width, 8 * width // 3, layers, rows=grid.stream, activation="swiglu", stack=STACK)
-    yield from feed_forward(
-        narrow,
-        8 * narrow // 3,
-        both,
-        rows=PROMPT,
-        activation="swiglu",
-        stack=STACK,
-        module="ff_context",
-        name="mlp.prompt",
-        stream="prompt",
-    )
-    yield modulation(width, 2 * width, name="output.modulation", module="norm_out.linear")
-    yield matmul("output.proj", grid.stream, width, side * output_channels(config, inputs), module="proj_out")
+    yield from joint_attention(streams, Stack(STACK, layers, heads, dim), "absent", module="attn1", prompt_width=narrow)
+    place: dict[str, Any] = {"activation": "swiglu", "stack": STACK}
+    yield from feed_forward(width, 8 * width // 3, layers, rows=streams.latents, **place)
+    inner, name = 8 * narrow // 3, "prompt.mlp"
+    yield from feed_forward(narrow, inner, both, rows=streams.prompts, module="ff_context", name=name, stream="prompt", **place)
+    yield from output(streams, width, side * output_channels(config, inputs))
 
 
 def _embedders(text: int, width: int, narrow: int) -> Iterator[Work]:
