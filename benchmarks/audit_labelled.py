@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import ullage
+from ullage.asking.step import step_question
 from ullage.audit.mfu import OFU_ERROR, MfuFinding, audit
 from ullage.audit.mistakes.mistake import is_softmax
 from ullage.errors import UllageError
 from ullage.models.config import Config
-from ullage.questions import step_question
 from ullage.reports.audit.audit import case_of
 
 REPORTS = Path(__file__).with_name("labelled_reports.json")

@@ -12,9 +12,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
 
+from ullage.asking.step import step_question
 from ullage.metrics.agreement import relative_error
 from ullage.models.config import Config
-from ullage.questions import step_question
 from ullage.reports.audit.fleet import Audited, Measure, ReportingJob, audit_jobs
 from ullage.reports.fleet.agreement import Comparison
 from ullage.reports.flops import StepQuestion

@@ -15,12 +15,25 @@ import pytest
 
 import ullage
 from tests.command_line import ask
-from ullage.asking import Askable, askable, asked, question_of, read_headers, read_moment, read_positive_span, read_prices, read_span
+from ullage.asking import (
+    Askable,
+    askable,
+    asked,
+    question_of,
+    read_headers,
+    read_moment,
+    read_positive_span,
+    read_prices,
+    read_share,
+    read_span,
+    step,
+)
 from ullage.asking.question import QUESTIONS
 from ullage.cli import cli
 from ullage.cli._question_command import answers_itself, is_group, question_names
 from ullage.errors import UllageError
 from ullage.questions.cupti.map import read_values
+from ullage.questions.gemm import read_cluster, read_tile
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,8 +179,20 @@ TEXTS: dict[object, tuple[Any, Any]] = {  # for each way to read a text: a text 
     read_prices: (("2.5", "A100=1"), {"": 2.5, "A100": 1.0}),
     read_headers: (("A: b",), {"A": "b"}),
     read_values: (("sm__cycles_active.sum=1e6",), {"sm__cycles_active.sum": 1e6}),
+    read_share: ("54%", 0.54),
+    step.read_numbers: ("512,1024", (512, 1024)),
+    step.read_two_or_three: ("21,60,104", (21, 60, 104)),
+    step.read_number_or_numbers: ("4096", 4096),
+    step.read_pairs: (("64,64", "32,16"), ((64, 64), (32, 16))),
+    step.read_triples: (("1,32,32",), ((1, 32, 32),)),
+    step.read_words: ("q_proj,v_proj", ("q_proj", "v_proj")),
+    step.read_recompute: ("attention.scores", ("attention.scores",)),
+    step.read_precisions: (("bf16", "mlp=fp8"), {"*": "bf16", "mlp": "fp8"}),
+    step.read_layout: ("tp=4,pp=2", {"tp": 4, "pp": 2}),
+    read_tile: ("256x128x64", (256, 128, 64)),
+    read_cluster: ("2x1", (2, 1)),
     int: ("3", 3),
-    float: ("3.5", 3.5),
+    float: ("0.5", 0.5),
     str: ("words", "words"),
 }
 

@@ -186,13 +186,12 @@ def no_library(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def certified(equal: bool) -> Callable[[pytest.MonkeyPatch], None]:
     def patch(monkeypatch: pytest.MonkeyPatch) -> None:
-        from ullage.cli import _proofs
         from ullage.models.tracing import certificate, shelf
 
-        made = SimpleNamespace(equal=equal)
+        made = certificate.Certificate("Llama", "llama", "", "", {}, (), (), "2026-08-10")
         monkeypatch.setattr(certificate, "certify", lambda *_, **__: made)
         monkeypatch.setattr(shelf, "store", lambda _: Path("certificate.json"))
-        monkeypatch.setattr(_proofs, "_told", lambda _: "compared\n")
+        monkeypatch.setattr(certificate.Certificate, "equal", equal)
 
     return patch
 

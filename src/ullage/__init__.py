@@ -23,15 +23,16 @@ if TYPE_CHECKING:
     from ullage.gpus.chip import find as gpu
     from ullage.gpus.chip import peak as peak
     from ullage.live.regions import region as region
-    from ullage.questions import audit_mfu as audit_mfu
-    from ullage.questions import flops as flops
-    from ullage.questions import gemm as gemm
-    from ullage.questions import read_samples as read_samples
-    from ullage.questions import trace as trace
-    from ullage.questions import waterfall as waterfall
+    from ullage.questions._audits import audit_mfu as audit_mfu
+    from ullage.questions._samples import read_samples as read_samples
+    from ullage.questions._traces import trace as trace
     from ullage.questions.audit.counter import audit_counter as audit_counter
     from ullage.questions.audit.peaks import audit_peaks as audit_peaks
     from ullage.questions.fleet import fleet as fleet
+    from ullage.questions.flops import flops as flops
+    from ullage.questions.gemm import gemm as gemm
+    from ullage.questions.sass import sass as sass
+    from ullage.questions.waterfall import waterfall as waterfall
     from ullage.traced import read_trace as read_trace
 
 __version__ = "0.1.0"
@@ -49,25 +50,27 @@ __all__ = [
     "read_samples",
     "read_trace",
     "region",
+    "sass",
     "trace",
     "waterfall",
 ]
 
 _HOME = {
     "UllageError": ("ullage.errors", "UllageError"),
+    "audit_mfu": ("ullage.questions._audits", "audit_mfu"),
     "audit_counter": ("ullage.questions.audit.counter", "audit_counter"),
-    "audit_mfu": ("ullage.questions", "audit_mfu"),
     "audit_peaks": ("ullage.questions.audit.peaks", "audit_peaks"),
     "fleet": ("ullage.questions.fleet", "fleet"),
-    "flops": ("ullage.questions", "flops"),
-    "gemm": ("ullage.questions", "gemm"),
+    "flops": ("ullage.questions.flops", "flops"),
+    "gemm": ("ullage.questions.gemm", "gemm"),
     "gpu": ("ullage.gpus.chip", "find"),
     "peak": ("ullage.gpus.chip", "peak"),
-    "read_samples": ("ullage.questions", "read_samples"),
+    "read_samples": ("ullage.questions._samples", "read_samples"),
     "read_trace": ("ullage.traced", "read_trace"),
     "region": ("ullage.live.regions", "region"),
-    "trace": ("ullage.questions", "trace"),
-    "waterfall": ("ullage.questions", "waterfall"),
+    "sass": ("ullage.questions.sass", "sass"),
+    "trace": ("ullage.questions._traces", "trace"),
+    "waterfall": ("ullage.questions.waterfall", "waterfall"),
 }
 
 

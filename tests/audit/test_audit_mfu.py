@@ -15,6 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 import ullage
+from ullage.asking.step import step_question
 from ullage.audit.mfu import OFU_ERROR, UNLISTED, MfuFinding, audit
 from ullage.audit.mistakes.mistake import MISTAKES, AuditedJob
 from ullage.audit.mistakes.recount import together
@@ -22,7 +23,6 @@ from ullage.cli import cli
 from ullage.errors import UllageError
 from ullage.gpus.chip import find
 from ullage.models.config import Config
-from ullage.questions import step_question
 from ullage.reports.audit.audit import case_of
 
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"

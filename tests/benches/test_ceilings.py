@@ -10,7 +10,6 @@ from click.testing import CliRunner
 
 from tests.benches.bench_results import H200, of_bench, result, row, stamp
 from ullage.cli._question_command import question_command
-from ullage.cli.waterfall import command as waterfall
 from ullage.errors import UllageError
 from ullage.gpus.measured import Ceilings, MeasuredCeiling, ceilings_of, folder, load, measured_ceiling, save
 from ullage.render.bench import record, view
@@ -283,7 +282,7 @@ def test_a_damaged_file_is_a_note_of_ullage_gpus(kept):
 def test_the_waterfall_takes_the_ceiling_of_the_jobs_gpu(kept):
     save(made(flops={"bf16": MeasuredCeiling(7e14, "best-gemm: 8192", "2026-08-10T12:00:00Z", "random", 1.755e9)}), kept)
     ask = ["--ofu", "34", "--mfu", "26", "--gpu", "H200", "--ceiling", "measured"]
-    out = CliRunner().invoke(waterfall, ask).output
+    out = CliRunner().invoke(question_command("waterfall"), ask).output
     # 700 of 989.4 TFLOP/s is 70.7 %; 26 of 70.75 is 36.75 %
     assert (
         "measured ceiling 700.0 TFLOP/s (NVIDIA H200, bf16, best-gemm: 8192, 2026-08-10, SM clock 1,755 MHz, random data): "
@@ -293,7 +292,7 @@ def test_the_waterfall_takes_the_ceiling_of_the_jobs_gpu(kept):
     long = MeasuredCeiling(6e14, "sustained-ceilings: BF16 wgmma", "2026-08-10", "random", 1.41e9, 698.0, 1.38e9, 71.0, 5.3)
     path = save(replace(made(), flops={}, sustained_flops={"bf16": long}), kept)
     for given in (ask, [*ask[:-1], str(path)]):
-        out = CliRunner().invoke(waterfall, given).output
+        out = CliRunner().invoke(question_command("waterfall"), given).output
         # 600 of 989.4 is 60.6 %; 26 of 60.64 is 42.9 %
         assert (
             "measured ceiling 600.0 TFLOP/s (NVIDIA H200, bf16, sustained-ceilings: BF16 wgmma, 2026-08-10, 5.3 s, SM clock 1,410 MHz "
@@ -329,7 +328,7 @@ def test_ullage_bench_has_no_ceilings_where_none_was_measured_and_of_several_dev
 
 def test_the_waterfall_says_what_it_lacks_for_a_measured_ceiling():
     runner = CliRunner()
-    nobody = runner.invoke(waterfall, ["--ofu", "34", "--ceiling", "measured"]).exception
+    nobody = runner.invoke(question_command("waterfall"), ["--ofu", "34", "--ceiling", "measured"]).exception
     assert "nothing says of which GPU" in str(nobody)
-    nothing = runner.invoke(waterfall, ["--ofu", "34", "--gpu", "H200", "--ceiling", "measured"]).exception
+    nothing = runner.invoke(question_command("waterfall"), ["--ofu", "34", "--gpu", "H200", "--ceiling", "measured"]).exception
     assert "nobody measured the ceilings of a 'H200'" in str(nothing)

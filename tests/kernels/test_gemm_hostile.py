@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import ullage
 from tests.models.certified_configs import CONFIGS
+from ullage.asking.step import step_question
 from ullage.cli import cli
 from ullage.errors import UllageError
 from ullage.kernels.gemms.gemm import decode
@@ -23,7 +24,6 @@ from ullage.models.formula import compiled
 from ullage.models.gemms import Sharding, gemms
 from ullage.models.passes import Training
 from ullage.models.shapes import Shapes, step
-from ullage.questions import step_question
 from ullage.reports.flops import flops
 from ullage.reports.gemms.ledger import expected
 
@@ -86,7 +86,9 @@ def test_contradictions_are_refused_in_one_sentence(words, problem):
     assert problem in error.problem and len(error.problem) < 300 and error.hint
 
 
-@pytest.mark.parametrize("words", [["--cluster", "2"], ["--tile", "axb"], ["--tile", "١٢٨x128"], ["--foo"], ["--heuristics", "x"], ["1"]])
+@pytest.mark.parametrize(
+    "words", [["--cluster", "2"], ["--ofu", "x"], ["--tile", "axb"], ["--tile", "١٢٨x128"], ["--foo"], ["--heuristics", "x"], ["1"]]
+)
 def test_a_command_line_that_cannot_be_is_usage(words):
     assert run("64", *words).exit_code == 2
 
@@ -126,7 +128,7 @@ def test_fp64_and_rows_that_tma_does_not_fetch_get_the_tiles_of_mma():
     assert "16 bytes" in ullage.gemm(50257, 4096, 768, gpu="H100 SXM").notes[0]
 
 
-@pytest.mark.parametrize("tile", ["128x128", (128.5, 128), (True, 128), (128,), [1, 2, 3, 4], 5, ("a", "b")])
+@pytest.mark.parametrize("tile", ["128x128x1x1", (128.5, 128), (True, 128), (128,), [1, 2, 3, 4], 5, ("a", "b")])
 def test_python_refuses_a_tile_that_is_none(tile):
     with pytest.raises(UllageError, match="a tile of"):
         ullage.gemm(64, 64, 64, tile=tile)

@@ -7,13 +7,13 @@ import json
 import pytest
 from click.testing import CliRunner
 
+from ullage.asking.step import step_question
 from ullage.cli import cli
 from ullage.models.config import Config
 from ullage.models.formula import compiled
 from ullage.models.gemms import Sharding, StepGemm, gemms, is_gemm
 from ullage.models.passes import Training
 from ullage.models.shapes import Shapes, step
-from ullage.questions import step_question
 from ullage.reports.flops import flops
 from ullage.reports.gemms.ledger import expected
 

@@ -10,14 +10,15 @@ from click.testing import CliRunner
 
 import ullage
 from ullage.cli import cli
-from ullage.cli.gemm import spread
 from ullage.errors import UllageError
 from ullage.kernels.heuristics import Advice
 from ullage.kernels.tiling import TiledProduct
-from ullage.render.gemm import ROWS, record, sweep_view, thinned
+from ullage.questions.gemm import spread
+from ullage.render.gemm_sweep import ROWS, thinned
+from ullage.render.gemm_sweep import view as sweep_view
 from ullage.render.svg.gemm import cover, curve
 from ullage.reports.gemms import gemm as reports
-from ullage.reports.gemms.gemm import GemmQuestion, gemm, squares, sweep
+from ullage.reports.gemms.gemm import GemmRequest, GemmSweep, gemm, squares, sweep
 from ullage.views.text import text
 
 PAPERS = "nvjet_sm90_hsh_256x160_64x4_2x1"
@@ -98,19 +99,19 @@ def test_nvidias_silence_falls_back_to_our_model_and_says_why(monkeypatch):
 
 def test_a_measured_ofu_is_adjusted_by_the_tile_efficiency():
     # 128 of 256 columns are padding: half of the OFU is model work
-    report = gemm(TiledProduct(128, 128, 64), GemmQuestion(tile=(128, 256, 64), ofu=0.5))
+    report = gemm(TiledProduct(128, 128, 64), GemmRequest(tile=(128, 256, 64), ofu=0.5))
     assert (report.cover.efficiency, report.adjusted_ofu) == (0.5, 0.25)
 
 
 def test_intensity_counts_each_matrix_once_and_in_its_own_type():
     # 2 x 64^3 FLOPs over 3 matrices of 64 x 64 x 2 B; FP8 reads 1 B and writes 2: 4 bytes in all instead of 6
-    assert gemm(TiledProduct(64, 64, 64), GemmQuestion(tile=(64, 64), dtype="bf16")).intensity == 2 * 64**3 / (6 * 64**2)
-    assert gemm(TiledProduct(64, 64, 64), GemmQuestion(tile=(64, 64), dtype="fp8")).intensity == 2 * 64**3 / (4 * 64**2)
+    assert gemm(TiledProduct(64, 64, 64), GemmRequest(tile=(64, 64), dtype="bf16")).intensity == 2 * 64**3 / (6 * 64**2)
+    assert gemm(TiledProduct(64, 64, 64), GemmRequest(tile=(64, 64), dtype="fp8")).intensity == 2 * 64**3 / (4 * 64**2)
 
 
 def test_a_matrix_times_a_vector_is_bound_by_memory_however_well_its_tiles_fit():
     # 1 column: one FLOP a byte, of the 295 that an H100 needs
-    report = gemm(TiledProduct(4096, 1, 4096), GemmQuestion(gpu="H100 SXM"))
+    report = gemm(TiledProduct(4096, 1, 4096), GemmRequest(gpu="H100 SXM"))
     assert report.memory_bound
     assert report.mfu_ceiling == pytest.approx(report.intensity * 3.35e12 / 989.43e12, rel=1e-3)
 
@@ -118,7 +119,7 @@ def test_a_matrix_times_a_vector_is_bound_by_memory_however_well_its_tiles_fit()
 @pytest.mark.parametrize(("dtype", "headroom"), [("bf16", 1980 / 1830), ("fp64", 1.0)])
 def test_the_most_that_a_product_reaches_is_at_the_highest_clock(dtype, headroom):
     # H100: the peak of BF16 is stated at 1,830 MHz, that of FP64 at 1,980, and a cool GPU runs at 1,980
-    report = gemm(TiledProduct(4096, 4096, 4096), GemmQuestion(gpu="H100 SXM", tile=(128, 128, 64), dtype=dtype))
+    report = gemm(TiledProduct(4096, 4096, 4096), GemmRequest(gpu="H100 SXM", tile=(128, 128, 64), dtype=dtype))
     assert report.wave_efficiency is not None
     assert report.mfu_ceiling == pytest.approx(report.cover.efficiency * report.wave_efficiency * headroom)
     assert ("at the GPU's highest clock" in run("4096", "--tile", "128x128x64", "--gpu", "H100 SXM", "--dtype", dtype).stdout) == (
@@ -128,7 +129,7 @@ def test_the_most_that_a_product_reaches_is_at_the_highest_clock(dtype, headroom
 
 def test_python_answers_as_the_command_does():
     report = ullage.gemm(4096, 4096, 4096, kernel=PAPERS)
-    assert record(report) == told("4096", "--kernel", PAPERS)
+    assert report.json() == told("4096", "--kernel", PAPERS)
     with pytest.raises(UllageError, match="a matrix product has no 'kernle'"):
         ullage.gemm(1, 1, 1, kernle=PAPERS)
 
@@ -173,7 +174,6 @@ def test_text_begins_with_the_answer():
         (["64", "--cluster", "2x1"], "none is known"),
         (["64", "--tile", "64x64", "--cluster", "16x16", "--gpu", "H100"], "a cluster of 16x16 blocks can't be"),
         (["64", "--ofu", "1.5"], "an OFU of 1.5 can't be"),
-        (["64", "--ofu", "nan"], "an OFU of nan can't be"),
         (["64", "--out", "x.pdf"], "cannot write 'x.pdf': this report has no .pdf format"),
     ],
 )
@@ -192,7 +192,7 @@ def test_a_sweep_lists_at_most_forty_products_and_its_json_all():
     found = told("128:12800:128", "--kernel", PAPERS)
     assert (found["count"], len(found["products"])) == (100, 100)
     assert found["max_overhead"] == max(row["overhead"] for row in found["products"])
-    swept = sweep_view(sweep([TiledProduct(s, s, s) for s in range(128, 12801, 128)], GemmQuestion(kernel=PAPERS)))
+    swept = sweep_view(GemmSweep(tuple(sweep([TiledProduct(s, s, s) for s in range(128, 12801, 128)], GemmRequest(kernel=PAPERS)))))
     shown = text(swept)
     assert f"{ROWS} of 100 are listed" in shown
     assert len(text(swept, whole=True).splitlines()) == len(shown.splitlines()) + 60 - 1  # all rows, and no word on more
@@ -207,11 +207,11 @@ def test_thinning_keeps_both_ends():
 
 def test_pictures_are_well_formed_and_say_what_they_show(tmp_path):
     for product in (TiledProduct(1000, 3000, 512), TiledProduct(16, 10**6, 64), TiledProduct(10**6, 10**6, 8), TiledProduct(1, 1, 1)):
-        report = gemm(product, GemmQuestion(gpu="H100 SXM"))
+        report = gemm(product, GemmRequest(gpu="H100 SXM"))
         drawn = ElementTree.fromstring(cover(report, squares(report)))
         assert "tile efficiency" in "".join(drawn.itertext())
         assert len(str(cover(report))) < 60_000  # of many tiles not every edge is drawn
-    ElementTree.fromstring(curve(sweep([TiledProduct(1, n, 64) for n in range(1, 300)], GemmQuestion(tile=(128, 128)))))
+    ElementTree.fromstring(curve(sweep([TiledProduct(1, n, 64) for n in range(1, 300)], GemmRequest(tile=(128, 128)))))
     assert run("64", "--out", str(tmp_path / "a.svg")).exception is None
     assert (tmp_path / "a.svg").read_text().startswith("<svg")
     assert run("64:256:64", "--out", str(tmp_path / "a.json")).exception is None
@@ -220,7 +220,7 @@ def test_pictures_are_well_formed_and_say_what_they_show(tmp_path):
 
 def test_the_padded_share_of_the_picture_is_to_scale():
     # 64 x 64 in a tile of 128 x 128: a quarter of the area is needed, so its box is half as wide and half as high as the whole
-    drawn = ElementTree.fromstring(cover(gemm(TiledProduct(64, 64, 64), GemmQuestion(tile=(128, 128)))))
+    drawn = ElementTree.fromstring(cover(gemm(TiledProduct(64, 64, 64), GemmRequest(tile=(128, 128)))))
     boxes = [
         (float(r.get("width")), float(r.get("height"))) for r in drawn.iter("{http://www.w3.org/2000/svg}rect") if r.get("fill-opacity")
     ]

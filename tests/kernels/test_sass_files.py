@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 pytest.importorskip("cuda.bindings.nvrtc")
 
-from ullage.cli.sass import command
+from ullage.cli._question_command import question_command
 from ullage.errors import UllageError
 from ullage.kernels.compiling import compile_cubin
 from ullage.kernels.sass import assembler, binary
@@ -50,7 +50,7 @@ def cubin(tmp_path_factory) -> Path:
 
 
 def ask(*words: object):
-    return CliRunner().invoke(command, [str(word) for word in words])
+    return CliRunner().invoke(question_command("sass"), [str(word) for word in words])
 
 
 def test_a_cubin_says_what_it_really_issues(cubin):
@@ -106,7 +106,7 @@ def test_json_holds_address_text_and_ceiling(cubin, tmp_path):
 
 def test_a_form_that_is_not_known_is_refused_before_the_work(cubin, tmp_path):
     with pytest.raises(UllageError, match=r"report\.svg"):
-        command.main([str(cubin), "--out", str(tmp_path / "report.svg")], standalone_mode=False)
+        question_command("sass").main([str(cubin), "--out", str(tmp_path / "report.svg")], standalone_mode=False)
 
 
 def test_files_or_the_table_and_not_both(cubin):
@@ -117,7 +117,7 @@ def test_files_or_the_table_and_not_both(cubin):
 def test_the_table_names_the_compilers_reason():
     done = ask("--table", "--family", "tcgen05", "--arch", "sm_90a")
     assert "sm_90a  refused: Instruction 'tcgen05.mma' not supported on .target 'sm_90a'" in done.output
-    (cluster,) = json.loads(ask("--table", "--family", "cluster", "--arch", "sm_90a", "--json").output)["instructions"]
+    cluster, _ = json.loads(ask("--table", "--family", "cluster", "--arch", "sm_90a", "--json").output)["instructions"]
     assert cluster["architectures"]["sm_90a"]["opcodes"] == {
         "UCGABAR_ARV": 1,
         "UCGABAR_WAIT": 1,

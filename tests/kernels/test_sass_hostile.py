@@ -9,7 +9,7 @@ import random
 import pytest
 from click.testing import CliRunner
 
-from ullage.cli.sass import command
+from ullage.cli._question_command import question_command
 from ullage.errors import UllageError
 from ullage.kernels.sass import assembler, binary, disassembler
 from ullage.kernels.sass.asked import entries, read
@@ -24,7 +24,7 @@ LOOP = (Instruction(0, "HMMA.16816.F32"), Instruction(16, "BRA", "0x0", "@P0"))
 
 
 def ask(*words: object):
-    return CliRunner().invoke(command, [str(word) for word in words])
+    return CliRunner().invoke(question_command("sass"), [str(word) for word in words])
 
 
 def elf(size: int = 64) -> bytes:

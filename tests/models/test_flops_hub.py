@@ -103,8 +103,8 @@ def test_guidance_runs_a_diffusion_model_twice_unless_it_is_distilled():
 @pytest.mark.parametrize(
     ("said", "problem"),
     [
-        ({"attention": "half"}, "attention 'half' is not known"),
-        ({"backward": "thrice"}, "a backward pass 'thrice' is not known"),
+        ({"attention": "half"}, "attention 'half' is not one of causal, full"),
+        ({"backward": "thrice"}, "backward 'thrice' is not one of twice, exact"),
         ({"step_time": 0}, "--step-time 0 can't be"),
         ({"gpus": 0}, "--gpus 0 can't be"),
         ({"lora_rank": 0}, "--lora-rank 0 can't be"),

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.cupti import cupti_double
+from ullage import trace
 from ullage.metrics.computation import computation
 from ullage.metrics.tree import Node
-from ullage.questions import trace
 from ullage.render.run import record, view
 from ullage.reports.trace.run import run_report
 from ullage.simulate.traces.recording import write

@@ -15,14 +15,13 @@ from tests.benches.test_gemm_ofu import recording, three
 from tests.command_line import ask
 from tests.fleet import sample_reports
 from tests.render.forms import plain, untold
+from ullage import audit_mfu, flops, waterfall
+from ullage import gemm as ask_gemm
 from ullage.audit.counter import CounterAnswer, compared
 from ullage.audit.counter_cases import EXAMPLES
 from ullage.benches.bench import BENCHES
 from ullage.cupti.metric_names import changes, dictionary
 from ullage.kernels.tiling import TiledProduct
-from ullage.models.reading import read_config
-from ullage.questions import audit_mfu, flops, step_question, waterfall
-from ullage.questions import gemm as ask_gemm
 from ullage.render import audit as render_audit
 from ullage.render import audit_fleet as render_audit_fleet
 from ullage.render import bench, drift, json
@@ -32,6 +31,7 @@ from ullage.render import fleet as render_fleet
 from ullage.render import flops as render_flops
 from ullage.render import gemm as render_gemm
 from ullage.render import gemm_ofu as render_gemm_ofu
+from ullage.render import gemm_sweep as render_gemm_sweep
 from ullage.render import peaks as render_peaks
 from ullage.render import waterfall as chain
 from ullage.reports.audit.counter import CounterReport
@@ -39,9 +39,8 @@ from ullage.reports.audit.fleet import Audited, FleetAudit
 from ullage.reports.audit.peaks import audit_peaks
 from ullage.reports.bench.bench import bench_report
 from ullage.reports.bench.drift import drift_report
-from ullage.reports.gemms import ledger as gemm_ledger
 from ullage.reports.gemms import ofu as gemm_ofu
-from ullage.reports.gemms.gemm import GemmQuestion, gemm, sweep
+from ullage.reports.gemms.gemm import GemmRequest, GemmSweep, gemm, sweep
 from ullage.simulate.job import JobPlan, job
 from ullage.simulate.job_files import JobFiles, write
 from ullage.views.html import html
@@ -102,13 +101,13 @@ def test_a_product(words: tuple[str, ...]) -> None:
 
 def test_a_product_and_a_sweep_in_every_form() -> None:
     kernel = "nvjet_sm90_hsh_256x160_64x4_2x1"
-    for asked in (GemmQuestion(kernel=kernel, ofu=0.3, gpu="H100 SXM"), GemmQuestion(tile=(128, 128), split_k=4), GemmQuestion()):
+    for asked in (GemmRequest(kernel=kernel, ofu=0.3, gpu="H100 SXM"), GemmRequest(tile=(128, 128), split_k=4), GemmRequest()):
         report = gemm(TiledProduct(1000, 777, 512), asked)
         forms = forms_of(render_gemm.view(report))
         assert [untold(form, render_gemm.record(report), scales=(GIGA, MEGA)) for form in forms] == [[]] * 4
-    swept = sweep([TiledProduct(size, size, size) for size in range(128, 4097, 128)], GemmQuestion())
-    forms = forms_of(render_gemm.sweep_view(swept))
-    assert [untold(form, render_gemm.sweep_record(swept)) for form in forms] == [[]] * 4
+    swept = GemmSweep(tuple(sweep([TiledProduct(size, size, size) for size in range(128, 4097, 128)], GemmRequest())))
+    forms = forms_of(render_gemm_sweep.view(swept))
+    assert [untold(form, render_gemm_sweep.record(swept)) for form in forms] == [[]] * 4
 
 
 def forms_of(view: View) -> list[str]:
@@ -120,9 +119,9 @@ def forms_of(view: View) -> list[str]:
 @pytest.mark.parametrize("more", [{}, {"step_time": 21.0, "gpus": 2, "gpu": "H100 SXM"}, {"recompute": "full"}, {"forward_only": True}])
 def test_a_step(more: dict[str, Any], made: JobFiles) -> None:
     report = flops(made.config, **more)
-    tiles = gemm_ledger.expected(read_config(made.config), step_question(**more), report)
-    data = render_flops.record(report, tiles)
-    for view in (render_flops.view(report), render_flops.view(report, tiles=tiles)):
+    tiled = flops(made.config, tiles=True, **more)
+    data = render_flops.record(tiled)
+    for view in (render_flops.view(report), render_flops.view(tiled)):
         assert [untold(form, data, ("16",)) for form in forms_of(view)] == [[]] * 4
     assert str(report) == ask("flops", made.config, *_options(more)).out
 

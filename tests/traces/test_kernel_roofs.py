@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
+from ullage import waterfall
 from ullage.gpus.chip import find
 from ullage.gpus.measured import Ceilings, MeasuredCeiling, save
 from ullage.metrics.evidence import Measured
 from ullage.metrics.kernel_losses import STEPS
 from ullage.metrics.steps import ChainStep
 from ullage.profiles import ProfileRequest, profile
-from ullage.questions import waterfall
 from ullage.render.waterfall_kernels import answer
 from ullage.reports.trace.trace import TraceQuestion, TraceReport, trace
 from ullage.reports.waterfall.kernel_roofs import KernelRoofs, RoofSources, kernel_roofs

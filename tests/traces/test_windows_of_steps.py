@@ -8,7 +8,7 @@ import pytest
 
 from tests.command_line import ask
 from tests.traces.kineto_events import call, kernel, on_host, reading, written
-from ullage.questions import waterfall
+from ullage import waterfall
 from ullage.traced import read_trace
 
 SECOND = 1e6  # us, in which Kineto counts

@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from ullage import trace
 from ullage.errors import UllageError
-from ullage.questions import trace
 from ullage.render.trace_json import record
 from ullage.reports.trace.trace import TraceReport
 from ullage.views.json_text import json_text

@@ -248,7 +248,7 @@ def test_the_picture_marks_what_is_merged_uncertain_and_contradicted():
 
 @pytest.mark.parametrize("width", [360, 880])
 def test_the_picture_fits_its_width_and_is_the_same_each_time(made, width):
-    report = ullage.questions.waterfall(str(made.traces), str(made.config), ceiling=7e14)
+    report = ullage.waterfall(str(made.traces), str(made.config), ceiling=7e14)
     drawn = str(picture(report, width=width, standalone=False))
     assert drawn == str(picture(report, width=width, standalone=False))
     assert "measured ceiling, 70.7 % of peak" in drawn
@@ -268,9 +268,7 @@ QWEN = SHARED / "tracelens_h100_Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"
 def test_a_real_forward_pass_of_qwen_ends_at_the_mfu_of_its_step():
     config = {"architectures": ["Qwen2Model"], "hidden_size": 1024, "num_hidden_layers": 24, "num_attention_heads": 16}
     config |= {"num_key_value_heads": 16, "intermediate_size": 2816, "vocab_size": 151936}
-    report = ullage.questions.waterfall(
-        str(QWEN), config=config, window="0.01447:", batch=16, seq=559, forward_only=True, step_time=0.03519
-    )
+    report = ullage.waterfall(str(QWEN), config=config, window="0.01447:", batch=16, seq=559, forward_only=True, step_time=0.03519)
     # 24 layers of 2 × 8944 tokens × (4 × 1024² + 3 × 1024 × 2816) and causal attention 4 × 559 × 560 / 2 × 1024 × 16
     flops = 24 * (2 * 16 * 559 * (4 * 1024**2 + 3 * 1024 * 2816) + 4 * (559 * 560 // 2) * 1024 * 16)
     assert report.headline.value == pytest.approx(flops / 0.03519 / 989.4e12, rel=1e-3)

@@ -67,8 +67,8 @@ def changed(made: JobFiles, to: Path, **columns: Any) -> Path:
         (("--ofu", "34", "--tile-efficiency", "1.02"), "--tile-efficiency 1.02 may be 1.02 %"),
         (("--mfu", "150"), "an MFU of 1.5 (150 %) can't be"),
         (("--ofu", "-3"), "an OFU of -3 (-300 %) can't be"),
-        (("--ofu", "nan"), "an OFU of nan"),
-        (("--ofu", "inf"), "an OFU of inf"),
+        (("--ofu", "nan"), "ofu must be a finite number, not nan"),
+        (("--ofu", "inf"), "ofu must be a finite number, not inf"),
         (("--ofu", "34,5"), "--ofu '34,5' is not a number"),
         (("--ofu", "34", "--model-efficiency", "0"), "a model efficiency of 0"),
         (("--ofu", "34", "--gpu", "H9000"), "no GPU is called 'H9000'"),
@@ -88,7 +88,7 @@ def test_percent_and_ratios_are_told_apart(written, ofu):
 
 
 def test_python_refuses_the_same(tmp_path):
-    with pytest.raises(UllageError, match="a price of -1 can't be"):
+    with pytest.raises(UllageError, match="price must be 0 or more, not -1"):
         ullage.waterfall(ofu=0.3, price=-1)
     with pytest.raises(UllageError, match=r"an OFU of 34 \(3400 %\) can't be"):
         ullage.waterfall(ofu=34)

@@ -12,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
 
+from ullage import flops as ledger_of
+from ullage.asking.step import step_question
 from ullage.gpus.chip import find
 from ullage.intake import opened
 from ullage.metrics.clocks import SamplingNoise, sampling_noise
@@ -19,21 +21,18 @@ from ullage.metrics.steps import TIME
 from ullage.metrics.waterfall import Waterfall
 from ullage.models.reading import read_config
 from ullage.profiles import profile
-from ullage.questions import flops as ledger_of
-from ullage.questions import step_question
 from ullage.questions.fleet import fleet
+from ullage.questions.waterfall import WaterfallQuestion, job_sources
 from ullage.reports.fleet.series import gauge_evidence
 from ullage.reports.flops import flops
 from ullage.reports.gemms.file import read_gemms
 from ullage.reports.trace.trace import TraceQuestion, trace
 from ullage.reports.waterfall.known import GivenByHand, SourceReports, with_gpus
-from ullage.reports.waterfall.named import NamedSources, placed
 from ullage.reports.waterfall.sources import read
 from ullage.reports.waterfall.waterfall import WaterfallReport, waterfall
 from ullage.simulate.job import GPU, PIECES, JobPlan, SimulatedJob, job, sampled
 from ullage.simulate.job_files import config, name, scenario, telemetry, uuid, write
 from ullage.simulate.traces import kineto
-from ullage.sources.source import Options
 from ullage.sums.gauges import gauge_sums
 
 ROUNDING = 1e-6  # what float32 gauges and whole nanoseconds leave
@@ -49,8 +48,8 @@ def drawn(tmp_path_factory):
         if seed not in kept:
             simulated = job(JobPlan(ranks=1 + seed % 4, steps=1, seed=seed))
             made = write(simulated, tmp_path_factory.mktemp("job"))
-            named = NamedSources(tuple(str(path) for path in (made.telemetry, made.traces, made.config, made.gemms)))
-            places, _ = placed(named, {}, step_question, Options(), lambda _: None)
+            question = WaterfallQuestion(sources=tuple(str(path) for path in (made.telemetry, made.traces, made.config, made.gemms)))
+            places = job_sources(question)
             kept[seed] = simulated, read(places)
         return kept[seed]
 

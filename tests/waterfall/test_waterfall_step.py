@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from ullage.asking.step import step_question
 from ullage.cli import cli
 from ullage.models.reading import read_config
 from ullage.product import Product
 from ullage.profiles import profile
-from ullage.questions import step_question
 from ullage.render.waterfall import headline, record
 from ullage.reports.flops import flops
 from ullage.reports.trace.trace import TraceQuestion, trace

@@ -36,6 +36,7 @@ class Askable:
     An `argument` stands on the command line without a flag, and first among a function's arguments. What is `required` has no default,
     what is `repeated` may be given several times, what is `minor` a help lists last, and what is `secret` no report repeats. What is for
     `display` changes what is shown of an answer, not the answer: a command has it, a function does not.
+    A `signed` one may begin with "-" without being an option, as numbers do.
     `shown` is the default in words, `short` a short flag such as "-p". A value is one of `choices`, if there are any; it is at least
     `least` or more than `above`, and at most `most`. The type of the field says of which `kind` (str, int, float, bool) its values are.
     """
@@ -53,6 +54,7 @@ class Askable:
     minor: bool = False
     secret: bool = False
     display: bool = False
+    signed: bool = False
     shown: str = ""
     choices: tuple[str, ...] = ()
     least: float | None = None
@@ -126,10 +128,15 @@ def asked(help_text: str, default: Any = None, **more: Any) -> Any:
 
 
 def askable(kind: type) -> list[Askable]:
-    """Return the fields of a question that may be asked for, those of its own before those that it shares with other questions."""
+    """Return the fields of a question that may be asked for, those of its own before those that it shares with other questions.
+
+    Fields named in the question's `ALSO_MINOR` are minor to it, whatever they are to others.
+    """
     order = {name: number for number, name in enumerate(_field_names(kind))}
     hints = typing.get_type_hints(kind)
     fields = [_field(field, hints[field.name]) for field in dataclasses.fields(kind) if _KEY in field.metadata]
+    also_minor = getattr(kind, "ALSO_MINOR", ())
+    fields = [dataclasses.replace(field, minor=field.minor or field.name in also_minor) for field in fields]
     return sorted(fields, key=lambda one: order[one.name])
 
 

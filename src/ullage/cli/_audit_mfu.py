@@ -90,8 +90,7 @@ def command(listed: bool, as_json: bool, out: Path | None, **asked: Any) -> None
 
 
 def _answer(given: dict[str, Any], asked: dict[str, Any]) -> AuditReport:
-    from ullage.cli.flops import words
-    from ullage.questions import audit_mfu
+    from ullage.questions._audits import audit_mfu
 
     return audit_mfu(
         given["config"],
@@ -101,12 +100,12 @@ def _answer(given: dict[str, Any], asked: dict[str, Any]) -> AuditReport:
         error=given["error"],
         node=given["node"],
         most=given["top"],
-        **words(given["config"], asked),
+        **{word: value for word, value in asked.items() if value not in (None, ())},
     )
 
 
 def _fleet(given: dict[str, Any], gpu: str | None) -> FleetAudit:
-    from ullage.questions import audit_fleet
+    from ullage.questions._audits import audit_fleet
     from ullage.sources.source import Options
 
     for name in ("config", "reported", "ofu"):

@@ -71,7 +71,7 @@ def question_command(name: str, kind: type[click.Command] = click.Command) -> cl
     place = f"{_module(name)}.{name}" if " " not in name and is_group(name) else _module(name)
     question: RegisteredQuestion[Any, Any] = importlib.import_module(place).QUESTION
     fields = question.fields
-    params = [_argument(field) if field.argument else _option(field) for field in fields]
+    params = [_argument(field) if field.argument else option_of(field) for field in fields]
 
     def run(**words: Any) -> None:
         _answer(question, **words)
@@ -83,6 +83,7 @@ def question_command(name: str, kind: type[click.Command] = click.Command) -> cl
         callback=run,
         help=inspect.getdoc(question.asked),
         epilog=f"\b\nExamples:{question.examples}",
+        context_settings={"ignore_unknown_options": any(field.signed for field in fields)},
     )
     return made
 
@@ -103,11 +104,11 @@ def _argument(field: Askable) -> click.Parameter:
     return click.Argument([field.name], nargs=count, required=field.required, metavar=field.metavar, type=_type(field))
 
 
-def _option(field: Askable) -> click.Parameter:
+def option_of(field: Askable) -> click.Parameter:
     """Return a field as an option. What is not given is None, so that the question's own default holds."""
     names = [field.flag, *filter(None, [field.short]), field.name]
     if field.kind is bool:
-        return click.Option(names, is_flag=True, help=field.help)
+        return click.Option(names, is_flag=True, default=None, help=field.help)
     shown = field.shown or (str(field.default) if isinstance(field.default, str | int | float) and field.default else "")
     help_text = f"{field.help}  [default: {shown}]" if shown else field.help
     more: dict[str, Any] = {"multiple": field.repeated, "required": field.required, "metavar": field.metavar, "envvar": field.env}
@@ -121,6 +122,8 @@ def _type(field: Askable) -> click.ParamType[Any] | None:
     if field.choices:
         return click.Choice(field.choices)
     low, is_open = (field.above, True) if field.above is not None else (field.least, False)
+    if field.kind is int and not field.bounds:
+        return click.INT
     if field.kind is int:
         return click.IntRange(min=None if low is None else int(low), max=None if field.most is None else int(field.most), min_open=is_open)
     if field.kind is float:
@@ -144,13 +147,18 @@ class _TwoLists(click.Command):
                     formatter.write_dl(rows)
 
 
-def _answer(question: RegisteredQuestion[Any, Any], as_json: bool, out: Path | None, **words: Any) -> None:
+def _answer(question: RegisteredQuestion[Any, Any], **words: Any) -> None:
+    """Ask, and give the answer; a question that is put in a way that can't be read ends the command with the status of usage."""
+    try:
+        _give_answer(question, **words)
+    except WrongQuestionError as error:
+        raise click.UsageError("; ".join(filter(None, [error.problem, error.hint]))) from None
+
+
+def _give_answer(question: RegisteredQuestion[Any, Any], as_json: bool, out: Path | None, **words: Any) -> None:
     """Ask, and give the answer: to a file, as JSON, or as text; the status says whether it is of a part only."""
     progress = Progress(quiet=as_json)
-    try:
-        asked = question.question({name: value for name, value in words.items() if value not in (None, ())})
-    except WrongQuestionError as error:
-        raise click.UsageError(str(error)) from None
+    asked = question.question({name: value for name, value in words.items() if value not in (None, ())})
     described = question.describer(asked)
     check_out(out, described.forms, question.read_places(asked))
     try:

@@ -168,7 +168,7 @@ def _stalled(recorded: Recorded, files: list[Path], notes: list[str], asked: dic
 
 def _trace(files: list[Path], asked: dict[str, Any], progress: Progress, notes: list[str]) -> TraceReport | None:
     """Return the report on recordings. A region that isn't there, and recordings without any event, are notes: all else is good."""
-    from ullage.questions import trace
+    from ullage.questions._traces import trace
 
     names, more = [str(path) for path in files], {"mode": asked["mode"], "price": asked["price"], "progress": progress}
     if asked["region"] is not None:

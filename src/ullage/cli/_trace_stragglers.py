@@ -40,7 +40,7 @@ def command(files: tuple[str, ...], peers: Any, top: int, as_json: bool, out: Pa
     job is replayed along its dependencies with other durations: what if each operation took as long as its peers' do, and what if only
     one rank, stage or kind of operation did not?
     """
-    from ullage.questions import stragglers
+    from ullage.questions._traces import stragglers
     from ullage.render.stragglers import record, view
 
     check_out(out, FORMS, files)

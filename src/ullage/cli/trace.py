@@ -111,7 +111,7 @@ def command(files: tuple[str, ...], as_json: bool, out: Path | None, by: str | N
 
 def answer(files: tuple[str, ...], asked: dict[str, Any], progress: Progress) -> Any:
     """Return the report on one run that the command line asks for."""
-    from ullage.questions import trace
+    from ullage.questions._traces import trace
 
     ranks = dict(_rank(text) for text in asked.get("ranks", ()))
     try:

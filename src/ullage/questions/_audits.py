@@ -6,7 +6,8 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ullage.questions._steps import step_question
+from ullage.asking import question_of
+from ullage.asking.step import StepDescription, step_question
 
 if TYPE_CHECKING:
     from ullage.reports.audit.audit import AuditReport
@@ -36,7 +37,8 @@ def audit_mfu(
     from ullage.reports.audit.audit import audit_mfu as answer
 
     said = Reported(reported, ofu, tile_efficiency, OFU_ERROR if error is None else error, node)
-    return answer(read_config(config), step_question(**asked), said, most=most)
+    model, step = read_config(config), question_of(StepDescription, asked, noun="a step", command="ullage audit mfu --help")
+    return answer(model, step.question(model), said, most=most)
 
 
 def audit_fleet(

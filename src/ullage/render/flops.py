@@ -9,6 +9,8 @@ from ullage.render.gemm import pair
 from ullage.render.svg.terms import terms as terms_picture
 from ullage.reports.flops import FlopsReport
 from ullage.reports.gemms.ledger import TiledGemm, TilesReport, efficiency
+from ullage.views.files import FORMS as VIEW_FORMS
+from ullage.views.files import Form
 from ullage.views.notation import COUNT, FIGURES, FLOPS, PERCENT_1, TERAFLOPS
 from ullage.views.numbers import flops, percent
 from ullage.views.view import Column, Fact, Headline, Paragraph, Part, Picture, Section, Table, Value, View
@@ -16,8 +18,9 @@ from ullage.views.view import Column, Fact, Headline, Paragraph, Part, Picture, 
 ROWS = 60  # that a terminal shows: most models have fewer terms
 
 
-def view(report: FlopsReport, *, by: str = "group", tiles: TilesReport | None = None) -> View:
-    """Return the answer as data: MFU where it is known, FLOPs by group of work (or `by` its name), the `tiles` to expect."""
+def view(report: FlopsReport) -> View:
+    """Return the answer as data: MFU where it is known, FLOPs by group of work or by its name, the tiles to expect."""
+    by, tiles = report.by, report.tiles
     first, *others = _answers(report)
     picture = Picture(lambda width: terms_picture(report, width=width, standalone=False))
     return View(
@@ -146,7 +149,15 @@ def _tiled(name: str, pass_: str, members: list[TiledGemm]) -> list[Value]:
     return [name, pass_, product.m, product.n, product.k, count, tiling.words, pair(tiling.cluster), efficiency(members)]
 
 
-def record(report: FlopsReport, tiles: TilesReport | None = None) -> dict[str, Any]:
+FORMS = (*VIEW_FORMS, ".svg")
+
+
+def more_forms(report: FlopsReport, made: View) -> dict[str, Form]:  # noqa: ARG001 - a question's `more_forms`
+    """Return what makes the forms of files that other reports do not have: the terms as a picture."""
+    return {".svg": lambda: str(terms_picture(report))}
+
+
+def record(report: FlopsReport) -> dict[str, Any]:
     """Return the ledger as plain data: FLOPs as integers, ratios in [0, 1], FLOP/s; what is not known is null."""
     ledger = report.ledger
     data: dict[str, Any] = {
@@ -178,7 +189,7 @@ def record(report: FlopsReport, tiles: TilesReport | None = None) -> dict[str, A
         }
     if report.peak is not None:
         data |= {"peak": report.peak, "peak_source": report.peak_source}
-    return data if tiles is None else data | {"tiles": tiles_record(tiles)}
+    return data if report.tiles is None else data | {"tiles": tiles_record(report.tiles)}
 
 
 def tiles_record(tiles: TilesReport) -> dict[str, Any]:

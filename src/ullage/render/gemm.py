@@ -1,4 +1,4 @@
-"""The view of a product's padding, and of a sweep of products."""
+"""The view of a product's padding."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ullage.errors import harmless
 from ullage.kernels.tiling import Pair
 from ullage.reports.gemms.gemm import GemmReport, squares
 from ullage.views.draw import NARROW
+from ullage.views.files import FORMS as VIEW_FORMS
+from ullage.views.files import Form
 from ullage.views.markup import Markup
-from ullage.views.notation import COUNT, FIGURES, PERCENT_1, PERCENT_2
+from ullage.views.notation import COUNT, FIGURES, PERCENT_2
 from ullage.views.numbers import counted, flops, percent
 from ullage.views.view import Cell, Column, Headline, Item, ItemList, Picture, Section, Table, Value, View
-
-ROWS = 40  # of a sweep's table; files and JSON have them all
 
 
 def view(report: GemmReport) -> View:
@@ -29,7 +29,7 @@ def view(report: GemmReport) -> View:
         ),
         basis=[f"tile {report.tiling.words}, cluster {cluster(report)}, {whence(report)}"],
         sections=[
-            Section("padding", "Padding", [Picture(lambda width: _cover(report, width)), _dimensions(report)], _PADDING),
+            Section("padding", "Padding", [Picture(lambda width: _cover(report, width)), _dimensions(report)], PADDING),
             Section("use", "What is left of the peak", [ItemList([Item(line) for line in _use(report)])]),
         ],
         notes=report.notes,
@@ -111,45 +111,14 @@ def _ridge(report: GemmReport) -> str:
     return f", {'below' if report.memory_bound else 'above'} the {report.ridge:,.0f} at which {report.chip.name} reaches its peak"
 
 
-def sweep_view(reports: Sequence[GemmReport]) -> View:
-    """Return a sweep as data: mean and worst overhead first, then a row a product; a terminal shows some, evenly chosen."""
-    overheads = [report.cover.overhead for report in reports]
-    worst = max(reports, key=lambda report: report.cover.overhead)
-    over = f" on average over {len(reports):,} products, at most {percent(worst.cover.overhead, 1)} ({shape(worst)}), {worst.dtype}"
-    columns = [*(Column(name, COUNT) for name in "MNK"), Column("tile", FIGURES), Column("cluster", FIGURES), Column("overhead", PERCENT_2)]
-    columns += [Column("tile efficiency", PERCENT_1), Column("waves", COUNT), Column("wave efficiency", PERCENT_1)]
-    chosen = thinned(len(reports))
-    elsewhere = f"{len(chosen)} of {len(reports):,} are listed, and --json has all"
-    table = Table("products", columns, [_swept(report) for report in reports], chosen=chosen, elsewhere=elsewhere)
-    return View(
-        kind="gemm-sweep",
-        subject="Padding of matrix products",
-        headline=Headline(f"overhead {percent(sum(overheads) / len(overheads), 1)}", over),
-        basis=[f"tiles {'; '.join(dict.fromkeys(whence(report) for report in reports))}"],
-        sections=[Section("products", "Product by product", [Picture(lambda width: _curve(reports, width)), table], _PADDING)],
-        notes=[*dict.fromkeys(note for report in reports for note in report.notes)],
-    )
+FORMS = (*VIEW_FORMS, ".svg")
 
 
-def _curve(reports: Sequence[GemmReport], width: int) -> Markup:
-    from ullage.render.svg.gemm import curve
+def more_forms(report: GemmReport, made: View) -> dict[str, Form]:  # noqa: ARG001 - a question's `more_forms`
+    """Return what makes the forms of files that other reports do not have: the tiles of the product as a picture."""
+    from ullage.render.svg.gemm import cover
 
-    return curve(reports, width=width, standalone=False)
-
-
-def _swept(report: GemmReport) -> list[Value]:
-    product, cover = report.product, report.cover
-    tile = [report.tiling.words, cluster(report)]
-    return [product.m, product.n, product.k, *tile, cover.overhead, cover.efficiency, report.waves, report.wave_efficiency]
-
-
-def thinned(count: int, most: int = ROWS) -> list[int]:
-    """Return at most `most` of so many numbers from 0 on, the first and the last among them, evenly chosen.
-
-    >>> thinned(3), thinned(101, most=3)
-    ([0, 1, 2], [0, 50, 100])
-    """
-    return [*range(count)] if count <= most else [round(number * (count - 1) / (most - 1)) for number in range(most)]
+    return {".svg": lambda: str(cover(report, squares(report)))}
 
 
 def record(report: GemmReport) -> dict[str, Any]:
@@ -192,15 +161,4 @@ def record(report: GemmReport) -> dict[str, Any]:
     }
 
 
-def sweep_record(reports: Sequence[GemmReport]) -> dict[str, Any]:
-    """Return a sweep as plain data: every product's own record, and the mean and the greatest overhead."""
-    overheads = [report.cover.overhead for report in reports]
-    return {
-        "count": len(reports),
-        "mean_overhead": sum(overheads) / len(overheads),
-        "max_overhead": max(overheads),
-        "products": [record(report) for report in reports],
-    }
-
-
-_PADDING = "What whole tiles execute beyond what is needed; needed over executed is the tile efficiency."
+PADDING = "What whole tiles execute beyond what is needed; needed over executed is the tile efficiency."

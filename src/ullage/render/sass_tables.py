@@ -9,6 +9,8 @@ from ullage.errors import harmless
 from ullage.kernels.sass.asked import MatrixInstruction
 from ullage.kernels.sass.outcomes import Outcome
 from ullage.kernels.sass.probe import Probe
+from ullage.views.files import FORMS as VIEW_FORMS
+from ullage.views.files import Form
 from ullage.views.numbers import counted
 from ullage.views.view import Column, Headline, Paragraph, Section, Table, View
 
@@ -97,6 +99,14 @@ def _lines(probe: Probe, outcomes: Sequence[Outcome]) -> list[str]:
 
 def _words(outcome: Outcome) -> str:
     return f"refused: {harmless(outcome.refusal, 110)}" if outcome.refusal else str(outcome)
+
+
+FORMS = VIEW_FORMS
+
+
+def more_forms(rows: Outcomes, made: View) -> dict[str, Form]:  # noqa: ARG001 - a question's `more_forms`
+    """Return what makes Markdown of the table: as the pages of docs/ have it."""
+    return {".md": lambda: markdown(rows)}
 
 
 def record(rows: Outcomes) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from ullage.metrics.evidence import GIVEN, REST, Measured
 from ullage.render import waterfall_kernels
 from ullage.render.json import iso
 from ullage.reports.waterfall.waterfall import Cost, WaterfallReport
+from ullage.views.files import FORMS as VIEW_FORMS
+from ullage.views.files import Form
 from ullage.views.markup import Markup
 from ullage.views.notation import FACTOR_3, FIGURES, GPU_HOURS, MONEY, PERCENT_1, PERCENTAGE_POINTS, change
 from ullage.views.numbers import part_read, percent
@@ -205,6 +207,16 @@ def _advice(report: WaterfallReport) -> Iterator[Part]:
 def advice(cost: Cost) -> str:
     """Return what a step's remedies are: those that help the trace's kernels, or the usual ones."""
     return "what helps the kernels of the trace" if cost.by_kernels else "what is usually done"
+
+
+FORMS = (*VIEW_FORMS, ".svg")
+
+
+def more_forms(report: WaterfallReport, made: View) -> dict[str, Form]:  # noqa: ARG001 - a question's `more_forms`
+    """Return what makes the forms of files that other reports do not have: the chain as a picture."""
+    from ullage.render.svg.waterfall import waterfall
+
+    return {".svg": lambda: str(waterfall(report))}
 
 
 def record(report: WaterfallReport) -> dict[str, Any]:

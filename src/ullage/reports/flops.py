@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
 
 from ullage.errors import UllageError
 from ullage.gpus import chip as gpus
@@ -24,6 +25,9 @@ from ullage.models.step import Step
 from ullage.models.tracing.shelf import stored
 from ullage.views.shown import ShownByView
 
+if TYPE_CHECKING:
+    from ullage.reports.gemms.ledger import TilesReport
+
 
 @dataclass(frozen=True)
 class ParallelLayout:
@@ -39,6 +43,11 @@ class ParallelLayout:
     cp: int = 1
     sp: int = 1
     ep: int = 1
+
+    def __post_init__(self) -> None:
+        for name, size in asdict(self).items():
+            if not 0 < size < 1e12:
+                raise UllageError(f"--{name} {size} can't be", "give a number above 0")
 
     @property
     def world(self) -> int:
@@ -92,7 +101,8 @@ class FlopsReport(ShownByView, view="ullage.render.flops"):
     """The ledger of a step, and with a step time MFU and HFU; None is not known.
 
     Every number of the ledger is here under its own name: `forward`, `backward`, `training`, `executed`, `terms`,
-    `convention`, `status`. `peak` is one GPU's in FLOP/s, effective over the precisions (eq. 12), `peak_source` whence.
+    `convention`, `status`. `peak` is one GPU's in FLOP/s, effective over the precisions (eq. 12), `peak_source` whence. `tiles` are those
+    to expect of its products, where that was asked for; `by` is what a row of its table is.
     """
 
     ledger: Ledger
@@ -103,6 +113,8 @@ class FlopsReport(ShownByView, view="ullage.render.flops"):
     peak_source: str | None = None
     notes: tuple[str, ...] = ()
     tile_efficiency: float = 1.0
+    tiles: TilesReport | None = None
+    by: Literal["group", "name"] = "group"
 
     def __getattr__(self, name: str) -> object:
         if name.startswith("_") or name == "ledger":

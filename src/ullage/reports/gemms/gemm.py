@@ -17,7 +17,7 @@ from ullage.kernels.prediction import RESULT_BITS, PredictionMachine, machine, p
 from ullage.kernels.tiling import Cover, TiledProduct, Tiling
 from ullage.metrics.tiles import adjusted_ofu
 from ullage.reports.gemms.question import TAKEN, decoded, known, refuse_slices
-from ullage.reports.gemms.question import GemmQuestion as GemmQuestion
+from ullage.reports.gemms.question import GemmRequest as GemmRequest
 from ullage.reports.gemms.question import Heuristics as Heuristics
 from ullage.reports.gemms.question import TilingSource as TilingSource
 from ullage.views.shown import ShownByView
@@ -120,12 +120,19 @@ class GemmReport(ShownByView, view="ullage.render.gemm"):
         return value
 
 
-def gemm(product: TiledProduct, question: GemmQuestion) -> GemmReport:
+def gemm(product: TiledProduct, question: GemmRequest) -> GemmReport:
     """Return how a product is executed. Raises UllageError for an unknown GPU, precision or kernel, and for a name without a tile."""
     return sweep([product], question)[0]
 
 
-def sweep(products: Sequence[TiledProduct], question: GemmQuestion) -> list[GemmReport]:
+@dataclass(frozen=True)
+class GemmSweep(ShownByView, view="ullage.render.gemm_sweep"):
+    """Several products under one question."""
+
+    reports: tuple[GemmReport, ...]
+
+
+def sweep(products: Sequence[TiledProduct], question: GemmRequest) -> list[GemmReport]:
     """Return the reports of several products under one question; NVIDIA's heuristics are asked once for all."""
     kernel = decoded(question.kernel)
     dtype, notes = _dtype(question, kernel)
@@ -183,7 +190,7 @@ def _own(product: TiledProduct, dtype: str, on: PredictionMachine, notes: tuple[
     return predict(product, dtype, used), source, (*notes, _UNALIGNED) if used != on else notes
 
 
-def _dtype(question: GemmQuestion, kernel: GemmName | None) -> tuple[str, list[str]]:
+def _dtype(question: GemmRequest, kernel: GemmName | None) -> tuple[str, list[str]]:
     """Return the precision: as asked, else as the kernel's name says, else bf16; with a note where the two disagree."""
     named = _NAMED.get(kernel.a or "", kernel.a) if kernel is not None else None
     if question.dtype is None and named is not None and named not in PRECISIONS:
@@ -204,7 +211,7 @@ def _refuse_chip(chip: Chip | None, dtype: str, kernel: GemmName | None) -> None
         chip.peak(dtype)
 
 
-def _chip(question: GemmQuestion, kernel: GemmName | None) -> tuple[Chip | None, list[str]]:
+def _chip(question: GemmRequest, kernel: GemmName | None) -> tuple[Chip | None, list[str]]:
     """Return the GPU: as asked, else the usual board of the kernel's architecture; to predict, an H100 where nothing is said."""
     if question.gpu is not None:
         return gpus.find(question.gpu), []

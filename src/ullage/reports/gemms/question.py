@@ -18,7 +18,7 @@ _LONGEST = 2000  # characters of a kernel's name that are kept
 
 
 @dataclass(frozen=True)
-class GemmQuestion:
+class GemmRequest:
     """What is asked about products: precision, GPU, and what is known of the kernel; None is not given.
 
     `tile` is (m, n) or (m, n, k). `heuristics` "auto" and "ours" predict by our own model, "nvidia" by nvMatmulHeuristics where
@@ -84,7 +84,7 @@ TAKEN = {
 }
 
 
-def known(question: GemmQuestion, kernel: GemmName | None) -> tuple[Tiling | None, TilingSource, tuple[str, ...]]:
+def known(question: GemmRequest, kernel: GemmName | None) -> tuple[Tiling | None, TilingSource, tuple[str, ...]]:
     """Return the tiling that is known without predicting, whence, and what of it is unknown; what is given completes a name."""
     given = tuple(question.tile or ())
     m_n = kernel.tile if kernel is not None else None
@@ -116,7 +116,7 @@ def _agreed(option: str, given: Known | None, named: Known | None) -> Known | No
     return given if named is None else named
 
 
-def _refuse_tile(question: GemmQuestion, kernel: GemmName | None) -> None:
+def _refuse_tile(question: GemmRequest, kernel: GemmName | None) -> None:
     """Raise where name and options contradict each other, or leave open what the others complete."""
     told = kernel.tile if kernel is not None else None
     if told is not None and question.tile is not None and tuple(question.tile[:2]) != told:
@@ -130,7 +130,7 @@ def _refuse_tile(question: GemmQuestion, kernel: GemmName | None) -> None:
         raise UllageError("--cluster and --split-k complete a tile, and none is known", "give --tile or --kernel as well")
 
 
-def refuse_slices(product: TiledProduct, tiling: Tiling, question: GemmQuestion) -> None:
+def refuse_slices(product: TiledProduct, tiling: Tiling, question: GemmRequest) -> None:
     """Raise where more slices of K are asked for than it has steps."""
     steps = -(-product.k // (tiling.k_tile or 1))
     if (question.split_k or 1) > steps:

@@ -26,7 +26,8 @@ from ullage.sums.lanes.window import TraceWindow
 class JobSources:
     """Where the sources of one job lie, and how they are to be read; each may be missing.
 
-    `step` describes the step of the model in `config`; `job` names the job whose samples count.
+    `step` describes the step of the model in `config`; `job` names the job whose samples count; `strict` refuses telemetry that can be
+    read only in part.
     """
 
     telemetry: tuple[str, ...] = ()
@@ -38,6 +39,7 @@ class JobSources:
     gemms: Path | None = None
     gpu: str | None = None
     options: Options | None = None
+    strict: bool = False
     asked: ProfileRequest | None = None
     progress: Callable[[str], None] = lambda _: None
 
@@ -64,6 +66,8 @@ def _telemetry(places: JobSources, notes: list[str]) -> FleetReport:
     options = places.options or Options(progress=places.progress)
     question = FleetQuestion(by="gpu", since=options.since, until=options.until, model=places.gpu, noise=True, progress=places.progress)
     with opened(places.telemetry, jobs=places.jobs, options=options) as taken:
+        if places.strict:
+            taken.refuse_partial()
         report = taken.marked(evidence_of.job_report(taken.samples, taken.jobs, places.job, question, taken.problems.lines()))
     notes += report.notes
     return report

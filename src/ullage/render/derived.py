@@ -1,0 +1,38 @@
+"""The view of FLOPs that were derived from traces."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ullage.reports.proofs import DerivedFlops
+from ullage.views.numbers import flops
+from ullage.views.view import Headline, Paragraph, Section, View
+
+
+def view(report: DerivedFlops) -> View:
+    """Return FLOPs of the step, and the polynomial that gives them."""
+    passes = f": {flops(report.forward)} forward, {flops(report.backward)} backward"
+    return View(
+        kind="flops-traced",
+        subject=f"FLOPs of a step, {report.architecture}",
+        headline=Headline(f"{flops(report.training)} a step", passes, aside=f"{report.architecture}, full attention, traced"),
+        sections=[Section("polynomial", "Polynomial", [Paragraph(f"forward = {report.polynomials['forward']}", kept=True)])],
+        notes=["traces know no causal half: attention is counted in full"],
+    )
+
+
+def record(report: DerivedFlops) -> dict[str, Any]:
+    """Return the FLOPs as plain data, as those of a ledger."""
+    passes = (("forward", report.forward), ("backward", report.backward))
+    return {
+        "architecture": report.architecture,
+        "forward": report.forward,
+        "backward": report.backward,
+        "training": report.training,
+        "executed": report.training,
+        "convention": "full",
+        "status": "traced",
+        "terms": [{"name": "model", "group": "model", "pass": name, "flops": count} for name, count in passes if count],
+        "polynomial": dict(report.polynomials),
+        "versions": dict(report.versions),
+    }
