@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from ullage.gpus.chip import find as gpu
     from ullage.gpus.chip import peak as peak
     from ullage.live.regions import region as region
-    from ullage.questions._audits import audit_mfu as audit_mfu
     from ullage.questions._samples import read_samples as read_samples
     from ullage.questions._traces import trace as trace
     from ullage.questions.audit.counter import audit_counter as audit_counter
+    from ullage.questions.audit.mfu import audit_mfu as audit_mfu
     from ullage.questions.audit.peaks import audit_peaks as audit_peaks
     from ullage.questions.fleet import fleet as fleet
     from ullage.questions.flops import flops as flops
@@ -57,7 +57,7 @@ __all__ = [
 
 _HOME = {
     "UllageError": ("ullage.errors", "UllageError"),
-    "audit_mfu": ("ullage.questions._audits", "audit_mfu"),
+    "audit_mfu": ("ullage.questions.audit.mfu", "audit_mfu"),
     "audit_counter": ("ullage.questions.audit.counter", "audit_counter"),
     "audit_peaks": ("ullage.questions.audit.peaks", "audit_peaks"),
     "fleet": ("ullage.questions.fleet", "fleet"),

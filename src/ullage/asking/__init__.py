@@ -33,9 +33,9 @@ class WrongQuestionError(UllageError):
 class Askable:
     """A field of a question: `flag` is its option, `read` makes its value from text, `env` names a variable of the environment.
 
-    An `argument` stands on the command line without a flag, and first among a function's arguments. What is `required` has no default,
-    what is `repeated` may be given several times, what is `minor` a help lists last, and what is `secret` no report repeats. What is for
-    `display` changes what is shown of an answer, not the answer: a command has it, a function does not.
+    An `argument` stands on the command line without a flag; it and what is `positional` stand first among a function's arguments. What is
+    `required` has no default, what is `repeated` may be given several times, what is `minor` a help lists last, and what is `secret` no
+    report repeats. What is for `display` changes what is shown of an answer, not the answer: a command has it, a function does not.
     A `signed` one may begin with "-" without being an option, as numbers do.
     `shown` is the default in words, `short` a short flag such as "-p". A value is one of `choices`, if there are any; it is at least
     `least` or more than `above`, and at most `most`. The type of the field says of which `kind` (str, int, float, bool) its values are.
@@ -49,6 +49,7 @@ class Askable:
     read: TextReader | None = None
     env: str | None = None
     argument: bool = False
+    positional: bool = False
     required: bool = False
     repeated: bool = False
     minor: bool = False

@@ -60,7 +60,7 @@ class RegisteredQuestion(Generic[Q, R]):
     @property
     def fields(self) -> list[Askable]:
         """What may be asked; its arguments, then its options."""
-        return sorted(askable(self.asked), key=lambda field: not field.argument)
+        return sorted(askable(self.asked), key=lambda field: not (field.argument or field.positional))
 
     def describer(self, question: Q) -> Describer:
         """Return what describes the answer to a question; its module is loaded when it is wanted."""
@@ -113,14 +113,14 @@ def python_function(question: RegisteredQuestion[Q, R]) -> Callable[..., R]:
 
 
 def _parameter_kind(field: Askable) -> Any:
-    if not field.argument:
+    if not field.argument and not field.positional:
         return inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter.VAR_POSITIONAL if field.repeated else inspect.Parameter.POSITIONAL_OR_KEYWORD
 
 
 def _by_name(question: RegisteredQuestion[Any, Any], arguments: tuple[Any, ...]) -> dict[str, Any]:
     """Return a function's positional arguments by the names of the fields; several places may come as one list."""
-    fields = [field for field in question.fields if field.argument]
+    fields = [field for field in question.fields if field.argument or field.positional]
     single = [field for field in fields if not field.repeated]
     rest = arguments[len(single) :]
     given: dict[str, Any] = {field.name: value for field, value in zip(single, arguments, strict=False)}

@@ -8,11 +8,14 @@ from typing import Any
 
 from ullage.audit.mfu import Explanation, MfuFinding
 from ullage.render.svg.audit import audit as picture
-from ullage.reports.audit.audit import AuditReport
+from ullage.reports.audit.audit import AuditReport, MistakeList
+from ullage.views.files import FORMS as VIEW_FORMS
+from ullage.views.files import Form
 from ullage.views.notation import FACTOR_3, PERCENT_2, UNCUT, Notation
-from ullage.views.numbers import percent
+from ullage.views.numbers import counted, percent
 from ullage.views.view import Column, Fact, Headline, Item, ItemList, Picture, Section, Table, Value, View
 
+FORMS = (*VIEW_FORMS, ".svg")
 _EXACT_FACTOR = Notation(FACTOR_3.unit, lambda value: f"{value:.3f}")
 
 
@@ -104,6 +107,24 @@ def _deciding(found: MfuFinding) -> ItemList:
 def _considered(found: MfuFinding) -> Table:
     columns = [Column("mistake or circumstance"), Column("what is done"), Column("factor from", _EXACT_FACTOR), Column("to", _EXACT_FACTOR)]
     return Table("considered", columns, [[one.mistake.name, one.mistake.says, one.low, one.high] for one in found.considered])
+
+
+def more_forms(report: AuditReport, *_: View) -> dict[str, Form]:
+    """Return the form that this report alone has: the picture."""
+    return {".svg": lambda: str(picture(report))}
+
+
+def mistakes_view(report: MistakeList) -> View:
+    """Return the known mistakes, a row each."""
+    rows = [[one.name, one.about, one.says] for one in report.mistakes]
+    table = Table("mistakes", [Column("mistake"), Column("about"), Column("what is done")], rows, brief=len(rows), page=len(rows))
+    answer = Headline(counted(len(rows), "mistake"), " that an MFU is tried against")
+    return View("audit-mistakes", "Known mistakes", answer, sections=[Section("mistakes", "Mistakes", [table])])
+
+
+def mistakes_record(report: MistakeList) -> dict[str, Any]:
+    """Return the known mistakes for JSON."""
+    return {"mistakes": [{"name": m.name, "about": m.about, "says": m.says, "decided_by": m.decides} for m in report.mistakes]}
 
 
 def record(report: AuditReport) -> dict[str, Any]:

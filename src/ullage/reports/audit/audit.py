@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ullage.audit.mfu import OFU_ERROR, TILE_UNKNOWN, MfuFinding, audit
-from ullage.audit.mistakes.mistake import AuditedJob
+from ullage.audit.mistakes.mistake import MISTAKES, AuditedJob, Mistake
 from ullage.errors import UllageError
 from ullage.gpus.chip import find
 from ullage.gpus.precision import canonical
@@ -34,6 +34,18 @@ class AuditReport(ShownByView, view="ullage.render.audit"):
     architecture: str
     convention: str
     notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MistakeList(ShownByView, view="ullage.render.audit:mistakes"):
+    """The known mistakes, by what they are about."""
+
+    mistakes: tuple[Mistake, ...]
+
+
+def known_mistakes() -> tuple[Mistake, ...]:
+    """Return every known mistake, by what it is about."""
+    return tuple(sorted(MISTAKES.values(), key=lambda mistake: (mistake.about, mistake.name)))
 
 
 def audit_mfu(config: Config, question: StepQuestion, reported: Reported, *, most: int = 10) -> AuditReport:

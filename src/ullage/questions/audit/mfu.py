@@ -1,0 +1,175 @@
+"""Which known mistakes explain a reported MFU beside OFU: of one job, and of a fleet's?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from ullage.asking import WrongQuestionError, askable, asked, read_share
+from ullage.asking.question import Progress, RegisteredQuestion, python_function, register
+from ullage.asking.step import StepDescription, step_question
+from ullage.asking.telemetry import TelemetryReading
+
+if TYPE_CHECKING:
+    from ullage.models.config import Config
+    from ullage.reports.audit.audit import AuditReport, MistakeList
+    from ullage.reports.audit.fleet import FleetAudit
+    from ullage.reports.flops import StepQuestion
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditMfuQuestion(StepDescription, TelemetryReading):
+    """Which known mistakes explain a reported MFU beside OFU: the smallest sets that fit, the likeliest first.
+
+    MFU = OFU × tile efficiency × model efficiency. Each mistake's factor is computed from this configuration and step,
+    described with the options of `ullage flops`. With --fleet every job of a fleet is audited, which is read as `ullage fleet` reads it.
+    """
+
+    ALSO_MINOR: ClassVar = ("since", "until", "step_time", "gpus")
+
+    config: str | Mapping[str, Any] | None = asked(
+        "config.json, a folder with one, or a diffusers folder.", metavar="CONFIG", positional=True
+    )
+    reported: float | None = asked("The MFU that was reported: percent (54.27), or a ratio (0.5427).", metavar="MFU", read=read_share)
+    ofu: float | None = asked("What the counters say, in the same way.", metavar="OFU", read=read_share)
+    tile_efficiency: float | None = asked(
+        "Share of the executed FLOPs that tiles did not pad (`ullage gemm`).", metavar="RATIO", read=read_share
+    )
+    fleet: tuple[str, ...] = asked("Audit every job of a fleet instead. Repeatable.", (), metavar="SOURCE", repeated=True)
+    jobs: tuple[str, ...] = asked("With --fleet: job records with the reported MFU. Repeatable.", (), metavar="FILE", repeated=True)
+    configs: str | None = asked("With --fleet: a configuration for each job or job name.", metavar="FOLDER")
+    error: float | None = asked("Relative error of OFU.", shown="0.03", minor=True)
+    node: int = asked("GPUs in a machine.", 8, minor=True)
+    peak_tflops: str | None = asked("Plays no part: what is compared are ratios.", metavar="TFLOPS", minor=True)
+    most: int = asked("Explanations to show.", 10, flag="--top", least=1, minor=True)
+    listed: bool = asked("List the known mistakes.", False, flag="--list", minor=True)
+
+    def __post_init__(self) -> None:
+        if not self.listed:
+            for problem in _problems_of_fleet(self) if self.fleet else _problems_of_job(self):
+                raise WrongQuestionError(problem)
+
+
+def _problems_of_fleet(question: AuditMfuQuestion) -> Iterator[str]:
+    """Yield why a question about a fleet can't be asked so."""
+    for name in ("config", "reported", "ofu"):
+        if getattr(question, name) is not None:
+            yield f"--{name} is for one job, and --fleet for all of a fleet's"
+    if question.configs is None:
+        yield "--configs is missing: the folder with the jobs' configurations"
+    for flag in _given(question, StepDescription):
+        if flag != "--gpu":
+            yield f"{flag} is for one job: a fleet's stand in --configs"
+
+
+def _problems_of_job(question: AuditMfuQuestion) -> Iterator[str]:
+    """Yield why a question about one job can't be asked so."""
+    for name in ("config", "reported", "ofu"):
+        if getattr(question, name) is None:
+            yield f"--{name} is missing"
+    for flag in _given(question, StepDescription):
+        if flag in ("--step-time", "--peak-tflops"):
+            yield f"{flag} plays no part in an audit: what is compared are ratios"
+    for flag in (*_given(question, TelemetryReading), *(f"--{name}" for name in ("jobs", "configs") if getattr(question, name))):
+        yield f"{flag} is for a fleet's jobs: name it with --fleet"
+
+
+def _given(question: AuditMfuQuestion, kind: type) -> Iterator[str]:
+    """Yield the flags of what was given of a kind of options."""
+    for field in askable(kind):
+        if getattr(question, field.name) != field.default:
+            yield field.flag
+
+
+def answer(question: AuditMfuQuestion, progress: Progress, command: str = "") -> AuditReport | FleetAudit | MistakeList:  # noqa: ARG001
+    """Return the audit of a job or of a fleet's, or the known mistakes. Jobs of a fleet that can't be audited are left out."""
+    from ullage.reports.audit.audit import MistakeList, known_mistakes
+
+    if question.listed:
+        return MistakeList(known_mistakes())
+    return _fleet(question, progress) if question.fleet else _job(question)
+
+
+def _job(question: AuditMfuQuestion) -> AuditReport:
+    from ullage.audit.mfu import OFU_ERROR
+    from ullage.models.reading import read_config
+    from ullage.reports.audit.audit import Reported, audit_mfu
+
+    assert question.config is not None
+    assert question.reported is not None
+    assert question.ofu is not None
+    error = OFU_ERROR if question.error is None else question.error
+    reported = Reported(question.reported, question.ofu, question.tile_efficiency, error, question.node)
+    model = read_config(question.config)
+    return audit_mfu(model, question.question(model), reported, most=question.most)
+
+
+def _fleet(question: AuditMfuQuestion, progress: Progress) -> FleetAudit:
+    from ullage.audit.configs import ConfigFolder
+    from ullage.audit.mfu import OFU_ERROR
+    from ullage.intake import opened
+    from ullage.reports.audit.fleet import Measure, audit_fleet
+    from ullage.reports.fleet.fleet import FleetRequest, fleet
+
+    folder = ConfigFolder(Path(question.configs or "").expanduser())
+
+    def describe(job: str, name: str | None) -> tuple[Config, StepQuestion] | None:
+        found = folder.get(job, name)
+        return None if found is None else (found.config, step_question(**found.step))
+
+    request = FleetRequest(by="job", model=question.gpu, since=question.since, until=question.until)
+    measure = Measure(question.tile_efficiency, OFU_ERROR if question.error is None else question.error, question.node)
+    with opened(question.fleet, jobs=question.jobs, options=question.reading_options(progress)) as taken:
+        if question.strict:
+            taken.refuse_partial()
+        report = taken.marked(fleet(taken.samples, taken.jobs, request, taken.problems.lines()))
+        return audit_fleet(report, taken.jobs, describe, measure)
+
+
+def gate(question: AuditMfuQuestion, report: Any) -> bool:
+    """Return whether a reported MFU is wrong or unexplained."""
+    if question.listed:
+        return False
+    return bool(report.of("wrong", "unexplained")) if question.fleet else bool(report.finding.flagged)
+
+
+def shown_by(question: AuditMfuQuestion) -> str:
+    """Return the module that describes the answer."""
+    return "ullage.render.audit:mistakes" if question.listed else f"ullage.render.audit{'_fleet' if question.fleet else ''}"
+
+
+def read_places(question: AuditMfuQuestion) -> list[str]:
+    """Return the places that are read for a question."""
+    places = (question.config, *question.fleet, *question.jobs, question.configs, question.step)
+    return [place for place in places if isinstance(place, str)]
+
+
+_EXAMPLES = """
+  ullage audit mfu --config config.json --reported 54.27 --ofu 25.58 --seq 4096 --gpu 'H100 SXM'
+  ullage audit mfu --config config.json --reported 26 --ofu 34 --seq 8192 --tile-efficiency 0.97
+  ullage audit mfu --config Wan2.1/ --reported 3.1 --ofu 0.31 --latent 21,60,104 --prompt-tokens 512
+  ullage audit mfu --config config.json --reported 54.27 --ofu 43.1 --seq 4096 --as verl --out audit.svg
+  ullage audit mfu --fleet week.parquet --jobs jobs.csv --configs configs/
+  ullage audit mfu --list
+
+\b
+With --fleet, configs/ holds NAME.json for each job or job name, its step in a section "step" in the words of
+`ullage flops` ({"batch": 512, "seq": 4096}) or in NAME.step.json; GPUs and their number come from the samples.
+"""
+
+QUESTION = register(
+    RegisteredQuestion(
+        name="audit mfu",
+        asked=AuditMfuQuestion,
+        noun="an audit",
+        answer=answer,
+        shown_by=shown_by,
+        examples=_EXAMPLES,
+        read_places=read_places,
+        gate=gate,
+    )
+)
+
+audit_mfu = python_function(QUESTION)
