@@ -73,7 +73,7 @@ def add_fleet(score: Score, seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "samples.parquet"
         parquet.write_table(settle(pa.Table.from_batches(batches)), file)
-        found = fleet(ibis.duckdb.connect().read_parquet(file), None, FleetRequest()).findings
+        found = fleet(ibis.duckdb.connect().read_parquet(file), None, FleetRequest()).doubtful_series
     key = simulation.answers
     due |= dict.fromkeys(key["faults"], ("as drawn", "ok"))
     for planted in key["planted"]:

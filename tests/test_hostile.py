@@ -224,7 +224,7 @@ def test_two_models_under_one_uuid_are_an_impossible_device(written):
     report = report_of(written("".join(page(T + 30 * n, model=H100 if n % 2 else "NVIDIA A100-SXM4-80GB") for n in range(10))))
     assert report.ofu is None
     assert report.verdicts.keys() == {"impossible"}
-    assert {v.evidence for v in report.findings} == {"two models reported under one UUID"}
+    assert {v.evidence for v in report.doubtful_series} == {"two models reported under one UUID"}
 
 
 def test_an_empty_window_is_one_error(written):

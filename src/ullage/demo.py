@@ -73,7 +73,7 @@ def demo(folder: Path, *, gpus: int, hours: float, seed: int, progress: Callable
 
 def _compare(report: FleetReport, key: dict[str, Any]) -> list[str]:
     planted = {gpu: word for gpu, word in key["faults"].items() if word != "ok"}
-    found = {v.gpu: v.verdict for v in report.findings}
+    found = {v.gpu: v.verdict for v in report.doubtful_series}
     right = sum(found.get(gpu) == word for gpu, word in planted.items())
     rows = [
         ["OFU of trusted series", percent(report.ofu, 2), percent(key["fleet"]["trusted_ofu"], 2)],

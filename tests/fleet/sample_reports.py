@@ -123,7 +123,7 @@ def report(**changes: Any) -> FleetReport:
             "slow interval": (16, 2_688.0),
             "ok": (489, 82_152.0),
         },
-        findings=[
+        doubtful_series=[
             Verdict(
                 "GPU-604ac76c-d9cf-fef3-62e9-d92044ab6e52",
                 "stuck at zero",
@@ -160,7 +160,7 @@ def empty() -> FleetReport:
     nothing = dict.fromkeys(
         ("ofu", "ofu_all", "gpu_util", "tensor_active", "power", "agreement", "ullage", "cost", "ullage_cost", "idle_cost")
     )
-    lists: dict[str, Any] = {name: [] for name in ("groups", "models", "course", "findings", "noise", "notes")}
+    lists: dict[str, Any] = {name: [] for name in ("groups", "models", "course", "doubtful_series", "findings", "noise", "notes")}
     ledger = dict.fromkeys(("job", "shared", "held_idle", "free", "unknown", "total"), 0.0)
     return report(
         **nothing, **lists, ledger=ledger, verdicts={}, tree=TelemetryTree(None, ()), gpus=0.0, gpu_hours=0.0, trusted_share=0.0, command=""

@@ -79,7 +79,7 @@ def test_a_stuck_gpu_is_left_out_and_said(settled):
     assert report.ofu == pytest.approx(0.3, rel=1e-6)
     assert report.ofu_all == pytest.approx(0.15, rel=1e-6)
     assert report.trusted_share == pytest.approx(0.5)
-    assert [(v.gpu, v.verdict) for v in report.findings if not v.trusted] == [("b", "stuck at zero")]
+    assert [(v.gpu, v.verdict) for v in report.doubtful_series if not v.trusted] == [("b", "stuck at zero")]
     assert any("left out" in note for note in report.notes)
 
 
@@ -99,7 +99,7 @@ def test_each_verdict_has_its_evidence(settled, row, verdict):
     report = fleet(settled([busy(**({"span_ms": 30_000} | row))]), None, FleetRequest())
     assert list(report.verdicts) == [verdict]
     assert verdict in VERDICTS
-    assert verdict == "ok" or report.findings[0].evidence
+    assert verdict == "ok" or report.doubtful_series[0].evidence
 
 
 def test_two_models_under_one_uuid_are_impossible(settled):

@@ -155,7 +155,7 @@ def test_a_bad_instance_takes_none_of_its_neighbours_out(settled, bad):
     report = fleet(settled(rows), None, FleetRequest(by="job"))
     assert report.trusted_share == pytest.approx((7 - bad) / 7)
     assert {group.key: group.ofu for group in report.groups if group.ofu is not None} == pytest.approx({str(n): 0.5 for n in range(bad, 7)})
-    assert [verdict.mig for verdict in report.findings if not verdict.trusted] == [f"1g.10gb/{n}" for n in range(bad)]
+    assert [verdict.mig for verdict in report.doubtful_series if not verdict.trusted] == [f"1g.10gb/{n}" for n in range(bad)]
     assert all(point.ofu == pytest.approx(0.5) for point in report.course) and (report.course != []) == (bad < 7)
 
 
@@ -171,7 +171,7 @@ def test_the_faulty_part_of_an_instance_is_left_out_of_no_other(settled):
     report = fleet(settled(rows), None, FleetRequest(by="job"))
     assert {group.ofu for group in report.groups} == {0.5}
     assert report.trusted_share == pytest.approx(34 / 35)
-    assert [(verdict.mig, len(verdict.left_out)) for verdict in report.findings if verdict.left_out] == [("1g.10gb/3", 1)]
+    assert [(verdict.mig, len(verdict.left_out)) for verdict in report.doubtful_series if verdict.left_out] == [("1g.10gb/3", 1)]
     assert {point.ofu for point in report.course} == {0.5}
     assert sum(point.gpu_hours for point in report.course) == pytest.approx(34 / 7, rel=1e-6)
 

@@ -21,6 +21,7 @@ from ullage.render.fleet import view
 from ullage.reports.fleet.agreement import Comparison
 from ullage.reports.fleet.fleet import FleetReport
 from ullage.views.html import html as page
+from ullage.views.view import Fact, Finding, FindingPlace
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
@@ -111,7 +112,8 @@ def hostile(name: str) -> FleetReport:
         groups=[group(name)],
         models=[group(name)],
         method=name,
-        findings=[Verdict(name, name, name, 1.0)],
+        doubtful_series=[Verdict(name, name, name, 1.0)],
+        findings=[Finding(FindingPlace(name, name, name, name, name, 1, name), name, 1.0, "low", (Fact(name, name),), name, title=name)],
         verdicts={name: (1, 1.0)},
         agreement=agreement_of([Comparison(name, 8, 0.5, 0.3, 0.6)]),
         notes=[name],
@@ -169,7 +171,7 @@ def test_five_hundred_groups_are_listed_and_the_rest_is_counted() -> None:
 
 def test_fifty_findings_are_listed_and_the_rest_is_counted() -> None:
     many = [Verdict(f"GPU-{n}", "stale", "repeats", 1.0) for n in range(2_000)]
-    document = html(report(findings=many))
+    document = html(report(doubtful_series=many))
     assert rows(document, "trust") == 50 and "… 1,950 more" in document
 
 

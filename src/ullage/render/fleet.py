@@ -65,6 +65,7 @@ def view(report: FleetReport, *, top: int = BRIEF) -> View:
             Section("models", "GPU models", _groups(report, "models", report.models, "model", top), detail=True, long=True),
             Section("noise", "Sampling noise", _noise(report), _NOISE, long=True),
         ],
+        findings=report.findings,
         notes=report.notes,
         command=report.command,
         closing=_CLOSING,
@@ -177,7 +178,7 @@ def _ledger(report: FleetReport) -> list[Part]:
 
 def _trust(report: FleetReport) -> list[Part]:
     picture = Picture(lambda w: trust_picture(report.verdicts, width=w, standalone=False))
-    if set(report.verdicts) <= {"ok"} and not report.findings:
+    if set(report.verdicts) <= {"ok"} and not report.doubtful_series:
         series = sum(count for count, _ in report.verdicts.values())
         fine = "The one series is ok." if series == 1 else f"All {series:,} series are ok."
         return [Paragraph(fine if series else ""), picture]
@@ -187,11 +188,11 @@ def _trust(report: FleetReport) -> list[Part]:
 
 
 def _findings(report: FleetReport) -> Iterator[Table]:
-    if not report.findings:
+    if not report.doubtful_series:
         return
     seen: dict[str, int] = {}
     chosen = []
-    for number, finding in enumerate(report.findings):
+    for number, finding in enumerate(report.doubtful_series):
         seen[finding.verdict] = seen.get(finding.verdict, 0) + 1
         if seen[finding.verdict] <= EACH_VERDICT:
             chosen.append(number)
@@ -204,7 +205,7 @@ def _findings(report: FleetReport) -> Iterator[Table]:
             finding.gpu_hours,
             finding.evidence,
         ]
-        for finding in report.findings
+        for finding in report.doubtful_series
     ]
     columns = [Column("GPU"), Column("host"), Column("verdict"), Column("in OFU"), Column("GPU-hours", GPU_HOURS), Column("evidence")]
     yield Table("findings", columns, rows, chosen=chosen, page=FINDINGS, elsewhere="--json has them all")

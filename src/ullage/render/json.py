@@ -9,6 +9,7 @@ from typing import Any
 from ullage.reports.fleet.agreement import Agreement
 from ullage.reports.fleet.fleet import FleetReport
 from ullage.reports.fleet.groups import Group
+from ullage.views.findings import finding_record
 
 
 def fleet(report: FleetReport) -> dict[str, Any]:
@@ -57,9 +58,10 @@ def fleet(report: FleetReport) -> dict[str, Any]:
                         "evidence": v.evidence,
                     }
                     | {"gpu_hours": v.gpu_hours, "spans": [{"start": iso(start), "end": iso(end)} for start, end in v.spans if start]}
-                    for v in report.findings
+                    for v in report.doubtful_series
                 ],
             },
+            "findings": [finding_record(finding) for finding in report.findings],
             "agreement": None if report.agreement is None else agreement(report.agreement),
             "noise": [
                 {"interval": n.interval, "phases": n.phases, "mean_deviation": n.mean_deviation, "bound": n.bound} for n in report.noise

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from ullage.errors import harmless
+from ullage.views.findings import sections_of
 from ullage.views.markup import Child, Markup, address, element, join, known
 from ullage.views.notation import LONGEST_WORDS
 from ullage.views.page import document, figure
@@ -47,7 +48,7 @@ def html(view: View) -> str:
 
 
 def _body(view: View) -> list[Child]:
-    ordered = sorted(view.sections, key=lambda section: section.long)
+    ordered = sorted(sections_of(view), key=lambda section: section.long)
     drawn = [(section, [made for made in map(part_html, section.parts) if made is not None]) for section in ordered]
     return [
         _opening(view),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from ullage.errors import harmless
+from ullage.views.findings import sections_of
 from ullage.views.markup import address
 from ullage.views.text import NOTE, table_text
 from ullage.views.view import Item, ItemList, Paragraph, Section, Table, View, all_words_of, brief, draws_tree, heading_of, rows_left_out
@@ -22,7 +23,7 @@ def markdown(view: View) -> str:
         "\n".join(f"- {plain(line)}" for line in view.basis),
         plain(" ".join(view.lede)),
         "\n".join(f"- {plain(fact.name)}: **{plain(fact.notation.words(fact.value))}**{_note(fact.note)}" for fact in view.facts),
-        *(part for section in view.sections if not section.detail for part in _section(section)),
+        *(part for section in sections_of(view) if not section.detail for part in _section(section)),
         "\n".join(f"- {plain(harmless(note, NOTE))}" for note in view.notes),
         f"`{view.command}`" if view.command and "`" not in view.command else "",
     ]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from ullage.errors import harmless
 from ullage.views.draw import WIDE
+from ullage.views.findings import sections_of
 from ullage.views.html import part_html
 from ullage.views.markup import Child, Markup, element
 from ullage.views.palette import PALETTE, picture_rules
@@ -31,7 +32,7 @@ def notebook(view: View) -> str:
         element("p", "; ".join(view.basis)) if view.basis else None,
         element("p", " ".join(view.lede)) if view.lede else None,
         [element("p", part) for part in _facts(view)],
-        [part for section in view.sections if not section.detail for part in _section(section)],
+        [part for section in sections_of(view) if not section.detail for part in _section(section)],
         element("ul", [element("li", harmless(note, NOTE)) for note in view.notes]) if view.notes else None,
         class_="ullage",
     )

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from itertools import takewhile
 
 from ullage.errors import harmless
+from ullage.views.findings import sections_of
 from ullage.views.names import lowered
 from ullage.views.table import GAP, GridColumn, Paint, aligned, grid, plain, ties
 from ullage.views.view import (
@@ -40,7 +41,7 @@ def text(view: View, *, whole: bool = False, width: int | None = None, paint: Pa
     width = width or min(max(shutil.get_terminal_size((WIDTH, 24)).columns, NARROWEST), WIDEST)
     parts = [
         _opening(view, width),
-        *(text for section in view.sections if not section.detail for text in _section(section, whole, width, paint)),
+        *(text for section in sections_of(view) if not section.detail for text in _section(section, whole, width, paint)),
         "\n".join(f"note: {harmless(note, NOTE)}" for note in view.notes),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"

@@ -14,6 +14,7 @@ from ullage.views.notation import WORDS, Notation
 
 Value = str | int | float | None
 Look = Literal["", "doubt", "strong"]
+Confidence = Literal["high", "medium", "low"]
 
 
 BRIEF = 20  # rows that a terminal shows
@@ -156,6 +157,75 @@ class Fact:
 
 
 @dataclass(frozen=True)
+class FindingPlace:
+    """Where a finding is: as much of it as is known and fits. `index` is the GPU's number on its host, `gpu` its UUID."""
+
+    cluster: str | None = None
+    job: str | None = None
+    job_name: str | None = None
+    user: str | None = None
+    host: str | None = None
+    index: int | None = None
+    gpu: str | None = None
+    mig: str | None = None
+    model: str | None = None
+    region: str | None = None
+    kernel: str | None = None
+
+    def __str__(self) -> str:
+        """Return where it is, as people look for it.
+
+        >>> str(FindingPlace(job="4711", job_name="llama", host="node-7", index=3, gpu="GPU-5f1c"))
+        'job 4711 (llama), node-7 GPU 3'
+        >>> str(FindingPlace(cluster="east")), str(FindingPlace(gpu="GPU-5f1c"))
+        ('cluster east', 'GPU-5f1c')
+        """
+        job = f"job {self.job}{f' ({self.job_name})' if self.job_name else ''}" if self.job else ""
+        number = None if self.index is None else f"GPU {self.index}"
+        device = " ".join(filter(None, [self.host, number, f"instance {self.mig}" if self.mig else None]))
+        words = [
+            job,
+            f"user {self.user}" if self.user else "",
+            device or self.gpu,
+            self.model,
+            f"region {self.region}" if self.region else "",
+            f"kernel {self.kernel}" if self.kernel else "",
+        ]
+        return ", ".join(filter(None, words)) or (f"cluster {self.cluster}" if self.cluster else "")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is worth doing: where, whose it is, what it costs (in the window of the answer), how sure it is, the evidence, and what to do.
+
+    `kind` is the key of its kind and `title` what a person reads; `part` says which part of the ullage its GPU-hours are. `weeks` is how
+    many weeks the window is long, None where it is too short to speak of weeks. `money` is None where prices are not given.
+    """
+
+    where: FindingPlace
+    owner: str
+    gpu_hours: float
+    confidence: Confidence
+    evidence: Sequence[Fact]
+    advice: str
+    money: float | None = None
+    kind: str = ""
+    title: str = ""
+    part: str = ""
+    weeks: float | None = None
+
+    @property
+    def weekly_gpu_hours(self) -> float | None:
+        """What it costs in a week like this window."""
+        return self.gpu_hours / self.weeks if self.weeks else None
+
+    @property
+    def weekly_money(self) -> float | None:
+        """The money that it costs in a week like this window."""
+        return self.money / self.weeks if self.weeks and self.money is not None else None
+
+
+@dataclass(frozen=True)
 class Headline:
     """The answer in one line: `before` it that it is partial, what is `strong`, of what it is true, what doubts it."""
 
@@ -171,7 +241,8 @@ class Headline:
 @dataclass(frozen=True)
 class View:
     """An answer: what it is of (`subject`, `window`), its headline, what it rests on (`basis`: a line a source, or a
-    convention), a sentence or two (`lede`), key figures, sections, notes, and the command that asks again."""
+    convention), a sentence or two (`lede`), what is worth doing (`findings`, in order of
+    what it is worth), key figures, sections, notes, and the command that asks again."""
 
     kind: str
     subject: str
@@ -184,6 +255,7 @@ class View:
     command: str = ""
     closing: str = ""
     basis: Sequence[str] = ()
+    findings: Sequence[Finding] = ()
     tables: dict[str, Table] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from ullage.audit.trust import VERDICTS, Verdict
 from ullage.errors import UllageError, did_you_mean, harmless
+from ullage.findings.kind import fleet_findings
 from ullage.gpus.chip import find
 from ullage.gpus.overrides import peaks
 from ullage.metrics.clocks import SamplingNoise
@@ -19,6 +20,7 @@ from ullage.metrics.metric import ratio
 from ullage.metrics.telemetry import TelemetryTree
 from ullage.reports.fleet.agreement import Agreement, MeasuredJob, agreement
 from ullage.reports.fleet.existence import Existence, existence, notes_of, outside
+from ullage.reports.fleet.fleet_evidence import fleet_evidence
 from ullage.reports.fleet.groups import (
     Array,
     Group,
@@ -46,6 +48,7 @@ from ullage.sums.ledger import CODES, OWNERS
 from ullage.sums.spans import Span, Whose, samples_in_spans
 from ullage.units import DAY_MS, HOUR_MS
 from ullage.views.shown import ShownByView
+from ullage.views.view import Finding
 
 KEYS = ("job", "user", "model", "host", "cluster", "gpu", "namespace", "hour")
 Verdicts = Mapping[Device, Verdict]
@@ -70,6 +73,7 @@ class FleetReport(ShownByView, view="ullage.render.fleet"):
     left after each step, and its losses of `counted_hours` add up to `ullage`. `ledger` has GPU-hours by owner, which add up to the time
     for which each GPU exists: from its first to its last sight in the window, or as an inventory says.
     `ofu_bounds` are the least and the most that OFU may be where clock and activity move together (None: not sampled).
+    `findings` are what is worth doing, in order of what it is worth; `doubtful_series` are the verdicts on series that are not ok.
     `complete` says whether all that was asked for was read; if not, `read_until` is the time up to which it was, where that is known, and
     `partial_because` is why.
     """
@@ -93,7 +97,7 @@ class FleetReport(ShownByView, view="ullage.render.fleet"):
     models: list[Group]
     course: list[CoursePoint]
     verdicts: dict[str, tuple[int, float]]
-    findings: list[Verdict]
+    doubtful_series: list[Verdict]
     agreement: Agreement | None
     noise: list[SamplingNoise]
     ullage: float | None
@@ -106,6 +110,7 @@ class FleetReport(ShownByView, view="ullage.render.fleet"):
     complete: bool = True
     read_until: int | None = None
     partial_because: str = ""
+    findings: list[Finding] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -167,6 +172,8 @@ def fleet(samples: Any, jobs: pa.Table | None, question: FleetRequest, notes: li
     lost = losses(good, np.zeros(len(good), np.int64) if question.one_job else None)
     tree = chains(good, lost, np.zeros(len(good), np.int64), 1)[0] if len(good) else TelemetryTree(None, ())
     compared = agreement(_by_job(rated, good, jobs), jobs, question.peak_tflops)
+    mfus = {} if compared is None else {job.job: job.mfu for job in compared.jobs}
+    measured = fleet_evidence(good, lost, prices_of(good, question.prices), jobs, window, mfus)
     return FleetReport(
         ofu=weighted_mean(good.ofu_part, good.ofu_time, good.weight),
         ofu_all=weighted_mean(rated.ofu_part, rated.ofu_time, rated.weight),
@@ -187,7 +194,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: FleetRequest, notes: li
         models=groups_of(rated, trusted, lost, "model", question.prices),
         course=_course(samples, window, verdicts, question),
         verdicts=_tally(verdicts),
-        findings=sorted((v for v in verdicts.values() if v.verdict != "ok"), key=lambda v: (VERDICTS.index(v.verdict), v.gpu, v.mig or "")),
+        doubtful_series=_doubtful(verdicts),
         agreement=compared,
         noise=noise(samples, devices.sums, rated, wanted=question.noise),
         **_money(rated, good, prices_of(rated, question.prices), prices_of(good, question.prices)),  # type: ignore[arg-type]
@@ -196,7 +203,14 @@ def fleet(samples: Any, jobs: pa.Table | None, question: FleetRequest, notes: li
         ofu_bounds=sampled_bounds(good, verdicts),
         complete=True,  # whoever read the samples knows better: see `Intake.marked`
         read_until=None,
+        findings=fleet_findings(measured),
     )
+
+
+def _doubtful(verdicts: Verdicts) -> list[Verdict]:
+    """Return the verdicts on series that are not ok, the worst first."""
+    found = (one for one in verdicts.values() if one.verdict != "ok")
+    return sorted(found, key=lambda one: (VERDICTS.index(one.verdict), one.gpu, one.mig or ""))
 
 
 def _report_notes(rated: Rated, good: Rated, tree: TelemetryTree, compared: Agreement | None, verdicts: Verdicts) -> list[str]:

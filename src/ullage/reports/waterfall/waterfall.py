@@ -183,7 +183,7 @@ def _needed(found: SourceReports) -> str:
 
 def _untold(report: FleetReport) -> str:
     """Return why a job's telemetry tells no OFU: a series that can't be trusted, or a field that nobody measured."""
-    doubtful = [verdict for verdict in report.findings if not verdict.trusted]
+    doubtful = [verdict for verdict in report.doubtful_series if not verdict.trusted]
     if doubtful:
         worst = doubtful[0]
         more = f" and {len(doubtful) - 1} more" if len(doubtful) > 1 else ""

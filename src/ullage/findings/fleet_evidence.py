@@ -1,0 +1,126 @@
+"""What findings of a fleet are made from: sums by job and device, as plain numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from ullage.metrics.metric import ratio
+
+WEEK_HOURS = 168.0
+LEAST_WEEK_HOURS = 1.0  # of a window: what less shows is not made a week of
+
+
+@dataclass(frozen=True)
+class DeviceOfJob:
+    """One device of a job: where it is, and what the job did with it. Times are GPU-hours: a slice counts as its share of the GPU.
+
+    `held` is all time, `idle` that in which nothing ran, `worked` the rest; `counted` is the part of `worked` whose OFU is known, `kept`
+    that time's OFU-hours (`counted` × OFU) and `tensor` its hours of tensor activity. `engine` and `sm` are mean activities while it
+    worked; None: not measured. `lost` is what each step of the chain loses there, `cost` what the held time costs.
+    """
+
+    gpu: str
+    host: str | None
+    index: int | None
+    mig: str | None
+    model: str | None
+    held: float
+    idle: float
+    counted: float
+    kept: float
+    tensor: float
+    engine: float | None
+    sm: float | None
+    lost: Mapping[str, float] = field(default_factory=dict)
+    cost: float | None = None
+
+    @property
+    def worked(self) -> float:
+        """GPU-hours in which something ran."""
+        return self.held - self.idle
+
+    @property
+    def busy(self) -> float | None:
+        """Mean SM activity while it worked; engine activity where that was not measured."""
+        return self.engine if self.sm is None else self.sm
+
+    @property
+    def ofu(self) -> float | None:
+        """OFU of the time in which it worked."""
+        return _known(ratio(self.kept, self.counted))
+
+    @property
+    def clock(self) -> float | None:
+        """The clock over the tensor clock, where tensor pipes worked."""
+        return _known(ratio(self.kept, self.tensor))
+
+
+@dataclass(frozen=True)
+class JobEvidence:
+    """A job and its devices; `name`, `state` are those of its record, `user` and `namespace` of its samples."""
+
+    job: str
+    cluster: str | None
+    user: str | None
+    namespace: str | None
+    name: str | None
+    state: str | None
+    devices: tuple[DeviceOfJob, ...]
+    reported_mfu: float | None = None
+
+    @property
+    def owner(self) -> str:
+        """Whose the job is, as far as anybody says."""
+        return self.user or self.namespace or "unknown"
+
+    def total(self, amount: Callable[[DeviceOfJob], float]) -> float:
+        """Return an amount of each device, added up."""
+        return sum(map(amount, self.devices))
+
+    @property
+    def ofu(self) -> float | None:
+        """OFU of the time in which the job worked."""
+        return _known(ratio(self.total(lambda one: one.kept), self.total(lambda one: one.counted)))
+
+
+@dataclass(frozen=True)
+class FreeHours:
+    """GPU-hours of one host that nobody held: `free`, and `not_sliced` of GPUs in MIG mode; all those of the host, and their price."""
+
+    cluster: str | None
+    host: str | None
+    observed: float
+    free: float
+    not_sliced: float
+    cost: float | None = None
+
+
+@dataclass(frozen=True)
+class FleetEvidence:
+    """What was measured of a fleet: trusted series only. `hours` is the length of the window, `gpu_hours` all that was observed."""
+
+    hours: float
+    gpu_hours: float
+    jobs: tuple[JobEvidence, ...]
+    free: tuple[FreeHours, ...] = ()
+
+    @property
+    def weeks(self) -> float | None:
+        """How many weeks the window is long; None where it is too short to speak of weeks."""
+        return self.hours / WEEK_HOURS if self.hours >= LEAST_WEEK_HOURS else None
+
+
+def price(hours: float, devices: Iterable[DeviceOfJob]) -> float | None:
+    """Return what some GPU-hours on these devices cost, at their mean price; None where a price is not known.
+
+    >>> price(2.0, [])
+    """
+    chosen = [*devices]
+    held, costs = sum(one.held for one in chosen), [one.cost for one in chosen]
+    known = [cost for cost in costs if cost is not None]
+    return hours * sum(known) / held if held > 0 and len(known) == len(costs) else None
+
+
+def _known(value: float | None) -> float | None:
+    return None if value is None else float(value)

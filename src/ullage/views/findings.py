@@ -1,0 +1,70 @@
+"""Findings as every form shows them: a section of their own, which stands before all others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ullage.errors import harmless
+from ullage.views.notation import GPU_HOURS, MONEY
+from ullage.views.view import Fact, Finding, Item, ItemList, Paragraph, Part, Section, View
+
+MOST = 7  # that an answer shows; the others are counted
+
+
+def sections_of(view: View) -> Sequence[Section]:
+    """Return the sections of a view as they are shown: its findings come before all others, where it has any."""
+    return [_section(view.findings), *view.sections] if view.findings else view.sections
+
+
+def _section(findings: Sequence[Finding]) -> Section:
+    parts: list[Part] = [ItemList([_item(finding) for finding in findings[:MOST]])]
+    if (more := len(findings) - MOST) > 0:
+        parts.append(Paragraph(f"… {more:,} more; --json has them all"))
+    return Section("findings", "What to do first", parts, _HOW, headed=True)
+
+
+def _item(finding: Finding) -> Item:
+    where = harmless(str(finding.where), 300)
+    words = [f"{finding.title}{f': {where}' if where else ''}", _worth(finding), f"owner: {harmless(finding.owner)}"]
+    evidence = f"evidence ({finding.confidence} confidence): " + ", ".join(map(_evidence, finding.evidence))
+    return Item("; ".join(words), remarks=[evidence, f"do: {harmless(finding.advice, 1000)}"])
+
+
+def _worth(finding: Finding) -> str:
+    money = "" if finding.money is None else f", worth {MONEY.words(finding.money)}"
+    if finding.weekly_gpu_hours is None:
+        return f"{GPU_HOURS.words(finding.gpu_hours)} GPU-hours{money}"
+    weekly = "" if finding.weekly_money is None else f", worth {MONEY.words(finding.weekly_money)}"
+    return f"{GPU_HOURS.words(finding.gpu_hours)} GPU-hours{money} ({GPU_HOURS.words(finding.weekly_gpu_hours)} a week{weekly})"
+
+
+def _evidence(fact: Fact) -> str:
+    return " ".join(filter(None, [fact.name, fact.notation.words(fact.value), fact.note]))
+
+
+_HOW = (
+    "The most GPU-hours first. A GPU-hour counts for one finding only; each kind says in the guide which part of the ullage it speaks of. "
+    "“A week” is what it would cost in a week like this window."
+)
+
+
+def finding_record(finding: Finding) -> dict[str, Any]:
+    """Return a finding as plain data, ready for JSON."""
+    return {
+        "kind": finding.kind,
+        "where": {name: _harmless(value) for name, value in vars(finding.where).items() if value is not None},
+        "owner": harmless(finding.owner),
+        "gpu_hours": finding.gpu_hours,
+        "gpu_hours_a_week": finding.weekly_gpu_hours,
+        "money": finding.money,
+        "money_a_week": finding.weekly_money,
+        "confidence": finding.confidence,
+        "evidence": [{"name": fact.name, "value": fact.value, "unit": fact.notation.unit} for fact in finding.evidence],
+        "advice": finding.advice,
+        "part": finding.part,
+    }
+
+
+def _harmless(value: str | int) -> str | int:
+    return harmless(value) if isinstance(value, str) else value

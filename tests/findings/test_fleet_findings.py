@@ -1,0 +1,187 @@
+"""Findings of a fleet, kind by kind, on evidence made by hand: what is found, what it is worth, and thresholds on both sides."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ullage.findings.fleet import held_idle, not_allocated, straggler
+from ullage.findings.fleet_evidence import DeviceOfJob, FleetEvidence, FreeHours, JobEvidence
+from ullage.findings.kind import FLEET_KINDS, LEAST_SHARE, fleet_findings, ranked
+from ullage.views.findings import MOST, finding_record, sections_of
+from ullage.views.html import html
+from ullage.views.markdown import markdown
+from ullage.views.notebook import notebook
+from ullage.views.text import text
+from ullage.views.view import Finding, FindingPlace, Headline, View
+
+
+def device(number: int = 0, **more: Any) -> DeviceOfJob:
+    """Return a device that works for ten hours at half of its SMs and a fifth of its peak."""
+    values: dict[str, Any] = {"host": f"node-{number // 8}", "index": number % 8, "mig": None, "model": "H100", "held": 10.0, "idle": 0.0}
+    values |= {"counted": 10.0, "kept": 2.0, "tensor": 2.5, "engine": 0.8, "sm": 0.5, "cost": 20.0}
+    return DeviceOfJob(gpu=f"GPU-{number}", **values | more)
+
+
+def job(*devices: DeviceOfJob, **more: Any) -> JobEvidence:
+    values: dict[str, Any] = {"job": "1", "cluster": "east", "user": "ann", "namespace": None, "name": "llama", "state": None}
+    return JobEvidence(devices=devices, **values | more)
+
+
+def of(*jobs: JobEvidence, hours: float = 84.0, free: tuple[FreeHours, ...] = ()) -> list[Finding]:
+    return fleet_findings(FleetEvidence(hours, 100.0, jobs, free))
+
+
+def kinds(*jobs: JobEvidence, free: tuple[FreeHours, ...] = ()) -> list[str]:
+    return [finding.kind for finding in of(*jobs, free=free)]
+
+
+def facts(finding: Finding) -> dict[str, Any]:
+    return {fact.name: fact.value for fact in finding.evidence}
+
+
+def test_a_healthy_fleet_has_no_findings() -> None:
+    assert of(job(*(device(n, sm=0.5 + 0.01 * (n % 3)) for n in range(16)))) == []
+    assert fleet_findings(FleetEvidence(1.0, 0.0, ())) == []
+
+
+def test_a_job_that_holds_gpus_on_which_nothing_runs() -> None:
+    (found,) = of(job(*(device(n, idle=10.0) for n in range(4))))
+    assert (found.kind, found.owner, found.gpu_hours, found.money, found.confidence) == ("held_idle", "ann", 40.0, 80.0, "high")
+    assert str(found.where) == "job 1 (llama), node-0" and found.advice.startswith("ask ann whether the job is still needed")
+    assert (found.weekly_gpu_hours, found.weekly_money) == (80.0, 160.0)  # half a week
+    assert facts(found) == {"idle": 40.0, "idle share": 1.0, "GPUs that idle": 4, "GPUs of the job": 4}
+
+
+def test_one_gpu_of_a_job_that_was_never_used_is_named() -> None:
+    (found,) = of(job(device(0), device(1), device(2, idle=10.0, counted=0.0, kept=0.0), user=None))
+    assert str(found.where) == "job 1 (llama), node-0 GPU 2" and "some were never used" in found.advice
+    assert (found.owner, found.gpu_hours) == ("unknown", 10.0)
+
+
+@pytest.mark.parametrize(
+    ("held", "idle", "found"),
+    [(100.0, 10.0, True), (100.0, 9.9, False), (1.0, held_idle.LEAST_HOURS, True), (1.0, held_idle.LEAST_HOURS - 0.01, False)],
+)
+def test_idle_time_counts_from_a_quarter_of_an_hour_and_a_tenth_of_the_time(held: float, idle: float, found: bool) -> None:
+    assert kinds(job(device(held=held, idle=idle))) == (["held_idle"] if found else [])
+
+
+@pytest.mark.parametrize(("free", "found"), [(5.0, True), (4.9, False)])
+def test_free_time_counts_from_a_twentieth_of_a_cluster(free: float, found: bool) -> None:
+    hosts = (FreeHours("east", "a", 50.0, free, 0.0, 2 * free), FreeHours("east", "b", 50.0, 0.0, 0.0, 0.0))
+    assert kinds(job(device()), free=hosts) == (["not_allocated"] if found else [])
+
+
+def test_free_time_is_told_by_cluster_with_what_is_not_sliced() -> None:
+    hosts = (FreeHours("east", "a", 50.0, 30.0, 0.0, 60.0), FreeHours("east", "b", 50.0, 20.0, 0.0, 40.0))
+    sliced = (FreeHours("west", "c", 50.0, 1.0, 9.0, None),)
+    east, west = of(job(device()), free=hosts + sliced)
+    assert (str(east.where), east.gpu_hours, east.money, facts(east)["hosts that are mostly free"]) == ("cluster east", 50.0, 100.0, 1)
+    assert east.confidence == "high" and "drained" in east.advice
+    assert (str(west.where), west.gpu_hours, west.money, facts(west)["not sliced"]) == ("node c".replace("node ", ""), 10.0, None, 9.0)
+    assert "sliced" in west.advice
+
+
+def test_where_nobody_names_a_job_free_time_is_doubtful() -> None:
+    (found,) = of(free=(FreeHours(None, "a", 50.0, 30.0, 0.0),))
+    assert found.confidence == "low" and "--jobs" in found.advice
+
+
+def test_a_straggler_is_busier_and_does_no_more_work() -> None:
+    (found,) = of(job(*(device(n) for n in range(7)), device(7, sm=0.8)))
+    assert (found.kind, str(found.where), found.confidence) == ("straggler", "job 1 (llama), node-0 GPU 7", "high")
+    assert found.gpu_hours == pytest.approx(0.3 * 70) and found.money == pytest.approx(0.3 * 70 * 2)
+    assert facts(found)["work in a busy hour beside theirs"] == pytest.approx(0.5 / 0.8)
+    assert found.owner == "ann" and "ullage bench" in found.advice
+
+
+def test_a_gpu_with_more_work_is_no_straggler() -> None:
+    assert of(job(*(device(n) for n in range(7)), device(7, sm=0.8, kept=3.2))) == []
+
+
+@pytest.mark.parametrize(("busy", "found"), [(0.5 * straggler.LEAST_BUSIER + 1e-6, True), (0.5 * straggler.LEAST_BUSIER - 1e-6, False)])
+def test_a_straggler_is_busier_by_more_than_ranks_differ(busy: float, found: bool) -> None:
+    assert kinds(job(*(device(n) for n in range(7)), device(7, sm=busy))) == (["straggler"] if found else [])
+
+
+@pytest.mark.parametrize(("share", "found"), [(straggler.MOST_WORK - 0.001, True), (straggler.MOST_WORK + 0.001, False)])
+def test_a_straggler_does_less_work_in_a_busy_hour(share: float, found: bool) -> None:
+    kept = share * 0.8 / 0.5 * 2.0
+    assert kinds(job(*(device(n) for n in range(7)), device(7, sm=0.8, kept=kept))) == (["straggler"] if found else [])
+
+
+def test_a_ratio_says_nothing_of_gpus_that_hardly_work() -> None:
+    assert of(job(*(device(n, sm=0.02, kept=0.1) for n in range(7)), device(7, sm=0.049, kept=0.1))) == []
+    assert kinds(job(*(device(n, sm=0.02, kept=0.1) for n in range(7)), device(7, sm=0.051, kept=0.1))) == ["straggler"]
+
+
+def test_a_slow_host_is_one_finding_and_its_low_clock_is_the_operators() -> None:
+    slow = [device(n, sm=0.8, tensor=3.0) for n in range(8)]
+    (found,) = of(job(*slow, *(device(n) for n in range(8, 24))))
+    assert str(found.where) == "job 1 (llama), node-0" and found.owner == "the operators of the hosts"
+    assert found.gpu_hours == pytest.approx(0.3 * 160) and found.advice.startswith("drain the host")
+
+
+def test_two_stragglers_cost_together_what_the_slower_one_costs_alone() -> None:
+    both = of(job(*(device(n) for n in range(6)), device(6, sm=0.7), device(7, sm=0.8)))
+    assert [str(one.where)[-5:] for one in both] == ["GPU 6", "GPU 7"]
+    assert sum(one.gpu_hours for one in both) == pytest.approx(0.3 * 70)
+
+
+def test_a_gpu_hour_counts_for_one_finding_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    idle = job(*(device(n, idle=4.0) for n in range(4)))
+
+    def lost(fleet: FleetEvidence) -> list[Finding]:
+        return [Finding(FindingPlace("east", job="1"), "ann", 30.0, "low", (), "", 60.0)]
+
+    from ullage.findings.kind import fleet_kind
+
+    FLEET_KINDS.load()
+    monkeypatch.setattr(FLEET_KINDS, "_members", dict(FLEET_KINDS._members))
+    fleet_kind("of_a_whole_job", "all of it", part="the job", whole_job=True)(lost)
+    found = {one.kind: one for one in of(idle)}
+    assert found["held_idle"].gpu_hours == 16.0
+    assert (found["of_a_whole_job"].gpu_hours, found["of_a_whole_job"].money) == (14.0, pytest.approx(28.0))
+    assert "of_a_whole_job" not in {one.kind for one in of(job(*(device(n, idle=8.0) for n in range(4))))}
+
+
+def test_what_is_worth_little_is_left_out_and_the_rest_is_ranked() -> None:
+    assert LEAST_SHARE * 100_000 == 100
+    small = job(device(idle=5.0))
+    assert fleet_findings(FleetEvidence(10.0, 100_000.0, (small,))) == []
+    assert len(fleet_findings(FleetEvidence(10.0, 5_000.0, (small,)))) == 1
+    found = of(*(job(device(n, idle=1.0 + n), job=str(n)) for n in range(5)))
+    assert [one.where.job for one in found] == ["4", "3", "2", "1", "0"]
+    assert ranked([]) == []
+
+
+def test_a_window_of_minutes_says_nothing_of_a_week() -> None:
+    (found,) = of(job(device(idle=9.0)), hours=0.5)
+    assert found.weekly_gpu_hours is None and found.weekly_money is None
+    assert finding_record(found)["gpu_hours_a_week"] is None
+
+
+def test_every_form_shows_the_same_seven_and_counts_the_rest() -> None:
+    found = of(*(job(device(n, idle=1.0 + n / 8), job=f"4{n}", user="b<ob>\x1b[31m") for n in range(MOST + 2)))
+    made = View("fleet", "Fleet report", Headline("OFU 20 %"), findings=found)
+    assert sections_of(replace(made, findings=())) == ()
+    forms = [text(made), html(made), markdown(made), notebook(made)]
+    for form in forms:
+        assert [n for n in range(MOST + 2) if f"job 4{n} " in form.replace("\\", "")] == [*range(2, MOST + 2)]
+        assert "… 2 more" in form and "\x1b" not in form and "<ob>" not in (form if form is not forms[0] else "")
+
+
+def test_json_has_the_keys_of_a_finding() -> None:
+    (found,) = of(job(*(device(n, idle=10.0) for n in range(4))))
+    record = finding_record(found)
+    assert {"kind", "where", "owner", "gpu_hours", "money", "confidence", "evidence", "advice"} <= set(record)
+    assert record["where"] == {"cluster": "east", "job": "1", "job_name": "llama", "host": "node-0"}
+    assert record["evidence"][0] == {"name": "idle", "value": 40.0, "unit": "GPU-hours"}
+
+
+def test_every_kind_says_which_part_of_the_ullage_it_speaks_of() -> None:
+    assert all(kind.part and kind.title for kind in FLEET_KINDS.values())
+    assert not_allocated.LEAST_SHARE == 0.05
