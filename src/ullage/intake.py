@@ -20,6 +20,7 @@ from ullage.sources.jobs.attribute import JobsSeen, attribute, note_seen
 from ullage.sources.jobs.job import read_jobs
 from ullage.sources.source import Options, file_names, files_of, read_samples
 from ullage.store.reading import SettledFiles, asking, is_settled, open_settled
+from ullage.store.rollups import RolledSums
 from ullage.store.store import Store
 from ullage.trainlogs.reported import read_reported
 
@@ -37,12 +38,14 @@ class Intake:
 
     `samples` may reach beyond the window that was asked for, which is the question's to cut (`sums.devices.within`).
 
+    `rolled` are the sums that a store keeps of its samples, those of the window that was asked for (None: there are none).
     Of job records that contradict each other the first counts: trainers' logs that were named, then job records that were, then the rest.
     """
 
     samples: Any
     jobs: pa.Table
     problems: Problems
+    rolled: RolledSums | None = None
 
     def marked(self, report: Report) -> Report:
         """Return a report on these samples that says whether all that was asked for was read, and if not, until when it was."""
@@ -86,14 +89,18 @@ def opened(
                 problems.note("samples at rest keep the jobs they were stored with; the job records given now only tell what was reported")
             if gap_ms is not None:
                 problems.note("samples at rest stand for the time that they were stored with; --gap changes nothing")
-            yield Intake(place.speaking(options.since, options.until), pa.concat_tables([*records, place.jobs()]), problems)
+            rolled = place.rolled(options.since, options.until) if isinstance(place, Store) else None
+            yield Intake(place.speaking(options.since, options.until), pa.concat_tables([*records, place.jobs()]), problems, rolled)
         return
     with tempfile.TemporaryDirectory(prefix="ullage-") as folder:
         kept = Store.open(Path(store) if store else Path(folder), create=True)
         wider = _with_margin(options, max(MARGIN_MS, gap_ms or 0))
         take(kept, sources, pa.concat_tables(records) if records else None, options=wider, problems=problems, gap_ms=gap_ms)
         with asking(str(kept.path)):
-            yield Intake(kept.samples(), pa.concat_tables([*records, kept.jobs()]), problems)
+            if store is not None:
+                kept.roll_up(options.progress)
+            rolled = kept.rolled(options.since, options.until)
+            yield Intake(kept.samples(), pa.concat_tables([*records, kept.jobs()]), problems, rolled)
 
 
 def _with_margin(options: Options, margin_ms: int) -> Options:

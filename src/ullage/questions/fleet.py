@@ -69,7 +69,7 @@ def answer(question: FleetQuestion, progress: Progress, command: str = "") -> Fl
     problems = Problems()
     measured = _measured(question, progress, _inventory(question, problems), command)
     with _read(question, progress) as taken:
-        return taken.marked(fleet(taken.samples, taken.jobs, measured, [*taken.problems.lines(), *problems.lines()]))
+        return taken.marked(fleet(taken.samples, taken.jobs, measured, [*taken.problems.lines(), *problems.lines()], taken.rolled))
 
 
 def write_samples(question: FleetQuestion, out: Path | None, progress: Progress) -> str | None:

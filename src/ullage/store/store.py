@@ -3,6 +3,7 @@
 manifest.json                           which files are the store; replaced in one step
 samples/day=2026-08-10/part-<hash>.parquet   rows of `tables.SETTLED`, sorted by (gpu, mig, time)
 tails/part-<hash>.parquet               each device's range and last rows in that part
+rollups/part-<hash>.*.parquet           what a report adds up over that part (`store.rollups`)
 jobs.parquet                            job records (`tables.JOBS`)
 units.json                              in which unit exporters write their ratios (`sums.ratio_units`)
 lock                                    held by the one writer
@@ -27,9 +28,10 @@ from ullage.store.durable import Hook, locked, make_folder, nothing, refused
 from ullage.store.manifest import NAME, Manifest, StoreFolder
 from ullage.store.parts import read_tails
 from ullage.store.reading import MEMORY, connection, reach_of, settled_table
+from ullage.store.rollups import RolledSums, is_rolled, read_rollup, roll_up
 from ullage.sums.windows import SILENCE_MS
 
-OURS = frozenset({NAME, "samples", "tails", "jobs.parquet", "units.json", "lock"})
+OURS = frozenset({NAME, "samples", "tails", "rollups", "jobs.parquet", "units.json", "lock"})
 
 
 @dataclass(frozen=True)
@@ -134,6 +136,36 @@ class Store:
             return self.samples(since=since)
         near = [p for p in self.manifest().parts if p.last > until and p.first <= until + SILENCE_MS]
         return self.samples(since=since, until=until + reach_of([self.path.absolute() / p.file for p in near]))
+
+    def roll_up(self, say: Callable[[str], None] = nothing) -> int:
+        """Add up what a fleet's report asks of each part that has no roll-up yet, and keep it; returns how many were made.
+
+        A report then reads sums instead of samples, and says the same.
+        """
+        parts = [part for part in self.manifest().parts if not is_rolled(self._folder, part)]
+        for number, part in enumerate(parts, 1):
+            say(f"adding up part {number:,} of {len(parts):,}")
+            with self._lock():
+                if part in self.manifest().parts:
+                    roll_up(self._folder, self._connection, part)
+        return len(parts)
+
+    def rolled(self, since: int | None = None, until: int | None = None) -> RolledSums | None:
+        """Return the roll-ups of the parts whose samples speak only for times in the window (ms), and the samples of the other parts.
+
+        None: no part of the window has a roll-up.
+        """
+        parts = self.manifest().parts
+        near = [p for p in parts if (since is None or p.last > since) and (until is None or p.first <= until + SILENCE_MS)]
+        inside = [p for p in near if (since is None or p.first > since) and (until is None or p.last <= until)]
+        found = {part: made for part in inside if (made := read_rollup(self._folder, part)) is not None}
+        found = {part: made for part, made in found.items() if since is None or made.start >= since}
+        if not found:
+            return None
+        others = [part for part in near if part not in found]
+        self._folder.verify(others)
+        files = [self.path.absolute() / part.file for part in others]
+        return RolledSums(list(found.values()), settled_table(self._connection, files, None, None, None) if files else None)
 
     def jobs(self) -> pa.Table:
         """Return the job records (`tables.JOBS`)."""

@@ -14,7 +14,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ullage.field import ACTIVITY, IDLE, SEVERAL_SMS
-from ullage.sums.exact import ACTIVITY_STEP, CLOCK_STEP, CYCLE_STEP, POWER_STEP, Steps, added, from_steps
+from ullage.sums.exact import (
+    ACTIVITY_STEP,
+    CLOCK_STEP,
+    CYCLE_STEP,
+    POWER_STEP,
+    WHOLE,
+    Steps,
+    added,
+    added_up,
+    from_steps,
+    in_units,
+    with_steps,
+)
 from ullage.sums.held import constant_of, empty, full, known, same_everywhere
 from ullage.sums.ledger import owner
 from ullage.tables import Flag
@@ -98,13 +110,17 @@ def fine_keys(keys: Sequence[str], only: Sequence[str] | None = None) -> list[st
 
 def unfolded_states(fine: Any, keys: Sequence[str], sums: Sums, only: Sequence[str] | None = None) -> Any:
     """Return the sums by state from those of samples that are alike in `fine_keys`, and perhaps in more."""
-    found = fine.group_by(keys).aggregate(
+    return from_steps(states_in_steps(fine, keys, sums, only), sums).order_by(keys)
+
+
+def states_in_steps(fine: Any, keys: Sequence[str], sums: Sums, only: Sequence[str] | None = None) -> Any:
+    """Return what `unfolded_states` gives with sums of `Steps` in whole steps."""
+    return fine.group_by(keys).aggregate(
         other_model=fine.model.min(),
         model=fine.model.max(),
         **{name: fine[name].sum() for name in sums},
         **({} if only is not None else _unfolded(fine)),
     )
-    return from_steps(found, sums).order_by(keys)
 
 
 def _with_share(samples: Any) -> Any:
@@ -127,10 +143,18 @@ def _unfolded(fine: Any) -> dict[str, Any]:
 
 
 def time_sums(samples: Any, *, bucket_ms: int) -> pa.Table:
-    """Return the sums of `device_sums` that the course of OFU over time needs, by bucket and `KIND`; several rows may agree in these.
+    """Return the sums of `device_sums` that the course of OFU over time needs, by bucket and `KIND`.
 
-    A sample that reaches over the edge of a bucket counts in each by the time that it has there. Nearly all lie in one bucket or in two,
-    whose first has all of the sample less what the second has: one pass over the samples gives both. The few in more are asked for again.
+    A sample that reaches over the edge of a bucket counts in each by the time that it has there.
+    """
+    return from_course_steps(time_steps(samples, bucket_ms=bucket_ms))
+
+
+def time_steps(samples: Any, *, bucket_ms: int) -> pa.Table:
+    """Return what `time_sums` gives in whole steps, which stand in the metadata of their columns.
+
+    Nearly all samples lie in one bucket or in two, whose first has all of the sample less what the second has: one pass over the samples
+    gives both. The few in more are asked for again.
     """
     import ibis
 
@@ -150,23 +174,32 @@ def time_sums(samples: Any, *, bucket_ms: int) -> pa.Table:
     found = grouped(samples, ("_when", *KIND), inside | whole, {})
     found = found.mutate(_when=found._when.cast("int64"))
     found = found.mutate(_edges=found._when % bucket_ms, bucket=found._when // bucket_ms * bucket_ms)
-    own = found.select("bucket", *KIND, "_edges", **_in_whole({name: found[name] for name in inside}, inside))
+    own = found.select("bucket", *KIND, "_edges", **{name: found[name].cast(WHOLE) for name in inside})
     both = found.filter(found._edges == 1)
-    left = {name: both[f"{name}_whole"] - both[name] for name in inside}
-    before = both.select(*KIND, "_edges", bucket=both.bucket - bucket_ms, **_in_whole(left, inside))
-    table = own.union(before.select(own.columns))
-    sums = from_steps(table, inside).order_by("bucket", *KIND, "_edges").to_pyarrow()
-    long = pc.equal(sums["_edges"], 2)
-    plain = sums.filter(pc.invert(long)).drop_columns("_edges")
-    if not pc.any(long).as_py():
-        return plain
-    rest = chosen_sums(bucketed(samples.filter(samples._edges == 2).select(columns), bucket_ms), ("bucket", *KIND), COURSE)
-    return pa.concat_tables([plain, rest.to_pyarrow().select(plain.column_names)], promote_options="permissive")
+    before = both.select(
+        *KIND,
+        "_edges",
+        bucket=both.bucket - bucket_ms,
+        **{name: (both[f"{name}_whole"] - both[name]).cast(WHOLE) for name in inside},
+    )
+    table = own.union(before.select(own.columns)).to_pyarrow()
+    long = pc.equal(table["_edges"], 2)
+    plain = table.filter(pc.invert(long)).drop_columns("_edges")
+    if pc.any(long).as_py():
+        longer = bucketed(samples.filter(samples._edges == 2).select(columns), bucket_ms)
+        rest = grouped(longer, ("bucket", *KIND), {name: value for name, value in _sums(longer).items() if name in COURSE}, {})
+        rest = rest.mutate(**{name: rest[name].cast(WHOLE) for name in inside})
+        plain = pa.concat_tables([plain, rest.to_pyarrow().select(plain.column_names)], promote_options="permissive")
+    steps = {name: value.step for name, value in inside.items() if isinstance(value, Steps)}
+    return with_steps(added_up(plain, ("bucket", *KIND)), steps)
 
 
-def _in_whole(found: Mapping[str, Any], sums: Sums) -> dict[str, Any]:
-    """Return sums of milliseconds as whole numbers; those of steps are, and may need more than 64 bits."""
-    return {name: value if isinstance(sums[name], Steps) else value.cast("int64") for name, value in found.items()}
+def from_course_steps(table: pa.Table, bucket_ms: int | None = None) -> pa.Table:
+    """Return sums of `time_steps` in their units, in buckets of `bucket_ms`, of which those that they are in are parts."""
+    if bucket_ms is not None:
+        wide = pa.array(table["bucket"].to_numpy() // bucket_ms * bucket_ms)
+        table = added_up(table.set_column(table.column_names.index("bucket"), table.schema.field("bucket"), wide), ("bucket", *KIND))
+    return in_units(table).sort_by([("bucket", "ascending"), *((name, "ascending") for name in KIND)])
 
 
 def chosen_sums(samples: Any, keys: Sequence[str], names: Sequence[str]) -> Any:

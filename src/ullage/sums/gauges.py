@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 
 from ullage.sums.devices import (
+    STATE,
     WORKS,
     Sums,
     cycles_counted,
@@ -18,12 +19,24 @@ from ullage.sums.devices import (
     grouped,
     milliseconds_of,
     rounded_down,
+    states_in_steps,
     sums_of_states,
-    unfolded_states,
     with_owners,
     with_states,
 )
-from ullage.sums.exact import ACTIVITY_STEP, CLOCK_STEP, POWER_SQUARE_STEP, POWER_STEP, Steps, added, from_steps
+from ullage.sums.exact import (
+    ACTIVITY_STEP,
+    CLOCK_STEP,
+    POWER_SQUARE_STEP,
+    POWER_STEP,
+    WHOLE,
+    Steps,
+    added,
+    added_up,
+    from_steps,
+    in_units,
+    with_steps,
+)
 from ullage.sums.held import empty, full, known
 from ullage.tables import Flag
 from ullage.units import HOUR_MS
@@ -142,6 +155,11 @@ def gauge_sums(samples: Any) -> Any:
 
 def device_and_gauge_sums(samples: Any) -> tuple[pa.Table, pa.Table]:
     """Return what `device_sums` and `gauge_sums` give, from one pass over the samples."""
+    return in_units_of_devices(*device_and_gauge_steps(samples))
+
+
+def device_and_gauge_steps(samples: Any) -> tuple[pa.Table, pa.Table]:
+    """Return what `device_and_gauge_sums` gives in whole steps, which add up exactly over parts of the samples (see `merged_steps`)."""
     import ibis
 
     samples, keys = with_states(samples)
@@ -149,14 +167,62 @@ def device_and_gauge_sums(samples: Any) -> tuple[pa.Table, pa.Table]:
     sums, others = sums_of_states(table)
     more, ends = _sums_of_gauges(table)
     fine = with_owners(grouped(table, [*fine_keys(keys), "_code"], sums | more, others | ends))
-    # sums of steps may need more than 64 bits
-    fine = fine.mutate(**{name: fine[name].cast("decimal(38, 0)") for name, value in (sums | more).items() if isinstance(value, Steps)})
+    fine = fine.mutate(**{name: fine[name].cast(WHOLE) for name, value in (sums | more).items() if isinstance(value, Steps)})
     engine, held = samples.get_backend(), ibis.memtable(fine.to_pyarrow())
-    return engine.to_pyarrow(unfolded_states(held, keys, sums)), engine.to_pyarrow(_unfolded(held))
+    gauges, steps = _gauges_in_steps(held)
+    states = engine.to_pyarrow(states_in_steps(held, keys, sums))
+    of_states = {name: value.step for name, value in sums.items() if isinstance(value, Steps)}
+    of_gauges = {name: value.step for name, value in steps.items()}
+    return with_steps(_plain(states, _STATES_HOW, keys), of_states), with_steps(
+        _plain(engine.to_pyarrow(gauges), _GAUGES_HOW, _LEVELS), of_gauges
+    )
+
+
+def merged_steps(states: Sequence[pa.Table], gauges: Sequence[pa.Table]) -> tuple[pa.Table, pa.Table]:
+    """Return what `device_and_gauge_steps` gives of all samples from what it gave of parts of them."""
+    return added_up(pa.concat_tables(states), STATE, _STATES_HOW), added_up(pa.concat_tables(gauges), _LEVELS, _GAUGES_HOW)
+
+
+def in_units_of_devices(states: pa.Table, gauges: pa.Table) -> tuple[pa.Table, pa.Table]:
+    """Return the sums of `device_and_gauge_steps` in their units and in the order of their keys."""
+    return tuple(
+        in_units(table).sort_by([(name, "ascending") for name in keys]) for table, keys in ((states, STATE), (gauges, _LEVELS))
+    )
+
+
+_LEVELS = ("gpu", "mig", "level")
+# what of a table of steps is no sum
+_STATES_HOW = {"other_model": "min", "model": "max", "index": "max", "start_ms": "min", "last_ms": "max"}
+_GAUGES_HOW = {"lowest_clock": "min", "highest_clock": "max"}
+
+
+_KINDS = {
+    "share": pa.float64(),
+    "owner": pa.int8(),
+    "measured": pa.int8(),
+    "summed": pa.bool_(),
+    "index": pa.int32(),
+    "start_ms": pa.int64(),
+    "last_ms": pa.int64(),
+    "level": pa.int32(),
+    "lowest_clock": pa.float64(),
+    "highest_clock": pa.float64(),
+}
+
+
+def _plain(table: pa.Table, how: Mapping[str, str], keys: Sequence[str]) -> pa.Table:
+    """Return a table of steps in the types that all tables of steps have: sums wide enough for any, names as strings."""
+    told = {name: _KINDS.get(name, pa.string()) for name in (*how, *keys)}
+    return table.cast(pa.schema([pa.field(name, told.get(name, pa.decimal128(38, 0))) for name in table.column_names]))
 
 
 def _unfolded(fine: Any) -> Any:
     """Return the sums of `gauge_sums` from those of samples that are alike in their code, and perhaps in more."""
+    found, steps = _gauges_in_steps(fine)
+    return from_steps(found, steps).order_by(*_LEVELS)
+
+
+def _gauges_in_steps(fine: Any) -> tuple[Any, dict[str, Steps]]:
     code = fine._code.cast("int64")
     fine = fine.mutate(
         level=((code // _LEVEL).cast("int32") - 1).nullif(-1), conditions=code % _LEVEL // _CONDITION, bits=code % _CONDITION
@@ -180,7 +246,7 @@ def _unfolded(fine: Any) -> Any:
         lowest_clock=rated.ifelse(fine.lowest, None).min(),
         highest_clock=rated.ifelse(fine.highest, None).max(),
     )
-    return from_steps(found, steps).order_by("gpu", "mig", "level")
+    return found, steps
 
 
 def util_sums(samples: Any) -> Any:

@@ -26,15 +26,14 @@ from ullage.reports.fleet.groups import (
     Group,
     Mask,
     counted_hours,
+    course_sums,
     exact_share,
     gauge,
     gpu_hours,
     groups_of,
-    in_slices,
     marked_sums,
     method_of,
     prices_of,
-    stacked,
     state_and_gauge_sums,
     state_sums,
 )
@@ -42,10 +41,11 @@ from ullage.reports.fleet.rated import Rated, chains, codes_of, losses, rate, we
 from ullage.reports.fleet.series import gauge_evidence, noise
 from ullage.reports.fleet.trusted import Device, bounds_note, judge, sampled_bounds
 from ullage.sources.inventory import Listed
-from ullage.sums.devices import KIND, time_sums, within
+from ullage.store.rollups import RolledSums
+from ullage.sums.devices import KIND, within
 from ullage.sums.grouping import collapse
 from ullage.sums.ledger import CODES, OWNERS
-from ullage.sums.spans import Span, Whose, samples_in_spans
+from ullage.sums.spans import Span, Whose, gpus_of, samples_in_spans
 from ullage.units import DAY_MS, HOUR_MS
 from ullage.views.shown import ShownByView
 from ullage.views.view import Finding
@@ -143,15 +143,23 @@ class FleetRequest:
         peaks(self.peak_tflops or "")
 
 
-def fleet(samples: Any, jobs: pa.Table | None, question: FleetRequest, notes: list[str] | None = None) -> FleetReport:
+def fleet(
+    samples: Any,
+    jobs: pa.Table | None,
+    question: FleetRequest,
+    notes: list[str] | None = None,
+    rolled: RolledSums | None = None,
+) -> FleetReport:
     """Return the fleet report over settled samples (an Ibis table of `tables.SETTLED`) and job records.
 
+    `rolled` are sums kept of these samples (`store.Store.rolled` of the same window): the report is the same, and sooner made.
     Raises UllageError for an empty window, an unknown key, or a fleet of which no GPU is known.
     """
     notes = list(notes or [])
     samples = within(samples, question.since, question.until)
     question.progress("adding up")
-    samples, sums, gauges, found = _existing(samples, question, notes)
+    rolled = None if rolled is None else replace(rolled, rest=_cut(rolled.rest, question))
+    samples, sums, gauges, found, rolled = _existing(samples, question, notes, rolled)
     if not len(sums):
         hint = "widen --since/--until, or check that the source holds the fields it needs: `ullage metrics --fields`"
         raise UllageError("there is no sample in the window", "; ".join([*notes[:3], hint]))
@@ -192,7 +200,7 @@ def fleet(samples: Any, jobs: pa.Table | None, question: FleetRequest, notes: li
         by=by,
         groups=_hourly(samples, question, verdicts) if by == "hour" else groups_of(rated, trusted, lost, by, question.prices),
         models=groups_of(rated, trusted, lost, "model", question.prices),
-        course=_course(samples, window, verdicts, question),
+        course=_course(samples, window, verdicts, question, rolled),
         verdicts=_tally(verdicts),
         doubtful_series=_doubtful(verdicts),
         agreement=compared,
@@ -225,21 +233,28 @@ def _report_notes(rated: Rated, good: Rated, tree: TelemetryTree, compared: Agre
     ]
 
 
-def _existing(samples: Any, question: FleetRequest, notes: list[str]) -> tuple[Any, pa.Table, pa.Table, Existence]:
-    """Return the samples of the time in which their GPUs existed, their sums by state and of their gauges, and when each GPU existed.
+def _cut(rest: Any, question: FleetRequest) -> Any:
+    return None if rest is None else within(rest, question.since, question.until)
+
+
+def _existing(
+    samples: Any, question: FleetRequest, notes: list[str], rolled: RolledSums | None
+) -> tuple[Any, pa.Table, pa.Table, Existence, RolledSums | None]:
+    """Return the samples of the time in which their GPUs existed, their sums by state and of their gauges, when each GPU existed, and
+    what is kept of their sums.
 
     Notes say what lay outside.
     """
-    sums, gauges = state_and_gauge_sums(samples, notes)
+    sums, gauges = state_and_gauge_sums(samples, notes, rolled)
     found = existence(sums, question.inventory, _window(sums, question)) if len(sums) else Existence({})
     not_existing = outside(sums, found)
     if not not_existing:
         notes += notes_of(found, 0.0, 0.0) if question.inventory else []
-        return samples, sums, gauges, found
+        return samples, sums, gauges, found, rolled
     inside = samples_in_spans(samples, not_existing)
     left, gauges = state_and_gauge_sums(inside, [])
     notes += notes_of(found, _observed(sums), _observed(left))
-    return inside, left, gauges, found
+    return inside, left, gauges, found, None
 
 
 def _believed(rated: Rated, verdicts: Verdicts) -> Mask:
@@ -331,10 +346,17 @@ def _observed(sums: pa.Table) -> float:
     return gpu_hours(rate(sums))
 
 
-def _course(samples: Any, window: tuple[int, int], verdicts: Verdicts, question: FleetRequest) -> list[CoursePoint]:
+def _course(
+    samples: Any, window: tuple[int, int], verdicts: Verdicts, question: FleetRequest, rolled: RolledSums | None = None
+) -> list[CoursePoint]:
     bucket_ms = next((b for b in BUCKETS if (window[1] - window[0]) / b <= 400), BUCKETS[-1])
-    believed = [samples_in_spans(_of_trusted(table, verdicts), _faults(verdicts), inside=False) for table in in_slices(samples, [])]
-    sums = stacked([time_sums(table, bucket_ms=bucket_ms) for table in believed])
+    faults = _faults(verdicts)
+
+    def believed(table: Any) -> Any:
+        return samples_in_spans(_of_trusted(table, verdicts), faults, inside=False)
+
+    doubted = {gpu for (gpu, _), verdict in verdicts.items() if not verdict.trusted} | set(gpus_of(faults))
+    sums = course_sums(samples, believed, doubted, bucket_ms, rolled)
     if not len(sums):
         return []
     rated = rate(collapse(sums, ["bucket", *KIND]), question.model)

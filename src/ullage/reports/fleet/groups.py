@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,10 @@ from ullage.gpus.mig import mig_share
 from ullage.metrics.metric import ratio
 from ullage.metrics.telemetry import TelemetryTree
 from ullage.reports.fleet.rated import Rated, chains, weighted_mean
-from ullage.sums.devices import device_sums
-from ullage.sums.gauges import device_and_gauge_sums, gauge_sums
+from ullage.store.rollups import COURSE_MS, RolledSums
+from ullage.sums.devices import device_sums, from_course_steps, time_steps
+from ullage.sums.exact import negative
+from ullage.sums.gauges import device_and_gauge_steps, device_and_gauge_sums, gauge_sums, in_units_of_devices, merged_steps
 from ullage.sums.slices import by_slices, sliced_gpus
 from ullage.sums.spans import Span, Whose, cut_at_spans, gpus_of
 from ullage.tables import SETTLED
@@ -161,12 +163,51 @@ def state_sums(samples: Any, notes: list[str], *, bucket_ms: int | None = None, 
     return stacked([device_sums(table, bucket_ms=bucket_ms, only=only).to_pyarrow() for table in in_slices(samples, notes)])
 
 
-def state_and_gauge_sums(samples: Any, notes: list[str]) -> tuple[pa.Table, pa.Table]:
-    """Return what `state_sums` gives, and the sums of `ullage.sums.gauges` over the samples as they are."""
+def state_and_gauge_sums(samples: Any, notes: list[str], rolled: RolledSums | None = None) -> tuple[pa.Table, pa.Table]:
+    """Return what `state_sums` gives, and the sums of `ullage.sums.gauges` over the samples as they are.
+
+    `rolled` are sums that are kept of the samples, and the samples of which none are, cut to the same window.
+    """
     tables = in_slices(samples, notes)
-    if len(tables) > 1:  # slices' samples are not what their states are summed over
+    if rolled is None:
+        if len(tables) == 1:
+            return device_and_gauge_sums(samples)
+        # slices' samples are not what their states are summed over
         return stacked([device_sums(table).to_pyarrow() for table in tables]), gauge_sums(samples).to_pyarrow()
-    return device_and_gauge_sums(samples)
+    found = [(one.states, one.gauges) for one in rolled.rolled]
+    if rolled.rest is not None:
+        found.append(device_and_gauge_steps(rolled.rest))
+    states, gauges = in_units_of_devices(*merged_steps(*zip(*found, strict=True)))
+    if len(tables) == 1:
+        return states, gauges
+    whole = states.filter(pc.invert(pc.is_in(states["gpu"], value_set=_gpus_of(tables[1]))))
+    return stacked([whole, *(device_sums(table).to_pyarrow() for table in tables[1:])]), gauges
+
+
+def course_sums(samples: Any, believed: Callable[[Any], Any], doubted: set[str], bucket_ms: int, rolled: RolledSums | None) -> pa.Table:
+    """Return the sums over time of the samples that are `believed`; all samples of GPUs that are not `doubted` are.
+
+    Of what is `rolled` up only the samples of doubted and sliced GPUs are asked.
+    """
+    fine_ms = min(bucket_ms, COURSE_MS)
+    tables = in_slices(samples, [])
+    if rolled is None or bucket_ms % COURSE_MS:
+        steps = [time_steps(believed(table), bucket_ms=fine_ms) for table in tables]
+        return from_course_steps(pa.concat_tables(steps), bucket_ms)
+    steps = [one.course for one in rolled.rolled]
+    if rolled.rest is not None:
+        steps.append(time_steps(rolled.rest, bucket_ms=COURSE_MS))
+    odd = doubted.union(*(_gpus_of(table).to_pylist() for table in tables[1:]))
+    if odd:
+        theirs = sorted(odd)
+        steps.append(negative(time_steps(samples.filter(samples.gpu.isin(theirs)), bucket_ms=COURSE_MS)))
+        steps += [time_steps(believed(table.filter(table.gpu.isin(theirs))), bucket_ms=COURSE_MS) for table in tables]
+    sums = from_course_steps(pa.concat_tables(steps), bucket_ms)
+    return sums.filter(pc.greater(sums["span_ms"], 0))
+
+
+def _gpus_of(samples: Any) -> pa.Array:
+    return samples.select("gpu").distinct().to_pyarrow()["gpu"].combine_chunks().cast(pa.string())
 
 
 def stacked(tables: Sequence[pa.Table]) -> pa.Table:
