@@ -10,6 +10,7 @@ import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def ullage_tree(store: Path) -> Answer:
     }
 
 
-def ullage_report(store: Path) -> Answer:
+def ullage_report(store: Path, *, rolled: bool = False) -> Answer:
     from ullage.render.fleet import view
     from ullage.reports.fleet.fleet import FleetRequest, fleet
     from ullage.store.store import Store
@@ -64,7 +65,7 @@ def ullage_report(store: Path) -> Answer:
 
     def answer() -> float | None:
         resting = Store.open(store)
-        report = fleet(resting.samples(), resting.jobs(), FleetRequest())
+        report = fleet(resting.samples(), resting.jobs(), FleetRequest(), rolled=resting.rolled() if rolled else None)
         text(view(report))
         return report.ofu_all
 
@@ -207,6 +208,7 @@ WAYS: dict[str, Callable[[Path], Answer]] = {
     "tree-polars": polars_tree,
     "tree-sql": sql_tree,
     "report-ullage": ullage_report,
+    "report-rolled": partial(ullage_report, rolled=True),
 }
 
 if __name__ == "__main__":

@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import math
 import sys
+import time
 from pathlib import Path
 
 from day import at_rest
 from measure import Figure, Figures, Run, fresh, parser, table
 from prometheus_day import prometheus_figures
+from ullage.store.store import Store
 
 ASKED = str(Path(__file__).parent / "asked.py")
 PEERS = ("pandas", "polars", "sql")
-NAMES = {"ullage": "ullage", "pandas": "pandas", "polars": "Polars", "sql": "DuckDB SQL by hand"}
+NAMES = {"ullage": "ullage", "rolled": "from the roll-ups of its store", "pandas": "pandas", "polars": "Polars", "sql": "DuckDB SQL by hand"}
 QUESTIONS = {"ofu": "fleet OFU", "tree": "tree of every job", "report": "whole report"}
+ROLLED = "Ullage, from the roll-ups of its store"
 TARGETS = {"ofu": 1.5, "tree": 3.0}  # seconds, 10,000 GPUs, on two cores
 MEMORY = 1.5  # GB
 FULL = 10_000
@@ -49,11 +52,15 @@ def main() -> None:
 
 def ask_all(store: Path, quick: bool) -> dict[str, Run]:
     """Ask every question in every way; stop when two ways differ."""
-    runs = {f"{question}-{way}": fresh(ASKED, f"{question}-{way}", str(store), quick=quick) for question in TARGETS for way in NAMES}
+    ways = [f"{question}-{way}" for question in TARGETS for way in ("ullage", *PEERS)]
+    runs = {way: fresh(ASKED, way, str(store), quick=quick) for way in ways}
     for question in TARGETS:
         for peer in PEERS:
             agree(question, runs[f"{question}-ullage"].answer, runs[f"{question}-{peer}"].answer)
-    return runs | {"report-ullage": fresh(ASKED, "report-ullage", str(store), quick=quick)}
+    begin = time.process_time()
+    made = Store.open(store).roll_up()
+    print(f"{made} parts added up in {time.process_time() - begin:.1f} s of CPU")
+    return runs | {way: fresh(ASKED, way, str(store), quick=quick) for way in ("report-ullage", "report-rolled")}
 
 
 def agree(question: str, ours: object, theirs: object) -> None:
@@ -76,7 +83,7 @@ def compared(gpus: int, question: str, runs: dict[str, Run]) -> list[Figure]:
     ours = runs[f"{question}-ullage"]
     target, memory = (TARGETS.get(question), MEMORY) if gpus == FULL else (None, None)
     what = f"{QUESTIONS[question]}, {gpus:,} GPUs"
-    theirs = {NAMES[peer]: runs[f"{question}-{peer}"] for peer in PEERS if f"{question}-{peer}" in runs}
+    theirs = {NAMES[peer]: runs[f"{question}-{peer}"] for peer in (*PEERS, "rolled") if f"{question}-{peer}" in runs}
     return [
         Figure(what, ours.seconds, "s", {name: run.seconds for name, run in theirs.items()}, target),
         Figure(f"{what}, whole process", ours.process, "s", {name: run.process for name, run in theirs.items()}),
