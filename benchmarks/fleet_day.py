@@ -21,7 +21,13 @@ from ullage.store.store import Store
 
 ASKED = str(Path(__file__).parent / "asked.py")
 PEERS = ("pandas", "polars", "sql")
-NAMES = {"ullage": "ullage", "rolled": "from the roll-ups of its store", "pandas": "pandas", "polars": "Polars", "sql": "DuckDB SQL by hand"}
+NAMES = {
+    "ullage": "ullage",
+    "rolled": "from the roll-ups of its store",
+    "pandas": "pandas",
+    "polars": "Polars",
+    "sql": "DuckDB SQL by hand",
+}
 QUESTIONS = {"ofu": "fleet OFU", "tree": "tree of every job", "report": "whole report"}
 ROLLED = "Ullage, from the roll-ups of its store"
 TARGETS = {"ofu": 1.5, "tree": 3.0}  # seconds, 10,000 GPUs, on two cores

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import random
 
 import pytest
@@ -28,7 +29,7 @@ def store_of(seed, folder, *, parts=1, faults=False):
                 row |= {"engine_active": 0.0, "sm_active": 0.0, "tensor_active": 0.0, "busy": 0.97}
     store = Store.open(folder, create=True)
     edges = [round(len(rows) * part / parts) for part in range(parts + 1)]
-    for first, last in zip(edges, edges[1:], strict=False):
+    for first, last in itertools.pairwise(edges):
         if last > first:
             store.append(unsettled(rows[first:last]))
     return store

@@ -22,12 +22,15 @@ Examples:
 )
 @click.argument("folder", type=click.Path())
 def command(folder: str) -> None:
-    """Merge each day's small parts into few large ones, and remove files that nobody needs."""
-    kept = opened(folder).compact()
+    """Merge each day's small parts into few large ones, keep their sums beside them, and remove files that nobody needs."""
+    store = opened(folder)
+    kept = store.compact()
     if kept.parts_after == kept.parts_before:
         click.echo(f"nothing to merge in {counted(kept.parts_before, 'part')}, {size(kept.bytes_before)}")
     else:
         click.echo(f"{kept.parts_before:,} parts became {kept.parts_after:,}; {size(kept.bytes_before)} became {size(kept.bytes_after)}")
+    if added_up := store.roll_up():
+        click.echo(f"{counted(added_up, 'part')} added up for reports")
     say_removed(kept)
 
 

@@ -185,9 +185,7 @@ def merged_steps(states: Sequence[pa.Table], gauges: Sequence[pa.Table]) -> tupl
 
 def in_units_of_devices(states: pa.Table, gauges: pa.Table) -> tuple[pa.Table, pa.Table]:
     """Return the sums of `device_and_gauge_steps` in their units and in the order of their keys."""
-    return tuple(
-        in_units(table).sort_by([(name, "ascending") for name in keys]) for table, keys in ((states, STATE), (gauges, _LEVELS))
-    )
+    return tuple(in_units(table).sort_by([(name, "ascending") for name in keys]) for table, keys in ((states, STATE), (gauges, _LEVELS)))
 
 
 _LEVELS = ("gpu", "mig", "level")
