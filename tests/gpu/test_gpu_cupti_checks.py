@@ -382,13 +382,13 @@ def test_programs_run_at_the_same_time(tmp_path):
 
 
 def test_the_programs_start_where_there_is_neither_pytorch_nor_a_binding_of_cudas():
-    names = sorted(path.stem for path in (START.parents[1] / "gpu").glob("cupti_*_program.py"))
+    names = sorted(path.stem for path in (START.parents[2] / "gpu").glob("cupti_*_program.py"))
     code = (
         "import importlib, sys\n"
         "for name in ('torch', 'cuda', 'pynvml'): sys.modules[name] = None\n"
         f"for name in {names!r}: importlib.import_module('gpu.' + name)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=START.parents[1], timeout=120)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=START.parents[2], timeout=120)
     assert len(names) == 10 and done.returncode == 0, done.stderr
 
 

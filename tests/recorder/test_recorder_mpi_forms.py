@@ -19,8 +19,8 @@ from tests.recorder.recorder_runs import HERE, compiled, library, run
 from ullage.cupti.chunks import HostKind
 
 MILLISECOND = 1_000_000
-TABLE = HERE.parent / "src" / "ullage" / "cupti" / "native" / "mpi_calls.h"
-TOOL = HERE.parent / "tools" / "mpi_calls.py"
+TABLE = HERE.parents[1] / "src" / "ullage" / "cupti" / "native" / "mpi_calls.h"
+TOOL = HERE.parents[1] / "tools" / "mpi_calls.py"
 BOTH = ("openmpi", "mpich")
 LIBRARIES = ("libmpi.so", "libmpi_mpifh.so", "libmpi_usempif08.so", "libmpi_usempi_ignore_tkr.so", "libmpich.so", "libmpichfort.so")
 

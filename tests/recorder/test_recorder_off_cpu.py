@@ -178,7 +178,7 @@ def test_a_real_program_is_off_the_cpu_for_as_long_as_its_own_clocks_say(events,
 
 
 def real_program():
-    return compiled(HERE / "off_cpu_program.c", "off_cpu_program", ("-I", str(HERE.parent / "src" / "ullage" / "live" / "include")))
+    return compiled(HERE / "off_cpu_program.c", "off_cpu_program", ("-I", str(HERE.parents[1] / "src" / "ullage" / "live" / "include")))
 
 
 def test_the_report_tells_useful_time_from_time_off_the_cpu_in_each_form(tmp_path):
