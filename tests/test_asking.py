@@ -27,6 +27,7 @@ from ullage.asking import (
     read_share,
     read_span,
     step,
+    traces,
 )
 from ullage.asking.question import QUESTIONS
 from ullage.cli import cli
@@ -34,6 +35,8 @@ from ullage.cli._question_command import answers_itself, is_group, question_name
 from ullage.errors import UllageError
 from ullage.questions.cupti.map import read_values
 from ullage.questions.gemm import read_cluster, read_tile
+from ullage.questions.trace.compare import read_limits
+from ullage.questions.trace.trace import read_ranks
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -189,6 +192,10 @@ TEXTS: dict[object, tuple[Any, Any]] = {  # for each way to read a text: a text 
     step.read_recompute: ("attention.scores", ("attention.scores",)),
     step.read_precisions: (("bf16", "mlp=fp8"), {"*": "bf16", "mlp": "fp8"}),
     step.read_layout: ("tp=4,pp=2", {"tp": 4, "pp": 2}),
+    traces.read_gibibytes: ("0.5", 2**29),
+    traces.read_gigabytes_a_second: ("450", 450e9),
+    read_ranks: (("a.json=3",), {"a.json": 3}),
+    read_limits: (("0.95", "speed=0.9"), {"": 0.95, "speed": 0.9}),
     read_tile: ("256x128x64", (256, 128, 64)),
     read_cluster: ("2x1", (2, 1)),
     int: ("3", 3),

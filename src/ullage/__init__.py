@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from ullage.gpus.chip import peak as peak
     from ullage.live.regions import region as region
     from ullage.questions._samples import read_samples as read_samples
-    from ullage.questions._traces import trace as trace
     from ullage.questions.audit.counter import audit_counter as audit_counter
     from ullage.questions.audit.mfu import audit_mfu as audit_mfu
     from ullage.questions.audit.peaks import audit_peaks as audit_peaks
@@ -32,6 +31,11 @@ if TYPE_CHECKING:
     from ullage.questions.flops import flops as flops
     from ullage.questions.gemm import gemm as gemm
     from ullage.questions.sass import sass as sass
+    from ullage.questions.trace.compare import trace_compare as trace_compare
+    from ullage.questions.trace.gemms import trace_gemms as trace_gemms
+    from ullage.questions.trace.scaling import trace_scaling as trace_scaling
+    from ullage.questions.trace.stragglers import trace_stragglers as trace_stragglers
+    from ullage.questions.trace.trace import trace as trace
     from ullage.questions.waterfall import waterfall as waterfall
     from ullage.traced import read_trace as read_trace
 
@@ -52,6 +56,10 @@ __all__ = [
     "region",
     "sass",
     "trace",
+    "trace_compare",
+    "trace_gemms",
+    "trace_scaling",
+    "trace_stragglers",
     "waterfall",
 ]
 
@@ -69,7 +77,11 @@ _HOME = {
     "read_trace": ("ullage.traced", "read_trace"),
     "region": ("ullage.live.regions", "region"),
     "sass": ("ullage.questions.sass", "sass"),
-    "trace": ("ullage.questions._traces", "trace"),
+    "trace": ("ullage.questions.trace.trace", "trace"),
+    "trace_compare": ("ullage.questions.trace.compare", "trace_compare"),
+    "trace_gemms": ("ullage.questions.trace.gemms", "trace_gemms"),
+    "trace_scaling": ("ullage.questions.trace.scaling", "trace_scaling"),
+    "trace_stragglers": ("ullage.questions.trace.stragglers", "trace_stragglers"),
     "waterfall": ("ullage.questions.waterfall", "waterfall"),
 }
 

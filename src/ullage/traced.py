@@ -114,10 +114,10 @@ class Traced:
 
         Raises UllageError for a region that the run doesn't have."""
         from ullage.profiles import with_region_tables
-        from ullage.reports.trace.trace import TraceQuestion, trace
+        from ullage.reports.trace.trace import TraceRequest, trace
 
         read = self.profile if region is None or self.asked is None else with_region_tables(self.profile, self.asked, region)
-        return trace(read, self.window, TraceQuestion(mode, region, price, link))
+        return trace(read, self.window, TraceRequest(mode, region, price, link))
 
     def tree(self, mode: Mode | None = None, region: str | None = None) -> Tree:
         """Return the trees: "talp" counts collectives as work, "ai" apart; None takes what suits the source."""
@@ -178,13 +178,11 @@ def read_trace(
     (files of unequal times are read twice) or of all that was "recorded"; `what_if` makes the report replay the run with other durations.
     Raises UllageError for what the user can fix.
     """
-    from ullage.profiles import ProfileRequest, profile
-    from ullage.sums.lanes.window import parse
-    from ullage.traces.trace import TraceOptions
+    from ullage.asking.traces import TraceReading
+    from ullage.profiles import profile
 
-    chosen = parse(window)
-    options = TraceOptions(strict=strict, limit=limit, progress=progress or (lambda _: None))
+    reading = TraceReading(window=window, strict=strict, limit=limit, workers=workers, host=host)
+    asked = reading.profile_request(progress or (lambda _: None), ranks=dict(ranks or {}), tables=tables, replay=what_if)
     places = [files] if isinstance(files, str | Path) else list(files)
-    asked = ProfileRequest(chosen, dict(ranks or {}), options, workers, host, tables, what_if)
     read = profile([str(place) for place in places], asked)
     return Traced(read, read.window, asked)

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from tests.recorder.recordings import CUPTI, EPOCH, KERNEL, MAIN, PROCESS, Made, busy, call, copy, host, kernel, mark, of, record, rows
 from tests.traces.test_trace_sources_agree import BESIDE_KINETO, SCENARIOS, assert_agrees
 from ullage import read_trace
-from ullage.cli.trace import command
+from ullage.cli._parts import question_or_group
 from ullage.cupti.chunks import ChunkType, HostKind
 from ullage.cupti.kinds import ActivityKind
 from ullage.cupti.releases import RELEASES
@@ -63,7 +63,7 @@ def test_the_papers_use_cases_give_the_trees_that_pytorchs_profiler_gives(number
 
 def test_a_folder_of_ranks_is_one_run_for_the_command(tmp_path: Path) -> None:
     write(training(TrainingPlan(ranks=3)), tmp_path)
-    result = CliRunner().invoke(command, [str(tmp_path), "--by", "rank"])
+    result = CliRunner().invoke(question_or_group("trace"), [str(tmp_path), "--by", "rank"])
     assert result.exit_code == 0, result.output
     assert "3 processes, 3 devices" in result.output
     assert "rank 2" in result.output

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 from tests.recorder.recorder_runs import HERE, compiled, library, run, run_program
 from tests.recorder.recordings import MAIN, Made, host, of, rows
 from ullage import read_trace
-from ullage.cli.trace import command
+from ullage.cli._parts import question_or_group
 from ullage.cupti.chunks import ChunkType, ChunkWriter, HostKind, chunks
 
 NAMES = {1: "MPI_Test", 2: "step"}
@@ -170,8 +170,8 @@ def test_the_rank_that_it_cost_most_is_spoken_of_and_all_forms_tell_the_same(tmp
         "(55 % of the run; 10 calls of MPI, 50 ns each, which counts as no useful time), 8e-09 s in its own"
     )
     assert [note for note in report.notes if note.startswith("the recorder itself")] == [said]
-    text = CliRunner().invoke(command, [str(tmp_path)]).output
-    told = json.loads(CliRunner().invoke(command, [str(tmp_path), "--json"]).output)
+    text = CliRunner().invoke(question_or_group("trace"), [str(tmp_path)]).output
+    told = json.loads(CliRunner().invoke(question_or_group("trace"), [str(tmp_path), "--json"]).output)
     first, second = told["processes"]
     assert (first["recorder_s"], second["recorder_s"]) == (0, 5e-8)
     assert second["shares"]["recorder"] == pytest.approx(0.05)

@@ -20,7 +20,7 @@ from tests.recorder.drawn_recordings import CLOCKS, END, EPOCH, INFO, NAMES, chu
 from tests.recorder.recording_brute_force import Recording, Row, read
 from tests.recorder.recording_sums import Sums, regions, threads, worked_out
 from ullage import read_trace
-from ullage.cli.trace import command
+from ullage.cli._parts import question_or_group
 from ullage.errors import UllageError
 from ullage.live.following import Following
 from ullage.live.trees import ProcessTree
@@ -208,7 +208,7 @@ def assert_live_agrees(tree: ProcessTree, expected: Sums | None) -> None:
 def test_the_command_prints_the_sums_that_brute_force_gives(seed: int, tmp_path: Path) -> None:
     expected = worked_out([read(path) for path in drawn(seed, tmp_path)])
     assert expected is not None
-    result = CliRunner().invoke(command, [str(tmp_path), "--json", "--mode", "ai"])
+    result = CliRunner().invoke(question_or_group("trace"), [str(tmp_path), "--json", "--mode", "ai"])
     found = json.loads(result.output)
     assert found["elapsed_ns"] == expected.elapsed
     lanes = sorted(

@@ -19,7 +19,7 @@ from tests.recorder.recording_brute_force import read
 from tests.recorder.recording_sums import worked_out
 from tests.recorder.test_recording_brute_force import assert_rows_agree, given, rows_of
 from ullage import read_trace
-from ullage.cli.trace import command
+from ullage.cli._parts import question_or_group
 from ullage.errors import UllageError
 from ullage.live.following import Following
 
@@ -195,7 +195,7 @@ def hostile(path: Path) -> Path:
 
 @pytest.mark.parametrize("asked", [[], ["--by", "region"], ["--by", "device"], ["--by", "rank"], ["--json"]])
 def test_no_hostile_word_reaches_the_terminal_as_it_is(asked: list[str], tmp_path: Path) -> None:
-    result = CliRunner().invoke(command, [str(hostile(tmp_path / "a.ullage")), *asked])
+    result = CliRunner().invoke(question_or_group("trace"), [str(hostile(tmp_path / "a.ullage")), *asked])
     assert result.exit_code == 0, result.output
     assert UNSEEN.findall(result.output) == []
 
@@ -203,7 +203,7 @@ def test_no_hostile_word_reaches_the_terminal_as_it_is(asked: list[str], tmp_pat
 @pytest.mark.parametrize("ending", FILES)
 def test_no_hostile_word_gets_into_a_file_as_it_is(ending: str, tmp_path: Path) -> None:
     out = tmp_path / f"out{ending}"
-    result = CliRunner().invoke(command, [str(hostile(tmp_path / "a.ullage")), "--out", str(out)])
+    result = CliRunner().invoke(question_or_group("trace"), [str(hostile(tmp_path / "a.ullage")), "--out", str(out)])
     assert result.exit_code == 0, result.output
     text = out.read_text(encoding="utf-8")
     assert UNSEEN.findall(text) == []

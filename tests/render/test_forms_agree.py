@@ -17,7 +17,7 @@ from tests.traces.test_factors import MAIN_THREAD, WORKER, paraver
 from ullage.profiles import Tables
 from ullage.render.trace import view
 from ullage.render.trace_json import record
-from ullage.reports.trace.trace import TraceQuestion, TraceReport, trace
+from ullage.reports.trace.trace import TraceReport, TraceRequest, trace
 from ullage.simulate.traces import kineto, nsys, talp
 from ullage.simulate.traces.pils import USE_CASES, pils
 from ullage.simulate.traces.training import TrainingPlan, training
@@ -72,7 +72,7 @@ def late_ranks_in_a_region_in_full(folder: Path) -> TraceReport:
 
 def read_without_its_region(folder: Path) -> TraceReport:
     read = read_trace(nsys.write(training(TrainingPlan(ranks=2, steps=2, layers=2)), folder / "run.sqlite"))
-    return trace(read.profile, read.window, TraceQuestion(region="optimizer"))
+    return trace(read.profile, read.window, TraceRequest(region="optimizer"))
 
 
 def steps(folder: Path) -> TraceReport:

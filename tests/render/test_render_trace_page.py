@@ -15,7 +15,7 @@ from ullage.profiles import Profile
 from ullage.render.trace import view
 from ullage.render.trace_parquet import SCHEMA
 from ullage.render.trace_parquet import parquet as as_parquet
-from ullage.reports.trace.trace import TraceQuestion, TraceReport, trace
+from ullage.reports.trace.trace import TraceReport, TraceRequest, trace
 from ullage.sums.lanes.kernels import Kernels
 from ullage.sums.lanes.run import Run
 from ullage.totals import HostTotals, Region
@@ -29,7 +29,7 @@ def report(run: Run, place: str = "rank0.json") -> TraceReport:
     problems = Problems()
     problems.note(f"a note about {place}")
     profile = Profile((place,), "kineto", tuple(c.recording for c in run.captures), run, (), problems, "ai")
-    return trace(profile, "first-last", TraceQuestion("ai", price=2.0))
+    return trace(profile, "first-last", TraceRequest("ai", price=2.0))
 
 
 class Words(HTMLParser):

@@ -21,7 +21,7 @@ from ullage.metrics.kernel_losses import STEPS
 from ullage.metrics.steps import ChainStep
 from ullage.profiles import ProfileRequest, profile
 from ullage.render.waterfall_kernels import answer
-from ullage.reports.trace.trace import TraceQuestion, TraceReport, trace
+from ullage.reports.trace.trace import TraceReport, TraceRequest, trace
 from ullage.reports.waterfall.kernel_roofs import KernelRoofs, RoofSources, kernel_roofs
 from ullage.reports.waterfall.remedies import LEAST_POINTS, kernel_remedies, remedies
 from ullage.simulate.job import JobPlan, job
@@ -203,7 +203,7 @@ def traced_roofs(launches: list[Launch], ranks: int, end: int, folder: Path) -> 
     events = tuple(event for one in to for event in one.events)
     files = write(Scenario("roofs", events, {one.process: rank for rank, one in enumerate(to)}, devices), folder)
     seen = profile([str(path) for path in files], ProfileRequest())
-    return trace(seen, seen.window, TraceQuestion(mode="ai")), RoofSources(H100, float(CLOCK), BANDWIDTH, "the maker")
+    return trace(seen, seen.window, TraceRequest(mode="ai")), RoofSources(H100, float(CLOCK), BANDWIDTH, "the maker")
 
 
 def read(launches: list[Launch], ranks: int, end: int, folder: Path) -> KernelRoofs:

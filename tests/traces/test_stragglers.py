@@ -10,7 +10,7 @@ import pytest
 
 from tests.command_line import ask
 from ullage.errors import UllageError
-from ullage.questions._traces import stragglers
+from ullage.questions.trace.stragglers import trace_stragglers as stragglers
 from ullage.reports.trace.stragglers import MOSTLY, STRAGGLING
 from ullage.simulate.traces.pipeline import PipelinePlan, write
 

@@ -14,7 +14,7 @@ from tests.traces.test_trace_sources_agree import SCENARIOS
 from ullage import read_trace
 from ullage.errors import UllageError
 from ullage.render.talp_json import talp_json
-from ullage.reports.trace.trace import TraceQuestion, trace
+from ullage.reports.trace.trace import TraceRequest, trace
 from ullage.simulate.traces.pils import USE_CASES, Load, pils
 from ullage.simulate.traces.recording import write
 from ullage.simulate.traces.training import TrainingPlan, training
@@ -100,5 +100,5 @@ def test_devices_alone_have_no_form_in_talp(tmp_path):
 def test_one_region_alone_is_the_run(tmp_path):
     made = Made(tmp_path / "a.ullage").clocks(0).named({2: "solve"}, flags=1).host(host(20, 30, 2)).clocks(40)
     run = read_trace(made.buffer(kernel(22, 27)).end())
-    report = trace(run.profile, "first-last", TraceQuestion(region="solve"))
+    report = trace(run.profile, "first-last", TraceRequest(region="solve"))
     assert json.loads(talp_json(report))["Application"]["Global"]["elapsedTime"] == 10

@@ -237,7 +237,7 @@ def test_a_comparison_as_text():
     a = replace(SLOW, regions=(run(50, 50, 25, 31.25, name="forward"),))
     b = replace(FAST, regions=(run(40, 50, 25, 31.25, name="forward\x1b[31m"), run(40, 50, 25, 31.25, name="forward")))
     report = change(a, b, ("before", "after"))
-    assert text(render.view(report, verdict(report))) == WHOLE
+    assert text(render.view(replace(report, verdict=verdict(report)))) == WHOLE
 
 
 WHOLE = """\
@@ -273,7 +273,7 @@ note: only 'after' has the region forward\\x1b[31m
 
 def test_a_comparison_as_data():
     report = change(SLOW, FAST)
-    data = record(report, verdict(report))
+    data = record(replace(report, verdict=verdict(report)))
     row = next(r for r in data["whole"]["device"] if r["metric"] == "orchestration_efficiency")
     assert data["passed"] is True
     assert (data["whole"]["elapsed_s"], data["whole"]["explained_by"]) == ({"a": 0.1, "b": 0.08}, "orchestration_efficiency")

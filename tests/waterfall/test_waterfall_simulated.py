@@ -26,7 +26,7 @@ from ullage.questions.waterfall import WaterfallQuestion, job_sources
 from ullage.reports.fleet.series import gauge_evidence
 from ullage.reports.flops import flops
 from ullage.reports.gemms.file import read_gemms
-from ullage.reports.trace.trace import TraceQuestion, trace
+from ullage.reports.trace.trace import TraceRequest, trace
 from ullage.reports.waterfall.known import GivenByHand, SourceReports, with_gpus
 from ullage.reports.waterfall.sources import read
 from ullage.reports.waterfall.waterfall import WaterfallReport, waterfall
@@ -97,7 +97,7 @@ def others(simulated: SimulatedJob, folder: Path) -> SourceReports:
     rows = [gemm | {"tile": list(gemm["tile"]), "cluster": list(gemm["cluster"])} for gemm in simulated.model.gemms(simulated.plan.ranks)]
     (folder / "gemms.json").write_text(json.dumps(rows))
     return SourceReports(
-        trace=trace(read_in, "first-last", TraceQuestion(mode="ai")),
+        trace=trace(read_in, "first-last", TraceRequest(mode="ai")),
         flops=flops(read_config(fields), step),
         gemms=read_gemms(folder / "gemms.json"),
     )

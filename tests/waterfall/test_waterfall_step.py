@@ -16,7 +16,7 @@ from ullage.product import Product
 from ullage.profiles import profile
 from ullage.render.waterfall import headline, record
 from ullage.reports.flops import flops
-from ullage.reports.trace.trace import TraceQuestion, trace
+from ullage.reports.trace.trace import TraceRequest, trace
 from ullage.reports.waterfall.known import SourceReports, with_gpus
 from ullage.reports.waterfall.waterfall import waterfall
 from ullage.simulate.job import GPU, KERNEL, JobPlan, job
@@ -37,7 +37,7 @@ def found(folder: Path, shown: float, gpus: int | None = None) -> SourceReports:
     kineto.write(run, folder)
     fields = config(simulated)
     step = step_question(**fields.pop("step"), gpu=GPU, gpus=2)
-    report = trace(profile([str(folder)]), "first-last", TraceQuestion(mode="ai"))
+    report = trace(profile([str(folder)]), "first-last", TraceRequest(mode="ai"))
     assert report.gemms is not None and report.gemms.flops > 0
     return with_gpus(SourceReports(trace=report, flops=flops(read_config(fields), step)), gpus)
 
@@ -90,7 +90,7 @@ def test_attention_kernels_have_no_tile_model_and_widen_the_bounds_of_tile_by_th
     file = DATA / "kineto" / "tracelens_h100_Qwen_Qwen1.5-0.5B-Chat__1016005.json.gz"
     if not file.exists():
         pytest.skip("needs the project's data")
-    report = trace(profile([str(file)]), "first-last", TraceQuestion(mode="ai"))
+    report = trace(profile([str(file)]), "first-last", TraceRequest(mode="ai"))
     assert report.gemms is not None and report.kernels is not None
     attention = sum(row.time for row in report.kernels.families if row.family == "attention")
     share = attention / (attention + report.gemms.time)

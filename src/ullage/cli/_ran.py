@@ -168,7 +168,7 @@ def _stalled(recorded: Recorded, files: list[Path], notes: list[str], asked: dic
 
 def _trace(files: list[Path], asked: dict[str, Any], progress: Progress, notes: list[str]) -> TraceReport | None:
     """Return the report on recordings. A region that isn't there, and recordings without any event, are notes: all else is good."""
-    from ullage.questions._traces import trace
+    from ullage.questions.trace.trace import trace
 
     names, more = [str(path) for path in files], {"mode": asked["mode"], "price": asked["price"], "progress": progress}
     if asked["region"] is not None:
@@ -198,7 +198,7 @@ def _nameless(report: RunReport, run: Gathering, command: tuple[str, ...]) -> Ru
 
 def _given(report: RunReport, files: list[Path], asked: dict[str, Any]) -> bool:
     """Print the report and write the files that were asked for; return whether that went well."""
-    from ullage.cli.trace import painter
+    from ullage.cli.options import painter
     from ullage.render.run import view
     from ullage.views.text import text
 

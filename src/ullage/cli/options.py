@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import math
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Mapping
@@ -57,7 +58,23 @@ def give(
     elif out is None:
         from ullage.views.text import text
 
-        click.echo(text(view), nl=False)
+        click.echo(text(view, paint=painter()), nl=False)
+
+
+def painter(stream: Any = None) -> Any:
+    """Return how a cell is coloured on a stream (stdout): not at all unless a terminal shows it and NO_COLOR is unset."""
+    from ullage.views.table import plain
+
+    stream = stream or sys.stdout
+    if stream is None or not stream.isatty() or os.environ.get("NO_COLOR"):
+        return plain
+
+    def paint(cell: str, value: float | None) -> str:
+        if value is None:
+            return cell
+        return click.style(cell, fg="green" if value >= 0.8 else "yellow" if value >= 0.5 else "red")
+
+    return paint
 
 
 def say_written(out: Path | None, partial_because: str = "") -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ullage.errors import harmless
-from ullage.reports.trace.change import BoundedNumber, ChangeReport, Check, ComparedPart, ComparedSide, ExplainedChange, GateVerdict
+from ullage.reports.trace.change import BoundedNumber, ChangeReport, Check, ComparedPart, ComparedSide, ExplainedChange
 from ullage.totals import RESOURCES
 from ullage.views.names import lowered
 from ullage.views.notation import FIGURES, TIME
@@ -18,9 +18,9 @@ SHOWN = 12  # regions before "… n more"
 WRITTEN: dict[str, Callable[[float], str]] = {"ns": seconds, "": "{:,.0f}".format, "1": factor}
 
 
-def view(report: ChangeReport, verdict: GateVerdict | None = None, *, top: int = SHOWN) -> View:
+def view(report: ChangeReport, *, top: int = SHOWN) -> View:
     """Return the answer, what each side did in both runs, the regions, the verdict of a gate if there is one, and the notes."""
-    checks = [] if verdict is None else [Paragraph("\n".join(map(_said, verdict.checks)), kept=True)]
+    checks = [] if report.verdict is None else [Paragraph("\n".join(map(_said, report.verdict.checks)), kept=True)]
     return View(
         kind="trace-compare",
         subject="Two runs compared",
@@ -72,7 +72,7 @@ def regions(report: ChangeReport, top: int) -> Table:
     return Table("regions", columns, rows, brief=top, elsewhere="--top shows them")
 
 
-def record(report: ChangeReport, verdict: GateVerdict | None = None) -> dict[str, Any]:
+def record(report: ChangeReport) -> dict[str, Any]:
     """Return the comparison as plain data: ratios, times in s, None for what is not known or can't be told."""
     data: dict[str, Any] = {
         "a": report.a,
@@ -82,7 +82,7 @@ def record(report: ChangeReport, verdict: GateVerdict | None = None) -> dict[str
         "regions": [{"name": part.name, **_part(part)} for part in report.parts[1:]],
         "notes": list(report.notes),
     }
-    if verdict is not None:
+    if (verdict := report.verdict) is not None:
         data["passed"] = verdict.passed
         data["checks"] = [
             {"metric": c.metric, "limit": c.limit, "ratio": _bounded(c.change.ratio, 1), "passed": c.passed} for c in verdict.checks

@@ -21,9 +21,10 @@ By = Literal["kernel", "product", "layer"]
 _NAMES = 3  # of a layer's path, innermost ones, that a table shows
 
 
-def view(found: GemmSummary, top: int = 20, by: By = "kernel", ofu: float | None = None) -> View:
+def view(found: GemmSummary, top: int = 20, by: By = "kernel") -> View:
     """Return the answer, then each kernel with its product, each product and each layer, most time first; short forms show those that are
     asked for."""
+    ofu = found.ofu
     answer = summary(found) if ofu is None else adjusted(found, ofu)
     tables = {
         "kernel": Table("kernels", _KERNELS, [_kernel(use, found.time) for use in found.rows], brief=top),
@@ -105,9 +106,9 @@ def _lost(found: GemmUse | GemmGroup) -> list[Value]:
     return [found.tile_efficiency, None if found.tile_efficiency is None else found.padding, found.rate]
 
 
-def record(found: GemmSummary, ofu: float | None = None) -> dict[str, Any]:
+def record(found: GemmSummary) -> dict[str, Any]:
     """Return it as JSON: times in s, FLOPs as integers."""
-    given = {} if ofu is None else {"ofu": ofu, "adjusted_ofu": _times(ofu, found.tile_efficiency)}
+    given = {} if found.ofu is None else {"ofu": found.ofu, "adjusted_ofu": _times(found.ofu, found.tile_efficiency)}
     return {
         **given,
         **_sums(found),

@@ -9,6 +9,8 @@ from ullage.errors import harmless
 from ullage.metrics.tree import Node
 from ullage.reports.trace.scaling import ScalingReport, ScalingRow, TreeRows
 from ullage.totals import RESOURCES, Resource
+from ullage.views.files import FORMS as VIEW_FORMS
+from ullage.views.files import Form
 from ullage.views.markup import Markup
 from ullage.views.names import lowered
 from ullage.views.notation import COUNT, FACTOR, TIME, Notation
@@ -104,6 +106,16 @@ def cell(node: Node | None) -> str:
 
 def _cell(node: Node | None) -> Cell:
     return Cell(None) if node is None else Cell(node.value, cell(node), level=node.value if node.exact else None)
+
+
+FORMS = (*VIEW_FORMS, ".svg")
+
+
+def more_forms(report: ScalingReport, made: View) -> dict[str, Form]:  # noqa: ARG001 - a question's `more_forms`
+    """Return what makes the forms of files that other reports do not have: the runs as a picture."""
+    from ullage.render.svg.scaling import scaling
+
+    return {".svg": lambda: str(scaling(report))}
 
 
 def record(report: ScalingReport) -> dict[str, Any]:

@@ -29,10 +29,9 @@ def write(
     *,
     files: Sequence[str] = (),
     made: View | None = None,
-    table: str = "",
     data: Callable[[], dict[str, Any]] | None = None,
 ) -> None:
-    """Write a report, or the view that was `made` of it with its `data`, in CSV a `table` of it; an old file stays until the new is whole.
+    """Write a report, or the view that was `made` of it with its `data`; an old file stays until the new is whole.
 
     `files` are read again for a .pftrace, which holds every event. Raises UllageError for a form that the report can't take.
     """
@@ -40,12 +39,17 @@ def write(
         replace(path, _perfetto(report, files))
         return
     shown = view(report) if made is None else made
-    more: dict[str, Form] = {
-        ".csv": lambda: table_csv(chosen_table(shown, table)),
+    write_answer(path, shown, data or (lambda: record(report)), more_forms(report, shown))
+
+
+def more_forms(report: TraceReport, made: View) -> dict[str, Form]:
+    """Return what makes the forms of files that other reports do not have, and CSV: of the table that `--by` asks for."""
+    asked_for = next((section.name.replace("-", " ") for section in made.sections if section.name.startswith("by-")), "")
+    return {
+        ".csv": lambda: table_csv(chosen_table(made, asked_for)),
         ".svg": lambda: _svg(report),
         ".parquet": lambda: _parquet(report),
     }
-    write_answer(path, shown, data or (lambda: record(report)), more)
 
 
 def timeline_of(report: TraceReport) -> str:

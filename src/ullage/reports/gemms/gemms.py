@@ -13,6 +13,7 @@ from ullage.product import CONVOLUTION, EARLIER, GRAPH, GROUPED
 from ullage.reports.gemms.uses import GemmUse, gemm_use
 from ullage.sums.lanes.products import merge_products
 from ullage.sums.lanes.run import Run
+from ullage.views.shown import ShownByView
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,11 @@ class GemmGroup(GemmSums):
 
 
 @dataclass(frozen=True)
-class GemmSummary(GemmSums):
+class GemmSummary(GemmSums, ShownByView, view="ullage.render.gemms"):
     """All of a run's GEMM kernels: `rows` by kernel and product, `products` by product, `layers` by layer, most time first.
 
-    `unshaped` is the time in ns without a product, by why: words of `ullage.product`, "" where nothing is known.
+    `unshaped` is the time in ns without a product, by why: words of `ullage.product`, "" where nothing is known. `ofu` is the job's, where
+    it was given, to be adjusted; `complete` says whether all of the run is there.
     """
 
     rows: tuple[GemmUse, ...]
@@ -74,6 +76,8 @@ class GemmSummary(GemmSums):
     layers: tuple[GemmGroup, ...]
     unshaped: dict[str, int]
     notes: tuple[str, ...]
+    ofu: float | None = None
+    complete: bool = True
 
 
 def gemm_summary(run: Run) -> GemmSummary | None:

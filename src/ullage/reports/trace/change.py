@@ -114,13 +114,18 @@ class ComparedPart:
 
 @dataclass(frozen=True)
 class ChangeReport(ShownByView, view="ullage.render.change"):
-    """B against A: the whole first, then the regions that both have, the most changed first."""
+    """B against A: the whole first, then the regions that both have, the most changed first.
+
+    `verdict` is that of a gate, where one was asked for; `complete` says whether all of both runs is there.
+    """
 
     a: str
     b: str
     mode: Mode
     parts: tuple[ComparedPart, ...]
     notes: tuple[str, ...] = ()
+    verdict: GateVerdict | None = None
+    complete: bool = True
 
     @property
     def whole(self) -> ComparedPart:

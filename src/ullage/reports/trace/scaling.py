@@ -69,7 +69,7 @@ class ScalingReport(ShownByView, view="ullage.render.scaling"):
     """Runs in the order of their resources; `reference` is the column that the scalings are relative to.
 
     `kind` is None where it does not matter: a single run, or runs whose totals are not known. `told` says how it was found out,
-    None when it was stated.
+    None when it was stated. `complete` says whether all of each run is there.
     """
 
     columns: tuple[ScalingRun, ...]
@@ -80,6 +80,7 @@ class ScalingReport(ShownByView, view="ullage.render.scaling"):
     blocks: tuple[TreeRows, ...]
     fall: Fall | None
     notes: tuple[str, ...]
+    complete: bool = True
 
 
 def scaling(

@@ -93,6 +93,11 @@ class StragglerReport(ShownByView, view="ullage.render.stragglers"):
     partial: bool
     notes: tuple[str, ...]
 
+    @property
+    def complete(self) -> bool:
+        """Whether all operations could be used."""
+        return not self.partial
+
 
 def straggler_report(table: pa.Table, *, peers: Peers = "step", problems: Problems | None = None) -> StragglerReport:
     """Return what stragglers cost a job, from a table of `tables.OPERATIONS`.

@@ -42,7 +42,7 @@ RECORDED, WHOLE_RUN, REGION_RECORDED = "all that was recorded", "the whole run",
 
 
 @dataclass(frozen=True)
-class TraceQuestion:
+class TraceRequest:
     """What is asked of a run: `mode` (None: what suits the source), a `region`, a `price` of a GPU-hour for the bill, and the rate of a
     GPU's `link` one way, in B/s, for collectives that are not within a host."""
 
@@ -94,10 +94,15 @@ class TraceReport(ShownByView, view="ullage.render.trace"):
     nccl: NcclArrivals | None = None
     tables_of: str = ""
 
+    @property
+    def complete(self) -> bool:
+        """Whether all of the run is there."""
+        return not self.partial
 
-def trace(profile: Profile, window: str, question: TraceQuestion | None = None) -> TraceReport:
+
+def trace(profile: Profile, window: str, question: TraceRequest | None = None) -> TraceReport:
     """Return the report of a run. Raises UllageError for a region that it doesn't have."""
-    question = question or TraceQuestion()
+    question = question or TraceRequest()
     mode = question.mode or profile.prefers
     if profile.run is None:
         return _stated(profile, mode, window, question)
@@ -172,7 +177,7 @@ def _during(run: Run, matched: Matched, region: str | None) -> Matched:
     return during(matched, found)
 
 
-def _stated(profile: Profile, mode: Mode, window: str, question: TraceQuestion) -> TraceReport:
+def _stated(profile: Profile, mode: Mode, window: str, question: TraceRequest) -> TraceReport:
     """Return the report of files that hold sums of regions, the whole run first."""
     factors = _stated_factors(profile.regions)
     views = tuple(view(r.name, _elapsed(r), r.host, r.device, mode, factors=factors) for r in profile.regions)

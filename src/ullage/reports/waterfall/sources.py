@@ -15,7 +15,7 @@ from ullage.reports.fleet.fleet import FleetReport
 from ullage.reports.fleet.fleet import FleetRequest as FleetQuestion
 from ullage.reports.flops import FlopsReport, StepQuestion, flops
 from ullage.reports.gemms.file import read_gemms
-from ullage.reports.trace.trace import TraceQuestion, trace
+from ullage.reports.trace.trace import TraceRequest, trace
 from ullage.reports.waterfall import evidence as evidence_of
 from ullage.reports.waterfall.known import SourceReports, gpu_name, with_gpus
 from ullage.sources.source import Options
@@ -78,7 +78,7 @@ def _traced(places: JobSources) -> tuple[Profile, Any]:
 
     asked = places.asked or ProfileRequest(TraceWindow("auto"))
     read = profile(list(places.trace), asked)
-    return read, trace(read, read.window, TraceQuestion(mode="ai"))
+    return read, trace(read, read.window, TraceRequest(mode="ai"))
 
 
 def _said_gpus(step: StepQuestion | None) -> int | None:

@@ -1,0 +1,1 @@
+"""Host and device efficiency trees of profiles: of one run, of two compared, of several beside one another."""
