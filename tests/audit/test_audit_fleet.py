@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 import ullage
+from ullage.asking.step import words_of_section
 from ullage.audit.configs import ConfigFolder
 from ullage.cli import cli
 from ullage.errors import UllageError
@@ -143,7 +144,7 @@ def test_what_was_left_out_is_told_in_few_lines():
 
 def test_a_step_may_name_the_framework_that_reported(tmp_path):
     (tmp_path / "job.json").write_text(json.dumps({**TINY, "step": {"batch": 1, "seq": 64, "imitate": "verl"}}))
-    assert ConfigFolder(tmp_path).get("job").step["imitate"] == "verl"
+    assert ConfigFolder(tmp_path, words_of_section).get("job").step["imitate"] == "verl"
 
 
 def test_a_job_without_a_configuration_is_left_out_with_the_reason(simulated, tmp_path):
@@ -189,12 +190,12 @@ def test_a_step_lies_in_the_configuration_or_beside_it(tmp_path):
     (tmp_path / "beside.step.json").write_text('{"seqlens": [4, 2], "layout": {"dp": 2}, "freeze": "embedding"}')
     (tmp_path / "folder").mkdir()
     (tmp_path / "folder" / "config.json").write_text(json.dumps(TINY))
-    folder = ConfigFolder(tmp_path)
+    folder = ConfigFolder(tmp_path, words_of_section)
     assert set(folder.files) == {"inside", "beside", "folder"}
     inside, beside, whole = (folder.get(name) for name in ("inside", "beside", "folder"))
     assert inside is not None and beside is not None and whole is not None
-    assert inside.step == {"batch": 2, "seq": 4, "recompute": ["attention.scores"]} and "step" not in inside.config.values
-    assert beside.step == {"seqlens": [4, 2], "layout": {"dp": 2}, "freeze": ["embedding"]}
+    assert inside.step == {"batch": 2, "seq": 4, "recompute": ("attention.scores",)} and "step" not in inside.config.values
+    assert beside.step == {"seqlens": [4, 2], "layout": {"dp": 2}, "freeze": ("embedding",)}
     assert whole.step == {}
     # a job's own comes before that of its name
     assert folder.get("beside", "inside") is beside and folder.get("100001", "inside") is inside and folder.get("x", None) is None
@@ -204,7 +205,7 @@ def test_a_step_lies_in_the_configuration_or_beside_it(tmp_path):
     "step",
     [
         {"sequence": 4},
-        {"seq": "4"},
+        {"seq": "four"},
         {"seq": 4.5},
         {"seq": True},
         {"seqlens": [1, "2"]},
@@ -223,4 +224,4 @@ def test_a_step_lies_in_the_configuration_or_beside_it(tmp_path):
 def test_a_step_that_makes_no_sense_names_the_word_and_the_file(tmp_path, step):
     (tmp_path / "odd.json").write_text(json.dumps({**TINY, "step": step}))
     with pytest.raises(UllageError, match=r"odd\.json"):
-        ConfigFolder(tmp_path).get("odd")
+        ConfigFolder(tmp_path, words_of_section).get("odd")

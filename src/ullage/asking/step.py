@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -250,8 +251,11 @@ def words_of_section(section: Any, place: str) -> dict[str, Any]:
     """Return what a section of a file says of a step, by word. Raises UllageError that names the file and the word."""
     if not isinstance(section, Mapping):
         raise UllageError(f"'{SECTION}' of {place} is no section of fields", 'write {"batch": 512, "seq": 4096, "step_time": 21.0}')
-    for word, wrong in _of_another_kind(section):
-        raise UllageError(f"'{word}' of {place} is {harmless(repr(section[word]), 60)}, and must be {wrong}")
+    for field in askable(StepDescription):
+        value = section.get(field.name)
+        if value is not None and not isinstance(value, str) and not _is_of_kind(value, field.name):
+            must = f"written as {field.metavar}" if field.read else _KINDS[field.kind]
+            raise UllageError(f"'{field.name}' of {place} is {harmless(repr(value), 60)}, and must be {must}")
     try:
         described = question_of(StepDescription, section, noun=f"'{SECTION}' of {place}", command="ullage flops --help")
     except UllageError as error:
@@ -263,15 +267,19 @@ def words_of_section(section: Any, place: str) -> dict[str, Any]:
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
-def _of_another_kind(section: Mapping[str, Any]) -> Any:
-    """Yield the words of a section whose values can't be what they say, and what they must be."""
-    for field in askable(StepDescription):
-        value = section.get(field.name)
-        if value is None or isinstance(value, str) or field.read is not None:
-            continue
-        kinds = (int, float) if field.kind is float else (field.kind,)
-        if not isinstance(value, kinds) or (isinstance(value, bool) and field.kind is not bool):
-            yield field.name, _KINDS[field.kind]
+def _is_of_kind(value: Any, word: str) -> bool:
+    """Return whether a file's value is what a word of a step means: a list of numbers for a latent, a size by name for a layout.
+
+    >>> _is_of_kind([21, 60, 104], "latent"), _is_of_kind(True, "batch"), _is_of_kind(["*", "bf16"], "precision")
+    (True, False, False)
+    """
+    import msgspec
+
+    try:
+        msgspec.convert(value, typing.get_type_hints(StepDescription)[word])
+    except msgspec.ValidationError:
+        return False
+    return True
 
 
 def words_of_file(name: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from ullage.asking import WrongQuestionError, askable, asked, read_share
 from ullage.asking.question import Progress, RegisteredQuestion, python_function, register
-from ullage.asking.step import StepDescription, step_question
+from ullage.asking.step import StepDescription, question_in_words, words_of_section
 from ullage.asking.telemetry import TelemetryReading
 
 if TYPE_CHECKING:
@@ -113,11 +113,11 @@ def _fleet(question: AuditMfuQuestion, progress: Progress) -> FleetAudit:
     from ullage.reports.audit.fleet import Measure, audit_fleet
     from ullage.reports.fleet.fleet import FleetRequest, fleet
 
-    folder = ConfigFolder(Path(question.configs or "").expanduser())
+    folder = ConfigFolder(Path(question.configs or "").expanduser(), words_of_section)
 
     def describe(job: str, name: str | None) -> tuple[Config, StepQuestion] | None:
         found = folder.get(job, name)
-        return None if found is None else (found.config, step_question(**found.step))
+        return None if found is None else (found.config, question_in_words(found.step, found.config))
 
     request = FleetRequest(by="job", model=question.gpu, since=question.since, until=question.until)
     measure = Measure(question.tile_efficiency, OFU_ERROR if question.error is None else question.error, question.node)
