@@ -329,6 +329,13 @@ def timeline() -> str:
         return Path("trace.svg").read_text(encoding="utf-8")
 
 
+def schemas() -> dict[str, Callable[[], str]]:
+    """The JSON Schemas, a file a kind."""
+    import schema_files
+
+    return schema_files.schema_pages()
+
+
 def chain() -> str:
     """The waterfall of a simulated job from peak to MFU."""
     from click.testing import CliRunner
@@ -396,7 +403,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "images/glossary.svg": six_numbers,
     "../README.md": readme,
 }
-PAGES |= {name: functools.partial(shown, name) for name in showing()} | {"counters.md": counters} | benches()
+PAGES |= {name: functools.partial(shown, name) for name in showing()} | {"counters.md": counters} | benches() | schemas()
 SLOW: dict[str, Callable[[], str]] = {"sass.md": sass, **stalls()}  # they compile: not asked whether they are stale, but by the long tests
 
 

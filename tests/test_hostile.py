@@ -31,7 +31,7 @@ from tests.fleet.servers import say, scripted
 from ullage.asking.telemetry import TelemetryReading
 from ullage.cli import cli
 from ullage.errors import UllageError
-from ullage.render import json as as_json
+from ullage.render import fleet_document as as_json
 from ullage.render.fleet import view
 from ullage.reports.fleet.fleet import FleetReport
 from ullage.sources.source import Options
@@ -79,7 +79,7 @@ def harmless_text(written: str) -> None:
 def sound(report: FleetReport) -> FleetReport:
     """Check a report in all its forms, and return it."""
     harmless_text(text(view(report, top=50)))
-    written = json_text(as_json.fleet(report))
+    written = json_text(as_json.record(report))
     harmless_text(written)
     data = json.loads(written, parse_constant=refuse)
     page = html(view(report))

@@ -12,7 +12,7 @@ import pyarrow.parquet as parquet
 import pytest
 
 from tests.conftest import T0
-from ullage.render import json as as_json
+from ullage.render import fleet_document as as_json
 from ullage.render.fleet import view
 from ullage.reports.fleet.fleet import FleetRequest, fleet
 from ullage.store.reading import SettledFiles
@@ -52,7 +52,7 @@ def written(files: list[Path], by: str) -> tuple[str, str]:
     source = SettledFiles(files)
     source._connection.con.execute("SET threads = 4")
     report = fleet(source.samples(), None, FleetRequest(by=by, prices={"": 2.0}))
-    return json.dumps(as_json.fleet(report)), as_text(view(report))
+    return json.dumps(as_json.record(report)), as_text(view(report))
 
 
 @pytest.mark.parametrize("by", ["job", pytest.param("hour", marks=pytest.mark.full)])

@@ -19,7 +19,7 @@ from tests.fleet.fleet_reference import busiest as busiest_of
 from tests.seeds import some
 from ullage.intake import opened
 from ullage.metrics.telemetry import LABELS
-from ullage.render import json as as_json
+from ullage.render import fleet_document as as_json
 from ullage.reports.fleet.existence import existence
 from ullage.reports.fleet.fleet import BUCKETS, FleetRequest, _course, _ledger
 from ullage.reports.fleet.fleet import fleet as fleet_report
@@ -343,7 +343,7 @@ def test_asking_twice_in_whatever_order_samples_arrived_gives_the_same_answer(se
     fleet = fleet_of(seed)
     order = np.random.default_rng(seed).permutation(len(fleet["samples"])).tolist()
     tables = (settled(fleet), settled(fleet), settled(fleet, order))
-    answers = [json.dumps(as_json.fleet(fleet_report(ibis.memtable(table), None, FleetRequest(by="job")))) for table in tables]
+    answers = [json.dumps(as_json.record(fleet_report(ibis.memtable(table), None, FleetRequest(by="job")))) for table in tables]
     assert answers[1:] == answers[:1] * 2
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import T0
 from ullage.audit.trust import VERDICTS
 from ullage.errors import UllageError
-from ullage.render import json as as_json
+from ullage.render import fleet_document as as_json
 from ullage.render.fleet import view
 from ullage.reports.fleet.fleet import FleetRequest, fleet
 from ullage.tables import JOBS, Flag
@@ -120,7 +120,7 @@ def test_without_a_clock_there_is_a_bound_but_no_ofu(settled):
     assert report.ofu is None
     assert report.tree.ofu is None
     assert any("at most" in note for note in report.notes)
-    assert json.dumps(as_json.fleet(report), allow_nan=False)
+    assert json.dumps(as_json.record(report), allow_nan=False)
     assert as_text(view(report)).startswith("OFU unknown")
 
 
@@ -203,19 +203,19 @@ def test_the_mfu_that_is_named_first_counts_and_another_is_a_note(settled, other
     assert report.agreement is not None and report.agreement.mfu == 0.3
     notes = [note for note in report.notes if "reported an MFU" in note]
     assert notes == ([f"job j reported an MFU of 30.0%, which counts, and {other:.1%} elsewhere in its records"] if told else [])
-    assert len(as_json.fleet(report)["agreement"]["contradictions"]) == len(notes)
+    assert len(as_json.record(report)["agreement"]["contradictions"]) == len(notes)
 
 
 def test_hostile_names_come_out_harmless(settled):
     name = "\x1b[31m<script>alert(1)</script>\r\n\u202e"
     report = fleet(settled([busy(job=name, user=name, host=name)]), None, FleetRequest())
-    text, data = as_text(view(report)), json.dumps(as_json.fleet(report))
+    text, data = as_text(view(report)), json.dumps(as_json.record(report))
     assert "\x1b" not in text and "\r" not in text and "\u202e" not in text
     assert "\x1b" not in data
 
 
 def test_the_json_contract_holds(settled):
-    data = as_json.fleet(fleet(settled([busy(job="1")]), None, FleetRequest()))
+    data = as_json.record(fleet(settled([busy(job="1")]), None, FleetRequest()))
     assert {"ofu", "method", "gpu_hours", "trusted_share", "window", "tree", "ledger", "groups", "notes"} <= set(data)
     assert {"key", "ofu", "gpu_hours", "tree"} <= set(data["groups"][0])
     assert data["method"] in ("sampled", "exact")
@@ -252,4 +252,4 @@ def test_the_bounds_of_ofu_hold_where_the_clock_follows_the_work(settled, seed):
     assert report.ofu_bounds is not None and report.ofu_bounds[0] <= truth * (1 + 1e-6) and report.ofu <= report.ofu_bounds[1]
     said = telemetry(report, 0.03)
     assert said is not None and said.ofu is not None and said.ofu.low <= truth * (1 + 1e-6) <= said.ofu.high
-    assert as_json.fleet(report)["ofu_bounds"] == list(report.ofu_bounds)
+    assert as_json.record(report)["ofu_bounds"] == list(report.ofu_bounds)

@@ -117,7 +117,7 @@ def test_files_or_the_table_and_not_both(cubin):
 def test_the_table_names_the_compilers_reason():
     done = ask("--table", "--family", "tcgen05", "--arch", "sm_90a")
     assert "sm_90a  refused: Instruction 'tcgen05.mma' not supported on .target 'sm_90a'" in done.output
-    cluster, _ = json.loads(ask("--table", "--family", "cluster", "--arch", "sm_90a", "--json").output)["instructions"]
+    cluster, *_ = json.loads(ask("--table", "--family", "cluster", "--arch", "sm_90a", "--json").output)["instructions"]
     assert cluster["architectures"]["sm_90a"]["opcodes"] == {
         "UCGABAR_ARV": 1,
         "UCGABAR_WAIT": 1,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from ullage.reports.architectures import ArchitectureList
+from ullage.views.declared import At, Document, plain_data
 from ullage.views.view import Column, Headline, Section, Table, View
 
 
@@ -20,7 +21,21 @@ def view(report: ArchitectureList) -> View:
     )
 
 
+class ArchitectureFamilyDocument(Document):
+    """A family of models whose FLOPs have a formula."""
+
+    family: str
+    kind: str
+    names: list[str]
+    source: str
+
+
+class ArchitecturesDocument(Document):
+    """The answer of `ullage flops --list`."""
+
+    architectures: Annotated[list[ArchitectureFamilyDocument], At("families")]
+
+
 def record(report: ArchitectureList) -> dict[str, Any]:
     """Return the families as plain data, with the names by which configurations call them."""
-    listed = [{"family": f.family, "kind": f.kind, "names": list(f.names), "source": f.source} for f in report.families]
-    return {"architectures": listed}
+    return plain_data(ArchitecturesDocument, report)

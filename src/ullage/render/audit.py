@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any
 
 from ullage.audit.mfu import Explanation, MfuFinding
+from ullage.audit.mistakes.mistake import Mistake
 from ullage.render.svg.audit import audit as picture
 from ullage.reports.audit.audit import AuditReport, MistakeList
+from ullage.views.declared import At, Document, Made, Ratio, filled, plain_data
 from ullage.views.files import FORMS as VIEW_FORMS
 from ullage.views.files import Form
 from ullage.views.notation import FACTOR_3, PERCENT_2, UNCUT, Notation
@@ -124,44 +126,78 @@ def mistakes_view(report: MistakeList) -> View:
 
 def mistakes_record(report: MistakeList) -> dict[str, Any]:
     """Return the known mistakes for JSON."""
-    return {"mistakes": [{"name": m.name, "about": m.about, "says": m.says, "decided_by": m.decides} for m in report.mistakes]}
+    return plain_data(MistakesDocument, report)
+
+
+class FactorOfMistakeDocument(Document):
+    """A mistake or a circumstance, and the factor that it puts on an MFU."""
+
+    name: str
+    says: str
+    factor: float
+    circumstance: bool
+    decided_by: str
+
+
+class ExplanationDocument(Document):
+    """A set of mistakes that together explain a reported MFU."""
+
+    mistakes: list[FactorOfMistakeDocument]
+    factor: float
+    corrected_mfu: Annotated[Ratio, At("corrected")]
+    beside_ofu: Annotated[Ratio, At("comparable")]
+
+
+class MfuFindingDocument(Document):
+    """A reported MFU held against OFU."""
+
+    reported: Ratio
+    ofu: Ratio
+    relative_error: Annotated[float, At("ratio"), Made(lambda ratio: ratio - 1)]
+    expected: list[Ratio]
+    agrees: bool
+    flagged: bool
+    explanations: Annotated[list[ExplanationDocument], Made(_explanation_documents)]
+    far_fetched: int
+
+
+class AuditDocument(MfuFindingDocument):
+    """The answer of `ullage audit mfu`."""
+
+    architecture: str
+    convention: str
+    considered: dict[str, float | list[float]]
+    notes: list[str]
+
+
+class MistakeDocument(Document):
+    """A mistake or a circumstance that moves an MFU."""
+
+    name: str
+    about: str
+    says: str
+    decided_by: Annotated[str, At("decides")]
+
+
+class MistakesDocument(Document):
+    """The answer of `ullage audit mfu --list`."""
+
+    mistakes: list[MistakeDocument]
 
 
 def record(report: AuditReport) -> dict[str, Any]:
     """Return the finding as plain data: ratios in [0, 1], factors on the reported MFU."""
-    return {
-        "architecture": report.architecture,
-        "convention": report.convention,
-        **finding(report.finding),
-        "considered": {e.mistake.name: e.low if e.low == e.high else [e.low, e.high] for e in report.finding.considered},
-        "notes": list(report.notes),
-    }
+    considered = {e.mistake.name: e.low if e.low == e.high else [e.low, e.high] for e in report.finding.considered}
+    about = {name: getattr(report, name) for name in ("architecture", "convention")}
+    return plain_data(AuditDocument, report.finding, considered=considered, notes=list(report.notes), **about)
 
 
-def finding(found: MfuFinding) -> dict[str, Any]:
-    """Return one finding as plain data."""
-    return {
-        "reported": found.reported,
-        "ofu": found.ofu,
-        "relative_error": found.ratio - 1,
-        "expected": list(found.expected),
-        "agrees": found.agrees,
-        "flagged": found.flagged,
-        "explanations": [_explained(e) for e in found.explanations],
-        "far_fetched": found.far_fetched,
-    }
+def _explanation_documents(found: Iterable[Explanation]) -> list[ExplanationDocument]:
+    return [filled(ExplanationDocument, one, mistakes=[_mistake(*pair) for pair in one.mistakes]) for one in found]
 
 
-def _explained(explanation: Explanation) -> dict[str, Any]:
-    return {
-        "mistakes": [
-            {"name": m.name, "says": m.says, "factor": factor, "circumstance": m.circumstance, "decided_by": m.decides}
-            for m, factor in explanation.mistakes
-        ],
-        "factor": explanation.factor,
-        "corrected_mfu": explanation.corrected,
-        "beside_ofu": explanation.comparable,
-    }
+def _mistake(mistake: Mistake, factor: float) -> FactorOfMistakeDocument:
+    return filled(FactorOfMistakeDocument, mistake, factor=factor, decided_by=mistake.decides)
 
 
 _FITS = "Sets of mistakes and circumstances that bring the report to where OFU allows it, the likeliest first."

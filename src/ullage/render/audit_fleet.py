@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from ullage.errors import harmless
-from ullage.render.audit import finding as finding_data
-from ullage.render.json import iso
+from ullage.render.audit import MfuFindingDocument
 from ullage.reports.audit.fleet import Audited, FleetAudit
+from ullage.views.declared import Document, Moment, filled, plain_data
 from ullage.views.notation import COUNT, PERCENT_1
 from ullage.views.numbers import UNKNOWN, counted, part_read
 from ullage.views.view import Column, Headline, Item, ItemList, Section, Table, Value, View
@@ -38,22 +38,50 @@ def view(audit: FleetAudit) -> View:
     )
 
 
+class AuditedJobDocument(MfuFindingDocument):
+    """A job whose reported MFU was audited."""
+
+    job: str
+    name: str | None
+    gpus: int
+    gpu: str
+    verdict: str
+
+
+class JobLeftOutDocument(Document):
+    """A job that was not audited, and why."""
+
+    job: str
+    reason: str
+
+
+class FleetAuditDocument(Document):
+    """The answer of `ullage audit mfu --fleet`: a member for each audited job, those furthest apart first."""
+
+    complete: bool
+    read_until: Moment | None
+    audited: int
+    wrong: int
+    unexplained: int
+    explained: int
+    jobs: list[AuditedJobDocument]
+    left_out: list[JobLeftOutDocument]
+    notes: list[str]
+
+
 def record(audit: FleetAudit) -> dict[str, Any]:
     """Return the audit as plain data: ratios in [0, 1], a member for each audited job, those furthest apart first."""
-    return {
-        "complete": audit.complete,
-        "read_until": None if audit.read_until is None else iso(audit.read_until),
-        "audited": len(audit.jobs),
-        "wrong": len(audit.of("wrong")),
-        "unexplained": len(audit.of("unexplained")),
-        "explained": len(audit.of("explained")),
-        "jobs": [
-            {"job": job.job, "name": job.name, "gpus": job.gpus, "gpu": job.chip, "verdict": job.verdict} | finding_data(job.finding)
-            for job in audit.jobs
+    return plain_data(
+        FleetAuditDocument,
+        audit,
+        audited=len(audit.jobs),
+        **{verdict: len(audit.of(verdict)) for verdict in ("wrong", "unexplained", "explained")},
+        jobs=[
+            filled(AuditedJobDocument, one.finding, job=one.job, name=one.name, gpus=one.gpus, gpu=one.chip, verdict=one.verdict)
+            for one in audit.jobs
         ],
-        "left_out": [{"job": job, "reason": reason} for job, reason in audit.left_out],
-        "notes": list(audit.notes),
-    }
+        left_out=[JobLeftOutDocument(job=job, reason=reason) for job, reason in audit.left_out],
+    )
 
 
 def _headline(audit: FleetAudit) -> Headline:

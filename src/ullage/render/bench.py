@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from ullage.benches.bench import BENCHES, Quantity
 from ullage.benches.quantities import UNITS as SI
 from ullage.benches.result import Stamp
 from ullage.benches.result import record as result_record
 from ullage.errors import UllageError, harmless
+from ullage.gpus.measured import Ceilings
 from ullage.render import ceilings
 from ullage.render.bench_words import (
     NOT_YET,
@@ -31,9 +31,10 @@ from ullage.render.svg.plot import plot
 from ullage.render.svg.roofline import roofline as roofline_picture
 from ullage.reports.bench.bench import BenchLine, BenchReport, BenchTable
 from ullage.reports.bench.bench import BenchNumber as Measurement
-from ullage.reports.bench.power_curve import PowerCost, power_cost, power_notes
+from ullage.reports.bench.power_curve import power_cost, power_notes
 from ullage.reports.bench.roofline import roofline
 from ullage.views.csv import table_csv
+from ullage.views.declared import At, Document, Ratio, Words, filled, plain, plain_data
 from ullage.views.files import FORMS as VIEW_FORMS
 from ullage.views.files import Form, write_answer
 from ullage.views.markup import Markup
@@ -224,60 +225,115 @@ def list_view() -> View:
     return View("benches", "Microbenchmarks", answer, sections=[Section("benches", "Microbenchmarks", [table])])
 
 
+class BenchDocument(Document):
+    """A microbenchmark: what it needs, how long it takes, what it measures."""
+
+    name: str
+    title: str
+    source: str
+    needs: str
+    seconds: float
+    architectures: list[str]
+    drift: bool
+    what: Annotated[str, At("summary")]
+
+
+class BenchesDocument(Document):
+    """The answer of `ullage bench --list`."""
+
+    benches: list[BenchDocument]
+
+
+class PowerCostDocument(Document):
+    """What the power limit costs."""
+
+    load: str
+    limit: float | None
+    sms: int
+    throughput: float
+    clock: float | None
+    power: float | None
+    reasons: list[str] | None
+    free: float
+    free_clock: float | None
+    free_data: str
+    free_sms: int
+    certain: bool
+    lost: float
+    share: Ratio
+    held_back: bool
+
+
+class BenchNumberDocument(Document):
+    """A number beside what was published and what is stated; SI units."""
+
+    labels: dict[str, Any]
+    quantity: str
+    unit: str
+    value: Annotated[float | None, At("value.value")]
+    published: dict[str, Any]
+    stated_peak: Annotated[float | None, At("peak")]
+    share_of_peak: Annotated[Ratio | None, At("share")]
+    stamp: Stamp | None
+    problem: Words
+
+
+class BenchTableDocument(Document):
+    """The numbers of a microbenchmark."""
+
+    bench: Annotated[str, At("member.name")]
+    title: Annotated[str, At("member.title")]
+    summary: Annotated[str, At("member.summary")]
+    source: Annotated[str, At("member.source")]
+    nearest: str
+    rows: list[BenchNumberDocument]
+
+
+class BenchReportDocument(Document):
+    """The answer of `ullage bench`: `results` as they can be read back, `ceilings` as `--save` keeps them, what the power limit costs, and
+    `tables` beside published figures and stated peaks."""
+
+    gpu: str | None
+    cases: dict[str, Any]
+    results: list[dict[str, Any]]
+    ceilings: Ceilings | None
+    power_cost: PowerCostDocument | None
+    tables: list[BenchTableDocument]
+    notes: list[str]
+
+
 def list_record() -> dict[str, Any]:
     """Return what microbenchmarks there are for JSON."""
-    benches = [
-        {
-            "name": m.name, "title": m.title, "source": m.source, "needs": m.needs, "seconds": m.seconds,
-            "architectures": list(m.architectures), "drift": m.drift, "what": m.summary,
-        }
-        for m in sorted(BENCHES.values(), key=lambda member: member.name)
-    ]  # fmt: skip
-    return {"benches": benches}
+    members = sorted(BENCHES.values(), key=lambda member: member.name)
+    return plain(BenchesDocument(benches=[filled(BenchDocument, one) for one in members]))
 
 
 def record(report: BenchReport) -> dict[str, Any]:
-    """Return the report for JSON: `results` as they can be read back, `ceilings` as `--save` keeps them, what the power limit costs, and
-    `tables` beside published figures and stated peaks."""
-    return {
-        "gpu": report.gpu,
-        "cases": _cases(report),
-        "results": [result_record(result) for result in report.results],
-        "ceilings": ceilings.record(report.ceilings),
-        "power_cost": _power_record(power_cost(report.results)),
-        "tables": [_table_record(table) for table in report.tables],
-        "notes": list(report.notes),
-    }
+    """Return the report for JSON."""
+    cost = power_cost(report.results)
+    return plain_data(
+        BenchReportDocument,
+        report,
+        cases=_cases(report),
+        results=[result_record(result) for result in report.results],
+        power_cost=None if cost is None else filled(PowerCostDocument, cost),
+        tables=[filled(BenchTableDocument, table, rows=_numbers(table)) for table in report.tables],
+    )
 
 
-def _power_record(cost: PowerCost | None) -> dict[str, Any] | None:
-    return None if cost is None else {**asdict(cost), "lost": cost.lost, "share": cost.share, "held_back": cost.held_back}
-
-
-def _table_record(table: BenchTable) -> dict[str, Any]:
-    layout = table.member.layout
-    names = (*layout.rows, *layout.across)
-    rows = [
-        {"labels": dict(zip(names, (*line.labels, *column), strict=True)), **_cell_record(cell)}
+def _numbers(table: BenchTable) -> list[BenchNumberDocument]:
+    names = (*table.member.layout.rows, *table.member.layout.across)
+    return [
+        filled(BenchNumberDocument, cell, labels=dict(zip(names, (*line.labels, *column), strict=True)), unit=SI[cell.quantity])
         for line in table.lines
         for (column, _), cell in line.cells.items()
     ]
-    member = table.member
-    about = {"bench": member.name, "title": member.title, "summary": member.summary, "source": member.source}
-    return about | {"nearest": table.nearest, "rows": rows}
 
 
-def _cell_record(cell: Measurement) -> dict[str, Any]:
-    return {
-        "quantity": cell.quantity,
-        "unit": SI[cell.quantity],
-        "value": None if cell.value is None else cell.value.value,
-        "published": dict(cell.published),
-        "stated_peak": cell.peak,
-        "share_of_peak": cell.share,
-        "stamp": None if cell.stamp is None else asdict(cell.stamp),
-        "problem": cell.problem or None,
-    }
+class BenchResultsDocument(Document):
+    """What `ullage bench --out results.json` keeps while it goes on, and `ullage bench drift --out`: results that `--from` reads."""
+
+    results: list[dict[str, Any]]
 
 
 _CLOSING = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from ullage.models.tracing import certificate as certificates
-from ullage.models.tracing.certificate import ComparedTrial
+from ullage.models.tracing.certificate import ComparedTrial, Difference
 from ullage.reports.proofs import CertifiedFormula
+from ullage.views.declared import Document, plain_data
 from ullage.views.notation import COUNT, FLOPS
 from ullage.views.view import Column, Headline, Item, ItemList, Section, Table, Value, View
 
@@ -37,6 +37,21 @@ def _row(one: ComparedTrial) -> list[Value]:
     return [shape, one.forward, one.traced_forward, one.backward, one.traced_backward, one.terms]
 
 
+class FlopsCertificateDocument(Document):
+    """The answer of `ullage flops --certify`: a formula beside a trace of the model, and the file in which that is kept."""
+
+    architecture: str
+    family: str
+    config_hash: str
+    formula_hash: str
+    versions: dict[str, str]
+    compared: list[ComparedTrial]
+    differences: list[Difference]
+    date: str
+    equal: bool
+    file: str | None
+
+
 def record(report: CertifiedFormula) -> dict[str, Any]:
     """Return the certificate as plain data, with the file that keeps it."""
-    return {**certificates.record(report.certificate), "file": None if report.file is None else str(report.file)}
+    return plain_data(FlopsCertificateDocument, report.certificate, file=None if report.file is None else str(report.file))

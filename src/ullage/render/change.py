@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+from msgspec import UNSET, UnsetType, field
 
 from ullage.errors import harmless
 from ullage.reports.trace.change import BoundedNumber, ChangeReport, Check, ComparedPart, ComparedSide, ExplainedChange
 from ullage.totals import RESOURCES
+from ullage.views.declared import At, Document, Seconds, filled, plain_data
 from ullage.views.names import lowered
 from ullage.views.notation import FIGURES, TIME
 from ullage.views.numbers import UNKNOWN, factor, signed
@@ -16,6 +19,7 @@ from ullage.views.view import Cell, Column, Headline, Paragraph, Section, Table,
 
 SHOWN = 12  # regions before "… n more"
 WRITTEN: dict[str, Callable[[float], str]] = {"ns": seconds, "": "{:,.0f}".format, "1": factor}
+P = TypeVar("P", bound="ComparedPartDocument")
 
 
 def view(report: ChangeReport, *, top: int = SHOWN) -> View:
@@ -72,53 +76,102 @@ def regions(report: ChangeReport, top: int) -> Table:
     return Table("regions", columns, rows, brief=top, elsewhere="--top shows them")
 
 
+class BoundedDocument(Document):
+    """A number and the bounds between which it surely lies; a bound is null where there is none."""
+
+    value: float
+    low: float
+    high: float | None
+
+
+class ExplainedChangeDocument(Document):
+    """A quantity in both runs, their ratio, and how much time its change explains."""
+
+    metric: str
+    label: str
+    depth: int
+    unit: str
+    a: BoundedDocument | None
+    b: BoundedDocument | None
+    ratio: BoundedDocument | None
+    settled: bool
+    elapsed: Seconds | None = field(name="elapsed_s")
+    resources: Seconds | None = field(name="resource_s")
+
+
+class ElapsedDocument(Document):
+    """How long both runs took, in s."""
+
+    a: float
+    b: float
+
+
+class ComparedPartDocument(Document):
+    """The whole, or a region, of two runs: a list of changes for the host, and one for the device."""
+
+    elapsed_s: ElapsedDocument
+    explained_by: Annotated[str | None, At("cause.metric")]
+    host: list[ExplainedChangeDocument] | UnsetType = UNSET
+    device: list[ExplainedChangeDocument] | UnsetType = UNSET
+
+
+class ComparedRegionDocument(ComparedPartDocument, kw_only=True):
+    """A region of two runs."""
+
+    name: str
+
+
+class CheckDocument(Document):
+    """Whether a ratio keeps its limit; null: it cannot be told."""
+
+    metric: str
+    limit: float
+    ratio: BoundedDocument | None
+    passed: bool | None
+
+
+class TraceCompareDocument(Document):
+    """The answer of `ullage trace compare`; with a gate also whether it `passed`."""
+
+    a: str
+    b: str
+    mode: str
+    whole: ComparedPartDocument
+    regions: list[ComparedRegionDocument]
+    notes: list[str]
+    passed: bool | UnsetType = UNSET
+    checks: list[CheckDocument] | UnsetType = UNSET
+
+
 def record(report: ChangeReport) -> dict[str, Any]:
     """Return the comparison as plain data: ratios, times in s, None for what is not known or can't be told."""
-    data: dict[str, Any] = {
-        "a": report.a,
-        "b": report.b,
-        "mode": report.mode,
-        "whole": _part(report.whole),
-        "regions": [{"name": part.name, **_part(part)} for part in report.parts[1:]],
-        "notes": list(report.notes),
-    }
-    if (verdict := report.verdict) is not None:
-        data["passed"] = verdict.passed
-        data["checks"] = [
-            {"metric": c.metric, "limit": c.limit, "ratio": _bounded(c.change.ratio, 1), "passed": c.passed} for c in verdict.checks
-        ]
-    return data
+    verdict = report.verdict
+    gate: dict[str, Any] = {} if verdict is None else {"passed": verdict.passed, "checks": [_check(one) for one in verdict.checks]}
+    regions = [_part(ComparedRegionDocument, part) for part in report.parts[1:]]
+    return plain_data(TraceCompareDocument, report, whole=_part(ComparedPartDocument, report.whole), regions=regions, **gate)
 
 
-def _part(part: ComparedPart) -> dict[str, Any]:
-    return {
-        "elapsed_s": {"a": part.a_elapsed / 1e9, "b": part.b_elapsed / 1e9},
-        "explained_by": None if part.cause is None else part.cause.metric,
-        **{found.name: [_row(row) for row in found.rows] for found in part.sides},
-    }
+def _check(check: Check) -> CheckDocument:
+    return filled(CheckDocument, check, ratio=_bounded(check.change.ratio, 1))
 
 
-def _row(row: ExplainedChange) -> dict[str, Any]:
+def _part(kind: type[P], part: ComparedPart) -> P:
+    elapsed = ElapsedDocument(a=part.a_elapsed / 1e9, b=part.b_elapsed / 1e9)
+    return filled(kind, part, elapsed_s=elapsed, **{found.name: [_change(row) for row in found.rows] for found in part.sides})
+
+
+def _change(row: ExplainedChange) -> ExplainedChangeDocument:
     scale = 1e-9 if row.unit == "ns" else 1
-    return {
-        "metric": row.metric,
-        "label": row.label,
-        "depth": row.depth,
-        "unit": {"ns": "s", "": "count"}.get(row.unit, row.unit),
-        "a": _bounded(row.a, scale),
-        "b": _bounded(row.b, scale),
-        "ratio": _bounded(row.ratio, 1),
-        "settled": row.settled,
-        "elapsed_s": None if row.elapsed is None else row.elapsed / 1e9,
-        "resource_s": None if row.resources is None else row.resources / 1e9,
-    }
+    unit = {"ns": "s", "": "count"}.get(row.unit, row.unit)
+    sides = {name: _bounded(getattr(row, name), scale) for name in ("a", "b")}
+    return filled(ExplainedChangeDocument, row, unit=unit, ratio=_bounded(row.ratio, 1), **sides)
 
 
-def _bounded(found: BoundedNumber | None, scale: float) -> dict[str, float | None] | None:
+def _bounded(found: BoundedNumber | None, scale: float) -> BoundedDocument | None:
     if found is None:
         return None
     high = found.high * scale
-    return {"value": found.value * scale, "low": found.low * scale, "high": high if high != float("inf") else None}
+    return BoundedDocument(value=found.value * scale, low=found.low * scale, high=high if high != float("inf") else None)
 
 
 def _value(row: ExplainedChange, found: BoundedNumber | None) -> Cell:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from ullage.audit.counter import ComparedCount
 from ullage.errors import harmless
 from ullage.reports.audit.counter import CounterReport
+from ullage.views.declared import At, Document, Flops, Made, Words, plain_data
 from ullage.views.notation import Notation
 from ullage.views.view import Column, Headline, Section, Table, View
 
@@ -30,33 +31,37 @@ def view(report: CounterReport) -> View:
     )
 
 
+class ComparedCountDocument(Document):
+    """A case: what the function said of it, and what is right."""
+
+    feature: Annotated[str, At("example.feature")]
+    model: Annotated[str, At("example.name")]
+    seqlens: Annotated[list[int], At("example.seqlens")]
+    flops: Annotated[float | None, At("told.flops")]
+    failed: Annotated[Words, At("told.failed")]
+    causal: Flops
+    full: Flops
+    ratio: float | None
+    ratio_full: Annotated[float | None, At("full_ratio")]
+    right: Annotated[bool, At("agrees")]
+    mistakes: Annotated[list[str], At("explained"), Made(lambda found: [mistake.name for mistake in found])]
+    exact: bool
+
+
+class CounterAuditDocument(Document):
+    """The answer of `ullage audit counter`."""
+
+    target: str
+    target_version: Annotated[str | None, At("version")]
+    right: int
+    cases: Annotated[int, At("rows"), Made(len)]
+    without_a_number: Annotated[int, At("silent")]
+    rows: list[ComparedCountDocument]
+
+
 def record(report: CounterReport) -> dict[str, Any]:
     """Return the audit as plain data."""
-    return {
-        "target": report.target,
-        "version": report.version,
-        "right": report.right,
-        "cases": len(report.rows),
-        "without_a_number": report.silent,
-        "rows": [_row(row) for row in report.rows],
-    }
-
-
-def _row(row: ComparedCount) -> dict[str, Any]:
-    return {
-        "feature": row.example.feature,
-        "model": row.example.name,
-        "seqlens": list(row.example.seqlens),
-        "flops": row.told.flops,
-        "failed": row.told.failed or None,
-        "causal": row.causal,
-        "full": row.full,
-        "ratio": row.ratio,
-        "ratio_full": row.full_ratio,
-        "right": row.agrees,
-        "mistakes": [mistake.name for mistake in row.explained],
-        "exact": row.exact,
-    }
+    return plain_data(CounterAuditDocument, report)
 
 
 def _headline(report: CounterReport) -> Headline:

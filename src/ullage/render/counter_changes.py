@@ -10,6 +10,7 @@ from typing import Any
 from ullage.cupti.metric_names.changes import Changes
 from ullage.cupti.metric_names.dictionary import DictionaryMetric
 from ullage.errors import harmless
+from ullage.views.declared import Document, filled, plain_data
 from ullage.views.notation import UNCUT
 from ullage.views.shown import ShownByView
 from ullage.views.view import Column, Headline, Paragraph, Section, Table, Value, View
@@ -69,27 +70,72 @@ def _cells(metric: DictionaryMetric) -> list[Value]:
 
 
 def _change(before: DictionaryMetric, after: DictionaryMetric) -> str:
-    one, other = _whole(before), _whole(after)
-    return ", ".join(f"{key} {one[key]} → {other[key]}" for key in ("kind", "unit", "hardware") if one[key] != other[key])
+    sides = ((key, getattr(before, key), getattr(after, key)) for key in ("kind", "unit", "hardware"))
+    return ", ".join(f"{key} {one} → {other}" for key, one, other in sides if one != other)
+
+
+class ChipReleaseDocument(Document):
+    """A chip in a release of CUPTI."""
+
+    chip: str
+    release: str
+
+
+class DictionaryMetricDocument(Document):
+    """A metric of the dictionary."""
+
+    name: str
+    kind: str
+    unit: str
+    hardware: str
+
+
+class MetricPairDocument(Document):
+    """A metric before and after."""
+
+    before: DictionaryMetricDocument
+    after: DictionaryMetricDocument
+
+
+class MetricCountsDocument(Document):
+    """How many metrics came, went, …; `same` is null where a pattern chose among them."""
+
+    came: int
+    went: int
+    renamed: int
+    changed: int
+    same: int | None
+
+
+class CuptiDiffDocument(Document):
+    """The answer of `ullage cupti diff`."""
+
+    before: ChipReleaseDocument
+    after: ChipReleaseDocument
+    match: str | None
+    counts: MetricCountsDocument
+    came: list[DictionaryMetricDocument]
+    went: list[DictionaryMetricDocument]
+    renamed: list[MetricPairDocument]
+    changed: list[MetricPairDocument]
 
 
 def record(report: CounterChanges) -> dict[str, Any]:
-    """Return the changes for JSON; `same` is None where a pattern chose among them."""
-    before, after, found, pattern = report.before, report.after, report.changes, report.pattern
-    return {
-        "before": {"chip": before[0], "release": before[1]},
-        "after": {"chip": after[0], "release": after[1]},
-        "match": pattern,
-        "counts": {
-            "came": len(found.came), "went": len(found.went), "renamed": len(found.renamed), "changed": len(found.changed),
-            "same": found.same if pattern is None else None,
-        },
-        "came": [_whole(metric) for metric in found.came],
-        "went": [_whole(metric) for metric in found.went],
-        "renamed": [{"before": _whole(first), "after": _whole(second)} for first, second in found.renamed],
-        "changed": [{"before": _whole(first), "after": _whole(second)} for first, second in found.changed],
-    }  # fmt: skip
+    """Return the changes for JSON."""
+    found = report.changes
+    counts = {name: len(getattr(found, name)) for name in ("came", "went", "renamed", "changed")}
+    return plain_data(
+        CuptiDiffDocument,
+        found,
+        before=ChipReleaseDocument(chip=report.before[0], release=report.before[1]),
+        after=ChipReleaseDocument(chip=report.after[0], release=report.after[1]),
+        match=report.pattern,
+        counts=MetricCountsDocument(**counts, same=found.same if report.pattern is None else None),
+        renamed=_pairs(found.renamed),
+        changed=_pairs(found.changed),
+    )
 
 
-def _whole(metric: DictionaryMetric) -> dict[str, str]:
-    return {"name": metric.name, "kind": metric.kind, "unit": metric.unit, "hardware": metric.hardware}
+def _pairs(found: Sequence[tuple[DictionaryMetric, DictionaryMetric]]) -> list[MetricPairDocument]:
+    pairs = ([filled(DictionaryMetricDocument, one) for one in pair] for pair in found)
+    return [MetricPairDocument(before=before, after=after) for before, after in pairs]

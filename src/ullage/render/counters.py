@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
 from ullage.cupti.counters.host import WHICH
 from ullage.cupti.counters.plan import CollectionWay
 from ullage.errors import did_you_mean, harmless
 from ullage.reports.counters.counters import Chips, DescribedMetric, DescribedMetrics, Listing, Planned
+from ullage.views.declared import At, Document, filled, plain, plain_data
 from ullage.views.notation import COUNT, UNCUT
 from ullage.views.numbers import counted
 from ullage.views.view import Column, Headline, Paragraph, Section, Table, Value, View
@@ -34,10 +34,25 @@ def chips_view(found: Chips) -> View:
     )
 
 
+class CountedChipDocument(Document):
+    """A chip by CUPTI's name, and the GPUs that have it."""
+
+    chip: str
+    gpus: list[str]
+
+
+class CuptiChipsDocument(Document):
+    """The answer of `ullage cupti chips`."""
+
+    source: Annotated[str, At("told")]
+    chips: list[CountedChipDocument]
+    others: list[str]
+
+
 def chips_record(found: Chips) -> dict[str, Any]:
     """Return the chips for JSON."""
-    chips = [{"chip": chip, "gpus": list(gpus)} for chip, gpus in found.gpus.items()]
-    return {"source": found.told, "chips": chips, "others": list(found.others)}
+    chips = [CountedChipDocument(chip=chip, gpus=list(gpus)) for chip, gpus in found.gpus.items()]
+    return plain_data(CuptiChipsDocument, found, chips=chips)
 
 
 def listing_view(found: Listing) -> View:
@@ -60,11 +75,31 @@ def listing_view(found: Listing) -> View:
     )
 
 
+class CuptiMetricDocument(Document):
+    """A metric that a chip counts."""
+
+    name: str
+    kind: str
+    unit: str
+    hardware: str
+    description: str
+
+
+class CuptiMetricsDocument(Document):
+    """The answer of `ullage cupti metrics`."""
+
+    chip: Annotated[str, At("catalogue.chip")]
+    source: Annotated[str, At("catalogue.told")]
+    counts: dict[str, int]
+    matching: int
+    metrics: list[CuptiMetricDocument]
+
+
 def listing_record(found: Listing) -> dict[str, Any]:
     """Return the metrics for JSON: all, unless fewer are wanted."""
     shown = found.found[: found.limit] if found.limit else found.found
-    head = {"chip": found.catalogue.chip, "source": found.catalogue.told, "counts": dict(found.counts), "matching": len(found.found)}
-    return {**head, "metrics": [asdict(metric) for metric in shown]}
+    metrics = [filled(CuptiMetricDocument, one) for one in shown]
+    return plain_data(CuptiMetricsDocument, found, matching=len(found.found), metrics=metrics)
 
 
 def described_view(report: DescribedMetrics) -> View:
@@ -121,14 +156,41 @@ def endings(found: Sequence[str]) -> str:
     return " ".join(f".{rollup}" for rollup in rollups) + (f", {alone} {' '.join(more)}" if more else "")
 
 
+class DcgmFieldDocument(Document):
+    """The field of DCGM that says the same as a metric."""
+
+    field: str
+    dcgm: int
+    metric: str
+    factor: float
+    status: str
+
+
+class CuptiDescribedDocument(CuptiMetricDocument):
+    """All that is known of a metric."""
+
+    submetrics: list[str]
+    passes: dict[str, int | None]
+    dcgm: DcgmFieldDocument | None
+
+
+class CuptiDescribeDocument(Document):
+    """The answer of `ullage cupti describe`."""
+
+    chip: str
+    source: str
+    metrics: list[CuptiDescribedDocument]
+
+
 def described_record(report: DescribedMetrics) -> dict[str, Any]:
     """Return the metrics for JSON."""
-    return {"chip": report.chip, "source": report.told, "metrics": [_described_record(each) for each in report.metrics]}
+    metrics = [_described_document(each) for each in report.metrics]
+    return plain(CuptiDescribeDocument(chip=report.chip, source=report.told, metrics=metrics))
 
 
-def _described_record(found: DescribedMetric) -> dict[str, Any]:
-    twin = asdict(found.twin) if found.twin is not None else None
-    return {**asdict(found.metric), "submetrics": list(found.endings), "passes": dict(found.passes), "dcgm": twin}
+def _described_document(found: DescribedMetric) -> CuptiDescribedDocument:
+    twin = None if found.twin is None else filled(DcgmFieldDocument, found.twin)
+    return filled(CuptiDescribedDocument, found.metric, submetrics=list(found.endings), passes=dict(found.passes), dcgm=twin)
 
 
 def plan_view(found: Planned, *, groups: bool = False) -> View:
@@ -188,27 +250,37 @@ def _single(way: CollectionWay, groups: bool) -> list[str]:
     return lines + [f"  together {_BY[way.mode]}: {', '.join(group)}" for group in (way.groups if groups else ())]
 
 
+class CollectionWayDocument(Document):
+    """A way to collect metrics: in how many passes, and what a single one holds."""
+
+    passes: int | None
+    alone: dict[str, int]
+    not_collected: Annotated[list[str], At("refused")]
+    groups: list[list[str]]
+    single_pass: Annotated[list[str], At("kept")]
+    left_out: Annotated[list[str], At("dropped")]
+    most_counters_per_pass: Annotated[int | None, At("most")]
+
+
+class CheaperWayDocument(CollectionWayDocument):
+    """A cheaper way, under other names for the same."""
+
+    renamed: dict[str, str]
+
+
+class CuptiPlanDocument(Document):
+    """The answer of `ullage cupti plan`."""
+
+    chip: Annotated[str, At("plan.chip")]
+    source: Annotated[str, At("told")]
+    metrics: Annotated[list[str], At("plan.metrics")]
+    completed: dict[str, str]
+    modes: Annotated[dict[str, CollectionWayDocument], At("plan.ways")]
+    cheaper: dict[str, CheaperWayDocument]
+    unknown: Annotated[dict[str, str], At("plan.unknown")]
+
+
 def plan_record(found: Planned) -> dict[str, Any]:
     """Return the plan for JSON."""
-    made = found.plan
-    return {
-        "chip": made.chip,
-        "source": found.told,
-        "metrics": list(made.metrics),
-        "completed": dict(found.completed),
-        "modes": {mode: _way_record(way) for mode, way in made.ways.items()},
-        "cheaper": {mode: {"renamed": dict(each.renamed), **_way_record(each.way)} for mode, each in made.cheaper.items()},
-        "unknown": dict(made.unknown),
-    }
-
-
-def _way_record(way: CollectionWay) -> dict[str, Any]:
-    return {
-        "passes": way.passes,
-        "alone": dict(way.alone),
-        "not_collected": list(way.refused),
-        "groups": [list(group) for group in way.groups],
-        "single_pass": list(way.kept),
-        "left_out": list(way.dropped),
-        "most_counters_per_pass": way.most,
-    }
+    cheaper = {mode: filled(CheaperWayDocument, each.way, renamed=dict(each.renamed)) for mode, each in found.plan.cheaper.items()}
+    return plain_data(CuptiPlanDocument, found, cheaper=cheaper)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
 from ullage.reports.proofs import DerivedFlops
+from ullage.views.declared import At, Document, Flops, plain_data
 from ullage.views.numbers import flops
 from ullage.views.view import Headline, Paragraph, Section, View
 
@@ -21,18 +22,23 @@ def view(report: DerivedFlops) -> View:
     )
 
 
+class FlopsTracedDocument(Document):
+    """The answer of `ullage flops --trace`: FLOPs as counted in small traces, and evaluated at the asked sizes."""
+
+    architecture: str
+    forward: Flops
+    backward: Flops
+    training: Flops
+    executed: Annotated[Flops, At("training")]
+    convention: str
+    status: str
+    terms: list[dict[str, Any]]
+    polynomial: Annotated[dict[str, str], At("polynomials")]
+    versions: dict[str, str]
+
+
 def record(report: DerivedFlops) -> dict[str, Any]:
     """Return the FLOPs as plain data, as those of a ledger."""
     passes = (("forward", report.forward), ("backward", report.backward))
-    return {
-        "architecture": report.architecture,
-        "forward": report.forward,
-        "backward": report.backward,
-        "training": report.training,
-        "executed": report.training,
-        "convention": "full",
-        "status": "traced",
-        "terms": [{"name": "model", "group": "model", "pass": name, "flops": count} for name, count in passes if count],
-        "polynomial": dict(report.polynomials),
-        "versions": dict(report.versions),
-    }
+    terms = [{"name": "model", "group": "model", "pass": name, "flops": count} for name, count in passes if count]
+    return plain_data(FlopsTracedDocument, report, convention="full", status="traced", terms=terms)

@@ -8,6 +8,7 @@ from ullage.errors import harmless
 from ullage.live.sampling.course import Course, Totals
 from ullage.live.sampling.watched_device import Watched
 from ullage.sources.naming.clock_reasons import reasons
+from ullage.views.declared import Document, Ratio
 from ullage.views.numbers import UNKNOWN, counted, money, percent
 
 
@@ -102,6 +103,21 @@ def notes(course: Course, extra: list[str]) -> list[str]:
 
 def _some(names: list[str], most: int = 8) -> str:
     return ", ".join(names[:most]) + (f" and {len(names) - most:,} more" if len(names) > most else "")
+
+
+class ReadingDocument(Document):
+    """A reading of `ullage sample --json`, in SI units: beside these keys every field that was told, as `ullage metrics --fields` lists."""
+
+    time: int
+    host: str | None
+    gpu: str | None
+    index: int | None
+    mig: str | None
+    model: str | None
+    job: str | None
+    user: str | None
+    ofu: Ratio | None
+    method: str | None
 
 
 def record(device: Watched) -> dict[str, object]:

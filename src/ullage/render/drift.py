@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
 from ullage.benches.quantities import UNITS
 from ullage.errors import harmless
 from ullage.render.bench_words import shown, unit, word
 from ullage.reports.bench.drift import DriftReport, MovedNumber
+from ullage.views.declared import Document, Made, Ratio, plain_data
 from ullage.views.notation import FIGURES, Notation
 from ullage.views.numbers import percent
 from ullage.views.view import Cell, Column, Headline, Section, Table, Value, View
@@ -46,6 +46,20 @@ def _row(row: MovedNumber) -> list[Value | Cell]:
     return [row.bench, case, Cell(UNITS[row.quantity], in_unit.name), *numbers, row.change, row.cause]
 
 
+class DriftDocument(Document):
+    """The answer of `ullage bench drift`: whether nothing moved, how many numbers were `compared` and how many `moved`."""
+
+    ok: bool
+    compared: int
+    moved: Annotated[int, Made(len)]
+    gpu: str
+    before: str
+    now: str
+    limit: Ratio
+    rows: list[MovedNumber]
+    notes: list[str]
+
+
 def record(report: DriftReport) -> dict[str, Any]:
-    """Return the report for JSON; `ok` tells whether nothing moved, `compared` and `moved` how many numbers were looked at and did."""
-    return {"ok": not report.moved, "compared": _compared(report), "moved": len(report.moved), **asdict(report)}
+    """Return the report for JSON."""
+    return plain_data(DriftDocument, report, ok=not report.moved, compared=_compared(report))

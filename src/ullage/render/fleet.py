@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from ullage.metrics.telemetry import LABELS, TelemetryTree
-from ullage.render.json import fleet as record
-from ullage.render.json import group as group_record
-from ullage.render.json import iso
+from ullage.render.fleet_document import group_record
+from ullage.render.fleet_document import record as record
 from ullage.render.svg.bars import groups as groups_picture
 from ullage.render.svg.chain import of_fleet, waterfall
 from ullage.render.svg.line import course
@@ -22,6 +21,7 @@ from ullage.reports.fleet.fleet import FleetReport
 from ullage.reports.fleet.groups import Group
 from ullage.views import notation
 from ullage.views.csv import table_csv
+from ullage.views.declared import iso
 from ullage.views.files import FORMS as VIEW_FORMS
 from ullage.views.files import Form, write_answer
 from ullage.views.markup import known

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import UNSET, UnsetType, field
 
 from ullage.render.gemm import pair
 from ullage.render.svg.terms import terms as terms_picture
 from ullage.reports.flops import FlopsReport
 from ullage.reports.gemms.ledger import TiledGemm, TilesReport, efficiency
+from ullage.views.declared import At, Document, Flops, Rate, Ratio, filled, plain_data
 from ullage.views.files import FORMS as VIEW_FORMS
 from ullage.views.files import Form
 from ullage.views.notation import COUNT, FIGURES, FLOPS, PERCENT_1, TERAFLOPS
@@ -157,62 +160,88 @@ def more_forms(report: FlopsReport, made: View) -> dict[str, Form]:  # noqa: ARG
     return {".svg": lambda: str(terms_picture(report))}
 
 
+class TiledProductDocument(Document, kw_only=True):
+    """A product of a step, and the tiles that its library is predicted to take."""
+
+    name: Annotated[str, At("gemm.name")]
+    pass_: Annotated[str, At("gemm.pass_")] = field(name="pass")
+    precision: Annotated[str, At("gemm.precision")]
+    m: Annotated[int, At("gemm.m")]
+    n: Annotated[int, At("gemm.n")]
+    k: Annotated[int, At("gemm.k")]
+    count: Annotated[int, At("gemm.count")]
+    theoretical_flops: Annotated[Flops, At("gemm.flops")]
+    executed_flops: Annotated[Flops, At("executed")]
+    tile: Annotated[list[int], At("cover.tiling.tile")]
+    k_tile: Annotated[int | None, At("cover.tiling.k_tile")]
+    cluster: Annotated[list[int], At("cover.tiling.cluster")]
+    tile_efficiency: Annotated[Ratio, At("cover.efficiency")]
+
+
+class StepTilesDocument(Document):
+    """The tiles to expect of a step's products."""
+
+    tile_efficiency: Annotated[Ratio | None, At("efficiency")]
+    share: Ratio
+    gpu: str
+    source: str
+    source_detail: Annotated[list[str], At("sources")]
+    products: Annotated[list[TiledProductDocument], At("rows")]
+    notes: list[str]
+
+
+class FlopsDocument(Document):
+    """The answer of `ullage flops`: the FLOPs of a step; with a step time how fast it went, with a GPU its peak."""
+
+    architecture: Annotated[str, At("ledger.architecture")]
+    family: Annotated[str, At("ledger.family")]
+    forward: Annotated[Flops, At("ledger.forward")]
+    backward: Annotated[Flops, At("ledger.backward")]
+    training: Annotated[Flops, At("ledger.training")]
+    executed: Annotated[Flops, At("ledger.executed")]
+    convention: Annotated[str, At("ledger.convention")]
+    status: Annotated[str, At("ledger.status")]
+    counted: Annotated[dict[str, Any], At("ledger.counted")]
+    uncertainty: Annotated[float, At("ledger.uncertainty")]
+    model_efficiency: Ratio | None
+    tokens: Annotated[int, At("step.tokens")]
+    per_token: float | None
+    groups: list[dict[str, Any]]
+    terms: list[dict[str, Any]]
+    notes: list[str]
+    step_time: float | UnsetType = UNSET
+    gpus: int | UnsetType = UNSET
+    tflops_per_gpu: float | UnsetType | None = UNSET
+    mfu: Ratio | UnsetType | None = UNSET
+    hfu: Ratio | UnsetType | None = UNSET
+    expected_ofu: Ratio | UnsetType | None = UNSET
+    peak: Rate | UnsetType = UNSET
+    peak_source: str | UnsetType | None = UNSET
+    tiles: StepTilesDocument | UnsetType = UNSET
+
+
+_TIMED = ("step_time", "gpus", "tflops_per_gpu", "mfu", "hfu", "expected_ofu")
+_PEAK = ("peak", "peak_source")
+
+
 def record(report: FlopsReport) -> dict[str, Any]:
     """Return the ledger as plain data: FLOPs as integers, ratios in [0, 1], FLOP/s; what is not known is null."""
-    ledger = report.ledger
-    data: dict[str, Any] = {
-        "architecture": ledger.architecture,
-        "family": ledger.family,
-        "forward": ledger.forward,
-        "backward": ledger.backward,
-        "training": ledger.training,
-        "executed": ledger.executed,
-        "convention": ledger.convention,
-        "status": ledger.status,
-        "counted": dict(ledger.counted),
-        "uncertainty": ledger.uncertainty,
-        "model_efficiency": report.model_efficiency,
-        "tokens": report.step.tokens,
-        "per_token": _flops_per_token(report),
-        "groups": [{"group": group, **parts, "share": share} for group, parts, share in _groups(report, "group")],
-        "terms": [term.record() for term in ledger.terms],
-        "notes": list(_notes(report)),
-    }
-    if report.step_time is not None:
-        data |= {
-            "step_time": report.step_time,
-            "gpus": report.gpus,
-            "tflops_per_gpu": report.tflops_per_gpu,
-            "mfu": report.mfu,
-            "hfu": report.hfu,
-            "expected_ofu": report.expected_ofu,
-        }
-    if report.peak is not None:
-        data |= {"peak": report.peak, "peak_source": report.peak_source}
-    return data if report.tiles is None else data | {"tiles": tiles_record(report.tiles)}
+    unset = (*(_TIMED if report.step_time is None else ()), *(_PEAK if report.peak is None else ()))
+    return plain_data(
+        FlopsDocument,
+        report,
+        per_token=_flops_per_token(report),
+        groups=[{"group": group, **parts, "share": share} for group, parts, share in _groups(report, "group")],
+        terms=[term.record() for term in report.ledger.terms],
+        notes=list(_notes(report)),
+        tiles=UNSET if report.tiles is None else filled(StepTilesDocument, report.tiles, source="predicted"),
+        **dict.fromkeys(unset, UNSET),
+    )
 
 
 def tiles_record(tiles: TilesReport) -> dict[str, Any]:
     """Return the tiles to expect as plain data: a product a row, ratios in [0, 1]; null where there is no product."""
-    return {
-        "tile_efficiency": tiles.efficiency,
-        "share": tiles.share,
-        "gpu": tiles.gpu,
-        "source": "predicted",
-        "source_detail": list(tiles.sources),
-        "products": [_product(row) for row in tiles.rows],
-        "notes": list(tiles.notes),
-    }
-
-
-def _product(row: TiledGemm) -> dict[str, Any]:
-    gemm, cover = row.gemm, row.cover
-    return {
-        "name": gemm.name, "pass": gemm.pass_, "precision": gemm.precision, "m": gemm.m, "n": gemm.n, "k": gemm.k, "count": gemm.count,
-        "theoretical_flops": gemm.flops, "executed_flops": row.executed,
-        "tile": list(cover.tiling.tile), "k_tile": cover.tiling.k_tile, "cluster": list(cover.tiling.cluster),
-        "tile_efficiency": cover.efficiency,
-    }  # fmt: skip
+    return plain_data(StepTilesDocument, tiles, source="predicted")
 
 
 _GROUPS = "FLOPs of the step by pass. The share is of all that is executed."

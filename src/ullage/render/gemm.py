@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from ullage.errors import harmless
 from ullage.kernels.tiling import Pair
 from ullage.reports.gemms.gemm import GemmReport, squares
+from ullage.views.declared import At, Document, Flops, Ratio, filled, plain
 from ullage.views.draw import NARROW
 from ullage.views.files import FORMS as VIEW_FORMS
 from ullage.views.files import Form
@@ -121,44 +122,61 @@ def more_forms(report: GemmReport, made: View) -> dict[str, Form]:  # noqa: ARG0
     return {".svg": lambda: str(cover(report, squares(report)))}
 
 
+class GemmDocument(Document):
+    """The answer of `ullage gemm`: what tiles, clusters and waves cost a matrix product."""
+
+    m: Annotated[int, At("product.m")]
+    n: Annotated[int, At("product.n")]
+    k: Annotated[int, At("product.k")]
+    batch: Annotated[int, At("product.batch")]
+    dtype: str
+    theoretical_flops: Annotated[Flops, At("product.flops")]
+    executed_flops: Annotated[Flops, At("cover.executed")]
+    overhead: Annotated[float, At("cover.overhead")]
+    tile_efficiency: Annotated[Ratio, At("cover.efficiency")]
+    effective: Annotated[list[int], At("cover.effective")]
+    tile: Annotated[list[int], At("tiling.tile")]
+    k_tile: Annotated[int | None, At("tiling.k_tile")]
+    cluster: list[int] | None
+    split_k: int | None
+    source: Annotated[str, At("source.whose")]
+    source_detail: Annotated[str, At("source.by")]
+    tiles: Annotated[list[int], At("cover.tiles")]
+    k_steps: int | None
+    overheads: list[float]
+    blocks: Annotated[int, At("cover.blocks")]
+    gpu: Annotated[str | None, At("chip.name")]
+    sms: Annotated[int | None, At("chip.sms")]
+    blocks_a_wave: int | None
+    ridge: float | None
+    waves: int | None
+    wave_efficiency: Ratio | None
+    arithmetic_intensity: Annotated[float, At("intensity")]
+    memory_bound: bool | None
+    mfu_ceiling: Ratio | None
+    legacy: str | None
+    ofu: Ratio | None
+    adjusted_ofu: Ratio | None
+    notes: list[str]
+
+
 def record(report: GemmReport) -> dict[str, Any]:
     """Return the report as plain data: integers for FLOPs and sizes, ratios in [0, 1]; what is not known is null."""
-    cover, product = report.cover, report.product
-    return {
-        "m": product.m,
-        "n": product.n,
-        "k": product.k,
-        "batch": product.batch,
-        "dtype": report.dtype,
-        "theoretical_flops": product.flops,
-        "executed_flops": cover.executed,
-        "overhead": cover.overhead,
-        "tile_efficiency": cover.efficiency,
-        "effective": list(cover.effective),
-        "tile": list(report.tiling.tile),
-        "k_tile": report.tiling.k_tile,
-        "cluster": None if "cluster" in report.unknown else list(report.tiling.cluster),
-        "split_k": None if "split_k" in report.unknown else report.tiling.split_k,
-        "source": report.source.whose,
-        "source_detail": report.source.by,
-        "tiles": list(cover.tiles),
-        "k_steps": None if report.tiling.k_tile is None else cover.effective[2] // report.tiling.k_tile,
-        "overheads": list(_overheads(report)),
-        "blocks": cover.blocks,
-        "gpu": None if report.chip is None else report.chip.name,
-        "sms": None if report.chip is None else report.chip.sms,
-        "blocks_a_wave": None if report.chip is None else cover.slots(report.chip.sms),
-        "ridge": report.ridge,
-        "waves": report.waves,
-        "wave_efficiency": report.wave_efficiency,
-        "arithmetic_intensity": report.intensity,
-        "memory_bound": report.memory_bound,
-        "mfu_ceiling": report.mfu_ceiling,
-        "legacy": report.legacy,
-        "ofu": report.ofu,
-        "adjusted_ofu": report.adjusted_ofu,
-        "notes": list(report.notes),
-    }
+    return plain(declared(report))
+
+
+def declared(report: GemmReport) -> GemmDocument:
+    """Return the report as a document."""
+    cover, tiling, chip = report.cover, report.tiling, report.chip
+    return filled(
+        GemmDocument,
+        report,
+        cluster=None if "cluster" in report.unknown else list(tiling.cluster),
+        split_k=None if "split_k" in report.unknown else tiling.split_k,
+        k_steps=None if tiling.k_tile is None else cover.effective[2] // tiling.k_tile,
+        overheads=list(_overheads(report)),
+        blocks_a_wave=None if chip is None else cover.slots(chip.sms),
+    )
 
 
 PADDING = "What whole tiles execute beyond what is needed; needed over executed is the tile efficiency."

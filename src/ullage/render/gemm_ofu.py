@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 from ullage.errors import harmless
 from ullage.render.svg import gemm_ofu as pictures
-from ullage.reports.gemms.ofu import BASE, EstimatorRow, GemmOfuReport
-from ullage.reports.gemms.ofu_estimates import Estimate
+from ullage.reports.gemms.ofu import BASE, EstimatorRow, GemmOfuReport, PrecisionSpeedup
+from ullage.views.declared import At, Document, Ratio, Words, plain_data
 from ullage.views.markup import Markup
 from ullage.views.notation import COUNT, FACTOR, PERCENT, POINTS_2, change
 from ullage.views.numbers import percent
@@ -80,38 +80,54 @@ def _speedups(report: GemmOfuReport) -> Table:
     )
 
 
+class EstimatorRowDocument(Document):
+    """How far OFU is from MFU over the products of a precision, as measured or in the paper."""
+
+    gpu: str
+    paper: bool
+    precision: str
+    exact: bool | None
+    adjusted: bool
+    count: Annotated[int, At("statistics.count")]
+    mean_absolute_error: Annotated[float, At("statistics.error")]
+    bias: Annotated[float | None, At("statistics.bias")]
+    within_2_points: Annotated[Ratio, At("statistics.within_2")]
+    within_5_points: Annotated[Ratio, At("statistics.within_5")]
+
+
+class EstimateDocument(Document):
+    """A product: its MFU, and OFU as sampled and as counted."""
+
+    kind: Annotated[str, At("gemm.kind")]
+    precision: Annotated[str, At("gemm.precision")]
+    m: Annotated[int, At("gemm.m")]
+    n: Annotated[int, At("gemm.n")]
+    k: Annotated[int, At("gemm.k")]
+    mfu: Ratio | None
+    sampled_ofu: Annotated[Ratio | None, At("sampled")]
+    exact_ofu: Annotated[Ratio | None, At("exact")]
+    tile_efficiency: Annotated[Ratio | None, At("efficiency")]
+    tile: Annotated[str | None, At("cover.tiling.words")]
+    unknown: Words
+
+
+class GemmOfuDocument(Document):
+    """The answer of `ullage bench gemm-ofu`: OFU beside MFU over random products."""
+
+    gpu: Annotated[str, At("recording.gpu")]
+    date: Annotated[str, At("recording.date")]
+    machine: Annotated[dict[str, Any], At("recording.machine")]
+    settings: Annotated[dict[str, Any], At("recording.settings")]
+    rows: list[EstimatorRowDocument]
+    speedups: list[PrecisionSpeedup]
+    overheads: dict[str, list[list[float]]]
+    gemms: Annotated[list[EstimateDocument], At("estimates")]
+    notes: list[str]
+
+
 def record(report: GemmOfuReport) -> dict[str, Any]:
     """Return table, pictures' data and every product as plain data: ratios, None for what is not known."""
-    return {
-        "gpu": report.recording.gpu,
-        "date": report.recording.date,
-        "machine": dict(report.recording.machine),
-        "settings": dict(report.recording.settings),
-        "rows": [
-            {
-                "gpu": row.gpu, "paper": row.paper, "precision": row.precision, "exact": row.exact, "adjusted": row.adjusted,
-                "count": row.statistics.count, "mean_absolute_error": row.statistics.error, "bias": row.statistics.bias,
-                "within_2_points": row.statistics.within_2, "within_5_points": row.statistics.within_5,
-            }
-            for row in report.rows
-        ],
-        "speedups": [vars(one) for one in report.speedups],
-        "overheads": {precision: [list(point) for point in points] for precision, points in report.overheads.items()},
-        "gemms": [_gemm(one) for one in report.estimates],
-        "notes": list(report.notes),
-    }  # fmt: skip
-
-
-def _gemm(one: Estimate) -> dict[str, Any]:
-    return {
-        **vars(one.gemm),
-        "mfu": one.mfu,
-        "sampled_ofu": one.sampled,
-        "exact_ofu": one.exact,
-        "tile_efficiency": one.efficiency,
-        "tile": None if one.cover is None else one.cover.tiling.words,
-        "unknown": one.unknown or None,
-    }
+    return plain_data(GemmOfuDocument, report)
 
 
 _TABLE = "Each product's OFU beside its MFU (FLOPs timed, over the peak of its precision), and the paper's own. MAE: mean absolute error."

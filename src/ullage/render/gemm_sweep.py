@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ullage.render.gemm import PADDING, cluster, shape, whence
-from ullage.render.gemm import record as product_record
+from ullage.render.gemm import PADDING, GemmDocument, cluster, declared, shape, whence
 from ullage.reports.gemms.gemm import GemmReport, GemmSweep
+from ullage.views.declared import Document, plain
 from ullage.views.files import FORMS as VIEW_FORMS
 from ullage.views.files import Form
 from ullage.views.markup import Markup
@@ -60,16 +60,21 @@ def thinned(count: int, most: int = ROWS) -> list[int]:
     return [*range(count)] if count <= most else [round(number * (count - 1) / (most - 1)) for number in range(most)]
 
 
+class GemmSweepDocument(Document):
+    """The answer of `ullage gemm` over a range of sizes."""
+
+    count: int
+    mean_overhead: float
+    max_overhead: float
+    products: list[GemmDocument]
+
+
 def record(sweep: GemmSweep) -> dict[str, Any]:
     """Return a sweep as plain data: every product's own record, and the mean and the greatest overhead."""
-    reports = sweep.reports
-    overheads = [report.cover.overhead for report in reports]
-    return {
-        "count": len(reports),
-        "mean_overhead": sum(overheads) / len(overheads),
-        "max_overhead": max(overheads),
-        "products": [product_record(report) for report in reports],
-    }
+    overheads = [report.cover.overhead for report in sweep.reports]
+    products = [declared(report) for report in sweep.reports]
+    mean = sum(overheads) / len(overheads)
+    return plain(GemmSweepDocument(count=len(products), mean_overhead=mean, max_overhead=max(overheads), products=products))
 
 
 FORMS = (*VIEW_FORMS, ".svg")

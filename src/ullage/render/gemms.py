@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any, Literal
 
+from msgspec import UNSET, UnsetType, field
+
 from ullage.errors import harmless
 from ullage.metrics.tiles import adjusted_ofu
 from ullage.product import Product, product
 from ullage.reports.gemms.gemms import GemmGroup, GemmSummary
 from ullage.reports.gemms.uses import GemmUse
 from ullage.sums.lanes.code.layers import BETWEEN
+from ullage.views.declared import Document, Flops, Rate, Ratio, Seconds, Words, filled, plain
 from ullage.views.notation import COUNT, FACTOR_4, KERNEL, PERCENT, PERCENT_1, TERAFLOPS, TIME
 from ullage.views.numbers import UNKNOWN, percent
 from ullage.views.times import seconds
@@ -106,58 +109,99 @@ def _lost(found: GemmUse | GemmGroup) -> list[Value]:
     return [found.tile_efficiency, None if found.tile_efficiency is None else found.padding, found.rate]
 
 
+class GemmSumsDocument(Document):
+    """What matrix products come to: times in s, FLOPs, and what tiles pad."""
+
+    count: int
+    time: Seconds = field(name="time_s")
+    tile_efficiency: Ratio | None
+    theoretical_flops: Flops
+    executed_flops: Flops
+    executed_at_most: Flops
+    covered: Ratio
+    padding: Seconds = field(name="padding_s")
+    legacy_time: Seconds = field(name="legacy_s")
+    rate: Rate | None = field(name="flops_per_second")
+
+
+class GemmProductDocument(GemmSumsDocument, kw_only=True):
+    """The products of one size."""
+
+    batch: int | UnsetType = UNSET
+    m: int | UnsetType = UNSET
+    n: int | UnsetType = UNSET
+    k: int | UnsetType = UNSET
+    precision: str | None
+
+
+class GemmLayerDocument(GemmSumsDocument):
+    """The products of one layer."""
+
+    name: str = field(name="layer")
+
+
+class GemmUseDocument(Document, kw_only=True):
+    """A kernel on products of one size."""
+
+    kernel: str
+    batch: int | UnsetType = UNSET
+    m: int | UnsetType = UNSET
+    n: int | UnsetType = UNSET
+    k: int | UnsetType = UNSET
+    precision: str | None
+    count: int
+    time: Seconds = field(name="time_s")
+    theoretical_flops: Flops | None
+    executed_flops: Flops | None
+    executed_at_most: Flops | None
+    tile_efficiency: Ratio | None
+    rate: Rate | None = field(name="flops_per_second")
+    share_of_peak: Ratio | None
+    legacy: str | None
+    why: Words = field(name="unshaped")
+    decoded: dict[str, Any] | None
+
+
+class GemmsDocument(GemmSumsDocument, kw_only=True):
+    """The answer of `ullage trace gemms`: the matrix products of a trace."""
+
+    ofu: Ratio | UnsetType = UNSET
+    adjusted_ofu: Ratio | UnsetType | None = UNSET
+    unshaped_s: dict[str, float]
+    gemms: list[GemmUseDocument]
+    products: list[GemmProductDocument]
+    layers: list[GemmLayerDocument]
+    notes: list[str]
+
+
 def record(found: GemmSummary) -> dict[str, Any]:
     """Return it as JSON: times in s, FLOPs as integers."""
-    given = {} if found.ofu is None else {"ofu": found.ofu, "adjusted_ofu": _times(found.ofu, found.tile_efficiency)}
-    return {
+    return plain(declared(found))
+
+
+def declared(found: GemmSummary) -> GemmsDocument:
+    """Return it as a document."""
+    given: dict[str, Any] = dict.fromkeys(("ofu", "adjusted_ofu"), UNSET)
+    if found.ofu is not None:
+        given = {"ofu": found.ofu, "adjusted_ofu": _times(found.ofu, found.tile_efficiency)}
+    return filled(
+        GemmsDocument,
+        found,
+        unshaped_s={why or "other": time / 1e9 for why, time in found.unshaped.items()},
+        gemms=[_use(use) for use in found.rows],
+        products=[filled(GemmProductDocument, group, **_sizes(product(group.name))) for group in found.products],
         **given,
-        **_sums(found),
-        "unshaped_s": {why or "other": time / 1e9 for why, time in found.unshaped.items()},
-        "gemms": [_use(use) for use in found.rows],
-        "products": [{**_sizes(product(group.name)), "precision": group.precision, **_sums(group)} for group in found.products],
-        "layers": [{"layer": group.name, **_sums(group)} for group in found.layers],
-        "notes": list(found.notes),
-    }
+    )
 
 
 def _times(ofu: float, efficiency: float | None) -> float | None:
     return None if efficiency is None else float(adjusted_ofu(ofu, efficiency))
 
 
-def _sums(found: GemmSummary | GemmGroup) -> dict[str, Any]:
-    return {
-        "count": found.count,
-        "time_s": found.time / 1e9,
-        "tile_efficiency": found.tile_efficiency,
-        "theoretical_flops": found.theoretical_flops,
-        "executed_flops": found.executed_flops,
-        "executed_at_most": found.executed_at_most,
-        "covered": found.covered,
-        "padding_s": found.padding / 1e9,
-        "legacy_s": found.legacy_time / 1e9,
-        "flops_per_second": found.rate,
-    }
-
-
 def _sizes(asked: Product | None) -> dict[str, int]:
     return {} if asked is None else {"batch": asked.batch, "m": asked.m, "n": asked.n, "k": asked.k}
 
 
-def _use(use: GemmUse) -> dict[str, Any]:
+def _use(use: GemmUse) -> GemmUseDocument:
     decoded = None if use.decoded is None else {name: value for name, value in asdict(use.decoded).items() if value not in (None, (), "")}
-    return {
-        "kernel": use.kernel,
-        **_sizes(use.product),
-        "precision": use.precision,
-        "count": use.count,
-        "time_s": use.time / 1e9,
-        "theoretical_flops": use.theoretical_flops,
-        "executed_flops": use.executed_flops,
-        "executed_at_most": use.executed_at_most,
-        "tile_efficiency": use.tile_efficiency,
-        "flops_per_second": use.rate,
-        "share_of_peak": use.share_of_peak,
-        "legacy": use.legacy,
-        "unshaped": use.why or None,
-        "decoded": decoded,
-    }
+    return filled(GemmUseDocument, use, decoded=decoded, **_sizes(use.product))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ullage.errors import UllageError
@@ -14,6 +14,7 @@ from ullage.gpus.chip import Chip
 from ullage.gpus.links import MIB, Link, Pcie
 from ullage.gpus.measured import Ceilings, ceilings_of
 from ullage.render import ceilings
+from ullage.views.declared import Document, Rate, Words, filled, plain
 from ullage.views.notation import COUNT, UNCUT, Notation
 from ullage.views.numbers import tera
 from ullage.views.shown import ShownByView
@@ -181,24 +182,77 @@ def _age(compute_capability: str) -> list[int]:
     return [int(digits) for digits in re.findall(r"\d+", compute_capability)]
 
 
+class LinkDocument(Document):
+    """A link of a GPU: B/s of both directions together, and of one."""
+
+    name: str
+    bandwidth: float
+    per_direction: float
+
+
+class PcieDocument(Document):
+    """PCI Express of a GPU: B/s of both directions together, and of one."""
+
+    generation: int
+    lanes: int
+    bandwidth: float
+    per_direction: float
+
+
+class GpuDocument(Document):
+    """A GPU in SI units (Hz, FLOP/s, B/s, B, W): what its maker says, its derived peaks, its warning, what was measured of it."""
+
+    name: str
+    vendor: str
+    architecture: str
+    compute_capability: str
+    sms: int
+    sm_clock: float | None
+    tensor_clock: float
+    tensor_clock_status: str
+    flops_per_cycle: dict[str, int]
+    bandwidth: float
+    memory: float
+    power: float
+    stated: dict[str, Rate]
+    source: str
+    confidence: str
+    checked: str
+    note: str
+    caution: str
+    aliases: list[str]
+    shared_names: list[str]
+    mig_slices: int
+    precision_clock: dict[str, float]
+    link: LinkDocument | None
+    host_link: LinkDocument | None
+    pcie: PcieDocument | None
+    l2: float | None
+    l2_bandwidth: float | None
+    links_source: str
+    peak: dict[str, Rate]
+    warning: Words
+    measured: Ceilings | None
+
+
+class GpusDocument(Document):
+    """The answer of `ullage gpus`."""
+
+    gpus: list[GpuDocument]
+
+
 def record(report: GpuList) -> dict[str, Any]:
     """Return GPUs for JSON."""
-    return {"gpus": [chip_record(chip) for chip in report.chips]}
+    return plain(GpusDocument(gpus=[_gpu(chip) for chip in report.chips]))
 
 
 def chip_record(chip: Chip) -> dict[str, Any]:
-    """Return a chip as a dictionary for JSON: every field of `Chip`, its derived peaks, its warning (None without), what was measured.
-
-    A link is its fields, and `per_direction` in B/s; its `bandwidth` is of both directions together.
-    """
-    peaks = {precision: chip.peak(precision) for precision in chip.precisions}
-    links = {name: _link_record(getattr(chip, name)) for name in ("link", "host_link", "pcie")}
-    kept = ceilings.record(measured(chip)[0])
-    return {**asdict(chip), **links, "peak": peaks, "warning": chip.warning or None, "measured": kept}
+    """Return a chip for JSON."""
+    return plain(_gpu(chip))
 
 
-def _link_record(link: Link | Pcie | None) -> dict[str, Any] | None:
-    return None if link is None else {**asdict(link), "bandwidth": link.bandwidth, "per_direction": link.per_direction}
+def _gpu(chip: Chip) -> GpuDocument:
+    return filled(GpuDocument, chip, peak={one: chip.peak(one) for one in chip.precisions}, measured=measured(chip)[0])
 
 
 _PEAKS = "Dense: FLOPs per cycle of an SM × SMs × clock. Stated: the maker's own figure."

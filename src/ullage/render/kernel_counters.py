@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
 from ullage.reports.counters.kernel_counters import CountedKernel, KernelCounters
+from ullage.views.declared import Document, Ratio, plain_data
 from ullage.views.notation import COUNT, FACTOR, FIGURES, PERCENT, Notation
 from ullage.views.numbers import amount, counted, percent
 from ullage.views.times import seconds
@@ -47,6 +49,18 @@ def _row(kernel: CountedKernel) -> list[Value]:
     ]  # fmt: skip
 
 
+class KernelCountersDocument(Document):
+    """What was counted of each kernel: s, FLOPs, bytes, ratios; `ullage run --counters` adds the program's `exit`."""
+
+    kernels: list[CountedKernel]
+    time: float
+    gpu: str
+    ceilings: str
+    notes: list[str]
+    achieved: Ratio | None
+    exit: int | UnsetType = UNSET
+
+
 def record(report: KernelCounters) -> dict[str, Any]:
-    """Return the report as plain data: s, FLOPs, bytes, ratios; null is not known."""
-    return asdict(report) | {"achieved": report.achieved}
+    """Return the report as plain data; null is not known."""
+    return plain_data(KernelCountersDocument, report)

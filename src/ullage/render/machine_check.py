@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ullage.errors import harmless
+from ullage.views.declared import Document
 from ullage.views.view import Headline, Item, ItemList, Section, View
 
 _ANSWER = {"yes": "can be", "no": "can't be", "perhaps": "can perhaps be"}
@@ -35,3 +36,23 @@ def _stops(finding: dict[str, Any]) -> str:
     surely = finding["surely"]
     what = f"{'' if surely else 'may stop '}{' and '.join(finding['stops'])}{' impossible' if surely else ''}"
     return f" ({what})" if finding["stops"] else ""
+
+
+class ObstacleDocument(Document):
+    """What stands in the way of tracing or counting, surely or perhaps, and what to do about it."""
+
+    what: str
+    do: str
+    stops: list[str]
+    surely: bool
+
+
+class CuptiCheckDocument(Document):
+    """The answer of `ullage cupti check`: "yes", "no" or "perhaps", and why."""
+
+    tracing: str
+    counters: str
+    cupti: str | None
+    library: str | None
+    driver: str | None
+    findings: list[ObstacleDocument]

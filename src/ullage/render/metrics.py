@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
 
 from ullage.metrics.metric import Metric
 from ullage.tables import Field
+from ullage.views.declared import At, Document, plain_data
 from ullage.views.numbers import counted
 from ullage.views.shown import ShownByView
 from ullage.views.view import Column, Headline, Paragraph, Part, Section, Table, View
@@ -59,23 +60,44 @@ def fields_view(report: FieldList) -> View:
     return View("fields", "Fields of the samples table", answer, sections=sections)
 
 
+class MetricDocument(Document):
+    """A metric: its equation, its unit, its source and what it says."""
+
+    name: str
+    unit: str
+    equation: str
+    needs: Annotated[list[str], At("parameters")]
+    source: str
+    summary: str
+    page: str
+
+
+class MetricsDocument(Document):
+    """The answer of `ullage metrics`."""
+
+    metrics: list[MetricDocument]
+
+
+class FieldDocument(Document):
+    """A field of the samples table."""
+
+    name: str
+    unit: str
+    kind: str
+    summary: Annotated[str, At("meaning")]
+
+
+class FieldsDocument(Document):
+    """The answer of `ullage metrics --fields`."""
+
+    fields: list[FieldDocument]
+
+
 def record(report: MetricList) -> dict[str, Any]:
     """Return metrics for JSON."""
-    return {"metrics": [_metric_record(metric) for metric in report.metrics]}
-
-
-def _metric_record(metric: Metric) -> dict[str, Any]:
-    return {
-        "name": metric.name,
-        "unit": metric.unit,
-        "equation": metric.equation,
-        "needs": list(metric.parameters),
-        "source": metric.source,
-        "summary": metric.summary,
-        "page": metric.page,
-    }
+    return plain_data(MetricsDocument, report)
 
 
 def fields_record(report: FieldList) -> dict[str, Any]:
     """Return the fields of the samples table for JSON."""
-    return {"fields": [{"name": f.name, "unit": f.unit, "kind": f.kind, "summary": f.meaning} for f in report.fields]}
+    return plain_data(FieldsDocument, report)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import UNSET, UnsetType, field
 
 from ullage.errors import harmless
 from ullage.reports.counters.old_counters import OldCounters, Translated
+from ullage.views.declared import At, Document, Words, filled, plain_data
 from ullage.views.numbers import counted
 from ullage.views.view import Headline, Item, ItemList, Paragraph, Section, View
 
@@ -67,34 +70,47 @@ def _on_chip(found: Translated, chip: str) -> list[str]:
     return (renamed + lacking or [f"{chip} has {'it' if len(found.collect) == 1 else 'all of them'}"]) + beside
 
 
+class OldCounterDocument(Document, kw_only=True):
+    """An old metric or event by its new names; with a chip what that has of them, with values what it comes to."""
+
+    name: Annotated[str, At("old.name")]
+    api: Annotated[str, At("old.api")]
+    capability: list[str]
+    kind: Annotated[str, At("old.kind")] = field(name="class")
+    meaning: Annotated[str, At("old.meaning")]
+    guide: Annotated[Words, At("old.formula")]
+    formula: Annotated[Words, At("old.used")]
+    note: Annotated[Words, At("old.note")]
+    collect: list[str]
+    called_otherwise: dict[str, str] | UnsetType = UNSET
+    not_on_chip: list[str] | UnsetType = UNSET
+    beside: list[str] | UnsetType = UNSET
+    value: float | UnsetType | None = UNSET
+    missing: list[str] | UnsetType = UNSET
+
+
+class CuptiMapDocument(Document):
+    """The answer of `ullage cupti map`."""
+
+    chip: str | None
+    release: str | None
+    found: list[OldCounterDocument]
+    passes: dict[str, Any] | UnsetType | None = UNSET
+
+
 def record(report: OldCounters) -> dict[str, Any]:
     """Return the answer for JSON."""
-    found = [_translated_record(each, report.chip, report.valued) for each in report.found]
-    answer = {"chip": report.chip, "release": report.release, "found": found}
-    return {**answer, "passes": report.passes} if report.counted else answer
+    found = [_translated(each, report.chip, report.valued) for each in report.found]
+    return plain_data(CuptiMapDocument, report, found=found, passes=report.passes if report.counted else UNSET)
 
 
-def _translated_record(found: Translated, chip: str | None, valued: bool) -> dict[str, Any]:
+def _translated(found: Translated, chip: str | None, valued: bool) -> OldCounterDocument:
     """Return one of them for JSON; what is not known is None."""
-    old = found.old
-    told: dict[str, Any] = {
-        "name": old.name,
-        "api": old.api,
-        "capability": old.capability.split(),
-        "class": old.kind,
-        "meaning": old.meaning,
-        "guide": old.formula or None,
-        "formula": old.used or None,
-        "note": old.note or None,
-        "collect": found.collect,
-    }
-    if chip:
-        told["called_otherwise"] = _called_otherwise(found)
-        told["not_on_chip"] = [part for part, name in found.names.items() if not name]
-        told["beside"] = list(found.beside)
-    if valued:
-        told |= {"value": found.value, "missing": list(found.missing)}
-    return told
+    lacking = [part for part, name in found.names.items() if not name]
+    on_chip = {"called_otherwise": _called_otherwise(found), "not_on_chip": lacking, "beside": list(found.beside)}
+    unset = (*(() if chip else on_chip), *(() if valued else ("value", "missing")))
+    given = {**(on_chip if chip else {}), **dict.fromkeys(unset, UNSET)}
+    return filled(OldCounterDocument, found, capability=found.old.capability.split(), **given)
 
 
 def _called_otherwise(found: Translated) -> dict[str, str]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Annotated, Any
 
 from ullage.audit.peaks import MEANINGS, SOUND, Judgement
 from ullage.reports.audit.peaks import PeaksReport
+from ullage.views.declared import At, Document, Made, Rate, plain_data
 from ullage.views.notation import FACTOR_3, Notation
 from ullage.views.numbers import counted
 from ullage.views.view import Column, Headline, Section, Table, Value, View
@@ -30,28 +31,40 @@ def view(report: PeaksReport) -> View:
     )
 
 
+class OtherPeakDocument(Document):
+    """A GPU whose peak the value is, too."""
+
+    gpu: str
+    peak: Rate
+
+
+class JudgedPeakDocument(Document):
+    """A row of a table of peaks, and what it holds in place of the right value."""
+
+    name: Annotated[str, At("row.name")]
+    where: Annotated[str, At("row.where")]
+    precision: str
+    value: Rate | None
+    right: Rate | None
+    verdict: Annotated[str, At("kind")]
+    wrong: bool
+    mfu_factor: Annotated[float | None, At("factor")]
+    of: list[str]
+    also_matches: Annotated[list[OtherPeakDocument], At("traps")]
+
+
+class PeaksAuditDocument(Document):
+    """The answer of `ullage audit peaks`."""
+
+    wrong: Annotated[int, Made(len)]
+    precision: str
+    rows: list[JudgedPeakDocument]
+    notes: list[str]
+
+
 def record(report: PeaksReport) -> dict[str, Any]:
     """Return the audit as plain data: values in FLOP/s, None for a value that is no finite number."""
-    return {
-        "wrong": len(report.wrong),
-        "precision": report.precision,
-        "rows": [
-            {
-                "name": judged.row.name,
-                "where": judged.row.where,
-                "precision": judged.precision,
-                "value": judged.value,
-                "right": judged.right,
-                "verdict": judged.kind,
-                "wrong": judged.wrong,
-                "mfu_factor": judged.factor,
-                "of": list(judged.of),
-                "also_matches": [{"gpu": trap.gpu, "peak": trap.peak} for trap in judged.traps],
-            }
-            for judged in report.rows
-        ],
-        "notes": list(report.notes),
-    }
+    return plain_data(PeaksAuditDocument, report)
 
 
 def _headline(report: PeaksReport) -> Headline:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import UNSET, UnsetType
 
 from ullage.errors import harmless
 from ullage.live.all_ranks import Together, lateness
 from ullage.metrics.tree import Node
+from ullage.render.trace_json import TreeBoundsDocument
+from ullage.totals import DeviceTotals, HostTotals
+from ullage.views.declared import At, Document, Made, Nanoseconds, Ratio, plain_data
 from ullage.views.numbers import UNKNOWN, factor, percent
 from ullage.views.table import table
 from ullage.views.times import seconds
@@ -120,17 +125,58 @@ def _of(time: float, found: Together) -> float | None:
     return time / found.tree.elapsed if found.tree.elapsed else None
 
 
+class ProcessTreeDocument(Document):
+    """What `tree().json()` returns in Python: a process or a region of it; efficiencies by their metrics' names, times in ns."""
+
+    name: str
+    mode: str
+    elapsed_ns: Nanoseconds
+    host: dict[str, Ratio | None] | None
+    device: dict[str, Ratio | None] | None
+    bounds: TreeBoundsDocument
+    host_totals: HostTotals | None
+    device_totals: DeviceTotals | None
+    notes: list[str]
+
+
+class RankDocument(Document, kw_only=True):
+    """A rank: shares of the run's elapsed time, and how late it was, since the start and lately; `off` (the CPU) where it was recorded."""
+
+    rank: int | None
+    host: str
+    process: int
+    over: bool
+    elapsed_ns: Nanoseconds
+    useful: Ratio | None
+    offload: Ratio | None
+    communication: Ratio | None
+    recorder: Ratio | None
+    off: Ratio | UnsetType | None = UNSET
+    kernels: Ratio | None
+    late_ns: float
+    lately_useful: Ratio | None
+    lately_late_ns: float | None
+
+
+class TopRunDocument(Document):
+    """The answer of `ullage top --run`: the trees of the last seconds and of the whole, and the ranks."""
+
+    place: str
+    over: Annotated[bool, At("whole.over")]
+    complete: Annotated[bool, At("whole.complete")]
+    window_ns: Annotated[list[Nanoseconds] | None, At("whole.window")]
+    ranks_seen: Annotated[int, At("whole.seen")]
+    ranks_expected: Annotated[int | None, At("whole.expected")]
+    whole: Annotated[ProcessTreeDocument, Made(_tree_record)]
+    recent: Annotated[ProcessTreeDocument, Made(_tree_record)]
+    ranks: list[RankDocument]
+    notes: Annotated[list[str], At("whole.tree.notes")]
+
+
+def _tree_record(found: Together) -> dict[str, Any]:
+    return found.tree.as_data()
+
+
 def as_data(view: RankTreesView) -> dict[str, Any]:
-    """Return the view as plain data: ratios in [0, 1] (of ranks: shares of the run's elapsed time), times in ns, null for not known."""
-    return {
-        "place": view.place,
-        "over": view.whole.over,
-        "complete": view.whole.complete,
-        "window_ns": view.whole.window,
-        "ranks_seen": view.whole.seen,
-        "ranks_expected": view.whole.expected,
-        "whole": view.whole.tree.as_data(),
-        "recent": view.recent.tree.as_data(),
-        "ranks": _rows(view),
-        "notes": list(view.whole.tree.notes),
-    }
+    """Return the view as plain data: ratios in [0, 1], times in ns, null for not known."""
+    return plain_data(TopRunDocument, view, ranks=_rows(view))

@@ -13,6 +13,7 @@ from ullage.render.trace import view as trace_view
 from ullage.render.trace_json import record as trace_record
 from ullage.render.trace_parts import trees_table
 from ullage.reports.trace.run import RunReport
+from ullage.views.declared import Document, plain
 from ullage.views.names import lowered
 from ullage.views.numbers import percent
 from ullage.views.view import Headline, Picture, Section, View
@@ -50,10 +51,19 @@ def shallow(tree: Node) -> Node:
     return replace(tree, children=(replace(parallel, children=()), computed))
 
 
+class RunDocument(Document):
+    """The answer of `ullage run`: beside these keys, where there is a trace, all those of `ullage.trace`."""
+
+    exit: int
+    ofu: dict[str, Any] | None
+    run_notes: list[str]
+
+
 def record(report: RunReport) -> dict[str, Any]:
     """Return the report as plain data: the record of the trace, with `exit`, `ofu` and `run_notes`."""
-    found: dict[str, Any] = {"exit": report.code, "ofu": None, "run_notes": list(report.notes)}
+    found = None
     if report.ofu is not None:
         values = {node.metric: node.value for _, node in shallow(report.ofu).walk()}
-        found["ofu"] = {**values, "method": report.method, "by": report.by}
-    return found if report.trace is None else trace_record(report.trace) | found
+        found = {**values, "method": report.method, "by": report.by}
+    data = plain(RunDocument(exit=report.code, ofu=found, run_notes=list(report.notes)))
+    return data if report.trace is None else trace_record(report.trace) | data

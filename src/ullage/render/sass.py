@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 from ullage.errors import harmless
-from ullage.kernels.sass.ceilings import InstructionCeiling
 from ullage.kernels.sass.finding import KernelFinding
+from ullage.kernels.sass.instruction import Instruction
 from ullage.reports.sass import BinaryKernel, SassReport
+from ullage.views.declared import At, Document, Made, Ratio, Words, plain_data
 from ullage.views.notation import COUNT
 from ullage.views.numbers import counted
 from ullage.views.view import Column, Headline, Item, ItemList, Section, Table, Value, View
@@ -89,43 +90,83 @@ def _notes(report: SassReport) -> list[str]:
     return [*report.notes, *(["give the .ptx beside the binary to make the likely findings certain"] if guessed else [])]
 
 
+class IssuedDocument(Document):
+    """A tensor instruction that a kernel issues."""
+
+    opcode: str
+    count: int
+    in_loops: Annotated[int, At("looped")]
+
+
+class EvidenceDocument(Document):
+    """Where a finding is seen."""
+
+    address: int
+    text: str
+
+
+def _evidence(found: Instruction) -> EvidenceDocument:
+    return EvidenceDocument(address=found.address, text=str(found))
+
+
+class AskedInstructionDocument(Document):
+    """What the PTX asked for."""
+
+    text: str
+    line: int
+
+
+class AskedInFunctionDocument(AskedInstructionDocument):
+    """What the PTX of a function asked for."""
+
+    function: str
+
+
+class InstructionCeilingDocument(Document):
+    """What is left of a peak; `fraction` is null where it is not known."""
+
+    fraction: Ratio | None
+    of: Words
+    source: Words
+
+
+class SassFindingDocument(Document):
+    """What is emulated, legacy or otherwise slow in a kernel, and what to do about it."""
+
+    sort: str
+    what: str
+    certain: bool
+    count: int
+    in_loops: Annotated[int, At("looped")]
+    stand_in: Words
+    evidence: Annotated[EvidenceDocument, Made(_evidence)]
+    asked: AskedInstructionDocument | None
+    ceiling: InstructionCeilingDocument | None
+    remedy: str
+
+
+class SassKernelDocument(Document):
+    """A kernel with tensor instructions."""
+
+    name: str
+    image: str
+    architecture: str
+    ptx: Annotated[bool, At("told")]
+    tensor: Annotated[list[IssuedDocument], At("linted.issued")]
+    findings: Annotated[list[SassFindingDocument], At("linted.findings")]
+
+
+class SassDocument(Document):
+    """The answer of `ullage sass`."""
+
+    files: list[str]
+    bad: Annotated[int, Made(len)]
+    kernels: list[SassKernelDocument]
+    kernels_without_tensor_instructions: Annotated[int, At("others")]
+    asked: list[AskedInFunctionDocument]
+    notes: list[str]
+
+
 def record(report: SassReport) -> dict[str, Any]:
-    """Return the lint as plain data; a ceiling's `fraction` is None where it is not known."""
-    return {
-        "files": list(report.files),
-        "bad": len(report.bad),
-        "kernels": [
-            {
-                "name": one.name,
-                "image": one.image,
-                "architecture": one.architecture,
-                "ptx": one.told,
-                "tensor": [{"opcode": i.opcode, "count": i.count, "in_loops": i.looped} for i in one.linted.issued],
-                "findings": [_finding_record(finding) for finding in one.linted.findings],
-            }
-            for one in report.kernels
-        ],
-        "kernels_without_tensor_instructions": report.others,
-        "asked": [{"text": one.text, "line": one.line, "function": one.function} for one in report.asked],
-        "notes": list(report.notes),
-    }
-
-
-def _finding_record(finding: KernelFinding) -> dict[str, Any]:
-    asked = finding.asked
-    return {
-        "sort": finding.sort,
-        "what": finding.what,
-        "certain": finding.certain,
-        "count": finding.count,
-        "in_loops": finding.looped,
-        "stand_in": finding.stand_in or None,
-        "evidence": {"address": finding.evidence.address, "text": str(finding.evidence)},
-        "asked": {"text": asked.text, "line": asked.line} if asked else None,
-        "ceiling": _ceiling_record(finding.ceiling),
-        "remedy": finding.remedy,
-    }
-
-
-def _ceiling_record(ceiling: InstructionCeiling | None) -> dict[str, Any] | None:
-    return None if ceiling is None else {"fraction": ceiling.fraction, "of": ceiling.of or None, "source": ceiling.source or None}
+    """Return the lint as plain data."""
+    return plain_data(SassDocument, report)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 from ullage.errors import harmless
 from ullage.kernels.sass.asked import MatrixInstruction
 from ullage.kernels.sass.outcomes import Outcome
 from ullage.kernels.sass.probe import Probe
+from ullage.views.declared import At, Document, Made, Words, filled, plain
 from ullage.views.files import FORMS as VIEW_FORMS
 from ullage.views.files import Form
 from ullage.views.numbers import counted
@@ -109,18 +110,33 @@ def more_forms(rows: Outcomes, made: View) -> dict[str, Form]:  # noqa: ARG001 -
     return {".md": lambda: markdown(rows)}
 
 
+class OutcomeDocument(Document):
+    """What the compiler makes of an instruction on one architecture."""
+
+    opcodes: Annotated[dict[str, int], Made(dict)]
+    emulated: Annotated[str | None, At("emulation.what")]
+    refused: Annotated[Words, At("refusal")]
+
+
+class ProbeDocument(Document):
+    """An instruction over architectures."""
+
+    instruction: str
+    family: str
+    architectures: dict[str, OutcomeDocument]
+
+
+class SassTableDocument(Document):
+    """The answer of `ullage sass --table`."""
+
+    instructions: list[ProbeDocument]
+
+
 def record(rows: Outcomes) -> dict[str, Any]:
     """Return the table as plain data: per instruction and architecture its opcodes with counts, and what is emulated or refused."""
-    return {"instructions": [_probe_record(probe, outcomes) for probe, outcomes in rows]}
+    return plain(SassTableDocument(instructions=[_probe(probe, outcomes) for probe, outcomes in rows]))
 
 
-def _probe_record(probe: Probe, outcomes: Sequence[Outcome]) -> dict[str, Any]:
-    architectures = {
-        one.architecture: {
-            "opcodes": dict(one.opcodes),
-            "emulated": one.emulation.what if one.emulation else None,
-            "refused": one.refusal or None,
-        }
-        for one in outcomes
-    }
-    return {"instruction": probe.name, "family": probe.family, "architectures": architectures}
+def _probe(probe: Probe, outcomes: Sequence[Outcome]) -> ProbeDocument:
+    found = {one.architecture: filled(OutcomeDocument, one) for one in outcomes}
+    return ProbeDocument(instruction=probe.name, family=probe.family, architectures=found)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import UNSET, UnsetType
 
 from ullage.errors import harmless
 from ullage.metrics.tree import Node
 from ullage.reports.trace.scaling import ScalingReport, ScalingRow, TreeRows
 from ullage.totals import RESOURCES, Resource
+from ullage.views.declared import At, Document, Made, Ratio, Seconds, Words, filled, plain_data
 from ullage.views.files import FORMS as VIEW_FORMS
 from ullage.views.files import Form
 from ullage.views.markup import Markup
@@ -118,34 +121,58 @@ def more_forms(report: ScalingReport, made: View) -> dict[str, Form]:  # noqa: A
     return {".svg": lambda: str(scaling(report))}
 
 
+class ScalingRunDocument(Document, kw_only=True):
+    """A run of a study; the host's resources are processes, threads or CPUs."""
+
+    name: str
+    devices: int | None
+    processes: int | None
+    threads: int | UnsetType | None = UNSET
+    cpus: int | UnsetType | None = UNSET
+    elapsed_s: Annotated[Seconds | None, At("elapsed"), Made(lambda nanoseconds: nanoseconds / 1e9 if nanoseconds else None)]
+
+
+class ScalingRowDocument(Document):
+    """An efficiency over the runs, with its bounds."""
+
+    block: str
+    metric: str
+    label: str
+    depth: int
+    values: list[Ratio | None]
+    low: list[Ratio | None]
+    high: list[Ratio | None]
+
+
+class TraceScalingDocument(Document):
+    """The answer of `ullage trace scaling`."""
+
+    kind: str | None
+    kind_told_by: Annotated[Words, At("told.basis")]
+    kind_exponent: Annotated[float | None, At("told.exponent")]
+    kind_sure: bool | None
+    reference: str
+    runs: list[ScalingRunDocument]
+    rows: list[ScalingRowDocument]
+    notes: list[str]
+
+
 def record(report: ScalingReport) -> dict[str, Any]:
     """Return the runs and the rows as plain data: ratios, times in s, None for what is not known."""
-    return {
-        "kind": report.kind,
-        "kind_told_by": None if report.told is None else report.told.basis or None,
-        "kind_exponent": None if report.told is None else report.told.exponent,
-        "kind_sure": None if report.kind is None else report.told is None or report.told.sure,
-        "reference": report.columns[report.reference].name,
-        "runs": [
-            {"name": c.name, "devices": c.devices, "processes": None, RESOURCES[c.host].lower(): c.processes}
-            | {"elapsed_s": c.elapsed / 1e9 if c.elapsed else None}
-            for c in report.columns
-        ],
-        "rows": [_row(block, row) for block in report.blocks for row in block.rows],
-        "notes": list(report.notes),
-    }
+    runs = [filled(ScalingRunDocument, c, **({"processes": None} | {RESOURCES[c.host].lower(): c.processes})) for c in report.columns]
+    return plain_data(
+        TraceScalingDocument,
+        report,
+        kind_sure=None if report.kind is None else report.told is None or report.told.sure,
+        reference=report.columns[report.reference].name,
+        runs=runs,
+        rows=[_document_row(block, row) for block in report.blocks for row in block.rows],
+    )
 
 
-def _row(block: TreeRows, row: ScalingRow) -> dict[str, Any]:
-    return {
-        "block": block.name,
-        "metric": row.metric,
-        "label": row.label,
-        "depth": row.depth,
-        "values": list(row.values),
-        "low": [None if node is None else node.low for node in row.nodes],
-        "high": [None if node is None else node.high for node in row.nodes],
-    }
+def _document_row(block: TreeRows, row: ScalingRow) -> ScalingRowDocument:
+    low, high = ([None if node is None else getattr(node, bound) for node in row.nodes] for bound in ("low", "high"))
+    return filled(ScalingRowDocument, row, block=block.name, low=low, high=high)
 
 
 def _distinct(names: Sequence[str]) -> list[str]:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any
+
+from msgspec import UNSET, UnsetType
 
 from ullage.cupti.stalls import GROUPS, Reason
 from ullage.errors import harmless
 from ullage.render.svg.flame import flame
 from ullage.reports.stalls.frames import frames, paths
 from ullage.reports.stalls.shares import KernelStalls, Spot, StallReport, StallShare
+from ullage.views.declared import At, Document, Made, Ratio, Words, filled, plain_data
 from ullage.views.files import FORMS as VIEW_FORMS
 from ullage.views.files import Form
 from ullage.views.notation import COUNT, PERCENT, Notation
@@ -135,9 +138,24 @@ def reasons_view(report: StallReasons, **_: int) -> View:
     return View("stall-reasons", "Warp stalls", answer, sections=[Section("reasons", "Reasons", [table])])
 
 
+class ReasonDocument(Document):
+    """A reason for which a warp does not issue, what it means and what helps."""
+
+    name: str
+    group: str
+    waits: str
+    meaning: str
+    advice: str
+    old: Words
+
+
 def reasons_record(report: StallReasons) -> dict[str, Any]:
     """Return the stall reasons for JSON."""
-    return {"reasons": [{**vars(one), "old": one.old or None} for one in report.reasons]}
+    return plain_data(ReasonsDocument, report)
+
+
+def _counts(shares: Sequence[StallShare]) -> dict[str, int]:
+    return {one.reason.name: one.samples for one in shares}
 
 
 def more_forms(report: StallReport, *_: View) -> dict[str, Form]:
@@ -154,61 +172,99 @@ def _folded(name: str) -> str:
     return harmless(name, 400).replace(";", ",")
 
 
+class StallShareDocument(Document):
+    """A reason to wait, and how many samples have it."""
+
+    reason: Annotated[str, At("reason.name")]
+    group: Annotated[str, At("reason.group")]
+    samples: int
+    latency_samples: Annotated[int, At("latency")]
+    share: Ratio
+    meaning: Annotated[str, At("reason.meaning")]
+
+
+class StallLineDocument(Document):
+    """A line of source, and its samples by reason."""
+
+    file: str
+    line: int
+    reasons: dict[str, int]
+
+
+class StallSpotDocument(Document):
+    """An instruction, and its samples by reason."""
+
+    pc: int
+    samples: int
+    instruction: Annotated[str | None, Made(lambda found: None if found is None else str(found))]
+    file: Annotated[str | None, At("place.file")]
+    line: Annotated[int | None, At("place.line")]
+    reasons: Annotated[dict[str, int], At("shares"), Made(_counts)]
+
+
+class StallAdviceDocument(Document):
+    """What helps against a reason."""
+
+    reason: Annotated[str, At("reason.name")]
+    advice: Annotated[str, At("reason.advice")]
+
+
+class StalledKernelDocument(Document):
+    """A kernel: what its warps waited for, by reason, by line and by instruction."""
+
+    name: str
+    mangled: str
+    cubin: Annotated[str, Made(lambda checksum: f"{checksum:016x}")]
+    matched_by: Annotated[Words, At("matched")]
+    samples: int
+    share: Ratio
+    states: dict[str, int]
+    reasons: list[StallShareDocument]
+    lines: list[StallLineDocument]
+    instructions: Annotated[list[StallSpotDocument], At("spots")]
+    advice: Annotated[list[StallAdviceDocument], At("advised")]
+
+
+class StallsDocument(Document):
+    """The answer of `ullage cupti stalls` and `ullage run --stalls`, which adds the program's `exit`."""
+
+    samples: int
+    chip: Annotated[str | None, At("facts.chip")]
+    cupti: Annotated[str | None, At("facts.release")]
+    mode: Annotated[str | None, At("facts.mode")]
+    cycles_per_sample: Annotated[int | None, At("facts.cycles")]
+    sm_clock: Annotated[float | None, At("facts.clock")]
+    counted: Annotated[int | None, At("facts.total")]
+    dropped: Annotated[int | None, At("facts.dropped")]
+    hardware_buffer_overflows: Annotated[int, At("facts.full")]
+    reasons: list[StallShareDocument]
+    kernels: list[StalledKernelDocument]
+    notes: list[str]
+    exit: int | UnsetType = UNSET
+
+
+class ReasonsDocument(Document):
+    """The answer of `ullage cupti stalls --reasons`."""
+
+    reasons: list[ReasonDocument]
+
+
 def record(report: StallReport) -> dict[str, Any]:
     """Return the report as plain data; what is not known is None."""
-    facts = report.facts
-    return {
-        "samples": report.samples,
-        "chip": facts.chip,
-        "cupti": facts.release,
-        "mode": facts.mode,
-        "cycles_per_sample": facts.cycles,
-        "sm_clock": facts.clock,
-        "counted": facts.total,
-        "dropped": facts.dropped,
-        "hardware_buffer_overflows": facts.full,
-        "reasons": [_share_record(one, report.samples) for one in report.shares],
-        "kernels": [_kernel_record(one, report.samples) for one in report.kernels],
-        "notes": list(report.notes),
-    }
+    kernels = [_kernel_document(one, report.samples) for one in report.kernels]
+    return plain_data(StallsDocument, report, reasons=_shares(report.shares, report.samples), kernels=kernels)
 
 
-def _kernel_record(kernel: KernelStalls, samples: int) -> dict[str, Any]:
-    return {
-        "name": kernel.name,
-        "mangled": kernel.mangled,
-        "cubin": f"{kernel.cubin:016x}",
-        "matched_by": kernel.matched or None,
-        "samples": kernel.samples,
-        "share": kernel.samples / samples,
-        "states": {group: kernel.count(group) for group in GROUPS},
-        "reasons": [_share_record(one, kernel.samples) for one in kernel.shares],
-        "lines": [
-            {"file": place.file, "line": place.line, "reasons": {one.reason.name: one.samples for one in shares}}
-            for place, shares in kernel.lines
-        ],
-        "instructions": [_spot_record(one) for one in kernel.spots],
-        "advice": [{"reason": one.reason.name, "advice": one.reason.advice} for one in kernel.advised],
-    }
+def _kernel_document(kernel: KernelStalls, samples: int) -> StalledKernelDocument:
+    return filled(
+        StalledKernelDocument,
+        kernel,
+        share=kernel.samples / samples,
+        states={group: kernel.count(group) for group in GROUPS},
+        reasons=_shares(kernel.shares, kernel.samples),
+        lines=[StallLineDocument(file=place.file, line=place.line, reasons=_counts(shares)) for place, shares in kernel.lines],
+    )
 
 
-def _share_record(share: StallShare, samples: int) -> dict[str, Any]:
-    return {
-        "reason": share.reason.name,
-        "group": share.reason.group,
-        "samples": share.samples,
-        "latency_samples": share.latency,
-        "share": share.samples / samples,
-        "meaning": share.reason.meaning,
-    }
-
-
-def _spot_record(spot: Spot) -> dict[str, Any]:
-    return {
-        "pc": spot.pc,
-        "samples": spot.samples,
-        "instruction": None if spot.instruction is None else str(spot.instruction),
-        "file": None if spot.place is None else spot.place.file,
-        "line": None if spot.place is None else spot.place.line,
-        "reasons": {one.reason.name: one.samples for one in spot.shares},
-    }
+def _shares(found: Sequence[StallShare], samples: int) -> list[StallShareDocument]:
+    return [filled(StallShareDocument, one, share=one.samples / samples) for one in found]

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ullage.store.store import Info
+from ullage.views.declared import Document, plain_data
 from ullage.views.notation import COUNT
 from ullage.views.numbers import counted, moment, size
 from ullage.views.shown import ShownByView
@@ -23,9 +24,23 @@ class StoreContents(ShownByView, view="ullage.render.store"):
     checked: bool = False
 
 
+class StoreDocument(Document):
+    """The answer of `ullage store info`; times are ms since 1970, UTC."""
+
+    folder: str
+    rows: int
+    devices: int
+    jobs: int
+    parts: int
+    bytes: int
+    first: int | None
+    last: int | None
+    days: dict[str, int]
+
+
 def record(report: StoreContents) -> dict[str, Any]:
-    """Return what a store holds for JSON; times are ms since 1970, UTC."""
-    return asdict(report.info)
+    """Return what a store holds for JSON."""
+    return plain_data(StoreDocument, report.info)
 
 
 def view(report: StoreContents) -> View:

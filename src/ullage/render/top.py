@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
 from rich.console import Group
 from rich.table import Table
@@ -15,6 +15,8 @@ from ullage.errors import harmless
 from ullage.live.sampling.course import Course
 from ullage.live.sampling.watched_device import Watched
 from ullage.render import devices
+from ullage.render.devices import ReadingDocument
+from ullage.views.declared import At, Document, Made, Ratio, Words, plain_data
 from ullage.views.numbers import moment
 from ullage.views.table import table
 
@@ -190,30 +192,46 @@ def _level(ofu: float | None) -> str:
     return "dim" if ofu is None else "bold red" if ofu < 0.2 else "bold yellow" if ofu < 0.4 else "bold green"
 
 
+class TopDeviceDocument(ReadingDocument):
+    """A device: beside these keys every field that was last told of it, and the mean of each."""
+
+    mean_ofu: Ratio | None
+    held_back_by: str | None
+    unknown: Words
+
+
+class TopDocument(Document):
+    """The answer of `ullage top`: ratios in [0, 1], SI units, `time` in ms since 1970."""
+
+    time: int | None
+    place: str
+    ofu_now: Annotated[Ratio | None, At("now")]
+    ofu: Ratio | None
+    method: str | None
+    gpus: float
+    gpus_known: Annotated[float, At("known")]
+    ullage_gpus: Annotated[float | None, At("ullage")]
+    cost_per_hour: Annotated[float | None, At("cost")]
+    silent: int
+    devices: Annotated[list[TopDeviceDocument], Made(list)]
+    notes: list[str]
+
+
 def as_data(view: TopView) -> dict[str, Any]:
-    """Return the view as plain data: ratios in [0, 1], SI units, null for what is not known."""
+    """Return the view as plain data, null for what is not known."""
     totals = view.course.totals(view.prices)
-    means = {id(d): {f"mean_{name}": mean.value for name, mean in d.means.items()} for d in view.course}
-    return {
-        "time": view.course.last or None,
-        "place": view.place,
-        "ofu_now": totals.now,
-        "ofu": totals.ofu,
-        "method": None if totals.ofu is None else "exact" if totals.exact else "sampled",
-        "gpus": totals.gpus,
-        "gpus_known": totals.known,
-        "ullage_gpus": totals.ullage,
-        "cost_per_hour": totals.cost,
-        "silent": totals.silent,
-        "devices": [
-            {
-                **devices.record(d),
-                "mean_ofu": d.mean_ofu,
-                **means[id(d)],
-                "held_back_by": devices.held_back(d),
-                "unknown": d.unknown or None,
-            }
-            for d in ordered(view)
-        ],
-        "notes": _notes(view),
-    }
+    return plain_data(
+        TopDocument,
+        totals,
+        time=view.course.last or None,
+        place=view.place,
+        method=None if totals.ofu is None else "exact" if totals.exact else "sampled",
+        devices=[_device_record(device) for device in ordered(view)],
+        notes=_notes(view),
+    )
+
+
+def _device_record(device: Watched) -> dict[str, Any]:
+    means = {f"mean_{name}": mean.value for name, mean in device.means.items()}
+    about = {"held_back_by": devices.held_back(device), "unknown": device.unknown or None}
+    return {**devices.record(device), "mean_ofu": device.mean_ofu, **means, **about}

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, replace
-from typing import Any
+from dataclasses import asdict
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, UnsetType, field
 
 from ullage.metrics.instructions import host_instructions
+from ullage.metrics.losses import Bill
 from ullage.metrics.tree import Node
 from ullage.recording import Mode
-from ullage.render.gemms import record as gemms
+from ullage.render.gemms import GemmsDocument
+from ullage.render.gemms import declared as gemms
 from ullage.render.trace_what_if import record as what_if
 from ullage.reports.trace.code import CodeReport
 from ullage.reports.trace.idleness import Idleness
 from ullage.reports.trace.kernels import KernelSummary, Overlap
 from ullage.reports.trace.lane_shares import device_shares, device_times, host_shares
+from ullage.reports.trace.late_ranks import Late
 from ullage.reports.trace.part import RunPart
 from ullage.reports.trace.restated import Restatement
 from ullage.reports.trace.sequences import verdict
@@ -22,7 +26,9 @@ from ullage.reports.trace.trace import TraceReport
 from ullage.sums.lanes.code.times import CodeTimes
 from ullage.sums.lanes.idle import Gap, Rhythm
 from ullage.sums.lanes.run import DevicePart, HostPart
-from ullage.totals import Factors, HostTotals
+from ullage.sums.nccl_arrivals import NcclArrivals
+from ullage.totals import DeviceTotals, Factors, HostTotals
+from ullage.views.declared import At, Document, Nanoseconds, Ratio, Seconds, Words, filled, plain_data
 
 # Efficiencies by their short names within a tree.
 _NAMES = {
@@ -41,52 +47,173 @@ _HOST = ("parallel_efficiency", "mpi_parallel_efficiency", "load_balance", "comm
 _DEVICE = ("parallel_efficiency", "load_balance", "communication_efficiency", "orchestration_efficiency")
 
 
+class TraceWindowDocument(Document):
+    """The time that the trees cover, on the captures' clock; `rule` is how it was chosen."""
+
+    start_ns: Nanoseconds | None
+    end_ns: Nanoseconds | None
+    recorded: Nanoseconds | None = field(name="recorded_ns")
+    rule: str | None
+
+
+class ProcessDocument(Document, kw_only=True):
+    """What a process spent its time on; `off_s` (off the CPU) is there where it was recorded."""
+
+    rank: Annotated[int | None, At("process.rank")]
+    process: int
+    host: Annotated[str, At("process.host")]
+    elapsed: Seconds = field(name="elapsed_s")
+    useful: Seconds = field(name="useful_s")
+    offload: Seconds = field(name="offload_s")
+    communication: Seconds = field(name="communication_s")
+    threads: int
+    parallel: Seconds = field(name="parallel_s")
+    recorder: Seconds = field(name="recorder_s")
+    off_s: float | UnsetType = UNSET
+    shares: dict[str, Ratio]
+
+
+class TracedDeviceDocument(Document):
+    """What a device spent its time on; in `talp` mode a collective counts as a kernel."""
+
+    device: Annotated[str, At("device.key")]
+    name: Annotated[str, At("device.name")]
+    kernel_s: float
+    collective_s: float
+    memory_s: float
+    idle_s: float
+    unknown: Seconds = field(name="unknown_s")
+    launches: Annotated[int | None, At("device.launches")]
+    shares: dict[str, Ratio]
+
+
+class TreeBoundsDocument(Document):
+    """The bounds between which each efficiency surely lies."""
+
+    host: dict[str, list[Ratio | None]] | None
+    device: dict[str, list[Ratio | None]] | None
+
+
+class RunPartDocument(Document):
+    """A run, or a rank, region, device or step of it: its efficiencies, and the totals and times that they come from."""
+
+    elapsed_s: Annotated[Seconds, At("elapsed")]
+    elapsed_ns: Annotated[Nanoseconds, At("elapsed")]
+    host: dict[str, Ratio | None] | None
+    device: dict[str, Ratio | None] | None
+    bounds: TreeBoundsDocument
+    cannot_tell: list[str]
+    host_totals: dict[str, Any] | None
+    device_totals: DeviceTotals | None
+    processes: list[ProcessDocument]
+    devices: list[TracedDeviceDocument]
+
+
+class NamedPartDocument(RunPartDocument):
+    """A rank, region, device or step."""
+
+    name: str
+
+
+class NamedGapTimeDocument(Document):
+    """A piece of code that was running while a device had nothing to do."""
+
+    name: str
+    time_ns: Nanoseconds
+    share: Ratio | None
+
+
+class GapDocument(Document):
+    """A gap of a device, which begins `at_ns` after the run's first moment."""
+
+    device: str
+    start: Nanoseconds
+    end: Nanoseconds
+    cause: str
+    before: str
+    after: str
+    code: dict[str, NamedGapTimeDocument]
+    at_ns: Nanoseconds
+    idle_ns: Nanoseconds
+
+
+class IdleDocument(Document):
+    """Idle time by cause, and the longest gaps."""
+
+    total: Nanoseconds = field(name="total_ns")
+    causes: dict[str, Nanoseconds] = field(name="causes_ns")
+    shares: dict[str, Ratio]
+    gaps: list[GapDocument]
+    rhythm: Rhythm | None
+    rhythms: dict[str, Rhythm]
+
+
+class TraceDocument(RunPartDocument, kw_only=True):
+    """The answer of `ullage trace`: times in s (`_s`) or integer ns (`_ns`), ratios in [0, 1]; what does not exist is null."""
+
+    files: Annotated[list[str], At("places")]
+    source: str
+    status: Literal["partial", "whole"]
+    mode: str
+    window: TraceWindowDocument
+    region: str | None
+    bill: Bill | None
+    host_bill: Bill | None
+    regions: list[NamedPartDocument]
+    ranks: list[NamedPartDocument]
+    by_device: list[NamedPartDocument]
+    steps: list[NamedPartDocument]
+    idle: IdleDocument | None
+    kernels: dict[str, Any] | None
+    code: dict[str, Any] | None
+    sequences: dict[str, Any] | None
+    gemms: GemmsDocument | None
+    collectives: Annotated[Late | None, At("late")]
+    nccl: NcclArrivals | UnsetType = UNSET
+    bandwidths: list[dict[str, Any]]
+    what_if: dict[str, Any] | None
+    restated: dict[str, Any] | None
+    tables_of: Words
+    problems: Annotated[list[str], At("notes")]
+
+
 def record(report: TraceReport) -> dict[str, Any]:
-    """Return the report as plain data: times in s (`_s`) or integer ns (`_ns`), ratios in [0, 1]; what does not exist is null.
-
-    `window` is on the captures' clock. In `talp` mode a collective counts as a kernel, in the trees and in `devices` alike.
-    """
-    data: dict[str, Any] = {
-        "files": list(report.places),
-        "source": report.source,
-        "status": "partial" if report.partial else "whole",
-        "mode": report.mode,
-        "window": _window(report),
-        "region": report.region,
-        **view(report.whole, report.mode),
-        "bill": None if report.bill is None else asdict(report.bill),
-        "host_bill": None if report.host_bill is None else asdict(report.host_bill),
-    }
-    for name, views in (("regions", report.regions), ("ranks", report.ranks), ("by_device", report.devices), ("steps", report.steps)):
-        data[name] = [{"name": v.name, **view(v, report.mode)} for v in views]
-    return data | explained(report) | {"problems": list(report.notes)}
+    """Return the report as plain data."""
+    parts = {"regions": report.regions, "ranks": report.ranks, "by_device": report.devices, "steps": report.steps}
+    return plain_data(
+        TraceDocument,
+        report,
+        status="partial" if report.partial else "whole",
+        window=_window(report),
+        **_values(report.whole, report.mode),
+        **{name: [filled(NamedPartDocument, one, **_values(one, report.mode)) for one in of] for name, of in parts.items()},
+        **_explained(report),
+    )
 
 
-def _window(report: TraceReport) -> dict[str, Any]:
+def _window(report: TraceReport) -> TraceWindowDocument:
     captures = report.run.captures if report.run is not None else ()
     shared = report.run.shared if report.run is not None else None
-    return {
-        "start_ns": min((c.window[0] for c in captures), default=None) if shared is None else shared[0],
-        "end_ns": max((c.window[1] for c in captures), default=None) if shared is None else shared[1],
-        "recorded_ns": report.recorded,
-        "rule": report.window if captures else None,
+    start = min((c.window[0] for c in captures), default=None) if shared is None else shared[0]
+    end = max((c.window[1] for c in captures), default=None) if shared is None else shared[1]
+    return filled(TraceWindowDocument, report, start_ns=start, end_ns=end, rule=report.window if captures else None)
+
+
+def _values(found: RunPart, mode: Mode) -> dict[str, Any]:
+    """Return the values of a part of a run by their fields."""
+    bounds = {
+        name: None if tree is None else {_NAMES.get(n.metric, n.metric): [n.low, n.high] for _, n in tree.walk()}
+        for name, tree in (("host", found.host), ("device", found.device))
     }
-
-
-def view(found: RunPart, mode: Mode) -> dict[str, Any]:
-    """Return a part of a run: its efficiencies, their bounds, the totals they come from, and the times of each process and device."""
     return {
         "elapsed_s": found.elapsed / 1e9,
         "elapsed_ns": found.elapsed,
         "host": None if found.host is None else _efficiencies(found.host, _HOST) | _whole_level(found.host, found.factors),
         "device": None if found.device is None else _efficiencies(found.device, _DEVICE),
-        "bounds": {
-            name: None if tree is None else {_NAMES.get(n.metric, n.metric): [n.low, n.high] for _, n in tree.walk()}
-            for name, tree in (("host", found.host), ("device", found.device))
-        },
+        "bounds": TreeBoundsDocument(**bounds),
         "cannot_tell": [n.metric for tree in (found.host, found.device) if tree for _, n in tree.walk() if not n.certain],
         "host_totals": None if found.host_totals is None else _host_totals(found.host_totals, len(found.host_parts)),
-        "device_totals": None if found.device_totals is None else asdict(found.device_totals),
+        "device_totals": found.device_totals,
         "processes": [_process(part, found.elapsed) for part in found.host_parts],
         "devices": [_device(part, found.elapsed, mode) for part in found.device_parts],
     }
@@ -115,63 +242,44 @@ def _host_totals(totals: HostTotals, processes: int) -> dict[str, Any]:
     return {"resource": sums.pop("resource"), "resources": sums.pop("processes"), "processes": processes or None, **sums}
 
 
-def _process(part: HostPart, elapsed: int) -> dict[str, Any]:
-    return {
-        "rank": part.process.rank,
-        "process": part.process.key[1],
-        "host": part.process.host,
-        "elapsed_s": part.elapsed / 1e9,
-        "useful_s": part.useful / 1e9,
-        "offload_s": part.offload / 1e9,
-        "communication_s": part.communication / 1e9,
-        "threads": part.threads,
-        "parallel_s": part.parallel / 1e9,
-        "recorder_s": part.recorder / 1e9,
-        **({"off_s": part.off / 1e9} if part.process.off_known else {}),
-        "shares": host_shares(part, elapsed),
-    }
+def _process(part: HostPart, elapsed: int) -> ProcessDocument:
+    off: dict[str, Any] = {"off_s": part.off / 1e9} if part.process.off_known else {}
+    return filled(ProcessDocument, part, process=part.process.key[1], shares=host_shares(part, elapsed), **off)
 
 
-def _device(part: DevicePart, elapsed: int, mode: Mode) -> dict[str, Any]:
-    return {
-        "device": part.device.key,
-        "name": part.device.name,
-        **{f"{name}_s": ns / 1e9 for name, ns in device_times(part, mode).items()},
-        "unknown_s": part.unknown / 1e9,
-        "launches": part.device.launches,
-        "shares": device_shares(part, elapsed, mode),
-    }
+def _device(part: DevicePart, elapsed: int, mode: Mode) -> TracedDeviceDocument:
+    times = {f"{name}_s": ns / 1e9 for name, ns in device_times(part, mode).items()}
+    return filled(TracedDeviceDocument, part, shares=device_shares(part, elapsed, mode), **times)
 
 
-def explained(report: TraceReport) -> dict[str, Any]:
-    """Return what explains the trees: idle time by cause, kernels, collectives across ranks, and TALP's own figures held against them."""
-    idle, kernels, late, restated = report.idle, report.kernels, report.late, report.restated
+def _explained(report: TraceReport) -> dict[str, Any]:
+    """Return what explains the trees: idle time by cause, kernels, and TALP's own figures held against them."""
+    idle, kernels, restated = report.idle, report.kernels, report.restated
     return {
         "idle": None if idle is None else _idle(idle),
         "kernels": None if kernels is None else _kernels(kernels),
         "code": None if report.code is None else _code(report.code),
         "sequences": None if report.sequences is None else asdict(report.sequences) | {"verdict": verdict(report.sequences)},
         "gemms": None if report.gemms is None else gemms(report.gemms),
-        "collectives": None if late is None else asdict(late),
-        **({} if report.nccl is None else {"nccl": asdict(report.nccl)}),
+        **({"nccl": UNSET} if report.nccl is None else {}),
         "bandwidths": [asdict(row) | {"mean": row.mean} for row in report.bandwidths],
         "what_if": None if report.what_if is None else what_if(report.what_if),
         "restated": None if restated is None else _restated(restated),
-        "tables_of": report.tables_of or None,
     }
 
 
-def _idle(found: Idleness) -> dict[str, Any]:
-    """Return idle time by cause, in ns and as shares, and the longest gaps, which begin `at_ns` after the run's first moment."""
-    gaps = [_gap(gap) | {"at_ns": gap.start - found.origin, "idle_ns": gap.end - gap.start} for gap in found.gaps]
-    return {
-        "total_ns": found.total,
-        "causes_ns": found.causes,
-        "shares": {cause: ns / found.total for cause, ns in found.causes.items()} if found.total else {},
-        "gaps": gaps,
-        "rhythm": None if found.rhythm is None else asdict(found.rhythm),
-        "rhythms": _plain(found.rhythms),
+def _idle(found: Idleness) -> IdleDocument:
+    shares = {cause: ns / found.total for cause, ns in found.causes.items()} if found.total else {}
+    return filled(IdleDocument, found, shares=shares, gaps=[_gap(gap, found.origin) for gap in found.gaps])
+
+
+def _gap(gap: Gap, origin: int) -> GapDocument:
+    length = gap.end - gap.start
+    code = {
+        level: NamedGapTimeDocument(name=one.name, time_ns=one.time, share=one.time / length if length else None)
+        for level, one in gap.code.items()
     }
+    return filled(GapDocument, gap, code=code, at_ns=gap.start - origin, idle_ns=length)
 
 
 def _kernels(found: KernelSummary) -> dict[str, Any]:
@@ -182,12 +290,6 @@ def _kernels(found: KernelSummary) -> dict[str, Any]:
 def _restated(found: Restatement) -> dict[str, Any]:
     counts = {"compared": found.compared, "agree": found.agree, "explained": found.explained, "contradict": len(found.contradictions)}
     return counts | {"rows": [asdict(row) for row in found.rows], "notes": list(found.notes)}
-
-
-def _gap(gap: Gap) -> dict[str, Any]:
-    length = gap.end - gap.start
-    code = {level: {"name": n.name, "time_ns": n.time, "share": n.time / length if length else None} for level, n in gap.code.items()}
-    return asdict(replace(gap, code={})) | {"code": code}
 
 
 def _code(found: CodeReport) -> dict[str, Any]:
@@ -213,10 +315,6 @@ def _code_times(times: CodeTimes, whole: int, of: tuple[str, ...] = _GAPS) -> di
 
 def _part(time: int, whole: int) -> float | None:
     return time / whole if whole else None
-
-
-def _plain(rhythms: Mapping[str, Rhythm]) -> dict[str, Any]:
-    return {key: asdict(rhythm) for key, rhythm in rhythms.items()}
 
 
 def _overlap(found: Overlap) -> dict[str, Any]:

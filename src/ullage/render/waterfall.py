@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 from ullage.metrics.evidence import GIVEN, REST, Measured
 from ullage.render import waterfall_kernels
-from ullage.render.json import iso
+from ullage.reports.waterfall.step import StepContradiction
 from ullage.reports.waterfall.waterfall import Cost, WaterfallReport
+from ullage.views.declared import At, Document, Hours, Moment, Rate, Ratio, filled, plain_data
 from ullage.views.files import FORMS as VIEW_FORMS
 from ullage.views.files import Form
 from ullage.views.markup import Markup
@@ -219,72 +220,104 @@ def more_forms(report: WaterfallReport, made: View) -> dict[str, Form]:  # noqa:
     return {".svg": lambda: str(waterfall(report))}
 
 
+class MeasuredDocument(Document):
+    """A value, the bounds between which it surely lies, and who said so."""
+
+    value: Ratio
+    low: Ratio | None
+    high: Ratio | None
+    source: str
+
+
+class SpentDocument(MeasuredDocument):
+    """Where a chain ends, and what is used there."""
+
+    points: float
+    gpu_hours: Hours | None
+    money: float | None
+
+
+class CostDocument(Document):
+    """A step of the chain: its factor, what is left after it, and what it takes, in points of the peak, GPU-hours and money."""
+
+    name: Annotated[str, At("step.name")]
+    label: Annotated[str, At("step.label")]
+    stands_for: Annotated[list[str], At("step.names")]
+    factor: Annotated[MeasuredDocument, At("step.factor")]
+    after: Annotated[MeasuredDocument, At("step.after")]
+    points: float
+    points_between: list[float] | None
+    gpu_hours: Hours | None
+    money: float | None
+    whose: str
+    apart: list[str]
+    advice: str
+    remedies: list[waterfall_kernels.RemedyDocument]
+
+
+class ClosureDocument(Document):
+    """MFU beside what OFU, tiles and the model allow."""
+
+    expected: MeasuredDocument
+    mfu: MeasuredDocument
+    closes: bool
+
+
+class DisagreementDocument(Document):
+    """What two sources say of one thing: the one that is used, and the other."""
+
+    what: str
+    used: MeasuredDocument
+    other: MeasuredDocument
+    agree: bool
+
+
+class WaterfallDocument(Document):
+    """The answer of `ullage waterfall`: the chain from peak to MFU."""
+
+    answer: str
+    complete: bool
+    read_until: Moment | None
+    reaches: Annotated[str, At("chain.reaches")]
+    value: Annotated[Ratio, At("headline.value")]
+    allowed: Annotated[MeasuredDocument | None, At("chain.allowed")]
+    contradiction: StepContradiction | None
+    ends: Annotated[str, At("chain.ends")]
+    end: SpentDocument
+    ofu: Annotated[MeasuredDocument | None, At("chain.ofu")]
+    mfu: Annotated[MeasuredDocument | None, At("chain.mfu")]
+    steps: list[CostDocument]
+    missing: Annotated[list[str], At("chain.missing")]
+    closure: Annotated[ClosureDocument | None, At("chain.closure")]
+    disagreements: Annotated[list[DisagreementDocument], At("chain.disagreements")]
+    gpus: int | None
+    gpu_hours: Hours | None
+    price: float | None
+    peak: Rate | None
+    peak_source: str | None
+    ceiling: Rate | None
+    ceiling_source: str | None
+    ceiling_share: Ratio | None
+    of_ceiling: Ratio | None
+    kernels: waterfall_kernels.KernelRoofsDocument | None
+    rests_on: list[str]
+    notes: list[str]
+
+
 def record(report: WaterfallReport) -> dict[str, Any]:
     """Return a waterfall as plain data: ratios, percentage points, GPU-hours, FLOP/s; null for what is not known."""
-    chain = report.chain
-    return {
-        "answer": str(headline(report)),
-        "complete": report.complete,
-        "read_until": None if report.read_until is None else iso(report.read_until),
-        "reaches": chain.reaches,
-        "value": report.headline.value,
-        "allowed": _measured(chain.allowed),
-        "contradiction": None if report.contradiction is None else vars(report.contradiction),
-        "ends": chain.ends,
-        "end": _end(report),
-        "ofu": _measured(chain.ofu),
-        "mfu": _measured(chain.mfu),
-        "steps": [_cost(cost) for cost in report.costs],
-        "missing": list(chain.missing),
-        "closure": None
-        if chain.closure is None
-        else {"expected": _measured(chain.closure.expected), "mfu": _measured(chain.closure.mfu), "closes": chain.closure.closes},
-        "disagreements": [
-            {"what": d.what, "used": _measured(d.used), "other": _measured(d.other), "agree": d.agree} for d in chain.disagreements
-        ],
-        "gpus": report.gpus,
-        "gpu_hours": report.gpu_hours,
-        "price": report.price,
-        "peak": report.peak,
-        "peak_source": report.peak_source,
-        "ceiling": report.ceiling,
-        "ceiling_source": report.ceiling_source if report.ceiling is not None else None,
-        "ceiling_share": report.ceiling_share,
-        "of_ceiling": of_ceiling(report),
-        "kernels": waterfall_kernels.record(report.kernels),
-        "rests_on": list(report.rests_on),
-        "notes": list(report.notes),
-    }
-
-
-def _measured(value: Measured | None) -> dict[str, Any] | None:
-    return None if value is None else {"value": value.value, "low": value.low, "high": value.high, "source": value.source}
-
-
-def _end(report: WaterfallReport) -> dict[str, Any]:
-    """Return where the chain ends, with what is used there: points, GPU-hours and money."""
     end = report.chain.end
     used = _times(report.gpu_hours, end.value)
-    return {**(_measured(end) or {}), "points": end.value * 100, "gpu_hours": used, "money": _times(used, report.price)}
-
-
-def _cost(cost: Cost) -> dict[str, Any]:
-    step = cost.step
-    return {
-        "name": step.name,
-        "label": step.label,
-        "stands_for": list(step.names),
-        "factor": _measured(step.factor),
-        "after": _measured(step.after),
-        "points": cost.points,
-        "points_between": None if cost.points_between is None else list(cost.points_between),
-        "gpu_hours": cost.gpu_hours,
-        "money": cost.money,
-        "whose": cost.whose,
-        "apart": list(cost.apart),
-        "advice": advice(cost),
-        "remedies": [{"what": remedy.what, "source": remedy.source} for remedy in cost.remedies],
-    }
+    return plain_data(
+        WaterfallDocument,
+        report,
+        answer=str(headline(report)),
+        end=filled(SpentDocument, end, points=end.value * 100, gpu_hours=used, money=_times(used, report.price)),
+        steps=[filled(CostDocument, cost, advice=advice(cost)) for cost in report.costs],
+        ceiling_source=report.ceiling_source if report.ceiling is not None else None,
+        of_ceiling=of_ceiling(report),
+        kernels=None if report.kernels is None else waterfall_kernels.declared(report.kernels),
+    )
 
 
 _STEPS = "Walking from the peak: what each step leaves, and what it takes."

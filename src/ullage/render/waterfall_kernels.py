@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Annotated, Any
 
 from ullage.errors import harmless
 from ullage.product import attention, product
 from ullage.render.gemms import sizes
-from ullage.reports.waterfall.kernel_roofs import KernelRoof, KernelRoofs
+from ullage.reports.waterfall.kernel_roofs import KernelRoof, KernelRoofs, StepSum
 from ullage.reports.waterfall.remedies import Remedy
+from ullage.views.declared import At, Document, Rate, Ratio, Words, filled
 from ullage.views.notation import BYTES, COUNT, FLOPS, PERCENTAGE_POINTS, TIME, Notation
 from ullage.views.view import Column, Item, ItemList, Paragraph, Part, Section, Table, Value
 
@@ -96,47 +97,60 @@ def asked(row: KernelRoof) -> str:
     return sizes(product(row.asked))
 
 
-def record(roofs: KernelRoofs | None) -> dict[str, Any] | None:
-    """Return the same as plain data, of all kernels: times in s, FLOPs, bytes, points of MFU; null for what is not known."""
-    if roofs is None:
-        return None
-    return {
-        "answer": answer(roofs),
-        "held_against": ceilings(roofs),
-        "computing": roofs.computing,
-        "reached": roofs.reached,
-        "unknown": roofs.unknown,
-        "peaks": dict(roofs.peaks),
-        "bandwidth": roofs.sources.bandwidth,
-        "bandwidth_source": roofs.sources.bandwidth_source,
-        "clock": roofs.sources.clock,
-        "steps": [vars(one) for one in roofs.sums],
-        "rows": [_record(row) for row in roofs.rows],
-    }
+class RemedyDocument(Document):
+    """What is usually done about a step, and where it is documented."""
+
+    what: str
+    source: str
 
 
-def _record(row: KernelRoof) -> dict[str, Any]:
-    work, loss = row.work, row.loss
+class KernelRoofDocument(Document):
+    """A kernel: what it was asked for, what it took, what bounds it, and what that costs in points of MFU."""
+
+    kernel: str
+    kind: str
+    asked: Words
+    sizes: dict[str, Any] | None
+    family: str
+    precision: str | None
+    calls: int
+    time: float
+    flops: Annotated[float | None, At("work.flops")]
+    executed_flops: Annotated[float | None, At("work.executed")]
+    waves: Annotated[float | None, At("work.waves")]
+    bytes: Annotated[float | None, At("work.bytes")]
+    bound_by: str | None
+    because: Words
+    points: float | None
+    lost: Annotated[Ratio | None, At("loss.loss")]
+    steps: Annotated[dict[str, float] | None, At("loss.steps")]
+    step_points: Annotated[dict[str, float] | None, At("steps")]
+    at_most: Annotated[list[str] | None, At("loss.cut")]
+    remedies: list[RemedyDocument]
+
+
+class KernelRoofsDocument(Document):
+    """What binds the kernels of a trace."""
+
+    answer: str
+    held_against: str
+    computing: float
+    reached: float
+    unknown: float
+    peaks: dict[str, Rate]
+    bandwidth: Annotated[float, At("sources.bandwidth")]
+    bandwidth_source: Annotated[str, At("sources.bandwidth_source")]
+    clock: Annotated[float | None, At("sources.clock")]
+    steps: Annotated[list[StepSum], At("sums")]
+    rows: list[KernelRoofDocument]
+
+
+def declared(roofs: KernelRoofs) -> KernelRoofsDocument:
+    """Return the same as a document, of all kernels: times in s, FLOPs, bytes, points of MFU; null for what is not known."""
+    rows = [_declared_row(row) for row in roofs.rows]
+    return filled(KernelRoofsDocument, roofs, answer=answer(roofs), held_against=ceilings(roofs), rows=rows)
+
+
+def _declared_row(row: KernelRoof) -> KernelRoofDocument:
     said = product(row.asked) or attention(row.asked)
-    return {
-        "kernel": _name(row),
-        "kind": row.kind,
-        "asked": row.asked or None,
-        "sizes": None if said is None else vars(said),
-        "family": row.family,
-        "precision": row.precision,
-        "calls": row.calls,
-        "time": row.time,
-        "flops": None if work is None else work.flops,
-        "executed_flops": None if work is None else work.executed,
-        "waves": None if work is None else work.waves,
-        "bytes": None if work is None else work.bytes,
-        "bound_by": row.bound_by,
-        "because": row.because or None,
-        "points": row.points,
-        "lost": None if loss is None else loss.loss,
-        "steps": None if loss is None else dict(loss.steps),
-        "step_points": None if row.steps is None else dict(row.steps),
-        "at_most": None if loss is None else list(loss.cut),
-        "remedies": [{"what": remedy.what, "source": remedy.source} for remedy in row.remedies],
-    }
+    return filled(KernelRoofDocument, row, kernel=_name(row), sizes=None if said is None else vars(said))

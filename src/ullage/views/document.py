@@ -23,7 +23,10 @@ def schema_name(kind: str) -> str:
 def document(kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
     """Return an answer's data as a document: its schema and the version of Ullage, then its own keys."""
     version = import_module("ullage").__version__  # by name: the package's own module imports from above this room
-    return {"schema": schema_name(kind), "version": version, **data}
+    head = {"schema": schema_name(kind), "version": version}
+    if head.keys() & data.keys():
+        raise ValueError(f"data of {kind} have keys of the document's own: {', '.join(head.keys() & data.keys())}")
+    return {**head, **data}
 
 
 def document_text(kind: str, data: Mapping[str, Any]) -> str:

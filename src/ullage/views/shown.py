@@ -30,7 +30,8 @@ class ShownByView:
 
     def json(self) -> dict[str, Any]:
         """Return the answer as the plain data that the command prints as JSON."""
-        return document(self._view().kind, import_module(self.view_module).record(self))
+        data: dict[str, Any] = self._maker("record")(self)
+        return document(self._view().kind, data)
 
     def _repr_html_(self) -> str:
         from ullage.views.notebook import notebook
@@ -43,6 +44,9 @@ class ShownByView:
         return markdown(self._view())
 
     def _view(self) -> View:
-        module, _, part = self.view_module.partition(":")
-        made: View = getattr(import_module(module), f"{part}_view" if part else "view")(self)
+        made: View = self._maker("view")(self)
         return made
+
+    def _maker(self, what: str) -> Any:
+        module, _, part = self.view_module.partition(":")
+        return getattr(import_module(module), f"{part}_{what}" if part else what)

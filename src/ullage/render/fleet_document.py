@@ -1,0 +1,277 @@
+"""A fleet report as a document: stable keys, ratios in [0, 1], GPU-hours, ISO 8601 times in UTC, null for what is not known."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Any
+
+from ullage.reports.fleet.agreement import Comparison
+from ullage.reports.fleet.fleet import FleetReport
+from ullage.reports.fleet.groups import Group
+from ullage.views.declared import At, Document, Hours, Made, Moment, Ratio, filled, iso, plain_data
+from ullage.views.findings import finding_record
+
+DIVERGENT = 20  # jobs that are listed
+
+
+class WindowDocument(Document):
+    """The time that is reported on."""
+
+    start: Moment
+    end: Moment
+    hours: float
+
+
+class FactorDocument(Document):
+    """A factor of a chain: null where it was not measured on its own."""
+
+    name: str
+    label: str
+    value: Ratio | None
+
+
+class TelemetryTreeDocument(Document):
+    """OFU, each factor (null where it is merged with a neighbour), and `factors`, whose product is OFU."""
+
+    ofu: Ratio | None
+    not_allocated: Ratio | None
+    held_idle: Ratio | None
+    load_balance: Ratio | None
+    activity: Ratio | None
+    sm_fill: Ratio | None
+    tensor_issue: Ratio | None
+    clock: Ratio | None
+    factors: list[FactorDocument]
+
+
+TelemetryFactors = Annotated[TelemetryTreeDocument, Made(lambda tree: tree.as_dict())]
+
+
+class LossDocument(Document):
+    """What a factor takes of the counted GPU-hours; all of them add up to the ullage."""
+
+    name: str
+    label: str
+    gpu_hours: Hours
+
+
+class UllageDocument(Document):
+    """GPU-hours short of full, and money where there is a price."""
+
+    gpu_hours: Annotated[Hours | None, At("ullage")]
+    cost: Annotated[float | None, At("ullage_cost")]
+    idle_cost: float | None
+    fleet_cost: Annotated[float | None, At("cost")]
+
+
+class GroupDocument(Document):
+    """A row: a job, a user, a host, an hour, a GPU model."""
+
+    key: str
+    ofu: Ratio | None
+    method: str
+    exact_share: Ratio
+    gpus: float
+    gpu_hours: Hours
+    trusted_share: Ratio
+    ullage_gpu_hours: Annotated[Hours | None, At("ullage")]
+    cost: float | None
+    tree: TelemetryFactors
+
+
+class CourseDocument(Document):
+    """The fleet in one span of time."""
+
+    time: Moment
+    ofu: Ratio | None
+    gpu_util: Ratio | None
+    gpu_hours: Hours
+
+
+class VerdictCountDocument(Document):
+    """How many series a verdict is on, and how much time they cover."""
+
+    series: int
+    gpu_hours: Hours
+
+
+class SpanDocument(Document):
+    """From when to when something was wrong."""
+
+    start: Moment
+    end: Moment
+
+
+def _spans(found: Iterable[tuple[int, int]]) -> list[SpanDocument]:
+    return [SpanDocument(start=iso(start), end=iso(end)) for start, end in found if start]
+
+
+class VerdictDocument(Document):
+    """What is to be thought of the series of one device, and why."""
+
+    gpu: str
+    mig: str | None
+    host: str | None
+    index: int | None
+    verdict: str
+    trusted: bool
+    evidence: str
+    gpu_hours: Hours
+    spans: Annotated[list[SpanDocument], Made(_spans)]
+
+
+class TrustDocument(Document):
+    """Series by verdict, and the findings."""
+
+    verdicts: dict[str, VerdictCountDocument]
+    findings: list[VerdictDocument]
+
+
+class SizeDocument(Document):
+    """The jobs of one size: means and deviations of their MFU and of |MFU − OFU|."""
+
+    gpus: int
+    jobs: int
+    mfu: Ratio
+    mfu_deviation: float | None
+    absolute_error: Annotated[float, At("error")]
+    absolute_error_deviation: Annotated[float | None, At("error_deviation")]
+
+
+class ComparisonDocument(Document):
+    """A job's reported MFU beside its OFU."""
+
+    job: str
+    gpus: int
+    mfu: Ratio
+    ofu: Ratio
+    relative_error: float | None
+
+
+def _most_divergent(jobs: Sequence[Comparison]) -> list[ComparisonDocument]:
+    return [filled(ComparisonDocument, one) for one in jobs[:DIVERGENT]]
+
+
+class ContradictionDocument(Document):
+    """A job that reported two MFUs: the one that counts, and the one furthest from it."""
+
+    job: str
+    counted: Ratio
+    other: Ratio
+
+
+class AgreementDocument(Document):
+    """OFU beside the MFU that jobs report of themselves."""
+
+    pearson: float | None
+    jobs: Annotated[int, Made(len)]
+    mfu: Ratio
+    ofu: Ratio
+    mean_absolute_error: Annotated[float, At("error")]
+    within_10_points: Annotated[Ratio, At("within_10")]
+    above_20_points: Annotated[Ratio, At("above_20")]
+    by_gpus: Annotated[list[SizeDocument], At("rows")]
+    most_divergent: Annotated[list[ComparisonDocument], At("jobs"), Made(_most_divergent)]
+    contradictions: list[ContradictionDocument]
+
+
+class FindingEvidenceDocument(Document):
+    """A number that a finding rests on."""
+
+    name: str
+    value: str | float | None
+    unit: str
+
+
+class FindingDocument(Document):
+    """What is worth doing: where, whose, what it costs in the window and in a week like it, how sure that is, and what to do."""
+
+    kind: str
+    where: dict[str, str | int]
+    owner: str
+    gpu_hours: Hours
+    gpu_hours_a_week: Hours | None
+    money: float | None
+    money_a_week: float | None
+    confidence: str
+    evidence: list[FindingEvidenceDocument]
+    advice: str
+    part: str
+
+
+class NoiseDocument(Document):
+    """What reading the clock every so often costs in certainty."""
+
+    interval: float
+    phases: int
+    mean_deviation: float
+    bound: float
+
+
+class FleetDocument(Document):
+    """The answer of `ullage fleet`: how full the GPUs were, where the shortfall goes, whose it is, and what can be believed."""
+
+    complete: bool
+    read_until: Moment | None
+    ofu: Ratio | None
+    ofu_all: Ratio | None
+    method: str
+    ofu_bounds: list[Ratio] | None
+    exact_share: Ratio
+    gpus: float
+    gpu_hours: Hours
+    trusted_share: Ratio
+    window: WindowDocument
+    gpu_util: Ratio | None
+    tensor_active: Ratio | None
+    power: float | None
+    tree: TelemetryFactors
+    losses: list[LossDocument]
+    ledger: dict[str, Hours]
+    ledger_shares: dict[str, Ratio | None]
+    ullage: UllageDocument
+    by: str
+    groups: list[GroupDocument]
+    models: list[GroupDocument]
+    course: list[CourseDocument]
+    trust: TrustDocument
+    findings: list[Annotated[FindingDocument, Made(finding_record)]]
+    agreement: AgreementDocument | None
+    noise: list[NoiseDocument]
+    command: str
+    notes: list[str]
+
+
+def record(report: FleetReport) -> dict[str, Any]:
+    """Return a fleet report as plain data, ready for JSON."""
+    start, end = report.window
+    total = report.ledger["total"]
+    counts = {name: VerdictCountDocument(series=count, gpu_hours=hours) for name, (count, hours) in report.verdicts.items()}
+    losses = report.tree.losses(report.counted_hours)
+    found: dict[str, Any] = _finite(
+        plain_data(
+            FleetDocument,
+            report,
+            window=WindowDocument(start=iso(start), end=iso(end), hours=(end - start) / 3_600_000),
+            losses=[LossDocument(name=f.name, label=f.label, gpu_hours=lost) for f, lost in losses],
+            ledger_shares={owner: hours / total if total else None for owner, hours in report.ledger.items()},
+            ullage=filled(UllageDocument, report),
+            trust=TrustDocument(verdicts=counts, findings=[filled(VerdictDocument, one) for one in report.doubtful_series]),
+        )
+    )
+    return found
+
+
+def group_record(row: Group) -> dict[str, Any]:
+    """Return one group as plain data."""
+    return plain_data(GroupDocument, row)
+
+
+def _finite(value: Any) -> Any:
+    # JSON has no NaN: what is not known is null
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
