@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import pty
@@ -16,20 +15,23 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner
-from rich.console import Console
 
 from tests.fleet.servers import say, scripted
 from tests.live.nvml_double import Gpu, Nvml
 from tests.live.sampled_machine import gpu
 from ullage.cli import cli
+from ullage.cli.options import painter
+from ullage.cli.top import screen
 from ullage.errors import UllageError
 from ullage.live.sampling.course import Course
 from ullage.live.sampling.places import interval, polled, recent
 from ullage.problems import Problems
-from ullage.render.top import TopView, as_data, curve, grid, screen, text
+from ullage.render.top import WatchedMachine, curve, grid, ordered, record
+from ullage.render.top import view as view_of
 from ullage.sources.machine import Limits
 from ullage.sources.source import Options
 from ullage.tables import samples
+from ullage.views.text import text
 
 T = 1_786_363_200_000  # 2026-08-10 12:00 UTC
 H100, A100 = "NVIDIA H100 80GB HBM3", "NVIDIA A100-SXM4-80GB"
@@ -58,17 +60,22 @@ IDLE = {"tensor_active": 0.0, "sm_active": 0.0, "gpu_util": 0.0, "sm_clock": 0.3
 DARK = {"gpu_util": 1.0, "sm_clock": 1.41e9, "power": 400, "temperature": 55}
 
 
-def view(**more):
+def watched(**more):
     """Look at an H100 with OFU 0.6 × 1525 / 1830 = 0.5, an idle one, and an A100 that tells no tensor activity, for 20 s."""
     course = Course(10)
     course.limits = {"GPU-0": Limits(power=650, sm_clock=1.98e9, memory=80e9)}
     for at in (10, 20):
         course.add([batch(at, (0, H100, BUSY), (1, H100, IDLE), (2, A100, DARK))])
-    return TopView(course, "node-17 by NVML", **more)
+    return WatchedMachine(course, "node-17 by NVML", **more)
+
+
+def shown(machine, width):
+    """Return the machine as a terminal of this width shows it."""
+    return text(view_of(machine, width), width=width, fill=True)
 
 
 def test_a_wide_terminal_shows_everything():
-    assert text(view(prices={"": 2.0}), 120) == (
+    assert shown(watched(prices={"": 2.0}), 120) == (
         "OFU 25.0 % now, 25.0 % since the start; 1.5 of 2 GPUs' worth missing, costing 3.00 an hour\n"
         "node-17 by NVML, 2026-08-10 12:00:20 UTC: sampled, by activity and clock; 3 GPUs, OFU of 1 GPU unknown\n"
         "\n"
@@ -82,7 +89,7 @@ def test_a_wide_terminal_shows_everything():
 
 
 def test_a_narrow_terminal_shows_the_most_telling_columns():
-    assert text(view(), 60) == (
+    assert shown(watched(), 60) == (
         "OFU 25.0 % now, 25.0 % since the start; 1.5 of 2 GPUs' worth\n"
         "missing\n"
         "node-17 by NVML, 2026-08-10 12:00:20 UTC: sampled, by\n"
@@ -100,35 +107,32 @@ def test_a_narrow_terminal_shows_the_most_telling_columns():
 
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_nothing_is_wider_than_the_terminal(width):
-    assert max(map(len, text(view(), width).splitlines())) <= width
-    console = Console(width=width, record=True, file=io.StringIO(), force_terminal=True)
-    console.print(screen(view(), width))
-    lines = console.export_text().splitlines()
+    assert max(map(len, shown(watched(), width).splitlines())) <= width
+    lines = screen(watched(), width).splitlines()
     assert max(map(len, lines)) <= width and not any("…" in line for line in lines)
     assert [line.split()[0] for line in lines if line[:1].isdigit()] == ["0", "1", "2"]
 
 
 def test_more_room_shows_more():
-    heads = [{head for head in grid(view(), width).heads if not head.startswith("last")} for width in (20, 60, 80, 120)]
+    heads = [{column.heading for column in grid(watched(), width).columns if column.key != "curve"} for width in (20, 60, 80, 120)]
     assert heads[0] < heads[1] < heads[2] < heads[3]
     assert {"GPU", "OFU"} <= heads[0] and "held back by" in heads[3] and "power, W" in heads[2]
 
 
-def test_no_colour_leaves_the_words_and_takes_the_colours(monkeypatch, tmp_path):
-    def printed():
-        with (tmp_path / "x").open("w+") as file:
-            Console(width=100, force_terminal=True, color_system="256", file=file).print(screen(view(), 100))
-            file.seek(0)
-            return file.read()
+def test_no_colour_leaves_the_words_and_takes_the_colours(monkeypatch):
+    class Terminal:
+        def isatty(self):
+            return True
 
-    coloured = printed()
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    coloured = screen(watched(), 100, painter(Terminal()))
     monkeypatch.setenv("NO_COLOR", "1")
-    plain = printed()
-    assert "\x1b[36m" in coloured and "\x1b[36m" not in plain and "50.0 %" in plain
+    plain = screen(watched(), 100, painter(Terminal()))
+    assert "\x1b[31m0.0 %\x1b[0m" in coloured and "\x1b" not in plain and "50.0 %" in plain
 
 
 def test_devices_stand_as_they_are_asked_to():
-    order = {sort: [device.row["index"] for device in grid(view(sort=sort), 100).devices] for sort in ("gpu", "ofu", "power", "util")}
+    order = {sort: [device.row["index"] for device in ordered(watched(sort=sort))] for sort in ("gpu", "ofu", "power", "util")}
     assert order == {"gpu": [0, 1, 2], "ofu": [1, 0, 2], "power": [0, 2, 1], "util": [0, 2, 1]}
 
 
@@ -145,7 +149,7 @@ def test_a_mig_instance_stands_below_its_gpu_without_the_boards_own_figures():
     course = Course(10)
     instance = {"mig": "1g.10gb/7", "tensor_active": 0.6, "sm_clock": 1.525e9, "memory_used": 9e9}
     course.add([batch(10, (0, H100, DARK), (0, H100, instance))])
-    rows = [line.split() for line in text(TopView(course, "n"), 120).splitlines() if line.startswith("0")]
+    rows = [line.split() for line in shown(WatchedMachine(course, "n"), 120).splitlines() if line.startswith("0")]
     assert [row[0] for row in rows] == ["0", "0:1g.10gb/7"] and "50.0" in rows[1] and "9" in rows[1]
 
 
@@ -153,11 +157,11 @@ def test_names_from_a_source_cannot_take_over_the_terminal():
     course = Course(10)
     hostile = batch(10, (0, "\x1b[2J\x1b]0;owned\x07", BUSY))
     course.add([hostile])
-    assert "\x1b" not in text(TopView(course, "a\x1b[31m", notes=("b\x1b[32m",)), 100)
+    assert "\x1b" not in shown(WatchedMachine(course, "a\x1b[31m", notes=("b\x1b[32m",)), 100)
 
 
 def test_data_for_programs_has_null_for_what_is_not_known():
-    data = json.loads(json.dumps(as_data(view(prices={"H100": 2.0})), allow_nan=False))
+    data = json.loads(json.dumps(record(watched(prices={"H100": 2.0})), allow_nan=False))
     assert (data["ofu"], data["method"], data["gpus"], data["gpus_known"]) == (pytest.approx(0.25), "sampled", 3, 2)
     assert data["ullage_gpus"] == pytest.approx(1.5) and data["cost_per_hour"] == pytest.approx(3.0)
     busy, _, dark = data["devices"]

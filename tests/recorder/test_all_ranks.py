@@ -24,11 +24,10 @@ from tests.recorder.run_runs import ULLAGE, environment, mpirun
 from tests.recorder.test_run_ranks import ranks_program
 from tests.traces.test_trace_sources_agree import SCENARIOS, regions
 from ullage import live, read_trace
-from ullage.cli._top_run import looked
+from ullage.cli._top_run import looked, screen
 from ullage.cupti.chunks import ChunkType, ChunkWriter, HostKind
 from ullage.errors import UllageError
 from ullage.live.all_ranks import AllRanks, Together, lateness
-from ullage.render.rank_trees import text
 from ullage.simulate.traces.recording import AHEAD, UPTIME, write
 from ullage.simulate.traces.training import TrainingPlan, training
 from ullage.totals import DeviceTotals
@@ -295,8 +294,8 @@ def test_of_many_ranks_a_screen_shows_the_latest(tmp_path: Path) -> None:
         rank(tmp_path, number, 30).clocks(0).host(waits(0, number)).clocks(100).killed()
     followed = AllRanks(tmp_path)
     followed.look()
-    lines = text(looked(followed), 120, most=3).splitlines()
-    assert "and 27 more ranks, less late" in lines
+    lines = screen(looked(followed), 120, most=3).splitlines()
+    assert "… 27 more; less late" in lines
     assert [line.split()[0] for line in lines if " node-1 " in line] == ["0", "1", "2"]
 
 

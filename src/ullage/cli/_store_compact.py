@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from ullage.views.numbers import counted, size
+from ullage.cli.options import check_out, give, output_options
+from ullage.views.files import FORMS
 
 if TYPE_CHECKING:
     from ullage.store.store import Store
-    from ullage.store.upkeep import Kept
 
 
 @click.command(
@@ -21,17 +22,16 @@ Examples:
   0 * * * *  ullage store compact /var/lib/ullage     (hourly, where samples come in all day)""",
 )
 @click.argument("folder", type=click.Path())
-def command(folder: str) -> None:
+@output_options
+def command(folder: str, as_json: bool, out: Path | None) -> None:
     """Merge each day's small parts into few large ones, keep their sums beside them, and remove files that nobody needs."""
+    from ullage.render.store import compacted_view, upkeep_record
+
+    check_out(out, FORMS, [folder])
     store = opened(folder)
     kept = store.compact()
-    if kept.parts_after == kept.parts_before:
-        click.echo(f"nothing to merge in {counted(kept.parts_before, 'part')}, {size(kept.bytes_before)}")
-    else:
-        click.echo(f"{kept.parts_before:,} parts became {kept.parts_after:,}; {size(kept.bytes_before)} became {size(kept.bytes_after)}")
-    if added_up := store.roll_up():
-        click.echo(f"{counted(added_up, 'part')} added up for reports")
-    say_removed(kept)
+    added_up = store.roll_up()
+    give(compacted_view(kept, added_up), lambda: upkeep_record(kept, added_up), as_json=as_json, out=out)
 
 
 def opened(folder: str) -> Store:
@@ -39,9 +39,3 @@ def opened(folder: str) -> Store:
     from ullage.store.store import Store
 
     return Store.open(folder, say=lambda words: click.echo(words, err=True))
-
-
-def say_removed(kept: Kept) -> None:
-    """Say how many files upkeep removed, if any."""
-    if kept.files_removed:
-        click.echo(f"{counted(kept.files_removed, 'file')} that nobody needs any more removed")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import click
 
-from ullage.cli._store_compact import opened, say_removed
-from ullage.views.numbers import counted
+from ullage.cli._store_compact import opened
+from ullage.cli.options import check_out, give, output_options
+from ullage.views.files import FORMS
 from ullage.written_values import seconds
 
 
@@ -21,10 +23,11 @@ Examples:
 @click.option(
     "--keep", required=True, metavar="SPAN", help="How much to keep before the newest sample, in whole days (rounded up): 90d, 12w."
 )
-def command(folder: str, keep: str) -> None:
+@output_options
+def command(folder: str, keep: str, as_json: bool, out: Path | None) -> None:
     """Drop samples and job records older than SPAN before the newest sample. Days are dropped whole."""
-    days = math.ceil(seconds(keep) / 86_400)
-    kept = opened(folder).retain(days)
-    dropped = kept.parts_before - kept.parts_after
-    click.echo(f"{counted(kept.rows_dropped, 'sample')} dropped with {dropped:,} of {counted(kept.parts_before, 'part')}")
-    say_removed(kept)
+    from ullage.render.store import retained_view, upkeep_record
+
+    check_out(out, FORMS, [folder])
+    kept = opened(folder).retain(math.ceil(seconds(keep) / 86_400))
+    give(retained_view(kept), lambda: upkeep_record(kept), as_json=as_json, out=out)

@@ -10,7 +10,7 @@ import click
 Examples:
   ullage schema                     the kinds of documents, and what prints each
   ullage schema fleet               the JSON Schema of `ullage fleet --json`
-  ullage schema trace > trace.json  to check documents with, by any validator""",
+  ullage schema trace | jq .required   the keys that every trace has""",
 )
 @click.argument("kind", required=False)
 def command(kind: str | None) -> None:

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ullage.cli._exit_status import end
+from ullage.cli.options import painter
 from ullage.cli.sample import every_seconds
 from ullage.errors import UllageError, harmless, public
+from ullage.views.table import Paint, plain
 from ullage.written_values import prices
 
 if TYPE_CHECKING:
     from ullage.live.sampling.course import Course
     from ullage.problems import Problems
-    from ullage.render.top import TopView
-
-UNSEEN = 120  # columns where nobody looks: a pipe or a file
+    from ullage.render.top import WatchedMachine
 
 
 @click.command(
@@ -95,7 +95,7 @@ def _gpus(every: str, once: bool, as_json: bool, place: str | None, gpus: tuple[
             course.add(next(readings, []))
         else:
             _watch(readings, looked)
-    _print(looked.view(), as_json)
+    _print(looked.machine(), as_json)
     end(partial=once and not problems.complete)
 
 
@@ -106,10 +106,10 @@ class _Looked:
         self.course, self.problems, self.sort, self.costs = course, problems, sort, costs
         self.place = ""
 
-    def view(self) -> TopView:
-        from ullage.render.top import TopView
+    def machine(self) -> WatchedMachine:
+        from ullage.render.top import WatchedMachine
 
-        return TopView(self.course, self.place, self.sort, self.costs, tuple(self.problems.lines()))
+        return WatchedMachine(self.course, self.place, self.sort, self.costs, tuple(self.problems.lines()))
 
 
 def _local(stack: ExitStack, looked: _Looked, gpus: tuple[str, ...]) -> Iterator[list[Any]]:
@@ -146,25 +146,32 @@ def _watch(readings: Iterator[list[Any]], looked: _Looked) -> None:
     """Show every reading in place of the one before, until the end."""
     from rich.console import Console
     from rich.live import Live
-
-    from ullage.render.top import screen
+    from rich.text import Text
 
     console = Console()
     with Live(console=console, screen=True, auto_refresh=False) as shown:
         shown.update("asking the GPUs …", refresh=True)
         for batches in readings:
             looked.course.add(batches)
-            shown.update(screen(looked.view(), console.width), refresh=True)
+            shown.update(Text.from_ansi(screen(looked.machine(), console.width, painter())), refresh=True)
 
 
-def _print(view: TopView, as_json: bool) -> None:
-    from ullage.render.top import as_data, text
+def screen(machine: WatchedMachine, width: int, paint: Paint = plain) -> str:
+    """Return the machine as a terminal of this width shows it, in colour by a painter."""
+    from ullage.render.top import view
+    from ullage.views.text import text
+
+    return text(view(machine, width), width=width, fill=True, paint=paint)
+
+
+def _print(machine: WatchedMachine, as_json: bool) -> None:
+    from ullage.render.top import UNSEEN, record
     from ullage.views.document import document_text
 
-    if not len(view.course):
-        raise UllageError(f"{harmless(view.place)}: no GPU told anything", "; ".join(view.notes) or "was it stopped at once?")
+    if not len(machine.course):
+        raise UllageError(f"{harmless(machine.place)}: no GPU told anything", "; ".join(machine.notes) or "was it stopped at once?")
     if as_json:
-        click.echo(document_text("top", as_data(view)))
+        click.echo(document_text("top", record(machine)))
     else:
         width = shutil.get_terminal_size((UNSEEN, 24)).columns if sys.stdout.isatty() else UNSEEN
-        click.echo(text(view, width), nl=False)
+        click.echo(screen(machine, width), nl=False)

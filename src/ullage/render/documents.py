@@ -49,6 +49,7 @@ KINDS = {
     "stall-reasons": "render.stalls:ReasonsDocument",
     "stalls": "render.stalls:StallsDocument",
     "store": "render.store:StoreDocument",
+    "store-upkeep": "render.store:StoreUpkeepDocument",
     "top": "render.top:TopDocument",
     "top-run": "render.rank_trees:TopRunDocument",
     "trace": "render.trace_json:TraceDocument",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import textwrap
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -14,17 +14,19 @@ from ullage.metrics.tree import Node
 from ullage.render.trace_json import TreeBoundsDocument
 from ullage.totals import DeviceTotals, HostTotals
 from ullage.views.declared import At, Document, Made, Nanoseconds, Ratio, plain_data
-from ullage.views.numbers import UNKNOWN, factor, percent
-from ullage.views.table import table
+from ullage.views.notation import FACTOR, PERCENT_1, TIME
+from ullage.views.numbers import UNKNOWN, percent
+from ullage.views.shown import ShownByView
+from ullage.views.text import NOTE
 from ullage.views.times import seconds
+from ullage.views.view import Cell, Column, Headline, Section, Table, Value, View
 
 WORTH_A_MARK = 0.01  # of the time looked at: what the latest rank has to be late by to be pointed at
 _SHARES = ("useful", "offload", "communication", "recorder", "off the CPU", "kernels")
-_HEAD = ("rank", "host", *_SHARES, "late", "lately useful", "lately late", "")
 
 
 @dataclass(frozen=True)
-class RankTreesView:
+class WatchedRun(ShownByView, view="ullage.render.rank_trees"):
     """A run's ranks in `place`: of the `whole` time, and of the last seconds (`recent`)."""
 
     place: str
@@ -32,15 +34,20 @@ class RankTreesView:
     recent: Together
 
 
-def text(view: RankTreesView, width: int, most: int | None = None) -> str:
-    """Return the view as text, the answer first; of more than `most` ranks those that are latest."""
-    notes = "\n".join(textwrap.fill(f"note: {note}", width, subsequent_indent="  ") for note in view.whole.tree.notes)
-    parts = [f"{_answer(view)}\n{harmless(view.place, width)}; {view.whole.tree.mode} mode", _trees(view), _ranks(view, most), notes]
-    return "\n\n".join(part for part in parts if part) + "\n"
+def view(run: WatchedRun, most: int | None = None) -> View:
+    """Return the answer as data; of more than `most` ranks a terminal shows those that are latest."""
+    tree = run.whole.tree
+    return View(
+        kind="top-run",
+        subject="A run's ranks",
+        headline=Headline(_answer(run.whole)),
+        basis=[f"{harmless(run.place, NOTE)}; {tree.mode} mode"],
+        sections=[Section("trees", "Efficiencies", [_trees(run)]), Section("ranks", "Ranks", [_ranks(run, most)])],
+        notes=list(tree.notes),
+    )
 
 
-def _answer(view: RankTreesView) -> str:
-    found = view.whole
+def _answer(found: Together) -> str:
     named = (("device", found.tree.device), ("host", found.tree.host))
     said = [f"{name} parallel efficiency {percent(t.value) if t.certain else UNKNOWN}" for name, t in named if t is not None]
     of = f"{found.seen:,} of {found.expected:,} ranks" if found.expected is not None else f"{found.seen:,} processes"
@@ -48,56 +55,57 @@ def _answer(view: RankTreesView) -> str:
     return f"{over}: {of}, {'over' if found.over else 'running'}"
 
 
-def _trees(view: RankTreesView) -> str:
+def _trees(run: WatchedRun) -> Table:
     """Return the trees of the last seconds and of the whole, side by side."""
-    rows = []
+    rows: list[list[Value | Cell]] = []
     for title, whole, recent in (
-        ("Host", view.whole.tree.host, view.recent.tree.host),
-        ("Device", view.whole.tree.device, view.recent.tree.device),
+        ("Host", run.whole.tree.host, run.recent.tree.host),
+        ("Device", run.whole.tree.device, run.recent.tree.device),
     ):
         lately = {node.metric: node for _, node in recent.walk()} if recent is not None else {}
         for depth, node in whole.walk() if whole is not None else ():
-            rows.append((title if depth == 0 else "", "  " * depth + node.label, _value(lately.get(node.metric)), _value(node)))
-    return table(("", "", view.recent.tree.name, "since the start"), rows, left=2) if rows else ""
+            label = Cell(node.label, "  " * depth + node.label)
+            rows.append([title if depth == 0 else "", label, _value(lately.get(node.metric)), _value(node)])
+    columns = [
+        Column("", key="tree"),
+        Column("", key="efficiency"),
+        Column(run.recent.tree.name, FACTOR),
+        Column("since the start", FACTOR),
+    ]
+    return Table("trees", columns, rows, brief=len(rows))
 
 
-def _value(node: Node | None) -> str:
+def _value(node: Node | None) -> Cell:
     if node is None or node.value is None:
-        return UNKNOWN
-    return factor(node.value) if node.certain else f"{node.low:.2f} to {node.high:.2f}"
+        return Cell(None)
+    return Cell(node.value, level=node.value) if node.certain else Cell(node.value, f"{node.low:.2f} to {node.high:.2f}")
 
 
-def _ranks(view: RankTreesView, most: int | None) -> str:
+def _ranks(run: WatchedRun, most: int | None) -> Table:
     """Return a row for each rank: shares of the run's time, and how late it was, since the start and lately."""
-    rows = _rows(view)
-    if not rows:
-        return ""
-    shown = sorted(rows, key=lambda row: -row["late_ns"])[:most] if most is not None and len(rows) > most else rows
-    latest = max(rows, key=lambda row: row["lately_late_ns"] or 0)
-    marked = latest if (latest["lately_late_ns"] or 0) > WORTH_A_MARK * view.recent.tree.elapsed else None
-    cells = [_cells(row, "the others wait for it" if row is marked else "") for row in shown]
-    absent = _HEAD.index("off the CPU")  # told only where it was recorded
-    told = any("off" in row for row in rows)
-    head, cells = (_HEAD, cells) if told else (_without(_HEAD, absent), [_without(row, absent) for row in cells])
-    more = f"\nand {len(rows) - len(shown):,} more ranks, less late" if len(rows) > len(shown) else ""
-    return table(head, cells, left=2) + more
+    rows = _rows(run)
+    latest = max(rows, key=lambda row: row["lately_late_ns"] or 0, default=None)
+    marked = latest if latest and (latest["lately_late_ns"] or 0) > WORTH_A_MARK * run.recent.tree.elapsed else None
+    absent = () if any("off" in row for row in rows) else ("off the CPU",)  # told only where it was recorded
+    shares = [name for name in _SHARES if name not in absent]
+    columns = [Column("rank"), Column("host", room=30), *(Column(name, PERCENT_1) for name in shares), Column("late", TIME)]
+    columns += [Column("lately useful", PERCENT_1), Column("lately late", TIME), Column("", key="remark")]
+    cells = [_cells(row, shares, "the others wait for it" if row is marked else "") for row in rows]
+    by_lateness = sorted(range(len(rows)), key=lambda number: -rows[number]["late_ns"])
+    chosen = by_lateness[:most] if most is not None and len(rows) > most else None
+    return Table("ranks", columns, cells, brief=len(rows), chosen=chosen, elsewhere="less late")
 
 
-def _without(row: tuple[str, ...], place: int) -> tuple[str, ...]:
-    return (*row[:place], *row[place + 1 :])
-
-
-def _cells(row: dict[str, Any], mark: str) -> tuple[str, ...]:
-    shares = (percent(row.get(name), 1) for name in ("useful", "offload", "communication", "recorder", "off", "kernels"))
+def _cells(row: dict[str, Any], shares: Sequence[str], mark: str) -> list[Value | Cell]:
     who = f"process {row['process']}" if row["rank"] is None else str(row["rank"])
-    lately = (UNKNOWN, UNKNOWN) if row["lately_late_ns"] is None else (percent(row["lately_useful"], 1), seconds(row["lately_late_ns"]))
-    return (who, harmless(row["host"], 30), *shares, seconds(row["late_ns"]), *lately, mark)
+    times = [row.get("off" if name == "off the CPU" else name) for name in shares]
+    return [who, harmless(row["host"], 30), *times, row["late_ns"], row["lately_useful"], row["lately_late_ns"], mark]
 
 
-def _rows(view: RankTreesView) -> list[dict[str, Any]]:
-    lately = {(rank.host, rank.process): (rank, late) for rank, late in zip(view.recent.ranks, lateness(view.recent), strict=True)}
+def _rows(run: WatchedRun) -> list[dict[str, Any]]:
+    lately = {(rank.host, rank.process): (rank, late) for rank, late in zip(run.recent.ranks, lateness(run.recent), strict=True)}
     rows = []
-    for rank, late in zip(view.whole.ranks, lateness(view.whole), strict=True):
+    for rank, late in zip(run.whole.ranks, lateness(run.whole), strict=True):
         recent = lately.get((rank.host, rank.process))
         share, known = rank.share, recent is not None and recent[0].share.times.elapsed > 0
         rows.append(
@@ -107,14 +115,14 @@ def _rows(view: RankTreesView) -> list[dict[str, Any]]:
                 "process": rank.process,
                 "over": rank.over,
                 "elapsed_ns": share.times.elapsed,
-                "useful": _of(share.useful, view.whole),
-                "offload": _of(share.offload, view.whole),
-                "communication": _of(share.times.communication, view.whole),
-                "recorder": _of(share.times.recorder, view.whole),
-                **({"off": _of(share.off, view.whole)} if share.factors.off else {}),
-                "kernels": None if share.kernels is None else _of(share.kernels, view.whole),
+                "useful": _of(share.useful, run.whole),
+                "offload": _of(share.offload, run.whole),
+                "communication": _of(share.times.communication, run.whole),
+                "recorder": _of(share.times.recorder, run.whole),
+                **({"off": _of(share.off, run.whole)} if share.factors.off else {}),
+                "kernels": None if share.kernels is None else _of(share.kernels, run.whole),
                 "late_ns": late,
-                "lately_useful": _of(recent[0].share.useful, view.recent) if known and recent is not None else None,
+                "lately_useful": _of(recent[0].share.useful, run.recent) if known and recent is not None else None,
                 "lately_late_ns": recent[1] if known and recent is not None else None,
             }
         )
@@ -177,6 +185,6 @@ def _tree_record(found: Together) -> dict[str, Any]:
     return found.tree.as_data()
 
 
-def as_data(view: RankTreesView) -> dict[str, Any]:
-    """Return the view as plain data: ratios in [0, 1], times in ns, null for not known."""
-    return plain_data(TopRunDocument, view, ranks=_rows(view))
+def record(run: WatchedRun) -> dict[str, Any]:
+    """Return the ranks as plain data: ratios in [0, 1], times in ns, null for not known."""
+    return plain_data(TopRunDocument, run, ranks=_rows(run))

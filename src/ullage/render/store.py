@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ullage.store.store import Info
+from ullage.store.upkeep import Kept
 from ullage.views.declared import Document, plain_data
 from ullage.views.notation import COUNT
 from ullage.views.numbers import counted, moment, size
@@ -61,3 +62,41 @@ def view(report: StoreContents) -> View:
         sections=[Section("days", "Days", [table])],
         notes=["many small parts; `ullage store compact` merges them"] if many else [],
     )
+
+
+class StoreUpkeepDocument(Document):
+    """The answer of `ullage store compact` and `ullage store retain`: parts and bytes before and after, and what was dropped."""
+
+    parts_before: int
+    parts_after: int
+    bytes_before: int
+    bytes_after: int
+    rows_dropped: int
+    files_removed: int
+    parts_added_up: int
+
+
+def upkeep_record(kept: Kept, added_up: int = 0) -> dict[str, Any]:
+    """Return what upkeep did for JSON; `added_up` parts have their sums beside them now."""
+    return plain_data(StoreUpkeepDocument, kept, parts_added_up=added_up)
+
+
+def compacted_view(kept: Kept, added_up: int) -> View:
+    """Return how many parts became how many, and how many have their sums beside them now."""
+    parts = f"{kept.parts_before:,} parts became {kept.parts_after:,}"
+    answer = Headline(parts, f"; {size(kept.bytes_before)} became {size(kept.bytes_after)}")
+    if kept.parts_after == kept.parts_before:
+        answer = Headline("nothing to merge", f" in {counted(kept.parts_before, 'part')}, {size(kept.bytes_before)}")
+    added = [f"{counted(added_up, 'part')} added up for reports"] if added_up else []
+    return View("store-upkeep", "Store", answer, basis=[*added, *_removed(kept)])
+
+
+def retained_view(kept: Kept) -> View:
+    """Return how many samples were dropped, with how many parts."""
+    dropped = kept.parts_before - kept.parts_after
+    answer = Headline(f"{counted(kept.rows_dropped, 'sample')} dropped", f" with {dropped:,} of {counted(kept.parts_before, 'part')}")
+    return View("store-upkeep", "Store", answer, basis=_removed(kept))
+
+
+def _removed(kept: Kept) -> list[str]:
+    return [f"{counted(kept.files_removed, 'file')} that nobody needs any more removed"] if kept.files_removed else []

@@ -1,15 +1,10 @@
-"""A machine's GPUs as `ullage top` shows them: the answer, a row a device, and what must be said; as text, for a terminal, as data."""
+"""A machine's GPUs as `ullage top` shows them: the answer, a row a device, and what must be said."""
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
-
-from rich.console import Group
-from rich.table import Table
-from rich.text import Text
 
 from ullage.errors import harmless
 from ullage.live.sampling.course import Course
@@ -17,35 +12,30 @@ from ullage.live.sampling.watched_device import Watched
 from ullage.render import devices
 from ullage.render.devices import ReadingDocument
 from ullage.views.declared import At, Document, Made, Ratio, Words, plain_data
+from ullage.views.notation import FIGURES, PERCENT, PERCENT_1, WORDS, Notation
 from ullage.views.numbers import moment
-from ullage.views.table import table
+from ullage.views.shown import ShownByView
+from ullage.views.table import GAP
+from ullage.views.view import Cell, Column, Headline, Section, Table, View, words_of
 
 RECENT_MS = 300_000  # what the small curve spans
 NARROW, WIDE = 10, 40  # cells of the small curve
+UNSEEN = 120  # columns where nobody looks: a pipe or a file
 BLOCKS = "▁▂▃▄▅▆▇█"
-GAP = 2
+CURVE = ""  # its heading says what it spans
 
-# heading -> its cell; in the order in which they stand
-_HEADS = ("GPU", "OFU", "mean", "tensor", "SM", "util", "", "clock, MHz", "power, W", "°C", "memory, GB", "held back by")
-_FIRST = (
-    "GPU",
-    "OFU",
-    "mean",
-    "tensor",
-    "SM",
-    "util",
-    "",
-    "power, W",
-    "clock, MHz",
-    "°C",
-    "held back by",
-    "memory, GB",
-)  # what room goes to
+# heading -> its notation; in the order in which they stand
+_HEADS: dict[str, Notation] = {
+    "GPU": WORDS, "OFU": PERCENT_1, "mean": PERCENT_1, "tensor": PERCENT, "SM": PERCENT, "util": PERCENT, CURVE: WORDS,
+    "clock, MHz": FIGURES, "power, W": FIGURES, "°C": FIGURES, "memory, GB": FIGURES, "held back by": WORDS,
+}  # fmt: skip
+# what room goes to
+_FIRST = ("GPU", "OFU", "mean", "tensor", "SM", "util", CURVE, "power, W", "clock, MHz", "°C", "held back by", "memory, GB")
 SORTS = ("gpu", "ofu", "mean", "util", "power", "temperature", "memory")
 
 
 @dataclass(frozen=True)
-class TopView:
+class WatchedMachine(ShownByView, view="ullage.render.top"):
     """What is looked at: the devices, where they are read from, and how they are to be shown. `sort` is one of `SORTS`."""
 
     course: Course
@@ -55,16 +45,16 @@ class TopView:
     notes: tuple[str, ...] = ()
 
 
-def ordered(view: TopView) -> list[Watched]:
+def ordered(machine: WatchedMachine) -> list[Watched]:
     """Return the devices as they are to stand: by number; by OFU the emptiest first; by the others the highest first."""
-    found = list(view.course)
-    if view.sort == "gpu":
+    found = list(machine.course)
+    if machine.sort == "gpu":
         return found
     fields = {"util": "gpu_util", "power": "power", "temperature": "temperature", "memory": "memory_used"}
-    if view.sort in ("ofu", "mean"):
-        values = {id(d): d.ofu if view.sort == "ofu" else d.mean_ofu for d in found}
+    if machine.sort in ("ofu", "mean"):
+        values = {id(d): d.ofu if machine.sort == "ofu" else d.mean_ofu for d in found}
         return sorted(found, key=lambda d: (values[id(d)] is None, values[id(d)] or 0.0))
-    return sorted(found, key=lambda d: -(d.row.get(fields[view.sort]) or 0.0))
+    return sorted(found, key=lambda d: -(d.row.get(fields[machine.sort]) or 0.0))
 
 
 def curve(device: Watched, cells: int, span_ms: int = RECENT_MS) -> str:
@@ -87,109 +77,66 @@ def _lately(course: Course, cells: int) -> tuple[int, str]:
     return span, f"last {span / 60_000:.0f} min" if span >= 100_000 else f"last {span / 1000:.0f} s"
 
 
-def _cells(device: Watched, course: Course) -> dict[str, str]:
+def _cells(device: Watched, course: Course) -> dict[str, Cell]:
     row = device.row
     return {
-        "GPU": devices.named(device, course),
-        "OFU": devices.fine(device.ofu),
-        "mean": devices.fine(device.mean_ofu),
-        "tensor": devices.share(row.get("tensor_active")),
-        "SM": devices.share(row.get("sm_active")),
-        "util": devices.share(row.get("gpu_util")),
-        "": " " * NARROW,  # drawn once its width is known
-        "clock, MHz": devices.clock(device),
-        "power, W": devices.power(device),
-        "°C": devices.temperature(device),
-        "memory, GB": devices.memory(device),
-        "held back by": "does not answer" if device.silent else devices.held_back(device, 20),
+        "GPU": Cell(devices.named(device, course)),
+        "OFU": Cell(device.ofu, level=device.ofu),
+        "mean": Cell(device.mean_ofu, level=device.mean_ofu),
+        "tensor": Cell(row.get("tensor_active")),
+        "SM": Cell(row.get("sm_active")),
+        "util": Cell(row.get("gpu_util")),
+        CURVE: Cell(" " * NARROW),  # drawn once its width is known
+        "clock, MHz": Cell(row.get("sm_clock"), devices.clock(device)),
+        "power, W": Cell(row.get("power"), devices.power(device)),
+        "°C": Cell(row.get("temperature"), devices.temperature(device)),
+        "memory, GB": Cell(row.get("memory_used"), devices.memory(device)),
+        "held back by": Cell("does not answer" if device.silent else devices.held_back(device, 20)),
     }
 
 
-@dataclass(frozen=True)
-class TopGrid:
-    """The heads and the cells that fit a width, and their devices."""
-
-    heads: list[str]
-    rows: list[list[str]]
-    devices: list[Watched]
-
-
-def grid(view: TopView, width: int) -> TopGrid:
+def grid(machine: WatchedMachine, width: int) -> Table:
     """Return the columns for which there is room, the most telling first; the curve takes what is left over."""
-    found = ordered(view)
-    rows = [_cells(device, view.course) for device in found]
-    need = {head: max(len(head), *(len(row[head]) for row in rows)) if rows else len(head) for head in _HEADS}
-    taken, used = set[str](), -GAP
+    found = ordered(machine)
+    rows = [_cells(device, machine.course) for device in found]
+    need = {head: _wide(Column(head, notation), [row[head] for row in rows]) for head, notation in _HEADS.items()}
+    taken, used = set[str](), -len(GAP)
     for head in _FIRST:
-        if used + GAP + need[head] <= width:
+        if used + len(GAP) + need[head] <= width:
             taken.add(head)
-            used += GAP + need[head]
+            used += len(GAP) + need[head]
     heads = [head for head in _HEADS if head in taken]
-    words, cells = "", NARROW
-    if "" in taken:
+    words = ""
+    if CURVE in taken:
         cells = min(WIDE, NARROW + width - used)
-        span, words = _lately(view.course, cells)
-        rows = [{**row, "": curve(device, cells, span)} for row, device in zip(rows, found, strict=True)]
-    return TopGrid([head or words[:cells] for head in heads], [[row[head] for head in heads] for row in rows], found)
+        span, words = _lately(machine.course, cells)
+        drawn = [curve(device, cells, span) for device in found]
+        rows = [{**row, CURVE: Cell(blocks, level=device.ofu)} for row, blocks, device in zip(rows, drawn, found, strict=True)]
+        words = words[:cells]
+    columns = [Column(head or words, _HEADS[head], head or "curve") for head in heads]
+    return Table("devices", columns, [[row[head] for head in heads] for row in rows], brief=len(rows))
 
 
-def _lines(view: TopView) -> tuple[str, str]:
-    totals = view.course.totals(view.prices)
-    when = f"{moment(view.course.last, seconds=True)} UTC" if view.course.last else "no reading yet"
-    return devices.headline(totals, now=True), f"{harmless(view.place, 60)}, {when}: {devices.basis(totals)}"
+def _wide(column: Column, cells: Sequence[Cell]) -> int:
+    return max(len(column.heading), *(len(words_of(cell, column)) for cell in cells)) if cells else len(column.heading)
 
 
-def _notes(view: TopView) -> list[str]:
-    return devices.notes(view.course, list(view.notes))
+def view(machine: WatchedMachine, width: int = UNSEEN) -> View:
+    """Return the answer as data, of each device what fits a terminal of this width."""
+    totals, last = machine.course.totals(machine.prices), machine.course.last
+    when = f"{moment(last, seconds=True)} UTC" if last else "no reading yet"
+    return View(
+        kind="top",
+        subject="GPUs",
+        headline=Headline(devices.headline(totals, now=True)),
+        basis=[f"{harmless(machine.place, 60)}, {when}: {devices.basis(totals)}"],
+        sections=[Section("devices", "Devices", [grid(machine, width)])],
+        notes=_notes(machine),
+    )
 
 
-def text(view: TopView, width: int) -> str:
-    """Return the view as plain text no wider than `width`."""
-    shown = grid(view, width)
-    parts = ["\n".join(textwrap.fill(line, width) for line in _lines(view))]
-    if shown.rows:
-        parts.append(_table(shown))
-    parts.append("\n".join(textwrap.fill(f"note: {note}", width, subsequent_indent="  ") for note in _notes(view)))
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def _table(shown: TopGrid) -> str:
-    """Return the table, words to the left and numbers to the right."""
-    columns = list(zip(shown.heads, *shown.rows, strict=True))
-    padded = [[cell.ljust(max(map(len, column))) if _words(column[0]) else cell for cell in column] for column in columns]
-    head, *rows = zip(*padded, strict=True)
-    return table(head, rows)
-
-
-def _words(head: str) -> bool:
-    """Return whether a column holds words and not numbers."""
-    return head in ("GPU", "held back by") or head.startswith("last")
-
-
-def screen(view: TopView, width: int) -> Group:
-    """Return the view for a terminal, in colour where the terminal has any."""
-    shown = grid(view, width)
-    answer, rest = _lines(view)
-    body = Table(box=None, pad_edge=False, padding=(0, GAP, 0, 0), header_style="dim")
-    for head in shown.heads:
-        body.add_column(
-            head,
-            justify="left" if _words(head) else "right",
-            no_wrap=True,
-            style="cyan" if head.startswith("last") else _STYLES.get(head, ""),
-        )
-    for device, row in zip(shown.devices, shown.rows, strict=True):
-        cells = [Text(cell, style=_level(device.ofu) if head == "OFU" else "") for head, cell in zip(shown.heads, row, strict=True)]
-        body.add_row(*cells, style="red" if device.silent else "")
-    notes = [Text(f"note: {note}", style="dim") for note in _notes(view)]
-    return Group(Text(answer, style="bold"), Text(rest, style="dim"), Text(""), body, *([Text(""), *notes] if notes else []))
-
-
-_STYLES = {"held back by": "yellow", "util": "dim"}
-
-
-def _level(ofu: float | None) -> str:
-    return "dim" if ofu is None else "bold red" if ofu < 0.2 else "bold yellow" if ofu < 0.4 else "bold green"
+def _notes(machine: WatchedMachine) -> list[str]:
+    return devices.notes(machine.course, list(machine.notes))
 
 
 class TopDeviceDocument(ReadingDocument):
@@ -217,17 +164,17 @@ class TopDocument(Document):
     notes: list[str]
 
 
-def as_data(view: TopView) -> dict[str, Any]:
-    """Return the view as plain data, null for what is not known."""
-    totals = view.course.totals(view.prices)
+def record(machine: WatchedMachine) -> dict[str, Any]:
+    """Return the readings as plain data, null for what is not known."""
+    totals = machine.course.totals(machine.prices)
     return plain_data(
         TopDocument,
         totals,
-        time=view.course.last or None,
-        place=view.place,
+        time=machine.course.last or None,
+        place=machine.place,
         method=None if totals.ofu is None else "exact" if totals.exact else "sampled",
-        devices=[_device_record(device) for device in ordered(view)],
-        notes=_notes(view),
+        devices=[_device_record(device) for device in ordered(machine)],
+        notes=_notes(machine),
     )
 
 

@@ -36,23 +36,31 @@ WIDTH = 110  # columns where nobody says how wide the terminal is
 LEAST_ROOM = 12  # characters that are left of a word, however narrow the terminal is
 
 
-def text(view: View, *, whole: bool = False, width: int | None = None, paint: Paint = plain) -> str:
-    """Return a view as text, `width` characters wide where it can be; tables briefly, or `whole`; in colour by a painter."""
+def text(view: View, *, whole: bool = False, width: int | None = None, fill: bool = False, paint: Paint = plain) -> str:
+    """Return a view as text, `width` characters wide where it can be; tables briefly, or `whole`; in colour by a painter.
+
+    What is longer than the width goes on below where it shall `fill` lines; a terminal breaks it elsewhere.
+    """
     width = width or min(max(shutil.get_terminal_size((WIDTH, 24)).columns, NARROWEST), WIDEST)
     parts = [
-        _opening(view, width),
+        _opening(view, width, fill),
         *(text for section in sections_of(view) if not section.detail for text in _section(section, whole, width, paint)),
-        "\n".join(f"note: {harmless(note, NOTE)}" for note in view.notes),
+        "\n".join(_line(f"note: {harmless(note, NOTE)}", width, fill, "  ") for note in view.notes),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _opening(view: View, width: int) -> str:
+def _line(words: str, width: int, fill: bool, indent: str = "") -> str:
+    return textwrap.fill(words, width, subsequent_indent=indent) if fill else words
+
+
+def _opening(view: View, width: int, fill: bool) -> str:
     """Return the headline, with the window at the end of its line where there is room, what it rests on, and the lede below."""
-    answer, window = harmless(str(view.headline), NOTE), view.window
+    answer, window = _line(harmless(str(view.headline), NOTE), width, fill), view.window
     gap = width - len(answer) - len(window)
     first = answer if not window else answer + " " * gap + window if gap >= 2 else f"{answer}\n{window}"
-    return "\n\n".join(["\n".join([first, *(harmless(line, NOTE) for line in view.basis)]), *([" ".join(view.lede)] if view.lede else [])])
+    basis = (_line(harmless(line, NOTE), width, fill) for line in view.basis)
+    return "\n\n".join(["\n".join([first, *basis]), *([" ".join(view.lede)] if view.lede else [])])
 
 
 def section_text(section: Section, *, width: int = WIDTH) -> str:
