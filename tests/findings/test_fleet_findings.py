@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
-from ullage.findings.fleet import held_idle, not_allocated, straggler
+from ullage.audit.trust import UNTRUSTED, Verdict
+from ullage.findings.fleet import faulty_series, held_idle, low_sm_fill, not_allocated, reported_mfu, slower_than_its_kind, straggler
 from ullage.findings.fleet_evidence import DeviceOfJob, FleetEvidence, FreeHours, JobEvidence
 from ullage.findings.kind import FLEET_KINDS, LEAST_SHARE, fleet_findings, ranked
 from ullage.views.findings import MOST, finding_record, sections_of
@@ -16,6 +21,16 @@ from ullage.views.markdown import markdown
 from ullage.views.notebook import notebook
 from ullage.views.text import text
 from ullage.views.view import Finding, FindingPlace, Headline, View
+
+
+def load(name: str) -> ModuleType:
+    """Return a script of benchmarks/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, Path(__file__).parents[2] / "benchmarks" / f"{name}.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # its dataclasses look themselves up
+    spec.loader.exec_module(module)
+    return module
 
 
 def device(number: int = 0, **more: Any) -> DeviceOfJob:
@@ -141,7 +156,7 @@ def test_a_gpu_hour_counts_for_one_finding_only(monkeypatch: pytest.MonkeyPatch)
 
     FLEET_KINDS.load()
     monkeypatch.setattr(FLEET_KINDS, "_members", dict(FLEET_KINDS._members))
-    fleet_kind("of_a_whole_job", "all of it", part="the job", whole_job=True)(lost)
+    fleet_kind("of_a_whole_job", "all of it", part="the job", without=("*",))(lost)
     found = {one.kind: one for one in of(idle)}
     assert found["held_idle"].gpu_hours == 16.0
     assert (found["of_a_whole_job"].gpu_hours, found["of_a_whole_job"].money) == (14.0, pytest.approx(28.0))
@@ -185,3 +200,106 @@ def test_json_has_the_keys_of_a_finding() -> None:
 def test_every_kind_says_which_part_of_the_ullage_it_speaks_of() -> None:
     assert all(kind.part and kind.title for kind in FLEET_KINDS.values())
     assert not_allocated.LEAST_SHARE == 0.05
+
+
+def small_kernels(fill: float, **more: Any) -> DeviceOfJob:
+    return device(engine=0.8, sm=0.8 * fill, kept=0.8, tensor=1.0, lost={"sm_fill": 8.0 * (1 - fill), "clock": 0.2}, **more)
+
+
+@pytest.mark.parametrize(("fill", "found"), [(low_sm_fill.MOST_FILL, True), (low_sm_fill.MOST_FILL + 0.001, False)])
+def test_a_job_of_whose_sms_half_are_empty_while_it_is_busy(fill: float, found: bool) -> None:
+    assert kinds(job(small_kernels(fill))) == (["low_sm_fill"] if found else [])
+
+
+def test_low_sm_fill_is_worth_what_the_chain_loses_there_and_the_advice_follows_the_evidence() -> None:
+    (alone,) = of(job(small_kernels(0.25)))
+    assert (alone.gpu_hours, alone.money, alone.confidence) == (6.0, 12.0, "medium") and "larger batches" in alone.advice
+    (rests,) = of(job(device(engine=0.4, sm=0.1, lost={"sm_fill": 3.0})))
+    assert "share a GPU" in rests.advice
+    (several,) = of(job(small_kernels(0.25), replace(small_kernels(0.25), gpu="GPU-1", index=1)))
+    assert "collectives" in several.advice and several.gpu_hours == 12.0
+    assert of(job(device(engine=None, sm=0.1))) == [] and of(job(device(held=0.9, counted=0.9, engine=0.8, sm=0.1))) == []
+
+
+def test_what_waits_for_a_straggler_is_no_low_sm_fill_again() -> None:
+    waiting = [device(n, engine=1.0, sm=0.3, kept=1.0, lost={"sm_fill": 7.0}) for n in range(7)]
+    found = {one.kind: one for one in of(job(*waiting, device(7, engine=1.0, sm=0.6, kept=1.0, lost={"sm_fill": 4.0})))}
+    assert found["straggler"].gpu_hours == pytest.approx(0.3 * 70)
+    assert found["low_sm_fill"].gpu_hours == pytest.approx(53.0 - 21.0)
+
+
+@pytest.mark.parametrize(("mfu", "found"), [(0.2501, True), (0.2499, False), (0.1639, True), (0.1641, False), (None, False)])
+def test_an_mfu_further_from_ofu_than_samples_and_padding_explain(mfu: float | None, found: bool) -> None:
+    assert (reported_mfu.MOST_RATIO, reported_mfu.LEAST_RATIO) == (1.25, 0.82)
+    assert kinds(job(device(), reported_mfu=mfu)) == (["reported_mfu"] if found else [])
+
+
+def test_an_mfu_is_beside_the_time_for_which_the_job_held_its_gpus() -> None:
+    (found,) = of(job(device(), device(1), device(2), device(3), reported_mfu=0.588))
+    assert found.gpu_hours == pytest.approx(0.388 * 40) and facts(found)["MFU over OFU"] == pytest.approx(2.94)
+    assert "not executed" in found.advice and "recomputation" in of(job(device(), reported_mfu=0.15))[0].advice
+    assert "half" in of(job(device(), reported_mfu=0.1))[0].advice
+    assert kinds(job(device(held=20.0, idle=1.9), reported_mfu=0.19)) == [] == kinds(job(device(held=0.4, counted=0.4), reported_mfu=0.9))
+
+
+def kind_of_three(kept: float, **more: Any) -> list[Finding]:
+    jobs = [job(device(n, kept=2.0 + n / 10, lost={"activity": 5.0}), job=str(n)) for n in (1, 2)]
+    return of(*jobs, job(device(3, kept=kept, lost={"activity": 8.0}), job="3", **more))
+
+
+@pytest.mark.parametrize(("kept", "found"), [(2.1 * slower_than_its_kind.MOST_OF_THE_SLOWEST - 1e-9, True), (2.1 * 0.751, False)])
+def test_a_job_slower_than_every_other_of_its_kind(kept: float, found: bool) -> None:
+    assert [one.where.job for one in kind_of_three(kept)] == (["3"] if found else [])
+
+
+def test_a_slower_job_tells_which_step_fell_and_jobs_of_another_kind_are_not_compared() -> None:
+    (found,) = kind_of_three(1.0)
+    assert found.gpu_hours == pytest.approx(10 * (1 - 1.0 / 2.15)) and "input pipeline" in found.advice
+    assert facts(found)["activity beside theirs"] == pytest.approx(0.2 / 0.5)
+    assert kind_of_three(1.0, user="bob") == [] == kind_of_three(1.0, name=None) == kind_of_three(1.0, cluster="west")
+    assert of(job(device(1), job="1"), job(device(2, kept=0.5), job="2")) == []  # of two nobody can say which is wrong
+
+
+@pytest.mark.parametrize(
+    ("state", "owner"),
+    [("FAILED", "ann"), ("OUT_OF_MEMORY", "ann"), ("NODE_FAIL", "the operators of the hosts"), ("failed", "ann"), ("COMPLETED", None)]
+    + [(state, None) for state in ("CANCELLED by 1000", "TIMEOUT", "RUNNING", "PREEMPTED", None, "")],
+)
+def test_hours_of_jobs_that_failed(state: str | None, owner: str | None) -> None:
+    found = of(job(device(), state=state))
+    assert [one.owner for one in found] == ([owner] if owner else [])
+    assert all((one.kind, one.gpu_hours, one.confidence) == ("lost_hours", 10.0, "low") for one in found)
+
+
+def test_a_job_that_fails_at_its_start_costs_little_and_idle_hours_count_once() -> None:
+    assert of(job(device(held=0.99), state="FAILED")) == [] and len(of(job(device(held=1.0), state="FAILED"))) == 1
+    found = {one.kind: one.gpu_hours for one in of(job(device(idle=4.0, counted=6.0), state="FAILED"))}
+    assert found == {"lost_hours": 6.0, "held_idle": 4.0}
+
+
+def test_series_that_are_left_out_are_told_by_host_and_fault() -> None:
+    stuck = [Verdict(f"GPU-{n}", "stuck at zero", "reads 0", 5.0, "node-1", n) for n in range(2)]
+    one = Verdict("GPU-9", "stale", "repeats", 7.0, "node-2", 3)
+    counted = Verdict("GPU-8", "slow interval", "60 s", 10.0, "node-3", 0)
+    found = fleet_findings(FleetEvidence(10.0, 100.0, (), (), (*stuck, one, counted)))
+    assert [(str(f.where), f.gpu_hours, facts(f)["series"]) for f in found] == [("node-1", 10.0, 2), ("node-2 GPU 3", 7.0, 1)]
+    assert "DCGM" in found[0].advice and "exporter" in found[1].advice
+    assert set(faulty_series.ADVICE) == set(UNTRUSTED)
+
+
+def test_what_is_planted_in_a_simulated_fleet_is_found() -> None:
+    faults = load("finding_faults")
+    score = faults.FindingScore()
+    faults.add_fleets(score, 1)
+    assert set(score.due) == set(score.right) == set(FLEET_KINDS) and score.wrong == []
+    assert score.healthy.total() == 0
+
+
+@pytest.mark.full
+def test_precision_and_recall_over_many_simulated_fleets() -> None:
+    faults = load("finding_faults")
+    score = faults.FindingScore()
+    for seed in range(200):
+        faults.add_fleets(score, seed)
+    assert all(score.recall(kind) > 0.9 and score.precision(kind) > 0.9 for kind in FLEET_KINDS)
+    assert score.healthy.total() <= 4

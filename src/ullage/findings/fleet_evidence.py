@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from ullage.audit.trust import Verdict
 from ullage.metrics.metric import ratio
 
 WEEK_HOURS = 168.0
@@ -79,6 +80,11 @@ class JobEvidence:
         return sum(map(amount, self.devices))
 
     @property
+    def ofu_of_all(self) -> float | None:
+        """OFU of the time for which the job held its devices: where it idled nothing was kept."""
+        return _known(ratio(self.total(lambda one: one.kept), self.total(lambda one: one.counted + one.idle)))
+
+    @property
     def ofu(self) -> float | None:
         """OFU of the time in which the job worked."""
         return _known(ratio(self.total(lambda one: one.kept), self.total(lambda one: one.counted)))
@@ -98,12 +104,16 @@ class FreeHours:
 
 @dataclass(frozen=True)
 class FleetEvidence:
-    """What was measured of a fleet: trusted series only. `hours` is the length of the window, `gpu_hours` all that was observed."""
+    """What was measured of a fleet: trusted series only, but for the `verdicts` on those that are not ok.
+
+    `hours` is the length of the window, `gpu_hours` all that was observed.
+    """
 
     hours: float
     gpu_hours: float
     jobs: tuple[JobEvidence, ...]
     free: tuple[FreeHours, ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
 
     @property
     def weeks(self) -> float | None:

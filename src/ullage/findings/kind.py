@@ -3,13 +3,13 @@
     @fleet_kind("held_idle", "held idle", part="the step 'held idle' of the chain")
     def held_idle(fleet: FleetEvidence) -> Iterator[Finding]: ...
 
-Each kind says which part of the ullage its GPU-hours are (`part`). Parts of different kinds are apart from each other, but for
-kinds that speak of a whole job (`whole_job`): of these only what no other finding of the same job speaks of is counted.
+Each kind says which part of the ullage its GPU-hours are (`part`). Parts of different kinds are apart from each other. Where they are
+not, a kind is `without` others: of a job it counts only what the findings of those do not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ullage.findings.fleet_evidence import FleetEvidence
@@ -25,24 +25,29 @@ LEAST_HOURS = 0.1  # and no less than six minutes of a GPU
 class FindingKind:
     """A kind of finding: its key, what a person reads, which part of the ullage it speaks of, and the function that finds it.
 
-    A kind that speaks of a `whole_job` counts only what no other finding of the job does.
+    `without` names kinds whose GPU-hours in the same job are taken off its own ("*": of all kinds before it).
     """
 
     name: str
     title: str
     part: str
     find: FleetFinder
-    whole_job: bool = False
+    without: tuple[str, ...] = ()
+
+    @property
+    def of_the_ullage(self) -> bool:
+        """Whether its GPU-hours are a part of the ullage, and not beside it."""
+        return not self.part.startswith("no part")
 
 
 FLEET_KINDS: Registry[FindingKind] = Registry("kind of finding", package="ullage.findings.fleet", command="ullage fleet --help")
 
 
-def fleet_kind(name: str, title: str, *, part: str, whole_job: bool = False) -> Callable[[FleetFinder], FleetFinder]:
+def fleet_kind(name: str, title: str, *, part: str, without: tuple[str, ...] = ()) -> Callable[[FleetFinder], FleetFinder]:
     """Register the decorated function as a kind of finding of a fleet, and return it unchanged."""
 
     def register(find: FleetFinder) -> FleetFinder:
-        FLEET_KINDS.add(name, FindingKind(name, title, part, find, whole_job))
+        FLEET_KINDS.add(name, FindingKind(name, title, part, find, without))
         return find
 
     return register
@@ -65,15 +70,25 @@ def _of_kind(kind: FindingKind, fleet: FleetEvidence) -> Iterator[Finding]:
         yield replace(finding, kind=kind.name, title=kind.title, part=kind.part, weeks=fleet.weeks)
 
 
-def _counted_once(findings: list[Finding]) -> Iterator[Finding]:
-    """Yield findings; those of a whole job are worth what no other finding of that job speaks of."""
-    taken: dict[tuple[str | None, str | None], float] = {}
-    for finding in sorted(findings, key=lambda one: FLEET_KINDS[one.kind].whole_job):  # the others first; a stable order
-        job = (finding.where.cluster, finding.where.job)
-        left = finding
-        if FLEET_KINDS[finding.kind].whole_job and job in taken:
-            hours = max(0.0, finding.gpu_hours - taken[job])
-            share = hours / finding.gpu_hours if finding.gpu_hours else 0.0
-            left = replace(finding, gpu_hours=hours, money=None if finding.money is None else finding.money * share)
-        taken[job] = taken.get(job, 0.0) + left.gpu_hours
+def _counted_once(findings: Sequence[Finding]) -> Iterator[Finding]:
+    """Yield findings; those of a kind that is `without` others are worth what those of the same job do not speak of."""
+    taken: dict[tuple[str | None, str | None], dict[str, float]] = {}
+    for finding in sorted(findings, key=lambda one: _order(one.kind)):
+        before = taken.setdefault((finding.where.cluster, finding.where.job), {})
+        others = FLEET_KINDS[finding.kind].without
+        left = _less(finding, sum(hours for kind, hours in before.items() if kind in others or "*" in others))
+        if FLEET_KINDS[finding.kind].of_the_ullage:
+            before[finding.kind] = before.get(finding.kind, 0.0) + left.gpu_hours
         yield left
+
+
+def _order(kind: str) -> int:
+    """Return when a kind's turn is: after those that it is without, and after all where it is without all."""
+    others = FLEET_KINDS[kind].without
+    return 2 if "*" in others else 1 if others else 0
+
+
+def _less(finding: Finding, hours: float) -> Finding:
+    left = max(0.0, finding.gpu_hours - hours)
+    money = None if finding.money is None or not finding.gpu_hours else finding.money * left / finding.gpu_hours
+    return replace(finding, gpu_hours=left, money=money)

@@ -181,7 +181,7 @@ def fleet(
     tree = chains(good, lost, np.zeros(len(good), np.int64), 1)[0] if len(good) else TelemetryTree(None, ())
     compared = agreement(_by_job(rated, good, jobs), jobs, question.peak_tflops)
     mfus = {} if compared is None else {job.job: job.mfu for job in compared.jobs}
-    measured = fleet_evidence(good, lost, prices_of(good, question.prices), jobs, window, mfus)
+    measured = fleet_evidence(good, lost, prices_of(good, question.prices), jobs, window, mfus, _doubtful(verdicts))
     return FleetReport(
         ofu=weighted_mean(good.ofu_part, good.ofu_time, good.weight),
         ofu_all=weighted_mean(rated.ofu_part, rated.ofu_time, rated.weight),

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from ullage.audit.trust import Verdict
 from ullage.findings.fleet_evidence import DeviceOfJob, FleetEvidence, FreeHours, JobEvidence
 from ullage.metrics.metric import ratio
 from ullage.reports.fleet.groups import gpu_hours
@@ -20,14 +21,21 @@ _JOB, _DEVICE = ("cluster", "job"), ("cluster", "job", "host", "gpu", "mig")
 
 
 def fleet_evidence(
-    good: Rated, lost: Mapping[str, Array], prices: Array, jobs: pa.Table | None, window: tuple[int, int], mfus: Mapping[str, float]
+    good: Rated,
+    lost: Mapping[str, Array],
+    prices: Array,
+    jobs: pa.Table | None,
+    window: tuple[int, int],
+    mfus: Mapping[str, float],
+    verdicts: Sequence[Verdict] = (),
 ) -> FleetEvidence:
     """Return what findings are made from: `good` are the rows of trusted series, `lost` what each step of the chain loses in each row (ms),
-    `prices` each row's price per GPU-hour (NaN: not given), `mfus` what jobs reported."""
+    `prices` each row's price per GPU-hour (NaN: not given), `mfus` what jobs reported, `verdicts` those on series that are not ok."""
     hours = (window[1] - window[0]) / HOUR_MS
     if not len(good):
-        return FleetEvidence(hours, 0.0, ())
-    return FleetEvidence(hours, gpu_hours(good), tuple(_jobs(good, lost, prices, _records(jobs), mfus)), tuple(_free(good, prices)))
+        return FleetEvidence(hours, 0.0, (), (), tuple(verdicts))
+    found = tuple(_jobs(good, lost, prices, _records(jobs), mfus))
+    return FleetEvidence(hours, gpu_hours(good), found, tuple(_free(good, prices)), tuple(verdicts))
 
 
 def _records(jobs: pa.Table | None) -> dict[str, tuple[str | None, str | None]]:
