@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 from ullage.models.config import Config
 from ullage.models.tracing.build import ModelPlace
 from ullage.models.tracing.libraries import library
-from ullage.models.tracing.trials import Trial
+from ullage.models.tracing.trials import Trial, layout
 
 PROMPT_WIDTHS = (
-    "text_dim",
-    "text_embed_dim",
-    "cross_attention_input_dim",
-    "caption_channels",
-    "joint_attention_dim",
-    "cap_feat_dim",
-    "text_hidden_dim",
-    "encoder_hid_dim",
-    "cross_attention_dim",
+    *("text_dim", "text_embed_dim", "cross_attention_input_dim", "caption_channels", "joint_attention_dim", "cap_feat_dim"),
+    *("text_hidden_dim", "encoder_hid_dim", "cross_attention_dim"),
 )
 
 
@@ -95,38 +88,6 @@ def _latents(call: _Call) -> Any:
     return call.reals(call.batch, channels, rows, columns)
 
 
-_LAYOUTS: Mapping[str, str] = {
-    "Flux": "packed",
-    "QwenImage": "packed",
-    "LTX": "packed",
-    "Chroma": "packed",
-    "Wan": "video",
-    "SkyReels": "video",
-    "HunyuanVideo": "video",
-    "SanaVideo": "video",
-    "Mochi": "video",
-    "Allegro": "video",
-    "Latte": "video",
-    "Cosmos": "video",
-    "CogVideoX": "frames first",
-    "StableAudio": "sound",
-}
-
-
-def layout(kind: str) -> str:
-    """Return how a class of denoisers takes its latents: "packed" in tokens, "image", "video", "frames first" or "sound".
-
-    >>> layout("WanTransformer3DModel"), layout("DiTTransformer2DModel")
-    ('video', 'image')
-    """
-    return next((arrangement for start, arrangement in _LAYOUTS.items() if kind.startswith(start)), "image")
-
-
-def films(kind: str) -> bool:
-    """Return whether a class of denoisers takes several frames."""
-    return layout(kind) in ("video", "frames first") or kind.startswith("LTX")
-
-
 def _prompt(call: _Call) -> Any:
     width = call.setting(*PROMPT_WIDTHS)
     width = width[0] if isinstance(width, list | tuple) else width
@@ -139,45 +100,10 @@ def _timestep(call: _Call) -> Any:
     return call.reals(call.batch)
 
 
-def _pooled(call: _Call) -> Any:
-    width = call.setting("pooled_projection_dim")
-    return call.reals(call.batch, int(width)) if width else None
-
-
-def _image_ids(call: _Call) -> Any:
-    axes = len(call.setting("axes_dims_rope", default=(16, 56, 56)))
-    return call.reals(call.tokens, axes)
-
-
-def _text_ids(call: _Call) -> Any:
-    axes = len(call.setting("axes_dims_rope", default=(16, 56, 56)))
-    return call.reals(call.sample.prompt, axes)
-
-
 def _image_shapes(call: _Call) -> Any:
     """Return each sample's grids; tokens of a reference stand as one row of their own."""
     grids = [call.patched, *([(1, 1, call.sample.reference_tokens)] if call.sample.reference_tokens else [])]
     return [grids] * call.batch
-
-
-def _guidance(call: _Call) -> Any:
-    return call.reals(call.batch) if call.setting("guidance_embeds") else None
-
-
-def _condition_image(call: _Call) -> Any:
-    width = call.setting("image_dim", "image_embed_dim")
-    return call.reals(call.batch, call.sample.image_tokens, int(width)) if width else None
-
-
-def _prompt_mask(call: _Call) -> Any:
-    if not call.kind.startswith(("HunyuanVideo", "HunyuanImage", "LTX", "Mochi")):
-        return None
-    return call.whole(call.batch, call.sample.prompt)
-
-
-def _control(call: _Call) -> Any:
-    frames, rows, columns = call.latent
-    return call.reals(call.batch, int(call.setting("vace_in_channels", default=96)), frames, rows, columns)
 
 
 def _control_condition(call: _Call) -> Any:
@@ -208,10 +134,6 @@ def _class_labels(call: _Call) -> Any:
     return call.whole(call.batch).to(call.place.device) if labelled else None
 
 
-def _global(call: _Call) -> Any:
-    return call.reals(call.batch, 1, int(call.setting("global_states_input_dim", default=1536)))
-
-
 def _pixels(call: _Call) -> Any:
     """Return latents for a UNet, pixels for an autoencoder: eight a latent and, in a video, four frames after the first."""
     if call.kind.startswith("AutoencoderKL") and call.sample.latent:
@@ -240,50 +162,59 @@ def _one_by_one(call: _Call) -> Any:
     return [call.reals(int(call.setting("in_channels", default=16)), frames, rows, columns) for _ in range(call.batch)]
 
 
-def _captions(call: _Call) -> Any:
-    return [call.reals(call.sample.prompt, int(call.setting("cap_feat_dim", default=2560))) for _ in range(call.batch)]
+Maker = Callable[[_Call], Any]
 
 
-def _padding(call: _Call) -> Any:
-    _, rows, columns = call.latent
-    return call.reals(1, 1, rows, columns) if call.setting("concat_padding_mask") else None
+def _per_sample(*names: str, shape: Callable[[_Call], tuple[int, ...]] = lambda _: ()) -> Maker:
+    """Return the maker of so many real numbers a sample as a field says, of some shape; nothing where there is no such field."""
+    return lambda call: call.reals(call.batch, *shape(call), int(width)) if (width := call.setting(*names)) else None
 
 
-def _if_ltx(which: int) -> Any:
-    return lambda call: call.patched[which] if call.kind.startswith("LTX") else None
+def _rows(*sides: int) -> Maker:
+    """Return the maker of real numbers of one shape for every sample."""
+    return lambda call: call.reals(call.batch, *sides)
 
 
-def _sides(call: _Call) -> Any:
-    return call.reals(call.batch, 2)
+def _positions(count: Callable[[_Call], int]) -> Maker:
+    """Return the maker of positions, a number for each axis of the rotary embedding."""
+    return lambda call: call.reals(count(call), len(call.setting("axes_dims_rope", default=(16, 56, 56))))
 
 
-_MAKERS: dict[str, Any] = {
+def _if_kind(starts: tuple[str, ...], make: Maker) -> Maker:
+    """Return a maker for classes whose names start so."""
+    return lambda call: make(call) if call.kind.startswith(starts) else None
+
+
+_SIDES = _rows(2)
+_IMAGE = _per_sample("image_dim", "image_embed_dim", shape=lambda call: (call.sample.image_tokens,))
+_MASKED = ("HunyuanVideo", "HunyuanImage", "LTX", "Mochi")
+_MAKERS: dict[str, Maker] = {
     "hidden_states": _latents,
     "sample": _pixels,
     "x": _one_by_one,
     "z": _coded,
     "encoder_hidden_states": _prompt,
-    "cap_feats": _captions,
+    "cap_feats": lambda call: [call.reals(call.sample.prompt, int(call.setting("cap_feat_dim", default=2560)))] * call.batch,
     "timestep": _timestep,
-    "t": lambda call: call.reals(call.batch),
-    "pooled_projections": _pooled,
-    "guidance": _guidance,
-    "img_ids": _image_ids,
-    "txt_ids": _text_ids,
+    "t": _rows(),
+    "pooled_projections": _per_sample("pooled_projection_dim"),
+    "guidance": lambda call: call.reals(call.batch) if call.setting("guidance_embeds") else None,
+    "img_ids": _positions(lambda call: call.tokens),
+    "txt_ids": _positions(lambda call: call.sample.prompt),
     "img_shapes": _image_shapes,
-    "encoder_hidden_states_image": _condition_image,
-    "image_embeds": _condition_image,
-    "encoder_attention_mask": _prompt_mask,
-    "control_hidden_states": _control,
+    "encoder_hidden_states_image": _IMAGE,
+    "image_embeds": _IMAGE,
+    "encoder_attention_mask": _if_kind(_MASKED, lambda call: call.whole(call.batch, call.sample.prompt)),
+    "control_hidden_states": lambda call: call.reals(call.batch, int(call.setting("vace_in_channels", default=96)), *call.latent),
     "controlnet_cond": _control_condition,
     "added_cond_kwargs": _added,
     "class_labels": _class_labels,
-    "global_hidden_states": _global,
-    "padding_mask": _padding,
-    "num_frames": _if_ltx(0),
-    "height": _if_ltx(1),
-    "width": _if_ltx(2),
-    "original_size": _sides,
-    "target_size": _sides,
-    "crop_coords": _sides,
+    "global_hidden_states": lambda call: call.reals(call.batch, 1, int(call.setting("global_states_input_dim", default=1536))),
+    "padding_mask": lambda call: call.reals(1, 1, *call.latent[1:]) if call.setting("concat_padding_mask") else None,
+    "num_frames": _if_kind(("LTX",), lambda call: call.patched[0]),
+    "height": _if_kind(("LTX",), lambda call: call.patched[1]),
+    "width": _if_kind(("LTX",), lambda call: call.patched[2]),
+    "original_size": _SIDES,
+    "target_size": _SIDES,
+    "crop_coords": _SIDES,
 }

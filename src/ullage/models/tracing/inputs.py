@@ -53,6 +53,11 @@ class _Call:
         """Return token ids: all the same, nowhere a special one."""
         return library("torch").ones((self.batch, length), dtype=library("torch").long, device=self.place.integers)
 
+    def whole(self, values: Any) -> Any:
+        """Return whole numbers, the same of every sample; nothing where there are none."""
+        torch = library("torch")
+        return torch.tensor(list(values) * self.batch, dtype=torch.long, device=self.place.integers) if values else None
+
     def reals(self, *shape: int) -> Any:
         """Return real numbers in the model's precision."""
         torch = library("torch")
@@ -103,11 +108,10 @@ def _features(call: _Call) -> int:
 
 
 def _image_sizes(call: _Call) -> Any:
-    torch = library("torch")
     of_any_size = getattr(getattr(call.settings, "vision_config", None), "model_type", "") == "pixtral"
     if not call.sample.pixels or not (of_any_size or _canvases(call)):
         return None
-    return torch.tensor(call.sample.pixels * call.batch, dtype=torch.long, device=call.place.integers)
+    return call.whole(call.sample.pixels)
 
 
 def _pixel_values(call: _Call) -> Any:
@@ -146,9 +150,7 @@ def _patched(call: _Call) -> bool:
 
 def _shapes(call: _Call) -> Any:
     """Return the rows and columns of each image's patches."""
-    torch = library("torch")
-    sizes = [[rows, columns] for _, rows, columns in call.sample.grids]
-    return torch.tensor(sizes * call.batch, dtype=torch.long, device=call.place.integers) if sizes else None
+    return call.whole([[rows, columns] for _, rows, columns in call.sample.grids])
 
 
 def _canvases(call: _Call) -> Any:
@@ -160,20 +162,10 @@ def _patches(sample: Sample) -> int:
     return sum(t * h * w for t, h, w in sample.grids)
 
 
-def _grid(call: _Call) -> Any:
-    torch = library("torch")
-    if not call.sample.grids:
-        return None
-    return torch.tensor(call.sample.grids * call.batch, dtype=torch.long, device=call.place.integers)
-
-
 def _places(call: _Call) -> Any:
     """Return the column and row of every patch, image by image; all images of a sample have as many patches."""
-    torch = library("torch")
-    if not call.sample.grids:
-        return None
-    of = [[[column, row] for row in range(rows) for column in range(columns)] for _, rows, columns in call.sample.grids]
-    return torch.tensor(of * call.batch, dtype=torch.long, device=call.place.integers)
+    grids = call.sample.grids
+    return call.whole([[[column, row] for row in range(rows) for column in range(columns)] for _, rows, columns in grids])
 
 
 def _unpadded(call: _Call) -> Any:
@@ -183,11 +175,6 @@ def _unpadded(call: _Call) -> Any:
         return None
     shape = (call.batch * len(grids), _patches(call.sample) // len(grids))
     return torch.ones(shape, dtype=torch.long, device=call.place.integers)
-
-
-def _hidden_states(call: _Call) -> Any:
-    """Return the patches of a vision tower that is called on its own."""
-    return _pixel_values(call) if call.sample.grids else None
 
 
 def _mel(call: _Call) -> Any:
@@ -227,12 +214,12 @@ _MAKERS = {
     "decoder_input_ids": lambda call: call.tokens(call.sample.text) if call.sample.text else None,
     "pixel_values": _pixel_values,
     "image_sizes": _image_sizes,
-    "image_grid_thw": _grid,
-    "grid_thw": _grid,
+    "image_grid_thw": lambda call: call.whole(call.sample.grids),
+    "grid_thw": lambda call: call.whole(call.sample.grids),
     "image_position_ids": _places,
     "spatial_shapes": _shapes,
     "pixel_attention_mask": _unpadded,
-    "hidden_states": _hidden_states,
+    "hidden_states": lambda call: _pixel_values(call) if call.sample.grids else None,  # of a vision tower on its own
     "input_features": _mel,
     "feature_attention_mask": _heard,
     "input_features_mask": _heard,

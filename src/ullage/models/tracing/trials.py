@@ -16,6 +16,13 @@ SECTIONS = ("text_config", "llm_config", "language_config", "thinker_config")
 LONGEST_CHUNK = 1024
 UNTOLD = 64  # the chunk of models with a gated delta rule, which do not say theirs
 DELTA = ("linear_num_value_heads", "linear_num_heads", "linear_attn_config", "linear_head_dim")
+# How classes of denoisers take their latents, by the start of their names; the others take images
+_LAYOUTS = {
+    **dict.fromkeys(("Flux", "QwenImage", "LTX", "Chroma"), "packed"),
+    **dict.fromkeys(("Wan", "SkyReels", "HunyuanVideo", "SanaVideo", "Mochi", "Allegro", "Latte", "Cosmos"), "video"),
+    "CogVideoX": "frames first",
+    "StableAudio": "sound",
+}
 
 
 @dataclass(frozen=True)
@@ -122,8 +129,6 @@ def _grids(config: Config, words: int) -> Iterator[Sample]:
 
 def _latents(config: Config) -> Iterator[Sample]:
     """Grids of latents that every usual patch and stride divides: images, a few frames, or a line of sound; prompts of two lengths."""
-    from ullage.models.tracing.denoisers import films, layout
-
     known = next((n for n in (config.architecture, *names(config)) if n and not n.endswith("Pipeline")), "")
     base = Sample(prompt=13, image_tokens=5)
     if layout(known) == "sound":
@@ -135,6 +140,20 @@ def _latents(config: Config) -> Iterator[Sample]:
     frames = 5 if films(known) else 1
     yield replace(base, latent=(1, 16, 24))
     yield replace(base, latent=(frames, 32, 16), prompt=22, image_tokens=7)
+
+
+def layout(kind: str) -> str:
+    """Return how a class of denoisers takes its latents: "packed" in tokens, "image", "video", "frames first" or "sound".
+
+    >>> layout("WanTransformer3DModel"), layout("DiTTransformer2DModel")
+    ('video', 'image')
+    """
+    return next((arrangement for start, arrangement in _LAYOUTS.items() if kind.startswith(start)), "image")
+
+
+def films(kind: str) -> bool:
+    """Return whether a class of denoisers takes several frames."""
+    return layout(kind) in ("video", "frames first") or kind.startswith("LTX")
 
 
 def _everywhere(config: Config, name: str) -> Iterator[int]:
