@@ -11,9 +11,9 @@ Parts = Sequence[tuple[Quantity, Sequence[int]]]  # pairs of attention, each wit
 TO_QUERIES = ("to_q", "to_k", "to_v", "to_out.0")  # as diffusers names the weights of attention
 
 
-def embedding(rows: Quantity = TEXT, module: str = "model.embed_tokens") -> Work:
+def embedding(module: str = "model.embed_tokens") -> Work:
     """Return the token embedding: no FLOPs."""
-    return lookup("embedding", rows, module)
+    return lookup("embedding", TEXT, module)
 
 
 def head(width: int, vocabulary: int, rows: Quantity = LOGITS, module: str = "lm_head") -> Work:

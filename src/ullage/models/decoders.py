@@ -8,7 +8,7 @@ from typing import Any
 
 from ullage.models.blocks import below, embedding, head, mlp, self_attention
 from ullage.models.config import Config
-from ullage.models.sample import FULL, LOGITS, TEXT, Convention, Quantity, Sample, band, pairs
+from ullage.models.sample import FULL, TEXT, Convention, Quantity, Sample, band, pairs
 from ullage.models.work import Work, matmul
 
 LM = "ForCausalLM"
@@ -199,12 +199,12 @@ def bare(config: Config) -> bool:
     return not config.path and name.endswith(BARE) and not name.endswith("LMHeadModel")
 
 
-def output(config: Config, width: int, vocabulary: int, module: str = "lm_head", rows: Quantity = LOGITS) -> Iterator[Work]:
+def output(config: Config, width: int, vocabulary: int, module: str = "lm_head") -> Iterator[Work]:
     """Yield the head that the architecture's name asks for: logits over the vocabulary, scores of labels at each token, or none."""
     if config.architecture.endswith((CLASSIFIER, TAGGER)):
         yield matmul("head", TEXT, width, labels(config), module="score")
     elif not bare(config):
-        yield head(width, vocabulary, rows, module)
+        yield head(width, vocabulary, module=module)
 
 
 def labels(config: Config) -> int:

@@ -106,10 +106,10 @@ class LatentGrid:
         return quantity(f"joint pairs, {self.name}", lambda s: (self.tokens(s) + prompt_tokens(s)) ** 2)
 
 
-def square_patch(config: Config, default: int, default_frames: int = 1, extra: int = 0) -> LatentGrid:
+def square_patch(config: Config, default: int) -> LatentGrid:
     """Return the grid of a model that names its patch by `patch_size` and, for video, `patch_size_t`."""
     side = config.integer("patch_size", default=default, most=1024)
-    return LatentGrid(config.integer("patch_size_t", default=default_frames, most=1024), side, side, extra)
+    return LatentGrid(config.integer("patch_size_t", default=1, most=1024), side, side)
 
 
 def solid_patch(config: Config, default: tuple[int, int, int] | None = None) -> LatentGrid:
@@ -157,11 +157,9 @@ def timestep(
     yield matmul(f"{name}.down", rows, width, columns, layers, stack=stack, module=second, reads=(f"{name}.up",), to=to)
 
 
-def text_projection(
-    inner: int, width: int, module: str, *, modules: tuple[str, str] = ("linear_1", "linear_2"), name: str = "prompt", to: str = "prompt"
-) -> Iterator[Work]:
+def text_projection(inner: int, width: int, module: str, *, modules: tuple[str, str] = ("linear_1", "linear_2")) -> Iterator[Work]:
     """Yield the two products that bring a prompt's embeddings to the width of the stream."""
-    yield from timestep(inner, width, module, name=name, rows=PROMPT, modules=modules, to=to)
+    yield from timestep(inner, width, module, name="prompt", rows=PROMPT, modules=modules, to="prompt")
 
 
 def modulation(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from ullage.models.blocks import below
 from ullage.models.config import Config
 from ullage.models.decoders import moved
 from ullage.models.model import MODELS, unknown
-from ullage.models.work import Work
+from ullage.models.sample import Quantity
+from ullage.models.work import Work, matmul
 
 SECTIONS = ("text_config", "llm_config", "language_config")
 STACK = "model.language_model.layers"
@@ -44,6 +46,17 @@ def language(config: Config, default: str, stack: str = STACK) -> Iterator[Work]
 def width(works: Sequence[Work]) -> int:
     """Return the width of a language model: what its head reads. Its section may leave it to the default of its class."""
     return next(work.shape[0] for work in works if work.name == "head" and work.shape)
+
+
+def projector(
+    rows: Quantity, widths: tuple[int, int, int], module: str, modules: tuple[str, str], *, name: str = "vision.merger",
+    reads: str = "vision", to: str | None = "stream", layers: Sequence[int] = (0,), stack: str = "",
+) -> Iterator[Work]:  # fmt: skip
+    """Yield the two products that bring what a tower saw or heard to the width of the text: from, over and to `widths`."""
+    inner, middle, outer = widths
+    up, down = (below(module, path) for path in modules)
+    yield matmul(f"{name}.up", rows, inner, middle, layers, stack=stack, module=up, reads=(reads,), to=None)
+    yield matmul(f"{name}.down", rows, middle, outer, layers, stack=stack, module=down, reads=(f"{name}.up",), to=to)
 
 
 def text(config: Config) -> Config:

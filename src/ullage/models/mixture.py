@@ -191,7 +191,7 @@ def stepped(config: Config, layers: Sequence[int], only: Sequence[int] = ()) -> 
     return parted(layers, lambda i: i in dense or (i + 1) % step != 0)
 
 
-def latent_attention(config: Config, layers: Sequence[int], of: Quantity | None = None, stack: str = STACK) -> Iterator[Work]:
+def latent_attention(config: Config, layers: Sequence[int], of: Quantity | None = None) -> Iterator[Work]:
     """Yield multi-head latent attention: queries, keys and values expanded from narrow latents, over causal pairs or `of`."""
     width, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
     plain, rotated = config.integer("qk_nope_head_dim"), config.integer("qk_rope_head_dim")
@@ -201,20 +201,20 @@ def latent_attention(config: Config, layers: Sequence[int], of: Quantity | None 
     narrow, wide = config.optional("q_lora_rank"), heads * (plain + rotated)
     if narrow is None:
         query = "attention.q"
-        yield matmul(query, TEXT, width, wide, layers, stack=stack, module="self_attn.q_proj", to=None)
+        yield matmul(query, TEXT, width, wide, layers, stack=STACK, module="self_attn.q_proj", to=None)
     else:
         query = "attention.q_up"
-        yield matmul("attention.q_down", TEXT, width, narrow, layers, stack=stack, module="self_attn.q_a_proj", to=None)
+        yield matmul("attention.q_down", TEXT, width, narrow, layers, stack=STACK, module="self_attn.q_a_proj", to=None)
         reads = ("attention.q_down",)
-        yield matmul(query, TEXT, narrow, wide, layers, stack=stack, module="self_attn.q_b_proj", reads=reads, to=None)
+        yield matmul(query, TEXT, narrow, wide, layers, stack=STACK, module="self_attn.q_b_proj", reads=reads, to=None)
     down, up = "self_attn.kv_a_proj_with_mqa", "self_attn.kv_b_proj"
-    yield matmul("attention.kv_down", TEXT, width, rank + rotated, layers, stack=stack, module=down, to=None)
+    yield matmul("attention.kv_down", TEXT, width, rank + rotated, layers, stack=STACK, module=down, to=None)
     reads, columns = ("attention.kv_down",), heads * (plain + values)
-    yield matmul("attention.kv_up", TEXT, rank, columns, layers, stack=stack, module=up, reads=reads, to=None)
+    yield matmul("attention.kv_up", TEXT, rank, columns, layers, stack=STACK, module=up, reads=reads, to=None)
     inputs = (query, "attention.kv_up", "attention.kv_up")
-    yield from attention(of or pairs(), heads, plain + rotated, layers, value_dim=values, stack=stack, inputs=inputs)
+    yield from attention(of or pairs(), heads, plain + rotated, layers, value_dim=values, stack=STACK, inputs=inputs)
     out = "self_attn.o_proj"
-    yield matmul("attention.out", TEXT, heads * values, width, layers, stack=stack, module=out, reads=("attention.values",))
+    yield matmul("attention.out", TEXT, heads * values, width, layers, stack=STACK, module=out, reads=("attention.values",))
 
 
 def sparse_decoder(

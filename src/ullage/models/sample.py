@@ -88,7 +88,6 @@ def required(option: str, value: int | None, what: str) -> int:
 ONCE = quantity("samples", lambda _: 1)
 TEXT = quantity("text tokens", lambda s: s.text)
 LOGITS = quantity("tokens with logits", lambda s: s.text if s.logits is None else s.logits)
-ENCODER = quantity("encoder tokens", lambda s: s.encoder)
 PROMPT = quantity("prompt tokens", lambda s: s.prompt)
 IMAGE_TOKENS = quantity("image tokens", lambda s: s.image_tokens)
 

@@ -114,19 +114,18 @@ def selective_scan(
     *,
     stack: str = "model.layers",
     module: str = "mixer",
-    stream: str = "stream",
 ) -> Iterator[Work]:
     """Yield a Mamba 1 mixer: in, convolution, x (time step, B, C), dt, scan, out.
 
     A token and layer cost 2[2hD + D(r+2N) + rD + DN + Dh] FLOPs and the convolution. Of the scan, only its output C·h counts
     (2DN): the update of its diagonal state, as many multiply-adds again, is element-wise.
     """
-    yield matmul("mamba.in", TEXT, width, 2 * inner, layers, stack=stack, module=f"{module}.in_proj", reads=(stream,), to=None)
+    yield matmul("mamba.in", TEXT, width, 2 * inner, layers, stack=stack, module=f"{module}.in_proj", to=None)
     yield short_convolution("mamba.conv", taps, inner, layers, stack=stack, module=f"{module}.conv1d", reads=("mamba.in",))
     yield matmul("mamba.x", TEXT, inner, rank + 2 * state, layers, stack=stack, module=f"{module}.x_proj", reads=("mamba.conv",), to=None)
     yield matmul("mamba.dt", TEXT, rank, inner, layers, stack=stack, module=f"{module}.dt_proj", reads=("mamba.x",), to=None)
     yield contraction("mamba.scan", TEXT, 2 * inner * state, layers, stack=stack, reads=("mamba.dt", "mamba.x"))
-    yield matmul("mamba.out", TEXT, inner, width, layers, stack=stack, module=f"{module}.out_proj", reads=("mamba.scan",), to=stream)
+    yield matmul("mamba.out", TEXT, inner, width, layers, stack=stack, module=f"{module}.out_proj", reads=("mamba.scan",))
 
 
 def state_space(
@@ -141,8 +140,6 @@ def state_space(
     *,
     stack: str = "model.layers",
     module: str = "mixer",
-    stream: str = "stream",
-    reads: tuple[str, ...] | None = None,
 ) -> Iterator[Work]:
     """Yield a Mamba 2 mixer (state-space duality): in, convolution, the chunked scan, out; D = heads × dim.
 
@@ -151,11 +148,11 @@ def state_space(
     inner, both = heads * dim, 2 * groups * state
     yield matmul(
         "mamba.in", TEXT, width, 2 * inner + both + heads, layers,
-        stack=stack, module=f"{module}.in_proj", reads=reads or (stream,), to=None,
+        stack=stack, module=f"{module}.in_proj", to=None,
     )  # fmt: skip
     yield short_convolution("mamba.conv", taps, inner + both, layers, stack=stack, module=f"{module}.conv1d", reads=("mamba.in",))
     yield from duality_scan(heads, dim, state, chunk, layers, stack=stack)
-    yield matmul("mamba.out", TEXT, inner, width, layers, stack=stack, module=f"{module}.out_proj", reads=("mamba.ssd.output",), to=stream)
+    yield matmul("mamba.out", TEXT, inner, width, layers, stack=stack, module=f"{module}.out_proj", reads=("mamba.ssd.output",))
 
 
 def duality_scan(heads: int, dim: int, state: int, chunk: int, layers: Sequence[int], *, stack: str = "model.layers") -> Iterator[Work]:
@@ -218,20 +215,16 @@ def late_padding(size: int) -> Quantity:
     return quantity(f"padding of last chunks of {size}", lambda s: -scanned(s) % size if scanned(s) > size else 0)
 
 
-def state_reads(
-    name: str, flops: int, size: int, layers: Sequence[int], *, source: str, state: str, stack: str, least: int | None = None
-) -> Iterator[Work]:
+def state_reads(name: str, flops: int, size: int, layers: Sequence[int], *, source: str, state: str, stack: str) -> Iterator[Work]:
     """Yield products with the state at the start of a chunk: before the first one it is constant and needs no gradient."""
-    yield contraction(name, opening(size), flops, layers, stack=stack, reads=(source,), least=least)
-    yield contraction(name, following(size), flops, layers, stack=stack, reads=(source, state), least=least)
+    yield contraction(name, opening(size), flops, layers, stack=stack, reads=(source,))
+    yield contraction(name, following(size), flops, layers, stack=stack, reads=(source, state))
 
 
-def state_updates(
-    name: str, flops: int, size: int, layers: Sequence[int], *, reads: tuple[str, str], stack: str, least: int | None = None
-) -> Iterator[Work]:
+def state_updates(name: str, flops: int, size: int, layers: Sequence[int], *, reads: tuple[str, str], stack: str) -> Iterator[Work]:
     """Yield products that add a chunk to the state: no loss sees that after the last one."""
-    yield contraction(name, closing(size), flops, layers, stack=stack, reads=reads, gradient=False, least=least)
-    yield contraction(name, preceding(size), flops, layers, stack=stack, reads=reads, least=least)
+    yield contraction(name, closing(size), flops, layers, stack=stack, reads=reads, gradient=False)
+    yield contraction(name, preceding(size), flops, layers, stack=stack, reads=reads)
 
 
 def delta_rule(
@@ -243,7 +236,6 @@ def delta_rule(
     *,
     stack: str,
     by_channel: bool = False,
-    source: str = "linear_attention.conv",
 ) -> Iterator[Work]:
     """Yield the gated delta rule by chunks of Q: for each chunk and head 2Q²(2K + V) FLOPs within it and 6QKV with the state.
 
@@ -254,7 +246,8 @@ def delta_rule(
     keys and keys with keys element by element and sums, 4Q²K FLOPs that no counter sees and that are left out; what remains
     within a chunk is 2Q²(K + 2V). The recurrence, at most 6KV a token and head, is covered by what is counted.
     """
-    name, pairs, twice = "linear_attention.delta", chunk_pairs(chunk), (source, source)
+    name, pairs, source = "linear_attention.delta", chunk_pairs(chunk), "linear_attention.conv"
+    twice = (source, source)
     keys, values = 2 * heads * key_dim, 2 * heads * value_dim
     if by_channel:
         yield contraction(f"{name}.solve", pairs, keys + values, layers, stack=stack, reads=twice, least=0)

@@ -127,7 +127,6 @@ def convolution(
     module: str = "",
     reads: tuple[str, ...] = ("stream",),
     to: str | None = "stream",
-    gradient: bool = True,
 ) -> Work:
     """Return the work of a convolution at each output position: 2 × kernel × inputs/groups × outputs FLOPs.
 
@@ -139,7 +138,7 @@ def convolution(
     """
     return Work(
         name, positions, 2 * kernel * (inputs // groups) * outputs, layers, stack, module, (kernel * inputs // groups, outputs),
-        reads, to, gradient,
+        reads, to,
     )  # fmt: skip
 
 

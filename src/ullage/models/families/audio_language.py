@@ -10,7 +10,7 @@ from ullage.models.blocks import head
 from ullage.models.config import Config
 from ullage.models.decoders import documented
 from ullage.models.families.encoders import Side, decoder, encoder, sides
-from ullage.models.language import language, width
+from ullage.models.language import language, projector, width
 from ullage.models.model import transformers_model
 from ullage.models.sample import TEXT, Quantity, Sample, quantity
 from ullage.models.work import Work, convolution, lookup, matmul
@@ -98,7 +98,7 @@ def audioflamingo3(config: Config) -> Iterator[Work]:
     """
     works, section = list(language(config, "qwen2")), _audio(config)
     wide, pooled = yield from _listening(section)
-    yield from _spoken(pooled, wide, width(works))
+    yield from projector(pooled, (wide, width(works), width(works)), **SPOKEN)
     yield from works
 
 
@@ -111,7 +111,8 @@ def voxtral(config: Config) -> Iterator[Work]:
     inner, positions = section.integer("intermediate_size", default=5120), section.integer("max_source_positions", default=1500)
     if inner % wide or positions % (inner // wide):
         raise section.error(("intermediate_size",), f"is {inner:,}: no whole number of positions, {wide:,} wide, of {positions:,}")
-    yield from _spoken(_windows(positions, positions * wide // inner, "merged positions"), inner, width(works))
+    rows = _windows(positions, positions * wide // inner, "merged positions")
+    yield from projector(rows, (inner, width(works), width(works)), **SPOKEN)
     yield from works
 
 
@@ -125,6 +126,7 @@ VOXTRAL = {
     "head_dim": 128,
 }
 WAY = "model.multi_modal_projector"
+SPOKEN: dict[str, Any] = {"module": WAY, "modules": ("linear_1", "linear_2"), "name": "encoder.merger", "reads": "encoder"}
 
 
 def _audio(config: Config) -> Config:
@@ -147,12 +149,6 @@ def _listening(section: Config) -> Generator[Work, None, tuple[int, Quantity]]:
     side = Side("encoder", f"{base}layers", layers, wide, heads, wide // heads, inner)
     yield from encoder(side, seconds, _windows(positions, positions**2, "pairs"))
     return wide, _windows(positions, positions // 2, "pooled positions")
-
-
-def _spoken(rows: Quantity, inner: int, outer: int) -> Iterator[Work]:
-    """Yield a projector of two products."""
-    yield matmul("encoder.merger.up", rows, inner, outer, module=f"{WAY}.linear_1", reads=("encoder",), to=None)
-    yield matmul("encoder.merger.down", rows, outer, outer, module=f"{WAY}.linear_2", reads=("encoder.merger.up",))
 
 
 def _windows(positions: int, each: int, what: str) -> Quantity:

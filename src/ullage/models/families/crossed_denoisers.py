@@ -236,13 +236,11 @@ def cosmos(config: Config) -> Iterator[Work]:
     yield dit.output(dit.grid.volume * config.integer("out_channels", default=16))
 
 
-def _modulation(
-    what: str, width: int, rank: int, layers: Sequence[int], stack: str, module: str, parts: int = 3, rows: Quantity = ONCE
-) -> Iterator[Work]:
+def _modulation(what: str, width: int, rank: int, layers: Sequence[int], stack: str, module: str, parts: int = 3) -> Iterator[Work]:
     """Yield a modulation of low rank: down from the timestep's features, up to shift, scale and gate."""
     down, up = f"modulation.{what}_down", f"modulation.{what}_up"
-    yield matmul(down, rows, width, rank, layers, stack=stack, module=f"{module}linear_1", reads=("normed timestep",), to=None)
-    yield matmul(up, rows, rank, parts * width, layers, stack=stack, module=f"{module}linear_2", reads=(down,))
+    yield matmul(down, ONCE, width, rank, layers, stack=stack, module=f"{module}linear_1", reads=("normed timestep",), to=None)
+    yield matmul(up, ONCE, rank, parts * width, layers, stack=stack, module=f"{module}linear_2", reads=(down,))
 
 
 LAYER = ("0", "2")  # an embedder is a sequence of linear, activation, linear

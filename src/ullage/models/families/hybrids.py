@@ -376,18 +376,18 @@ def qwen3_5_moe_text(config: Config) -> Iterator[Work]:
     yield from output(config, width, config.integer("vocab_size"))
 
 
-def mixers(config: Config, layers: range, *, fused: bool = False, stack: str = _STACK) -> Iterator[Work]:
+def mixers(config: Config, layers: range, *, fused: bool = False) -> Iterator[Work]:
     """Yield the mixers: gated attention every `full_attention_interval` layers, or as `layer_types` says, else Gated DeltaNet."""
     kinds = config.words("layer_types", len(layers), _KINDS)
     every = config.integer("full_attention_interval", default=4)
     attending, recurrent = parted(layers, lambda i: kinds[i] == "full_attention" if kinds else (i + 1) % every == 0)
     width, heads = config.integer("hidden_size"), config.integer("num_attention_heads")
     key_heads, dim = config.integer("num_key_value_heads", default=heads), config.integer("head_dim", default=256)
-    yield from self_attention(width, heads, key_heads, dim, attending, output_gate=True, stack=stack)
-    yield from delta_network(config, width, recurrent, fused=fused, stack=stack)
+    yield from self_attention(width, heads, key_heads, dim, attending, output_gate=True)
+    yield from delta_network(config, width, recurrent, fused=fused)
 
 
-def delta_network(config: Config, width: int, layers: Sequence[int], *, fused: bool, stack: str = _STACK) -> Iterator[Work]:
+def delta_network(config: Config, width: int, layers: Sequence[int], *, fused: bool) -> Iterator[Work]:
     """Yield Gated DeltaNet: queries, keys, values and output gate z, a convolution over the first three, the delta rule, out.
 
     `fused` says that z lies in one matrix with queries, keys and values, and the gates a and b in another.
@@ -401,16 +401,16 @@ def delta_network(config: Config, width: int, layers: Sequence[int], *, fused: b
         columns = {"qkv": 2 * keys + values, "z": values, "b": heads, "a": heads}
     for what, wide in columns.items():
         path = f"{module}.in_proj_{what}"
-        yield matmul(f"{name}.{what}", TEXT, width, wide, layers, stack=stack, module=path, to=None)
+        yield matmul(f"{name}.{what}", TEXT, width, wide, layers, stack=_STACK, module=path, to=None)
     made = (f"{name}.{next(iter(columns))}",)
     taps = config.integer("linear_conv_kernel_dim", default=4)
-    yield short_convolution(f"{name}.conv", taps, 2 * keys + values, layers, stack=stack, module=f"{module}.conv1d", reads=made)
-    yield from delta_rule(heads, key_dim, value_dim, _CHUNK, layers, stack=stack)
+    yield short_convolution(f"{name}.conv", taps, 2 * keys + values, layers, stack=_STACK, module=f"{module}.conv1d", reads=made)
+    yield from delta_rule(heads, key_dim, value_dim, _CHUNK, layers, stack=_STACK)
     reads = (f"{name}.delta.values", *made)
-    yield matmul(f"{name}.out", TEXT, values, width, layers, stack=stack, module=f"{module}.out_proj", reads=reads)
+    yield matmul(f"{name}.out", TEXT, values, width, layers, stack=_STACK, module=f"{module}.out_proj", reads=reads)
 
 
-def experts(config: Config, layers: Sequence[int], stack: str = _STACK) -> Iterator[Work]:
+def experts(config: Config, layers: Sequence[int]) -> Iterator[Work]:
     """Yield the routed experts and the shared one with its gate."""
     taken = choice(config, ("num_experts", "num_local_experts"), ("num_experts_per_tok",))
     mixture = Mixture(
@@ -418,7 +418,7 @@ def experts(config: Config, layers: Sequence[int], stack: str = _STACK) -> Itera
         shared=config.integer("shared_expert_intermediate_size", least=0),
         shared_module="mlp.shared_expert", shared_gate="mlp.shared_expert_gate", shared_first=True,
     )  # fmt: skip
-    yield from mixture.works(config.integer("hidden_size"), layers, stack)
+    yield from mixture.works(config.integer("hidden_size"), layers)
 
 
 @transformers_model("models/olmo_hybrid", "OlmoHybridForCausalLM", "olmo_hybrid")

@@ -13,7 +13,7 @@ from ullage.models.decoders import documented, head_dim
 from ullage.models.families.mixtures import IN_LLAMA4
 from ullage.models.families.vision import pooled_tower, vision_tower
 from ullage.models.images import FUSED, Grid, Images, Patches, Tower, pair, patching, unused
-from ullage.models.language import STACK, language, width
+from ullage.models.language import STACK, language, projector, width
 from ullage.models.model import MODELS, in_transformers, model, table, transformers_model
 from ullage.models.sample import FULL, TEXT, Convention, Quantity, Sample, quantity
 from ullage.models.work import Work, convolution, matmul
@@ -56,7 +56,7 @@ def _merging(config: Config, text: str, base: str, way: str) -> Iterator[Work]:
     wide, outer = section.integer("hidden_size"), width(works)
     place = f"{way}.patch_merger.merging_layer"
     yield matmul("vision.merger.merge", images.merged, wide * merge**2 * len(read), wide, module=place, reads=("vision",), to=None)
-    yield from projector(images, wide, outer, way, reads="vision.merger.merge")
+    yield from projector(images.merged, (wide, outer, outer), way, ("linear_1", "linear_2"), reads="vision.merger.merge")
     yield from works
 
 
@@ -75,12 +75,6 @@ def pixtral_tower(section: Config, base: str, images: Images) -> Iterator[Work]:
     dim = head_dim(known, wide, heads, ())
     stack = Tower(f"{base}transformer.layers", layers, wide, heads, inner, _PIXTRAL_QUERIES, _FEED, dim)
     yield from stack.works(images.patches, [(images.pairs, layers)])
-
-
-def projector(images: Images, inner: int, outer: int, base: str, *, reads: str = "vision") -> Iterator[Work]:
-    """Yield the two products that bring merged tokens to the width of the language model."""
-    yield matmul("vision.merger.up", images.merged, inner, outer, module=f"{base}.linear_1", reads=(reads,), to=None)
-    yield matmul("vision.merger.down", images.merged, outer, outer, module=f"{base}.linear_2", reads=("vision.merger.up",))
 
 
 def features(config: Config, default: int | list[int], layers: int) -> list[int]:
@@ -346,10 +340,8 @@ def internvl(config: Config) -> Iterator[Work]:
     tower = Tower(f"{base}{stack}", layers, wide, heads, inner, queries, dim=head_dim(section, wide, heads))
     read = features(config, config.integer("select_layer", default=-1, least=-len(layers)), len(layers))
     yield from unused(tower.works(images.tokens, [(images.pairs, layers)]), layers[max(read) :])
-    up, down = ("mlp1.1", "mlp1.3") if original else (f"model.multi_modal_projector.linear_{i}" for i in (1, 2))
-    outer = width(works)
-    yield matmul("vision.merger.up", images.merged, wide * merge**2, outer, module=up, reads=("vision",), to=None)
-    yield matmul("vision.merger.down", images.merged, outer, outer, module=down, reads=("vision.merger.up",))
+    way = ("mlp1", ("1", "3")) if original else ("model.multi_modal_projector", ("linear_1", "linear_2"))
+    yield from projector(images.merged, (wide * merge**2, width(works), width(works)), *way)
     yield from works
 
 

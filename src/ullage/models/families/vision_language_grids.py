@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from ullage.models.config import Config
 from ullage.models.decoders import documented
 from ullage.models.families.encoders import Side, encoder
 from ullage.models.families.vision import pooled_tower
 from ullage.models.images import FUSED, Images, Tower, pair, patching, scaled
-from ullage.models.language import language, width
+from ullage.models.language import language, projector, width
 from ullage.models.model import in_transformers, model, transformers_model
 from ullage.models.sample import FULL, Quantity, Sample, quantity
 from ullage.models.work import Work, convolution, lookup, matmul
@@ -79,9 +80,8 @@ def kimi_k25(config: Config) -> Iterator[Work]:
     tower = Tower(f"{base}layers", layers, wide, heads, section.integer("intermediate_size"), queries)
     yield from tower.works(images.patches, [(images.pairs, layers)])
     still = quantity(f"merged tokens of one frame, {images.name}", lambda s: sum(r * c for _, r, c in images.of(s).grids) // merge**2)
-    inner, way = wide * merge**2, "model.mm_projector"
-    yield matmul("vision.merger.up", still, inner, inner, module=f"{way}.in_proj", reads=("vision",), to=None)
-    yield matmul("vision.merger.down", still, inner, width(works), module=f"{way}.out_proj", reads=("vision.merger.up",))
+    inner = wide * merge**2
+    yield from projector(still, (inner, inner, width(works)), "model.mm_projector", ("in_proj", "out_proj"))
     yield from works
 
 
@@ -185,11 +185,10 @@ def lfm2_vl(config: Config) -> Iterator[Work]:
     """LFM2-VL: SigLIP 2 over images of any shape, 2 × 2 patches merged, a projector of two products, and LFM2."""
     section, works = config.section("vision_config", optional=True), list(language(config, "lfm2"))
     side, merge = section.integer("patch_size", default=16, most=1024), config.integer("downsample_factor", default=2, most=64)
-    images, way = Images(side, side, merge=merge, fit="nearest"), "model.multi_modal_projector"
+    images = Images(side, side, merge=merge, fit="nearest")
     wide = yield from pooled_tower(section, "model.vision_tower.", images, used=False)
-    inner, middle = wide * merge**2, config.integer("projector_hidden_size", default=2560)
-    yield matmul("vision.merger.up", images.merged, inner, middle, module=f"{way}.linear_1", reads=("vision",), to=None)
-    yield matmul("vision.merger.down", images.merged, middle, width(works), module=f"{way}.linear_2", reads=("vision.merger.up",))
+    widths = wide * merge**2, config.integer("projector_hidden_size", default=2560), width(works)
+    yield from projector(images.merged, widths, "model.multi_modal_projector", ("linear_1", "linear_2"))
     yield from works
 
 
@@ -211,17 +210,6 @@ def heads(config: Config, width: int) -> int:
     if width % count:
         raise config.error(("num_heads",), f"is {count:,}, which does not divide the width of {width:,}")
     return count
-
-
-def merger(
-    images: Images, width: int, outer: int, module: str, modules: tuple[str, str], *, to: str | None, name: str = "vision.merger",
-    layers: Sequence[int] = (0,), stack: str = "",
-) -> Iterator[Work]:  # fmt: skip
-    """Yield the two products that turn merge × merge patches into one token of the language model, once for each such token."""
-    inner = width * images.merge**2
-    up, down = (f"{module}.{part}".lstrip(".") for part in modules)
-    yield matmul(f"{name}.up", images.merged, inner, inner, layers, stack=stack, module=up, reads=("vision",), to=None)
-    yield matmul(f"{name}.down", images.merged, inner, outer, layers, stack=stack, module=down, reads=(f"{name}.up",), to=to)
 
 
 def _qwen2_vl_tower(config: Config, base: str, *, to: str | None = None, needed: bool = False) -> Iterator[Work]:
@@ -253,7 +241,8 @@ def _works(
 ) -> Iterator[Work]:
     yield embedded(config, images, tower.width, base)
     yield from tower.works(images.patches, [(of, members) for of, members in parts if members])
-    yield from merger(images, tower.width, outer, f"{base}merger.mlp", ("0", "2"), to=to)
+    inner = tower.width * images.merge**2
+    yield from projector(images.merged, (inner, inner, outer), f"{base}merger.mlp", ("0", "2"), to=to)
 
 
 _QWEN3_VL_SOURCE = in_transformers("models/qwen3_vl and qwen3_vl_moe; arXiv:2511.21631")
@@ -305,10 +294,12 @@ def _qwen3_vl_tower(config: Config, base: str, *, to: str | None, needed: bool =
     yield embedded(config, images, width, base)
     yield lookup("vision.positions", images.patches, f"{base}pos_embed", to="vision")
     yield from tower.works(images.patches, [(images.frame_pairs, layers)])
-    modules = ("linear_fc1", "linear_fc2")
-    yield from merger(images, width, outer, f"{base}merger", modules, to=to)
+    modules, merged = ("linear_fc1", "linear_fc2"), width * images.merge**2
+    widths = merged, merged, outer
+    yield from projector(images.merged, widths, f"{base}merger", modules, to=to)
     given = config.integers("deepstack_visual_indexes")
     reached = [i for i in (DEEPSTACK if given is None else given) if i < len(layers)]
     if reached:
         stack, members = f"{base}deepstack_merger_list", range(len(reached))
-        yield from merger(images, width, outer, "", modules, to=to, name="vision.deepstack", layers=members, stack=stack)
+        place: dict[str, Any] = {"to": to, "name": "vision.deepstack", "layers": members, "stack": stack}
+        yield from projector(images.merged, widths, "", modules, **place)

@@ -74,11 +74,6 @@ class Certificate:
         """Whether all was equal, to the integer and term by term."""
         return bool(self.compared) and not self.differences
 
-    @property
-    def forward_equal(self) -> bool:
-        """Whether the forward pass was, whatever the backward pass."""
-        return bool(self.compared) and all(d.what != "forward" for d in self.differences)
-
 
 def certify(config: Config, kind: str | None = None, *, progress: Progress = lambda _: None, today: date | None = None) -> Certificate:
     """Return the certificate of a configuration: the formula's forward pass term by term, and its exact backward pass, against traces.
