@@ -116,6 +116,13 @@ CONFIGS: dict[str, list[dict[str, Any]]] = {
          "patch_size": 14, "temporal_patch_size": 2, "window_size": 56, "fullatt_block_indexes": [1], "spatial_merge_size": 2},
          "image_token_id": 100, "video_token_id": 99, "vision_start_token_id": 98, "vision_end_token_id": 97},
     ],
+    "exaone4_5": [
+        {"architectures": ["Exaone4_5_ForConditionalGeneration"], "model_type": "exaone4_5", "vision_config": {"model_type":
+         "exaone4_5_vision", "depth": 3, "hidden_size": 48, "out_hidden_size": 40, "intermediate_size": 44, "num_heads": 6,
+         "num_key_value_heads": 2, "patch_size": 14, "temporal_patch_size": 2, "window_size": 56, "fullatt_block_indexes": [1],
+         "spatial_merge_size": 2}, "text_config": {**READ, "model_type": "exaone4", "sliding_window": 6, "sliding_window_pattern": 2},
+         "image_token_id": 100, "video_token_id": 99},
+    ],
     "qwen3_vl": [
         {"architectures": ["Qwen3VLForConditionalGeneration"], "model_type": "qwen3_vl", "text_config": {"hidden_size": 48,
          "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 101, "num_key_value_heads": 2,
@@ -144,6 +151,10 @@ CONFIGS: dict[str, list[dict[str, Any]]] = {
         {"architectures": ["LlavaNextForConditionalGeneration"], "model_type": "llava_next", "vision_config": {**SEEN, "model_type":
          "clip_vision_model"}, "text_config": {**READ, "model_type": "llama"}, "image_token_index": 100, "vision_feature_layer": -2,
          "vision_feature_select_strategy": "default", "image_grid_pinpoints": [[56, 112], [112, 112]]},
+        {"architectures": ["LlavaNextVideoForConditionalGeneration"], "model_type": "llava_next_video", "vision_config": {**SEEN,
+         "model_type": "clip_vision_model"}, "text_config": {**READ, "model_type": "llama"}, "image_token_index": 100,
+         "video_token_index": 99, "vision_feature_layer": -2, "vision_feature_select_strategy": "default", "image_grid_pinpoints":
+         [[56, 112], [112, 112]]},
     ],
     "gemma3": [
         {"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3", "image_token_index": 100, "image_token_id": 100,

@@ -181,13 +181,14 @@ class Tower:
     dim: int | None = None
     name: str = "vision."
     stream: str = "vision"
+    key_heads: int | None = None
 
     def works(self, rows: Quantity, parts: Parts) -> Iterator[Work]:
         """Yield the layers over `rows` tokens; `parts` are the pairs of attention, and the layers to which they belong."""
         dim = self.dim or self.width // self.heads
         place: dict[str, Any] = {"rows": rows, "stack": self.stack, "module": "", "stream": self.stream}
         yield from self_attention(
-            *(self.width, self.heads, self.heads, dim, self.layers), of=parts, name=f"{self.name}attention",
+            *(self.width, self.heads, self.key_heads or self.heads, dim, self.layers), of=parts, name=f"{self.name}attention",
             modules=self.attention, **place,
         )  # fmt: skip
         gated, name = len(self.mlp) == 3, f"{self.name}mlp"

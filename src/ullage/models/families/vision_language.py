@@ -183,15 +183,18 @@ def _several_layers(config: Config) -> Config:
 SEEN: dict[str, Any] = {"kind": "vision-language", "shapes": ("seq", "image")}
 table(
     "llava",
-    """LLaVA 1.5, LLaVA-NeXT and Pixtral-12B: an image's tokens without the first go through a projector of two products.
+    """LLaVA 1.5, LLaVA-NeXT (and its Video) and Pixtral-12B: an image's tokens without the first, through two products.
 
     With v the tower's and h the text's width, a projected token costs 2(v·h + h²). Layers of the tower above the one that is
     read are run, and train nothing. LLaVA-NeXT cuts each image into tiles of the tower's size by its `image_grid_pinpoints`,
-    and adds the whole image as one more; LLaVA's images come at the tower's size.
+    and adds the whole image as one more; LLaVA's images come at the tower's size. Of LLaVA-NeXT-Video images are counted, no videos.
     """,
-    in_transformers("models/llava and llava_next; arXiv:2304.08485, 2310.03744"),
+    in_transformers("models/llava, llava_next and llava_next_video; arXiv:2304.08485, 2310.03744"),
     VisionLanguagePlan(("llava", "LlavaForConditionalGeneration"), "llama", "clip_vision_model", -2, "default"),
     VisionLanguagePlan(("llava_next", "LlavaNextForConditionalGeneration"), "llama", "clip_vision_model", -2, "default", tiled=True),
+    VisionLanguagePlan(
+        *(("llava_next_video", "LlavaNextVideoForConditionalGeneration"), "llama", "clip_vision_model", -2, "default"), tiled=True
+    ),
     **SEEN,
 )
 table(

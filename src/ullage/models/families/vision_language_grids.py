@@ -41,6 +41,16 @@ def qwen2_5_vl(config: Config) -> Iterator[Work]:
     yield from language(config, "qwen2")
 
 
+@transformers_model(
+    "models/exaone4_5", "exaone4_5", "Exaone4_5_ForConditionalGeneration", kind="vision-language",
+)  # fmt: skip
+def exaone4_5(config: Config) -> Iterator[Work]:
+    """EXAONE 4.5: Qwen2.5-VL's tower with fewer heads of keys than of queries, and EXAONE 4."""
+    section = config.section("vision_config")
+    yield from _windowed(section, "model.visual.", to="stream", key_heads=section.integer("num_key_value_heads", default=8))
+    yield from language(config, "exaone4")
+
+
 @model(
     "qwen2_vl_vision", "Qwen2VisionTransformerPretrainedModel", kind="vision", shapes=("grid",), source=_QWEN2_VL_SOURCE
 )  # fmt: skip
@@ -221,11 +231,12 @@ def _qwen2_vl_tower(config: Config, base: str, *, to: str | None = None, needed:
 
 
 def _windowed(
-    config: Config, base: str, *, to: str | None = None, needed: bool = False, queries: tuple[str, ...] = FUSED
-) -> Iterator[Work]:
+    config: Config, base: str, *, to: str | None = None, needed: bool = False, queries: tuple[str, ...] = FUSED,
+    key_heads: int | None = None,
+) -> Iterator[Work]:  # fmt: skip
     width, inner = config.integer("hidden_size"), config.integer("intermediate_size", default=3420)
     images, layers = patched(config, 14, needed), config.layers("depth", default=32)
-    tower = Tower(f"{base}blocks", layers, width, heads(config, width), inner, queries, _GATED)
+    tower = Tower(f"{base}blocks", layers, width, heads(config, width), inner, queries, _GATED, key_heads=key_heads)
     given = config.integers("fullatt_block_indexes")
     whole = set(FULL_BLOCKS if given is None else given)
     merged = config.integer("window_size", default=112) // images.merge // images.rows  # tokens on a side of a window
