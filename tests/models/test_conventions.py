@@ -1,15 +1,18 @@
 """Other frameworks' counts: each reproduces the numbers of that framework's own tests, to the integer."""
 
+import contextlib
 import json
 from pathlib import Path
 
 import pytest
 
 import ullage
+from tests.models.certified_configs import CONFIGS
 from ullage.errors import UllageError
 from ullage.models.config import Config
 from ullage.models.conventions.convention import CONVENTIONS
 from ullage.models.conventions.outline import bare
+from ullage.models.conventions.parameters import tied
 from ullage.models.formula import compiled
 from ullage.models.sample import Sample
 from ullage.models.step import Step, together
@@ -163,6 +166,25 @@ def test_automodel_takes_what_its_table_lacks_for_an_mlp_without_a_gate():
     # keys and values are counted once, not twice: 6T[L(2h·h + h·k·d·2/2·2 + 2hf) + hV] + 6·T²·h·L, T = 7, k·d = 32
     expected = 6 * 7 * (5 * (96 * 96 * 2 + 2 * 96 * 32 + 2 * 96 * 200) + 96 * 1003) + 6 * 49 * 96 * 5
     assert counted("automodel", ODD | {"model_type": "mistral"}, texts([7])) == expected
+
+
+@pytest.mark.full
+def test_a_head_is_tied_to_the_embedding_where_the_library_ties_it():
+    pytest.importorskip("transformers", reason="transformers is an optional library: pip install 'ullage[certify]'")
+    from ullage.models.tracing.build import built
+
+    compared = 0
+    for config in (c for configs in CONFIGS.values() for c in configs if "tie_word_embeddings" not in c):
+        formula = compiled(Config(config))
+        writes = any(work.name == "head" and work.shape for work in formula.works)
+        if not writes or formula.model.kind not in ("decoder", "encoder-decoder", "vision-language"):
+            continue
+        with contextlib.suppress(UllageError):  # the library has no such class
+            model = built(formula.config)
+            if model.get_output_embeddings() is not None:
+                compared += 1
+                assert tied(formula) == (model.get_output_embeddings().weight is model.get_input_embeddings().weight), formula.name
+    assert compared > 100
 
 
 def test_torchtitan_and_the_trainer_drop_a_tied_head():

@@ -11,11 +11,14 @@ from ullage.models.work import Work
 # Architectures whose LM head is the embedding's matrix unless the configuration says otherwise (transformers 5.24)
 TIED = frozenset(
     {
-        "bart", "bert", "biogpt", "blenderbot", "bloom", "camembert", "cohere", "cohere2", "cohere2_moe", "ctrl", "distilbert",
-        "electra", "ernie4_5", "ernie4_5_moe", "falcon", "falcon_mamba", "gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n",
-        "gemma3n_text", "gemma4", "gemma4_text", "gpt2", "gpt_bigcode", "gpt_neo", "jetmoe", "lfm2", "lfm2_moe", "mamba",
-        "marian", "mbart", "modernbert", "modernbert-decoder", "mpt", "mt5", "openai-gpt", "opt", "pegasus", "recurrent_gemma",
-        "roberta", "smollm3", "starcoder2", "t5", "umt5", "vaultgemma", "whisper", "xlm-roberta", "zamba", "zamba2",
+        "aya_vision", "bart", "bert", "biogpt", "blenderbot", "blenderbot-small", "bloom", "camembert", "cohere",
+        "cohere2", "cohere2_moe", "cohere2_vision", "ctrl", "deepseek_vl", "distilbert", "electra", "ernie4_5",
+        "ernie4_5_moe", "falcon", "falcon_mamba", "gemma", "gemma2", "gemma3", "gemma3_text", "gemma3n",
+        "gemma3n_text", "gemma4", "gemma4_text", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox_japanese", "granite_swa",
+        "hyperclovax_vision_v2", "internvl", "jetmoe", "kimi_k25", "lfm2", "lfm2_moe", "lfm2_vl", "lfm3",
+        "lighton_ocr", "m2m_100", "mamba", "marian", "mbart", "mistral3", "modernbert", "modernbert-decoder", "mpt",
+        "mt5", "openai-gpt", "opt", "paligemma", "pegasus", "plbart", "recurrent_gemma", "roberta", "smollm3",
+        "starcoder2", "t5", "umt5", "vaultgemma", "whisper", "xglm", "xlm-roberta", "zamba", "zamba2",
     }
 )  # fmt: skip
 _KNOWN = (
