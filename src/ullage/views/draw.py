@@ -49,6 +49,11 @@ def text(x: float, y: float, words: Child, *, anchor: str = "start", colour: str
     return element("text", words, x=x, y=y, font_size=size, class_=f"f-{colour}", **placed)
 
 
+def caption(x: float, y: float, words: Child, anchor: str = "start") -> Markup:
+    """Return words that explain: small and muted."""
+    return text(x, y, words, anchor=anchor, colour="muted", size=SMALL)
+
+
 def box(x: float, y: float, width: float, height: float, fill: str, **more: object) -> Markup:
     """Return a filled rectangle; a negative width or height is none."""
     return element("rect", x=x, y=y, width=max(width, 0.0), height=max(height, 0.0), class_=f"f-{fill}", **more)

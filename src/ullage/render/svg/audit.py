@@ -6,13 +6,14 @@ from collections.abc import Iterable
 
 from ullage.audit.mfu import Explanation, MfuFinding
 from ullage.errors import harmless
+from ullage.render.svg.kit import BAR, bar_parts, legend, square
 from ullage.reports.audit.audit import AuditReport
-from ullage.views.draw import SMALL, WIDE, Scale, box, extent, fit, line, picture, text
+from ullage.views.draw import WIDE, Scale, box, extent, fit, line, picture, text
 from ullage.views.markup import Markup, element
 from ullage.views.numbers import percent
 
 MOST = 6  # explanations to draw
-_TOP, _STEP, _BAR = 46.0, 27.0, 17.0
+_TOP, _STEP = 46.0, 27.0
 _Row = tuple[str, list[tuple[float, str]], str]  # name, ends of the bar's parts with their colour, words at its end
 
 
@@ -60,7 +61,7 @@ def _body(rows: list[_Row], found: MfuFinding, width: float) -> list[Markup]:
     longest = max(max(end for end, _ in parts) for _, parts, _ in rows)
     length = Scale(0.0, max(longest, found.expected[1]), names + 12, max(width - room, names + 60))
     low, high = (length(edge) for edge in found.expected)
-    bottom = _TOP + _STEP * len(rows) - _STEP + _BAR + 3
+    bottom = _TOP + _STEP * len(rows) - _STEP + BAR + 3
     body = [*_legend(length(0.0), width, found), box(low, _TOP - 4, max(high - low, 2.0), bottom - _TOP + 4, "full")]
     for number, row in enumerate(rows):
         _, parts, words = row
@@ -72,12 +73,8 @@ def _body(rows: list[_Row], found: MfuFinding, width: float) -> list[Markup]:
 
 def _bar(top: float, row: _Row, label: str, length: Scale, end: float) -> Markup:
     name, parts, words = row
-    drawn, at = [], 0.0
-    for edge, colour in parts:
-        drawn.append(box(length(at), top, length(edge) - length(at), _BAR, colour))
-        at = max(at, edge)
     told = element("title", f"{name}: {words}")
-    return element("g", told, text(0, top + 13, label), *drawn, text(end, top + 13, words))
+    return element("g", told, text(0, top + 13, label), *bar_parts(length, parts, top), text(end, top + 13, words))
 
 
 def _legend(x: float, width: float, found: MfuFinding) -> list[Markup]:
@@ -87,11 +84,5 @@ def _legend(x: float, width: float, found: MfuFinding) -> list[Markup]:
     entries += [("loss", "too much")] if best and best[0].corrected < found.reported else []
     entries += [("pale", "executed beside it")] if any(e.comparable > e.corrected for e in found.explanations[:MOST]) else []
     entries += [("full", f"OFU allows {low} to {high}")]
-    body, left, row = [], x, 2.0
-    for colour, words in entries:
-        wide = 17 + extent(words, SMALL) + 18
-        if left > x and left + wide > width:
-            left, row = x, row + 18
-        body += [box(left, row, 12, 12, colour), text(left + 17, row + 10, words, colour="muted", size=SMALL)]
-        left += wide
-    return body
+    marks, _ = legend(((square(colour), words) for colour, words in entries), 8.0, width, left=x, indent=17.0, colour="muted")
+    return marks

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from ullage.errors import harmless
 from ullage.reports.fleet.groups import Group
-from ullage.views.draw import SMALL, WIDE, Scale, box, extent, fit, picture, text
+from ullage.views.draw import SMALL, WIDE, Scale, box, caption, extent, fit, picture, text
 from ullage.views.markup import Markup, element, known
 from ullage.views.numbers import counted, hours, percent
 
@@ -35,7 +35,7 @@ def _wide(shown: Sequence[Group], most: float, width: float) -> tuple[list[Marku
     ending = max((extent(_short(group)) for group in shown), default=0.0) + 10
     length = Scale(0.0, most or 1.0, start, width - ending)
     captions = ((full.start, "OFU"), (start, "GPU-hours, and how many fall short"))
-    rows = [text(x, 12, caption, colour="muted", size=SMALL) for x, caption in captions if shown]
+    rows = [caption(x, 12, words) for x, words in captions if shown]
     for number, group in enumerate(shown):
         top = 26.0 + 27 * number
         ofu, spent = known(group.ofu), known(group.gpu_hours) or 0.0

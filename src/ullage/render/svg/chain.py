@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ullage.metrics.telemetry import TelemetryTree
 from ullage.reports.fleet.fleet import FleetReport
-from ullage.views.draw import SIZE, SMALL, WIDE, Scale, box, extent, line, picture, text, wrap
+from ullage.views.draw import SIZE, SMALL, WIDE, Scale, box, caption, extent, line, picture, text, wrap
 from ullage.views.markup import Markup, element, known
 from ullage.views.numbers import UNKNOWN, factor, hours, part_read, percent
 
@@ -64,7 +64,7 @@ def waterfall(tree: TelemetryTree, gpu_hours: float, *, width: int = WIDE, stand
             for r, row in enumerate(lines)
         ],
         line(0, up(0.0), width, up(0.0), "muted"),
-        [text(0, height - 8 - 22 * row, remark, colour="muted", size=SMALL) for row, remark in enumerate(reversed(remarks))] or None,
+        [caption(0, height - 8 - 22 * row, remark) for row, remark in enumerate(reversed(remarks))] or None,
         standalone=standalone,
     )
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ullage.cupti.stalls import GROUPS
 from ullage.reports.stalls.frames import Frame, frames
 from ullage.reports.stalls.shares import StallReport
-from ullage.views.draw import SMALL, WIDE, box, extent, fit, picture, text
+from ullage.views.draw import SMALL, WIDE, box, caption, extent, fit, picture, text
 from ullage.views.markup import Markup, element
 from ullage.views.numbers import percent
 
@@ -102,7 +102,7 @@ def _key(groups: list[str], width: float, top: float) -> list[tuple[int, Markup]
         if x and x + wide > width:
             x, row = 0.0, row + 1
         y = top + KEY * row
-        entry = element("g", box(x, y, 12, 12, _FILLS[group][0]), text(x + 18, y + 10, GROUPS[group], colour="muted", size=SMALL))
+        entry = element("g", box(x, y, 12, 12, _FILLS[group][0]), caption(x + 18, y + 10, GROUPS[group]))
         marks.append((row, entry))
         x += wide
     return marks

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ullage.render.gemm import cluster, shape, whence
+from ullage.render.svg.kit import filled, levels, polyline
 from ullage.reports.gemms.gemm import GemmReport
-from ullage.views.draw import NARROW, SMALL, WIDE, Scale, box, extent, fit, hatch, line, picture, text
-from ullage.views.markup import Markup, element, number
+from ullage.views.draw import NARROW, SMALL, WIDE, Scale, box, caption, extent, fit, hatch, line, picture, text
+from ullage.views.markup import Markup, element
 from ullage.views.numbers import percent
 
 TOP, SIDE = 72.0, 330.0
@@ -48,15 +49,11 @@ def _matrix(report: GemmReport, left: float, side: float, key: str) -> list[Mark
     marks = [
         element("defs", hatch(key, "loss")),
         box(left, TOP, right - left, bottom - TOP, "pale", fill_opacity=0.45),
-        _shaded(right, TOP, across.end - right, down.end - TOP, key),
-        _shaded(left, bottom, right - left, down.end - bottom, key),
+        filled(right, TOP, across.end - right, down.end - TOP, "", key),
+        filled(left, bottom, right - left, down.end - bottom, "", key),
         *_edges(report, across, down),
     ]
     return marks + _labels(report, across, down, key)
-
-
-def _shaded(x: float, y: float, width: float, height: float, key: str) -> Markup:
-    return element("rect", x=x, y=y, width=max(width, 0.0), height=max(height, 0.0), fill=f"url(#{key})")
 
 
 def _edges(report: GemmReport, across: Scale, down: Scale) -> list[Markup]:
@@ -95,11 +92,11 @@ def _labels(report: GemmReport, across: Scale, down: Scale, hatching: str) -> li
     return [
         text(0, 14, fit(words, NARROW), bold=True),
         box(key, 30, 14, 14, "pale", fill_opacity=0.45),
-        text(key + 20, 42, "needed", colour="muted", size=SMALL),
-        _shaded(key + 84, 30, 14, 14, hatching),
-        text(key + 104, 42, f"padding: overhead {percent(report.cover.overhead, 2)}, K included", colour="muted", size=SMALL),
-        text(across.start, down.end + 20, f"N → {report.product.n:,}, executed {n:,}", colour="muted", size=SMALL),
-        text(across.start, down.end + 38, f"M ↓ {report.product.m:,}, executed {m:,}", colour="muted", size=SMALL),
+        caption(key + 20, 42, "needed"),
+        filled(key + 84, 30, 14, 14, "", hatching),
+        caption(key + 104, 42, f"padding: overhead {percent(report.cover.overhead, 2)}, K included"),
+        caption(across.start, down.end + 20, f"N → {report.product.n:,}, executed {n:,}"),
+        caption(across.start, down.end + 38, f"M ↓ {report.product.m:,}, executed {m:,}"),
     ]
 
 
@@ -108,12 +105,11 @@ def _course(reports: Sequence[GemmReport], left: float, right: float) -> list[Ma
     highest = _round(max(report.cover.overhead for report in reports))
     across, up = Scale(min(sizes), max(sizes), left, right), Scale(0.0, highest, TOP + SIDE, TOP)
     points = [(across(size), up(report.cover.overhead)) for size, report in zip(sizes, reports, strict=True)]
-    path = "M" + " L".join(f"{number(x)} {number(y)}" for x, y in points)
     square = all(report.product.m == report.product.n == report.product.k for report in reports)
     head = "Overhead of square products" if square else "Overhead over size"
     told = fit(f"tiles {whence(reports[0])}", right - left + 40, SMALL)
-    drawn = [element("path", d=Markup(path), fill="none", stroke_width=1.8, stroke_linejoin="round", class_="s-ofu")]
-    heads = [text(left - 40, 14, head, bold=True), text(left - 40, 42, told, colour="muted", size=SMALL)]
+    drawn = [polyline(points, "ofu", 1.8, stroke_linejoin="round")]
+    heads = [text(left - 40, 14, head, bold=True), caption(left - 40, 42, told)]
     return [*heads, *_grid(across, up, highest), *drawn, *_sizes(across, reports)]
 
 
@@ -135,14 +131,8 @@ def _round(highest: float) -> float:
 
 
 def _grid(across: Scale, up: Scale, highest: float) -> list[Markup]:
-    marks = []
-    for part in range(6):
-        value = highest * part / 5
-        y = up(value)
-        marks.append(line(across.start, y, across.end, y, "muted" if part == 0 else "rule"))
-        words = percent(value, 1 if highest < 0.05 else 0)
-        marks.append(text(across.start - 8, y + 4, words, anchor="end", colour="muted", size=SMALL))
-    return marks
+    ticks = [highest * part / 5 for part in range(6)]
+    return levels(up, across.start, across.end, ticks, lambda value: percent(value, 1 if highest < 0.05 else 0))
 
 
 def _sizes(across: Scale, reports: Sequence[GemmReport]) -> list[Markup]:
@@ -151,7 +141,7 @@ def _sizes(across: Scale, reports: Sequence[GemmReport]) -> list[Markup]:
     step = next(s for s in (2**power for power in range(40)) if (high - low) <= s * room)
     values = sorted({low, *range(-(-low // step) * step, high + 1, step)})
     values = [value for value in values if value == low or across(value) - across.start > extent("16,384", SMALL) + 8]
-    marks = [text(across(v), TOP + SIDE + 20, f"{v:,}", anchor="middle", colour="muted", size=SMALL) for v in values]
+    marks = [caption(across(v), TOP + SIDE + 20, f"{v:,}", "middle") for v in values]
     name = "".join(d for d, a, b in zip("MNK", _triple(reports[0]), _triple(reports[-1]), strict=True) if a != b)
     label = "M = N = K" if name == "MNK" else " and ".join(name)
     return [*marks, text(across.end, TOP + SIDE + 42, f"{label} →", anchor="end")]

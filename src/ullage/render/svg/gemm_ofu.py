@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from ullage.benches.gemm_ofu_plan import PRECISIONS
 from ullage.render.svg.plot import Curve, chart
 from ullage.reports.gemms.ofu import BASE, GemmOfuReport
-from ullage.views.draw import SMALL, WIDE, Scale, box, line, picture, text
+from ullage.views.draw import SMALL, WIDE, Scale, box, caption, line, picture, text
 from ullage.views.markup import Markup, element
 
 _ROW, _TOP, _LABELS, _BIN = 54.0, 26.0, 150.0, 5.0
@@ -64,10 +64,10 @@ def _axis(across: Scale, bottom: float, beyond: int) -> Iterator[Markup]:
     for tick in (-10, -5, -2, 0, 2, 5, 10):
         if abs(tick) <= across.high:
             words = f"{tick:+d}".replace("-", "−") if tick else "0"
-            yield text(across(tick), bottom + 18, words, anchor="middle", colour="muted", size=SMALL)
-    yield text(across.end, bottom + 38, "points above MFU →", anchor="end", colour="muted", size=SMALL)
+            yield caption(across(tick), bottom + 18, words, "middle")
+    yield caption(across.end, bottom + 38, "points above MFU →", "end")
     if beyond:
-        yield text(0, bottom + 38, f"{beyond:,} further out, drawn at the ends", colour="muted", size=SMALL)
+        yield caption(0, bottom + 38, f"{beyond:,} further out, drawn at the ends")
 
 
 def overheads(report: GemmOfuReport, *, width: int = WIDE, standalone: bool = True) -> Markup | None:

@@ -6,8 +6,9 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from ullage.render.svg.calendar import HOUR, ticks
+from ullage.render.svg.kit import levels
 from ullage.reports.fleet.fleet import BUCKETS, CoursePoint
-from ullage.views.draw import SMALL, WIDE, Scale, extent, line, picture, text
+from ullage.views.draw import SMALL, WIDE, Scale, caption, extent, line, picture, text
 from ullage.views.markup import Markup, element, known, number
 from ullage.views.numbers import percent, span
 from ullage.views.times import whole_units
@@ -37,8 +38,8 @@ def course(points: Sequence[CoursePoint], window: tuple[int, int] | None = None,
         _described(points, (start, end)),
         (width, TOP + PLOT + STRIP + 66),
         _legend(left, bool(ofu), bool(busy)),
-        text(right, 16, f"{whole_units(length)} steps, UTC" if width > 600 and points else "UTC", anchor="end", colour="muted", size=SMALL),
-        _grid(up, left, right),
+        caption(right, 16, f"{whole_units(length)} steps, UTC" if width > 600 and points else "UTC", "end"),
+        levels(up, left, right, (0.0, 0.25, 0.5, 0.75, 1.0), percent),
         [_area(run, up(0.0)) for run in ofu],
         [_path(run, "pale", 2.0) for run in busy],
         [_path(run, "ofu", 2.4) for run in ofu],
@@ -108,22 +109,11 @@ def _legend(left: float, ofu: bool, busy: bool) -> list[Markup]:
     return marks
 
 
-def _grid(up: Scale, left: float, right: float) -> list[Markup]:
-    marks = []
-    for value in (0.0, 0.25, 0.5, 0.75, 1.0):
-        y = up(value)
-        marks += [
-            line(left, y, right, y, "muted" if value == 0 else "rule"),
-            text(left - 8, y + 4, percent(value), anchor="end", colour="muted", size=SMALL),
-        ]
-    return marks
-
-
 def _observed(points: Sequence[CoursePoint], edges: dict[int, tuple[float, float]], length: int, left: float, right: float) -> list[Markup]:
     top = TOP + PLOT + 8
     most = max((known(point.gpu_hours) or 0.0 for point in points), default=0.0)
     runs = _runs(points, edges, length, Scale(0.0, most, top + STRIP, top), lambda point: point.gpu_hours) if most > 0 else []
-    label = text(left - 8, top + STRIP, "hours", anchor="end", colour="muted", size=SMALL)
+    label = caption(left - 8, top + STRIP, "hours", "end")
     return [*(_area(run, top + STRIP, "unknown", 0.45) for run in runs), label, line(left, top + STRIP, right, top + STRIP, "rule")]
 
 
@@ -134,11 +124,9 @@ def _axis(across: Scale, start: int, end: int, most: int) -> list[Markup]:
         x = across(tick.time)
         marks.append(line(x, top, x, top + 5, "muted"))
         middle = min(max(x, across.start + 4), across.end - 14)  # a label at the rim must not be cut
-        marks.append(text(middle, top + 19, tick.label, anchor="middle", colour="muted", size=SMALL))
+        marks.append(caption(middle, top + 19, tick.label, "middle"))
         if tick.below:
-            marks.append(
-                text(max(middle, extent(tick.below, SMALL) / 2), top + 35, tick.below, anchor="middle", colour="muted", size=SMALL)
-            )
+            marks.append(caption(max(middle, extent(tick.below, SMALL) / 2), top + 35, tick.below, "middle"))
     return marks
 
 

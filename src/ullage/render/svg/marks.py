@@ -10,7 +10,7 @@ from ullage.errors import harmless
 from ullage.sums.lanes.run import Run
 from ullage.sums.lanes.states import ProcessState, RegionOccurrences
 from ullage.sums.lanes.timeline import TimelineLane, beginnings
-from ullage.views.draw import SMALL, Scale, box, extent, fit, line, text
+from ullage.views.draw import SMALL, Scale, box, caption, extent, fit, line, text
 from ullage.views.markup import Markup, element
 from ullage.views.times import seconds
 
@@ -72,7 +72,7 @@ def _draw(drawn: list[Markup], title: str, rows: list[list[_Mark]], y: float, be
     if not rows:
         return 0.0
     if beside:
-        drawn.append(text(0, y + 12, title, colour="muted", size=SMALL))
+        drawn.append(caption(0, y + 12, title))
     for number, row in enumerate(rows):
         top = y + number * ROW
         for left, right, name, long in row:

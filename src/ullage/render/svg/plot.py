@@ -9,9 +9,10 @@ from typing import Any
 
 from ullage.benches.bench import Quantity
 from ullage.render.bench_words import BYTES, Unit, short, units, word
+from ullage.render.svg.kit import DASHES, legend, levels, polyline, spaced, stroke
 from ullage.reports.bench.bench import QUANTITIES, BenchLine, BenchNumber, BenchTable
-from ullage.views.draw import SMALL, WIDE, Scale, extent, fit, line, picture, text
-from ullage.views.markup import Markup, element, number
+from ullage.views.draw import SMALL, WIDE, Scale, caption, extent, fit, picture
+from ullage.views.markup import Markup, element
 from ullage.views.numbers import binary_size, short_count
 
 COLOURS = ("ofu", "loss", "gain", "doubt", "shared", "free", "collective", "memory")
@@ -106,9 +107,8 @@ def chart(name: str, title: str, drawn: Sequence[Curve], axes: tuple[str, str], 
     across = Scale(place(xs[0]), place(xs[-1]), _LEFT, width - _RIGHT)
     legend, top = _legend(drawn, float(width))
     up, ticks = _upwards([y for curve in drawn for _, y in curve.points], top)
-    marks = [line(_LEFT, up(t), width - _RIGHT, up(t), "muted" if t == ticks[0] else "rule") for t in ticks]
-    marks += [text(_LEFT - 8, up(t) + 4, f"{t:,g}", anchor="end", colour="muted", size=SMALL) for t in ticks]
-    marks += [text(0, top - 12, axes[1], colour="muted", size=SMALL)]
+    marks = levels(up, _LEFT, width - _RIGHT, ticks, lambda tick: f"{tick:,g}")
+    marks += [caption(0, top - 12, axes[1])]
     marks += _below(xs, lambda x: across(place(x)), top + _HEIGHT, float(width), axes[0])
     colours = _colours(drawn)
     marks += [_drawn(curve, colours[curve.key], lambda x: across(place(x)), up, axes[0]) for curve in drawn]
@@ -134,16 +134,8 @@ def _colours(drawn: Sequence[Curve]) -> dict[str, str]:
 
 def _legend(drawn: Sequence[Curve], width: float) -> tuple[list[Markup], float]:
     """Return the legend, and where the chart begins below it."""
-    marks: list[Markup] = []
-    x, y = 0.0, 8.0
-    for words, dashed, colour in _entries(drawn):
-        name = fit(words, width - 40, SMALL)
-        wide = 28 + extent(name, SMALL) + 18
-        if x > 0 and x + wide > width:
-            x, y = 0.0, y + 18
-        dash = "5 4" if dashed else None
-        marks += [line(x, y, x + 22, y, colour, stroke_width=2.4, stroke_dasharray=dash), text(x + 28, y + 4, name, size=SMALL)]
-        x += wide
+    lines = ((stroke(colour, 2.4, DASHES if dashed else None), words) for words, dashed, colour in _entries(drawn))
+    marks, y = legend(((mark, fit(words, width - 40, SMALL)) for mark, words in lines), 8.0, width)
     return marks, y + 44
 
 
@@ -173,22 +165,13 @@ def _tick(value: float, name: str) -> str:
 
 
 def _below(values: Sequence[float], across: Callable[[float], float], floor: float, width: float, name: str) -> list[Markup]:
-    """Return the values under the axis, those that would run into their neighbour left out, and what they are."""
-    marks, free = [], -math.inf
-    for value in values:
-        words = _tick(value, name)
-        half, x = extent(words, SMALL) / 2, across(value)
-        if x - half > free and x + half <= width:
-            marks += [line(x, floor, x, floor + 4, "muted"), text(x, floor + 18, words, anchor="middle", colour="muted", size=SMALL)]
-            free = x + half + 6
-    return [*marks, text(width - _RIGHT, floor + 36, name, anchor="end", colour="muted", size=SMALL)]
+    """Return the values under the axis, and what they are."""
+    ticks = ((across(value), _tick(value, name)) for value in values if across(value) + extent(_tick(value, name), SMALL) / 2 <= width)
+    return [*spaced(ticks, floor, width, ticked=True), caption(width - _RIGHT, floor + 36, name, "end")]
 
 
 def _drawn(curve: Curve, colour: str, across: Callable[[float], float], up: Callable[[float], float], of: str) -> Markup:
     places = [(across(x), up(y), f"{curve.name}: {y:,.4g} at {of} {_tick(x, of)}") for x, y in curve.points]
-    path = "M" + " L".join(f"{number(x)} {number(y)}" for x, y, _ in places)
-    stroke = element(
-        "path", d=Markup(path), fill="none", stroke_width=2, stroke_dasharray="5 4" if curve.dashed else None, class_=f"s-{colour}"
-    )
+    path = polyline([(x, y) for x, y, _ in places], colour, 2, DASHES if curve.dashed else None)
     dots = [element("circle", element("title", told), cx=x, cy=y, r=2.6, class_=f"f-{colour}") for x, y, told in places]
-    return element("g", element("title", curve.name), stroke, *([] if curve.dashed or len(places) > 60 else dots))
+    return element("g", element("title", curve.name), path, *([] if curve.dashed or len(places) > 60 else dots))

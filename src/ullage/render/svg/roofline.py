@@ -11,8 +11,9 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ullage.render.svg.kit import legend, stroke
 from ullage.reports.bench.roofline import Roof, Roofline, RooflinePoint
-from ullage.views.draw import SMALL, WIDE, Scale, extent, fit, line, picture, text
+from ullage.views.draw import SMALL, WIDE, Scale, caption, extent, fit, line, picture, text
 from ullage.views.markup import Markup, element
 from ullage.views.numbers import short_tera
 
@@ -82,13 +83,11 @@ def _dashes(roofs: Sequence[Roof]) -> dict[str, str | None]:
 
 def _legend(found: Roofline) -> Iterator[Markup]:
     """Yield what solid, dotted and dashed lines and a dot mean, as far as they occur."""
-    x = 0.0
-    for kind, dash in _dashes(found.roofs).items():
-        if any(roof.kind == kind for roof in found.roofs):
-            yield line(x, 8, x + 22, 8, "pale" if kind == "stated" else "ofu", stroke_width=2, stroke_dasharray=dash)
-            yield text(x + 28, 12, kind, size=SMALL)
-            x += 46 + extent(kind, SMALL)
+    kinds = [kind for kind in _KINDS if any(roof.kind == kind for roof in found.roofs)]
+    dashes = _dashes(found.roofs)
+    yield from legend([(stroke("pale" if kind == "stated" else "ofu", 2, dashes[kind]), kind) for kind in kinds], 8.0, math.inf)[0]
     if found.points:
+        x = sum(46 + extent(kind, SMALL) for kind in kinds)
         yield element("circle", cx=x + 4, cy=8, r=4, class_="f-loss")
         yield text(x + 14, 12, "a kernel", size=SMALL)
 
@@ -97,7 +96,7 @@ def _grid(frame: _Frame) -> Iterator[Markup]:
     for power in range(math.ceil(math.log10(frame.low)), math.floor(math.log10(frame.high)) + 1):
         y = frame.y(10.0**power)
         yield line(_LEFT, y, frame.end, y)
-        yield text(_LEFT - 6, y + 4, f"{10.0 ** (power - 12):,g}", anchor="end", colour="muted", size=SMALL)
+        yield caption(_LEFT - 6, y + 4, f"{10.0 ** (power - 12):,g}", "end")
     free = 0.0
     for power in range(math.ceil(math.log10(frame.left)), math.floor(math.log10(frame.right)) + 1):
         x = frame.x(10.0**power)
@@ -105,9 +104,9 @@ def _grid(frame: _Frame) -> Iterator[Markup]:
         if x < free:
             continue
         free = x + 40
-        yield text(x, _TOP + _HEIGHT + 18, f"{10.0**power:,g}", anchor="middle", colour="muted", size=SMALL)
-    yield text(frame.end, _TOP + _HEIGHT + 38, "FLOPs per byte", anchor="end", colour="muted", size=SMALL)
-    yield text(0, _TOP - 12, "TFLOP/s", colour="muted", size=SMALL)
+        yield caption(x, _TOP + _HEIGHT + 18, f"{10.0**power:,g}", "middle")
+    yield caption(frame.end, _TOP + _HEIGHT + 38, "FLOPs per byte", "end")
+    yield caption(0, _TOP - 12, "TFLOP/s")
 
 
 def _slope(roof: Roof, slopes: Sequence[Roof], fastest: float, frame: _Frame, dash: str | None) -> Iterator[Markup]:

@@ -8,9 +8,10 @@ from itertools import pairwise
 
 from ullage.metrics.tree import Node
 from ullage.render.scaling import cell, headline, lost
+from ullage.render.svg.kit import legend, polyline, spaced, stroke
 from ullage.reports.trace.scaling import ScalingReport, ScalingRow, TreeRows
-from ullage.views.draw import SMALL, WIDE, Scale, box, extent, fit, line, picture, text
-from ullage.views.markup import Markup, element, known, number
+from ullage.views.draw import SMALL, WIDE, Scale, box, caption, extent, fit, line, picture, text
+from ullage.views.markup import Markup, element, known
 from ullage.views.numbers import factor
 
 _STEP, _INDENT = 22.0, 12.0
@@ -54,7 +55,7 @@ def scaling(report: ScalingReport, *, width: int = WIDE, standalone: bool = True
 
 def _table(report: ScalingReport, columns: Scale) -> tuple[list[Markup], float]:
     wide = columns(1.0) - columns(0.0)
-    body: list[Markup] = [] if report.unit == "run" else [text(columns.start, 12, fit(report.unit, 200.0), colour="muted", size=SMALL)]
+    body: list[Markup] = [] if report.unit == "run" else [caption(columns.start, 12, fit(report.unit, 200.0))]
     y = 32.0
     for place, column in enumerate(report.columns):
         name = fit(column.name, wide - 4, SMALL)
@@ -112,13 +113,7 @@ def _drawn(report: ScalingReport) -> list[_Line]:
 
 def _legend(drawn: Sequence[_Line], top: float, width: float) -> tuple[float, list[Markup]]:
     """Return where the plot begins, and the lines' names above it."""
-    marks, x, y = [], 0.0, top
-    for _, words, colour, dash in drawn:
-        wide = 28 + extent(words, SMALL) + 20
-        if x > 0 and x + wide > width:
-            x, y = 0.0, y + 18
-        marks += [line(x, y, x + 22, y, colour, stroke_width=2.6, stroke_dasharray=dash), text(x + 28, y + 4, words, size=SMALL)]
-        x += wide
+    marks, y = legend(((stroke(colour, 2.6, dash), words) for _, words, colour, dash in drawn), top, width, gap=20.0)
     return y + 20, marks
 
 
@@ -129,7 +124,7 @@ def _plot(report: ScalingReport, drawn: Sequence[_Line], top: float, width: floa
     highest = max((value for row, *_ in drawn for value in map(_short_value, row.nodes) if value is not None), default=1.0)
     up = Scale(0.0, max(1.0, math.ceil(highest * 4) / 4), top + _PLOT, top)
     marks = [line(left, up(tick), right, up(tick), "muted" if tick == 0 else "rule") for tick in (0.0, 0.25, 0.5, 0.75, 1.0)]
-    marks += [text(left - 8, up(tick) + 4, factor(tick), anchor="end", colour="muted", size=SMALL) for tick in (0.0, 0.5, 1.0)]
+    marks += [caption(left - 8, up(tick) + 4, factor(tick), "end") for tick in (0.0, 0.5, 1.0)]
     for row, words, colour, dash in drawn:
         marks.append(_line(row, words, colour, dash, [across(place) for place in places], up))
     return [*marks, *_names(report, [across(place) for place in places], top + _PLOT, width)]
@@ -145,7 +140,7 @@ def _places(report: ScalingReport) -> list[float]:
 
 def _line(row: ScalingRow, words: str, colour: str, dash: str | None, xs: Sequence[float], up: Scale) -> Markup:
     marks: list[Markup] = []
-    runs: list[list[str]] = [[]]
+    runs: list[list[tuple[float, float]]] = [[]]
     for x, node in zip(xs, row.nodes, strict=True):
         value = _short_value(node)
         if node is not None and not node.exact and node.low is not None and node.high is not None:
@@ -153,24 +148,12 @@ def _line(row: ScalingRow, words: str, colour: str, dash: str | None, xs: Sequen
         if value is None:
             runs.append([])
             continue
-        runs[-1].append(f"{number(x)} {number(up(value))}")
+        runs[-1].append((x, up(value)))
         marks.append(element("circle", cx=x, cy=up(value), r=3.4, class_=f"f-{colour}"))
-    paths = [
-        element("path", d=Markup(f"M{' L'.join(run)}"), fill="none", stroke_width=2.2, stroke_dasharray=dash, class_=f"s-{colour}")
-        for run in runs
-        if len(run) > 1
-    ]
+    paths = [polyline(run, colour, 2.2, dash) for run in runs if len(run) > 1]
     return element("g", element("title", f"{words}: {', '.join(map(cell, row.nodes))}"), *paths, *marks)
 
 
 def _names(report: ScalingReport, xs: Sequence[float], floor: float, width: float) -> list[Markup]:
-    """Return the runs' names below the axis, those that would run into their neighbour left out."""
-    marks, free = [], -math.inf
-    for x, column in zip(xs, report.columns, strict=True):
-        words = fit(column.name, 110.0, SMALL)
-        half = extent(words, SMALL) / 2
-        at = min(max(x, half), width - half)
-        if at - half > free:
-            marks.append(text(at, floor + 18, words, anchor="middle", colour="muted", size=SMALL))
-            free = at + half + 4
-    return marks
+    """Return the runs' names below the axis."""
+    return spaced(((x, fit(column.name, 110.0, SMALL)) for x, column in zip(xs, report.columns, strict=True)), floor, width, gap=4.0)

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from ullage.reports.fleet.agreement import Agreement, Comparison
-from ullage.views.draw import SIZE, SMALL, WIDE, Scale, fit, line, picture, text
+from ullage.views.draw import SIZE, SMALL, WIDE, Scale, caption, fit, line, picture, text
 from ullage.views.markup import Markup, element, known, number
 from ullage.views.numbers import counted, percent
 
@@ -76,8 +76,8 @@ def _axes(across: Scale, up: Scale, top: float) -> list[Markup]:
             break
         x, y = across(value), up(value)
         marks += [line(across.start, y, across.end, y), line(x, up.start, x, up.end)]
-        marks.append(text(across.start - 8, y + 4, percent(value), anchor="end", colour="muted", size=SMALL))
-        marks.append(text(x, up.start + 18, percent(value), anchor="middle", colour="muted", size=SMALL))
+        marks.append(caption(across.start - 8, y + 4, percent(value), "end"))
+        marks.append(caption(x, up.start + 18, percent(value), "middle"))
     marks += [line(across.start, up.start, across.end, up.start, "muted"), line(across.start, up.start, across.start, up.end, "muted")]
     marks.append(line(across(0.0), up(0.0), across(top), up(top), "ink", stroke_width=1.2))
     marks.append(text(across.end, up.start + 40, "OFU measured →", anchor="end"))
@@ -126,11 +126,11 @@ def _key(named: Sequence[Comparison], remarks: Sequence[str], where: tuple[float
         marks += [text(x, y, str(count), bold=True, colour="loss"), text(x + 18, y, fit(job.job, room - 20), size=SIZE)]
         y += 17
         told = f"MFU {percent(job.mfu, 1)}, OFU {percent(job.ofu, 1)}, {counted(job.gpus, 'GPU')}"
-        marks.append(text(x + 18, y, told, colour="muted", size=SMALL))
+        marks.append(caption(x + 18, y, told))
     y += 14
     for remark in remarks:
         y += 18
-        marks.append(text(x, y, remark, colour="muted", size=SMALL))
+        marks.append(caption(x, y, remark))
     return marks, y + 10
 
 

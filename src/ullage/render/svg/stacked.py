@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ullage.audit.trust import UNTRUSTED
-from ullage.views.draw import SMALL, WIDE, box, hatch, picture, text
+from ullage.render.svg.kit import filled
+from ullage.views.draw import SMALL, WIDE, box, caption, hatch, picture, text
 from ullage.views.markup import Markup, element, known
 from ullage.views.numbers import counted, hours, percent
 
@@ -25,21 +26,35 @@ OWNERS = {
 
 @dataclass(frozen=True)
 class BarPart:
-    """A part of the bar: what it is, its GPU-hours, what stands beside them, its colour and whether it is hatched."""
+    """A part of the bar: what it is, how large, what its legend says below its name, its colour and whether it is hatched."""
 
     name: str
-    hours: float
-    note: str
+    size: float
+    lines: tuple[str, ...]
     colour: str
     hatched: bool
+    told: str
+
+
+@dataclass(frozen=True)
+class BarLegend:
+    """How the legend below the bar is laid out: the least width of a column, the height of an entry, the gap above, the name's size."""
+
+    column: int
+    entry: float
+    gap: float
+    size: int
+
+
+_OF_HOURS = BarLegend(170, ENTRY, 14.0, SMALL + 1)
 
 
 def ledger(by_owner: Mapping[str, float], *, width: int = WIDE, standalone: bool = True) -> Markup:
     """Return the picture of who had the GPU-hours: job, shared, held idle, free, unknown; together all there were."""
     found = [(OWNERS.get(owner, (owner, "unknown", True)), known(value) or 0.0) for owner, value in _shown(by_owner)]
     total = sum(spent for _, spent in found)
-    parts = [BarPart(name, spent, _share(spent, total), colour, hatched) for (name, colour, hatched), spent in found]
-    return _stacked("ledger", "Who had the GPU-hours", parts, width, standalone)
+    parts = [_part(name, spent, _share(spent, total), colour, hatched) for (name, colour, hatched), spent in found]
+    return _of_hours("ledger", "Who had the GPU-hours", parts, width, standalone)
 
 
 def _shown(by_owner: Mapping[str, float]) -> list[tuple[str, float]]:
@@ -53,63 +68,68 @@ def trust(verdicts: Mapping[str, tuple[int, float]], *, width: int = WIDE, stand
     for name in sorted(verdicts, key=lambda name: name != "ok"):  # ok first; the others stay worst first
         devices, spent = verdicts[name]
         colour = "ofu" if name == "ok" else "doubt" if name in UNTRUSTED else "shared"
-        parts.append(BarPart(name, known(spent) or 0.0, counted(devices, "GPU"), colour, name in UNTRUSTED))
-    return _stacked("trust", "What the telemetry is worth", parts, width, standalone)
+        parts.append(_part(name, known(spent) or 0.0, counted(devices, "GPU"), colour, name in UNTRUSTED))
+    return _of_hours("trust", "What the telemetry is worth", parts, width, standalone)
 
 
 def _share(spent: float, total: float) -> str:
     return percent(spent / total, 1) if total > 0 else percent(None)
 
 
-def _stacked(name: str, title: str, parts: Sequence[BarPart], width: int, standalone: bool) -> Markup:
-    total = sum(max(part.hours, 0.0) for part in parts)
-    columns = min(len(parts), max(1, width // 170)) or 1
+def _part(name: str, spent: float, note: str, colour: str, hatched: bool) -> BarPart:
+    told = f"{name}: {hours(spent)} GPU-hours, {note}"
+    return BarPart(name, spent, (f"{hours(spent)} GPU-hours", note), colour, hatched, told)
+
+
+def _of_hours(name: str, title: str, parts: Sequence[BarPart], width: int, standalone: bool) -> Markup:
+    told = "; ".join(part.told for part in parts) or "Nothing was measured"
+    return bar(name, title, f"{told}.", parts, _OF_HOURS, "nothing was measured", width=width, standalone=standalone)
+
+
+def bar(
+    name: str, title: str, told: str, parts: Sequence[BarPart], layout: BarLegend, nothing: str, *, width: int, standalone: bool
+) -> Markup:
+    """Return one bar in parts, as long as they are large, and below it what each is; without any it says that there is `nothing`."""
+    columns = columns_of(parts, layout, width)
     rows = -(-len(parts) // columns)
-    told = "; ".join(f"{part.name}: {hours(part.hours)} GPU-hours, {part.note}" for part in parts) or "Nothing was measured"
     keys = {part.colour: f"{name}-{width}-{part.colour}" for part in parts if part.hatched}
+    top = BAR + layout.gap
     return picture(
         name,
         title,
-        f"{told}.",
-        (width, BAR + 14 + max(rows, 1) * ENTRY),
+        told,
+        (width, top + max(rows, 1) * layout.entry),
         element("defs", [hatch(key, colour) for colour, key in keys.items()]) if keys else None,
         box(0, 0, width, BAR, "full"),
-        _segments(parts, total, width, keys),
-        [_entry(part, width / columns * (n % columns), BAR + 14 + ENTRY * (n // columns), keys) for n, part in enumerate(parts)],
-        None if parts else text(0, BAR + 28, "nothing was measured", colour="muted"),
+        _segments(parts, width, keys),
+        [_entry(part, width / columns * (n % columns), top + layout.entry * (n // columns), keys, layout) for n, part in enumerate(parts)],
+        None if parts else text(0, top + 14, nothing, colour="muted"),
         standalone=standalone,
     )
 
 
-def _segments(parts: Sequence[BarPart], total: float, width: int, keys: Mapping[str, str]) -> list[Markup]:
+def columns_of(parts: Sequence[BarPart], layout: BarLegend, width: int) -> int:
+    """Return in how many columns the legend stands."""
+    return max(1, min(len(parts), width // layout.column))
+
+
+def _segments(parts: Sequence[BarPart], width: int, keys: Mapping[str, str]) -> list[Markup]:
+    total = sum(max(part.size, 0.0) for part in parts)
     marks, x = [], 0.0
-    for part in parts:
-        if total <= 0 or part.hours <= 0:
+    for part in parts if total > 0 else ():
+        if part.size <= 0:
             continue
-        length = width * part.hours / total
+        length = width * part.size / total
         # a hair of paper between neighbours; a part too thin for it is still seen
-        marks.append(
-            element(
-                "g",
-                element("title", f"{part.name}: {hours(part.hours)} GPU-hours, {part.note}"),
-                _filled(part, x, 0, max(length - 1.5, 1.0), BAR, keys),
-            )
-        )
+        marks.append(element("g", element("title", part.told), _drawn(part, x, 0, max(length - 1.5, 1.0), BAR, keys)))
         x += length
     return marks
 
 
-def _filled(part: BarPart, x: float, y: float, width: float, height: float, keys: Mapping[str, str]) -> Markup:
-    if part.hatched:
-        return element("rect", x=x, y=y, width=width, height=height, fill=f"url(#{keys[part.colour]})")
-    return box(x, y, width, height, part.colour)
+def _drawn(part: BarPart, x: float, y: float, width: float, height: float, keys: Mapping[str, str]) -> Markup:
+    return filled(x, y, width, height, part.colour, keys[part.colour] if part.hatched else "")
 
 
-def _entry(part: BarPart, x: float, y: float, keys: Mapping[str, str]) -> Markup:
-    return element(
-        "g",
-        _filled(part, x, y + 4, 12, 12, keys),
-        text(x + 19, y + 14, part.name, size=SMALL + 1),
-        text(x + 19, y + 31, f"{hours(part.hours)} GPU-hours", colour="muted", size=SMALL),
-        text(x + 19, y + 47, part.note, colour="muted", size=SMALL),
-    )
+def _entry(part: BarPart, x: float, y: float, keys: Mapping[str, str], layout: BarLegend) -> Markup:
+    below = [caption(x + 19, y + 31 + 16 * place, words) for place, words in enumerate(part.lines)]
+    return element("g", _drawn(part, x, y + 4, 12, 12, keys), text(x + 19, y + 14, part.name, size=layout.size), *below)

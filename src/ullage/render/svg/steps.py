@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
-from ullage.render.svg.strips import WORDS, stacked, swatch
+from ullage.render.svg.kit import legend, square
+from ullage.render.svg.strips import WORDS, stacked
 from ullage.reports.trace.part import RunPart
-from ullage.views.draw import SMALL, WIDE, extent, fit, line, picture, text
+from ullage.views.draw import SMALL, WIDE, caption, fit, line, picture
 from ullage.views.markup import Markup
 from ullage.views.numbers import percent
 
@@ -31,14 +33,11 @@ def steps(views: Sequence[RunPart], *, width: int = WIDE, standalone: bool = Tru
         table = np.array([table[a:b].mean(axis=0) for a, b in itertools.pairwise(edges)])
     covered = {state: (table[:, n] * _UNIT).astype(np.int64) for n, state in enumerate(_STATES)} if columns else {}
     shown = [state for state, shares in covered.items() if shares.any()]
-    marks, x = [], LEFT
-    for state in shown:
-        marks += [swatch(state, "", x, 2), text(x + 18, 12, WORDS[state], size=SMALL)]
-        x += 32 + extent(WORDS[state], SMALL)
+    marks, _ = legend(((square(state), WORDS[state]) for state in shown), 8.0, math.inf, left=LEFT, indent=18.0, gap=14.0)
     top = 28.0
     for share in (0.0, 0.5, 1.0):
         y = top + PLOT * (1 - share)
-        marks += [line(LEFT - 4, y, width, y), text(LEFT - 8, y + 4, percent(share), anchor="end", colour="muted", size=SMALL)]
+        marks += [line(LEFT - 4, y, width, y), caption(LEFT - 8, y + 4, percent(share), "end")]
     if columns:
         marks += stacked(covered, _UNIT, LEFT, (width - LEFT) / columns, top, PLOT, "")
     ends = _ends(found, width, top)
@@ -56,9 +55,9 @@ def _shares(view: RunPart) -> tuple[float, float, float, float]:
 def _ends(found: Sequence[RunPart], width: int, top: float) -> list[Markup]:
     y, room = top + PLOT + 17, (width - LEFT) / 2 - 10
     if not found:
-        return [text(LEFT, y, "no steps were recorded", colour="muted", size=SMALL)]
-    first = text(LEFT, y, fit(found[0].name, room, SMALL), colour="muted", size=SMALL)
-    last = text(width, y, fit(found[-1].name, room, SMALL), anchor="end", colour="muted", size=SMALL)
+        return [caption(LEFT, y, "no steps were recorded")]
+    first = caption(LEFT, y, fit(found[0].name, room, SMALL))
+    last = caption(width, y, fit(found[-1].name, room, SMALL), "end")
     return [first, last] if len(found) > 1 else [first]
 
 

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
+from ullage.render.svg.kit import filled
 from ullage.sums.lanes.spans import Spans, Times
 from ullage.sums.lanes.timeline import TimelineLane, columns, moved, part
-from ullage.views.draw import Scale, box
+from ullage.views.draw import Scale
 from ullage.views.markup import Markup, element, number
 from ullage.views.numbers import percent
 from ullage.views.times import seconds
@@ -30,13 +31,6 @@ WORDS = {
     "idle": "idle",
 }
 _GROUNDS = ("useful", "idle")  # what is drawn beneath the rest
-
-
-def filled(state: str, key: str, x: float, y: float, width: float, height: float, *children: Markup) -> Markup:
-    """Return a rectangle in a state's colour; what is not known is hatched (the pattern is called `key`)."""
-    if state == "unknown":
-        return element("rect", *children, x=x, y=y, width=width, height=height, fill=f"url(#{key})")
-    return element("rect", *children, x=x, y=y, width=width, height=height, class_=f"f-{state}")
 
 
 def strip(lane: TimelineLane, x: Scale, y: float, height: float, *, exact: bool, column: float, key: str) -> list[Markup]:
@@ -61,7 +55,7 @@ def _spans(lane: TimelineLane, x: Scale, y: float, height: float, key: str) -> l
         for start, end in zip(seen.start.tolist(), seen.end.tolist(), strict=True):
             told = element("title", f"{WORDS[state]}, {seconds(end - start)}")
             left = x(start)
-            marks.append(filled(state, key, left, y, max(x(end) - left, thinnest), height, told))
+            marks.append(filled(left, y, max(x(end) - left, thinnest), height, state, key if state == "unknown" else "", told))
     return marks
 
 
@@ -111,8 +105,3 @@ def pieces(lane: TimelineLane, low: int, high: int) -> int:
     """Return how many spans a lane has between two moments, those drawn beneath the rest left out."""
     found: list[Spans] = [part(s, low + lane.shift, high + lane.shift) for name, s in lane.states.items() if name not in _GROUNDS]
     return sum(s.pieces for s in found)
-
-
-def swatch(state: str, key: str, x: float, y: float) -> Markup:
-    """Return a legend's square."""
-    return filled(state, key, x, y, 12, 12) if state == "unknown" else box(x, y, 12, 12, state)

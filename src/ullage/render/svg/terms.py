@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from itertools import accumulate
+
 from ullage.errors import harmless
+from ullage.render.svg.kit import bar_parts, legend, square
 from ullage.reports.flops import FlopsReport
-from ullage.views.draw import SMALL, WIDE, Scale, box, extent, fit, picture, text
+from ullage.views.draw import WIDE, Scale, extent, fit, picture, text
 from ullage.views.markup import Markup, element
 from ullage.views.numbers import flops as counted
 from ullage.views.numbers import percent
@@ -37,29 +41,23 @@ def _rows(ranked: list[tuple[str, dict[str, int]]], total: int, width: float) ->
     most = max((sum(row.values()) for _, row in ranked), default=1)
     room = max((extent(end) for end in ends), default=0.0) + 10
     length = Scale(0.0, float(most), names + 12, width - room)
-    body = _legend({key for _, row in ranked for key in row}, names + 12)
+    body = _legend({key for _, row in ranked for key in row}, names + 12, math.inf)
     for number, ((name, row), end) in enumerate(zip(ranked, ends, strict=True)):
         top = 30.0 + 27 * number
-        parts, at = [], 0
-        for key, _, colour in (*PASSES, AGAIN):
-            start, at = at, at + row.get(key, 0)
-            parts.append(box(length(start), top, length(at) - length(start), 17, colour))
+        ends_of = accumulate(row.get(key, 0) for key, *_ in (*PASSES, AGAIN))
+        parts = [(at, colour) for at, (*_, colour) in zip(ends_of, (*PASSES, AGAIN), strict=True)]
         body.append(
             element(
                 "g",
                 element("title", f"{harmless(name)}: {end}"),
                 text(0, top + 13, fit(name, names)),
-                *parts,
-                text(length(at) + 8, top + 13, end),
+                *bar_parts(length, parts, top),
+                text(length(sum(row.values())) + 8, top + 13, end),
             )
         )
     return body, 30.0 + 27 * len(ranked)
 
 
-def _legend(used: set[str], x: float) -> list[Markup]:
-    body = []
-    for key, words, colour in (*PASSES, AGAIN):
-        if key in used:
-            body += [box(x, 2, 12, 12, colour), text(x + 17, 12, words, colour="muted", size=SMALL)]
-            x += extent(words, SMALL) + 40
-    return body
+def _legend(used: set[str], x: float, width: float) -> list[Markup]:
+    entries = ((square(colour), words) for key, words, colour in (*PASSES, AGAIN) if key in used)
+    return legend(entries, 8.0, width, left=x, indent=17.0, gap=23.0, colour="muted")[0]

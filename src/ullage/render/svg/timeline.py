@@ -11,12 +11,13 @@ from dataclasses import dataclass
 
 from ullage.recording import Mode
 from ullage.render.svg.axis import ticks
+from ullage.render.svg.kit import captions, legend, square
 from ullage.render.svg.marks import marks
-from ullage.render.svg.strips import WORDS, described, pieces, shares, stacked, strip, swatch
+from ullage.render.svg.strips import WORDS, described, pieces, shares, stacked, strip
 from ullage.sums.lanes import timeline as reduction
 from ullage.sums.lanes.run import Run
 from ullage.sums.lanes.timeline import TimelineLane
-from ullage.views.draw import SMALL, WIDE, Scale, extent, fit, hatch, line, picture, text, wrap
+from ullage.views.draw import SMALL, WIDE, Scale, caption, extent, fit, hatch, line, picture, text
 from ullage.views.markup import Markup, element, number
 from ullage.views.numbers import percent
 from ullage.views.times import seconds
@@ -99,14 +100,11 @@ def _legend(parts: list[Markup], shown: Sequence[TimelineLane], width: int, key:
         states = list(dict.fromkeys(name for lane in shown if lane.kind == kind for name, s in lane.states.items() if s.pieces))
         if not states:
             continue
-        parts.append(text(0, y + 12, title, colour="muted", size=SMALL))
-        x = 52.0
-        for state in states:
-            long = 18 + extent(WORDS[state], SMALL) + 14
-            if x + long > width + 14 and x > 52:
-                x, y = 52.0, y + 19
-            parts += [swatch(state, key, x, y + 2), text(x + 18, y + 12, WORDS[state], size=SMALL)]
-            x += long
+        parts.append(caption(0, y + 12, title))
+        entries = ((square(state, key if state == "unknown" else ""), WORDS[state]) for state in states)
+        drawn, middle = legend(entries, y + 8, width + 14, left=52.0, indent=18.0, gap=14.0, step=19.0)
+        parts += drawn
+        y = middle - 8
         y += 21
     return y + 9
 
@@ -114,9 +112,8 @@ def _legend(parts: list[Markup], shown: Sequence[TimelineLane], width: int, key:
 def _overview(parts: list[Markup], found: Sequence[TimelineLane], plot: _Plot, looked: tuple[int, int], why: str, y: float) -> float:
     """Add the whole run as one strip of all processes and one of all devices, and what ties it to the lanes below."""
     span = f"The whole run is {seconds(plot.high - plot.low)}; below, {seconds(looked[1] - looked[0])} of it"
-    for row in wrap(f"{span}: {fit(why, 500, SMALL)}", plot.width, SMALL):
-        parts.append(text(0, y + 11, row, colour="muted", size=SMALL))
-        y += 17
+    drawn, y = captions(f"{span}: {fit(why, 500, SMALL)}", y, plot.width, first=11.0)
+    parts += drawn
     y = _axis(parts, plot, plot.low, y + 4, y + 18, above=True)
     top = y
     for kind, one, many in (("process", "process", "processes"), ("device", "GPU", "GPUs")):
@@ -170,10 +167,10 @@ def _named(parts: list[Markup], name: str, said: str, plot: _Plot, y: float) -> 
     if plot.beside:
         base = y + plot.lane / 2 + 4.5
         parts.append(text(0, base, fit(name, plot.x.start - 8, SMALL), size=SMALL))
-        parts.append(text(plot.width, base, said, anchor="end", colour="muted", size=SMALL))
+        parts.append(caption(plot.width, base, said, "end"))
         return y
     parts += [text(0, y + 13, fit(name, plot.width - 130, SMALL), size=SMALL)]
-    parts += [text(plot.width, y + 13, said, anchor="end", colour="muted", size=SMALL)]
+    parts += [caption(plot.width, y + 13, said, "end")]
     return y + 18
 
 
@@ -186,9 +183,9 @@ def _axis(parts: list[Markup], plot: _Plot, zero: int, top: float, bottom: float
         long = extent(label, SMALL) / 2
         anchor = "start" if x - long < 0 else "end" if x + long > plot.width else "middle"
         parts.append(line(x, bottom - 3 if above else top, x, bottom + 1 if above else bottom + 3))
-        parts.append(text(x, y, label, anchor=anchor, colour="muted", size=SMALL))
+        parts.append(caption(x, y, label, anchor=anchor))
     if relative:
-        parts.append(text(plot.x.start, y + 16, f"from {seconds(plot.low - zero)} on", colour="muted", size=SMALL))
+        parts.append(caption(plot.x.start, y + 16, f"from {seconds(plot.low - zero)} on"))
     return bottom + 2 if above else bottom + (40 if relative else 24)
 
 
@@ -197,7 +194,6 @@ def _rest(parts: list[Markup], more: int, processes: bool, width: int, y: float)
         return y
     chosen = "processes whose devices compute least (worst), at the median, and most (best)"
     chosen = chosen if processes else "devices that compute least, at the median, and most"
-    for row in wrap(f"+ {more:,} more lanes; shown are the {chosen}", width, SMALL):
-        parts.append(text(0, y + 12, row, colour="muted", size=SMALL))
-        y += 17
+    drawn, y = captions(f"+ {more:,} more lanes; shown are the {chosen}", y, width)
+    parts += drawn
     return y + 4

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ullage.metrics.tree import Node
-from ullage.views.draw import SIZE, SMALL, WIDE, Scale, box, extent, fit, hatch, line, picture, text, wrap
+from ullage.render.svg.kit import captions
+from ullage.views.draw import SIZE, SMALL, WIDE, Scale, box, caption, extent, fit, hatch, line, picture, text
 from ullage.views.markup import Markup, element, known
 from ullage.views.numbers import UNKNOWN, percent
 
@@ -56,9 +57,9 @@ def tree(
         bottom = 24
     doubt = any(not n.exact for _, root in found for _, n in root.walk())
     y = bottom + 8
-    for row in wrap(f"{CAPTION} {HATCHED}" if doubt else CAPTION, width, SMALL) if found else []:
-        parts.append(text(0, y + 12, row, colour="muted", size=SMALL))
-        y += 17
+    if found:
+        drawn, y = captions(f"{CAPTION} {HATCHED}" if doubt else CAPTION, y, width)
+        parts += drawn
     told = " ".join(f"{name}: {'; '.join(_told(n) for _, n in node.walk())}." for name, node in found)
     defs = element("defs", hatch(key, "unknown"))
     return picture("tree", title, told or "No efficiency can be computed.", (width, y + 4), defs, parts, standalone=standalone)
@@ -108,7 +109,7 @@ def _box(node: Node, x: float, y: float, column: _Column, root: bool) -> Markup:
         _bar(node, bar, y + BOX / 2 - BAR / 2, column.key),
         text(right - 10, y + BOX / 2 + 4.5, said, anchor="end", bold=root or known(node.value) is not None, size=SIZE + (1 if root else 0))
         if node.certain
-        else text(right - 10, y + BOX / 2 + 4.5, said, anchor="end", colour="muted", size=SMALL),
+        else caption(right - 10, y + BOX / 2 + 4.5, said, "end"),
     )
 
 

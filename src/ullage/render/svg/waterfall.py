@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ullage.metrics.evidence import Measured
+from ullage.render.svg.kit import captions, filled
 from ullage.render.waterfall import bounds, headline
 from ullage.reports.waterfall.waterfall import Cost, WaterfallReport
 from ullage.views.draw import SIZE, SMALL, WIDE, Scale, box, extent, fit, hatch, line, picture, text, wrap
@@ -131,10 +132,8 @@ def _whisker(level: Measured) -> tuple[float, float] | None:
     return None if level.low is None or level.high is None or level.high - level.low < 1e-3 else (level.low, level.high)
 
 
-def _filled(x: float, y: float, width: float, height: float, fill: str, key: str) -> Markup:
-    if fill == "merged":
-        return element("rect", x=x, y=y, width=max(width, 0.0), height=max(height, 0.0), fill=f"url(#{key})")
-    return box(x, y, width, height, fill)
+def _drawn(x: float, y: float, width: float, height: float, fill: str, key: str) -> Markup:
+    return filled(x, y, width, height, fill, key if fill == "merged" else "")
 
 
 def _highest(report: WaterfallReport, bars: Sequence[_Bar]) -> float:
@@ -167,7 +166,7 @@ def _column(bar: _Bar, x: float, column: float, up: Scale, key: str, *, joined: 
     wide = column * 0.36  # half of the bar's width
     high, low = up(max(bar.start, bar.end)), up(min(bar.start, bar.end))
     joint = line(x + wide, up(bar.end), x + column - wide, up(bar.end), "muted", stroke_dasharray="2 2") if joined else None
-    return element("g", element("title", bar.told), _filled(x - wide, high, 2 * wide, max(low - high, 1.5), bar.fill, key), joint)
+    return element("g", element("title", bar.told), _drawn(x - wide, high, 2 * wide, max(low - high, 1.5), bar.fill, key), joint)
 
 
 def _words(bar: _Bar, x: float, column: float, up: Scale, size: int) -> Markup:
@@ -208,9 +207,8 @@ def _explained(body: list[Markup | None], y: float, bars: Sequence[_Bar], width:
     signs += ["red: what can't be"] if any(bar.fill == "doubt" for bar in bars) else []
     signs += ["whisker: between which levels a step ends"] if any(bar.whisker is not None for bar in bars) else []
     signs += ["ring: where another source puts it"] if any(bar.others for bar in bars) else []
-    rows = wrap("; ".join(signs), width, SMALL)
-    below = [text(0, y + 10 + r * (SMALL + 4), row, colour="muted", size=SMALL) for r, row in enumerate(rows)]
-    return [*body, *below], y + len(rows) * (SMALL + 4) + 4
+    below, end = captions("; ".join(signs), y, width, SMALL + 4, 10.0)
+    return [*body, *below], end + 4
 
 
 def _rows(report: WaterfallReport, bars: list[_Bar], width: int) -> tuple[list[Markup | None], float]:
@@ -224,7 +222,7 @@ def _rows(report: WaterfallReport, bars: list[_Bar], width: int) -> tuple[list[M
             text(0, y + 14, fit(bar.label, width * 0.62, SMALL), size=SMALL),
             text(width, y + 14, bar.value, anchor="end", bold=True, size=SMALL),
             box(0, y + 20, width, 16, "full"),
-            _filled(left, y + 20, max(right - left, 1.5), 16, bar.fill, _key(width)),
+            _drawn(left, y + 20, max(right - left, 1.5), 16, bar.fill, _key(width)),
         ]
         body += [element("circle", cx=across(level), cy=y + 28, r=5, class_="f-paper s-doubt", stroke_width=2) for level in bar.others]
         if bar.whisker is not None:
