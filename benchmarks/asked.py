@@ -57,7 +57,8 @@ def ullage_tree(store: Path) -> Answer:
 
 def ullage_report(store: Path, *, rolled: bool = False) -> Answer:
     from ullage.render.fleet import view
-    from ullage.reports.fleet.fleet import FleetRequest, fleet
+    from ullage.reports.fleet.fleet import fleet
+    from ullage.reports.fleet.request import FleetRequest
     from ullage.store.store import Store
     from ullage.views.text import text
 

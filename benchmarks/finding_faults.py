@@ -22,7 +22,8 @@ import pyarrow.parquet as parquet
 from ullage.audit.trust import UNTRUSTED
 from ullage.findings.fleet import not_allocated
 from ullage.findings.kind import FLEET_KINDS
-from ullage.reports.fleet.fleet import FleetReport, FleetRequest, fleet
+from ullage.reports.fleet.fleet import FleetReport, fleet
+from ullage.reports.fleet.request import FleetRequest
 from ullage.simulate.fleet import Simulation, Specification
 from ullage.simulate.fleet import fleet as simulated
 from ullage.simulate.load import COMMUNICATION_SM, SM, TENSOR

@@ -23,7 +23,8 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from ullage.audit.trust import Verdict
-from ullage.reports.fleet.fleet import FleetRequest, fleet
+from ullage.reports.fleet.fleet import fleet
+from ullage.reports.fleet.request import FleetRequest
 from ullage.simulate import faults
 from ullage.simulate.fleet import Specification
 from ullage.simulate.fleet import fleet as simulated

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import inspect
 import re
 from collections.abc import Callable
@@ -246,3 +247,28 @@ def test_a_secret_never_reaches_the_command_that_a_report_shows(tmp_path: Path) 
         assert said.code == 0, said.err
         assert "abc" not in page.read_text()
         assert "…" in page.read_text()
+
+
+def test_samples_are_read_with_the_words_of_a_fleets_report(tmp_path: Path) -> None:
+    ask("simulate", "--gpus", 8, "--hours", 0.2, "--out", tmp_path / "s", "--faults", "none")
+    place = tmp_path / "s" / "samples"
+    times = sorted({row["time"] for batch in ullage.read_samples(place) for row in batch.to_pylist()})
+    middle = times[len(times) // 2]
+    written = middle.isoformat()
+    for since in (written, round(middle.timestamp() * 1000)):
+        later = {row["time"] for batch in ullage.read_samples(place, since=since) for row in batch.to_pylist()}
+        assert min(later) == middle
+    with pytest.raises(UllageError, match="reading samples has no 'hours'"):
+        ullage.read_samples(place, hours=1)
+
+
+def test_a_folder_that_can_be_read_in_part_is_refused_under_strict(tmp_path: Path) -> None:
+    ask("simulate", "--gpus", 8, "--hours", 0.2, "--out", tmp_path / "s", "--format", "csv")
+    (whole,) = (tmp_path / "s" / "samples").glob("*.csv*")
+    (tmp_path / "both").mkdir()
+    (tmp_path / "both" / "a.csv").write_bytes(whole.read_bytes())
+    assert list(ullage.read_samples(tmp_path / "both", strict=True))
+    (tmp_path / "both" / "b.csv.gz").write_bytes(gzip.compress(whole.read_bytes())[:-2000])
+    assert list(ullage.read_samples(tmp_path / "both"))
+    with pytest.raises(UllageError, match="only a part could be read"):
+        list(ullage.read_samples(tmp_path / "both", strict=True))

@@ -12,7 +12,8 @@ from typing import Any
 from ullage.output_folder import output_folder
 from ullage.problems import Problems
 from ullage.render.fleet import write
-from ullage.reports.fleet.fleet import FleetReport, FleetRequest, fleet
+from ullage.reports.fleet.fleet import FleetReport, fleet
+from ullage.reports.fleet.request import FleetRequest
 from ullage.simulate import configs, faults
 from ullage.simulate.fleet import Specification
 from ullage.simulate.fleet import fleet as simulated

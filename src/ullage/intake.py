@@ -54,13 +54,6 @@ class Intake:
             report, complete=not cuts, read_until=self.problems.read_until, partial_because=cuts[0].reason if cuts else ""
         )
 
-    def refuse_partial(self) -> None:
-        """Raise UllageError where something was read only in part."""
-        if not self.problems.complete:
-            first, more = self.problems.cuts[0].reason, len(self.problems.cuts) - 1
-            others = f" (and {more:,} more)" if more else ""
-            raise UllageError(f"only a part could be read: {first}{others}", "leave out --strict for a report on that part")
-
 
 @contextmanager
 def opened(

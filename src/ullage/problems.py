@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-from ullage.errors import harmless
+from ullage.errors import UllageError, harmless
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,12 @@ class Problems:
     first: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     cuts: list[Cut] = field(default_factory=list)
+
+    def refuse_partial(self) -> None:
+        """Raise UllageError where something was read only in part."""
+        if self.cuts:
+            others = f" (and {len(self.cuts) - 1:,} more)" if len(self.cuts) > 1 else ""
+            raise UllageError(f"only a part could be read: {self.cuts[0].reason}{others}", "leave out --strict for a report on that part")
 
     @property
     def complete(self) -> bool:

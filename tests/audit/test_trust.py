@@ -12,9 +12,10 @@ import pytest
 from tests.conftest import T0
 from ullage.audit.trust import VERDICTS, Verdict
 from ullage.metrics.clocks import sampled_ofu_bounds
-from ullage.reports.fleet.fleet import FleetRequest, fleet
+from ullage.reports.fleet.fleet import fleet
 from ullage.reports.fleet.groups import marked_sums, state_sums
 from ullage.reports.fleet.rated import rate
+from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.fleet.series import gauge_evidence
 from ullage.reports.fleet.trusted import bounds_note, judge
 from ullage.sums.devices import device_sums

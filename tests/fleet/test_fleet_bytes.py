@@ -14,7 +14,8 @@ import pytest
 from tests.conftest import T0
 from ullage.render import fleet_document as as_json
 from ullage.render.fleet import view
-from ullage.reports.fleet.fleet import FleetRequest, fleet
+from ullage.reports.fleet.fleet import fleet
+from ullage.reports.fleet.request import FleetRequest
 from ullage.store.reading import SettledFiles
 from ullage.tables import SETTLED
 from ullage.views.text import text as as_text

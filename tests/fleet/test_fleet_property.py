@@ -21,10 +21,11 @@ from ullage.intake import opened
 from ullage.metrics.telemetry import LABELS
 from ullage.render import fleet_document as as_json
 from ullage.reports.fleet.existence import existence
-from ullage.reports.fleet.fleet import BUCKETS, FleetRequest, _course, _ledger
+from ullage.reports.fleet.fleet import BUCKETS, _course, _ledger
 from ullage.reports.fleet.fleet import fleet as fleet_report
 from ullage.reports.fleet.groups import counted_hours, exact_share, groups_of, state_sums
 from ullage.reports.fleet.rated import losses, rate, weighted_mean
+from ullage.reports.fleet.request import FleetRequest
 from ullage.store.store import Store
 from ullage.sums.devices import within
 from ullage.sums.windows import settle

@@ -13,7 +13,8 @@ from ullage.audit.trust import VERDICTS
 from ullage.errors import UllageError
 from ullage.render import fleet_document as as_json
 from ullage.render.fleet import view
-from ullage.reports.fleet.fleet import FleetRequest, fleet
+from ullage.reports.fleet.fleet import fleet
+from ullage.reports.fleet.request import FleetRequest
 from ullage.tables import JOBS, Flag
 from ullage.views.text import text as as_text
 
@@ -139,7 +140,7 @@ def test_a_gpu_that_nobody_knows_is_never_taken_for_another(settled):
 
 
 def test_a_gpu_without_a_name_can_be_named(settled):
-    assert fleet(settled([busy(model=None)]), None, FleetRequest(model="A100")).ofu == pytest.approx(0.4 * 1372.5 / 1410, rel=1e-6)
+    assert fleet(settled([busy(model=None)]), None, FleetRequest(gpu="A100")).ofu == pytest.approx(0.4 * 1372.5 / 1410, rel=1e-6)
 
 
 def test_an_empty_window_is_an_error_that_says_what_to_do(settled):

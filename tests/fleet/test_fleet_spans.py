@@ -7,7 +7,8 @@ import pytest
 from tests.conftest import T0
 from tests.fleet.test_fleet_report import A100, HOUR, busy, idle, jobs
 from ullage.render.fleet import view
-from ullage.reports.fleet.fleet import FleetRequest, fleet
+from ullage.reports.fleet.fleet import fleet
+from ullage.reports.fleet.request import FleetRequest
 from ullage.units import DAY_MS
 from ullage.views.text import text as as_text
 

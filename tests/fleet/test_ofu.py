@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import T0, settled_table
-from ullage.reports.fleet.fleet import FleetRequest, fleet
+from ullage.reports.fleet.fleet import fleet
 from ullage.reports.fleet.ofu import fleet_ofu, job_trees
+from ullage.reports.fleet.request import FleetRequest
 from ullage.store.footers import Footers, footers_of
 from ullage.store.reading import connection, open_settled
 from ullage.store.reading import settled_table as table_of_parts

@@ -7,7 +7,8 @@ import pytest
 
 from tests.conftest import T0
 from tests.seeds import some
-from ullage.reports.fleet.fleet import FleetRequest, fleet
+from ullage.reports.fleet.fleet import fleet
+from ullage.reports.fleet.request import FleetRequest
 
 TENSOR_CLOCK, SLICES = 1830e6, {None: 1.0, "1g.10gb/7": 1 / 7, "2g.20gb/5": 2 / 7}
 

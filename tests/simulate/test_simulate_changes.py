@@ -19,8 +19,8 @@ from tests.seeds import some
 from ullage.cli.simulate import command
 from ullage.errors import UllageError
 from ullage.intake import opened
-from ullage.reports.fleet.fleet import FleetRequest
 from ullage.reports.fleet.fleet import fleet as fleet_report
+from ullage.reports.fleet.request import FleetRequest
 from ullage.simulate.changes import CHANGES
 from ullage.simulate.fleet import Simulation, Specification, fleet
 from ullage.simulate.serve import serve

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from ullage.cli import cli
 from ullage.errors import UllageError
 from ullage.problems import Problems
-from ullage.reports.fleet.fleet import FleetRequest, fleet
+from ullage.reports.fleet.fleet import fleet
+from ullage.reports.fleet.request import FleetRequest
 from ullage.sources.inventory import Listed, read_inventory
 from ullage.sums.windows import settle
 from ullage.tables import samples
@@ -34,7 +35,7 @@ def told(gpus, first=1, last=120):
 
 
 def report(table, inventory, **asked):
-    return fleet(ibis.memtable(settle(table)), None, FleetRequest(inventory=tuple(inventory), **asked), [])
+    return fleet(ibis.memtable(settle(table)), None, FleetRequest(existing=tuple(inventory), **asked), [])
 
 
 def test_a_gpu_exists_as_long_as_the_inventory_says():

@@ -12,7 +12,8 @@ from tests.fleet.fleet_generator import random_fleet
 from tests.fleet.test_fleet_property import turned, unsettled
 from tests.seeds import some
 from ullage.errors import UllageError
-from ullage.reports.fleet.fleet import FleetRequest, fleet
+from ullage.reports.fleet.fleet import fleet
+from ullage.reports.fleet.request import FleetRequest
 from ullage.store import rollups
 from ullage.store.store import Store
 

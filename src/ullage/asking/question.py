@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import importlib
 import inspect
-import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from ullage.asking import Askable, askable, question_of
+from ullage.asking import Askable, askable, hints_of, question_of
 from ullage.registry import Registry
-from ullage.views.files import FORMS, Form
-from ullage.views.view import View
+
+if TYPE_CHECKING:
+    from ullage.views.files import Form
+    from ullage.views.view import View
 
 Progress = Callable[[str], None]
 Q = TypeVar("Q")
@@ -26,7 +27,7 @@ class Describer:
 
     view: Callable[..., View]
     record: Callable[[Any], Any]
-    forms: tuple[str, ...] = FORMS
+    forms: tuple[str, ...]
     more_forms: Callable[[Any, View], Mapping[str, Form]] = lambda *_: {}
 
 
@@ -39,7 +40,8 @@ class RegisteredQuestion(Generic[Q, R]):
     those of every view, `FORMS` and `more_forms`; "module:listing" names its `listing_view` and `listing_record`. Where it depends on
     what is asked, it is a function of that. `examples` end the help. `read_places` says which places are read, so that no answer takes
     their place. `gate` is whether an answer to a question makes the command end with status 3 for a script. `straight_to_file` answers
-    what is too long to print, and returns why it is partial (None: it is not asked for).
+    what is too long to print, and returns why it is partial (None: it is not asked for). `listed_by` says what lists its words, where
+    that is not the help of its command.
     """
 
     name: str
@@ -51,6 +53,7 @@ class RegisteredQuestion(Generic[Q, R]):
     read_places: Callable[[Q], Sequence[str]] = lambda _: ()
     gate: Callable[[Q, R], bool] = lambda *_: False
     straight_to_file: Callable[[Q, Path | None, Progress], str | None] = lambda *_: None
+    listed_by: str = ""
 
     @property
     def function_name(self) -> str:
@@ -65,16 +68,19 @@ class RegisteredQuestion(Generic[Q, R]):
     def describer(self, question: Q) -> Describer:
         """Return what describes the answer to a question; its module is loaded when it is wanted."""
         named = self.shown_by if isinstance(self.shown_by, str) else self.shown_by(question)
+        from ullage.views.files import FORMS
+
         module_name, _, part = named.partition(":")
         module: Any = importlib.import_module(module_name)
         if part:
-            return Describer(getattr(module, f"{part}_view"), getattr(module, f"{part}_record"))
-        more = {"forms": module.FORMS, "more_forms": module.more_forms} if hasattr(module, "more_forms") else {}
-        return Describer(module.view, module.record, **more)
+            return Describer(getattr(module, f"{part}_view"), getattr(module, f"{part}_record"), FORMS)
+        if hasattr(module, "more_forms"):
+            return Describer(module.view, module.record, module.FORMS, module.more_forms)
+        return Describer(module.view, module.record, FORMS)
 
     def question(self, given: Mapping[str, Any]) -> Q:
         """Return what some words ask."""
-        return question_of(self.asked, given, noun=self.noun, command=f"ullage {self.name} --help")
+        return question_of(self.asked, given, noun=self.noun, command=self.listed_by or f"ullage {self.name} --help")
 
 
 QUESTIONS: Registry[RegisteredQuestion[Any, Any]] = Registry("question", package="ullage.questions", command="ullage --help", folders=True)
@@ -97,7 +103,7 @@ def python_function(question: RegisteredQuestion[Q, R]) -> Callable[..., R]:
         return question.answer(question.question({**_by_name(question, arguments), **given}), progress or (lambda _: None), "")
 
     parameters, lines = [], []
-    hints = typing.get_type_hints(question.asked)
+    hints = hints_of(question.asked)
     for one in question.fields:
         if not one.display:
             default = inspect.Parameter.empty if one.required or (one.argument and one.repeated) else one.default

@@ -1,23 +1,15 @@
-"""What questions about telemetry share: a window of time, and how places are read."""
+"""What questions about telemetry share: how places are read."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ullage.asking import asked, read_headers, read_moment, read_positive_span, read_span
+from ullage.asking import Window, asked, read_headers, read_positive_span, read_span
 from ullage.asking.question import Progress
 
 if TYPE_CHECKING:
     from ullage.sources.source import Options
-
-
-@dataclass(frozen=True, kw_only=True)
-class Window:
-    """A window of time, in ms since 1970; None: as far as the samples reach."""
-
-    since: int | None = asked("Start of the window: a time, or a span before now (24h, 7d).", read=read_moment)
-    until: int | None = asked("End of the window.", read=read_moment)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,38 +1,46 @@
-"""Telemetry: what a place says."""
+"""What does a place of telemetry say? A question of Python alone: `ullage sample` and `ullage fleet --store` keep samples."""
 
 from __future__ import annotations
 
-import dataclasses
-import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ullage.units import HOUR_MS
+from ullage.asking import asked
+from ullage.asking.question import Progress, RegisteredQuestion, python_function
+from ullage.asking.telemetry import TelemetryReading
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ullage.sources.source import Options
+
+@dataclass(frozen=True, kw_only=True)
+class SamplesQuestion(TelemetryReading):
+    """Yield what a place says as record batches of `ullage.tables.SAMPLES`: clean, in SI units, not yet settled."""
+
+    source: str = asked("A file, a folder or a URL.", argument=True, required=True)
 
 
-def read_samples(
-    source: str, *, hours: float | None = None, since: int | None = None, until: int | None = None, options: Options | None = None
-) -> Iterator[pa.RecordBatch]:
-    """Yield what a place says as record batches of `ullage.tables.SAMPLES`: clean, in SI units, not yet settled.
-
-    `source` is a file, a folder or a URL; `hours` looks back from now, `since` and `until` are ms since 1970. Raises
-    UllageError for a place that does not exist or is no telemetry.
-    """
+def answer(question: SamplesQuestion, progress: Progress, command: str = "") -> Iterator[pa.RecordBatch]:  # noqa: ARG001
+    """Yield record batches. Raises UllageError for a place that does not exist or is no telemetry, and under `strict` for a partial one."""
+    from ullage.problems import Problems
     from ullage.sources.source import read_samples as read
     from ullage.sums.ratio_units import settled_batches
 
-    yield from settled_batches(read(source, window_of(options, hours, since, until)))
+    problems = Problems()
+    yield from settled_batches(read(question.source, question.reading_options(progress), problems))
+    if question.strict:
+        problems.refuse_partial()
 
 
-def window_of(options: Options | None, hours: float | None, since: int | None, until: int | None) -> Options:
-    """Return options with the window that is asked for: `hours` back from now, or `since` and `until` in ms since 1970."""
-    from ullage.sources.source import Options
-
-    if hours is not None:
-        since = int(time.time() * 1000 - hours * HOUR_MS)
-    return dataclasses.replace(options or Options(), since=since, until=until)
+read_samples = python_function(
+    RegisteredQuestion(
+        name="read samples",
+        asked=SamplesQuestion,
+        noun="reading samples",
+        answer=answer,
+        shown_by="",
+        examples="",
+        listed_by="help(ullage.read_samples)",
+    )
+)

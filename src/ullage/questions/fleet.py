@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ullage.asking import asked, read_positive_span, read_prices
+from ullage.asking import asked, read_positive_span
 from ullage.asking.question import Progress, RegisteredQuestion, python_function, register
 from ullage.asking.telemetry import TelemetryReading
 from ullage.errors import UllageError
 from ullage.problems import Problems
+from ullage.reports.fleet.request import FleetRequest
 
 if TYPE_CHECKING:
     from ullage.intake import Intake
-    from ullage.reports.fleet.fleet import FleetReport, FleetRequest
+    from ullage.reports.fleet.fleet import FleetReport
     from ullage.sources.inventory import Listed
 
 
 @dataclass(frozen=True, kw_only=True)
-class FleetQuestion(TelemetryReading):
+class FleetQuestion(FleetRequest, TelemetryReading):
     """OFU of every GPU and job, and where the shortfall goes.
 
     SOURCE is a file, a folder, a store, or a URL; its format is recognised by content. OFU is the share of the peak FLOP
@@ -29,37 +30,23 @@ class FleetQuestion(TelemetryReading):
     """
 
     sources: tuple[str, ...] = asked("Files, folders, stores or URLs.", metavar="SOURCE…", argument=True, required=True, repeated=True)
-    by: str | None = asked("job, user, model, host, cluster, gpu, namespace or hour; sample, with --out FILE.parquet.", shown="job")
     jobs: tuple[str, ...] = asked("Job records: sacct output, a CSV, a mapping folder. Repeatable.", (), metavar="FILE", repeated=True)
     reported: tuple[str, ...] = asked(
         "A trainer's log: what a job reported of itself, beside its OFU. Repeatable.", (), metavar="LOG[=JOB]", repeated=True
     )
-    prices: dict[str, float] = asked(
-        "Money per GPU-hour: 2.50, or H100=2.50,A100=1.20.",
-        {},
-        flag="--price",
-        metavar="[GPU=]AMOUNT",
-        read=read_prices,
-        env="ULLAGE_PRICE",
-        repeated=True,
-    )
-    gpu: str | None = asked("Which GPU it is, where the samples don't say.")
     inventory: str | None = asked(
         "Which GPUs exist, from when until when: CSV or Parquet with gpu, or host and index, or host and gpus; start, end.",
         metavar="FILE",
     )
     store: str | None = asked("Keep what was read in this store.", metavar="FOLDER")
-    peak_tflops: str | None = asked(
-        "Peak of a relabelled board, for reported FLOP/s: 989.4, or bf16=989.4.",
-        metavar="TFLOPS",
-        env="ULLAGE_PEAK_TFLOPS",
-        minor=True,
-    )
     gap: float | None = asked(
         "Longest time one sample may stand for.", read=read_positive_span, minor=True, shown="60s, or twice the interval"
     )
-    noise: bool = asked("Tell what sampling the clock costs (done by itself for fine series).", False, minor=True)
     top: int = asked("Rows of a table.", 20, least=0, display=True)
+
+    def __post_init__(self) -> None:
+        if self.by != "sample":  # which is no group, and is written to a file
+            super().__post_init__()
 
 
 def answer(question: FleetQuestion, progress: Progress, command: str = "") -> FleetReport:
@@ -67,9 +54,9 @@ def answer(question: FleetQuestion, progress: Progress, command: str = "") -> Fl
     from ullage.reports.fleet.fleet import fleet
 
     problems = Problems()
-    measured = _measured(question, progress, _inventory(question, problems), command)
+    request = replace(question, existing=_inventory(question, problems), command=command, progress=progress)
     with _read(question, progress) as taken:
-        return taken.marked(fleet(taken.samples, taken.jobs, measured, [*taken.problems.lines(), *problems.lines()], taken.rolled))
+        return taken.marked(fleet(taken.samples, taken.jobs, request, [*taken.problems.lines(), *problems.lines()], taken.rolled))
 
 
 def write_samples(question: FleetQuestion, out: Path | None, progress: Progress) -> str | None:
@@ -100,7 +87,7 @@ def _read(question: FleetQuestion, progress: Progress) -> Iterator[Intake]:
     records = {"jobs": question.jobs, "reported": question.reported}
     with opened(question.sources, **records, options=options, gap_ms=gap_ms, store=question.store) as taken:
         if question.strict:
-            taken.refuse_partial()
+            taken.problems.refuse_partial()
         yield taken
 
 
@@ -111,23 +98,6 @@ def _inventory(question: FleetQuestion, problems: Problems) -> tuple[Listed, ...
     from ullage.sources.inventory import read_inventory
 
     return read_inventory(question.inventory, problems, named_zone(question.time_zone))
-
-
-def _measured(question: FleetQuestion, progress: Progress, inventory: tuple[Listed, ...], command: str) -> FleetRequest:
-    from ullage.reports.fleet.fleet import FleetRequest
-
-    return FleetRequest(
-        by=question.by,
-        since=question.since,
-        until=question.until,
-        prices=question.prices,
-        model=question.gpu,
-        peak_tflops=question.peak_tflops,
-        noise=question.noise,
-        inventory=inventory,
-        command=command,
-        progress=progress,
-    )
 
 
 _EXAMPLES = """

@@ -111,7 +111,8 @@ def _fleet(question: AuditMfuQuestion, progress: Progress) -> FleetAudit:
     from ullage.audit.mfu import OFU_ERROR
     from ullage.intake import opened
     from ullage.reports.audit.fleet import Measure, audit_fleet
-    from ullage.reports.fleet.fleet import FleetRequest, fleet
+    from ullage.reports.fleet.fleet import fleet
+    from ullage.reports.fleet.request import FleetRequest
 
     folder = ConfigFolder(Path(question.configs or "").expanduser(), words_of_section)
 
@@ -119,11 +120,11 @@ def _fleet(question: AuditMfuQuestion, progress: Progress) -> FleetAudit:
         found = folder.get(job, name)
         return None if found is None else (found.config, question_in_words(found.step, found.config))
 
-    request = FleetRequest(by="job", model=question.gpu, since=question.since, until=question.until)
+    request = FleetRequest(by="job", gpu=question.gpu, since=question.since, until=question.until)
     measure = Measure(question.tile_efficiency, OFU_ERROR if question.error is None else question.error, question.node)
     with opened(question.fleet, jobs=question.jobs, options=question.reading_options(progress)) as taken:
         if question.strict:
-            taken.refuse_partial()
+            taken.problems.refuse_partial()
         report = taken.marked(fleet(taken.samples, taken.jobs, request, taken.problems.lines()))
         return audit_fleet(report, taken.jobs, describe, measure)
 

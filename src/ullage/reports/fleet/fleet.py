@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,10 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ullage.audit.trust import VERDICTS, Verdict
-from ullage.errors import UllageError, did_you_mean, harmless
+from ullage.errors import UllageError, harmless
 from ullage.findings.kind import fleet_findings
-from ullage.gpus.chip import find
-from ullage.gpus.overrides import peaks
 from ullage.metrics.clocks import SamplingNoise
 from ullage.metrics.metric import ratio
 from ullage.metrics.telemetry import TelemetryTree
@@ -38,9 +36,9 @@ from ullage.reports.fleet.groups import (
     state_sums,
 )
 from ullage.reports.fleet.rated import Rated, chains, codes_of, losses, rate, weighted_mean, weighted_means
+from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.fleet.series import gauge_evidence, noise
 from ullage.reports.fleet.trusted import Device, bounds_note, judge, sampled_bounds
-from ullage.sources.inventory import Listed
 from ullage.store.rollups import RolledSums
 from ullage.sums.devices import KIND, within
 from ullage.sums.grouping import collapse
@@ -50,7 +48,6 @@ from ullage.units import DAY_MS, HOUR_MS
 from ullage.views.shown import ShownByView
 from ullage.views.view import Finding
 
-KEYS = ("job", "user", "model", "host", "cluster", "gpu", "namespace", "hour")
 Verdicts = Mapping[Device, Verdict]
 BUCKETS = (60_000, 300_000, 900_000, HOUR_MS, 6 * HOUR_MS, 24 * HOUR_MS)
 
@@ -113,36 +110,6 @@ class FleetReport(ShownByView, view="ullage.render.fleet"):
     findings: list[Finding] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class FleetRequest:
-    """What is asked.
-
-    `by` is the grouping key (None: the one that fits); `since` and `until` bound the window (ms); `prices` are per GPU-hour by
-    GPU name ("" for every other); `model` names the GPU where samples don't; `peak_tflops` goes before the table of peaks; `one_job` takes
-    all samples for the work of one job. `inventory` says which GPUs exist when.
-    """
-
-    by: str | None = None
-    since: int | None = None
-    until: int | None = None
-    prices: Mapping[str, float] = field(default_factory=dict)
-    model: str | None = None
-    peak_tflops: str | None = None
-    noise: bool = False
-    one_job: bool = False
-    inventory: tuple[Listed, ...] = ()
-    command: str = ""
-    progress: Callable[[str], None] = lambda _: None
-
-    def __post_init__(self) -> None:
-        """Refuse what makes no sense before anything is read: a key, a GPU or a peak that nobody knows."""
-        if self.by is not None and self.by not in KEYS:
-            raise UllageError(f"can't group by '{harmless(self.by)}'", did_you_mean(self.by, KEYS, "ullage fleet --help"))
-        for name in filter(None, (*self.prices, self.model)):
-            find(name)
-        peaks(self.peak_tflops or "")
-
-
 def fleet(
     samples: Any,
     jobs: pa.Table | None,
@@ -163,15 +130,15 @@ def fleet(
     if not len(sums):
         hint = "widen --since/--until, or check that the source holds the fields it needs: `ullage metrics --fields`"
         raise UllageError("there is no sample in the window", "; ".join([*notes[:3], hint]))
-    rated = rate(sums, question.model)
+    rated = rate(sums, question.gpu)
     _note_unknown(rated, notes)
     question.progress("judging")
     # what was not sliced is no device that says anything
-    devices = rate(collapse(sums.filter(pc.is_null(sums["share"])), ["gpu", "mig"]), question.model)
+    devices = rate(collapse(sums.filter(pc.is_null(sums["share"])), ["gpu", "mig"]), question.gpu)
     verdicts = judge(devices, gauge_evidence(samples, gauges))
     faults = _faults(verdicts)
     marked = marked_sums(sums, samples, faults)
-    rated = rate(marked, question.model) if faults else replace(rated, sums=marked)
+    rated = rate(marked, question.gpu) if faults else replace(rated, sums=marked)
     trusted = _believed(rated, verdicts)
     good = rated.take(trusted)
     window = _window(sums, question)
@@ -246,10 +213,10 @@ def _existing(
     Notes say what lay outside.
     """
     sums, gauges = state_and_gauge_sums(samples, notes, rolled)
-    found = existence(sums, question.inventory, _window(sums, question)) if len(sums) else Existence({})
+    found = existence(sums, question.existing, _window(sums, question)) if len(sums) else Existence({})
     not_existing = outside(sums, found)
     if not not_existing:
-        notes += notes_of(found, 0.0, 0.0) if question.inventory else []
+        notes += notes_of(found, 0.0, 0.0) if question.existing else []
         return samples, sums, gauges, found, rolled
     inside = samples_in_spans(samples, not_existing)
     left, gauges = state_and_gauge_sums(inside, [])
@@ -295,7 +262,7 @@ def _of_trusted(samples: Any, verdicts: Verdicts) -> Any:
 
 def _hourly(samples: Any, question: FleetRequest, verdicts: Verdicts) -> list[Group]:
     sums = state_sums(samples, [], bucket_ms=HOUR_MS)
-    rated = rate(marked_sums(sums, samples, _faults(verdicts), bucket_ms=HOUR_MS), question.model)
+    rated = rate(marked_sums(sums, samples, _faults(verdicts), bucket_ms=HOUR_MS), question.gpu)
     trusted = _believed(rated, verdicts)
     return groups_of(rated, trusted, losses(rated.take(trusted)), "bucket", question.prices)
 
@@ -359,7 +326,7 @@ def _course(
     sums = course_sums(samples, believed, doubted, bucket_ms, rolled)
     if not len(sums):
         return []
-    rated = rate(collapse(sums, ["bucket", *KIND]), question.model)
+    rated = rate(collapse(sums, ["bucket", *KIND]), question.gpu)
     starts, codes = np.unique(rated.column("bucket"), return_inverse=True)
     ofu = weighted_means(rated.ofu_part, rated.ofu_time, rated.weight, codes, len(starts))
     util = weighted_means(rated.column("gpu_util_sum"), rated.column("gpu_util_ms"), rated.weight, codes, len(starts))

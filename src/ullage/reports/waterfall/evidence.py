@@ -13,7 +13,8 @@ from ullage.metrics.evidence import Held, Measured, Telemetry, TraceEvidence
 from ullage.metrics.metric import ratio
 from ullage.metrics.tree import Node
 from ullage.metrics.trees import device_load_balance, device_parallel_efficiency
-from ullage.reports.fleet.fleet import FleetReport, FleetRequest, fleet
+from ullage.reports.fleet.fleet import FleetReport, fleet
+from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.flops import FlopsReport
 from ullage.reports.trace.trace import TraceReport
 from ullage.sums.devices import within

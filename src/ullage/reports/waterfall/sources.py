@@ -12,7 +12,7 @@ from ullage.gpus.chip import find
 from ullage.models.config import Config
 from ullage.profiles import Profile, ProfileRequest
 from ullage.reports.fleet.fleet import FleetReport
-from ullage.reports.fleet.fleet import FleetRequest as FleetQuestion
+from ullage.reports.fleet.request import FleetRequest as FleetQuestion
 from ullage.reports.flops import FlopsReport, StepQuestion, flops
 from ullage.reports.gemms.file import read_gemms
 from ullage.reports.trace.trace import TraceRequest, trace
@@ -64,10 +64,10 @@ def _telemetry(places: JobSources, notes: list[str]) -> FleetReport:
     from ullage.intake import opened
 
     options = places.options or Options(progress=places.progress)
-    question = FleetQuestion(by="gpu", since=options.since, until=options.until, model=places.gpu, noise=True, progress=places.progress)
+    question = FleetQuestion(by="gpu", since=options.since, until=options.until, gpu=places.gpu, noise=True, progress=places.progress)
     with opened(places.telemetry, jobs=places.jobs, options=options) as taken:
         if places.strict:
-            taken.refuse_partial()
+            taken.problems.refuse_partial()
         report = taken.marked(evidence_of.job_report(taken.samples, taken.jobs, places.job, question, taken.problems.lines()))
     notes += report.notes
     return report

@@ -1,0 +1,54 @@
+"""What shapes a fleet's report. It loads quickly, for the help of the command that has these options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ullage.askable import Window, asked, read_prices
+from ullage.errors import UllageError, did_you_mean, harmless
+
+if TYPE_CHECKING:
+    from ullage.sources.inventory import Listed
+
+KEYS = ("job", "user", "model", "host", "cluster", "gpu", "namespace", "hour")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetRequest(Window):
+    """What shapes a fleet's report, with the options that ask for it.
+
+    `one_job` takes all samples for the work of one job, `existing` says which GPUs exist when, and `command` asks the same.
+    """
+
+    by: str | None = asked("job, user, model, host, cluster, gpu, namespace or hour; sample, with --out FILE.parquet.", shown="job")
+    prices: Mapping[str, float] = asked(
+        "Money per GPU-hour: 2.50, or H100=2.50,A100=1.20.",
+        {},
+        flag="--price",
+        metavar="[GPU=]AMOUNT",
+        read=read_prices,
+        env="ULLAGE_PRICE",
+        repeated=True,
+    )
+    gpu: str | None = asked("Which GPU it is, where the samples don't say.")
+    peak_tflops: str | None = asked(
+        "Peak of a relabelled board, for reported FLOP/s: 989.4, or bf16=989.4.", metavar="TFLOPS", env="ULLAGE_PEAK_TFLOPS", minor=True
+    )
+    noise: bool = asked("Tell what sampling the clock costs (done by itself for fine series).", False, minor=True)
+    one_job: bool = False
+    existing: tuple[Listed, ...] = ()
+    command: str = ""
+    progress: Callable[[str], None] = lambda _: None
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense before anything is read: a key, a GPU or a peak that nobody knows."""
+        from ullage.gpus.chip import find
+        from ullage.gpus.overrides import peaks
+
+        if self.by is not None and self.by not in KEYS:
+            raise UllageError(f"can't group by '{harmless(self.by)}'", did_you_mean(self.by, KEYS, "ullage fleet --help"))
+        for name in filter(None, (*self.prices, self.gpu)):
+            find(name)
+        peaks(self.peak_tflops or "")
