@@ -1,5 +1,6 @@
 """Ullage: how far every GPU falls short of full, and where the shortfall goes.
 
+    ullage.open("anything")                              the report that a file, folder or URL is for, told by its content
     ullage.peak("H100 SXM", "bf16")                      peak of a GPU, FLOP/s
     ullage.read_samples("scrapes/")                      telemetry as record batches (`ullage.tables.SAMPLES`)
     ullage.fleet("scrapes/", by="job")                   OFU, the telemetry tree, the ledger, trust
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from ullage.gpus.chip import find as gpu
     from ullage.gpus.chip import peak as peak
     from ullage.live.regions import region as region
+    from ullage.opening import open_any as open  # noqa: A004 - it opens any input
     from ullage.questions._samples import read_samples as read_samples
     from ullage.questions.audit.counter import audit_counter as audit_counter
     from ullage.questions.audit.mfu import audit_mfu as audit_mfu
@@ -50,6 +52,7 @@ __all__ = [
     "flops",
     "gemm",
     "gpu",
+    "open",
     "peak",
     "read_samples",
     "read_trace",
@@ -72,6 +75,7 @@ _HOME = {
     "flops": ("ullage.questions.flops", "flops"),
     "gemm": ("ullage.questions.gemm", "gemm"),
     "gpu": ("ullage.gpus.chip", "find"),
+    "open": ("ullage.opening", "open_any"),
     "peak": ("ullage.gpus.chip", "peak"),
     "read_samples": ("ullage.questions._samples", "read_samples"),
     "read_trace": ("ullage.traced", "read_trace"),

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, tzinfo
+from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -106,6 +107,19 @@ def read_log(name: str, problems: Problems | None = None, *, zone: tzinfo = UTC)
     if lines.assumed:
         problems.note(f"the times of {where} name no zone; they are taken as {zone}")
     return table(steps)
+
+
+LINES = 2000  # looked at for a line that a format is certain of
+
+
+def is_log(path: Path) -> bool:
+    """Return whether a format is certain of one of a file's first lines."""
+    try:
+        with Place(str(path), path).open() as file:
+            lines = islice(LogLines(file, path.name, Problems()), LINES)
+            return any(log.recognise(line.text) > 1 for line in lines for log in TRAINLOGS.values())
+    except UllageError:
+        return False
 
 
 def table(steps: Iterable[LoggedStep]) -> pa.Table:

@@ -117,6 +117,15 @@ def read(path: Path) -> PcSamples:
 _MADE = "give a Parquet file that `PcSampling.result().write(…)` made"
 
 
+def holds_samples(path: Path) -> bool:
+    """Return whether a file is Parquet that `PcSamples.write` made, by its footer alone."""
+    try:
+        with path.open("rb") as raw, opened(raw) as file:
+            return KEY in (file.schema_arrow.metadata or {})
+    except (pa.ArrowException, OSError):
+        return False
+
+
 def _refuse(path: Path, file: Any) -> None:
     """Refuse, before anything is unpacked, what is not of our making or would fill the memory."""
     if KEY not in (file.schema_arrow.metadata or {}):

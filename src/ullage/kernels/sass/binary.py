@@ -53,13 +53,26 @@ def open_binary(path: Path, architecture: str | None = None) -> Opened:
     _refuse_cut(path, head)
     if head[:4] == b"\x7fELF" and int.from_bytes(head[18:20], "little") == _CUDA_MACHINE:
         return _opened([path], [])
-    if head[:4] == b"\x7fELF" or head[:8] == b"!<arch>\n" or head[:4] in (b"\x50\xed\x55\xba", b"\xb1\x43\x62\x46"):
+    if _contains_code(head):
         return _extracted(path, architecture)
     if _PTX.search(head):
         return _opened([], [path])
     raise UllageError(
         f"'{harmless(path.name)}' is no cubin, fat binary, library, executable or PTX", "give what nvcc, NVRTC, ptxas or Triton wrote"
     )
+
+
+def is_binary(path: Path) -> bool:
+    """Return whether a file is, by how it begins, of a kind that can hold a GPU's code: an ELF file, an archive, a fat binary, PTX."""
+    try:
+        head = _head(path)
+    except UllageError:
+        return False
+    return _contains_code(head) or _PTX.search(head) is not None
+
+
+def _contains_code(head: bytes) -> bool:
+    return head[:4] == b"\x7fELF" or head[:8] == b"!<arch>\n" or head[:4] in (b"\x50\xed\x55\xba", b"\xb1\x43\x62\x46")
 
 
 def target(ptx: str) -> str | None:

@@ -107,6 +107,11 @@ def _scores(path: Path) -> tuple[int, int]:
     return max(s.recognise(place) for s in SOURCES.values() if not s.folder), max(t.recognise(file) for t in TRACES.values())
 
 
+def certainty(path: Path) -> int:
+    """Return how surely a file is telemetry or a trace: `SURE`, less, or 0."""
+    return max(_scores(path))
+
+
 def _listed(path: Path) -> Kind | None:
     """Return "config" for a model's configuration and "gemms" for a list of matrix products, by their fields; None for other files."""
     if path.stat().st_size > SMALL:

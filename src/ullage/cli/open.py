@@ -1,0 +1,43 @@
+"""`ullage open`: any input, and the report that it is for."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from itertools import takewhile
+
+import click
+
+from ullage.cli._exit_status import ANSWERED
+from ullage.errors import public
+
+
+@click.command(
+    "open",
+    context_settings={"ignore_unknown_options": True},
+    epilog="""\b
+Examples:
+  ullage open scrapes/                             telemetry: `ullage fleet scrapes/`
+  ullage open rank0.json.gz                        a profile: `ullage trace rank0.json.gz`
+  ullage open config.json --batch 8                a model: `ullage flops config.json --batch 8`
+  ullage open kernel.cubin                         machine code: `ullage sass kernel.cubin`
+  ullage open telemetry.parquet traces/ config.json    a job, whatever is known of it: `ullage waterfall …`""",
+)
+@click.argument("what", nargs=-1, required=True, metavar="WHAT…", type=click.UNPROCESSED)
+def command(what: tuple[str, ...]) -> None:
+    """Tell by its content what WHAT is, and give the report that it is for.
+
+    WHAT is a URL, a file or a folder: telemetry, a store, a trace, a recording, a model's configuration, a binary, sampled program
+    counters; or several of one job. Options after it are those of the command that answers, whose name is said on stderr.
+    """
+    from ullage.cli import cli
+    from ullage.opening import opening_of
+
+    places = list(takewhile(lambda word: not word.startswith("-"), what))
+    if not places:
+        raise click.UsageError("name a URL, a file or a folder first, and options after it")
+    opened = opening_of(places)
+    words = [*opened.command.split(), *what]
+    click.echo(f"{opened.words}: {public(shlex.join(['ullage', *words]))}", err=True)
+    sys.argv = ["ullage", *words]  # what the report names as the command that asks again
+    raise click.exceptions.Exit(cli.main(args=words, standalone_mode=False) or ANSWERED)
