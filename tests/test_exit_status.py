@@ -234,6 +234,8 @@ def cases() -> list[Case]:
         ("gpus", ERROR, "gpus H1000"),
         ("metrics", ANSWERED, "metrics"),
         ("metrics", ERROR, "metrics none"),
+        ("schema", ANSWERED, "schema fleet"),
+        ("schema", ERROR, "schema flet"),
         ("simulate", ANSWERED, "simulate --gpus 8 --hours 0.1 --faults none --out new-fleet"),
         ("simulate", ERROR, "simulate --gpus 0 --out new-fleet-2"),
         ("simulate job", ANSWERED, "simulate job --out new-job"),

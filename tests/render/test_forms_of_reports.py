@@ -24,7 +24,7 @@ from ullage.cupti.metric_names import changes, dictionary
 from ullage.kernels.tiling import TiledProduct
 from ullage.render import audit as render_audit
 from ullage.render import audit_fleet as render_audit_fleet
-from ullage.render import bench, drift, json
+from ullage.render import bench, drift, fleet_document
 from ullage.render import counter as render_counter
 from ullage.render import counter_changes as render_counter_changes
 from ullage.render import fleet as render_fleet
@@ -80,7 +80,7 @@ def test_the_kernels_of_a_waterfall(tmp_path: Path) -> None:
 
 def test_a_fleet_report() -> None:
     report = sample_reports.report()
-    data, known = json.fleet(report), ("10 points",)  # within which jobs are counted
+    data, known = fleet_document.record(report), ("10 points",)  # within which jobs are counted
     view = render_fleet.view(report)
     for form in (text(view, whole=True), plain(html(view)), markdown(view)):
         assert untold(re.sub(LEFT_OUT, "", form), data, known, (PERCENT,)) == []
