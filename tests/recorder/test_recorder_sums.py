@@ -11,8 +11,7 @@ from click.testing import CliRunner
 from tests.recorder.scripted_runs import START, TALKS, answers, drawn, ran
 from tests.seeds import some
 from ullage import read_trace
-from ullage.cli.options import megabytes
-from ullage.cli.run import command
+from ullage.cli.run import RunRequest, command, read_megabytes
 from ullage.cupti.chunks import HostKind
 from ullage.cupti.native.build import FOLDER
 from ullage.cupti.rings import beside
@@ -106,8 +105,7 @@ def test_the_report_says_until_when_events_are_recorded(tmp_path):
 
 
 def test_the_recorder_and_the_command_have_the_same_size_in_mind():
-    (asked,) = [option for option in command.params if option.name == "events"]
-    assert float(asked.default) * 1e6 == USUAL_EVENTS
+    assert RunRequest().events == USUAL_EVENTS
     assert f"USUAL_EVENTS = {USUAL_EVENTS} " in (FOLDER / "settings.c").read_text()
 
 
@@ -117,7 +115,7 @@ def test_sizes_are_numbers_of_mb_or_all(text, size):
         ran_ = CliRunner().invoke(command, ["--events", text, "--", "true"])
         assert ran_.exit_code == 2 and "is not a size in MB from 0 on, nor 'all'" in ran_.output
     else:
-        assert megabytes(None, None, text) == size
+        assert read_megabytes(text, "--events", 0) == size
 
 
 @pytest.mark.parametrize("seed", some(range(200), 2))

@@ -40,11 +40,17 @@ def _above_zero(text: str, flag: str) -> float:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TraceReading:
+class TreeScope:
+    """Which part of a run its trees are of, and what they count as work."""
+
+    region: str | None = asked("Only within this region, NVTX range or user annotation.", metavar="R")
+    mode: Literal["talp", "ai"] | None = asked("Count collectives as work (talp) or apart (ai).", shown="by the source")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TraceReading(TreeScope):
     """How the traces of a run are read, and which part of the run counts."""
 
-    region: str | None = asked("Only within this NVTX range or user annotation.", metavar="R")
-    mode: Literal["talp", "ai"] | None = asked("Count collectives as work (talp) or apart (ai).", shown="by the source")
     window: str = asked("first-last, steps, or A:B seconds.", "first-last", metavar="W")
     host: Literal["busiest", "union"] = asked("Threads of a process' host lane.", "busiest", minor=True)
     limit: int = asked("Most GiB a file may unpack to.", 64 * GIB, read=read_gibibytes, metavar="GIB", shown="64", minor=True)

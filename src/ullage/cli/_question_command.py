@@ -10,7 +10,7 @@ import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import click
 
@@ -76,7 +76,7 @@ def question_command(name: str, kind: type[click.Command] = click.Command) -> cl
     def run(**words: Any) -> None:
         _answer(question, **words)
 
-    command = type("QuestionCommand", (_TwoLists, kind), {"minor": {field.name for field in fields if field.minor}})
+    command = type("QuestionCommand", (TwoLists, kind), {"minor": {field.name for field in fields if field.minor}})
     made: click.Command = command(
         name.rpartition(" ")[2],
         params=[*params, *_OUTPUT_OPTIONS],
@@ -107,10 +107,13 @@ def _argument(field: Askable) -> click.Parameter:
 def option_of(field: Askable) -> click.Parameter:
     """Return a field as an option. What is not given is None, so that the question's own default holds."""
     names = [field.flag, *filter(None, [field.short]), field.name]
-    if field.kind is bool:
-        return click.Option(names, is_flag=True, default=None, help=field.help)
-    shown = field.shown or (str(field.default) if isinstance(field.default, str | int | float) and field.default else "")
+    if field.kind is bool and field.default is True:
+        names = [f"{field.flag}/--no-{field.flag.removeprefix('--')}", field.name]
+    told = field.default and field.kind is not bool and isinstance(field.default, str | int | float)
+    shown = field.shown or (str(field.default) if told else "")
     help_text = f"{field.help}  [default: {shown}]" if shown else field.help
+    if field.kind is bool:
+        return click.Option(names, is_flag=True, default=None, help=help_text)
     more: dict[str, Any] = {"multiple": field.repeated, "required": field.required, "metavar": field.metavar, "envvar": field.env}
     return click.Option(names, type=_type(field), default=None, help=help_text, **more)
 
@@ -131,10 +134,10 @@ def _type(field: Askable) -> click.ParamType[Any] | None:
     return None
 
 
-class _TwoLists(click.Command):
+class TwoLists(click.Command):
     """A command whose help lists what matters first, and then the rest."""
 
-    minor: set[str]
+    minor: ClassVar[set[str]]
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the options in two lists."""

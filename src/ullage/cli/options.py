@@ -141,19 +141,6 @@ def check_apart(outs: Mapping[str, str | Path | None]) -> None:
             raise click.UsageError(f"{first} and {option} are one file: '{out}'")
 
 
-def megabytes(context: click.Context, parameter: click.Parameter, text: str) -> int | None:
-    """Return the bytes of a size in MB that an option was given, None for "all"; raises BadParameter for what is not a size."""
-    if text.strip().lower() == "all":
-        return None
-    try:
-        size = float(text) * 1e6
-    except ValueError:
-        size = -1.0
-    if not 0 <= size < 2**62:
-        raise click.BadParameter(f"'{text}' is not a size in MB from 0 on, nor 'all'.", context, parameter)
-    return round(size)
-
-
 class Finite(click.FloatRange):
     """A number that is one: neither nan nor infinite."""
 
