@@ -327,7 +327,7 @@ def test_a_page_beside_the_traces_that_it_is_about_may_be_written_again(inputs: 
     [
         (["fleet", "none", "--out", "r.docx"], "cannot write 'r.docx'"),
         (["flops", "none", "--out", "r.docx"], "cannot write 'r.docx'"),
-        (["audit", "mfu", "--config", "none", "--reported", "1", "--ofu", "1", "--out", "r.docx"], "cannot write 'r.docx'"),
+        (["audit", "mfu", "--config", "none", "--reported", "30", "--ofu", "40", "--out", "r.docx"], "cannot write 'r.docx'"),
         (["fleet", "none", "--out", "none/r.html"], "there is no folder none"),
         (["flops", "none", "--out", "none/r.txt"], "there is no folder none"),
         (["fleet", "none", "--out", "folder.html"], "folder.html is a folder"),
