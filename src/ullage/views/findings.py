@@ -18,7 +18,7 @@ def sections_of(view: View) -> Sequence[Section]:
 
 
 def _section(findings: Sequence[Finding]) -> Section:
-    parts: list[Part] = [ItemList([_item(finding) for finding in findings[:MOST]])]
+    parts: list[Part] = [ItemList([_item(finding) for finding in findings[:MOST]], ranked=True)]
     if (more := len(findings) - MOST) > 0:
         parts.append(Paragraph(f"… {more:,} more; --json has them all"))
     return Section("findings", "What to do first", parts, _HOW, headed=True)
@@ -26,9 +26,9 @@ def _section(findings: Sequence[Finding]) -> Section:
 
 def _item(finding: Finding) -> Item:
     where = harmless(str(finding.where), 300)
-    words = [f"{finding.title}{f': {where}' if where else ''}", _worth(finding), f"owner: {harmless(finding.owner)}"]
+    words = [*([where] if where else []), _worth(finding), f"owner: {harmless(finding.owner)}"]
     evidence = f"evidence ({finding.confidence} confidence): " + ", ".join(map(_evidence, finding.evidence))
-    return Item("; ".join(words), remarks=[evidence, f"do: {harmless(finding.advice, 1000)}"])
+    return Item("; ".join(words), remarks=[evidence, f"do: {harmless(finding.advice, 1000)}"], lead=finding.title)
 
 
 def _worth(finding: Finding) -> str:

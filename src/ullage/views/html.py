@@ -178,7 +178,7 @@ def _look(column: Column) -> str | None:
 
 def _list(part: ItemList) -> Markup:
     title = element("h3", part.title) if part.title else None
-    return join([title, element("ul", [element("li", _item(item)) for item in part.items], class_="notes")])
+    return join([title, element("ol" if part.ranked else "ul", [element("li", _item(item)) for item in part.items], class_="notes")])
 
 
 def _item(item: Item) -> list[Child]:
@@ -187,7 +187,8 @@ def _item(item: Item) -> list[Child]:
     link = address(item.source)
     source = element("a", item.source, href=link) if link else item.source
     remarks = element("ul", [element("li", remark) for remark in item.remarks]) if item.remarks else None
-    return [item.text, *([": ", source] if item.source else []), remarks]
+    lead = [element("strong", item.lead), " "] if item.lead else []
+    return [*lead, item.text, *([": ", source] if item.source else []), remarks]
 
 
 def _listed(notes: Sequence[str]) -> Markup:

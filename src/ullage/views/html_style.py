@@ -59,6 +59,13 @@ th[aria-sort=descending] button::after{content:"\\00a0↓"}
 .more{color:var(--muted);font-size:.875rem}
 .notes{padding-left:1.1rem;max-width:42rem}
 .notes li{margin:.5rem 0}
+.notes strong{display:inline-block;font-weight:600}
+.notes strong::first-letter{text-transform:uppercase}
+.notes ul{list-style:none;padding:0;margin:.15rem 0 0;color:var(--muted);font-size:.875rem;line-height:1.5}
+.notes ul li{margin:.1rem 0}
+ol.notes{padding-left:1.6rem;max-width:48rem}
+ol.notes>li{margin:.9rem 0}
+ol.notes>li::marker{color:var(--muted);font-variant-numeric:tabular-nums}
 footer{margin-top:5rem;padding-top:1.2rem;border-top:1px solid var(--rule);color:var(--muted);font-size:.875rem}
 @media screen and (max-width:45rem){.page{display:none}.phone{display:block}}
 @media print{

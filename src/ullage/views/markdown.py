@@ -50,7 +50,7 @@ def _section(section: Section) -> Iterator[str]:
 
 def _item(item: Item) -> str:
     link = f" ([source]({address(item.source)}))" if address(item.source) else _note(item.source)
-    return "\n".join([f"- {plain(item.text)}{link}", *(f"  - {plain(remark)}" for remark in item.remarks)])
+    return "\n".join([f"- {plain(item.words)}{link}", *(f"  - {plain(remark)}" for remark in item.remarks)])
 
 
 def _kept(text: str) -> str:

@@ -92,7 +92,7 @@ def list_text(part: ItemList) -> str:
     lines = [f"{part.title}:"] if part.title and part.items else []
     margin = "  " if part.title else ""
     for item in part.items:
-        lines.append(f"{margin}{harmless(item.text, NOTE)}")
+        lines.append(f"{margin}{harmless(item.words, NOTE)}")
         lines += [f"{margin}  {harmless(line, NOTE)}" for line in (*item.remarks, item.source) if line]
     return "\n".join(lines)
 

@@ -110,20 +110,27 @@ class Paragraph:
 @dataclass(frozen=True)
 class Item:
     """One of a list: what it says, `remarks` below it, and its `source`: an address, which a page links, or words.
-    With "#name" the text leads to the section of that name."""
+    With "#name" the text leads to the section of that name. The `lead` stands before the text, strong on a page."""
 
     text: str
     source: str = ""
     remarks: Sequence[str] = ()
+    lead: str = ""
+
+    @property
+    def words(self) -> str:
+        """What it says in one line, for forms that know no strong words."""
+        return f"{self.lead}: {self.text}" if self.lead else self.text
 
 
 @dataclass(frozen=True)
 class ItemList:
-    """A list under a title of its own, if it has one. What is `detail` a terminal leaves out."""
+    """A list under a title of its own, if it has one. What is `detail` a terminal leaves out; what is `ranked` a page numbers."""
 
     items: Sequence[Item]
     title: str = ""
     detail: bool = False
+    ranked: bool = False
 
 
 Part = Table | Picture | Paragraph | ItemList
