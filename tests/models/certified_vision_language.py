@@ -297,6 +297,17 @@ CONFIGS: dict[str, list[dict[str, Any]]] = {
          10000.0}}, "image_token_index": 100, "audio_token_index": 99, "video_token_index": 98, "vision_start_token_id": 97,
          "vision_end_token_id": 96, "audio_start_token_id": 95, "audio_end_token_id": 94},
     ],
+    "qwen3_omni_moe": [
+        {"architectures": ["Qwen3OmniMoeThinkerForConditionalGeneration"], "model_type": "qwen3_omni_moe_thinker", "vision_config":
+         {**GRIDDED, "patch_size": 16, "model_type": "qwen3_omni_moe_vision_encoder", "out_hidden_size": 40,
+         "deepstack_visual_indexes": [0, 1], "num_position_embeddings": 64}, "audio_config": {"model_type":
+         "qwen3_omni_moe_audio_encoder", "d_model": 48, "encoder_layers": 2, "encoder_attention_heads": 4, "encoder_ffn_dim": 80,
+         "num_mel_bins": 20, "max_source_positions": 150, "n_window": 50, "n_window_infer": 200, "downsample_hidden_size": 12,
+         "output_dim": 40}, "text_config": {**READ, "head_dim": 10, "model_type": "qwen3_omni_moe_text", "num_experts": 5,
+         "num_experts_per_tok": 2, "moe_intermediate_size": 24, "rope_parameters": {"rope_type": "default", "mrope_section": [2, 2, 1],
+         "rope_theta": 10000.0}}, "image_token_id": 100, "audio_token_id": 99, "video_token_id": 98, "vision_start_token_id": 97,
+         "vision_end_token_id": 96, "audio_start_token_id": 95, "audio_end_token_id": 94},
+    ],
     "lfm2_vl": [
         {"architectures": ["Lfm2VlForConditionalGeneration"], "model_type": "lfm2_vl", "vision_config": {"model_type":
          "siglip2_vision_model", "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3, "num_attention_heads": 4,

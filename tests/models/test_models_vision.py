@@ -313,6 +313,12 @@ def test_internvls_own_files_count_what_the_librarys_do():
     assert forward(own, ONE, 2) == 8228384
 
 
+def test_qwen3_omni_hears_seconds_in_windows():
+    # 1,050 frames are ten chunks of 100, 13 tokens each, and one of 50: halved thrice 25, 13, 7. Windows of two chunks hold 26 tokens:
+    # 137 tokens are five windows and one of 7, 5 × 26² + 7² = 3,429 pairs
+    assert counted(CONFIGS["qwen3_omni_moe"][0], Sample(text=200, audio=1050), "encoder.attention.scores") == 3429
+
+
 def test_released_kimi_files_count_what_the_librarys_do():
     # as released the tower's widths begin with vt_; the library's own configuration is the one that is certified
     certified = CONFIGS["kimi_k25"][0]

@@ -21,6 +21,7 @@ ALIASES = {
     "qwen2_5_vl_text": "qwen2",
     "qwen2_5_omni_text": "qwen2",
     "exaone4_5_text": "exaone4",
+    "qwen3_omni_moe_text": "qwen3_moe",
     "qwen3_vl": "qwen3",
     "qwen3_vl_text": "qwen3",
     "qwen3_vl_moe": "qwen3_moe",

@@ -188,6 +188,67 @@ def _chunked_sound(section: Config, base: str) -> Iterator[Work]:
 
 
 @transformers_model(
+    "models/qwen3_omni_moe; arXiv:2509.17765", "qwen3_omni_moe_thinker", "Qwen3OmniMoeThinkerForConditionalGeneration",
+    "qwen3_omni_moe", "Qwen3OmniMoeForConditionalGeneration",
+    kind="vision-language", shapes=("seq", "grid", "audio-frames"),
+)  # fmt: skip
+def qwen3_omni_moe(config: Config) -> Iterator[Work]:
+    """The thinker of Qwen3-Omni, which training trains: Qwen3-VL's tower, an encoder over windows of sound, and Qwen3-MoE.
+
+    Three convolutions over time and pitch make 13 tokens of a second (100 frames); eight seconds see each other. A last second
+    that is shorter counts as it is, without its padding. The talker and the model that makes waves of its tokens are not counted.
+    """
+    inside = config.section("thinker_config") if config.has("thinker_config") else config
+    merging = ("mlp.0", "mlp.2", "merger_list")
+    yield from _qwen3_vl_tower(inside.section("vision_config"), "model.visual.", to="stream", merging=merging)
+    yield from _pitched_sound(inside.section("audio_config"), "model.audio_tower.")
+    yield from language(inside, "qwen3_omni_moe_text")
+
+
+def _halved(length: int, times: int) -> int:
+    """Return what convolutions of stride 2 leave of a length.
+
+    >>> _halved(100, 3)
+    13
+    """
+    return -(-length // (1 << times))
+
+
+def _pitched_sound(section: Config, base: str) -> Iterator[Work]:
+    known = documented(section, **HEARING, n_window=50, n_window_infer=800, downsample_hidden_size=480, output_dim=3584)
+    wide, heads, size = known.integer("d_model"), known.integer("encoder_attention_heads"), 2 * known.integer("n_window")
+    mels, channels = known.integer("num_mel_bins"), known.integer("downsample_hidden_size")
+    window = _halved(size, 3) * max(known.integer("n_window_infer") // size, 1)
+
+    def left(times: int, each: int, what: str) -> Quantity:
+        """Return `each` for what so many convolutions leave of a sample's frames, chunk by chunk."""
+
+        def of(sample: Sample) -> int:
+            whole, rest = divmod(sample.audio, size)
+            return (whole * _halved(size, times) + _halved(rest, times)) * each
+
+        return quantity(f"{what} of sound, chunks of {size} frames, {times} times halved, {each} each", of)
+
+    made = "data"
+    for times, (name, inputs) in enumerate((("conv.first", 1), ("conv.second", channels), ("conv.third", channels)), start=1):
+        of = left(times, _halved(mels, times), "frames and pitches")
+        yield convolution(name, of, 9, inputs, channels, module=f"{base}conv2d{times}", reads=(made,), to=None)
+        made = name
+    rows = left(3, 1, "tokens")
+
+    def near(sample: Sample) -> int:
+        whole, rest = divmod(rows.of(sample, FULL), window)
+        return whole * window**2 + rest**2
+
+    yield matmul("conv.out", rows, channels * _halved(mels, 3), wide, module=f"{base}conv_out", reads=(made,), to="encoder")
+    layers, inner = known.layers("encoder_layers"), known.integer("encoder_ffn_dim")
+    pairs = quantity(f"pairs within {window} {rows.name}", near)
+    yield from encoder(Side("encoder", f"{base}layers", layers, wide, heads, wide // heads, inner), rows, pairs)
+    widths, modules = (wide, wide, known.integer("output_dim")), ("proj1", "proj2")
+    yield from projector(rows, widths, base.rstrip("."), modules, name="encoder.merger", reads="encoder")
+
+
+@transformers_model(
     "models/lfm2_vl and siglip2; arXiv:2511.23404", "lfm2_vl", "Lfm2VlForConditionalGeneration", kind="vision-language",
     left_out=("*.vision_tower.embeddings",),  # positions fitted to an image's shape, which the library takes by a product
 )  # fmt: skip
@@ -257,6 +318,7 @@ def _works(
 
 
 _QWEN3_VL_SOURCE = in_transformers("models/qwen3_vl and qwen3_vl_moe; arXiv:2511.21631")
+APART_MERGERS = ("linear_fc1", "linear_fc2", "deepstack_merger_list")
 DEEPSTACK = [8, 16, 24]  # where the file is silent
 
 
@@ -297,7 +359,10 @@ def qwen3_vl_vision(config: Config) -> Iterator[Work]:
     yield from _qwen3_vl_tower(config, "", to=None, needed=True)
 
 
-def _qwen3_vl_tower(config: Config, base: str, *, to: str | None, needed: bool = False) -> Iterator[Work]:
+def _qwen3_vl_tower(
+    config: Config, base: str, *, to: str | None, needed: bool = False, merging: tuple[str, str, str] = APART_MERGERS
+) -> Iterator[Work]:
+    """Yield the tower and its mergers: the latter's modules in `merging`, and the list of those behind earlier layers."""
     width, outer = config.integer("hidden_size", default=1152), config.integer("out_hidden_size", default=3584)
     images, layers = patched(config, 16, needed), config.layers("depth", default=27)
     inner = config.integer("intermediate_size", default=4304)
@@ -305,12 +370,12 @@ def _qwen3_vl_tower(config: Config, base: str, *, to: str | None, needed: bool =
     yield embedded(config, images, width, base)
     yield lookup("vision.positions", images.patches, f"{base}pos_embed", to="vision")
     yield from tower.works(images.patches, [(images.frame_pairs, layers)])
-    modules, merged = ("linear_fc1", "linear_fc2"), width * images.merge**2
+    modules, merged = merging[:2], width * images.merge**2
     widths = merged, merged, outer
     yield from projector(images.merged, widths, f"{base}merger", modules, to=to)
     given = config.integers("deepstack_visual_indexes")
     reached = [i for i in (DEEPSTACK if given is None else given) if i < len(layers)]
     if reached:
-        stack, members = f"{base}deepstack_merger_list", range(len(reached))
+        stack, members = f"{base}{merging[2]}", range(len(reached))
         place: dict[str, Any] = {"to": to, "name": "vision.deepstack", "layers": members, "stack": stack}
         yield from projector(images.merged, widths, "", modules, **place)

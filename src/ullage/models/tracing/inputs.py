@@ -76,8 +76,17 @@ def _input_ids(call: _Call) -> Any:
         ids[:, _image_places(call)] = token
     sound = getattr(call.settings, "audio_token_index", None) or getattr(call.settings, "audio_token_id", None)
     if sound is not None and call.place.integers != "meta":
-        ids[:, : call.sample.audio // 4] = sound
+        ids[:, : _sound_tokens(call)] = sound
     return ids
+
+
+def _sound_tokens(call: _Call) -> int:
+    """Return how many tokens of the text stand for sound: one for four frames, or for eight of each chunk, rounded up."""
+    section, frames = getattr(call.settings, "audio_config", call.settings), call.sample.audio
+    if not hasattr(section, "downsample_hidden_size"):
+        return frames // 4
+    size = 2 * int(section.n_window)
+    return frames // size * -(-size // 8)
 
 
 def _image_places(call: _Call) -> list[int]:
