@@ -67,6 +67,8 @@ def write_samples(question: FleetQuestion, out: Path | None, progress: Progress)
         return None
     if out is None or out.suffix.lower() != ".parquet":
         raise UllageError("OFU by sample is a table too long to print", "add --out FILE.parquet")
+    if question.condition() is not None:
+        raise UllageError("OFU by sample is written of a whole fleet", "leave out --where, --job, --user and --host")
     with _read(question, progress) as taken:
         write_with_ofu(taken.samples, out, since=question.since, until=question.until, model=question.gpu)
         return "" if taken.problems.complete else taken.problems.cuts[0].reason
@@ -106,6 +108,7 @@ _EXAMPLES = """
   ullage fleet http://node-1:9400/metrics --watch 60s       an exporter, watched for a minute
   ullage fleet week.parquet --jobs sacct.txt --by user      a table, with Slurm's records of who held what
   ullage fleet scrapes/ --reported train.log=4711           the MFU that the trainer of job 4711 logged, beside its OFU
+  ullage fleet store/ --where 'user=ann and model=H100'     a part of the fleet
   ullage fleet dmon.log --gpu 'H100 SXM'                    nvidia-smi dmon --gpm-metrics 2,3,5
   ullage fleet local --watch 60s                            this machine's GPUs, no exporter needed
   ullage fleet store/ --price H100=2.50 --out fleet.html    the report as a page, with money

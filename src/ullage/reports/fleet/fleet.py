@@ -39,6 +39,7 @@ from ullage.reports.fleet.rated import Rated, chains, codes_of, losses, rate, we
 from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.fleet.series import gauge_evidence, noise
 from ullage.reports.fleet.trusted import Device, bounds_note, judge, sampled_bounds
+from ullage.reports.fleet.where import FILTER_FIELDS, Condition, rows_that_fit, samples_that_fit
 from ullage.store.rollups import RolledSums
 from ullage.sums.devices import KIND, within
 from ullage.sums.grouping import collapse
@@ -145,6 +146,16 @@ def fleet(
     by = question.by or _natural_key(sums)
     question.progress("grouping")
     lost = losses(good, np.zeros(len(good), np.int64) if question.one_job else None)
+    every_sample, every_verdict = samples, verdicts
+    condition = question.condition()
+    if condition is not None:
+        chosen = _chosen(rated, condition, notes)
+        samples = samples_that_fit(condition, samples, _names_of(rated))
+        lost = {name: values[chosen[trusted]] for name, values in lost.items()}
+        rated, trusted, found, rolled = rated.take(chosen), trusted[chosen], Existence({}), None
+        good = rated.take(trusted)
+        verdicts = _of_rows(verdicts, rated)
+        devices = devices.take(_have_rows(devices, rated))
     tree = chains(good, lost, np.zeros(len(good), np.int64), 1)[0] if len(good) else TelemetryTree(None, ())
     compared = agreement(_by_job(rated, good, jobs), jobs, question.peak_tflops)
     mfus = {} if compared is None else {job.job: job.mfu for job in compared.jobs}
@@ -165,7 +176,7 @@ def fleet(
         counted_hours=counted_hours(good),
         ledger=_ledger(rated, found),
         by=by,
-        groups=_hourly(samples, question, verdicts) if by == "hour" else groups_of(rated, trusted, lost, by, question.prices),
+        groups=_hourly(every_sample, question, every_verdict) if by == "hour" else groups_of(rated, trusted, lost, by, question.prices),
         models=groups_of(rated, trusted, lost, "model", question.prices),
         course=_course(samples, window, verdicts, question, rolled),
         verdicts=_tally(verdicts),
@@ -224,6 +235,33 @@ def _existing(
     return inside, left, gauges, found, None
 
 
+def _chosen(rated: Rated, where: Condition, notes: list[str]) -> Mask:
+    """Return which rows are of the part that is asked about; raises UllageError where none is."""
+    chosen = rows_that_fit(where, rated.sums)
+    if not chosen.any():
+        raise UllageError(
+            f"no sample of this fleet fits --where '{harmless(str(where), 300)}'", "see the names with --by user, host, model"
+        )
+    notes.insert(0, f"this is the part of the fleet that fits '{harmless(str(where), 300)}'")
+    return chosen
+
+
+def _names_of(rated: Rated) -> dict[str, list[str | None]]:
+    return {name: pc.unique(rated.sums[name].cast(pa.string()).combine_chunks()).to_pylist() for name in FILTER_FIELDS}
+
+
+def _of_rows(verdicts: Verdicts, rated: Rated) -> dict[Device, Verdict]:
+    """Return the verdicts on the devices of some rows."""
+    seen = set(zip(rated.words("gpu"), rated.words("mig"), strict=True))
+    return {device: verdict for device, verdict in verdicts.items() if device in seen}
+
+
+def _have_rows(devices: Rated, rated: Rated) -> Mask:
+    """Return which devices any of some rows is of."""
+    seen = set(zip(rated.words("gpu"), rated.words("mig"), strict=True))
+    return np.array([device in seen for device in zip(devices.words("gpu"), devices.words("mig"), strict=True)], dtype=np.bool_)
+
+
 def _believed(rated: Rated, verdicts: Verdicts) -> Mask:
     """Return which rows count: those of trusted series, and what was not sliced of a GPU of which any series is trusted."""
     of_gpu: dict[str | None, bool] = {}
@@ -264,7 +302,13 @@ def _hourly(samples: Any, question: FleetRequest, verdicts: Verdicts) -> list[Gr
     sums = state_sums(samples, [], bucket_ms=HOUR_MS)
     rated = rate(marked_sums(sums, samples, _faults(verdicts), bucket_ms=HOUR_MS), question.gpu)
     trusted = _believed(rated, verdicts)
-    return groups_of(rated, trusted, losses(rated.take(trusted)), "bucket", question.prices)
+    lost = losses(rated.take(trusted))
+    condition = question.condition()
+    if condition is not None:
+        chosen = rows_that_fit(condition, rated.sums)
+        lost = {name: values[chosen[trusted]] for name, values in lost.items()}
+        rated, trusted = rated.take(chosen), trusted[chosen]
+    return groups_of(rated, trusted, lost, "bucket", question.prices)
 
 
 def _natural_key(sums: pa.Table) -> str:

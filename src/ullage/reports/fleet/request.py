@@ -10,6 +10,7 @@ from ullage.askable import Window, asked, read_prices
 from ullage.errors import UllageError, did_you_mean, harmless
 
 if TYPE_CHECKING:
+    from ullage.reports.fleet.where import Condition
     from ullage.sources.inventory import Listed
 
 KEYS = ("job", "user", "model", "host", "cluster", "gpu", "namespace", "hour")
@@ -20,6 +21,8 @@ class FleetRequest(Window):
     """What shapes a fleet's report, with the options that ask for it.
 
     `one_job` takes all samples for the work of one job, `existing` says which GPUs exist when, and `command` asks the same.
+    `where`, `job`, `user` and `host` choose a part of the fleet, whose numbers are those that the whole fleet's report has for it: every
+    series is judged whole.
     """
 
     by: str | None = asked("job, user, model, host, cluster, gpu, namespace or hour; sample, with --out FILE.parquet.", shown="job")
@@ -32,6 +35,12 @@ class FleetRequest(Window):
         env="ULLAGE_PRICE",
         repeated=True,
     )
+    where: str | None = asked(
+        "Only a part of the fleet: 'user=ann and model=H100'; with or, not, parentheses, != and *.", metavar="CONDITION"
+    )
+    job: tuple[str, ...] = asked("Only this job. Repeatable.", (), metavar="JOB", repeated=True)
+    user: tuple[str, ...] = asked("Only this user's jobs. Repeatable.", (), metavar="USER", repeated=True)
+    host: tuple[str, ...] = asked("Only this host. Repeatable.", (), metavar="HOST", repeated=True)
     gpu: str | None = asked("Which GPU it is, where the samples don't say.")
     peak_tflops: str | None = asked(
         "Peak of a relabelled board, for reported FLOP/s: 989.4, or bf16=989.4.", metavar="TFLOPS", env="ULLAGE_PEAK_TFLOPS", minor=True
@@ -52,3 +61,12 @@ class FleetRequest(Window):
         for name in filter(None, (*self.prices, self.gpu)):
             find(name)
         peaks(self.peak_tflops or "")
+        self.condition()
+
+    def condition(self) -> Condition | None:
+        """Return which part of the fleet is asked about; None: all of it. Raises UllageError for what can't be read."""
+        if self.where is None and not (self.job or self.user or self.host):
+            return None
+        from ullage.reports.fleet.where import fleet_filter
+
+        return fleet_filter(self.where, job=self.job, user=self.user, host=self.host)

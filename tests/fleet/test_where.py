@@ -1,0 +1,173 @@
+"""A part of a fleet: its numbers are those that the whole fleet's report has for it; the small language, and what is wrong with it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import ibis
+import pyarrow as pa
+import pyarrow.parquet as parquet
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from ullage.errors import UllageError
+from ullage.questions.fleet import FleetQuestion, write_samples
+from ullage.reports.fleet.fleet import FleetReport, fleet
+from ullage.reports.fleet.request import FleetRequest
+from ullage.reports.fleet.where import (
+    DEEPEST,
+    FILTER_FIELDS,
+    Condition,
+    FieldTest,
+    FleetFilter,
+    parsed,
+    rows_that_fit,
+    samples_that_fit,
+)
+from ullage.simulate.fleet import Specification
+from ullage.simulate.fleet import fleet as simulated
+from ullage.sums.windows import settle
+
+NAMES = ("ann", "bob", "node-1", "H100", "a,b", None)
+
+
+@pytest.fixture(scope="module")
+def ask(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., FleetReport]:
+    """A function that asks a simulated fleet, with faulty series, shared GPUs and slices."""
+    file = tmp_path_factory.mktemp("where") / "samples.parquet"
+    simulation = simulated(Specification(gpus=48, hours=3, seed=5, faults=("all",), changes=("all",)))
+    parquet.write_table(settle(pa.Table.from_batches([*simulation.batches()])), file)
+    samples, jobs = ibis.duckdb.connect().read_parquet(file), simulation.jobs()
+
+    def asked(by: str, **words: Any) -> FleetReport:
+        return fleet(samples, jobs, FleetRequest(by=by, prices={"": 2.0}, **words))
+
+    return asked
+
+
+@pytest.mark.parametrize("by", ["job", "user", "host", "model", "cluster"])
+def test_a_part_has_the_numbers_that_the_whole_fleet_has_for_it(ask: Callable[..., FleetReport], by: str) -> None:
+    for row in [row for row in ask(by).groups if not row.key.startswith("no ") and "," not in row.key][:6]:
+        cluster, _, name = row.key.rpartition("/")  # a name of several clusters is told with its own
+        part = ask(by, where=f"{by}='{name}'" + (f" and cluster={cluster}" if cluster else ""))
+        own = next(one for one in part.groups if one.key == name)
+        assert replace(own, key=row.key) == row
+        if len(part.groups) == 1:  # what several share is of each of them
+            assert (part.ofu, part.gpu_hours, part.trusted_share, part.cost) == pytest.approx(
+                (row.ofu, row.gpu_hours, row.trusted_share, row.cost)
+            )
+            assert part.ullage == pytest.approx(row.ullage) and part.tree == row.tree
+            assert part.ledger["total"] == pytest.approx(part.gpu_hours)
+
+
+def test_parts_add_up_to_the_whole(ask: Callable[..., FleetReport]) -> None:
+    whole, hosts = ask("host"), [row.key for row in ask("host").groups]
+    first, rest = ask("host", host=tuple(hosts[:2])), ask("host", where=f"not (host={hosts[0]} or host={hosts[1]})")
+    assert first.gpu_hours + rest.gpu_hours == pytest.approx(whole.gpu_hours)
+    assert (first.ullage or 0) + (rest.ullage or 0) == pytest.approx(whole.ullage)
+    assert sorted(row.key for row in (*first.groups, *rest.groups)) == sorted(hosts)
+    assert {one.gpu for one in (*first.doubtful_series, *rest.doubtful_series)} == {one.gpu for one in whole.doubtful_series}
+
+
+def test_hours_of_a_part_are_those_of_its_rows(ask: Callable[..., FleetReport]) -> None:
+    (host, *_) = ask("host").groups
+    hours = ask("hour", host=(host.key,))
+    assert sum(row.gpu_hours for row in hours.groups) == pytest.approx(host.gpu_hours)
+    assert sum(point.gpu_hours for point in hours.course) <= host.gpu_hours + 1e-6
+    assert hours.notes[0] == f"this is the part of the fleet that fits 'host={host.key}'"
+
+
+def test_a_part_that_is_not_there(ask: Callable[..., FleetReport]) -> None:
+    with pytest.raises(UllageError, match="no sample of this fleet fits --where 'job=nobody'"):
+        ask("job", job=("nobody",))
+
+
+def brute(condition: Condition, row: dict[str, Any]) -> bool:
+    if isinstance(condition, FieldTest):
+        return condition.fits(row[condition.field])
+    found = [brute(part, row) for part in condition.parts]
+    return not found[0] if condition.sort == "not" else all(found) if condition.sort == "and" else any(found)
+
+
+def drawn(draw: random.Random, depth: int = 0) -> Condition:
+    if depth > 3 or draw.random() < 0.4:
+        return FieldTest(draw.choice(FILTER_FIELDS), draw.choice(["ann", "bob", "node-1", "H100", "x", "", "a"]), equal=draw.random() < 0.7)
+    sort = draw.choice(["and", "or", "not"])
+    return FleetFilter(sort, tuple(drawn(draw, depth + 1) for _ in range(1 if sort == "not" else draw.randint(2, 3))))
+
+
+def test_conditions_choose_the_rows_that_a_slow_reading_chooses_and_read_back_as_written() -> None:
+    for seed in range(150):
+        draw = random.Random(seed)
+        rows = [{name: draw.choice(NAMES) for name in FILTER_FIELDS} for _ in range(40)]
+        table = pa.Table.from_pylist(rows, schema=pa.schema([(name, pa.string()) for name in FILTER_FIELDS]))
+        condition = drawn(draw)
+        due = [brute(condition, row) for row in rows]
+        assert rows_that_fit(condition, table).tolist() == due, str(condition)
+        assert rows_that_fit(parsed(str(condition)), table).tolist() == due, str(condition)
+        if seed < 30:
+            samples = ibis.memtable(table.append_column("row", pa.array(range(len(rows)))))
+            kept = samples_that_fit(condition, samples, {name: list(NAMES) for name in FILTER_FIELDS}).to_pyarrow()
+            assert sorted(kept["row"].to_pylist()) == [number for number, fits in enumerate(due) if fits], str(condition)
+
+
+def test_what_a_comparison_means() -> None:
+    assert parsed("model=H100").fits("NVIDIA H100 80GB HBM3") and parsed("model='h100 sxm'").fits("NVIDIA H100 80GB HBM3")  # type: ignore[union-attr]
+    assert not parsed("model=A100").fits("NVIDIA H100 80GB HBM3") and not parsed("model=H").fits("NVIDIA H100 80GB HBM3")  # type: ignore[union-attr]
+    assert parsed("job=b").fits("a,b") and not parsed("job=a").fits("aa") and parsed(r"job='c,d'").fits(r"c\,d")  # type: ignore[union-attr]
+    assert parsed("host=node-*").fits("node-12") and not parsed("host='node-*'").fits("node-12") and parsed("host=[a]*").fits("[a]b")  # type: ignore[union-attr]
+    assert parsed("user=''").fits(None) and not parsed("user=ann").fits(None) and parsed("user!=ann").fits(None)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "ends where a field should be, at character 1"),
+        ("user", "has no = or != after 'user', at character 5"),
+        ("user=", "has no value after 'user=', at character 6"),
+        ("user=ann model=x", "has 'model' where 'and', 'or' or the end should be, at character 10"),
+        ("usr=ann", "has no field 'usr', at character 1"),
+        ("(user=ann", "has a '(' without its ')', at character 1"),
+        ("user=ann)", "has ')' where"),
+        ("user='ann", "has a quote that does not end, at character 6"),
+        ("user=ann and", "ends where a field should be"),
+        ("user>ann", "has no field 'user>ann'"),
+        ("user=!", "sign that it can't read"),
+        ("(" * 5_000 + "user=ann", "is 5,008 characters long"),
+        ("(" * (DEEPEST + 1) + "user=ann", f"has more than {DEEPEST} conditions in one another"),
+        ("not " * (DEEPEST + 1) + "user=ann", "in one another"),
+    ],
+)
+def test_what_is_wrong_is_named_with_its_place(text: str, problem: str) -> None:
+    with pytest.raises(UllageError) as raised:
+        parsed(text)
+    assert problem in raised.value.problem and raised.value.hint
+
+
+@given(st.text(max_size=60) | st.text("()='\"!* andortuse", max_size=60))
+def test_no_text_does_more_than_raise_our_error(text: str) -> None:
+    try:
+        condition = parsed(text)
+    except UllageError as error:
+        assert "\x1b" not in error.problem
+    else:
+        assert str(parsed(str(condition))) == str(condition)
+
+
+def test_a_question_takes_them_as_texts(tmp_path: Path) -> None:
+    import ullage
+
+    simulation = simulated(Specification(gpus=16, hours=1, seed=2))
+    parquet.write_table(pa.Table.from_batches([*simulation.batches()]), tmp_path / "fleet.parquet")
+    first = ullage.fleet(tmp_path / "fleet.parquet", by="job").groups[0]
+    assert ullage.fleet(tmp_path / "fleet.parquet", by="job", job=first.key).groups == [first]
+    assert ullage.fleet(tmp_path / "fleet.parquet", by="job", where=f"job={first.key} and model=*").groups == [first]
+    with pytest.raises(UllageError, match="of a whole fleet"):
+        write_samples(FleetQuestion(sources=("x",), by="sample", job=("1",)), tmp_path / "a.parquet", lambda _: None)
+    with pytest.raises(UllageError, match="has no field 'owner'"):
+        ullage.fleet("nowhere", where="owner=ann")
