@@ -187,7 +187,7 @@ def _item(item: Item) -> list[Child]:
     link = address(item.source)
     source = element("a", item.source, href=link) if link else item.source
     remarks = element("ul", [element("li", remark) for remark in item.remarks]) if item.remarks else None
-    lead = [element("strong", item.lead), " "] if item.lead else []
+    lead = [element("strong", f"{item.lead}:"), " "] if item.lead else []
     return [*lead, item.text, *([": ", source] if item.source else []), remarks]
 
 
