@@ -792,6 +792,7 @@ def test_the_command_shows_one_chip_in_full():
         "highest SM clock  2,062 MHz\n"
         "tensor clock      2,008 MHz (derived from stated peak)\n"
         "memory            186 GB, 8.00 TB/s\n"
+        "memory clock      3,996 MHz\n"
         "L2 cache          not known\n"
         "link to GPUs      NVLink 5, 1,800 GB/s both directions together, 900 each\n"
         "link to CPU       not known or none\n"

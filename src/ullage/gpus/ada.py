@@ -16,7 +16,7 @@ WHITEPAPER = "NVIDIA Ada GPU architecture whitepaper V2.1"
 chip(
     "NVIDIA L4", sms=58,
     sm_clock=2.040e9, tensor_clock=2.040e9, tensor_clock_status="boost clock", flops_per_cycle=ADA,
-    bandwidth=0.300e12, memory=24e9, power=72,
+    bandwidth=0.300e12, memory_clock=6.251e9, memory=24e9, power=72,
     stated={"tf32": 60e12, "bf16": 121e12, "fp16": 121e12, "fp8": 242.5e12, "int8": 242.5e12},
     source="NVIDIA L4 datasheet (prints sparse figures: 120, 242, 485, 485; halved)",
     confidence="high", checked="sparse figures and 2040 MHz as resellers and GPU databases print them; 7,424 CUDA cores are 58 SMs",
@@ -26,7 +26,7 @@ chip(
 chip(
     "NVIDIA L40", sms=142,
     sm_clock=2.490e9, tensor_clock=2.490e9, tensor_clock_status="boost clock", flops_per_cycle=ADA_HALF,
-    bandwidth=0.864e12, memory=48e9, power=300,
+    bandwidth=0.864e12, memory_clock=9.001e9, memory=48e9, power=300,
     stated={"tf32": 90.5e12, "bf16": 181.05e12, "fp16": 181.05e12, "fp8": 362e12, "int8": 362e12},
     source="NVIDIA L40 datasheet",
     confidence="high", checked="verl utils/flops_counter.py",
@@ -36,7 +36,7 @@ chip(
 chip(
     "NVIDIA L40S", sms=142,
     sm_clock=2.520e9, tensor_clock=2.520e9, tensor_clock_status="boost clock", flops_per_cycle=ADA,
-    bandwidth=0.864e12, memory=48e9, power=350,
+    bandwidth=0.864e12, memory_clock=9.001e9, memory=48e9, power=350,
     stated={"tf32": 183e12, "bf16": 362.05e12, "fp16": 362.05e12, "fp8": 733e12, "int8": 733e12},
     source="NVIDIA L40S datasheet",
     confidence="medium", checked="stas00/ml-engineering compute/accelerator; inference-sim/inference-sim#1738",
@@ -46,7 +46,7 @@ chip(
 chip(
     "NVIDIA L20", sms=92,
     sm_clock=2.520e9, tensor_clock=2.520e9, tensor_clock_status="boost clock", flops_per_cycle=ADA_HALF,
-    bandwidth=0.864e12, memory=48e9, power=275,
+    bandwidth=0.864e12, memory_clock=9.001e9, memory=48e9, power=275,
     stated={"tf32": 59.8e12, "bf16": 119.5e12, "fp16": 119.5e12, "fp8": 239e12, "int8": 239e12},
     source="NVIDIA L20's figures as verl utils/flops_counter.py and resellers print them (119.5 BF16)",
     confidence="medium", checked="a GEMM was measured at 115 FP16 (xlite-dev/LeetCUDA); 92 SMs and 2520 MHz: GPU databases",
@@ -63,7 +63,7 @@ chip(
 chip(
     "NVIDIA RTX 6000 Ada Generation", aliases=("RTX 6000 Ada",), shared_names=("RTX 6000",), sms=142,
     sm_clock=2.505e9, tensor_clock=2.505e9, tensor_clock_status="boost clock", flops_per_cycle=ADA,
-    bandwidth=0.960e12, memory=48e9, power=300,
+    bandwidth=0.960e12, memory_clock=10.001e9, memory=48e9, power=300,
     stated={"tf32": 182.1e12, "bf16": 364.2e12, "fp16": 364.2e12, "fp8": 728.5e12, "int8": 728.5e12},
     source="NVIDIA RTX 6000 Ada datasheet (1457 TFLOP/s sparse FP8; halved)",
     confidence="medium", checked="142 SMs and 2505 MHz: GPU databases (one news article says 2535); 364.25: modula-systems/modula#1",
@@ -97,7 +97,7 @@ chip(
 chip(
     "NVIDIA GeForce RTX 4090", aliases=("RTX 4090",), sms=128,
     sm_clock=2.520e9, tensor_clock=2.520e9, tensor_clock_status="boost clock", flops_per_cycle=ADA_GEFORCE,
-    bandwidth=1.008e12, memory=24e9, power=450,
+    bandwidth=1.008e12, memory_clock=10.501e9, memory=24e9, power=450,
     stated={"tf32": 82.6e12, "bf16": 165.2e12, "fp16": 165.2e12, "fp8": 330.3e12, "int8": 660.6e12},
     source=WHITEPAPER,
     confidence="high", checked="modula-systems/modula#1",

@@ -25,31 +25,31 @@ A800 = {**A100, "link": Link("NVLink 3", 400e9), "source": "NVIDIA A800 datashee
 
 chip(
     "NVIDIA A100-SXM4-80GB", aliases=("A100-SXM-80GB",), shared_names=("A100", "A100 80GB", "A100 SXM", "A100 SXM4"),
-    bandwidth=2.039e12, memory=80e9, power=400, link=NVLINK_3, **A100,
+    bandwidth=2.039e12, memory_clock=1.593e9, memory=80e9, power=400, link=NVLINK_3, **A100,
 )  # fmt: skip
 chip(
     "NVIDIA A100-SXM4-40GB", aliases=("A100-SXM-40GB",), shared_names=("A100", "A100 40GB", "A100 SXM", "A100 SXM4"),
-    bandwidth=1.555e12, memory=40e9, power=400, link=NVLINK_3, **A100,
+    bandwidth=1.555e12, memory_clock=1.215e9, memory=40e9, power=400, link=NVLINK_3, **A100,
 )  # fmt: skip
 chip(
     "NVIDIA A100 80GB PCIe", aliases=("A100-PCIE-80GB",), shared_names=("A100", "A100 80GB", "A100 PCIe"),
-    bandwidth=1.935e12, memory=80e9, power=300, link=NVLINK_3, **A100,
+    bandwidth=1.935e12, memory_clock=1.512e9, memory=80e9, power=300, link=NVLINK_3, **A100,
 )  # fmt: skip
 chip(
     "NVIDIA A100-PCIE-40GB", aliases=("A100 40GB PCIe",), shared_names=("A100", "A100 40GB", "A100 PCIe"),
-    bandwidth=1.555e12, memory=40e9, power=250, link=NVLINK_3, **A100,
+    bandwidth=1.555e12, memory_clock=1.215e9, memory=40e9, power=250, link=NVLINK_3, **A100,
 )  # fmt: skip
 chip(
     "NVIDIA A800-SXM4-80GB", aliases=("A800 SXM 80GB",), shared_names=("A800", "A800 80GB", "A800 SXM", "A800 SXM4"),
-    bandwidth=2.039e12, memory=80e9, power=400, **A800,
+    bandwidth=2.039e12, memory_clock=1.593e9, memory=80e9, power=400, **A800,
 )  # fmt: skip
 chip(
     "NVIDIA A800-SXM4-40GB", shared_names=("A800", "A800 40GB", "A800 SXM", "A800 SXM4"),
-    bandwidth=1.555e12, memory=40e9, power=400, **A800,
+    bandwidth=1.555e12, memory_clock=1.215e9, memory=40e9, power=400, **A800,
 )  # fmt: skip
 chip(
     "NVIDIA A800 80GB PCIe", aliases=("A800-PCIE-80GB", "NVIDIA A800 80GB PCIe LC"), shared_names=("A800", "A800 80GB", "A800 PCIe"),
-    bandwidth=1.935e12, memory=80e9, power=300, **A800,
+    bandwidth=1.935e12, memory_clock=1.512e9, memory=80e9, power=300, **A800,
 )  # fmt: skip
 chip(
     "NVIDIA A800 40GB Active", shared_names=("A800", "A800 40GB", "A800 PCIe"),
@@ -70,7 +70,7 @@ chip(
     "NVIDIA A30",
     vendor="NVIDIA", architecture="Ampere", compute_capability="8.0", sms=56, mig_slices=4,
     sm_clock=1.440e9, tensor_clock=1.440e9, tensor_clock_status="boost clock", flops_per_cycle=GA100,
-    bandwidth=0.933e12, memory=24e9, power=165,
+    bandwidth=0.933e12, memory_clock=1.215e9, memory=24e9, power=165,
     stated={"fp64": 10.3e12, "tf32": 82e12, "bf16": 165e12, "fp16": 165e12, "int8": 330e12},
     source="NVIDIA A30 datasheet; memory size and four MIG slices: NVIDIA MIG User Guide",
     confidence="high", checked="56 SMs, 1440 MHz, 933 GB/s and 24 MiB of L2: public nvbench reports of an A30",
@@ -87,7 +87,7 @@ GA102_LINKS = {"pcie": Pcie(4, 16), "l2": 6 * MIB, "links_source": "the board's 
 
 chip(
     "NVIDIA A10", sms=72, sm_clock=1.695e9, tensor_clock=1.695e9,
-    bandwidth=0.600e12, memory=24e9, power=150,
+    bandwidth=0.600e12, memory_clock=6.251e9, memory=24e9, power=150,
     stated={"tf32": 62.5e12, "bf16": 125e12, "fp16": 125e12, "int8": 250e12},
     source="NVIDIA A10 datasheet",
     confidence="high", checked="NVIDIA/DCGM#144; karpathy/llm.c#621 quotes the datasheet (125 dense, 250 sparse)",
@@ -98,7 +98,7 @@ chip(
     vendor="NVIDIA", architecture="Ampere", compute_capability="8.6", sms=80,
     sm_clock=1.710e9, tensor_clock=1.710e9, tensor_clock_status="derived from stated peak",
     flops_per_cycle={"tf32": 256, "bf16": 512, "fp16": 512, "int8": 1024},
-    bandwidth=0.600e12, memory=24e9, power=300,
+    bandwidth=0.600e12, memory_clock=6.251e9, memory=24e9, power=300,
     stated={"tf32": 35e12, "bf16": 70e12, "fp16": 70e12, "int8": 140e12},
     source="figures of AWS's G5 material, from memory; measured BF16 69.5 and TF32 34.7 TFLOP/s: zzc0721/torch-performance-test-data#126; "
     "80 SMs, 6 MiB of L2 and 300 W: its driver (public torch and nvidia-smi outputs)",
@@ -109,20 +109,20 @@ chip(
 CAPPED = "the power limit keeps the clock under load far below the boost clock, so OFU tops out well under 1"
 chip(
     "NVIDIA A2", sms=10, sm_clock=1.770e9, tensor_clock=1.770e9,
-    bandwidth=0.200e12, memory=16e9, power=60, stated={"tf32": 9e12, "bf16": 18e12, "fp16": 18e12, "int8": 36e12},
+    bandwidth=0.200e12, memory_clock=6.251e9, memory=16e9, power=60, stated={"tf32": 9e12, "bf16": 18e12, "fp16": 18e12, "int8": 36e12},
     source="NVIDIA A2 datasheet",
     confidence="high", checked="10 SMs and 1770 MHz: GPU databases", note=CAPPED,
     pcie=Pcie(4, 8), links_source="NVIDIA A2 datasheet", **PROFESSIONAL,
 )  # fmt: skip
 chip(
     "NVIDIA A16", sms=10, sm_clock=1.755e9, tensor_clock=1.755e9,
-    bandwidth=0.200e12, memory=16e9, power=62.5, stated={"tf32": 9e12, "fp16": 17.9e12, "int8": 35.9e12},
+    bandwidth=0.200e12, memory_clock=6.251e9, memory=16e9, power=62.5, stated={"tf32": 9e12, "fp16": 17.9e12, "int8": 35.9e12},
     source="NVIDIA A16 datasheet (prints four of each: a board of 250 W holds four GPUs)",
     confidence="high", checked="10 SMs and 1755 MHz: GPU databases", note=CAPPED, **PROFESSIONAL,
 )  # fmt: skip
 chip(
     "NVIDIA A40", sms=84, sm_clock=1.740e9, tensor_clock=1.740e9,
-    bandwidth=0.696e12, memory=48e9, power=300,
+    bandwidth=0.696e12, memory_clock=7.251e9, memory=48e9, power=300,
     stated={"tf32": 74.8e12, "bf16": 149.7e12, "fp16": 149.7e12, "int8": 299.3e12},
     source="NVIDIA A40 datasheet",
     confidence="high", checked="the datasheet's table as resellers print it (149.7 dense, 299.4 sparse)",
@@ -130,7 +130,7 @@ chip(
 )  # fmt: skip
 chip(
     "NVIDIA RTX A6000", aliases=("A6000",), sms=84, sm_clock=1.800e9, tensor_clock=1.800e9,
-    bandwidth=0.768e12, memory=48e9, power=300,
+    bandwidth=0.768e12, memory_clock=8.001e9, memory=48e9, power=300,
     stated={"tf32": 77.4e12, "bf16": 154.8e12, "fp16": 154.8e12, "int8": 309.7e12},
     source="NVIDIA RTX A6000 datasheet and GA102 whitepaper V2.0, appendix C",
     confidence="high", checked="pytorch/torchtitan#2884 (154.85 dense; 309.7 is sparse)",
@@ -168,7 +168,7 @@ GEFORCE = {
 BOOSTS = "boards boost past the stated clock, so OFU may pass 1"
 chip(
     "NVIDIA GeForce RTX 3090", aliases=("RTX 3090",), sms=82, sm_clock=1.695e9, tensor_clock=1.695e9,
-    bandwidth=0.936e12, memory=24e9, power=350,
+    bandwidth=0.936e12, memory_clock=9.751e9, memory=24e9, power=350,
     stated={"tf32": 35.6e12, "bf16": 71e12, "fp16": 71e12, "int8": 284e12},
     source="NVIDIA GA102 whitepaper V2.0, page 44",
     confidence="high", checked="page 44 as quoted in apoorvkh/academic-pretraining#3; modula-systems/modula#1",

@@ -41,7 +41,8 @@ class Chip:
 
     What it is connected by, None where it has none or nobody states it: `link` to other GPUs (NVLink, Infinity Fabric), `host_link`
     to a CPU (NVLink-C2C), `pcie`; `l2` is the size of the L2 cache in bytes, `l2_bandwidth` its rate in B/s. `links_source` says
-    where these are from.
+    where these are from. `memory_clock` is the highest that the driver tells of the memory ("Max Clocks" of `nvidia-smi -q`): both edges
+    of such a clock, times the width of the bus, are the bandwidth.
     """
 
     name: str
@@ -71,6 +72,7 @@ class Chip:
     pcie: Pcie | None = None
     l2: float | None = None
     l2_bandwidth: float | None = None
+    memory_clock: float | None = None
     links_source: str = ""
 
     @property

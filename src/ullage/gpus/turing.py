@@ -16,7 +16,7 @@ chip(
     "Tesla T4", aliases=("NVIDIA T4G",),
     vendor="NVIDIA", architecture="Turing", compute_capability="7.5", sms=40,
     sm_clock=1.590e9, tensor_clock=1.590e9, tensor_clock_status="boost clock", flops_per_cycle=TURING,
-    bandwidth=0.320e12, memory=16e9, power=70, stated={"fp16": 65e12, "int8": 130e12},
+    bandwidth=0.320e12, memory_clock=5.001e9, memory=16e9, power=70, stated={"fp16": 65e12, "int8": 130e12},
     source="NVIDIA T4 datasheet",
     confidence="high", checked="Lightning fabric/utilities/throughput.py",
     note="at 70 W the clock under load stays far below 1590 MHz, so OFU tops out well under 1; T4G is the same GPU at AWS",
@@ -34,7 +34,7 @@ for name, memory, aliases, shared in (("Quadro RTX 8000", 48e9, ("RTX 8000",), (
 chip(
     "NVIDIA TITAN RTX", aliases=("TITAN RTX",), sms=72,
     sm_clock=1.770e9, tensor_clock=1.770e9, tensor_clock_status="boost clock", flops_per_cycle=TURING,
-    bandwidth=0.672e12, memory=24e9, power=280, stated={"fp16": 130.5e12, "int8": 261e12},
+    bandwidth=0.672e12, memory_clock=7.001e9, memory=24e9, power=280, stated={"fp16": 130.5e12, "int8": 261e12},
     source="NVIDIA TITAN RTX product page; Turing architecture whitepaper (72 SMs, 1770 MHz)",
     confidence="high", checked="72 SMs and 1770 MHz: GPU databases", l2=6 * MIB, **TU102,
 )  # fmt: skip

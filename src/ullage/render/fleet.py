@@ -10,6 +10,7 @@ from typing import Any
 from ullage.metrics.telemetry import LABELS, TelemetryTree
 from ullage.render.fleet_document import group_record
 from ullage.render.fleet_document import record as record
+from ullage.render.roofs import energy_facts, energy_sections, group_cells, group_columns, roof_sections
 from ullage.render.svg.bars import groups as groups_picture
 from ullage.render.svg.chain import of_fleet, waterfall
 from ullage.render.svg.line import course
@@ -60,6 +61,8 @@ def view(report: FleetReport, *, top: int = BRIEF) -> View:
             Section("where", "Where it goes", _chain(report), _WHERE),
             Section("every-group", f"Every {by}", _groups(report, "groups", report.groups, by, top), long=True),
             Section("ledger", "Whose hours", _ledger(report), _LEDGER),
+            *roof_sections(report),
+            *energy_sections(report),
             *_agreement(report.agreement),
             Section("trust", "Can it be believed", _trust(report), _TRUST),
             Section("models", "GPU models", _groups(report, "models", report.models, "model", top), detail=True, long=True),
@@ -101,6 +104,7 @@ def _facts(report: FleetReport) -> Iterator[Fact]:
     yield Fact("Trusted", report.trusted_share, PERCENT_1, over_all)
     yield Fact("GPUs", report.gpus, GPUS, f"{GPU_HOURS.words(report.gpu_hours)} GPU-hours observed")
     yield Fact("Power", report.power, WATTS, "mean per GPU")
+    yield from energy_facts(report)
     yield Fact("Method", report.method, note=_METHODS.get(report.method, "tensor activity × sampled clock"))
     if known(report.cost) is not None:
         note = f"{MONEY.words(report.ullage_cost)} of it for ullage, {MONEY.words(report.idle_cost)} while idle"
@@ -121,6 +125,7 @@ def _groups(report: FleetReport, name: str, rows: Sequence[Group], by: str, top:
     factors = _factors(rows)
     doubted = any(group.trusted_share < 1 for group in rows)
     priced = any(group.cost is not None for group in rows)
+    more = group_columns(rows)
     columns = [
         Column(by),
         Column("GPUs", COUNT),
@@ -129,9 +134,10 @@ def _groups(report: FleetReport, name: str, rows: Sequence[Group], by: str, top:
         *(Column(label, FACTOR) for _, label in factors),
         Column("OFU", PERCENT_1),
         Column("ullage, GPU-hours", GPU_HOURS),
+        *more,
         *([Column("cost", MONEY)] if priced else []),
     ]
-    body = [_group(group, [key for key, _ in factors], doubted, priced) for group in rows]
+    body = [_group(group, [key for key, _ in factors], doubted, more, priced) for group in rows]
     mixed = len({group.method for group in rows}) > 1 or (rows and rows[0].method != report.method)
     exact = "OFU marked * is exact: it comes from cycle counters, not from clock samples." if mixed else ""
     return [Table(name, columns, body, brief=top, elsewhere="--top shows them", note=exact)]
@@ -145,7 +151,7 @@ def _factors(rows: Sequence[Group]) -> list[tuple[str, str]]:
     return [(name, seen[name][0]) for name in sorted(seen, key=place.__getitem__)]
 
 
-def _group(group: Group, factors: Sequence[str], doubted: bool, priced: bool) -> list[Value | Cell]:
+def _group(group: Group, factors: Sequence[str], doubted: bool, more: Sequence[Column], priced: bool) -> list[Value | Cell]:
     marked = PERCENT_1.words(group.ofu) + ("*" if group.method != "sampled" else "")
     return [
         group.key,
@@ -155,6 +161,7 @@ def _group(group: Group, factors: Sequence[str], doubted: bool, priced: bool) ->
         *(_factor(group.tree, name) for name in factors),
         Cell(group.ofu, marked, "strong"),
         group.ullage,
+        *group_cells(group, more),
         *([group.cost] if priced else []),
     ]
 
@@ -289,9 +296,9 @@ def _parquet(report: FleetReport) -> bytes:
     from ullage.checked_parquet import write_table
 
     buffer = io.BytesIO()
-    rows = [_flat(group_record(group)) for group in report.groups]
+    rows = [_flat(group_record(group)) | _roof_and_energy(group) for group in report.groups]
     columns = list(rows[0]) if rows else ["key"]
-    words = {"key", "method"}
+    words = {"key", "method", "nearest_roof"}
     table = pa.table({name: pa.array([row[name] for row in rows], pa.string() if name in words else pa.float64()) for name in columns})
     facts = {"by": report.by, "window": f"{report.window[0]}/{report.window[1]}", "complete": str(report.complete).lower()}
     if report.read_until is not None:
@@ -302,8 +309,14 @@ def _parquet(report: FleetReport) -> bytes:
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
     tree: dict[str, Any] = row.pop("tree")
+    row = {name: value for name, value in row.items() if name not in ("roofs", "energy")}
     merged = {factor["name"]: factor["value"] for factor in tree.pop("factors")}
     return tree | merged | row
+
+
+def _roof_and_energy(group: Group) -> dict[str, Any]:
+    levels = {f"{level.name}_utilization": level.utilization for level in group.roofs.levels if level.name != "tensor"}
+    return levels | {"nearest_roof": group.roofs.kind, "roof_distance": group.roofs.distance, "kwh": group.energy.kwh}
 
 
 _OVER_TIME = (

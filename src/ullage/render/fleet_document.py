@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from ullage.reports.fleet.agreement import Comparison
 from ullage.reports.fleet.fleet import FleetReport
 from ullage.reports.fleet.groups import Group
+from ullage.reports.fleet.roofs import RoofLevel
 from ullage.views.declared import At, Document, Hours, Made, Moment, Ratio, filled, iso, plain_data
 from ullage.views.findings import finding_record
 
@@ -65,6 +66,56 @@ class UllageDocument(Document):
     fleet_cost: Annotated[float | None, At("cost")]
 
 
+class RoofLevelDocument(Document):
+    """How high under one roof: the share of its stated peak, and of what was measured to be reachable where that is known."""
+
+    name: str
+    utilization: Ratio
+    of_reachable: Annotated[Ratio, At("height")]
+    measured: bool
+    gpu_hours: Annotated[Hours, At("hours")]
+
+
+def _known_levels(levels: Sequence[RoofLevel]) -> list[RoofLevelDocument]:
+    return [filled(RoofLevelDocument, level) for level in levels if level.height is not None]
+
+
+class RoofsDocument(Document):
+    """Which roof is nearest, of which kind, whether it binds (half of it is reached), how far it is, and which roofs are not known."""
+
+    nearest: Annotated[str | None, At("nearest.name")]
+    kind: str | None
+    bound: str | None
+    distance: Ratio | None
+    levels: Annotated[list[RoofLevelDocument], Made(_known_levels)]
+    unknown: Annotated[list[str], Made(list)]
+
+
+class EnergyDocument(Document):
+    """kWh of the accelerators that meters saw (null: no meter), how far that may be off, mean power of a GPU (W), and FLOPs a joule."""
+
+    kwh: float | None
+    error_kwh: float | None
+    counted_kwh: float | None
+    held_idle_kwh: Annotated[float | None, At("idle_kwh")]
+    power: float | None
+    held_idle_power: Annotated[float | None, At("idle_power")]
+    metered_gpu_hours: Annotated[Hours, At("metered_hours")]
+    unmetered_gpu_hours: Annotated[Hours, At("dark_hours")]
+    flops_per_joule: float | None
+    best_flops_per_joule: Annotated[float | None, At("best")]
+
+
+class EnergyAccountDocument(Document):
+    """What all energy comes to by the intensity (g/kWh) and the price that were given, and what it is the energy of."""
+
+    boundary: str
+    carbon: float | None
+    kwh_price: float | None
+    co2_kg: float | None
+    cost: float | None
+
+
 class GroupDocument(Document):
     """A row: a job, a user, a host, an hour, a GPU model."""
 
@@ -78,6 +129,8 @@ class GroupDocument(Document):
     ullage_gpu_hours: Annotated[Hours | None, At("ullage")]
     cost: float | None
     tree: TelemetryFactors
+    roofs: RoofsDocument
+    energy: EnergyDocument
 
 
 class CourseDocument(Document):
@@ -234,6 +287,10 @@ class FleetDocument(Document):
     by: str
     groups: list[GroupDocument]
     models: list[GroupDocument]
+    roofs: RoofsDocument
+    energy: EnergyDocument
+    energy_ledger: dict[str, EnergyDocument]
+    energy_account: EnergyAccountDocument
     course: list[CourseDocument]
     trust: TrustDocument
     findings: list[Annotated[FindingDocument, Made(finding_record)]]
@@ -257,10 +314,18 @@ def record(report: FleetReport) -> dict[str, Any]:
             losses=[LossDocument(name=f.name, label=f.label, gpu_hours=lost) for f, lost in losses],
             ledger_shares={owner: hours / total if total else None for owner, hours in report.ledger.items()},
             ullage=filled(UllageDocument, report),
+            energy_account=_energy_account(report),
             trust=TrustDocument(verdicts=counts, findings=[filled(VerdictDocument, one) for one in report.doubtful_series]),
         )
     )
     return found
+
+
+def _energy_account(report: FleetReport) -> EnergyAccountDocument:
+    spent = report.energy.kwh
+    kilograms = None if spent is None or report.carbon is None else spent * report.carbon / 1000
+    cost = None if spent is None or report.kwh_price is None else spent * report.kwh_price
+    return EnergyAccountDocument(boundary="accelerator", carbon=report.carbon, kwh_price=report.kwh_price, co2_kg=kilograms, cost=cost)
 
 
 def group_record(row: Group) -> dict[str, Any]:

@@ -110,6 +110,7 @@ def _facts(chip: Chip) -> Iterator[tuple[str, str]]:
     yield "highest SM clock", f"{MEGAHERTZ.words(chip.sm_clock)} MHz" if chip.sm_clock else "not published"
     yield "tensor clock", f"{MEGAHERTZ.words(chip.tensor_clock)} MHz ({chip.tensor_clock_status})"
     yield "memory", f"{GIGABYTES.words(chip.memory)} GB, {chip.bandwidth / 1e12:.2f} TB/s"
+    yield "memory clock", f"{MEGAHERTZ.words(chip.memory_clock)} MHz" if chip.memory_clock else "not known"
     yield "L2 cache", _cache(chip)
     yield "link to GPUs", _link(chip.link)
     yield "link to CPU", _link(chip.host_link)
@@ -229,6 +230,7 @@ class GpuDocument(Document):
     pcie: PcieDocument | None
     l2: float | None
     l2_bandwidth: float | None
+    memory_clock: float | None
     links_source: str
     peak: dict[str, Rate]
     warning: Words

@@ -18,7 +18,9 @@ from ullage.sums.exact import (
     ACTIVITY_STEP,
     CLOCK_STEP,
     CYCLE_STEP,
+    POWER_SQUARE_STEP,
     POWER_STEP,
+    RATE_STEP,
     WHOLE,
     Steps,
     added,
@@ -48,8 +50,21 @@ TREE = (
 )
 COURSE = (*OFU, "ofu_tensor_sum", "cycles_tensor_sum", "gpu_util_ms", "gpu_util_sum")
 
+# By which step each sum is counted, also where no sample has any: parts of which one has a gauge and another has not add up.
+STEPS = {
+    **dict.fromkeys((f"{name}_sum" for name in MEANS), ACTIVITY_STEP),
+    **dict.fromkeys(("power_sum", "energy_sum", "sampled_sum"), POWER_STEP),
+    **dict.fromkeys(("ofu_tensor_sum", "cycles_tensor_sum"), ACTIVITY_STEP),
+    **dict.fromkeys(("ofu_sum", "memory_sum", "fp64_sum", "fp32_sum", "fp16_sum"), CLOCK_STEP),
+    **dict.fromkeys(("nvlink_tx_sum", "nvlink_rx_sum", "pcie_tx_sum", "pcie_rx_sum"), RATE_STEP),
+    **dict.fromkeys(("tensor_cycles", "sm_cycles"), CYCLE_STEP),
+    "sampled_squares": POWER_SQUARE_STEP,
+}
+
 # What sums are made of, and what is told of a group of samples: a question that carries less is written and compiled sooner.
-_ADDED = ("span_ms", *ACTIVITY, "sm_clock", "power", "energy_delta", "tensor_cycles_delta", "sm_cycles_delta")
+PIPES, LINKS = ("fp64", "fp32", "fp16"), ("nvlink_tx", "nvlink_rx", "pcie_tx", "pcie_rx")
+ROOF_FIELDS = ("dram_active", "memory_clock", *(f"{pipe}_active" for pipe in PIPES), *LINKS)
+_ADDED = ("span_ms", *ACTIVITY, "sm_clock", "power", "energy_delta", "tensor_cycles_delta", "sm_cycles_delta", *ROOF_FIELDS)
 _TOLD = ("gpu", "job", "cluster", "host", "user", "namespace", "index", "sharers", "flags")
 
 Sums = dict[str, Any]  # what is added up, by name: a whole number or `Steps` per sample, None where no sample has one
@@ -69,6 +84,10 @@ def device_sums(samples: Any, *, bucket_ms: int | None = None, only: Sequence[st
       share of cycles in which tensor pipes worked
     - `ofu_ms`, `ofu_sum`: time in which no cycles were counted, and the integral of tensor activity x SM clock (divide by the tensor
       clock for OFU); `ofu_tensor_sum` that of tensor activity over the same samples
+    - `memory_ms`, `memory_sum`: the integral of memory activity x memory clock, and over how long; the same of the pipes in `PIPES` with
+      the SM clock (divide by the highest clock), and of the rates of `LINKS` (bytes)
+    - `energy_ms`, `energy_sum` (mJ): the growth of the energy counter, and over how long; `sampled_ms`, `sampled_sum` (mJ),
+      `sampled_squares` (W^2 ms): power where it was sampled and no energy was counted
     - `stuck_ms`: time in which the gauges read zero while the GPU works
     - `rows`, and `<flag>_rows` for each flag of `tables.Flag`; `start_ms`, `last_ms`, the observed window
     - `model` and `other_model`, which differ when a device went by two names; `index`, one of its numbers on its host
@@ -114,13 +133,18 @@ def unfolded_states(fine: Any, keys: Sequence[str], sums: Sums, only: Sequence[s
 
 
 def states_in_steps(fine: Any, keys: Sequence[str], sums: Sums, only: Sequence[str] | None = None) -> Any:
-    """Return what `unfolded_states` gives with sums of `Steps` in whole steps."""
-    return fine.group_by(keys).aggregate(
+    """Return what `unfolded_states` gives with sums of `Steps` in whole steps; what no sample has is 0, and need not be in `fine`."""
+    import ibis
+
+    more = {} if only is not None else _unfolded(fine)
+    found = fine.group_by(keys).aggregate(
         other_model=fine.model.min(),
         model=fine.model.max(),
-        **{name: fine[name].sum() for name in sums},
-        **({} if only is not None else _unfolded(fine)),
+        **{name: fine[name].sum() for name, value in sums.items() if value is not None},
+        **more,
     )
+    found = found.mutate(**{name: ibis.literal(0, "int64") for name, value in sums.items() if value is None})
+    return found.select(*keys, "other_model", "model", *sums, *more)
 
 
 def _with_share(samples: Any) -> Any:
@@ -190,8 +214,7 @@ def time_steps(samples: Any, *, bucket_ms: int) -> pa.Table:
         rest = grouped(longer, ("bucket", *KIND), {name: value for name, value in _sums(longer).items() if name in COURSE}, {})
         rest = rest.mutate(**{name: rest[name].cast(WHOLE) for name in inside})
         plain = pa.concat_tables([plain, rest.to_pyarrow().select(plain.column_names)], promote_options="permissive")
-    steps = {name: value.step for name, value in inside.items() if isinstance(value, Steps)}
-    return with_steps(added_up(plain, ("bucket", *KIND)), steps)
+    return with_steps(added_up(plain, ("bucket", *KIND)), STEPS)
 
 
 def from_course_steps(table: pa.Table, bucket_ms: int | None = None) -> pa.Table:
@@ -216,7 +239,8 @@ def _sums(samples: Any, span: Any = None) -> Sums:
     whole = samples.span_ms
     grown = 1.0 if span is None else span.cast("float64") / whole.cast("float64").nullif(0)
     span = whole if span is None else span
-    return {"span_ms": span, **_states(samples, span), **_integrals(samples, span), **_cycles(samples, span, grown)}
+    sums = {"span_ms": span, **_states(samples, span), **_integrals(samples, span), **_cycles(samples, span, grown)}
+    return {**sums, **_roofs(samples, span), **_energy(samples, span, grown)}
 
 
 def bucketed(samples: Any, bucket_ms: int) -> Any:
@@ -435,6 +459,41 @@ def _cycles(samples: Any, span: Any, grown: Any) -> Sums:
         "tensor_cycles": Steps(_when(counted, tensor * grown), CYCLE_STEP),
         "sm_cycles": Steps(_when(counted, elapsed * grown), CYCLE_STEP),
         "cycles_tensor_sum": Steps(_when(runs if counted is True else counted & runs, share), ACTIVITY_STEP),
+    }
+
+
+def _roofs(samples: Any, span: Any) -> Sums:
+    """Return the sums over what else than tensor pipes may be full."""
+    time = span.cast("float64")
+    gauges = {"memory": ("dram_active", "memory_clock", CLOCK_STEP)}
+    gauges |= {name: (f"{name}_active", "sm_clock", CLOCK_STEP) for name in PIPES} | {name: (name, "", RATE_STEP) for name in LINKS}
+    sums: Sums = {}
+    for name, (level, clock, step) in gauges.items():
+        fields = (level, clock) if clock else (level,)
+        read = known(samples, *fields)
+        sums[f"{name}_ms"] = _when(read, span)
+        value = None if read is False else time * samples[level].cast("float64")
+        sums[f"{name}_sum"] = None if value is None else Steps(value * samples[clock].cast("float64") if clock else value, step)
+    return sums
+
+
+def _energy(samples: Any, span: Any, grown: Any) -> Sums:
+    """Return the sums over energy: by its counter, and where that told nothing by samples of power."""
+    counted, sampled = known(samples, "energy_delta"), known(samples, "power")
+    grew = None if counted is False else Steps(_when(counted, samples.energy_delta.cast("float64") * 1000 * grown), POWER_STEP)
+    if counted is True or sampled is False:
+        sampled = False
+    elif counted is not False:
+        sampled = ~counted if sampled is True else sampled & ~counted
+    sums: Sums = {"energy_ms": _when(counted, span), "energy_sum": grew, "sampled_ms": _when(sampled, span)}
+    if sampled is False:
+        return {**sums, "sampled_sum": None, "sampled_squares": None}
+    power = samples.power.cast("float64")
+    drawn = span.cast("float64") * power
+    return {
+        **sums,
+        "sampled_sum": Steps(_when(sampled, drawn), POWER_STEP),
+        "sampled_squares": Steps(_when(sampled, drawn * power), POWER_SQUARE_STEP),
     }
 
 

@@ -22,6 +22,7 @@ POWER_SQUARE_STEP = 2.0**-6  # W^2 ms
 CLOCK_STEP = 1.0  # Hz ms
 CYCLE_STEP = 2.0**-8
 WHOLE = "decimal(38, 0)"  # sums of steps may need more than 64 bits
+RATE_STEP = 1024.0  # B/s ms: about a byte
 
 
 @dataclass(frozen=True)

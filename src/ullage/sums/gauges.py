@@ -11,7 +11,9 @@ from typing import Any
 import pyarrow as pa
 
 from ullage.sums.devices import (
+    ROOF_FIELDS,
     STATE,
+    STEPS,
     WORKS,
     Sums,
     cycles_counted,
@@ -163,17 +165,17 @@ def device_and_gauge_steps(samples: Any) -> tuple[pa.Table, pa.Table]:
     import ibis
 
     samples, keys = with_states(samples)
-    table = _with_codes(with_findings(samples, [*keys, "_several", "_quiet", "model", "index", *_CYCLES]))
+    table = _with_codes(with_findings(samples, [*keys, "_several", "_quiet", "model", "index", *_CYCLES, *ROOF_FIELDS]))
     sums, others = sums_of_states(table)
     more, ends = _sums_of_gauges(table)
-    fine = with_owners(grouped(table, [*fine_keys(keys), "_code"], sums | more, others | ends))
+    held_sums = {name: value for name, value in sums.items() if value is not None}
+    fine = with_owners(grouped(table, [*fine_keys(keys), "_code"], more | held_sums, others | ends))
     fine = fine.mutate(**{name: fine[name].cast(WHOLE) for name, value in (sums | more).items() if isinstance(value, Steps)})
     engine, held = samples.get_backend(), ibis.memtable(fine.to_pyarrow())
     gauges, steps = _gauges_in_steps(held)
     states = engine.to_pyarrow(states_in_steps(held, keys, sums))
-    of_states = {name: value.step for name, value in sums.items() if isinstance(value, Steps)}
     of_gauges = {name: value.step for name, value in steps.items()}
-    return with_steps(_plain(states, _STATES_HOW, keys), of_states), with_steps(
+    return with_steps(_plain(states, _STATES_HOW, keys), STEPS), with_steps(
         _plain(engine.to_pyarrow(gauges), _GAUGES_HOW, _LEVELS), of_gauges
     )
 

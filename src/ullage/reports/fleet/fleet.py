@@ -17,6 +17,7 @@ from ullage.metrics.clocks import SamplingNoise
 from ullage.metrics.metric import ratio
 from ullage.metrics.telemetry import TelemetryTree
 from ullage.reports.fleet.agreement import Agreement, MeasuredJob, agreement
+from ullage.reports.fleet.energy import Energy, energies_of, energy_ledger
 from ullage.reports.fleet.existence import Existence, existence, notes_of, outside
 from ullage.reports.fleet.fleet_evidence import fleet_evidence
 from ullage.reports.fleet.groups import (
@@ -37,6 +38,7 @@ from ullage.reports.fleet.groups import (
 )
 from ullage.reports.fleet.rated import Rated, chains, codes_of, losses, rate, weighted_mean, weighted_means
 from ullage.reports.fleet.request import FleetRequest
+from ullage.reports.fleet.roofs import RoofHeights, roofs_of
 from ullage.reports.fleet.series import gauge_evidence, noise
 from ullage.reports.fleet.trusted import Device, bounds_note, judge, sampled_bounds
 from ullage.reports.fleet.where import FILTER_FIELDS, Condition, rows_that_fit, samples_that_fit
@@ -72,6 +74,8 @@ class FleetReport(ShownByView, view="ullage.render.fleet"):
     for which each GPU exists: from its first to its last sight in the window, or as an inventory says.
     `ofu_bounds` are the least and the most that OFU may be where clock and activity move together (None: not sampled).
     `findings` are what is worth doing, in order of what it is worth; `doubtful_series` are the verdicts on series that are not ok.
+    `roofs` are over trusted series; `energy` is what all meters saw, `energy_ledger` the same by owner, `carbon` (g/kWh) and `kwh_price`
+    what a kWh was asked to count as.
     `complete` says whether all that was asked for was read; if not, `read_until` is the time up to which it was, where that is known, and
     `partial_because` is why.
     """
@@ -109,6 +113,11 @@ class FleetReport(ShownByView, view="ullage.render.fleet"):
     read_until: int | None = None
     partial_because: str = ""
     findings: list[Finding] = field(default_factory=list)
+    roofs: RoofHeights = field(default_factory=RoofHeights)
+    energy: Energy = field(default_factory=Energy)
+    energy_ledger: dict[str, Energy] = field(default_factory=dict)
+    carbon: float | None = None
+    kwh_price: float | None = None
 
 
 def fleet(
@@ -185,11 +194,16 @@ def fleet(
         noise=noise(samples, devices.sums, rated, wanted=question.noise),
         **_money(rated, good, prices_of(rated, question.prices), prices_of(good, question.prices)),  # type: ignore[arg-type]
         command=question.command,
-        notes=[*notes, *_report_notes(rated, good, tree, compared, verdicts)],
+        notes=[*notes, *_report_notes(rated, good, tree, compared, verdicts), *([] if question.one_job else _memory_unknown(rated))],
         ofu_bounds=sampled_bounds(good, verdicts),
         complete=True,  # whoever read the samples knows better: see `Intake.marked`
         read_until=None,
         findings=fleet_findings(measured),
+        roofs=roofs_of(good, np.zeros(len(good), np.int64), 1)[0],
+        energy=energies_of(rated, np.zeros(len(rated), np.int64), 1)[0],
+        energy_ledger=energy_ledger(rated),
+        carbon=question.carbon,
+        kwh_price=question.kwh_price,
     )
 
 
@@ -439,6 +453,19 @@ def _remarks(rated: Rated, good: Rated) -> list[str]:
     if method_of(share) == "mixed":
         remarks.append(f"{share:.0%} of the time OFU comes from cycle counters (exact), the rest from clock samples")
     return remarks
+
+
+def _memory_unknown(rated: Rated) -> list[str]:
+    """Say why it is not known which jobs memory bounds, where nothing tells it."""
+    known = rated.take(np.array([chip.memory_clock is not None for chip in rated.chips] + [False])[rated.chip])
+    if known.column("memory_ms").any():
+        return []
+    if rated.column("memory_ms").any():
+        return [f"it is not known which jobs memory bounds: nobody states the highest memory clock of {rated.chips[0].name}"]
+    return [
+        "it is not known which jobs memory bounds: nobody measured dram_active and memory_clock together (DCGM_FI_PROF_DRAM_ACTIVE and "
+        "DCGM_FI_DEV_MEM_CLOCK, both in dcgm-exporter's default list)"
+    ]
 
 
 def _strange_clocks(rated: Rated) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,9 @@ from ullage.gpus.chip import find
 from ullage.gpus.mig import mig_share
 from ullage.metrics.metric import ratio
 from ullage.metrics.telemetry import TelemetryTree
+from ullage.reports.fleet.energy import Energy, energies_of
 from ullage.reports.fleet.rated import Rated, chains, weighted_mean
+from ullage.reports.fleet.roofs import RoofHeights, roofs_of
 from ullage.store.rollups import COURSE_MS, RolledSums
 from ullage.sums.devices import device_sums, from_course_steps, time_steps
 from ullage.sums.exact import negative
@@ -38,7 +40,8 @@ class Group:
     """One row of the answer: a job, a user, a host, an hour …, with its OFU, its GPU-hours and what it falls short by.
 
     `ofu`, `tree` and `ullage` are over trusted series, `counted_hours` of them whose OFU is known, `exact_share` of it by cycle counters;
-    `gpu_hours`, `gpus` and `cost` are over all. `tree` says what is left after each step; its losses of `counted_hours` add up to `ullage`.
+    `roofs` are over trusted series too; `gpu_hours`, `gpus`, `cost` and `energy` over all. `tree` says what is left after each step; its
+    losses of `counted_hours` add up to `ullage`.
     """
 
     key: str
@@ -51,6 +54,8 @@ class Group:
     cost: float | None
     counted_hours: float = 0.0
     exact_share: float = 0.0
+    roofs: RoofHeights = field(default_factory=RoofHeights)
+    energy: Energy = field(default_factory=Energy)
 
     @property
     def ullage(self) -> float | None:
@@ -98,6 +103,7 @@ def _groups(rated: Rated, trusted: Mask, lost: Mapping[str, Array], codes: Codes
     own, several = rated.codes("gpu")  # slices of one GPU are one GPU, as in the headline
     devices = np.bincount(np.unique(codes * max(several, 1) + own) // max(several, 1), minlength=count)
     counted = np.bincount(codes[trusted], good.ofu_time * good.weight, count)
+    roofs, energies = roofs_of(good, codes[trusted], count), energies_of(rated, codes, count)
     exact = np.nan_to_num(ratio(np.bincount(codes[trusted], good.exact_time * good.weight, count), counted))
     return [
         Group(
@@ -111,6 +117,8 @@ def _groups(rated: Rated, trusted: Mask, lost: Mapping[str, Array], codes: Codes
             cost=None if np.isnan(spent[code]) else float(spent[code]),
             counted_hours=float(counted[code]) / HOUR_MS,
             exact_share=float(exact[code]),
+            roofs=roofs[code],
+            energy=energies[code],
         )
         for code, (key, tree) in enumerate(zip(keys, chains(good, lost, codes[trusted], count), strict=True))
     ]

@@ -45,6 +45,8 @@ class FleetRequest(Window):
     peak_tflops: str | None = asked(
         "Peak of a relabelled board, for reported FLOP/s: 989.4, or bf16=989.4.", metavar="TFLOPS", env="ULLAGE_PEAK_TFLOPS", minor=True
     )
+    kwh_price: float | None = asked("Money per kWh, for the energy that meters saw.", metavar="AMOUNT", least=0, minor=True)
+    carbon: float | None = asked("Carbon intensity of the grid, in g of CO2 per kWh.", metavar="G/KWH", least=0, minor=True)
     noise: bool = asked("Tell what sampling the clock costs (done by itself for fine series).", False, minor=True)
     one_job: bool = False
     existing: tuple[Listed, ...] = ()
