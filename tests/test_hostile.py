@@ -153,7 +153,9 @@ def test_the_page_that_is_broken_below_is_sound_when_whole(written):
     report = report_of(written(pages()))
     assert report.ofu == pytest.approx(OFU)
     assert report.gpu_hours == pytest.approx(2 * 10 * 30 / 3600)
-    assert len(report.notes) == 1 and "no sample names a job" in report.notes[0]
+    # what its exporter does not tell is said, and nothing was dropped
+    jobs, memory = report.notes
+    assert "no sample names a job" in jobs and "memory_clock" in memory
 
 
 # -- "bad input", line by line -----------------------------------------------------------------------------------------------

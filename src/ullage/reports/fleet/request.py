@@ -39,8 +39,8 @@ class FleetRequest(Window):
         "Only a part of the fleet: 'user=ann and model=H100'; with or, not, parentheses, != and *.", metavar="CONDITION"
     )
     job: tuple[str, ...] = asked("Only this job. Repeatable.", (), metavar="JOB", repeated=True)
-    user: tuple[str, ...] = asked("Only this user's jobs. Repeatable.", (), metavar="USER", repeated=True)
-    host: tuple[str, ...] = asked("Only this host. Repeatable.", (), metavar="HOST", repeated=True)
+    user: tuple[str, ...] = asked("Only this user's jobs. Repeatable.", (), metavar="USER", repeated=True, minor=True)
+    host: tuple[str, ...] = asked("Only this host. Repeatable.", (), metavar="HOST", repeated=True, minor=True)
     gpu: str | None = asked("Which GPU it is, where the samples don't say.")
     peak_tflops: str | None = asked(
         "Peak of a relabelled board, for reported FLOP/s: 989.4, or bf16=989.4.", metavar="TFLOPS", env="ULLAGE_PEAK_TFLOPS", minor=True

@@ -181,7 +181,7 @@ def parsed(text: str) -> Condition:
     """Return the condition that a text says. Raises UllageError that names the place of what can't be read.
 
     >>> str(parsed("user=ann and (model=H100 or not host='node 7')"))
-    "user=ann and (model=H100 or not (host='node 7'))"
+    "user=ann and (model=H100 or (not (host='node 7')))"
     """
     tokens = _Tokens(text, [])
     if len(text) > LONGEST:
