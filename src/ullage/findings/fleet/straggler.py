@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from statistics import fmean, median
 
 from ullage.findings.fleet_evidence import DeviceOfJob, FleetEvidence, JobEvidence, price
@@ -38,21 +40,49 @@ def _stragglers(devices: Sequence[DeviceOfJob]) -> list[list[DeviceOfJob]]:
     hosts: dict[str | None, list[DeviceOfJob]] = {}
     for one in devices:
         hosts.setdefault(one.host, []).append(one)
-    found = []
-    for host, own in hosts.items():
-        others = [one for one in devices if one.host != host]
-        if len(own) > 1 and host is not None and others and all(_is_slow(one, others) for one in own):
-            found.append(own)
-    rest = [one for one in devices if not any(one in slow for slow in found)]
-    return found + [[one] for one in rest if _is_slow(one, [other for other in rest if other is not one])]
+    peers = _Peers.of(devices)
+    found = [
+        own
+        for host, own in hosts.items()
+        if host is not None and 1 < len(own) < len(devices) and all(peers.outdone_by(one, without=own) for one in own)
+    ]
+    slow = {id(one) for own in found for one in own}
+    rest = [one for one in devices if id(one) not in slow]
+    peers = _Peers.of(rest)
+    return found + [[one] for one in rest if len(rest) > 1 and peers.outdone_by(one, without=[one])]
 
 
-def _is_slow(one: DeviceOfJob, others: Sequence[DeviceOfJob]) -> bool:
-    if not others:
-        return False
-    busy, usual = _busy(one), median(map(_busy, others))
-    work = ratio(_work(one), median(map(_work, others)))
-    return busy >= LEAST_BUSIER * usual and busy - usual >= LEAST_POINTS and work is not None and work <= MOST_WORK
+@dataclass(frozen=True)
+class _Peers:
+    """How busy devices are, and how much work they do in a busy hour, each in order: a job may have thousands of them."""
+
+    busy: list[float]
+    work: list[float]
+
+    @classmethod
+    def of(cls, devices: Sequence[DeviceOfJob]) -> _Peers:
+        return cls(sorted(map(_busy, devices)), sorted(map(_work, devices)))
+
+    def outdone_by(self, one: DeviceOfJob, without: Sequence[DeviceOfJob]) -> bool:
+        """Return whether a device is busier than the others are, those `without` left out, and does no more work."""
+        busy, usual = _busy(one), _middle(self.busy, map(_busy, without))
+        if busy < LEAST_BUSIER * usual or busy - usual < LEAST_POINTS:
+            return False
+        work = ratio(_work(one), _middle(self.work, map(_work, without)))
+        return work is not None and work <= MOST_WORK
+
+
+def _middle(ordered: Sequence[float], without: Iterable[float]) -> float:
+    """Return the median of numbers in order, some of them left out.
+
+    >>> _middle([1.0, 2.0, 4.0, 8.0], [2.0]), _middle([1.0, 2.0, 4.0, 8.0], [])
+    (4.0, 3.0)
+    """
+    left = list(ordered)
+    for value in without:
+        del left[bisect_left(left, value)]
+    half = len(left) // 2
+    return left[half] if len(left) % 2 else (left[half - 1] + left[half]) / 2
 
 
 def _busy(one: DeviceOfJob) -> float:
