@@ -84,15 +84,25 @@ def added_up(table: pa.Table, keys: Sequence[str], how: Mapping[str, str] | None
     >>> [[row["gpu"], int(row["x"])] for row in added_up(steps, ["gpu"]).to_pylist()]
     [['a', 4], ['b', 2]]
     """
-    columns = [name for name in table.column_names if name not in keys]
-    names = {name: (how or {}).get(name, "sum") for name in columns}
-    found = table.group_by(list(keys), use_threads=False).aggregate(list(names.items()))
+    names = {name: (how or {}).get(name, "sum") for name in table.column_names if name not in keys}
+    words = {name: _in_order(table[name]) for name in names if pa.types.is_string(table.schema.field(name).type)}
+    places = table.select(list(keys)).combine_chunks()  # exact sums: the order of threads does not matter
+    for name in names:
+        places = places.append_column(name, words[name][0] if name in words else table[name])
+    found = places.group_by(list(keys)).aggregate(list(names.items()))
     plain = {name: found[name] for name in keys} | {name: found[f"{name}_{what}"] for name, what in names.items()}
+    plain |= {name: ordered.take(plain[name].combine_chunks()) for name, (_, ordered) in words.items()}
     fields = [
-        pa.field(name, _NUMBERS if names.get(name) == "sum" else plain[name].type, metadata=table.schema.field(name).metadata)
+        pa.field(name, _NUMBERS if names.get(name) == "sum" else table.schema.field(name).type, metadata=table.schema.field(name).metadata)
         for name in table.column_names
     ]
     return pa.table([plain[field.name].cast(field.type) for field in fields], schema=pa.schema(fields))
+
+
+def _in_order(column: pa.ChunkedArray) -> tuple[pa.Array, pa.Array]:
+    """Return each word's place in the alphabet of the column's words, and those words: Arrow compares numbers sooner than words."""
+    ordered = pc.unique(column.drop_null()).sort()
+    return pc.index_in(column, value_set=ordered).combine_chunks(), ordered
 
 
 def negative(table: pa.Table) -> pa.Table:
