@@ -17,7 +17,7 @@ LEAST_HOURS = 0.5  # of observation: before that the start weighs too much
 RECOMPUTED = (0.65, 0.82)  # a forward pass that is computed again is a quarter of the work
 
 
-@fleet_kind("reported_mfu", "MFU and OFU part", part="no part of the ullage: the GPU-hours at the peak that MFU and OFU disagree about")
+@fleet_kind("reported_mfu", "MFU and OFU differ", part="no part of the ullage: the GPU-hours at the peak that MFU and OFU disagree about")
 def reported_mfu(fleet: FleetEvidence) -> Iterator[Finding]:
     """Yield the jobs whose reported MFU is more than a quarter above OFU, or further below it than padding explains."""
     for job in fleet.jobs:
