@@ -25,7 +25,7 @@ from ullage.reports.fleet.where import (
     Condition,
     FieldTest,
     FleetFilter,
-    parsed,
+    condition_of,
     rows_that_fit,
     samples_that_fit,
 )
@@ -109,7 +109,7 @@ def test_conditions_choose_the_rows_that_a_slow_reading_chooses_and_read_back_as
         condition = drawn(draw)
         due = [brute(condition, row) for row in rows]
         assert rows_that_fit(condition, table).tolist() == due, str(condition)
-        assert rows_that_fit(parsed(str(condition)), table).tolist() == due, str(condition)
+        assert rows_that_fit(condition_of(str(condition)), table).tolist() == due, str(condition)
         if seed < 30:
             samples = ibis.memtable(table.append_column("row", pa.array(range(len(rows)))))
             kept = samples_that_fit(condition, samples, {name: list(NAMES) for name in FILTER_FIELDS}).to_pyarrow()
@@ -117,11 +117,15 @@ def test_conditions_choose_the_rows_that_a_slow_reading_chooses_and_read_back_as
 
 
 def test_what_a_comparison_means() -> None:
-    assert parsed("model=H100").fits("NVIDIA H100 80GB HBM3") and parsed("model='h100 sxm'").fits("NVIDIA H100 80GB HBM3")  # type: ignore[union-attr]
-    assert not parsed("model=A100").fits("NVIDIA H100 80GB HBM3") and not parsed("model=H").fits("NVIDIA H100 80GB HBM3")  # type: ignore[union-attr]
-    assert parsed("job=b").fits("a,b") and not parsed("job=a").fits("aa") and parsed(r"job='c,d'").fits(r"c\,d")  # type: ignore[union-attr]
-    assert parsed("host=node-*").fits("node-12") and not parsed("host='node-*'").fits("node-12") and parsed("host=[a]*").fits("[a]b")  # type: ignore[union-attr]
-    assert parsed("user=''").fits(None) and not parsed("user=ann").fits(None) and parsed("user!=ann").fits(None)  # type: ignore[union-attr]
+    assert condition_of("model=H100").fits("NVIDIA H100 80GB HBM3") and condition_of("model='h100 sxm'").fits("NVIDIA H100 80GB HBM3")  # type: ignore[union-attr]
+    assert not condition_of("model=A100").fits("NVIDIA H100 80GB HBM3") and not condition_of("model=H").fits("NVIDIA H100 80GB HBM3")  # type: ignore[union-attr]
+    assert condition_of("job=b").fits("a,b") and not condition_of("job=a").fits("aa") and condition_of(r"job='c,d'").fits(r"c\,d")  # type: ignore[union-attr]
+    assert (
+        condition_of("host=node-*").fits("node-12")
+        and not condition_of("host='node-*'").fits("node-12")
+        and condition_of("host=[a]*").fits("[a]b")
+    )  # type: ignore[union-attr]
+    assert condition_of("user=''").fits(None) and not condition_of("user=ann").fits(None) and condition_of("user!=ann").fits(None)  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
@@ -145,18 +149,18 @@ def test_what_a_comparison_means() -> None:
 )
 def test_what_is_wrong_is_named_with_its_place(text: str, problem: str) -> None:
     with pytest.raises(UllageError) as raised:
-        parsed(text)
+        condition_of(text)
     assert problem in raised.value.problem and raised.value.hint
 
 
 @given(st.text(max_size=60) | st.text("()='\"!* andortuse", max_size=60))
 def test_no_text_does_more_than_raise_our_error(text: str) -> None:
     try:
-        condition = parsed(text)
+        condition = condition_of(text)
     except UllageError as error:
         assert "\x1b" not in error.problem
     else:
-        assert str(parsed(str(condition))) == str(condition)
+        assert str(condition_of(str(condition))) == str(condition)
 
 
 def test_a_question_takes_them_as_texts(tmp_path: Path) -> None:

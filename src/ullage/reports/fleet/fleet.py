@@ -133,6 +133,76 @@ def fleet(
     Raises UllageError for an empty window, an unknown key, or a fleet of which no GPU is known.
     """
     notes = list(notes or [])
+    whole = _judged(samples, question, notes, rolled)
+    condition = question.condition()
+    asked = whole if condition is None else _part_of(whole, condition, notes)
+    rated, good, trusted, lost, verdicts, devices = asked.rated, asked.good, asked.trusted, asked.lost, asked.verdicts, asked.devices
+    by = question.by or _natural_key(whole.rated.sums)
+    question.progress("grouping")
+    tree = chains(good, lost, np.zeros(len(good), np.int64), 1)[0] if len(good) else TelemetryTree(None, ())
+    compared = agreement(_by_job(rated, good, jobs), jobs, question.peak_tflops)
+    mfus = {} if compared is None else {job.job: job.mfu for job in compared.jobs}
+    measured = fleet_evidence(good, lost, prices_of(good, question.prices), jobs, asked.window, mfus, _doubtful(verdicts))
+    return FleetReport(
+        ofu=weighted_mean(good.ofu_part, good.ofu_time, good.weight),
+        ofu_all=weighted_mean(rated.ofu_part, rated.ofu_time, rated.weight),
+        method=method_of(exact_share(good)),
+        exact_share=exact_share(good),
+        gpus=float(rated.codes("gpu")[1]),
+        gpu_hours=gpu_hours(rated),
+        trusted_share=ratio(gpu_hours(good), gpu_hours(rated)) or 0.0,
+        window=asked.window,
+        gpu_util=gauge(rated, "gpu_util"),
+        tensor_active=gauge(good, "tensor_active"),
+        power=gauge(rated, "power"),
+        tree=tree,
+        counted_hours=counted_hours(good),
+        ledger=_ledger(rated, asked.existence),
+        by=by,
+        groups=_hourly(whole.samples, question, whole.verdicts) if by == "hour" else groups_of(rated, trusted, lost, by, question.prices),
+        models=groups_of(rated, trusted, lost, "model", question.prices),
+        course=_course(asked.samples, asked.window, verdicts, question, asked.rolled),
+        verdicts=_tally(verdicts),
+        doubtful_series=_doubtful(verdicts),
+        agreement=compared,
+        noise=noise(asked.samples, devices.sums, rated, wanted=question.noise),
+        **_money(rated, good, prices_of(rated, question.prices), prices_of(good, question.prices)),  # type: ignore[arg-type]
+        command=question.command,
+        notes=[*notes, *_report_notes(rated, good, tree, compared, verdicts), *([] if question.one_job else _memory_unknown(rated))],
+        ofu_bounds=sampled_bounds(good, verdicts),
+        complete=True,  # whoever read the samples knows better: see `Intake.marked`
+        read_until=None,
+        findings=fleet_findings(measured),
+        roofs=roofs_of(good, np.zeros(len(good), np.int64), 1)[0],
+        energy=energies_of(rated, np.zeros(len(rated), np.int64), 1)[0],
+        energy_ledger=energy_ledger(rated),
+        carbon=question.carbon,
+        kwh_price=question.kwh_price,
+    )
+
+
+@dataclass(frozen=True)
+class _JudgedFleet:
+    """What was measured and what of it can be believed: rows of sums by state, which of them are `trusted`, what each step `lost` there."""
+
+    samples: Any
+    rolled: RolledSums | None
+    rated: Rated
+    trusted: Mask
+    lost: Mapping[str, Array]
+    verdicts: Verdicts
+    devices: Rated
+    existence: Existence
+    window: tuple[int, int]
+
+    @property
+    def good(self) -> Rated:
+        """The rows that are trusted."""
+        return self.rated.take(self.trusted)
+
+
+def _judged(samples: Any, question: FleetRequest, notes: list[str], rolled: RolledSums | None) -> _JudgedFleet:
+    """Add up the samples of a window, and decide which series can be believed; notes say what lies beside."""
     samples = within(samples, question.since, question.until)
     question.progress("adding up")
     rolled = None if rolled is None else replace(rolled, rest=_cut(rolled.rest, question))
@@ -151,59 +221,24 @@ def fleet(
     rated = rate(marked, question.gpu) if faults else replace(rated, sums=marked)
     trusted = _believed(rated, verdicts)
     good = rated.take(trusted)
-    window = _window(sums, question)
-    by = question.by or _natural_key(sums)
-    question.progress("grouping")
     lost = losses(good, np.zeros(len(good), np.int64) if question.one_job else None)
-    every_sample, every_verdict = samples, verdicts
-    condition = question.condition()
-    if condition is not None:
-        chosen = _chosen(rated, condition, notes)
-        samples = samples_that_fit(condition, samples, _names_of(rated))
-        lost = {name: values[chosen[trusted]] for name, values in lost.items()}
-        rated, trusted, found, rolled = rated.take(chosen), trusted[chosen], Existence({}), None
-        good = rated.take(trusted)
-        verdicts = _of_rows(verdicts, rated)
-        devices = devices.take(_have_rows(devices, rated))
-    tree = chains(good, lost, np.zeros(len(good), np.int64), 1)[0] if len(good) else TelemetryTree(None, ())
-    compared = agreement(_by_job(rated, good, jobs), jobs, question.peak_tflops)
-    mfus = {} if compared is None else {job.job: job.mfu for job in compared.jobs}
-    measured = fleet_evidence(good, lost, prices_of(good, question.prices), jobs, window, mfus, _doubtful(verdicts))
-    return FleetReport(
-        ofu=weighted_mean(good.ofu_part, good.ofu_time, good.weight),
-        ofu_all=weighted_mean(rated.ofu_part, rated.ofu_time, rated.weight),
-        method=method_of(exact_share(good)),
-        exact_share=exact_share(good),
-        gpus=float(rated.codes("gpu")[1]),
-        gpu_hours=gpu_hours(rated),
-        trusted_share=ratio(gpu_hours(good), gpu_hours(rated)) or 0.0,
-        window=window,
-        gpu_util=gauge(rated, "gpu_util"),
-        tensor_active=gauge(good, "tensor_active"),
-        power=gauge(rated, "power"),
-        tree=tree,
-        counted_hours=counted_hours(good),
-        ledger=_ledger(rated, found),
-        by=by,
-        groups=_hourly(every_sample, question, every_verdict) if by == "hour" else groups_of(rated, trusted, lost, by, question.prices),
-        models=groups_of(rated, trusted, lost, "model", question.prices),
-        course=_course(samples, window, verdicts, question, rolled),
-        verdicts=_tally(verdicts),
-        doubtful_series=_doubtful(verdicts),
-        agreement=compared,
-        noise=noise(samples, devices.sums, rated, wanted=question.noise),
-        **_money(rated, good, prices_of(rated, question.prices), prices_of(good, question.prices)),  # type: ignore[arg-type]
-        command=question.command,
-        notes=[*notes, *_report_notes(rated, good, tree, compared, verdicts), *([] if question.one_job else _memory_unknown(rated))],
-        ofu_bounds=sampled_bounds(good, verdicts),
-        complete=True,  # whoever read the samples knows better: see `Intake.marked`
-        read_until=None,
-        findings=fleet_findings(measured),
-        roofs=roofs_of(good, np.zeros(len(good), np.int64), 1)[0],
-        energy=energies_of(rated, np.zeros(len(rated), np.int64), 1)[0],
-        energy_ledger=energy_ledger(rated),
-        carbon=question.carbon,
-        kwh_price=question.kwh_price,
+    return _JudgedFleet(samples, rolled, rated, trusted, lost, verdicts, devices, found, _window(sums, question))
+
+
+def _part_of(whole: _JudgedFleet, condition: Condition, notes: list[str]) -> _JudgedFleet:
+    """Return a part of a fleet, judged as the whole is: its rows are the whole's."""
+    chosen = _chosen(whole.rated, condition, notes)
+    rated = whole.rated.take(chosen)
+    return replace(
+        whole,
+        samples=samples_that_fit(condition, whole.samples, _names_of(whole.rated)),
+        rolled=None,
+        rated=rated,
+        trusted=whole.trusted[chosen],
+        lost={name: values[chosen[whole.trusted]] for name, values in whole.lost.items()},
+        verdicts=_of_rows(whole.verdicts, rated),
+        devices=whole.devices.take(_have_rows(whole.devices, rated)),
+        existence=Existence({}),
     )
 
 

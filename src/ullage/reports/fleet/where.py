@@ -75,7 +75,7 @@ def fleet_filter(
     >>> str(fleet_filter("model=H100", user=["ann", "bob"]))
     'model=H100 and (user=ann or user=bob)'
     """
-    parts = [] if where is None else [parsed(where)]
+    parts = [] if where is None else [condition_of(where)]
     for field, names in (("job", job), ("user", user), ("host", host)):
         tests = tuple(FieldTest(field, name) for name in names)
         if tests:
@@ -177,10 +177,10 @@ class _Tokens:
         return UllageError(f"--where {problem}, at character {at + 1}: {shown}", SYNTAX)
 
 
-def parsed(text: str) -> Condition:
+def condition_of(text: str) -> Condition:
     """Return the condition that a text says. Raises UllageError that names the place of what can't be read.
 
-    >>> str(parsed("user=ann and (model=H100 or not host='node 7')"))
+    >>> str(condition_of("user=ann and (model=H100 or not host='node 7')"))
     "user=ann and (model=H100 or (not (host='node 7')))"
     """
     tokens = _Tokens(text, [])
