@@ -28,6 +28,12 @@ def store_of(seed, folder, *, parts=1, faults=False):
         for row in rows:
             if row["uuid"] in broken and row["time"] > half:
                 row |= {"engine_active": 0.0, "sm_active": 0.0, "tensor_active": 0.0, "busy": 0.97}
+    if rng.random() < 0.5:  # an exporter that is upgraded: what it did not tell at first it tells later, or the other way round
+        upgraded, until = rng.choice(("engine_active", "sm_active", "busy", "sm_clock")), rows[len(rows) // 2]["time"]
+        before = rng.random() < 0.5
+        for row in rows:
+            if (row["time"] <= until) == before:
+                row[upgraded] = None
     store = Store.open(folder, create=True)
     edges = [round(len(rows) * part / parts) for part in range(parts + 1)]
     for first, last in itertools.pairwise(edges):
