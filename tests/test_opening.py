@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +14,7 @@ from tests.command_line import ask
 from ullage.errors import UllageError
 from ullage.opening import opening_of
 
+ROOT = Path(__file__).parents[1]
 LLAMA = {
     "architectures": ["LlamaForCausalLM"],
     "model_type": "llama",
@@ -44,12 +48,25 @@ def inputs(tmp_path_factory):
     (folder / "products").write_text(json.dumps([{"m": 4096, "n": 4096, "k": 4096}]))
     (folder / "code").write_text("//\n.version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k()\n{\n ret;\n}\n")
     (folder / "log").write_text(NEMO)
+    subprocess.run(
+        [sys.executable, str(ROOT / "docs" / "stall_example.py"), str(folder / "samples.parquet")], check=True, capture_output=True
+    )
+    assert ask("simulate", "--out", folder / "fleet", "--gpus", 8, "--hours", 0.1).code == 0
     return folder
 
 
 @pytest.mark.parametrize(
     ("name", "command"),
-    [("profile", "trace"), ("scrape", "fleet"), ("model", "flops"), ("products", "waterfall"), ("code", "sass"), ("local", "fleet")],
+    [
+        ("profile", "trace"),
+        ("scrape", "fleet"),
+        ("model", "flops"),
+        ("products", "waterfall"),
+        ("code", "sass"),
+        ("local", "fleet"),
+        ("samples.parquet", "cupti stalls"),
+        ("fleet/samples", "fleet"),
+    ],
 )
 def test_content_says_which_report_it_is_for(inputs, name, command):
     place = name if name == "local" else str(inputs / name)
