@@ -32,7 +32,8 @@ from ullage.views.view import Finding
 
 SEEDS, GPUS, HOURS, INTERVAL = 200, 96, 6.0, 30.0
 FAULTS = ("straggler", "held_idle", "free", "regression", "latent_moe", "hybrid", "recomputation", "stuck", "stale", "zero_clock")
-KIND_OF = {"straggler": "straggler", "held_idle": "held_idle", "regression": "slower_than_its_kind"}
+FAULTS += ("memory_bound",)
+KIND_OF = {"memory_bound": "memory_bound", "straggler": "straggler", "held_idle": "held_idle", "regression": "slower_than_its_kind"}
 KIND_OF |= dict.fromkeys(("latent_moe", "hybrid", "recomputation"), "reported_mfu")
 EMPTY_SMS = 0.35  # SM activity of a job that is planted with empty SMs, while it computes
 

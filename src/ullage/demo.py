@@ -33,6 +33,7 @@ FAULTS = (
     "latent_moe",
     "hybrid",
     "recomputation",
+    "memory_bound",
     "stuck",
     "stale",
     "silent",

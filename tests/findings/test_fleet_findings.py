@@ -221,6 +221,33 @@ def test_low_sm_fill_is_worth_what_the_chain_loses_there_and_the_advice_follows_
     assert of(job(device(engine=None, sm=0.1))) == [] and of(job(device(held=0.9, counted=0.9, engine=0.8, sm=0.1))) == []
 
 
+def test_a_job_that_memory_binds_is_named_with_what_is_left_to_its_roof() -> None:
+    (found,) = of(job(small_kernels(0.25, idle=0.8), bound="memory", memory=0.75))
+    # 9.2 hours at work x 0.25, at 2 each
+    assert (found.kind, found.owner) == ("memory_bound", "ann")
+    assert (found.gpu_hours, found.money) == (pytest.approx(2.3), pytest.approx(4.6))
+    assert found.confidence == "medium" and found.advice.startswith("its low OFU is no fault")
+    assert facts(found) == {"bandwidth of reachable": 0.75, "OFU": pytest.approx(0.08), "GPUs": 1}  # 0.8 of 10 hours
+    close, further = (of(job(device(), bound="memory", memory=height, memory_measured=True))[0] for height in (0.8, 0.79))
+    assert "near the memory's peak" in close.advice and "fused kernels" in further.advice and close.confidence == "high"
+
+
+@pytest.mark.parametrize(("bound", "found"), [("memory", ["memory_bound"]), (None, ["low_sm_fill"]), ("network", ["low_sm_fill"])])
+def test_a_job_that_memory_binds_is_not_called_bad_for_its_empty_sms(bound: str | None, found: list[str]) -> None:
+    assert kinds(job(small_kernels(0.25), bound=bound, memory=0.6)) == found
+
+
+def test_a_job_that_memory_binds_is_not_slower_than_its_kind_by_its_ofu() -> None:
+    assert [one.kind for one in kind_of_three(1.0, bound="memory", memory=0.6)] == ["memory_bound"]
+    assert of(job(device(held=0.99, counted=0.99), bound="memory", memory=0.6)) == []  # it has just begun
+
+
+def test_what_gpus_wait_for_a_straggler_is_no_way_to_the_memorys_roof() -> None:
+    waiting = [device(n, engine=1.0, sm=0.3, kept=1.0) for n in range(7)]
+    found = {one.kind: one for one in of(job(*waiting, device(7, engine=1.0, sm=0.6, kept=1.0), bound="memory", memory=0.6))}
+    assert found["memory_bound"].gpu_hours == pytest.approx(80 * 0.4 - found["straggler"].gpu_hours)
+
+
 def test_what_waits_for_a_straggler_is_no_low_sm_fill_again() -> None:
     waiting = [device(n, engine=1.0, sm=0.3, kept=1.0, lost={"sm_fill": 7.0}) for n in range(7)]
     found = {one.kind: one for one in of(job(*waiting, device(7, engine=1.0, sm=0.6, kept=1.0, lost={"sm_fill": 4.0})))}

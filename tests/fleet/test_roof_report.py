@@ -61,7 +61,7 @@ def test_each_job_has_its_nearest_roof_and_its_energy_in_the_table():
 
 def test_jobs_are_counted_by_the_roof_that_binds_them():
     rows = [[row[0], row[1]] for row in view(report(by="job")).tables["roofs"].rows]
-    assert rows == [["bound by tensor pipes", 1], ["bound by memory", 1], ["far from every roof", 2]]
+    assert rows == [["bound by tensor pipes", 1], ["bound by memory", 1], ["far from every roof", 1], ["nothing ran", 1]]
 
 
 def test_energy_adds_up_over_its_owners_and_the_idle_part_stands_out():
@@ -107,7 +107,15 @@ def test_power_alone_is_a_meter():
     assert found.energy.kwh == pytest.approx(1.152) and found.energy.counted == 0 and found.energy.sampled == found.energy.joules
 
 
-def test_the_picture_has_a_circle_for_every_job_whose_roofs_are_known():
+def test_a_job_that_memory_binds_is_found_so_and_not_by_its_low_ofu():
+    found = [(one.kind, one.where.job, one.gpu_hours) for one in report(by="job").findings]
+    assert found == [("held_idle", "idle", 1.0), ("memory_bound", "decode", pytest.approx(0.2))]
+    assert [one.kind for one in report(by="job", without={"memory_clock"}).findings] == ["held_idle"]
+
+
+def test_the_picture_has_a_circle_for_every_job_that_did_anything_and_the_name_of_those_that_a_roof_binds():
     drawn = str(picture(report(by="job").groups, "job"))
-    assert all(f"<title>{job}: " in drawn for job in (*JOBS, "idle"))
+    assert all(f"<title>{job}: " in drawn for job in JOBS) and "<title>idle: " not in drawn
+    assert [f">{job}</text>" in drawn for job in JOBS] == [True, True, False]
+    assert "3 of 4 are drawn" in drawn
     assert "decode: tensor pipes 5.0 %, memory 80.0 %, 1.00 GPU-hours" in drawn

@@ -23,6 +23,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from ullage.cli.simulate import command
 from ullage.errors import UllageError
+from ullage.gpus.chip import find
 from ullage.metrics.clocks import sampling_noise
 from ullage.simulate.exporter import SENTINELS
 from ullage.simulate.exposition import NEW, OLD, pages
@@ -451,6 +452,18 @@ def test_a_throttled_gpu_runs_at_900_mhz_and_says_why(everything: Simulation) ->
     assert hot.sum() > 10
     # 900 of 1352 MHz, and the same share on another chip
     assert series(everything, gpu, "sm_clock")[hot].mean() == pytest.approx(chip.load_clock * 900 / 1352, rel=0.01)
+
+
+def test_a_memory_bound_job_fills_memory_and_neither_tensor_pipes_nor_sms(everything: Simulation) -> None:
+    # computes 86 % of a step with memory 93 % active, SMs 42 % and tensor pipes 6 %; communicates 4 % of it with memory at a tenth
+    planted = of(everything, "memory_bound")
+    gpu = planted.gpus[0]
+    given = everything.host(gpu // 8)
+    inside = (given.times[:-1] >= planted.start) & (given.times[1:] <= planted.end)
+    mean = {name: series(everything, gpu, name)[inside].mean() for name in ("dram_active", "tensor_active", "memory_clock")}
+    assert mean["dram_active"] == pytest.approx(0.86 * 0.93 + 0.04 * 0.1, abs=0.005) and mean["tensor_active"] < 0.06
+    assert mean["memory_clock"] == find(given.device.model).memory_clock
+    assert planted.job not in everything.answers["reported"]  # who serves reports no MFU
 
 
 def test_the_regression_costs_two_and_a_half_times_and_goes_away() -> None:

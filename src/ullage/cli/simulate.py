@@ -32,7 +32,7 @@ Examples:
 \b
 What can be planted: """
     + "straggler held_idle free shared throttled regression latent_moe hybrid\n"
-    + "  recomputation stuck stale sentinel duplicated impossible percent hertz slow\n"
+    + "  recomputation memory_bound stuck stale sentinel duplicated impossible percent hertz slow\n"
     + "  beating locked zero_clock gigahertz idle_clock tensor_above_sm faint_percent\n"
     + "  frozen_gauge stale_part stuck_part no_tensor constant_clock silent reordered\n"
     + "  skewed reset\n"

@@ -59,7 +59,11 @@ class DeviceOfJob:
 
 @dataclass(frozen=True)
 class JobEvidence:
-    """A job and its devices; `name`, `state` are those of its record, `user` and `namespace` of its samples."""
+    """A job and its devices; `name`, `state` are those of its record, `user` and `namespace` of its samples.
+
+    `bound` is the class of roof that binds it while it works ("memory", "tensor", …; None: far from every roof, or not known), `memory`
+    how high it then is under the memory's roof, `memory_measured` whether that is over a measured ceiling.
+    """
 
     job: str
     cluster: str | None
@@ -69,6 +73,14 @@ class JobEvidence:
     state: str | None
     devices: tuple[DeviceOfJob, ...]
     reported_mfu: float | None = None
+    bound: str | None = None
+    memory: float | None = None
+    memory_measured: bool = False
+
+    @property
+    def bound_by_memory(self) -> bool:
+        """Whether memory binds it: its low OFU is then no fault of it."""
+        return self.bound == "memory"
 
     @property
     def owner(self) -> str:

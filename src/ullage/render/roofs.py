@@ -19,7 +19,7 @@ KILOWATT_HOURS = Notation("kWh", hours)
 _BOUND = {
     kind: f"bound by {words}" for kind, words in zip(CLASSES, ("tensor pipes", "memory", "another pipe", "NVLink", "PCIe"), strict=True)
 }
-_FAR, _UNKNOWN = "far from every roof", "not known"
+_FAR, _REST, _UNKNOWN = "far from every roof", "nothing ran", "not known"
 
 
 # --- columns of the groups ---
@@ -38,9 +38,9 @@ def group_cells(group: Group, columns: Sequence[Column]) -> list[Value | Cell]:
 
 
 def roof_words(roofs: RoofHeights) -> str | None:
-    """Return the nearest roof and how high under it; None where it is not known."""
+    """Return the nearest roof and how high under it; None where it is not known, or nothing ran."""
     near = roofs.nearest
-    return None if near is None else f"{near.label} {percent(near.height, 0)}"
+    return None if near is None or roofs.at_rest else f"{near.label} {percent(near.height, 0)}"
 
 
 # --- sections ---
@@ -68,9 +68,10 @@ def _classes(groups: Sequence[Group]) -> Iterator[tuple[str, list[Group]]]:
     for kind, label in _BOUND.items():
         if members := [group for group in groups if group.roofs.bound == kind]:
             yield label, members
-    far = [group for group in groups if group.roofs.nearest is not None and group.roofs.bound is None]
+    rest = [group for group in groups if group.roofs.at_rest]
+    far = [group for group in groups if group.roofs.nearest is not None and group.roofs.bound is None and not group.roofs.at_rest]
     unknown = [group for group in groups if group.roofs.nearest is None]
-    yield from ((label, members) for label, members in ((_FAR, far), (_UNKNOWN, unknown)) if members)
+    yield from ((label, members) for label, members in ((_FAR, far), (_REST, rest), (_UNKNOWN, unknown)) if members)
 
 
 def _mean(groups: Sequence[Group], name: str) -> float | None:
@@ -134,8 +135,8 @@ def _meter_words(energy: Energy) -> str:
 
 _ROOFS = (
     "A GPU has more roofs than its tensor pipes: work that moves more bytes than it multiplies is bound by memory, and its low OFU is no "
-    f"fault of it. A circle is bound by a roof when it reaches {NEAR:.0%} of what is reachable there; in the shaded corner it waits for "
-    "something else."
+    f"fault of it. A circle is bound by a roof when it reaches {percent(NEAR)} of what is reachable there; in the shaded corner it "
+    "waits for something else."
 )
 _ENERGY = (
     "Each joule that a meter saw has one owner. The boundary is the accelerator's board: host, network and cooling are not in it. "

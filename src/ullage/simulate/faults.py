@@ -43,6 +43,7 @@ FAULTS: dict[str, Fault] = {
         Fault("latent_moe", OK, "a job's MFU counts experts of latent width 512 at 2048: 2.94 times too high"),
         Fault("hybrid", OK, "a job's MFU counts hybrid layers as attention and dense MLP: 1.57 times too high"),
         Fault("recomputation", OK, "a job's MFU leaves out the recomputed forward pass: 3/4 of what it is"),
+        Fault("memory_bound", OK, "a job serves a large model token by token: memory is near its peak, tensor pipes and most SMs rest"),
         Fault("stuck", "stuck at zero", "profiling gauges read 0 while the GPU works"),
         Fault("stale", "stale", "the exporter gives its last reading for ever"),
         Fault("sentinel", "sentinel", "the exporter writes 'no value' numbers, in every form"),
@@ -81,6 +82,7 @@ UNSEEN = ("no_tensor", "constant_clock")
 
 # OFU paper, sections V-C and VI-C: 54.27 / 18.45; 24.51 / 15.56; 26 where 4/3 of it would be right.
 MISTAKES = {"latent_moe": (2.94, "moe-16b-pretrain"), "hybrid": (1.57, "hybrid-8b-pretrain"), "recomputation": (0.75, "world-model-8b")}
+SERVING = load(step=0.21, compute=0.86, communication=0.04, tensor=0.06, sm=0.42, communication_sm=0.15, dram=0.93, memory=0.95)
 STRAGGLING, REGRESSION, THROTTLED = 1.6, 2.5, 900 / 1352
 WRONG_UNIT_SHARE = 0.01  # of a GPU's readings: fewer are taken for slips of an exporter that starts
 BEAT_SAMPLES = 20  # the sampled clock walks through the step once in so many samples
@@ -243,7 +245,7 @@ def _ordinary(plan: FaultPlan, *, untouched: bool = False) -> list[tuple[int, Sc
     """
     start, end = plan.draft.specification.window
     reserved = {gpu for host in plan.draft.reserved for gpu in _gpus(plan, host)}
-    touched = {planted.job for planted in plan.of("straggler", *MISTAKES)}
+    touched = {planted.job for planted in plan.of("straggler", "memory_bound", *MISTAKES)}
     found = []
     for index, job in enumerate(plan.draft.jobs):
         begin, finish = max(start, job.start + job.startup), min(end, job.end)
@@ -347,6 +349,17 @@ def _mistake(plan: FaultPlan, name: str) -> Planted | None:
     return None
 
 
+def _memory_bound(plan: FaultPlan, name: str) -> Planted | None:
+    """Let the longest job serve of which no GPU is marked, one on a single host if there is any: other faults need room, too."""
+    per_host = plan.draft.specification.gpus_per_host
+    for index, job, start, end in sorted(_ordinary(plan, untouched=True), key=lambda item: len(item[1].gpus) > per_host):
+        gpus = tuple(map(int, job.gpus))
+        if not plan.marked & set(gpus):
+            plan.draft.jobs[index] = replace(job, family="llm-serving", loads=np.tile(SERVING, (len(gpus), 1)), mfu=None)
+            return Planted(name, gpus, start, end, job.name)
+    return None
+
+
 def _has_verdict(plan: FaultPlan, gpu: int) -> bool:
     return any(gpu in planted.gpus and FAULTS[planted.fault].verdict != OK for planted in plan.planted)
 
@@ -354,6 +367,7 @@ def _has_verdict(plan: FaultPlan, gpu: int) -> bool:
 _PLANTERS: dict[str, Callable[[FaultPlan, str], Planted | None]] = {
     "straggler": _straggler,
     "shared": _shared,
+    "memory_bound": _memory_bound,
     **dict.fromkeys(MISTAKES, _mistake),
     **dict.fromkeys(("percent", "hertz", "slow"), _on_host),
     **dict.fromkeys(("reordered", "skewed"), _anywhere),

@@ -35,7 +35,7 @@ from ullage.simulate.load import (
     idle_load,
     readings,
 )
-from ullage.simulate.schedule import Draft, ScheduledJob, draw_jobs
+from ullage.simulate.schedule import FAMILIES, Draft, ScheduledJob, draw_jobs
 from ullage.simulate.specification import CYCLES, NEEDED, NOT_READ, Specification, boundaries, device, host_models, host_name, stream, uuid
 from ullage.tables import JOBS, SAMPLES, samples
 
@@ -208,7 +208,8 @@ def _reporting(plan: faults.FaultPlan) -> list[ScheduledJob]:
         chip = device(draft.models[int(job.gpus[0]) // specification.gpus_per_host])
         running = 1 - job.startup / max(1, job.end - job.start)
         honest = float(expected_ofu(job.loads, chip).mean()) * running * _unthrottled(plan, job) * job.tile_efficiency
-        reports = not job.rider and job.instance is None and honest > 0 and (job.mistake is not None or chance < specification.reporting)
+        trains = not job.rider and job.instance is None and job.family in FAMILIES  # who serves reports no MFU
+        reports = trains and honest > 0 and (job.mistake is not None or chance < specification.reporting)
         jobs.append(replace(job, mfu=round(honest * job.factor, 4)) if reports else job)
     return jobs
 

@@ -194,6 +194,8 @@ def _slow(
     found: dict[str, Array] = {}
     if "dram_active" in wanted:
         found["dram_active"] = np.round(computing * row["dram"] + 0.1 * communicating, 6)
+    if "memory_clock" in wanted:
+        found["memory_clock"] = np.full_like(span + computing, device.memory_clock)  # high-bandwidth memory keeps its clock at rest, too
     if "memory_used" in wanted:
         found["memory_used"] = np.round((EMPTY_MEMORY + row["memory"] * (device.memory - 2 * EMPTY_MEMORY)) / TO_SI["MiB"]) * TO_SI["MiB"]
     if "throttle" in wanted:

@@ -28,6 +28,7 @@ GAUGES = (
     "dram_active",
     "gpu_util",
     "sm_clock",
+    "memory_clock",
     "power",
     "temperature",
     "memory_used",
@@ -136,7 +137,7 @@ class Specification:
 
 @dataclass(frozen=True)
 class SimulatedChip:
-    """What the simulation needs of a chip: SMs, clocks in Hz, power in W, memory in B."""
+    """What the simulation needs of a chip: SMs, clocks in Hz (of memory: NaN where nobody states it), power in W, memory in B."""
 
     model: str
     sms: int
@@ -144,6 +145,7 @@ class SimulatedChip:
     tensor_clock: float
     power: float
     memory: float
+    memory_clock: float
 
     @property
     def load_clock(self) -> float:
@@ -164,7 +166,8 @@ def device(model: str) -> SimulatedChip:
     (1980000000.0, 1042)
     """
     chip = find(model)
-    return SimulatedChip(model, chip.sms, chip.sm_clock or chip.tensor_clock, chip.tensor_clock, chip.power, chip.memory)
+    memory_clock = math.nan if chip.memory_clock is None else chip.memory_clock
+    return SimulatedChip(model, chip.sms, chip.sm_clock or chip.tensor_clock, chip.tensor_clock, chip.power, chip.memory, memory_clock)
 
 
 def host_models(specification: Specification) -> list[str]:

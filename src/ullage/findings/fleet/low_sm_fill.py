@@ -23,8 +23,10 @@ LITTLE_BUSY = 0.5  # of the time: a GPU that several jobs of this kind could sha
     without=("straggler",),
 )
 def low_sm_fill(fleet: FleetEvidence) -> Iterator[Finding]:
-    """Yield the jobs of whose SMs at most half hold work while the GPU is busy."""
+    """Yield the jobs of whose SMs at most half hold work while the GPU is busy, and that memory does not bind."""
     for job in fleet.jobs:
+        if job.bound_by_memory:
+            continue
         known = [one for one in job.devices if one.engine is not None and one.sm is not None]
         worked = sum(one.worked for one in known)
         engine = ratio(sum((one.engine or 0.0) * one.worked for one in known), worked)

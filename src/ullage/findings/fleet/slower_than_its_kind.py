@@ -30,7 +30,7 @@ OTHERWISE = "compare its settings and its hosts with those of the other jobs of 
     "slower_than_its_kind", "slower than its kind", part="the ullage of a job that no other finding of the job speaks of", without=("*",)
 )
 def slower_than_its_kind(fleet: FleetEvidence) -> Iterator[Finding]:
-    """Yield the jobs whose OFU is at most three quarters of that of every other job of their kind."""
+    """Yield the jobs whose OFU is at most three quarters of that of every other job of their kind, and that memory does not bind."""
     kinds: dict[tuple[object, ...], list[JobEvidence]] = {}
     for job in fleet.jobs:
         if job.name and job.ofu is not None and job.total(lambda one: one.worked) >= LEAST_HOURS:
@@ -39,7 +39,7 @@ def slower_than_its_kind(fleet: FleetEvidence) -> Iterator[Finding]:
     for jobs in kinds.values():
         for job in jobs if len(jobs) > LEAST_OTHERS else ():
             others = [other for other in jobs if other is not job]
-            if (job.ofu or 0.0) <= MOST_OF_THE_SLOWEST * min(other.ofu or 0.0 for other in others):
+            if not job.bound_by_memory and (job.ofu or 0.0) <= MOST_OF_THE_SLOWEST * min(other.ofu or 0.0 for other in others):
                 yield _finding(job, others)
 
 

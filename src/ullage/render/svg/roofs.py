@@ -12,30 +12,32 @@ from ullage.views.markup import Markup, element
 from ullage.views.numbers import hours, percent
 
 DRAWN = 1_000
-HEAD, LEFT, BELOW, LARGEST = 44.0, 44.0, 44.0, 14.0
+NAMED = 6  # circles that are bound by a roof have their name beside them
+HEAD, LEFT, RIGHT, BELOW, LARGEST = 54.0, 44.0, 22.0, 44.0, 14.0
 COLOURS = {"tensor": "ofu", "memory": "memory", "other pipe": "gain", "network": "collective", "host": "shared", None: "loss"}
 WORDS = {"tensor": "tensor", "memory": "memory", "other pipe": "other pipe", "network": "NVLink", "host": "PCIe", None: "far from all"}
 
 
 def roofs(groups: Sequence[Group], by: str, *, width: int = WIDE, standalone: bool = True) -> Markup:
-    """Return the picture of groups whose OFU and bandwidth utilization are known, both over what is reachable.
+    """Return the picture of groups that did anything and whose OFU and bandwidth utilization are known, both over what is reachable.
 
     A circle's area is its GPU-hours, its colour the roof by which it is bound. Of more than 1,000 groups the largest are drawn.
     """
-    known = [group for group in groups if group.roofs.nearest is not None]
+    known = [group for group in groups if group.roofs.nearest is not None and not group.roofs.at_rest]
     drawn = sorted(known, key=lambda group: (-group.gpu_hours, group.key))[:DRAWN]
-    side = min(420.0, width - LEFT - 16)
+    side = min(420.0, width - LEFT - RIGHT)
     across, up = Scale(0.0, 1.0, LEFT, LEFT + side), Scale(0.0, 1.0, HEAD + side, HEAD)
     most = max((group.gpu_hours for group in drawn), default=1.0)
     told = "; ".join(f"{fit(group.key, 200)}: {_told(group)}" for group in drawn[:20])
     return picture(
         "roofs",
         f"OFU against bandwidth utilization, by {by}",
-        f"{len(known):,} of {len(groups):,} are known. {told}",
+        f"{len(known):,} of {len(groups):,} are drawn. {told}",
         (width, HEAD + side + BELOW),
         *_legend(drawn),
         *_plane(across, up),
-        [_circle(group, across, up, max(2.5, LARGEST * math.sqrt(group.gpu_hours / most if most else 0.0))) for group in drawn],
+        [_circle(group, across, up, _radius(group, most)) for group in drawn],
+        *_names(drawn, across, up, most),
         standalone=standalone,
     )
 
@@ -49,17 +51,40 @@ def _plane(across: Scale, up: Scale) -> list[Markup]:
         marks.append(text(across.start - 8, y + 4, percent(tick / 100), anchor="end", colour="muted", size=SMALL))
         marks.append(text(x, up.start + 18, percent(tick / 100), anchor="middle", colour="muted", size=SMALL))
     marks += [line(across.start, up.start, across.end, up.start, "muted"), line(across.start, up.start, across.start, up.end, "muted")]
-    marks.append(text(across.end, up.start + 38, "OFU →", anchor="end"))
-    marks.append(text(0, HEAD - 12, "↑ bandwidth utilization"))
+    marks.append(text(across.end, up.start + 38, "OFU of reachable →", anchor="end"))
+    marks.append(text(0, HEAD - 18, "↑ bandwidth of reachable"))
     return marks
 
 
-def _circle(group: Group, across: Scale, up: Scale, radius: float) -> Markup:
+def _radius(group: Group, most: float) -> float:
+    return max(2.5, LARGEST * math.sqrt(group.gpu_hours / most if most else 0.0))
+
+
+def _place(group: Group, across: Scale, up: Scale) -> tuple[float, float]:
     tensor, memory = (group.roofs.level(name) for name in ("tensor", "memory"))
-    x, y = ((0.0 if level is None else level.height or 0.0) for level in (tensor, memory))
+    x, y = ((0.0 if level is None else min(1.0, level.height or 0.0)) for level in (tensor, memory))
+    return across(x), up(y)
+
+
+def _circle(group: Group, across: Scale, up: Scale, radius: float) -> Markup:
     title = element("title", f"{fit(group.key, 400)}: {_told(group)}")
+    x, y = _place(group, across, up)
     colour = COLOURS[group.roofs.bound]
-    return element("circle", title, cx=across(x), cy=up(y), r=radius, class_=f"f-{colour} s-paper", fill_opacity=0.75, stroke_width=1.0)
+    return element("circle", title, cx=x, cy=y, r=radius, class_=f"f-{colour} s-paper", fill_opacity=0.75, stroke_width=1.0)
+
+
+def _names(drawn: Sequence[Group], across: Scale, up: Scale, most: float) -> list[Markup]:
+    """Return the names of the largest groups that are bound by a roof, where there is room for them."""
+    marks: list[Markup] = []
+    taken: list[tuple[float, float]] = []
+    for group in [one for one in drawn if one.roofs.bound is not None][:NAMED]:
+        x, y = _place(group, across, up)
+        left, radius = x > across(0.6), _radius(group, most)
+        if all(abs(y - other) > SMALL or abs(x - beside) > 120 for beside, other in taken):
+            taken.append((x, y))
+            end = "end" if left else "start"
+            marks.append(text(x - radius - 5 if left else x + radius + 5, y + 4, fit(group.key, 110), anchor=end, size=SMALL))
+    return marks
 
 
 def _told(group: Group) -> str:

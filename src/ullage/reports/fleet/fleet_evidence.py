@@ -14,6 +14,7 @@ from ullage.findings.fleet_evidence import DeviceOfJob, FleetEvidence, FreeHours
 from ullage.metrics.metric import ratio
 from ullage.reports.fleet.groups import gpu_hours
 from ullage.reports.fleet.rated import NOT_ALLOCATED, WORK, Array, Codes, Rated
+from ullage.reports.fleet.roofs import RoofHeights, roofs_of
 from ullage.sums.ledger import CODES
 from ullage.units import HOUR_MS
 
@@ -60,6 +61,7 @@ def _jobs(
     found: dict[tuple[Any, ...], list[int]] = {}
     for number, row in enumerate(names):
         found.setdefault((row["cluster"], row["job"]), []).append(number)
+    roofs = _roofs_of_jobs(rows, codes, [*found.values()])
     return [
         JobEvidence(
             job=job,
@@ -70,9 +72,23 @@ def _jobs(
             state=records.get(job, (None, None))[1],
             devices=tuple(devices[number] for number in numbers),
             reported_mfu=mfus.get(job),
+            bound=roof.bound,
+            memory=None if (level := roof.level("memory")) is None else level.height,
+            memory_measured=level is not None and level.measured,
         )
-        for (cluster, job), numbers in found.items()
+        for ((cluster, job), numbers), roof in zip(found.items(), roofs, strict=True)
     ]
+
+
+def _roofs_of_jobs(rows: Rated, codes: Codes, jobs: Sequence[Sequence[int]]) -> list[RoofHeights]:
+    """Return how high each job is under each roof while it works; `codes` is each row's device, `jobs` the devices of each job."""
+    if not rows.column("memory_ms").any():
+        return [RoofHeights()] * len(jobs)
+    job_of = np.zeros(int(codes.max()) + 1, np.int64)
+    for job, devices in enumerate(jobs):
+        job_of[list(devices)] = job
+    works = np.isin(rows.column("owner"), WORK)
+    return roofs_of(rows.take(works), job_of[codes][works], len(jobs))
 
 
 def _first(names: Sequence[Mapping[str, Any]], numbers: Sequence[int], column: str) -> str | None:

@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from ullage.errors import UllageError
+from ullage.field import IDLE
 from ullage.gpus.chip import Chip
 from ullage.gpus.links import Link, Pcie
 from ullage.gpus.measured import Ceilings, ceilings_of
@@ -88,6 +89,11 @@ class RoofHeights:
     def bound(self) -> str | None:
         """The class whose roof is within reach; None where the nearest is far, or not known."""
         return self.kind if self.nearest is not None and (self.nearest.height or 0.0) >= NEAR else None
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing ran: every roof that is known is further than an idle GPU's noise."""
+        return self.nearest is not None and (self.nearest.height or 0.0) < IDLE
 
     @property
     def unknown(self) -> tuple[str, ...]:

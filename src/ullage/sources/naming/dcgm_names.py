@@ -35,6 +35,7 @@ _CYCLES = {
 }
 OLD: dict[str, Name] = {
     "sm_clock": _gauge("DCGM_FI_DEV_SM_CLOCK", 1e-6, 0, "SM clock frequency (in MHz)."),
+    "memory_clock": _gauge("DCGM_FI_DEV_MEM_CLOCK", 1e-6, 0, "Memory clock frequency (in MHz)."),
     "temperature": _gauge("DCGM_FI_DEV_GPU_TEMP", 1, 0, "GPU temperature (in C)."),
     "power": _gauge("DCGM_FI_DEV_POWER_USAGE", 1, 6, "Power draw (in W)."),
     "energy": _counter("DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION", 1e3, "Total energy consumption since boot (in mJ)."),
@@ -49,6 +50,7 @@ OLD: dict[str, Name] = {
 }
 NEW: dict[str, Name] = {
     "sm_clock": _gauge("DCGM_FI_DEV_SM_CLOCK_HERTZ", 1, 0, "SM clock frequency (in Hz)."),
+    "memory_clock": _gauge("DCGM_FI_DEV_MEMORY_CLOCK_HERTZ", 1, 0, "Memory clock frequency (in Hz)."),
     "temperature": _gauge("DCGM_FI_DEV_GPU_TEMP_CELSIUS", 1, 0, "GPU temperature (in C)."),
     "power": _gauge("DCGM_FI_DEV_BOARD_POWER_WATTS", 1, 6, "Power draw (in W)."),
     "energy": _counter("DCGM_FI_DEV_GPU_ENERGY_JOULES_TOTAL", 1, "Total energy consumption since boot (in J)."),
@@ -64,7 +66,6 @@ NEW: dict[str, Name] = {
 # Every field of a sample, by its old name.
 EVERY: dict[str, Name] = {
     **OLD,
-    "memory_clock": _gauge("DCGM_FI_DEV_MEM_CLOCK", 1e-6, 0, "Memory clock frequency (in MHz)."),
     "sm_occupancy": _gauge("DCGM_FI_PROF_SM_OCCUPANCY", 1, 6, "The fraction of resident warps on a multiprocessor."),
     "hmma_active": _gauge("DCGM_FI_PROF_PIPE_TENSOR_HMMA_ACTIVE", 1, 6, "Ratio of cycles the FP16, BF16 and FP8 tensor pipe is active."),
     "imma_active": _gauge("DCGM_FI_PROF_PIPE_TENSOR_IMMA_ACTIVE", 1, 6, "Ratio of cycles the integer tensor pipe is active."),
