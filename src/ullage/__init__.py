@@ -4,6 +4,7 @@
     ullage.peak("H100 SXM", "bf16")                      peak of a GPU, FLOP/s
     ullage.read_samples("scrapes/")                      telemetry as record batches (`ullage.tables.SAMPLES`)
     ullage.fleet("scrapes/", by="job")                   OFU, the telemetry tree, the ledger, trust
+    ullage.job("4711", "store/")                         one job: where it ran, its OFU, where the rest went
     ullage.flops("config.json", batch=8, seq=4096)       FLOPs of a model step; with step_time and gpu, MFU and HFU
     ullage.gemm(4096, 4096, 4096, gpu="H100 SXM")        what tiles pad of a matrix product
     ullage.audit_mfu("config.json", reported=0.54, ofu=0.26)   which mistakes explain a reported MFU
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from ullage.questions.fleet import fleet as fleet
     from ullage.questions.flops import flops as flops
     from ullage.questions.gemm import gemm as gemm
+    from ullage.questions.job import job as job
     from ullage.questions.sass import sass as sass
     from ullage.questions.trace.compare import trace_compare as trace_compare
     from ullage.questions.trace.gemms import trace_gemms as trace_gemms
@@ -52,6 +54,7 @@ __all__ = [
     "flops",
     "gemm",
     "gpu",
+    "job",
     "open",
     "peak",
     "read_samples",
@@ -75,6 +78,7 @@ _HOME = {
     "flops": ("ullage.questions.flops", "flops"),
     "gemm": ("ullage.questions.gemm", "gemm"),
     "gpu": ("ullage.gpus.chip", "find"),
+    "job": ("ullage.questions.job", "job"),
     "open": ("ullage.opening", "open_any"),
     "peak": ("ullage.gpus.chip", "peak"),
     "read_samples": ("ullage.questions._samples", "read_samples"),

@@ -59,7 +59,7 @@ class Intake:
 def opened(
     sources: Sequence[str],
     *,
-    jobs: Sequence[str] = (),
+    jobs: Sequence[str | pa.Table] = (),
     reported: Sequence[str] = (),
     options: Options | None = None,
     gap_ms: int | None = None,
@@ -68,13 +68,13 @@ def opened(
     """Yield the settled samples of some places: a store or a settled file is asked where it lies, the rest is taken in.
 
     What is taken in goes to the store `store` (made when it does not exist), or to a temporary one that is gone after.
-    `jobs` are job records, `reported` trainers' logs as `LOG=JOB`.
+    `jobs` are job records, named or read already; `reported` trainers' logs as `LOG=JOB`.
     """
     options, problems = options or Options(), Problems()
     _check_window(options)
     zone = named_zone(options.time_zone)
     records = [read_reported(text, problems, since=options.since, until=options.until) for text in reported]
-    records += [read_jobs(name, problems, zone) for name in jobs]
+    records += [read_jobs(one, problems, zone) if isinstance(one, str) else one for one in jobs]
     if len(sources) == 1 and store is None and at_rest(sources[0]):
         with asking(sources[0]):
             place = _resting(Path(sources[0]).expanduser())

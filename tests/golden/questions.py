@@ -35,6 +35,11 @@ TELEMETRY = {
     "fleet-cut": "fleet cut.csv.gz",
     "fleet-cut-strict": "fleet cut.csv.gz --strict",
     "fleet-nowhere": "fleet nowhere",
+    "job": "job 100001 fleet --price 2",
+    "job-of-the-records": "job 100003 fleet/samples --jobs fleet/jobs.csv",
+    "job-of-one-cluster": "job simulated/100002 moving",
+    "job-of-two-clusters": "job 100002 moving",
+    "job-that-is-not-there": "job 10000 fleet",
     "fleet-empty": "fleet empty.json",
     "top-source": "top --once --source tables",
     "audit-fleet": "audit mfu --fleet fleet --configs configs",
@@ -174,5 +179,15 @@ TEXT_ALONE = {
     "flops-llama-by-name",
 }
 QUICK = frozenset(  # asked by the quick suite too
-    name for name in QUESTIONS if not name.startswith(("fleet", "waterfall", "trace", "audit-fleet", "sass"))
-) | {"fleet-scrapes", "fleet-cut", "waterfall-given", "waterfall-traces", "trace-region", "trace-case-4", "trace-talp", "trace-stragglers"}
+    name for name in QUESTIONS if not name.startswith(("fleet", "job", "waterfall", "trace", "audit-fleet", "sass"))
+) | {
+    "job",
+    "fleet-scrapes",
+    "fleet-cut",
+    "waterfall-given",
+    "waterfall-traces",
+    "trace-region",
+    "trace-case-4",
+    "trace-talp",
+    "trace-stragglers",
+}

@@ -17,6 +17,7 @@ MEANINGS = {
 # What 3 says of a command that can end with it, and of the one command whose status is another program's.
 THREE = {
     "fleet": "only a part of the source could be read",
+    "job": "only a part of the source could be read",
     "open": "the command that answers ends with 3",
     "waterfall": "the step is not the traced one and was left out, or only a part of the telemetry or of the traces could be read",
     "top": "with --once or --json, only a part of the place could be read, or not all ranks of the run were seen",

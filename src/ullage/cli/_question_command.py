@@ -101,7 +101,7 @@ _OUTPUT_OPTIONS = [
 
 def _argument(field: Askable) -> click.Parameter:
     count = -1 if field.repeated else 1
-    return click.Argument([field.name], nargs=count, required=field.required, metavar=field.metavar, type=_type(field))
+    return click.Argument([field.name], nargs=count, required=field.required, metavar=field.metavar, type=_type(field), envvar=field.env)
 
 
 def option_of(field: Askable) -> click.Parameter:

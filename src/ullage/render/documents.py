@@ -39,6 +39,7 @@ KINDS = {
     "gemm": "render.gemm:GemmDocument",
     "gemm-sweep": "render.gemm_sweep:GemmSweepDocument",
     "gpus": "render.gpus:GpusDocument",
+    "job": "render.job:JobDocument",
     "kernel-counters": "render.kernel_counters:KernelCountersDocument",
     "metrics": "render.metrics:MetricsDocument",
     "process-tree": "render.rank_trees:ProcessTreeDocument",

@@ -305,23 +305,28 @@ def record(report: FleetReport) -> dict[str, Any]:
     start, end = report.window
     total = report.ledger["total"]
     counts = {name: VerdictCountDocument(series=count, gpu_hours=hours) for name, (count, hours) in report.verdicts.items()}
-    losses = report.tree.losses(report.counted_hours)
-    found: dict[str, Any] = _finite(
+    found: dict[str, Any] = finite(
         plain_data(
             FleetDocument,
             report,
             window=WindowDocument(start=iso(start), end=iso(end), hours=(end - start) / 3_600_000),
-            losses=[LossDocument(name=f.name, label=f.label, gpu_hours=lost) for f, lost in losses],
+            losses=losses_document(report),
             ledger_shares={owner: hours / total if total else None for owner, hours in report.ledger.items()},
             ullage=filled(UllageDocument, report),
-            energy_account=_energy_account(report),
+            energy_account=energy_account(report),
             trust=TrustDocument(verdicts=counts, findings=[filled(VerdictDocument, one) for one in report.doubtful_series]),
         )
     )
     return found
 
 
-def _energy_account(report: FleetReport) -> EnergyAccountDocument:
+def losses_document(report: FleetReport) -> list[LossDocument]:
+    """Return what each factor takes of the counted GPU-hours."""
+    return [LossDocument(name=f.name, label=f.label, gpu_hours=lost) for f, lost in report.tree.losses(report.counted_hours)]
+
+
+def energy_account(report: FleetReport) -> EnergyAccountDocument:
+    """Return what all energy comes to by the intensity and the price that were given."""
     spent = report.energy.kwh
     kilograms = None if spent is None or report.carbon is None else spent * report.carbon / 1000
     cost = None if spent is None or report.kwh_price is None else spent * report.kwh_price
@@ -333,10 +338,10 @@ def group_record(row: Group) -> dict[str, Any]:
     return plain_data(GroupDocument, row)
 
 
-def _finite(value: Any) -> Any:
-    # JSON has no NaN: what is not known is null
+def finite(value: Any) -> Any:
+    """Return plain data without NaN, which JSON has not: what is not known is null."""
     if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -133,9 +133,17 @@ def fleet(
     Raises UllageError for an empty window, an unknown key, or a fleet of which no GPU is known.
     """
     notes = list(notes or [])
-    whole = _judged(samples, question, notes, rolled)
+    whole = judged_fleet(samples, question, notes, rolled)
     condition = question.condition()
-    asked = whole if condition is None else _part_of(whole, condition, notes)
+    asked = whole
+    if condition is not None:
+        asked = part_of_fleet(whole, condition)
+        notes.insert(0, f"this is the part of the fleet that fits '{harmless(str(condition), 300)}'")
+    return report_of(whole, asked, jobs, question, notes)
+
+
+def report_of(whole: JudgedFleet, asked: JudgedFleet, jobs: pa.Table | None, question: FleetRequest, notes: list[str]) -> FleetReport:
+    """Return the report on a judged fleet, or on the part of it that is asked about."""
     rated, good, trusted, lost, verdicts, devices = asked.rated, asked.good, asked.trusted, asked.lost, asked.verdicts, asked.devices
     by = question.by or _natural_key(whole.rated.sums)
     question.progress("grouping")
@@ -182,7 +190,7 @@ def fleet(
 
 
 @dataclass(frozen=True)
-class _JudgedFleet:
+class JudgedFleet:
     """What was measured and what of it can be believed: rows of sums by state, which of them are `trusted`, what each step `lost` there."""
 
     samples: Any
@@ -201,7 +209,7 @@ class _JudgedFleet:
         return self.rated.take(self.trusted)
 
 
-def _judged(samples: Any, question: FleetRequest, notes: list[str], rolled: RolledSums | None) -> _JudgedFleet:
+def judged_fleet(samples: Any, question: FleetRequest, notes: list[str], rolled: RolledSums | None) -> JudgedFleet:
     """Add up the samples of a window, and decide which series can be believed; notes say what lies beside."""
     samples = within(samples, question.since, question.until)
     question.progress("adding up")
@@ -222,12 +230,12 @@ def _judged(samples: Any, question: FleetRequest, notes: list[str], rolled: Roll
     trusted = _believed(rated, verdicts)
     good = rated.take(trusted)
     lost = losses(good, np.zeros(len(good), np.int64) if question.one_job else None)
-    return _JudgedFleet(samples, rolled, rated, trusted, lost, verdicts, devices, found, _window(sums, question))
+    return JudgedFleet(samples, rolled, rated, trusted, lost, verdicts, devices, found, _window(sums, question))
 
 
-def _part_of(whole: _JudgedFleet, condition: Condition, notes: list[str]) -> _JudgedFleet:
-    """Return a part of a fleet, judged as the whole is: its rows are the whole's."""
-    chosen = _chosen(whole.rated, condition, notes)
+def part_of_fleet(whole: JudgedFleet, condition: Condition) -> JudgedFleet:
+    """Return a part of a fleet, judged as the whole is: its rows are the whole's. Raises UllageError where there are none."""
+    chosen = _chosen(whole.rated, condition)
     rated = whole.rated.take(chosen)
     return replace(
         whole,
@@ -284,14 +292,13 @@ def _existing(
     return inside, left, gauges, found, None
 
 
-def _chosen(rated: Rated, where: Condition, notes: list[str]) -> Mask:
+def _chosen(rated: Rated, where: Condition) -> Mask:
     """Return which rows are of the part that is asked about; raises UllageError where none is."""
     chosen = rows_that_fit(where, rated.sums)
     if not chosen.any():
         raise UllageError(
             f"no sample of this fleet fits --where '{harmless(str(where), 300)}'", "see the names with --by user, host, model"
         )
-    notes.insert(0, f"this is the part of the fleet that fits '{harmless(str(where), 300)}'")
     return chosen
 
 

@@ -29,6 +29,7 @@ from ullage.sources.source import Place
 MOST_JSON = 1 << 30  # bytes: sacct --json writes some 5 kB a job
 _NOWHERE = ("", "none assigned", "(null)", "unknown", "n/a")
 _DETAIL = re.compile(r"(?:^|[,=\s])gpu(?::([^:(,]+))?(?::\d+)?\(IDX:([\d,-]+)\)")
+_UNREADABLE = (TypeError, ValueError, AttributeError, KeyError, OverflowError, RecursionError, UllageError)
 _INSTANCE = re.compile(r"\d+g\.\d+gb")
 
 
@@ -56,6 +57,14 @@ def read(place: Place, problems: Problems, zone: ZoneInfo | None) -> pa.Table:
 
 
 def _text(place: Place, where: str, problems: Problems, zone: ZoneInfo | None) -> Iterator[Record]:
+    for at, told in text_rows(place, where, problems):
+        job = told.get("JobIDRaw") or told.get("JobID") or ""
+        if job and "." not in job:
+            yield from _told(told, job, at, where, problems, zone)
+
+
+def text_rows(place: Place, where: str, problems: Problems) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the place of each line of `sacct --parsable2`, and its cells by their heads; lines that have others are counted."""
     with place.open() as file:
         lines = (line.decode("utf-8", "replace").rstrip("\r\n") for line in file)
         heads = next((line for line in lines if line.strip()), "").strip().split("|")
@@ -66,10 +75,7 @@ def _text(place: Place, where: str, problems: Problems, zone: ZoneInfo | None) -
             if cells is None:
                 problems.drop("lines of sacct with a wrong number of columns", 1 if line else 0, f"{where} line {number:,}")
                 continue
-            told = dict(zip(heads, cells, strict=True))
-            job = told.get("JobIDRaw") or told.get("JobID") or ""
-            if job and "." not in job:
-                yield from _told(told, job, f"{where} line {number:,}", where, problems, zone)
+            yield f"{where} line {number:,}", dict(zip(heads, cells, strict=True))
 
 
 def _cells(line: str, heads: list[str]) -> list[str] | None:
@@ -151,6 +157,25 @@ def allocated(text: str) -> int:
 
 
 def _json(place: Place, where: str, problems: Problems) -> Iterator[Record]:
+    for at, job in json_jobs(place, where, problems):
+        try:
+            record, hosts, details = _decoded(job)
+        except _UNREADABLE as error:
+            problems.drop("job records that can't be read", 1, f"{at}: {harmless(str(error))}")
+            continue
+        if not holds(record, hosts, "nodes" in job, at, problems):
+            continue
+        if len(details) == len(hosts) and any(details):
+            yield from (replace(record, host=host, index=index) for host, own in zip(hosts, details, strict=True) for index in own)
+        else:
+            yield from (replace(record, host=host) for host in (hosts or (None,)))
+
+
+def json_jobs(place: Place, where: str, problems: Problems, naming: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the place of each job of Slurm's JSON, and the job; only those in whose text `naming` stands. What is no job is counted.
+
+    Raises UllageError for what is not whole JSON, or too much of it.
+    """
     with place.open() as file:
         data = file.read(MOST_JSON + 1)
     if len(data) > MOST_JSON:
@@ -164,26 +189,21 @@ def _json(place: Place, where: str, problems: Problems) -> Iterator[Record]:
     except (msgspec.DecodeError, RecursionError) as error:
         raise UllageError(f"{where} is not whole JSON: {error}", "write it again with sacct --json") from error
     for number, text in enumerate(jobs, 1):
-        place_ = f"{where} job {number:,}"
+        if naming.encode() not in bytes(text):
+            continue
+        at = f"{where} job {number:,}"
         try:
-            job = msgspec.json.decode(text, type=dict[str, Any])  # one at a time: as objects they take 20 times their text
-            record, hosts, details = _decoded(job)
-        except (TypeError, ValueError, AttributeError, KeyError, OverflowError, UllageError) as error:
-            problems.drop("job records that can't be read", 1, f"{place_}: {harmless(str(error))}")
-            continue
-        if not holds(record, hosts, "nodes" in job, place_, problems):
-            continue
-        if len(details) == len(hosts) and any(details):
-            yield from (replace(record, host=host, index=index) for host, own in zip(hosts, details, strict=True) for index in own)
-        else:
-            yield from (replace(record, host=host) for host in (hosts or (None,)))
+            # one at a time: as objects they take 20 times their text
+            yield at, msgspec.json.decode(text, type=dict[str, Any])
+        except _UNREADABLE as error:
+            problems.drop("job records that can't be read", 1, f"{at}: {harmless(str(error))}")
 
 
 def _decoded(job: dict[str, Any]) -> tuple[Record, list[str], list[list[int]]]:
     """Return a job, its hosts and their GPUs, from sacct's JSON (`time`, `tres`) or squeue's (`start_time`, `tres_alloc_str`)."""
     time = job.get("time") or {}
-    start, end = (_moment(time.get(name) if name in time else job.get(f"{name}_time")) for name in ("start", "end"))
-    states = _states(job)
+    start, end = (json_moment(time.get(name) if name in time else job.get(f"{name}_time")) for name in ("start", "end"))
+    states = json_states(job)
     record = Record(
         str(job["job_id"]),
         name=_word(job.get("name")),
@@ -198,7 +218,8 @@ def _decoded(job: dict[str, Any]) -> tuple[Record, list[str], list[list[int]]]:
     return record, hosts_of(str(job.get("nodes") or "")), details
 
 
-def _states(job: dict[str, Any]) -> list[str]:
+def json_states(job: dict[str, Any]) -> list[str]:
+    """Return Slurm's words for how a job ended or stands: one in text, since 23.02 a list."""
     state = job.get("job_state") or (job.get("state") or {}).get("current") or ()
     return [state] if isinstance(state, str) else [str(word) for word in state]
 
@@ -214,13 +235,23 @@ def _gpus(job: dict[str, Any]) -> int | None:
     return allocated(job["tres_alloc_str"]) if isinstance(job.get("tres_alloc_str"), str) else None
 
 
-def _moment(value: Any) -> int | None:
-    """Return a time in ms, as Slurm's JSON writes it: seconds, since 23.02 as {"set": true, "infinite": false, "number": 7}."""
+def json_number(value: Any) -> int | None:
+    """Return a number as Slurm's JSON writes it: as one, since 23.02 as {"set": true, "infinite": false, "number": 7}.
+
+    >>> json_number(7), json_number({"set": True, "infinite": False, "number": 7}), json_number({"set": False, "number": 0})
+    (7, 7, None)
+    """
     if isinstance(value, dict):
         value = value.get("number") if value.get("set", True) and not value.get("infinite") else None
+    return None if value is None else int(value)
+
+
+def json_moment(value: Any) -> int | None:
+    """Return a time of Slurm's JSON in ms: it is written in seconds."""
+    value = json_number(value)
     if not value:
         return None
-    found = clock.moment(str(int(value)), Problems())
+    found = clock.moment(str(value), Problems())
     if found is None:
         raise ValueError(f"{value} is not a time")
     return found

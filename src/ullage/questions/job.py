@@ -1,0 +1,159 @@
+"""How well did one job use its GPUs, and where did the rest go?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ullage.asking import asked, read_prices
+from ullage.asking.question import Progress, RegisteredQuestion, python_function, register
+from ullage.asking.telemetry import TelemetryReading
+from ullage.problems import Problems
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from ullage.reports.fleet.request import FleetRequest
+    from ullage.reports.job.job import JobReport
+    from ullage.sources.jobs.slurm_job import SlurmJob
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobQuestion(TelemetryReading):
+    """What `seff` says of CPUs, of a job's GPUs: where it ran, its OFU, and where the rest went.
+
+    ID is a job as the samples or Slurm write it: 4711, a task 4711_3, an array 4711 (all its tasks), a step 4711.0, or CLUSTER/4711.
+    SOURCE is telemetry as `ullage fleet` reads it; the numbers are those of `ullage fleet SOURCE --job ID`.
+    """
+
+    id: str = asked("The job.", metavar="ID", argument=True, required=True)
+    sources: tuple[str, ...] = asked(
+        "Files, folders, stores or URLs.", (), metavar="[SOURCE…]", argument=True, repeated=True, env="ULLAGE_SOURCE"
+    )
+    jobs: tuple[str, ...] = asked(
+        "Job records: sacct output, a CSV, a mapping folder. They also say which time to read. Repeatable.",
+        (),
+        metavar="FILE",
+        repeated=True,
+    )
+    reported: tuple[str, ...] = asked("A trainer's log, for the MFU that it reports. Repeatable.", (), metavar="LOG[=JOB]", repeated=True)
+    prices: Mapping[str, float] = asked(
+        "Money per GPU-hour: 2.50, or H100=2.50,A100=1.20.",
+        {},
+        flag="--price",
+        metavar="[GPU=]AMOUNT",
+        read=read_prices,
+        env="ULLAGE_PRICE",
+        repeated=True,
+    )
+    gpu: str | None = asked("Which GPU it is, where the samples don't say.")
+    peak_tflops: str | None = asked(
+        "Peak of a relabelled board, for reported FLOP/s: 989.4, or bf16=989.4.", metavar="TFLOPS", env="ULLAGE_PEAK_TFLOPS", minor=True
+    )
+    kwh_price: float | None = asked("Money per kWh, for the energy that meters saw.", metavar="AMOUNT", least=0, minor=True)
+    carbon: float | None = asked("Carbon intensity of the grid, in g of CO2 per kWh.", metavar="G/KWH", least=0, minor=True)
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense before anything is read."""
+        self.fleet_request(lambda _: None, "")
+
+    def fleet_request(self, progress: Progress, command: str) -> FleetRequest:
+        """Return what is asked of the fleet that the job is a part of."""
+        from ullage.reports.fleet.request import FleetRequest
+
+        return FleetRequest(
+            by="job",
+            prices=self.prices,
+            gpu=self.gpu,
+            peak_tflops=self.peak_tflops,
+            kwh_price=self.kwh_price,
+            carbon=self.carbon,
+            since=self.since,
+            until=self.until,
+            progress=progress,
+            command=command,
+        )
+
+
+def answer(question: JobQuestion, progress: Progress, command: str = "") -> JobReport:
+    """Return the report on a job; raises UllageError for what the user can fix, and for partial input under `strict`."""
+    from dataclasses import replace
+
+    from ullage.errors import UllageError, public
+    from ullage.intake import at_rest, opened
+    from ullage.reports.job.job import job_report
+
+    if not question.sources:
+        raise UllageError(
+            "no telemetry is named", "name a file, a folder, a store or a URL after the job, or set ULLAGE_SOURCE to it; see --help"
+        )
+    problems = Problems()
+    records, slurm = _records(question, problems)
+    if not any(map(at_rest, question.sources)):  # a store is asked in no time, and its series are judged whole
+        since, until = _window(question, records, slurm)
+        question = replace(question, since=since, until=until)
+    request = question.fleet_request(progress, command)
+    options = question.reading_options(progress)
+    with opened(question.sources, jobs=records, reported=question.reported, options=options) as taken:
+        if question.strict:
+            taken.problems.refuse_partial()
+        notes = [*taken.problems.lines(), *problems.lines()]
+        place = public(question.sources[0]) if len(question.sources) == 1 else "SOURCE"
+        return taken.marked(job_report(taken.samples, taken.jobs, question.id, request, slurm, notes, taken.rolled, place))
+
+
+def _records(question: JobQuestion, problems: Problems) -> tuple[list[pa.Table], list[SlurmJob]]:
+    """Return all job records, and Slurm's own of the id."""
+    from ullage.reports.job.meaning import job_and_step
+    from ullage.sources.clock import named_zone
+    from ullage.sources.jobs.job import read_jobs
+    from ullage.sources.jobs.slurm_job import slurm_jobs
+
+    zone, quiet = named_zone(question.time_zone), Problems()  # what is wrong with a record is said once
+    base, _ = job_and_step(question.id.rpartition("/")[2])
+    slurm = [job for name in question.jobs for job in slurm_jobs(name, base, quiet, zone)]
+    return [read_jobs(name, problems, zone) for name in question.jobs], slurm
+
+
+def _window(question: JobQuestion, records: list[pa.Table], slurm: list[SlurmJob]) -> tuple[int | None, int | None]:
+    """Return the window that is read: what the question leaves open is the job's start and end, as far as its records say them."""
+    from ullage.reports.job.job import recorded_window
+
+    start, end = recorded_window(question.id, records, slurm) or (None, None)
+    return start if question.since is None else question.since, end if question.until is None else question.until
+
+
+def read_places(question: JobQuestion) -> list[str]:
+    """Return the places that are read for a question."""
+    logs = [text.rpartition("=")[0] or text for text in question.reported]
+    return [*question.sources, *question.jobs, *logs]
+
+
+_EXAMPLES = """
+  ullage job 4711 store/                                      a job, from what was kept
+  ullage job 4711 http://prometheus:9090 --jobs sacct.txt     from a Prometheus, in the time that Slurm's records say
+  ullage job 4711_3 scrapes/ --jobs sacct.txt                 a task of a job array; 4711 is all its tasks
+  ullage job 4711.0 scrapes/ --jobs sacct.txt                 the time of one step
+  ullage job east/4711 store/                                 where two clusters have a job of that number
+  ullage job ml/train-0 http://prometheus:9090 --since 12h    a pod of Kubernetes
+  ullage job 4711 store/ --price H100=2.50 --out job.html     a page; .json, .md, .csv and .txt as well
+
+\b
+Environment:
+  ULLAGE_SOURCE  where telemetry is, for `ullage job ID` alone
+"""
+
+QUESTION = register(
+    RegisteredQuestion(
+        name="job",
+        asked=JobQuestion,
+        noun="a job's report",
+        answer=answer,
+        shown_by="ullage.render.job",
+        examples=_EXAMPLES,
+        read_places=read_places,
+    )
+)
+
+job = python_function(QUESTION)
