@@ -26,7 +26,12 @@ from ullage.render.svg.line import course
 from ullage.reports.fleet.energy import KWH
 from ullage.reports.job.devices import places_in_words
 from ullage.reports.job.job import JobReport
+from ullage.reports.job.summary import summary_of
+from ullage.sources.jobs.jobstats import JobstatsSummary, write_summary
+from ullage.views.csv import table_csv
 from ullage.views.declared import At, Document, Hours, Made, Moment, Ratio, filled, iso, plain_data
+from ullage.views.files import FORMS as VIEW_FORMS
+from ullage.views.files import Form
 from ullage.views.findings import finding_record
 from ullage.views.markup import known
 from ullage.views.notation import BAR, BYTES, FACTOR, GPU_HOURS, MONEY, PERCENT, PERCENT_1, WATTS
@@ -92,6 +97,7 @@ def _facts(report: JobReport) -> Iterator[tuple[str, str]]:
     yield "stragglers", _stragglers(report)
     yield "energy", _energy(report)
     yield "cost", _cost(report)
+    yield "CPUs", _cpus(report.jobstats)
 
 
 def _who(report: JobReport) -> str:
@@ -147,7 +153,7 @@ def _roof(report: JobReport) -> str:
         unknown = "memory" if roofs.level("tensor") is not None else "tensor pipes"
         return f"not known, since no gauge tells how busy the {unknown} {'is' if unknown == 'memory' else 'are'}"
     bound = "bound by it" if roofs.bound else "far from every roof"
-    return f"nearest is {roof_words(roofs)} of what is reachable, {percent(roofs.distance)} to go: {bound}"
+    return f"nearest: {roof_words(roofs)} of what is reachable, {percent(roofs.distance)} to go; {bound}"
 
 
 def _stragglers(report: JobReport) -> str:
@@ -180,6 +186,18 @@ def _cost(report: JobReport) -> str:
     if known(fleet.cost) is None:
         return ""
     return f"{MONEY.words(fleet.cost)}, {MONEY.words(fleet.ullage_cost)} of it for what fell short of full"
+
+
+def _cpus(told: JobstatsSummary | None) -> str:
+    """Return what Jobstats says of the hosts: how busy their cores were, and their memory."""
+    if told is None:
+        return ""
+    words = [f"{percent(told.cpu_efficiency)} of their time" if told.cpu_efficiency is not None else ""]
+    used, total = ([getattr(node, name) for node in told.nodes] for name in ("used_memory", "total_memory"))
+    if told.nodes and None not in (*used, *total):
+        words.append(f"{BYTES.words(float(sum(used)))} of {BYTES.words(float(sum(total)))} of host memory")
+    found = ", ".join(filter(None, words))
+    return f"{found}, by Jobstats" if found else ""
 
 
 def _chain(report: JobReport) -> Table:
@@ -232,6 +250,16 @@ _CLOSING = (
 )
 
 
+# --- other forms ---
+
+FORMS = (*VIEW_FORMS, ".js1")
+
+
+def more_forms(report: JobReport, made: View) -> dict[str, Form]:
+    """Return what else a job's report can be written as: .js1 is a Jobstats summary; CSV has a row a GPU."""
+    return {".js1": lambda: write_summary(summary_of(report)) + "\n", ".csv": lambda: table_csv(made.tables["gpus"])}
+
+
 # --- JSON ---
 
 
@@ -268,6 +296,35 @@ class SchedulerRecordDocument(Document):
     exit_code: int | None
 
 
+class JobstatsGpuDocument(Document):
+    """A GPU as Jobstats' summary has it: the share of time in which a kernel ran, memory in B."""
+
+    number: str
+    utilization: Ratio | None
+    used_memory: float | None
+    total_memory: float | None
+
+
+class JobstatsNodeDocument(Document):
+    """A node as Jobstats' summary has it: cores, the CPU time that they spent (s), memory in B."""
+
+    name: str
+    cpus: float | None
+    cpu_seconds: float | None
+    used_memory: float | None
+    total_memory: float | None
+    gpus: list[JobstatsGpuDocument]
+
+
+class JobstatsDocument(Document):
+    """Jobstats' summary of the job, as its record has it."""
+
+    seconds: float
+    gpus: int | None
+    nodes: list[JobstatsNodeDocument]
+    cpu_efficiency: Ratio | None
+
+
 class JobDocument(Document):
     """The answer of `ullage job`: one job, where it ran, how full its GPUs were, where the rest went, and what to do."""
 
@@ -297,6 +354,7 @@ class JobDocument(Document):
     gpus: list[GpuOfJobDocument]
     course: Annotated[list[CourseDocument], At("fleet.course")]
     scheduler: Annotated[list[SchedulerRecordDocument], At("slurm")]
+    jobstats: JobstatsDocument | None
     findings: list[Annotated[FindingDocument, Made(finding_record)]]
     command: str
     notes: list[str]

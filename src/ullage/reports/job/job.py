@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ullage.errors import UllageError
 from ullage.findings.kind import fleet_findings
 from ullage.job_names import plain_name, separate_names
 from ullage.reports.fleet.fleet import FleetReport, JudgedFleet, judged_fleet, part_of_fleet, report_of
@@ -18,6 +19,7 @@ from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.fleet.where import Condition, FieldTest, FleetFilter
 from ullage.reports.job.devices import GpuOfJob, gpus_of_job, most_memory
 from ullage.reports.job.meaning import MeantJobs, NamedJob, job_and_step, meant_jobs
+from ullage.sources.jobs.jobstats import JobstatsSummary, is_summary, read_summary
 from ullage.sources.jobs.record import Record, records
 from ullage.sources.jobs.slurm_job import SlurmJob
 from ullage.store.rollups import RolledSums
@@ -32,7 +34,7 @@ class JobReport(ShownByView, view="ullage.render.job"):
 
     `fleet` is the report of `ullage fleet --job` on them, and so are its numbers; `window` is from the job's first to its last sample, or
     the step's time. `recorded_hours` are GPUs × time by the scheduler's records (None: they don't say). `findings` may rest on other jobs
-    ("slower than its kind"), and each speaks of this one.
+    ("slower than its kind"), and each speaks of this one. `jobstats` is Jobstats' summary, where Slurm's record has one.
     """
 
     asked: str
@@ -47,6 +49,7 @@ class JobReport(ShownByView, view="ullage.render.job"):
     recorded_hours: float | None
     slurm: tuple[SlurmJob, ...]
     findings: list[Finding]
+    jobstats: JobstatsSummary | None = None
     notes: list[str] = field(default_factory=list)
     command: str = ""
     complete: bool = True
@@ -84,6 +87,7 @@ def job_report(
     part = part_of_fleet(whole, condition_of_jobs(meant.jobs))
     report = report_of(whole, part, jobs, question, told)
     of_job = _records_of(jobs, meant.jobs)
+    jobstats, unreadable = _jobstats(meant.records)
     return JobReport(
         asked=wanted,
         jobs=meant.jobs,
@@ -97,7 +101,8 @@ def job_report(
         recorded_hours=None if meant.step is not None else recorded_hours(of_job),
         slurm=meant.records,
         findings=_findings(whole, jobs, question, report, meant.jobs),
-        notes=[*report.notes, *_notes(part, meant)],
+        jobstats=jobstats,
+        notes=[*report.notes, *_notes(part, meant), *unreadable],
         command=question.command,
     )
 
@@ -173,6 +178,17 @@ def _findings(
         for one in fleet_findings(measured)
         if one.where.job is None or (one.where.cluster == cluster and names & {plain_name(name) for name in separate_names(one.where.job)})
     ]
+
+
+def _jobstats(slurm: Sequence[SlurmJob]) -> tuple[JobstatsSummary | None, list[str]]:
+    """Return the summary that a single job's record has, and why it can't be read."""
+    told = [one.comment for one in slurm if one.comment and is_summary(one.comment)]
+    if len(slurm) != 1 or not told:
+        return None, []
+    try:
+        return read_summary(told[0]), []
+    except UllageError as error:
+        return None, [f"{error.problem}{f'; {error.hint}' if error.hint else ''}"]
 
 
 def _notes(part: JudgedFleet, meant: MeantJobs) -> list[str]:
