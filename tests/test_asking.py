@@ -164,7 +164,7 @@ def test_the_registered_questions_are_the_modules_that_become_commands() -> None
 @pytest.mark.parametrize("name", all_names())
 def test_a_command_and_its_function_ask_the_same(name: str) -> None:
     fields, function = askable(QUESTIONS[name].asked), function_of(name)
-    options = {param.name for param in command_of(name).params} - {"out", "as_json"}  # where the answer goes is the command's
+    options = {param.name for param in command_of(name).params} - {"out", "as_json", "only"}  # where the answer goes is the command's
     assert options == {field.name for field in fields}
     parameters = set(inspect.signature(function).parameters) - {"progress"}
     assert parameters == {field.name for field in fields if not field.display}

@@ -94,6 +94,10 @@ _HOME = {
 }
 
 
+def __dir__() -> list[str]:
+    return sorted([*__all__, "live"])
+
+
 def __getattr__(name: str) -> Any:
     if name == "live":
         return import_module("ullage.live")

@@ -7,6 +7,7 @@ dataclass, so that they can't differ.
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import inspect
 import math
 import os
@@ -66,7 +67,8 @@ class Askable:
     kind: type = str
 
     def value(self, given: Any, now: float) -> Any:
-        """Return what was given as the field's value: texts are read, anything else is taken as it is, None is the default.
+        """Return what was given as the field's value: texts are read, as are times and spans of `datetime`, anything else is taken as it
+        is, and None is the default.
 
         Raises UllageError for a text that can't be read, and for a value that the field can't have.
         """
@@ -85,6 +87,10 @@ class Askable:
     def _one(self, given: Any, now: float) -> Any:
         if isinstance(given, os.PathLike):
             given = os.fspath(given)
+        elif isinstance(given, datetime.datetime):
+            given = given.isoformat()
+        elif isinstance(given, datetime.timedelta):
+            given = f"{given.total_seconds()}s"
         if isinstance(given, str):
             given = self._number(given) if self.read is None else self.read(given, self.flag, now)
         if isinstance(given, str) and self.choices and given not in self.choices:

@@ -76,7 +76,8 @@ def question_command(name: str, kind: type[click.Command] = click.Command) -> cl
     def run(**words: Any) -> None:
         _answer(question, **words)
 
-    command = type("QuestionCommand", (TwoLists, kind), {"minor": {field.name for field in fields if field.minor}})
+    minor = {field.name for field in fields if field.minor}
+    command = type("QuestionCommand", (TwoLists, kind), {"minor": minor | {"only"} if minor else set()})
     made: click.Command = command(
         name.rpartition(" ")[2],
         params=[*params, *_OUTPUT_OPTIONS],
@@ -96,6 +97,11 @@ _OUTPUT_OPTIONS = [
         help="Write the report to FILE; the form follows its name.",
     ),
     click.Option(["--json", "as_json"], is_flag=True, help="Print JSON for programs."),
+    click.Option(
+        ["--only"],
+        metavar="TABLE",
+        help="Only one table of the report, with all its rows; with --out as CSV, Parquet, Arrow or Markdown. A wrong name lists them.",
+    ),
 ]
 
 
@@ -158,8 +164,10 @@ def _answer(question: RegisteredQuestion[Any, Any], **words: Any) -> None:
         raise click.UsageError("; ".join(filter(None, [error.problem, error.hint]))) from None
 
 
-def _give_answer(question: RegisteredQuestion[Any, Any], as_json: bool, out: Path | None, **words: Any) -> None:
+def _give_answer(question: RegisteredQuestion[Any, Any], as_json: bool, out: Path | None, only: str | None, **words: Any) -> None:
     """Ask, and give the answer: to a file, as JSON, or as text; the status says whether it is of a part only."""
+    if only and (as_json or (out is not None and out.suffix.lower() == ".json")):
+        raise click.UsageError("JSON holds every table; leave out --only")
     progress = Progress(quiet=as_json)
     asked = question.question({name: value for name, value in words.items() if value not in (None, ())})
     described = question.describer(asked)
@@ -176,7 +184,7 @@ def _give_answer(question: RegisteredQuestion[Any, Any], as_json: bool, out: Pat
     view = described.view(report, **dict(_display(question, asked)))
     because = getattr(report, "partial_because", "")
     more = described.more_forms(report, view)
-    give(view, lambda: described.record(report), as_json=as_json, out=out, more=more, partial_because=because)
+    give(view, lambda: described.record(report), as_json=as_json, out=out, more=more, partial_because=because, table=only or "")
     end(partial=not getattr(report, "complete", True), gate=question.gate(asked, report))
 
 

@@ -41,11 +41,15 @@ def give(
     out: Path | None = None,
     more: Mapping[str, Form] | None = None,
     partial_because: str = "",
+    table: str = "",
 ) -> None:
     """Give an answer: into a file in the form of its name (one of `FORMS` or of `more`), as JSON, or as text on the terminal.
 
-    Where a file holds an answer from a part of the input, `partial_because` is said beside it.
+    Where a file holds an answer from a part of the input, `partial_because` is said beside it. With the name of a `table` it is that
+    table alone, whole.
     """
+    if table:
+        view, more = view.alone(table), None
     if out is not None:
         from ullage.views.files import write_answer
 
@@ -58,7 +62,7 @@ def give(
     elif out is None:
         from ullage.views.text import text
 
-        click.echo(text(view, paint=painter()), nl=False)
+        click.echo(text(view, whole=bool(table), paint=painter()), nl=False)
 
 
 def painter(stream: Any = None) -> Any:

@@ -272,7 +272,7 @@ def _noise(report: FleetReport) -> list[Part]:
     return [Table("noise", columns, rows)] if rows else []
 
 
-FORMS = (*VIEW_FORMS, ".parquet", ".svg")
+FORMS = (*VIEW_FORMS, ".svg")
 
 
 def more_forms(report: FleetReport, made: View) -> dict[str, Form]:

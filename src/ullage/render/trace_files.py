@@ -19,7 +19,7 @@ from ullage.views.files import FORMS as VIEW_FORMS
 from ullage.views.files import Form, replace, write_answer
 from ullage.views.view import View
 
-FORMS = (*VIEW_FORMS, ".svg", ".parquet", ".pftrace")
+FORMS = (*VIEW_FORMS, ".svg", ".pftrace")
 TREE_ONLY = "the files hold sums, no events: there is no timeline to draw"
 
 

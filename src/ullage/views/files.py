@@ -11,7 +11,7 @@ from typing import Any
 from ullage.errors import UllageError, harmless
 from ullage.views.view import View
 
-FORMS = (".html", ".htm", ".json", ".md", ".csv", ".txt")  # what every view can be written as, with the answer's JSON
+FORMS = (".html", ".htm", ".json", ".md", ".csv", ".parquet", ".arrow", ".txt")  # what every view can be written as, with the answer's JSON
 Form = Callable[[], str | bytes]
 
 
@@ -30,8 +30,11 @@ def content(path: Path, view: View, record: Callable[[], Mapping[str, Any]], mor
     return made if isinstance(made, bytes) else made.encode("utf-8", "replace")
 
 
-def printed(view: View, record: Callable[[], Mapping[str, Any]], ending: str) -> str:
-    """Return an answer in one of `FORMS`. Raises UllageError for another ending, and for CSV of an answer without tables."""
+def printed(view: View, record: Callable[[], Mapping[str, Any]], ending: str) -> str | bytes:
+    """Return an answer in one of `FORMS`. Raises UllageError for another ending.
+
+    CSV, Parquet and Arrow hold the first table of the view, whole: UllageError where it has none.
+    """
     # each form is imported when it is wanted
     if ending == ".json":
         from ullage.views.document import document_text
@@ -45,6 +48,11 @@ def printed(view: View, record: Callable[[], Mapping[str, Any]], ending: str) ->
         from ullage.views.csv import chosen_table, table_csv
 
         return table_csv(chosen_table(view))
+    if ending in (".parquet", ".arrow"):
+        from ullage.views.arrow import arrow_bytes, parquet_bytes
+        from ullage.views.csv import chosen_table
+
+        return parquet_bytes(chosen_table(view)) if ending == ".parquet" else arrow_bytes(chosen_table(view))
     if ending == ".txt":
         from ullage.views.text import text
 

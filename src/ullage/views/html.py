@@ -88,20 +88,20 @@ def _section(section: Section, parts: Sequence[Child]) -> Markup:
     return element("section", heading, how, parts, aria_labelledby=section.name)
 
 
-def part_html(part: Part) -> Markup | None:
-    """Return a part of a section as a page has it, None for one that says nothing there."""
+def part_html(part: Part, heading: str = "h3") -> Markup | None:
+    """Return a part of a section as a page has it, its title as a `heading`; None for one that says nothing there."""
     if isinstance(part, Picture):
         return figure(part.draw)
     if isinstance(part, ItemList):
-        return _list(part) if part.items else None
+        return _list(part, heading) if part.items else None
     if part.drawn:
         return None
     if isinstance(part, Paragraph):
         return element("pre" if part.kept else "p", part.text) if part.text else None
-    return _table(part) if part.rows or part.last else None
+    return _table(part, heading) if part.rows or part.last else None
 
 
-def _table(table: Table) -> Markup:
+def _table(table: Table, heading: str) -> Markup:
     """Return a table in a container of its own that scrolls; beside each number stands its plain value, to sort by."""
     shown = table.rows[: table.page]
     rows = [_row(table, row, before) for row, before in zip(shown, [None, *shown], strict=False)]
@@ -113,7 +113,7 @@ def _table(table: Table) -> Markup:
     more = len(table.rows) - table.page
     return join(
         [
-            element("h3", table.title) if table.title else None,
+            element(heading, table.title) if table.title else None,
             element("div", whole, class_="scroll", tabindex="0", role="region", aria_label=table.name),
             element("p", f"… {more:,} more", class_="more") if more > 0 else None,
             element("p", table.note, class_="more") if table.note else None,
@@ -176,8 +176,8 @@ def _look(column: Column) -> str | None:
     return None if column.notation.numeric else "words"
 
 
-def _list(part: ItemList) -> Markup:
-    title = element("h3", part.title) if part.title else None
+def _list(part: ItemList, heading: str) -> Markup:
+    title = element(heading, part.title) if part.title else None
     return join([title, element("ol" if part.ranked else "ul", [element("li", _item(item)) for item in part.items], class_="notes")])
 
 

@@ -38,6 +38,11 @@ def notebook(view: View) -> str:
     )
 
 
+def notebook_table(table: Table) -> str:
+    """Return a table alone as a piece of HTML for a notebook, as short as a terminal's."""
+    return element("div", element("style", Markup(_STYLE)), _brief_table(table), class_="ullage")
+
+
 def _facts(view: View) -> Iterator[Child]:
     if view.facts:
         yield "; ".join(f"{fact.name} {fact.notation.words(fact.value)}" for fact in view.facts)
@@ -46,7 +51,7 @@ def _facts(view: View) -> Iterator[Child]:
 def _section(section: Section) -> Iterator[Child]:
     made = [part for part in map(_part, section.parts) if part is not None]
     if made:
-        yield element("h4", section.title)
+        yield element("h3", section.title)
         yield from made
 
 
@@ -56,7 +61,11 @@ def _part(part: Part) -> Markup | None:
     if isinstance(part, ItemList | Table) and part.detail:
         return None
     if isinstance(part, Table):
-        short = brief(part)
-        more = rows_left_out(part, len(short.rows))
-        return part_html(replace(short, note="; ".join(filter(None, (part.note, more)))))
-    return part_html(part)
+        return _brief_table(part)
+    return part_html(part, "h4")
+
+
+def _brief_table(table: Table) -> Markup | None:
+    short = brief(table)
+    more = rows_left_out(table, len(short.rows))
+    return part_html(replace(short, note="; ".join(filter(None, (table.note, more)))), "h4")

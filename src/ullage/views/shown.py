@@ -6,7 +6,7 @@ from importlib import import_module
 from typing import Any, ClassVar
 
 from ullage.views.document import document
-from ullage.views.view import View
+from ullage.views.view import Table, View
 
 
 class ShownByView:
@@ -21,6 +21,12 @@ class ShownByView:
     def __init_subclass__(cls, view: str = "") -> None:
         if view:
             cls.view_module = view
+        # before a dataclass makes one that writes out every field
+        setattr(cls, "__repr__", ShownByView.__repr__)  # noqa: B010 - a type checker lets nobody assign to a method
+
+    def __repr__(self) -> str:
+        """Return the answer in one line."""
+        return f"<{type(self).__name__}: {self._view().headline}>"
 
     def __str__(self) -> str:
         """Return the answer as text."""
@@ -32,6 +38,21 @@ class ShownByView:
         """Return the answer as the plain data that the command prints as JSON."""
         data: dict[str, Any] = self._maker("record")(self)
         return document(self._view().kind, data)
+
+    def table(self, name: str = "") -> Table:
+        """Return a table of the answer, the first one without a name; `table_names` lists them.
+
+        pandas, Polars, DuckDB and pyarrow take it as it is: `polars.DataFrame(report.table())`, `pandas.DataFrame.from_arrow(…)`.
+        Raises UllageError for a table that the answer has not.
+        """
+        from ullage.views.csv import chosen_table
+
+        return chosen_table(self._view(), name)
+
+    @property
+    def table_names(self) -> list[str]:
+        """The names of the answer's tables."""
+        return list(self._view().tables)
 
     def _repr_html_(self) -> str:
         from ullage.views.notebook import notebook

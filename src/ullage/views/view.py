@@ -87,6 +87,26 @@ class Table:
     detail: bool = False
     last: Sequence[Sequence[Value | Cell]] = ()
 
+    def __repr__(self) -> str:
+        return f"<table '{self.name}': {len(self.rows)} × {len(self.columns)}>"
+
+    def __str__(self) -> str:
+        """Return all rows as text."""
+        from ullage.views.text import table_text
+
+        return table_text(self, whole=True)
+
+    def _repr_html_(self) -> str:
+        from ullage.views.notebook import notebook_table
+
+        return notebook_table(self)
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
+        """Return the table for pandas, Polars, DuckDB and whatever else reads Arrow's C stream, as `arrow_table` makes it."""
+        from ullage.views.arrow import arrow_table
+
+        return arrow_table(self).__arrow_c_stream__(requested_schema)
+
 
 @dataclass(frozen=True)
 class Picture:
@@ -264,6 +284,15 @@ class View:
     basis: Sequence[str] = ()
     findings: Sequence[Finding] = ()
     tables: dict[str, Table] = field(init=False, repr=False)
+
+    def alone(self, name: str) -> View:
+        """Return the answer with one of its tables only, all rows of it. Raises UllageError for a table that it has not."""
+        from ullage.views.csv import chosen_table
+
+        table = chosen_table(self, name)
+        whole = replace(table, brief=len(table.rows), page=len(table.rows), chosen=None, drawn=False, detail=False, elsewhere="")
+        section = next(section for section in self.sections if any(part is table for part in section.parts))
+        return replace(self, sections=[replace(section, parts=[whole], detail=False)], facts=(), findings=(), lede=())
 
     def __post_init__(self) -> None:
         found = [part for section in self.sections for part in section.parts if isinstance(part, Table)]
