@@ -154,10 +154,12 @@ def _column(values: Any, kind: pa.DataType) -> pa.Array:
 # on no processor: it slept, waited for a disk or a lock, or had to leave it to others), computing (told only where it hides a
 # collective that the host runs beside it), helper (a thread that communicates for its process, which goes on meanwhile), operator (of
 # the framework), function (of Python), module (a module of PyTorch was called), backward (gradients were computed of what the row
-# `forward` of the same `sequence` did). Of the profiler: overhead.
+# `forward` of the same `sequence` did). Of the profiler: overhead. event (of a stream, or of a host thread where `stream` is null: from the
+# call of this `correlation` on it waits for what `awaited_stream` was given before the call of the correlation `awaited` was made; where
+# that is null, before this call).
 KINDS = (
     "kernel", "collective", "memcpy", "memset", "graph", "lost", "api", "mpi", "region", "step", "parallel", "off", "overhead", "computing",
-    "helper", "operator", "function", "module", "lookup", "forward", "backward",
+    "helper", "operator", "function", "module", "lookup", "forward", "backward", "event",
 )  # fmt: skip
 
 RECORDER = "Ullage's recorder"  # the name of `overhead` that is no part of the program, nor of its libraries
@@ -192,6 +194,8 @@ INTERVALS = pa.schema(
         pa.field("registers", pa.int32(), metadata={"meaning": "registers of each of a kernel's threads"}),
         pa.field("tokens", pa.int64(), metadata={"meaning": "how many tokens were looked up in an embedding table"}),
         pa.field("shared", pa.int32(), metadata={"unit": "B", "meaning": "shared memory of a kernel's block, static and dynamic"}),
+        pa.field("awaited_stream", pa.int64(), metadata={"meaning": "the stream that an event wait is for"}),
+        pa.field("awaited", pa.int64(), metadata={"meaning": "the correlation of the call that recorded the event that is waited for"}),
         pa.field(
             "off", pa.int64(), metadata={"unit": "ns", "meaning": "for how long of an interval of kind off it was so; null: all of it"}
         ),

@@ -11,7 +11,7 @@ import pytest
 from tests.seeds import some
 from tests.traces import whatif_reference as reference
 from tests.traces.trace_command import ask, refused
-from tests.traces.whatif_plans import draw
+from tests.traces.whatif_plans import draw, draw_events
 from ullage.recording import Process, Recording
 from ullage.reports.trace.what_if import WhatIf, what_if
 from ullage.simulate.traces import kineto, nsys, talp
@@ -25,14 +25,21 @@ from ullage.sums.lanes.run import merge
 from ullage.tables import intervals
 
 BASE = 1_700_000_000_000_000_000
-NAMES = {"call": "cudaMalloc", "launch": "cudaLaunchKernel", "sync": "cudaStreamSynchronize"}
-SORTS = {"call": "other", "launch": "launch", "sync": "sync"}
+NAMES = {
+    "call": "cudaMalloc",
+    "launch": "cudaLaunchKernel",
+    "sync": "cudaStreamSynchronize",
+    "record": "cudaEventRecord",
+    "hold": "cudaStreamWaitEvent",
+    "meet": "cudaEventSynchronize",
+}
+SORTS = {"call": "other", "launch": "launch", "sync": "sync", "record": "other", "hold": "other", "meet": "sync"}
 ROUNDING = 100  # ns: durations are whole, and a mean of them is not
 
 
-def captured(plan, ahead=0):
+def captured(plan, ahead=0, told=lambda _: True):
     """Yield a capture of each rank of a plan, as its profiler would have written it; each rank's clock is so many ns `ahead` of the one
-    before it, on a machine of its own."""
+    before it, on a machine of its own; waits for events are in it as far as they are `told`."""
     calls, ops = reference.simulate(plan)
     calls = [call | {"correlation": number + 1} for number, call in enumerate(calls)]
     for rank in range(len(plan)):
@@ -43,7 +50,24 @@ def captured(plan, ahead=0):
         recording.host = f"node {rank}" if ahead else "node"
         mine = [row for row in calls if row["rank"] == rank], [row for row in ops if row["rank"] == rank]
         talks, others = ([row for row in mine[0] if (row["sort"] == "talk") == talk] for talk in (True, False))
-        yield gather([_calls(others, rank, base), _talks(talks, rank, base), _operations(mine[1], rank, len(plan), base)], recording)
+        rows = [_calls(others, rank, base), _talks(talks, rank, base), _operations(mine[1], rank, len(plan), base)]
+        yield gather([*rows, _events([row for row in others if "record" in row and told(row)], rank, base)], recording)
+
+
+def _events(rows, rank, base):
+    return intervals(
+        {
+            "start": [base + row["start"] for row in rows],
+            "end": [base + row["end"] for row in rows],
+            "kind": ["event"] * len(rows),
+            "process": [rank] * len(rows),
+            "device": [0] * len(rows),
+            "stream": [row["stream"] for row in rows],
+            "correlation": [row["correlation"] for row in rows],
+            "awaited_stream": [row["awaited"] for row in rows],
+            "awaited": [row["record"] + 1 for row in rows],
+        }
+    )
 
 
 def _talks(rows, rank, base):
@@ -94,9 +118,9 @@ def _operations(rows, rank, ranks, base):
     )
 
 
-def answered(plan, ahead=0) -> WhatIf:
+def answered(plan, ahead=0, told=lambda _: True) -> WhatIf:
     """What is said of a plan."""
-    kept = [reduce(capture, replay=True) for capture in captured(plan, ahead)]
+    kept = [reduce(capture, replay=True) for capture in captured(plan, ahead, told)]
     run = merge(kept)
     matched = match(run.captures)
     found = what_if(with_common(run, matched.clocks), matched)
@@ -166,6 +190,33 @@ def test_the_likely_time_is_the_true_one_where_hosts_do_the_collectives_too(seed
     assert times["no_communication"] == reference.elapsed(reference.changed(plan, reference.without_communication))
     assert abs(times["no_late_ranks"] - reference.elapsed(draw(seed, **known, even=True))) <= ROUNDING
     assert found.off == 0 and found.inferred == 0
+
+
+@pytest.mark.parametrize("seed", some(range(7000, 9000), 25))
+def test_where_waits_for_events_are_recorded_the_likely_time_is_the_true_one(seed: int, monkeypatch: pytest.MonkeyPatch):
+    # each synchronisation of streams is one of the whole device: nothing has to be inferred, and what is likely is certain
+    monkeypatch.setitem(NAMES, "sync", "cudaDeviceSynchronize")
+    plan = draw_events(seed)
+    found = answered(plan)
+    assert found.elapsed == found.path.time == reference.elapsed(plan)
+    assert (found.off, found.inferred) == (0, 0)
+    without = reference.changed(plan, reference.without_communication)
+    silent = next(s for s in found.speedups if s.change == "no_communication")
+    assert silent.time.least == silent.time.likely == reference.elapsed(without)
+    holds(found, "no_communication", reference.elapsed(without))
+    free, bare = (reference.elapsed(reference.changed(plan, change)) for change in (reference.launched_free, reference.without_host))
+    holds(found, "launches_in_graphs", bare, free)
+
+
+@pytest.mark.parametrize("seed", some(range(9000, 11000), 25))
+def test_bounds_hold_whichever_waits_for_events_are_recorded(seed: int):
+    plan, draws = draw_events(seed, threads=1 + seed % 2), random.Random(seed)
+    share = draws.choice((0, 0.5, 1))
+    found = answered(plan, told=lambda row: row["stream"] is None or draws.random() < share)
+    assert found.elapsed == found.path.time == reference.elapsed(plan)
+    holds(found, "no_communication", reference.elapsed(reference.changed(plan, reference.without_communication)))
+    free, bare = (reference.elapsed(reference.changed(plan, change)) for change in (reference.launched_free, reference.without_host))
+    holds(found, "launches_in_graphs", bare, free)
 
 
 @pytest.mark.parametrize("seed", some(range(3000, 3100), 3))
@@ -299,7 +350,19 @@ def _nonsense(draws, rank):
         thread=lambda: draws.randrange(3),
         group=lambda: draws.choice((None, "g")),
     )
-    return gather([calls, ops, talks], Recording(f"rank{rank}.json", rank=rank, clock=draws.choice(("utc", "own")), covers="process"))
+    events = rows(
+        draws.choice((0, 0, 5, 20)),
+        kind=lambda: "event",
+        process=lambda: draws.choice((None, 0, 1)),
+        device=lambda: draws.choice((None, 0, 1)),
+        stream=lambda: draws.choice((None, 0, 1, 2)),
+        correlation=lambda: draws.choice((None, draws.randrange(20))),
+        awaited_stream=lambda: draws.choice((None, 0, 1, 2)),
+        awaited=lambda: draws.choice((None, draws.randrange(20))),
+    )
+    return gather(
+        [calls, ops, talks, events], Recording(f"rank{rank}.json", rank=rank, clock=draws.choice(("utc", "own")), covers="process")
+    )
 
 
 def _longer(item, name):

@@ -55,3 +55,41 @@ def draw(seed, *, ranks=None, threads=1, streams=2, jitter=False, events=True, s
             talk = [("talk", lasts, step)] if hosts else []
             plan[rank][0] += [item, ("sync", 1_500, list(range(streams))), *talk]
     return plan
+
+
+def draw_events(seed, *, ranks=None, threads=1):
+    """Return a random plan in which streams, some of which do nothing else, wait for one another's events, and hosts for events."""
+    random = Random(seed)
+    ranks, streams, latency = ranks or random.choice((1, 2, 3)), random.randint(2, 5), random.randint(2_000, 9_000)
+    host, device = random.choice(((3, 60), (30, 30), (60, 6)))
+    plan = [[[] for _ in range(threads)] for _ in range(ranks)]
+    names, events = iter(range(10**9)), []
+    for step in range(random.randint(1, 3)):
+        for t in range(threads):
+            for rank in range(ranks if t else 0):
+                plan[rank][t].append(("await", 1_111, 0, len(plan[rank][0]) - 1))
+            for place in range(random.randint(3, 14)):
+                word = "launch" if t and not place else random.choice(("launch", "launch", "record", "hold", "hold", "meet", "call"))
+                ns, work, stream = random.randint(1, 100) * 60, random.randint(1, 400) * host * 12, random.randrange(streams)
+                lasts, name, event = random.randint(1, 900) * device * 12, next(names), random.choice(events) if events else None
+                if word in ("hold", "meet") and event is None:
+                    continue
+                if word == "record":
+                    events.append(name)
+                item = {
+                    "launch": ("launch", ns, stream, lasts, name, latency, None, []),
+                    "record": ("record", ns, stream, name),
+                    "hold": ("hold", ns, stream, event),
+                    "meet": ("meet", 1_500, event),
+                    "call": ("call", ns),
+                }[word]
+                for rank in range(ranks):
+                    late = random.randint(2, 5)
+                    plan[rank][t] += [("work", work * late // 2), item]
+        for rank in range(ranks if threads > 1 else 0):
+            plan[rank][0].append(("await", 1_222, 1, len(plan[rank][1]) - 1))
+        name, lasts = next(names), random.randint(1, 900) * 600
+        for rank in range(ranks):
+            item = ("launch", 1_200, streams - 1, lasts, name, latency, step if ranks > 1 else None, [])
+            plan[rank][0] += [item, ("sync", 1_500, list(range(streams)))]
+    return plan

@@ -5,6 +5,8 @@ A plan has, for each rank, its threads: lists of items that a thread does one af
 ("launch", ns, stream, op ns, op, latency, key, events) a call, and an operation that begins no earlier than `latency` after the call does,
 after the operation before it on its stream and after the operations named in `events`. Operations of one `key` are a collective: none
 ends before the last has begun, each lasts its `op ns` from there.
+("record", ns, stream, name) a call after which the event `name` comes when all is done that the stream was given so far; ("hold", ns,
+stream, name) a call after which the stream does nothing new before the event has come; ("meet", ns, name) ends `ns` after it.
 ("talk", ns, key) a collective of all hosts: it ends `ns` after the last of them has come to it.
 ("sync", ns, streams) ends `ns` after all that the rank has launched on these streams has ended.
 ("await", ns, thread, item) goes on `ns` after another thread of the rank has done an item; nothing is recorded.
@@ -18,6 +20,7 @@ def simulate(plan):
     threads = {(rank, t): {"at": 0, "free": 0, "since": None} for rank, lists in enumerate(plan) for t in range(len(lists))}
     calls, ops, streams, now, moments = [], {}, {}, 0, {0}
     came = {}  # by key of a collective of hosts: who has come
+    records = {}  # by rank and name of an event: what must have been done when it comes, and which call recorded it
 
     def advance(rank, t, state):
         items = plan[rank][t]
@@ -26,7 +29,9 @@ def simulate(plan):
         word, ns, *more = items[state["at"]]
         since = now if state["since"] is None else state["since"]
         state["since"] = since
-        if word == "sync" and any(not done(op) for s in more[0] for op in streams.get((rank, s), [])):
+        if word == "sync" and not all(passed(item) for s in more[0] for item in streams.get((rank, s), [])):
+            return False
+        if word == "meet" and not all(passed(item) for item in records[rank, more[0]][0]):
             return False
         if word == "talk":
             there = came.setdefault(more[0], set())
@@ -45,19 +50,32 @@ def simulate(plan):
             ops[rank, name] = op | {"start": None, "end": None, "events": [(rank, e) for e in events]}
             streams.setdefault((rank, stream), []).append(ops[rank, name])
             moments.add(now + latency)
-        if word in ("call", "launch", "sync", "talk"):
-            calls.append({"rank": rank, "thread": t, "sort": word, "start": since, "end": now + ns})
+        if word == "record":
+            records[rank, more[1]] = list(streams.get((rank, more[0]), [])), len(calls), more[0]
+        told = {}
+        if word in ("hold", "meet"):
+            items, call, stream = records[rank, more[-1]]
+            told = {"record": call, "awaited": stream, "stream": more[0] if word == "hold" else None}
+        if word == "hold":
+            streams.setdefault((rank, more[0]), []).append({"until": items, "start": None, "end": None})
+        if word in ("call", "launch", "sync", "talk", "record", "hold", "meet"):
+            calls.append({"rank": rank, "thread": t, "sort": word, "start": since, "end": now + ns} | told)
         state.update(at=state["at"] + 1, free=now + ns, since=None)
         moments.add(now + ns)
         return True
+
+    def passed(item):
+        if item["end"] is None and "until" in item and all(map(passed, item["until"])):
+            item["end"] = now
+        return done(item)
 
     def done(op):
         return op["end"] is not None and op["end"] <= now
 
     def begin(queue):
         for place, op in enumerate(queue):
-            if op["start"] is None:
-                if (place and not done(queue[place - 1])) or op["ready"] > now or not all(done(ops[e]) for e in op["events"]):
+            if op["start"] is None and "until" not in op:
+                if not all(map(passed, queue[:place])) or op["ready"] > now or not all(done(ops[e]) for e in op["events"]):
                     return False
                 op["start"] = now
                 if op["key"] is None:
@@ -112,4 +130,4 @@ def launched_free(item):
 
 
 def without_host(item):
-    return (item[0], 0, *item[2:]) if item[0] in ("work", "call", "await") else launched_free(item)
+    return (item[0], 0, *item[2:]) if item[0] in ("work", "call", "await", "record", "hold") else launched_free(item)

@@ -65,8 +65,10 @@ def _replayed(found: WhatIf) -> str:
     """Return in a sentence what was replayed, and how much of it no wait explains."""
     what = f"{found.operations:,} operations, {found.calls:,} calls, {found.collectives:,} collectives"
     off = f"without delays that no wait explains the replay is off by {percent(found.off, 1)}"
-    inferred = f"; {found.inferred:,} waits for events are inferred" if found.inferred else ""
-    return f"Replayed {what} over {seconds(found.elapsed)}; {off}{inferred}."
+    said = [f"{number:,} {word}" for number, word in ((found.recorded, "recorded"), (found.inferred, "inferred")) if number]
+    events = f"; {' and '.join(said)} waits for events" if found.recorded else ""
+    inferred = f"; {found.inferred:,} waits for events are inferred" if found.inferred and not found.recorded else ""
+    return f"Replayed {what} over {seconds(found.elapsed)}; {off}{events}{inferred}."
 
 
 def record(found: WhatIf) -> dict[str, Any]:

@@ -32,8 +32,8 @@ class WhatIf:
     """What a replay of a run's `elapsed` ns says: the answers, the critical path, and how much to believe of them.
 
     `off` is by which share of the elapsed time the replay is shorter without the delays that no wait explains. `operations`, `calls` and
-    `collectives` are how many it consists of, `inferred` how many of the waits for events are inferred, `alone` how many collectives were
-    not found on other ranks.
+    `collectives` are how many it consists of, `recorded` how many waits for events are in the trace, `inferred` how many more are inferred,
+    `alone` how many collectives were not found on other ranks.
     """
 
     elapsed: int
@@ -41,6 +41,7 @@ class WhatIf:
     operations: int
     calls: int
     collectives: int
+    recorded: int
     inferred: int
     alone: int
     speedups: tuple[WhatIfSpeedup, ...]
@@ -62,6 +63,7 @@ def what_if(run: Run, matched: Matched) -> WhatIf | None:
         operations=len(work.operations),
         calls=int((work.calls.end > work.calls.start).sum()),
         collectives=int(work.group.max(initial=-1)) + 1,
+        recorded=waits.recorded,
         inferred=waits.inferred,
         alone=work.alone,
         speedups=tuple(_speedup(work.elapsed, time) for time in changed_times(waits)),

@@ -30,6 +30,7 @@ _CATEGORIES = {
     "overhead": "overhead",
     "function": "python_function",
     "module": "python_function",
+    "event": "cuda_sync",
 }
 _ON_DEVICE = ("kernel", "collective", "lost", "memcpy", "memset")
 _VOCABULARY, _WIDTH = 32_000, 4096  # of the embedding table
@@ -196,11 +197,13 @@ def _category(event: ScenarioEvent) -> str:
 def _name(event: ScenarioEvent) -> str:
     if event.kind == "module":
         return f"nn.Module: {event.name}"
+    if event.kind == "event":
+        return "Stream Wait Event" if event.stream is not None else "Stream Sync" if event.awaited is None else "Event Sync"
     return f"mpi:{event.name}" if event.kind == "mpi" and ":" not in event.name else event.name
 
 
 def _place(event: ScenarioEvent) -> dict[str, Any]:
-    if event.kind in _ON_DEVICE:
+    if event.kind in (*_ON_DEVICE, "event"):
         return {"pid": event.device, "tid": event.stream}
     return {"pid": -1 if event.kind == "overhead" else event.process, "tid": event.process if event.thread is None else event.thread}
 
@@ -213,6 +216,10 @@ def _args(event: ScenarioEvent) -> dict[str, Any]:
         known["grid"] = None if event.blocks is None else [event.blocks, 1, 1]
         known["block"] = None if event.threads is None else [event.threads, 1, 1]
         known |= {"registers per thread": event.registers, "shared memory": event.shared}
+    if event.kind == "event":
+        known["stream"] = event.awaited_stream if _name(event) == "Stream Sync" else known["stream"]
+        told = {"wait_on_stream": event.awaited_stream, "wait_on_cuda_event_record_corr_id": event.awaited}
+        known |= told if _name(event) != "Stream Sync" else {}
     if event.product is not None:
         known["External id"] = _EXTERNAL + (event.correlation or 0)
     if event.kind == "collective":

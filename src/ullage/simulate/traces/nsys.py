@@ -19,6 +19,7 @@ from ullage.simulate.traces.nsys_schema import GENERATIONS, VERSIONS, columns, c
 from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
 
 _MACHINE = 1 << 48
+_NOTHING = 2**32 - 1  # CUPTI's number for no stream and no event
 _SUFFIXES = {"NVTX_EVENTS": "_V3", "CUPTI_ACTIVITY_KIND_RUNTIME": "_V2"}  # in the newest generation
 _COPIES = {"HtoD": 1, "DtoH": 2, "DtoD": 8, "PtoP": 10}
 
@@ -42,7 +43,7 @@ def write(scenario: Scenario, path: Path, *, generation: str = "2026", graphs: L
     return path
 
 
-_SORTS = {kind: kind for kind in ("memcpy", "memset", "graph", "lost", "api", "mpi", "off", "overhead", "host", "parallel")}
+_SORTS = {kind: kind for kind in ("memcpy", "memset", "graph", "lost", "api", "mpi", "off", "overhead", "host", "parallel", "event")}
 _UNSEEN = ("function", "module")
 _SORTS |= {"kernel": "kernel", "collective": "kernel", "region": "range", "step": "range"}
 
@@ -77,6 +78,8 @@ class _Writer:
         self._seen: dict[int, list[int]] = defaultdict(list)  # the devices that each process sees, in its own order
         for process, number in sorted({(e.process, e.device) for e in scenario.events if e.device is not None}):
             self._seen[process].append(number)
+        self._waits = {(e.process, e.correlation) for e in scenario.events if e.kind == "event"}
+        self._recorded: set[tuple[int, int]] = set()  # processes and calls that recorded an event which is written
         self._launches = {(e.process, e.correlation): e for e in scenario.events if e.kind == "api"}
 
     @property
@@ -139,8 +142,21 @@ class _Writer:
             self._call(inner, event.name, 67, row)
         elif self.generation == "2022" and event.call == "copy":
             self._call(inner, f"{event.name}_v3020", 67, row)
-        if event.call == "sync":
+        if event.call == "sync" and (event.process, event.correlation) not in self._waits:
             self.add("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", **self.device(event))
+
+    def add_event(self, event: ScenarioEvent) -> None:
+        """Write a wait for an event, whose number is that of the call that recorded it, and that; or one for a stream."""
+        row = self.device(event)
+        if event.awaited is None:
+            self.add("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", **row | {"streamId": event.awaited_stream}, eventId=_NOTHING)
+            return
+        which = {"eventId": event.awaited, "eventSyncId": event.awaited}
+        self.add("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION", **row | {"streamId": _NOTHING if event.stream is None else event.stream}, **which)
+        if (event.process, event.awaited) not in self._recorded:
+            self._recorded.add((event.process, event.awaited))
+            mark = {"streamId": event.awaited_stream, "correlationId": event.awaited}
+            self.add("CUPTI_ACTIVITY_KIND_CUDA_EVENT", **row | mark, **which)
 
     def _call(self, event: ScenarioEvent, name: str, kind: int, row: dict[str, Any]) -> None:
         self.add("CUPTI_ACTIVITY_KIND_RUNTIME", start=event.start, end=event.end, eventClass=kind, nameId=self.string(name), **row)

@@ -49,6 +49,8 @@ class ScenarioEvent:
     shared: int | None = None
     tokens: int | None = None
     off: int | None = None
+    awaited_stream: int | None = None
+    awaited: int | None = None
 
 
 @dataclass(frozen=True)

@@ -43,12 +43,15 @@ _NUMBERS = (
     "shared",
     "tokens",
     "off",
+    "awaited_stream",
+    "awaited",
 )
-_ON_HOST = ("thread", "tokens", "off")  # which of these only hosts have
+_NOT_ON_DEVICE = ("thread", "tokens", "off", "awaited_stream", "awaited")
 _WORDS = ("name", "operation", "group", "product")
 _COLUMNS = {
-    "device": ("kind", *(name for name in _NUMBERS if name not in _ON_HOST), *_WORDS),
+    "device": ("kind", *(name for name in _NUMBERS if name not in _NOT_ON_DEVICE), *_WORDS),
     "calls": ("process", "thread", "correlation", "call", "name"),
+    "events": ("process", "thread", "device", "stream", "correlation", "awaited_stream", "awaited"),
     "host": ("kind", "process", "thread", "bytes", "sequence", "members", "tokens", "off", "name", "operation", "group"),
 }
 CodeKey = tuple[str, int, int]  # kind, process, thread
@@ -77,6 +80,8 @@ class LaneRows:
     shared: Times
     tokens: Times
     off: Times
+    awaited_stream: Times
+    awaited: Times
     name: Codes
     operation: Codes
     group: Codes
@@ -104,7 +109,7 @@ class LaneRows:
 
 @dataclass
 class Capture:
-    """One capture in memory: rows on devices, calls of the GPU runtime, other rows on hosts, and the words they use.
+    """One capture in memory: rows on devices, calls of the GPU runtime, waits for events, other rows on hosts, and the words they use.
 
     `code` are the rows that name what a host thread ran, operators and Python functions: most of a profile, and so no more than their
     names, by kind, process and thread."""
@@ -112,6 +117,7 @@ class Capture:
     recording: Recording
     device: LaneRows
     calls: LaneRows
+    events: LaneRows
     host: LaneRows
     code: dict[CodeKey, LaneRows]
     words: list[str]
@@ -131,14 +137,15 @@ def gather(batches: Iterable[pa.RecordBatch], recording: Recording) -> Capture:
             parts[sort].append(part)
     give_back()
     rows = {sort: _rows(sort, parts.pop(sort)) for sort in _COLUMNS}
-    return Capture(recording, rows["device"], rows["calls"], rows["host"], {key: _joined(code[key]) for key in sorted(code)}, list(words))
+    named = {key: _joined(code[key]) for key in sorted(code)}
+    return Capture(recording, rows["device"], rows["calls"], rows["events"], rows["host"], named, list(words))
 
 
 def _cut(batch: pa.RecordBatch, words: dict[str, int]) -> Iterable[tuple[str, dict[str, npt.NDArray[np.generic]]]]:
     kind = _coded(batch["kind"], KIND)
     on_device = np.isin(kind, [KIND[k] for k in _DEVICE_KINDS])
-    code, calls = np.isin(kind, [KIND[k] for k in _CODE_KINDS]), kind == KIND["api"]
-    sorts = {"device": on_device, "calls": calls, "host": ~(on_device | calls | code)}
+    code, calls, events = np.isin(kind, [KIND[k] for k in _CODE_KINDS]), kind == KIND["api"], kind == KIND["event"]
+    sorts = {"device": on_device, "calls": calls, "events": events, "host": ~(on_device | calls | events | code)}
     for sort, mask in sorts.items():
         if mask.any():
             part = {name: _chosen(plain(batch[name], 0), mask) for name in ("start", "end")}

@@ -26,9 +26,11 @@ _COPYING = 1 << CALL["copy"] | 1 << CALL["graph"] | 1 << CALL["other"]
 
 def find_owners(capture: Capture) -> tuple[str, ...]:
     """Fill in whose the device rows are, as far as that can be told, and return what a reader must know of it."""
-    rows, calls = capture.device, capture.calls
+    rows, calls, events = capture.device, capture.calls, capture.events
     unowned = rows.process == NOT_KNOWN
     callers = np.unique(calls.process) if len(calls) else np.array(hosts(capture), np.int64)
+    if len(callers) == 1:
+        events.process = np.where(events.process == NOT_KNOWN, callers[0], events.process)
     if not unowned.any():
         return ()
     if len(callers) == 1:

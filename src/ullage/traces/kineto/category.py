@@ -2,12 +2,13 @@
 
 `ENGINE` is what MTIA's engines do, kernels and copies alike; an `OPERATOR` or a Python `FUNCTION` shows that its process lived, and
 some of them what a kernel computes and in which layer; what is `OTHER` counts for nothing: copies of host ranges that the profiler
-draws on devices, device-side waits, flows, counters and instants. `META` has no category: names of processes and threads, and instants.
+draws on devices, flows, counters and instants. A `WAIT` is a call's wait for an event or a stream, which PyTorch records where it is asked
+to (`enable_cuda_sync_events`). `META` has no category: names of processes and threads, and instants.
 """
 
 from __future__ import annotations
 
-OTHER, KERNEL, MEMCPY, MEMSET, ENGINE, API, NOTE, OPERATOR, FUNCTION, OVERHEAD, META = range(11)
+OTHER, KERNEL, MEMCPY, MEMSET, ENGINE, API, NOTE, OPERATOR, FUNCTION, OVERHEAD, META, WAIT = range(12)
 DEVICE = (KERNEL, MEMCPY, MEMSET, ENGINE)
 KNOWN = {
     "kernel": KERNEL,
@@ -37,7 +38,7 @@ KNOWN = {
     "cpu_instant_event": OTHER,
     "cuda_event": OTHER,
     "cuda_profiler_range": OTHER,
-    "cuda_sync": OTHER,
+    "cuda_sync": WAIT,
     "fwdbwd": OTHER,
     "gpu_user_annotation": OTHER,
 }

@@ -12,7 +12,7 @@ import numpy as np
 
 from ullage.traces.calls import is_collective, operation
 from ullage.traces.json.array import ArrayChunk
-from ullage.traces.kineto.category import API, DEVICE, ENGINE, FUNCTION, KERNEL, MEMCPY, MEMSET, NOTE, OPERATOR, OVERHEAD
+from ullage.traces.kineto.category import API, DEVICE, ENGINE, FUNCTION, KERNEL, MEMCPY, MEMSET, NOTE, OPERATOR, OVERHEAD, WAIT
 from ullage.traces.kineto.event import Communication, DeviceWork, Event, Tensors, named
 from ullage.traces.kineto.gradients import sequenced
 from ullage.traces.kineto.hidden import Operators
@@ -40,6 +40,9 @@ _SIZES = {
     "complexdouble": 16,
 }
 PARTS = ("parts", "launches", "waits", "operator_steps", "products", "sequenced", "code")  # which of the columns are lists of parts
+_STREAM_WAIT, _STREAM_SYNC, _EVENT_SYNC = "Stream Wait Event", "Stream Sync", "Event Sync"
+_EVENT_WAIT = ("device", "stream", "correlation", "awaited_stream", "awaited")
+_NO_STREAM = 2**32 - 1  # CUPTI's number for none
 _KINDS = {KERNEL: "kernel", MEMCPY: "memcpy", MEMSET: "memset"}
 
 
@@ -79,7 +82,7 @@ class KinetoColumns:
         self._name(found.nameless)
         for code in DEVICE:
             self._device(found.of(code))
-        for code, take in ((API, self._calls), (NOTE, self._notes), (OVERHEAD, self._overhead)):
+        for code, take in ((API, self._calls), (NOTE, self._notes), (OVERHEAD, self._overhead), (WAIT, self._events)):
             rows = found.of(code)
             fair = rows.fair()
             if len(fair) < len(rows):  # what has no duration at all is another sort of event: the begin or end of something
@@ -191,6 +194,19 @@ class KinetoColumns:
 
     def _calls(self, rows: TimedEvents) -> None:
         self.parts.append(self._host("api", rows, correlation=numbers([a.correlation for a in rows.args])))
+
+    def _events(self, rows: TimedEvents) -> None:
+        """Take in waits for events whose recording is known (or at least the stream that is waited for), and for streams."""
+        of_stream, of_event = rows.name.are(_STREAM_SYNC.__eq__), rows.name.are(_EVENT_SYNC.__eq__)
+        columns = {name: numbers([getattr(a, name) for a in rows.args]) for name in _EVENT_WAIT}
+        columns["stream"], columns["awaited_stream"] = (
+            np.where(of_stream | of_event, NOT_KNOWN, columns["stream"]),
+            np.where(of_stream, columns["stream"], columns["awaited_stream"]),
+        )
+        columns["awaited"] = np.where(of_stream, NOT_KNOWN, columns["awaited"])
+        known = of_stream | (of_event & (columns["awaited"] >= 0)) | rows.name.are(_STREAM_WAIT.__eq__)
+        part = KinetoPart("event", rows.start, rows.end, columns, {})
+        self.parts.append(part.where(known & (columns["awaited_stream"] >= 0) & (columns["awaited_stream"] < _NO_STREAM)))
 
     def _notes(self, rows: TimedEvents) -> None:
         kinds = {name: note(name or "") for name in {event.name for event in rows.events}}

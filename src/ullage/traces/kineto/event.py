@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.traces.json.salvage import ERRORS, valid_letters
-from ullage.traces.kineto.category import API, CODES, DEVICE, KNOWN, NOTE, OPERATOR, OTHER
+from ullage.traces.kineto.category import API, CODES, DEVICE, KNOWN, NOTE, OPERATOR, OTHER, WAIT
 
 Number = int | float | str | None  # as writers write numbers
 _EMPTY = msgspec.Raw(b"{}")
@@ -49,6 +49,16 @@ class Call(msgspec.Struct, gc=False):
     """The arguments of a call of the GPU runtime."""
 
     correlation: Number = None
+
+
+class EventWait(msgspec.Struct, gc=False):
+    """The arguments of a wait for an event or a stream: what waits, for which stream, up to which call that recorded the event."""
+
+    device: Number = None
+    stream: Number = None
+    correlation: Number = None
+    awaited_stream: Number = msgspec.field(default=None, name="wait_on_stream")
+    awaited: Number = msgspec.field(default=None, name="wait_on_cuda_event_record_corr_id")
 
 
 class Communication(msgspec.Struct, gc=False):
@@ -99,6 +109,9 @@ class Operands(Communication, gc=False):
     forward: Number = msgspec.field(default=None, name="Fwd thread id")
 
 
+_ARGUMENTS: dict[int, type[Any]] = dict.fromkeys(DEVICE, DeviceWork) | {API: Call, NOTE: Tensors, OPERATOR: Operands, WAIT: EventWait}
+
+
 def _kind_of(category: str, code: int) -> type[Any]:
     """Return a struct for the events of one category, with no more than is used of them."""
     when = [("ts", int | float | None, None), ("dur", int | float | None, None), ("pid", int | str | None, None)]
@@ -106,8 +119,8 @@ def _kind_of(category: str, code: int) -> type[Any]:
     fields: list[tuple[str, Any, Any]] = [] if code == OTHER else when + what
     if code in DEVICE:
         fields = [*fields, ("args", DeviceWork | None, None)]
-    elif code == API:
-        fields = [*fields, ("args", Call | None, None)]
+    elif code in (API, WAIT):
+        fields = [*fields, ("args", _ARGUMENTS[code] | None, None)]
     elif code == OPERATOR:
         fields = [*fields, ("args", Operands | None, None)]
     elif code == NOTE:
@@ -131,11 +144,11 @@ _NAME = msgspec.json.Decoder(_Name)
 _MOMENTS = msgspec.json.Decoder(list[_Moment])
 _DECODERS: dict[type[Any], tuple[msgspec.json.Decoder[Any], msgspec.json.Decoder[Any]]] = {
     Call: (msgspec.json.Decoder(list[Call]), msgspec.json.Decoder(Call)),
+    EventWait: (msgspec.json.Decoder(list[EventWait]), msgspec.json.Decoder(EventWait)),
     DeviceWork: (msgspec.json.Decoder(list[DeviceWork]), msgspec.json.Decoder(DeviceWork)),
     Operands: (msgspec.json.Decoder(list[Operands]), msgspec.json.Decoder(Operands)),
     Tensors: (msgspec.json.Decoder(list[Tensors]), msgspec.json.Decoder(Tensors)),
 }
-_ARGUMENTS: dict[int, type[Any]] = dict.fromkeys(DEVICE, DeviceWork) | {API: Call, NOTE: Tensors, OPERATOR: Operands}
 
 
 def events(text: bytes | memoryview) -> list[Any]:

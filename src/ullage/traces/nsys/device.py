@@ -1,7 +1,7 @@
 """What ran on the devices: kernels, copies, memsets, and graphs that were traced as a whole.
 
-CUPTI_ACTIVITY_KIND_SYNCHRONIZATION is not among it: a wait is no work. A graph that is traced node by node gives rows in the
-tables of kernels and copies, one that is traced as a whole gives rows in CUPTI_ACTIVITY_KIND_GRAPH_TRACE and none there.
+CUPTI_ACTIVITY_KIND_SYNCHRONIZATION is not among it: a wait is no work (`nsys/events.py` reads it). A graph that is traced node by node
+gives rows in the tables of kernels and copies, one that is traced as a whole gives rows in CUPTI_ACTIVITY_KIND_GRAPH_TRACE and none there.
 """
 
 from __future__ import annotations

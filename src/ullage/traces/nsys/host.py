@@ -10,6 +10,7 @@ import pyarrow as pa
 from ullage.tables import CALLS
 from ullage.traces.calls import call
 from ullage.traces.nsys.columns import batches
+from ullage.traces.nsys.events import waits
 from ullage.traces.nsys.names import distinct
 from ullage.traces.nsys.pages import Numbers
 from ullage.traces.nsys.records import MISSING
@@ -24,7 +25,8 @@ _OTHER = _CODES["other"]
 def calls(reading: NsysReading) -> Iterator[pa.RecordBatch]:
     """Yield the calls of the runtime and the driver, also those that are nested or were written down twice, as they are.
 
-    Afterwards `reading.callers` are the threads that put work on devices, or those that call at all, where none does.
+    Afterwards `reading.waits` are those that wait for events or streams, and `reading.callers` the threads that put work on devices, or
+    those that call at all, where none does.
     """
     scheduled = reading.database.table("SCHED_EVENTS") is not None
     submitting, calling = set[int](), set[int]()
@@ -34,6 +36,9 @@ def calls(reading: NsysReading) -> Iterator[pa.RecordBatch]:
         reading.people.work(process, rows["start"], rows["end"])
         names = reading.names.of(rows["nameId"])
         does = names.each(lambda name: _CODES[call(name)], _OTHER)
+        how = names.each(waits, -1).astype(np.int64)
+        if (waiting := how >= 0).any():
+            reading.waits.append(np.stack((process[waiting], rows["correlationId"][waiting], how[waiting])))
         if scheduled:
             submitting |= _different(rows["globalTid"], np.isin(does, _SUBMITS))
             calling |= _different(rows["globalTid"])

@@ -16,6 +16,7 @@ from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 from ullage.recording import Recording
 from ullage.traces.nsys.device import on_devices
+from ullage.traces.nsys.events import events
 from ullage.traces.nsys.extent import operating_system
 from ullage.traces.nsys.file import MAGIC, Database, is_nsight, opened
 from ullage.traces.nsys.host import calls, descheduled, overhead
@@ -99,6 +100,7 @@ def _intervals(reading: NsysReading) -> Iterator[pa.RecordBatch]:
     yield from mpi(reading, lives)
     yield from calls(reading)
     yield from on_devices(reading)
+    yield from events(reading)
     lives.tell(reading.recording, reading.clock.offset)
     operating_system(reading, lives)
     yield from overhead(reading)

@@ -40,6 +40,7 @@ class NsysReading:
     collectives: bool = False  # whether a kernel was one
     messages: bool = False  # whether MPI was called
     callers: set[int] = field(default_factory=set)  # threads that put work on devices
+    waits: list[Numbers] = field(default_factory=list)  # calls that wait for events or streams: process, correlation, and how
     ranks: dict[int, int] = field(default_factory=dict)  # by process, as rows told
 
     def saw(self, process: Numbers, start: Numbers, end: Numbers) -> None:

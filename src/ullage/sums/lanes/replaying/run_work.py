@@ -14,6 +14,7 @@ from ullage.sums.lanes.collectives.matched import Matched, codes
 from ullage.sums.lanes.gather import KIND, NOT_KNOWN
 from ullage.sums.lanes.launches import Mask
 from ullage.sums.lanes.observed import bounds
+from ullage.sums.lanes.replaying.event_waits import EventWaits
 from ullage.sums.lanes.replaying.work import CallColumns, CapturedWork, OperationColumns
 from ullage.sums.lanes.run import Run
 from ullage.sums.lanes.spans import Times
@@ -34,6 +35,7 @@ class RunWork:
 
     calls: CallColumns
     operations: OperationColumns
+    events: EventWaits
     group: Times
     own: Times
     until: Times
@@ -62,16 +64,18 @@ def run_work(run: Run, matched: Matched, works: Sequence[CapturedWork], lines: d
     of = [lines[c.recording.place] for c in run.captures] if lines is not None else []
     group = _groups(matched, works, of)
     words: dict[str, int] = {}
-    calls, operations, before = [], [], 0
+    calls, operations, events, before, done = [], [], [], 0, 0
     for number, (capture, work) in enumerate(zip(run.captures, works, strict=True)):
         line = lines[capture.recording.place] if lines is not None else ClockLine(0, 0, 0.0, 0.0, 0.0)
         first, last = (low, high) if lines is not None else windows[number]
         part = _Part(first, last, line, _places(run, capture.recording.place), len(run.processes))
         own, kept = part.calls(work, words)
         calls.append(own)
-        operations.append(part.operations(work, words, number, group[number], kept, before))
-        before += len(own["start"])
-    return _joined(run, calls, operations, tuple(words), low if lines is not None else windows[0][0], lines is not None)
+        ran, there = part.operations(work, words, number, group[number], kept, before)
+        operations.append(ran)
+        events.append(_events(work.events, kept, there, before, done))
+        before, done = before + len(own["start"]), done + len(ran["start"])
+    return _joined(run, calls, operations, events, tuple(words), low if lines is not None else windows[0][0], lines is not None)
 
 
 def apart(work: RunWork) -> RunWork:
@@ -117,17 +121,20 @@ class _Part:
         place = np.where(kept, np.cumsum(kept) - 1, NOT_KNOWN)
         return columns, place
 
-    def operations(self, work: CapturedWork, words: dict[str, int], number: int, group: Times, kept: Times, before: int) -> _Columns:
-        """Return the operations; `before` is how many calls stand before this capture's."""
+    def operations(
+        self, work: CapturedWork, words: dict[str, int], number: int, group: Times, kept: Times, before: int
+    ) -> tuple[_Columns, Times]:
+        """Return the operations, and the new place of each old one (`NOT_KNOWN`: left out); `before` is how many calls stand before this
+        capture's."""
         submitted = np.append(kept, NOT_KNOWN)[work.operations.call] >= 0
-        columns, _ = self._cut({**vars(work.operations), "group": group}, submitted)
+        columns, there = self._cut({**vars(work.operations), "group": group}, submitted)
         columns["name"] = _table(work, words)[columns["name"]]
         columns["process"] = self._who(columns["process"])
         new = np.append(kept, NOT_KNOWN)[columns["call"]]
         columns["early"] = columns["early"] | ((columns["call"] >= 0) & (new < 0))
         columns["call"] = np.where(new >= 0, new + before, NOT_KNOWN)
         columns["capture"] = np.full(len(new), number, np.int64)
-        return columns
+        return columns, np.where(there, np.cumsum(there) - 1, NOT_KNOWN)
 
     def _cut(self, columns: _Columns, late: Mask | bool = False) -> tuple[_Columns, Mask]:
         """Return the rows that begin before the time looked at ends (`late`: that are wanted though they do not), and which they are."""
@@ -142,6 +149,19 @@ class _Part:
             return np.full(len(process), self.nobody)
         at = np.minimum(np.searchsorted(numbers, process), len(numbers) - 1)
         return np.where(numbers[at] == process, np.array([self.places[n] for n in numbers.tolist()])[at], self.nobody)
+
+
+def _events(events: EventWaits, calls: Times, operations: Times, before: int, done: int) -> EventWaits:
+    """Return the waits between what is kept of a capture: by the new places of its calls and operations, before which so many others stand.
+
+    A call that waited for what had ended before waits for nothing."""
+    after, holder = (np.append(operations, NOT_KNOWN)[places] for places in (events.after, events.before))
+    call = np.append(calls, NOT_KNOWN)[events.call]
+    kept = ((after >= 0) & (holder >= 0)) | (call >= 0)
+    after, holder, call = (
+        np.where(places >= 0, places + first, NOT_KNOWN)[kept] for places, first in ((after, done), (holder, done), (call, before))
+    )
+    return EventWaits(after, call, holder, events.sure[kept])
 
 
 def _table(work: CapturedWork, words: dict[str, int]) -> Times:
@@ -178,7 +198,7 @@ def _groups(matched: Matched, works: Sequence[CapturedWork], lines: Sequence[Clo
 
 
 def _joined(
-    run: Run, calls: list[_Columns], operations: list[_Columns], words: tuple[str, ...], origin: int, clear: bool
+    run: Run, calls: list[_Columns], operations: list[_Columns], events: list[EventWaits], words: tuple[str, ...], origin: int, clear: bool
 ) -> RunWork | None:
     called = {name: np.concatenate([part[name] for part in calls]) for name in calls[0]}
     ran = {name: np.concatenate([part[name] for part in operations]) for name in operations[0]}
@@ -189,7 +209,12 @@ def _joined(
     place = np.empty(len(order) + 1, np.int64)
     place[order], place[-1] = np.arange(len(order)), NOT_KNOWN
     ran["call"] = place[ran["call"]]
-    ran = {name: values[np.lexsort((ran["end"], ran["start"]))] for name, values in ran.items()}
+    order = np.lexsort((ran["end"], ran["start"]))
+    ran = {name: values[order] for name, values in ran.items()}
+    there = np.empty(len(order) + 1, np.int64)
+    there[order], there[-1] = np.arange(len(order)), NOT_KNOWN
+    waits = EventWaits(**{name: np.concatenate([getattr(part, name) for part in events]) for name in vars(events[0])})
+    waits = replace(waits, after=there[waits.after], call=place[waits.call], before=there[waits.before])
     called["thread"] = codes(called["process"], called["thread"])
     ran["stream"] = codes(ran["process"], ran["device"], ran["stream"], ran.pop("capture"))
     group = _several(ran.pop("group"))
@@ -204,6 +229,7 @@ def _joined(
     return RunWork(
         calls=CallColumns(**called),
         operations=OperationColumns(**ran),
+        events=waits,
         group=group,
         own=own,
         until=begun + own,

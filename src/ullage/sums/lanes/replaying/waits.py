@@ -7,6 +7,8 @@ Certain are these waits, for the trace tells them:
   submitted it began;
 - a call that waits (`cudaStreamSynchronize` and the like, a blocking copy) ends after the operation whose end explains its own: the last
   one to end while the call waited, `EXPLAINS` or less before it returned; `cudaDeviceSynchronize` after all that was submitted before;
+- an operation begins after what its stream was told to wait for by an event, and a call that waits for an event or a stream ends after
+  that, where the trace has it (`ullage.sums.lanes.replaying.event_waits`);
 - operations that are one collective: none ends before the last has begun, and each one's own duration counts from there. A collective of
   MPI is an operation of the thread that waits in it; those of gloo run on threads of their own, and nothing tells who waits for them.
 
@@ -28,6 +30,7 @@ import numpy as np
 
 from ullage.sums.lanes.gather import CALL
 from ullage.sums.lanes.launches import Mask, distinct
+from ullage.sums.lanes.replaying.event_waits import EventWaits
 from ullage.sums.lanes.replaying.run_work import RunWork
 from ullage.sums.lanes.replaying.spans_of_work import LIKELY, POSSIBLE, ZERO, SpanTable
 from ullage.sums.lanes.spans import Times
@@ -50,7 +53,7 @@ class RunWaits:
     first) from which moment its own duration counts, and which span that is. `ambiguous` and `handed` say of calls whether a thread of
     its process may have handed over to it, and whether that is likely; `common` is the shortest time in which it may have been.
     `launch_bound` says of operations that nothing but their launch held them up; `handover_call` says which call each one led to;
-    `inferred` is how many waits were.
+    `recorded` is how many waits of operations for events are, `inferred` how many were.
     """
 
     work: RunWork
@@ -67,6 +70,7 @@ class RunWaits:
     launch_bound: Mask
     slack: Times
     handover_call: Numbers
+    recorded: int
     inferred: int
 
 
@@ -119,6 +123,7 @@ class _Builder:
         self.hosted = self.ops.device < 0  # a collective that a host waits in
         self.streams = [np.flatnonzero(self.ops.stream == s) for s in distinct(self.ops.stream[~self.hosted])]
         self.owner = np.array([self.ops.process[rows[0]] for rows in self.streams], np.int64)
+        self.events = self._possible_events()
 
     def built(self, forward: bool) -> RunWaits:
         work = self.work
@@ -138,7 +143,8 @@ class _Builder:
         graph = wait_graph(recorded, table)
         return RunWaits(
             work, graph, self.spans, self.call_at, self.op_at, np.concatenate((leaves, self.op_leaves)),
-            np.concatenate((call_span, self.op_span)), self.waits, ambiguous, handed, common, launch_bound, slack, giving, inferred,
+            np.concatenate((call_span, self.op_span)), self.waits, ambiguous, handed, common, launch_bound, slack, giving,
+            int(((self.events.after >= 0) & self.events.sure).sum()), inferred,
         )  # fmt: skip
 
     def _one_of_each(self) -> Numbers:
@@ -158,12 +164,29 @@ class _Builder:
         until = calls.start.copy()
         self.found.add(self.sync_at[self.ops.call[rows]], self.op_leaves[rows], self.op_span[rows])
         np.maximum.at(until, self.ops.call[rows], self.work.until[rows])
+        told = (self.events.call >= 0) & self.events.sure
+        does = self.events.call[told]
+        told &= self.events.before >= 0
+        call, before = self.events.call[told], self.events.before[told]
+        self.found.add(self.sync_at[call], self.op_leaves[before], self.op_span[before])
+        np.maximum.at(until, call, self.work.until[before])
+        open_ends = np.ones(len(calls), bool)  # calls of which it is not known what they waited for: it is looked for by their ends
+        open_ends[does] = calls.end[does] - until[does] > EXPLAINS
         for process in distinct(calls.process):
-            mine = np.flatnonzero((calls.process == process) & (calls.sort == CALL["sync"]))
+            mine = np.flatnonzero((calls.process == process) & (calls.sort == CALL["sync"]) & open_ends)
             own = [rows for rows, owner in zip(self.streams, self.owner.tolist(), strict=True) if owner == process]
             if len(mine) and own:
                 self._waited(mine, own, until)
         return until
+
+    def _possible_events(self) -> EventWaits:
+        """Return the recorded waits for events that the recorded times don't contradict, of calls that wait."""
+        events = self.work.events
+        until = np.append(self.work.until, np.iinfo(np.int64).min)[events.before]
+        began = self.ops.start[events.after] + TOUCHES >= until if len(self.ops) else events.sure
+        waited = (self.waits[events.call] & (self.calls.end[events.call] + AHEAD >= until)) if len(self.calls) else ~events.sure
+        good = np.where(events.after >= 0, began, waited)
+        return EventWaits(**{name: values[good] for name, values in vars(events).items()})
 
     def _blocking_copies(self) -> Numbers:
         """Return the operations of copies whose calls returned when they were done, and the collectives that hosts wait in."""
@@ -185,7 +208,7 @@ class _Builder:
         ahead = ~explained & fits & (end - start > AHEAD)
         ended, last = np.where(ahead[:, None], beyond, ended), np.where(ahead[:, None], after, last)
         latest, longest, explained = np.where(ahead, other, latest), np.where(ahead, further, longest), explained | ahead
-        until[mine] = np.where(explained, longest, start)
+        until[mine] = np.maximum(until[mine], np.where(explained, longest, start))
         for place in range(len(own)):
             there = (last[:, place] >= 0) & (ended[:, place] <= until[mine])
             sure = there & (everything | (explained & (latest == place)))
@@ -259,8 +282,12 @@ class _Builder:
         of_stream = np.where(before >= 0, work.until[before], np.iinfo(np.int64).min)
         of_launch = np.where(launched, self.submitted + latency, np.iinfo(np.int64).min)
         told = np.maximum(of_stream, of_launch)
+        sure = np.flatnonzero((self.events.after >= 0) & self.events.sure)
+        held, holder = self.events.after[sure], self.events.before[sure]
+        np.maximum.at(told, held, work.until[holder])
         event = self._coinciding(told)
         bare = (before < 0) & ~launched & (event < 0)
+        bare[held] = False
         arrival = np.where(event >= 0, work.until[event], np.where(bare, 0, told))
         delay_span = self.spans.add("delay", np.where(bare, 0, start - arrival))
         release_span = self.spans.add("release", np.where(bare | (~launched & (ops.early == 0)), start, 0))
@@ -271,6 +298,10 @@ class _Builder:
         self.found.add(self.op_at[rows], self.op_leaves[before[rows]], self.op_span[before[rows]], delay_span[rows])
         rows = np.flatnonzero(launched)
         self.found.add(self.op_at[rows], self.call_at[ops.call[rows]], latency_span[rows], slack_span[rows], delay_span[rows])
+        self.found.add(self.op_at[held], self.op_leaves[holder], self.op_span[holder], delay_span[held])
+        rows = np.flatnonzero((self.events.after >= 0) & ~self.events.sure)
+        held, holder = self.events.after[rows], self.events.before[rows]
+        self.found.add(self.op_at[held], self.op_leaves[holder], self.op_span[holder], LIKELY)
         rows = np.flatnonzero(event >= 0)
         self.found.add(self.op_at[rows], self.op_leaves[event[rows]], self.op_span[event[rows]], delay_span[rows])
         for rows, switch in ((np.flatnonzero(bare), ZERO), (np.flatnonzero(~bare & ~launched & (ops.early == 0)), POSSIBLE)):

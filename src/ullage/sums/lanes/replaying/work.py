@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from ullage.sums.lanes.collectives.collectives import Collectives
 from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Codes, LaneRows
 from ullage.sums.lanes.launches import Mask, launches, only, puts
 from ullage.sums.lanes.observed import Observed
+from ullage.sums.lanes.replaying.event_waits import EventWaits, event_waits
 from ullage.sums.lanes.spans import Times, union, within
 
 _RAN = tuple(KIND[k] for k in ("kernel", "collective", "memcpy", "memset", "graph"))
@@ -67,10 +68,11 @@ class OperationColumns:
 
 @dataclass(frozen=True)
 class CapturedWork:
-    """One capture's calls and operations, and the words that their names are codes into."""
+    """One capture's calls and operations, what they are known to have waited for by events, and the words that names are codes into."""
 
     calls: CallColumns
     operations: OperationColumns
+    events: EventWaits
     words: tuple[str, ...]
 
 
@@ -80,7 +82,7 @@ def captured_work(capture: Capture, seen: Observed, together: Collectives) -> Ca
     held = _of_hosts(capture, together)
     calls = _outermost(capture, seen, held)
     before, talked, more = _between(capture, calls)
-    operations = _operations(capture, seen, calls, held)
+    operations, events = _operations(capture, seen, calls, held)
     every = [*capture.words, *more]
     used, codes = np.unique(np.concatenate((calls.name, before, operations.name)), return_inverse=True)
     known = used[used >= 0]
@@ -89,6 +91,7 @@ def captured_work(capture: Capture, seen: Observed, together: Collectives) -> Ca
     return CapturedWork(
         CallColumns(**{**vars(calls), "name": name, "before": before, "talked": talked}),
         OperationColumns(**{**vars(operations), "name": ran}),
+        events,
         tuple(every[code] for code in known.tolist()),
     )
 
@@ -177,7 +180,7 @@ def _between(capture: Capture, calls: CallColumns) -> tuple[Codes, Times, list[s
     return code, talked, named["annotation"].names
 
 
-def _operations(capture: Capture, seen: Observed, calls: CallColumns, held: LaneRows) -> OperationColumns:
+def _operations(capture: Capture, seen: Observed, calls: CallColumns, held: LaneRows) -> tuple[OperationColumns, EventWaits]:
     rows, (low, high) = capture.device, seen.window
     devices = np.unique(rows.device)
     devices = devices[devices != NOT_KNOWN]
@@ -186,6 +189,10 @@ def _operations(capture: Capture, seen: Observed, calls: CallColumns, held: Lane
     rows = rows.where(np.lexsort((rows.end, rows.start)))
     put = launches(capture.calls, rows)
     call = _callers(calls, rows, put.known, put.start, put.thread)
+    asked = launches(capture.calls, capture.events)
+    waits = event_waits(
+        capture, rows, put.start, put.known | put.early, _callers(calls, capture.events, asked.known, asked.start, asked.thread)
+    )
     within = _callers(calls, held, np.ones(len(held), bool), held.start, held.thread)
     held, within = held.where(within >= 0), within[within >= 0]
     many = len(held)
@@ -202,7 +209,10 @@ def _operations(capture: Capture, seen: Observed, calls: CallColumns, held: Lane
         "call": np.concatenate((call, within)),
         "early": np.concatenate(((put.early | (put.known & (call == NOT_KNOWN))).astype(np.int64), np.zeros(many, np.int64))),
     }
-    return OperationColumns(**{name: values[order] for name, values in columns.items()})
+    place = np.empty(len(order) + 1, np.int64)
+    place[order], place[-1] = np.arange(len(order)), NOT_KNOWN
+    waits = replace(waits, after=place[waits.after], before=place[waits.before])
+    return OperationColumns(**{name: values[order] for name, values in columns.items()}), waits
 
 
 def _callers(calls: CallColumns, rows: LaneRows, known: Mask, start: Times, thread: Times) -> Times:
