@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import email
+import email.policy
 import json
+import re
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -197,6 +200,25 @@ def test_every_form_says_it(folder: Path, tmp_path: Path) -> None:
     assert "Its GPUs" in page and "GPU-1" in page and "<svg" in page
     assert json.loads((tmp_path / "job.json").read_text())["ofu"] == told["ofu"]
     assert str(asked(folder, "69_1")).startswith("Job 69_1 (train): OFU") and asked(folder, "69_1").json()["ofu"] == told["ofu"]
+
+
+def test_an_e_mail_has_a_text_and_a_page(folder: Path, tmp_path: Path) -> None:
+    words = ("job", "69_1", folder / "samples.csv", "--jobs", folder / "sacct.txt", "--mail-to", "ann@example.org")
+    assert ask(*words, "--out", tmp_path / "job.eml").code == 0
+    written = (tmp_path / "job.eml").read_bytes()
+    message = email.message_from_bytes(written, policy=email.policy.default)
+    assert message["Subject"].startswith("Job 69_1 (train): OFU 20.1 % of 1.00 GPU-hours") and message["To"] == "ann@example.org"
+    assert message.get_content_type() == "multipart/alternative" and written.isascii()
+    assert all(len(line) <= 998 for line in written.split(b"\r\n"))  # RFC 5322, 2.1.1
+    text, page = (part.get_content() for part in message.iter_parts())
+    assert "= OFU" in text and all(len(line) <= 100 for line in text.splitlines() if "·" not in line and "GPU utilization" not in line)
+    assert "load balance" in page and "n1: GPU 0-1" in page and not re.search(r"<(script|svg|img|link)", page)
+
+
+@pytest.mark.parametrize("address", ["ann", "ann@", "@x", "a@b\nBcc: all@example.org", "a b@c", "", "ann@exämple.org", "a@b, c@d"])
+def test_what_is_no_address_is_refused_before_anything_is_read(address: str) -> None:
+    with pytest.raises(UllageError, match="is not an e-mail address"):
+        ullage.job("1", "nowhere", mail_to=[address])
 
 
 def test_what_is_not_there_is_one_clear_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from ullage.asking import asked, read_prices
+from ullage.asking import WrongQuestionError, asked, read_prices
 from ullage.asking.question import Progress, RegisteredQuestion, python_function, register
 from ullage.asking.telemetry import TelemetryReading
 from ullage.problems import Problems
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from ullage.reports.fleet.request import FleetRequest
     from ullage.reports.job.job import JobReport
+    from ullage.reports.job.setup import JobSetup
     from ullage.sources.jobs.slurm_job import SlurmJob
 
 
@@ -27,7 +28,7 @@ class JobQuestion(TelemetryReading):
     SOURCE is telemetry as `ullage fleet` reads it; the numbers are those of `ullage fleet SOURCE --job ID`.
     """
 
-    id: str = asked("The job.", metavar="ID", argument=True, required=True)
+    id: str | None = asked("The job.", metavar="[ID]", argument=True)
     sources: tuple[str, ...] = asked(
         "Files, folders, stores or URLs.", (), metavar="[SOURCE…]", argument=True, repeated=True, env="ULLAGE_SOURCE"
     )
@@ -47,6 +48,12 @@ class JobQuestion(TelemetryReading):
         env="ULLAGE_PRICE",
         repeated=True,
     )
+    setup: Literal["slurm", "kubernetes"] | None = asked(
+        "What the scheduler needs for a report on every job: its scripts, settings, labels, the query."
+    )
+    mail_to: tuple[str, ...] = asked(
+        "Whom the e-mail is for that --out FILE.eml writes. Repeatable.", (), metavar="ADDRESS", repeated=True, minor=True
+    )
     gpu: str | None = asked("Which GPU it is, where the samples don't say.")
     peak_tflops: str | None = asked(
         "Peak of a relabelled board, for reported FLOP/s: 989.4, or bf16=989.4.", metavar="TFLOPS", env="ULLAGE_PEAK_TFLOPS", minor=True
@@ -56,6 +63,12 @@ class JobQuestion(TelemetryReading):
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense before anything is read."""
+        from ullage.views.mail import mail_address
+
+        if (self.id is None) == (self.setup is None):
+            raise WrongQuestionError("name a job, or a scheduler with --setup: one of the two")
+        for address in self.mail_to:
+            mail_address(address)
         self.fleet_request(lambda _: None, "")
 
     def fleet_request(self, progress: Progress, command: str) -> FleetRequest:
@@ -76,14 +89,21 @@ class JobQuestion(TelemetryReading):
         )
 
 
-def answer(question: JobQuestion, progress: Progress, command: str = "") -> JobReport:
-    """Return the report on a job; raises UllageError for what the user can fix, and for partial input under `strict`."""
+def answer(question: JobQuestion, progress: Progress, command: str = "") -> JobReport | JobSetup:
+    """Return the report on a job, or what a scheduler needs for one.
+
+    Raises UllageError for what the user can fix, and for partial input under `strict`.
+    """
     from dataclasses import replace
 
     from ullage.errors import UllageError, public
     from ullage.intake import at_rest, opened
     from ullage.reports.job.job import job_report
+    from ullage.reports.job.setup import job_setup
 
+    wanted = question.id
+    if wanted is None:
+        return job_setup(question.setup or "slurm")
     if not question.sources:
         raise UllageError(
             "no telemetry is named", "name a file, a folder, a store or a URL after the job, or set ULLAGE_SOURCE to it; see --help"
@@ -100,7 +120,8 @@ def answer(question: JobQuestion, progress: Progress, command: str = "") -> JobR
             taken.problems.refuse_partial()
         notes = [*taken.problems.lines(), *problems.lines()]
         place = public(question.sources[0]) if len(question.sources) == 1 else "SOURCE"
-        return taken.marked(job_report(taken.samples, taken.jobs, question.id, request, slurm, notes, taken.rolled, place))
+        report = job_report(taken.samples, taken.jobs, wanted, request, slurm, notes, taken.rolled, place)
+        return taken.marked(replace(report, mail_to=question.mail_to))
 
 
 def _records(question: JobQuestion, problems: Problems) -> tuple[list[pa.Table], list[SlurmJob]]:
@@ -111,7 +132,7 @@ def _records(question: JobQuestion, problems: Problems) -> tuple[list[pa.Table],
     from ullage.sources.jobs.slurm_job import slurm_jobs
 
     zone, quiet = named_zone(question.time_zone), Problems()  # what is wrong with a record is said once
-    base, _ = job_and_step(question.id.rpartition("/")[2])
+    base, _ = job_and_step((question.id or "").rpartition("/")[2])
     slurm = [job for name in question.jobs for job in slurm_jobs(name, base, quiet, zone)]
     return [read_jobs(name, problems, zone) for name in question.jobs], slurm
 
@@ -120,7 +141,7 @@ def _window(question: JobQuestion, records: list[pa.Table], slurm: list[SlurmJob
     """Return the window that is read: what the question leaves open is the job's start and end, as far as its records say them."""
     from ullage.reports.job.job import recorded_window
 
-    start, end = recorded_window(question.id, records, slurm) or (None, None)
+    start, end = recorded_window(question.id or "", records, slurm) or (None, None)
     return start if question.since is None else question.since, end if question.until is None else question.until
 
 
@@ -138,6 +159,9 @@ _EXAMPLES = """
   ullage job east/4711 store/                                 where two clusters have a job of that number
   ullage job ml/train-0 http://prometheus:9090 --since 12h    a pod of Kubernetes
   ullage job 4711 store/ --price H100=2.50 --out job.html     a page; .json, .md, .csv and .txt as well
+  ullage job 4711 store/ --out job.eml --mail-to ann@example.org    an e-mail: sendmail -t < job.eml
+  ullage job 4711 store/ --out job.js1                        a Jobstats summary for Slurm's AdminComment
+  ullage job --setup slurm                                    prolog, epilog, settings, labels, queries
 
 \b
 Environment:
@@ -150,7 +174,7 @@ QUESTION = register(
         asked=JobQuestion,
         noun="a job's report",
         answer=answer,
-        shown_by="ullage.render.job",
+        shown_by=lambda question: "ullage.render.job" if question.setup is None else "ullage.render.job_setup",
         examples=_EXAMPLES,
         read_places=read_places,
     )

@@ -40,6 +40,7 @@ KINDS = {
     "gemm-sweep": "render.gemm_sweep:GemmSweepDocument",
     "gpus": "render.gpus:GpusDocument",
     "job": "render.job:JobDocument",
+    "job-setup": "render.job_setup:JobSetupDocument",
     "kernel-counters": "render.kernel_counters:KernelCountersDocument",
     "metrics": "render.metrics:MetricsDocument",
     "process-tree": "render.rank_trees:ProcessTreeDocument",

@@ -33,6 +33,7 @@ from ullage.views.declared import At, Document, Hours, Made, Moment, Ratio, fill
 from ullage.views.files import FORMS as VIEW_FORMS
 from ullage.views.files import Form
 from ullage.views.findings import finding_record
+from ullage.views.mail import mail
 from ullage.views.markup import known
 from ullage.views.notation import BAR, BYTES, FACTOR, GPU_HOURS, MONEY, PERCENT, PERCENT_1, WATTS
 from ullage.views.numbers import hours, part_read, percent, span
@@ -252,12 +253,16 @@ _CLOSING = (
 
 # --- other forms ---
 
-FORMS = (*VIEW_FORMS, ".js1")
+FORMS = (*VIEW_FORMS, ".eml", ".js1")
 
 
 def more_forms(report: JobReport, made: View) -> dict[str, Form]:
-    """Return what else a job's report can be written as: .js1 is a Jobstats summary; CSV has a row a GPU."""
-    return {".js1": lambda: write_summary(summary_of(report)) + "\n", ".csv": lambda: table_csv(made.tables["gpus"])}
+    """Return what else a job's report can be written as: .eml is an e-mail, .js1 a Jobstats summary; CSV has a row a GPU."""
+    return {
+        ".eml": lambda: mail(made, report.mail_to),
+        ".js1": lambda: write_summary(summary_of(report)) + "\n",
+        ".csv": lambda: table_csv(made.tables["gpus"]),
+    }
 
 
 # --- JSON ---

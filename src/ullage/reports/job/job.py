@@ -35,6 +35,7 @@ class JobReport(ShownByView, view="ullage.render.job"):
     `fleet` is the report of `ullage fleet --job` on them, and so are its numbers; `window` is from the job's first to its last sample, or
     the step's time. `recorded_hours` are GPUs × time by the scheduler's records (None: they don't say). `findings` may rest on other jobs
     ("slower than its kind"), and each speaks of this one. `jobstats` is Jobstats' summary, where Slurm's record has one.
+    `mail_to` are the addresses that an e-mail of it is for.
     """
 
     asked: str
@@ -52,6 +53,7 @@ class JobReport(ShownByView, view="ullage.render.job"):
     jobstats: JobstatsSummary | None = None
     notes: list[str] = field(default_factory=list)
     command: str = ""
+    mail_to: tuple[str, ...] = ()
     complete: bool = True
     read_until: int | None = None
     partial_because: str = ""
