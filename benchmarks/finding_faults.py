@@ -21,19 +21,21 @@ import pyarrow.parquet as parquet
 
 from ullage.audit.trust import UNTRUSTED
 from ullage.findings.fleet import not_allocated
-from ullage.findings.kind import FLEET_KINDS
+from ullage.findings.kind import FLEET_KINDS, LEAST_SHARE
 from ullage.reports.fleet.fleet import FleetReport, fleet
 from ullage.reports.fleet.request import FleetRequest
+from ullage.simulate.faults import LIMITED
 from ullage.simulate.fleet import Simulation, Specification
 from ullage.simulate.fleet import fleet as simulated
-from ullage.simulate.load import COMMUNICATION_SM, SM, TENSOR
+from ullage.simulate.load import CLOCK, COMMUNICATION_SM, LIMITS, SM, TENSOR, expected_ofu
+from ullage.simulate.specification import device
 from ullage.sums.windows import settle
 from ullage.views.view import Finding
 
 SEEDS, GPUS, HOURS, INTERVAL = 200, 96, 6.0, 30.0
 FAULTS = ("straggler", "held_idle", "free", "regression", "latent_moe", "hybrid", "recomputation", "stuck", "stale", "zero_clock")
 FAULTS += ("memory_bound",)
-KIND_OF = {"memory_bound": "memory_bound", "straggler": "straggler", "held_idle": "held_idle", "regression": "slower_than_its_kind"}
+KIND_OF = {kind: kind for kind in ("memory_bound", "straggler", "held_idle")} | {"regression": "slower_than_its_kind"}
 KIND_OF |= dict.fromkeys(("latent_moe", "hybrid", "recomputation"), "reported_mfu")
 EMPTY_SMS = 0.35  # SM activity of a job that is planted with empty SMs, while it computes
 
@@ -79,7 +81,7 @@ def add_fleets(score: FindingScore, seed: int) -> None:
     healthy = simulated(Specification(gpus=GPUS, hours=HOURS, interval=INTERVAL, seed=seed))
     score.add_healthy(_free(healthy), {_key(one) for one in report_on(healthy, healthy.jobs()).findings})
     simulation = simulated(Specification(gpus=GPUS, hours=HOURS, interval=INTERVAL, seed=seed, faults=FAULTS))
-    due = set(_with_empty_sms(simulation))
+    due = set(_with_empty_sms(simulation)) | set(_with_lowered_clocks(simulation))
     jobs, failed = _with_a_failure(simulation)
     found = {_key(one) for one in report_on(simulation, jobs).findings}
     score.add(due | failed | _planted(simulation) | _free(simulation), found, seed)
@@ -144,6 +146,33 @@ def _with_empty_sms(simulation: Simulation) -> Iterator[tuple[str, str]]:
         loads[:, COMMUNICATION_SM] = np.minimum(loads[:, COMMUNICATION_SM], EMPTY_SMS)
         simulation.records[number] = replace(job, loads=loads, mfu=None)
         yield "low_sm_fill", job.name
+
+
+def _with_lowered_clocks(simulation: Simulation) -> Iterator[tuple[str, str]]:
+    """Lower the clocks of a job for each cause (a power cap: of half of its GPUs), and yield the findings that it is due.
+
+    Jobs that would lose less than a finding is worth are left alone.
+    """
+    chosen = iter(_untouched(simulation)[2:])
+    for cause, (factor, reasons) in LIMITED.items():
+        for number in chosen:
+            job = simulation.records[number]
+            some = len(job.gpus) // 2 if cause == "power_capped" else len(job.gpus)
+            if (1 - factor) * _ofu_hours(simulation, number) * some / len(job.gpus) >= 1.2 * LEAST_SHARE * GPUS * HOURS:
+                loads = job.loads.copy()
+                loads[:some, CLOCK] *= factor
+                loads[:some, LIMITS] = reasons
+                simulation.records[number] = replace(job, loads=loads, mfu=None)
+                yield "throttled", job.name
+                break
+
+
+def _ofu_hours(simulation: Simulation, number: int) -> float:
+    """Return the OFU-hours that a job comes to within the window."""
+    job, (start, end) = simulation.records[number], simulation.specification.window
+    chip = device(simulation.models[int(job.gpus[0]) // simulation.specification.gpus_per_host])
+    hours = (min(end, job.end) - max(start, job.start + job.startup)) / 3_600_000
+    return hours * float(expected_ofu(job.loads, chip).sum())
 
 
 def _with_a_failure(simulation: Simulation) -> tuple[pa.Table, Found]:

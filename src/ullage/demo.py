@@ -29,6 +29,8 @@ FAULTS = (
     "free",
     "shared",
     "throttled",
+    "power_capped",
+    "application_clock",
     "regression",
     "latent_moe",
     "hybrid",

@@ -91,3 +91,12 @@ class Flag(IntFlag):
 IDLE = 0.005
 SEVERAL_SMS = 4e9  # Hz; no SM has such a clock: cycles that pass faster are those of several SMs, added up
 ACTIVITY = ("gr_active", "sm_active", "tensor_active", "gpu_util")  # the gauges that say whether anything ran
+
+# Why a clock was lower than it could be, from the bits of `throttle` (nvml.h, nvmlClocksEventReason…). Of several the first counts:
+# a GPU that is too hot says that its power is capped, too.
+CLOCK_LIMITS = {
+    "thermal": 0x20 | 0x40,  # SwThermalSlowdown, HwThermalSlowdown
+    "slowdown": 0x8 | 0x80,  # HwSlowdown that is no thermal one, HwPowerBrakeSlowdown
+    "application": 0x2 | 0x10 | 0x100,  # ApplicationsClocksSetting, SyncBoost, DisplayClockSetting
+    "power_cap": 0x4,  # SwPowerCap
+}

@@ -12,8 +12,17 @@ from typing import Any
 import pytest
 
 from ullage.audit.trust import UNTRUSTED, Verdict
-from ullage.findings.fleet import faulty_series, held_idle, low_sm_fill, not_allocated, reported_mfu, slower_than_its_kind, straggler
-from ullage.findings.fleet_evidence import DeviceOfJob, FleetEvidence, FreeHours, JobEvidence
+from ullage.findings.fleet import (
+    faulty_series,
+    held_idle,
+    low_sm_fill,
+    not_allocated,
+    reported_mfu,
+    slower_than_its_kind,
+    straggler,
+    throttled,
+)
+from ullage.findings.fleet_evidence import DeviceOfJob, FleetEvidence, FreeHours, JobEvidence, LimitedClock
 from ullage.findings.kind import FLEET_KINDS, LEAST_SHARE, fleet_findings, ranked
 from ullage.views.findings import MOST, finding_record, sections_of
 from ullage.views.html import html
@@ -246,6 +255,63 @@ def test_what_gpus_wait_for_a_straggler_is_no_way_to_the_memorys_roof() -> None:
     waiting = [device(n, engine=1.0, sm=0.3, kept=1.0) for n in range(7)]
     found = {one.kind: one for one in of(job(*waiting, device(7, engine=1.0, sm=0.6, kept=1.0), bound="memory", memory=0.6))}
     assert found["memory_bound"].gpu_hours == pytest.approx(80 * 0.4 - found["straggler"].gpu_hours)
+
+
+def limited(number: int = 0, clock: float = 0.5, share: float = 0.5, cause: str = "thermal", **more: Any) -> DeviceOfJob:
+    """A GPU at 10 hours' work with 4 hours of tensor activity, at 0.8 of the tensor clock but for a share of it under a cause."""
+    under = LimitedClock(10 * share, 4 * share, 4 * share * clock)
+    return device(number, tensor=4.0, kept=under.kept + 0.8 * (4 - under.tensor), limits={cause: under}, **more)
+
+
+def likes(*numbers: int) -> list[DeviceOfJob]:
+    return [device(number, tensor=4.0, kept=3.2) for number in numbers]
+
+
+@pytest.mark.parametrize(
+    ("cause", "owner", "confidence", "word"),
+    [
+        ("thermal", "the operators of the hosts", "high", "cooling"),
+        ("slowdown", "the operators of the hosts", "high", "power supply"),
+        ("application", "the operators of the hosts, or ann", "medium", "nvidia-smi -rgc"),
+    ],
+)
+def test_a_gpu_whose_clock_something_lowers(cause: str, owner: str, confidence: str, word: str) -> None:
+    (found,) = of(job(limited(cause=cause), *likes(1, 2)))
+    assert (found.kind, str(found.where), found.owner, found.confidence) == ("throttled", "job 1 (llama), node-0 GPU 0", owner, confidence)
+    assert found.gpu_hours == pytest.approx(2 * (0.8 - 0.5)) and found.money == pytest.approx(1.2) and word in found.advice
+    assert facts(found)["of the time at work"] == 0.5 and facts(found)["clock beside others"] == pytest.approx(0.5 / 0.8)
+
+
+@pytest.mark.parametrize(("share", "found"), [(throttled.LEAST_SHARE, ["throttled"]), (throttled.LEAST_SHARE - 0.001, [])])
+def test_a_clock_that_is_lowered_counts_from_a_twentieth_of_the_time(share: float, found: list[str]) -> None:
+    assert kinds(job(limited(share=share, clock=0.1), *(limited(n, share=share, clock=0.1) for n in range(3, 9)), *likes(1, 2))) == found
+
+
+@pytest.mark.parametrize(
+    ("clock", "found"), [(0.8 * throttled.MOST_OF_OTHERS - 1e-9, ["throttled"]), (0.8 * throttled.MOST_OF_OTHERS + 1e-9, [])]
+)
+def test_a_clock_that_is_as_high_as_others_is_not_lowered(clock: float, found: list[str]) -> None:
+    assert kinds(job(*(limited(n, clock=clock, share=1.0) for n in range(4)), job="2"), job(*likes(4, 5))) == found
+
+
+@pytest.mark.parametrize(("clock", "found"), [(0.8 * throttled.CAPPED - 1e-9, ["throttled"]), (0.8 * throttled.CAPPED + 1e-9, [])])
+def test_a_power_cap_is_judged_by_the_others_of_the_job_that_are_capped(clock: float, found: list[str]) -> None:
+    others = [limited(n, clock=0.8, share=1.0, cause="power_cap") for n in range(1, 4)]
+    assert kinds(job(limited(clock=clock, share=1.0, cause="power_cap"), *others)) == found
+    assert kinds(job(limited(clock=clock, share=1.0, cause="power_cap"), others[0])) == []  # of two nobody can say which one is limited
+    assert kinds(job(*(limited(n, clock=clock, share=1.0, cause="power_cap") for n in range(4)))) == []  # a cap that all have
+
+
+def test_where_all_gpus_are_slowed_the_tensor_clock_stands_for_that_of_others() -> None:
+    (found,) = of(job(*(limited(n, share=1.0) for n in range(2))))
+    assert found.gpu_hours == pytest.approx(2 * 4 * 0.5) and found.confidence == "low"
+    assert of(job(limited(clock=0.0, share=0.0), *likes(1, 2))) == []
+
+
+def test_a_job_slowed_by_heat_is_slower_than_its_kind_only_by_the_rest() -> None:
+    jobs = [job(device(n, tensor=4.0, kept=3.2), job=str(n)) for n in (1, 2)]
+    found = {one.kind: one.gpu_hours for one in of(*jobs, job(limited(3, share=1.0, clock=0.4), job="3"))}
+    assert found == {"throttled": pytest.approx(1.6), "slower_than_its_kind": pytest.approx(10 * 0.5 - 1.6)}
 
 
 def test_what_waits_for_a_straggler_is_no_low_sm_fill_again() -> None:

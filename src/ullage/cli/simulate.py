@@ -31,11 +31,11 @@ Examples:
   ullage simulate trace                                    traces of a training job, for `ullage trace`
 \b
 What can be planted: """
-    + "straggler held_idle free shared throttled regression latent_moe hybrid\n"
-    + "  recomputation memory_bound stuck stale sentinel duplicated impossible percent hertz slow\n"
-    + "  beating locked zero_clock gigahertz idle_clock tensor_above_sm faint_percent\n"
-    + "  frozen_gauge stale_part stuck_part no_tensor constant_clock silent reordered\n"
-    + "  skewed reset\n"
+    + "straggler held_idle free shared throttled power_capped application_clock\n"
+    + "  regression latent_moe hybrid recomputation memory_bound stuck stale sentinel\n"
+    + "  duplicated impossible percent hertz slow beating locked zero_clock gigahertz\n"
+    + "  idle_clock tensor_above_sm faint_percent frozen_gauge stale_part stuck_part\n"
+    + "  no_tensor constant_clock silent reordered skewed reset\n"
     + """\b
 What can change in time: """
     + "mig elastic renamed reclustered handed_over percent_later\n"

@@ -13,12 +13,22 @@ LEAST_WEEK_HOURS = 1.0  # of a window: what less shows is not made a week of
 
 
 @dataclass(frozen=True)
+class LimitedClock:
+    """The time of a device under one of `field.CLOCK_LIMITS`, GPU-hours: `hours` of it, and of tensor activity and OFU-hours in it."""
+
+    hours: float
+    tensor: float
+    kept: float
+
+
+@dataclass(frozen=True)
 class DeviceOfJob:
     """One device of a job: where it is, and what the job did with it. Times are GPU-hours: a slice counts as its share of the GPU.
 
     `held` is all time, `idle` that in which nothing ran, `worked` the rest; `counted` is the part of `worked` whose OFU is known, `kept`
     that time's OFU-hours (`counted` × OFU) and `tensor` its hours of tensor activity. `engine` and `sm` are mean activities while it
-    worked; None: not measured. `lost` is what each step of the chain loses there, `cost` what the held time costs.
+    worked; None: not measured. `lost` is what each step of the chain loses there, `cost` what the held time costs. `limits` is the time in
+    which something lowered the clock, by what it was, and `power` the mean power (W) while it worked.
     """
 
     gpu: str
@@ -35,6 +45,8 @@ class DeviceOfJob:
     sm: float | None
     lost: Mapping[str, float] = field(default_factory=dict)
     cost: float | None = None
+    limits: Mapping[str, LimitedClock] = field(default_factory=dict)
+    power: float | None = None
 
     @property
     def worked(self) -> float:

@@ -15,7 +15,21 @@ import numpy.typing as npt
 
 from ullage.errors import UllageError, did_you_mean
 from ullage.simulate.changes import Changed, Script, places_of
-from ullage.simulate.load import COMMUNICATION, COMPUTE, PHASE, SM, STEP, TENSOR, Array, expected_ofu, load
+from ullage.simulate.load import (
+    APPLICATION_CLOCK,
+    COMMUNICATION,
+    COMPUTE,
+    HARDWARE_THERMAL,
+    PHASE,
+    POWER_CAP,
+    SM,
+    SOFTWARE_THERMAL,
+    STEP,
+    TENSOR,
+    Array,
+    expected_ofu,
+    load,
+)
 from ullage.simulate.schedule import Draft, ScheduledJob, draw_job, resting, slowed, straggling
 from ullage.simulate.specification import boundaries, device, host_name, uuid
 
@@ -39,6 +53,8 @@ FAULTS: dict[str, Fault] = {
         Fault("free", OK, "nobody holds some GPUs for the whole window"),
         Fault("shared", "duplicated", "two jobs hold one GPU: the exporter gives every reading once for each"),
         Fault("throttled", OK, "a GPU that is too hot runs at about 900 MHz (H100)"),
+        Fault("power_capped", OK, "a GPU has a lower power limit than the others of its job, and runs at seven tenths of their clock"),
+        Fault("application_clock", OK, "somebody set the clocks of a job's GPUs to four fifths of what they would be"),
         Fault("regression", OK, "the middle one of three jobs of a family runs with a debug flag: OFU falls 2.5 times"),
         Fault("latent_moe", OK, "a job's MFU counts experts of latent width 512 at 2048: 2.94 times too high"),
         Fault("hybrid", OK, "a job's MFU counts hybrid layers as attention and dense MLP: 1.57 times too high"),
@@ -83,7 +99,13 @@ UNSEEN = ("no_tensor", "constant_clock")
 # OFU paper, sections V-C and VI-C: 54.27 / 18.45; 24.51 / 15.56; 26 where 4/3 of it would be right.
 MISTAKES = {"latent_moe": (2.94, "moe-16b-pretrain"), "hybrid": (1.57, "hybrid-8b-pretrain"), "recomputation": (0.75, "world-model-8b")}
 SERVING = load(step=0.21, compute=0.86, communication=0.04, tensor=0.06, sm=0.42, communication_sm=0.15, dram=0.93, memory=0.95)
-STRAGGLING, REGRESSION, THROTTLED = 1.6, 2.5, 900 / 1352
+STRAGGLING, REGRESSION = 1.6, 2.5
+# What lowers a clock: to which part of it, and which clock event reasons it shows.
+LIMITED = {
+    "throttled": (900 / 1352, POWER_CAP | SOFTWARE_THERMAL | HARDWARE_THERMAL),
+    "power_capped": (0.7, POWER_CAP),
+    "application_clock": (0.8, APPLICATION_CLOCK),
+}
 WRONG_UNIT_SHARE = 0.01  # of a GPU's readings: fewer are taken for slips of an exporter that starts
 BEAT_SAMPLES = 20  # the sampled clock walks through the step once in so many samples
 
@@ -245,7 +267,7 @@ def _ordinary(plan: FaultPlan, *, untouched: bool = False) -> list[tuple[int, Sc
     """
     start, end = plan.draft.specification.window
     reserved = {gpu for host in plan.draft.reserved for gpu in _gpus(plan, host)}
-    touched = {planted.job for planted in plan.of("straggler", "memory_bound", *MISTAKES)}
+    touched = {planted.job for planted in plan.of("straggler", "memory_bound", "application_clock", *MISTAKES)}
     found = []
     for index, job in enumerate(plan.draft.jobs):
         begin, finish = max(start, job.start + job.startup), min(end, job.end)
@@ -350,14 +372,24 @@ def _mistake(plan: FaultPlan, name: str) -> Planted | None:
 
 
 def _memory_bound(plan: FaultPlan, name: str) -> Planted | None:
-    """Let the longest job serve of which no GPU is marked, one on a single host if there is any: other faults need room, too."""
-    per_host = plan.draft.specification.gpus_per_host
-    for index, job, start, end in sorted(_ordinary(plan, untouched=True), key=lambda item: len(item[1].gpus) > per_host):
+    """Let a job serve."""
+    for index, job, start, end in _unmarked(plan):
         gpus = tuple(map(int, job.gpus))
-        if not plan.marked & set(gpus):
-            plan.draft.jobs[index] = replace(job, family="llm-serving", loads=np.tile(SERVING, (len(gpus), 1)), mfu=None)
-            return Planted(name, gpus, start, end, job.name)
+        plan.draft.jobs[index] = replace(job, family="llm-serving", loads=np.tile(SERVING, (len(gpus), 1)), mfu=None)
+        return Planted(name, gpus, start, end, job.name)
     return None
+
+
+def _on_job(plan: FaultPlan, name: str) -> Planted | None:
+    """Plant on all GPUs of a job."""
+    return next((Planted(name, tuple(map(int, job.gpus)), start, end, job.name) for _, job, start, end in _unmarked(plan)), None)
+
+
+def _unmarked(plan: FaultPlan) -> list[tuple[int, ScheduledJob, int, int]]:
+    """Return the ordinary jobs of which no GPU is marked, those on a single host first: other faults need room, too."""
+    per_host, marked = plan.draft.specification.gpus_per_host, plan.marked
+    found = [item for item in _ordinary(plan, untouched=True) if not marked & set(map(int, item[1].gpus))]
+    return sorted(found, key=lambda item: len(item[1].gpus) > per_host)
 
 
 def _has_verdict(plan: FaultPlan, gpu: int) -> bool:
@@ -368,6 +400,7 @@ _PLANTERS: dict[str, Callable[[FaultPlan, str], Planted | None]] = {
     "straggler": _straggler,
     "shared": _shared,
     "memory_bound": _memory_bound,
+    "application_clock": _on_job,
     **dict.fromkeys(MISTAKES, _mistake),
     **dict.fromkeys(("percent", "hertz", "slow"), _on_host),
     **dict.fromkeys(("reordered", "skewed"), _anywhere),

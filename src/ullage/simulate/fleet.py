@@ -25,10 +25,7 @@ from ullage.simulate.exporter import Codes, Emission, counted_sms, emission, sca
 from ullage.simulate.load import (
     ALTERNATES,
     CLOCK,
-    HARDWARE_THERMAL,
     LIMITS,
-    POWER_CAP,
-    SOFTWARE_THERMAL,
     Array,
     HostReadings,
     expected_ofu,
@@ -165,11 +162,11 @@ class Simulation:
         return course, (first, second)
 
     def _throttle(self, gpu: int, course: Array, times: npt.NDArray[np.int64]) -> None:
-        for planted in self.plan.of("throttled"):
+        for planted in self.plan.of(*faults.LIMITED):
             if gpu in planted.gpus:
                 begin, end = np.searchsorted(times, (planted.start, planted.end))
-                course[CLOCK, begin : end - 1] *= faults.THROTTLED
-                course[LIMITS, begin : end - 1] = POWER_CAP | SOFTWARE_THERMAL | HARDWARE_THERMAL
+                course[CLOCK, begin : end - 1] *= faults.LIMITED[planted.fault][0]
+                course[LIMITS, begin : end - 1] = faults.LIMITED[planted.fault][1]
 
 
 def fleet(specification: Specification) -> Simulation:
@@ -215,12 +212,12 @@ def _reporting(plan: faults.FaultPlan) -> list[ScheduledJob]:
 
 
 def _unthrottled(plan: faults.FaultPlan, job: ScheduledJob) -> float:
-    """Return how much of its work a job does beside throttled GPUs; the others do not wait here, as their readings show."""
+    """Return how much of its work a job does beside GPUs of lower clock; the others do not wait here, as their readings show."""
     lost = 0.0
-    for planted in plan.of("throttled"):
+    for planted in plan.of(*faults.LIMITED):
         both = min(job.end, planted.end) - max(job.start, planted.start)
         count = len(set(planted.gpus) & set(map(int, job.gpus)))
-        lost += (1 - faults.THROTTLED) * max(0, both) * count
+        lost += (1 - faults.LIMITED[planted.fault][0]) * max(0, both) * count
     return 1 - lost / (max(1, job.end - job.start) * len(job.gpus))
 
 

@@ -30,7 +30,8 @@ LOAD = ("step", "phase", "compute", "communication", "sm", "communication_sm", "
 STEP, PHASE, COMPUTE, COMMUNICATION, SM, COMMUNICATION_SM, TENSOR, DRAM, CLOCK, ALTERNATES, MEMORY, LIMITS = range(len(LOAD))
 
 # nvml.h, nvmlClocksEventReason…: why the clock is not at its highest
-IDLE, POWER_CAP, SLOWDOWN, SOFTWARE_THERMAL, HARDWARE_THERMAL, POWER_BRAKE = 0x1, 0x4, 0x8, 0x20, 0x40, 0x80
+IDLE, APPLICATION_CLOCK, POWER_CAP, SLOWDOWN, SOFTWARE_THERMAL, HARDWARE_THERMAL, POWER_BRAKE = 0x1, 0x2, 0x4, 0x8, 0x20, 0x40, 0x80
+HOT = 25.0  # degrees by which a GPU that heat slows is warmer than its power makes it
 EMPTY_MEMORY = 600 * TO_SI["MiB"]  # what the driver keeps for itself, about
 TENSOR_NOISE, POWER_NOISE = 0.01, 0.015
 
@@ -208,6 +209,7 @@ def _slow(
         read: Array = np.where(row["alternates"] > 0, at_once, power)
         found["power"] = np.round(read, 3)
         drawn: Array = np.where(row["alternates"] > 0, mean, power)
-        found["temperature"] = np.round(28 + 45 * drawn / device.power + 0.5 * noise)
+        hot: Array = np.where(row["limits"].astype(np.int64) & (SOFTWARE_THERMAL | HARDWARE_THERMAL), HOT, 0.0)
+        found["temperature"] = np.round(28 + 45 * drawn / device.power + 0.5 * noise + hot)
         found["energy"] = np.floor(1e8 * np.abs(first) + np.cumsum(drawn * span, axis=1))
     return {name: column for name, column in found.items() if name in wanted}

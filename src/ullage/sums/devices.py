@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ullage.field import ACTIVITY, IDLE, SEVERAL_SMS
+from ullage.field import ACTIVITY, CLOCK_LIMITS, IDLE, SEVERAL_SMS
 from ullage.sums.exact import (
     ACTIVITY_STEP,
     CLOCK_STEP,
@@ -50,6 +50,14 @@ TREE = (
 )
 COURSE = (*OFU, "ofu_tensor_sum", "cycles_tensor_sum", "gpu_util_ms", "gpu_util_sum")
 
+# What is told of the time under each of `CLOCK_LIMITS`: of which sums it is a part.
+_LIMITED = {
+    "ms": ("span_ms",),
+    "tensor_sum": ("ofu_tensor_sum", "cycles_tensor_sum"),
+    "ofu_sum": ("ofu_sum",),
+    "cycles": ("tensor_cycles",),
+}
+
 # By which step each sum is counted, also where no sample has any: parts of which one has a gauge and another has not add up.
 STEPS = {
     **dict.fromkeys((f"{name}_sum" for name in MEANS), ACTIVITY_STEP),
@@ -59,13 +67,16 @@ STEPS = {
     **dict.fromkeys(("nvlink_tx_sum", "nvlink_rx_sum", "pcie_tx_sum", "pcie_rx_sum"), RATE_STEP),
     **dict.fromkeys(("tensor_cycles", "sm_cycles"), CYCLE_STEP),
     "sampled_squares": POWER_SQUARE_STEP,
+    **dict.fromkeys((f"{limit}_tensor_sum" for limit in CLOCK_LIMITS), ACTIVITY_STEP),
+    **dict.fromkeys((f"{limit}_ofu_sum" for limit in CLOCK_LIMITS), CLOCK_STEP),
+    **dict.fromkeys((f"{limit}_cycles" for limit in CLOCK_LIMITS), CYCLE_STEP),
 }
 
 # What sums are made of, and what is told of a group of samples: a question that carries less is written and compiled sooner.
 PIPES, LINKS = ("fp64", "fp32", "fp16"), ("nvlink_tx", "nvlink_rx", "pcie_tx", "pcie_rx")
 ROOF_FIELDS = ("dram_active", "memory_clock", *(f"{pipe}_active" for pipe in PIPES), *LINKS)
 _ADDED = ("span_ms", *ACTIVITY, "sm_clock", "power", "energy_delta", "tensor_cycles_delta", "sm_cycles_delta", *ROOF_FIELDS)
-_TOLD = ("gpu", "job", "cluster", "host", "user", "namespace", "index", "sharers", "flags")
+_TOLD = ("gpu", "job", "cluster", "host", "user", "namespace", "index", "sharers", "flags", "throttle")
 
 Sums = dict[str, Any]  # what is added up, by name: a whole number or `Steps` per sample, None where no sample has one
 
@@ -88,6 +99,8 @@ def device_sums(samples: Any, *, bucket_ms: int | None = None, only: Sequence[st
       the SM clock (divide by the highest clock), and of the rates of `LINKS` (bytes)
     - `energy_ms`, `energy_sum` (mJ): the growth of the energy counter, and over how long; `sampled_ms`, `sampled_sum` (mJ),
       `sampled_squares` (W^2 ms): power where it was sampled and no energy was counted
+    - for each of `CLOCK_LIMITS`: `<limit>_ms`, the time under it, and the parts of tensor activity (`<limit>_tensor_sum`), of `ofu_sum`
+      (`<limit>_ofu_sum`) and of `tensor_cycles` (`<limit>_cycles`) that are of that time
     - `stuck_ms`: time in which the gauges read zero while the GPU works
     - `rows`, and `<flag>_rows` for each flag of `tables.Flag`; `start_ms`, `last_ms`, the observed window
     - `model` and `other_model`, which differ when a device went by two names; `index`, one of its numbers on its host
@@ -108,7 +121,25 @@ def with_states(samples: Any, bucket_ms: int | None = None) -> tuple[Any, list[s
         samples = bucketed(samples, bucket_ms)
         keys.append("bucket")
     several, quiet, measured = samples.sharers > 1, _dark_and_quiet(samples)[1], _measured(samples)
-    return samples.mutate(_several=several, _quiet=quiet, measured=measured, summed=counts_several_sms(samples)), keys
+    told = {
+        "_several": several,
+        "_quiet": quiet,
+        "measured": measured,
+        "summed": counts_several_sms(samples),
+        "_limit": clock_limit(samples),
+    }
+    return samples.mutate(**told), keys
+
+
+def clock_limit(samples: Any) -> Any:
+    """Return what lowered each sample's clock: 1 for the first of `CLOCK_LIMITS` and so on, 0 for none, or not known."""
+    import ibis
+
+    if empty(samples, "throttle"):
+        return ibis.literal(0, "int8")
+    bits = samples.throttle if full(samples, "throttle") else samples.throttle.fill_null(0)
+    cases = [((bits & mask) > 0, ibis.literal(code, "int8")) for code, mask in enumerate(CLOCK_LIMITS.values(), 1)]
+    return ibis.cases(*cases, else_=ibis.literal(0, "int8"))
 
 
 def sums_of_states(samples: Any, only: Sequence[str] | None = None) -> tuple[Sums, dict[str, Any]]:
@@ -123,28 +154,46 @@ def fine_keys(keys: Sequence[str], only: Sequence[str] | None = None) -> list[st
 
     That costs less than a sum (or a CASE) of it for each sample.
     """
-    few = ["_several", "_quiet", "model"] if only is not None else ["_several", "_quiet", "model", "flags"]
+    few = ["_several", "_quiet", "model"] if only is not None else ["_several", "_quiet", "model", "flags", "_limit"]
     return [*(key for key in keys if key != "owner"), *few]
 
 
 def unfolded_states(fine: Any, keys: Sequence[str], sums: Sums, only: Sequence[str] | None = None) -> Any:
     """Return the sums by state from those of samples that are alike in `fine_keys`, and perhaps in more."""
-    return from_steps(states_in_steps(fine, keys, sums, only), sums).order_by(keys)
+    limited = {} if only is not None else {name: Steps(None, step) for name, step in STEPS.items() if name in _LIMITED_SUMS}
+    return from_steps(states_in_steps(fine, keys, sums, only), sums | limited).order_by(keys)
 
 
 def states_in_steps(fine: Any, keys: Sequence[str], sums: Sums, only: Sequence[str] | None = None) -> Any:
     """Return what `unfolded_states` gives with sums of `Steps` in whole steps; what no sample has is 0, and need not be in `fine`."""
     import ibis
 
-    more = {} if only is not None else _unfolded(fine)
+    more, limited = ({}, {}) if only is not None else (_unfolded(fine), _limited(fine, sums))
     found = fine.group_by(keys).aggregate(
         other_model=fine.model.min(),
         model=fine.model.max(),
         **{name: fine[name].sum() for name, value in sums.items() if value is not None},
+        **{name: value.sum() for name, value in limited.items() if value is not None},
         **more,
     )
-    found = found.mutate(**{name: ibis.literal(0, "int64") for name, value in sums.items() if value is None})
-    return found.select(*keys, "other_model", "model", *sums, *more)
+    found = found.mutate(**{name: ibis.literal(0, "int64") for name, value in (sums | limited).items() if value is None})
+    return found.select(*keys, "other_model", "model", *sums, *limited, *more)
+
+
+_LIMITED_SUMS = tuple(f"{limit}_{what}" for limit in CLOCK_LIMITS for what in _LIMITED)
+
+
+def _limited(fine: Any, sums: Sums) -> Sums:
+    """Return the parts of sums that are of the time under each limit of the clock; None where no sample has any."""
+    found: Sums = dict.fromkeys(_LIMITED_SUMS)
+    if same_everywhere(fine, "_limit"):
+        return found
+    for code, limit in enumerate(CLOCK_LIMITS, 1):
+        for what, names in _LIMITED.items():
+            parts = [fine[name] for name in names if sums[name] is not None]
+            if parts:
+                found[f"{limit}_{what}"] = (fine._limit == code).ifelse(sum(parts[1:], parts[0]), 0)
+    return found
 
 
 def _with_share(samples: Any) -> Any:

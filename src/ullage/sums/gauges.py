@@ -165,7 +165,7 @@ def device_and_gauge_steps(samples: Any) -> tuple[pa.Table, pa.Table]:
     import ibis
 
     samples, keys = with_states(samples)
-    table = _with_codes(with_findings(samples, [*keys, "_several", "_quiet", "model", "index", *_CYCLES, *ROOF_FIELDS]))
+    table = _with_codes(with_findings(samples, [*keys, "_several", "_quiet", "_limit", "model", "index", *_CYCLES, *ROOF_FIELDS]))
     sums, others = sums_of_states(table)
     more, ends = _sums_of_gauges(table)
     held_sums = {name: value for name, value in sums.items() if value is not None}

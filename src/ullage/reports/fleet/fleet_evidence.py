@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ullage.audit.trust import Verdict
-from ullage.findings.fleet_evidence import DeviceOfJob, FleetEvidence, FreeHours, JobEvidence
+from ullage.field import CLOCK_LIMITS
+from ullage.findings.fleet_evidence import DeviceOfJob, FleetEvidence, FreeHours, JobEvidence, LimitedClock
 from ullage.metrics.metric import ratio
 from ullage.reports.fleet.groups import gpu_hours
 from ullage.reports.fleet.rated import NOT_ALLOCATED, WORK, Array, Codes, Rated
@@ -119,10 +120,11 @@ def _devices(rows: Rated, lost: Mapping[str, Array], prices: Array, codes: Codes
     }
     means = {
         name: ratio(added(rows.column(f"{gauge}_sum"), works), added(rows.column(f"{gauge}_ms"), works))
-        for name, gauge in (("engine", "gr_active"), ("sm", "sm_active"))
+        for name, gauge in (("engine", "gr_active"), ("sm", "sm_active"), ("power", "power"))
     }
     steps = {name: _sums(codes, np.nan_to_num(values) / HOUR_MS, count) for name, values in lost.items()}
     costs = _sums(codes, span * rows.weight / HOUR_MS * prices, count)
+    limits = _limits(rows, works, added)
     return [
         DeviceOfJob(
             gpu=row["gpu"],
@@ -135,9 +137,27 @@ def _devices(rows: Rated, lost: Mapping[str, Array], prices: Array, codes: Codes
             sm=_known(means["sm"][number]),
             lost={name: float(values[number]) for name, values in steps.items() if values[number]},
             cost=_known(costs[number]),
+            limits={name: found for name, each in limits.items() if (found := LimitedClock(*each[number].tolist())).hours},
+            power=_known(means["power"][number]),
         )
         for number, row in enumerate(names)
     ]
+
+
+def _limits(
+    rows: Rated, works: npt.NDArray[np.bool_], added: Callable[[Array, npt.NDArray[np.bool_]], Array]
+) -> dict[str, npt.NDArray[np.float64]]:
+    """Return for each limit of the clock that any row knows: hours under it, tensor hours and OFU-hours of each device."""
+    clock = np.array([chip.tensor_clock for chip in rows.chips] + [np.nan])[rows.chip]
+    counted = rows.ofu_part - rows.column("ofu_sum") / clock  # what cycle counters tell of OFU
+    found = {}
+    for limit in CLOCK_LIMITS:
+        if rows.column(f"{limit}_ms").any():
+            kept = rows.column(f"{limit}_ofu_sum") / clock
+            kept += np.nan_to_num(counted * np.asarray(ratio(rows.column(f"{limit}_cycles"), rows.column("tensor_cycles"))))
+            parts = (rows.column(f"{limit}_ms"), rows.column(f"{limit}_tensor_sum"), kept)
+            found[limit] = np.stack([added(part, works) for part in parts], axis=1)
+    return found
 
 
 def _free(good: Rated, prices: Array) -> list[FreeHours]:
