@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ullage.sums.lanes.collectives.matched import Matched
+from ullage.sums.lanes.collectives.matching import match
 from ullage.sums.lanes.common import clock_lines
 from ullage.sums.lanes.replaying.cases import ChangedTime, changed_times, comparable, unexplained
 from ullage.sums.lanes.replaying.critical_path import CriticalPath, critical_path
@@ -50,9 +51,12 @@ class WhatIf:
 
 
 def what_if(run: Run, matched: Matched) -> WhatIf | None:
-    """Return the answers for a run whose captures kept their work; None without any operation of a device."""
+    """Return the answers for a run whose captures kept their work; None without any operation of a device, or collective of hosts."""
     works = [c.work for c in run.captures if c.work is not None]
-    work = run_work(run, matched, works, clock_lines(run, matched.clocks)) if len(works) == len(run.captures) else None
+    if len(works) < len(run.captures):
+        return None
+    of_hosts = match([replace(c, collectives=w.hosted) for c, w in zip(run.captures, works, strict=True)])
+    work = run_work(run, (matched, of_hosts), works, clock_lines(run, matched.clocks))
     if work is None:
         return None
     waits, contradictions = _without_circles(work)

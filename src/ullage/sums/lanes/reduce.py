@@ -124,7 +124,7 @@ def reduce(
         mpi=_calls_mpi(capture),
         rule=seen.rule,
         tables=looked,
-        work=captured_work(capture, seen, together) if replay else None,
+        work=captured_work(capture, seen, processes) if replay else None,
     )
 
 

@@ -88,6 +88,11 @@ def collectives(capture: Capture, window: tuple[int, int]) -> Collectives:
         known = np.unique(capture.device.device)
         place = np.searchsorted(known[known != NOT_KNOWN], rows.device)
         return _columns(rows, place, rows.stream, capture.words, _operations(rows, capture.words))
+    return host_collectives(capture, window)
+
+
+def host_collectives(capture: Capture, window: tuple[int, int]) -> Collectives:
+    """Return the collectives of a capture that hosts themselves run within a window and that no rank can leave before all have come."""
     rows = _within(capture.host.where(capture.host.kind == KIND["mpi"]), window)
     rows = rows.where(events(rows, capture.recording.summed))
     rows = rows.where(_holding_all(rows, capture.words))

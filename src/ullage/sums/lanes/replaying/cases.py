@@ -51,6 +51,8 @@ def changed_times(waits: RunWaits) -> tuple[ChangedTime, ...]:
 def _changed(waits: RunWaits, change: Change) -> ChangedTime:
     elapsed = waits.work.elapsed
     communicates = (waits.work.operations.kind == KIND["collective"]).any() or waits.work.calls.talked.any()
+    if change == "launches_in_graphs" and not np.isin(waits.work.calls.sort, _LAUNCHING).any():
+        return ChangedTime(change, elapsed, elapsed, elapsed)
     if change != "launches_in_graphs" and not communicates:
         several = len(np.unique(waits.work.operations.process)) > 1  # they wait for one another in a way that was not recorded
         least, likely = (0 if several else elapsed, None) if change == "no_late_ranks" else (elapsed, elapsed)

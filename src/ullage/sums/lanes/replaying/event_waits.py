@@ -32,6 +32,10 @@ class EventWaits:
     before: Times
     sure: Mask
 
+    def joined(self, other: EventWaits) -> EventWaits:
+        """Return both one's waits."""
+        return EventWaits(*(np.concatenate((getattr(self, name), getattr(other, name))) for name in vars(self)))
+
 
 # The last operation of each stream that must have ended, by its place in that stream's queue, and whether that is sure.
 _Front = dict[tuple[_Stream, bool], int]

@@ -52,17 +52,22 @@ class RunWork:
         return int(max(self.operations.end.max(initial=0), self.calls.end.max(initial=0)))
 
 
-def run_work(run: Run, matched: Matched, works: Sequence[CapturedWork], lines: dict[str, ClockLine] | None) -> RunWork | None:
-    """Return the work of a run while all of its ranks were recorded; None without any operation of a device.
+def run_work(
+    run: Run, matched: tuple[Matched, Matched], works: Sequence[CapturedWork], lines: dict[str, ClockLine] | None
+) -> RunWork | None:
+    """Return the work of a run while all of its ranks were recorded; None without any operation of a device or collective of hosts.
 
-    `works` are those of the captures, in their order; `lines` says by how much each one's clock is ahead, None where they can't be
-    compared: then each counts from its own first moment, and nothing is known to be a collective of several."""
+    `matched` are the collectives of the devices, and those of the hosts; twice the same where devices do none. `works` are those of the
+    captures, in their order; `lines` says by how much each one's clock is ahead, None where they can't be compared: then each counts from
+    its own first moment, and nothing is known to be a collective of several."""
     windows = [c.window for c in run.captures]
     low, high = run.shared or (0, 0)
     if run.shared is None and lines is not None:
         low, high = bounds(_moved(w, lines[c.recording.place]) for w, c in zip(windows, run.captures, strict=True)) or (0, 0)
     of = [lines[c.recording.place] for c in run.captures] if lines is not None else []
-    group = _groups(matched, works, of)
+    group, of_hosts = (_groups(each, works, of) for each in matched)
+    free = 1 + max((int(numbers.max(initial=NOT_KNOWN)) for numbers in group), default=NOT_KNOWN)
+    group = [np.where(one >= 0, one, np.where(other >= 0, other + free, NOT_KNOWN)) for one, other in zip(group, of_hosts, strict=True)]
     words: dict[str, int] = {}
     calls, operations, events, before, done = [], [], [], 0, 0
     for number, (capture, work) in enumerate(zip(run.captures, works, strict=True)):

@@ -10,7 +10,8 @@ Certain are these waits, for the trace tells them:
 - an operation begins after what its stream was told to wait for by an event, and a call that waits for an event or a stream ends after
   that, where the trace has it (`ullage.sums.lanes.replaying.event_waits`);
 - operations that are one collective: none ends before the last has begun, and each one's own duration counts from there. A collective of
-  MPI is an operation of the thread that waits in it; those of gloo run on threads of their own, and nothing tells who waits for them.
+  MPI is an operation of the thread that waits in it; those of gloo run on threads of their own, and the process' main lane waits for
+  those that end while it does nothing else (`ullage.sums.lanes.replaying.waits_of_hosts`).
 
 Inferred: an operation that begins `COINCIDES` or less after one on another stream of its process ended, later than all of the above would
 have had it, waited for that one: an event. A thread that made no call while others of its process did, and then soon after one of theirs
@@ -170,6 +171,11 @@ class _Builder:
         call, before = self.events.call[told], self.events.before[told]
         self.found.add(self.sync_at[call], self.op_leaves[before], self.op_span[before])
         np.maximum.at(until, call, self.work.until[before])
+        perhaps = (self.events.call >= 0) & ~self.events.sure
+        call, before = self.events.call[perhaps], self.events.before[perhaps]
+        self.found.add(
+            np.where(self.waits[call], self.sync_at[call], self.call_at[call]), self.op_leaves[before], self.op_span[before], POSSIBLE
+        )
         open_ends = np.ones(len(calls), bool)  # calls of which it is not known what they waited for: it is looked for by their ends
         open_ends[does] = calls.end[does] - until[does] > EXPLAINS
         for process in distinct(calls.process):
@@ -184,7 +190,9 @@ class _Builder:
         events = self.work.events
         until = np.append(self.work.until, np.iinfo(np.int64).min)[events.before]
         began = self.ops.start[events.after] + TOUCHES >= until if len(self.ops) else events.sure
-        waited = (self.waits[events.call] & (self.calls.end[events.call] + AHEAD >= until)) if len(self.calls) else ~events.sure
+        waited = ~events.sure
+        if len(self.calls):
+            waited |= self.waits[events.call] & (self.calls.end[events.call] + AHEAD >= until)
         good = np.where(events.after >= 0, began, waited)
         return EventWaits(**{name: values[good] for name, values in vars(events).items()})
 

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from ullage.sums.lanes.code.levels import by_thread, levels
-from ullage.sums.lanes.collectives.collectives import Collectives
+from ullage.sums.lanes.collectives.collectives import Collectives, host_collectives
 from ullage.sums.lanes.gather import CALL, KIND, NOT_KNOWN, Capture, Codes, LaneRows
 from ullage.sums.lanes.launches import Mask, launches, only, puts
 from ullage.sums.lanes.observed import Observed
 from ullage.sums.lanes.replaying.event_waits import EventWaits, event_waits
-from ullage.sums.lanes.spans import Times, union, within
+from ullage.sums.lanes.replaying.waits_of_hosts import HeldCollectives, collectives_of_hosts
+from ullage.sums.lanes.spans import NONE, Times, join, union, within
+from ullage.sums.lanes.states import ProcessState
 
 _RAN = tuple(KIND[k] for k in ("kernel", "collective", "memcpy", "memset", "graph"))
 # A call within another (the driver's within the runtime's) is part of it; the outer one does what any of them does, the first of these.
@@ -68,20 +71,24 @@ class OperationColumns:
 
 @dataclass(frozen=True)
 class CapturedWork:
-    """One capture's calls and operations, what they are known to have waited for by events, and the words that names are codes into."""
+    """One capture's calls and operations, what they are known to have waited for by events, the collectives
+    that hosts run, and the words that names are codes into."""
 
     calls: CallColumns
     operations: OperationColumns
     events: EventWaits
+    hosted: Collectives
     words: tuple[str, ...]
 
 
-def captured_work(capture: Capture, seen: Observed, together: Collectives) -> CapturedWork:
-    """Return the calls and operations of a capture whose device rows have their owners, of the processes and the time looked at; `together`
-    are its collectives: those of hosts are calls that wait for what they do."""
-    held = _of_hosts(capture, together)
-    calls = _outermost(capture, seen, held)
-    before, talked, more = _between(capture, calls)
+def captured_work(capture: Capture, seen: Observed, processes: Sequence[ProcessState]) -> CapturedWork:
+    """Return the calls and operations of a capture whose device rows have their owners, of the processes and the time looked at.
+
+    Collectives of hosts are operations, and what waits for them are calls."""
+    hosted = host_collectives(capture, seen.window)
+    held = collectives_of_hosts(capture, hosted, processes)
+    calls = _outermost(capture, seen, held.calls)
+    before, talked, more = _between(capture, calls, held)
     operations, events = _operations(capture, seen, calls, held)
     every = [*capture.words, *more]
     used, codes = np.unique(np.concatenate((calls.name, before, operations.name)), return_inverse=True)
@@ -92,22 +99,9 @@ def captured_work(capture: Capture, seen: Observed, together: Collectives) -> Ca
         CallColumns(**{**vars(calls), "name": name, "before": before, "talked": talked}),
         OperationColumns(**{**vars(operations), "name": ran}),
         events,
+        hosted,
         tuple(every[code] for code in known.tolist()),
     )
-
-
-def _of_hosts(capture: Capture, together: Collectives) -> LaneRows:
-    """Return the collectives that threads of hosts wait in: MPI's; those of gloo run on threads of its own, and who waits for them is not
-    recorded."""
-    mine = np.flatnonzero((together.device == NOT_KNOWN) & (together.stream != NOT_KNOWN))
-    process, thread, start = (values[mine].astype(np.int64) for values in (together.process, together.stream, together.start))
-    talks = capture.host.of("mpi")
-    who = [np.concatenate(pair) for pair in ((talks.process, process), (talks.thread, thread), (talks.start, start))]
-    called, same = np.unique(np.column_stack(who), axis=0, return_inverse=True)
-    names = np.full(len(called), NOT_KNOWN, np.int32)
-    names[same.ravel()[: len(talks)]] = talks.name
-    sort = np.full(len(mine), CALL["other"], np.int8)
-    return LaneRows(start, together.end[mine], process=process, thread=thread, name=names[same.ravel()[len(talks) :]], call=sort)
 
 
 def _outermost(capture: Capture, seen: Observed, held: LaneRows) -> CallColumns:
@@ -159,7 +153,7 @@ def _submitting(rows: LaneRows) -> list[npt.NDArray[np.intp]]:
     return [places for process, places, submits in threads if submits or process not in some]
 
 
-def _between(capture: Capture, calls: CallColumns) -> tuple[Codes, Times, list[str]]:
+def _between(capture: Capture, calls: CallColumns, held: HeldCollectives) -> tuple[Codes, Times, list[str]]:
     """Return what each call's thread was in half-way between the call before and this one: the innermost operator, else the range or
     module; as codes into the capture's words and, behind these, the ranges that are returned too. And how long it communicated, ns."""
     if not len(calls):
@@ -173,14 +167,16 @@ def _between(capture: Capture, calls: CallColumns) -> tuple[Codes, Times, list[s
     around = named["annotation"].around(calls.process, calls.thread, middle)
     code = np.where(operator >= 0, operator, np.where(around >= 0, around + len(capture.words), NOT_KNOWN))
     talks, talked = capture.host.of("mpi"), np.zeros(len(calls), np.int64)
-    spoken = {who: union(talks.start[places], talks.end[places]) for who, places in by_thread(talks.process, talks.thread)}
+    spoken = dict(held.silent)
+    for who, places in by_thread(talks.process, talks.thread):
+        spoken[who] = join(spoken.get(who, NONE), union(talks.start[places], talks.end[places]))
     for who, places in by_thread(calls.process, calls.thread) if spoken else ():
         if who in spoken:
             talked[places] = within(spoken[who], ended[places], calls.start[places])
     return code, talked, named["annotation"].names
 
 
-def _operations(capture: Capture, seen: Observed, calls: CallColumns, held: LaneRows) -> tuple[OperationColumns, EventWaits]:
+def _operations(capture: Capture, seen: Observed, calls: CallColumns, held: HeldCollectives) -> tuple[OperationColumns, EventWaits]:
     rows, (low, high) = capture.device, seen.window
     devices = np.unique(rows.device)
     devices = devices[devices != NOT_KNOWN]
@@ -193,26 +189,40 @@ def _operations(capture: Capture, seen: Observed, calls: CallColumns, held: Lane
     waits = event_waits(
         capture, rows, put.start, put.known | put.early, _callers(calls, capture.events, asked.known, asked.start, asked.thread)
     )
-    within = _callers(calls, held, np.ones(len(held), bool), held.start, held.thread)
-    held, within = held.where(within >= 0), within[within >= 0]
-    many = len(held)
-    start, end = np.concatenate((rows.start, held.start)), np.concatenate((rows.end, held.end))
+    run = held.operations
+    within = _callers(calls, run, np.ones(len(run), bool), run.start, run.thread)
+    many = len(run)
+    start, end = np.concatenate((rows.start, run.start)), np.concatenate((rows.end, run.end))
     order = np.lexsort((end, start))
+    order = order[(order < len(rows)) | (np.concatenate((call, within))[order] >= 0)]  # what no call that is kept waits for is left out
     columns = {
         "start": start,
         "end": end,
-        "process": np.concatenate((rows.process, held.process)),
+        "process": np.concatenate((rows.process, run.process)),
         "device": np.concatenate((np.searchsorted(devices, rows.device), np.full(many, NOT_KNOWN))),
-        "stream": np.concatenate((rows.stream, held.thread)),
+        "stream": np.concatenate((rows.stream, run.stream)),
         "kind": np.concatenate((rows.kind.astype(np.int64), np.full(many, KIND["collective"]))),
-        "name": np.concatenate((rows.name, held.name)),
+        "name": np.concatenate((rows.name, run.name)),
         "call": np.concatenate((call, within)),
         "early": np.concatenate(((put.early | (put.known & (call == NOT_KNOWN))).astype(np.int64), np.zeros(many, np.int64))),
     }
-    place = np.empty(len(order) + 1, np.int64)
-    place[order], place[-1] = np.arange(len(order)), NOT_KNOWN
+    place = np.full(len(start) + 1, NOT_KNOWN)
+    place[order] = np.arange(len(order))
     waits = replace(waits, after=place[waits.after], before=place[waits.before])
+    waits = waits.joined(_waits_for_hosts(calls, held, place[len(rows) :]))
     return OperationColumns(**{name: values[order] for name, values in columns.items()}), waits
+
+
+def _waits_for_hosts(calls: CallColumns, held: HeldCollectives, place: Times) -> EventWaits:
+    """Return what threads waited for of collectives that run on other threads of the host, and these for one another; `place` says where
+    each collective stands among the operations."""
+    waits = held.waits
+    asking = _callers(calls, waits, np.ones(len(waits), bool), waits.start, waits.thread)
+    after, before = (place[np.concatenate(pair)] for pair in zip((np.full(len(waits), -1), held.waited), held.queued, strict=True))
+    call = np.concatenate((asking, np.full(len(held.queued[0]), NOT_KNOWN)))
+    good = (before >= 0) & ((after >= 0) | (call >= 0))
+    sure = np.concatenate((held.sure, np.ones(len(held.queued[0]), bool)))
+    return EventWaits(after[good], call[good], before[good], sure[good])
 
 
 def _callers(calls: CallColumns, rows: LaneRows, known: Mask, start: Times, thread: Times) -> Times:
