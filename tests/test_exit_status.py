@@ -208,6 +208,13 @@ def binary(bad: bool) -> Callable[[pytest.MonkeyPatch], None]:
     return patch
 
 
+def client_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def serve(_: object) -> None:
+        print("{}")  # what the protocol says
+
+    monkeypatch.setattr("ullage.cli._mcp_server.serve", serve)
+
+
 Case = tuple[str, int, str] | tuple[str, int, str, Callable[[pytest.MonkeyPatch], None]]
 STEP = "--seq 64 --batch 8"
 MFU = f"audit mfu --config config.json {STEP}"
@@ -239,6 +246,8 @@ def cases() -> list[Case]:
         ("metrics", ERROR, "metrics none"),
         ("schema", ANSWERED, "schema fleet"),
         ("schema", ERROR, "schema flet"),
+        ("mcp", ANSWERED, "mcp", client_leaves),
+        ("mcp", ERROR, "mcp --header nothing"),
         ("simulate", ANSWERED, "simulate --gpus 8 --hours 0.1 --faults none --out new-fleet"),
         ("simulate", ERROR, "simulate --gpus 0 --out new-fleet-2"),
         ("simulate job", ANSWERED, "simulate job --out new-job"),

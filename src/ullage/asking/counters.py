@@ -11,4 +11,4 @@ from ullage.asking import asked
 class CounterLibrary:
     """The library that knows a chip's counters."""
 
-    cupti: str | None = asked("The libcupti to ask.", metavar="PATH", shown="the one that is found")
+    cupti: str | None = asked("The libcupti to ask.", metavar="PATH", acts=True, shown="the one that is found")

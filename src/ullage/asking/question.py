@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from ullage.asking import Askable, askable, hints_of, question_of
+from ullage.errors import public
 from ullage.registry import Registry
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ class RegisteredQuestion(Generic[Q, R]):
     what is asked, it is a function of that. `examples` end the help. `read_places` says which places are read, so that no answer takes
     their place. `gate` is whether an answer to a question makes the command end with status 3 for a script. `straight_to_file` answers
     what is too long to print, and returns why it is partial (None: it is not asked for). `listed_by` says what lists its words, where
-    that is not the help of its command.
+    that is not the help of its command. One that `only_reads` runs nothing that a user named and measures nothing.
     """
 
     name: str
@@ -54,6 +56,21 @@ class RegisteredQuestion(Generic[Q, R]):
     gate: Callable[[Q, R], bool] = lambda *_: False
     straight_to_file: Callable[[Q, Path | None, Progress], str | None] = lambda *_: None
     listed_by: str = ""
+    only_reads: bool = True
+
+    def command_line(self, given: Mapping[str, Any]) -> str:
+        """Return the command that asks what some words ask, texts by the names of fields; what is secret is left out."""
+        words = ["ullage", *self.name.split(" ")]
+        for field in self.fields:
+            values = given.get(field.name)
+            if values is None or field.secret:
+                continue
+            if field.kind is bool:
+                words += [field.flag if values else f"--no-{field.flag.removeprefix('--')}"] if values != field.default else []
+            else:
+                each = values if isinstance(values, tuple) else (values,)
+                words += [word for value in each for word in (() if field.argument else (field.flag,)) + (public(str(value)),)]
+        return shlex.join(words)
 
     @property
     def function_name(self) -> str:

@@ -38,7 +38,7 @@ class FleetQuestion(FleetRequest, TelemetryReading):
         "Which GPUs exist, from when until when: CSV or Parquet with gpu, or host and index, or host and gpus; start, end.",
         metavar="FILE",
     )
-    store: str | None = asked("Keep what was read in this store.", metavar="FOLDER")
+    store: str | None = asked("Keep what was read in this store.", metavar="FOLDER", acts=True)
     gap: float | None = asked(
         "Longest time one sample may stand for.", read=read_positive_span, minor=True, shown="60s, or twice the interval"
     )

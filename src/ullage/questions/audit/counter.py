@@ -52,6 +52,7 @@ QUESTION = register(
         shown_by="ullage.render.counter",
         examples=_EXAMPLES,
         gate=lambda _, report: report.right < len(report.rows),
+        only_reads=False,
     )
 )
 

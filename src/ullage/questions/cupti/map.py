@@ -67,7 +67,7 @@ class CuptiMapQuestion:
     chip: str | None = asked("Say whether this chip has the new metrics: GH100, or a GPU that has it: H200.", metavar="CHIP")
     release: str | None = asked("By this CUPTI (13.1); without it the newest that knows the chip.", metavar="RELEASE")
     passes: bool = asked("Count the passes in which --chip collects them; needs a libcupti.", False)
-    cupti: str | None = asked("The libcupti to ask for passes.", metavar="PATH", shown="the one that is found")
+    cupti: str | None = asked("The libcupti to ask for passes.", metavar="PATH", acts=True, shown="the one that is found")
     values: dict[str, float] = asked(
         "What was collected: a JSON object, or one value.", {}, metavar="FILE|METRIC=VALUE", read=read_values, repeated=True
     )

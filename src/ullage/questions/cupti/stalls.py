@@ -25,7 +25,7 @@ class CuptiStallsQuestion:
     file: str | None = asked("A recording of sampled program counters.", metavar="[FILE]", argument=True)
     kernel: str = asked("Only kernels whose name holds NAME.", "", metavar="NAME")
     cubins: tuple[str, ...] = asked("Machine code: cubin, library.", (), flag="--cubin", metavar="FILE", repeated=True)
-    cupti: str | None = asked("The libcupti that tells cubins by their CRC; without it the one that is found.", metavar="PATH")
+    cupti: str | None = asked("The libcupti that tells cubins by their CRC; without it the one that is found.", metavar="PATH", acts=True)
     top: int = asked("Kernels, and instructions of each.", 10, least=1, display=True)
     reasons: bool = asked("List the stall reasons.", False)
 

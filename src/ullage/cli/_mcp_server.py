@@ -1,0 +1,167 @@
+"""The questions as tools of the Model Context Protocol, for assistants that call tools: read-only, over stdin and stdout.
+
+Source: modelcontextprotocol.io/specification. A tool is a question; its arguments are what may be asked, with the same words, bounds and
+defaults as the command's options, and its answer is the text that the command prints, or its JSON, Markdown, or a table as CSV.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import anyio
+import mcp.types as types
+from mcp.server.context import ServerRequestContext
+from mcp.server.lowlevel import Server
+from mcp.server.stdio import stdio_server
+
+import ullage
+from ullage.asking import Askable
+from ullage.asking.question import QUESTIONS, Progress, RegisteredQuestion
+from ullage.errors import UllageError, did_you_mean, harmless
+from ullage.views.files import printed
+from ullage.views.text import text
+
+FORMS = ("text", "json", "markdown", "csv")
+INSTRUCTIONS = (
+    "Ullage tells how far GPUs fall short of full, and where the shortfall goes. OFU is the share of the peak FLOP rate that the tensor "
+    "cores delivered, from hardware counters; 'GPU utilization' only says that a kernel ran. Begin with `fleet` (telemetry: files, a "
+    "store or a Prometheus), `job` (one job of it), `trace` (profiles), `flops` (a model's config.json) or `waterfall` (several of one "
+    "job). An answer of the form 'text' is short and ends with its doubts: repeat these when you quote a number. `only` names one table, "
+    "which then has all its rows."
+)
+
+
+@dataclass(frozen=True)
+class Asking:
+    """A tool's call, read: the question, what it asks, and the form of the answer (one of `FORMS`), with a table's name for CSV."""
+
+    question: RegisteredQuestion[Any, Any]
+    given: Mapping[str, Any]
+    form: str
+    table: str
+
+
+def tools() -> list[types.Tool]:
+    """Return the questions as tools, each with the JSON Schema of its arguments."""
+    return [_tool(question) for _, question in sorted(_offered().items())]
+
+
+def _offered() -> dict[str, RegisteredQuestion[Any, Any]]:
+    return {one.function_name: one for one in QUESTIONS.values() if one.only_reads}
+
+
+def _tool(question: RegisteredQuestion[Any, Any]) -> types.Tool:
+    fields = {field.name: _property(field) for field in _fields(question)}
+    form = {"type": "string", "enum": list(FORMS), "default": "text", "description": "Form of the answer; csv is one table."}
+    table = {"type": "string", "description": "Only this table of the answer, with all its rows; a wrong name lists them."}
+    schema = {
+        "type": "object",
+        "properties": {**fields, "form": form, "only": table},
+        "required": [field.name for field in _fields(question) if field.required],
+        "additionalProperties": False,
+    }
+    said = inspect.getdoc(question.asked) or ""
+    hints = types.ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
+    return types.Tool(name=question.function_name, description=said, input_schema=schema, annotations=hints)
+
+
+def _fields(question: RegisteredQuestion[Any, Any]) -> list[Askable]:
+    """Return what a tool may ask: nothing that does more than read, and no secret, which belongs to the server's owner."""
+    return [field for field in question.fields if not (field.acts or field.secret)]
+
+
+def _property(field: Askable) -> dict[str, Any]:
+    """Return the JSON Schema of a field: its help, its kind, its bounds, its default."""
+    kind = "string" if field.read is not None else {bool: "boolean", int: "integer", float: "number"}.get(field.kind, "string")
+    one: dict[str, Any] = {"type": kind}
+    if field.choices:
+        one["enum"] = list(field.choices)
+    bounds = {"minimum": field.least, "exclusiveMinimum": field.above, "maximum": field.most}
+    if kind != "string":
+        one |= {name: bound for name, bound in bounds.items() if bound is not None}
+    whole = {"type": "array", "items": one} if field.repeated else one
+    default = f" Default: {field.shown}." if field.shown else ""
+    known = {"default": field.default} if kind != "string" or field.choices else {}
+    defaults = {} if field.repeated else {name: value for name, value in known.items() if value is not None}
+    return whole | {"description": field.help + default} | defaults
+
+
+def asking(name: str, arguments: Mapping[str, Any], secrets: Mapping[str, Any]) -> Asking:
+    """Return what a tool's call asks; `secrets` are values of fields that only the server's owner gives.
+
+    Raises UllageError for a tool, a word or a value that there is not.
+    """
+    offered = _offered()
+    if name not in offered:
+        raise UllageError(f"there is no tool '{harmless(name, 60)}'", did_you_mean(name, offered, "tools/list"))
+    question = offered[name]
+    fields = {field.name: field for field in _fields(question)}
+    form, table = arguments.get("form", "text"), arguments.get("only", "")
+    if form not in FORMS or not isinstance(table, str):
+        raise UllageError(f"form must be one of {', '.join(FORMS)}, and only the name of a table")
+    words = {word: value for word, value in arguments.items() if word not in ("form", "only")}
+    for word in words:
+        if word not in fields:
+            raise UllageError(f"{question.noun} has no '{harmless(word, 60)}'", did_you_mean(word, fields, "tools/list"))
+    given = {word: _value(fields[word], value) for word, value in words.items() if value is not None}
+    own = {field.name: secrets[field.name] for field in question.fields if field.secret and secrets.get(field.name)}
+    return Asking(question, given | own, form, table)
+
+
+def _value(field: Askable, value: Any) -> Any:
+    """Return a JSON value as the question takes it; raises UllageError for one that is of no use there."""
+    if field.repeated and isinstance(value, list):
+        return tuple(_scalar(field, one) for one in value)
+    one = _scalar(field, value)
+    return (one,) if field.repeated else one
+
+
+def _scalar(field: Askable, value: Any) -> Any:
+    if isinstance(value, list | dict) or isinstance(value, bool) != (field.kind is bool):
+        raise UllageError(f"{field.name} can't be {harmless(json.dumps(value), 60)}", field.help)
+    return value if field.read is None and field.kind is not str else str(value)
+
+
+def answer_of(asking: Asking, progress: Progress) -> str:
+    """Return the answer to a call in the form that it wants; raises UllageError as the command does."""
+    question = asking.question.question(asking.given)
+    report = asking.question.answer(question, progress, asking.question.command_line(asking.given))
+    described = asking.question.describer(question)
+    shown = {field.name: getattr(question, field.name) for field in asking.question.fields if field.display}
+    view = described.view(report, **shown)
+    if asking.table:
+        view = view.alone(asking.table)
+    if asking.form == "text":
+        return text(view, whole=bool(asking.table), width=120)
+    return str(printed(view, lambda: described.record(report), {"json": ".json", "markdown": ".md", "csv": ".csv"}[asking.form]))
+
+
+async def serve(secrets: Mapping[str, Any]) -> None:
+    """Serve on stdin and stdout until the client leaves. One question is answered at a time; its progress goes to the client."""
+    one_at_a_time = anyio.CapacityLimiter(1)
+
+    async def list_tools(_: ServerRequestContext[Any], __: types.PaginatedRequestParams | None) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=tools())
+
+    async def call_tool(context: ServerRequestContext[Any], asked: types.CallToolRequestParams) -> types.CallToolResult:
+        def progress(words: str) -> None:
+            steps.append(words)
+            anyio.from_thread.run(context.session.report_progress, float(len(steps)), None, words)
+
+        steps: list[str] = []
+        try:
+            call = asking(asked.name, asked.arguments or {}, secrets)
+            said = await anyio.to_thread.run_sync(answer_of, call, progress, limiter=one_at_a_time)
+        except UllageError as error:
+            return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)
+        return types.CallToolResult(content=[types.TextContent(text=said)])
+
+    server: Server[Any] = Server(
+        "ullage", version=ullage.__version__, instructions=INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
+    )
+    async with stdio_server() as (read, write):
+        await server.run(read, write, server.create_initialization_options())
