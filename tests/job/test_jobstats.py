@@ -79,6 +79,8 @@ def test_what_jobstats_writes_is_read() -> None:
     assert found.cpu_efficiency == pytest.approx(57_620.8 / (12 * 50_944))  # CPU seconds over cores x time
     none = read_summary(as_jobstats_writes({"nodes": {"c1": {"cpus": 1}}, "total_time": 60, "gpus": False}))  # as early versions have it
     assert none is not None and none.gpus == 0 and none.cpu_efficiency is None and none.gpu_utilization is None
+    rounded = read_summary(as_jobstats_writes({"nodes": {"n": {"gpu_utilization": {"0": 100.5}}}, "total_time": 1, "gpus": 10**7}))
+    assert rounded is not None and rounded.gpu_utilization == pytest.approx(1.005) and rounded.gpus == 10**7
     assert read_summary("JS1:Short") is None and read_summary(" JS1:None\n") is None and write_summary(None) == "JS1:None"
 
 
@@ -96,11 +98,11 @@ def test_what_jobstats_writes_is_read() -> None:
         (as_jobstats_writes({"nodes": {}}), "none of a summary"),
         (as_jobstats_writes({"nodes": {"n": 7}, "total_time": 1}), "none of a summary"),
         (as_jobstats_writes({"nodes": {"n": {"cpus": "7"}}, "total_time": 1}), "none of a summary"),
-        (as_jobstats_writes({"nodes": {"n": {"gpu_utilization": {"0": 101}}}, "total_time": 1}), "gpu_utilization of GPU 0 is 101"),
+        (as_jobstats_writes({"nodes": {"n": {"gpu_utilization": {"0": 100.51}}}, "total_time": 1}), "gpu_utilization of GPU 0 is 100.51"),
         (as_jobstats_writes({"nodes": {"n": {"gpu_utilization": {"\x1b[2J": -1}}}, "total_time": 1}), r"GPU \\x1b[2J is -1"),
         (as_jobstats_writes({"nodes": {"n": {"used_memory": -5}}, "total_time": 1}), "used_memory is -5"),
         (as_jobstats_writes({"nodes": {}, "total_time": 1e300}), "total_time is 1e+300"),
-        (as_jobstats_writes({"nodes": {}, "total_time": 1, "gpus": 10**9}), "gpus is 1e+09"),
+        (as_jobstats_writes({"nodes": {}, "total_time": 1, "gpus": 10**7 + 1}), "gpus is 1e+07"),
         ("JS1:" + "A" * (MOST_TEXT + 1), "more than 1,048,576 characters"),
         ("JS1:" + base64.b64encode(gzip.compress(b"[" * 100_000)).decode(), "none of a summary"),
         (as_jobstats_writes({"nodes": {}, "total_time": 1})[:-13], "not base64"),

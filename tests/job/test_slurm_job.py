@@ -86,3 +86,7 @@ def test_the_window_is_that_of_all_records_of_the_id(tmp_path: Path) -> None:
     assert recorded_window("7", [], [replace(found[0], end=None), found[1]]) == (1_786_320_000_000, None)  # one runs still
     assert recorded_window("7", [], [replace(found[0], start=None), found[1]]) is None
     assert recorded_window("7", [], []) is None
+    west = replace(found[0], cluster="west", start=5, end=9)  # another job of that number
+    assert recorded_window("west/7_0", [], [*found, west]) == (5, 9)
+    assert recorded_window("east/7_0", [], [*found, west]) == (1_786_320_000_000, 1_786_321_000_000)
+    assert recorded_window("7_0", [], [*found, west]) == (5, 1_786_321_000_000)  # both, so that it is seen that there are two

@@ -37,7 +37,7 @@ from ullage.views.mail import mail
 from ullage.views.markup import known
 from ullage.views.notation import BAR, BYTES, FACTOR, GPU_HOURS, MONEY, PERCENT, PERCENT_1, WATTS
 from ullage.views.numbers import hours, part_read, percent, span
-from ullage.views.view import Cell, Column, Headline, Picture, Section, Table, Value, View
+from ullage.views.view import Cell, Column, FindingPlace, Headline, Picture, Section, Table, Value, View
 
 MOST_STRAGGLERS = 3  # that a line names; the findings name all
 
@@ -151,8 +151,8 @@ def _spread(report: JobReport) -> str:
 def _roof(report: JobReport) -> str:
     roofs = report.fleet.roofs
     if roofs.nearest is None or roofs.distance is None:
-        unknown = "memory" if roofs.level("tensor") is not None else "tensor pipes"
-        return f"not known, since no gauge tells how busy the {unknown} {'is' if unknown == 'memory' else 'are'}"
+        needed = "memory activity and memory clock" if roofs.level("tensor") is not None else "tensor activity and SM clock"
+        return f"not known, since {needed} were not measured together"
     bound = "bound by it" if roofs.bound else "far from every roof"
     return f"nearest: {roof_words(roofs)} of what is reachable, {percent(roofs.distance)} to go; {bound}"
 
@@ -165,7 +165,7 @@ def _stragglers(report: JobReport) -> str:
     return "; ".join([*named, *([f"{len(found) - MOST_STRAGGLERS:,} more"] if len(found) > MOST_STRAGGLERS else [])])
 
 
-def _device(where: Any) -> str:
+def _device(where: FindingPlace) -> str:
     number = "" if where.index is None else f"GPU {where.index}"
     return " ".join(filter(None, [where.host, number])) or where.gpu or "a host"
 

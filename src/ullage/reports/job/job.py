@@ -210,12 +210,12 @@ def recorded_window(wanted: str, jobs: Sequence[pa.Table], slurm: Sequence[Slurm
 
     None where no record is of such a job, or one does not say when it started.
     """
-    base, _ = job_and_step(wanted.rpartition("/")[2])
-    names = {wanted, base}
-    spans = [(one.start, one.end) for one in slurm if one.shown == base or one.shown.startswith((f"{base}_", f"{base}+"))]
-    if not spans:
-        rows = (one for table in jobs for one in _records_named(table, names))
-        spans = [(one.start, one.end) for one in rows]
+    cluster, _, name = wanted.rpartition("/")
+    base, _ = job_and_step(name)
+    tasks = [one for one in slurm if one.shown == base or one.shown.startswith((f"{base}_", f"{base}+"))]
+    rows = [] if tasks else [one for table in jobs for one in _records_named(table, {wanted, base})]
+    found: list[SlurmJob | Record] = [*tasks, *rows]
+    spans = [(one.start, one.end) for one in [one for one in found if one.cluster == cluster] or found]
     starts, ends = [start for start, _ in spans if start is not None], [end for _, end in spans if end is not None]
     if not spans or len(starts) < len(spans):
         return None
