@@ -126,7 +126,6 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core
-SwitchType=switch/none
 MpiDefault=none
 SchedulerParameters=sched_interval=1
 ReturnToService=2

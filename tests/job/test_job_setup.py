@@ -112,7 +112,7 @@ def ran(folder: Path) -> Iterator[Ran]:
         held: dict[str, str] = {}
 
         def seen() -> bool:
-            held.update({path.name: path.read_text() for path in (folder / "gpus").glob("[0-9]*")})
+            held.update({path.name: text for path in (folder / "gpus").glob("[0-9]*") if (text := path.read_text())})
             return len(held) >= 2
 
         made.wait_for("mapping of the pair", seen)
@@ -121,7 +121,8 @@ def ran(folder: Path) -> Iterator[Ran]:
         plain = made.submit("true", "--job-name=plain")
         made.wait_for("end of all jobs", lambda: not made.ask("squeue", "-h").strip())
         made.wait_for("accounting", lambda: _accounted(made))
-        made.wait_for("log of the epilogs", lambda: (folder / "log" / f"{host}.csv").read_text().count("\n") == 6)
+        log = folder / "log" / f"{host}.csv"
+        made.wait_for("log of the epilogs", lambda: log.exists() and log.read_text().count("\n") == 6)
         yield Ran(made, pair, array, failed, plain, held, samples)
 
 
