@@ -21,6 +21,7 @@ import pytest
 import ullage
 from tests.command_line import ask
 from tests.documents import breaches
+from tests.fleet.sample_reports import HOSTILE
 from tests.fleet.servers import scripted
 from tests.fleet.test_partial import Server, broken_off
 from tests.job import slurm_records
@@ -285,6 +286,20 @@ def test_an_e_mail_has_a_text_and_a_page(folder: Path) -> None:
     text, page = (part.get_content() for part in message.iter_parts())
     assert "= OFU" in text and all(len(line) <= 100 for line in text.splitlines() if "·" not in line and "GPU utilization" not in line)
     assert "load balance" in page and "n1: GPU 0-1" in page and not re.search(r"<(script|svg|img|link)", page)
+
+
+def test_foreign_names_do_no_harm_in_any_form(folder: Path) -> None:
+    plain = asked(folder, "69_1")
+    gpus = tuple(replace(gpu, host=HOSTILE, gpu=HOSTILE, model=HOSTILE) for gpu in plain.gpus)
+    slurm = tuple(replace(one, account=HOSTILE, partition=HOSTILE) for one in plain.slurm)
+    report = replace(plain, asked=HOSTILE, name=HOSTILE, user=HOSTILE, namespace=HOSTILE, state=HOSTILE, gpus=gpus, slurm=slurm)
+    made = view(report)
+    for ending in (".html", ".txt", ".md", ".eml", ".csv"):
+        written = content(Path(f"job{ending}"), made, lambda: record(report), more_forms(report, made)).decode(errors="replace")
+        assert not any(sign in written for sign in ("\x1b", "\x00", "\u202e"))
+        if ending == ".eml":
+            written = email.message_from_string(written, policy=email.policy.default).get_body(("html",)).get_content()
+        assert ending not in (".html", ".eml") or "<script>alert" not in written
 
 
 @pytest.mark.parametrize("address", ["ann", "ann@", "@x", "a@b\nBcc: all@example.org", "a b@c", "", "ann@exämple.org", "a@b, c@d"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
+from ullage.errors import harmless
 from ullage.metrics.metric import ratio
 from ullage.render.fleet_document import (
     CourseDocument,
@@ -70,7 +71,8 @@ def view(report: JobReport) -> View:
 
 
 def _headline(report: JobReport) -> Headline:
-    fleet, who = report.fleet, f"Job {report.asked}{f' ({report.name})' if report.name else ''}"
+    name = f" ({harmless(report.name, 80)})" if report.name else ""
+    fleet, who = report.fleet, f"Job {harmless(report.asked, 80)}{name}"
     before, spent = part_read(report.complete, report.read_until), f" of {hours(known(fleet.gpu_hours))} GPU-hours"
     ofu = known(fleet.ofu)
     words = "OFU unknown" if ofu is None else f"OFU {percent(ofu, 1)}"
@@ -225,8 +227,8 @@ def _gpus(report: JobReport) -> Table:
     ]
     rows: list[list[Value | Cell]] = [
         [
-            gpu.place,
-            gpu.gpu,
+            harmless(gpu.place),
+            None if gpu.gpu is None else harmless(gpu.gpu),
             gpu.gpu_hours,
             gpu.idle_hours,
             gpu.ofu,
