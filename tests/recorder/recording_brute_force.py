@@ -23,6 +23,7 @@ from tests.recorder import recording_structs as structs
 Span = tuple[int, int]
 _COPIES = {1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH", 10: "PtoP"}
 _PAGES = {1: "Unified HtoD", 2: "Unified DtoH", 8: "Unified DtoD"}
+_FOR_STREAM = 3
 _WAITS = {1: "cuEventSynchronize", 3: "cuStreamSynchronize", 4: "cuCtxSynchronize"}
 _THREAD = 2
 RECORDER = "Ullage's recorder"  # what overhead without a name is
@@ -50,6 +51,7 @@ class Row:
     threads: int | None = None
     registers: int | None = None
     shared: int | None = None
+    awaited_stream: int | None = None
     submits: bool = False
 
 
@@ -251,7 +253,7 @@ def _record(found: Recording, kind: int, told: dict[str, Any]) -> None:
 def _of_host(found: Recording, kind: int, told: dict[str, Any]) -> None:
     start, end = found.since_1970(told["start"]), found.since_1970(told["end"])
     calls = not found.info.get("kinds") or any(found.info["kinds"].get(word) == 0 for word in ("4", "5"))
-    if kind == structs.WAIT and (calls or told["type"] not in _WAITS):
+    if kind == structs.WAIT and (told["type"] != _FOR_STREAM if calls else told["type"] not in _WAITS):
         return
     if not (start <= end and found.may_be(start) and found.may_be(end)):
         found.bad["host"] += 1
@@ -260,6 +262,8 @@ def _of_host(found: Recording, kind: int, told: dict[str, Any]) -> None:
     tie = told.get("correlationId") or None
     if kind == structs.OVERHEAD:
         found.rows.append(Row("overhead", start, end, _OVERHEAD, thread if told["objectKind"] == _THREAD else None))
+    elif kind == structs.WAIT and calls:
+        found.rows.append(Row("event", start, end, correlation=tie, awaited_stream=told["streamId"]))
     elif kind == structs.WAIT:
         found.rows.append(Row("api", start, end, _WAITS[told["type"]], found.info["pid"], correlation=tie))
     else:

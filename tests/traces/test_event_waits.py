@@ -14,7 +14,7 @@ from tests.traces import whatif_reference as reference
 from tests.traces.test_trace_what_if import NAMES, SORTS, answered
 from tests.traces.whatif_plans import draw_events
 from ullage.recording import Recording
-from ullage.simulate.traces import kineto, nsys
+from ullage.simulate.traces import kineto, nsys, recording
 from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
 from ullage.sums.lanes.gather import gather
 from ullage.sums.lanes.reduce import reduce
@@ -196,6 +196,26 @@ def test_of_an_event_that_is_recorded_again_the_last_recording_before_the_wait_c
     database.commit()
     database.close()
     assert ullage.read_trace(path, what_if=True).report().what_if.recorded == 1
+
+
+@pytest.mark.parametrize("form", [*FORMATS, "recording"])
+def test_the_stream_that_a_host_waited_for_is_told(form: str, tmp_path: Path):
+    # the kernel of stream 7 ends at 100 us, that of stream 8 at 101 us; the call waits for stream 7 alone and returns at 102 us. Without
+    # it one would think that it had waited for the later one
+    def api(start: int, end: int, name: str, number: int, does: str) -> ScenarioEvent:
+        return ScenarioEvent(start, end, "api", name, 7001, thread=7001, correlation=number, call=does)
+
+    def ran(end: int, stream: int, number: int) -> ScenarioEvent:
+        return ScenarioEvent(10_000, end, "kernel", f"k{stream}", 7001, device=0, stream=stream, correlation=number, blocks=1, threads=1)
+
+    events = [api(0, 1_000, LAUNCH, 1, "launch"), api(1_000, 2_000, LAUNCH, 2, "launch"), ran(100_000, 7, 1), ran(101_000, 8, 2)]
+    events += [api(2_000, 102_000, "cudaStreamSynchronize", 3, "sync"), api(102_000, 150_000, "cudaMalloc", 4, "other")]
+    events.append(ScenarioEvent(2_000, 102_000, "event", "", 7001, device=0, correlation=3, awaited_stream=7))
+    key = "GPU-00000000-7472-6169-6e00-000000000000"
+    run = Scenario("streams", tuple(events), {7001: 0}, {0: ("NVIDIA H100 80GB HBM3", key)})
+    written = FORMATS.get(form, lambda run, path: recording.write(run, path)[0].parent)(run, tmp_path)
+    path = {row.name: row.kind for row in ullage.read_trace(written, what_if=True).report().what_if.path.rows}
+    assert "k7" in path and "k8" not in path
 
 
 @pytest.mark.parametrize(("name", "recorded"), [("hta_a100_alexnet.json.gz", 6), ("hta_a100_simple_add.json.gz", 0)])

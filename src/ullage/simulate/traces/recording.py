@@ -66,6 +66,7 @@ class _Process:
         self.scenario, self.process, self.version, self.regions = scenario, process, version, regions
         self.layouts = layouts(release(version))
         self.events = scenario.of(process)
+        self.streams_awaited = {(e.process, e.correlation) for e in self.events if e.kind == "event"}
         self.seen = sorted({e.device for e in self.events if e.device is not None})
         self.addresses: dict[str, int] = {}
         self.host_names: dict[str, int] = {}
@@ -183,8 +184,13 @@ class _Process:
         yield self.record(
             ActivityKind.DRIVER if driver else ActivityKind.RUNTIME, **self.times(event), **who, cbid=number(event.name, driver=driver)
         )
-        if event.call == "sync":
+        if event.call == "sync" and (event.process, event.correlation) not in self.streams_awaited:
             yield self.record(ActivityKind.SYNCHRONIZATION, **self.times(event), correlationId=event.correlation or 0, type=4)
+
+    def _event(self, event: ScenarioEvent) -> Iterator[bytes]:
+        if event.awaited is None and event.stream is None:
+            tie = {"correlationId": event.correlation or 0, "streamId": event.awaited_stream}
+            yield self.record(ActivityKind.SYNCHRONIZATION, **self.times(event), **tie, type=3)
 
     def _overhead(self, event: ScenarioEvent) -> Iterator[bytes]:
         thread = {"objectKind": 2, "objectId.pt.threadId": event.thread or self.process}

@@ -29,6 +29,7 @@ _SUBMITS = [_CODES[name] for name in ("launch", "graph", "copy")]
 _THREAD = 2  # CUpti_ActivityObjectKind
 # CUpti_ActivitySynchronizationType: those for which the host stands still, by the call that is commonest
 _WAITS = {1: "cuEventSynchronize", 3: "cuStreamSynchronize", 4: "cuCtxSynchronize"}
+_FOR_STREAM = 3
 _OVERHEAD = {
     1: "driver compiler", 1 << 16: "CUPTI buffer flush", 2 << 16: "CUPTI instrumentation", 3 << 16: "CUPTI resource",
     4 << 16: "module loading", 5 << 16: "lazy function loading", 6 << 16: "command buffer full", 7 << 16: "CUPTI buffer request",
@@ -47,8 +48,9 @@ def on_host(reading: RecordingReading, records: Mapping[int, Records]) -> Iterat
     for kind in (ActivityKind.RUNTIME, ActivityKind.DRIVER):
         if kind in records:
             yield _calls(reading, records[kind], driver=kind == ActivityKind.DRIVER)
-    if ActivityKind.SYNCHRONIZATION in records and not calls_recorded(reading):
-        yield _waits(reading, records[ActivityKind.SYNCHRONIZATION])
+    if ActivityKind.SYNCHRONIZATION in records:
+        told = _for_streams if calls_recorded(reading) else _waits
+        yield told(reading, records[ActivityKind.SYNCHRONIZATION])
     if ActivityKind.OVERHEAD in records:
         yield _overhead(reading, records[ActivityKind.OVERHEAD])
 
@@ -92,6 +94,12 @@ def _waits(reading: RecordingReading, records: Records) -> pa.RecordBatch:
     thread = np.full(len(records), reading.process, np.int64)
     does = coded(np.full(len(records), _CODES["sync"]), CALLS)
     return reading.intervals(start, end, kind="api", name=names, thread=thread, correlation=correlation(records), call=does)
+
+
+def _for_streams(reading: RecordingReading, records: Records) -> pa.RecordBatch:
+    """Return for which stream a call waited; of waits for events CUPTI does not say on which stream these were recorded."""
+    records, start, end = _timed(reading, records[records["type"] == _FOR_STREAM], "waits")
+    return reading.intervals(start, end, kind="event", correlation=correlation(records), awaited_stream=column(records, "streamId"))
 
 
 def _overhead(reading: RecordingReading, records: Records) -> pa.RecordBatch:
