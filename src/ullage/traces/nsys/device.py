@@ -17,7 +17,7 @@ from ullage.traces.nsys.columns import Batch, batches
 from ullage.traces.nsys.names import NsysWords, distinct
 from ullage.traces.nsys.pages import Numbers
 from ullage.traces.nsys.records import MISSING
-from ullage.traces.nsys.rows import NsysReading, coded, first_of, known, taken
+from ullage.traces.nsys.rows import Mask, NsysReading, coded, first_of, known, taken
 from ullage.traces.nsys.who import processes
 
 _COMMON = ("start", "end", "deviceId", "streamId", "correlationId", "globalPid")
@@ -82,11 +82,28 @@ def _kernels(reading: NsysReading, batch: Batch) -> dict[str, Any]:
         reading.collectives = True
         told = names.renamed(operation)
         columns["operation"] = NsysWords(np.where(together, told.codes, -1).astype(np.int32), told.table)
+        columns |= _payloads(reading, batch, together)
     columns["blocks"] = _product(*(batch[axis] for axis in _GRID[:3]))
     columns["threads"] = _small(_product(*(batch[axis] for axis in _GRID[3:])))
     columns["registers"] = _small(batch["registersPerThread"])
     columns["shared"] = _small(_sum(batch["staticSharedMemory"], batch["dynamicSharedMemory"]))
     return columns
+
+
+def _payloads(reading: NsysReading, batch: Batch, together: Mask) -> dict[str, Any]:
+    """Return the columns of collectives that NCCL's own marks tell: bytes, group (the communicator) and members."""
+    if not reading.nccl.known:
+        return {}
+    at = np.flatnonzero(together)
+    keys = zip(processes(batch["globalPid"])[at].tolist(), batch["correlationId"][at].tolist(), strict=True)
+    given = np.array([reading.nccl.known.get(key, (MISSING,) * 3) for key in keys], object)
+    size, members = (np.full(len(together), MISSING, np.int64) for _ in range(2))
+    size[at], members[at] = given[:, 0].astype(np.int64), given[:, 2].astype(np.int64)
+    words = [f"{number:#x}" if number != MISSING else "" for number in given[:, 1].tolist()]
+    table = {word: code for code, word in enumerate(word for word in dict.fromkeys(words) if word)}
+    codes = np.full(len(together), -1, np.int32)
+    codes[at] = [table.get(word, -1) for word in words]
+    return {"bytes": size, "group": NsysWords(codes, list(table)), "members": _small(members)}
 
 
 def _product(x: Numbers, y: Numbers, z: Numbers) -> Numbers:

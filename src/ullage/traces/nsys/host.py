@@ -36,6 +36,9 @@ def calls(reading: NsysReading) -> Iterator[pa.RecordBatch]:
         reading.people.work(process, rows["start"], rows["end"])
         names = reading.names.of(rows["nameId"])
         does = names.each(lambda name: _CODES[call(name)], _OTHER)
+        if reading.nccl.calls:
+            launching = does == _CODES["launch"]
+            reading.nccl.launched(*(rows[name][launching] for name in ("globalTid", "correlationId", "start")))
         how = names.each(waits, -1).astype(np.int64)
         if (waiting := how >= 0).any():
             reading.waits.append(np.stack((process[waiting], rows["correlationId"][waiting], how[waiting])))

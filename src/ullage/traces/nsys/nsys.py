@@ -22,6 +22,7 @@ from ullage.traces.nsys.file import MAGIC, Database, is_nsight, opened
 from ullage.traces.nsys.host import calls, descheduled, overhead
 from ullage.traces.nsys.mpi import MpiLives, mpi
 from ullage.traces.nsys.names import NsysNames
+from ullage.traces.nsys.nccl import nccl_calls
 from ullage.traces.nsys.nvtx import nvtx
 from ullage.traces.nsys.rows import NsysReading
 from ullage.traces.nsys.times import clock
@@ -96,9 +97,11 @@ def _version(file: File, database: Database, problems: Problems) -> None:
 
 def _intervals(reading: NsysReading) -> Iterator[pa.RecordBatch]:
     lives = MpiLives()
+    reading.nccl = nccl_calls(reading.database, reading.names)
     yield from nvtx(reading, lives)
     yield from mpi(reading, lives)
     yield from calls(reading)
+    reading.nccl.match()
     yield from on_devices(reading)
     yield from events(reading)
     lives.tell(reading.recording, reading.clock.offset)

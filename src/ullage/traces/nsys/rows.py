@@ -16,6 +16,7 @@ from ullage.recording import Recording
 from ullage.tables import intervals
 from ullage.traces.nsys.file import Database
 from ullage.traces.nsys.names import NsysNames, NsysWords
+from ullage.traces.nsys.nccl import NcclCalls
 from ullage.traces.nsys.pages import Numbers
 from ullage.traces.nsys.records import MISSING
 from ullage.traces.nsys.times import SessionClock
@@ -42,6 +43,7 @@ class NsysReading:
     callers: set[int] = field(default_factory=set)  # threads that put work on devices
     waits: list[Numbers] = field(default_factory=list)  # calls that wait for events or streams: process, correlation, and how
     ranks: dict[int, int] = field(default_factory=dict)  # by process, as rows told
+    nccl: NcclCalls = field(default_factory=NcclCalls)
 
     def saw(self, process: Numbers, start: Numbers, end: Numbers) -> None:
         """Note when something was recorded of processes that is passed on no further."""
