@@ -32,7 +32,7 @@ from ullage.asking import (
 )
 from ullage.asking.question import QUESTIONS
 from ullage.cli import cli
-from ullage.cli._question_command import answers_itself, is_group, question_names
+from ullage.cli._names import answers_itself, is_group, question_names
 from ullage.errors import UllageError
 from ullage.questions.cupti.map import read_values
 from ullage.questions.gemm import read_cluster, read_tile

@@ -286,6 +286,17 @@ def test_nothing_heavy_is_loaded_before_it_is_needed(code):
     assert not {"numpy", "pyarrow", "duckdb", "ibis", "scipy", "urllib3", "rich"} & loaded(code)
 
 
+def test_the_help_loads_no_question_and_says_of_every_command_what_it_is():
+    code = "from ullage.cli import main; sys.argv = ['ullage', '--help']; main()"
+    ours = {name for name in loaded(code) if name.startswith("ullage.")}
+    assert ours <= {"ullage.cli", "ullage.cli._exit_status", "ullage.cli._names", "ullage.errors", "ullage.questions"}
+    listed = CliRunner().invoke(cli, ["--help"], terminal_width=200).output.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in listed] == cli.list_commands(None)
+    assert all(line[-1] in ".?" and len(line.split()) > 3 for line in listed)
+    bare = subprocess.run([sys.executable, "-OO", "-m", "ullage", "--help"], capture_output=True, text=True, check=True)
+    assert "waterfall" in bare.stdout  # without docstrings there are names alone
+
+
 # -- secrets --------------------------------------------------------------------------------------------------------------------
 
 

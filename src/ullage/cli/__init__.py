@@ -6,8 +6,8 @@ import errno
 import importlib
 import io
 import os
-import pkgutil
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -15,8 +15,7 @@ from typing import Any
 import click
 
 from ullage.cli._exit_status import ANSWERED, ERROR, INTERRUPTED, described
-from ullage.cli._parts import question_or_group
-from ullage.cli._question_command import question_names
+from ullage.cli._names import command_names, in_a_line, question_names
 from ullage.errors import UllageError, harmless
 
 
@@ -25,18 +24,27 @@ class Commands(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002 - click's signature
         """Return the names of the commands, in the order in which a newcomer needs them."""
-        first = ["demo", "fleet", "gpus", "metrics", "simulate", "store"]
-        found = _modules() | set(question_names())
+        first = ["demo", "open", "fleet", "job", "trace", "flops", "waterfall", "bench"]
+        found = command_names() | set(question_names())
         return [name for name in first if name in found] + sorted(found - set(first))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Load a command's module, and return its command."""
         if cmd_name not in self.list_commands(ctx):
             return None
-        if cmd_name not in _modules():
+        if cmd_name not in command_names():
+            from ullage.cli._parts import question_or_group
+
             return described(question_or_group(cmd_name), cmd_name)
         command: click.Command = importlib.import_module(f"ullage.cli.{cmd_name}").command
         return described(command, cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write what each command is in a line, which needs none of them."""
+        names = self.list_commands(ctx)
+        limit = formatter.width - 6 - max(map(len, names))
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, textwrap.shorten(in_a_line(name), limit, placeholder="…")) for name in names])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or say which one was meant."""
@@ -55,11 +63,6 @@ class Commands(click.Group):
         """Run the command."""
         with _while_somebody_reads():
             return super().invoke(ctx)
-
-
-def _modules() -> set[str]:
-    """Return the names of the commands that are modules of this folder."""
-    return {m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")} - {"options"}
 
 
 @contextmanager

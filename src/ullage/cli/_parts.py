@@ -13,7 +13,8 @@ from typing import Any
 import click
 
 from ullage.cli._exit_status import described
-from ullage.cli._question_command import answers_itself, group_help, is_group, question_command, question_names
+from ullage.cli._names import answers_itself, is_group, question_names
+from ullage.cli._question_command import group_help, question_command
 from ullage.errors import did_you_mean, harmless
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import inspect
-import pkgutil
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,59 +14,23 @@ import click
 
 from ullage.asking import Askable, WrongQuestionError
 from ullage.cli._exit_status import end
+from ullage.cli._names import is_group, question_module
 from ullage.cli.options import Finite, Progress, check_out, give, say_written
 from ullage.errors import public
 
 if TYPE_CHECKING:
     from ullage.asking.question import RegisteredQuestion
 
-_QUESTIONS = "ullage.questions"
-
-
-def question_names(group: str = "") -> list[str]:
-    """Return the names of the questions that are commands, or those of a group's parts, without loading them.
-
-    They are the modules of `ullage.questions`, and its folders: a folder is a group of commands. Its member of the same name is what the
-    group's command answers by itself.
-    """
-    package = importlib.import_module(_module(group) if group else _QUESTIONS)
-    modules = (found.name for found in pkgutil.iter_modules(package.__path__) if not found.name.startswith("_"))
-    return sorted(name.replace("_", "-") for name in modules if name != group)
-
-
-def is_group(name: str) -> bool:
-    """Return whether questions lie in a folder of this name."""
-    return _is_folder(_QUESTIONS, name)
-
-
-def answers_itself(group: str) -> bool:
-    """Return whether a group's command has an answer of its own, beside those of its parts."""
-    return importlib.util.find_spec(f"{_module(group)}.{group}") is not None
-
-
-def _is_folder(package: str, name: str) -> bool:
-    path = importlib.import_module(package).__path__
-    return any(found.ispkg and found.name == name for found in pkgutil.iter_modules(path))
-
-
-def _module(name: str) -> str:
-    """Return where a question lies.
-
-    >>> _module("fleet"), _module("bench gemm-ofu")
-    ('ullage.questions.fleet', 'ullage.questions.bench.gemm_ofu')
-    """
-    return ".".join([_QUESTIONS, *name.replace("-", "_").split(" ")])
-
 
 def group_help(name: str) -> dict[str, Any]:
     """Return the help of a group that has no answer of its own, and the examples that end it."""
-    package = importlib.import_module(_module(name))
+    package = importlib.import_module(question_module(name))
     return {"help": inspect.getdoc(package) or "", "epilog": f"\b\nExamples:{package.EXAMPLES}"}
 
 
 def question_command(name: str, kind: type[click.Command] = click.Command) -> click.Command:
     """Load a question, and return its command, which is one of `kind`."""
-    place = f"{_module(name)}.{name}" if " " not in name and is_group(name) else _module(name)
+    place = f"{question_module(name)}.{name}" if " " not in name and is_group(name) else question_module(name)
     question: RegisteredQuestion[Any, Any] = importlib.import_module(place).QUESTION
     fields = question.fields
     params = [_argument(field) if field.argument else option_of(field) for field in fields]

@@ -1,4 +1,4 @@
-"""`ullage bench`: what this GPU can really do, beside the papers' figures and the stated peaks."""
+"""`ullage bench`: what this GPU can really do, beside the papers' figures."""
 
 from __future__ import annotations
 

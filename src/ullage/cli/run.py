@@ -1,4 +1,4 @@
-"""`ullage run`: run a program, and print its host and device trees when it ends."""
+"""`ullage run`: run a program, and print its host and device trees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does a model's step cost, and how much of the GPUs' peak went into it?"""
+"""What does a model's step cost, and what is its MFU?"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a matrix product is padding, by a kernel's name or predicted?"""
+"""How much of a matrix product is padding?"""
 
 from __future__ import annotations
 

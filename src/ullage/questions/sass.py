@@ -1,4 +1,4 @@
-"""Which tensor instructions does a binary really issue, and what is emulated? No GPU is needed."""
+"""Which tensor instructions does a binary really issue?"""
 
 from __future__ import annotations
 

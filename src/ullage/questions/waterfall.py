@@ -1,4 +1,4 @@
-"""How much of the peak is left at each step from the hardware to the model, for one job, from whatever is known of it?"""
+"""How much of the peak is left at each step of the way to MFU?"""
 
 from __future__ import annotations
 
