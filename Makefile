@@ -37,7 +37,7 @@ imports: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 
 unit: $(VENV)/.dev
-	$(BIN)/pytest -n $(WORKERS) -m "not full"
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not full"
 
 # torch 2.13: any build of it will do; the CPU's is the smallest
 $(VENV)/.full: $(VENV)/.dev
@@ -45,7 +45,7 @@ $(VENV)/.full: $(VENV)/.dev
 	@touch $@
 
 test-full: $(VENV)/.full lint types imports ## the long checks too: certificates of every architecture, the trainers (needs torch, which it installs)
-	$(BIN)/pytest -n $(WORKERS)
+	$(BIN)/pytest -n $(WORKERS) --dist worksteal
 
 bench: $(VENV)/.dev ## speed beside the peers; prints ratios
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[bench]'

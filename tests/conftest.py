@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import settings
 
+from tests import seeds
 from ullage.tables import SETTLED
 
 # machines that run these tests are shared: a slow example is no failure
@@ -24,6 +26,28 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # what shares the machine decides when a program's thread has a processor: the tests of that ask for it
 os.environ.setdefault("ULLAGE_CPU_CLOCK", "0")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Let drawn tests know whether the long ones run too."""
+    seeds.long_run = config.option.markexpr != "not full"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect the tests without looking for garbage, and never look through what was collected afterwards: none of it is."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    """Let what was collected go at the end: native libraries complain about what is left."""
+    gc.unfreeze()
+
 
 T0 = 1_786_320_000_000  # 2026-08-10T00:00:00Z
 
@@ -73,4 +97,13 @@ def shared_data() -> Path:
     folder = Path(__file__).parents[2] / "shared" / "data"
     if not folder.is_dir():
         pytest.skip("the folder of real recordings is not beside this checkout")
+    return folder
+
+
+@pytest.fixture(scope="session")
+def emulation_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of what is built of kernels for the model of a GPU: one for all workers, since building the model takes seconds."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "emulated"
+    folder.mkdir(exist_ok=True)
     return folder

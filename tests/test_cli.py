@@ -20,6 +20,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
+from tests.command_line import ask
 from tests.fleet.servers import say, scripted
 from ullage.cli import cli
 from ullage.errors import UllageError
@@ -155,7 +156,7 @@ def test_json_is_all_that_stands_on_stdout(scrapes, tmp_path):
     assert any("end before they start" in note for note in answer["notes"])
     assert done.stderr == f"wrote {tmp_path / 'r.html'}\n"
     for words in (["gpus"], ["gpus", "H100"], ["metrics"], ["metrics", "--fields"], ["metrics", "sampled_ofu"]):
-        json.loads(run(*words, "--json").stdout)
+        assert ask(*words, "--json").json
 
 
 def test_the_top_level_of_the_json_is_as_agreed(scrapes):
@@ -310,16 +311,16 @@ def test_secrets_reach_the_server_and_nothing_else(tmp_path, monkeypatch):
     with scripted(exporter) as url:
         secret = url.replace("://", "://me:pa55@word@") + "/metrics?token=hunter2"
         words = ["fleet", secret, "--header", "X-Key: s3same", "--header=X-Other: 0pen", "--store", str(tmp_path / "store")]
-        outcomes = [run(*words), run(*words, "--json")]
+        outcomes = [ask(*words), ask(*words, "--json")]
         for form in ("html", "json", "txt", "svg"):
             monkeypatch.setattr(sys, "argv", ["ullage", *words, "--out", str(tmp_path / f"r.{form}")])
             assert CliRunner().invoke(cli, sys.argv[1:]).exit_code == 0
     assert seen and all("token=hunter2" in line and "s3same" in line and "Basic" in line for line in seen)
     written = [p.read_bytes().decode("utf-8", "replace") for p in tmp_path.rglob("*") if p.is_file()]
-    for text in [*(outcome.stdout + outcome.stderr for outcome in outcomes), *written]:
+    for text in [*(outcome.out + outcome.err for outcome in outcomes), *written]:
         assert not re.search("pa55|word@|hunter2|s3same|0pen", text)
-    assert all(outcome.returncode == 0 for outcome in outcomes)
-    assert "--header '…' '--header=…'" in json.loads(outcomes[1].stdout)["command"]
+    assert all(outcome.code == 0 for outcome in outcomes)
+    assert "--header '…' '--header=…'" in outcomes[1].json["command"]
 
 
 def test_secrets_are_in_no_error():
@@ -491,8 +492,8 @@ def test_a_trainers_log_that_is_named_goes_before_the_records(tmp_path, stored):
     (tmp_path / "train.log").write_text("".join(f'{{"step": {n}, "mfu": 0.615}}\n' for n in range(5)))
     words = [str(tmp_path / "a.csv"), "--jobs", str(tmp_path / "jobs.csv")]
     if stored:
-        assert run("fleet", *words, "--store", str(tmp_path / "s")).returncode == 0
+        assert ask("fleet", *words, "--store", tmp_path / "s").code == 0
         words = [str(tmp_path / "s")]
-    told = json.loads(run("fleet", *words, "--reported", f"{tmp_path / 'train.log'}=7", "--json").stdout)
+    told = ask("fleet", *words, "--reported", f"{tmp_path / 'train.log'}=7", "--json").json
     assert told["agreement"]["mfu"] == pytest.approx(0.615)
     assert told["agreement"]["contradictions"] == [{"job": "7", "counted": pytest.approx(0.615), "other": pytest.approx(0.124)}]

@@ -28,6 +28,7 @@ from hypothesis import strategies as st
 
 import ullage
 from tests.fleet.servers import say, scripted
+from tests.seeds import examples
 from ullage.asking.telemetry import TelemetryReading
 from ullage.cli import cli
 from ullage.errors import UllageError
@@ -49,7 +50,9 @@ NORMAL = {TENSOR: "0.4", SM: "0.7", GR: "0.9", CLOCK: "1372.5", UTIL: "98"}
 OFU = 0.4 * 1372.5 / 1830  # of NORMAL on an H100: 0.3
 
 pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # on a terminal it would be a line of noise
-slow = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture])
+slow = settings(
+    max_examples=examples(8, 25), deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
 
 
 # -- what every report must hold ----------------------------------------------------------------------------------------
@@ -453,7 +456,7 @@ def damaged_store(valid: dict[str, list[Path]], folder: Path, seed: int) -> None
     assert outcome.exception is None or isinstance(outcome.exception, UllageError | SystemExit), outcome.exception
 
 
-@settings(slow, max_examples=12)
+@settings(slow, max_examples=examples(4, 12))
 @given(seed=st.integers(0, 2**32))
 @example(seed=95421)  # a column's name is damaged in one of the two places where a footer holds it
 def test_a_damaged_store_is_a_report_or_one_error(valid, tmp_path_factory, seed):
@@ -466,7 +469,7 @@ def test_many_damaged_stores_are_a_report_or_one_error(valid, tmp_path):
         damaged_store(valid, tmp_path, seed)
 
 
-@settings(slow, max_examples=100)
+@settings(slow, max_examples=examples(25, 100))
 @given(
     st.binary(max_size=3000),
     st.sampled_from(["a.prom", "a.csv", "a.json", "a.parquet", "a.gz", "a"]),
@@ -549,7 +552,7 @@ def expositions(draw: st.DrawFn) -> bytes:
     return content if draw(st.booleans()) else content + b"\n"
 
 
-@settings(slow, max_examples=10)
+@settings(slow, max_examples=examples(5, 10))
 @given(expositions(), st.sampled_from(["job", "user", "host", "model", "gpu", "hour", "namespace", "cluster", None]), st.booleans())
 def test_any_exposition_is_a_sound_report_or_one_error(tmp_path, content, by, named):
     place = tmp_path / "a.prom"

@@ -24,7 +24,12 @@ def load():
 
 
 labelled = load()
-MEASURED, UNKNOWN, NAMED = labelled.scored()
+
+
+@pytest.fixture(scope="module")
+def scored() -> tuple[list, list, list]:
+    """The answers with the tile efficiency measured, with it unknown, and with the framework named."""
+    return labelled.scored()
 
 
 def counts(answers) -> Counter[str]:
@@ -37,13 +42,13 @@ def by(answers, model: str, tool: str) -> list:
     return found
 
 
-def test_no_report_that_is_right_within_the_error_of_ofu_is_accused():
-    for answers in (MEASURED, UNKNOWN, NAMED):
+def test_no_report_that_is_right_within_the_error_of_ofu_is_accused(scored):
+    for answers in scored:
         assert counts(answers)["accused"] == 0
 
 
-def test_the_right_cause_is_listed_unless_it_takes_three_mistakes_or_is_not_in_the_list():
-    missed = [a for a in MEASURED if a.outcome == "missed"]
+def test_the_right_cause_is_listed_unless_it_takes_three_mistakes_or_is_not_in_the_list(scored):
+    missed = [a for a in scored[0] if a.outcome == "missed"]
     assert all(len(a.causes) >= 3 or not set(a.causes) <= set(MISTAKES) for a in missed)
     assert {a.tool for a in missed} == {"verl", "Automodel"} and len(missed) == 3
 
@@ -60,22 +65,20 @@ def test_the_right_cause_is_listed_unless_it_takes_three_mistakes_or_is_not_in_t
         ("Qwen3-235B-A22B", "NeMo", "head_width_assumed"),
     ],
 )
-def test_a_well_known_miscount_is_named_first(model, tool, cause):
-    (answer,) = by(MEASURED, model, tool)
+def test_a_well_known_miscount_is_named_first(scored, model, tool, cause):
+    (answer,) = by(scored[0], model, tool)
     assert cause in answer.finding.explanations[0].names
 
 
-def test_a_framework_that_is_named_explains_its_own_reports():
-    named = [a for a in NAMED if a.outcome != "agrees"]
+def test_a_framework_that_is_named_explains_its_own_reports(scored):
+    named = [a for a in scored[2] if a.outcome != "agrees"]
     assert named and all(a.outcome == "first" for a in named)
 
 
-def test_the_page_says_what_the_script_counts():
+def test_the_page_says_what_the_script_counts(scored):
     page = (ROOT / "docs" / "mfu-audit.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| (tile efficiency measured|tile efficiency unknown|framework named)[^|]*\|(.+)\|$", page, re.M)
     told = {name: [int(cell) for cell in cells.split("|")] for name, cells in rows}
-    for name, answers in zip(
-        ("tile efficiency measured", "tile efficiency unknown", "framework named"), (MEASURED, UNKNOWN, NAMED), strict=True
-    ):
+    for name, answers in zip(("tile efficiency measured", "tile efficiency unknown", "framework named"), scored, strict=True):
         found = counts(answers)
         assert told[name] == [len(answers), *(found[outcome] for outcome in labelled.OUTCOMES)], name

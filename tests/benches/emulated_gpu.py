@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import itertools
+import os
 import re
 import subprocess
 from collections.abc import Iterator
@@ -96,17 +97,25 @@ def built(source: str, folder: Path, extra: str = "") -> Path:
     model, kernel = _object(folder, MODEL.read_text()), _object(folder, text, *WATCH)
     library = kernel.with_suffix(".so")
     if not library.exists():
-        _run("g++", "-shared", str(kernel), str(model), "-o", str(library))
+        made = _own(library)
+        _run("g++", "-shared", str(kernel), str(model), "-o", str(made))
+        made.replace(library)
     return library
+
+
+def _own(place: Path) -> Path:
+    """Return a name of this process beside a place: several processes that build the same do so side by side."""
+    return place.with_name(f"{place.stem}-{os.getpid()}{place.suffix}")
 
 
 def _object(folder: Path, text: str, *options: str) -> Path:
     name = folder / hashlib.sha256((text + _model() + str(options)).encode()).hexdigest()[:16]
     place = name.with_suffix(".o")
     if not place.exists():
-        source = name.with_suffix(".cpp")
+        source, made = _own(name.with_suffix(".cpp")), _own(place)
         source.write_text(text)
-        _run(*COMPILER, *options, f"-I{MODEL.parent}", str(source), "-o", str(place))
+        _run(*COMPILER, *options, f"-I{MODEL.parent}", str(source), "-o", str(made))
+        made.replace(place)
     return place
 
 

@@ -33,11 +33,6 @@ each = pytest.mark.parametrize("operation", OPERATIONS, ids=lambda one: one.entr
 emulates = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, which builds the model")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("emulated")
-
-
 def made(architecture: str, quick: bool = False) -> list[Case]:
     found = cases_for(BENCHES["arithmetic"], Target(architecture, sms=2), quick)
     return [case for case in found if isinstance(case, Case)]
@@ -157,24 +152,24 @@ def test_one_chain_needs_every_result_at_once_and_four_chains_need_none_at_once(
 
 @emulates
 @each
-def test_a_chain_of_an_instruction_gives_what_ptx_says(operation: ArithmeticOperation, folder: Path) -> None:
-    assert emulated(arithmetic.case(operation, LATENCY, 1), folder) is None
+def test_a_chain_of_an_instruction_gives_what_ptx_says(operation: ArithmeticOperation, emulation_folder: Path) -> None:
+    assert emulated(arithmetic.case(operation, LATENCY, 1), emulation_folder) is None
 
 
 @emulates
 @pytest.mark.parametrize(
     "operation", [one if one.name == "rcp" else pytest.param(one, marks=FULL) for one in OPERATIONS], ids=lambda one: one.entry(4)
 )
-def test_four_chains_of_1024_threads_give_what_ptx_says(operation: ArithmeticOperation, folder: Path) -> None:
-    assert emulated(arithmetic.case(operation, THROUGHPUT, 2), folder) is None
+def test_four_chains_of_1024_threads_give_what_ptx_says(operation: ArithmeticOperation, emulation_folder: Path) -> None:
+    assert emulated(arithmetic.case(operation, THROUGHPUT, 2), emulation_folder) is None
 
 
 @emulates
-def test_a_kernel_with_one_call_less_is_found_out(folder: Path) -> None:
+def test_a_kernel_with_one_call_less_is_found_out(emulation_folder: Path) -> None:
     source = OPERATIONS[0].kernel(LATENCY)
     assert "call < 64" in source
     hasty = replace(arithmetic.case(OPERATIONS[0], LATENCY, 1), source=source.replace("call < 64", "call < 63"))
-    assert "result is wrong" in str(emulated(hasty, folder))
+    assert "result is wrong" in str(emulated(hasty, emulation_folder))
 
 
 # --- what the guide says ---

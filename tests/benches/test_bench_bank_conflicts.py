@@ -29,11 +29,6 @@ USUAL = ((4, 1), (16, 2), (2, 4))
 emulates = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, which builds the model")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("emulated")
-
-
 def passes(ways: int, width: int) -> int:
     """How often the banks must be asked for a load of a warp, thread by thread: as many threads at once as 32 words serve."""
     found = 0
@@ -164,12 +159,12 @@ def test_the_bytes_declared_are_those_that_the_machine_code_loads(architecture: 
 
 @emulates
 @pytest.mark.parametrize(("ways", "width"), [one if one in USUAL else pytest.param(*one, marks=FULL) for one in SHAPES])
-def test_a_kernel_on_a_cpu_equals_its_reference(ways: int, width: int, folder: Path) -> None:
-    assert emulated(loads(ways, width), folder) is None
-    assert emulated(chase(ways, width), folder) is None
+def test_a_kernel_on_a_cpu_equals_its_reference(ways: int, width: int, emulation_folder: Path) -> None:
+    assert emulated(loads(ways, width), emulation_folder) is None
+    assert emulated(chase(ways, width), emulation_folder) is None
 
 
 @emulates
-def test_threads_that_lie_otherwise_are_found_out(folder: Path) -> None:
+def test_threads_that_lie_otherwise_are_found_out(emulation_folder: Path) -> None:
     for case in (loads(4, 1), chase(4, 1)):
-        assert "result is wrong" in str(emulated(replace(case, scalars=(8, *case.scalars[1:])), folder))
+        assert "result is wrong" in str(emulated(replace(case, scalars=(8, *case.scalars[1:])), emulation_folder))

@@ -27,11 +27,6 @@ FAMILIES = ("memory-latency", "memory-curve", "memory-throughput", "memory-bandw
 MEMORY_SOURCES = (chase.SOURCE, reading.SOURCE, memory_bandwidth.SOURCE)
 
 
-@pytest.fixture(scope="module")
-def emulation(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("emulated")
-
-
 def small(architecture: str) -> Target:
     return Target(architecture, sms=2, l2=2**20, memory=2**30)
 
@@ -208,23 +203,23 @@ extern "C" __global__ void lines(u64 *clocks, const u32 *keys, u32 *found, int t
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, which builds the model")
 @by_footprint
-def test_the_kernel_and_the_host_have_one_order_at_every_step_and_arrive_together(case: Case, emulation: Path) -> None:
+def test_the_kernel_and_the_host_have_one_order_at_every_step_and_arrive_together(case: Case, emulation_folder: Path) -> None:
     entries, span, bits, _ = case.scalars
     every = replace(
         case, source=case.source + LINES, entry="lines", block=64, scalars=(entries, span, bits), outputs=(Output((entries,), "uint32"),),
         inputs=lambda generator, data: (keys(int(generator.integers(100))),),
         reference=lambda arrays, trips: (chase.ring_lines(np.arange(entries), arrays[0], span),),
     )  # fmt: skip
-    assert emulated(every, emulation) is None
-    assert emulated(replace(case, block=64), emulation) is None  # as many threads as the model runs quickly
+    assert emulated(every, emulation_folder) is None
+    assert emulated(replace(case, block=64), emulation_folder) is None  # as many threads as the model runs quickly
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, which builds the model")
-def test_a_kernel_that_goes_another_way_is_found_out(emulation: Path) -> None:
+def test_a_kernel_that_goes_another_way_is_found_out(emulation_folder: Path) -> None:
     case = SMALL_CURVE[3]
     for given, instead in (("step + 1 < entries ? step + 1 : 0", "step + 2 < entries ? step + 2 : 0"), ("keys[round + 1]", "keys[round]")):
         assert given in case.source
-        assert "result is wrong" in str(emulated(replace(case, source=case.source.replace(given, instead), block=64), emulation))
+        assert "result is wrong" in str(emulated(replace(case, source=case.source.replace(given, instead), block=64), emulation_folder))
 
 
 def test_a_point_of_the_curve_costs_the_host_next_to_no_memory() -> None:

@@ -165,10 +165,10 @@ def _counted(loop, issues):
 
 
 def some(architectures, turn):
-    """Return up to three of a bench's architectures: Hopper where it is among them, and two others that change from bench to bench."""
+    """Return up to two of a bench's architectures: Hopper where it is among them, and another that changes from bench to bench."""
     first = "sm_90a" if "sm_90a" in architectures else architectures[0]
     others = [one for one in architectures if one != first]
-    return [first, *(others[(turn + n) % len(others)] for n in range(min(2, len(others))))]
+    return [first, *([others[turn % len(others)]] if others else [])]
 
 
 @each

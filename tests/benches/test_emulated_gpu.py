@@ -27,11 +27,6 @@ TARGET = Target("sm_90a", sms=8, l2=2**18, memory=2**30)  # small, so that all o
 FULL = pytest.mark.full
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("emulated")
-
-
 def told(case: object) -> str:
     if isinstance(case, Mma | Wgmma):
         mode = f"-{case.mode}" if isinstance(case, Wgmma) else ""
@@ -65,8 +60,10 @@ def case_of(instruction: Mma | Wgmma) -> Case:
 
 
 @pytest.mark.parametrize("instruction", INSTRUCTIONS, ids=told)
-def test_a_product_by_the_documented_fragments_and_descriptors_equals_its_reference(instruction: Mma | Wgmma, folder: Path) -> None:
-    assert emulated(case_of(instruction), folder) is None
+def test_a_product_by_the_documented_fragments_and_descriptors_equals_its_reference(
+    instruction: Mma | Wgmma, emulation_folder: Path
+) -> None:
+    assert emulated(case_of(instruction), emulation_folder) is None
 
 
 @pytest.mark.parametrize(
@@ -79,7 +76,7 @@ def test_a_product_by_the_documented_fragments_and_descriptors_equals_its_refere
     ids=["mma", "wgmma", "wgmma-sparse"],
 )
 def test_on_what_is_timed_fp16_accumulators_hold_to_the_last_bit_what_arithmetic_says(
-    case: Case, instruction: Mma | Wgmma, trips: int, rounds: int, folder: Path
+    case: Case, instruction: Mma | Wgmma, trips: int, rounds: int, emulation_folder: Path
 ) -> None:
     timed = case.timed_inputs
     assert timed is not None
@@ -89,7 +86,7 @@ def test_on_what_is_timed_fp16_accumulators_hold_to_the_last_bit_what_arithmetic
         return (sums.astype(np.float32),)
 
     long = replace(case, inputs=lambda generator, data: timed(case.inputs(generator, data)), reference=arithmetic, tolerance=0.0)
-    assert emulated(replace(long, check_trips=trips), folder) is None
+    assert emulated(replace(long, check_trips=trips), emulation_folder) is None
 
 
 @pytest.mark.parametrize(
@@ -100,10 +97,10 @@ def test_on_what_is_timed_fp16_accumulators_hold_to_the_last_bit_what_arithmetic
         ("word / 4 * rows * 4", "word / 4 * 16", "writes shared memory that another accessed"),
     ],
 )
-def test_a_product_that_is_laid_out_otherwise_is_found_out(given: str, instead: str, why: str, folder: Path) -> None:
+def test_a_product_that_is_laid_out_otherwise_is_found_out(given: str, instead: str, why: str, emulation_folder: Path) -> None:
     case = case_of(Wgmma(FP16, FP32, 64))
     assert given in case.source
-    assert why in str(emulated(replace(case, source=case.source.replace(given, instead)), folder))
+    assert why in str(emulated(replace(case, source=case.source.replace(given, instead)), emulation_folder))
 
 
 def kernels(*names: str) -> list[object]:
@@ -120,30 +117,30 @@ def kernels(*names: str) -> list[object]:
 
 
 @pytest.mark.parametrize("case", kernels("memory-latency", "memory-throughput", "memory-bandwidth"))
-def test_what_is_read_and_written_in_memory_equals_its_reference(case: Case, folder: Path) -> None:
-    assert emulated(case, folder) is None
+def test_what_is_read_and_written_in_memory_equals_its_reference(case: Case, emulation_folder: Path) -> None:
+    assert emulated(case, emulation_folder) is None
 
 
 @pytest.mark.parametrize("case", kernels("bulk-copy", "async-copy"))
-def test_copies_that_land_as_late_as_they_may_are_waited_for(case: Case, folder: Path) -> None:
-    assert emulated(case, folder) is None
+def test_copies_that_land_as_late_as_they_may_are_waited_for(case: Case, emulation_folder: Path) -> None:
+    assert emulated(case, emulation_folder) is None
 
 
-def test_a_copy_that_is_not_waited_for_is_found_out(folder: Path) -> None:
+def test_a_copy_that_is_not_waited_for_is_found_out(emulation_folder: Path) -> None:
     case = cases_for(BENCHES["async-copy"], TARGET)[0]
     assert isinstance(case, Case)
     hasty = replace(case, source=case.source.replace("cp.async.wait_group 1;", "cp.async.wait_group 2;"))
     assert hasty.source != case.source
-    assert "at which an asynchronous operation still is" in str(emulated(hasty, folder))
+    assert "at which an asynchronous operation still is" in str(emulated(hasty, emulation_folder))
 
 
 @pytest.mark.parametrize("case", kernels("cluster-latency", "cluster-ring"))
-def test_blocks_of_a_cluster_read_one_another(case: Case, folder: Path) -> None:
-    assert emulated(case, folder) is None
+def test_blocks_of_a_cluster_read_one_another(case: Case, emulation_folder: Path) -> None:
+    assert emulated(case, emulation_folder) is None
 
 
 @pytest.mark.parametrize("cluster", [1, 2, pytest.param(4, marks=FULL), pytest.param(8, marks=FULL)])
-def test_blocks_of_a_cluster_count_in_one_another(cluster: int, folder: Path) -> None:
+def test_blocks_of_a_cluster_count_in_one_another(cluster: int, emulation_folder: Path) -> None:
     found = next(one for one in cases_for(BENCHES["cluster-histogram"], TARGET) if one.labels["cluster"] == cluster)
     assert isinstance(found, Case)
-    assert emulated(replace(found, check_trips=1), folder) is None
+    assert emulated(replace(found, check_trips=1), emulation_folder) is None

@@ -20,11 +20,6 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, 
 TARGET = Target("sm_90a", sms=1, l2=2**16, memory=2**30)
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("emulated")
-
-
 def bench_case(bench: str, entry: str, **labels: object) -> Case:
     every = (case for case in cases_for(BENCHES[bench], replace(TARGET, sms=2)) if isinstance(case, Case))
     return next(case for case in every if case.entry == entry and labels.items() <= case.labels.items())
@@ -87,15 +82,15 @@ LEFT_OUT = [
 
 @pytest.mark.parametrize(("kernel", "statement"), LEFT_OUT)
 def test_a_kernel_without_one_of_its_ordering_statements_is_wrong_unless_there_is_a_reason(
-    kernel: Kernel, statement: Statement, folder: Path
+    kernel: Kernel, statement: Statement, emulation_folder: Path
 ) -> None:
-    problem = emulated(kernel.case, folder, left_out=statement.number)
+    problem = emulated(kernel.case, emulation_folder, left_out=statement.number)
     assert (problem is None) == bool(kernel.reason(statement)), statement.text
 
 
 @pytest.mark.parametrize("kernel", KERNELS.values(), ids=KERNELS)
-def test_a_kernel_with_all_of_them_is_right_and_every_reason_is_for_one_of_them(kernel: Kernel, folder: Path) -> None:
-    assert emulated(kernel.case, folder) is None
+def test_a_kernel_with_all_of_them_is_right_and_every_reason_is_for_one_of_them(kernel: Kernel, emulation_folder: Path) -> None:
+    assert emulated(kernel.case, emulation_folder) is None
     statements = ordering_statements(kernel.case.source, kernel.case.entry)
     used = [why for (place, part), why in kernel.harmless.items() for one in statements if one.place == place and part in one.text]
     assert len(used) == len(kernel.harmless)
@@ -135,16 +130,16 @@ SS, RS = Wgmma(FP16, FP32, 16), Wgmma(FP16, FP16_SUM, 8, "RS")
         (SS, LAY_OUT, PROXY + LAY_OUT, None),  # one more does no harm
     ],
 )
-def test_what_wgmma_holds_must_be_left_alone(instruction: Wgmma, given: str, instead: str, why: str | None, folder: Path) -> None:
+def test_what_wgmma_holds_must_be_left_alone(instruction: Wgmma, given: str, instead: str, why: str | None, emulation_folder: Path) -> None:
     case = wgmma_case(instruction)
-    problem = emulated(replace(case, source=case.source.replace(given, instead)), folder)
+    problem = emulated(replace(case, source=case.source.replace(given, instead)), emulation_folder)
     assert problem is None if why is None else why in str(problem)
 
 
-def test_a_proxy_fence_before_the_writes_is_none(folder: Path) -> None:
+def test_a_proxy_fence_before_the_writes_is_none(emulation_folder: Path) -> None:
     case = wgmma_case(SS)
     early = case.source.replace(PROXY, "").replace(LAY_OUT, PROXY + LAY_OUT)
-    assert "unordered: an asynchronous operation reads" in str(emulated(replace(case, source=early), folder))
+    assert "unordered: an asynchronous operation reads" in str(emulated(replace(case, source=early), emulation_folder))
 
 
 # --- rules, each by a kernel of its own ---
@@ -220,6 +215,6 @@ RULES = {
 
 
 @pytest.mark.parametrize(("body", "why"), RULES.values(), ids=RULES)
-def test_shared_memory_is_ordered_as_ptx_says(body: str, why: str | None, folder: Path) -> None:
-    problem = emulated(rule(body), folder)
+def test_shared_memory_is_ordered_as_ptx_says(body: str, why: str | None, emulation_folder: Path) -> None:
+    problem = emulated(rule(body), emulation_folder)
     assert problem is None if why is None else why in str(problem)

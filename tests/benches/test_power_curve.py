@@ -56,8 +56,8 @@ def test_the_smallest_share_of_few_sms_is_one(sms):
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, which builds the model")
-def test_fp32_multiply_adds_equal_their_reference(tmp_path):
-    assert emulated(fp32(Target("sm_90a", sms=1)), tmp_path) is None
+def test_fp32_multiply_adds_equal_their_reference(emulation_folder):
+    assert emulated(fp32(Target("sm_90a", sms=1)), emulation_folder) is None
 
 
 def test_the_numbers_of_fp32_multiply_adds_neither_grow_nor_come_to_rest():

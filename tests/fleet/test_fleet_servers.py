@@ -16,6 +16,7 @@ import pytest
 from tests.fleet.fleet_generator import EXPOSED, exposition_labels
 from tests.fleet.servers import prometheus, victoria_metrics
 from tests.fleet.test_fleet_property import agree, as_reference, fleet_of, mirror, turned
+from tests.seeds import some
 from ullage.intake import opened
 from ullage.sources.prometheus_routes import Route, grid, instant
 from ullage.sources.source import Options
@@ -65,15 +66,19 @@ def compare(start: Start, folder: Path, seeds: range) -> None:
             agree(seed, fleet, samples)
 
 
+@pytest.mark.parametrize("seeds", some([range(500, 503), range(503, 508)], 1))
 @SERVERS
-def test_a_server_gives_what_a_walk_second_by_second_finds(start: Start, tmp_path: Path) -> None:
-    compare(start, tmp_path, range(500, 508))
+def test_a_server_gives_what_a_walk_second_by_second_finds(start: Start, seeds: range, tmp_path: Path) -> None:
+    compare(start, tmp_path, seeds)
 
 
+@pytest.mark.parametrize("seeds", some([range(500, 502), range(502, 506)], 1))
 @pytest.mark.parametrize(("start", "route"), [(victoria_metrics, instant), (victoria_metrics, grid(1000)), (prometheus, grid(1000))])
-def test_every_other_route_to_a_server_gives_the_same(start: Start, route: Route, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_other_route_to_a_server_gives_the_same(
+    start: Start, route: Route, seeds: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("ullage.sources.prometheus._best", lambda *_: route)
-    compare(start, tmp_path, range(500, 503))
+    compare(start, tmp_path, seeds)
 
 
 @pytest.mark.full

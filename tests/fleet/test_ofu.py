@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.conftest import T0, settled_table
+from tests.seeds import examples
 from ullage.reports.fleet.fleet import fleet
 from ullage.reports.fleet.ofu import fleet_ofu, job_trees
 from ullage.reports.fleet.request import FleetRequest
@@ -195,7 +196,7 @@ rows = st.fixed_dictionaries(
 
 
 @given(st.lists(rows, min_size=1, max_size=6), st.sets(st.sampled_from([*gauges, "sm_clock", "mig", "job", "tensor_cycles_delta"])))
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(8, 25), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_knowing_which_columns_are_empty_or_full_changes_no_sum(tmp_path, drawn, without):
     drawn = [{name: None if name in without else value for name, value in row.items()} for row in drawn]
     parquet.write_table(settled_table(drawn), tmp_path / "day.parquet")

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.seeds import examples
 from ullage.intake import opened
 from ullage.store import units
 from ullage.store.store import Store
@@ -396,7 +397,7 @@ def numbered(store: Store) -> list[tuple]:
     )
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(8, 25), deadline=None)
 @given(exporters(), st.data())
 def test_whatever_the_pieces_the_same_values_come_out(tmp_path_factory, exporter, data):
     cuts = sorted(data.draw(st.sets(st.integers(1, len(exporter.truth) - 1), max_size=5)))

@@ -278,15 +278,10 @@ def test_a_carried_kernel_is_that_of_the_very_source(tmp_path):
     assert carried.carried_cubin("b", "sm_80", folder=tmp_path) is carried.carried_cubin("a", "sm_89", folder=tmp_path) is None
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    return tmp_path_factory.mktemp("emulated")
-
-
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++, which builds the model")
 @pytest.mark.parametrize("architecture", ["sm_90a", "sm_80"])
-def test_our_kernel_is_right_on_the_model_of_a_gpu(architecture, model):
-    assert emulated(sized(kernel_of(Target(architecture, sms=1), BF16), 512), model) is None
+def test_our_kernel_is_right_on_the_model_of_a_gpu(architecture, emulation_folder):
+    assert emulated(sized(kernel_of(Target(architecture, sms=1), BF16), 512), emulation_folder) is None
 
 
 # --- the choice ---

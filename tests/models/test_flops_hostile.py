@@ -55,16 +55,17 @@ def test_a_field_that_is_missing_or_nasty_is_an_error_or_a_ledger(name, index, c
     draw = random.Random(f"{name}-{index}")
     answered(config)
     fields = [f for f in config if f not in ("architectures", "_class_name", "model_type")]
-    for field in draw.sample(fields, min(len(fields), 6)):
+    for field in draw.sample(fields, min(len(fields), 2)):
         answered({k: v for k, v in config.items() if k != field})
-        for value in draw.sample(NASTY, 3):
+        for value in draw.sample(NASTY, 2):
             answered({**config, field: value})
 
 
 @pytest.mark.full
 @pytest.mark.parametrize(("name", "index", "config"), CASES, ids=[f"{n}-{i}" for n, i, _ in CASES])
-def test_every_nasty_value_in_every_field(name, index, config):
+def test_every_field_missing_and_every_nasty_value_in_it(name, index, config):
     for field in config:
+        answered({k: v for k, v in config.items() if k != field})
         for value in NASTY:
             answered({**config, field: value})
 

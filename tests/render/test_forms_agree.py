@@ -122,9 +122,9 @@ REPORTS: list[Callable[[Path], TraceReport]] = [
 ]  # fmt: skip
 
 
-@pytest.fixture(params=REPORTS, ids=lambda make: make.__name__)
-def report(request: pytest.FixtureRequest, tmp_path: Path) -> TraceReport:
-    return request.param(tmp_path)
+@pytest.fixture(params=REPORTS, ids=lambda make: make.__name__, scope="module")
+def report(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> TraceReport:
+    return request.param(tmp_path_factory.mktemp("report"))
 
 
 def shown(words: str, data: dict[str, Any]) -> list[str]:

@@ -73,7 +73,7 @@ def compare(seed, folder):
         assert rolled == plain, (seed, since, until)
 
 
-@pytest.mark.parametrize("seed", some(range(60), quick=5))
+@pytest.mark.parametrize("seed", some(range(60), 2))
 def test_a_report_from_roll_ups_is_the_report_from_samples(seed, tmp_path):
     compare(seed, tmp_path / "store")
 

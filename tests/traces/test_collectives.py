@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.seeds import some
 from tests.traces.kineto_events import BASE, call, kernel, written
 from ullage.recording import Device, Process, Recording
 from ullage.sums.lanes.collectives.collectives import operation
@@ -423,7 +424,7 @@ def crowded(seed: int) -> tuple[list[list[Did]], list[int]]:
     return ranks, last
 
 
-@pytest.mark.parametrize("seed", [*range(100), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(100, 1000))])
+@pytest.mark.parametrize("seed", some(range(1000), 30))
 def test_ranks_of_one_host_are_never_shifted_against_one_another(seed: int) -> None:
     ranks, last = crowded(seed)
     _, matched = run_of(*(rank(n, done, clock="utc", host="node-1") for n, done in enumerate(ranks)))
@@ -629,7 +630,7 @@ def mixed(seed: int) -> tuple[list[list[Did]], list[int]]:
     return grouped(beside(*runs)), last
 
 
-@pytest.mark.parametrize("seed", [*range(10), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(10, 200))])
+@pytest.mark.parametrize("seed", some(range(200), 10))
 def test_who_is_last_of_all_together_is_found_among_pairs(seed: int) -> None:
     done, last = mixed(seed)
     _, matched = run_of(*(rank(n, one, clock="utc", host="node-1", ranks=4) for n, one in enumerate(done)))

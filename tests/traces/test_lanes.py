@@ -12,6 +12,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tests.seeds import examples
 from ullage.metrics.host import HOST
 from ullage.metrics.tree import DEVICE_AI, DEVICE_TALP, Node, evaluate
 from ullage.simulate.traces.answers import TreeAnswer, answer
@@ -93,14 +94,14 @@ def trees(found: TreeAnswer) -> list[Node]:
     return [evaluate(HOST, found.host.sums()), *device, *talp]
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(60, 200))
 @given(scenarios())
 def test_the_totals_of_any_run_are_those_of_the_walk(scenario: Scenario) -> None:
     expected = known(scenario)
     assert totals(read(scenario)) == expected
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(60, 200))
 @given(scenarios(), st.sampled_from("aab"))
 def test_the_totals_of_any_region_are_those_of_the_walk(scenario: Scenario, region: str) -> None:
     # a region's time within a process' window is all of it: its rows are the process' own

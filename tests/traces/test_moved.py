@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.render.forms import plain
+from tests.seeds import some
 from tests.traces.kineto_events import call, kernel, written
 from tests.traces.test_collectives import MS, Did, late_by, rank
 from ullage.metrics.collectives import crossings
@@ -67,7 +68,7 @@ def drawn(seed: int) -> tuple[list[list[Did]], dict[tuple[str, str, int], list[t
     return done, answer
 
 
-@pytest.mark.parametrize("seed", [*range(20), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(20, 1000))])
+@pytest.mark.parametrize("seed", some(range(1000), 20))
 def test_bytes_and_times_are_what_brute_force_says(seed: int) -> None:
     done, answer = drawn(seed)
     offsets = random.Random(-seed).choices(range(-(10**12), 10**12), k=len(done))

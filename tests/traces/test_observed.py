@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests.seeds import some
 from tests.traces.observed_brute_force import File, Row, drawn, drawn_with_regions, region_tables, sums, tables
 from ullage.problems import Problems
 from ullage.profiles import Profile
@@ -23,8 +24,7 @@ from ullage.sums.lanes.spans import Spans
 from ullage.tables import intervals
 
 T = 1_767_225_600_000_000_000  # ns since 1970, when the runs begin
-QUICK = 100
-SEEDS = [*range(QUICK), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(QUICK, 1500))]
+SEEDS = some(range(1500), 25)
 
 
 def run_of(files: list[File]) -> Run:

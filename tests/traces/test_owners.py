@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.seeds import some
 from tests.traces.trace_command import ask
 from ullage import read_trace
 from ullage.recording import Recording
@@ -18,7 +19,7 @@ from ullage.sums.lanes.gather import NOT_KNOWN, Capture, gather
 from ullage.sums.lanes.owners import find_owners
 from ullage.tables import intervals
 
-SEEDS = [*range(100), *(pytest.param(seed, marks=pytest.mark.full) for seed in range(100, 1200))]
+SEEDS = some(range(1200), 30)
 
 
 def drawn(seed: int) -> tuple[list[dict[str, Any]], list[int]]:

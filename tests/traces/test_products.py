@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.seeds import some
 from tests.traces.kineto_events import call, kernel, on_host, reading, written
 from ullage.product import CONVOLUTION, EARLIER, GRAPH, GROUPED, Product, attention, moved_bytes, moved_word, product
 from ullage.simulate.traces.kineto import write
@@ -83,7 +84,7 @@ def by_brute_force(events):
     return found
 
 
-@pytest.mark.parametrize("name", SHAPED)
+@pytest.mark.parametrize("name", some(SHAPED, 4))
 def test_counts_and_times_by_product_are_those_of_a_brute_force(name):
     path, events = events_of(name)
     rows, _, _ = reading(path)
