@@ -139,6 +139,24 @@ def test_a_wait_that_was_put_after_the_recording_is_not_part_of_the_event():
     assert waits(calls, operations, [(2, 4, 1, 2), (3, 5, 2, 3)]) == []
 
 
+def test_what_is_asked_for_at_the_moment_of_a_recording_is_not_part_of_it():
+    # stream 2 waits for stream 1 and is recorded at 30: the recording does not have the wait
+    calls = [(10, LAUNCH), (20, RECORD), (30, HOLD), (30, RECORD), (50, HOLD), (60, LAUNCH)]
+    operations = [(100, 200, 1, 1), (200, 300, 3, 6)]
+    assert waits(calls, operations, [(2, 3, 1, 2), (3, 5, 2, 4)]) == []
+    # an operation is given to stream 1 at 20, when that is recorded: it is not part of it
+    calls = [(10, LAUNCH), (20, LAUNCH), (20, RECORD), (50, HOLD), (60, LAUNCH)]
+    operations = [(100, 150, 1, 1), (150, 200, 1, 2), (200, 300, 2, 5)]
+    assert waits(calls, operations, [(2, 4, 1, 3)]) == [(2, -1, 0, True)]
+
+
+def test_an_operation_waits_for_what_its_stream_was_told_at_the_same_moment_and_nothing_else_waits_for_that_again():
+    # stream 2 is told to wait at 30, when it is given an operation; stream 3 waits for that operation alone
+    calls = [(10, LAUNCH), (20, RECORD), (30, HOLD), (30, LAUNCH), (40, RECORD), (50, HOLD), (60, LAUNCH)]
+    operations = [(100, 200, 1, 1), (200, 300, 2, 4), (300, 400, 3, 7)]
+    assert waits(calls, operations, [(2, 3, 1, 2), (3, 6, 2, 5)]) == [(1, -1, 0, True), (2, -1, 1, True)]
+
+
 def test_a_wait_whose_recording_is_not_known_is_likely_only():
     calls = [(10, LAUNCH), (20, RECORD), (30, HOLD), (40, LAUNCH)]
     operations = [(100, 200, 1, 1), (200, 300, 2, 4)]

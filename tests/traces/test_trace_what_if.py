@@ -265,6 +265,16 @@ def test_who_comes_late_is_on_the_path_and_says_how_long_others_waited():
     assert late == {"rank 0": (0, 0), "rank 1": (1, 60_000)} and found.path.time == found.elapsed
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_ranks_that_never_communicate_may_wait_for_one_another_in_a_way_that_nobody_recorded(ranks: int):
+    items = [("call", 1_000), ("launch", 2_000, 0, 50_000, 0, 5_000, None, []), ("sync", 1_500, [0])]
+    even, silent, launched = answered([[items]] * ranks).speedups
+    assert even.time.likely is None and even.time.most == 57_500
+    assert (even.time.least, even.high) == ((57_500, 1.0) if ranks == 1 else (0, None))
+    assert (silent.time.least, silent.time.likely, silent.time.most) == (57_500, 57_500, 57_500)
+    assert (launched.time.least, launched.time.likely, launched.time.most) == (51_500, 52_500, 52_500)  # without the call of 1 us; with it
+
+
 def test_communication_of_the_host_is_told_from_what_else_it_does():
     # a call of 10 µs at 0, communication from 20 to 60 µs, and a call from 80 to 90 µs that launches a kernel of 30 µs at 85 µs
     calls = _calls([{"sort": "call", "start": 0, "end": 10_000, "thread": 0, "correlation": 1},

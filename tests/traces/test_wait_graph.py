@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.seeds import some
+from ullage.sums.lanes.replaying.spans_of_work import LIKELY, POSSIBLE, SORTS, SpanTable
 from ullage.sums.wait_graph import NEVER, WaitTable, moments, wait_graph, wait_path
 
 
@@ -65,3 +66,22 @@ def test_a_circle_is_refused():
 def test_a_moment_that_does_not_exist_is_refused():
     with pytest.raises(ValueError, match="does not exist"):
         wait_graph(np.zeros(3, np.int64), table([(1, 3, [0, 0, 0])]))
+
+
+def test_spans_are_numbered_block_by_block_behind_the_four_that_every_run_has():
+    spans = SpanTable()
+    assert spans.add("operation", np.array([5, 7])).tolist() == [4, 5]
+    assert spans.add("call", np.array([9])).tolist() == [6]
+    sort, number = spans.sorts(np.arange(7))
+    assert [SORTS[place] for place in sort] == ["zero", "off", "possible", "likely", "operation", "operation", "call"]
+    assert number.tolist() == [0, 0, 0, 0, 0, 1, 0]
+    assert spans.joined().tolist() == [0, NEVER, NEVER, NEVER, 5, 7, 9]
+    changed = spans.joined(possible=0, operation=np.array([1, 2]))
+    assert changed.tolist() == [0, NEVER, 0, NEVER, 1, 2, 9] and (changed[POSSIBLE], changed[LIKELY]) == (0, NEVER)
+
+
+def test_what_was_recorded_before_the_origin_still_comes_after_it():
+    # the profiler's clock put moment 1 before the origin, and moment 2 at the same time: the origin is the first all the same
+    graph = wait_graph(np.array([5, 0, 5]), table([(1, 0, [2, 0, 0]), (2, 1, [3, 0, 0])]))
+    assert graph.place.tolist() == [0, 1, 2] and graph.moment.tolist() == [0, 1, 2]
+    assert moments(graph, np.array([0, NEVER, 10, 7], np.int64)).tolist() == [0, 10, 17]

@@ -7,6 +7,7 @@ from fractions import Fraction
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 
 import ullage
@@ -19,7 +20,9 @@ from ullage.sums.lanes.collectives.matching import match
 from ullage.sums.lanes.common import with_common
 from ullage.sums.lanes.gather import gather
 from ullage.sums.lanes.reduce import reduce
+from ullage.sums.lanes.replaying.waits_of_hosts import pooled
 from ullage.sums.lanes.run import merge
+from ullage.sums.lanes.spans import spans
 from ullage.tables import intervals
 
 BASE, MAIN, POOL = 1_700_000_000_000_000_000, 12, 90
@@ -150,7 +153,45 @@ def test_a_slow_rank_of_a_gloo_job_is_named(tmp_path: Path):
     found = ullage.read_trace(tmp_path, what_if=True).report().what_if
     even, quiet, _ = found.speedups
     assert found.elapsed == 3 * 350_000 and (even.time.likely, quiet.time.likely) == (3 * 250_000, 3 * 300_000)
+    assert [row.name for row in found.path.rows if row.kind == "collective"] == ["gloo:all_reduce"]
     assert [(rank.awaited, rank.waited) for rank in found.path.ranks if rank.label == "rank 1"] == [(1, 200_000)]
+
+
+def test_a_collective_that_begins_while_the_lane_waits_follows_the_one_that_ended_since_then():
+    # the lane waits from 100 to 300; the first collective ended when that began, the second at 150, the third begins at 160
+    exposed = spans((100, 300))
+    start, end = np.array([50, 90, 160]), np.array([100, 150, 300])
+    held = pooled(start, end, np.zeros(3, np.int32), exposed, (0, 1))
+    assert held.sure.tolist() == [False, True, True] and [column.tolist() for column in held.queued] == [[2], [1]]
+    # one that ended before the lane waited is nothing that a later one follows
+    held = pooled(np.array([50, 120]), np.array([100, 300]), np.zeros(2, np.int32), exposed, (0, 1))
+    assert [column.tolist() for column in held.queued] == [[], []]
+    # where the lane is when a collective begins: in its wait, or at a mark of its own
+    calls = sorted(zip(held.calls.start.tolist(), held.calls.end.tolist(), strict=True))
+    assert calls == [(50, 50), (100, 100), (100, 300)] and held.silent[0, 1].pieces == 0
+
+
+def test_time_in_which_a_lane_waits_and_no_collective_ends_is_communication_of_another_sort():
+    held = pooled(np.array([150]), np.array([200]), np.zeros(1, np.int32), spans((10, 20), (100, 200), (300, 400)), (0, 1))
+    assert list(zip(*held.silent[0, 1], strict=True)) == [(10, 20), (300, 400)] and held.waits.start.tolist() == [100]
+
+
+def test_the_thread_that_submits_work_waits_for_gloo_where_one_does_and_else_the_one_that_computes_beside_it():
+    def lane(*more) -> set[int]:
+        recording = Recording("rank0.json", rank=0, clock="utc", host="node")
+        talks = [_rows(0, "mpi", "gloo:all_reduce", POOL, [(5_000, 9_000)])]
+        beside = [_rows(0, "computing", "aten::mm", 13, [(5_000, 6_000)]), _rows(0, "operator", "aten::add", 14, [(0, 9_500)])]
+        work = reduce(gather([*talks, *beside, *more], recording), replay=True).work
+        waiting = [code for code, word in enumerate(work.words) if word == "gloo:all_reduce"]
+        return set(work.calls.thread[np.isin(work.calls.name, waiting)].tolist())
+
+    def api(process: int, call: str):
+        return intervals(
+            {"start": [BASE], "end": [BASE + 100], "kind": ["api"], "name": ["k"], "call": [call], "process": [process], "thread": [MAIN]}
+        )
+
+    assert lane() == {13}
+    assert lane(api(0, "launch")) == {MAIN} and lane(api(0, "sync")) == {13} and lane(api(1, "launch")) == {13}
 
 
 def test_mpi_beside_nccl_is_matched_across_ranks_and_is_communication_in_talps_tree(tmp_path: Path):
@@ -177,4 +218,5 @@ def test_mpi_beside_nccl_is_matched_across_ranks_and_is_communication_in_talps_t
     assert profile.tree("talp")["mpi_parallel_efficiency"] == 0.85 == profile.tree("ai")["mpi_parallel_efficiency"]
     found = profile.report().what_if
     assert found.collectives == 2 and "talk" not in found.path.kinds
+    assert "MPI_Allreduce" in [row.name for row in found.path.rows if row.kind == "collective"]
     assert {rank.label: rank.waited for rank in found.path.ranks}["rank 1"] == 100_000

@@ -102,7 +102,6 @@ def _ordered(recorded: Numbers, joins: Numbers, columns: tuple[Parts, Parts, Par
     owner = np.concatenate((np.arange(count), joins))
     final = np.concatenate((np.ones(count, np.int8), np.zeros(len(joins), np.int8)))
     came = recorded[owner]
-    came[0] = np.iinfo(np.int64).min
     order = np.lexsort((np.arange(len(owner)), final, owner, came))
     place = np.empty_like(order)
     place[order] = np.arange(len(order))

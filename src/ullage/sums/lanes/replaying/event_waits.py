@@ -95,7 +95,8 @@ def _queues(ops: LaneRows, submitted: Times, known: Mask) -> dict[_Stream, _Queu
     at = np.flatnonzero(known & (ops.stream != NOT_KNOWN))
     at = at[np.lexsort((ops.start[at], submitted[at], ops.stream[at], ops.device[at], ops.process[at]))]
     who = np.column_stack((ops.process[at], ops.device[at], ops.stream[at]))
-    edges = [*np.flatnonzero((np.diff(who, axis=0, prepend=-2) != 0).any(axis=1)).tolist(), len(at)]
+    begins = np.append(True, (who[1:] != who[:-1]).any(axis=1))[: len(at)]
+    edges = [*np.flatnonzero(begins).tolist(), len(at)]
     found = {}
     for low, high in pairwise(edges):
         process, device, stream = who[low].tolist()
@@ -144,5 +145,5 @@ def _front(queues: dict[_Stream, _Queue], stream: _Stream, until: int, sure: boo
         if asked < until:
             for (of, certain), at in others.items():
                 key = (of, certain and sure)
-                front[key] = max(front.get(key, -1), at)
+                front[key] = max(front.get(key, at), at)
     return front

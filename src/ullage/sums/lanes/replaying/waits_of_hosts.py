@@ -59,7 +59,7 @@ def collectives_of_hosts(capture: Capture, hosted: Collectives, processes: Seque
         if not len(mine):
             continue
         lane = (state.key[1], _lane(capture, state))
-        part = _pooled(hosted.start[mine], hosted.end[mine], names[mine], state.communication, lane)
+        part = pooled(hosted.start[mine], hosted.end[mine], names[mine], state.communication, lane)
         calls.append(part.calls)
         operations.append(part.operations)
         waits.append(part.waits)
@@ -108,7 +108,7 @@ def _lane(capture: Capture, state: ProcessState) -> int:
     return max(time, key=lambda thread: (time[thread], -thread)) if time else number
 
 
-def _pooled(start: Times, end: Times, names: Codes, exposed: Spans, lane: tuple[int, int]) -> HeldCollectives:
+def pooled(start: Times, end: Times, names: Codes, exposed: Spans, lane: tuple[int, int]) -> HeldCollectives:
     """Return what a lane did for collectives that ran on other threads, of which it waited while they were `exposed`."""
     ended = np.searchsorted(exposed.start, end, side="left") - 1
     seen: Mask = (ended >= 0) & (end <= np.append(exposed.end, 0)[ended])
