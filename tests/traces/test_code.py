@@ -24,10 +24,14 @@ from ullage.render.trace_json import record
 from ullage.simulate.traces.kineto import write
 from ullage.simulate.traces.scenario import Scenario, ScenarioEvent
 from ullage.simulate.traces.training import TrainingPlan, training
+from ullage.sums.lanes.code.device import device_by_code
+from ullage.sums.lanes.code.levels import CodeLevel
 from ullage.sums.lanes.code.nests import nest
-from ullage.sums.lanes.gather import Capture, gather
+from ullage.sums.lanes.gather import Capture, LaneRows, gather
 from ullage.sums.lanes.reduce import Reduced, reduce
+from ullage.sums.lanes.spans import spans
 from ullage.sums.lanes.window import TraceWindow, parse
+from ullage.tables import intervals
 from ullage.traced import read_trace
 from ullage.traces.calls import call, is_collective
 from ullage.traces.trace import TraceOptions, recognised
@@ -184,6 +188,43 @@ def _gaps(rows: slow.Rows, reduced: Reduced, key: str, found: list[Any], named: 
             times, _ = slow.idle_by_code(rows, [(None, process, thread, spans)], named, level)
             most = min(((-time, name) for name, (_, time, _) in times.items()), default=None)
             assert gap.code.get(level) == (None if most is None else (most[1], -most[0])), (level, gap)
+
+
+def ranges(*starts: int) -> LaneRows:
+    """Ranges of 10 ns each, whose code is their start."""
+    begin = np.array(starts, np.int64)
+    return LaneRows(begin, begin + 10, name=begin.astype(np.int32))
+
+
+def test_a_thread_without_ranges_takes_those_of_the_thread_with_the_most_of_equally_many_the_lowest():
+    def around(threads: dict[int, LaneRows], borrows: bool = True) -> int:
+        level = CodeLevel({(1, thread): rows for thread, rows in threads.items()}, [], borrows)
+        return int(level.around(np.array([1]), np.array([9]), np.array([105]))[0])
+
+    assert around({7: ranges(101), 5: ranges(100)}) == 100
+    assert around({7: ranges(101, 200), 5: ranges(100)}) == 101
+    assert around({5: ranges(100, 200), 7: ranges(101)}) == 100
+    assert around({5: ranges(100)}, borrows=False) == -1
+
+
+def test_a_kernel_of_no_length_is_counted_where_it_begins_and_one_that_is_not_looked_at_is_not():
+    rows = {
+        "start": [0, 10, 10, 90, 10, 10],
+        "end": [100, 20, 30, 90, 10, 30],
+        "kind": ["operator", "api", "kernel", "kernel", "kernel", "memcpy"],
+        "name": ["aten::mm", "cudaLaunchKernel", "k", "k", "k", "m"],
+        "call": [None, "launch", None, None, None, None],
+        "process": [1] * 6,
+        "thread": [7, 7, None, None, None, None],
+        "device": [None, None, 0, 0, 0, 0],
+        "correlation": [None, 3, 3, 3, 3, 3],
+    }
+    capture = gather([intervals(rows)], Recording("one.json"))
+    level = {"operator": CodeLevel({(1, 7): capture.code["operator", 1, 7]}, capture.words, False)}
+    found = device_by_code(capture, level, {0: spans((0, 80))})
+    assert (found.all, found.unlaunched, found.launched) == (20, 0, 20)
+    # the kernels of 20 ns and of none; that at 90 is not looked at, a copy is no kernel
+    assert [(row.name, row.count, row.time) for row in found.levels["operator"].rows] == [("aten::mm", 2, 20)]
 
 
 @pytest.mark.parametrize("block", some(range(10), 2))

@@ -590,6 +590,13 @@ def test_a_group_of_some_ranks_has_collectives_of_its_own() -> None:
     assert matched.count == 8 and stragglers(matched)[0].label == "rank 3"
 
 
+@pytest.mark.parametrize(("ranks", "count"), [(2, 0), (3, 8)])
+def test_an_exchange_of_a_named_group_of_two_says_nothing(ranks: int, count: int) -> None:
+    done = grouped(exchanges(0), None)[-ranks:]
+    _, matched = run_of(*(rank(n, one, clock="utc", host="node-1", ranks=ranks) for n, one in enumerate(done)))
+    assert (matched.count, bool(stragglers(matched))) == (count, count > 0)
+
+
 def test_exchanges_of_groups_that_share_a_name_are_left_alone() -> None:
     done = grouped(exchanges(0), 3)  # four ranks know a group of three
     _, matched = run_of(*(rank(n, one, clock="utc", host="node-1", ranks=4) for n, one in enumerate(done)))

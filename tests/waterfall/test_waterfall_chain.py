@@ -235,6 +235,18 @@ def test_levels_of_a_telemetry_tree_fall_to_its_ofu(telemetry):
         assert found["clock"] == pytest.approx(telemetry.ofu.value)
 
 
+def test_levels_leave_out_what_a_gauge_is_missing_for():
+    known = {"ofu": 0.27, "tensor": 0.3, "sm": 0.6, "sm_max": 0.7, "gr": 0.72, "gr_max": 0.8, "tensor_max": 0.4}
+
+    def found(*missing: str) -> dict[str, float]:
+        return {name: round(level, 6) for name, level in levels(tree(**{k: None if k in missing else v for k, v in known.items()})).items()}
+
+    # without the engine's activity the balance is that of SMs, and merged factors stand under the last of them
+    assert found("gr") == {"sm_fill": 0.6, "tensor_issue": 0.3, "clock": 0.27}
+    assert found("ofu", "sm", "gr") == {"tensor_issue": 0.3}
+    assert found("tensor") == {"clock": 0.27} and found("ofu", "tensor") == {}
+
+
 def test_every_factor_has_an_owner_and_remedies_with_sources():
     for name in LABELS:
         owner = OWNERS[name]

@@ -142,10 +142,9 @@ def levels(tree: TelemetryTree) -> dict[str, float]:
     """
     level, found = 1.0, {}
     for factor in tree.factors:
-        if factor.value is None:
-            break
-        level *= factor.value
-        found[factor.stands_for[-1]] = level
+        if factor.value is not None:
+            level *= factor.value
+            found[factor.stands_for[-1]] = level
     if "activity" not in found:  # then balance is that of another gauge
         found.pop("load_balance", None)
     return found
