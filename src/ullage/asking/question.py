@@ -41,7 +41,8 @@ class RegisteredQuestion(Generic[Q, R]):
     `shown_by` names the module that describes the report: its `view`, its `record` for JSON, and where files can have other forms than
     those of every view, `FORMS` and `more_forms`; "module:listing" names its `listing_view` and `listing_record`. Where it depends on
     what is asked, it is a function of that. `examples` end the help. `read_places` says which places are read, so that no answer takes
-    their place. `gate` is whether an answer to a question makes the command end with status 3 for a script. `straight_to_file` answers
+    their place. `gate` is whether an answer to a question makes the command end with status 3 for a script, and `status_3` says when it
+    does so, by the gate or because the answer is partial. `straight_to_file` answers
     what is too long to print, and returns why it is partial (None: it is not asked for). `listed_by` says what lists its words, where
     that is not the help of its command. One that `only_reads` runs nothing that a user named and measures nothing.
     """
@@ -56,6 +57,7 @@ class RegisteredQuestion(Generic[Q, R]):
     gate: Callable[[Q, R], bool] = lambda *_: False
     straight_to_file: Callable[[Q, Path | None, Progress], str | None] = lambda *_: None
     listed_by: str = ""
+    status_3: str = ""
     only_reads: bool = True
 
     def command_line(self, given: Mapping[str, Any]) -> str:

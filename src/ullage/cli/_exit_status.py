@@ -14,27 +14,14 @@ MEANINGS = {
     PARTIAL: "answered, but from only a part of what was asked for; or a gate tripped",
     INTERRUPTED: "interrupted by Ctrl-C; what runs until Ctrl-C ends with 0",
 }
-# What 3 says of a command that can end with it, and of the one command whose status is another program's.
+# What 3 says of a command that is no question and can end with it (a question says it itself: `status_3`), and the one command whose
+# status is another program's.
 THREE = {
-    "fleet": "only a part of the source could be read",
-    "job": "only a part of the source could be read",
     "open": "the command that answers ends with 3",
-    "waterfall": "the step is not the traced one and was left out, or only a part of the telemetry or of the traces could be read",
     "top": "with --once or --json, only a part of the place could be read, or not all ranks of the run were seen",
-    "trace": "something of the run is missing in the files",
-    "trace compare": "B falls under --fail-under, or something of a run is missing in the files",
-    "trace stragglers": "a part of the operations could not be used",
-    "trace scaling": "something of a run is missing in the files",
-    "trace gemms": "something of the run is missing in the files",
-    "audit mfu": "a reported MFU is wrong or unexplained, or only a part of the fleet's telemetry could be read",
-    "audit peaks": "a row is wrong",
-    "audit counter": "a case is not right",
     "bench": "the microbenchmarks ended early, and what had ended is reported",
     "bench drift": "something moved, or the microbenchmarks ended early",
     "bench gemm-ofu": "the products ended early, and what was measured is reported",
-    "cupti check": "what --need names is surely not possible",
-    "flops": "with --certify, the formula and the traced model differ",
-    "sass": "with --strict, a kernel is emulated or legacy",
 }
 PASSED_ON = {"run": "that of the program; 126 or 127 when it can't be run, as a shell has it"}
 
@@ -45,32 +32,39 @@ def end(*, partial: bool = False, gate: bool = False) -> None:
         raise click.exceptions.Exit(PARTIAL)
 
 
-def in_words(name: str) -> str:
-    """Return one line on the exit statuses of a command, as its help shows it.
+def in_words(name: str, three: str = "") -> str:
+    """Return one line on the exit statuses of a command, as its help shows it; `three` is what 3 says, where a question says it.
 
-    >>> in_words("audit peaks")
+    >>> in_words("audit peaks", "a row is wrong")
     'Exit status: 0 answered, 1 error, 2 usage, 3 when a row is wrong.'
     """
     if name in PASSED_ON:
         return f"Exit status: {PASSED_ON[name]}; 1 error, 2 usage, where it is not started."
-    three = f", 3 when {THREE[name]}" if name in THREE else ""
-    return f"Exit status: 0 answered, 1 error, 2 usage{three}."
+    three = three or THREE.get(name, "")
+    return f"Exit status: 0 answered, 1 error, 2 usage{f', 3 when {three}' if three else ''}."
 
 
 def described(command: click.Command, name: str) -> click.Command:
-    """Return a command, or a group with its parts, whose help ends with its exit statuses."""
+    """Return a command, or a group with its parts, whose help ends with its exit statuses; that of a question's command does already."""
     if isinstance(command, click.Group):
         for part, one in command.commands.items():
             described(one, f"{name} {part}")
-    elif in_words(name) not in (command.epilog or ""):
+    elif "Exit status: " not in (command.epilog or ""):
         command.epilog = f"{(command.epilog or '').rstrip()}\n\n{in_words(name)}"
     return command
+
+
+def whys_of_3() -> dict[str, str]:
+    """Return what 3 says of each command that can end with it; every question is loaded."""
+    from ullage.asking.question import QUESTIONS
+
+    return THREE | {name: question.status_3 for name, question in QUESTIONS.items() if question.status_3}
 
 
 def table() -> str:
     """Return the table of exit statuses in Markdown, and what 3 says of each command."""
     rows = [f"| {status} | {meaning} |" for status, meaning in MEANINGS.items()]
-    threes = [f"| `ullage {name}` | {why} |" for name, why in THREE.items()]
+    threes = [f"| `ullage {name}` | {why} |" for name, why in sorted(whys_of_3().items())]
     return "\n".join(
         [
             "| status | means |",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import click
 
 from ullage.asking import Askable, WrongQuestionError
-from ullage.cli._exit_status import end
+from ullage.cli._exit_status import end, in_words
 from ullage.cli._names import is_group, question_module
 from ullage.cli.options import Finite, Progress, check_out, give, say_written
 from ullage.errors import public
@@ -45,7 +45,7 @@ def question_command(name: str, kind: type[click.Command] = click.Command) -> cl
         params=[*params, *_OUTPUT_OPTIONS],
         callback=run,
         help=inspect.getdoc(question.asked),
-        epilog=f"\b\nExamples:{question.examples}",
+        epilog=f"\b\nExamples:{question.examples.rstrip()}\n\n{in_words(name, question.status_3)}",
         context_settings={"ignore_unknown_options": any(field.signed for field in fields)},
     )
     return made

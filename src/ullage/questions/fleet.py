@@ -124,6 +124,7 @@ QUESTION = register(
         examples=_EXAMPLES,
         read_places=read_places,
         straight_to_file=write_samples,
+        status_3="only a part of the source could be read",
     )
 )
 

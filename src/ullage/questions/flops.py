@@ -111,6 +111,7 @@ QUESTION = register(
         examples=_EXAMPLES,
         read_places=read_places,
         gate=gate,
+        status_3="with --certify, the formula and the traced model differ",
     )
 )
 

@@ -177,6 +177,7 @@ QUESTION = register(
         shown_by=lambda question: "ullage.render.job" if question.setup is None else "ullage.render.job_setup",
         examples=_EXAMPLES,
         read_places=read_places,
+        status_3="only a part of the source could be read",
     )
 )
 

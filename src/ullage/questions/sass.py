@@ -70,6 +70,7 @@ QUESTION: RegisteredQuestion[SassQuestion, Any] = register(
         examples=_EXAMPLES,
         read_places=lambda question: question.files,
         gate=lambda question, report: question.strict and bool(report.bad),
+        status_3="with --strict, a kernel is emulated or legacy",
     )
 )
 

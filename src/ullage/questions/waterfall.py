@@ -189,6 +189,7 @@ QUESTION = register(
         examples=_EXAMPLES,
         read_places=read_places,
         gate=lambda _, report: report.contradiction is not None,
+        status_3="the step is not the traced one and was left out, or only a part of the telemetry or of the traces could be read",
     )
 )
 

@@ -53,6 +53,7 @@ QUESTION = register(
         examples=_EXAMPLES,
         gate=lambda _, report: report.right < len(report.rows),
         only_reads=False,
+        status_3="a case is not right",
     )
 )
 

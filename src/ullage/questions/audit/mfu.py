@@ -170,6 +170,7 @@ QUESTION = register(
         examples=_EXAMPLES,
         read_places=read_places,
         gate=gate,
+        status_3="a reported MFU is wrong or unexplained, or only a part of the fleet's telemetry could be read",
     )
 )
 

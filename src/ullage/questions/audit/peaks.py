@@ -52,6 +52,7 @@ QUESTION = register(
         examples=_EXAMPLES,
         read_places=lambda question: question.tables,
         gate=lambda _, report: bool(report.wrong),
+        status_3="a row is wrong",
     )
 )
 

@@ -42,6 +42,7 @@ QUESTION = register(
         shown_by="ullage.render.machine_check",
         examples=_EXAMPLES,
         gate=lambda question, report: question.need is not None and report[question.need] == "no",
+        status_3="what --need names is surely not possible",
     )
 )
 

@@ -59,6 +59,7 @@ QUESTION = register(
         shown_by="ullage.render.gemms",
         examples=_EXAMPLES,
         read_places=lambda question: question.files,
+        status_3="something of the run is missing in the files",
     )
 )
 

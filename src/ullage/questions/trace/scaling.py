@@ -65,6 +65,7 @@ QUESTION = register(
         shown_by="ullage.render.scaling",
         examples=_EXAMPLES,
         read_places=lambda question: [named_run(run)[1] for run in question.runs],
+        status_3="something of a run is missing in the files",
     )
 )
 

@@ -67,6 +67,7 @@ QUESTION = register(
         shown_by="ullage.render.stragglers",
         examples=_EXAMPLES,
         read_places=lambda question: question.files,
+        status_3="a part of the operations could not be used",
     )
 )
 

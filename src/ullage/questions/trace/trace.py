@@ -119,6 +119,7 @@ QUESTION = register(
         examples=_EXAMPLES,
         read_places=lambda question: question.files,
         straight_to_file=write_events,
+        status_3="something of the run is missing in the files",
     )
 )
 
