@@ -181,7 +181,7 @@ def test_options_that_do_not_belong_together_are_usage(words):
     assert ask(*words).exit_code == 2
 
 
-@pytest.mark.parametrize("place", ["none/report.json", "folder.json", "report.svg", "report.parquet"])
+@pytest.mark.parametrize("place", ["none/report.json", "folder.json", "report.svg", "report.pftrace"])
 def test_a_place_that_takes_no_report_is_refused_before_the_work(tmp_path, place):
     (tmp_path / "folder.json").mkdir()
     done = ask("none.cubin", "--out", tmp_path / place)
