@@ -80,6 +80,12 @@ def test_spans_are_numbered_block_by_block_behind_the_four_that_every_run_has():
     assert changed.tolist() == [0, NEVER, 0, NEVER, 1, 2, 9] and (changed[POSSIBLE], changed[LIKELY]) == (0, NEVER)
 
 
+def test_places_that_only_join_waits_are_no_moments():
+    # moment 3 waits for three others: one place more than there are moments
+    graph = wait_graph(np.arange(4), table([(1, 0, [0, 0, 0]), (2, 1, [0, 0, 0]), *((3, before, [0, 0, 0]) for before in range(3))]))
+    assert graph.moment.tolist() == [0, 1, 2, -1, 3] and graph.place.tolist() == [0, 1, 2, 4]
+
+
 def test_what_was_recorded_before_the_origin_still_comes_after_it():
     # the profiler's clock put moment 1 before the origin, and moment 2 at the same time: the origin is the first all the same
     graph = wait_graph(np.array([5, 0, 5]), table([(1, 0, [2, 0, 0]), (2, 1, [3, 0, 0])]))

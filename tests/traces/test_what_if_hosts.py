@@ -171,6 +171,18 @@ def test_a_collective_that_begins_while_the_lane_waits_follows_the_one_that_ende
     assert calls == [(50, 50), (100, 100), (100, 300)] and held.silent[0, 1].pieces == 0
 
 
+def test_collectives_of_several_processes_follow_those_of_their_own():
+    # in each of two processes the first begins when its lane begins to wait, at 100, and the second when that has ended, at 150
+    recording = Recording("both.json", clock="utc", host="node")
+    talks = [_rows(process, "mpi", "gloo:all_reduce", POOL, [(100, 150), (150, 300)]) for process in (1, 2)]
+    beside = [_rows(process, "operator", "aten::mm", MAIN, [(0, 100), (300, 400)]) for process in (1, 2)]
+    kept = reduce(gather([*talks, *beside], recording), replay=True)
+    ops, events = kept.work.operations, kept.work.events
+    pairs = [(after, before) for after, before in zip(events.after.tolist(), events.before.tolist(), strict=True) if after >= 0]
+    told = [(ops.process[a], ops.start[a] - BASE, ops.process[b], ops.start[b] - BASE) for a, b in pairs]
+    assert sorted(told) == [(1, 150, 1, 100), (2, 150, 2, 100)]
+
+
 def test_time_in_which_a_lane_waits_and_no_collective_ends_is_communication_of_another_sort():
     held = pooled(np.array([150]), np.array([200]), np.zeros(1, np.int32), spans((10, 20), (100, 200), (300, 400)), (0, 1))
     assert list(zip(*held.silent[0, 1], strict=True)) == [(10, 20), (300, 400)] and held.waits.start.tolist() == [100]
@@ -191,6 +203,7 @@ def test_the_thread_that_submits_work_waits_for_gloo_where_one_does_and_else_the
         )
 
     assert lane() == {13}
+    assert lane(_rows(0, "computing", "aten::mm", 15, [(8_000, 8_100)])) == {13}  # for a shorter time, though later
     assert lane(api(0, "launch")) == {MAIN} and lane(api(0, "sync")) == {13} and lane(api(1, "launch")) == {13}
 
 

@@ -130,7 +130,7 @@ def _named(queues: dict[_Stream, _Queue], process: int, device: int, stream: int
     if not others:
         queues[process, device, stream] = _Queue(np.zeros(0, np.int64), np.zeros(0, np.int64))
         return process, device, stream
-    return others[0] if len(others) == 1 else None
+    return others.pop() if len(others) == 1 else None
 
 
 def _front(queues: dict[_Stream, _Queue], stream: _Stream, until: int, sure: bool) -> _Front:
