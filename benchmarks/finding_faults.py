@@ -34,7 +34,7 @@ from ullage.views.view import Finding
 
 SEEDS, GPUS, HOURS, INTERVAL = 200, 96, 6.0, 30.0
 FAULTS = ("straggler", "held_idle", "free", "regression", "latent_moe", "hybrid", "recomputation", "stuck", "stale", "zero_clock")
-FAULTS += ("memory_bound",)
+FAULTS += ("memory_bound", "failing_memory", "failing_link", "application_xid")
 KIND_OF = {kind: kind for kind in ("memory_bound", "straggler", "held_idle")} | {"regression": "slower_than_its_kind"}
 KIND_OF |= dict.fromkeys(("latent_moe", "hybrid", "recomputation"), "reported_mfu")
 EMPTY_SMS = 0.35  # SM activity of a job that is planted with empty SMs, while it computes
@@ -97,6 +97,8 @@ def report_on(simulation: Simulation, jobs: pa.Table) -> FleetReport:
 
 def _key(finding: Finding) -> tuple[str, str]:
     where = finding.where
+    if finding.kind == "sick_gpu":
+        return finding.kind, str(where.gpu)
     if finding.kind == "straggler":
         return finding.kind, f"{where.job} {where.gpu}"
     return finding.kind, str(where.job or where.host if finding.kind != "not_allocated" else where.cluster)
@@ -107,6 +109,8 @@ def _planted(simulation: Simulation) -> Found:
     key, found = simulation.answers, set()
     for planted in key["planted"]:
         kind = KIND_OF.get(planted["fault"])
+        if planted["fault"] in ("failing_memory", "failing_link"):  # an application's Xid is no fault of the GPU
+            found.add(("sick_gpu", planted["gpus"][0]))
         if kind == "straggler":
             found.add((kind, f"{planted['job']} {planted['gpus'][0]}"))
         elif kind:

@@ -61,10 +61,17 @@ FIELDS: dict[str, Field] = {
         Field("tensor_cycles", "cycles", "counter", 0, 2.0**63, "cycles in which any tensor pipe was active, cumulative"),
         Field("sm_cycles", "cycles", "counter", 0, 2.0**63, "SM cycles elapsed, cumulative"),
         Field("sm_active_cycles", "cycles", "counter", 0, 2.0**63, "SM cycles with a resident warp, cumulative"),
+        Field("xid", "1", "level", 0, 1e5, "code of the last Xid error that the driver told, 0 for none"),
+        Field("ecc_uncorrected", "1", "level", 0, 1e12, "ECC errors that were not corrected, since the driver was loaded"),
+        Field("remapped_rows", "1", "level", 0, 1e6, "memory rows that were remapped after errors that ECC did not correct"),
+        Field("remap_failed", "1", "level", 0, 1, "1 where a memory row could not be remapped"),
+        Field("nvlink_replays", "1", "level", 0, 1e12, "NVLink packets that were sent again, since the driver was loaded"),
+        Field("nvlink_recoveries", "1", "level", 0, 1e12, "NVLinks that had to recover, since the driver was loaded"),
     )
 }
 
 RATIOS = tuple(f.name for f in FIELDS.values() if f.kind == "ratio")
+HEALTH = ("xid", "ecc_uncorrected", "remapped_rows", "remap_failed", "nvlink_replays", "nvlink_recoveries")
 COUNTERS = tuple(f.name for f in FIELDS.values() if f.kind == "counter")
 
 

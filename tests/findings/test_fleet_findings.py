@@ -18,11 +18,12 @@ from ullage.findings.fleet import (
     low_sm_fill,
     not_allocated,
     reported_mfu,
+    sick_gpu,
     slower_than_its_kind,
     straggler,
     throttled,
 )
-from ullage.findings.fleet_evidence import DeviceOfJob, FleetEvidence, FreeHours, JobEvidence, LimitedClock
+from ullage.findings.fleet_evidence import DeviceOfJob, FleetEvidence, FreeHours, JobEvidence, LimitedClock, SickGpu
 from ullage.findings.kind import FLEET_KINDS, LEAST_SHARE, fleet_findings, ranked
 from ullage.views.findings import MOST, finding_record, sections_of
 from ullage.views.html import html
@@ -204,6 +205,30 @@ def test_json_has_the_keys_of_a_finding() -> None:
     assert {"kind", "where", "owner", "gpu_hours", "money", "confidence", "evidence", "advice"} <= set(record)
     assert record["where"] == {"cluster": "east", "job": "1", "job_name": "llama", "host": "node-0"}
     assert record["evidence"][0] == {"name": "idle", "value": 40.0, "unit": "GPU-hours"}
+
+
+@pytest.mark.parametrize(
+    ("more", "found", "word"),
+    [
+        ({"xids": (48,)}, "medium", "reset the GPU"),
+        ({"xids": (94,), "errors": {"ecc_uncorrected": 1.0}}, "high", "reset the GPU"),
+        ({"xids": (79,)}, "medium", "dcgmi diag"),
+        ({"xids": (64,)}, "medium", "replaced"),
+        ({"errors": {"remap_failed": 9.0}}, "high", "replaced"),
+        ({"errors": {"nvlink_recoveries": 1.0}}, "medium", "NVLink"),
+        ({"errors": {"nvlink_replays": float(sick_gpu.LEAST_REPLAYS)}}, "medium", "NVLink"),
+        ({"errors": {"nvlink_replays": sick_gpu.LEAST_REPLAYS - 1.0}}, None, ""),
+        ({"xids": (13, 31, 43)}, None, ""),
+        ({"xids": (31, 74)}, "medium", "NVLink"),
+    ],
+)
+def test_a_gpu_is_sick_by_errors_that_no_program_causes(more: dict[str, Any], found: str | None, word: str) -> None:
+    evidence = FleetEvidence(84.0, 1e6, (), sick=(SickGpu("east", "node-1", "GPU-3", 3, 0.5, jobs=("1", "2"), **more),))
+    findings = fleet_findings(evidence)  # half an hour of a million counts, too
+    assert [one.confidence for one in findings] == ([found] if found else [])
+    for one in findings:
+        assert (str(one.where), one.owner, one.gpu_hours) == ("node-1 GPU 3", "the operators of the hosts", 0.5) and word in one.advice
+        assert facts(one)["jobs on it since"] == 2
 
 
 def test_every_kind_says_which_part_of_the_ullage_it_speaks_of() -> None:

@@ -127,6 +127,23 @@ class FreeHours:
 
 
 @dataclass(frozen=True)
+class SickGpu:
+    """A GPU that told of errors: `xids` the driver's codes, `errors` how many came to be by field, `hours` those since the first of them.
+
+    `jobs` held it since then.
+    """
+
+    cluster: str | None
+    host: str | None
+    gpu: str
+    index: int | None
+    hours: float
+    xids: tuple[int, ...] = ()
+    errors: Mapping[str, float] = field(default_factory=dict)
+    jobs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class FleetEvidence:
     """What was measured of a fleet: trusted series only, but for the `verdicts` on those that are not ok.
 
@@ -138,6 +155,7 @@ class FleetEvidence:
     jobs: tuple[JobEvidence, ...]
     free: tuple[FreeHours, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
+    sick: tuple[SickGpu, ...] = ()
 
     @property
     def weeks(self) -> float | None:

@@ -25,7 +25,8 @@ LEAST_HOURS = 0.1  # and no less than six minutes of a GPU
 class FindingKind:
     """A kind of finding: its key, what a person reads, which part of the ullage it speaks of, and the function that finds it.
 
-    `without` names kinds whose GPU-hours in the same job are taken off its own ("*": of all kinds before it).
+    `without` names kinds whose GPU-hours in the same job are taken off its own ("*": of all kinds before it). What is found of a kind
+    is told `however_small` its hours are, or from `LEAST_HOURS` and `LEAST_SHARE` on.
     """
 
     name: str
@@ -33,6 +34,7 @@ class FindingKind:
     part: str
     find: FleetFinder
     without: tuple[str, ...] = ()
+    however_small: bool = False
 
     @property
     def of_the_ullage(self) -> bool:
@@ -43,11 +45,13 @@ class FindingKind:
 FLEET_KINDS: Registry[FindingKind] = Registry("kind of finding", package="ullage.findings.fleet", command="ullage fleet --help")
 
 
-def fleet_kind(name: str, title: str, *, part: str, without: tuple[str, ...] = ()) -> Callable[[FleetFinder], FleetFinder]:
+def fleet_kind(
+    name: str, title: str, *, part: str, without: tuple[str, ...] = (), however_small: bool = False
+) -> Callable[[FleetFinder], FleetFinder]:
     """Register the decorated function as a kind of finding of a fleet, and return it unchanged."""
 
     def register(find: FleetFinder) -> FleetFinder:
-        FLEET_KINDS.add(name, FindingKind(name, title, part, find, without))
+        FLEET_KINDS.add(name, FindingKind(name, title, part, find, without, however_small))
         return find
 
     return register
@@ -57,7 +61,8 @@ def fleet_findings(fleet: FleetEvidence) -> list[Finding]:
     """Return all findings of a fleet, those that are worth most first; none speaks of what another one does."""
     found = [finding for kind in FLEET_KINDS.values() for finding in _of_kind(kind, fleet)]
     least = max(LEAST_HOURS, LEAST_SHARE * fleet.gpu_hours)
-    return ranked(finding for finding in _counted_once(found) if finding.gpu_hours >= least)
+    small = {kind.name for kind in FLEET_KINDS.values() if kind.however_small}
+    return ranked(finding for finding in _counted_once(found) if finding.gpu_hours >= least or finding.kind in small)
 
 
 def ranked(findings: Iterable[Finding]) -> list[Finding]:

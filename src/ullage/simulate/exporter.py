@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ullage.field import HEALTH
 from ullage.simulate.changes import SLICES, Script, SimulatedDevice
 from ullage.simulate.faults import FaultPlan, Planted
 from ullage.simulate.load import HostReadings
@@ -87,6 +88,7 @@ def emission(
     if set(CYCLES) <= set(specification.exported):
         values |= _counters(truth, specification, device, bases, rows)
     shape = owners[0].shape
+    values |= {name: np.zeros(shape) for name in HEALTH if name in specification.exported}
     given = Emission(
         host=host,
         device=device,
@@ -244,6 +246,22 @@ def _reset(given: Emission, _: Specification, planted: Planted, rows: list[int])
             column[rows, window:] -= (column[rows, window - 1] + column[rows, window])[:, None] // 2
 
 
+# What a fault lets the driver tell: the last Xid, which counts of errors grow, and by one in how many windows.
+_FAILING: dict[str, tuple[int, tuple[str, ...], int]] = {
+    "failing_memory": (94, ("ecc_uncorrected", "remapped_rows"), 10**6),
+    "failing_link": (74, ("nvlink_replays", "nvlink_recoveries"), 20),
+    "application_xid": (31, (), 1),
+}
+
+
+def _failing(given: Emission, _: Specification, planted: Planted, rows: list[int]) -> None:
+    xid, grows, every = _FAILING[planted.fault]
+    first, count = _inside(given, planted).start, given.flags.shape[1]
+    given.values["xid"][rows, first:] = xid
+    for name in grows:
+        given.values[name][rows, first:] = 1 + np.arange(count - first) // every
+
+
 def _write(given: Emission) -> None:
     """Work out both sides: what is missing for a reader, and what stands on the wire."""
     given.wire = dict(given.values)
@@ -334,4 +352,5 @@ _DISTURBED = {
     "reordered": _reordered,
     "skewed": _skewed,
     "reset": _reset,
+    **dict.fromkeys(_FAILING, _failing),
 }

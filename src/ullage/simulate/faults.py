@@ -86,6 +86,9 @@ FAULTS: dict[str, Fault] = {
         Fault("reordered", OK, "a host's rows come in the wrong order"),
         Fault("skewed", OK, "a host's clock runs ahead for a while and is then set back"),
         Fault("reset", OK, "a reboot sets a GPU's cumulative counters to zero"),
+        Fault("failing_memory", OK, "ECC can't correct an error: a GPU's memory row is remapped, and the driver tells Xid 94"),
+        Fault("failing_link", OK, "an NVLink of a GPU has to recover again and again, and the driver tells Xid 74"),
+        Fault("application_xid", OK, "a program reads where it must not: the driver tells Xid 31, and the GPU is well"),
     )
 }
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ullage.errors import UllageError, did_you_mean
+from ullage.field import HEALTH
 from ullage.gpus.chip import find
 from ullage.tables import COUNTERS, FIELDS
 from ullage.units import HOUR_MS
@@ -36,6 +37,7 @@ GAUGES = (
     "energy",
 )
 CYCLES = ("tensor_cycles", "sm_cycles", "sm_active_cycles")
+SICK = ("failing_memory", "failing_link", "application_xid")  # the faults that readings of health show; without them nobody exports any
 NEEDED = ("gr_active", "sm_active", "tensor_active", "gpu_util", "sm_clock")  # what the answer key is worked out from
 NOT_READ = -(2**63)  # stands for a whole number that an exporter does not give; for others it is NaN
 SIZES = ((8, 0.45), (16, 0.22), (32, 0.14), (64, 0.09), (128, 0.05), (256, 0.03), (512, 0.02))
@@ -124,7 +126,8 @@ class Specification:
     def exported(self) -> tuple[str, ...]:
         """The columns that are written, in the order of the samples table."""
         counted = self.counters or self.changes_any("counters_appear", "counters_vanish")
-        return tuple(name for name in FIELDS if name in self.fields or (counted and name in CYCLES))
+        told = set(self.fields) | set(CYCLES if counted else ()) | set(HEALTH if {"all", *SICK} & set(self.faults) else ())
+        return tuple(name for name in FIELDS if name in told)
 
     def changes_any(self, *names: str) -> bool:
         """Return whether one of these changes is wanted."""

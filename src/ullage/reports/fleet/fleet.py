@@ -36,6 +36,7 @@ from ullage.reports.fleet.groups import (
     state_and_gauge_sums,
     state_sums,
 )
+from ullage.reports.fleet.health import sick_gpus
 from ullage.reports.fleet.rated import Rated, chains, codes_of, losses, rate, weighted_mean, weighted_means
 from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.fleet.roofs import RoofHeights, roofs_of
@@ -151,6 +152,7 @@ def report_of(whole: JudgedFleet, asked: JudgedFleet, jobs: pa.Table | None, que
     compared = agreement(_by_job(rated, good, jobs), jobs, question.peak_tflops)
     mfus = {} if compared is None else {job.job: job.mfu for job in compared.jobs}
     measured = fleet_evidence(good, lost, prices_of(good, question.prices), jobs, asked.window, mfus, _doubtful(verdicts))
+    measured = replace(measured, sick=sick_gpus(asked.samples))
     return FleetReport(
         ofu=weighted_mean(good.ofu_part, good.ofu_time, good.weight),
         ofu_all=weighted_mean(rated.ofu_part, rated.ofu_time, rated.weight),

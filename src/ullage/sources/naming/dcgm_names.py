@@ -33,6 +33,15 @@ _CYCLES = {
     "sm_cycles": _counter("DCGM_FI_PROF_SM_CYCLES_ELAPSED_TOTAL", 1, "SM cycles elapsed."),
     "sm_active_cycles": _counter("DCGM_FI_PROF_SM_CYCLES_ACTIVE_TOTAL", 1, "SM cycles with a resident warp."),
 }
+# The first, third and fourth are in the exporter's default list, the others have to be added.
+_HEALTH = {
+    "xid": _gauge("DCGM_FI_DEV_XID_ERRORS", 1, 0, "Value of the last XID error encountered."),
+    "ecc_uncorrected": _counter("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", 1, "Total number of double-bit volatile ECC errors."),
+    "remapped_rows": _counter("DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS", 1, "Number of remapped rows for uncorrectable errors."),
+    "remap_failed": _gauge("DCGM_FI_DEV_ROW_REMAP_FAILURE", 1, 0, "Whether remapping of rows has failed."),
+    "nvlink_replays": _counter("DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL", 1, "Total number of NVLink retries."),
+    "nvlink_recoveries": _counter("DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL", 1, "Total number of NVLink recovery errors."),
+}
 OLD: dict[str, Name] = {
     "sm_clock": _gauge("DCGM_FI_DEV_SM_CLOCK", 1e-6, 0, "SM clock frequency (in MHz)."),
     "memory_clock": _gauge("DCGM_FI_DEV_MEM_CLOCK", 1e-6, 0, "Memory clock frequency (in MHz)."),
@@ -47,6 +56,7 @@ OLD: dict[str, Name] = {
     "tensor_active": _gauge("DCGM_FI_PROF_PIPE_TENSOR_ACTIVE", 1, 6, "Ratio of cycles the tensor (HMMA) pipe is active."),
     "dram_active": _gauge("DCGM_FI_PROF_DRAM_ACTIVE", 1, 6, "Ratio of cycles the device memory interface is active."),
     **_CYCLES,
+    **_HEALTH,
 }
 NEW: dict[str, Name] = {
     "sm_clock": _gauge("DCGM_FI_DEV_SM_CLOCK_HERTZ", 1, 0, "SM clock frequency (in Hz)."),
@@ -62,6 +72,7 @@ NEW: dict[str, Name] = {
     "tensor_active": _gauge("DCGM_FI_PROF_TENSOR_UTIL_RATIO", 1, 6, "Ratio of cycles the tensor (HMMA) pipe is active."),
     "dram_active": _gauge("DCGM_FI_PROF_DRAM_UTIL_RATIO", 1, 6, "Ratio of cycles the device memory interface is active."),
     **_CYCLES,
+    **_HEALTH,
 }
 # Every field of a sample, by its old name.
 EVERY: dict[str, Name] = {

@@ -97,6 +97,12 @@ NAMES: dict[str, dict[str, str]] = {
         "mJ": "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION dcgm_total_energy_consumption",
         "uJ": "gpu_energy_consumed",
     },
+    "xid": {"1": "DCGM_FI_DEV_XID_ERRORS"},
+    "ecc_uncorrected": {"1": "DCGM_FI_DEV_ECC_DBE_VOL_TOTAL"},
+    "remapped_rows": {"1": "DCGM_FI_DEV_UNCORRECTABLE_REMAPPED_ROWS"},
+    "remap_failed": {"1": "DCGM_FI_DEV_ROW_REMAP_FAILURE"},
+    "nvlink_replays": {"1": "DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL"},
+    "nvlink_recoveries": {"1": "DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL"},
     "tensor_cycles": {"cycles": "DCGM_FI_PROF_MMA_CYCLES_ACTIVE_TOTAL DCGM_FI_PROF_MMA_CYCLES_ACTIVE"},  # field 1086
     "sm_cycles": {"cycles": "DCGM_FI_PROF_SM_CYCLES_ELAPSED_TOTAL DCGM_FI_PROF_SM_CYCLES_ELAPSED"},  # field 1084
     "sm_active_cycles": {"cycles": "DCGM_FI_PROF_SM_CYCLES_ACTIVE_TOTAL DCGM_FI_PROF_SM_CYCLES_ACTIVE"},  # field 1085
