@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from ullage.questions.audit.counter import audit_counter as audit_counter
     from ullage.questions.audit.mfu import audit_mfu as audit_mfu
     from ullage.questions.audit.peaks import audit_peaks as audit_peaks
+    from ullage.questions.doctor import doctor as doctor
     from ullage.questions.fleet import fleet as fleet
     from ullage.questions.flops import flops as flops
     from ullage.questions.gemm import gemm as gemm
@@ -50,6 +51,7 @@ __all__ = [
     "audit_counter",
     "audit_mfu",
     "audit_peaks",
+    "doctor",
     "fleet",
     "flops",
     "gemm",
@@ -74,6 +76,7 @@ _HOME = {
     "audit_mfu": ("ullage.questions.audit.mfu", "audit_mfu"),
     "audit_counter": ("ullage.questions.audit.counter", "audit_counter"),
     "audit_peaks": ("ullage.questions.audit.peaks", "audit_peaks"),
+    "doctor": ("ullage.questions.doctor", "doctor"),
     "fleet": ("ullage.questions.fleet", "fleet"),
     "flops": ("ullage.questions.flops", "flops"),
     "gemm": ("ullage.questions.gemm", "gemm"),

@@ -33,5 +33,5 @@ def command(headers: tuple[str, ...]) -> None:
 
         from ullage.cli._mcp_server import serve
     except ImportError as error:
-        raise missing_extra("mcp", "mcp", "to serve the Model Context Protocol") from error
+        raise missing_extra("mcp", "mcp", "serving the Model Context Protocol") from error
     anyio.run(serve, {"headers": given})

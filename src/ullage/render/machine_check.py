@@ -14,17 +14,27 @@ _OF = {"tracing": "CUDA programs {} traced here", "counters": "hardware counters
 
 def view(report: dict[str, Any]) -> View:
     """Return the report of `ullage.cupti.permissions` as data, the answer first, then what stands in the way and what to do."""
-    tracing, counters = (of.format(_ANSWER[report[what]]) for what, of in _OF.items())
+    tracing, counters = possibilities(report)
     library = f"CUPTI {report['cupti'] or 'of unknown version'} ({harmless(report['library'])})" if report["library"] else "no CUPTI"
     driver = f"a driver of CUDA {report['driver']}" if report["driver"] else "no NVIDIA driver"
-    items = [Item(f"{harmless(one['what'], 400)}{_stops(one)}", remarks=[harmless(one["do"], 400)]) for one in report["findings"]]
     return View(
         kind="cupti-check",
         subject="This machine",
-        headline=Headline(tracing, f"; {counters}"),
+        headline=Headline(tracing, counters),
         basis=[f"{library}; {driver}"],
-        sections=[Section("findings", "What stands in the way", [ItemList(items)])],
+        sections=[Section("findings", "What stands in the way", [ItemList(obstacles(report))])],
     )
+
+
+def possibilities(report: dict[str, Any]) -> tuple[str, str]:
+    """Return whether programs can be traced and counters read, in words: an answer, and how it goes on."""
+    tracing, counters = (of.format(_ANSWER[report[what]]) for what, of in _OF.items())
+    return tracing, f"; {counters}"
+
+
+def obstacles(report: dict[str, Any]) -> list[Item]:
+    """Return what stands in the way, each with what to do about it."""
+    return [Item(f"{harmless(one['what'], 400)}{_stops(one)}", remarks=[harmless(one["do"], 400)]) for one in report["findings"]]
 
 
 def record(report: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,1 @@
+"""`ullage doctor`."""
