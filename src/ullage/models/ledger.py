@@ -28,17 +28,6 @@ class Term:
     model: bool = True
     least: int = 0
 
-    def record(self) -> dict[str, Any]:
-        """Return the term for JSON."""
-        return {
-            "name": self.name,
-            "group": self.group,
-            "pass": self.pass_,
-            "flops": self.flops,
-            "precision": self.precision,
-            "model": self.model,
-        }
-
 
 @dataclass(frozen=True)
 class Ledger:

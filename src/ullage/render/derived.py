@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+from msgspec import field
+
 from ullage.reports.proofs import DerivedFlops
 from ullage.views.declared import At, Document, Flops, plain_data
 from ullage.views.numbers import flops
@@ -22,6 +24,15 @@ def view(report: DerivedFlops) -> View:
     )
 
 
+class TracedTermDocument(Document):
+    """FLOPs of the whole model in one pass."""
+
+    name: str
+    group: str
+    pass_: str = field(name="pass")
+    flops: Flops
+
+
 class FlopsTracedDocument(Document):
     """The answer of `ullage flops --trace`: FLOPs as counted in small traces, and evaluated at the asked sizes."""
 
@@ -32,7 +43,7 @@ class FlopsTracedDocument(Document):
     executed: Annotated[Flops, At("training")]
     convention: str
     status: str
-    terms: list[dict[str, Any]]
+    terms: list[TracedTermDocument]
     polynomial: Annotated[dict[str, str], At("polynomials")]
     versions: dict[str, str]
 
@@ -40,5 +51,5 @@ class FlopsTracedDocument(Document):
 def record(report: DerivedFlops) -> dict[str, Any]:
     """Return the FLOPs as plain data, as those of a ledger."""
     passes = (("forward", report.forward), ("backward", report.backward))
-    terms = [{"name": "model", "group": "model", "pass": name, "flops": count} for name, count in passes if count]
+    terms = [TracedTermDocument("model", "model", name, count) for name, count in passes if count]
     return plain_data(FlopsTracedDocument, report, convention="full", status="traced", terms=terms)

@@ -11,7 +11,7 @@ from ullage.render.gemm import pair
 from ullage.render.svg.terms import terms as terms_picture
 from ullage.reports.flops import FlopsReport
 from ullage.reports.gemms.ledger import TiledGemm, TilesReport, efficiency
-from ullage.views.declared import At, Document, Flops, Rate, Ratio, filled, plain_data
+from ullage.views.declared import At, Document, Flops, Made, Rate, Ratio, filled, plain_data
 from ullage.views.files import FORMS as VIEW_FORMS
 from ullage.views.files import Form
 from ullage.views.notation import COUNT, FIGURES, FLOPS, PERCENT_1, TERAFLOPS
@@ -190,6 +190,27 @@ class StepTilesDocument(Document):
     notes: list[str]
 
 
+class FlopsGroupDocument(Document, kw_only=True):
+    """FLOPs of a group of work by pass, of those passes that the step has, and their share of all that is executed."""
+
+    group: str
+    forward: Flops | UnsetType = UNSET
+    backward: Flops | UnsetType = UNSET
+    recompute: Flops | UnsetType = UNSET
+    share: Ratio
+
+
+class FlopsTermDocument(Document):
+    """FLOPs of one kind of work in one pass; `model` is whether the model's mathematics needs them."""
+
+    name: str
+    group: str
+    pass_: str = field(name="pass")
+    flops: Flops
+    precision: str
+    model: bool
+
+
 class FlopsDocument(Document):
     """The answer of `ullage flops`: the FLOPs of a step; with a step time how fast it went, with a GPU its peak."""
 
@@ -201,13 +222,13 @@ class FlopsDocument(Document):
     executed: Annotated[Flops, At("ledger.executed")]
     convention: Annotated[str, At("ledger.convention")]
     status: Annotated[str, At("ledger.status")]
-    counted: Annotated[dict[str, Any], At("ledger.counted")]
+    counted: Annotated[dict[str, str | list[str]], At("ledger.counted"), Made(dict)]
     uncertainty: Annotated[float, At("ledger.uncertainty")]
     model_efficiency: Ratio | None
     tokens: Annotated[int, At("step.tokens")]
     per_token: float | None
-    groups: list[dict[str, Any]]
-    terms: list[dict[str, Any]]
+    groups: list[FlopsGroupDocument]
+    terms: Annotated[list[FlopsTermDocument], At("ledger.terms")]
     notes: list[str]
     step_time: float | UnsetType = UNSET
     gpus: int | UnsetType = UNSET
@@ -231,8 +252,7 @@ def record(report: FlopsReport) -> dict[str, Any]:
         FlopsDocument,
         report,
         per_token=_flops_per_token(report),
-        groups=[{"group": group, **parts, "share": share} for group, parts, share in _groups(report, "group")],
-        terms=[term.record() for term in report.ledger.terms],
+        groups=[FlopsGroupDocument(group=group, **parts, share=share) for group, parts, share in _groups(report, "group")],
         notes=list(_notes(report)),
         tiles=UNSET if report.tiles is None else filled(StepTilesDocument, report.tiles, source="predicted"),
         **dict.fromkeys(unset, UNSET),

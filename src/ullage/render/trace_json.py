@@ -20,8 +20,8 @@ from ullage.reports.trace.kernels import KernelSummary, Overlap
 from ullage.reports.trace.lane_shares import device_shares, device_times, host_shares
 from ullage.reports.trace.late_ranks import Late
 from ullage.reports.trace.part import RunPart
-from ullage.reports.trace.restated import Restatement
-from ullage.reports.trace.sequences import verdict
+from ullage.reports.trace.restated import Restated
+from ullage.reports.trace.sequences import FedRank, verdict
 from ullage.reports.trace.trace import TraceReport
 from ullage.sums.lanes.code.times import CodeTimes
 from ullage.sums.lanes.idle import Gap, Rhythm
@@ -148,6 +148,27 @@ class IdleDocument(Document):
     rhythms: dict[str, Rhythm]
 
 
+class SequencesDocument(Document):
+    """What ranks were fed, and whether that is why some computed longer."""
+
+    steps: int
+    imbalance: float
+    at_equal_tokens: float
+    ranks: list[FedRank]
+    verdict: str
+
+
+class RestatementDocument(Document):
+    """TALP's printed efficiencies held against its raw times; `rows` are those that differ."""
+
+    compared: int
+    agree: int
+    explained: int
+    contradict: int
+    rows: list[Restated]
+    notes: list[str]
+
+
 class TraceDocument(RunPartDocument, kw_only=True):
     """The answer of `ullage trace`: times in s (`_s`) or integer ns (`_ns`), ratios in [0, 1]; what does not exist is null."""
 
@@ -166,13 +187,13 @@ class TraceDocument(RunPartDocument, kw_only=True):
     idle: IdleDocument | None
     kernels: dict[str, Any] | None
     code: dict[str, Any] | None
-    sequences: dict[str, Any] | None
+    sequences: SequencesDocument | None
     gemms: GemmsDocument | None
     collectives: Annotated[Late | None, At("late")]
     nccl: NcclArrivals | UnsetType = UNSET
     bandwidths: list[dict[str, Any]]
     what_if: dict[str, Any] | None
-    restated: dict[str, Any] | None
+    restated: RestatementDocument | None
     tables_of: Words
     problems: Annotated[list[str], At("notes")]
 
@@ -259,12 +280,12 @@ def _explained(report: TraceReport) -> dict[str, Any]:
         "idle": None if idle is None else _idle(idle),
         "kernels": None if kernels is None else _kernels(kernels),
         "code": None if report.code is None else _code(report.code),
-        "sequences": None if report.sequences is None else asdict(report.sequences) | {"verdict": verdict(report.sequences)},
+        "sequences": None if report.sequences is None else filled(SequencesDocument, report.sequences, verdict=verdict(report.sequences)),
         "gemms": None if report.gemms is None else gemms(report.gemms),
         **({"nccl": UNSET} if report.nccl is None else {}),
         "bandwidths": [asdict(row) | {"mean": row.mean} for row in report.bandwidths],
         "what_if": None if report.what_if is None else what_if(report.what_if),
-        "restated": None if restated is None else _restated(restated),
+        "restated": None if restated is None else filled(RestatementDocument, restated, contradict=len(restated.contradictions)),
     }
 
 
@@ -285,11 +306,6 @@ def _gap(gap: Gap, origin: int) -> GapDocument:
 def _kernels(found: KernelSummary) -> dict[str, Any]:
     rows = {name: [asdict(row) | {"mean": row.mean} for row in getattr(found, name)] for name in ("kernels", "copies")}
     return asdict(found) | rows | {"overlap_all": _overlap(found.overlap_all)}
-
-
-def _restated(found: Restatement) -> dict[str, Any]:
-    counts = {"compared": found.compared, "agree": found.agree, "explained": found.explained, "contradict": len(found.contradictions)}
-    return counts | {"rows": [asdict(row) for row in found.rows], "notes": list(found.notes)}
 
 
 def _code(found: CodeReport) -> dict[str, Any]:
