@@ -36,7 +36,8 @@ def write(folder: Path, name: str, cells: list[list[object]], heads: str = "Time
 def test_a_folder_of_metrics_becomes_partial_samples_per_gpu(tmp_path):
     write(tmp_path, "PIPE_TENSOR_ACTIVE.csv", [[23.8, 0.0], [1.0, ""]])
     write(tmp_path, "FB_USED.csv", [[1024, 0]])
-    write(tmp_path, "XID_ERRORS.csv", [[0, 0]])
+    write(tmp_path, "XID_ERRORS.csv", [[0, 31]])
+    write(tmp_path, "ENC_UTIL.csv", [[0, 0]])
     problems = Problems()
     first = {"host": "10.140.0.131", "index": 0, "gpu": "10.140.0.131/0", "flags": 0}
     other = {"host": "10.140.1.9", "index": 7, "gpu": "10.140.1.9/7", "flags": 0}
@@ -47,6 +48,8 @@ def test_a_folder_of_metrics_becomes_partial_samples_per_gpu(tmp_path):
         first | {"time": T, "tensor_active": pytest.approx(0.238)},
         first | {"time": T + 15_000, "tensor_active": pytest.approx(0.01)},
         other | {"time": T, "tensor_active": 0.0},
+        first | {"time": T, "xid": 0},
+        other | {"time": T, "xid": 31},
     ]
     assert problems.dropped == {"files of metrics that Ullage does not keep": 1}
 

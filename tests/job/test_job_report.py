@@ -227,7 +227,8 @@ def test_the_records_say_which_time_is_read(folder: Path) -> None:
     assert asked(folder, "69_1", since=(T + 600) * 1000).fleet.gpu_hours == pytest.approx(2 / 3)
 
 
-def test_a_terminal_has_about_fifteen_lines(folder: Path) -> None:
+def test_a_terminal_has_about_fifteen_lines(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "110")
     said = ask("job", "69_2", folder / "samples.csv", "--jobs", folder / "sacct.txt", "--price", "2")
     lines = said.out.split("\n\nnote:")[0].rstrip().splitlines()
     findings = lines.index("What to do first"), lines.index(next(line for line in lines if line.startswith("who")))

@@ -212,13 +212,15 @@ def _reporting(plan: faults.FaultPlan) -> list[ScheduledJob]:
 
 
 def _unthrottled(plan: faults.FaultPlan, job: ScheduledJob) -> float:
-    """Return how much of its work a job does beside GPUs of lower clock; the others do not wait here, as their readings show."""
+    """Return how much of its work a job does in the window beside GPUs of lower clock; the others do not wait, as their readings show."""
+    window = plan.draft.specification.window
+    start, end = max(job.start, window[0]), min(job.end, window[1])
     lost = 0.0
     for planted in plan.of(*faults.LIMITED):
-        both = min(job.end, planted.end) - max(job.start, planted.start)
+        both = min(end, planted.end) - max(start, planted.start)
         count = len(set(planted.gpus) & set(map(int, job.gpus)))
         lost += (1 - faults.LIMITED[planted.fault][0]) * max(0, both) * count
-    return 1 - lost / (max(1, job.end - job.start) * len(job.gpus))
+    return 1 - lost / (max(1, end - start) * len(job.gpus))
 
 
 def _draws(specification: Specification, rows: list[SimulatedDevice], count: int) -> tuple[Array, Codes]:

@@ -9,6 +9,7 @@ from itertools import chain, count
 
 import pyarrow as pa
 
+from ullage.checked_parquet import write_table
 from ullage.views.csv import head
 from ullage.views.view import Column, Table, Value, cell_of, heading_of
 
@@ -32,10 +33,8 @@ def arrow_table(table: Table) -> pa.Table:
 
 def parquet_bytes(table: Table) -> bytes:
     """Return a table as a Parquet file, its pages with checksums."""
-    import pyarrow.parquet as pq
-
     buffer = io.BytesIO()
-    pq.write_table(arrow_table(table), buffer, write_page_checksum=True)
+    write_table(arrow_table(table), buffer)
     return buffer.getvalue()
 
 
