@@ -63,6 +63,7 @@ def test_a_client_lists_the_tools_and_asks_them(place: Path) -> None:
             ("flops", {"config": config, "batch": True}),
             ("flops", {"config": {"a": 1}}),
             ("gemm", {"m": 512, "n": 512, "k": 512, "form": "poem"}),
+            ("gemm", {"m": 512, "n": 512, "k": 512, "form": "json", "only": "tiles"}),
             ("flop", {}),
             ("gpus", {"name": "H100 SXM", "form": "markdown"}),
         ]
@@ -88,6 +89,7 @@ def test_a_client_lists_the_tools_and_asks_them(place: Path) -> None:
         "batch can't be true",
         "config can't be",
         "form must be",
+        "JSON holds every table",
         "did you mean 'flops'",
     ]
     assert all(answer.is_error for answer in refused) and len(refused) == len(words)
@@ -107,9 +109,9 @@ def test_nothing_that_writes_loads_code_or_is_secret_is_offered() -> None:
 
 
 def test_secrets_are_the_servers_own() -> None:
-    from ullage.cli._mcp_server import asking
+    from ullage.cli._mcp_server import tool_call
 
-    given = asking("fleet", {"sources": "http://127.0.0.1:1"}, {"headers": {"Authorization": "Bearer x"}})
+    given = tool_call("fleet", {"sources": "http://127.0.0.1:1"}, {"headers": {"Authorization": "Bearer x"}})
     assert given.question.question(given.given).headers == {"Authorization": "Bearer x"}
     assert "Bearer" not in given.question.command_line(given.given)
 

@@ -20,7 +20,8 @@ from ullage.field import FIELDS
 from ullage.questions.doctor import doctor
 from ullage.render.documents import schema
 from ullage.reports.doctor.doctor import EXTRAS, machine_parts
-from ullage.reports.doctor.fields import CAPABILITIES, EXPORTED_BY_DEFAULT, capability_shares, dcgm_name
+from ullage.reports.doctor.fields import CAPABILITIES, capability_shares, dcgm_name
+from ullage.sources.naming.dcgm_names import ON_BY_DEFAULT
 from ullage.sources.naming.names import known
 
 
@@ -60,7 +61,7 @@ def test_the_fields_that_it_names_are_read_under_these_names() -> None:
             for field in fields:
                 alias = known(dcgm_name(field))
                 assert dcgm_name(field).startswith("DCGM_FI_") and alias is not None and alias.field == field
-    assert set(FIELDS) >= EXPORTED_BY_DEFAULT
+    assert set(FIELDS) >= ON_BY_DEFAULT
 
 
 def run(*words: object) -> Any:

@@ -42,9 +42,9 @@ class RegisteredQuestion(Generic[Q, R]):
     those of every view, `FORMS` and `more_forms`; "module:listing" names its `listing_view` and `listing_record`. Where it depends on
     what is asked, it is a function of that. `examples` end the help. `read_places` says which places are read, so that no answer takes
     their place. `gate` is whether an answer to a question makes the command end with status 3 for a script, and `status_3` says when it
-    does so, by the gate or because the answer is partial. `straight_to_file` answers
-    what is too long to print, and returns why it is partial (None: it is not asked for). `listed_by` says what lists its words, where
-    that is not the help of its command. One that `only_reads` runs nothing that a user named and measures nothing.
+    does so, by the gate or because the answer is partial. `straight_to_file` answers what is too long to print, and returns why it is
+    partial (None: it is not asked for). `listed_by` says what lists its words, where that is not the help of its command. One that
+    `only_reads` runs nothing that a user named and measures nothing.
     """
 
     name: str

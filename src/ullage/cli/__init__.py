@@ -15,7 +15,7 @@ from typing import Any
 import click
 
 from ullage.cli._exit_status import ANSWERED, ERROR, INTERRUPTED, described
-from ullage.cli._names import command_names, in_a_line, question_names
+from ullage.cli._names import command_names, one_line_help, question_names
 from ullage.errors import UllageError, harmless
 
 
@@ -44,7 +44,7 @@ class Commands(click.Group):
         names = self.list_commands(ctx)
         limit = formatter.width - 6 - max(map(len, names))
         with formatter.section("Commands"):
-            formatter.write_dl([(name, textwrap.shorten(in_a_line(name), limit, placeholder="…")) for name in names])
+            formatter.write_dl([(name, textwrap.shorten(one_line_help(name), limit, placeholder="…")) for name in names])
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
         """Find the command, or say which one was meant."""

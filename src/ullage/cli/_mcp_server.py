@@ -36,7 +36,7 @@ INSTRUCTIONS = (
 
 
 @dataclass(frozen=True)
-class Asking:
+class ToolCall:
     """A tool's call, read: the question, what it asks, and the form of the answer (one of `FORMS`), with a table's name for CSV."""
 
     question: RegisteredQuestion[Any, Any]
@@ -90,7 +90,7 @@ def _property(field: Askable) -> dict[str, Any]:
     return whole | {"description": field.help + default} | defaults
 
 
-def asking(name: str, arguments: Mapping[str, Any], secrets: Mapping[str, Any]) -> Asking:
+def tool_call(name: str, arguments: Mapping[str, Any], secrets: Mapping[str, Any]) -> ToolCall:
     """Return what a tool's call asks; `secrets` are values of fields that only the server's owner gives.
 
     Raises UllageError for a tool, a word or a value that there is not.
@@ -103,13 +103,15 @@ def asking(name: str, arguments: Mapping[str, Any], secrets: Mapping[str, Any]) 
     form, table = arguments.get("form", "text"), arguments.get("only", "")
     if form not in FORMS or not isinstance(table, str):
         raise UllageError(f"form must be one of {', '.join(FORMS)}, and only the name of a table")
+    if form == "json" and table:
+        raise UllageError("JSON holds every table", "leave out only, or ask for the form csv")
     words = {word: value for word, value in arguments.items() if word not in ("form", "only")}
     for word in words:
         if word not in fields:
             raise UllageError(f"{question.noun} has no '{harmless(word, 60)}'", did_you_mean(word, fields, "tools/list"))
     given = {word: _value(fields[word], value) for word, value in words.items() if value is not None}
     own = {field.name: secrets[field.name] for field in question.fields if field.secret and secrets.get(field.name)}
-    return Asking(question, given | own, form, table)
+    return ToolCall(question, given | own, form, table)
 
 
 def _value(field: Askable, value: Any) -> Any:
@@ -126,18 +128,18 @@ def _scalar(field: Askable, value: Any) -> Any:
     return value if field.read is None and field.kind is not str else str(value)
 
 
-def answer_of(asking: Asking, progress: Progress) -> str:
+def answer_of(call: ToolCall, progress: Progress) -> str:
     """Return the answer to a call in the form that it wants; raises UllageError as the command does."""
-    question = asking.question.question(asking.given)
-    report = asking.question.answer(question, progress, asking.question.command_line(asking.given))
-    described = asking.question.describer(question)
-    shown = {field.name: getattr(question, field.name) for field in asking.question.fields if field.display}
+    question = call.question.question(call.given)
+    report = call.question.answer(question, progress, call.question.command_line(call.given))
+    described = call.question.describer(question)
+    shown = {field.name: getattr(question, field.name) for field in call.question.fields if field.display}
     view = described.view(report, **shown)
-    if asking.table:
-        view = view.alone(asking.table)
-    if asking.form == "text":
-        return text(view, whole=bool(asking.table), width=120)
-    return str(printed(view, lambda: described.record(report), {"json": ".json", "markdown": ".md", "csv": ".csv"}[asking.form]))
+    if call.table:
+        view = view.alone(call.table)
+    if call.form == "text":
+        return text(view, whole=bool(call.table), width=120)
+    return str(printed(view, lambda: described.record(report), {"json": ".json", "markdown": ".md", "csv": ".csv"}[call.form]))
 
 
 async def serve(secrets: Mapping[str, Any]) -> None:
@@ -154,7 +156,7 @@ async def serve(secrets: Mapping[str, Any]) -> None:
 
         steps: list[str] = []
         try:
-            call = asking(asked.name, asked.arguments or {}, secrets)
+            call = tool_call(asked.name, asked.arguments or {}, secrets)
             said = await anyio.to_thread.run_sync(answer_of, call, progress, limiter=one_at_a_time)
         except UllageError as error:
             return types.CallToolResult(content=[types.TextContent(text=str(error))], is_error=True)

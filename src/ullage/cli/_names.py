@@ -47,10 +47,10 @@ def question_module(name: str) -> str:
     return ".".join([_QUESTIONS, *name.replace("-", "_").split(" ")])
 
 
-def in_a_line(name: str) -> str:
+def one_line_help(name: str) -> str:
     """Return what a command is: the first sentence of its module's docstring. The module is not run.
 
-    >>> in_a_line("gpus"), in_a_line("demo")
+    >>> one_line_help("gpus"), one_line_help("demo")
     ('Which GPUs does Ullage know, with which peaks?', 'The main job on a simulated fleet whose answers are known.')
     """
     module = f"{_COMMANDS}.{name}" if name in command_names() else question_module(name)

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Literal
 
-from ullage.asking import WrongQuestionError, asked, read_prices
+from ullage.asking import WrongQuestionError, asked
 from ullage.asking.question import Progress, RegisteredQuestion, python_function, register
 from ullage.asking.telemetry import TelemetryReading
 from ullage.problems import Problems
+from ullage.reports.fleet.request import FleetRequest, GpuAssumptions
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from ullage.reports.fleet.request import FleetRequest
     from ullage.reports.job.job import JobReport
     from ullage.reports.job.setup import JobSetup
     from ullage.sources.jobs.slurm_job import SlurmJob
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobQuestion(TelemetryReading):
+class JobQuestion(GpuAssumptions, TelemetryReading):
     """What `seff` says of CPUs, of a job's GPUs: where it ran, its OFU, and where the rest went.
 
     ID is a job as the samples or Slurm write it: 4711, a task 4711_3, an array 4711 (all its tasks), a step 4711.0, or CLUSTER/4711.
@@ -39,27 +38,12 @@ class JobQuestion(TelemetryReading):
         repeated=True,
     )
     reported: tuple[str, ...] = asked("A trainer's log, for the MFU that it reports. Repeatable.", (), metavar="LOG[=JOB]", repeated=True)
-    prices: Mapping[str, float] = asked(
-        "Money per GPU-hour: 2.50, or H100=2.50,A100=1.20.",
-        {},
-        flag="--price",
-        metavar="[GPU=]AMOUNT",
-        read=read_prices,
-        env="ULLAGE_PRICE",
-        repeated=True,
-    )
     setup: Literal["slurm", "kubernetes"] | None = asked(
         "What the scheduler needs for a report on every job: its scripts, settings, labels, the query."
     )
     mail_to: tuple[str, ...] = asked(
         "Whom the e-mail is for that --out FILE.eml writes. Repeatable.", (), metavar="ADDRESS", repeated=True, minor=True
     )
-    gpu: str | None = asked("Which GPU it is, where the samples don't say.")
-    peak_tflops: str | None = asked(
-        "Peak of a relabelled board, for reported FLOP/s: 989.4, or bf16=989.4.", metavar="TFLOPS", env="ULLAGE_PEAK_TFLOPS", minor=True
-    )
-    kwh_price: float | None = asked("Money per kWh, for the energy that meters saw.", metavar="AMOUNT", least=0, minor=True)
-    carbon: float | None = asked("Carbon intensity of the grid, in g of CO2 per kWh.", metavar="G/KWH", least=0, minor=True)
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense before anything is read."""
@@ -69,24 +53,12 @@ class JobQuestion(TelemetryReading):
             raise WrongQuestionError("name a job, or a scheduler with --setup: one of the two")
         for address in self.mail_to:
             mail_address(address)
-        self.fleet_request(lambda _: None, "")
+        super().__post_init__()
 
     def fleet_request(self, progress: Progress, command: str) -> FleetRequest:
         """Return what is asked of the fleet that the job is a part of."""
-        from ullage.reports.fleet.request import FleetRequest
-
-        return FleetRequest(
-            by="job",
-            prices=self.prices,
-            gpu=self.gpu,
-            peak_tflops=self.peak_tflops,
-            kwh_price=self.kwh_price,
-            carbon=self.carbon,
-            since=self.since,
-            until=self.until,
-            progress=progress,
-            command=command,
-        )
+        assumed = {field.name: getattr(self, field.name) for field in fields(GpuAssumptions)}
+        return FleetRequest(by="job", since=self.since, until=self.until, progress=progress, command=command, **assumed)
 
 
 def answer(question: JobQuestion, progress: Progress, command: str = "") -> JobReport | JobSetup:
@@ -94,8 +66,6 @@ def answer(question: JobQuestion, progress: Progress, command: str = "") -> JobR
 
     Raises UllageError for what the user can fix, and for partial input under `strict`.
     """
-    from dataclasses import replace
-
     from ullage.errors import UllageError, public
     from ullage.intake import at_rest, opened
     from ullage.reports.job.job import job_report
@@ -126,7 +96,7 @@ def answer(question: JobQuestion, progress: Progress, command: str = "") -> JobR
 
 def _records(question: JobQuestion, problems: Problems) -> tuple[list[pa.Table], list[SlurmJob]]:
     """Return all job records, and Slurm's own of the id."""
-    from ullage.reports.job.meaning import job_and_step
+    from ullage.reports.job.job_ids import job_and_step
     from ullage.sources.clock import named_zone
     from ullage.sources.jobs.job import read_jobs
     from ullage.sources.jobs.slurm_job import slurm_jobs

@@ -41,7 +41,7 @@ def _telemetry(place: TelemetryCheck, number: int) -> Section:
         Column("a report tells"),
         Column("GPUs", COUNT),
         Column("of their time", PERCENT, key="time"),
-        Column("which is", UNCUT, wraps=True),
+        Column("a report then tells", UNCUT, wraps=True),
     ]
     jobs = ["jobs", place.jobs_on, None, "who held a GPU, and for what"]
     rows = [*(_capability(share) for share in place.shares), jobs]
@@ -49,15 +49,16 @@ def _telemetry(place: TelemetryCheck, number: int) -> Section:
     title = f"{harmless(public(place.place), 120)}: {counted(place.gpus, 'GPU')}"
     lacking = [_lacking(share) for share in place.shares if share.missing]
     if not place.jobs_on:
-        lacking.append(Item("job records (--jobs of `ullage fleet`), or an exporter that names pods or jobs", remarks=["for: jobs"]))
+        needed = "job records (--jobs of `ullage fleet`), or an exporter that names pods or jobs"
+        lacking.append(Item(needed, remarks=["adds jobs: who held a GPU, and for what"]))
     parts: list[Part] = [Table(name, columns, rows, brief=len(rows), title=title), ItemList(lacking, title="What to switch on")]
     return Section(name.replace(" ", "-"), "Telemetry", parts)
 
 
 def _lacking(share: CapabilityShare) -> Item:
-    off = " (off in dcgm-exporter's own list)" if share.off_by_default else ""
+    off = " (switched off in dcgm-exporter's default list)" if share.off_by_default else ""
     some = f" on {share.of - share.gpus:,} of {counted(share.of, 'GPU')}" if share.gpus else ""
-    return Item(f"{', '.join(share.missing)}{off}{some}", remarks=[f"for: {share.capability.name}, {share.capability.adds}"])
+    return Item(f"{', '.join(share.missing)}{off}{some}", remarks=[f"adds {share.capability.name}: {share.capability.adds}"])
 
 
 def _capability(share: CapabilityShare) -> list[Any]:

@@ -21,8 +21,8 @@ class ShownByView:
     def __init_subclass__(cls, view: str = "") -> None:
         if view:
             cls.view_module = view
-        # before a dataclass makes one that writes out every field
-        setattr(cls, "__repr__", ShownByView.__repr__)  # noqa: B010 - a type checker lets nobody assign to a method
+        if "__repr__" not in cls.__dict__:  # before a dataclass makes one that writes out every field
+            setattr(cls, "__repr__", ShownByView.__repr__)  # noqa: B010 - a type checker lets nobody assign to a method
 
     def __repr__(self) -> str:
         """Return the answer in one line."""

@@ -6,18 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ullage.field import HEALTH
+from ullage.sources.naming.dcgm_names import ON_BY_DEFAULT
 from ullage.sources.naming.names import NAMES
 
 if TYPE_CHECKING:
     import ibis.expr.types as ir
-
-# what dcgm-exporter's own list (etc/default-counters.csv) has switched on
-EXPORTED_BY_DEFAULT = frozenset(
-    {
-        *("tensor_active", "gr_active", "dram_active", "gpu_util", "sm_clock", "memory_clock"),
-        *("power", "energy", "temperature", "memory_used", "pcie_tx", "pcie_rx"),
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -43,6 +37,7 @@ CAPABILITIES = (
     Capability("power", "power now; and energy, where there is no meter", (("power",),)),
     Capability("clock reasons", "why a clock is low: a power cap, heat, a limit that somebody set", (("throttle",),)),
     Capability("temperature", "heat as a cause", (("temperature",),)),
+    Capability("health", "which GPUs told of faults of their hardware", tuple((name,) for name in HEALTH)),
     Capability("memory", "how much of its memory a job holds", (("memory_used",),)),
 )
 
@@ -90,7 +85,7 @@ def _there(samples: ir.Table, capability: Capability) -> ir.BooleanValue:
 
 def _share(capability: Capability, gpus: int, of: int, time: float, all_time: float) -> CapabilityShare:
     fields = capability.needs[0] if gpus < of else ()
-    off = any(field not in EXPORTED_BY_DEFAULT for field in fields)
+    off = any(field not in ON_BY_DEFAULT for field in fields)
     return CapabilityShare(capability, gpus, of, time / all_time if all_time else 0.0, tuple(map(dcgm_name, fields)), off)
 
 

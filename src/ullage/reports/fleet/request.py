@@ -17,15 +17,9 @@ KEYS = ("job", "user", "model", "host", "cluster", "gpu", "namespace", "hour")
 
 
 @dataclass(frozen=True, kw_only=True)
-class FleetRequest(Window):
-    """What shapes a fleet's report, with the options that ask for it.
+class GpuAssumptions:
+    """What a report takes for given of GPUs, since samples don't say it: their prices, their names and peaks, what energy costs."""
 
-    `one_job` takes all samples for the work of one job, `existing` says which GPUs exist when, and `command` asks the same.
-    `where`, `job`, `user` and `host` choose a part of the fleet, whose numbers are those that the whole fleet's report has for it: every
-    series is judged whole.
-    """
-
-    by: str | None = asked("job, user, model, host, cluster, gpu, namespace or hour; sample, with --out FILE.parquet.", shown="job")
     prices: Mapping[str, float] = asked(
         "Money per GPU-hour: 2.50, or H100=2.50,A100=1.20.",
         {},
@@ -35,18 +29,39 @@ class FleetRequest(Window):
         env="ULLAGE_PRICE",
         repeated=True,
     )
-    where: str | None = asked(
-        "Only a part of the fleet: 'user=ann and model=H100'; with or, not, parentheses, != and *.", metavar="CONDITION"
-    )
-    job: tuple[str, ...] = asked("Only this job. Repeatable.", (), metavar="JOB", repeated=True)
-    user: tuple[str, ...] = asked("Only this user's jobs. Repeatable.", (), metavar="USER", repeated=True, minor=True)
-    host: tuple[str, ...] = asked("Only this host. Repeatable.", (), metavar="HOST", repeated=True, minor=True)
     gpu: str | None = asked("Which GPU it is, where the samples don't say.")
     peak_tflops: str | None = asked(
         "Peak of a relabelled board, for reported FLOP/s: 989.4, or bf16=989.4.", metavar="TFLOPS", env="ULLAGE_PEAK_TFLOPS", minor=True
     )
     kwh_price: float | None = asked("Money per kWh, for the energy that meters saw.", metavar="AMOUNT", least=0, minor=True)
     carbon: float | None = asked("Carbon intensity of the grid, in g of CO2 per kWh.", metavar="G/KWH", least=0, minor=True)
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no sense before anything is read: a GPU or a peak that nobody knows."""
+        from ullage.gpus.chip import find
+        from ullage.gpus.overrides import peaks
+
+        for name in filter(None, (*self.prices, self.gpu)):
+            find(name)
+        peaks(self.peak_tflops or "")
+
+
+@dataclass(frozen=True, kw_only=True)
+class FleetRequest(GpuAssumptions, Window):
+    """What shapes a fleet's report, with the options that ask for it.
+
+    `one_job` takes all samples for the work of one job, `existing` says which GPUs exist when, and `command` asks the same.
+    `where`, `job`, `user` and `host` choose a part of the fleet, whose numbers are those that the whole fleet's report has for it: every
+    series is judged whole.
+    """
+
+    by: str | None = asked("job, user, model, host, cluster, gpu, namespace or hour; sample, with --out FILE.parquet.", shown="job")
+    where: str | None = asked(
+        "Only a part of the fleet: 'user=ann and model=H100'; with or, not, parentheses, != and *.", metavar="CONDITION"
+    )
+    job: tuple[str, ...] = asked("Only this job. Repeatable.", (), metavar="JOB", repeated=True)
+    user: tuple[str, ...] = asked("Only this user's jobs. Repeatable.", (), metavar="USER", repeated=True, minor=True)
+    host: tuple[str, ...] = asked("Only this host. Repeatable.", (), metavar="HOST", repeated=True, minor=True)
     noise: bool = asked("Tell what sampling the clock costs (done by itself for fine series).", False, minor=True)
     one_job: bool = False
     existing: tuple[Listed, ...] = ()
@@ -55,14 +70,9 @@ class FleetRequest(Window):
 
     def __post_init__(self) -> None:
         """Refuse what makes no sense before anything is read: a key, a GPU or a peak that nobody knows."""
-        from ullage.gpus.chip import find
-        from ullage.gpus.overrides import peaks
-
         if self.by is not None and self.by not in KEYS:
             raise UllageError(f"can't group by '{harmless(self.by)}'", did_you_mean(self.by, KEYS, "ullage fleet --help"))
-        for name in filter(None, (*self.prices, self.gpu)):
-            find(name)
-        peaks(self.peak_tflops or "")
+        super().__post_init__()
         self.condition()
 
     def condition(self) -> Condition | None:

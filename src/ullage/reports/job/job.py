@@ -18,7 +18,7 @@ from ullage.reports.fleet.groups import prices_of
 from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.fleet.where import Condition, FieldTest, FleetFilter
 from ullage.reports.job.devices import GpuOfJob, gpus_of_job, most_memory
-from ullage.reports.job.meaning import MeantJobs, NamedJob, job_and_step, meant_jobs
+from ullage.reports.job.job_ids import MeantJobs, NamedJob, job_and_step, meant_jobs
 from ullage.sources.jobs.jobstats import JobstatsSummary, is_summary, read_summary
 from ullage.sources.jobs.record import Record, records
 from ullage.sources.jobs.slurm_job import SlurmJob

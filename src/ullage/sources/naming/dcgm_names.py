@@ -33,7 +33,6 @@ _CYCLES = {
     "sm_cycles": _counter("DCGM_FI_PROF_SM_CYCLES_ELAPSED_TOTAL", 1, "SM cycles elapsed."),
     "sm_active_cycles": _counter("DCGM_FI_PROF_SM_CYCLES_ACTIVE_TOTAL", 1, "SM cycles with a resident warp."),
 }
-# The first, third and fourth are in the exporter's default list, the others have to be added.
 _HEALTH = {
     "xid": _gauge("DCGM_FI_DEV_XID_ERRORS", 1, 0, "Value of the last XID error encountered."),
     "ecc_uncorrected": _counter("DCGM_FI_DEV_ECC_DBE_VOL_TOTAL", 1, "Total number of double-bit volatile ECC errors."),
@@ -89,3 +88,11 @@ EVERY: dict[str, Name] = {
     "nvlink_tx": _gauge("DCGM_FI_PROF_NVLINK_TX_BYTES", 1, 0, "Bytes sent over NVLink a second."),
     "nvlink_rx": _gauge("DCGM_FI_PROF_NVLINK_RX_BYTES", 1, 0, "Bytes received over NVLink a second."),
 }
+# what the exporter's own list (etc/default-counters.csv) has switched on; the others have to be added
+ON_BY_DEFAULT = frozenset(
+    {
+        *("tensor_active", "gr_active", "dram_active", "gpu_util", "sm_clock", "memory_clock"),
+        *("power", "energy", "temperature", "memory_used", "pcie_tx", "pcie_rx"),
+        *("xid", "remapped_rows", "remap_failed"),
+    }
+)

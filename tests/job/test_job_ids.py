@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ullage.errors import UllageError
-from ullage.reports.job.meaning import NamedJob, meant_jobs
+from ullage.reports.job.job_ids import NamedJob, meant_jobs
 from ullage.sources.jobs.slurm_job import SlurmJob, SlurmStep
 
 KNOWN = [
