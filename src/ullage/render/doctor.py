@@ -38,7 +38,7 @@ def _telemetry_headline(report: DoctorReport) -> tuple[str, str]:
 
 def _telemetry(place: TelemetryCheck, number: int) -> Section:
     columns = [
-        Column("a report tells"),
+        Column("capability"),
         Column("GPUs", COUNT),
         Column("of their time", PERCENT, key="time"),
         Column("a report then tells", UNCUT, wraps=True),
