@@ -73,7 +73,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
     import pyarrow as pa
     import pyarrow.parquet as parquet
 
-    from ullage.cli.bench import write_results
+    from ullage.reports.bench.suite import write_results
     from ullage.simulate.traces.pipeline import PipelinePlan
     from ullage.simulate.traces.pipeline import write as pipeline
     from ullage.simulate.traces.recording import write as recordings

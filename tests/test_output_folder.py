@@ -269,7 +269,7 @@ def inputs(tmp_path: Path) -> Path:
     """One of everything that commands read."""
     from tests.benches.bench_results import of_bench
     from tests.traces.trace_command import profile
-    from ullage.cli.bench import write_results
+    from ullage.reports.bench.suite import write_results
 
     profile(tmp_path, "trace.json")
     profile(tmp_path / "profiles", "rank0.json", rank=0)
@@ -368,8 +368,8 @@ def test_a_span_to_keep_is_never_rounded_down(tmp_path: Path) -> None:
 
 def test_ceilings_that_can_not_be_read_are_put_aside_and_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.benches.bench_results import of_bench
-    from ullage.cli.bench import write_results
     from ullage.gpus import measured
+    from ullage.reports.bench.suite import write_results
 
     monkeypatch.setenv("ULLAGE_CEILINGS", str(tmp_path / "ceilings"))
     write_results([of_bench("wgmma"), of_bench("memory-bandwidth")], tmp_path / "r.json")
@@ -385,7 +385,7 @@ def test_ceilings_that_can_not_be_read_are_put_aside_and_not_lost(tmp_path: Path
 def test_where_ceilings_can_not_be_kept_is_told_before_anything_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ULLAGE_CEILINGS", str(tmp_path / "file" / "ceilings"))
-    monkeypatch.setattr("ullage.cli.bench.measured", lambda *_, **__: pytest.fail("it was measured"))
+    monkeypatch.setattr("ullage.reports.bench.suite.measured_suite", lambda *_, **__: pytest.fail("it was measured"))
     said = ask("bench", "wgmma", "--save")
     assert said.code == 1 and "can't be written" in said.err
 
@@ -403,7 +403,7 @@ def test_a_recording_that_is_not_closed_is_mended_without_being_written_anew(tmp
 def test_old_results_stay_until_a_suite_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tests.benches.bench_results import of_bench
     from ullage.benches.running import apart, driver
-    from ullage.cli.bench import read_results, write_results
+    from ullage.reports.bench.suite import read_results, write_results
 
     path, seen = tmp_path / "x.json", []
     write_results([of_bench("mma"), of_bench("memory-bandwidth")], path)

@@ -13,8 +13,8 @@ from ullage.benches.bench import BENCHES
 from ullage.benches.result import record
 from ullage.benches.running import apart, driver
 from ullage.cli import cli
-from ullage.cli.bench import known, read_results, write_results
 from ullage.errors import UllageError
+from ullage.reports.bench.suite import chosen_benches, read_results, write_results
 
 NO_DRIVER = UllageError("no NVIDIA driver answers on this machine", "is a GPU there?")
 
@@ -184,13 +184,13 @@ def test_a_roofline_of_latencies_alone_says_what_it_needs(tmp_path):
 
 
 def test_without_names_all_benches_run_and_the_quick_ones_of_our_own_come_first():
-    names = known(())
+    names = chosen_benches(())
     assert sorted(names) == sorted(BENCHES)
     kinds = [BENCHES[name].needs for name in names]
     assert kinds == sorted(kinds)  # "cuda" before "torch"
     seconds = [BENCHES[name].seconds for name in names if BENCHES[name].needs == "cuda"]
     assert seconds == sorted(seconds)
-    assert known(("mma", "wgmma", "mma")) == ["mma", "wgmma"]
+    assert chosen_benches(("mma", "wgmma", "mma")) == ["mma", "wgmma"]
 
 
 def test_what_is_measured_is_asked_for_and_shown(gpu):

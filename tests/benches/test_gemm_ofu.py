@@ -17,7 +17,7 @@ from ullage.benches import gemm_ofu as harness
 from ullage.benches import gemm_ofu_plan as plan
 from ullage.benches.gemm_ofu_plan import PlannedGemm, planned, random_shapes
 from ullage.benches.gemm_ofu_record import Book, GemmRecording, Observation, read
-from ullage.cli._bench_gemm_ofu import command
+from ullage.cli import cli
 from ullage.errors import UllageError
 from ullage.gpus.chip import find
 from ullage.render.gemm_ofu import record, view
@@ -421,7 +421,7 @@ def written(tmp_path):
 
 
 def test_a_recording_is_reported_without_a_gpu(tmp_path):
-    found = CliRunner().invoke(command, ["--from", written(tmp_path)])
+    found = CliRunner().invoke(cli, ["bench", "gemm-ofu", "--from", written(tmp_path)])
     assert found.exit_code == 0 and found.output.startswith("adjusted OFU is within 2 points of MFU")
 
 
@@ -430,14 +430,14 @@ FORMS = {"a.svg": "<svg", "a.html": "<!doctype", "a.json": "{", "a.txt": "adjust
 
 @pytest.mark.parametrize(("name", "start"), FORMS.items())
 def test_a_report_takes_the_form_of_its_name(tmp_path, name, start):
-    found = CliRunner().invoke(command, ["--from", written(tmp_path), "--out", str(tmp_path / name)])
+    found = CliRunner().invoke(cli, ["bench", "gemm-ofu", "--from", written(tmp_path), "--out", str(tmp_path / name)])
     assert found.exit_code == 0 and (tmp_path / name).read_text().startswith(start)
 
 
 def test_a_picture_of_nothing_is_refused(tmp_path):
     path = tmp_path / "a.jsonl"
     Book(path, MACHINE, SETTINGS, "2026-01-01T00:00:00Z")
-    found = CliRunner().invoke(command, ["--from", str(path), "--out", str(tmp_path / "a.svg")])
+    found = CliRunner().invoke(cli, ["bench", "gemm-ofu", "--from", str(path), "--out", str(tmp_path / "a.svg")])
     assert isinstance(found.exception, UllageError) and "nothing to draw" in str(found.exception)
 
 

@@ -88,7 +88,7 @@ def _write_results(folder: Path) -> None:
     from tests.benches.test_gemm_ofu import MACHINE, SETTINGS, three
     from tests.cupti.test_stalls import sampled
     from ullage.benches.gemm_ofu_record import Book
-    from ullage.cli.bench import write_results
+    from ullage.reports.bench.suite import write_results
 
     measured = [of_bench(name) for name in ("memory-latency", "wgmma", "memory-bandwidth")]
     write_results(measured, folder / "results.json")

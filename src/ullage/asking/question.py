@@ -44,7 +44,11 @@ class RegisteredQuestion(Generic[Q, R]):
     their place. `gate` is whether an answer to a question makes the command end with status 3 for a script, and `status_3` says when it
     does so, by the gate or because the answer is partial. `straight_to_file` answers what is too long to print, and returns why it is
     partial (None: it is not asked for). `listed_by` says what lists its words, where that is not the help of its command. One that
-    `only_reads` runs nothing that a user named and measures nothing.
+    `only_reads` runs nothing that a user named, measures nothing and writes nothing. `with_file` returns a question that knows in which
+    file its answer will be: what takes long keeps parts of it there.
+
+    Of a report, `complete` and `partial_because` say whether it is of all that was asked for, `interrupted` that Ctrl-C ended it, and
+    `remarks` what a person is told beside the answer, where it has them.
     """
 
     name: str
@@ -59,6 +63,7 @@ class RegisteredQuestion(Generic[Q, R]):
     listed_by: str = ""
     status_3: str = ""
     only_reads: bool = True
+    with_file: Callable[[Q, Path | None], Q] = lambda question, _: question
 
     def command_line(self, given: Mapping[str, Any]) -> str:
         """Return the command that asks what some words ask, texts by the names of fields; what is secret is left out."""

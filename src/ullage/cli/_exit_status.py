@@ -19,15 +19,14 @@ MEANINGS = {
 THREE = {
     "open": "the command that answers ends with 3",
     "top": "with --once or --json, only a part of the place could be read, or not all ranks of the run were seen",
-    "bench": "the microbenchmarks ended early, and what had ended is reported",
-    "bench drift": "something moved, or the microbenchmarks ended early",
-    "bench gemm-ofu": "the products ended early, and what was measured is reported",
 }
 PASSED_ON = {"run": "that of the program; 126 or 127 when it can't be run, as a shell has it"}
 
 
-def end(*, partial: bool = False, gate: bool = False) -> None:
-    """End the command with the status of an answer that is partial or whose gate tripped; otherwise do nothing."""
+def end(*, partial: bool = False, gate: bool = False, interrupted: bool = False) -> None:
+    """End the command with the status of an answer that is partial, or whose gate tripped, or that Ctrl-C cut short; else do nothing."""
+    if interrupted:
+        raise click.exceptions.Exit(INTERRUPTED)
     if partial or gate:
         raise click.exceptions.Exit(PARTIAL)
 

@@ -15,8 +15,9 @@ import click
 from ullage.asking import Askable, WrongQuestionError
 from ullage.cli._exit_status import end, in_words
 from ullage.cli._names import is_group, question_module
-from ullage.cli.options import Finite, Progress, check_out, give, say_written
+from ullage.cli.options import Finite, Progress, give, say_written
 from ullage.errors import public
+from ullage.views.files import check_out
 
 if TYPE_CHECKING:
     from ullage.asking.question import RegisteredQuestion
@@ -42,7 +43,7 @@ def question_command(name: str, kind: type[click.Command] = click.Command) -> cl
     command = type("QuestionCommand", (TwoLists, kind), {"minor": minor | {"only"} if minor else set()})
     made: click.Command = command(
         name.rpartition(" ")[2],
-        params=[*params, *_OUTPUT_OPTIONS],
+        params=[*params, *_output_options(fields)],
         callback=run,
         help=inspect.getdoc(question.asked),
         epilog=f"\b\nExamples:{question.examples.rstrip()}\n\n{in_words(name, question.status_3)}",
@@ -65,6 +66,12 @@ _OUTPUT_OPTIONS = [
         help="Only one table of the report, with all its rows; with --out as CSV, Parquet, Arrow or Markdown. A wrong name lists them.",
     ),
 ]
+
+
+def _output_options(fields: Sequence[Askable]) -> list[click.Option]:
+    """Return where the answer goes; a question that writes something else than its answer has an option of its own for that."""
+    taken = {field.flag for field in fields}
+    return [option for option in _OUTPUT_OPTIONS if not taken.intersection(option.opts)]
 
 
 def _argument(field: Askable) -> click.Parameter:
@@ -126,12 +133,14 @@ def _answer(question: RegisteredQuestion[Any, Any], **words: Any) -> None:
         raise click.UsageError("; ".join(filter(None, [error.problem, error.hint]))) from None
 
 
-def _give_answer(question: RegisteredQuestion[Any, Any], as_json: bool, out: Path | None, only: str | None, **words: Any) -> None:
+def _give_answer(question: RegisteredQuestion[Any, Any], **words: Any) -> None:
     """Ask, and give the answer: to a file, as JSON, or as text; the status says whether it is of a part only."""
+    where = {str(option.name): words.pop(str(option.name)) for option in _output_options(question.fields)}
+    out, as_json, only = where.get("out"), where["as_json"], where["only"]
     if only and (as_json or (out is not None and out.suffix.lower() == ".json")):
         raise click.UsageError("JSON holds every table; leave out --only")
     progress = Progress(quiet=as_json)
-    asked = question.question({name: value for name, value in words.items() if value not in (None, ())})
+    asked = question.with_file(question.question({name: value for name, value in words.items() if value not in (None, ())}), out)
     described = question.describer(asked)
     check_out(out, described.forms, question.read_places(asked))
     try:
@@ -147,7 +156,13 @@ def _give_answer(question: RegisteredQuestion[Any, Any], as_json: bool, out: Pat
     because = getattr(report, "partial_because", "")
     more = described.more_forms(report, view)
     give(view, lambda: described.record(report), as_json=as_json, out=out, more=more, partial_because=because, table=only or "")
-    end(partial=not getattr(report, "complete", True), gate=question.gate(asked, report))
+    for remark in getattr(report, "remarks", ()):
+        click.echo(remark, err=True)
+    end(
+        partial=not getattr(report, "complete", True),
+        gate=question.gate(asked, report),
+        interrupted=getattr(report, "interrupted", False),
+    )
 
 
 def _display(question: RegisteredQuestion[Any, Any], asked: Any) -> Iterator[tuple[str, Any]]:

@@ -16,8 +16,9 @@ import click
 from ullage.asking import WrongQuestionError, askable, asked, question_of
 from ullage.asking.traces import TreeScope
 from ullage.cli._question_command import TwoLists, option_of
-from ullage.cli.options import check_apart, check_out
+from ullage.cli.options import check_apart
 from ullage.errors import UllageError, harmless
+from ullage.views.files import check_out
 
 if TYPE_CHECKING:
     from ullage.live.counting import CountingPlan

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from ullage.cli.options import check_out
 from ullage.errors import UllageError, harmless
+from ullage.views.files import check_out
 from ullage.written_values import seconds
 
 if TYPE_CHECKING:

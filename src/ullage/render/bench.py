@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Annotated, Any
 
 from ullage.benches.bench import BENCHES, Quantity
@@ -29,14 +28,14 @@ from ullage.render.bench_words import (
 )  # fmt: skip
 from ullage.render.svg.plot import plot
 from ullage.render.svg.roofline import roofline as roofline_picture
-from ullage.reports.bench.bench import BenchLine, BenchReport, BenchTable
+from ullage.reports.bench.bench import BenchLine, BenchList, BenchReport, BenchTable
 from ullage.reports.bench.bench import BenchNumber as Measurement
 from ullage.reports.bench.power_curve import power_cost, power_notes
 from ullage.reports.bench.roofline import roofline
 from ullage.views.csv import table_csv
 from ullage.views.declared import At, Document, Ratio, Words, filled, plain, plain_data
 from ullage.views.files import FORMS as VIEW_FORMS
-from ullage.views.files import Form, write_answer
+from ullage.views.files import Form
 from ullage.views.markup import Markup
 from ullage.views.notation import Notation
 from ullage.views.numbers import counted, percent
@@ -183,10 +182,9 @@ def _stamp(stamp: Stamp | None) -> str:
     return "" if stamp is None else f"{stamped([stamp])}, clock from the {stamp.clock_from}" if stamp.clock_from else stamped([stamp])
 
 
-def write(report: BenchReport, path: Path) -> None:
-    """Write the report in the form that the ending of the name says; SVG is the roofline, CSV has a row a number."""
-    more: dict[str, Form] = {".svg": lambda: _picture(report), ".csv": lambda: numbers_csv(report)}
-    write_answer(path, view(report), lambda: record(report), more)
+def more_forms(report: BenchReport, view: View) -> dict[str, Form]:  # noqa: ARG001 - a describer's `more_forms`
+    """Return the forms of its own: SVG is the roofline, CSV has a row a number."""
+    return {".svg": lambda: _picture(report), ".csv": lambda: numbers_csv(report)}
 
 
 def _picture(report: BenchReport) -> str:
@@ -214,7 +212,7 @@ def _numbers_of(table: BenchTable, line: BenchLine, place: Any) -> Iterator[Row]
         yield [*about, f"{gpu}, published", figure, None, ""]
 
 
-def list_view() -> View:
+def list_view(report: BenchList) -> View:  # noqa: ARG001 - a describer's `view`
     """Return what microbenchmarks there are, and how long they take."""
     members = sorted(BENCHES.values(), key=lambda member: member.name)
     rows: list[Row] = [[one.name, "PyTorch" if one.needs == "torch" else "CUDA", one.seconds, one.title] for one in members]
@@ -302,7 +300,7 @@ class BenchReportDocument(Document):
     notes: list[str]
 
 
-def list_record() -> dict[str, Any]:
+def list_record(report: BenchList) -> dict[str, Any]:  # noqa: ARG001 - a describer's `record`
     """Return what microbenchmarks there are for JSON."""
     members = sorted(BENCHES.values(), key=lambda member: member.name)
     return plain(BenchesDocument(benches=[filled(BenchDocument, one) for one in members]))

@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from ullage.benches.quantities import UNITS
+from ullage.benches.result import record as result_record
 from ullage.errors import harmless
+from ullage.render.bench import BenchResultsDocument
 from ullage.render.bench_words import shown, unit, word
-from ullage.reports.bench.drift import DriftReport, MovedNumber
-from ullage.views.declared import Document, Made, Ratio, plain_data
+from ullage.reports.bench.drift import DriftBaseline, DriftReport, MovedNumber
+from ullage.views.declared import Document, Made, Ratio, plain, plain_data
 from ullage.views.notation import FIGURES, Notation
 from ullage.views.numbers import percent
 from ullage.views.view import Cell, Column, Headline, Section, Table, Value, View
@@ -44,6 +46,23 @@ def _row(row: MovedNumber) -> list[Value | Cell]:
     in_unit = unit(row.quantity, [value for value in (row.before, row.now) if value is not None])
     numbers = [Cell(value, shown(value, in_unit)) for value in (row.before, row.now)]
     return [row.bench, case, Cell(UNITS[row.quantity], in_unit.name), *numbers, row.change, row.cause]
+
+
+def baseline_view(report: DriftBaseline) -> View:
+    """Return that a baseline was made, and how to compare with it."""
+    numbers = sum(len(row.values) for result in report.results for row in result.rows)
+    gpu = report.results[0].gpu if report.results else ""
+    return View(
+        kind="bench-results",
+        subject="Baseline of a GPU's microbenchmarks",
+        headline=Headline(f"{numbers:,} numbers", f" are the baseline in {harmless(report.place, 200)}", f"{harmless(gpu, 80)}: "),
+        notes=["`ullage bench drift --baseline FILE` compares the GPU with it"],
+    )
+
+
+def baseline_record(report: DriftBaseline) -> dict[str, Any]:
+    """Return what was measured for JSON, as the file holds it."""
+    return plain(BenchResultsDocument(results=[result_record(result) for result in report.results]))
 
 
 class DriftDocument(Document):

@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
-from ullage.errors import harmless
+from ullage.errors import UllageError, harmless
 from ullage.render.svg import gemm_ofu as pictures
 from ullage.reports.gemms.ofu import BASE, EstimatorRow, GemmOfuReport, PrecisionSpeedup
 from ullage.views.declared import At, Document, Ratio, Words, plain_data
+from ullage.views.files import FORMS as VIEW_FORMS
+from ullage.views.files import Form
 from ullage.views.markup import Markup
 from ullage.views.notation import COUNT, FACTOR, PERCENT, POINTS_2, change
 from ullage.views.numbers import percent
 from ullage.views.view import Column, Headline, Part, Picture, Section, Table, Value, View
 
 Draw = Callable[..., Markup | None]
+FORMS = (*VIEW_FORMS, ".svg")
 
 
 def view(report: GemmOfuReport) -> View:
@@ -37,6 +40,18 @@ def _picture(report: GemmOfuReport, draw: Draw) -> Iterator[Part]:
     """Yield a picture where there is something to draw."""
     if draw(report) is not None:
         yield Picture(lambda width: draw(report, width=width, standalone=False) or Markup(""))
+
+
+def more_forms(report: GemmOfuReport, view: View) -> dict[str, Form]:  # noqa: ARG001 - a describer's `more_forms`
+    """Return the form of its own: SVG is one of the pictures. Raises UllageError where there is nothing to draw."""
+
+    def drawn() -> str:
+        picture: Markup | None = getattr(pictures, report.picture)(report)
+        if picture is None:
+            raise UllageError(f"there is nothing to draw of {report.picture}", "measure more products, or choose another --picture")
+        return str(picture)
+
+    return {".svg": drawn}
 
 
 def headline(report: GemmOfuReport) -> Headline:

@@ -76,13 +76,34 @@ class StoreUpkeepDocument(Document):
     parts_added_up: int
 
 
-def upkeep_record(kept: Kept, added_up: int = 0) -> dict[str, Any]:
-    """Return what upkeep did for JSON; `added_up` parts have their sums beside them now."""
-    return plain_data(StoreUpkeepDocument, kept, parts_added_up=added_up)
+@dataclass(frozen=True)
+class CompactedStore(ShownByView, view="ullage.render.store:compacted"):
+    """What merging a store's parts did; `parts_added_up` parts have their sums beside them now."""
+
+    upkeep: Kept
+    parts_added_up: int
 
 
-def compacted_view(kept: Kept, added_up: int) -> View:
+@dataclass(frozen=True)
+class RetainedStore(ShownByView, view="ullage.render.store:retained"):
+    """What dropping a store's old samples did."""
+
+    upkeep: Kept
+
+
+def compacted_record(report: CompactedStore) -> dict[str, Any]:
+    """Return what merging did for JSON."""
+    return plain_data(StoreUpkeepDocument, report.upkeep, parts_added_up=report.parts_added_up)
+
+
+def retained_record(report: RetainedStore) -> dict[str, Any]:
+    """Return what dropping did for JSON."""
+    return plain_data(StoreUpkeepDocument, report.upkeep, parts_added_up=0)
+
+
+def compacted_view(report: CompactedStore) -> View:
     """Return how many parts became how many, and how many have their sums beside them now."""
+    kept, added_up = report.upkeep, report.parts_added_up
     parts = f"{kept.parts_before:,} parts became {kept.parts_after:,}"
     answer = Headline(parts, f"; {size(kept.bytes_before)} became {size(kept.bytes_after)}")
     if kept.parts_after == kept.parts_before:
@@ -91,8 +112,9 @@ def compacted_view(kept: Kept, added_up: int) -> View:
     return View("store-upkeep", "Store", answer, basis=[*added, *_removed(kept)])
 
 
-def retained_view(kept: Kept) -> View:
+def retained_view(report: RetainedStore) -> View:
     """Return how many samples were dropped, with how many parts."""
+    kept = report.upkeep
     dropped = kept.parts_before - kept.parts_after
     answer = Headline(f"{counted(kept.rows_dropped, 'sample')} dropped", f" with {dropped:,} of {counted(kept.parts_before, 'part')}")
     return View("store-upkeep", "Store", answer, basis=_removed(kept))

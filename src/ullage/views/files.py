@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import glob
 import os
+import shlex
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -87,3 +89,37 @@ def replace(path: Path, written: bytes | Iterable[bytes]) -> None:
 
 def _not_written(path: Path, error: OSError, hint: str = "") -> UllageError:
     return UllageError(f"{harmless(str(path), 200)} can't be written: {error.strerror or error}", hint)
+
+
+def check_out(out: Path | None, forms: Iterable[str], read: Iterable[str | Path | None] = ()) -> None:
+    """Refuse a file that can't take the answer, before anything is read or measured for it; None is no file, and fine.
+
+    `read` are the places that the command reads: an answer never takes the place of a file that is read. In a folder that is read, only
+    a page or a picture may be there already, which nothing reads.
+    """
+    if out is None:
+        return
+    if out.suffix.lower() not in forms:
+        lacking = f"this report has no {out.suffix} format" if out.suffix else "its name does not say in which format"
+        raise UllageError(f"cannot write '{harmless(str(out), 200)}': {lacking}", f"use {', '.join(forms)}")
+    if out.is_dir():
+        raise UllageError(f"{out} is a folder", "give the name of a file")
+    if not out.absolute().parent.is_dir():
+        raise UllageError(f"there is no folder {out.parent}", f"make it first: mkdir -p {shlex.quote(str(out.parent))}")
+    if out.exists() and any(_reads(Path(place).expanduser(), out) for place in read if place is not None):
+        raise UllageError(f"{harmless(str(out), 200)} is read, and the answer would take its place", "name another file with --out")
+
+
+_NEVER_READ = (".html", ".htm", ".svg")
+
+
+def _reads(place: Path, out: Path) -> bool:
+    """Return whether a file that is there is a place that is read, or lies in it. A pattern reads what it matches."""
+    try:
+        if place.is_dir():
+            return out.suffix.lower() not in _NEVER_READ and out.resolve().is_relative_to(place.resolve())
+        if place.exists():
+            return place.samefile(out)
+        return any(Path(name).samefile(out) for name in glob.glob(str(place), recursive=True))  # noqa: PTH207 - it may be absolute
+    except (OSError, ValueError):  # it can't be read at all, and says so
+        return False

@@ -15,6 +15,7 @@ from ullage.gpus.measured import Ceilings
 from ullage.metrics.metric import ratio
 from ullage.reports.bench.power_curve import power_notes
 from ullage.reports.bench.roofline import ceilings
+from ullage.reports.bench.suite import MeasuredAnswer
 from ullage.views.shown import ShownByView
 
 Key = tuple[Plain, ...]
@@ -83,7 +84,12 @@ class BenchTable:
 
 
 @dataclass(frozen=True)
-class BenchReport(ShownByView, view="ullage.render.bench"):
+class BenchList(ShownByView, view="ullage.render.bench:list"):
+    """The microbenchmarks that there are."""
+
+
+@dataclass(frozen=True)
+class BenchReport(MeasuredAnswer, ShownByView, view="ullage.render.bench"):
     """Tables of one device (None: nothing measured yet, published figures alone), and what must be said with them."""
 
     gpu: str | None

@@ -11,6 +11,7 @@ from ullage.benches.result import BenchResult, CaseRow
 from ullage.errors import UllageError, harmless
 from ullage.metrics.drift import drift, drift_beyond_clock
 from ullage.reports.bench.roofline import LEVELS as MEMORY_LEVELS
+from ullage.reports.bench.suite import MeasuredAnswer
 from ullage.views.shown import ShownByView
 
 CYCLES: tuple[Quantity, ...] = ("latency", "bytes_per_cycle", "bytes_per_cycle_sm", "results_per_cycle_sm")
@@ -35,7 +36,15 @@ class MovedNumber:
 
 
 @dataclass(frozen=True)
-class DriftReport(ShownByView, view="ullage.render.drift"):
+class DriftBaseline(MeasuredAnswer, ShownByView, view="ullage.render.drift:baseline"):
+    """What a GPU does now, kept in a file so that it can be compared with later."""
+
+    results: tuple[BenchResult, ...]
+    place: str
+
+
+@dataclass(frozen=True)
+class DriftReport(MeasuredAnswer, ShownByView, view="ullage.render.drift"):
     """Every number of either suite: what fails now first, then what moved furthest; `limit` is the change that counts."""
 
     gpu: str

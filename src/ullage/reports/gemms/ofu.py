@@ -11,6 +11,7 @@ from ullage.benches.gemm_ofu_record import GemmRecording
 from ullage.gpus.chip import Chip, find
 from ullage.metrics.metric import ratio
 from ullage.metrics.tiles import mean_absolute_error
+from ullage.reports.bench.suite import MeasuredAnswer
 from ullage.reports.gemms.ofu_estimates import Estimate, estimate
 from ullage.views.shown import ShownByView
 
@@ -63,10 +64,11 @@ class PrecisionSpeedup:
 
 
 @dataclass(frozen=True)
-class GemmOfuReport(ShownByView, view="ullage.render.gemm_ofu"):
+class GemmOfuReport(MeasuredAnswer, ShownByView, view="ullage.render.gemm_ofu"):
     """The answer for one GPU. `overheads` are (size, executed beyond need) of squares by precision, for figure 1.
 
-    `exact` says whether OFU by the cycle counters is there; else pictures and headline take the sampled one.
+    `exact` says whether OFU by the cycle counters is there; else pictures and headline take the sampled one. `picture` names the one
+    that a file takes which holds one picture.
     """
 
     chip: Chip
@@ -77,6 +79,7 @@ class GemmOfuReport(ShownByView, view="ullage.render.gemm_ofu"):
     speedups: tuple[PrecisionSpeedup, ...]
     overheads: dict[str, tuple[tuple[int, float], ...]]
     notes: tuple[str, ...]
+    picture: str = "errors"
 
     def errors(self, precision: str, adjusted: bool) -> list[float]:
         """Return estimate − MFU of each random product, in ratios."""
