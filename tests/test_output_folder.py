@@ -248,8 +248,8 @@ def test_a_simulated_job_does_not_take_the_place_of_a_config(tmp_path: Path) -> 
 def test_simulated_traces_replace_their_own_and_no_rank_of_the_last_run_is_left(tmp_path: Path, form: str) -> None:
     words = ("simulate", "trace", "--format", form, "--out", tmp_path)
     assert ask(*words, "--ranks", "4").code == 0
-    made = ask(*words, "--ranks", "2")
-    listed = {Path(line.strip()).name for line in made.out.splitlines() if line.startswith("  ")}
+    made = ask(*words, "--ranks", "2", "--json")
+    listed = {Path(one["file"]).name for one in made.json["files"]}
     assert made.code == 0 and listed == {path.name for path in tmp_path.iterdir()} - {MARK}
 
 

@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
-from ullage.cli.simulate import command
+from ullage.cli import cli
 from ullage.errors import UllageError
 from ullage.gpus.chip import find
 from ullage.metrics.clocks import sampling_noise
@@ -664,14 +664,14 @@ def test_a_taken_port_is_one_clear_error() -> None:
 def test_the_command_writes_what_it_says_and_refuses_to_overwrite(tmp_path: Path) -> None:
     out = tmp_path / "made"
     arguments = ["--gpus", "8", "--hours", "0.2", "--faults", "none", "--out", str(out)]
-    first = CliRunner().invoke(command, arguments)
+    first = CliRunner().invoke(cli, ["simulate", *arguments])
     assert first.exit_code == 0, first.output
     assert "next: ullage fleet" in first.output and (out / "samples" / "fleet.parquet").stat().st_size > 1000
     assert json.loads((out / "answers.json").read_text())["gpus"] == 8
     (out / "notes.txt").write_text("mine")
-    again = CliRunner().invoke(command, arguments)
+    again = CliRunner().invoke(cli, ["simulate", *arguments])
     assert isinstance(again.exception, UllageError) and "not empty" in str(again.exception)
-    forced = CliRunner().invoke(command, [*arguments, "--force", "--format", "csv"])
+    forced = CliRunner().invoke(cli, ["simulate", *arguments, "--force", "--format", "csv"])
     assert forced.exit_code == 0 and (out / "notes.txt").read_text() == "mine"
     assert sorted(p.name for p in (out / "samples").iterdir()) == ["fleet.csv"]
 
@@ -685,7 +685,7 @@ def test_a_folder_that_cannot_be_written_is_one_clear_error(tmp_path: Path) -> N
 
 
 def test_the_help_lists_every_fault() -> None:
-    shown = CliRunner().invoke(command, ["--help"]).output
+    shown = CliRunner().invoke(cli, ["simulate", "--help"]).output
     assert all(f" {name}" in shown for name in FAULTS) and "Examples:" in shown
 
 

@@ -16,7 +16,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.seeds import some
-from ullage.cli.simulate import command
+from ullage.cli import cli
 from ullage.errors import UllageError
 from ullage.intake import opened
 from ullage.reports.fleet.fleet import fleet as fleet_report
@@ -274,9 +274,9 @@ def test_one_host_has_no_place_for_a_change() -> None:
 
 
 def test_the_command_changes_what_it_is_asked_to_and_its_help_lists_it(tmp_path: Path) -> None:
-    shown = CliRunner().invoke(command, ["--help"]).output
+    shown = CliRunner().invoke(cli, ["simulate", "--help"]).output
     assert all(f" {name}" in shown for name in CHANGES)
     arguments = ["--gpus", "16", "--hours", "0.5", "--faults", "none", "--change", "mig", "--out", str(tmp_path / "out")]
-    assert CliRunner().invoke(command, arguments).exit_code == 0
+    assert CliRunner().invoke(cli, ["simulate", *arguments]).exit_code == 0
     assert [made["change"] for made in json.loads((tmp_path / "out" / "answers.json").read_text())["changed"]] == ["mig"]
-    assert CliRunner().invoke(command, [*arguments, "--changes", "none"]).exit_code != 0
+    assert CliRunner().invoke(cli, ["simulate", *arguments, "--changes", "none"]).exit_code != 0

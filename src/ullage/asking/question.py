@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from ullage.asking import Askable, askable, hints_of, question_of
 from ullage.errors import public
@@ -21,6 +21,19 @@ if TYPE_CHECKING:
 Progress = Callable[[str], None]
 Q = TypeVar("Q")
 R = TypeVar("R")
+
+
+class Audience(Protocol):
+    """Who follows an answer while it comes: somebody at a terminal, a pipe, or a program that wants JSON."""
+
+    as_json: bool
+    at_terminal: bool
+
+    def line(self, words: str) -> None:
+        """Print a line of the answer."""
+
+    def remark(self, words: str) -> None:
+        """Say something beside the answer."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,9 @@ class RegisteredQuestion(Generic[Q, R]):
     `only_reads` runs nothing that a user named, measures nothing and writes nothing. `with_file` returns a question that knows in which
     file its answer will be: what takes long keeps parts of it there.
 
+    What `goes_on` until Ctrl-C, or while somebody looks, a command does not ask for an `answer`: it has them `follow` it, and gives the
+    report that comes of it, if one does.
+
     Of a report, `complete` and `partial_because` say whether it is of all that was asked for, `interrupted` that Ctrl-C ended it, and
     `remarks` what a person is told beside the answer, where it has them.
     """
@@ -64,6 +80,8 @@ class RegisteredQuestion(Generic[Q, R]):
     status_3: str = ""
     only_reads: bool = True
     with_file: Callable[[Q, Path | None], Q] = lambda question, _: question
+    goes_on: Callable[[Q, Audience], bool] = lambda *_: False
+    follow: Callable[[Q, Audience], R | None] = lambda *_: None
 
     def command_line(self, given: Mapping[str, Any]) -> str:
         """Return the command that asks what some words ask, texts by the names of fields; what is secret is left out."""

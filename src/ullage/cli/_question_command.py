@@ -6,7 +6,7 @@ import importlib
 import inspect
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,7 +20,7 @@ from ullage.errors import public
 from ullage.views.files import check_out
 
 if TYPE_CHECKING:
-    from ullage.asking.question import RegisteredQuestion
+    from ullage.asking.question import Describer, RegisteredQuestion
 
 
 def group_help(name: str) -> dict[str, Any]:
@@ -69,9 +69,9 @@ _OUTPUT_OPTIONS = [
 
 
 def _output_options(fields: Sequence[Askable]) -> list[click.Option]:
-    """Return where the answer goes; a question that writes something else than its answer has an option of its own for that."""
-    taken = {field.flag for field in fields}
-    return [option for option in _OUTPUT_OPTIONS if not taken.intersection(option.opts)]
+    """Return where the answer goes. The answer of a question with an `out` of its own, for something else, is printed."""
+    printed = any(field.flag == "--out" for field in fields)
+    return [option for option in _OUTPUT_OPTIONS if option.name == "as_json" or not printed]
 
 
 def _argument(field: Askable) -> click.Parameter:
@@ -136,13 +136,19 @@ def _answer(question: RegisteredQuestion[Any, Any], **words: Any) -> None:
 def _give_answer(question: RegisteredQuestion[Any, Any], **words: Any) -> None:
     """Ask, and give the answer: to a file, as JSON, or as text; the status says whether it is of a part only."""
     where = {str(option.name): words.pop(str(option.name)) for option in _output_options(question.fields)}
-    out, as_json, only = where.get("out"), where["as_json"], where["only"]
+    out, as_json, only = where.get("out"), where["as_json"], where.get("only")
     if only and (as_json or (out is not None and out.suffix.lower() == ".json")):
         raise click.UsageError("JSON holds every table; leave out --only")
     progress = Progress(quiet=as_json)
     asked = question.with_file(question.question({name: value for name, value in words.items() if value not in (None, ())}), out)
     described = question.describer(asked)
     check_out(out, described.forms, question.read_places(asked))
+    audience = TerminalAudience(as_json)
+    if question.goes_on(asked, audience):
+        last = question.follow(asked, audience)
+        if last is not None:
+            _print(described, last, dict(_display(question, asked)), as_json)
+        return
     try:
         partial = question.straight_to_file(asked, out, progress)
         report = None if partial is not None else question.answer(asked, progress, _command_line(question))
@@ -163,6 +169,26 @@ def _give_answer(question: RegisteredQuestion[Any, Any], **words: Any) -> None:
         gate=question.gate(asked, report),
         interrupted=getattr(report, "interrupted", False),
     )
+
+
+def _print(described: Describer, report: Any, shown: Mapping[str, Any], as_json: bool) -> None:
+    """Print what came of an answer that was followed to its end."""
+    give(described.view(report, **shown), lambda: described.record(report), as_json=as_json)
+
+
+class TerminalAudience:
+    """Who called the command: what belongs to the answer goes to stdout, all else to stderr."""
+
+    def __init__(self, as_json: bool) -> None:
+        self.as_json, self.at_terminal = as_json, sys.stdout is not None and sys.stdout.isatty()
+
+    def line(self, words: str) -> None:
+        """Print a line of the answer."""
+        click.echo(words)
+
+    def remark(self, words: str) -> None:
+        """Say something beside the answer."""
+        click.echo(words, err=True)
 
 
 def _display(question: RegisteredQuestion[Any, Any], asked: Any) -> Iterator[tuple[str, Any]]:
