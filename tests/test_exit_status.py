@@ -252,6 +252,8 @@ def cases() -> list[Case]:
         ("schema", ERROR, "schema flet"),
         ("mcp", ANSWERED, "mcp", client_leaves),
         ("mcp", ERROR, "mcp --header nothing"),
+        ("serve", ANSWERED, "serve --check"),
+        ("serve", ERROR, "serve --every x --check"),
         ("simulate", ANSWERED, "simulate --gpus 8 --hours 0.1 --faults none --out new-fleet"),
         ("simulate", ERROR, "simulate --gpus 0 --out new-fleet-2"),
         ("simulate job", ANSWERED, "simulate job --out new-job"),

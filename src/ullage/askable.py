@@ -38,7 +38,8 @@ class Askable:
     An `argument` stands on the command line without a flag; it and what is `positional` stand first among a function's arguments. What is
     `required` has no default, what is `repeated` may be given several times, what is `minor` a help lists last, and what is `secret` no
     report repeats. What is for `display` changes what is shown of an answer, not the answer: a command has it, a function does not.
-    What `acts` does more than read: it keeps something on the disk, or names code to load. A `signed` one may begin with "-"
+    What `acts` does more than read: it keeps something on the disk, or names code to load. What is `local` says what is read on this
+    machine, or how: a file, a folder, a URL; who answers questions over a network gives it himself. A `signed` one may begin with "-"
     without being an option, as numbers do. `shown` is the default in words, `short` a short flag such as "-p". A value is one of
     `choices`, if there are any; it is at least `least` or more than `above`, and at most `most`. The type of the field says of which
     `kind` (str, int, float, bool) its values are.
@@ -60,6 +61,7 @@ class Askable:
     display: bool = False
     signed: bool = False
     acts: bool = False
+    local: bool = False
     shown: str = ""
     choices: tuple[str, ...] = ()
     least: float | None = None

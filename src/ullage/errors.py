@@ -37,6 +37,10 @@ class UnreadableError(UllageError):
         self.read_until = read_until
 
 
+class NoSuchNameError(UllageError):
+    """A name that nothing has of what was read: a job of which no sample is."""
+
+
 def missing_extra(library: str, extra: str, purpose: str) -> UllageError:
     """Return the error for an optional library that is not installed.
 

@@ -120,9 +120,9 @@ class RegisteredQuestion(Generic[Q, R]):
             return Describer(module.view, module.record, module.FORMS, module.more_forms)
         return Describer(module.view, module.record, FORMS)
 
-    def question(self, given: Mapping[str, Any]) -> Q:
-        """Return what some words ask."""
-        return question_of(self.asked, given, noun=self.noun, command=self.listed_by or f"ullage {self.name} --help")
+    def question(self, given: Mapping[str, Any], now: float | None = None) -> Q:
+        """Return what some words ask; spans before now count back from `now` (s since 1970)."""
+        return question_of(self.asked, given, noun=self.noun, command=self.listed_by or f"ullage {self.name} --help", now=now)
 
 
 QUESTIONS: Registry[RegisteredQuestion[Any, Any]] = Registry("question", package="ullage.questions", command="ullage --help", folders=True)

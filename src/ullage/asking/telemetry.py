@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 class TelemetryReading(Window):
     """How places of telemetry are read: servers, live places, what samples leave out."""
 
-    cluster: str | None = asked("Name of the cluster, where the samples don't say.", minor=True)
+    cluster: str | None = asked("Name of the cluster, where the samples don't say.", minor=True, local=True)
     time_zone: str | None = asked(
-        "Zone of times in job records that say none, such as Europe/Berlin.", metavar="ZONE", minor=True, shown="UTC"
+        "Zone of times in job records that say none, such as Europe/Berlin.", metavar="ZONE", minor=True, shown="UTC", local=True
     )
-    watch: float = asked("How long to watch a live place.", 0.0, read=read_span, minor=True)
-    every: float = asked("Time between two readings of a live place.", 15.0, read=read_positive_span, minor=True, shown="15s")
+    watch: float = asked("How long to watch a live place.", 0.0, read=read_span, minor=True, local=True)
+    every: float = asked("Time between two readings of a live place.", 15.0, read=read_positive_span, minor=True, shown="15s", local=True)
     headers: dict[str, str] = asked(
         "HTTP header, such as 'Authorization: Bearer …'. Repeatable.",
         {},
@@ -32,11 +32,11 @@ class TelemetryReading(Window):
         minor=True,
         secret=True,
     )
-    ca: str | None = asked("Certificates to trust for TLS.", metavar="FILE", minor=True)
-    insecure: bool = asked("Do not check the server's certificate.", False, minor=True)
-    timeout: float = asked("How long a server may be silent.", 30.0, read=read_positive_span, minor=True, shown="30s")
+    ca: str | None = asked("Certificates to trust for TLS.", metavar="FILE", minor=True, local=True)
+    insecure: bool = asked("Do not check the server's certificate.", False, minor=True, local=True)
+    timeout: float = asked("How long a server may be silent.", 30.0, read=read_positive_span, minor=True, shown="30s", local=True)
     deadline: float | None = asked(
-        "How long reading may take in all; what has come by then is reported, as partial.", read=read_positive_span, minor=True
+        "How long reading may take in all; what has come by then is reported, as partial.", read=read_positive_span, minor=True, local=True
     )
     strict: bool = asked("Refuse what can be read only in part, in place of a partial report.", False, minor=True)
 

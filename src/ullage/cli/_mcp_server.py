@@ -7,7 +7,6 @@ defaults as the command's options, and its answer is the text that the command p
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -19,8 +18,8 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 import ullage
-from ullage.asking import Askable
 from ullage.asking.question import QUESTIONS, Progress, RegisteredQuestion
+from ullage.asking.remote import field_schema, reading_fields, words_of_fields
 from ullage.errors import UllageError, did_you_mean, harmless
 from ullage.views.files import printed
 from ullage.views.text import text
@@ -55,39 +54,18 @@ def _offered() -> dict[str, RegisteredQuestion[Any, Any]]:
 
 
 def _tool(question: RegisteredQuestion[Any, Any]) -> types.Tool:
-    fields = {field.name: _property(field) for field in _fields(question)}
+    fields = {field.name: field_schema(field) for field in reading_fields(question)}
     form = {"type": "string", "enum": list(FORMS), "default": "text", "description": "Form of the answer; csv is one table."}
     table = {"type": "string", "description": "Only this table of the answer, with all its rows; a wrong name lists them."}
     schema = {
         "type": "object",
         "properties": {**fields, "form": form, "only": table},
-        "required": [field.name for field in _fields(question) if field.required],
+        "required": [field.name for field in reading_fields(question) if field.required],
         "additionalProperties": False,
     }
     said = inspect.getdoc(question.asked) or ""
     hints = types.ToolAnnotations(read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=True)
     return types.Tool(name=question.function_name, description=said, input_schema=schema, annotations=hints)
-
-
-def _fields(question: RegisteredQuestion[Any, Any]) -> list[Askable]:
-    """Return what a tool may ask: nothing that does more than read, and no secret, which belongs to the server's owner."""
-    return [field for field in question.fields if not (field.acts or field.secret)]
-
-
-def _property(field: Askable) -> dict[str, Any]:
-    """Return the JSON Schema of a field: its help, its kind, its bounds, its default."""
-    kind = "string" if field.read is not None else {bool: "boolean", int: "integer", float: "number"}.get(field.kind, "string")
-    one: dict[str, Any] = {"type": kind}
-    if field.choices:
-        one["enum"] = list(field.choices)
-    bounds = {"minimum": field.least, "exclusiveMinimum": field.above, "maximum": field.most}
-    if kind != "string":
-        one |= {name: bound for name, bound in bounds.items() if bound is not None}
-    whole = {"type": "array", "items": one} if field.repeated else one
-    default = f" Default: {field.shown}." if field.shown else ""
-    known = {"default": field.default} if kind != "string" or field.choices else {}
-    defaults = {} if field.repeated else {name: value for name, value in known.items() if value is not None}
-    return whole | {"description": field.help + default} | defaults
 
 
 def tool_call(name: str, arguments: Mapping[str, Any], secrets: Mapping[str, Any]) -> ToolCall:
@@ -99,33 +77,15 @@ def tool_call(name: str, arguments: Mapping[str, Any], secrets: Mapping[str, Any
     if name not in offered:
         raise UllageError(f"there is no tool '{harmless(name, 60)}'", did_you_mean(name, offered, "tools/list"))
     question = offered[name]
-    fields = {field.name: field for field in _fields(question)}
     form, table = arguments.get("form", "text"), arguments.get("only", "")
     if form not in FORMS or not isinstance(table, str):
         raise UllageError(f"form must be one of {', '.join(FORMS)}, and only the name of a table")
     if form == "json" and table:
         raise UllageError("JSON holds every table", "leave out only, or ask for the form csv")
     words = {word: value for word, value in arguments.items() if word not in ("form", "only")}
-    for word in words:
-        if word not in fields:
-            raise UllageError(f"{question.noun} has no '{harmless(word, 60)}'", did_you_mean(word, fields, "tools/list"))
-    given = {word: _value(fields[word], value) for word, value in words.items() if value is not None}
+    given = words_of_fields(question.noun, reading_fields(question), words, "tools/list")
     own = {field.name: secrets[field.name] for field in question.fields if field.secret and secrets.get(field.name)}
     return ToolCall(question, given | own, form, table)
-
-
-def _value(field: Askable, value: Any) -> Any:
-    """Return a JSON value as the question takes it; raises UllageError for one that is of no use there."""
-    if field.repeated and isinstance(value, list):
-        return tuple(_scalar(field, one) for one in value)
-    one = _scalar(field, value)
-    return (one,) if field.repeated else one
-
-
-def _scalar(field: Askable, value: Any) -> Any:
-    if isinstance(value, list | dict) or isinstance(value, bool) != (field.kind is bool):
-        raise UllageError(f"{field.name} can't be {harmless(json.dumps(value), 60)}", field.help)
-    return value if field.read is None and field.kind is not str else str(value)
 
 
 def answer_of(call: ToolCall, progress: Progress) -> str:

@@ -37,6 +37,7 @@ def command(gpus: int, hours: float, seed: int, out: Path | None) -> None:
     click.echo("\n".join(done.against_answers))
     click.echo(f"\nthe report as a page: {done.page}")
     click.echo(f"ask further:          ullage fleet {done.store} --by user")
+    click.echo(f"pages that stay open: ullage serve {done.store}")
     click.echo(f"audit reported MFUs:  ullage audit mfu --fleet {done.store} --configs {done.store.parent / 'configs'}")
     click.echo(f"the planted answers:  {done.answers}")
     click.echo(

@@ -25,7 +25,9 @@ class DoctorQuestion(TelemetryReading):
     server the last 15 minutes are read. Nothing is changed, and no GPU is used.
     """
 
-    sources: tuple[str, ...] = asked("Telemetry, as `ullage fleet` reads it.", (), metavar="[SOURCE…]", argument=True, repeated=True)
+    sources: tuple[str, ...] = asked(
+        "Telemetry, as `ullage fleet` reads it.", (), metavar="[SOURCE…]", argument=True, repeated=True, local=True
+    )
 
 
 def answer(question: DoctorQuestion, progress: Progress, command: str = "") -> DoctorReport:

@@ -29,18 +29,23 @@ class FleetQuestion(FleetRequest, TelemetryReading):
     rate that the tensor pipes delivered: tensor activity × SM clock / tensor clock.
     """
 
-    sources: tuple[str, ...] = asked("Files, folders, stores or URLs.", metavar="SOURCE…", argument=True, required=True, repeated=True)
-    jobs: tuple[str, ...] = asked("Job records: sacct output, a CSV, a mapping folder. Repeatable.", (), metavar="FILE", repeated=True)
+    sources: tuple[str, ...] = asked(
+        "Files, folders, stores or URLs.", metavar="SOURCE…", argument=True, required=True, repeated=True, local=True
+    )
+    jobs: tuple[str, ...] = asked(
+        "Job records: sacct output, a CSV, a mapping folder. Repeatable.", (), metavar="FILE", repeated=True, local=True
+    )
     reported: tuple[str, ...] = asked(
-        "A trainer's log: what a job reported of itself, beside its OFU. Repeatable.", (), metavar="LOG[=JOB]", repeated=True
+        "A trainer's log: what a job reported of itself, beside its OFU. Repeatable.", (), metavar="LOG[=JOB]", repeated=True, local=True
     )
     inventory: str | None = asked(
         "Which GPUs exist, from when until when: CSV or Parquet with gpu, or host and index, or host and gpus; start, end.",
         metavar="FILE",
+        local=True,
     )
     store: str | None = asked("Keep what was read in this store.", metavar="FOLDER", acts=True)
     gap: float | None = asked(
-        "Longest time one sample may stand for.", read=read_positive_span, minor=True, shown="60s, or twice the interval"
+        "Longest time one sample may stand for.", read=read_positive_span, minor=True, shown="60s, or twice the interval", local=True
     )
     top: int = asked("Rows of a table.", 20, least=0, display=True)
 

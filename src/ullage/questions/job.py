@@ -29,15 +29,18 @@ class JobQuestion(GpuAssumptions, TelemetryReading):
 
     id: str | None = asked("The job.", metavar="[ID]", argument=True)
     sources: tuple[str, ...] = asked(
-        "Files, folders, stores or URLs.", (), metavar="[SOURCE…]", argument=True, repeated=True, env="ULLAGE_SOURCE"
+        "Files, folders, stores or URLs.", (), metavar="[SOURCE…]", argument=True, repeated=True, env="ULLAGE_SOURCE", local=True
     )
     jobs: tuple[str, ...] = asked(
         "Job records: sacct output, a CSV, a mapping folder. They also say which time to read. Repeatable.",
         (),
         metavar="FILE",
         repeated=True,
+        local=True,
     )
-    reported: tuple[str, ...] = asked("A trainer's log, for the MFU that it reports. Repeatable.", (), metavar="LOG[=JOB]", repeated=True)
+    reported: tuple[str, ...] = asked(
+        "A trainer's log, for the MFU that it reports. Repeatable.", (), metavar="LOG[=JOB]", repeated=True, local=True
+    )
     setup: Literal["slurm", "kubernetes"] | None = asked(
         "What the scheduler needs for a report on every job: its scripts, settings, labels, the query."
     )

@@ -127,7 +127,7 @@ def _groups(report: FleetReport, name: str, rows: Sequence[Group], by: str, top:
     priced = any(group.cost is not None for group in rows)
     more = group_columns(rows)
     columns = [
-        Column(by),
+        Column(by, names_of=by),
         Column("GPUs", COUNT),
         Column("GPU-hours", GPU_HOURS),
         *([Column("trusted", PERCENT_1)] if doubted else []),

@@ -7,7 +7,7 @@ from typing import Any
 
 from ullage.errors import harmless
 from ullage.views.notation import GPU_HOURS, MONEY
-from ullage.views.view import Fact, Finding, Item, ItemList, Paragraph, Part, Section, View
+from ullage.views.view import Fact, Finding, FindingPlace, Item, ItemList, Paragraph, Part, Section, View
 
 MOST = 7  # that an answer shows; the others are counted
 
@@ -28,7 +28,16 @@ def _item(finding: Finding) -> Item:
     where = harmless(str(finding.where), 300)
     words = [*([where] if where else []), _worth(finding), f"owner: {harmless(finding.owner)}"]
     evidence = f"evidence ({finding.confidence} confidence): " + ", ".join(map(_evidence, finding.evidence))
-    return Item("; ".join(words), remarks=[evidence, f"do: {harmless(finding.advice, 1000)}"], lead=finding.title)
+    remarks = [evidence, f"do: {harmless(finding.advice, 1000)}"]
+    return Item("; ".join(words), remarks=remarks, lead=finding.title, leads_to=_leads_to(finding.where))
+
+
+def _leads_to(where: FindingPlace) -> tuple[str, str] | None:
+    """Return of what there may be a page: the job of a finding, else its user, else its host."""
+    if where.job:
+        return "job", where.job if where.cluster is None else f"{where.cluster}/{where.job}"
+    named = [(kind, name) for kind, name in (("user", where.user), ("host", where.host)) if name]
+    return named[0] if named else None
 
 
 def _worth(finding: Finding) -> str:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from ullage.errors import harmless
 from ullage.views.findings import sections_of
 from ullage.views.markup import Child, Markup, address, element, join, known
 from ullage.views.notation import LONGEST_WORDS
-from ullage.views.page import document, figure
+from ullage.views.page import PageFrame, document, figure
 from ullage.views.view import (
     Cell,
     Column,
@@ -38,18 +38,29 @@ _SECTION = re.compile(r"#[a-z0-9-]+")  # a section of the same page
 WHOLE = 24  # characters of a headline's strong part that no line breaks
 
 
-def html(view: View) -> str:
+def html(view: View, frame: PageFrame | None = None) -> str:
     """Return a view as one self-contained HTML document, light or dark as the reader's screen asks.
 
     Every word is escaped. A security policy allows only our own style sheet and script, by their hashes, and no
-    connection at all; without the script tables just don't sort. The same view gives the same bytes.
+    connection at all; without the script tables just don't sort. The same view gives the same bytes. On a site of pages a
+    `frame` stands around it, and names lead where it says.
     """
-    return document(f"{view.headline.before}{view.headline.strong}{view.headline.rest}", *_body(view))
+    title = f"{view.headline.before}{view.headline.strong}{view.headline.rest}"
+    return document(title, *_body(view, frame.address_of if frame else _nowhere), frame=frame)
 
 
-def _body(view: View) -> list[Child]:
+Address = Callable[[str, str], str | None]
+
+
+def _nowhere(*_: str) -> None:
+    return None
+
+
+def _body(view: View, address_of: Address) -> list[Child]:
     ordered = sorted(sections_of(view), key=lambda section: section.long)
-    drawn = [(section, [made for made in map(part_html, section.parts) if made is not None]) for section in ordered]
+    drawn = [
+        (section, [made for part in section.parts if (made := part_html(part, address_of=address_of)) is not None]) for section in ordered
+    ]
     return [
         _opening(view),
         [_section(section, parts) for section, parts in drawn if parts],
@@ -88,26 +99,26 @@ def _section(section: Section, parts: Sequence[Child]) -> Markup:
     return element("section", heading, how, parts, aria_labelledby=section.name)
 
 
-def part_html(part: Part, heading: str = "h3") -> Markup | None:
+def part_html(part: Part, heading: str = "h3", address_of: Address = _nowhere) -> Markup | None:
     """Return a part of a section as a page has it, its title as a `heading`; None for one that says nothing there."""
     if isinstance(part, Picture):
         return figure(part.draw)
     if isinstance(part, ItemList):
-        return _list(part, heading) if part.items else None
+        return _list(part, heading, address_of) if part.items else None
     if part.drawn:
         return None
     if isinstance(part, Paragraph):
         return element("pre" if part.kept else "p", part.text) if part.text else None
-    return _table(part, heading) if part.rows or part.last else None
+    return _table(part, heading, address_of) if part.rows or part.last else None
 
 
-def _table(table: Table, heading: str) -> Markup:
+def _table(table: Table, heading: str, address_of: Address) -> Markup:
     """Return a table in a container of its own that scrolls; beside each number stands its plain value, to sort by."""
     shown = table.rows[: table.page]
-    rows = [_row(table, row, before) for row, before in zip(shown, [None, *shown], strict=False)]
+    rows = [_row(table, row, before, address_of) for row, before in zip(shown, [None, *shown], strict=False)]
     named = any(column.heading for column in table.columns)  # a list of facts has no heads
     head = element("thead", *_labels(table), element("tr", _heads(table))) if named else None
-    feet = element("tfoot", [_row(table, row, None) for row in table.last]) if table.last else None
+    feet = element("tfoot", [_row(table, row, None, _nowhere) for row in table.last]) if table.last else None
     sorts = "sorts" if named and not table.grid and not draws_tree(table) else None
     whole = element("table", head, element("tbody", rows), feet, class_=sorts, aria_label=table.name)
     more = len(table.rows) - table.page
@@ -144,23 +155,25 @@ def _names(table: Table, number: int) -> bool:
     return all(not column.notation.numeric for column in table.columns[: number + 1])
 
 
-def _row(table: Table, row: Sequence[Value | Cell], before: Sequence[Value | Cell] | None) -> Markup:
+def _row(table: Table, row: Sequence[Value | Cell], before: Sequence[Value | Cell] | None, address_of: Address) -> Markup:
     again = table.grid if named_before(table, row, before) else 0
     cells = [
-        element("td", "") if number < again else _cell(table, number, cell_of(value), column)
+        element("td", "") if number < again else _cell(table, number, cell_of(value), column, address_of)
         for number, (value, column) in enumerate(zip(row, table.columns, strict=True))
     ]
     return element("tr", cells)
 
 
-def _cell(table: Table, number: int, cell: Cell, column: Column) -> Markup:
+def _cell(table: Table, number: int, cell: Cell, column: Column, address_of: Address) -> Markup:
     value = known(cell.value) if column.notation.numeric and isinstance(cell.value, int | float) and not table.grid else None
     classes = " ".join(filter(None, (None if table.grid else _look(column), cell.look))) or None
     name, scope = ("th", "row") if (_names(table, number) if table.grid else number == 0) else ("td", None)
     aside = element("small", f" {cell.aside}", class_="more") if cell.aside else None
     shown = None if value is None else f"{value:.6g}"
     words, tip = _words(cell, column)
-    return element(name, Markup(INDENT * cell.depth), words, aside, scope=scope, data_v=shown, class_=classes, title=tip or None)
+    link = address_of(column.names_of, cell.value) if column.names_of and isinstance(cell.value, str) else None
+    said = words if link is None else element("a", words, href=link)
+    return element(name, Markup(INDENT * cell.depth), said, aside, scope=scope, data_v=shown, class_=classes, title=tip or None)
 
 
 def _words(cell: Cell, column: Column) -> tuple[str, str]:
@@ -176,19 +189,23 @@ def _look(column: Column) -> str | None:
     return None if column.notation.numeric else "words"
 
 
-def _list(part: ItemList, heading: str) -> Markup:
+def _list(part: ItemList, heading: str, address_of: Address) -> Markup:
     title = element(heading, part.title) if part.title else None
-    return join([title, element("ol" if part.ranked else "ul", [element("li", _item(item)) for item in part.items], class_="notes")])
+    return join(
+        [title, element("ol" if part.ranked else "ul", [element("li", _item(item, address_of)) for item in part.items], class_="notes")]
+    )
 
 
-def _item(item: Item) -> list[Child]:
+def _item(item: Item, address_of: Address) -> list[Child]:
     if _SECTION.fullmatch(item.source):
         return [element("a", item.text, href=item.source)]
     link = address(item.source)
     source = element("a", item.source, href=link) if link else item.source
     remarks = element("ul", [element("li", remark) for remark in item.remarks]) if item.remarks else None
     lead = [element("strong", f"{item.lead}:"), " "] if item.lead else []
-    return [*lead, item.text, *([": ", source] if item.source else []), remarks]
+    leads = address_of(*item.leads_to) if item.leads_to else None
+    text = item.text if leads is None else element("a", item.text, href=leads)
+    return [*lead, text, *([": ", source] if item.source else []), remarks]
 
 
 def _listed(notes: Sequence[str]) -> Markup:

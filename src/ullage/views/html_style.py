@@ -81,6 +81,29 @@ thead button::after{content:none!important}
 }
 """
 
+# What stands above a report on a site of pages.
+SITE = """
+.site{max-width:60rem;margin:0 auto;padding:1rem clamp(1.1rem,4vw,2.5rem) 0;font-size:.875rem}
+.site nav{display:flex;flex-wrap:wrap;gap:.2rem 1.1rem;padding-bottom:.7rem;border-bottom:1px solid var(--rule)}
+.site nav a{color:var(--muted);text-decoration:none;padding:.25rem 0}
+.site nav a:hover,.site nav a:focus-visible{color:var(--ink);text-decoration:underline;text-underline-offset:.2em}
+.site nav a[aria-current]{color:var(--ink);font-weight:600}
+.site p{max-width:none;margin:.6rem 0;color:var(--muted)}
+.site p.doubt{color:var(--doubt)}
+.site form{display:flex;flex-wrap:wrap;gap:.5rem 1rem;align-items:end;margin:.7rem 0 0}
+.site label{display:flex;flex-direction:column;color:var(--muted);min-width:0}
+.site input,.site select,.site form button{font:inherit;color:var(--ink);background:var(--paper);border:1px solid var(--muted);
+border-radius:3px;padding:.3rem .5rem;min-width:0;max-width:100%}
+.site input[name=where]{width:min(22rem,80vw)}
+.site input[name=since],.site input[name=until]{width:8.5rem}
+.site form button{cursor:pointer}
+.site input:focus-visible,.site select:focus-visible{outline:2px solid var(--ofu);outline-offset:1px}
+.skip{position:absolute;left:-100vw}
+.skip:focus{position:static}
+body>.site+main{padding-top:clamp(1.5rem,4vw,3rem)}
+@media print{.site{display:none}}
+"""
+
 # Every table with numbers in `data-v` sorts by a click on its head; the third click brings the report's order back.
 SCRIPT = """
 for (const table of document.querySelectorAll("table.sorts")) {

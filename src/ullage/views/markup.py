@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from ullage.errors import harmless
 
-VOID = frozenset({"meta", "link", "br", "rect", "line", "path", "circle", "polyline", "polygon", "use"})
+VOID = frozenset({"meta", "link", "br", "input", "rect", "line", "path", "circle", "polyline", "polygon", "use"})
 _ADDRESS = re.compile(r"https://[\w.-]+(:\d+)?(/[\w.~%/+,;=:@-]*)?(\?[\w.~%/+=&-]*)?(#[\w.~%/+=-]*)?", re.ASCII)
 LONGEST = 4_000  # characters of one piece of foreign text: a label of megabytes is nobody's name
 

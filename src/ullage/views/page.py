@@ -5,36 +5,60 @@ from __future__ import annotations
 import base64
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ullage.views.draw import NARROW, WIDE
-from ullage.views.html_style import SCRIPT, style
+from ullage.views.html_style import SCRIPT, SITE, style
 from ullage.views.markup import Child, Markup, element
 
 
-def document(title: str, *body: Child) -> Markup:
+@dataclass(frozen=True)
+class PageFrame:
+    """What stands around a report on a site of pages: `top` before it, and where a name leads (`address_of("job", "4711")`)."""
+
+    top: Markup
+    address_of: Callable[[str, str], str | None] = lambda *_: None
+
+
+def document(title: str, *body: Child, frame: PageFrame | None = None) -> Markup:
     """Return one self-contained HTML document, light or dark as the reader's screen asks.
 
     A security policy allows only our own style sheet and script, by their hashes, and no connection at all; without the script
-    tables just don't sort.
+    tables just don't sort. What stands around the report on a site of pages is its `frame`, whose form the policy then allows.
     """
-    sheet = style()
+    sheet = style() + (SITE if frame else "")
+    top = None if frame is None else frame.top
     head = element(
         "head",
         element("meta", charset="utf-8"),
-        element("meta", http_equiv="Content-Security-Policy", content=policy(sheet)),
+        element("meta", http_equiv="Content-Security-Policy", content=policy(sheet, forms=frame is not None)),
         element("meta", name="viewport", content="width=device-width, initial-scale=1"),
         element("meta", name="color-scheme", content="light dark"),
         element("meta", name="referrer", content="no-referrer"),
         element("title", f"{title} – Ullage"),
         element("style", Markup(sheet)),
     )
-    whole = element("html", head, element("body", element("main", *body), element("script", Markup(SCRIPT))), lang="en")
+    whole = element(
+        "html",
+        head,
+        element("body", top, element("main", *body, id="report" if frame else None), element("script", Markup(SCRIPT))),
+        lang="en",
+    )
     return Markup(f"<!doctype html>\n{whole}\n")
 
 
-def policy(sheet: str) -> str:
-    """Return the Content-Security-Policy of a report with this style sheet and our script: nothing else runs, nothing is fetched."""
-    return f"default-src 'none'; style-src '{_hash(sheet)}'; script-src '{_hash(SCRIPT)}'; base-uri 'none'; form-action 'none'"
+def policy(sheet: str, *, forms: bool = False) -> str:
+    """Return the Content-Security-Policy of a report with this style sheet and our script: nothing else runs, nothing is fetched.
+
+    With `forms` a form may ask the server that the page came from.
+    """
+    allowed = "'self'" if forms else "'none'"
+    return f"default-src 'none'; style-src '{_hash(sheet)}'; script-src '{_hash(SCRIPT)}'; base-uri 'none'; form-action {allowed}"
+
+
+def site_policy() -> str:
+    """Return the policy of the pages of a site, for the header that comes with them: as the pages say it, and nobody may frame them."""
+    return f"{policy(style() + SITE, forms=True)}; frame-ancestors 'none'"
 
 
 def _hash(text: str) -> str:

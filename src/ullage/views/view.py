@@ -46,7 +46,8 @@ class Column:
 
     A terminal shows `room` characters of a word, and fewer where the table is wider than the terminal (0: 48 of what
     names a row). What is `detail` it leaves out; the last column goes on below where it `wraps`. Labels stand `over` the
-    column, and over the neighbours that have the same.
+    column, and over the neighbours that have the same. Where its words are `names_of` something (jobs: "job"), a site of pages leads
+    from each to a page of its own.
     """
 
     heading: str
@@ -56,6 +57,7 @@ class Column:
     over: Sequence[str] = ()
     detail: bool = False
     wraps: bool = False
+    names_of: str = ""
 
 
 @dataclass(frozen=True)
@@ -130,12 +132,14 @@ class Paragraph:
 @dataclass(frozen=True)
 class Item:
     """One of a list: what it says, `remarks` below it, and its `source`: an address, which a page links, or words.
-    With "#name" the text leads to the section of that name. The `lead` stands before the text, strong on a page."""
+    With "#name" the text leads to the section of that name. The `lead` stands before the text, strong on a page. On a site of pages it
+    `leads_to` a page of what is named, such as ("job", "4711")."""
 
     text: str
     source: str = ""
     remarks: Sequence[str] = ()
     lead: str = ""
+    leads_to: tuple[str, str] | None = None
 
     @property
     def words(self) -> str:

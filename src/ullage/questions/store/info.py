@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class StoreInfoQuestion:
     """Say how much a store holds, of how many devices, from when to when. Times in JSON are ms since 1970, UTC."""
 
-    folder: str = asked("The store's folder.", metavar="FOLDER", argument=True, required=True)
+    folder: str = asked("The store's folder.", metavar="FOLDER", argument=True, required=True, local=True)
     check: bool = asked("Read every file and compare it with what was written.", False)
 
 

@@ -21,6 +21,7 @@ EXTRAS = {
     "heuristics": "which tile cuBLAS would take",
     "otf2": "reading Score-P's traces",
     "mcp": "serving the questions to assistants",
+    "serve": "pages that stay open, and their numbers as JSON",
     "spark": "fleets that lie in Spark",
     "certify": "certifying a model's FLOPs against its PyTorch code",
     "trainers": "MFU inside PyTorch, Transformers and Lightning",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ullage.errors import UllageError, did_you_mean, harmless
+from ullage.errors import NoSuchNameError, UllageError, did_you_mean, harmless
 from ullage.sources.jobs.slurm_job import SlurmJob
 
 NO_CLUSTER = "no cluster"
@@ -96,4 +96,4 @@ def _not_there(wanted: str, known: Sequence[NamedJob], records: Sequence[SlurmJo
     if not known:
         return UllageError(f"no sample of {place} names a job", "give the scheduler's records: --jobs sacct.txt (docs/job-records.md)")
     names = [str(job) for job in known] + [job.name for job in known if job.cluster is not None]
-    return UllageError(f"no sample of {place} is of a job '{shown}'", did_you_mean(wanted, map(harmless, names), lists))
+    return NoSuchNameError(f"no sample of {place} is of a job '{shown}'", did_you_mean(wanted, map(harmless, names), lists))

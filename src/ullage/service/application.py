@@ -1,0 +1,178 @@
+"""The service as an ASGI application: addresses, and what each answers."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request as HttpRequest
+from starlette.responses import Response
+from starlette.routing import Route
+
+import ullage
+from ullage.errors import NoSuchNameError, UllageError, harmless
+from ullage.service.answers import Answer, AnswerBook, BusyError
+from ullage.service.openapi import openapi_document
+from ullage.service.pages import PAGES, ServicePage, frame_of, no_answer_view
+from ullage.service.served import FORMS, SERVED, AskedQuestion, request_of
+from ullage.service.state import ServiceState
+from ullage.views.declared import iso
+from ullage.views.html import html
+from ullage.views.json_text import json_text
+
+KINDS = {
+    "html": "text/html; charset=utf-8",
+    "json": "application/json",
+    "csv": "text/csv; charset=utf-8",
+    "markdown": "text/markdown; charset=utf-8",
+    "text": "text/plain; charset=utf-8",
+}
+LONGEST_QUERY = 4_000  # characters
+Handler = Callable[[HttpRequest], Awaitable[Response]]
+
+
+@dataclass
+class Service:
+    """What the addresses answer from: the answers, the state of the source, and the words of every question that says no others."""
+
+    book: AnswerBook
+    state: ServiceState
+    words: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def routes(self) -> list[Route]:
+        """Every address."""
+        fixed = [
+            Route("/healthz", self.healthz),
+            Route("/readyz", self.readyz),
+            Route("/openapi.json", self.openapi),
+            Route("/api/v1/job/{id:path}", self._api("job")),
+            Route("/job/{id:path}", self._page(ServicePage("/job", "Job", "job"))),
+        ]
+        api = [Route(f"/api/v1/{one.path}", self._api(one.name)) for one in SERVED.values() if one.name != "job"]
+        own = [Route(page.path, self._page(page)) for page in PAGES]
+        taken = {page.path for page in PAGES} | {"/metrics", "/job"}
+        plain = [ServicePage(f"/{one.path}", one.name.capitalize(), one.name) for one in SERVED.values() if f"/{one.path}" not in taken]
+        return [*fixed, *api, *own, *(Route(page.path, self._page(page)) for page in plain)]
+
+    async def healthz(self, _: HttpRequest) -> Response:
+        """Say that the process serves."""
+        return _json({"alive": True, "version": ullage.__version__})
+
+    async def readyz(self, _: HttpRequest) -> Response:
+        """Say whether there is an answer, and if not, why not."""
+        because = self.state.unready()
+        window = self.state.store.window()
+        said = {"ready": not because, "because": because or None, "samples_until": iso(window[1]) if window else None}
+        return _json(said, 503 if because else 200)
+
+    async def openapi(self, _: HttpRequest) -> Response:
+        """Describe the API."""
+        return Response(await self.book.beside(openapi_document), media_type=KINDS["json"])
+
+    def _api(self, name: str) -> Handler:
+        async def answer(http: HttpRequest) -> Response:
+            form, only = http.query_params.get("form", "json"), http.query_params.get("only", "")
+            try:
+                _check_form(form, only)
+                request = self._request(name, http, {})
+                answer = await self.book.get(request)
+                if form == "html":
+                    return await self._drawn(answer, request, http, ())
+                return _whole(await self.book.beside(lambda: answer.written(form, only)), form, answer)
+            except BadRequestError as error:
+                return _problem(400, error.problem, error.hint)
+            except UllageError as error:
+                return _problem(_status(error), error.problem, error.hint)
+            except BusyError as error:
+                return _problem(503, str(error), "", {"Retry-After": "10"})
+
+        return answer
+
+    def _page(self, page: ServicePage) -> Handler:
+        async def answer(http: HttpRequest) -> Response:
+            request = None
+            try:
+                request = self._request(page.name, http, page.words)
+                if SERVED[page.name].place and (because := self.state.unready()):
+                    return self._no_answer(
+                        http, request, 503, f"there is nothing to show yet: {because}", "this page says more when it is read again"
+                    )
+                return await self._drawn(await self.book.get(request), request, http, page.sections)
+            except BadRequestError as error:
+                return self._no_answer(http, request, 400, error.problem, error.hint)
+            except UllageError as error:
+                return self._no_answer(http, request, _status(error), error.problem, error.hint)
+            except BusyError as error:
+                return self._no_answer(http, request, 503, str(error), "")
+
+        return answer
+
+    def _request(self, name: str, http: HttpRequest, more: Mapping[str, Any]) -> AskedQuestion:
+        """Return what an address asks. Raises BadRequestError for one that asks nothing that can be answered."""
+        if len(http.url.query) > LONGEST_QUERY:
+            raise BadRequestError(f"the query of an address has at most {LONGEST_QUERY:,} characters")
+        pairs = [pair for pair in http.query_params.multi_items() if pair[0] not in ("form", "only")]
+        try:
+            request = request_of(name, pairs, **http.path_params).with_words(dict(more)).with_words(self.words)
+            request.asked("", self.state.store.now_ms())
+        except UllageError as error:
+            raise BadRequestError(error.problem, error.hint) from error
+        return request
+
+    async def _drawn(self, answer: Answer, request: AskedQuestion, http: HttpRequest, sections: tuple[str, ...]) -> Response:
+        frame = frame_of(http.url.path, http.query_params.multi_items(), request, self.state.page_state())
+        return _whole(await self.book.beside(lambda: answer.page(sections, frame)), "html", answer)
+
+    def _no_answer(self, http: HttpRequest, request: AskedQuestion | None, status: int, problem: str, hint: str) -> Response:
+        frame = frame_of(http.url.path, http.query_params.multi_items(), request, self.state.page_state())
+        return Response(html(no_answer_view(problem, hint), frame), status, media_type=KINDS["html"])
+
+    async def missing(self, http: HttpRequest, _: Exception) -> Response:
+        """Answer where there is nothing."""
+        if http.url.path.startswith("/api/"):
+            return _problem(404, f"there is nothing at {harmless(http.url.path)}", "/openapi.json lists what there is")
+        return self._no_answer(http, None, 404, f"there is no page {harmless(http.url.path)}", "")
+
+    async def broken(self, *_: object) -> Response:
+        """Answer where the service itself failed: its log says how."""
+        return _problem(500, "the service failed to answer; its log says why", "")
+
+
+class BadRequestError(UllageError):
+    """A request that asks nothing that can be answered, whatever is read."""
+
+
+def application(service: Service) -> Starlette:
+    """Return the service as an ASGI application."""
+    return Starlette(routes=service.routes, exception_handlers={404: service.missing, 405: _not_allowed, 500: service.broken})
+
+
+def _status(error: UllageError) -> int:
+    return 404 if isinstance(error, NoSuchNameError) else 422
+
+
+async def _not_allowed(http: HttpRequest, _: Exception) -> Response:
+    return _problem(405, f"{harmless(http.method, 20)} is of no use here", "/openapi.json says what is")
+
+
+def _check_form(form: str, only: str) -> None:
+    if form not in FORMS:
+        raise BadRequestError(f"form must be one of {', '.join(FORMS)}, not '{harmless(form, 60)}'")
+    if only and form in ("json", "html"):
+        raise BadRequestError("JSON and pages hold every table", "leave out only, or ask for the form csv")
+
+
+def _whole(body: bytes, form: str, answer: Answer) -> Response:
+    headers = {"ETag": f'"{answer.version}-{answer.made:.3f}"', "Ullage-Complete": str(answer.complete).lower()}
+    return Response(body, headers=headers, media_type=KINDS[form])
+
+
+def _problem(status: int, problem: str, hint: str, headers: Mapping[str, str] | None = None) -> Response:
+    return _json({"error": {"problem": problem, "hint": hint or None}}, status, headers)
+
+
+def _json(data: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(json_text(data), status, headers=dict(headers or {}), media_type=KINDS["json"])

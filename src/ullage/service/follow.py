@@ -1,0 +1,200 @@
+"""Following a source: what is new since the last time goes into the store, again and again, and nothing is counted twice.
+
+Each time the source is asked for what came since it was last read whole, and for `OVERLAP_MS` before that, since exporters and agents are
+late at times. The store knows what it has: rows that come again change nothing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from ullage.errors import UllageError, harmless, public
+from ullage.intake import take
+from ullage.problems import Problems
+from ullage.service.logs import ServiceLog
+from ullage.service.state import FollowedSource
+from ullage.sources.clock import named_zone
+from ullage.sources.jobs.job import read_jobs
+from ullage.sources.source import Options, files_of, is_url_or_live_source
+from ullage.store.store import Store
+from ullage.units import DAY_MS
+
+OVERLAP_MS = 600_000  # ms that are asked for again each time: how late a reading may be
+COMPACT_S = 3600.0  # s between two times at which small parts are merged and old ones dropped
+LOCK = "follower.lock"
+
+
+@dataclass(frozen=True)
+class FollowPlan:
+    """What is followed into which store: the sources, as `ullage fleet` reads them, how often (s), and from how far back at first (ms).
+
+    `jobs` are places with job records, read again each time; samples of more than `keep_days` before the newest are dropped (0: none).
+    """
+
+    sources: tuple[str, ...]
+    store: Path
+    every: float = 60.0
+    first_ms: int = DAY_MS
+    jobs: tuple[str, ...] = ()
+    options: Options = field(default_factory=Options)
+    keep_days: int = 0
+
+    @property
+    def shown(self) -> str:
+        """The sources in words, without secrets."""
+        return ", ".join(harmless(public(source)) for source in self.sources)
+
+
+class StoppedError(Exception):
+    """What is being done is of no use any more: the service ends."""
+
+
+class Follower:
+    """Fills a store from a plan's sources. One process does so at a time: others wait for it to end, and read."""
+
+    def __init__(
+        self,
+        plan: FollowPlan,
+        log: ServiceLog,
+        say: Callable[[FollowedSource], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.plan, self.log, self._say, self._clock = plan, log, say, clock
+        self.state = FollowedSource(plan.shown, plan.every, preparing=f"{plan.shown} is being read")
+        self.asked_until: int | None = None  # ms; up to then the source was read whole
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
+        self._lock: int | None = None
+        self._files: tuple[object, ...] = ()
+        self._compacted = clock()
+        self._tell(self.state)
+
+    def start(self) -> None:
+        """Follow in a thread of its own, which ends with the process: the store is whole at any moment."""
+        self._thread.start()
+
+    def stop(self, patience: float = 1.0) -> bool:
+        """Begin nothing more, and return whether nothing is being read any more."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join(patience)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        while not self._stop.is_set():
+            started = self._clock()
+            self.turn()
+            self._stop.wait(max(0.0, self.plan.every - (self._clock() - started)))
+
+    def turn(self) -> None:
+        """Read the source once, if this process is the one that does, and say what came of it."""
+        try:
+            if not self._leads():
+                self._tell(replace(self.state, writes=False, preparing=""))
+                return
+            rows = self._pull()
+        except StoppedError:
+            return
+        except UllageError as error:
+            self._fail(error.problem)
+        except Exception as error:  # a bug of ours in one turn ends no service
+            self._fail(f"it can't be read: {error!r}")
+        else:
+            self._tell(self.state.read(rows, self._clock()))
+            self.log("pull", {"source": self.plan.shown, "rows": rows})
+
+    def _fail(self, problem: str) -> None:
+        self._tell(self.state.failed(problem, self._clock()))
+        self.log("pull failed", {"source": self.plan.shown, "problem": problem})
+
+    def _tell(self, state: FollowedSource) -> None:
+        self.state = state
+        self._say(state)
+
+    def _leads(self) -> bool:
+        """Return whether this process fills the store: whoever holds the lock does, until it ends."""
+        if self._lock is not None:
+            return True
+        Store.open(self.plan.store, create=True)
+        descriptor = os.open(self.plan.store / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return False
+        self._lock = descriptor
+        return True
+
+    def _pull(self) -> int:
+        """Read what is new, and return how many rows were; raises UllageError where not all of it could be read."""
+        store, now = Store.open(self.plan.store, create=True), round(self._clock() * 1000)
+        if not self._anything_new():
+            return 0
+        problems = Problems()
+        options = replace(self.plan.options, since=self._since(store, now), until=now, progress=self._progress)
+        try:
+            rows = take(store, self.plan.sources, self._jobs(problems), options=options, problems=problems)
+        except BaseException:
+            self._files = ()
+            raise
+        if rows:
+            self._keep_small(store)
+            store.roll_up()
+        if problems.cuts:
+            self._files = ()
+            self.asked_until = problems.read_until or self.asked_until
+            raise UllageError(problems.cuts[0].reason)
+        self.asked_until = now
+        return rows
+
+    def _since(self, store: Store, now: int) -> int | None:
+        """Return from when on the source is asked (ms); None: files are read whole."""
+        if not any("://" in source for source in self.plan.sources):
+            return None
+        window = store.window()
+        stored = None if window is None else min(window[1], now)
+        known = self.asked_until if self.asked_until is not None else stored
+        return now - self.plan.first_ms if known is None else known - OVERLAP_MS
+
+    def _anything_new(self) -> bool:
+        """Return whether there may be something new: files that are as they were have nothing."""
+        if any(map(is_url_or_live_source, self.plan.sources)):
+            return True
+        places = files_of(self.plan.sources)
+        seen = tuple((str(file), found.st_mtime_ns, found.st_size) for file in places if (found := _stat(file)) is not None)
+        changed, self._files = seen != self._files, seen
+        return changed or not seen
+
+    def _jobs(self, problems: Problems) -> pa.Table | None:
+        zone = named_zone(self.plan.options.time_zone)
+        tables = [read_jobs(place, problems, zone) for place in self.plan.jobs]
+        return pa.concat_tables(tables) if tables else None
+
+    def _keep_small(self, store: Store) -> None:
+        if self._clock() - self._compacted < COMPACT_S:
+            return
+        self._compacted = self._clock()
+        store.compact()
+        if self.plan.keep_days:
+            store.retain(self.plan.keep_days)
+
+    def _progress(self, words: str) -> None:
+        if self._stop.is_set():
+            raise StoppedError
+        if self.state.last_read is None:
+            self._tell(replace(self.state, preparing=f"{self.plan.shown} is being read: {words}"))
+
+
+def _stat(file: Path) -> os.stat_result | None:
+    try:
+        return file.stat()
+    except OSError:
+        return None

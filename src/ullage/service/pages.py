@@ -1,0 +1,131 @@
+"""The pages of the service: what each asks, what stands around it, and where names lead."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from urllib.parse import quote, urlencode
+
+from ullage.errors import harmless
+from ullage.reports.fleet.request import KEYS
+from ullage.service.served import AskedQuestion
+from ullage.views.markup import Child, Markup, element, join
+from ullage.views.page import PageFrame
+from ullage.views.view import Headline, View
+
+
+@dataclass(frozen=True)
+class ServicePage:
+    """A page: its address, what the navigation calls it, the question that it asks with some words, and which sections it shows."""
+
+    path: str
+    title: str
+    name: str
+    words: Mapping[str, str] = field(default_factory=dict)
+    sections: tuple[str, ...] = ()
+
+
+_GROUPS = ("by-group", "every-group")
+PAGES = (
+    ServicePage("/", "Fleet", "fleet"),
+    ServicePage("/jobs", "Jobs", "fleet", {"by": "job"}, _GROUPS),
+    ServicePage("/users", "Users", "fleet", {"by": "user"}, _GROUPS),
+    ServicePage("/hosts", "Hosts", "fleet", {"by": "host"}, _GROUPS),
+    ServicePage("/trust", "Trust", "fleet", {}, ("trust", "noise")),
+    ServicePage("/hardware", "Hardware", "gpus"),
+    ServicePage("/equations", "Equations", "metrics"),  # at /metrics a Prometheus reads
+    ServicePage("/doctor", "Doctor", "doctor"),
+)
+
+
+@dataclass(frozen=True)
+class PageState:
+    """What every page says of where its numbers come from: in words, and whether that gives rise to doubt."""
+
+    words: Sequence[str] = ()
+    doubts: Sequence[str] = ()
+
+
+def frame_of(path: str, query: Sequence[tuple[str, str]], request: AskedQuestion | None, state: PageState) -> PageFrame:
+    """Return what stands around the page at an address: the pages, the state of the source, the form, and the same answer's other forms."""
+    kept = [pair for pair in query if pair[0] in _CARRIED]
+    top = element(
+        "header",
+        element("a", "Skip to the report", href="#report", class_="skip"),
+        element("nav", [_link(page, path, kept) for page in PAGES], aria_label="Pages"),
+        [element("p", doubt, class_="doubt", role="status") for doubt in state.doubts],
+        element("p", " ".join(state.words)) if state.words else None,
+        _form(path, query, request) if request is not None and request.name == "fleet" else None,
+        _forms_line(request, query) if request is not None else None,
+        class_="site",
+    )
+    return PageFrame(top, _address_in(kept))
+
+
+_CARRIED = ("since", "until")  # words that stay when one goes from page to page
+
+
+def _link(page: ServicePage, path: str, kept: Sequence[tuple[str, str]]) -> Markup:
+    words = kept if page.name == "fleet" else ()
+    return element("a", page.title, href=_with(page.path, words), aria_current="page" if page.path == path else None)
+
+
+def _with(path: str, query: Iterable[tuple[str, str]]) -> str:
+    written = urlencode(list(query))
+    return f"{path}?{written}" if written else path
+
+
+class _address_in:  # noqa: N801 - it is called like a function
+    """Where a name leads, in the window that the page is of."""
+
+    def __init__(self, kept: Sequence[tuple[str, str]]) -> None:
+        self.kept = kept
+
+    def __call__(self, kind: str, name: str) -> str | None:
+        if kind == "job":
+            return _with(f"/job/{quote(name, safe='')}", self.kept)
+        if kind in ("user", "host"):
+            return _with("/", [(kind, name), *self.kept])
+        return _with("/hardware", [("name", name)]) if kind == "model" else None
+
+
+def _form(path: str, query: Sequence[tuple[str, str]], request: AskedQuestion) -> Markup:
+    said = dict(query)
+    shown = ("where", "since", "until", "by")
+    others = [element("input", type="hidden", name=name, value=value) for name, value in query if name not in shown]
+    by = said.get("by", "")
+    options = [element("option", key or "as it fits", value=key, selected="" if key == by else None) for key in ("", *KEYS)]
+    fields: list[Child] = [
+        element("label", "Part of the fleet", _input("where", said.get("where", ""), "user=ann and model=H100")),
+        element("label", "From", _input("since", said.get("since", ""), "24h")),
+        element("label", "Until", _input("until", said.get("until", ""), "now")),
+    ]
+    if "by" not in dict(request.words) or "by" in said or path == "/":
+        fields.append(element("label", "By", element("select", options, name="by")))
+    return element("form", others, fields, element("button", "Show", type="submit"), method="get", action=path, role="search")
+
+
+def _input(name: str, value: str, example: str) -> Markup:
+    return element("input", name=name, value=harmless(value, 1000), placeholder=example, maxlength="1000", autocomplete="off")
+
+
+def _forms_line(request: AskedQuestion, query: Sequence[tuple[str, str]]) -> Markup:
+    """Return a line with the addresses of the same answer for programs."""
+    path, words = api_address(request), [pair for pair in query if pair[0] not in ("form", "only")]
+    fixed = [(word, value) for word, value in request.words if word not in dict(words) and word != "id" and isinstance(value, str)]
+    links = [
+        element("a", form, href=_with(path, [*fixed, *words, *([("form", form)] if form != "json" else [])]))
+        for form in ("json", "csv", "markdown", "text")
+    ]
+    return element("p", "The same answer as ", join([join([", ", link]) if number else link for number, link in enumerate(links)]))
+
+
+def api_address(request: AskedQuestion) -> str:
+    """Return where the API gives the answer to a request, its query aside."""
+    job = dict(request.words).get("id") if request.name == "job" else None
+    return f"/api/v1/{request.served.path}" + (f"/{quote(str(job), safe='')}" if job else "")
+
+
+def no_answer_view(problem: str, hint: str) -> View:
+    """Return what a page says that has no answer: what is wrong, and what to do."""
+    return View(kind="error", subject="No answer", headline=Headline(harmless(problem, 600)), lede=[harmless(hint, 600)] if hint else ())

@@ -1,0 +1,123 @@
+"""The service as a running server: it listens, keeps its first page warm, and ends when it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import uvicorn
+
+from ullage.errors import UllageError
+from ullage.service.answers import BusyError
+from ullage.service.application import Service, application
+from ullage.service.guard import Access, Guard
+from ullage.service.logs import ServiceLog
+from ullage.service.served import AskedQuestion
+
+GRACE = 5  # s that requests have to end when the service does
+LOOK = 5.0  # s between two looks whether the store has changed
+
+
+class _Uvicorn(uvicorn.Server):
+    """A server that leaves signals to its command."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class Filler(Protocol):
+    """What fills the store in a thread of its own."""
+
+    def start(self) -> None:
+        """Begin."""
+
+    def stop(self, patience: float = 1.0) -> bool:
+        """Begin nothing more, and return whether nothing is being done any more."""
+
+
+@dataclass
+class RunningService:
+    """A service on a socket; `run` serves until `stop`."""
+
+    service: Service
+    access: Access
+    log: ServiceLog
+    filler: Filler | None = None
+    server: uvicorn.Server = field(init=False)
+    guard: Guard = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.guard = Guard(application(self.service), self.access, self.log)
+        config = uvicorn.Config(
+            self.guard,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            date_header=True,
+            limit_concurrency=512,
+            timeout_keep_alive=30,
+            timeout_graceful_shutdown=GRACE,
+            ws="none",
+        )
+        self.server = _Uvicorn(config)
+
+    def run(self, listening: socket.socket) -> None:
+        """Serve on a socket until `stop`; then requests that are being answered have `GRACE` seconds."""
+        asyncio.run(self._serve(listening))
+
+    def stop(self) -> None:
+        """End the service; from any thread, and from a signal's handler."""
+        self.server.should_exit = True
+
+    def close(self, patience: float = 1.0) -> bool:
+        """Let go of everything, and return whether nothing is at work any more."""
+        filled = self.filler is None or self.filler.stop(patience)
+        answered = self.service.book.close(patience)
+        if self.service.state.keeps is not None:
+            self.service.state.keeps.cleanup()
+        return filled and answered
+
+    async def _serve(self, listening: socket.socket) -> None:
+        warm = asyncio.create_task(self._keep_warm())
+        try:
+            await self.server.serve(sockets=[listening])
+        finally:
+            warm.cancel()
+
+    async def _keep_warm(self) -> None:
+        """Make the first page anew whenever the store has changed, before anybody asks for it."""
+        seen = ""
+        while True:
+            version = self.service.state.store.version()
+            if version != seen and not self.service.state.unready():
+                seen = version
+                try:
+                    await self.service.book.get(AskedQuestion("fleet").with_words(self.service.words))
+                except UllageError as error:
+                    self.log("no answer", {"page": "/", "problem": error.problem})
+                except BusyError:
+                    seen = ""
+                except Exception as error:  # a bug of ours ends a question, not the service
+                    self.log("failure", {"page": "/", "problem": repr(error)})
+            await asyncio.sleep(LOOK)
+
+
+def listening_socket(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; port 0 is any that is free. Raises UllageError where it can't be had."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+        made.listen(128)
+    except (OSError, OverflowError) as error:
+        made.close()
+        reason = getattr(error, "strerror", None) or error
+        raise UllageError(f"can't serve at {host}:{port}: {reason}", "choose another --port, or 0 for any that is free") from error
+    return made

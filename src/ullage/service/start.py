@@ -1,0 +1,137 @@
+"""From settings to a service that runs: what is watched, who fills the store, what is kept where."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from ullage.demo import demo
+from ullage.errors import UllageError
+from ullage.intake import at_rest
+from ullage.live.sampling.reachable import nvml_answers
+from ullage.service.answers import AnswerBook
+from ullage.service.application import Service
+from ullage.service.follow import Follower, FollowPlan, StoppedError
+from ullage.service.guard import LOOPBACK, Access
+from ullage.service.logs import ServiceLog
+from ullage.service.server import Filler, RunningService
+from ullage.service.settings import ServiceSettings
+from ullage.service.state import FollowedSource, ServiceState
+from ullage.service.watched import WatchedStore
+from ullage.sources.source import Options
+from ullage.written_values import seconds
+
+DEMO_GPUS, DEMO_HOURS = 64, 24.0  # some seconds to simulate
+_SIMULATED = "This is a simulated fleet: no source was named, and this machine has no GPU that could be watched."
+_LOCAL = "This machine's GPUs: no source was named."
+
+
+def running_service(settings: ServiceSettings, log: ServiceLog) -> RunningService:
+    """Return the service that settings ask for; whatever fills its store has begun. Raises UllageError for what can't be served."""
+    access = access_of(settings)
+    state, filler = _watched(settings, log)
+    book = AnswerBook(state.store, limit=seconds(settings.answer_limit))
+    if filler is not None:
+        filler.start()
+    return RunningService(Service(book, state, settings.words()), access, log, filler)
+
+
+def access_of(settings: ServiceSettings) -> Access:
+    """Return who may ask. Raises UllageError where everybody could: a service that others reach needs a token."""
+    token = settings.token()
+    if not token and settings.host not in ("127.0.0.1", "localhost", "::1"):
+        raise UllageError(
+            f"others can reach {settings.host}, and no token says who may ask",
+            "put a token into ULLAGE_SERVE_TOKEN or the file of the setting `token_file`, or serve on 127.0.0.1 behind a proxy that asks",
+        )
+    return Access(token, (*LOOPBACK, settings.host.lower(), *(host.lower() for host in settings.hosts)))
+
+
+def _watched(settings: ServiceSettings, log: ServiceLog) -> tuple[ServiceState, Filler | None]:
+    """Return the state of what is watched, and what fills its store (None: others do)."""
+    sources = settings.sources
+    if len(sources) == 1 and at_rest(sources[0]) and Path(sources[0]).expanduser().is_dir():
+        return ServiceState(WatchedStore(Path(sources[0]).expanduser().absolute())), None
+    if not sources and not nvml_answers():
+        folder = tempfile.TemporaryDirectory(prefix="ullage-serve-", ignore_cleanup_errors=True)
+        state = ServiceState(WatchedStore(Path(folder.name) / "demo" / "store"), note=_SIMULATED, keeps=folder)
+        return state, Demonstration(Path(folder.name) / "demo", log, state.follow)
+    plan = _plan(settings, sources or ("local",))
+    state = ServiceState(WatchedStore(plan.store, live=any("://" in one or one == "local" for one in plan.sources)))
+    state.note = "" if sources else _LOCAL
+    return state, Follower(plan, log, state.follow)
+
+
+def _plan(settings: ServiceSettings, sources: tuple[str, ...]) -> FollowPlan:
+    every = seconds(settings.every)
+    options = Options(
+        headers=settings.headers(),
+        verify_tls=settings.ca or True,
+        timeout=seconds(settings.timeout),
+        cluster=settings.cluster or None,
+        time_zone=settings.time_zone or None,
+        interval=min(every, 1.0),
+    )
+    return FollowPlan(
+        sources=sources,
+        store=Path(settings.store).expanduser().absolute() if settings.store else own_folder(sources) / "store",
+        every=every,
+        first_ms=round(seconds(settings.first) * 1000),
+        jobs=tuple(settings.jobs),
+        options=options,
+        keep_days=settings.keep_days,
+    )
+
+
+def own_folder(sources: tuple[str, ...]) -> Path:
+    """Return where a service of some sources keeps what nobody gave a place: under the user's data home."""
+    home = os.environ.get("XDG_DATA_HOME")
+    base = Path(home) if home and Path(home).is_absolute() else Path.home() / ".local" / "share"
+    return base / "ullage" / "serve" / hashlib.sha256("\n".join(sources).encode()).hexdigest()[:12]
+
+
+class Demonstration:
+    """Simulates a fleet into a folder that lasts as long as the service."""
+
+    def __init__(self, folder: Path, log: ServiceLog, say: Callable[[FollowedSource], None]) -> None:
+        self._folder, self._log, self._say = folder, log, say
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._simulate, name="demonstration", daemon=True)
+        say(_simulated("a fleet is being simulated"))
+
+    def start(self) -> None:
+        """Simulate in a thread of its own."""
+        self._thread.start()
+
+    def stop(self, patience: float = 1.0) -> bool:
+        """Begin nothing more, and return whether nothing is being simulated any more."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(patience)
+        return not self._thread.is_alive()
+
+    def _simulate(self) -> None:
+        try:
+            demo(self._folder, gpus=DEMO_GPUS, hours=DEMO_HOURS, seed=0, progress=self._progress)
+        except StoppedError:
+            return
+        except Exception as error:  # whatever it is, it is no end of the service
+            self._say(_simulated().failed(str(error), time.time()))
+            self._log("failure", {"problem": repr(error)})
+        else:
+            self._say(_simulated())
+            self._log("simulated", {"gpus": DEMO_GPUS, "hours": DEMO_HOURS})
+
+    def _progress(self, words: str) -> None:
+        if self._stopped.is_set():
+            raise StoppedError
+        self._say(_simulated(f"a fleet is being simulated: {words}"))
+
+
+def _simulated(preparing: str = "") -> FollowedSource:
+    return FollowedSource("a simulated fleet", preparing=preparing)
