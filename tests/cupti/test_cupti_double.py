@@ -15,7 +15,7 @@ def test_the_doubles_records_have_the_sizes_of_nvidias(monkeypatch, version):
     monkeypatch.delenv("CUPTI_DOUBLE_FAULTS", raising=False)
     monkeypatch.setenv("CUPTI_DOUBLE_VERSION", str(version))
     double, known, size = cupti_double.loaded(), layouts(release(version)), ctypes.c_size_t()
-    for kind in (1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 17, 38, 39, 51):
+    for kind in (1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 17, 25, 38, 39, 51):
         assert double.cuptiActivityGetStructSize(kind, 0, ctypes.byref(size)) == 0
         assert (kind, size.value) == (kind, known.of(kind).size)
 

@@ -104,7 +104,7 @@ GRAPH = """
 import ctypes, sys
 from ullage.live import session
 if sys.argv[2] != "run":
-    session.start(sys.argv[1], **({"graphs": "whole", "also": ["environment"]} if sys.argv[3:] else {}))
+    session.start(sys.argv[1], **({"graphs": "whole", "also": ["unified-memory"]} if sys.argv[3:] else {}))
 cuda = ctypes.CDLL("libcuda.so.1")
 cuda.cuInit(0), cuda.cuCtxCreate_v2(ctypes.byref(ctypes.c_void_p()), 0, 0)
 cuda.cuGraphLaunch(ctypes.c_void_p(1), None), cuda.cuCtxSynchronize()
@@ -118,7 +118,7 @@ def recorded_graph(by: str, folder: Path, *, whole: bool) -> Recording:
     recorder_library()
     command = [sys.executable, "-c", GRAPH, str(folder), by, *(["whole"] if whole else [])]
     if by == "run":
-        asked = ["--graphs", "whole", "--also", "environment"] if whole else []
+        asked = ["--graphs", "whole", "--also", "unified-memory"] if whole else []
         command = [sys.executable, "-m", "ullage", "run", "--keep", str(folder), "--no-counters", "--quiet", *asked, "--", *command]
     done = subprocess.run(command, env=cupti_double.environment(), capture_output=True, text=True, check=False, timeout=120)
     assert (done.returncode, done.stderr) == (0, "")
@@ -137,10 +137,10 @@ def test_either_way_the_same_kinds_are_asked_for_and_the_kernels_of_graphs_are_s
 @pytest.mark.parametrize("by", ["run", "start"])
 def test_either_way_graphs_as_a_whole_and_further_kinds_can_be_asked_for(by: str, tmp_path: Path) -> None:
     found = recorded_graph(by, tmp_path, whole=True)
-    assert {int(kind) for kind in found.info["kinds"]} == DEFAULT | GRAPHS | {ActivityKind.ENVIRONMENT}
+    assert {int(kind) for kind in found.info["kinds"]} == DEFAULT | GRAPHS | {ActivityKind.UNIFIED_MEMORY_COUNTER}
     assert found.kernels() == []
 
 
 def test_a_kind_that_nobody_knows_is_refused_when_recording_begins(tmp_path: Path) -> None:
-    with pytest.raises(UllageError, match="no kind of activity is called 'colour'"):
+    with pytest.raises(UllageError, match="no further kind of activity is called 'colour'"):
         session.start(tmp_path, also=["colour"])

@@ -214,7 +214,14 @@ def test_recordings_stay_where_a_file_could_not_be_written(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "code"), [(["--out", "run.docx"], 1), (["--out", "no/such/run.html"], 1), (["--also", "powr"], 1), (["--jsn", "x"], 2)]
+    ("options", "code"),
+    [
+        (["--out", "run.docx"], 1),
+        (["--out", "no/such/run.html"], 1),
+        (["--also", "powr"], 1),
+        (["--also", "environment"], 1),
+        (["--jsn", "x"], 2),
+    ],
 )
 def test_what_cant_be_is_refused_before_the_program_runs(options, code, tmp_path):
     ran = run(tmp_path, *options, command=["touch", "ran"])
@@ -229,16 +236,16 @@ def test_graphs_as_a_whole_and_further_kinds_are_asked_for(tmp_path):
         "--graphs",
         "whole",
         "--also",
-        "environment",
+        "decompression",
         "--also",
         "unified-memory",
         command=program("--graphs", "3"),
     )
     (path,) = (tmp_path / "kept").glob("*.ullage")
-    assert ran.code == 0 and {"10", "20", "25", "51"} <= info(path)["kinds"].keys()
+    assert ran.code == 0 and {"10", "25", "51", "54"} <= info(path)["kinds"].keys()
     usual = run(tmp_path, "--keep", "usual")
     (path,) = (tmp_path / "usual").glob("*.ullage")
-    assert usual.code == 0 and not {"20", "25", "51"} & info(path)["kinds"].keys()
+    assert usual.code == 0 and not {"25", "51", "54"} & info(path)["kinds"].keys()
 
 
 @pytest.mark.full

@@ -101,7 +101,7 @@ class RunRequest(TreeScope):
         "Record each kernel of a CUDA graph, or each launch of a graph as one, which is cheaper.", "nodes", minor=True
     )
     also: tuple[str, ...] = asked(
-        "Record this kind of activity too: environment, unified-memory, … Repeatable.", (), metavar="KIND", repeated=True, minor=True
+        "Record this too: unified-memory (pages that move), decompression. Repeatable.", (), metavar="KIND", repeated=True, minor=True
     )
     mpi: bool = asked("Preload the recorder, noting waits in MPI and regions of ullage.h.", True, shown="mpi", minor=True)
     python: bool = asked("Note when PyTorch waits for other ranks.", True, shown="python", minor=True)

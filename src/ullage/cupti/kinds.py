@@ -78,7 +78,8 @@ class ActivityKind(IntEnum):
 
 
 # What every recorder asks for when nobody says otherwise, under `ullage run` as attached: all that the trees and the timeline need, with
-# records only where work is done. No GRAPH_TRACE: with it CUPTI gives no kernels of graphs (guide, 2.3.5).
+# records only where work is done. A kind that no report is made of is not asked for: it would cost the program something for nothing.
+# No GRAPH_TRACE: with it CUPTI gives no kernels of graphs (guide, 2.3.5).
 DEFAULT = frozenset(
     {
         ActivityKind.CONCURRENT_KERNEL,  # one a kernel; kernels still run side by side (KERNEL would serialise them)
@@ -86,24 +87,18 @@ DEFAULT = frozenset(
         ActivityKind.RUNTIME, ActivityKind.DRIVER,  # one a call, most of a recording: libraries call the driver, programs the runtime
         ActivityKind.SYNCHRONIZATION,  # one a wait of the host
         ActivityKind.OVERHEAD,  # CUPTI's own time, the compiler's, the driver's: few
-        ActivityKind.DEVICE, ActivityKind.CONTEXT, ActivityKind.NVLINK,  # a handful in all
-        ActivityKind.MARKER, ActivityKind.MARKER_DATA,  # two or more an NVTX range; nothing without NVTX
-        ActivityKind.EXTERNAL_CORRELATION,  # one a call inside an id that somebody pushed; nothing otherwise
+        ActivityKind.DEVICE,  # one a device
+        ActivityKind.MARKER,  # two an NVTX range; nothing without NVTX
     }
 )  # fmt: skip
 # In place of a kernel for each node of a graph, one record a launched graph: far cheaper, but kernels in graphs are then not seen.
 GRAPHS = frozenset({ActivityKind.GRAPH_TRACE})
-# What changes the program that is watched: kernels run one after another.
-SERIALISING = frozenset(
-    {
-        ActivityKind.KERNEL,
-        ActivityKind.PC_SAMPLING,
-        ActivityKind.GLOBAL_ACCESS,
-        ActivityKind.BRANCH,
-        ActivityKind.SHARED_ACCESS,
-        ActivityKind.INSTRUCTION_EXECUTION,
-    }
-)
+# What may be asked for besides, by the word for it: each reaches the trees and the timeline. All else that CUPTI has would be recorded
+# for nobody. (Clocks, temperatures and watts are sampled by NVML, beside the program; OpenMP's runtime tells of its threads' waits.)
+ALSO = {
+    "unified-memory": ActivityKind.UNIFIED_MEMORY_COUNTER,  # one a stretch of pages that moved; the recorder configures it first
+    "decompression": ActivityKind.MEM_DECOMPRESS,  # one an operation of the decompression engine; from CUDA 12.8 on
+}
 
 _VERSION = re.compile(r"_v\d{4,}$")
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from ullage.cupti.driver import cuda_version
-from ullage.cupti.kinds import DEFAULT, GRAPHS, SERIALISING, ActivityKind, kind_name
+from ullage.cupti.kinds import ALSO, DEFAULT, GRAPHS, ActivityKind
 from ullage.cupti.layouts import layouts
 from ullage.cupti.library import find
 from ullage.cupti.native.build import recorder as built
@@ -58,21 +58,19 @@ class Recorded:
 def kinds(graphs: Graphs = "nodes", also: Iterable[str] = ()) -> tuple[int, ...]:
     """Return the numbers of the activity kinds to ask for: the usual ones, graphs by their nodes or each as a whole, and those named.
 
-    Raises UllageError for a name that no kind has.
+    Raises UllageError for a name that is not among those that may be asked for.
 
-    >>> sorted(set(kinds("whole", ["environment"])) - set(kinds()))
-    [20, 51]
+    >>> sorted(set(kinds("whole", ["unified-memory"])) - set(kinds()))
+    [25, 51]
     """
     return tuple(sorted({int(kind) for kind in (*DEFAULT, *(GRAPHS if graphs == "whole" else ()), *map(_named, also))}))
 
 
 def _named(name: str) -> ActivityKind:
-    known = {kind_name(kind).replace(" ", "-"): kind for kind in ActivityKind if kind}
-    known["unified-memory"] = ActivityKind.UNIFIED_MEMORY_COUNTER
     word = name.lower().replace("_", "-").replace(" ", "-")
-    if word not in known:
-        raise UllageError(f"no kind of activity is called '{harmless(name)}'", "there are " + ", ".join(sorted(known)))
-    return known[word]
+    if word not in ALSO:
+        raise UllageError(f"no further kind of activity is called '{harmless(name)}'", "there are " + ", ".join(sorted(ALSO)))
+    return ALSO[word]
 
 
 def record(
@@ -128,8 +126,6 @@ def prepared(folder: Path, wanted: Wanted, notes: list[str], *, strict: bool = F
         extra = {STALLS: str(wanted.stalls)}
     if mismatch := cupti.mismatch():
         notes.append(mismatch)
-    if slow := [kind_name(kind) for kind in wanted.kinds if kind in SERIALISING]:
-        notes.append(f"the kernels ran one after another, as {', '.join(slow)} was asked for: without it they take other times")
     return RecorderSettings(
         library, folder, cupti.path, wanted.kinds, names, wanted.flush, wanted.events, cuda_version() is not None, extra
     )

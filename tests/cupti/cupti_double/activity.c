@@ -1,12 +1,14 @@
 /* The double's activity interface: kinds, buffers handed over by the client, records in the layouts of the release. */
 #define _GNU_SOURCE
 #include "double.h"
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { KINDS = 64, LONGEST = 256 };
 enum { MEMCPY = 1, MEMSET = 2, KERNEL = 3, DRIVER = 4, RUNTIME = 5, DEVICE = 8, CONTEXT = 9, CONCURRENT_KERNEL = 10, NAME = 11, MARKER = 12,
-       OVERHEAD = 17, SYNCHRONIZATION = 38, EXTERNAL_CORRELATION = 39, GRAPH_TRACE = 51, STRANGE = 900 };
+       OVERHEAD = 17, PAGES = 25, SYNCHRONIZATION = 38, EXTERNAL_CORRELATION = 39, GRAPH_TRACE = 51, STRANGE = 900 };
 typedef void (*Request)(uint8_t **buffer, size_t *size, size_t *most);
 typedef void (*Complete)(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
 typedef struct Pending { struct Pending *next; uint64_t end; uint32_t kind; size_t size; unsigned char bytes[LONGEST]; } Pending;
@@ -19,7 +21,7 @@ static struct {
     size_t size, used, most, records, offsets[1 << 16];
     Pending *first, **last;
     uint64_t dropped, scripted_drops, all;
-    uint32_t finalized;
+    uint32_t finalized, pages; /* `pages`: a bit for each counter of unified memory that is configured */
 } activity;
 static size_t on_devices; /* operations that are in a buffer on the device until they are over */
 static size_t attributes[10] = {3200000, 8388608, 250, 25000, 250, 0, 3, 3, 0, 1};
@@ -35,6 +37,7 @@ static size_t size_of(uint32_t kind) {
     case DEVICE: return 184;
     case CONTEXT: return version >= 130100 ? 40 : 32;
     case NAME: return 32;
+    case PAGES: return version >= 26 ? 104 : 64;
     case MARKER: case OVERHEAD: case SYNCHRONIZATION: case GRAPH_TRACE: return 56;
     case EXTERNAL_CORRELATION: return 24;
     default: return 0;
@@ -163,6 +166,27 @@ int cuptiActivityDisable(uint32_t kind) {
     int answer = set(kind, 0);
     double_unlock();
     return answer;
+}
+
+/* The driver's double says whether it is initialised: not before cuInit is about to return. Without it the tests call us by themselves. */
+static int driver_ready(void) {
+    void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+    int (*ready)(void) = driver ? (int (*)(void))dlsym(driver, "cuda_double_ready") : NULL;
+    return !ready || ready();
+}
+typedef struct { int scope, kind; uint32_t device, enable; } PageCounter; /* CUpti_ActivityUnifiedMemoryCounterConfig */
+int cuptiActivityConfigureUnifiedMemoryCounter(const PageCounter *wanted, uint32_t count) {
+    ANSWER;
+    uint32_t pages = activity.pages;
+    if (!driver_ready()) return NOT_INITIALIZED;
+    if (!wanted || !count) return INVALID_PARAMETER;
+    for (uint32_t n = 0; n < count; n++) {
+        if (wanted[n].scope < 1 || wanted[n].scope > 2 || wanted[n].kind < 1 || wanted[n].kind > 8) return INVALID_PARAMETER;
+        if (wanted[n].kind == 8 && double_fault("one-device") >= 0) return UM_NOT_SUPPORTED_ON_DEVICE;
+        pages = wanted[n].enable ? pages | 1u << wanted[n].kind : pages & ~(1u << wanted[n].kind);
+    }
+    activity.pages = pages;
+    return SUCCESS;
 }
 
 int cuptiActivityFlushAll(uint32_t flag) {
@@ -335,6 +359,13 @@ void cupti_double_graph(uint32_t graph, uint32_t correlation, uint32_t stream, u
         uint32_t kind, correlation; uint64_t start, end; uint32_t device, graph, context, stream; void *reserved; uint32_t end_device, end_context;
     } record = {GRAPH_TRACE, correlation, double_stamp(start), double_stamp(end), 0, graph, 1, stream, NULL, 0, 1};
     on_device(GRAPH_TRACE, &record, record.end);
+}
+/* Pages of unified memory that moved: told if that counter was configured before. */
+void cupti_double_pages(uint32_t counter, uint64_t bytes, uint32_t from, uint32_t to, uint64_t start, uint64_t end) {
+    struct {
+        uint32_t kind, counter; uint64_t value, start, end, address; uint32_t source, destination, stream, process, flags, padding; uint64_t processors[5];
+    } record = {PAGES, counter, bytes, double_stamp(start), double_stamp(end), 0x7f0000000000, from, to, 0, (uint32_t)getpid(), 0, 0, {0}};
+    if (activity.pages & 1u << counter) double_record(PAGES, &record, size_of(PAGES), record.end);
 }
 void cupti_double_device(uint32_t device, const char *name) {
     union { unsigned char bytes[184]; uint32_t words[46]; const char *names[23]; } record = {.words = {DEVICE}};

@@ -18,14 +18,14 @@
 #include <time.h>
 
 enum { STREAMS = 64, OPERATIONS = 1 << 20, NOT_READY_YET = 3, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_CONTEXT = 201 };
-enum { COPY = 1, SET = 2, KERNEL = 10, GRAPH = 51 };
+enum { COPY = 1, SET = 2, KERNEL = 10, PAGES = 25, GRAPH = 51 };
 typedef struct { uint32_t kind, stream; uint64_t start, end, bytes; } Operation;
 typedef struct { char name[120]; } Function;
 
 static struct { Operation *list; uint32_t count; uint64_t free_from[STREAMS]; } device;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
-static int initialised, streams;
+static int initialised, ready, streams;
 static char places[16][8]; /* of contexts: of a device the first, then those that are made while it lives */
 static int taken[16];
 static void *context = places[0]; /* the last that was made */
@@ -82,8 +82,10 @@ int cuInit(unsigned flags) {
     if (code && atoi(code)) return atoi(code);
     initialised = 1;
     pthread_once(&once, inject);
+    ready = 1;
     return 0;
 }
+int cuda_double_ready(void) { return ready; } /* for the double of libcupti */
 int cuDriverGetVersion(int *version) {
     const char *text = getenv("CUDA_DOUBLE_DRIVER");
     *version = text ? atoi(text) : 13010;
@@ -211,6 +213,15 @@ int cuMemcpyDtoH_v2(void *to, const void *from, size_t bytes) {
     ENTER(DRIVER_API, 278, NULL);
     int result = copy(2, to, from, bytes, correlation);
     LEAVE(DRIVER_API, 278, NULL, result);
+}
+/* Unified memory of the host that is wanted on a device moves there. */
+int cuMemPrefetchAsync(const void *from, size_t bytes, int device, void *stream) {
+    uint64_t end;
+    (void)from;
+    ENTER(DRIVER_API, 467, NULL);
+    uint64_t start = queue(PAGES, number(stream), bytes, bytes, &end);
+    TELL(cupti_double_pages, 1, bytes, UINT32_MAX, (uint32_t)device, start, end);
+    LEAVE(DRIVER_API, 467, NULL, 0);
 }
 int cuMemsetD8_v2(void *to, unsigned char value, size_t bytes) {
     uint64_t end;

@@ -14,6 +14,7 @@
  *   full=N                a buffer is full with N records
  *   dropped=N             the first N records of the device are dropped, and counted as dropped
  *   device-record=N       an operation takes N bytes of a buffer on the device until it is over, not 32
+ *   one-device            of unified memory no pages between devices can be told: 29
  *   disorder              the records of a buffer lie in the reverse of their order
  *   unknown-kind=N        the record after the Nth is of a kind that nobody knows
  *   crash                 cuptiGetVersion crashes, as that of one release does without a driver */
@@ -22,8 +23,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { SUCCESS = 0, INVALID_PARAMETER = 1, INVALID_OPERATION = 7, TOO_SMALL = 10, MAX_LIMIT_REACHED = 12, NOT_COMPATIBLE = 14,
-       INVALID_KIND = 21, INSUFFICIENT_PRIVILEGES = 35, MULTIPLE_SUBSCRIBERS = 39, UNKNOWN = 999 };
+enum { SUCCESS = 0, INVALID_PARAMETER = 1, INVALID_OPERATION = 7, TOO_SMALL = 10, MAX_LIMIT_REACHED = 12, NOT_COMPATIBLE = 14, NOT_INITIALIZED = 15,
+       INVALID_KIND = 21, UM_NOT_SUPPORTED_ON_DEVICE = 29, INSUFFICIENT_PRIVILEGES = 35, MULTIPLE_SUBSCRIBERS = 39, UNKNOWN = 999 };
 enum { DRIVER_API = 1, RUNTIME_API = 2, RESOURCE = 3, SYNCHRONIZE = 4, NVTX = 5, STATE = 6, DOMAINS = 7, IDS = 1024 };
 
 /* What a function answers by the script, 0 where nothing stands in its way. Every function of the interface begins with ANSWER. */
@@ -61,6 +62,7 @@ void cupti_double_memset(uint64_t bytes, uint32_t correlation, uint32_t stream, 
 void cupti_double_synchronization(uint32_t type, uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end);
 void cupti_double_marker(uint32_t flags, uint32_t id, const char *name, const char *domain, uint64_t time);
 void cupti_double_graph(uint32_t graph, uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end);
+void cupti_double_pages(uint32_t counter, uint64_t bytes, uint32_t from, uint32_t to, uint64_t start, uint64_t end);
 void cupti_double_device(uint32_t device, const char *name);
 void cupti_double_context(uint32_t context, uint32_t device);
 void cupti_double_context_on(void *context, uint32_t device);

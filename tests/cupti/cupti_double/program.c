@@ -3,7 +3,7 @@
  *
  *   program [--kernels N] [--microseconds U] [--threads N] [--seconds S] [--graphs N] [--names N] [--flood]
  *           [--cooperative N] [--again] [--exit CODE] [--abort] [--kill] [--fork] [--worker] [--exec] [--no-cuda]
- *           [--devices N] [--second] [--module FILE]
+ *           [--devices N] [--second] [--module FILE] [--pages N]
  *
  * --kernels     of each thread (10), each of --microseconds (200); a copy before and after, a synchronisation every 5 kernels
  * --seconds     goes on until so much time has passed
@@ -17,6 +17,7 @@
  * --devices     does the work on so many devices, one after another, each with a context that stays
  * --second      then does it in a second context of the last device, while the first one lives
  * --module      loads machine code, and unloads and loads it again after the work
+ * --pages       before its kernels, so many stretches of unified memory move to the device, 4 KiB each
  * --no-cuda     never loads libcuda */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -35,11 +36,11 @@ static struct {
     int (*init)(unsigned), (*create)(void **, unsigned, int), (*function)(void **, void *, const char *), (*stream)(void **, unsigned);
     int (*launch)(void *, unsigned, unsigned, void *), (*copy)(void *, const void *, size_t, int), (*synchronize)(void);
     int (*graph)(void *, void *), (*cooperative)(void *, unsigned, unsigned), (*destroy)(void *);
-    int (*module)(void **, const void *), (*unload)(void *);
+    int (*module)(void **, const void *), (*unload)(void *), (*prefetch)(const void *, size_t, int, void *);
     uint32_t (*operations)(const Operation **);
 } cuda;
 static struct {
-    long kernels, microseconds, threads, graphs, cooperative, names, code, devices;
+    long kernels, microseconds, threads, graphs, cooperative, names, code, devices, pages;
     const char *module;
     double seconds;
     int flood, abort, kill, fork, worker, exec, again, no_cuda, second;
@@ -57,7 +58,7 @@ static void load(void) {
     void *library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_GLOBAL);
     static const char *const names[] = {"cuInit", "cuCtxCreate_v2", "cuModuleGetFunction", "cuStreamCreate", "cudaLaunchKernel", "cudaMemcpy",
                                         "cudaDeviceSynchronize", "cuGraphLaunch", "cuLaunchCooperativeKernelMultiDevice", "cuCtxDestroy_v2",
-                                        "cuModuleLoadData", "cuModuleUnload", "cuda_double_operations"};
+                                        "cuModuleLoadData", "cuModuleUnload", "cuMemPrefetchAsync", "cuda_double_operations"};
     for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
         void *found = library ? dlsym(library, names[n]) : NULL;
         if (!found) { fprintf(stderr, "program: no %s in libcuda.so.1\n", names[n]); exit(3); }
@@ -80,6 +81,7 @@ static void *work(void *argument) {
         cuda.function(&functions[n], NULL, name);
     }
     cuda.copy(to, from, BYTES, 1);
+    for (long n = 0; n < options.pages; n++) cuda.prefetch(from, 4096, 0, stream);
     for (long n = 0; n < options.kernels || now() < until; n++) {
         cuda.launch(functions[n % options.names], (unsigned)options.microseconds, 128, stream);
         __sync_fetch_and_add(&launches, 1);
@@ -144,7 +146,7 @@ static void read_options(int count, char **words) {
     const struct { const char *word; long *value; } numbers[] = {
         {"--kernels", &options.kernels}, {"--microseconds", &options.microseconds}, {"--threads", &options.threads},
         {"--graphs", &options.graphs}, {"--cooperative", &options.cooperative}, {"--names", &options.names}, {"--exit", &options.code},
-        {"--devices", &options.devices}};
+        {"--devices", &options.devices}, {"--pages", &options.pages}};
     const struct { const char *word; int *flag; } flags[] = {
         {"--flood", &options.flood}, {"--abort", &options.abort}, {"--kill", &options.kill}, {"--fork", &options.fork}, {"--worker", &options.worker},
         {"--exec", &options.exec}, {"--again", &options.again}, {"--no-cuda", &options.no_cuda}, {"--second", &options.second}};

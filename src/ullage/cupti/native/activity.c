@@ -22,6 +22,7 @@ static Subscriber subscriber;
 static void *library;
 static _Atomic uint64_t paused_since; /* 0: isn't */
 static bool counting, sampling; /* in place of activity: each kernel's counters, or program counters */
+static bool by_driver; /* whether CUDA's driver brought the recorder in */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of starting, pausing and detaching */
 
 bool activity_running(void) { return atomic_load(&state) == RUNNING; }
@@ -127,24 +128,46 @@ static void configure(void) {
     ASK(cuptiSetThreadIdType, (THREAD_ID_SYSTEM));
 }
 
+/* What is to be told of unified memory is settled before it is asked for: the bytes that move to a device, from one and between two. The
+ * last are no good on machines that have one GPU. */
+static int configure_pages(void) {
+    enum { SINGLE_DEVICE = 1, TO_DEVICE = 1, TO_HOST = 2, BETWEEN_DEVICES = 8 };
+    struct page_counter wanted[] = {{SINGLE_DEVICE, TO_DEVICE, 0, 1}, {SINGLE_DEVICE, TO_HOST, 0, 1}, {SINGLE_DEVICE, BETWEEN_DEVICES, 0, 1}};
+    if (!cuptiActivityConfigureUnifiedMemoryCounter) return ABSENT;
+    return cuptiActivityConfigureUnifiedMemoryCounter(wanted, 3) ? cuptiActivityConfigureUnifiedMemoryCounter(wanted, 2) : 0;
+}
+
+static int enable(int kind) {
+    int answer = kind == UNIFIED_MEMORY_COUNTER ? configure_pages() : 0;
+    return answer ? answer : cuptiActivityEnable(kind);
+}
+
 static void enable_kinds(void) {
     const char *at = settings.kinds;
     kind_count = 0;
     for (char *end; at && kind_count < KINDS; at = *end ? end + 1 : NULL) {
         long kind = strtol(at, &end, 10);
         if (end == at) break;
-        int answer = cuptiActivityEnable((int)kind); /* a refused kind is no failure: the answers are told */
+        int answer = enable((int)kind); /* a refused kind is no failure: the answers are told */
         kinds[kind_count].kind = (int)kind, kinds[kind_count].answer = answer, kinds[kind_count++].on = !answer;
     }
+}
+
+/* Unified memory can be configured once the driver is initialised, which it may not be yet when it brings the recorder in. */
+static __typeof__(&kinds[0]) pages_refused(void) {
+    for (int i = 0; i < kind_count; i++)
+        if (kinds[i].kind == UNIFIED_MEMORY_COUNTER && kinds[i].answer) return &kinds[i];
+    return NULL;
 }
 
 static void enable_callbacks(void) {
     if (!subscriber) return;
     if (strstr(settings.callbacks, "driver")) ASK(cuptiEnableDomain, (1, subscriber, DOMAIN_DRIVER));
     if (strstr(settings.callbacks, "runtime")) ASK(cuptiEnableDomain, (1, subscriber, DOMAIN_RUNTIME));
+    if (pages_refused()) ASK(cuptiEnableCallback, (1, subscriber, DOMAIN_RESOURCE, CONTEXT_CREATED));
 }
 
-static void tell(bool injected) {
+static void tell(void) {
     struct text facts = {0};
     uint32_t version = 0;
     Dl_info where = {0};
@@ -156,7 +179,7 @@ static void tell(bool injected) {
         text_add(&facts, "\"device_buffers\": {\"bytes\": %zu, \"limit\": %zu, \"at_first\": %zu, \"pinned\": %s}, ", attribute(DEVICE_BUFFER_SIZE),
                  limit, attribute(DEVICE_BUFFERS_AT_FIRST), attribute(PINNED_BUFFERS) & 0xff ? "true" : "false");
     perfworks_facts(&facts);
-    text_add(&facts, "\"injected\": %s, \"kinds\": {", injected ? "true" : "false");
+    text_add(&facts, "\"injected\": %s, \"kinds\": {", by_driver ? "true" : "false");
     for (int i = 0; i < kind_count; i++) text_add(&facts, "%s\"%d\": %d", i ? ", " : "", kinds[i].kind, kinds[i].answer);
     text_add(&facts, "}");
     facts_cupti(&facts);
@@ -186,9 +209,18 @@ bool activity_start(bool injected) {
     pthread_mutex_lock(&lock);
     int now = atomic_load(&state);
     bool runs = now == RUNNING || ((now == NEVER || now == DETACHED) && started());
-    if (now == NEVER || now == DETACHED) tell(injected);
+    if (now == NEVER || now == DETACHED) by_driver = injected, tell();
     pthread_mutex_unlock(&lock);
     return runs;
+}
+
+/* A context is made, so the driver is initialised. */
+void activity_context_made(void) {
+    if (counting || sampling || !activity_running() || pthread_mutex_trylock(&lock)) return;
+    __typeof__(&kinds[0]) pages = pages_refused();
+    int answer = pages ? enable(pages->kind) : ABSENT;
+    if (pages && answer != pages->answer) pages->answer = answer, pages->on = !answer, tell();
+    pthread_mutex_unlock(&lock);
 }
 
 /* --- while it runs --- */

@@ -44,6 +44,7 @@ void cuda_called(void *user, int domain, uint32_t id, const void *data) {
     (void)user;
     counters_called(domain, id, data);
     stalls_called(domain, id, data);
+    if (domain == DOMAIN_RESOURCE && id == CONTEXT_CREATED) activity_context_made();
     if (!call || (domain != DOMAIN_DRIVER && domain != DOMAIN_RUNTIME)) return;
     uint64_t now = monotonic();
     if (call->site == SITE_ENTER) {

@@ -285,6 +285,7 @@ void texts_changed(void);
 /* activity.c */
 bool activity_start(bool injected);
 int activity_pause(bool paused);
+void activity_context_made(void);
 void activity_pause_ends(void);     /* with the recording: a pause is recorded when it is over */
 void activity_flush(bool forced);   /* the call of CUPTI itself: only a thread that may wait makes it */
 bool activity_flushed(bool forced); /* asks for it, and waits until the deadline */
