@@ -21,13 +21,15 @@ import pyarrow.parquet as parquet
 
 from ullage.audit.trust import UNTRUSTED
 from ullage.findings.fleet import not_allocated
+from ullage.findings.fleet.slower_than_its_kind import MOST_OF_THE_SLOWEST
 from ullage.findings.kind import FLEET_KINDS, LEAST_SHARE
-from ullage.reports.fleet.fleet import FleetReport, fleet
+from ullage.reports.fleet.fleet import FleetReport, beside, fleet
 from ullage.reports.fleet.request import FleetRequest
 from ullage.simulate.faults import LIMITED
 from ullage.simulate.fleet import Simulation, Specification
 from ullage.simulate.fleet import fleet as simulated
 from ullage.simulate.load import CLOCK, COMMUNICATION_SM, LIMITS, SM, TENSOR, expected_ofu
+from ullage.simulate.schedule import ScheduledJob, slowed
 from ullage.simulate.specification import device
 from ullage.sums.windows import settle
 from ullage.views.view import Finding
@@ -37,6 +39,7 @@ FAULTS = ("straggler", "held_idle", "free", "regression", "latent_moe", "hybrid"
 FAULTS += ("memory_bound", "failing_memory", "failing_link", "application_xid")
 KIND_OF = {kind: kind for kind in ("memory_bound", "straggler", "held_idle")} | {"regression": "slower_than_its_kind"}
 KIND_OF |= dict.fromkeys(("latent_moe", "hybrid", "recomputation"), "reported_mfu")
+SLOWED = 1.6  # times as long takes each step of a job that is slower than it was before
 EMPTY_SMS = 0.35  # SM activity of a job that is planted with empty SMs, while it computes
 
 Found = set[tuple[str, str]]  # a kind, and where
@@ -81,9 +84,11 @@ def add_fleets(score: FindingScore, seed: int) -> None:
     healthy = simulated(Specification(gpus=GPUS, hours=HOURS, interval=INTERVAL, seed=seed))
     score.add_healthy(_free(healthy), {_key(one) for one in report_on(healthy, healthy.jobs()).findings})
     simulation = simulated(Specification(gpus=GPUS, hours=HOURS, interval=INTERVAL, seed=seed, faults=FAULTS))
-    due = set(_with_empty_sms(simulation)) | set(_with_lowered_clocks(simulation))
+    earlier, before = report_on(simulation, simulation.jobs()), [*simulation.records]
+    due = set(_with_empty_sms(simulation)) | set(_with_lowered_clocks(simulation)) | set(_with_slower_work(simulation))
     jobs, failed = _with_a_failure(simulation)
-    found = {_key(one) for one in report_on(simulation, jobs).findings}
+    report = beside(report_on(simulation, jobs), earlier, "the same fleet before it was changed")
+    found = {_key(one) for one in report.findings} - _also_slower(simulation, before, due)
     score.add(due | failed | _planted(simulation) | _free(simulation), found, seed)
 
 
@@ -152,12 +157,30 @@ def _with_empty_sms(simulation: Simulation) -> Iterator[tuple[str, str]]:
         yield "low_sm_fill", job.name
 
 
+def _with_slower_work(simulation: Simulation) -> Iterator[tuple[str, str]]:
+    """Make the host of one job keep its GPUs waiting, and yield the finding that it is due beside the fleet as it was before."""
+    for number in _untouched(simulation)[-1:]:
+        job = simulation.records[number]
+        simulation.records[number] = replace(job, loads=slowed(job.loads, SLOWED), mfu=None)
+        yield "slower_than_before", job.name
+
+
+def _also_slower(simulation: Simulation, before: list[ScheduledJob], due: Found) -> Found:
+    """Return the findings that are not due as such, and yet true: of jobs that another change made slower than before."""
+    found = set()
+    for old, new in zip(before, simulation.records, strict=True):
+        chip = device(simulation.models[int(new.gpus[0]) // simulation.specification.gpus_per_host])
+        if expected_ofu(new.loads, chip).mean() <= MOST_OF_THE_SLOWEST * 1.02 * expected_ofu(old.loads, chip).mean():
+            found.add(("slower_than_before", new.name))
+    return found - due
+
+
 def _with_lowered_clocks(simulation: Simulation) -> Iterator[tuple[str, str]]:
     """Lower the clocks of a job for each cause (a power cap: of half of its GPUs), and yield the findings that it is due.
 
     Jobs that would lose less than a finding is worth are left alone.
     """
-    chosen = iter(_untouched(simulation)[2:])
+    chosen = iter(_untouched(simulation)[2:-1])
     for cause, (factor, reasons) in LIMITED.items():
         for number in chosen:
             job = simulation.records[number]

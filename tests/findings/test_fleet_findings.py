@@ -378,6 +378,37 @@ def test_a_slower_job_tells_which_step_fell_and_jobs_of_another_kind_are_not_com
     assert of(job(device(1), job="1"), job(device(2, kept=0.5), job="2")) == []  # of two nobody can say which is wrong
 
 
+def beside_earlier(kept: float, *earlier: JobEvidence, **more: Any) -> list[Finding]:
+    now = job(device(3, kept=kept, lost={"activity": 8.0}), job="9", **more)
+    return fleet_findings(FleetEvidence(84.0, 100.0, (now,), earlier=earlier))
+
+
+EARLIER = tuple(job(device(n, kept=2.0 + n / 10, lost={"activity": 5.0}), job=str(n)) for n in (1, 2))
+
+
+@pytest.mark.parametrize(("kept", "found"), [(2.1 * slower_than_its_kind.MOST_OF_THE_SLOWEST - 1e-9, True), (2.1 * 0.751, False)])
+def test_a_job_slower_than_every_earlier_one_of_its_kind(kept: float, found: bool) -> None:
+    assert [one.kind for one in beside_earlier(kept, *EARLIER)] == (["slower_than_before"] if found else [])
+
+
+def test_a_job_that_got_slower_says_beside_what_and_how_sure_that_is() -> None:
+    (found,) = beside_earlier(1.0, *EARLIER)
+    assert found.gpu_hours == pytest.approx(10 * (1 - 1.0 / 2.15)) and found.confidence == "medium"
+    assert facts(found)["OFU before"] == pytest.approx(0.215) and facts(found)["activity beside theirs"] == pytest.approx(0.2 / 0.5)
+    assert "see what changed since then" in found.advice and "those of the earlier ones" in found.advice
+    assert [one.confidence for one in beside_earlier(1.0, EARLIER[0])] == ["low"]  # one earlier job may have been the exception
+    for more in ({"user": "bob"}, {"name": None}, {"cluster": "west"}):
+        assert beside_earlier(1.0, *EARLIER, **more) == []
+    assert beside_earlier(1.0, *(replace(one, bound="memory") for one in EARLIER)) == [] == beside_earlier(1.0)
+    assert [one.kind for one in beside_earlier(1.0, *EARLIER, bound="memory", memory=0.6)] == ["memory_bound"]
+
+
+def test_hours_of_a_job_slower_than_before_and_than_its_kind_count_once() -> None:
+    jobs = tuple(job(device(n, kept=kept), job=str(n)) for n, kept in ((1, 2.0), (2, 2.0), (3, 0.5)))
+    found = fleet_findings(FleetEvidence(84.0, 100.0, jobs, earlier=EARLIER))
+    assert sum(one.gpu_hours for one in found) == pytest.approx(10 * (1 - 0.5 / 2.15))
+
+
 @pytest.mark.parametrize(
     ("state", "owner"),
     [("FAILED", "ann"), ("OUT_OF_MEMORY", "ann"), ("NODE_FAIL", "the operators of the hosts"), ("failed", "ann"), ("COMPLETED", None)]

@@ -95,6 +95,13 @@ class JobEvidence:
         return self.bound == "memory"
 
     @property
+    def likeness(self) -> tuple[object, ...] | None:
+        """What jobs of one kind have in common: cluster, user, name, number and models of GPUs; None for a job that has no name."""
+        if not self.name:
+            return None
+        return self.cluster, self.user, self.name, len(self.devices), tuple(sorted({one.model or "" for one in self.devices}))
+
+    @property
     def owner(self) -> str:
         """Whose the job is, as far as anybody says."""
         return self.user or self.namespace or "unknown"
@@ -147,7 +154,7 @@ class SickGpu:
 class FleetEvidence:
     """What was measured of a fleet: trusted series only, but for the `verdicts` on those that are not ok.
 
-    `hours` is the length of the window, `gpu_hours` all that was observed.
+    `hours` is the length of the window, `gpu_hours` all that was observed. `earlier` are the jobs of the window that it is compared with.
     """
 
     hours: float
@@ -156,6 +163,7 @@ class FleetEvidence:
     free: tuple[FreeHours, ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     sick: tuple[SickGpu, ...] = ()
+    earlier: tuple[JobEvidence, ...] = ()
 
     @property
     def weeks(self) -> float | None:

@@ -25,7 +25,8 @@ LEAST_HOURS = 0.1  # and no less than six minutes of a GPU
 class FindingKind:
     """A kind of finding: its key, what a person reads, which part of the ullage it speaks of, and the function that finds it.
 
-    `without` names kinds whose GPU-hours in the same job are taken off its own ("*": of all kinds before it). What is found of a kind
+    `without` names kinds whose GPU-hours in the same job are taken off its own ("*": of all kinds before it;
+    "*" and a name: of that one, too, which is without all as well). What is found of a kind
     is told `however_small` its hours are, or from `LEAST_HOURS` and `LEAST_SHARE` on.
     """
 
@@ -88,9 +89,9 @@ def _counted_once(findings: Sequence[Finding]) -> Iterator[Finding]:
 
 
 def _order(kind: str) -> int:
-    """Return when a kind's turn is: after those that it is without, and after all where it is without all."""
+    """Return when a kind's turn is: after those that it is without, after all where it is without all, and last where it then names one."""
     others = FLEET_KINDS[kind].without
-    return 2 if "*" in others else 1 if others else 0
+    return 1 + len(others) if "*" in others else 1 if others else 0
 
 
 def _less(finding: Finding, hours: float) -> Finding:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from ullage.asking import asked, read_positive_span
 from ullage.asking.question import Progress, RegisteredQuestion, python_function, register
 from ullage.asking.telemetry import TelemetryReading
-from ullage.errors import UllageError
+from ullage.errors import UllageError, harmless, public
 from ullage.problems import Problems
 from ullage.reports.fleet.request import FleetRequest
 
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from ullage.intake import Intake
     from ullage.reports.fleet.fleet import FleetReport
     from ullage.sources.inventory import Listed
+
+
+OVERLAP = 0.01  # of a window: a scrape that comes a little after its last whole hour
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,17 +44,25 @@ class FleetQuestion(FleetRequest, TelemetryReading):
     inventory: str | None = asked(
         "Which GPUs exist, from when until when: CSV or Parquet with gpu, or host and index, or host and gpus; start, end.",
         metavar="FILE",
+        minor=True,
         local=True,
     )
     store: str | None = asked("Keep what was read in this store.", metavar="FOLDER", acts=True)
     gap: float | None = asked(
         "Longest time one sample may stand for.", read=read_positive_span, minor=True, shown="60s, or twice the interval", local=True
     )
+    against: str | None = asked(
+        "What to stand beside it: the window so long before (7d), one from a time on, another source, or a report kept as JSON.",
+        metavar="SPAN|TIME|SOURCE|FILE",
+        local=True,
+    )
     top: int = asked("Rows of a table.", 20, least=0, display=True)
 
     def __post_init__(self) -> None:
         if self.by != "sample":  # which is no group, and is written to a file
             super().__post_init__()
+        if self.against is not None:
+            other_report(self.against)
 
 
 def answer(question: FleetQuestion, progress: Progress, command: str = "") -> FleetReport:
@@ -61,7 +72,92 @@ def answer(question: FleetQuestion, progress: Progress, command: str = "") -> Fl
     problems = Problems()
     request = replace(question, existing=_inventory(question, problems), command=command, progress=progress)
     with _read(question, progress) as taken:
-        return taken.marked(fleet(taken.samples, taken.jobs, request, [*taken.problems.lines(), *problems.lines()], taken.rolled))
+        report = taken.marked(fleet(taken.samples, taken.jobs, request, [*taken.problems.lines(), *problems.lines()], taken.rolled))
+    return report if question.against is None else _beside(report, other_report(question.against), request)
+
+
+@dataclass(frozen=True)
+class OtherReport:
+    """What a report is put beside: the window `earlier_ms` before its own, the one that starts at `start`, another `place`, or a `file`."""
+
+    earlier_ms: int | None = None
+    start: int | None = None
+    place: str | None = None
+    file: Path | None = None
+
+    @property
+    def of_another_time(self) -> bool:
+        """Whether it is of the same places, at another time."""
+        return self.place is None and self.file is None
+
+
+def other_report(text: str) -> OtherReport:
+    """Return what `--against` names: a span, a time, a file that a report was kept in, or a place of telemetry; raises UllageError.
+
+    >>> other_report("7d").earlier_ms, other_report("2026-08-10").start, other_report("http://prometheus:9090").place
+    (604800000, 1786320000000, 'http://prometheus:9090')
+    """
+    from ullage.reports.fleet.comparison import is_kept_report
+    from ullage.written_values import moment, seconds
+
+    path = Path(text).expanduser()
+    if "://" in text or (text.strip() and path.exists()):
+        kept = path.is_file() and is_kept_report(_head(path))
+        return OtherReport(file=path) if kept else OtherReport(place=text)
+    with suppress(UllageError):  # a number alone is seconds since 1970
+        if text.strip()[-1:].isalpha() and (earlier := round(seconds(text) * 1000)):
+            return OtherReport(earlier_ms=earlier)
+    with suppress(UllageError):
+        if (start := moment(text, 0) or 0) > 0:
+            return OtherReport(start=start)
+    raise UllageError(
+        f"--against '{harmless(text, 80)}' is no span, no time, and no file or address",
+        "write 7d for the same hours a week before, a time such as 2026-08-10, another source, or a file of `ullage fleet --json`",
+    )
+
+
+def _other_window(window: tuple[int, int], other: OtherReport) -> tuple[int, int]:
+    """Return the window to compare with, as long as the report's. Where a last scrape alone would make both overlap, they meet.
+
+    >>> _other_window((7_200_000, 14_403_000), OtherReport(earlier_ms=7_200_000)), _other_window((7, 9), OtherReport(start=3))
+    ((0, 7200000), (3, 5))
+    """
+    length = window[1] - window[0]
+    start = window[0] - other.earlier_ms if other.earlier_ms is not None else other.start or 0
+    end = start + length
+    return start, window[0] if 0 < end - window[0] < OVERLAP * length and start < window[0] else end
+
+
+def _head(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(200)
+
+
+def _beside(report: FleetReport, other: OtherReport, question: FleetQuestion) -> FleetReport:
+    """Return a report with the other one beside it that is asked for."""
+    from ullage.reports.fleet.comparison import read_figures
+    from ullage.reports.fleet.fleet import beside, fleet
+    from ullage.views.numbers import span
+    from ullage.written_values import moment
+
+    if other.file is not None:
+        return beside(report, read_figures(other.file, lambda text: moment(text, 0) or 0), harmless(public(other.file.name), 80))
+    if other.place is not None:
+        asked_of = replace(question, sources=(other.place,), since=None, until=None, store=None, by=report.by)
+        named = harmless(public(other.place), 80)
+    else:
+        start, end = _other_window(report.window, other)
+        asked_of = replace(question, since=start, until=end, store=None, by=report.by)
+        named = span((start, end))
+    with _read(asked_of, question.progress) as taken:
+        try:
+            compared = fleet(taken.samples, taken.jobs, asked_of, taken.problems.lines(), taken.rolled)
+        except UllageError as error:
+            raise UllageError(f"there is nothing to compare with in {named}: {error.problem}", error.hint) from error
+        made = beside(report, compared, named)
+        if taken.problems.complete:
+            return made
+        return replace(made, complete=False, partial_because=made.partial_because or f"{named}: {taken.problems.cuts[0].reason}")
 
 
 def write_samples(question: FleetQuestion, out: Path | None, progress: Progress) -> str | None:
@@ -82,7 +178,9 @@ def write_samples(question: FleetQuestion, out: Path | None, progress: Progress)
 def read_places(question: FleetQuestion) -> list[str]:
     """Return the places that are read for a question."""
     logs = [text.rpartition("=")[0] or text for text in question.reported]
-    return [*question.sources, *filter(None, [question.inventory]), *question.jobs, *logs]
+    other = None if question.against is None else other_report(question.against)
+    compared = [] if other is None or other.of_another_time else [str(other.file or other.place)]
+    return [*question.sources, *filter(None, [question.inventory]), *question.jobs, *logs, *compared]
 
 
 @contextmanager
@@ -114,6 +212,7 @@ _EXAMPLES = """
   ullage fleet week.parquet --jobs sacct.txt --by user      a table, with Slurm's records of who held what
   ullage fleet scrapes/ --reported train.log=4711           the MFU that the trainer of job 4711 logged, beside its OFU
   ullage fleet store/ --where 'user=ann and model=H100'     a part of the fleet
+  ullage fleet store/ --since 7d --against 7d               this week beside the last one
   ullage fleet dmon.log --gpu 'H100 SXM'                    nvidia-smi dmon --gpm-metrics 2,3,5
   ullage fleet local --watch 60s                            this machine's GPUs, no exporter needed
   ullage fleet store/ --price H100=2.50 --out fleet.html    the report as a page, with money

@@ -41,6 +41,7 @@ class JobQuestion(GpuAssumptions, TelemetryReading):
     reported: tuple[str, ...] = asked(
         "A trainer's log, for the MFU that it reports. Repeatable.", (), metavar="LOG[=JOB]", repeated=True, local=True
     )
+    against: str | None = asked("Another job to stand beside it: an earlier run of the same thing.", metavar="ID")
     setup: Literal["slurm", "kubernetes"] | None = asked(
         "What the scheduler needs for a report on every job: its scripts, settings, labels, the query."
     )
@@ -56,6 +57,8 @@ class JobQuestion(GpuAssumptions, TelemetryReading):
             raise WrongQuestionError("name a job, or a scheduler with --setup: one of the two")
         for address in self.mail_to:
             mail_address(address)
+        if self.against is not None and self.id is None:
+            raise WrongQuestionError("--against names a job to stand beside another one: name that, too")
         super().__post_init__()
 
     def fleet_request(self, progress: Progress, command: str) -> FleetRequest:
@@ -69,9 +72,8 @@ def answer(question: JobQuestion, progress: Progress, command: str = "") -> JobR
 
     Raises UllageError for what the user can fix, and for partial input under `strict`.
     """
-    from ullage.errors import UllageError, public
-    from ullage.intake import at_rest, opened
-    from ullage.reports.job.job import job_report
+    from ullage.errors import UllageError
+    from ullage.reports.job.job import with_other_job
     from ullage.reports.job.setup import job_setup
 
     wanted = question.id
@@ -81,6 +83,17 @@ def answer(question: JobQuestion, progress: Progress, command: str = "") -> JobR
         raise UllageError(
             "no telemetry is named", "name a file, a folder, a store or a URL after the job, or set ULLAGE_SOURCE to it; see --help"
         )
+    report = _report(question, wanted, progress, command)
+    if question.against is None:
+        return report
+    return with_other_job(report, _report(replace(question, id=question.against), question.against, progress, command))
+
+
+def _report(question: JobQuestion, wanted: str, progress: Progress, command: str) -> JobReport:
+    from ullage.errors import public
+    from ullage.intake import at_rest, opened
+    from ullage.reports.job.job import job_report
+
     problems = Problems()
     records, slurm = _records(question, problems)
     if not any(map(at_rest, question.sources)):  # a store is asked in no time, and its series are judged whole
@@ -131,6 +144,7 @@ _EXAMPLES = """
   ullage job 4711.0 scrapes/ --jobs sacct.txt                 the time of one step
   ullage job east/4711 store/                                 where two clusters have a job of that number
   ullage job ml/train-0 http://prometheus:9090 --since 12h    a pod of Kubernetes
+  ullage job 4711 store/ --against 4650                       beside an earlier run of it
   ullage job 4711 store/ --price H100=2.50 --out job.html     a page; .json, .md, .csv and .txt as well
   ullage job 4711 store/ --out job.eml --mail-to ann@example.org    an e-mail: sendmail -t < job.eml
   ullage job 4711 store/ --out job.js1                        a Jobstats summary for Slurm's AdminComment

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ullage.metrics.telemetry import LABELS, TelemetryTree
+from ullage.render.against import against_sections
 from ullage.render.fleet_document import group_record
 from ullage.render.fleet_document import record as record
 from ullage.render.roofs import energy_facts, energy_sections, group_cells, group_columns, roof_sections
@@ -49,6 +50,7 @@ def view(report: FleetReport, *, top: int = BRIEF) -> View:
         lede=[*_lede(report)],
         facts=[*_facts(report)],
         sections=[
+            *against_sections(report.against, top=top),
             Section(
                 "over-time", "Over time", [Picture(lambda w: course(report.course, report.window, width=w, standalone=False))], _OVER_TIME
             ),
@@ -309,9 +311,10 @@ def _parquet(report: FleetReport) -> bytes:
 
 def _flat(row: dict[str, Any]) -> dict[str, Any]:
     tree: dict[str, Any] = row.pop("tree")
+    least, most = row.pop("ofu_bounds") or (None, None)
     row = {name: value for name, value in row.items() if name not in ("roofs", "energy")}
     merged = {factor["name"]: factor["value"] for factor in tree.pop("factors")}
-    return tree | merged | row
+    return tree | merged | row | {"ofu_least": least, "ofu_most": most}
 
 
 def _roof_and_energy(group: Group) -> dict[str, Any]:

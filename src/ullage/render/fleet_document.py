@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Annotated, Any
 
 from ullage.reports.fleet.agreement import Comparison
+from ullage.reports.fleet.comparison import FleetComparison
 from ullage.reports.fleet.fleet import FleetReport
 from ullage.reports.fleet.groups import Group
 from ullage.reports.fleet.roofs import RoofLevel
@@ -131,6 +132,7 @@ class GroupDocument(Document):
     tree: TelemetryFactors
     roofs: RoofsDocument
     energy: EnergyDocument
+    ofu_bounds: Annotated[list[Ratio] | None, Made(lambda bounds: None if bounds is None else [*bounds])]
 
 
 class CourseDocument(Document):
@@ -262,6 +264,57 @@ class NoiseDocument(Document):
     bound: float
 
 
+class FigureChangeDocument(Document):
+    """A figure before and now (null: not known), its change where it exceeds the stated errors of both, and what it lies between."""
+
+    before: Annotated[float | None, At("before.value")]
+    now: Annotated[float | None, At("now.value")]
+    change: float | None
+    bounds: Annotated[list[float] | None, Made(lambda bounds: None if bounds is None else [*bounds])]
+
+
+class ChangedStepDocument(Document):
+    """A step of the chain: GPU-hours lost, and their share of those whose OFU is known."""
+
+    name: str
+    label: str
+    gpu_hours: Annotated[FigureChangeDocument, At("lost")]
+    share: FigureChangeDocument
+
+
+class ChangedGroupDocument(Document):
+    """A job, user, host …: in "both", "new", or "gone"."""
+
+    key: str
+    presence: str
+    gpu_hours: FigureChangeDocument
+    ofu: FigureChangeDocument
+    ullage_gpu_hours: Annotated[FigureChangeDocument, At("ullage")]
+
+
+class ComparisonOfFleetsDocument(Document):
+    """Another report beside this one: what it is of, its window, and what changed."""
+
+    named: str
+    window: WindowDocument
+    ofu: FigureChangeDocument
+    ullage_gpu_hours: Annotated[FigureChangeDocument, At("ullage")]
+    gpu_hours: FigureChangeDocument
+    gpus: FigureChangeDocument
+    gpu_util: FigureChangeDocument
+    kwh: FigureChangeDocument
+    steps: list[ChangedStepDocument]
+    by: str
+    groups: list[ChangedGroupDocument]
+
+
+def _beside(found: FleetComparison | None) -> ComparisonOfFleetsDocument | None:
+    return None if found is None else filled(ComparisonOfFleetsDocument, found, window=window_document(found.before.window))
+
+
+ComparedFleet = Annotated[ComparisonOfFleetsDocument | None, Made(_beside)]
+
+
 class FleetDocument(Document):
     """The answer of `ullage fleet`: how full the GPUs were, where the shortfall goes, whose it is, and what can be believed."""
 
@@ -296,20 +349,20 @@ class FleetDocument(Document):
     findings: list[Annotated[FindingDocument, Made(finding_record)]]
     agreement: AgreementDocument | None
     noise: list[NoiseDocument]
+    against: ComparedFleet
     command: str
     notes: list[str]
 
 
 def record(report: FleetReport) -> dict[str, Any]:
     """Return a fleet report as plain data, ready for JSON."""
-    start, end = report.window
     total = report.ledger["total"]
     counts = {name: VerdictCountDocument(series=count, gpu_hours=hours) for name, (count, hours) in report.verdicts.items()}
     found: dict[str, Any] = finite(
         plain_data(
             FleetDocument,
             report,
-            window=WindowDocument(start=iso(start), end=iso(end), hours=(end - start) / 3_600_000),
+            window=window_document(report.window),
             losses=losses_document(report),
             ledger_shares={owner: hours / total if total else None for owner, hours in report.ledger.items()},
             ullage=filled(UllageDocument, report),
@@ -318,6 +371,11 @@ def record(report: FleetReport) -> dict[str, Any]:
         )
     )
     return found
+
+
+def window_document(window: tuple[int, int]) -> WindowDocument:
+    """Return a window (ms since 1970) as a document."""
+    return WindowDocument(start=iso(window[0]), end=iso(window[1]), hours=(window[1] - window[0]) / 3_600_000)
 
 
 def losses_document(report: FleetReport) -> list[LossDocument]:

@@ -7,7 +7,9 @@ from typing import Annotated, Any
 
 from ullage.errors import harmless
 from ullage.metrics.metric import ratio
+from ullage.render.against import against_sections
 from ullage.render.fleet_document import (
+    ComparedFleet,
     CourseDocument,
     EnergyAccountDocument,
     EnergyDocument,
@@ -20,6 +22,7 @@ from ullage.render.fleet_document import (
     energy_account,
     finite,
     losses_document,
+    window_document,
 )
 from ullage.render.roofs import roof_words
 from ullage.render.svg.chain import waterfall
@@ -30,7 +33,7 @@ from ullage.reports.job.job import JobReport
 from ullage.reports.job.summary import summary_of
 from ullage.sources.jobs.jobstats import JobstatsSummary, write_summary
 from ullage.views.csv import table_csv
-from ullage.views.declared import At, Document, Hours, Made, Moment, Ratio, filled, iso, plain_data
+from ullage.views.declared import At, Document, Hours, Made, Moment, Ratio, filled, plain_data
 from ullage.views.files import FORMS as VIEW_FORMS
 from ullage.views.files import Form
 from ullage.views.findings import finding_record
@@ -38,7 +41,7 @@ from ullage.views.mail import mail
 from ullage.views.markup import known
 from ullage.views.notation import BAR, BYTES, FACTOR, GPU_HOURS, MONEY, PERCENT, PERCENT_1, WATTS
 from ullage.views.numbers import hours, part_read, percent, span
-from ullage.views.view import Cell, Column, FindingPlace, Headline, Picture, Section, Table, Value, View
+from ullage.views.view import BRIEF, Cell, Column, FindingPlace, Headline, Picture, Section, Table, Value, View
 
 MOST_STRAGGLERS = 3  # that a line names; the findings name all
 
@@ -60,6 +63,7 @@ def view(report: JobReport) -> View:
                 [Picture(lambda w: waterfall(fleet.tree, fleet.counted_hours, width=w, standalone=False)), _chain(report)],
                 _CHAIN,
             ),
+            *against_sections(report.against, top=BRIEF),
             Section("gpus", "Its GPUs", [_gpus(report)], _GPUS, detail=True),
             Section("course", "Over time", [Picture(lambda w: course(fleet.course, fleet.window, width=w, standalone=False))], detail=True),
         ],
@@ -362,6 +366,7 @@ class JobDocument(Document):
     course: Annotated[list[CourseDocument], At("fleet.course")]
     scheduler: Annotated[list[SchedulerRecordDocument], At("slurm")]
     jobstats: JobstatsDocument | None
+    against: ComparedFleet
     findings: list[Annotated[FindingDocument, Made(finding_record)]]
     command: str
     notes: list[str]
@@ -369,14 +374,13 @@ class JobDocument(Document):
 
 def record(report: JobReport) -> dict[str, Any]:
     """Return a job's report as plain data, ready for JSON."""
-    start, end = report.window
     found: dict[str, Any] = finite(
         plain_data(
             JobDocument,
             report,
             jobs=[job.name for job in report.jobs],
             cluster=report.jobs[0].cluster,
-            window=WindowDocument(start=iso(start), end=iso(end), hours=(end - start) / 3_600_000),
+            window=window_document(report.window),
             ofu_bounds=None if report.fleet.ofu_bounds is None else [*report.fleet.ofu_bounds],
             losses=losses_document(report.fleet),
             ullage=filled(UllageDocument, report.fleet),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from statistics import median
 
 from ullage.findings.fleet_evidence import FleetEvidence, JobEvidence, price
@@ -33,9 +33,8 @@ def slower_than_its_kind(fleet: FleetEvidence) -> Iterator[Finding]:
     """Yield the jobs whose OFU is at most three quarters of that of every other job of their kind, and that memory does not bind."""
     kinds: dict[tuple[object, ...], list[JobEvidence]] = {}
     for job in fleet.jobs:
-        if job.name and job.ofu is not None and job.total(lambda one: one.worked) >= LEAST_HOURS:
-            models = tuple(sorted({one.model or "" for one in job.devices}))
-            kinds.setdefault((job.cluster, job.user, job.name, len(job.devices), models), []).append(job)
+        if job.likeness is not None and job.ofu is not None and job.total(lambda one: one.worked) >= LEAST_HOURS:
+            kinds.setdefault(job.likeness, []).append(job)
     for jobs in kinds.values():
         for job in jobs if len(jobs) > LEAST_OTHERS else ():
             others = [other for other in jobs if other is not job]
@@ -46,7 +45,7 @@ def slower_than_its_kind(fleet: FleetEvidence) -> Iterator[Finding]:
 def _finding(job: JobEvidence, others: list[JobEvidence]) -> Finding:
     usual = median(other.ofu or 0.0 for other in others)
     hours = job.total(lambda one: one.worked) * (1 - (job.ofu or 0.0) / usual)
-    moved, change = _moved(job, others)
+    moved, change = moved_step(job, others)
     return Finding(
         where=place_of_devices(job, job.devices),
         owner=job.owner,
@@ -63,7 +62,7 @@ def _finding(job: JobEvidence, others: list[JobEvidence]) -> Finding:
     )
 
 
-def _moved(job: JobEvidence, others: list[JobEvidence]) -> tuple[str, float | None]:
+def moved_step(job: JobEvidence, others: Sequence[JobEvidence]) -> tuple[str, float | None]:
     """Return the step of the chain that fell most beside the others', and how far; "" where no step is known."""
     own, theirs = _factors(job), [_factors(other) for other in others]
     changes = {

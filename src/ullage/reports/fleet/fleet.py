@@ -12,11 +12,13 @@ import pyarrow.compute as pc
 
 from ullage.audit.trust import VERDICTS, Verdict
 from ullage.errors import UllageError, harmless
+from ullage.findings.fleet_evidence import FleetEvidence
 from ullage.findings.kind import fleet_findings
 from ullage.metrics.clocks import SamplingNoise
 from ullage.metrics.metric import ratio
-from ullage.metrics.telemetry import TelemetryTree
+from ullage.metrics.telemetry import LABELS, TelemetryTree
 from ullage.reports.fleet.agreement import Agreement, MeasuredJob, agreement
+from ullage.reports.fleet.comparison import FleetComparison, FleetFigures, compared, figures_of
 from ullage.reports.fleet.energy import Energy, energies_of, energy_ledger
 from ullage.reports.fleet.existence import Existence, existence, notes_of, outside
 from ullage.reports.fleet.fleet_evidence import fleet_evidence
@@ -41,7 +43,7 @@ from ullage.reports.fleet.rated import Rated, chains, codes_of, losses, rate, we
 from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.fleet.roofs import RoofHeights, roofs_of
 from ullage.reports.fleet.series import gauge_evidence, noise
-from ullage.reports.fleet.trusted import Device, bounds_note, judge, sampled_bounds
+from ullage.reports.fleet.trusted import Device, bounds_note, clock_moves, judge, sampled_bounds
 from ullage.reports.fleet.where import FILTER_FIELDS, Condition, rows_that_fit, samples_that_fit
 from ullage.store.rollups import RolledSums
 from ullage.sums.devices import KIND, within
@@ -76,7 +78,7 @@ class FleetReport(ShownByView, view="ullage.render.fleet"):
     `ofu_bounds` are the least and the most that OFU may be where clock and activity move together (None: not sampled).
     `findings` are what is worth doing, in order of what it is worth; `doubtful_series` are the verdicts on series that are not ok.
     `roofs` are over trusted series; `energy` is what all meters saw, `energy_ledger` the same by owner, `carbon` (g/kWh) and `kwh_price`
-    what a kWh was asked to count as.
+    what a kWh was asked to count as. `against` is another report beside it, where that is asked for, and `measured` what findings rest on.
     `complete` says whether all that was asked for was read; if not, `read_until` is the time up to which it was, where that is known, and
     `partial_because` is why.
     """
@@ -119,6 +121,8 @@ class FleetReport(ShownByView, view="ullage.render.fleet"):
     energy_ledger: dict[str, Energy] = field(default_factory=dict)
     carbon: float | None = None
     kwh_price: float | None = None
+    against: FleetComparison | None = None
+    measured: FleetEvidence | None = field(default=None, repr=False, compare=False)
 
 
 def fleet(
@@ -153,6 +157,7 @@ def report_of(whole: JudgedFleet, asked: JudgedFleet, jobs: pa.Table | None, que
     mfus = {} if compared is None else {job.job: job.mfu for job in compared.jobs}
     measured = fleet_evidence(good, lost, prices_of(good, question.prices), jobs, asked.window, mfus, _doubtful(verdicts))
     measured = replace(measured, sick=sick_gpus(asked.samples))
+    moves = clock_moves(good, verdicts)
     return FleetReport(
         ofu=weighted_mean(good.ofu_part, good.ofu_time, good.weight),
         ofu_all=weighted_mean(rated.ofu_part, rated.ofu_time, rated.weight),
@@ -169,8 +174,10 @@ def report_of(whole: JudgedFleet, asked: JudgedFleet, jobs: pa.Table | None, que
         counted_hours=counted_hours(good),
         ledger=_ledger(rated, asked.existence),
         by=by,
-        groups=_hourly(whole.samples, question, whole.verdicts) if by == "hour" else groups_of(rated, trusted, lost, by, question.prices),
-        models=groups_of(rated, trusted, lost, "model", question.prices),
+        groups=_hourly(whole.samples, question, whole.verdicts)
+        if by == "hour"
+        else groups_of(rated, trusted, lost, by, question.prices, moves),
+        models=groups_of(rated, trusted, lost, "model", question.prices, moves),
         course=_course(asked.samples, asked.window, verdicts, question, asked.rolled),
         verdicts=_tally(verdicts),
         doubtful_series=_doubtful(verdicts),
@@ -188,7 +195,19 @@ def report_of(whole: JudgedFleet, asked: JudgedFleet, jobs: pa.Table | None, que
         energy_ledger=energy_ledger(rated),
         carbon=question.carbon,
         kwh_price=question.kwh_price,
+        measured=measured,
     )
+
+
+def beside(report: FleetReport, other: FleetReport | FleetFigures, named: str) -> FleetReport:
+    """Return a report with another one beside it, which is `named`; where that has its samples, jobs of one kind are compared as well."""
+    earlier = None if isinstance(other, FleetFigures) else other.measured
+    before = other if isinstance(other, FleetFigures) else figures_of(other)
+    found = report.findings
+    if report.measured is not None and earlier is not None:
+        found = fleet_findings(replace(report.measured, earlier=earlier.jobs))
+    made = compared(before, figures_of(report), named, list(LABELS))
+    return replace(report, against=made, findings=found, notes=[*report.notes, *made.notes])
 
 
 @dataclass(frozen=True)
@@ -366,7 +385,8 @@ def _hourly(samples: Any, question: FleetRequest, verdicts: Verdicts) -> list[Gr
         chosen = rows_that_fit(condition, rated.sums)
         lost = {name: values[chosen[trusted]] for name, values in lost.items()}
         rated, trusted = rated.take(chosen), trusted[chosen]
-    return groups_of(rated, trusted, lost, "bucket", question.prices)
+    moves = clock_moves(rated.take(trusted), verdicts)
+    return groups_of(rated, trusted, lost, "bucket", question.prices, moves)
 
 
 def _natural_key(sums: pa.Table) -> str:

@@ -20,6 +20,7 @@ from ullage.metrics.telemetry import TelemetryTree
 from ullage.reports.fleet.energy import Energy, energies_of
 from ullage.reports.fleet.rated import Rated, chains, weighted_mean
 from ullage.reports.fleet.roofs import RoofHeights, roofs_of
+from ullage.reports.fleet.trusted import ClockMoves
 from ullage.store.rollups import COURSE_MS, RolledSums
 from ullage.sums.devices import device_sums, from_course_steps, time_steps
 from ullage.sums.exact import negative
@@ -41,7 +42,7 @@ class Group:
 
     `ofu`, `tree` and `ullage` are over trusted series, `counted_hours` of them whose OFU is known, `exact_share` of it by cycle counters;
     `roofs` are over trusted series too; `gpu_hours`, `gpus`, `cost` and `energy` over all. `tree` says what is left after each step; its
-    losses of `counted_hours` add up to `ullage`.
+    losses of `counted_hours` add up to `ullage`. `ofu_bounds` are the least and the most that `ofu` may be, where clocks were sampled.
     """
 
     key: str
@@ -56,6 +57,7 @@ class Group:
     exact_share: float = 0.0
     roofs: RoofHeights = field(default_factory=RoofHeights)
     energy: Energy = field(default_factory=Energy)
+    ofu_bounds: tuple[float, float] | None = None
 
     @property
     def ullage(self) -> float | None:
@@ -63,17 +65,25 @@ class Group:
         return None if self.ofu is None else self.counted_hours * (1 - self.ofu)
 
 
-def groups_of(rated: Rated, trusted: Mask, lost: Mapping[str, Array], by: str, prices: Mapping[str, float]) -> list[Group]:
+def groups_of(
+    rated: Rated,
+    trusted: Mask,
+    lost: Mapping[str, Array],
+    by: str,
+    prices: Mapping[str, float],
+    moves: ClockMoves | None = None,
+) -> list[Group]:
     """Return a group per value of the column `by`, the most GPU-hours short of full first; `trusted` says which rows count for OFU.
 
-    `lost` is what each step loses in each trusted row. Names that stand in several clusters are told apart by the cluster.
+    `lost` is what each step loses in each trusted row, `moves` how far their clocks leave OFU open. Names that stand in several clusters
+    are told apart by the cluster.
     """
     rows, firsts = rated.alike(by, "cluster")
     labels = _labels(rated.sums.take(pa.array(firsts)), by)
     keys = sorted(set(labels))
     place = {key: code for code, key in enumerate(keys)}
     codes = np.array([place[label] for label in labels], dtype=np.int64)[rows]
-    found = _groups(rated, trusted, lost, codes, [harmless(key) for _, key in keys], prices_of(rated, prices))
+    found = _groups(rated, trusted, lost, codes, [harmless(key) for _, key in keys], prices_of(rated, prices), moves)
     return found if by == "bucket" else sorted(found, key=lambda g: (-(g.ullage if g.ullage is not None else -1.0), g.key))
 
 
@@ -94,7 +104,15 @@ def _labels(sums: pa.Table, by: str) -> list[tuple[bool, str]]:
     return [(name is None, words) for name, words in zip(names, told, strict=True)]
 
 
-def _groups(rated: Rated, trusted: Mask, lost: Mapping[str, Array], codes: Codes, keys: Sequence[str], prices: Array) -> list[Group]:
+def _groups(
+    rated: Rated,
+    trusted: Mask,
+    lost: Mapping[str, Array],
+    codes: Codes,
+    keys: Sequence[str],
+    prices: Array,
+    moves: ClockMoves | None,
+) -> list[Group]:
     count = len(keys)
     good = rated.take(trusted)
     hours = rated.column("span_ms") * rated.weight / HOUR_MS
@@ -104,6 +122,7 @@ def _groups(rated: Rated, trusted: Mask, lost: Mapping[str, Array], codes: Codes
     devices = np.bincount(np.unique(codes * max(several, 1) + own) // max(several, 1), minlength=count)
     counted = np.bincount(codes[trusted], good.ofu_time * good.weight, count)
     roofs, energies = roofs_of(good, codes[trusted], count), energies_of(rated, codes, count)
+    bounds = [None] * count if moves is None else moves.bounds(codes[trusted], count)
     exact = np.nan_to_num(ratio(np.bincount(codes[trusted], good.exact_time * good.weight, count), counted))
     return [
         Group(
@@ -119,6 +138,7 @@ def _groups(rated: Rated, trusted: Mask, lost: Mapping[str, Array], codes: Codes
             exact_share=float(exact[code]),
             roofs=roofs[code],
             energy=energies[code],
+            ofu_bounds=bounds[code],
         )
         for code, (key, tree) in enumerate(zip(keys, chains(good, lost, codes[trusted], count), strict=True))
     ]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from ullage.audit.trust import GaugeEvidence, SeriesFault, Verdict, verdict
 from ullage.metrics.metric import ratio
-from ullage.reports.fleet.rated import TOO_FAST, Array, Rated, codes_of
+from ullage.reports.fleet.rated import TOO_FAST, Array, Codes, Rated, codes_of
 from ullage.units import HOUR_MS
 
 Device = tuple[str, str | None]  # gpu, mig
@@ -56,13 +57,34 @@ def judge(devices: Rated, evidence: Mapping[Device, GaugeEvidence]) -> dict[Devi
 
 
 def sampled_bounds(good: Rated, verdicts: Mapping[Device, Verdict]) -> tuple[float, float] | None:
-    """Return the least and the most that the OFU of trusted rows may be; None where no series of them is bounded by its clocks.
+    """Return the least and the most that the OFU of trusted rows may be; None where no series of them is bounded by its clocks."""
+    moves = clock_moves(good, verdicts)
+    return None if moves is None else moves.bounds(np.zeros(len(good), np.int64), 1)[0]
+
+
+@dataclass(frozen=True)
+class ClockMoves:
+    """By how much the OFU-time (ms) of each trusted row may be `less` or `more` than it is, by the bounds of its series' clocks."""
+
+    kept: Array
+    time: Array
+    less: Array
+    more: Array
+
+    def bounds(self, codes: Codes, count: int) -> list[tuple[float, float] | None]:
+        """Return the least and the most that the OFU of each of `count` groups of rows may be; None where a group has no OFU."""
+        time, kept, less, more = (np.bincount(codes, part, count) for part in (self.time, self.kept, self.less, self.more))
+        return [(float((kept[n] - less[n]) / time[n]), float((kept[n] + more[n]) / time[n])) if time[n] > 0 else None for n in range(count)]
+
+
+def clock_moves(good: Rated, verdicts: Mapping[Device, Verdict]) -> ClockMoves | None:
+    """Return how far the clocks of trusted rows leave their OFU open; None where no series of them is bounded.
 
     Where cycles were counted OFU is what it is. Where it was sampled it may be less or more by the ratio that the series' own bounds have
     to its mean; a series without bounds counts as it is.
     """
-    time = float((good.ofu_time * good.weight).sum())
-    if not time or not any(verdict.trusted and verdict.ofu_bounds for verdict in verdicts.values()):
+    time = good.ofu_time * good.weight
+    if not time.any() or not any(verdict.trusted and verdict.ofu_bounds for verdict in verdicts.values()):
         return None
     clock = np.array([chip.tensor_clock for chip in good.chips] + [np.nan])[good.chip]
     sampled = np.nan_to_num(good.column("ofu_sum") / clock)
@@ -73,12 +95,9 @@ def sampled_bounds(good: Rated, verdicts: Mapping[Device, Verdict]) -> tuple[flo
     bounds = [verdicts[row["gpu"], row["mig"]].ofu_bounds if (row["gpu"], row["mig"]) in verdicts else None for row in names]
     known = np.array([(np.nan, np.nan) if bound is None else bound for bound in bounds]).T
     least, most = np.nan_to_num(known / np.where(mean > 0, mean, np.nan), nan=1.0)
-    kept = float((np.nan_to_num(good.ofu_part) * good.weight).sum())
-
-    def moved(factor: Array) -> float:
-        return (kept + float((sampled * good.weight * (factor[codes] - 1)).sum())) / time
-
-    return moved(np.minimum(least, 1.0)), moved(np.maximum(most, 1.0))
+    weighed = sampled * good.weight
+    less, more = weighed * (1 - np.minimum(least, 1.0))[codes], weighed * (np.maximum(most, 1.0) - 1)[codes]
+    return ClockMoves(np.nan_to_num(good.ofu_part) * good.weight, time, less, more)
 
 
 def bounds_note(bounds: tuple[float, float] | None) -> str | None:

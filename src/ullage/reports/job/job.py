@@ -12,6 +12,8 @@ import pyarrow.compute as pc
 from ullage.errors import UllageError
 from ullage.findings.kind import fleet_findings
 from ullage.job_names import plain_name, separate_names
+from ullage.metrics.telemetry import LABELS
+from ullage.reports.fleet.comparison import FleetComparison, compared, figures_of
 from ullage.reports.fleet.fleet import FleetReport, JudgedFleet, judged_fleet, part_of_fleet, report_of
 from ullage.reports.fleet.fleet_evidence import fleet_evidence
 from ullage.reports.fleet.groups import prices_of
@@ -35,7 +37,7 @@ class JobReport(ShownByView, view="ullage.render.job"):
     `fleet` is the report of `ullage fleet --job` on them, and so are its numbers; `window` is from the job's first to its last sample, or
     the step's time. `recorded_hours` are GPUs × time by the scheduler's records (None: they don't say). `findings` may rest on other jobs
     ("slower than its kind"), and each speaks of this one. `jobstats` is Jobstats' summary, where Slurm's record has one.
-    `mail_to` are the addresses that an e-mail of it is for.
+    `mail_to` are the addresses that an e-mail of it is for, and `against` is another job beside it.
     """
 
     asked: str
@@ -57,6 +59,7 @@ class JobReport(ShownByView, view="ullage.render.job"):
     complete: bool = True
     read_until: int | None = None
     partial_because: str = ""
+    against: FleetComparison | None = None
 
     @property
     def stragglers(self) -> list[Finding]:
@@ -107,6 +110,16 @@ def job_report(
         notes=[*report.notes, *_notes(part, meant), *unreadable],
         command=question.command,
     )
+
+
+def with_other_job(report: JobReport, other: JobReport) -> JobReport:
+    """Return a job's report with another job beside it; what was read of that in part makes the whole partial."""
+    before, now = figures_of(other.fleet), figures_of(report.fleet)
+    found = compared(replace(before, groups={}), replace(now, groups={}), f"job {other.asked}", list(LABELS))
+    made = replace(report, against=replace(found, notes=()))
+    if other.complete:
+        return made
+    return replace(made, complete=False, partial_because=made.partial_because or f"job {other.asked}: {other.partial_because}")
 
 
 def condition_of_jobs(jobs: Sequence[NamedJob]) -> Condition:
