@@ -86,7 +86,12 @@ class Follower:
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join(patience)
-        return not self._thread.is_alive()
+        if self._thread.is_alive():
+            return False
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+        return True
 
     def _run(self) -> None:
         while not self._stop.is_set():

@@ -73,6 +73,7 @@ def _plan(settings: ServiceSettings, sources: tuple[str, ...]) -> FollowPlan:
         headers=settings.headers(),
         verify_tls=settings.ca or True,
         timeout=seconds(settings.timeout),
+        retries=1,  # it is asked again anyway
         cluster=settings.cluster or None,
         time_zone=settings.time_zone or None,
         interval=min(every, 1.0),
