@@ -229,6 +229,7 @@ def test_an_answer_is_made_once_until_the_store_grows(tmp_path: Path) -> None:
         first = client("/api/v1/fleet?by=host")
         assert client("/api/v1/fleet?by=host").headers["etag"] == first.headers["etag"]
         Store.open(place).append([hour(start=120, minutes=30)])
+        wait_for(lambda: client("/api/v1/fleet?by=host").headers["ullage-current"] == "true")
         second = client("/api/v1/fleet?by=host")
         assert second.headers["etag"] != first.headers["etag"]
         assert second.json["gpu_hours"] == pytest.approx(first.json["gpu_hours"] + 4 * 0.5, abs=0.01)

@@ -10,6 +10,7 @@ from ullage.metrics.metric import ratio
 from ullage.render.against import against_sections
 from ullage.render.fleet_document import (
     ComparedFleet,
+    ComparisonDocument,
     CourseDocument,
     EnergyAccountDocument,
     EnergyDocument,
@@ -27,6 +28,7 @@ from ullage.render.fleet_document import (
 from ullage.render.roofs import roof_words
 from ullage.render.svg.chain import waterfall
 from ullage.render.svg.line import course
+from ullage.reports.fleet.agreement import Comparison
 from ullage.reports.fleet.energy import KWH
 from ullage.reports.job.devices import places_in_words
 from ullage.reports.job.job import JobReport
@@ -100,11 +102,24 @@ def _facts(report: JobReport) -> Iterator[tuple[str, str]]:
     yield "where", f"{_models(report)}: {places_in_words(report.gpus)}"
     yield "hours", _hours(report)
     yield "GPUs", _spread(report)
+    yield "reported", "; ".join(map(_reported, _comparisons(report)))
     yield "roof", _roof(report)
     yield "stragglers", _stragglers(report)
     yield "energy", _energy(report)
     yield "cost", _cost(report)
     yield "CPUs", _cpus(report.jobstats)
+
+
+def _comparisons(report: JobReport) -> list[Comparison]:
+    """Return what the job reported of itself, beside its OFU."""
+    return [] if report.fleet.agreement is None else report.fleet.agreement.jobs
+
+
+def _reported(found: Comparison) -> str:
+    """Return in words how the MFU that a job reported stands to its OFU."""
+    apart = known(found.relative_error)
+    side = "" if apart is None else f", {percent(abs(apart))} {'above' if apart > 0 else 'below'} its OFU of {percent(found.ofu, 1)}"
+    return f"MFU {percent(found.mfu, 1)}{side}"
 
 
 def _who(report: JobReport) -> str:
@@ -370,6 +385,7 @@ class JobDocument(Document):
     findings: list[Annotated[FindingDocument, Made(finding_record)]]
     command: str
     notes: list[str]
+    reported: list[ComparisonDocument]
 
 
 def record(report: JobReport) -> dict[str, Any]:
@@ -378,6 +394,7 @@ def record(report: JobReport) -> dict[str, Any]:
         plain_data(
             JobDocument,
             report,
+            reported=[filled(ComparisonDocument, one) for one in _comparisons(report)],
             jobs=[job.name for job in report.jobs],
             cluster=report.jobs[0].cluster,
             window=window_document(report.window),

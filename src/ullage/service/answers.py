@@ -106,10 +106,11 @@ class AnswerBook:
         for thread in self._threads:
             thread.start()
 
-    async def get(self, request: AskedQuestion) -> Answer:
+    async def get(self, request: AskedQuestion, limit: float | None = None) -> Answer:
         """Return the answer to a request: one that is kept while it is true, else a new one.
 
-        One that is no longer true is given, too, where the new one takes more than `PATIENCE`. Raises UllageError as the question does, and
+        One that is no longer true is given, too, where the new one takes more than `PATIENCE`. `limit` (s) goes before the book's.
+        Raises UllageError as the question does, and
         BusyError where there is no answer within the limit.
         """
         version = self.store.version() if request.served.place else ""
@@ -119,11 +120,12 @@ class AnswerBook:
             self.answered += 1
             return kept
         made = self._pending.get(request) or self._begin(request, version)
-        done, _ = await asyncio.wait({made}, timeout=self.limit if kept is None else min(PATIENCE, self.limit))
+        limit = self.limit if limit is None else min(limit, self.limit)
+        done, _ = await asyncio.wait({made}, timeout=limit if kept is None else min(PATIENCE, limit))
         if done:
             return made.result()
         if kept is None:
-            raise BusyError(f"this question takes longer than {self.limit:g} s; its answer is kept when it is made: ask again")
+            raise BusyError(f"this question takes longer than {limit:g} s; its answer is kept when it is made: ask again")
         self.stale += 1
         return kept
 

@@ -14,10 +14,15 @@ from starlette.routing import Route
 import ullage
 from ullage.errors import NoSuchNameError, UllageError, harmless
 from ullage.service.answers import Answer, AnswerBook, BusyError
+from ullage.service.exposition import OPENMETRICS, PLAIN, fleet_families, own_families, total_families, written
+from ullage.service.guard import Access
 from ullage.service.openapi import openapi_document
 from ullage.service.pages import PAGES, ServicePage, frame_of, no_answer_view
+from ullage.service.reported import keep_reported, read_reported_speed
 from ullage.service.served import FORMS, SERVED, AskedQuestion, request_of
+from ullage.service.settings import TOKEN
 from ullage.service.state import ServiceState
+from ullage.service.totals import TotalsBook
 from ullage.views.declared import iso
 from ullage.views.html import html
 from ullage.views.json_text import json_text
@@ -30,6 +35,8 @@ KINDS = {
     "text": "text/plain; charset=utf-8",
 }
 LONGEST_QUERY = 4_000  # characters
+METRICS_WINDOW = "24h"  # that gauges are over
+METRICS_LIMIT = 5.0  # s; a scrape waits for 10 s by default
 Handler = Callable[[HttpRequest], Awaitable[Response]]
 
 
@@ -40,6 +47,9 @@ class Service:
     book: AnswerBook
     state: ServiceState
     words: Mapping[str, Any] = field(default_factory=dict)
+    access: Access = field(default_factory=Access)
+    totals: TotalsBook | None = None
+    statuses: dict[int, int] = field(default_factory=dict)  # answers by HTTP status
 
     @property
     def routes(self) -> list[Route]:
@@ -48,6 +58,8 @@ class Service:
             Route("/healthz", self.healthz),
             Route("/readyz", self.readyz),
             Route("/openapi.json", self.openapi),
+            Route("/metrics", self.metrics),
+            Route("/api/v1/reported", self.reported, methods=["POST"]),
             Route("/api/v1/job/{id:path}", self._api("job")),
             Route("/job/{id:path}", self._page(ServicePage("/job", "Job", "job"))),
         ]
@@ -72,6 +84,38 @@ class Service:
         """Describe the API."""
         return Response(await self.book.beside(openapi_document), media_type=KINDS["json"])
 
+    async def metrics(self, http: HttpRequest) -> Response:
+        """Say for a Prometheus how full the fleet is, and how the service is."""
+        families = [*own_families(self.state, self.book, self.statuses)]
+        if not self.state.unready():
+            try:
+                recent = AskedQuestion("fleet", (("since", METRICS_WINDOW),)).with_words(self.words)
+                answer = await self.book.get(recent, METRICS_LIMIT)
+                families += fleet_families(await self.book.beside(answer.data))
+            except (UllageError, BusyError):
+                pass  # what the service says of itself tells it
+            families += total_families(self.totals.totals) if self.totals is not None else ()
+        plain = "text/plain" in (accepted := http.headers.get("accept", "")) and "application/openmetrics-text" not in accepted
+        return Response(written(families, openmetrics=not plain), headers={"Content-Type": PLAIN if plain else OPENMETRICS})
+
+    async def reported(self, http: HttpRequest) -> Response:
+        """Keep what a job says of itself."""
+        if not self.access.has_token(http.headers):
+            hint = f"give the service a token in {TOKEN}, and send it as 'Authorization: Bearer TOKEN'"
+            return _problem(403, "only who has the token of this service may report", hint)
+        try:
+            said = read_reported_speed(await http.body())
+            said.speed()
+        except UllageError as error:
+            return _problem(400, error.problem, error.hint)
+        if because := self.state.unready():
+            return _problem(503, because, "", {"Retry-After": "60"})
+        try:
+            await self.book.beside(lambda: keep_reported(self.state.store.path, said))
+        except UllageError as error:
+            return _problem(503, error.problem, error.hint, {"Retry-After": "60"})
+        return _json({"kept": True, "job": said.job})
+
     def _api(self, name: str) -> Handler:
         async def answer(http: HttpRequest) -> Response:
             form, only = http.query_params.get("form", "json"), http.query_params.get("only", "")
@@ -81,7 +125,7 @@ class Service:
                 answer = await self.book.get(request)
                 if form == "html":
                     return await self._drawn(answer, request, http, ())
-                return _whole(await self.book.beside(lambda: answer.written(form, only)), form, answer)
+                return self._whole(await self.book.beside(lambda: answer.written(form, only)), form, answer)
             except BadRequestError as error:
                 return _problem(400, error.problem, error.hint)
             except UllageError as error:
@@ -124,7 +168,13 @@ class Service:
 
     async def _drawn(self, answer: Answer, request: AskedQuestion, http: HttpRequest, sections: tuple[str, ...]) -> Response:
         frame = frame_of(http.url.path, http.query_params.multi_items(), request, self.state.page_state())
-        return _whole(await self.book.beside(lambda: answer.page(sections, frame)), "html", answer)
+        return self._whole(await self.book.beside(lambda: answer.page(sections, frame)), "html", answer)
+
+    def _whole(self, body: bytes, form: str, answer: Answer) -> Response:
+        """Return an answer; its headers say whether it is of all that was asked for, and of the store as it is now."""
+        current = answer.version in ("", self.state.store.version())
+        said = {"Ullage-Complete": str(answer.complete).lower(), "Ullage-Current": str(current).lower()}
+        return Response(body, headers={"ETag": f'"{answer.version}-{answer.made:.3f}"', **said}, media_type=KINDS[form])
 
     def _no_answer(self, http: HttpRequest, request: AskedQuestion | None, status: int, problem: str, hint: str) -> Response:
         frame = frame_of(http.url.path, http.query_params.multi_items(), request, self.state.page_state())
@@ -163,11 +213,6 @@ def _check_form(form: str, only: str) -> None:
         raise BadRequestError(f"form must be one of {', '.join(FORMS)}, not '{harmless(form, 60)}'")
     if only and form in ("json", "html"):
         raise BadRequestError("JSON and pages hold every table", "leave out only, or ask for the form csv")
-
-
-def _whole(body: bytes, form: str, answer: Answer) -> Response:
-    headers = {"ETag": f'"{answer.version}-{answer.made:.3f}"', "Ullage-Complete": str(answer.complete).lower()}
-    return Response(body, headers=headers, media_type=KINDS[form])
 
 
 def _problem(status: int, problem: str, hint: str, headers: Mapping[str, str] | None = None) -> Response:

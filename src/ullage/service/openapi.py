@@ -6,9 +6,12 @@ import inspect
 from functools import cache
 from typing import Any
 
+import msgspec
+
 import ullage
 from ullage.asking.remote import field_schema
 from ullage.render.documents import schema
+from ullage.service.reported import ReportedSpeed
 from ullage.service.served import FORMS, SERVED, ServedQuestion
 from ullage.views.json_text import json_text
 
@@ -31,7 +34,7 @@ def openapi_document() -> str:
         {
             "openapi": "3.1.0",
             "info": {"title": "Ullage", "version": ullage.__version__, "description": "How far GPUs fall short of full."},
-            "paths": paths | _OWN,
+            "paths": paths | _OWN | {"/api/v1/reported": {"post": _reported(parts)}},
             "components": {"schemas": parts, "securitySchemes": {"token": {"type": "http", "scheme": "bearer"}}},
         }
     )
@@ -89,6 +92,23 @@ def _problem(why: str) -> dict[str, Any]:
     return {"description": why, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 
 
+def _reported(parts: dict[str, Any]) -> dict[str, Any]:
+    made = msgspec.json.schema(ReportedSpeed)
+    parts["ReportedSpeed"] = made["$defs"]["ReportedSpeed"]
+    body = {"required": True, "content": {"application/json": {"schema": {"$ref": "#/components/schemas/ReportedSpeed"}}}}
+    wrong = {"400": "It says nothing.", "403": "The token is missing.", "503": "It can't be kept now."}
+    answers = {"200": {"description": "It is kept.", "content": {"application/json": {}}}} | {
+        status: _problem(why) for status, why in wrong.items()
+    }
+    return {
+        "operationId": "reported",
+        "summary": "What a job says of itself",
+        "security": [{"token": []}],
+        "requestBody": body,
+        "responses": answers,
+    }
+
+
 _PROBLEM = {
     "type": "object",
     "required": ["error"],
@@ -110,5 +130,6 @@ def _plain(summary: str, media: str, statuses: dict[str, str]) -> dict[str, Any]
 _OWN = {
     "/healthz": _plain("Whether the process serves", "application/json", {"200": "It does."}),
     "/readyz": _plain("Whether there is an answer", "application/json", {"200": "There is.", "503": "There is none yet, and why."}),
+    "/metrics": _plain("How full the fleet is, for a Prometheus", "application/openmetrics-text", {"200": "OpenMetrics 1.0."}),
     "/openapi.json": _plain("This document", "application/json", {"200": "The document."}),
 }

@@ -14,7 +14,7 @@ import uvicorn
 from ullage.errors import UllageError
 from ullage.service.answers import BusyError
 from ullage.service.application import Service, application
-from ullage.service.guard import Access, Guard
+from ullage.service.guard import Guard
 from ullage.service.logs import ServiceLog
 from ullage.service.served import AskedQuestion
 
@@ -45,14 +45,13 @@ class RunningService:
     """A service on a socket; `run` serves until `stop`."""
 
     service: Service
-    access: Access
     log: ServiceLog
     filler: Filler | None = None
     server: uvicorn.Server = field(init=False)
     guard: Guard = field(init=False)
 
     def __post_init__(self) -> None:
-        self.guard = Guard(application(self.service), self.access, self.log)
+        self.guard = Guard(application(self.service), self.service.access, self.log, self.service.statuses)
         config = uvicorn.Config(
             self.guard,
             log_config=None,
@@ -91,7 +90,7 @@ class RunningService:
             warm.cancel()
 
     async def _keep_warm(self) -> None:
-        """Make the first page anew whenever the store has changed, before anybody asks for it."""
+        """Make the first page anew whenever the store has changed, before anybody asks for it, and count the hours that have passed."""
         seen = ""
         while True:
             version = self.service.state.store.version()
@@ -99,6 +98,7 @@ class RunningService:
                 seen = version
                 try:
                     await self.service.book.get(AskedQuestion("fleet").with_words(self.service.words))
+                    await self._count()
                 except UllageError as error:
                     self.log("no answer", {"page": "/", "problem": error.problem})
                 except BusyError:
@@ -106,6 +106,15 @@ class RunningService:
                 except Exception as error:  # a bug of ours ends a question, not the service
                     self.log("failure", {"page": "/", "problem": repr(error)})
             await asyncio.sleep(LOOK)
+
+    async def _count(self) -> None:
+        state, totals = self.service.state, self.service.totals
+        if totals is None:
+            return
+        if state.following is not None and not state.following.writes:
+            totals.look()
+            return
+        await self.service.book.beside(lambda: totals.count(state.store.window()))
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

@@ -93,7 +93,7 @@ def read_settings(file: str | Path) -> ServiceSettings:
     try:
         said = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UllageError(f"{_at(path, _line(str(error)))}: {harmless(_without_line(str(error)))}", "TOML: toml.io") from None
+        raise UllageError(f"{_at(path, _line(str(error), text))}: {harmless(_without_line(str(error)))}", "TOML: toml.io") from None
     settings = _typed(said, text, path)
     try:
         return checked(settings)
@@ -158,9 +158,10 @@ def _at(path: Path, line: int | None) -> str:
     return f"{harmless(str(path))}{'' if line is None else f' line {line}'}"
 
 
-def _line(message: str) -> int | None:
+def _line(message: str, text: str) -> int:
+    """Return the line that a message of `tomllib` names: without a number it is the last."""
     found = re.search(r"at line (\d+)", message)
-    return int(found[1]) if found else None
+    return int(found[1]) if found else max(1, len(text.splitlines()))
 
 
 def _without_line(message: str) -> str:

@@ -7,25 +7,30 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from ullage.demo import demo
 from ullage.errors import UllageError
 from ullage.intake import at_rest
 from ullage.live.sampling.reachable import nvml_answers
-from ullage.service.answers import AnswerBook
+from ullage.service.answers import AnswerBook, answer_to
 from ullage.service.application import Service
 from ullage.service.follow import Follower, FollowPlan, StoppedError
 from ullage.service.guard import LOOPBACK, Access
 from ullage.service.logs import ServiceLog
+from ullage.service.served import AskedQuestion
 from ullage.service.server import Filler, RunningService
 from ullage.service.settings import ServiceSettings
 from ullage.service.state import FollowedSource, ServiceState
+from ullage.service.totals import TotalsBook
 from ullage.service.watched import WatchedStore
 from ullage.sources.source import Options
+from ullage.views.declared import iso
 from ullage.written_values import seconds
 
+TOTALS = "counted.json"
 DEMO_GPUS, DEMO_HOURS = 64, 24.0  # some seconds to simulate
 _SIMULATED = "This is a simulated fleet: no source was named, and this machine has no GPU that could be watched."
 _LOCAL = "This machine's GPUs: no source was named."
@@ -38,7 +43,20 @@ def running_service(settings: ServiceSettings, log: ServiceLog) -> RunningServic
     book = AnswerBook(state.store, limit=seconds(settings.answer_limit))
     if filler is not None:
         filler.start()
-    return RunningService(Service(book, state, settings.words()), access, log, filler)
+    totals = TotalsBook(_totals_file(settings, state, filler), lambda since, until: _fleet_document(state.store, settings, since, until))
+    return RunningService(Service(book, state, settings.words(), access, totals), log, filler)
+
+
+def _totals_file(settings: ServiceSettings, state: ServiceState, filler: Filler | None) -> Path:
+    """Return where counters are kept: beside the samples that the service keeps itself; a store of others it leaves as it is."""
+    return (own_folder(settings.sources) if filler is None else state.store.path) / TOTALS
+
+
+def _fleet_document(store: WatchedStore, settings: ServiceSettings, since: int, until: int) -> Mapping[str, Any]:
+    words = {"since": iso(since), "until": iso(until)}
+    asked = AskedQuestion("fleet", tuple(sorted(words.items()))).with_words(settings.words())
+    found: Mapping[str, Any] = answer_to(asked, str(store.path), until, "").data()
+    return found
 
 
 def access_of(settings: ServiceSettings) -> Access:

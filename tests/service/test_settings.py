@@ -1,0 +1,86 @@
+"""`ullage.toml`: every setting is typed, and the first mistake is named by its line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import ask
+from ullage.errors import UllageError
+from ullage.service.settings import ServiceSettings, read_settings
+from ullage.service.start import access_of
+
+DOCS = Path(__file__).parents[2] / "docs" / "serve.md"
+
+
+def test_the_example_of_the_guide_is_read_and_shows_every_setting(tmp_path: Path) -> None:
+    example = DOCS.read_text().split("```toml\n")[1].split("```")[0]
+    (tmp_path / "ullage.toml").write_text(example)
+    settings = read_settings(tmp_path / "ullage.toml")
+    assert settings.words() == {"prices": ("H100=2.50", "A100=1.25")} and settings.sources == ("http://prometheus:9090",)
+    named = {line.split("=")[0].strip() for line in example.splitlines() if "=" in line} | {"defaults"}
+    assert named - {"price"} == set(ServiceSettings.__struct_fields__)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "said"),
+    [
+        ("port = 1\nprot = 2", 2, "did you mean 'port'"),
+        ("\n\nport = 'x'", 3, "port: expected `int`, got `str`"),
+        ("port = 65536", 1, "port: expected `int` <= 65535"),
+        ("keep_days = -1", 1, "keep_days"),
+        ("host = 'a'\nevery = 'often'", 2, "'often' is not a span of time"),
+        ("every = '0.01s'", 1, "too short"),
+        ("log = 'xml'", 1, "log: invalid enum value 'xml'"),
+        ("jobs = 'a.txt'", 1, "jobs: expected `array`"),
+        ("jobs = [1]", 1, "jobs: expected `str`"),
+        ("port = 1\nport = 2", 2, "overwrite"),
+        ("port =", 1, "nvalid value"),
+        ("[defaults]\nby = 'nobody'", 2, "can't group by 'nobody'"),
+        ("port = 1\n\n[defaults]\nbye = 'job'", 4, "did you mean"),
+        ("[defaults]\nsources = '/etc/passwd'", 2, "has no 'sources'"),
+        ("[defaults]\nprice = ['H100=much']", 2, "is not a price"),
+    ],
+)
+def test_a_mistake_is_named_by_its_line(tmp_path: Path, text: str, line: int, said: str) -> None:
+    file = tmp_path / "ullage.toml"
+    file.write_text(text)
+    with pytest.raises(UllageError) as error:
+        read_settings(file)
+    assert f"{file} line {line}: " in error.value.problem and said in str(error.value), str(error.value)
+    checked = ask("serve", "--config", file, "--check")
+    assert checked.code == 1 and f"line {line}" in checked.err
+
+
+def test_a_file_that_is_not_there_or_no_text_is_one_error(tmp_path: Path) -> None:
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe")
+    for name in ("none.toml", "bytes", "."):
+        with pytest.raises(UllageError, match="can't be read"):
+            read_settings(tmp_path / name)
+
+
+def test_options_go_before_the_file(tmp_path: Path) -> None:
+    (tmp_path / "ullage.toml").write_text("host = '0.0.0.0'\nport = 0")
+    said = ask("serve", "--config", tmp_path / "ullage.toml", "--check")
+    assert (said.code, said.out) == (0, f"{tmp_path}/ullage.toml: nothing is wrong\n")
+    assert ask("serve", tmp_path, "--config", tmp_path / "ullage.toml", "--every", "x", "--check").code == 1
+    refused = ask("serve", tmp_path, "--config", tmp_path / "ullage.toml")
+    assert refused.code == 1 and "no token" in refused.err
+
+
+def test_secrets_come_from_the_environment_or_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ULLAGE_SERVE_TOKEN", raising=False)
+    (tmp_path / "token").write_text(" s3cret\n")
+    (tmp_path / "headers").write_text("Authorization: Bearer x\nX-Scope-OrgID: a\n")
+    settings = ServiceSettings(token_file=str(tmp_path / "token"), header_file=str(tmp_path / "headers"), host="0.0.0.0")
+    assert access_of(settings).token == "s3cret"
+    assert settings.headers() == {"Authorization": "Bearer x", "X-Scope-OrgID": "a"}
+    monkeypatch.setenv("ULLAGE_SERVE_TOKEN", "other")
+    assert access_of(settings).token == "other"
+    (tmp_path / "token").write_text("\n")
+    monkeypatch.delenv("ULLAGE_SERVE_TOKEN")
+    with pytest.raises(UllageError, match="holds no secret"):
+        access_of(settings)
+    with pytest.raises(UllageError, match="can't be read"):
+        access_of(ServiceSettings(token_file=str(tmp_path / "none")))
