@@ -119,6 +119,18 @@ def test_no_request_says_what_is_read_or_how(client: Client, path: str, word: st
     assert client(f"{path}?{word}=/etc/passwd").status == 400
 
 
+@pytest.mark.parametrize("other", ["/etc/passwd", "http://127.0.0.1:1", "prometheus+http://x", ".", "~", "store", "local", "7d/../x"])
+def test_only_a_span_or_a_time_stands_beside_a_report(client: Client, other: str) -> None:
+    heard = client(f"/api/v1/fleet?against={quote(other, safe='')}")
+    assert heard.status == 400 and "only a span" in heard.text
+
+
+def test_a_report_stands_beside_an_earlier_one(client: Client, store: Path) -> None:
+    heard = client("/api/v1/fleet?since=30m&against=30m")
+    same = ask("fleet", store, "--since", "2026-08-10T00:30:00Z", "--against", "30m", "--json")
+    assert heard.status == 200 and without_command(heard.json) == without_command(same.json)
+
+
 def test_what_names_a_place_is_local_in_every_question_that_is_served() -> None:
     # whoever adds an option that names a file must say so: its `metavar` does, and so does what `read_places` reads
     places = re.compile(r"FILE|FOLDER|PATH|SOURCE|LOG|CONFIG|URL|DIR|PLACE")
@@ -126,7 +138,7 @@ def test_what_names_a_place_is_local_in_every_question_that_is_served() -> None:
         open_to_all = {field.name for field in served.fields}
         for field in served.question.fields:
             if places.search(field.metavar or "") or field.name == served.place:
-                assert field.name not in open_to_all, (served.name, field.name)
+                assert field.name not in open_to_all or field.name in served.times, (served.name, field.name)
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,7 @@ class _address_in:  # noqa: N801 - it is called like a function
 
 def _form(path: str, query: Sequence[tuple[str, str]], request: AskedQuestion) -> Markup:
     said = dict(query)
-    shown = ("where", "since", "until", "by")
+    shown = ("where", "since", "until", "by", "against")
     others = [element("input", type="hidden", name=name, value=value) for name, value in query if name not in shown]
     by = said.get("by", "")
     options = [element("option", key or "as it fits", value=key, selected="" if key == by else None) for key in ("", *KEYS)]
@@ -100,6 +100,8 @@ def _form(path: str, query: Sequence[tuple[str, str]], request: AskedQuestion) -
         element("label", "From", _input("since", said.get("since", ""), "24h")),
         element("label", "Until", _input("until", said.get("until", ""), "now")),
     ]
+    if path == "/":
+        fields.append(element("label", "Beside", _input("against", said.get("against", ""), "7d")))
     if "by" not in dict(request.words) or "by" in said or path == "/":
         fields.append(element("label", "By", element("select", options, name="by")))
     return element("form", others, fields, element("button", "Show", type="submit"), method="get", action=path, role="search")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -20,11 +21,15 @@ _SWITCHES = {"": True, "1": True, "true": True, "on": True, "yes": True, "0": Fa
 
 @dataclass(frozen=True)
 class ServedQuestion:
-    """A question that is answered: the field that takes what the service reads ("": it reads nothing), and the kinds of its documents."""
+    """A question that is answered: the field that takes what the service reads ("": it reads nothing), and the kinds of its documents.
+
+    Of fields that may name a place or a time, a request may say those of `times`, and then a span or a time alone.
+    """
 
     name: str
     kinds: tuple[str, ...]
     place: str = ""
+    times: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:
@@ -39,14 +44,14 @@ class ServedQuestion:
     @property
     def fields(self) -> list[Askable]:
         """What a request may say: nothing that names what is read, no secret, nothing that acts; a job's id stands in its address."""
-        return public_fields(self.question)
+        return [*public_fields(self.question), *(field for field in self.question.fields if field.name in self.times)]
 
 
 # Those that read a store, and those that read nothing. Others read files that a request would have to name.
 SERVED = {
     one.name: one
     for one in (
-        ServedQuestion("fleet", ("fleet",), "sources"),
+        ServedQuestion("fleet", ("fleet",), "sources", ("against",)),
         ServedQuestion("job", ("job", "job-setup"), "sources"),
         ServedQuestion("doctor", ("doctor",), "sources"),
         ServedQuestion("gpus", ("gpus",)),
@@ -112,8 +117,19 @@ def request_of(name: str, pairs: Iterable[tuple[str, str]], **named: str) -> Ask
         elif value:
             said.setdefault(word, []).append(value)
     words = {word: _once(fields.get(word), word, value) for word, value in said.items()} | named
+    for word in served.times:
+        if word in words:
+            _span_or_time(word, str(words[word]))
     given = words_of_fields(served.question.noun, served.fields, words, "/openapi.json")
     return AskedQuestion(name, tuple(sorted(given.items())))
+
+
+def _span_or_time(word: str, text: str) -> None:
+    """Refuse what is no span and no time: as another source or a file it would be read."""
+    try:
+        moment(text, time.time())
+    except UllageError as error:
+        raise UllageError(f"{word}: {error.problem}", "over a network only a span such as 7d or a time can stand beside a report") from None
 
 
 def _switch(field: Askable, value: str) -> bool:

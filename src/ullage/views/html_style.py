@@ -95,7 +95,7 @@ SITE = """
 .site input,.site select,.site form button{font:inherit;color:var(--ink);background:var(--paper);border:1px solid var(--muted);
 border-radius:3px;padding:.3rem .5rem;min-width:0;max-width:100%}
 .site input[name=where]{width:min(22rem,80vw)}
-.site input[name=since],.site input[name=until]{width:8.5rem}
+.site input[name=since],.site input[name=until],.site input[name=against]{width:8.5rem}
 .site form button{cursor:pointer}
 .site input:focus-visible,.site select:focus-visible{outline:2px solid var(--ofu);outline-offset:1px}
 .skip{position:absolute;left:-100vw}
