@@ -31,11 +31,13 @@ from ullage.asking import (
     traces,
 )
 from ullage.asking.question import QUESTIONS
+from ullage.asking.telemetry import read_interval
 from ullage.cli import cli
 from ullage.cli._names import answers_itself, is_group, question_names
 from ullage.errors import UllageError
 from ullage.questions.cupti.map import read_values
 from ullage.questions.gemm import read_cluster, read_tile
+from ullage.questions.sample import read_address
 from ullage.questions.simulate.simulate import read_model_shares
 from ullage.questions.trace.compare import read_limits
 from ullage.questions.trace.trace import read_ranks
@@ -203,6 +205,8 @@ TEXTS: dict[object, tuple[Any, Any]] = {  # for each way to read a text: a text 
     read_tile: ("256x128x64", (256, 128, 64)),
     read_cluster: ("2x1", (2, 1)),
     read_model_shares: (("H100=0.75", "A100"), (("H100", 0.75), ("A100", 1.0))),
+    read_interval: ("15s", 15.0),
+    read_address: ("9400", ("127.0.0.1", 9400)),
     int: ("3", 3),
     float: ("0.5", 0.5),
     str: ("words", "words"),

@@ -21,12 +21,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ullage.asking.telemetry import read_samples as read_samples
     from ullage.errors import UllageError as UllageError
     from ullage.gpus.chip import find as gpu
     from ullage.gpus.chip import peak as peak
     from ullage.live.regions import region as region
     from ullage.opening import open_any as open  # noqa: A004 - it opens any input
-    from ullage.questions._samples import read_samples as read_samples
     from ullage.questions.audit.counter import audit_counter as audit_counter
     from ullage.questions.audit.mfu import audit_mfu as audit_mfu
     from ullage.questions.audit.peaks import audit_peaks as audit_peaks
@@ -84,7 +84,7 @@ _HOME = {
     "job": ("ullage.questions.job", "job"),
     "open": ("ullage.opening", "open_any"),
     "peak": ("ullage.gpus.chip", "peak"),
-    "read_samples": ("ullage.questions._samples", "read_samples"),
+    "read_samples": ("ullage.asking.telemetry", "read_samples"),
     "read_trace": ("ullage.traced", "read_trace"),
     "region": ("ullage.live.regions", "region"),
     "sass": ("ullage.questions.sass", "sass"),

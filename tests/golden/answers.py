@@ -42,7 +42,8 @@ def answer(words: str, world: Path, *, text_alone: bool = False) -> Answer:
         given = {"text": [f"exit {said.code}", *_words(said)]}
         if "--json" in options and said.code != 2:
             given["json"] = _json(ask(*words.split(), "--json"))
-        if "--out" in options and "--once" not in words and said.code in (0, 3):
+        # without --only, --out is for something else than the answer
+        if "--only" in options and "--once" not in words and said.code in (0, 3):
             given |= _page(words)
     return given
 

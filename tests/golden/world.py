@@ -63,7 +63,7 @@ def _simulate(folder: Path, name: str, words: str) -> None:
 
 
 def _write_damaged(folder: Path) -> None:
-    """What is cut short, and what is empty."""
+    """What is cut short, and what is empty; a trainer's log and its FLOPs function, which counts every model as one of 8 billion."""
     table = next(path for path in sorted((folder / "tables").rglob("*.csv")) if "job" not in path.name)
     packed = gzip.compress(table.read_bytes(), mtime=0)
     (folder / "cut.csv.gz").write_bytes(packed[: len(packed) // 2])
@@ -71,6 +71,7 @@ def _write_damaged(folder: Path) -> None:
     whole = (folder / "training" / "training_rank0.json").read_bytes()
     (folder / "cut.json").write_bytes(whole[: len(whole) * 2 // 3])
     steps = [json.dumps({"step": n, "timestamp": 1_786_320_000 + 20 * n, "step_time": 19.5, "mfu": 0.4 + n / 1000}) for n in range(30)]
+    (folder / "trainer.py").write_text("def flops(config, seqlens):\n    return 6 * 8_030_000_000 * sum(seqlens)\n")
     (folder / "trainer.jsonl").write_text("\n".join(steps) + "\n")
 
 

@@ -21,16 +21,15 @@ from tests.live.nvml_double import Gpu, Nvml
 from tests.live.sampled_machine import gpu
 from ullage.cli import cli
 from ullage.cli.options import painter
-from ullage.cli.top import screen
 from ullage.errors import UllageError
 from ullage.live.sampling.course import Course
 from ullage.live.sampling.places import interval, polled, recent
 from ullage.problems import Problems
-from ullage.render.top import WatchedMachine, curve, grid, ordered, record
-from ullage.render.top import view as view_of
+from ullage.render.top import WatchedMachine, curve, fitted_view, grid, ordered, record
 from ullage.sources.machine import Limits
 from ullage.sources.source import Options
 from ullage.tables import samples
+from ullage.views.table import plain
 from ullage.views.text import text
 
 T = 1_786_363_200_000  # 2026-08-10 12:00 UTC
@@ -69,9 +68,9 @@ def watched(**more):
     return WatchedMachine(course, "node-17 by NVML", **more)
 
 
-def shown(machine, width):
+def shown(machine, width, paint=plain):
     """Return the machine as a terminal of this width shows it."""
-    return text(view_of(machine, width), width=width, fill=True)
+    return text(fitted_view(machine, width, 24), width=width, fill=True, paint=paint)
 
 
 def test_a_wide_terminal_shows_everything():
@@ -108,7 +107,7 @@ def test_a_narrow_terminal_shows_the_most_telling_columns():
 @pytest.mark.parametrize("width", [60, 80, 120, 200])
 def test_nothing_is_wider_than_the_terminal(width):
     assert max(map(len, shown(watched(), width).splitlines())) <= width
-    lines = screen(watched(), width).splitlines()
+    lines = shown(watched(), width).splitlines()
     assert max(map(len, lines)) <= width and not any("…" in line for line in lines)
     assert [line.split()[0] for line in lines if line[:1].isdigit()] == ["0", "1", "2"]
 
@@ -125,9 +124,9 @@ def test_no_colour_leaves_the_words_and_takes_the_colours(monkeypatch):
             return True
 
     monkeypatch.delenv("NO_COLOR", raising=False)
-    coloured = screen(watched(), 100, painter(Terminal()))
+    coloured = shown(watched(), 100, painter(Terminal()))
     monkeypatch.setenv("NO_COLOR", "1")
-    plain = screen(watched(), 100, painter(Terminal()))
+    plain = shown(watched(), 100, painter(Terminal()))
     assert "\x1b[31m0.0 %\x1b[0m" in coloured and "\x1b" not in plain and "50.0 %" in plain
 
 

@@ -24,14 +24,16 @@ from tests.recorder.run_runs import ULLAGE, environment, mpirun
 from tests.recorder.test_run_ranks import ranks_program
 from tests.traces.test_trace_sources_agree import SCENARIOS, regions
 from ullage import live, read_trace
-from ullage.cli._top_run import looked, screen
 from ullage.cupti.chunks import ChunkType, ChunkWriter, HostKind
 from ullage.errors import UllageError
 from ullage.live.all_ranks import AllRanks, Together, lateness
+from ullage.questions.top import watched_run
+from ullage.render.rank_trees import view
 from ullage.simulate.traces.recording import AHEAD, UPTIME, write
 from ullage.simulate.traces.training import TrainingPlan, training
 from ullage.totals import DeviceTotals
 from ullage.traced import Traced
+from ullage.views.text import text
 
 SECOND = 10**9
 
@@ -294,7 +296,7 @@ def test_of_many_ranks_a_screen_shows_the_latest(tmp_path: Path) -> None:
         rank(tmp_path, number, 30).clocks(0).host(waits(0, number)).clocks(100).killed()
     followed = AllRanks(tmp_path)
     followed.look()
-    lines = screen(looked(followed), 120, most=3).splitlines()
+    lines = text(view(watched_run(followed), 3), width=120, fill=True).splitlines()
     assert "… 27 more; less late" in lines
     assert [line.split()[0] for line in lines if " node-1 " in line] == ["0", "1", "2"]
 

@@ -6,6 +6,7 @@ import importlib
 import inspect
 import shlex
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
@@ -35,15 +36,25 @@ class Audience(Protocol):
     def remark(self, words: str) -> None:
         """Say something beside the answer."""
 
+    def ended_by(self, stop: Callable[[], None]) -> AbstractContextManager[None]:
+        """Call `stop` when they want it to end."""
+
+    def screens(self, first: str) -> AbstractContextManager[Callable[[Any], None]]:
+        """Return what shows a report in place of the one before; `first` are words that stand there until then."""
+
 
 @dataclass(frozen=True)
 class Describer:
-    """The functions that describe an answer: as a view, as plain data for JSON, and in `forms` that not every view has."""
+    """The functions that describe an answer: as a view, as plain data for JSON, and in `forms` that not every view has.
+
+    `fitted` describes what fits a terminal of so many columns and lines (None: as many as it takes).
+    """
 
     view: Callable[..., View]
     record: Callable[[Any], Any]
     forms: tuple[str, ...]
     more_forms: Callable[[Any, View], Mapping[str, Form]] = lambda *_: {}
+    fitted: Callable[[Any, int, int | None], View] | None = None
 
 
 @dataclass(frozen=True)
@@ -51,16 +62,19 @@ class RegisteredQuestion(Generic[Q, R]):
     """A question: its `name` is its command's ("audit mfu"), and `asked` the dataclass of what may be asked, whose docstring is the help.
 
     `answer` makes the report, from what is asked, a word about progress, and the command line that asks the same.
-    `shown_by` names the module that describes the report: its `view`, its `record` for JSON, and where files can have other forms than
-    those of every view, `FORMS` and `more_forms`; "module:listing" names its `listing_view` and `listing_record`. Where it depends on
-    what is asked, it is a function of that. `examples` end the help. `read_places` says which places are read, so that no answer takes
-    their place. `gate` is whether an answer to a question makes the command end with status 3 for a script, and `status_3` says when it
-    does so, by the gate or because the answer is partial. `straight_to_file` answers what is too long to print, and returns why it is
-    partial (None: it is not asked for). `listed_by` says what lists its words, where that is not the help of its command. One that
-    `only_reads` runs nothing that a user named, measures nothing and writes nothing. `with_file` returns a question that knows in which
-    file its answer will be: what takes long keeps parts of it there.
 
-    What `goes_on` until Ctrl-C, or while somebody looks, a command does not ask for an `answer`: it has them `follow` it, and gives the
+    `shown_by` names the module that describes the report: its `view`, its `record` for JSON; where files can have other forms than those
+    of every view, `FORMS` and `more_forms`; and where a terminal is filled, `fitted_view`. "module:listing" names its `listing_view` and
+    `listing_record`. Where it depends on what is asked, it is a function of that.
+
+    `examples` end the help. `read_places` says which places are read, so that no answer takes their place. `listed_by` says what lists
+    its words, where that is not the help of its command. `gate` is whether an answer to a question makes the command end with status 3
+    for a script, and `status_3` says when it does so, by the gate or because the answer is partial. `straight_to_file` answers what is
+    too long to print, and returns why it is partial (None: it is not asked for). One that `only_reads` runs nothing that a user named,
+    measures nothing and writes nothing. `with_file` returns a question that knows in which file its answer will be: what takes long
+    keeps parts of it there.
+
+    What `goes_on` until Ctrl-C, or while somebody looks, a command does not ask for an `answer`: it has them `follow` it, and prints the
     report that comes of it, if one does.
 
     Of a report, `complete` and `partial_because` say whether it is of all that was asked for, `interrupted` that Ctrl-C ended it, and
@@ -116,9 +130,8 @@ class RegisteredQuestion(Generic[Q, R]):
         module: Any = importlib.import_module(module_name)
         if part:
             return Describer(getattr(module, f"{part}_view"), getattr(module, f"{part}_record"), FORMS)
-        if hasattr(module, "more_forms"):
-            return Describer(module.view, module.record, module.FORMS, module.more_forms)
-        return Describer(module.view, module.record, FORMS)
+        forms, more_forms = (module.FORMS, module.more_forms) if hasattr(module, "more_forms") else (FORMS, Describer.more_forms)
+        return Describer(module.view, module.record, forms, more_forms, getattr(module, "fitted_view", None))
 
     def question(self, given: Mapping[str, Any], now: float | None = None) -> Q:
         """Return what some words ask; spans before now count back from `now` (s since 1970)."""

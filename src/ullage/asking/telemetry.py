@@ -1,15 +1,38 @@
-"""What questions about telemetry share: how places are read."""
+"""What questions about telemetry share: how places are read; and reading them, which is a question of Python alone."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ullage.asking import Window, asked, read_headers, read_positive_span, read_span
-from ullage.asking.question import Progress
+from ullage.asking.question import Progress, RegisteredQuestion, python_function
+from ullage.errors import UllageError, harmless
+from ullage.written_values import seconds
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from ullage.sources.source import Options
+
+
+SHORTEST_INTERVAL = 0.1  # seconds between two readings of this machine: below, Hopper's are not valid
+LONGEST_INTERVAL = 86_400.0
+
+
+def read_interval(text: str, flag: str, now: float) -> float:  # noqa: ARG001 - a TextReader
+    """Read the time between two readings of this machine, in s.
+
+    >>> read_interval("2s", "--every", 0)
+    2.0
+    """
+    interval = seconds(text)
+    if interval < SHORTEST_INTERVAL:
+        raise UllageError(f"{flag} {harmless(text, 20)} is too short", "two readings closer than 0.1 s are not valid")
+    if interval > LONGEST_INTERVAL:
+        raise UllageError(f"{flag} {harmless(text, 20)} is too long", "read at least once a day")
+    return interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,3 +80,38 @@ class TelemetryReading(Window):
             interval=self.every,
             progress=progress,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplesQuestion(TelemetryReading):
+    """Yield what a place says as record batches of `ullage.tables.SAMPLES`: clean, in SI units, not yet settled."""
+
+    source: str = asked("A file, a folder or a URL.", argument=True, required=True)
+
+
+def batches(question: SamplesQuestion, progress: Progress, command: str = "") -> Iterator[pa.RecordBatch]:  # noqa: ARG001 - an `answer`
+    """Yield record batches.
+
+    Raises UllageError for a place that does not exist or is no telemetry, and under `strict` for a partial one.
+    """
+    from ullage.problems import Problems
+    from ullage.sources.source import read_samples as read
+    from ullage.sums.ratio_units import settled_batches
+
+    problems = Problems()
+    yield from settled_batches(read(question.source, question.reading_options(progress), problems))
+    if question.strict:
+        problems.refuse_partial()
+
+
+read_samples = python_function(
+    RegisteredQuestion(
+        name="read samples",
+        asked=SamplesQuestion,
+        noun="reading samples",
+        answer=batches,
+        shown_by="",
+        examples="",
+        listed_by="help(ullage.read_samples)",
+    )
+)

@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from ullage.cli._exit_status import ANSWERED, ERROR, INTERRUPTED, described
+from ullage.cli._exit_status import ANSWERED, ERROR, INTERRUPTED, described, status_3_of
 from ullage.cli._names import command_names, one_line_help, question_names
 from ullage.errors import UllageError, harmless
 
@@ -37,7 +37,7 @@ class Commands(click.Group):
 
             return described(question_or_group(cmd_name), cmd_name)
         command: click.Command = importlib.import_module(f"ullage.cli.{cmd_name}").command
-        return described(command, cmd_name)
+        return described(command, cmd_name, status_3_of(cmd_name))
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what each command is in a line, which needs none of them."""

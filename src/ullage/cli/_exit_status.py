@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+
 import click
 
 ANSWERED, ERROR, USAGE, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 130
@@ -14,12 +16,7 @@ MEANINGS = {
     PARTIAL: "answered, but from only a part of what was asked for; or a gate tripped",
     INTERRUPTED: "interrupted by Ctrl-C; what runs until Ctrl-C ends with 0",
 }
-# What 3 says of a command that is no question and can end with it (a question says it itself: `status_3`), and the one command whose
-# status is another program's.
-THREE = {
-    "open": "the command that answers ends with 3",
-    "top": "with --once or --json, only a part of the place could be read, or not all ranks of the run were seen",
-}
+# The one command whose status is another program's.
 PASSED_ON = {"run": "that of the program; 126 or 127 when it can't be run, as a shell has it"}
 
 
@@ -31,33 +28,37 @@ def end(*, partial: bool = False, gate: bool = False, interrupted: bool = False)
         raise click.exceptions.Exit(PARTIAL)
 
 
-def in_words(name: str, three: str = "") -> str:
-    """Return one line on the exit statuses of a command, as its help shows it; `three` is what 3 says, where a question says it.
+def in_words(name: str, status_3: str = "") -> str:
+    """Return one line on the exit statuses of a command, as its help shows it; `status_3` is what 3 says of it.
 
     >>> in_words("audit peaks", "a row is wrong")
     'Exit status: 0 answered, 1 error, 2 usage, 3 when a row is wrong.'
     """
     if name in PASSED_ON:
         return f"Exit status: {PASSED_ON[name]}; 1 error, 2 usage, where it is not started."
-    three = three or THREE.get(name, "")
-    return f"Exit status: 0 answered, 1 error, 2 usage{f', 3 when {three}' if three else ''}."
+    return f"Exit status: 0 answered, 1 error, 2 usage{f', 3 when {status_3}' if status_3 else ''}."
 
 
-def described(command: click.Command, name: str) -> click.Command:
-    """Return a command, or a group with its parts, whose help ends with its exit statuses; that of a question's command does already."""
-    if isinstance(command, click.Group):
-        for part, one in command.commands.items():
-            described(one, f"{name} {part}")
-    elif "Exit status: " not in (command.epilog or ""):
-        command.epilog = f"{(command.epilog or '').rstrip()}\n\n{in_words(name)}"
+def described(command: click.Command, name: str, status_3: str = "") -> click.Command:
+    """Return a command whose help ends with its exit statuses; that of a question's command, and of a group's parts, does already."""
+    if not isinstance(command, click.Group) and "Exit status: " not in (command.epilog or ""):
+        command.epilog = f"{(command.epilog or '').rstrip()}\n\n{in_words(name, status_3)}"
     return command
 
 
-def whys_of_3() -> dict[str, str]:
-    """Return what 3 says of each command that can end with it; every question is loaded."""
-    from ullage.asking.question import QUESTIONS
+def status_3_of(name: str) -> str:
+    """Return what 3 says of a command that is a module of this folder: its STATUS_3, as a question has its `status_3`."""
+    return str(getattr(importlib.import_module(f"ullage.cli.{name}"), "STATUS_3", ""))
 
-    return THREE | {name: question.status_3 for name, question in QUESTIONS.items() if question.status_3}
+
+def whys_of_3() -> dict[str, str]:
+    """Return what 3 says of each command that can end with it; every command is loaded."""
+    from ullage.asking.question import QUESTIONS
+    from ullage.cli._names import command_names
+
+    questions = {name: question.status_3 for name, question in QUESTIONS.items()}
+    reasons = questions | {name: status_3_of(name) for name in command_names()}
+    return {name: reason for name, reason in reasons.items() if reason}
 
 
 def table() -> str:

@@ -1,18 +1,11 @@
-"""A command whose first word names a part of it, or may.
-
-Its parts are the questions in the folder of its name, and the modules `_<command>_<part>` of this package, each with its `command`. In
-the part's name "_" is written "-".
-"""
+"""A command whose first word names a part of it, or may: its parts are the questions in the folder of its name."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
 from typing import Any
 
 import click
 
-from ullage.cli._exit_status import described
 from ullage.cli._names import answers_itself, is_group, question_names
 from ullage.cli._question_command import group_help, question_command
 from ullage.errors import did_you_mean, harmless
@@ -20,25 +13,12 @@ from ullage.errors import did_you_mean, harmless
 
 def parts(command: str | None) -> list[str]:
     """Return the names of a command's parts."""
-    questions = question_names(command) if command is not None and is_group(command) else []
-    return sorted({*questions, *_modules(command)})
-
-
-def _modules(command: str | None) -> list[str]:
-    """Return the names of the parts that are modules of this package."""
-    import ullage.cli
-
-    prefix = f"_{command}_"
-    names = [m.name for m in pkgutil.iter_modules(ullage.cli.__path__)]
-    return [name.removeprefix(prefix).replace("_", "-") for name in names if name.startswith(prefix)]
+    return question_names(command) if command is not None and is_group(command) else []
 
 
 def part(command: str | None, name: str) -> click.Command:
     """Load a part."""
-    if name not in _modules(command):
-        return described(question_command(f"{command} {name}"), f"{command} {name}")
-    found: click.Command = importlib.import_module(f"ullage.cli._{command}_{name.replace('-', '_')}").command
-    return described(found, f"{command} {name}")
+    return question_command(f"{command} {name}")
 
 
 def question_or_group(name: str) -> click.Command:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import shlex
+import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,9 +14,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import click
 
 from ullage.asking import Askable, WrongQuestionError
+from ullage.cli._audience import UNSEEN, TerminalAudience
 from ullage.cli._exit_status import end, in_words
 from ullage.cli._names import is_group, question_module
-from ullage.cli.options import Finite, Progress, give, say_written
+from ullage.cli.options import Finite, Progress, give, painter, say_written
 from ullage.errors import public
 from ullage.views.files import check_out
 
@@ -143,11 +145,12 @@ def _give_answer(question: RegisteredQuestion[Any, Any], **words: Any) -> None:
     asked = question.with_file(question.question({name: value for name, value in words.items() if value not in (None, ())}), out)
     described = question.describer(asked)
     check_out(out, described.forms, question.read_places(asked))
-    audience = TerminalAudience(as_json)
+    shown, elsewhere = dict(_display(question, asked)), bool(out or only)
+    audience = TerminalAudience(described, as_json=as_json, elsewhere=elsewhere)
     if question.goes_on(asked, audience):
         last = question.follow(asked, audience)
         if last is not None:
-            _print(described, last, dict(_display(question, asked)), as_json)
+            _print(described, last, shown)
         return
     try:
         partial = question.straight_to_file(asked, out, progress)
@@ -158,10 +161,12 @@ def _give_answer(question: RegisteredQuestion[Any, Any], **words: Any) -> None:
         say_written(out, partial or "")
         end(partial=bool(partial))
         return
-    view = described.view(report, **dict(_display(question, asked)))
-    because = getattr(report, "partial_because", "")
-    more = described.more_forms(report, view)
-    give(view, lambda: described.record(report), as_json=as_json, out=out, more=more, partial_because=because, table=only or "")
+    if as_json or elsewhere:
+        view = described.view(report, **shown)
+        because, more = getattr(report, "partial_because", ""), described.more_forms(report, view)
+        give(view, lambda: described.record(report), as_json=as_json, out=out, more=more, partial_because=because, table=only or "")
+    else:
+        _print(described, report, shown)
     for remark in getattr(report, "remarks", ()):
         click.echo(remark, err=True)
     end(
@@ -171,24 +176,15 @@ def _give_answer(question: RegisteredQuestion[Any, Any], **words: Any) -> None:
     )
 
 
-def _print(described: Describer, report: Any, shown: Mapping[str, Any], as_json: bool) -> None:
-    """Print what came of an answer that was followed to its end."""
-    give(described.view(report, **shown), lambda: described.record(report), as_json=as_json)
+def _print(described: Describer, report: Any, shown: Mapping[str, Any]) -> None:
+    """Print a report as text that fits the terminal; where nobody looks, that fits a page."""
+    from ullage.views.text import text
 
-
-class TerminalAudience:
-    """Who called the command: what belongs to the answer goes to stdout, all else to stderr."""
-
-    def __init__(self, as_json: bool) -> None:
-        self.as_json, self.at_terminal = as_json, sys.stdout is not None and sys.stdout.isatty()
-
-    def line(self, words: str) -> None:
-        """Print a line of the answer."""
-        click.echo(words)
-
-    def remark(self, words: str) -> None:
-        """Say something beside the answer."""
-        click.echo(words, err=True)
+    if described.fitted is None:
+        click.echo(text(described.view(report, **shown), paint=painter()), nl=False)
+        return
+    width = shutil.get_terminal_size((UNSEEN, 24)).columns if sys.stdout.isatty() else UNSEEN
+    click.echo(text(described.fitted(report, width, None), width=width, fill=True), nl=False)
 
 
 def _display(question: RegisteredQuestion[Any, Any], asked: Any) -> Iterator[tuple[str, Any]]:

@@ -1,4 +1,7 @@
-"""`ullage open`: any input, and the report that it is for."""
+"""`ullage open`: any input, and the report that it is for.
+
+A command, not a question: what may be asked beside the places is what the command that answers can be asked.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ import click
 
 from ullage.cli._exit_status import ANSWERED
 from ullage.errors import public
+
+STATUS_3 = "the command that answers ends with 3"
 
 
 @click.command(

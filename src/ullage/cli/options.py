@@ -7,26 +7,13 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     from ullage.views.files import Form
     from ullage.views.view import View
-
-C = TypeVar("C", bound=Callable[..., Any])
-
-
-def output_options(command: C) -> C:
-    """Give a command `--json` and `--out`."""
-    return out_option(click.option("--json", "as_json", is_flag=True, help="Print JSON for programs.")(command))
-
-
-def out_option(command: C) -> C:
-    """Give a command `--out`."""
-    said = "Write the report to FILE; the form follows its name."
-    return click.option("--out", type=click.Path(path_type=Path), help=said, metavar="FILE")(command)
 
 
 def give(

@@ -1,4 +1,8 @@
-"""`ullage run`: run a program, and print its host and device trees."""
+"""`ullage run`: run a program, and print its host and device trees.
+
+A command, not a question: the answer is the program's own output and exit code; the report stands beside it, or in the files named for it.
+Its options come from a dataclass, as those of questions do.
+"""
 
 from __future__ import annotations
 

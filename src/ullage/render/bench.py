@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
 
-from ullage.benches.bench import BENCHES, Quantity
+from ullage.benches.bench import BENCHES, Plain, Quantity
 from ullage.benches.quantities import UNITS as SI
-from ullage.benches.result import Stamp
-from ullage.benches.result import record as result_record
+from ullage.benches.result import FORMAT, BenchResult, CaseRow, Stamp
 from ullage.errors import UllageError, harmless
 from ullage.gpus.measured import Ceilings
 from ullage.render import ceilings
@@ -74,14 +73,14 @@ def headline(report: BenchReport) -> Headline:
     best = (("tensor peak", _best(report, "throughput")), ("memory bandwidth", _best(report, "bandwidth")))
     cases = _cases(report)
     shares = [f"{percent(share)} of the stated {name}" for name, share in best if share is not None]
-    first, *others = [*shares, f"{cases['measured']:,} of {cases['all']:,} cases have a number"]
+    first, *others = [*shares, f"{cases.measured:,} of {cases.all:,} cases have a number"]
     strong, of, rest = first.partition(" of ")
     return Headline(strong, f"{of}{rest}", f"{harmless(report.gpu, 80)}: ", ", ".join(others))
 
 
-def _cases(report: BenchReport) -> dict[str, int]:
+def _cases(report: BenchReport) -> CaseCountsDocument:
     rows = [row for result in report.results for row in result.rows]
-    return {"measured": sum(1 for row in rows if row.values), "all": len(rows)}
+    return CaseCountsDocument(measured=sum(1 for row in rows if row.values), all=len(rows))
 
 
 def _best(report: BenchReport, quantity: str) -> float | None:
@@ -265,11 +264,11 @@ class PowerCostDocument(Document):
 class BenchNumberDocument(Document):
     """A number beside what was published and what is stated; SI units."""
 
-    labels: dict[str, Any]
+    labels: dict[str, Plain]
     quantity: str
     unit: str
     value: Annotated[float | None, At("value.value")]
-    published: dict[str, Any]
+    published: dict[str, float]
     stated_peak: Annotated[float | None, At("peak")]
     share_of_peak: Annotated[Ratio | None, At("share")]
     stamp: Stamp | None
@@ -287,13 +286,34 @@ class BenchTableDocument(Document):
     rows: list[BenchNumberDocument]
 
 
+class CaseCountsDocument(Document):
+    """How many cases have a number, of how many."""
+
+    measured: int
+    all: int
+
+
+class BenchResultDocument(Document):
+    """A microbenchmark's rows on one device, as `ullage bench --from` reads them; `extra` is what the bench alone tells."""
+
+    format: int
+    bench: str
+    date: str
+    machine: dict[str, Plain]
+    quick: bool
+    rows: list[CaseRow]
+    notes: list[str]
+    seconds: float
+    extra: dict[str, Any]
+
+
 class BenchReportDocument(Document):
     """The answer of `ullage bench`: `results` as they can be read back, `ceilings` as `--save` keeps them, what the power limit costs, and
     `tables` beside published figures and stated peaks."""
 
     gpu: str | None
-    cases: dict[str, Any]
-    results: list[dict[str, Any]]
+    cases: CaseCountsDocument
+    results: list[BenchResultDocument]
     ceilings: Ceilings | None
     power_cost: PowerCostDocument | None
     tables: list[BenchTableDocument]
@@ -313,10 +333,15 @@ def record(report: BenchReport) -> dict[str, Any]:
         BenchReportDocument,
         report,
         cases=_cases(report),
-        results=[result_record(result) for result in report.results],
+        results=[declared_result(result) for result in report.results],
         power_cost=None if cost is None else filled(PowerCostDocument, cost),
         tables=[filled(BenchTableDocument, table, rows=_numbers(table)) for table in report.tables],
     )
+
+
+def declared_result(result: BenchResult) -> BenchResultDocument:
+    """Return a result as a document."""
+    return filled(BenchResultDocument, result, format=FORMAT)
 
 
 def _numbers(table: BenchTable) -> list[BenchNumberDocument]:
@@ -331,7 +356,7 @@ def _numbers(table: BenchTable) -> list[BenchNumberDocument]:
 class BenchResultsDocument(Document):
     """What `ullage bench --out results.json` keeps while it goes on, and `ullage bench drift --out`: results that `--from` reads."""
 
-    results: list[dict[str, Any]]
+    results: list[BenchResultDocument]
 
 
 _CLOSING = (

@@ -47,6 +47,7 @@ KINDS = {
     "process-tree": "render.rank_trees:ProcessTreeDocument",
     "reading": "render.devices:ReadingDocument",
     "run": "render.run:RunDocument",
+    "sample": "render.sample:SampleDocument",
     "sass": "render.sass:SassDocument",
     "sass-table": "render.sass_tables:SassTableDocument",
     "simulate": "render.simulated:SimulateDocument",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from ullage.benches.quantities import UNITS
-from ullage.benches.result import record as result_record
 from ullage.errors import harmless
-from ullage.render.bench import BenchResultsDocument
+from ullage.render.bench import BenchResultsDocument, declared_result
 from ullage.render.bench_words import shown, unit, word
 from ullage.reports.bench.drift import DriftBaseline, DriftReport, MovedNumber
 from ullage.views.declared import Document, Made, Ratio, plain, plain_data
@@ -62,7 +61,7 @@ def baseline_view(report: DriftBaseline) -> View:
 
 def baseline_record(report: DriftBaseline) -> dict[str, Any]:
     """Return what was measured for JSON, as the file holds it."""
-    return plain(BenchResultsDocument(results=[result_record(result) for result in report.results]))
+    return plain(BenchResultsDocument(results=[declared_result(result) for result in report.results]))
 
 
 class DriftDocument(Document):

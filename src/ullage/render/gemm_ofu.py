@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
+from msgspec import UNSET, UnsetType
+
+from ullage.benches.bench import Plain
 from ullage.errors import UllageError, harmless
 from ullage.render.svg import gemm_ofu as pictures
 from ullage.reports.gemms.ofu import BASE, EstimatorRow, GemmOfuReport, PrecisionSpeedup
@@ -126,13 +129,23 @@ class EstimateDocument(Document):
     unknown: Words
 
 
+class GemmOfuSettingsDocument(Document, kw_only=True):
+    """How products were measured: seconds each, the seed and the largest of shapes, which precisions are left out and why, and notes."""
+
+    seconds: float
+    seed: int | UnsetType = UNSET
+    largest: int
+    left_out: dict[str, str] | UnsetType = UNSET
+    notes: list[str] | UnsetType = UNSET
+
+
 class GemmOfuDocument(Document):
     """The answer of `ullage bench gemm-ofu`: OFU beside MFU over random products."""
 
     gpu: Annotated[str, At("recording.gpu")]
     date: Annotated[str, At("recording.date")]
-    machine: Annotated[dict[str, Any], At("recording.machine")]
-    settings: Annotated[dict[str, Any], At("recording.settings")]
+    machine: Annotated[dict[str, Plain], At("recording.machine")]
+    settings: GemmOfuSettingsDocument
     rows: list[EstimatorRowDocument]
     speedups: list[PrecisionSpeedup]
     overheads: dict[str, list[list[float]]]
@@ -142,7 +155,8 @@ class GemmOfuDocument(Document):
 
 def record(report: GemmOfuReport) -> dict[str, Any]:
     """Return table, pictures' data and every product as plain data: ratios, None for what is not known."""
-    return plain_data(GemmOfuDocument, report)
+    recorded = {name: value for name, value in report.recording.settings.items() if name in GemmOfuSettingsDocument.__struct_fields__}
+    return plain_data(GemmOfuDocument, report, settings=GemmOfuSettingsDocument(**recorded))
 
 
 _TABLE = "Each product's OFU beside its MFU (FLOPs timed, over the peak of its precision), and the paper's own. MAE: mean absolute error."

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any, Literal
 
 from msgspec import UNSET, UnsetType, field
@@ -140,6 +139,32 @@ class GemmLayerDocument(GemmSumsDocument):
     name: str = field(name="layer")
 
 
+class GemmNameDocument(Document, kw_only=True):
+    """What a kernel's name says of its matrix product; what it does not say is missing."""
+
+    name: str
+    library: str
+    unit: str | UnsetType = UNSET
+    architecture: str | UnsetType = UNSET
+    instruction: list[int] | UnsetType = UNSET
+    a: str | UnsetType = UNSET
+    b: str | UnsetType = UNSET
+    accumulator: str | UnsetType = UNSET
+    result: str | UnsetType = UNSET
+    tile: list[int] | UnsetType = UNSET
+    k_tile: int | UnsetType = UNSET
+    stages: int | UnsetType = UNSET
+    cluster: list[int] | UnsetType = UNSET
+    warps: list[int] | UnsetType = UNSET
+    two_cta: bool
+    split: bool
+    split_k: int | UnsetType = UNSET
+    layout: str | UnsetType = UNSET
+    align: int | UnsetType = UNSET
+    features: list[str] | UnsetType = UNSET
+    doubts: list[str] | UnsetType = UNSET
+
+
 class GemmUseDocument(Document, kw_only=True):
     """A kernel on products of one size."""
 
@@ -159,7 +184,7 @@ class GemmUseDocument(Document, kw_only=True):
     share_of_peak: Ratio | None
     legacy: str | None
     why: Words = field(name="unshaped")
-    decoded: dict[str, Any] | None
+    decoded: GemmNameDocument | None
 
 
 class GemmsDocument(GemmSumsDocument, kw_only=True):
@@ -203,5 +228,6 @@ def _sizes(asked: Product | None) -> dict[str, int]:
 
 
 def _use(use: GemmUse) -> GemmUseDocument:
-    decoded = None if use.decoded is None else {name: value for name, value in asdict(use.decoded).items() if value not in (None, (), "")}
+    said = {} if use.decoded is None else {name: value for name, value in vars(use.decoded).items() if value not in (None, (), "")}
+    decoded = None if use.decoded is None else GemmNameDocument(**said)
     return filled(GemmUseDocument, use, decoded=decoded, **_sizes(use.product))

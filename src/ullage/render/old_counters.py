@@ -95,7 +95,7 @@ class CuptiMapDocument(Document):
     chip: str | None
     release: str | None
     found: list[OldCounterDocument]
-    passes: dict[str, Any] | UnsetType | None = UNSET
+    passes: int | UnsetType | None = UNSET
 
 
 def record(report: OldCounters) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from ullage.views.times import seconds
 from ullage.views.view import Cell, Column, Headline, Section, Table, Value, View
 
 WORTH_A_MARK = 0.01  # of the time looked at: what the latest rank has to be late by to be pointed at
+BESIDE_RANKS = 22  # lines of a screen that trees and notes take
 _SHARES = ("useful", "offload", "communication", "recorder", "off the CPU", "kernels")
 
 
@@ -32,6 +33,11 @@ class WatchedRun(ShownByView, view="ullage.render.rank_trees"):
     place: str
     whole: Together
     recent: Together
+
+    @property
+    def complete(self) -> bool:
+        """Whether all ranks were seen."""
+        return self.whole.complete
 
 
 def view(run: WatchedRun, most: int | None = None) -> View:
@@ -45,6 +51,11 @@ def view(run: WatchedRun, most: int | None = None) -> View:
         sections=[Section("trees", "Efficiencies", [_trees(run)]), Section("ranks", "Ranks", [_ranks(run, most)])],
         notes=list(tree.notes),
     )
+
+
+def fitted_view(run: WatchedRun, width: int, height: int | None) -> View:  # noqa: ARG001 - a describer's `fitted`
+    """Return the answer as a terminal of this height shows it."""
+    return view(run, None if height is None else max(height - BESIDE_RANKS, 1))
 
 
 def _answer(found: Together) -> str:

@@ -13,7 +13,7 @@ from ullage.render.trace import view as trace_view
 from ullage.render.trace_json import record as trace_record
 from ullage.render.trace_parts import trees_table
 from ullage.reports.trace.run import RunReport
-from ullage.views.declared import Document, plain
+from ullage.views.declared import Document, Ratio, plain
 from ullage.views.names import lowered
 from ullage.views.numbers import percent
 from ullage.views.view import Headline, Picture, Section, View
@@ -55,7 +55,7 @@ class RunDocument(Document):
     """The answer of `ullage run`: beside these keys, where there is a trace, all those of `ullage.trace`."""
 
     exit: int
-    ofu: dict[str, Any] | None
+    ofu: dict[str, Ratio | str | None] | None
     run_notes: list[str]
 
 

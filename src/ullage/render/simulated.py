@@ -111,7 +111,16 @@ def fleet_document(report: SimulatedFleetFiles) -> SimulateDocument:
     ]
     hours = (key["window"]["end"] - key["window"]["start"]) / HOUR_MS
     command = shlex.join(["ullage", "fleet", str(written.samples), "--jobs", str(written.jobs)])
-    return SimulateDocument(key["gpus"], hours, len(key["jobs"]), key["fleet"]["ofu"], report.form, files, command, [*report.notes])
+    return SimulateDocument(
+        key["gpus"],
+        hours,
+        len(key["jobs"]),
+        key["fleet"]["ofu"],
+        report.form,
+        files,
+        command,
+        [*report.notes],
+    )
 
 
 def fleet_record(report: SimulatedFleetFiles) -> dict[str, Any]:
@@ -133,7 +142,12 @@ def job_view(report: SimulatedJobFiles) -> View:
 
 def job_document(report: SimulatedJobFiles) -> SimulateJobDocument:
     """Return the same as a document."""
-    written, truth, mixture, steps = report.written, report.job.truth, report.job.mixture, report.job.plan.steps
+    written, truth, mixture, steps = (
+        report.written,
+        report.job.truth,
+        report.job.mixture,
+        report.job.plan.steps,
+    )
     files = [
         WrittenFileDocument(str(written.telemetry), "an hour of telemetry"),
         WrittenFileDocument(str(written.traces), f"{steps:,} steps traced, a file a rank"),
@@ -152,7 +166,13 @@ def job_document(report: SimulatedJobFiles) -> SimulateJobDocument:
         other_precision=None if mixture is None else mixture.other.upper(),
         other_share=None if mixture is None else mixture.share,
         files=files,
-        next=shlex.join(["ullage", "waterfall", *map(str, (written.telemetry, written.traces, written.config, written.gemms))]),
+        next=shlex.join(
+            [
+                "ullage",
+                "waterfall",
+                *map(str, (written.telemetry, written.traces, written.config, written.gemms)),
+            ]
+        ),
     )
 
 

@@ -36,13 +36,15 @@ SORTS = ("gpu", "ofu", "mean", "util", "power", "temperature", "memory")
 
 @dataclass(frozen=True)
 class WatchedMachine(ShownByView, view="ullage.render.top"):
-    """What is looked at: the devices, where they are read from, and how they are to be shown. `sort` is one of `SORTS`."""
+    """What is looked at: the devices, where they are read from, and how they are to be shown. `sort` is one of `SORTS`;
+    `complete` is whether all of the place could be read."""
 
     course: Course
     place: str
     sort: str = "gpu"
     prices: Mapping[str, float] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
+    complete: bool = True
 
 
 def ordered(machine: WatchedMachine) -> list[Watched]:
@@ -133,6 +135,11 @@ def view(machine: WatchedMachine, width: int = UNSEEN) -> View:
         sections=[Section("devices", "Devices", [grid(machine, width)])],
         notes=_notes(machine),
     )
+
+
+def fitted_view(machine: WatchedMachine, width: int, height: int | None) -> View:  # noqa: ARG001 - a describer's `fitted`
+    """Return the answer as a terminal of this width shows it."""
+    return view(machine, width)
 
 
 def _notes(machine: WatchedMachine) -> list[str]:

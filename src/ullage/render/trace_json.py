@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from msgspec import UNSET, UnsetType, field
 
@@ -13,21 +12,23 @@ from ullage.metrics.tree import Node
 from ullage.recording import Mode
 from ullage.render.gemms import GemmsDocument
 from ullage.render.gemms import declared as gemms
-from ullage.render.trace_what_if import record as what_if
-from ullage.reports.trace.code import CodeReport
+from ullage.render.trace_what_if import WhatIfDocument
+from ullage.render.trace_what_if import declared as what_if
+from ullage.reports.trace.code import CodeReport, CopyRow
 from ullage.reports.trace.idleness import Idleness
-from ullage.reports.trace.kernels import KernelSummary, Overlap
+from ullage.reports.trace.kernels import FamilyRow, Overlap
 from ullage.reports.trace.lane_shares import device_shares, device_times, host_shares
 from ullage.reports.trace.late_ranks import Late
 from ullage.reports.trace.part import RunPart
 from ullage.reports.trace.restated import Restated
 from ullage.reports.trace.sequences import FedRank, verdict
 from ullage.reports.trace.trace import TraceReport
+from ullage.sums.lanes.code.calls import CallRow
 from ullage.sums.lanes.code.times import CodeTimes
 from ullage.sums.lanes.idle import Gap, Rhythm
 from ullage.sums.lanes.run import DevicePart, HostPart
 from ullage.sums.nccl_arrivals import NcclArrivals
-from ullage.totals import DeviceTotals, Factors, HostTotals
+from ullage.totals import DeviceTotals, Factors, HostTotals, Resource
 from ullage.views.declared import At, Document, Nanoseconds, Ratio, Seconds, Words, filled, plain_data
 
 # Efficiencies by their short names within a tree.
@@ -44,6 +45,8 @@ _NAMES = {
     "device_communication_efficiency": "communication_efficiency",
 }
 _HOST = ("parallel_efficiency", "mpi_parallel_efficiency", "load_balance", "communication_efficiency", "device_offload_efficiency")
+C = TypeVar("C", bound=Document)
+IDLE_SHARES = ("launched", "unknown")
 _DEVICE = ("parallel_efficiency", "load_balance", "communication_efficiency", "orchestration_efficiency")
 
 
@@ -94,6 +97,28 @@ class TreeBoundsDocument(Document):
     device: dict[str, list[Ratio | None]] | None
 
 
+class HostTotalsDocument(Document, kw_only=True):
+    """Sums over `resources`, each of which is a `resource`, times in ns; `off_time` is there where it was recorded."""
+
+    resource: Resource
+    resources: Annotated[int, At("processes")]
+    processes: int | None
+    elapsed: Nanoseconds
+    useful_time: Nanoseconds
+    offload_time: Nanoseconds
+    max_busy_time: Nanoseconds | None
+    parallel_time: Nanoseconds
+    instructions: int | None
+    cycles: int | None
+    calls: int | None
+    openmp_imbalance_time: Nanoseconds | None
+    openmp_scheduling_time: Nanoseconds | None
+    openmp_serialisation_time: Nanoseconds | None
+    off_time: Nanoseconds | UnsetType = UNSET
+    instructions_per_cycle: float | None
+    useful_clock_hz: float | None
+
+
 class RunPartDocument(Document):
     """A run, or a rank, region, device or step of it: its efficiencies, and the totals and times that they come from."""
 
@@ -103,7 +128,7 @@ class RunPartDocument(Document):
     device: dict[str, Ratio | None] | None
     bounds: TreeBoundsDocument
     cannot_tell: list[str]
-    host_totals: dict[str, Any] | None
+    host_totals: HostTotalsDocument | None
     device_totals: DeviceTotals | None
     processes: list[ProcessDocument]
     devices: list[TracedDeviceDocument]
@@ -169,6 +194,146 @@ class RestatementDocument(Document):
     notes: list[str]
 
 
+class KernelRowDocument(Document):
+    """Kernels, or copies, of one name; times in ns."""
+
+    name: str
+    family: str
+    kind: str
+    count: int
+    time: Nanoseconds
+    longest: Nanoseconds
+    bytes: int
+    share: Ratio | None
+    mean: float
+
+
+class OverlapDocument(Document):
+    """How much communication and copying ran while devices computed, ns, summed over devices."""
+
+    device: str
+    collective: Nanoseconds
+    collective_exposed: Nanoseconds
+    memory: Nanoseconds
+    memory_exposed: Nanoseconds
+    collective_hidden: Ratio | None
+    memory_hidden: Ratio | None
+
+
+class KernelSummaryDocument(Document):
+    """Where device time went, by name and by family; sums over streams and devices in ns."""
+
+    families: list[FamilyRow]
+    kernels: list[KernelRowDocument]
+    copies: list[KernelRowDocument]
+    kernel_time: Nanoseconds
+    copy_time: Nanoseconds
+    overlap: list[Overlap]
+    overlap_all: OverlapDocument
+    notes: list[str]
+
+
+class IdleCodeTimeDocument(Document):
+    """Idle time of devices by one name, ns: in how many gaps, how long in all, the longest."""
+
+    name: str
+    count: int
+    time: Nanoseconds
+    longest: Nanoseconds
+    share: Ratio | None
+
+
+class IdleCodeTimesDocument(Document):
+    """Idle time by name at one level, ns; `outside` is that in which nothing of this level was open."""
+
+    rows: list[IdleCodeTimeDocument]
+    outside: Nanoseconds
+    outside_share: Ratio | None
+
+
+class KernelCodeTimeDocument(Document):
+    """Time of kernels by one name, ns; `backward` went by on gradients."""
+
+    name: str
+    count: int
+    time: Nanoseconds
+    longest: Nanoseconds
+    backward: Nanoseconds
+    share: Ratio | None
+
+
+class KernelCodeTimesDocument(Document):
+    """Time of kernels by name at one level, ns; `outside` is that in which nothing of this level was open."""
+
+    rows: list[KernelCodeTimeDocument]
+    outside: Nanoseconds
+    outside_share: Ratio | None
+
+
+class DeviceCodeDocument(Document):
+    """Time of kernels by level, ns; `unlaunched` is that of kernels whose launch was not recorded."""
+
+    all: Nanoseconds
+    unlaunched: Nanoseconds
+    levels: dict[str, KernelCodeTimesDocument]
+    unlaunched_share: Ratio | None
+
+
+class StreamQueueDocument(Document):
+    """The queue of a stream (-1: not known), times in ns; `mean` launches stood in it."""
+
+    stream: int
+    launches: int
+    delay: Nanoseconds | None
+    delay_95: Nanoseconds | None
+    queued: Nanoseconds
+    longest: int
+    elapsed: Nanoseconds
+    mean: float | None
+
+
+class IdleSharesDocument(Document):
+    """Shares of idle time that belong to no code: work was handed over already, or no host thread answers for it."""
+
+    launched: Ratio | None
+    unknown: Ratio | None
+
+
+class CodeDocument(Document):
+    """Which code a run's time belongs to, times in ns, summed over devices."""
+
+    idle_time: Nanoseconds
+    launched: Nanoseconds
+    unknown: Nanoseconds
+    idle: dict[str, IdleCodeTimesDocument]
+    device: DeviceCodeDocument
+    calls: list[CallRow]
+    queues: dict[str, list[StreamQueueDocument]]
+    copies: list[CopyRow]
+    idle_shares: IdleSharesDocument
+
+
+class BandwidthDocument(Document):
+    """Collectives of one operation, process group and size: bytes, times in ns, bandwidths in B/s."""
+
+    operation: str
+    group: str
+    members: int
+    least: int
+    most: int
+    count: int
+    bytes: int
+    time: Nanoseconds
+    waiting: bool
+    hosts: int | None
+    algorithm: float | None
+    bus: float | None
+    link: str | None
+    rate: float | None
+    share: Ratio | None
+    mean: float
+
+
 class TraceDocument(RunPartDocument, kw_only=True):
     """The answer of `ullage trace`: times in s (`_s`) or integer ns (`_ns`), ratios in [0, 1]; what does not exist is null."""
 
@@ -185,14 +350,14 @@ class TraceDocument(RunPartDocument, kw_only=True):
     by_device: list[NamedPartDocument]
     steps: list[NamedPartDocument]
     idle: IdleDocument | None
-    kernels: dict[str, Any] | None
-    code: dict[str, Any] | None
+    kernels: KernelSummaryDocument | None
+    code: CodeDocument | None
     sequences: SequencesDocument | None
     gemms: GemmsDocument | None
     collectives: Annotated[Late | None, At("late")]
     nccl: NcclArrivals | UnsetType = UNSET
-    bandwidths: list[dict[str, Any]]
-    what_if: dict[str, Any] | None
+    bandwidths: list[BandwidthDocument]
+    what_if: WhatIfDocument | None
     restated: RestatementDocument | None
     tables_of: Words
     problems: Annotated[list[str], At("notes")]
@@ -253,14 +418,12 @@ def _whole_level(tree: Node, factors: Factors) -> dict[str, float | None]:
     return {name: tree.value for name, has in levels.items() if has and name not in seen}
 
 
-def _host_totals(totals: HostTotals, processes: int) -> dict[str, Any]:
+def _host_totals(totals: HostTotals, processes: int) -> HostTotalsDocument:
     """Return the sums over `resources`, each of which is a `resource`: a process, a thread or a CPU (of `processes`, null: not known)."""
-    found = host_instructions(totals)
-    counted = {"instructions_per_cycle": found and found.per_cycle, "useful_clock_hz": found and found.clock}
-    sums = asdict(totals) | counted
-    if not totals.off_time:  # nothing of it was recorded
-        del sums["off_time"]
-    return {"resource": sums.pop("resource"), "resources": sums.pop("processes"), "processes": processes or None, **sums}
+    counted = host_instructions(totals)
+    more: dict[str, Any] = {"off_time": totals.off_time or UNSET}  # 0: nothing of it was recorded
+    more |= {"instructions_per_cycle": counted and counted.per_cycle, "useful_clock_hz": counted and counted.clock}
+    return filled(HostTotalsDocument, totals, processes=processes or None, **more)
 
 
 def _process(part: HostPart, elapsed: int) -> ProcessDocument:
@@ -278,12 +441,11 @@ def _explained(report: TraceReport) -> dict[str, Any]:
     idle, kernels, restated = report.idle, report.kernels, report.restated
     return {
         "idle": None if idle is None else _idle(idle),
-        "kernels": None if kernels is None else _kernels(kernels),
+        "kernels": None if kernels is None else filled(KernelSummaryDocument, kernels),
         "code": None if report.code is None else _code(report.code),
         "sequences": None if report.sequences is None else filled(SequencesDocument, report.sequences, verdict=verdict(report.sequences)),
         "gemms": None if report.gemms is None else gemms(report.gemms),
         **({"nccl": UNSET} if report.nccl is None else {}),
-        "bandwidths": [asdict(row) | {"mean": row.mean} for row in report.bandwidths],
         "what_if": None if report.what_if is None else what_if(report.what_if),
         "restated": None if restated is None else filled(RestatementDocument, restated, contradict=len(restated.contradictions)),
     }
@@ -303,35 +465,24 @@ def _gap(gap: Gap, origin: int) -> GapDocument:
     return filled(GapDocument, gap, code=code, at_ns=gap.start - origin, idle_ns=length)
 
 
-def _kernels(found: KernelSummary) -> dict[str, Any]:
-    rows = {name: [asdict(row) | {"mean": row.mean} for row in getattr(found, name)] for name in ("kernels", "copies")}
-    return asdict(found) | rows | {"overlap_all": _overlap(found.overlap_all)}
-
-
-def _code(found: CodeReport) -> dict[str, Any]:
+def _code(report: CodeReport) -> CodeDocument:
     """Return times in ns; at each level rows, `outside` and what is common to all levels add up to all, and so do their shares."""
-    queues = {key: [asdict(queue) | {"mean": queue.mean} for queue in of] for key, of in found.queues.items()}
-    device = found.device
-    kernels = {level: _code_times(times, device.all, (*_GAPS, "backward")) for level, times in device.levels.items()}
-    return asdict(found) | {
-        "queues": queues,
-        "idle": {level: _code_times(times, found.idle_time) for level, times in found.idle.items()},
-        "idle_shares": {name: _part(getattr(found, name), found.idle_time) for name in ("launched", "unknown")},
-        "device": asdict(device) | {"levels": kernels, "unlaunched_share": _part(device.unlaunched, device.all)},
-    }
+    device, idle_time = report.device, report.idle_time
+    levels = {level: _code_times(KernelCodeTimesDocument, times, device.all) for level, times in device.levels.items()}
+    return filled(
+        CodeDocument,
+        report,
+        idle={level: _code_times(IdleCodeTimesDocument, times, idle_time) for level, times in report.idle.items()},
+        idle_shares=filled(IdleSharesDocument, report, **{name: _part(getattr(report, name), idle_time) for name in IDLE_SHARES}),
+        device=filled(DeviceCodeDocument, device, levels=levels, unlaunched_share=_part(device.unlaunched, device.all)),
+    )
 
 
-_GAPS = ("name", "count", "time", "longest")
-
-
-def _code_times(times: CodeTimes, whole: int, of: tuple[str, ...] = _GAPS) -> dict[str, Any]:
-    rows = [{key: value for key, value in asdict(row).items() if key in of} | {"share": _part(row.time, whole)} for row in times.rows]
-    return {"rows": rows, "outside": times.outside, "outside_share": _part(times.outside, whole)}
+def _code_times(kind: type[C], times: CodeTimes, whole: int) -> C:
+    row = KernelCodeTimeDocument if kind is KernelCodeTimesDocument else IdleCodeTimeDocument
+    rows = [filled(row, one, share=_part(one.time, whole)) for one in times.rows]
+    return filled(kind, times, rows=rows, outside_share=_part(times.outside, whole))
 
 
 def _part(time: int, whole: int) -> float | None:
     return time / whole if whole else None
-
-
-def _overlap(found: Overlap) -> dict[str, Any]:
-    return asdict(found) | {"collective_hidden": found.collective_hidden, "memory_hidden": found.memory_hidden}

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+from msgspec import field
 
 from ullage.reports.trace.what_if import WhatIf
+from ullage.views.declared import Document, Nanoseconds, Ratio, filled
 from ullage.views.notation import COUNT, FACTOR, KERNEL, PERCENT_1, TIME
 from ullage.views.numbers import UNKNOWN, percent
 from ullage.views.times import seconds
@@ -17,7 +17,6 @@ CHANGES = {
     "no_communication": "communication took no time",
     "launches_in_graphs": "launches were in graphs",
 }
-TIMES = ("elapsed", "time", "waited", "least", "likely", "most")  # ns
 KINDS = {
     "kernel": "kernel",
     "collective": "collective",
@@ -71,15 +70,76 @@ def _replayed(found: WhatIf) -> str:
     return f"Replayed {what} over {seconds(found.elapsed)}; {off}{events}{inferred}."
 
 
-def record(found: WhatIf) -> dict[str, Any]:
-    """Return the answers and the path as plain data, times in ns; the rows of the path, of its kinds and of its ranks add up to all."""
-    plain: dict[str, Any] = _in_ns(asdict(found) | {"path": asdict(found.path)})
-    plain["path"]["kinds"] = [{"kind": kind, "time_ns": time} for kind, time in found.path.kinds.items()]
-    return plain
+class ChangedTimeDocument(Document):
+    """How long a run would take with one thing changed."""
+
+    change: str
+    least: Nanoseconds = field(name="least_ns")
+    likely: Nanoseconds | None = field(name="likely_ns")
+    most: Nanoseconds = field(name="most_ns")
 
 
-def _in_ns(value: Any) -> Any:
-    """Return plain data in which the name of each time says its unit."""
-    if isinstance(value, dict):
-        return {f"{key}_ns" if key in TIMES and isinstance(one, int | None) else key: _in_ns(one) for key, one in value.items()}
-    return [_in_ns(one) for one in value] if isinstance(value, list | tuple) else value
+class SpeedupDocument(Document):
+    """How many times as fast a run were with one thing changed, and the bounds of that (null: not known, without bound)."""
+
+    change: str
+    factor: float | None
+    low: float
+    high: float | None
+    time: ChangedTimeDocument
+
+
+class PathRowDocument(Document):
+    """Time on the critical path of one kind and name, in so many pieces."""
+
+    kind: str
+    name: str
+    count: int
+    time: Nanoseconds = field(name="time_ns")
+
+
+class PathRankDocument(Document):
+    """Time on the critical path on one rank, how often it was awaited, and for how long another had waited for it then."""
+
+    label: str
+    time: Nanoseconds = field(name="time_ns")
+    awaited: int
+    waited: Nanoseconds = field(name="waited_ns")
+
+
+class PathKindDocument(Document):
+    """Time on the critical path of one kind."""
+
+    kind: str
+    time_ns: Nanoseconds
+
+
+class CriticalPathDocument(Document):
+    """The chain that led to the end of a run: rows, kinds and ranks each add up to its time."""
+
+    time: Nanoseconds = field(name="time_ns")
+    rows: list[PathRowDocument]
+    ranks: list[PathRankDocument]
+    kinds: list[PathKindDocument]
+
+
+class WhatIfDocument(Document):
+    """What a replay of a run says: answers, the critical path, and how much to believe of them."""
+
+    elapsed: Nanoseconds = field(name="elapsed_ns")
+    off: Ratio
+    operations: int
+    calls: int
+    collectives: int
+    recorded: int
+    inferred: int
+    alone: int
+    speedups: list[SpeedupDocument]
+    path: CriticalPathDocument
+    notes: list[str]
+
+
+def declared(found: WhatIf) -> WhatIfDocument:
+    """Return the answers and the path as a document."""
+    kinds = [PathKindDocument(kind, time) for kind, time in found.path.kinds.items()]
+    return filled(WhatIfDocument, found, path=filled(CriticalPathDocument, found.path, kinds=kinds))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import Annotated
+
+from msgspec import UNSET, UnsetType
 
 from ullage.errors import harmless
 from ullage.product import attention, product
@@ -104,13 +106,31 @@ class RemedyDocument(Document):
     source: str
 
 
+class AskedSizesDocument(Document, kw_only=True):
+    """What a kernel was asked for: sizes of a product (`m`, `n`, `k`), or of attention."""
+
+    batch: int
+    m: int | UnsetType = UNSET
+    n: int | UnsetType = UNSET
+    k: int | UnsetType = UNSET
+    heads: int | UnsetType = UNSET
+    kv_heads: int | UnsetType = UNSET
+    queries: int | UnsetType = UNSET
+    keys: int | UnsetType = UNSET
+    dim: int | UnsetType = UNSET
+    value_dim: int | UnsetType = UNSET
+    causal: bool | UnsetType = UNSET
+    backward: bool | UnsetType = UNSET
+    precision: str
+
+
 class KernelRoofDocument(Document):
     """A kernel: what it was asked for, what it took, what bounds it, and what that costs in points of MFU."""
 
     kernel: str
     kind: str
     asked: Words
-    sizes: dict[str, Any] | None
+    sizes: AskedSizesDocument | None
     family: str
     precision: str | None
     calls: int
@@ -153,4 +173,4 @@ def declared(roofs: KernelRoofs) -> KernelRoofsDocument:
 
 def _declared_row(row: KernelRoof) -> KernelRoofDocument:
     said = product(row.asked) or attention(row.asked)
-    return filled(KernelRoofDocument, row, kernel=_name(row), sizes=None if said is None else vars(said))
+    return filled(KernelRoofDocument, row, kernel=_name(row), sizes=None if said is None else filled(AskedSizesDocument, said))

@@ -15,7 +15,7 @@ from operator import attrgetter
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 import msgspec
-from msgspec import Meta
+from msgspec import Meta, UnsetType
 
 D = TypeVar("D", bound=msgspec.Struct)
 
@@ -120,7 +120,7 @@ def _maker(declared: Any) -> Callable[[Any], Any] | None:
     if isinstance(declared, type) and issubclass(declared, Document):
         return lambda found: filled(declared, found)
     if get_origin(declared) in (Union, types.UnionType):
-        return _optional(get_args(declared))
+        return _maker_of_union(get_args(declared))
     if get_origin(declared) is list:
         item = _maker(get_args(declared)[0]) or (lambda found: found)
         return lambda found: [item(one) for one in found]
@@ -130,6 +130,15 @@ def _maker(declared: Any) -> Callable[[Any], Any] | None:
     return None
 
 
-def _optional(members: tuple[Any, ...]) -> Callable[[Any], Any] | None:
-    make = next((made for member in members if (made := _maker(member)) is not None), None)
-    return None if make is None else lambda found: None if found is None else make(found)
+def _maker_of_union(members: tuple[Any, ...]) -> Callable[[Any], Any] | None:
+    """Return what makes a value of one of several types: None, UNSET and values of plain types are taken as they are.
+
+    Raises TypeError for a union of several types that are made of what is found: nothing tells of which one that is.
+    """
+    makers = [make for member in members if (make := _maker(member)) is not None]
+    if len(makers) > 1:
+        raise TypeError(f"nothing tells which of {members} a value is: say with Made how it is made")
+    if not makers:
+        return None
+    plain_types = (UnsetType, *(member for member in members if isinstance(member, type) and _maker(member) is None))
+    return lambda value: value if isinstance(value, plain_types) else makers[0](value)

@@ -24,6 +24,7 @@ from ullage.models.tracing.runs import Progress, Tracer
 from ullage.models.tracing.trials import Trial, trials
 
 MADE_OF = ("ullage.models.work", "ullage.models.sample", "ullage.models.blocks", "ullage.models.passes")
+TrialSize = int | tuple[int | tuple[int, ...], ...]  # of a sample: a number, or numbers of a grid, or of several
 LIBRARIES = ("torch", "transformers", "diffusers")
 
 
@@ -31,7 +32,7 @@ LIBRARIES = ("torch", "transformers", "diffusers")
 class Difference:
     """Where formula and trace part: which terms, at which module and trial, in which pass."""
 
-    trial: Mapping[str, Any]
+    trial: Mapping[str, TrialSize]
     what: str  # "forward" or "backward"
     path: str
     terms: tuple[str, ...]
@@ -47,7 +48,7 @@ class Difference:
 class ComparedTrial:
     """One trial: totals of both sides, how many terms were compared each by itself, and what the family says it leaves out."""
 
-    trial: Mapping[str, Any]
+    trial: Mapping[str, TrialSize]
     forward: int
     traced_forward: int
     backward: int

@@ -28,10 +28,18 @@ class BenchQuestion:
     minutes: float | None = asked("Begin no case after so long.", metavar="M", least=0.1)
     device: int = asked("The GPU's number, as CUDA counts.", 0, least=0, shown="0")
     recorded: tuple[str, ...] = asked(
-        "Show recorded results (a file or a folder of them); run nothing.", (), flag="--from", metavar="FILE", repeated=True
+        "Show recorded results (a file or a folder of them); run nothing.",
+        (),
+        flag="--from",
+        metavar="FILE",
+        repeated=True,
     )
     paper: bool = asked("Show the published figures; run nothing.", False)
-    save: bool = asked("Keep the measured ceilings for the waterfall and `ullage gpus` (see ULLAGE_CEILINGS).", False, acts=True)
+    save: bool = asked(
+        "Keep the measured ceilings for the waterfall and `ullage gpus` (see ULLAGE_CEILINGS).",
+        False,
+        acts=True,
+    )
     listed: bool = asked("List the microbenchmarks.", False, flag="--list")
     keep: Path | None = None  # where results are kept while the suite goes on
 

@@ -39,7 +39,10 @@ class GemmOfuQuestion:
     largest: int = asked("The largest dimension.", 8192, least=16)
     device: int = asked("The GPU's number, as CUDA counts.", 0, least=0, shown="0")
     record: str = asked(
-        "Where every product is kept at once; what it holds is not measured again.", "gemm-ofu.jsonl", metavar="FILE", acts=True
+        "Where every product is kept at once; what it holds is not measured again.",
+        "gemm-ofu.jsonl",
+        metavar="FILE",
+        acts=True,
     )
     recorded: str | None = asked("Report what FILE holds; nothing is measured.", flag="--from", metavar="FILE")
     picture: Literal["errors", "overheads", "speedups"] = asked("Which .svg.", "errors")

@@ -61,7 +61,12 @@ class SimulateQuestion:
     change: tuple[str, ...] = asked("Change this within the window. Repeatable.", (), metavar="NAME", repeated=True)
     changes: Literal["all", "none"] | None = asked("Change everything, or nothing.", shown="only what --change names")
     port: int | None = asked(
-        "Serve expositions instead of writing files; 0 takes a free port.", flag="--serve", metavar="PORT", least=0, most=65535, acts=True
+        "Serve expositions instead of writing files; 0 takes a free port.",
+        flag="--serve",
+        metavar="PORT",
+        least=0,
+        most=65535,
+        acts=True,
     )
     interval: float = asked("Seconds between two scrapes.", 30.0, minor=True)
     start: int | None = asked("Start of the window.", read=read_moment, shown="2026-08-10; with --serve, now", minor=True)
@@ -131,7 +136,13 @@ def follow(question: SimulateQuestion, audience: Audience) -> None:
     simulation = fleet(question.specification())
     for note in _notes(simulation):
         audience.remark(f"note: {note}")
-    server = serve(simulation, question.port or 0, speed=question.speed, address=question.address, new_names=question.new_names)
+    server = serve(
+        simulation,
+        question.port or 0,
+        speed=question.speed,
+        address=question.address,
+        new_names=question.new_names,
+    )
     try:
         _announce(simulation, server, question.address, audience)
         server.serve_forever(poll_interval=0.2)

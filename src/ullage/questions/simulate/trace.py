@@ -91,7 +91,10 @@ def _pipeline(question: SimulateTraceQuestion) -> PipelinePlan:
     if question.run != "training":
         raise UllageError("only the training job has pipeline stages", "leave out --run")
     if ranks % stages:
-        raise UllageError(f"{ranks} ranks can't be divided into {stages} stages", f"write --ranks {stages * (ranks // stages + 1)}")
+        raise UllageError(
+            f"{ranks} ranks can't be divided into {stages} stages",
+            f"write --ranks {stages * (ranks // stages + 1)}",
+        )
     return PipelinePlan(
         replicas=ranks // stages,
         stages=stages,

@@ -21,7 +21,10 @@ class StoreRetainQuestion:
 
     folder: str = asked("The store's folder.", metavar="FOLDER", argument=True, required=True)
     keep: float = asked(
-        "How much to keep before the newest sample, in whole days (rounded up): 90d, 12w.", metavar="SPAN", read=read_span, required=True
+        "How much to keep before the newest sample, in whole days (rounded up): 90d, 12w.",
+        metavar="SPAN",
+        read=read_span,
+        required=True,
     )
 
 

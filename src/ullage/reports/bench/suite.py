@@ -145,6 +145,9 @@ def keep_ceilings(results: Sequence[BenchResult]) -> str:
     measured = ceilings(results)
     if measured is None:
         raise UllageError("there is no ceiling among these numbers", f"run `{MEASURE}`")
-    kinds = (("bursts", measured.flops, measured.bandwidth), ("sustained", measured.sustained_flops, measured.sustained_bandwidth))
+    kinds = (
+        ("bursts", measured.flops, measured.bandwidth),
+        ("sustained", measured.sustained_flops, measured.sustained_bandwidth),
+    )
     named = [f"{kind}: {', '.join([*flops, *bandwidth])}" for kind, flops, bandwidth in kinds if flops or bandwidth]
     return f"kept the ceilings of {harmless(measured.gpu, 80)} ({'; '.join(named)}) in {save(measured, folder())}"
