@@ -10,7 +10,7 @@ from ullage.cupti.layouts import layouts
 from ullage.cupti.releases import release
 
 
-@pytest.mark.parametrize("version", [26, 27, 28, 130000, 130001, 130100, 130101])
+@pytest.mark.parametrize("version", [26, 27, 28, 130000, 130001, 130100, 130101, 130202, 130301, 130401, 130500])
 def test_the_doubles_records_have_the_sizes_of_nvidias(monkeypatch, version):
     monkeypatch.delenv("CUPTI_DOUBLE_FAULTS", raising=False)
     monkeypatch.setenv("CUPTI_DOUBLE_VERSION", str(version))

@@ -83,9 +83,9 @@ def test_a_refused_call_raises_what_was_to_be_done_and_why(double, monkeypatch):
 
 
 def test_a_function_that_the_release_lacks_is_named(double):
-    assert double.has("cuptiActivityEnable") and not double.has("cuptiActivityEnable_v2")
-    with pytest.raises(UllageError, match="this CUPTI has no cuptiActivityEnable_v2"):
-        double.call("cuptiActivityEnable_v2", None)
+    assert double.has("cuptiActivityEnable") and not double.has("cuptiActivityEnable_v3")
+    with pytest.raises(UllageError, match="this CUPTI has no cuptiActivityEnable_v3"):
+        double.call("cuptiActivityEnable_v3", None)
 
 
 def test_an_error_in_the_middle_is_an_error_of_the_call_that_met_it(double, monkeypatch):

@@ -82,9 +82,9 @@ class Recording:
 
     def records(self, kind):
         """Return (record, name) of each activity record of a kind, as Ullage's own decoder finds them."""
-        found = []
+        found, known = [], layouts(release(self.info.get("cupti", 130101)))
         for buffer, texts in zip(self.buffers, self.texts, strict=True):
-            for record in decode(buffer, LAYOUTS).records.get(int(kind), ()):
+            for record in decode(buffer, known).records.get(int(kind), ()):
                 found.append((record, texts.get(int(record["name"])) if "name" in record.dtype.names else None))
         return found
 
@@ -194,8 +194,8 @@ r = this_recorder()
 """
 
 
-def in_python(folder, code):
+def in_python(folder, code, **environment):
     """Return the JSON that Python code prints: it has a fake CUDA begun, a function to `launch` a kernel, and the recorder `r`."""
-    ran = run(folder, [sys.executable, "-c", IN_PYTHON + code], ULLAGE_RECORD="", PYTHONPATH=":".join(sys.path), **TRACED)
+    ran = run(folder, [sys.executable, "-c", IN_PYTHON + code], ULLAGE_RECORD="", PYTHONPATH=":".join(sys.path), **TRACED, **environment)
     assert ran.code == 0, ran.errors
     return json.loads(ran.output)

@@ -17,7 +17,7 @@ from ullage.cupti.counters.recorded import plan
 from ullage.cupti.kinds import ActivityKind
 
 INTERFACE = (HERE.parents[1] / "src/ullage/cupti/native/cupti_interface.h").read_text()
-FUNCTIONS = re.findall(r"X\((cupti\w+),", INTERFACE)
+FUNCTIONS = [name for name in re.findall(r"X\((cupti\w+),", INTERFACE) if not name.endswith("_v2")]
 SHARED = ("-shared", "-fPIC")
 
 

@@ -31,7 +31,7 @@ ns), `mpi_within_ns` and `mpi_between_ns` (what an empty call of MPI takes withi
 `sum_between_ns` (the same of one that is only counted), `region_ns` (what an empty region takes), `cpu_clock_ns` (what a reading of a
 thread's CPU clock takes: then time on no processor is recorded), `processor_wait_ns` and `disk_wait_ns` (for how long the first thread
 could have run but had no processor, and waited for a disk, as the system accounts for it), `cupti` (what cuptiGetVersion says),
-`library` (its path), `driver` (CUDA version of the driver, 13000), `kinds` (of each
+`library` (its path), `shared` (whether other tools may have it too), `driver` (CUDA version of the driver, 13000), `kinds` (of each
 activity kind that was asked for, by number, CUPTI's answer; 0 is "enabled"), `devices` (a list of {index, name, uuid, sms, bus,
 capability}), `nccl` (of its collectives: `interface`, the version of the profiler plugin's; `communicators`; `collectives` that began;
 of these `counted`, only counted; `lost`, there was no room for them; `astray`, calls about what was no longer known), `problems` (a list of

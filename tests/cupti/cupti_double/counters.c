@@ -21,7 +21,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { GROUPS = 4, RANGES = 64, NAME = 96, INVALID_CONTEXT = 3, NOT_SUPPORTED = 27, OUT_OF_MEMORY = 8, DEEPEST = 8, FULL = 1, END = 2 };
+enum { GROUPS = 4, RANGES = 64, NAME = 96, INVALID_CONTEXT = 3, OUT_OF_MEMORY = 8, DEEPEST = 8, FULL = 1, END = 2 };
 #define SIZE_TO(last) (offsetof(__typeof__(*p), last) + sizeof p->last)
 #define SIZED(last) do { if (!p || p->structSize != SIZE_TO(last)) return INVALID_PARAMETER; } while (0)
 #define CHECK(last) do { ANSWER; SIZED(last); } while (0)

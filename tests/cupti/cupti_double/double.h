@@ -3,11 +3,12 @@
  * Written from the documented interface. Nothing is measured: a "kernel" is a record that somebody asked for. Times handed in are ns of
  * CLOCK_REALTIME, as CUPTI's own are.
  *
- * CUPTI_DOUBLE_VERSION  what cuptiGetVersion answers: 26 to 28 (CUDA 12.8, 12.9), 130000 and 130001, 130100 and 130101 have layouts
+ * CUPTI_DOUBLE_VERSION  what cuptiGetVersion answers: 26 to 28 (CUDA 12.8, 12.9), 130000 and 130001, 130100 and 130101, up to 130500 have layouts
  * CUPTI_DOUBLE_SKEW     ns by which CUPTI's clock is ahead of CLOCK_REALTIME
  * CUPTI_DOUBLE_FAULTS   scripted faults, with commas between:
  *   privileges            no kind can be enabled, no counter read: 35
  *   subscriber            somebody else is subscribed: 39
+ *   old-driver            the driver lets no subscribers share CUPTI: 27
  *   kind=5:15             enabling kind 5 answers 15
  *   NAME=CODE             the function NAME (cuptiActivityFlushAll) answers CODE
  *   error-after=N         after N good answers every function answers 999
@@ -24,8 +25,8 @@
 #include <stdint.h>
 
 enum { SUCCESS = 0, INVALID_PARAMETER = 1, INVALID_OPERATION = 7, TOO_SMALL = 10, MAX_LIMIT_REACHED = 12, NOT_COMPATIBLE = 14, NOT_INITIALIZED = 15,
-       INVALID_KIND = 21, UM_NOT_SUPPORTED_ON_DEVICE = 29, INSUFFICIENT_PRIVILEGES = 35, MULTIPLE_SUBSCRIBERS = 39, UNKNOWN = 999 };
-enum { DRIVER_API = 1, RUNTIME_API = 2, RESOURCE = 3, SYNCHRONIZE = 4, NVTX = 5, STATE = 6, DOMAINS = 7, IDS = 1024 };
+       INVALID_KIND = 21, NOT_SUPPORTED = 27, UM_NOT_SUPPORTED_ON_DEVICE = 29, INSUFFICIENT_PRIVILEGES = 35, MULTIPLE_SUBSCRIBERS = 39, UNKNOWN = 999 };
+enum { DRIVER_API = 1, RUNTIME_API = 2, RESOURCE = 3, SYNCHRONIZE = 4, NVTX = 5, STATE = 6, DOMAINS = 7, IDS = 1024, SUBSCRIBERS = 4 };
 
 /* What a function answers by the script, 0 where nothing stands in its way. Every function of the interface begins with ANSWER. */
 int double_answer(const char *function);
@@ -50,6 +51,12 @@ uint32_t double_device_of(void *context);
 void double_pc_context(uint32_t id, void *context);
 /* Appends a record that is complete once CUPTI's time is `end`. */
 void double_record(uint32_t kind, const void *record, size_t size, uint64_t end);
+void double_record_of(int subscriber, uint32_t kind, const void *record, size_t size, uint64_t end);
+/* Of several subscribers: whether there may be; which one a handle is, -1 for none; what its records call a thread; nothing of it is left. */
+int double_shared(void);
+int double_number(const void *handle);
+void double_thread_type(const void *handle, uint32_t type);
+void double_subscriber_reset(int number);
 
 /* What a fake program calls. A call of the API: `enter` gives the correlation id; a driver call inside a runtime call has the same. */
 void cupti_double_launching(const char *symbol, void *context);

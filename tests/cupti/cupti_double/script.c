@@ -57,3 +57,9 @@ int cuptiGetVersion(uint32_t *version) {
     return SUCCESS;
 }
 int cuptiGetTimestamp(uint64_t *timestamp) { ANSWER; *timestamp = double_now(); return SUCCESS; }
+int cuptiGetTimestamp_v2(const void *subscriber, uint64_t *timestamp) {
+    ANSWER;
+    if (!timestamp || double_number(subscriber) < 0) return INVALID_PARAMETER;
+    *timestamp = double_now();
+    return SUCCESS;
+}

@@ -9,17 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KINDS = 64, LEAST = 4096, MOST = 512 << 20, ABSENT = -1 };
-
-#define DECLARED(name, parameters, needed) static int(*name) parameters;
-CUPTI_FUNCTIONS(DECLARED)
+enum { KINDS = 64, LEAST = 4096, MOST = 512 << 20 };
 
 /* Why CUPTI is not called: it wasn't asked for or is not to be had; it belongs to the parent of a fork; it was given back; it didn't answer. */
 static _Atomic enum { NEVER, RUNNING, FORKED, DETACHED, SILENT } state;
 static struct { int kind, answer; bool on; } kinds[KINDS];
 static int kind_count;
-static Subscriber subscriber;
-static void *library;
 static _Atomic uint64_t paused_since; /* 0: isn't */
 static bool counting, sampling; /* in place of activity: each kernel's counters, or program counters */
 static bool by_driver; /* whether CUDA's driver brought the recorder in */
@@ -34,7 +29,7 @@ static void counted(uint64_t start) {
     costs.callback_ns += monotonic() - start;
 }
 
-static void requested(uint8_t **buffer, size_t *size, size_t *most) {
+void activity_requested(uint8_t **buffer, size_t *size, size_t *most) {
     uint64_t start = monotonic();
     *most = 0;
     *buffer = activity_running() ? pool_take(size) : NULL;
@@ -42,7 +37,7 @@ static void requested(uint8_t **buffer, size_t *size, size_t *most) {
     counted(start);
 }
 
-static void completed(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
+void activity_completed(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid) {
     uint64_t start = monotonic();
     (void)size;
     if (atomic_load(&state) == FORKED) return;
@@ -54,78 +49,29 @@ static void completed(CUcontext context, uint32_t stream, uint8_t *buffer, size_
 
 /* --- starting --- */
 
-static int asked(const char *name, int answer) {
-    if (answer) problem(name, answer, "");
-    return answer;
-}
-#define ASK(name, arguments) (name ? asked(#name, name arguments) : ABSENT)
-
-static void *opened(void) {
-    static const char *const usual[] = {"libcupti.so.13", "libcupti.so.12", NULL};
-    if (!dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL)) { /* some releases of CUPTI crash without a driver */
-        problem("dlopen libcuda.so.1", ABSENT, dlerror());
-        return NULL;
-    }
-    void *found = *settings.cupti ? dlopen(settings.cupti, RTLD_NOW | RTLD_LOCAL) : NULL;
-    for (int i = 0; !*settings.cupti && !found && usual[i]; i++) found = dlopen(usual[i], RTLD_NOW | RTLD_LOCAL);
-    if (!found) problem("dlopen libcupti", ABSENT, dlerror());
-    return found;
-}
-
-static bool looked_up(const char *name, void *function, bool needed) {
-    if (!function) problem(name, ABSENT, "libcupti doesn't have it");
-    return function || !needed;
-}
-
-static bool functions(void) {
-    bool enough = (library = library ? library : opened());
-#define LOOKED_UP(name, parameters, needed) \
-    if (library) name = (__typeof__(name))dlsym(library, #name), enough &= looked_up(#name, (void *)name, needed);
-    CUPTI_FUNCTIONS(LOOKED_UP)
-    return enough;
-}
-
-/* To subscribe is how clients of CUPTI keep out of each other's way (guide 2.2): whoever is refused stays away. */
-static bool subscribed(void) {
-    if (!cuptiSubscribe) return true;
-    int answer = ASK(cuptiSubscribe, (&subscriber, cuda_called, NULL));
-    if (answer) subscriber = NULL;
-    return !answer;
-}
-
-static size_t attribute(int which) {
-    size_t value = 0, length = sizeof value;
-    return cuptiActivityGetAttribute && !cuptiActivityGetAttribute(which, &length, &value) ? value : 0;
-}
-
-static bool set_attribute(int which, size_t value) {
-    size_t length = sizeof value;
-    return !cuptiActivitySetAttribute(which, &length, &value);
-}
-
 /* In each context CUPTI keeps what it measures in buffers on the device until that is over; by itself it makes up to 250 of them, 800 MB.
  * With fewer it drops, and counts, what finds no room. It makes some at first, which must be fewer than it may have. What a context has
  * already stays. */
 static void bound_device_buffers(void) {
     enum { USUAL_SIZE = 3200000, SMALLEST = 1 << 16, FEWEST = 4 };
     size_t size = settings.device_memory / FEWEST;
-    if (!settings.device_memory || !cuptiActivitySetAttribute) return;
+    if (!settings.device_memory) return;
     size = size < SMALLEST ? SMALLEST : size > USUAL_SIZE ? USUAL_SIZE : size;
     size_t limit = settings.device_memory / size;
     if (limit < FEWEST) limit = FEWEST;
-    if (!set_attribute(DEVICE_BUFFERS_AT_FIRST, FEWEST - 1) || !set_attribute(DEVICE_BUFFER_LIMIT, limit) || !set_attribute(DEVICE_BUFFER_SIZE, size))
+    if (!cupti_set(DEVICE_BUFFERS_AT_FIRST, FEWEST - 1, sizeof size) || !cupti_set(DEVICE_BUFFER_LIMIT, limit, sizeof size) ||
+        !cupti_set(DEVICE_BUFFER_SIZE, size, sizeof size))
         problem("cuptiActivitySetAttribute", ABSENT, "CUPTI's buffers on devices are as large as it makes them");
 }
 
 static void configure(void) {
-    uint8_t one = 1;
-    size_t length = sizeof one, size = settings.buffer & ~(size_t)7;
+    size_t size = settings.buffer & ~(size_t)7;
     size = size < LEAST ? LEAST : size > MOST ? MOST : size;
-    bool zeroed = cuptiActivitySetAttribute && !cuptiActivitySetAttribute(ZEROED_OUT_BUFFER, &length, &one);
+    bool zeroed = cupti_set(ZEROED_OUT_BUFFER, 1, 1);
     bound_device_buffers();
     pool_begin(size, settings.memory, zeroed);
     texts_at(settings.names);
-    ASK(cuptiSetThreadIdType, (THREAD_ID_SYSTEM));
+    cupti_number_threads();
 }
 
 /* What is to be told of unified memory is settled before it is asked for: the bytes that move to a device, from one and between two. The
@@ -133,18 +79,25 @@ static void configure(void) {
 static int configure_pages(void) {
     enum { SINGLE_DEVICE = 1, TO_DEVICE = 1, TO_HOST = 2, BETWEEN_DEVICES = 8 };
     struct page_counter wanted[] = {{SINGLE_DEVICE, TO_DEVICE, 0, 1}, {SINGLE_DEVICE, TO_HOST, 0, 1}, {SINGLE_DEVICE, BETWEEN_DEVICES, 0, 1}};
-    if (!cuptiActivityConfigureUnifiedMemoryCounter) return ABSENT;
-    return cuptiActivityConfigureUnifiedMemoryCounter(wanted, 3) ? cuptiActivityConfigureUnifiedMemoryCounter(wanted, 2) : 0;
+    return cupti_configure_pages(wanted, 3) ? cupti_configure_pages(wanted, 2) : 0;
 }
 
 static int enable(int kind) {
     int answer = kind == UNIFIED_MEMORY_COUNTER ? configure_pages() : 0;
-    return answer ? answer : cuptiActivityEnable(kind);
+    return answer ? answer : cupti_enable(kind);
 }
 
+static bool kind_asked(int kind) {
+    char listed[LIST + 2], word[16];
+    snprintf(listed, sizeof listed, ",%s,", settings.kinds), snprintf(word, sizeof word, ",%d,", kind);
+    return strstr(listed, word);
+}
+
+/* Where CUPTI is shared, whether graphs are told as a whole is settled for all, before anybody asks for anything. */
 static void enable_kinds(void) {
     const char *at = settings.kinds;
     kind_count = 0;
+    if (cupti_shared() && kind_asked(GRAPH_TRACE)) cupti_set(SHARED_GRAPHS, 1, 1);
     for (char *end; at && kind_count < KINDS; at = *end ? end + 1 : NULL) {
         long kind = strtol(at, &end, 10);
         if (end == at) break;
@@ -161,23 +114,19 @@ static __typeof__(&kinds[0]) pages_refused(void) {
 }
 
 static void enable_callbacks(void) {
-    if (!subscriber) return;
-    if (strstr(settings.callbacks, "driver")) ASK(cuptiEnableDomain, (1, subscriber, DOMAIN_DRIVER));
-    if (strstr(settings.callbacks, "runtime")) ASK(cuptiEnableDomain, (1, subscriber, DOMAIN_RUNTIME));
-    if (pages_refused()) ASK(cuptiEnableCallback, (1, subscriber, DOMAIN_RESOURCE, CONTEXT_CREATED));
+    if (!cupti_subscriber()) return;
+    if (strstr(settings.callbacks, "driver")) cupti_call_back(DOMAIN_DRIVER);
+    if (strstr(settings.callbacks, "runtime")) cupti_call_back(DOMAIN_RUNTIME);
+    if (pages_refused()) cupti_call_back_for(DOMAIN_RESOURCE, CONTEXT_CREATED);
 }
 
 static void tell(void) {
     struct text facts = {0};
-    uint32_t version = 0;
-    Dl_info where = {0};
-    if (cuptiGetVersion && !cuptiGetVersion(&version)) text_add(&facts, "\"cupti\": %u, ", version);
-    if (cuptiActivityEnable && dladdr((void *)cuptiActivityEnable, &where) && where.dli_fname)
-        text_add(&facts, "\"library\": "), text_quoted(&facts, where.dli_fname), text_add(&facts, ", ");
-    size_t limit = attribute(DEVICE_BUFFER_LIMIT);
+    size_t limit = cupti_get(DEVICE_BUFFER_LIMIT);
+    cupti_facts(&facts);
     if (limit && !counting && !sampling)
-        text_add(&facts, "\"device_buffers\": {\"bytes\": %zu, \"limit\": %zu, \"at_first\": %zu, \"pinned\": %s}, ", attribute(DEVICE_BUFFER_SIZE),
-                 limit, attribute(DEVICE_BUFFERS_AT_FIRST), attribute(PINNED_BUFFERS) & 0xff ? "true" : "false");
+        text_add(&facts, "\"device_buffers\": {\"bytes\": %zu, \"limit\": %zu, \"at_first\": %zu, \"pinned\": %s}, ", cupti_get(DEVICE_BUFFER_SIZE),
+                 limit, cupti_get(DEVICE_BUFFERS_AT_FIRST), cupti_get(PINNED_BUFFERS) & 0xff ? "true" : "false");
     perfworks_facts(&facts);
     text_add(&facts, "\"injected\": %s, \"kinds\": {", by_driver ? "true" : "false");
     for (int i = 0; i < kind_count; i++) text_add(&facts, "%s\"%d\": %d", i ? ", " : "", kinds[i].kind, kinds[i].answer);
@@ -188,19 +137,21 @@ static void tell(void) {
 /* The callbacks first, then the kinds: no record is made that has no buffer to go to. */
 static bool traced(void) {
     configure();
-    if (ASK(cuptiActivityRegisterCallbacks, (requested, completed))) return false;
+    if (cupti_register()) return false;
     atomic_store(&state, RUNNING);
     enable_kinds();
     enable_callbacks();
-    if (settings.flush) ASK(cuptiActivityFlushPeriod, ((uint32_t)settings.flush));
+    cupti_flush_each(settings.flush);
     return true;
 }
 
 static bool started(void) {
-    if (!functions() || !subscribed()) return false;
+    if (!cupti_found()) return false;
     sampling = stalls_wanted(), counting = !sampling && counters_wanted();
-    bool runs = sampling ? stalls_start(library, subscriber) : counting ? counters_start(library, subscriber) : traced();
-    if (!runs && subscriber) ASK(cuptiUnsubscribe, (subscriber)), subscriber = NULL;
+    if (!cupti_subscribed(cuda_called, sampling || counting)) return false;
+    void *library = cupti_library();
+    bool runs = sampling ? stalls_start(library, cupti_subscriber()) : counting ? counters_start(library, cupti_subscriber()) : traced();
+    if (!runs) cupti_unsubscribe();
     if (runs) atomic_store(&state, RUNNING);
     return runs;
 }
@@ -234,11 +185,17 @@ static void record_pause(bool paused) {
 
 void activity_pause_ends(void) { record_pause(false); }
 
+static int switch_kind(int kind, bool on) {
+    int answer = on ? cupti_enable(kind) : cupti_disable(kind);
+    if (answer) problem(on ? "cuptiActivityEnable" : "cuptiActivityDisable", answer, "");
+    return answer;
+}
+
 static int switched(bool on) {
     int first = 0, count = 0;
     for (int i = 0; i < kind_count; i++) {
         if (kinds[i].answer || kinds[i].on == on) continue;
-        int answer = on ? ASK(cuptiActivityEnable, (kinds[i].kind)) : ASK(cuptiActivityDisable, (kinds[i].kind));
+        int answer = switch_kind(kinds[i].kind, on);
         if (!answer) kinds[i].on = on, count++;
         else if (!first) first = answer;
     }
@@ -257,7 +214,7 @@ void activity_flush(bool forced) {
     if (!activity_running()) return;
     uint64_t start = monotonic();
     if (sampling) stalls_flush(forced);
-    else if (!counting) ASK(cuptiActivityFlushAll, (forced ? FLUSH_FORCED : 0));
+    else if (!counting) cupti_flush(forced);
     else if (forced) counters_finish();
     costs.flushes++;
     costs.flush_ns += monotonic() - start;
@@ -271,25 +228,20 @@ bool activity_flushed(bool forced) {
     return false;
 }
 
-uint64_t activity_time(void) {
-    uint64_t now = 0;
-    return activity_running() && cuptiGetTimestamp && !cuptiGetTimestamp(&now) ? now : 0;
-}
+uint64_t activity_time(void) { return activity_running() ? cupti_time() : 0; }
 
 static void write_buffer(struct buffer *buffer) {
     uint64_t head[2] = {buffer->context, buffer->stream};
     struct iovec parts[2] = {{head, sizeof head}, {buffer->bytes, buffer->valid}};
     if (!buffer->valid) return;
-    texts_write(activity_running() ? cuptiActivityGetNextRecord : NULL, buffer);
+    texts_write(activity_running() ? cupti_next_record : NULL, buffer);
     if (!recording_add(BUFFER, 0, parts, 2)) return;
     costs.buffers++;
     costs.bytes += buffer->valid;
 }
 
 static void write_dropped(void) {
-    size_t count = 0;
-    if (counting || sampling || !activity_running() || !cuptiActivityGetNumDroppedRecords || cuptiActivityGetNumDroppedRecords(NULL, 0, &count)) return;
-    uint64_t dropped = count;
+    uint64_t dropped = counting || sampling || !activity_running() ? 0 : cupti_dropped();
     costs.dropped += dropped;
     if (dropped) recording_add(DROPPED, 0, &(struct iovec){&dropped, sizeof dropped}, 1);
 }
@@ -301,32 +253,37 @@ void activity_write(void) {
 
 /* --- the end --- */
 
+/* Others may go on with CUPTI. */
+static bool left_to_others(void) {
+    if (!cupti_shared()) return false;
+    cupti_unsubscribe();
+    return true;
+}
+
 /* cuptiFinalize is safe at the exit of a call of CUDA, once the device is synchronised (guide 2.3.7): so a call is made that does that. */
 static bool finalized(void) {
     int (*synchronize)(void) = NULL;
     void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
     if (driver) synchronize = (int (*)(void))dlsym(driver, "cuCtxSynchronize");
-    if (!cuptiFinalize || !synchronize || !subscriber) return false;
-    callbacks_detach(cuptiFinalize);
-    if (!ASK(cuptiEnableDomain, (1, subscriber, DOMAIN_DRIVER))) synchronize();
+    if (!cupti_finalizer() || !synchronize || !cupti_subscriber()) return false;
+    callbacks_detach(cupti_finalizer());
+    if (!cupti_call_back(DOMAIN_DRIVER)) synchronize();
     return callbacks_detached();
 }
 
 static void give_back(void) {
     atomic_store(&state, DETACHED); /* whatever of CUPTI is called after cuptiFinalize would bring it back */
     recording_unlock();
-    if (!finalized()) {
-        problem("cuptiFinalize", ABSENT, "no call of CUDA came to make it from: CUPTI stays, idle");
-        if (subscriber) ASK(cuptiUnsubscribe, (subscriber));
-    }
-    subscriber = NULL;
+    if (left_to_others()) return;
+    if (finalized()) cupti_forget();
+    else problem("cuptiFinalize", ABSENT, "no call of CUDA came to make it from: CUPTI stays, idle"), cupti_unsubscribe();
 }
 
 void activity_finish(void) {
     if (!activity_flushed(true)) return;
     pthread_mutex_lock(&lock);
     for (int i = 0; activity_running() && i < kind_count; i++)
-        if (kinds[i].on) ASK(cuptiActivityDisable, (kinds[i].kind));
+        if (kinds[i].on) switch_kind(kinds[i].kind, false);
     pthread_mutex_unlock(&lock);
     activity_flushed(true);
     recorder_work(ASKED);

@@ -16,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { METRICS = 512, SESSIONS = 16, RANGES = 100000, AUTO_RANGE = 1, KERNEL_REPLAY = 2, ABSENT = -1, CONFIG = 64 << 20 };
+enum { METRICS = 512, SESSIONS = 16, RANGES = 100000, AUTO_RANGE = 1, KERNEL_REPLAY = 2, CONFIG = 64 << 20 };
 enum { CONTEXT_DESTROYED = 2, DEVICE_LEVEL_SINCE = 130100 };
 /* cuLaunchKernel, …Cooperative, …Ex, each with _ptsz; …CooperativeKernelMultiDevice; cuGraphLaunch: a graph counts as one range */
 static const uint32_t launches[] = {307, 442, 477, 478, 652, 653, 480, 514, 515};

@@ -9,6 +9,7 @@
  *   processor.c  how long they were on a processor
  *   openmp.c     OpenMP's threads, by OMPT: when they wait for one another
  *   nvtx.c       NVTX ranges, where CUPTI doesn't record them
+ *   cupti_calls.c  libcupti, found, subscribed to and called
  *   activity.c   CUPTI's activity records                 pool.c      the buffers that CUPTI fills
  *   texts.c      the names that CUPTI's records point to  callbacks.c a callback for each call of CUDA
  *   demangled.c  kernels' names as people write them      counters.c  counters of each kernel, in place of tracing

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SESSIONS = 16, ROOM_PCS = 4096, REASONS = 4096, NAME_SIZE = 128, ROUNDS = 1024, PATIENCE = 1000 /* ms */, ABSENT = -1 };
+enum { SESSIONS = 16, ROOM_PCS = 4096, REASONS = 4096, NAME_SIZE = 128, ROUNDS = 1024, PATIENCE = 1000 /* ms */ };
 enum { OUT_OF_MEMORY = 8, CONTINUOUS = 1, PARSED = 1, CORRELATED = 22 /* cuptiGetVersion of CUDA 12.4 */ };
 enum { CONTEXT_LEAVING = 2, MODULE_LOADED = 6, MODULE_LEAVING = 7 };
 enum { PERIOD = 1, MODE = 5, RANGES = 6, FORMAT = 7, BUFFER_AT_END = 8 }; /* CUpti_PCSamplingConfigurationAttributeType */
