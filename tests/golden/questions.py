@@ -150,8 +150,6 @@ KERNELS = {
     "bench-one": "bench wgmma --from results.json",
     "bench-drift": "bench drift --baseline results.json --against slower.json",
     "bench-gemm-ofu": "bench gemm-ofu --from gemm-ofu.jsonl",
-    "cupti-describe": "cupti describe GH100 sm__cycles_active dram__bytes_read",
-    "cupti-metrics": "cupti metrics GH100 dram__bytes*",
     "cupti-diff": "cupti diff GH100 12.9 13.1",
     "cupti-map": "cupti map gld_efficiency achieved_occupancy",
     "cupti-map-reverse": "cupti map --reverse sm__cycles_active.sum",
