@@ -61,7 +61,6 @@ def test_a_part_has_the_numbers_that_the_whole_fleet_has_for_it(ask: Callable[..
         # the bounds of OFU rest on the clocks that were seen at work in all that was asked about: a part has seen fewer
         assert replace(own, key=row.key, ofu_bounds=row.ofu_bounds) == row
         assert (own.ofu_bounds is None) == (row.ofu_bounds is None)
-        assert all(least <= row.ofu <= most for least, most in filter(None, (own.ofu_bounds, row.ofu_bounds)))
         if len(part.groups) == 1:  # what several share is of each of them
             assert (part.ofu, part.gpu_hours, part.trusted_share, part.cost) == pytest.approx(
                 (row.ofu, row.gpu_hours, row.trusted_share, row.cost)

@@ -109,9 +109,8 @@ class AnswerBook:
     async def get(self, request: AskedQuestion, limit: float | None = None) -> Answer:
         """Return the answer to a request: one that is kept while it is true, else a new one.
 
-        One that is no longer true is given, too, where the new one takes more than `PATIENCE`. `limit` (s) goes before the book's.
-        Raises UllageError as the question does, and
-        BusyError where there is no answer within the limit.
+        One that is no longer true is given, too, where the new one takes more than `PATIENCE`. The smaller of `limit` (s)
+        and the book's own counts. Raises UllageError as the question does, and BusyError where there is no answer within the limit.
         """
         version = self.store.version() if request.served.place else ""
         kept = self._kept.get(request)

@@ -89,7 +89,7 @@ class Guard:
     def _refusal(self, scope: Scope) -> Response | None:
         headers = Headers(scope=scope)
         if not self.access.names(headers.get("host", "")):
-            return _refused(421, "this service is not called so", "name the host in the setting `hosts`, or ask it by its address")
+            return _refused(421, "this service does not answer to that host name", "add the name to the setting `hosts`, or use 127.0.0.1")
         if scope["path"] not in OPEN and not self.access.allows(headers):
             return _refused(
                 401, "this service wants its token", "send 'Authorization: Bearer TOKEN', or TOKEN as a password", challenge=True
