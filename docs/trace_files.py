@@ -45,7 +45,8 @@ ORIGINS = {
 from those of TraceLens (AMD-AGI, commit 171dd747, MIT licence, AMD). All in `ai` mode: collectives apart.""",
     "nsys": """`nsysai_*` come from nsys-ai (GindaChen, commit ab196ea2, MIT; the `healthy_*` are made, not recorded), `pipit_*` from Pipit
 (hpcgroup, MIT), `extrap_*` from Extra-P (TU Darmstadt, BSD 3-clause). They span the exporter's schema generations since
-2020.""",
+2020. The one with NCCL was exported without the binary payloads of NVTX, which tell the bytes and communicators of its operations; their
+layout is that which nsys-ai found in exports of 2026, tried on databases that the tests write.""",
     "talp": """Test data of talp-pages in DLB (Barcelona Supercomputing Center, commit 9d67ac94, GPL 3.0). `talp.*` are real runs of MPI and
 OpenMP on 224 CPUs, `unit_dlb_3_6_0` is one with a GPU; most others are made by hand or edited, which shows: their printed
 efficiencies do not follow from their own raw times. *Agree* counts those that do; *differ* those where TALP's definition is

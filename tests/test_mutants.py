@@ -33,13 +33,14 @@ root, path, changes = Path(sys.argv[1]).parent, sys.argv[2], json.loads(sys.argv
 bare, told, text = Bare(root), [], Path(path).read_text()
 
 def work(collected):
-    asked = [Asked(test, collected.reached(test).seconds) for test in collected.items]
+    asked = [Asked(test, collected.reached(test).seconds) for test in collected.items if test.startswith("src/")]
     for old, new in changes:
         changed = Changed(path, text, text.replace(old, new, 1))
         outcomes = [collected.outcome(changed, asked), bare.outcome(changed, asked)]
         told.append([None if one is None else [one.failed, one.ended] for one in outcomes])
 
-status = with_collected(root, [path], [path], work)
+# with a file of tests/, so that its conftest.py counts
+status = with_collected(root, [path, "tests/test_mutants.py"], [path], work)
 bare.close()
 assert status == 0, status
 print(json.dumps(told))

@@ -277,6 +277,7 @@ class Collected:
             if drawn[item.nodeid.partition("[")[0]] <= SEEDS:
                 self.items[item.nodeid] = item
         self._functions: dict[str, list[types.FunctionType]] = {path: [] for path in self.traced}
+        gc.unfreeze()  # what tests/conftest.py has frozen is in no list of objects, and every function is among it
         for one in gc.get_objects():
             if type(one) is types.FunctionType and one.__code__.co_filename in self.traced:
                 self._functions[one.__code__.co_filename].append(one)
