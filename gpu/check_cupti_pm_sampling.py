@@ -9,14 +9,14 @@ from typing import Any
 
 from gpu import apart
 from gpu.check import Findings, NotMeasured, check
-from gpu.cupti_pm_program import KEPT, KERNELS, SECONDS
+from gpu.cupti_pm_program import KERNELS, SECONDS
 from gpu.cupti_recording import seen
 from gpu.cupti_tools import library, recordings, settings, understood
 from gpu.evidence import MOST
 from gpu.machine import Machine
 from ullage.cupti.kinds import ActivityKind
 
-LIMIT = 40.0  # seconds for the product's program: 12 s of windows, and PyTorch's import
+LIMIT = 60.0  # seconds for the product's program: 12 s of windows, the ways that are tried, and PyTorch's import
 WINDOWS = ("before", "gpm", "pm", "both", "after")
 APART = 0.03  # of a share, what PM sampling and GPM may differ by: their windows are the same product, not the same seconds
 TOLD = ("tensor_active", "sm_active", "dram_active", "sm_clock")
@@ -51,11 +51,7 @@ COLUMNS = {
         "samples": "that came a second, of 1,000",
         "traced": "kernels recorded while PM sampling is on, of those launched, as a share",
         "traced_samples": "samples that came meanwhile",
-        "oldest_during": "samples that came while sampling went on, the oldest kept (–: refused)",
-        "oldest_after": "samples that came only after it stopped",
-        "latest_during": "the same with the latest kept, in a ring",
-        "latest_after": "the same with the latest kept, in a ring",
-        "settings_refused": "settings that CUPTI did not take, and what it answered",
+        "ways": "what came by each way to keep and to read samples",
     },
     columns=COLUMNS,
 )
@@ -64,9 +60,11 @@ def cupti_pm_sampling(machine: Machine) -> Findings:
 
     A BF16 product by PyTorch runs steadily, or a tensor-core kernel of ours where that is missing. Windows of two seconds: nothing
     sampled, GPM, PM sampling every millisecond (the device's counters, in one pass), both at once, nothing again. NVML tells the clock
-    all along, and it is told how long bursts of the load take. The hardware's buffer is 8 MiB, or the half of it and so on where that is
-    refused; both ways to keep samples in it are tried. Then kernels are recorded by activity while PM sampling is on, as a live run with
-    counters would do it. Some samples are kept as an image.
+    all along, and it is told how long bursts of the load take. The hardware's buffer is 512 MiB, or the half of it and so on where that
+    is refused; then other sizes and both ways to keep samples are tried, with the memory that they take. Then kernels are recorded by
+    activity while PM sampling is on, as a live run with counters would do it. Some samples are kept as an image.
+
+    The clock that NVML tells is not the one that SMs have under products (`sm_clock`): it is told beside the counted one, and not judged.
     """
     found = library(machine)
     findings = Findings({**settings(found), "seconds": SECONDS})
@@ -82,7 +80,9 @@ def cupti_pm_sampling(machine: Machine) -> Findings:
     findings.rows = [_row(name, told.facts[name]) for name in WINDOWS if name in told.facts]
     if not any(row["samples"] for row in findings.rows):
         raise NotMeasured("; ".join([*findings.notes, *findings.wrong, *_problems(findings.rows)]) or "no sample came")
-    findings.answers = _answers(findings.rows, traced.facts.get("traced") or {}, kernels) | _settings_answers(told.facts)
+    findings.answers = _answers(findings.rows, traced.facts.get("traced") or {}, kernels) | {
+        "ways": ". ".join(_way_words(way) for way in told.facts.get("ways") or []) or None
+    }
     findings.notes += _problems(findings.rows)
     findings.wrong += _wrong(findings.answers)
     return findings
@@ -127,12 +127,23 @@ def _answers(rows: list[dict[str, Any]], traced: dict[str, Any], kernels: int) -
     }
 
 
-def _settings_answers(facts: dict[str, Any]) -> dict[str, Any]:
-    """Return what came by each way to keep samples, and the settings that were refused."""
-    ways = facts.get("ways") or {}
-    counts = {f"{keep}_{when}": ways.get(keep, {}).get(when) for keep in KEPT for when in ("during", "after")}
-    said = [ways.get(keep, {}).get(key) for keep in KEPT for key in ("refused", "settings_refused")]
-    return counts | {"settings_refused": "; ".join(dict.fromkeys(one for one in said if one)) or None}
+def _way_words(way: dict[str, Any]) -> str:
+    """Return in words what came by one way to keep and to read samples.
+
+    >>> _way_words({"keep": "oldest", "buffer": 8 << 20, "every": 0.02, "seconds": 0.5, "during": 92, "after": 0, "overflow": 0.178})
+    'oldest in 8 MiB, read every 20 ms: 92 of 500 came, 0 after the end; it ran over after 0.18 s'
+    >>> _way_words({"keep": "latest", "buffer": 8 << 20, "every": 0, "seconds": 0.5, "refused": "x answered 999"})
+    'latest in 8 MiB, read at the end: x answered 999'
+    """
+    when = f"every {1000 * way['every']:.0f} ms" if way["every"] else "at the end"
+    how = f"{way['keep']} in {way['buffer'] / 2**20:g} MiB, read {when}"
+    if "refused" in way:
+        return f"{how}: {way['refused']}"
+    came = f"{way['during']} of {1000 * way['seconds']:.0f} came, {way['after']} after the end"
+    more = [f"it ran over after {way['overflow']:.2f} s"] if "overflow" in way else []
+    grew = {one: way.get(f"{one}_grew", 0) / 2**20 for one in ("gpu", "host")}
+    more += [f"{mebibytes:+.0f} MiB of the {one}'s memory" for one, mebibytes in grew.items() if mebibytes]
+    return "; ".join([f"{how}: {came}", *more, *([way["settings_refused"]] if "settings_refused" in way else [])])
 
 
 def _difference(sampling: dict[str, Any], by_gpm: dict[str, Any], name: str) -> float | None:
@@ -151,5 +162,5 @@ def _shift(rows: dict[str, dict[str, Any]], name: str) -> float | None:
 
 
 def _wrong(found: dict[str, Any]) -> list[str]:
-    names = {"tensor_apart": "tensor activity", "sm_apart": "SM activity", "clock_apart": "the SM clock"}
+    names = {"tensor_apart": "tensor activity", "sm_apart": "SM activity", "dram_apart": "memory activity"}
     return [f"{words} by PM sampling is {found[name]:+.3f} off GPM's" for name, words in names.items() if abs(found[name] or 0.0) > APART]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -23,7 +24,7 @@ from gpu.tensor_kernels import steady_load, tensor_kernels
 from ullage.cupti.counters import target
 from ullage.cupti.counters.host import Host, Use
 from ullage.cupti.counters.images import CounterImage
-from ullage.cupti.counters.pm import MILLISECOND, Samples, Sampling
+from ullage.cupti.counters.pm import MILLISECOND, Keep, Samples, Sampling
 from ullage.cupti.counters.wanted import DEVICE, wanted
 from ullage.cupti.library import Library, find
 from ullage.cupti.results import CuptiError
@@ -31,8 +32,14 @@ from ullage.errors import UllageError
 from ullage.live import session
 
 SIZE, SECONDS, SETTLE = 8192, 2.0, 2.0
-KEPT = ("oldest", "latest")  # samples, when the hardware's buffer runs over
-LOOKED = 0.4  # seconds that each of these is tried
+MIB = 1 << 20
+# Ways to sample that are tried: which samples stay when the hardware's buffer runs over, its bytes, seconds between two readings (0: none
+# until the end), and for how long.
+WAYS: tuple[tuple[Keep, int, float, float], ...] = (
+    ("oldest", 8 * MIB, 0.02, 0.5), ("oldest", 64 * MIB, 0.02, 2.5), ("latest", 64 * MIB, 0.02, 2.5), ("latest", 8 * MIB, 0.0, 0.5),
+    ("oldest", 512 * MIB, 0.0, 0.5),
+)  # fmt: skip
+LARGE = 512 * MIB  # bytes of the buffer in the windows: enough for two seconds, whatever a sample takes
 POLL = 0.02  # seconds between two readings of the clock, and between two of the samples
 KERNELS, EACH = 20, 2000  # kernels that are traced while the counters are sampled, and how long each is, µs
 FEW = 64  # samples in the image that is kept
@@ -57,8 +64,8 @@ def product(library: Library, folder: Path) -> None:
         windows: dict[str, Callable[[], dict[str, Any]]] = {
             "before": rest,
             "gpm": lambda: gpm(one),
-            "pm": lambda: sampled(library, metrics, rest),
-            "both": lambda: sampled(library, metrics, lambda: gpm(one)),
+            "pm": lambda: sampled(library, metrics, rest, buffer=LARGE),
+            "both": lambda: sampled(library, metrics, lambda: gpm(one), buffer=LARGE),
             "after": rest,
         }
         time.sleep(SETTLE)
@@ -70,7 +77,7 @@ def product(library: Library, folder: Path) -> None:
             facts |= {"clock": _mean(seen), "clock_low": min(seen, default=None), "burst": _mean(bursts), "bursts": len(bursts)}
             tell(**{name: facts})
         keep(library, metrics, folder)
-        tell(ways={way: delivered(library, metrics, way) for way in KEPT})
+        tell(ways=[delivered(library, metrics, *way, gpu=one) for way in WAYS])
 
 
 @contextmanager
@@ -160,16 +167,38 @@ def refusals(sampling: Sampling) -> dict[str, Any]:
     return {"settings_refused": "; ".join(said)} if said else {}
 
 
-def delivered(library: Library, metrics: dict[str, str], keep: Any) -> dict[str, Any]:
-    """Return how many samples came by one way to keep them: while it sampled, and after it stopped."""
+def delivered(
+    library: Library, metrics: dict[str, str], keep: Keep, buffer: int, every: float, seconds: float, gpu: Machine | None = None
+) -> dict[str, Any]:
+    """Return how many samples came by one way to keep and to read them, every millisecond, while it sampled and after it stopped; when the
+    buffer ran over (s); and by how many bytes the memory in use grew, the GPU's and the program's."""
+    facts: dict[str, Any] = {"keep": keep, "buffer": buffer, "every": every, "seconds": seconds}
+    before, parts = memory(gpu), list[Samples]()
     try:
-        with Sampling(list(metrics.values()), interval=MILLISECOND, keep=keep, library=library) as sampling:
-            time.sleep(LOOKED / 2)
-            during = len(sampling.drain())
-            time.sleep(LOOKED / 2)
-        return {"during": during, "after": len(sampling.drain()), "buffer": sampling.setting.buffer, **refusals(sampling)}
+        with Sampling(list(metrics.values()), interval=MILLISECOND, keep=keep, buffer=buffer, library=library) as sampling:
+            facts |= {"buffer": sampling.setting.buffer, **refusals(sampling)}
+            begin = time.monotonic()
+            while (spent := time.monotonic() - begin) < seconds:
+                time.sleep(every or seconds - spent)
+                parts += [sampling.drain()] if every else []
+                if parts and parts[-1].overflow:
+                    facts["overflow"] = time.monotonic() - begin
+                    break
+            facts |= {f"{name}_grew": after - before[name] for name, after in memory(gpu).items()}
+        rest = sampling.drain()
+        if rest.overflow:
+            facts.setdefault("overflow", seconds)
+        facts |= {"during": sum(map(len, parts)), "after": len(rest)}
     except CuptiError as error:
-        return {"refused": f"{error.function} answered {error.code}"}
+        facts["refused"] = f"{error.function} answered {error.code}"
+    return facts
+
+
+def memory(gpu: Machine | None) -> dict[str, int]:
+    """Return the bytes that are in use: the GPU's, where there is one to ask, and the program's own."""
+    resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+    told = gpu.ask("nvmlDeviceGetMemoryInfo", gpu.handle) if gpu is not None else None
+    return {"host": resident} | ({} if told is None else {"gpu": int(told.used)})
 
 
 def summed(parts: list[Samples], metrics: dict[str, str]) -> dict[str, Any]:

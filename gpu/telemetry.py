@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +15,7 @@ import numpy.typing as npt
 from gpu.check import NotMeasured
 from gpu.counters import units
 from gpu.machine import Machine, installed
+from ullage.errors import UllageError
 from ullage.field import FIELDS
 from ullage.metrics.ofu import exact_ofu
 from ullage.problems import Problems
@@ -82,6 +86,48 @@ def _rows(moment: int, readings: list[DeviceReading], problems: Problems) -> Ite
         told = {name: values[place] for name, values in columns.items() if not np.isnan(values[place])}
         row |= {name: int(value) if FIELDS[name].whole else float(np.float32(value)) for name, value in told.items()}
         yield row | {"flags": int(flags[place])}
+
+
+@dataclass
+class CountedCycles:
+    """What the SMs counted over a window by PM sampling: `ofu` of each reading (tensor cycles over time and tensor clock), and the `clock`
+    in Hz (cycles over time); `problem` says why nothing was counted."""
+
+    ofu: list[float] = field(default_factory=list)
+    clock: list[float] = field(default_factory=list)
+    problem: str = ""
+
+
+@contextmanager
+def counted_cycles(machine: Machine, interval: float = 0.25) -> Iterator[CountedCycles]:
+    """Count the cycles of the measured GPU's SMs while the body runs, whatever runs there; where that can't be, `problem` says why."""
+    counts, over, ready = CountedCycles(), threading.Event(), threading.Event()
+    thread = threading.Thread(target=_count_cycles, args=(machine, interval, counts, over, ready), daemon=True)
+    thread.start()
+    ready.wait(30)
+    try:
+        yield counts
+    finally:
+        over.set()
+        thread.join(30)
+
+
+def _count_cycles(machine: Machine, interval: float, counts: CountedCycles, over: threading.Event, ready: threading.Event) -> None:
+    try:
+        from ullage.live.sampling.pm import opened
+
+        problems = Problems()
+        with opened(Options(), problems, HOST) as gpus:
+            gpus.read(machine.clock())  # what was counted before the window
+            ready.set()
+            while not over.wait(interval):
+                for row in rows(gpus.read(machine.clock()), machine.uuid):
+                    counts.clock.append(row["sm_clock"])
+                    counts.ofu.append(row["tensor_active"] * row["sm_clock"] / machine.chip.tensor_clock)
+    except (UllageError, ImportError, KeyError, OSError) as error:
+        counts.problem = error.problem if isinstance(error, UllageError) else f"{type(error).__name__}: {error}"
+    finally:
+        ready.set()
 
 
 def parquet(table: pa.Table) -> bytes:

@@ -49,6 +49,7 @@ TABLE: tuple[Entry, ...] = (
     Entry("peaks", 1, 4, "every share of a peak rests on it", needs=(), always=True),
     Entry("ofu_gemm", 2, 55, "the central claim: OFU is the MFU of known products"),
     Entry("cycle_counters", 2, 24, "whether OFU can be exact: what the cycle counters count"),
+    Entry("sm_clock", 2, 40, "whether the clock that OFU rests on is the SMs' own"),
     Entry("tile_flops", 2, 50, "whether a kernel's name tells the FLOPs that the hardware counts", needs=("numpy", "torch")),
     Entry("ceilings", 3, 210, "what the GPU can really do, behind every share of a ceiling", least=45, package="ullage.benches"),
     Entry("gemm_ofu", 4, 240, "adjusted OFU against MFU over random products: the paper's Table II", least=60, needs=("numpy", "torch")),

@@ -16,6 +16,8 @@ from ullage.cupti.checkpoint import NONE_OF_IT, Checkpoint, Handle, replay
 from ullage.cupti.results import CuptiError
 from ullage.errors import UllageError
 
+CONTEXT = 0x1234
+
 
 class Double:
     def __init__(self):
@@ -45,9 +47,18 @@ def double(monkeypatch):
     return Double()
 
 
+def test_the_context_that_is_current_is_named_because_libcheckpoint_finds_none_itself(double, monkeypatch):
+    monkeypatch.setattr(checkpoint, "current_context", lambda: CONTEXT)
+    with Checkpoint(path=double.path):
+        assert double.seen.context == CONTEXT
+    monkeypatch.undo()
+    with pytest.raises(UllageError, match="no NVIDIA driver answers"):
+        Checkpoint(path=double.path).save()
+
+
 def test_a_restored_device_is_as_it_was_saved_and_the_room_is_freed_once(double):
     double.device = 5
-    with Checkpoint(path=double.path) as saved:
+    with Checkpoint(CONTEXT, path=double.path) as saved:
         double.device = 9
         saved.restore()
         assert double.device == 5
@@ -60,13 +71,13 @@ def test_a_restored_device_is_as_it_was_saved_and_the_room_is_freed_once(double)
 
 def test_the_room_is_freed_when_the_body_fails_and_its_error_is_the_one_told(double, monkeypatch):
     monkeypatch.setenv("CHECKPOINT_DOUBLE_FAULTS", "free=999")
-    with pytest.raises(ZeroDivisionError), Checkpoint(path=double.path):
+    with pytest.raises(ZeroDivisionError), Checkpoint(CONTEXT, path=double.path):
         1 / 0  # noqa: B018
     assert double.calls == ["save", "free"]
 
 
 def test_every_option_reaches_the_library(double):
-    with Checkpoint(0x1234, reserve_device=512, reserve_host=NONE_OF_IT, overwrite=True, only_changed=True, path=double.path):
+    with Checkpoint(CONTEXT, reserve_device=512, reserve_host=NONE_OF_IT, overwrite=True, only_changed=True, path=double.path):
         pass
     seen = double.seen
     assert (seen.size, seen.context, seen.reserve_device, seen.reserve_host) == (48, 0x1234, 512, 2**64 - 1)
@@ -74,10 +85,10 @@ def test_every_option_reaches_the_library(double):
 
 
 def test_saving_twice_needs_to_be_allowed(double):
-    with Checkpoint(path=double.path) as saved, pytest.raises(UllageError, match="holds a state already"):
+    with Checkpoint(CONTEXT, path=double.path) as saved, pytest.raises(UllageError, match="holds a state already"):
         saved.save()
     double.device = 1
-    with Checkpoint(overwrite=True, path=double.path) as saved:
+    with Checkpoint(CONTEXT, overwrite=True, path=double.path) as saved:
         double.device = 2
         saved.save()
         double.device = 3
@@ -86,7 +97,7 @@ def test_saving_twice_needs_to_be_allowed(double):
 
 
 def test_a_freed_checkpoint_can_be_used_again_and_not_be_restored(double):
-    one = Checkpoint(path=double.path)
+    one = Checkpoint(CONTEXT, path=double.path)
     for _ in range(2):
         with one:
             pass
@@ -97,7 +108,7 @@ def test_a_freed_checkpoint_can_be_used_again_and_not_be_restored(double):
 
 def test_too_little_room_says_what_the_room_is_for(double, monkeypatch):
     monkeypatch.setenv("CHECKPOINT_DOUBLE_FAULTS", "save=8")
-    with pytest.raises(CuptiError, match="saving the GPU's state failed: memory ran out") as caught, Checkpoint(path=double.path):
+    with pytest.raises(CuptiError, match="saving the GPU's state failed: memory ran out") as caught, Checkpoint(CONTEXT, path=double.path):
         pass
     assert "as much room as the GPU's memory in use" in caught.value.hint
     assert double.calls == ["save"], "what was never saved is not freed"
@@ -113,13 +124,13 @@ def test_each_pass_of_a_replay_begins_with_the_same_device(double):
         return double.device
 
     # each pass sees 10; the last one leaves 10 + 3 behind
-    assert replay(run, 3, Checkpoint(path=double.path)) == [11, 12, 13]
+    assert replay(run, 3, Checkpoint(CONTEXT, path=double.path)) == [11, 12, 13]
     assert seen == [10, 10, 10]
     assert (double.device, double.calls) == (13, ["save", "restore", "restore", "free"])
 
 
 def test_one_pass_needs_no_checkpoint(double):
-    assert replay(lambda number: number, 1, Checkpoint(path=double.path)) == [0]
+    assert replay(lambda number: number, 1, Checkpoint(CONTEXT, path=double.path)) == [0]
     assert double.calls == []
 
 
@@ -130,7 +141,7 @@ def test_a_failed_pass_frees_the_checkpoint(double):
         return number
 
     with pytest.raises(ValueError, match="second"):
-        replay(run, 3, Checkpoint(path=double.path))
+        replay(run, 3, Checkpoint(CONTEXT, path=double.path))
     assert double.calls == ["save", "restore", "free"]
 
 

@@ -71,6 +71,17 @@ def test_an_overflow_is_told_and_is_no_error(library, monkeypatch):
     assert len(found) == 0
 
 
+def test_the_first_sample_after_a_start_is_of_no_interval_and_left_out(library):
+    # its time goes back to whatever was last, its counts are those since the start: it would outweigh all others
+    for _ in range(2):
+        with sampling(library, WORK) as sampled:
+            assert len(sampled.drain()) == 0
+            hardware(library, (100, 200, 1))
+            assert sampled.drain()[WORK].tolist() == [1]
+            hardware(library, (200, 300, 2))
+        assert sampled.drain()[WORK].tolist() == [2]
+
+
 FIVE = tuple((100 * number, 100 * number + 100, number) for number in range(1, 6))
 
 
@@ -90,7 +101,7 @@ def test_what_waits_when_sampling_stops_is_all_read(library):
 
 def test_samples_that_cupti_forgets_are_said_to_be_lost_perhaps(library, monkeypatch):
     called(monkeypatch, "forgets")
-    with sampling(library, WORK, room=2) as sampled:
+    with sampling(library, WORK, room=3) as sampled:
         hardware(library, *FIVE)
         found = sampled.drain()
     assert found.full and found[WORK].tolist() == [1, 2]
@@ -237,8 +248,8 @@ def test_counter_data_that_were_kept_evaluate_to_the_same_values(library):
         hardware(library, (100, 200, 1), (200, 300, 2))
         image = sampled.image()
         assert len(sampled.drain()) == 0  # they are taken once
-    assert image.times == ((100, 200), (200, 300))
-    assert evaluate(image, double()).values.tolist() == [[1, 1], [2, 1]]
+    assert image.times == ((100, 100), (100, 200), (200, 300))  # the first one is no interval's, and covers no time
+    assert evaluate(image, double()).values.tolist()[1:] == [[1, 1], [2, 1]]
 
 
 def test_what_stands_in_the_way_of_counters_is_told_in_words(library, monkeypatch):

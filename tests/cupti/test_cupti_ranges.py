@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.cupti.cupti_counting import CONTEXT, KERNELS, RARE, SLOW, WORK, called, double
+from ullage.cupti import driver
 from ullage.cupti.counters import target
 from ullage.cupti.counters.evaluate import evaluate
 from ullage.cupti.counters.host import Host, NotCollected, Use
@@ -305,9 +306,9 @@ def test_without_a_driver_or_a_context_the_reason_is_told(monkeypatch):
     def no_driver(_name):
         raise OSError
 
-    monkeypatch.setattr(target.ctypes, "CDLL", no_driver)
+    monkeypatch.setattr(driver.ctypes, "CDLL", no_driver)
     with pytest.raises(UllageError, match="no NVIDIA driver"):
-        target.current_context()
-    monkeypatch.setattr(target.ctypes, "CDLL", lambda _name: SimpleNamespace(cuCtxGetCurrent=lambda _where: 0))
+        driver.current_context()
+    monkeypatch.setattr(driver.ctypes, "CDLL", lambda _name: SimpleNamespace(cuCtxGetCurrent=lambda _where: 0))
     with pytest.raises(UllageError, match="no CUDA context is current"):
-        target.current_context()
+        driver.current_context()

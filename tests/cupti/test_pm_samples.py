@@ -135,10 +135,10 @@ def library():
     return double()
 
 
-def machine(library, problems, devices=(GPU,)):
+def machine(library, problems, devices=(GPU,), interval=0.25):
     """The double's GPUs; its counter of work stands for cycles, its count of kernels for percent."""
     chosen = {CYCLES: WORK, "tensor_active": KERNELS}
-    return pm.opened(Options(), problems, "node-1", library=library, devices=devices, chosen=lambda *_: chosen)
+    return pm.opened(Options(interval=interval), problems, "node-1", library=library, devices=devices, chosen=lambda *_: chosen)
 
 
 def hardware(library, *rows):
@@ -182,8 +182,13 @@ def test_an_overflow_is_counted_and_sampling_begins_anew(library, monkeypatch):
     assert library.handle.cupti_double_counting() == 0
 
 
-@pytest.mark.parametrize(("times", "mebibytes"), [(1, 16), (3, 64), (4, 64)])
-def test_after_each_overflow_the_hardwares_buffer_is_doubled_to_64_mib_at_most(library, monkeypatch, times, mebibytes):
+def test_the_hardwares_buffer_holds_what_two_intervals_bring(library):
+    with machine(library, Problems(), interval=2.0):
+        assert library.handle.cupti_double_buffer() == 64 << 20
+
+
+@pytest.mark.parametrize(("times", "mebibytes"), [(1, 16), (3, 64), (6, 512), (7, 512)])
+def test_after_each_overflow_the_hardwares_buffer_is_doubled_to_512_mib_at_most(library, monkeypatch, times, mebibytes):
     with machine(library, Problems()) as gpus:
         assert library.handle.cupti_double_buffer() == 8 << 20
         called(monkeypatch, "overflow")

@@ -192,7 +192,10 @@ class Programs:
         told = {"tensor_active": 0.7, "sm_active": 0.99, "dram_active": 0.3, "sm_clock": 1.5e9}
         gpm, pm = ({f"{who}_{name}": value for name, value in told.items()} for who in ("gpm", "pm"))
         pm |= {"samples": 2000, "length": 1e6, "gap": 0, "overflow": False, "untimed": 0, "keep": "oldest", "buffer": 8 << 20}
-        ways = {"oldest": {"during": 200, "after": 200}, "latest": {"during": 0, "after": 400}}
+        ways = [
+            {"keep": "oldest", "buffer": 8 << 20, "every": 0.02, "seconds": 0.5, "during": 400, "after": 100},
+            {"keep": "latest", "buffer": 8 << 20, "every": 0.0, "seconds": 0.5, "during": 0, "after": 500, "host_grew": 8 << 20},
+        ]
         return {
             "load": "products",
             "ways": ways,

@@ -204,13 +204,14 @@ def test_a_recorder_that_comes_back_with_a_new_context_alone_is_an_answer(silent
     assert (findings.answers["again"], findings.answers["attached"], findings.wrong) == (again, 1.0, wrong)
 
 
-def test_both_ways_to_keep_samples_are_told():
-    answers = found("cupti_pm_sampling").answers
-    # of the double: half of the oldest come while it samples, all of the latest only afterwards
-    assert [answers[name] for name in ("oldest_during", "oldest_after", "latest_during", "latest_after")] == [200, 200, 0, 400]
-    refused = {"refused": "cuptiPmSamplingSetConfig answered 27"}
-    answers = found("cupti_pm_sampling", change={("pm", "product"): {"ways": {"latest": refused}}}).answers
-    assert answers["latest_during"] is None and answers["settings_refused"] == refused["refused"]
+def test_what_each_way_to_keep_samples_gives_is_told_in_words():
+    assert found("cupti_pm_sampling").answers["ways"] == (
+        "oldest in 8 MiB, read every 20 ms: 400 of 500 came, 100 after the end. "
+        "latest in 8 MiB, read at the end: 0 of 500 came, 500 after the end; +8 MiB of the host's memory"
+    )
+    refused = [{"keep": "latest", "buffer": 8 << 20, "every": 0.0, "refused": "cuptiPmSamplingSetConfig answered 27"}]
+    answers = found("cupti_pm_sampling", change={("pm", "product"): {"ways": refused}}).answers
+    assert answers["ways"] == "latest in 8 MiB, read at the end: cuptiPmSamplingSetConfig answered 27"
 
 
 def test_counters_that_contradict_themselves_fail():
@@ -507,7 +508,7 @@ def test_a_range_replayed_with_a_checkpoint_leaves_the_device_as_one_run_does(mo
         device.device += 1
         library.handle.cupti_double_count(3.0)
 
-    saved = Checkpoint(path=device.path)
+    saved = Checkpoint(CONTEXT, path=device.path)
     times, ranges = cupti_counters_program.replayed([WORK, RARE], step, library, saved, context=CONTEXT)
     # two groups, two passes; each begins from 0
     assert times == 2 and device.device == 1 and ranges.values().row(0) == {WORK: 3, RARE: 30}
@@ -539,16 +540,25 @@ def test_samples_are_averaged_over_their_time_and_in_ullages_units():
 
 
 def test_what_comes_while_sampling_and_only_afterwards_is_told_for_each_way(monkeypatch):
-    monkeypatch.setattr(cupti_pm_program, "LOOKED", 0.0)
     library = double()
+    clock = iter(range(100))
+    monkeypatch.setattr(cupti_pm_program.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(cupti_pm_program.time, "sleep", lambda _: library.handle.cupti_double_sample(100, 200, 1.0))
+
+    def delivered(*way):
+        facts = cupti_pm_program.delivered(library, {"tensor_active": WORK}, *way)
+        return {name: value for name, value in facts.items() if name not in ("keep", "every", "seconds", "host_grew")}
+
+    # a second a look: two looks, a sample before each; nothing is left
+    assert delivered("oldest", 8 << 20, 0.02, 3) == {"buffer": 8 << 20, "during": 2, "after": 0}
+    # read at the end alone
+    assert delivered("oldest", 8 << 20, 0, 2) == {"buffer": 8 << 20, "during": 0, "after": 1}
     monkeypatch.setenv("CUPTI_DOUBLE_FAULTS", "ring")
-    told = [cupti_pm_program.delivered(library, {"tensor_active": WORK}, keep) for keep in ("oldest", "latest")]
-    # a sample before the first look, and one after it
-    assert told == [{"during": 1, "after": 1, "buffer": 8 << 20}, {"during": 0, "after": 2, "buffer": 8 << 20}]
+    assert delivered("latest", 8 << 20, 0.02, 3) == {"buffer": 8 << 20, "during": 0, "after": 2}
+    monkeypatch.setenv("CUPTI_DOUBLE_FAULTS", "overflow")
+    assert delivered("oldest", 8 << 20, 0.02, 9) == {"buffer": 8 << 20, "overflow": 2, "during": 0, "after": 0}
     monkeypatch.setenv("CUPTI_DOUBLE_FAULTS", "no-latest")
-    refused = cupti_pm_program.delivered(library, {"tensor_active": WORK}, "latest")
-    assert refused == {"refused": "cuptiPmSamplingSetConfig answered 27"}
+    assert delivered("latest", 8 << 20, 0.02, 3) == {"refused": "cuptiPmSamplingSetConfig answered 27", "buffer": 8 << 20}
 
 
 def test_sampling_that_is_refused_is_told_and_the_program_goes_on(monkeypatch):

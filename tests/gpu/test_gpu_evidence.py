@@ -171,13 +171,22 @@ def test_a_library_that_is_missing_is_noted_and_fails_nothing():
     assert findings.answers["without"] == 20 and findings.wrong == [] and "linear, 20 cases: needs PyTorch with a GPU" in findings.notes
 
 
+@pytest.mark.parametrize("cycles", [21.8, 23.0, 31.0])
+def test_a_hop_that_is_a_load_alone_may_be_shorter_than_the_papers(cycles):
+    world = World()
+    world.suite.change = lambda _, case: {"latency": cycles} if "shared memory" in case.labels.values() else {}
+    found, chip = list(world.suite(["memory-latency"], index=0, quick=False, budget=1, silence=1)), find("H100")
+    assert not [line for line in contradictions(answers(found, chip), chip, found) if "latency" in line]
+
+
 @pytest.mark.parametrize(
     ("bench", "level", "values", "said"),
     [
         ("memory-bandwidth", "global memory", {"bandwidth": 0.5 * 3.35e12}, "global memory reaches 50.0% of the stated bandwidth"),
         ("memory-bandwidth", "global memory", {"bandwidth": 1.2 * 3.35e12}, "global memory reaches 120.0%"),
         ("memory-latency", "L2 cache", {"latency": 200.0}, "the latency of L2 is 200.0 cycles, where 263 are published"),
-        ("memory-latency", "shared memory", {"latency": 23.0}, "the latency of shared is 23.0 cycles, where 29 are published"),
+        ("memory-latency", "shared memory", {"latency": 21.7}, "the latency of shared is 21.7 cycles, where 29 are published"),
+        ("memory-latency", "shared memory", {"latency": 31.1}, "the latency of shared is 31.1 cycles, where 29 are published"),
     ],
 )
 def test_what_contradicts_the_maker_or_the_paper_fails_the_check(bench, level, values, said):

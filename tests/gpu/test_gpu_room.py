@@ -163,8 +163,10 @@ def test_evidence_that_is_not_well_formed_is_told_apart():
 
 
 def test_the_evidence_in_the_repository_is_well_formed():
-    for path in (ROOT / "results").glob("*/*.json"):
-        evidence = json.loads(path.read_text())
+    files = {path: json.loads(path.read_text()) for path in (ROOT / "results").glob("*/*.json")}
+    recordings = {path.parent / name for path, evidence in files.items() for name in evidence.get("recordings", ())}
+    assert files, "evidence of a real GPU is in the repository"
+    for path, evidence in ((path, evidence) for path, evidence in files.items() if path not in recordings):
         assert evidence_module.problems_of(evidence, CHECKS[path.stem]) == [], path
         assert all((path.parent / recording).exists() for recording in evidence["recordings"]), path
 
@@ -303,6 +305,45 @@ def test_ofu_agrees_with_mfu_where_the_world_is_as_we_think(results):
     assert evidence["answers"]["exact_error"] < 0.005 and evidence["answers"]["sampled_error"] < 0.02
     assert evidence["answers"]["zeros_clock"] == pytest.approx(1350 / 1830, abs=0.02)
     assert evidence["rows"][-2]["mfu"] == pytest.approx(SHARE * 1350 / 1830 * 0.35 / 0.6, abs=0.02)
+
+
+def test_cycles_that_sms_count_settle_what_the_clock_that_is_told_leaves_open(monkeypatch):
+    from contextlib import contextmanager
+
+    from gpu.telemetry import CountedCycles
+
+    from gpu import check_ofu_gemm
+
+    # OFU by counted cycles is MFU at 0.516 of steady products; NVML tells a tenth more than the SMs count
+    monkeypatch.setattr(check_ofu_gemm, "counted_cycles", contextmanager(lambda _: iter([CountedCycles([0.51, 0.52], [1.35e9 / 1.1])])))
+    answers = of("ofu_gemm", World()).answers
+    assert answers["counted_error"] < 0.01 and answers["told_over_counted"] == pytest.approx(1.1, abs=0.03)
+    monkeypatch.setattr(check_ofu_gemm, "counted_cycles", contextmanager(lambda _: iter([CountedCycles([0.6], [1.35e9])])))
+    assert any(text.startswith("counted OFU of size 8192 is 0.600 where MFU is 0.5") for text in of("ofu_gemm", World()).wrong)
+    monkeypatch.setattr(check_ofu_gemm, "counted_cycles", contextmanager(lambda _: iter([CountedCycles(problem="forbidden")])))
+    findings = of("ofu_gemm", World())
+    assert findings.answers["counted_error"] is None and findings.notes == ["cycles are not counted: forbidden"]
+
+
+@pytest.mark.parametrize(("share", "loads"), [(1.0, 0), (0.9, 5), (1.1, 5)])
+def test_a_clock_that_is_not_the_one_of_the_sms_is_refuted_by_load(share, loads):
+    world = World()
+    world.counted_share = share
+    findings = of("sm_clock", world)
+    assert len(findings.rows) == 5 and len(findings.wrong) == loads
+    assert findings.answers["idle_told_over_counted"] == pytest.approx(1 / share, rel=1e-3)
+    assert findings.answers["told_over_counted"] == pytest.approx(1 / share, abs=0.03)
+    # the products' own FLOPs tell the clock too: of these, all that tensor cycles do
+    by_products = [row["by_products"] for row in findings.rows if row["load"] != "nothing"]
+    assert by_products == pytest.approx([1.35e9] * 4, rel=0.03)
+
+
+@pytest.mark.parametrize(("told_over_counted", "refuted"), [(1.029, False), (1.031, True), (0.971, False), (0.969, True)])
+def test_a_clock_may_be_three_percent_off(told_over_counted, refuted):
+    world = World()
+    world.counted_share = 1 / told_over_counted
+    wrong = of("sm_clock", world).wrong
+    assert any(text.startswith("under nothing NVML tells 345 MHz where SMs count ") for text in wrong) == refuted
 
 
 def test_exact_ofu_is_the_same_from_counters_summed_over_sms():

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
+from ullage.cupti.driver import current_context
 from ullage.cupti.library import library_path
 from ullage.cupti.results import CuptiError
 from ullage.errors import UllageError, harmless
@@ -43,10 +44,11 @@ class Checkpoint:
     freeing, capturing a stream and building a graph have not been tried by NVIDIA, and a failure there may pass unnoticed (guide,
     2.11.2). Several checkpoints may live side by side, each with all the room it needs.
 
-    `context` is a CUcontext, None for the current one. `reserve_device` and `reserve_host` in MB stay free for the program (`NONE_OF_IT`:
-    none of that memory is used). `overwrite` allows to save again over a saved state, with the first one's options. `only_changed`
-    restores only memory that has changed; then all restores must be at one place of the program. `path` names libcheckpoint.so; without
-    it the one beside libcupti is taken. Raises UllageError without that, and CuptiError where CUPTI refuses.
+    `context` is a CUcontext, None for the one that is current when the state is saved. `reserve_device` and `reserve_host` in MB stay
+    free for the program (`NONE_OF_IT`: none of that memory is used). `overwrite` allows to save again over a saved state, with the first
+    one's options. `only_changed` restores only memory that has changed; then all restores must be at one place of the program. `path`
+    names libcheckpoint.so; without it the one beside libcupti is taken. Raises UllageError without that and without a context, and
+    CuptiError where CUPTI refuses.
 
         with Checkpoint() as saved:
             kernel()
@@ -83,6 +85,8 @@ class Checkpoint:
         """Put the device's state aside."""
         if self.saved and not self._overwrite:
             raise UllageError("this checkpoint holds a state already", "free it first, or make it with overwrite=True")
+        if self._handle.context is None:  # libcheckpoint finds no current one by itself: it answers NOT_INITIALIZED (CUDA 13.0, driver 580)
+            self._handle.context = current_context()
         self._call("cuptiCheckpointSave", "saving the GPU's state")
         self.saved = True
 

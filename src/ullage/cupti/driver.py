@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 
+from ullage.errors import UllageError
+
 
 def cuda_version() -> int | None:
     """Return the CUDA version that this machine's driver allows, as it counts (13000 is 13.0); None without a driver.
@@ -17,6 +19,20 @@ def cuda_version() -> int | None:
     except (OSError, AttributeError):  # no driver, or a stub that has nothing
         return None
     return version.value or None if failed == 0 else None
+
+
+def current_context() -> int:
+    """Return the CUcontext that is current on this thread. Raises UllageError without a driver, and where no context is current."""
+    context = ctypes.c_void_p()
+    try:
+        code = ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context))
+    except (OSError, AttributeError) as error:
+        raise UllageError(
+            "no NVIDIA driver answers on this machine", "is a GPU there? a container must be started with `--gpus all`"
+        ) from error
+    if code or not context.value:
+        raise UllageError("no CUDA context is current on this thread", "call CUDA once before: torch.cuda.init(), or cudaFree(0)")
+    return context.value
 
 
 def dotted(version: int) -> str:

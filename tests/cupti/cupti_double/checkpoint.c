@@ -25,6 +25,7 @@ int cuptiCheckpointSave(Handle *const handle) {
     State *state = handle->private;
     if (code) return code;
     if (handle->size != sizeof *handle) return INVALID_PARAMETER;
+    if (!handle->context) return NOT_INITIALIZED; /* as the real one answers, whatever context is current (CUDA 13.0, driver 580, an H200) */
     if (state && !state->overwrite) return INVALID_OPERATION;
     checkpoint_double_seen = *handle;
     if (!state) handle->private = state = calloc(1, sizeof *state);

@@ -330,16 +330,21 @@ typedef struct { HEAD; const uint8_t *data; size_t size, total, populated, compl
 typedef struct { HEAD; void *object; const uint8_t *data; size_t size, index; uint64_t start, end; } SampleTime;
 
 static struct {
-    int enabled, configured, running, trigger, keep;
+    int enabled, configured, running, begun, trigger, keep;
     unsigned groups;
     uint64_t interval;
     size_t size, waiting;
     Row buffer[RANGES];
 } sampling;
 
-/* The hardware takes a sample. */
+/* The hardware takes a sample. Before the first one after a start comes one that no interval made, as an H200 gave it under driver 580:
+   its time goes back seconds, to whatever was last, and its counts are those since the start. */
 void cupti_double_sample(uint64_t start, uint64_t end, double work) {
     if (!sampling.running || sampling.waiting == RANGES) return;
+    if (!sampling.begun) {
+        sampling.begun = 1;
+        sampling.buffer[sampling.waiting++] = (Row){.work = 1e6, .kernels = 1000, .start = 1, .end = start > 1 ? start : 50, .seen = sampling.groups};
+    }
     sampling.buffer[sampling.waiting++] = (Row){.work = work, .kernels = 1, .start = start, .end = end, .seen = sampling.groups};
 }
 int cupti_double_trigger(void) { return sampling.trigger; }
@@ -390,6 +395,7 @@ int cuptiPmSamplingStart(RangeObject *p) {
     CHECK(object);
     if (!sampling.configured || sampling.running) return INVALID_OPERATION;
     sampling.running = 1;
+    sampling.begun = 0;
     return SUCCESS;
 }
 int cuptiPmSamplingStop(RangeObject *p) {

@@ -6,7 +6,10 @@ and on an H100 with CUDA 12.8 somebody reports that the records of kernels (`act
 switched on unasked.
 
 Source: `cupti_pmsampling.h`. How decoding behaves (a full image loses samples, an overflow is for good, samples without a time) is not
-in the header; it was reported for CUDA 13.3 on an H100, and the code below reckons with it.
+in the header; it was reported for CUDA 13.3 on an H100, and the code below reckons with it. Seen on an H200 (driver 580, CUPTI 13.0;
+results/nvidia-h200/cupti_pm_sampling.json): the first sample after a start is made by no interval, its time goes back seconds and its
+counts are those since the start; a sample of eight metrics takes some 80 kB of the hardware's buffer; clocks are not locked, and the
+records of kernels come.
 """
 
 from __future__ import annotations
@@ -121,6 +124,7 @@ class Sampling:
         self._object: int | None = None
         self._host: Host | None = None
         self._running = False
+        self._first = True  # whether the next sample is the first after a start
         self._rest: Samples | None = None
 
     def __enter__(self) -> Sampling:
@@ -158,14 +162,15 @@ class Sampling:
     def image(self) -> CounterImage:
         """Return the samples that have come since the last call as the GPU's own counter data, to be evaluated elsewhere (`evaluate`).
 
-        They are taken instead of by `drain`, while the `with` lasts.
+        They are taken instead of by `drain`, while the `with` lasts. A sample that covers no time is none: leave it out.
         """
         if not self._running:
             raise UllageError("sampling is over, and its counter data are gone", "take them inside the `with`")
         decoded = self._decode()
-        image = CounterImage(
-            "pm", self.chip, self.metrics, self.library.version, bytes(self._data), times=tuple(self._times(decoded.count))
-        )
+        times = self._times(decoded.count)
+        if self._first and times:  # it can't be taken out of the image, but covers no time
+            self._first, times[0] = False, (times[0][1], times[0][1])
+        image = CounterImage("pm", self.chip, self.metrics, self.library.version, bytes(self._data), times=tuple(times))
         self._empty()
         return image
 
@@ -204,7 +209,7 @@ class Sampling:
         self._object = begun.pPmSamplingObject
         self._configure(config, setting)
         self._ask("Start", "beginning to sample")
-        self.setting, self._running = setting, True
+        self.setting, self._running, self._first = setting, True, True
 
     def _configure(self, config: bytes, setting: BufferSetting) -> None:
         early = self.chip.startswith("TU") or self.chip == "GA100"
@@ -225,15 +230,16 @@ class Sampling:
         self._ask("CounterDataImageInitialize", "making room for samples", counterDataSize=len(self._data), pCounterData=self._data)
 
     def _decode(self) -> _Decoded:
-        held = self._held
+        held, overflow = self._held, False
         try:
             told = self._ask("DecodeData", "reading samples", **held)
+            overflow, full = bool(told.overflow), told.decodeStopReason == _FULL
         except CuptiError as error:
             if error.code != OUT_OF_MEMORY:
                 raise
-            return _Decoded(0, overflow=True, full=False)
+            overflow, full = True, False
         count = call(self.library, "cuptiPmSamplingGetCounterDataInfo", "reading samples", **held).numCompletedSamples
-        return _Decoded(min(count, self.room), bool(told.overflow), told.decodeStopReason == _FULL)
+        return _Decoded(min(count, self.room), overflow, full)
 
     def _drain_images(self) -> Samples:
         """Read image after image, until what was waiting fits one."""
@@ -248,7 +254,8 @@ class Sampling:
             return self._samples([], [], decoded.overflow, decoded.full)
         times, rows = self._times(decoded.count), self._values(decoded.count)
         self._empty()
-        return self._samples(times, rows, decoded.overflow, decoded.full)
+        since, self._first = int(self._first), False
+        return self._samples(times[since:], rows[since:], decoded.overflow, decoded.full)
 
     @property
     def _held(self) -> dict[str, Any]:

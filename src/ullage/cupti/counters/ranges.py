@@ -19,6 +19,7 @@ from ullage.cupti.counters.evaluate import Values, evaluated
 from ullage.cupti.counters.host import Host, Use, config_passes
 from ullage.cupti.counters.images import CounterImage
 from ullage.cupti.counters.structures import FIRST_LEVEL, call, room
+from ullage.cupti.driver import current_context
 from ullage.cupti.library import Library, find
 from ullage.errors import UllageError, harmless
 
@@ -68,7 +69,7 @@ class Ranges:
     def __enter__(self) -> Ranges:
         self.library = self._library or find()
         target.begin(self.library)
-        context = target.current_context() if self._context is None else self._context
+        context = current_context() if self._context is None else self._context
         self.chip = target.chip_name(self.library, target.device_of(self.library, context))
         available = target.availability(self.library, "cuptiProfilerGetCounterAvailability", ctx=context)
         try:

@@ -41,18 +41,6 @@ def let_go(give_back: Callable[[], object]) -> None:
         give_back()
 
 
-def current_context() -> int:
-    """Return the CUDA context that is current in this thread. Raises UllageError where there is none."""
-    context = ctypes.c_void_p()
-    try:
-        code = ctypes.CDLL("libcuda.so.1").cuCtxGetCurrent(ctypes.byref(context))
-    except (OSError, AttributeError):
-        raise UllageError("there is no NVIDIA driver on this machine", "counters are collected where there is a GPU") from None
-    if code or not context.value:
-        raise UllageError("no CUDA context is current in this thread", "use the GPU once before, as torch.cuda.init() does") from None
-    return int(context.value)
-
-
 def device_of(library: Library, context: int) -> int:
     """Return the number of a context's device."""
     device = ctypes.c_uint32()

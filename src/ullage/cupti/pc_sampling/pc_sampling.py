@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from ullage.cupti.driver import current_context as current_context
 from ullage.cupti.modules import Modules
 from ullage.cupti.pc_sampling.configuration import Configuration
 from ullage.cupti.pc_sampling.context import SampledContext
@@ -205,21 +206,6 @@ class PcSampling:
     def _refuse_no_ranges(self) -> None:
         if not self.configuration.ranges:
             raise UllageError("sampling goes on from beginning to end: it was configured without ranges", "Configuration(ranges=True)")
-
-
-def current_context() -> int:
-    """Return the CUcontext that is current on this thread. Raises UllageError without a driver, and where no context is current."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1")
-        context = ctypes.c_void_p()
-        code = driver.cuCtxGetCurrent(ctypes.byref(context))
-    except (OSError, AttributeError) as error:
-        raise UllageError(
-            "no NVIDIA driver answers on this machine", "is a GPU there? a container must be started with `--gpus all`"
-        ) from error
-    if code or context.value is None:
-        raise UllageError("no CUDA context is current on this thread", "call CUDA once before: torch.cuda.init(), or cudaFree(0)")
-    return context.value
 
 
 def _refuse_same_device(library: Library, contexts: Sequence[int]) -> None:

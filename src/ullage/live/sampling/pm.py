@@ -6,6 +6,7 @@ that `u` of the exact OFU (Ullage equations, section 2) is 1. The clock is the c
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
@@ -33,7 +34,8 @@ Metrics = Mapping[str, str]  # the metric of each quantity: CYCLES, and shares i
 
 STEP = 10_000_000  # ns of a hardware sample: its counts are whole, so a longer one loses nothing, and far from 2^32 cycles
 ROOM = 1024  # hardware samples that are read at once
-MOST_BUFFER = 64 << 20  # bytes of the hardware's buffer, which is doubled when it ran over: what PyTorch's profiler takes
+SAMPLE = 1 << 17  # bytes of the hardware's buffer that a sample takes, at most: 80 kB for eight metrics on an H200
+MOST_BUFFER = 512 << 20  # bytes of that buffer, which is doubled when it ran over: what NVIDIA's own example takes
 GAP = 0.01  # of an interval: where more is missing, nobody knows by how much the counters grew
 CYCLES = "cycles"
 _ELAPSED = "sm__cycles_elapsed.avg"
@@ -107,11 +109,13 @@ def _mean(values: Numbers, weights: Numbers) -> float:
 class _Gpu:
     """A GPU that is being sampled."""
 
-    def __init__(self, device: CudaDevice, metrics: Metrics, sampling: Callable[[int], Sampling], problems: Problems) -> None:
+    def __init__(
+        self, device: CudaDevice, metrics: Metrics, sampling: Callable[[int], Sampling], problems: Problems, buffer: int = BUFFER
+    ) -> None:
         self.device, self.problems = device, problems
         self._made, self._tally = sampling, CycleTally(metrics)
         self._lost = 0
-        self._sampling: Sampling | None = self._begin(BUFFER)
+        self._sampling: Sampling | None = self._begin(buffer)
         if self._sampling.refused:
             problems.note(f"GPU {device.ordinal} {_setting_words(self._sampling)}")
 
@@ -191,7 +195,7 @@ def opened(
         gpus = []
         for device in cuda_devices() if devices is None else devices:
             try:
-                gpus.append(_begun(found, device, chosen, problems))
+                gpus.append(_begun(found, device, chosen, problems, buffer_for(options.interval)))
             except UllageError as error:
                 problems.note(f"GPU {device.ordinal} ({device.name}) can't be sampled: {explained(error)}")
                 continue
@@ -202,7 +206,19 @@ def opened(
         yield GpuLibrary(read=read, shortest=5 * STEP / 1e9)
 
 
-def _begun(library: Library, device: CudaDevice, chosen: Callable[[str, str | None], Metrics], problems: Problems) -> _Gpu:
+def buffer_for(interval: float) -> int:
+    """Return the bytes of the hardware's buffer that hold what is sampled in twice an interval (s).
+
+    Read every second it holds 200 samples of 10 ms, 128 KiB each at most: 25 MiB, and the next power of two is 32.
+
+    >>> [buffer_for(seconds) >> 20 for seconds in (0.05, 1, 15, 600)]
+    [8, 32, 512, 512]
+    """
+    needed = 2e9 * interval / STEP * SAMPLE
+    return min(MOST_BUFFER, max(BUFFER, 1 << math.ceil(math.log2(max(needed, 1)))))
+
+
+def _begun(library: Library, device: CudaDevice, chosen: Callable[[str, str | None], Metrics], problems: Problems, buffer: int) -> _Gpu:
     if device.exclusive:
         raise UllageError("it serves one process at a time (compute mode EXCLUSIVE_PROCESS), which is to be the program")
     if against := hindrances(library, device.ordinal, sampling=True):
@@ -212,7 +228,7 @@ def _begun(library: Library, device: CudaDevice, chosen: Callable[[str, str | No
     def sampling(buffer: int) -> Sampling:
         return Sampling(tuple(names.values()), device.ordinal, interval=STEP, room=ROOM, buffer=buffer, library=library)
 
-    return _Gpu(device, names, sampling, problems)
+    return _Gpu(device, names, sampling, problems, buffer)
 
 
 def explained(error: UllageError, here: Any = None) -> str:

@@ -98,7 +98,7 @@ def _sample(asked: Mapping[str, Any], out: IO[bytes], ended: threading.Event) ->
     with pa.ipc.new_stream(out, SAMPLES) as stream:
         try:
             library = find(asked["cupti"])
-            with pm.opened(Options(), problems, socket.gethostname(), library=library) as machine:
+            with pm.opened(Options(interval=asked["interval"]), problems, socket.gethostname(), library=library) as machine:
                 until = Until(ended, machine.shortest)
                 for batch in machine.watched(Options(watch=LONGEST, interval=asked["interval"]), sleep=until.sleep):
                     stream.write_batch(batch)
