@@ -171,14 +171,6 @@ def test_a_library_that_is_missing_is_noted_and_fails_nothing():
     assert findings.answers["without"] == 20 and findings.wrong == [] and "linear, 20 cases: needs PyTorch with a GPU" in findings.notes
 
 
-@pytest.mark.parametrize("cycles", [21.8, 23.0, 31.0])
-def test_a_hop_that_is_a_load_alone_may_be_shorter_than_the_papers(cycles):
-    world = World()
-    world.suite.change = lambda _, case: {"latency": cycles} if "shared memory" in case.labels.values() else {}
-    found, chip = list(world.suite(["memory-latency"], index=0, quick=False, budget=1, silence=1)), find("H100")
-    assert not [line for line in contradictions(answers(found, chip), chip, found) if "latency" in line]
-
-
 @pytest.mark.parametrize(
     ("bench", "level", "values", "said"),
     [
