@@ -146,3 +146,24 @@ def test_what_computes_beside_gloo_counts_wherever_the_file_says_that_there_is_g
     path = tmp_path / "gloo.json"
     path.write_text(json.dumps(whole))
     assert read_trace(path).tree("talp")["host_parallel_efficiency"] == 1
+
+
+def ring(folder, *, ranks):
+    folder.mkdir()
+    for rank in range(ranks):
+        sends = [operator(100, 10, "c10d::send"), gloo(101, 8, "gloo:send", tid=MAIN), gloo(200, 50, "gloo:broadcast")]
+        file(folder, ISSUE, gloo(5, 50), *sends, rank=rank)
+    return read_trace(folder).report()
+
+
+def test_sends_and_broadcasts_are_said_not_to_be_compared_across_ranks(tmp_path):
+    # c10d::send and gloo:send are one send on two floors; all-reduces are compared, and one rank alone has nothing to compare
+    found = [note for note in ring(tmp_path / "two", ranks=2).notes if "not compared" in note]
+    assert [note.partition(":")[0] for note in found] == ["2 broadcasts, 2 sends of hosts are not compared across ranks"]
+    assert not any("not compared" in note for note in ring(tmp_path / "alone", ranks=1).notes)
+
+
+def test_the_table_of_calls_says_whose_they_are_and_names_no_devices_where_there_are_none(tmp_path):
+    text = str(ring(tmp_path / "two", ranks=2))
+    (head,) = [line for line in text.splitlines() if line.startswith("calls ")]
+    assert head.split("  ")[0] == "calls that communicate" and "devices waited" not in head

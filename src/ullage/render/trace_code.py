@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ullage.reports.trace.code import CodeReport
 from ullage.reports.trace.trace import TraceReport
+from ullage.sums.lanes.code.calls import MPI
 from ullage.sums.lanes.idle import Gap
 from ullage.views.names import innermost
 from ullage.views.notation import BYTE_RATE, BYTES, COUNT, PATH, PERCENT_1, THREE_DIGITS, TIME
@@ -25,7 +26,7 @@ def code_tables(report: TraceReport, top: int) -> list[Table]:
     numbers = {device.key: number for number, device in enumerate(report.run.devices)} if report.run is not None else {}
     return [
         *(_idle(code, level, top) for level in LEVELS if level in code.idle and code.idle_time and code.idle[level].rows),
-        _calls(code, top, mpi=report.whole.factors.mpi),
+        _calls(report, code, top),
         *(_kernels(code, level, top) for level in ("operator", "annotation") if level in code.device.levels and code.device.all),
         _queues(code, numbers, top),
         _copies(code, top),
@@ -67,13 +68,22 @@ def _kernels(code: CodeReport, level: str, top: int) -> Table:
     return _table(f"Kernel time by {LEVELS[level]} that launched", columns, rows, top, last if rows else ())
 
 
-def _calls(code: CodeReport, top: int, *, mpi: bool) -> Table:
+def _calls(report: TraceReport, code: CodeReport, top: int) -> Table:
+    devices = bool(report.whole.device_parts)
     columns = [Column("call", room=60), Column("count", COUNT), Column("time", TIME), Column("median", TIME), Column("longest", TIME)]
     rows: list[list[Value | Cell]] = [
-        [row.name or "(unnamed)", row.count, row.time, row.median, row.longest, row.waited] for row in code.calls
+        [row.name or "(unnamed)", row.count, row.time, row.median, row.longest, *([row.waited] if devices else [])] for row in code.calls
     ]
-    title = f"Calls of the GPU's interface{' and MPI' if mpi else ''}"
-    return _table(title, [*columns, Column("devices waited", TIME)], rows, top)
+    waited = [Column("devices waited", TIME)] if devices else []
+    return _table(f"Calls {_sorts(code, mpi=report.whole.factors.mpi)}", [*columns, *waited], rows, top)
+
+
+def _sorts(code: CodeReport, *, mpi: bool) -> str:
+    """Return what the calls are of: the GPU's interface, MPI, or another library that communicates, such as gloo."""
+    communicate = any(row.sort == MPI for row in code.calls)
+    if all(row.sort == MPI for row in code.calls):
+        return "of MPI" if mpi else "that communicate"
+    return f"of the GPU's interface{' and MPI' if mpi else ' and those that communicate' if communicate else ''}"
 
 
 def _queues(code: CodeReport, numbers: dict[str, int], top: int) -> Table:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ullage.sums.lanes.code.calls import MPI, CallRow
+from ullage.sums.lanes.collectives.collectives import TOGETHER, operation
 from ullage.sums.lanes.collectives.matched import Matched
+from ullage.views.numbers import counted
 from ullage.sums.lanes.collectives.transfer import Skew, Straggler, skew, stragglers
 
 
@@ -44,3 +49,28 @@ def late(matched: Matched) -> Late | None:
         for c in matched.clocks
     )
     return Late(matched.count, stragglers(matched), skew(matched), clocks)
+
+
+def not_compared(calls: Sequence[CallRow]) -> list[str]:
+    """Return a note on the hosts' sends, broadcasts and the like, in which ranks are not compared; none where there are none.
+
+    >>> not_compared([CallRow("gloo:send", "mpi", 2, 9, 5, 4, 0), CallRow("gloo:all_reduce", "mpi", 1, 9, 9, 9, 0)])[0].partition(":")[0]
+    '2 sends of hosts are not compared across ranks'
+    """
+    by_layer = Counter[tuple[str, str]]()  # what PyTorch calls c10d::send is gloo:send, too
+    for row in calls:
+        if row.sort == MPI and (word := operation(row.name)) and word not in TOGETHER:
+            by_layer[word, row.name.rpartition(":")[0]] += row.count
+    counts = Counter[str]()
+    for (word, _), count in by_layer.items():
+        counts[word] = max(counts[word], count)
+    if not counts:
+        return []
+    found = [counted(count, *_CALLED.get(word, (word,))) for word, count in counts.most_common()]
+    return [
+        f"{', '.join(found)} of hosts are not compared across ranks: a rank may leave one before the others have come, so who made whom wait "
+        "in them is not told; the time in them counts as communication"
+    ]
+
+
+_CALLED = {"recv": ("receive",), "sendrecv": ("send with receive", "sends with receives"), "reduce": ("reduction",)}

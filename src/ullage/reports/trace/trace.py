@@ -16,7 +16,7 @@ from ullage.reports.gemms.gemms import GemmSummary, gemm_summary
 from ullage.reports.trace.code import CodeReport, code_report
 from ullage.reports.trace.idleness import Idleness, idleness
 from ullage.reports.trace.kernels import KernelSummary, kernel_summary
-from ullage.reports.trace.late_ranks import Late, late
+from ullage.reports.trace.late_ranks import Late, late, not_compared
 from ullage.reports.trace.links import Bandwidth, bandwidths
 from ullage.reports.trace.nccl import nccl_notes, nccl_report
 from ullage.reports.trace.part import RunPart, view
@@ -118,6 +118,8 @@ def trace(profile: Profile, window: str, question: TraceRequest | None = None) -
     whole = whole if remaining is None else _with_rest(whole, remaining, mode)
     nccl = nccl_report(profile.recordings)
     series = steps(run) if question.region is None else occurrences(run, question.region)
+    code = code_report(run, explained)
+    across = (*transfer_notes(run, matched), *not_compared(() if code is None else code.calls)) if several else ()
     return TraceReport(
         places=profile.places,
         source=profile.source,
@@ -142,11 +144,11 @@ def trace(profile: Profile, window: str, question: TraceRequest | None = None) -
             profile,
             run,
             summary,
-            [*recorded_notes(run), *(transfer_notes(run, matched) if several else ()), *_left_out(run, series), *nccl_notes(nccl)],
+            [*recorded_notes(run), *across, *_left_out(run, series), *nccl_notes(nccl)],
         ),
         partial=profile.partial,
         recorded=partly(run),
-        code=code_report(run, explained),
+        code=code,
         bandwidths=bandwidths(run, looked, question.link),
         sequences=sequences(run),
         what_if=what_if(run, matched) if question.region is None else None,
