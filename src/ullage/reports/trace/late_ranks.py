@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from ullage.sums.lanes.code.calls import MPI, CallRow
 from ullage.sums.lanes.collectives.collectives import TOGETHER, operation
 from ullage.sums.lanes.collectives.matched import Matched
-from ullage.views.numbers import counted
 from ullage.sums.lanes.collectives.transfer import Skew, Straggler, skew, stragglers
+from ullage.views.numbers import counted
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,12 @@ def not_compared(calls: Sequence[CallRow]) -> list[str]:
     counts = Counter[str]()
     for (word, _), count in by_layer.items():
         counts[word] = max(counts[word], count)
-    if not counts:
-        return []
     found = [counted(count, *_CALLED.get(word, (word,))) for word, count in counts.most_common()]
+    if not found:
+        return []
     return [
-        f"{', '.join(found)} of hosts are not compared across ranks: a rank may leave one before the others have come, so who made whom wait "
-        "in them is not told; the time in them counts as communication"
+        f"{', '.join(found)} of hosts are not compared across ranks: a rank may leave one before the others have come, "
+        "so who made whom wait in them is not told; the time in them counts as communication"
     ]
 
 
