@@ -63,3 +63,13 @@ def test_bounds_are_of_what_was_sampled_and_hold_ofu(settled, seed):
         and report.ofu <= report.ofu_bounds[1] * (1 + 1e-12)
     )
     assert report.ofu_bounds == pytest.approx(walked(rows), rel=1e-6)
+
+
+@pytest.mark.parametrize(("model", "counted", "said"), [("H200", 0, 1), ("H200", 120, 1), ("H200", 240, 0), ("H100", 0, 0)])
+def test_a_clock_that_the_driver_tells_wrong_is_said_where_ofu_rests_on_it(settled, model, counted, said):
+    # cycles are counted in the first samples: in none, in half of them, in all
+    cycles = {"tensor_cycles_delta": int(1.5e9 * 30 * 0.5), "sm_cycles_delta": int(1.5e9 * 30)}
+    seen = {"model": model, "tensor_active": 0.5, "sm_active": 0.8, "gr_active": 0.9, "sm_clock": 1600e6}
+    rows = [seen | {"time": T0 + 30_000 * number} | (cycles if number <= counted else {}) for number in range(1, 241)]
+    notes = fleet(settled(rows), None, FleetRequest()).notes
+    assert sum("by sampled clocks is 10 to 16 % too high" in note for note in notes) == said

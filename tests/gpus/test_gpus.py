@@ -16,7 +16,7 @@ from ullage.cli import cli
 from ullage.cli._question_command import question_command
 from ullage.errors import UllageError
 from ullage.gpus import mig, names, slices
-from ullage.gpus.chip import CHIPS, Chip, all_names, chip, find, peak, tensor_clock
+from ullage.gpus.chip import CHIPS, Chip, ToldClock, all_names, chip, find, peak, tensor_clock
 from ullage.gpus.links import Link, Pcie
 from ullage.gpus.precision import PRECISIONS, canonical
 from ullage.metrics import peaks as equations
@@ -864,3 +864,21 @@ def test_knowing_a_chip_needs_the_standard_library_only():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+# --- the clock that a driver tells
+
+
+def test_how_far_a_told_clock_was_seen_from_the_counted_one_is_what_the_evidence_says():
+    results, told = Path(__file__).parents[2] / "results" / "nvidia-h200", find("H200").told_clock
+    looked, counted = (json.loads((results / f"{name}.json").read_text()) for name in ("sm_clock", "ofu_gemm"))
+    ratios = [row["told_over_counted"] for row in looked["rows"] if row["tensor_active"] > 0.5]
+    ratios += [row["sm_clock"] / row["counted_clock"] for row in counted["rows"] if row["pattern"] != "gaps"]
+    assert len(ratios) >= 8 and (round(min(ratios), 2), round(max(ratios), 2)) == (told.least, told.most)
+    assert find("H100").told_clock is None and find("H100").clock_warning == ""
+    assert "by sampled clocks is 10 to 16 % too high" in find("H200").clock_warning
+
+
+def test_a_told_clock_that_can_not_be_is_refused():
+    with pytest.raises(ValueError, match="figure or word that cannot be"):
+        chip(**{**vars(find("H200")), "name": "x", "aliases": (), "shared_names": (), "told_clock": ToldClock(1.1, 0.0, "x")})

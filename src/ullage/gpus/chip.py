@@ -29,6 +29,18 @@ Confidence = Literal["high", "medium", "low"]
 ClockStatus = Literal["documented", "boost clock", "same silicon", "derived from stated peak", "assumed"]
 
 
+@dataclass(frozen=True)
+class ToldClock:
+    """By which factors, `least` to `most`, the driver told an SM clock above the cycles that SMs counted a second, under tensor load.
+
+    `measured` says on what. OFU by such clocks is too high by the same factors; OFU by counted cycles is not.
+    """
+
+    least: float
+    most: float
+    measured: str
+
+
 @dataclass(frozen=True, eq=False)
 class Chip:
     """A GPU model and its ceilings; two names of one model are the same object.
@@ -42,7 +54,8 @@ class Chip:
     What it is connected by, None where it has none or nobody states it: `link` to other GPUs (NVLink, Infinity Fabric), `host_link`
     to a CPU (NVLink-C2C), `pcie`; `l2` is the size of the L2 cache in bytes, `l2_bandwidth` its rate in B/s. `links_source` says
     where these are from. `memory_clock` is the highest that the driver tells of the memory ("Max Clocks" of `nvidia-smi -q`): both edges
-    of such a clock, times the width of the bus, are the bandwidth.
+    of such a clock, times the width of the bus, are the bandwidth. `told_clock` is how far the clock that the driver tells was seen from
+    the SMs' own; None: nobody measured it.
     """
 
     name: str
@@ -74,6 +87,7 @@ class Chip:
     l2_bandwidth: float | None = None
     memory_clock: float | None = None
     links_source: str = ""
+    told_clock: ToldClock | None = None
 
     @property
     def precisions(self) -> tuple[str, ...]:
@@ -109,6 +123,18 @@ class Chip:
             said.append(f"{self.name}: {self.caution}")
         return "; ".join(said)
 
+    @property
+    def clock_warning(self) -> str:
+        """What a report must say when it takes OFU by the clock that the driver tells; "" where nothing is known against that clock."""
+        if self.told_clock is None:
+            return ""
+        least, most = (f"{100 * (factor - 1):.0f}" for factor in (self.told_clock.least, self.told_clock.most))
+        return (
+            f"OFU of {self.name} by sampled clocks is {least} to {most} % too high under tensor load: so far above the cycles that SMs "
+            f"count lies the SM clock that the driver tells ({self.told_clock.measured}); counted cycles don't have this error "
+            "(DCGM 4.6 fields 1084 to 1096, `ullage run --counters pm`)"
+        )
+
 
 CHIPS: Registry[Chip] = Registry("GPU", package="ullage.gpus", command="ullage gpus")
 _BY_NAME: dict[names.Folded, Chip] = {}
@@ -143,6 +169,8 @@ def _refuse_nonsense(member: Chip) -> None:
     joined = [link.bandwidth for link in (member.link, member.host_link, member.pcie) if link is not None]
     joined += [figure for figure in (member.l2, member.l2_bandwidth) if figure is not None]
     words_known = member.confidence in get_args(Confidence) and member.tensor_clock_status in get_args(ClockStatus)
+    if member.told_clock is not None:
+        figures += [member.told_clock.least, member.told_clock.most / member.told_clock.least]
     sourced = member.source and (member.links_source or not joined)
     if unknown or min(figures + joined) <= 0 or not sourced or not words_known:
         raise ValueError(f"'{member.name}' lacks a source, or has a figure or word that cannot be {sorted(unknown) or ''}")

@@ -98,6 +98,8 @@ def notes(course: Course, extra: list[str]) -> list[str]:
             why.setdefault(device.unknown, []).append(named(device, course))
     found = [f"OFU of GPU {_some(names)} is not known: {reason}" for reason, names in why.items()]
     warnings = {device.chip.warning for device in course if device.chip and device.chip.warning}
+    sampled = {device.chip.clock_warning for device in course if device.chip and device.method == "sampled"}
+    warnings |= {warning for warning in sampled if warning}
     return [harmless(note, 1000) for note in (*found, *sorted(warnings), *extra)]
 
 

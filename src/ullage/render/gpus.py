@@ -100,7 +100,7 @@ def chip_view(chip: Chip) -> View:
             Section("sources", "Where this is from", [Table("sources", pair, [*map(list, _sources(chip))])]),
             *([ceilings.section(found, chip)] if found is not None else []),
         ],
-        notes=[note for note in (chip.note, chip.warning, *_overridden(), damaged) if note],
+        notes=[note for note in (chip.note, chip.warning, chip.clock_warning, *_overridden(), damaged) if note],
     )  # fmt: skip
 
 
@@ -200,6 +200,14 @@ class PcieDocument(Document):
     per_direction: float
 
 
+class ToldClockDocument(Document):
+    """By which factors the driver told an SM clock above what SMs counted under tensor load, and on what that was measured."""
+
+    least: float
+    most: float
+    measured: str
+
+
 class GpuDocument(Document):
     """A GPU in SI units (Hz, FLOP/s, B/s, B, W): what its maker says, its derived peaks, its warning, what was measured of it."""
 
@@ -232,6 +240,7 @@ class GpuDocument(Document):
     l2_bandwidth: float | None
     memory_clock: float | None
     links_source: str
+    told_clock: ToldClockDocument | None
     peak: dict[str, Rate]
     warning: Words
     measured: Ceilings | None

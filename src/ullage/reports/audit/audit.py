@@ -77,7 +77,8 @@ def case_of(config: Config, question: StepQuestion, node: int) -> tuple[AuditedJ
         accumulation=question.shapes.accumulation,
         framework=question.imitated,
     )
-    return case, [*notes, *([case.chip.warning] if case.chip is not None and case.chip.warning else [])]
+    said = [] if case.chip is None else [case.chip.warning, case.chip.clock_warning]
+    return case, [*notes, *filter(None, said)]
 
 
 def _assumed(question: StepQuestion, reported: Reported) -> list[str]:

@@ -282,6 +282,7 @@ def _report_notes(rated: Rated, good: Rated, tree: TelemetryTree, compared: Agre
     bounds = bounds_note(sampled_bounds(good, verdicts))
     return [
         *_remarks(rated, good),
+        *_told_clocks(good),
         *_strange_clocks(rated),
         *_contradictions(tree),
         *_two_opinions(compared),
@@ -530,6 +531,12 @@ def _memory_unknown(rated: Rated) -> list[str]:
         "it is not known which jobs memory bounds: nobody measured dram_active and memory_clock together (DCGM_FI_PROF_DRAM_ACTIVE and "
         "DCGM_FI_DEV_MEM_CLOCK, both in dcgm-exporter's default list)"
     ]
+
+
+def _told_clocks(good: Rated) -> list[str]:
+    """Say whose clocks the driver tells wrong, of the GPUs whose OFU rests on them."""
+    sampled = set(good.chip[(good.ofu_time > 0) & ~good.exact & (good.chip >= 0)].tolist())
+    return [one.clock_warning for number, one in enumerate(good.chips) if number in sampled and one.clock_warning]
 
 
 def _strange_clocks(rated: Rated) -> list[str]:
