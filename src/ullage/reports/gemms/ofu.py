@@ -95,7 +95,7 @@ def gemm_ofu(recording: GemmRecording) -> GemmOfuReport:
     rows = tuple(row for precision in PRECISIONS for row in _rows(chip, precision, estimates))
     exact = any(one.exact is not None for one in estimates)
     speedups = tuple(_speedups(estimates, chip, exact))
-    said = [chip.warning, "" if exact else chip.clock_warning]
+    said = [chip.warning, chip.clock_warning if estimates and not exact else ""]
     notes = (*_notes(recording, estimates), *filter(None, said))
     return GemmOfuReport(chip, recording, estimates, exact, rows, speedups, _overheads(estimates), notes)
 
