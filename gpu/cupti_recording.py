@@ -158,7 +158,7 @@ def small(path: Path, uuid: str, most: int = SMALL) -> bytes:
                     full = full or size + len(chunk.payload) > most
                     size += 0 if full else len(chunk.payload)
                 if chunk.type == ChunkType.INFO:
-                    kept.append(packed(ChunkType.INFO, _nameless(chunk.json())))
+                    kept += [packed(ChunkType.INFO, json.dumps(said).encode())] if (said := _nameless(chunk.json())) else []
                 elif chunk.type in (ChunkType.CLOCKS, ChunkType.END, ChunkType.HOST, ChunkType.DROPPED) or (
                     chunk.type == ChunkType.NAMES and chunk.flags
                 ):
@@ -171,9 +171,9 @@ def small(path: Path, uuid: str, most: int = SMALL) -> bytes:
     return gzip.compress(b"".join(kept), mtime=0)
 
 
-def _nameless(said: dict[str, Any]) -> bytes:
+def _nameless(said: dict[str, Any]) -> dict[str, Any]:
     problems = [{key: one.get(key) for key in ("what", "code")} for one in said.get("problems", []) if isinstance(one, dict)]
-    return json.dumps({key: said[key] for key in _SAID if key in said} | ({"problems": problems} if problems else {})).encode()
+    return {key: said[key] for key in _SAID if key in said} | ({"problems": problems} if problems else {})
 
 
 def _digits(uuid: str) -> bytes:

@@ -59,7 +59,9 @@ class RecordingFacts:
         """Take in a chunk; those that hold records are only counted."""
         self.length = chunk.end
         if chunk.type == ChunkType.INFO:
-            self._inform(chunk.json())
+            said = chunk.json()
+            self.nonsense += not said and chunk.payload != b"{}"
+            self._inform(said)
         elif chunk.type == ChunkType.NAMES and chunk.flags:
             self.host_names |= chunk.names()
         elif chunk.type == ChunkType.CLOCKS:
@@ -151,7 +153,6 @@ class RecordingFacts:
         return replace(found, first=started)
 
     def _inform(self, said: dict[str, Any]) -> None:
-        self.nonsense += not said
         paused, resumed = _whole(said.pop("paused", None)), _whole(said.pop("resumed", None))
         if paused is not None and (not self.pauses or self.pauses[-1][1] is not None):
             self.pauses.append((paused, None))
