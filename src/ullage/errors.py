@@ -37,6 +37,10 @@ class UnreadableError(UllageError):
         self.read_until = read_until
 
 
+class NoSampleError(UllageError):
+    """There is no sample in the window that was asked about; nothing was wrong with reading it."""
+
+
 class NoSuchNameError(UllageError):
     """A name that nothing has of what was read: a job of which no sample is."""
 

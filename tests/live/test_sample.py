@@ -335,6 +335,15 @@ def test_a_file_and_a_store_hold_what_was_sampled(machine, tmp_path):
     assert table.num_rows == Store.open(tmp_path / "store").info().rows >= 2 and set(table["cluster"].to_pylist()) == {"c1"}
 
 
+def test_readings_that_come_together_since_one_was_late_are_all_printed(machine, monkeypatch, tmp_path):
+    batches = [rows((at, {"tensor_active": 0.4, "sm_clock": 1.41e9}), gpu=gpu_) for at in (1, 2, 3) for gpu_ in ("GPU-a", "GPU-b")]
+    monkeypatch.setattr(Sampler, "readings", lambda *_: iter([batches[:1], batches[1:]]))
+    machine(gpu("GPU-a"), gpu("GPU-b"))
+    lines = [json.loads(line) for line in run("--json", "--out", str(tmp_path / "x.parquet")).stdout.splitlines()]
+    assert [line["gpu"] for line in lines].count("GPU-a") == 3
+    assert len({(line["gpu"], line["time"]) for line in lines}) == pyarrow.parquet.read_table(tmp_path / "x.parquet").num_rows == 6
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [

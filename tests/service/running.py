@@ -78,12 +78,14 @@ def service(settings: ServiceSettings) -> Iterator[Client]:
             assert running.close(patience=60)
 
 
-def hour(start: int = 0, minutes: int = 60, *, job: str = "4711", user: str = "ann", host: str = "n1", gpus: int = 4) -> Any:
+def hour(
+    start: int = 0, minutes: int = 60, *, job: str = "4711", user: str = "ann", host: str = "n1", gpus: int = 4, **gauges_of: float
+) -> Any:
     """Samples of some GPUs of one host every 30 s: half of the time a tensor pipe works, at the H100's tensor clock."""
     times = np.arange(start + 1, start + 2 * minutes + 1) * 30_000 + T0
     rows = len(times) * gpus
     words = {"host": host, "model": H100, "job": job, "user": user}
-    gauges = {"tensor_active": 0.5, "sm_active": 0.8, "gr_active": 0.9, "gpu_util": 0.95, "sm_clock": 1.83e9, "power": 500.0}
+    gauges = {"tensor_active": 0.5, "sm_active": 0.8, "gr_active": 0.9, "gpu_util": 0.95, "sm_clock": 1.83e9, "power": 500.0} | gauges_of
     return samples(
         {
             "time": np.tile(times, gpus),

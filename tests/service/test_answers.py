@@ -16,6 +16,8 @@ from ullage.service import answers
 from ullage.service.answers import Answer, AnswerBook, BusyError
 from ullage.service.served import AskedQuestion
 from ullage.service.watched import WatchedStore
+from ullage.service.workers import check_interruption
+from ullage.store.reading import asking, connection
 from ullage.views.view import Headline, View
 
 ASKED = AskedQuestion("fleet")
@@ -89,7 +91,7 @@ def test_what_is_slow_is_shown_as_it_was_until_it_is_made(monkeypatch: pytest.Mo
         assert asyncio.run(ask(kept)) == ["1", "1"] and kept.stale >= 1
 
 
-def test_what_takes_too_long_ends_the_waiting_and_is_kept_when_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_too_long_is_told_to_come_again_and_the_answer_is_kept_when_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     go = threading.Event()
 
     def answer(_: AskedQuestion, version: str) -> str:
@@ -97,28 +99,100 @@ def test_what_takes_too_long_ends_the_waiting_and_is_kept_when_it_is_made(monkey
         return version
 
     async def ask(kept: AnswerBook) -> str:
-        with pytest.raises(BusyError, match=r"takes longer than 0\.01 s"):
-            await kept.get(ASKED)
+        with pytest.raises(BusyError, match=r"no answer within 0\.01 s"):
+            await kept.get(ASKED, 0.01)
         others = [AskedQuestion("fleet", (("by", f"{number}"),)) for number in range(answers.WAITING)]
-        waiting = [asyncio.create_task(kept.get(one, 0.01)) for one in others]
-        assert all(isinstance(one, BusyError) for one in await asyncio.gather(*waiting, return_exceptions=True))
-        with pytest.raises(BusyError, match="wait for their turn"):
+        waiting = await asyncio.gather(*(kept.get(one, 0.01) for one in others), return_exceptions=True)
+        assert all(isinstance(one, BusyError) for one in waiting)
+        with pytest.raises(BusyError, match="wait for their turn") as full:
             await kept.get(AskedQuestion("gpus"))
+        assert full.value.again > 0
         go.set()
         return said(await kept.get(ASKED, 30))
 
-    with book(monkeypatch, answer, limit=0.01) as kept:
-        kept.limit = 0.01
-        monkeypatch.setattr(kept, "limit", 0.01)
+    with book(monkeypatch, answer) as kept:
+        assert asyncio.run(ask(kept)) == "1" and kept.refused == answers.WAITING + 2
 
-        async def both() -> str:
-            try:
-                return await ask(kept)
-            except BusyError:
-                kept.limit = 30
-                return said(await kept.get(ASKED))
 
-        assert asyncio.run(both()) == "1"
+def test_a_question_that_takes_too_long_is_ended_and_others_are_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, calls = [0.0], []
+
+    def answer(request: AskedQuestion, _: str) -> str:
+        calls.append(request)
+        if not request.words:
+            return "quick"
+        con = connection()  # a query that would take hours
+        with asking("a store"):
+            con.raw_sql("SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range * b.range % 7 = 8").fetchall()
+        return "never"
+
+    slow = [AskedQuestion("fleet", (("by", f"{number}"),)) for number in range(2)]
+
+    async def ask(kept: AnswerBook) -> str:
+        ended = await asyncio.gather(*(kept.get(one) for one in slow), return_exceptions=True)
+        assert all(isinstance(one, BusyError) for one in ended)
+        # both threads are free again, and neither question takes one again so soon
+        with pytest.raises(BusyError, match=r"takes longer than 0\.2 s: it was ended"):
+            await kept.get(slow[0])
+        quick = said(await kept.get(ASKED, 30))
+        assert calls == [*slow, ASKED] or calls == [*reversed(slow), ASKED]
+        now[0] += answers.REFUSED * 0.2 + 0.1
+        with pytest.raises(BusyError):
+            await kept.get(slow[0])
+        await asyncio.sleep(0)
+        return quick
+
+    with book(monkeypatch, answer, limit=0.2, clock=lambda: now[0]) as kept:
+        assert asyncio.run(ask(kept)) == "quick" and kept.failed == 0
+        assert calls[-1] == slow[0]  # asked again once its time was up
+
+
+def test_what_says_how_far_it_is_is_ended_between_two_queries(monkeypatch: pytest.MonkeyPatch) -> None:
+    def answer(*_: Any) -> str:
+        while True:
+            check_interruption("adding up")
+
+    async def ask(kept: AnswerBook) -> None:
+        with pytest.raises(BusyError):
+            await kept.get(ASKED)
+
+    with book(monkeypatch, answer, limit=0.1) as kept:
+        asyncio.run(ask(kept))
+
+
+def test_a_slow_question_keeps_no_page_that_is_there_and_no_counter_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    go = threading.Event()
+
+    async def ask(kept: AnswerBook) -> list[str]:
+        waiting = [asyncio.create_task(kept.get(AskedQuestion("fleet", (("by", f"{number}"),)))) for number in range(2)]
+        await asyncio.sleep(0)
+        found = [await kept.beside(lambda: "a form"), await kept.counting(lambda: "a counter")]
+        go.set()
+        await asyncio.gather(*waiting)
+        return found
+
+    with book(monkeypatch, lambda *_: go.wait(30)) as kept:
+        assert asyncio.run(ask(kept)) == ["a form", "a counter"]
+
+
+def test_the_end_of_the_service_ends_what_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = threading.Event()
+
+    def answer(*_: Any) -> str:
+        begun.set()
+        while True:
+            check_interruption()
+
+    async def ask(kept: AnswerBook) -> None:
+        asyncio.get_running_loop().call_soon(lambda: None)
+        task = asyncio.create_task(kept.get(ASKED))
+        await asyncio.to_thread(begun.wait, 30)
+        assert kept.close(patience=30)
+        with pytest.raises(BusyError):
+            await task
+
+    with book(monkeypatch, answer, limit=600) as kept:
+        asyncio.run(ask(kept))
 
 
 def test_a_failure_is_told_and_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:

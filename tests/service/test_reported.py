@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +27,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def client(place: Path) -> Iterator[Client]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("ULLAGE_SERVE_TOKEN", "s3cret")
+        patch.setenv("XDG_DATA_HOME", str(place.parent / "home"))
         with service(ServiceSettings(source=str(place))) as asking:
             yield asking
 
@@ -42,7 +44,8 @@ def test_the_last_report_of_a_job_stands_beside_its_ofu(client: Client, place: P
     wait_for(lambda: client("/api/v1/fleet", headers=TOKEN).headers["ullage-current"] == "true")
     found = client("/api/v1/fleet", headers=TOKEN).json["agreement"]
     assert [(row["job"], row["mfu"]) for row in found["most_divergent"]] == [("4711", 0.41)]
-    assert found == ask("fleet", place, "--json").json["agreement"]
+    command = client("/api/v1/fleet", headers=TOKEN).json["command"]
+    assert found == ask(*shlex.split(command)[1:], "--json").json["agreement"]
     of_job = client("/api/v1/job/4711", headers=TOKEN).json
     assert of_job["reported"] == found["most_divergent"]
     assert re.search(r"MFU 41.0\u2009?.?%, 18\u2009?.?% below its OFU of 50.0", client("/job/4711", headers=TOKEN).text)
@@ -93,7 +96,19 @@ def test_a_name_is_kept_as_a_name(client: Client, place: Path) -> None:
     hostile = "a,b\"><script>\x00'; DROP TABLE jobs; ../../x"
     assert post(client, {"job": hostile, "mfu": 0.2})[0] == 200
     assert client("/", headers=TOKEN).status == 200
-    assert Store.open(place).jobs().num_rows >= 1 and not (place.parent / "x").exists()
+    assert Store.open(client.running.service.state.store.kept_reports).jobs().num_rows >= 1 and not (place.parent / "x").exists()
+
+
+def test_a_demonstration_whose_store_was_served_can_be_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from ullage.demo import demo
+
+    monkeypatch.setenv("ULLAGE_SERVE_TOKEN", "s3cret")
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    demo(tmp_path / "demo", gpus=8, hours=0.25, seed=1, progress=lambda _: None)
+    with service(ServiceSettings(source=str(tmp_path / "demo" / "store"))) as asking:
+        assert post(asking, {"job": "4711", "mfu": 0.41})[0] == 200
+        assert asking("/", headers=TOKEN).status == 200
+    demo(tmp_path / "demo", gpus=8, hours=0.25, seed=1, progress=lambda _: None)
 
 
 def test_nobody_reports_without_the_token(client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,6 +117,7 @@ def test_nobody_reports_without_the_token(client: Client, tmp_path: Path, monkey
     assert client("/api/v1/reported", "GET", TOKEN).status == 405
     assert client("/api/v1/reported", "POST", TOKEN, b"x" * 70_000).status == 413
     monkeypatch.delenv("ULLAGE_SERVE_TOKEN", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
     with service(ServiceSettings(source=str(small_store(tmp_path)))) as open_to_all:
         heard = open_to_all("/api/v1/reported", "POST", {}, body)
         assert heard.status == 403 and "ULLAGE_SERVE_TOKEN" in heard.text

@@ -98,7 +98,34 @@ def test_names_lead_to_pages_which_exist(client: Client) -> None:
         if heard.headers["content-type"].startswith("text/html") and not path.startswith(("/equations", "/hardware")):
             found = {link.replace("&amp;", "&") for link in re.findall(r'href="(/[^"]*)"', heard.text)}
             waiting += sorted(found - seen - set(waiting))
-    assert {"/job/4711", "/job/ml%2Ftrain-0", "/?user=ann", "/?host=n2", "/api/v1/fleet?by=user&form=csv"} <= seen
+    assert {"/job/4711", "/job/ml%2Ftrain-0", "/?user=ann", "/?host=n2", "/api/v1/fleet?by=user&since=24h&form=csv"} <= seen
+
+
+def test_a_page_of_which_no_time_was_said_shows_the_last_day_of_the_store_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    place = Store.open(tmp_path / "store", create=True)
+    place.append([hour(), hour(start=48 * 120, host="n2", job="5")])  # two days later
+    with service(ServiceSettings(source=str(tmp_path / "store"))) as asking:
+        page = asking("/").text
+        assert "This page shows the last 24h of that" in page and "/job/5" in page and "/job/4711" not in page
+        whole = re.search(r'href="(/\?since=[^"]*)"', page)
+        assert whole is not None
+        for path in (whole[1], "/?until=2026-08-13"):
+            assert "This page shows" not in asking(path).text and "/job/4711" in asking(path).text
+        assert asking("/api/v1/fleet").json["gpus"] == 8
+    with service(ServiceSettings(source=str(tmp_path / "store"), defaults={"since": "2026-08-09"})) as asking:
+        assert "/job/4711" in asking("/").text
+
+
+def test_an_idle_jobs_page_says_that_hardly_anything_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "home"))
+    gauges = {"tensor_active": 1e-4, "sm_active": 2e-4, "gr_active": 4e-4, "gpu_util": 0.0, "dram_active": 1e-4, "memory_clock": 2.6e9}
+    Store.open(tmp_path / "store", create=True).append([hour(**gauges)])
+    with service(ServiceSettings(source=str(tmp_path / "store"))) as asking:
+        page = asking("/job/4711").text
+        assert "None of" not in page and "no roof is near, since hardly anything ran" in page
 
 
 def test_the_window_stays_when_one_goes_from_page_to_page(client: Client) -> None:
@@ -119,10 +146,22 @@ def test_no_request_says_what_is_read_or_how(client: Client, path: str, word: st
     assert client(f"{path}?{word}=/etc/passwd").status == 400
 
 
-@pytest.mark.parametrize("other", ["/etc/passwd", "http://127.0.0.1:1", "prometheus+http://x", ".", "~", "store", "local", "7d/../x"])
+@pytest.mark.parametrize(
+    "other", ["/etc/passwd", "http://127.0.0.1:1", "prometheus+http://x", ".", "~", "store", "local", "7d/../x", "./7d", "0d", "1960-01-01"]
+)
 def test_only_a_span_or_a_time_stands_beside_a_report(client: Client, other: str) -> None:
     heard = client(f"/api/v1/fleet?against={quote(other, safe='')}")
     assert heard.status == 400 and "only a span" in heard.text
+
+
+@pytest.mark.parametrize("word", ["30m", "2026-08-10T00:10:00Z", "1786320600"])
+def test_a_file_of_the_servers_folder_that_is_called_like_a_span_or_a_time_is_not_read(
+    client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, word: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / word).write_text("a secret")
+    heard = client(f"/api/v1/fleet?since=30m&by=host&against={word}")
+    assert heard.status == 200 and heard.json["against"] is not None and "secret" not in heard.text
 
 
 def test_a_report_stands_beside_an_earlier_one(client: Client, store: Path) -> None:

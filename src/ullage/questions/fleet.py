@@ -94,26 +94,40 @@ class OtherReport:
 def other_report(text: str) -> OtherReport:
     """Return what `--against` names: a span, a time, a file that a report was kept in, or a place of telemetry; raises UllageError.
 
+    What can be read as a span or a time is one, also where a file is called so: `./7d` is that file.
+
     >>> other_report("7d").earlier_ms, other_report("2026-08-10").start, other_report("http://prometheus:9090").place
     (604800000, 1786320000000, 'http://prometheus:9090')
     """
     from ullage.reports.fleet.comparison import is_kept_report
-    from ullage.written_values import moment, seconds
 
+    if (at_another_time := other_time(text)) is not None:
+        return at_another_time
     path = Path(text).expanduser()
     if "://" in text or (text.strip() and path.exists()):
         kept = path.is_file() and is_kept_report(_head(path))
         return OtherReport(file=path) if kept else OtherReport(place=text)
+    raise UllageError(
+        f"--against '{harmless(text, 80)}' is no span, no time, and no file or address",
+        "write 7d for the same hours a week before, a time such as 2026-08-10, another source, or a file of `ullage fleet --json`",
+    )
+
+
+def other_time(text: str) -> OtherReport | None:
+    """Return the earlier window that a span or a time names; None for every other text. No file is looked for.
+
+    >>> other_time("7d") == OtherReport(earlier_ms=604_800_000), other_time("store"), other_time("0d"), other_time("1960-01-01")
+    (True, None, None, None)
+    """
+    from ullage.written_values import moment, seconds
+
     with suppress(UllageError):  # a number alone is seconds since 1970
         if text.strip()[-1:].isalpha() and (earlier := round(seconds(text) * 1000)):
             return OtherReport(earlier_ms=earlier)
     with suppress(UllageError):
         if (start := moment(text, 0) or 0) > 0:
             return OtherReport(start=start)
-    raise UllageError(
-        f"--against '{harmless(text, 80)}' is no span, no time, and no file or address",
-        "write 7d for the same hours a week before, a time such as 2026-08-10, another source, or a file of `ullage fleet --json`",
-    )
+    return None
 
 
 def _other_window(window: tuple[int, int], other: OtherReport) -> tuple[int, int]:

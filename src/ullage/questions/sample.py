@@ -118,7 +118,7 @@ def _sampled(
     remark: Callable[[str], None],
 ) -> SampledMachine:
     """Read until the end, and return what it comes to, with where the samples are."""
-    from ullage.live.sampling.course import Course
+    from ullage.live.sampling.course import Course, one_reading_each
     from ullage.render.sample import SampledMachine
     from ullage.views.files import check_out
 
@@ -134,12 +134,13 @@ def _sampled(
             stack.callback(sink.close)
         page = None if question.serve is None else _served(stack, *question.serve, 3000 * max(question.every, 1.0), remark)
         for batches in sampler.readings(question.span):
-            readings = course.add(batches)
             for sink in sinks:
                 sink.add(batches)
-            if page is not None:
-                page.show(readings)
-            show(readings, course)
+            for together in one_reading_each(batches):
+                readings = course.add(together)
+                if page is not None:
+                    page.show(readings)
+                show(readings, course)
     if not len(course):
         why = "; ".join(sampler.problems.lines()) or "was it stopped at once?"
         raise UllageError(f"no GPU told anything ({', '.join(sampler.kinds)})", why)

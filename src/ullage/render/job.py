@@ -171,6 +171,8 @@ def _spread(report: JobReport) -> str:
 
 def _roof(report: JobReport) -> str:
     roofs = report.fleet.roofs
+    if roofs.at_rest:
+        return "no roof is near, since hardly anything ran"
     if roofs.nearest is None or roofs.distance is None:
         needed = "memory activity and memory clock" if roofs.level("tensor") is not None else "tensor activity and SM clock"
         return f"not known, since {needed} were not measured together"

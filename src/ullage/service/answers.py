@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import queue
-import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ullage.errors import UllageError
-from ullage.service.served import FORMS, AskedQuestion
+from ullage.service.served import FORMS, AskedQuestion, ReadPlace
 from ullage.service.watched import WatchedStore
+from ullage.service.workers import BesideWorkers, TooLongError, check_interruption
 from ullage.views.files import Form, printed
 from ullage.views.html import html
 from ullage.views.page import PageFrame
@@ -23,11 +21,17 @@ from ullage.views.view import View
 KEPT = 64  # answers
 WAITING = 32  # questions that wait for their turn: with more, who asks is told to come again
 PATIENCE = 2.0  # s; a page that was true a moment ago is better than one that takes longer than this
+REFUSED = 10.0  # times its limit for which a question that took too long is refused: it takes a tenth of a thread at most
+ENDING = 1.0  # s that a question whose time is up has to end, so that who asked hears that it was
 CLOCK_S = 60.0  # s for which an answer that changes with the time of day stands
 
 
 class BusyError(Exception):
-    """There is no answer yet: too many questions wait, or this one takes longer than it may."""
+    """There is no answer now: too many questions wait, or this one takes longer than it may. `again` is when to ask again, in s."""
+
+    def __init__(self, problem: str, again: int, hint: str = "") -> None:
+        super().__init__(problem)
+        self.problem, self.again, self.hint = problem, again, hint
 
 
 @dataclass(frozen=True)
@@ -76,12 +80,13 @@ def _part(view: View, sections: tuple[str, ...]) -> View:
     return replace(view, sections=[one for one in view.sections if one.name in sections], findings=(), facts=())
 
 
-def answer_to(request: AskedQuestion, place: str, now_ms: int, version: str) -> Answer:
-    """Ask a question of a place. Raises UllageError as its command does."""
+def answer_to(request: AskedQuestion, place: ReadPlace, now_ms: int, version: str) -> Answer:
+    """Ask a question of a place. Raises UllageError as its command does, and ends where its thread is called to (`workers`)."""
     question = request.served.question
     asked = request.asked(place, now_ms)
-    question.straight_to_file(asked, None, _no_progress)  # what is too long to print says so
-    report = question.answer(asked, _no_progress, question.command_line(request.given(place, now_ms)))
+    question.straight_to_file(asked, None, check_interruption)  # what is too long to print says so
+    report = question.answer(asked, check_interruption, question.command_line(request.given(place, now_ms)))
+    check_interruption()
     described = question.describer(asked)
     shown = {one.name: getattr(asked, one.name) for one in question.fields if one.display}
     view = described.view(report, **shown)
@@ -89,22 +94,21 @@ def answer_to(request: AskedQuestion, place: str, now_ms: int, version: str) -> 
     return Answer(view, lambda: described.record(report), described.more_forms(report, view), complete, version, time.time())
 
 
-def _no_progress(_: str) -> None:
-    return None
-
-
 class AnswerBook:
-    """The answers to requests, of one store; `get` belongs to one event loop."""
+    """The answers to requests, of one store; `get` belongs to one event loop.
+
+    Questions have `workers` threads and `limit` s each: one that takes longer is ended, and refused for `REFUSED` such times. Forms of
+    answers are written in threads of their own, and so are counters.
+    """
 
     def __init__(self, store: WatchedStore, *, limit: float = 60.0, workers: int = 2, clock: Callable[[], float] = time.time) -> None:
         self.store, self.limit, self._clock = store, limit, clock
-        self.answered = self.failed = self.stale = 0
+        self.answered = self.failed = self.stale = self.refused = 0
         self._kept: OrderedDict[AskedQuestion, Answer] = OrderedDict()
         self._pending: dict[AskedQuestion, asyncio.Future[Answer]] = {}
-        self._jobs: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
-        self._threads = [threading.Thread(target=self._work, name=f"answers-{number}", daemon=True) for number in range(workers)]
-        for thread in self._threads:
-            thread.start()
+        self._too_long: dict[AskedQuestion, float] = {}  # until when each is refused
+        self._questions, self._forms = BesideWorkers("answers", workers, limit), BesideWorkers("forms", 2)
+        self._counters = BesideWorkers("counters", 1)
 
     async def get(self, request: AskedQuestion, limit: float | None = None) -> Answer:
         """Return the answer to a request: one that is kept while it is true, else a new one.
@@ -118,33 +122,50 @@ class AnswerBook:
             self._kept.move_to_end(request)
             self.answered += 1
             return kept
-        made = self._pending.get(request) or self._begin(request, version)
-        limit = self.limit if limit is None else min(limit, self.limit)
-        done, _ = await asyncio.wait({made}, timeout=limit if kept is None else min(PATIENCE, limit))
-        if done:
-            return made.result()
-        if kept is None:
-            raise BusyError(f"this question takes longer than {limit:g} s; its answer is kept when it is made: ask again")
+        try:
+            return await self._new(request, version, kept, self.limit if limit is None else min(limit, self.limit))
+        except BusyError:
+            if kept is None:
+                self.refused += 1
+                raise
         self.stale += 1
         return kept
 
+    async def _new(self, request: AskedQuestion, version: str, kept: Answer | None, limit: float) -> Answer:
+        """Return a new answer; raises BusyError where there is none in time."""
+        made = self._pending.get(request) or self._begin(request, version)
+        done, _ = await asyncio.wait({made}, timeout=limit + ENDING if kept is None else min(PATIENCE, limit))
+        if not done:
+            raise BusyError(f"there is no answer within {limit:g} s; it is kept when it is made: ask again", 10)
+        try:
+            return made.result()
+        except TooLongError:
+            raise self._too_long_error() from None
+
     def close(self, patience: float = 1.0) -> bool:
-        """Begin nothing more, and return whether nothing is being answered any more."""
-        for _ in self._threads:
-            self._jobs.put(None)
-        for thread in self._threads:
-            thread.join(patience)
-        return not any(thread.is_alive() for thread in self._threads)
+        """Begin nothing more, end what is asked, and return whether nothing is being answered any more."""
+        closed = [workers.close(patience) for workers in (self._questions, self._forms, self._counters)]
+        return all(closed)
 
     async def beside(self, work: Callable[[], Any]) -> Any:
-        """Return what some work gives, done beside the loop."""
-        return await asyncio.wrap_future(self._queued(work))
+        """Return what some short work gives, done beside the loop."""
+        return await asyncio.wrap_future(self._forms.begin(work))
+
+    async def counting(self, work: Callable[[], Any]) -> Any:
+        """Return what counting gives, done beside the loop, and beside all questions."""
+        return await asyncio.wrap_future(self._counters.begin(work))
+
+    def _too_long_error(self) -> BusyError:
+        hint = "ask for a shorter time (since=7d), or give the service a longer `answer_limit`"
+        return BusyError(f"this question takes longer than {self.limit:g} s: it was ended", round(self.limit * REFUSED), hint)
 
     def _begin(self, request: AskedQuestion, version: str) -> asyncio.Future[Answer]:
+        if self._too_long.get(request, 0.0) > self._clock():
+            raise self._too_long_error()
         if len(self._pending) >= WAITING:
-            raise BusyError(f"{WAITING} questions wait for their turn; ask again")
-        place, now = str(self.store.path), self.store.now_ms()
-        made = asyncio.wrap_future(self._queued(lambda: answer_to(request, place, now, version)))
+            raise BusyError(f"{WAITING} questions wait for their turn; ask again", 10)
+        place, now = self.store.place, self.store.last_ms() if request.up_to_last_sample else self.store.now_ms()
+        made = asyncio.wrap_future(self._questions.begin(lambda: answer_to(request, place, now, version)))
         self._pending[request] = made
         made.add_done_callback(lambda done: self._end(request, done))
         return made
@@ -154,8 +175,10 @@ class AnswerBook:
         if done.cancelled():
             return
         error = done.exception()
+        if isinstance(error, TooLongError):
+            self._refuse(request)
         if error is not None:
-            self.failed += not isinstance(error, UllageError)
+            self.failed += not isinstance(error, UllageError | TooLongError)
             return
         self.answered += 1
         self._kept[request] = done.result()
@@ -163,18 +186,6 @@ class AnswerBook:
         while len(self._kept) > KEPT:
             self._kept.popitem(last=False)
 
-    def _queued(self, work: Callable[[], Any]) -> Future[Any]:
-        future: Future[Any] = Future()
-        self._jobs.put((work, future))
-        return future
-
-    def _work(self) -> None:
-        while (job := self._jobs.get()) is not None:
-            work, future = job
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(work())
-            except BaseException as error:  # whatever it is, it belongs to whoever waits
-                future.set_exception(error)
-            del job, work, future  # an answer lives as long as it is kept, not until the next question
+    def _refuse(self, request: AskedQuestion) -> None:
+        now = self._clock()
+        self._too_long = {one: until for one, until in self._too_long.items() if until > now} | {request: now + REFUSED * self.limit}

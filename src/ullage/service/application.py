@@ -19,7 +19,7 @@ from ullage.service.guard import Access
 from ullage.service.openapi import openapi_document
 from ullage.service.pages import PAGES, ServicePage, frame_of, no_answer_view
 from ullage.service.reported import keep_reported, read_reported_speed
-from ullage.service.served import FORMS, SERVED, AskedQuestion, request_of
+from ullage.service.served import FORMS, SERVED, AskedQuestion, ReadPlace, request_of
 from ullage.service.settings import TOKEN
 from ullage.service.state import ServiceState
 from ullage.service.totals import TotalsBook
@@ -36,6 +36,7 @@ KINDS = {
 }
 LONGEST_QUERY = 4_000  # characters
 METRICS_WINDOW = "24h"  # that gauges are over
+AGAIN = 10  # s after which to ask again where there is nothing yet
 METRICS_LIMIT = 5.0  # s; a scrape waits for 10 s by default
 Handler = Callable[[HttpRequest], Awaitable[Response]]
 
@@ -50,6 +51,11 @@ class Service:
     access: Access = field(default_factory=Access)
     totals: TotalsBook | None = None
     statuses: dict[int, int] = field(default_factory=dict)  # answers by HTTP status
+
+    @property
+    def first_page(self) -> AskedQuestion:
+        """What the first page asks."""
+        return AskedQuestion("fleet").with_words(self.words).in_window()
 
     @property
     def routes(self) -> list[Route]:
@@ -78,7 +84,7 @@ class Service:
         because = self.state.unready()
         window = self.state.store.window()
         said = {"ready": not because, "because": because or None, "samples_until": iso(window[1]) if window else None}
-        return _json(said, 503 if because else 200)
+        return _json(said, 503 if because else 200, {"Retry-After": f"{AGAIN}"} if because else {})
 
     async def openapi(self, _: HttpRequest) -> Response:
         """Describe the API."""
@@ -89,12 +95,12 @@ class Service:
         families = [*own_families(self.state, self.book, self.statuses)]
         if not self.state.unready():
             try:
-                recent = AskedQuestion("fleet", (("since", METRICS_WINDOW),)).with_words(self.words)
+                recent = AskedQuestion("fleet", (("since", METRICS_WINDOW),), up_to_last_sample=True).with_words(self.words)
                 answer = await self.book.get(recent, METRICS_LIMIT)
                 families += fleet_families(await self.book.beside(answer.data))
             except (UllageError, BusyError):
                 pass  # what the service says of itself tells it
-            families += total_families(self.totals.totals) if self.totals is not None else ()
+            families += total_families(self.totals) if self.totals is not None else ()
         plain = "text/plain" in (accepted := http.headers.get("accept", "")) and "application/openmetrics-text" not in accepted
         return Response(written(families, openmetrics=not plain), headers={"Content-Type": PLAIN if plain else OPENMETRICS})
 
@@ -111,7 +117,7 @@ class Service:
         if because := self.state.unready():
             return _problem(503, because, "", {"Retry-After": "60"})
         try:
-            await self.book.beside(lambda: keep_reported(self.state.store.path, said))
+            await self.book.beside(lambda: keep_reported(self.state.store.kept_reports, said))
         except UllageError as error:
             return _problem(503, error.problem, error.hint, {"Retry-After": "60"})
         return _json({"kept": True, "job": said.job})
@@ -131,7 +137,7 @@ class Service:
             except UllageError as error:
                 return _problem(_status(error), error.problem, error.hint)
             except BusyError as error:
-                return _problem(503, str(error), "", {"Retry-After": "10"})
+                return _problem(503, error.problem, error.hint, {"Retry-After": f"{error.again}"})
 
         return answer
 
@@ -139,18 +145,17 @@ class Service:
         async def answer(http: HttpRequest) -> Response:
             request = None
             try:
-                request = self._request(page.name, http, page.words)
+                request = self._request(page.name, http, page.words).in_window()
                 if SERVED[page.name].place and (because := self.state.unready()):
-                    return self._no_answer(
-                        http, request, 503, f"there is nothing to show yet: {because}", "this page says more when it is read again"
-                    )
+                    problem = f"there is nothing to show yet: {because}"
+                    return self._no_answer(http, request, 503, problem, "this page says more when it is read again", AGAIN)
                 return await self._drawn(await self.book.get(request), request, http, page.sections)
             except BadRequestError as error:
                 return self._no_answer(http, request, 400, error.problem, error.hint)
             except UllageError as error:
                 return self._no_answer(http, request, _status(error), error.problem, error.hint)
             except BusyError as error:
-                return self._no_answer(http, request, 503, str(error), "")
+                return self._no_answer(http, request, 503, error.problem, error.hint, error.again)
 
         return answer
 
@@ -161,7 +166,7 @@ class Service:
         pairs = [pair for pair in http.query_params.multi_items() if pair[0] not in ("form", "only")]
         try:
             request = request_of(name, pairs, **http.path_params).with_words(dict(more)).with_words(self.words)
-            request.asked("", self.state.store.now_ms())
+            request.asked(ReadPlace(), self.state.store.now_ms())
         except UllageError as error:
             raise BadRequestError(error.problem, error.hint) from error
         return request
@@ -176,9 +181,12 @@ class Service:
         said = {"Ullage-Complete": str(answer.complete).lower(), "Ullage-Current": str(current).lower()}
         return Response(body, headers={"ETag": f'"{answer.version}-{answer.made:.3f}"', **said}, media_type=KINDS[form])
 
-    def _no_answer(self, http: HttpRequest, request: AskedQuestion | None, status: int, problem: str, hint: str) -> Response:
+    def _no_answer(
+        self, http: HttpRequest, request: AskedQuestion | None, status: int, problem: str, hint: str, again: int | None = None
+    ) -> Response:
         frame = frame_of(http.url.path, http.query_params.multi_items(), request, self.state.page_state())
-        return Response(html(no_answer_view(problem, hint), frame), status, media_type=KINDS["html"])
+        headers = {} if again is None else {"Retry-After": f"{again}"}
+        return Response(html(no_answer_view(problem, hint), frame), status, headers, media_type=KINDS["html"])
 
     async def missing(self, http: HttpRequest, _: Exception) -> Response:
         """Answer where there is nothing."""

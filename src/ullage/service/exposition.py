@@ -11,7 +11,7 @@ import ullage
 from ullage.errors import harmless
 from ullage.service.answers import AnswerBook
 from ullage.service.state import ServiceState
-from ullage.service.totals import CountedTotals
+from ullage.service.totals import TotalsBook
 
 OPENMETRICS = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
@@ -81,8 +81,12 @@ def fleet_families(record: Mapping[str, Any]) -> Iterator[MetricFamily]:
     yield MetricFamily("ullage_finding_gpu_seconds", "gauge", "GPU-seconds of what is worth doing, in the window.", _summed(findings))
 
 
-def total_families(totals: CountedTotals) -> Iterator[MetricFamily]:
+def total_families(book: TotalsBook) -> Iterator[MetricFamily]:
     """Yield the counters."""
+    totals = book.totals
+    yield _counted(
+        "ullage_count_failures", "Times that hours which have passed could not be read, and are still to be counted.", book.failures
+    )
     if totals.since is None or totals.until is None:
         return
     yield _gauge(
@@ -112,6 +116,7 @@ def own_families(state: ServiceState, book: AnswerBook, answers: Mapping[int, in
         yield _counted("ullage_rows", "Rows that came into the store.", following.rows)
     yield _counted("ullage_answers", "Answers to questions.", book.answered)
     yield _counted("ullage_stale_answers", "Answers that were of an older store, since the new ones took longer.", book.stale)
+    yield _counted("ullage_refused_answers", "Questions that were refused, since too many waited or they took too long.", book.refused)
     yield _counted("ullage_failed_answers", "Questions that failed by a mistake of ours.", book.failed)
     requests = tuple(({"status": str(status)}, float(count)) for status, count in sorted(answers.items()))
     yield MetricFamily("ullage_requests", "counter", "HTTP requests by status.", requests)

@@ -40,10 +40,14 @@ PAGES = (
 
 @dataclass(frozen=True)
 class PageState:
-    """What every page says of where its numbers come from: in words, and whether that gives rise to doubt."""
+    """What every page says of where its numbers come from: in words, and whether that gives rise to doubt.
+
+    `first` is the time (ISO) of the first sample; "" where there is none.
+    """
 
     words: Sequence[str] = ()
     doubts: Sequence[str] = ()
+    first: str = ""
 
 
 def frame_of(path: str, query: Sequence[tuple[str, str]], request: AskedQuestion | None, state: PageState) -> PageFrame:
@@ -54,12 +58,20 @@ def frame_of(path: str, query: Sequence[tuple[str, str]], request: AskedQuestion
         element("a", "Skip to the report", href="#report", class_="skip"),
         element("nav", [_link(page, path, kept) for page in PAGES], aria_label="Pages"),
         [element("p", doubt, class_="doubt", role="status") for doubt in state.doubts],
-        element("p", " ".join(state.words)) if state.words else None,
+        element("p", " ".join(state.words), *_window_words(path, query, request, state)) if state.words else None,
         _form(path, query, request) if request is not None and request.name == "fleet" else None,
         _forms_line(request, query) if request is not None else None,
         class_="site",
     )
     return PageFrame(top, _address_in(kept))
+
+
+def _window_words(path: str, query: Sequence[tuple[str, str]], request: AskedQuestion | None, state: PageState) -> Sequence[Child]:
+    """Return what is said of a page whose window nobody chose: which it is, and where all of the store is."""
+    if request is None or not request.up_to_last_sample:
+        return ()
+    whole = element("a", "all of it", href=_with(path, [*query, ("since", state.first)])) if state.first else None
+    return (f" This page shows the last {dict(request.words)['since']} of that", *([": ", whole, "."] if whole else ["."]))
 
 
 _CARRIED = ("since", "until")  # words that stay when one goes from page to page

@@ -59,4 +59,4 @@ def keep_reported(place: Path, said: ReportedSpeed) -> int:
     Raises UllageError where nothing can be kept.
     """
     row = dict.fromkeys(JOBS.names) | {"job": escaped_name(said.job), "mfu": said.mfu, "flops_per_gpu": said.speed()}
-    return Store.open(place, wait_s=WAIT_S).add_jobs(pa.Table.from_pylist([row], schema=JOBS))
+    return Store.open(place, create=True, wait_s=WAIT_S).add_jobs(pa.Table.from_pylist([row], schema=JOBS))

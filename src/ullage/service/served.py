@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ullage.asking import Askable
 from ullage.asking.question import QUESTIONS, RegisteredQuestion
 from ullage.asking.remote import public_fields, words_of_fields
 from ullage.errors import UllageError, harmless
+from ullage.questions.fleet import other_time
 from ullage.views.declared import iso
 from ullage.written_values import moment
 
 FORMS = {"html": ".html", "json": ".json", "csv": ".csv", "markdown": ".md", "text": ".txt"}
 TIMES = ("since", "until")
+PAGE_WINDOW = "24h"  # of the store that pages of the fleet show where nothing is said of the time
 _SWITCHES = {"": True, "1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
 
 
@@ -35,6 +36,11 @@ class ServedQuestion:
     def path(self) -> str:
         """Where it is in an address: "store/info"."""
         return self.name.replace(" ", "/")
+
+    @property
+    def jobs(self) -> bool:
+        """Whether it takes job records beside what it reads."""
+        return any(field.name == "jobs" for field in self.question.fields)
 
     @property
     def question(self) -> RegisteredQuestion[Any, Any]:
@@ -62,11 +68,23 @@ SERVED = {
 
 
 @dataclass(frozen=True)
+class ReadPlace:
+    """What the service reads: its store, and further job records beside it."""
+
+    store: str = ""
+    jobs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class AskedQuestion:
-    """What is asked: the name of a question, and its words as they were written, in order of their names."""
+    """What is asked: the name of a question, and its words as they were written, in order of their names.
+
+    `up_to_last_sample`: spans count back from the store's last sample, whatever the time of day.
+    """
 
     name: str
     words: tuple[tuple[str, Any], ...] = ()
+    up_to_last_sample: bool = False
 
     @property
     def served(self) -> ServedQuestion:
@@ -76,15 +94,21 @@ class AskedQuestion:
     @property
     def by_clock(self) -> bool:
         """Whether the answer changes with the time of day, though what is read does not."""
-        return self.name == "doctor" or any(word in TIMES for word, _ in self.words)
+        return self.name == "doctor" or (any(word in TIMES for word, _ in self.words) and not self.up_to_last_sample)
 
     def with_words(self, more: Mapping[str, Any]) -> AskedQuestion:
         """Return the request with further words; those that it has itself stay."""
         known = {field.name for field in self.served.fields}
         added = {word: value for word, value in more.items() if word in known}
-        return AskedQuestion(self.name, tuple(sorted((added | dict(self.words)).items())))
+        return replace(self, words=tuple(sorted((added | dict(self.words)).items())))
 
-    def given(self, place: str, now_ms: int) -> dict[str, Any]:
+    def in_window(self) -> AskedQuestion:
+        """Return the request as a page asks it: of the fleet's last hours, where nothing is said of the time."""
+        if self.name != "fleet" or any(word in TIMES for word, _ in self.words):
+            return self
+        return replace(self.with_words({"since": PAGE_WINDOW}), up_to_last_sample=True)
+
+    def given(self, place: ReadPlace, now_ms: int) -> dict[str, Any]:
         """Return the words as the question takes them, with the place that is read; spans count back from a time, and are times then."""
         words = dict(self.words)
         for name in TIMES:
@@ -92,10 +116,12 @@ class AskedQuestion:
                 words[name] = iso(moment(words[name], now_ms / 1000) or 0)
         served = self.served
         if served.place:
-            words[served.place] = (place,) if served.place == "sources" else place
+            words[served.place] = (place.store,) if served.place == "sources" else place.store
+        if place.jobs and served.jobs:
+            words["jobs"] = place.jobs
         return words
 
-    def asked(self, place: str, now_ms: int) -> Any:
+    def asked(self, place: ReadPlace, now_ms: int) -> Any:
         """Return the question that is asked. Raises UllageError for words that make none."""
         return self.served.question.question(self.given(place, now_ms), now_ms / 1000)
 
@@ -126,10 +152,11 @@ def request_of(name: str, pairs: Iterable[tuple[str, str]], **named: str) -> Ask
 
 def _span_or_time(word: str, text: str) -> None:
     """Refuse what is no span and no time: as another source or a file it would be read."""
-    try:
-        moment(text, time.time())
-    except UllageError as error:
-        raise UllageError(f"{word}: {error.problem}", "over a network only a span such as 7d or a time can stand beside a report") from None
+    if other_time(text) is None:
+        raise UllageError(
+            f"{word}: '{harmless(text, 80)}' is no span and no time",
+            "over a network only a span such as 7d or a time can stand beside a report",
+        )
 
 
 def _switch(field: Askable, value: str) -> bool:

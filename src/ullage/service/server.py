@@ -16,10 +16,10 @@ from ullage.service.answers import BusyError
 from ullage.service.application import Service, application
 from ullage.service.guard import Guard
 from ullage.service.logs import ServiceLog
-from ullage.service.served import AskedQuestion
 
 GRACE = 5  # s that requests have to end when the service does
 LOOK = 5.0  # s between two looks whether the store has changed
+LONGEST_WAIT = 600.0  # s between two tries to count what could not be counted
 
 
 class _Uvicorn(uvicorn.Server):
@@ -83,22 +83,22 @@ class RunningService:
         return filled and answered
 
     async def _serve(self, listening: socket.socket) -> None:
-        warm = asyncio.create_task(self._keep_warm())
+        kept_up = [asyncio.create_task(self._keep_warm()), asyncio.create_task(self._keep_counting())]
         try:
             await self.server.serve(sockets=[listening])
         finally:
-            warm.cancel()
+            for task in kept_up:
+                task.cancel()
 
     async def _keep_warm(self) -> None:
-        """Make the first page anew whenever the store has changed, before anybody asks for it, and count the hours that have passed."""
+        """Make the first page anew whenever the store has changed, before anybody asks for it."""
         seen = ""
         while True:
             version = self.service.state.store.version()
             if version != seen and not self.service.state.unready():
                 seen = version
                 try:
-                    await self.service.book.get(AskedQuestion("fleet").with_words(self.service.words))
-                    await self._count()
+                    await self.service.book.get(self.service.first_page)
                 except UllageError as error:
                     self.log("no answer", {"page": "/", "problem": error.problem})
                 except BusyError:
@@ -107,6 +107,20 @@ class RunningService:
                     self.log("failure", {"page": "/", "problem": repr(error)})
             await asyncio.sleep(LOOK)
 
+    async def _keep_counting(self) -> None:
+        """Count the hours that have passed whenever the store has changed; what could not be counted is tried again."""
+        seen, wait = "", LOOK
+        while True:
+            version = self.service.state.store.version()
+            if version != seen and not self.service.state.unready():
+                try:
+                    await self._count()
+                    seen, wait = version, LOOK
+                except Exception as error:  # whatever it is, the hours are still to be counted
+                    wait = min(2 * wait, LONGEST_WAIT)
+                    self.log("not counted", {"problem": error.problem if isinstance(error, UllageError) else repr(error)})
+            await asyncio.sleep(wait)
+
     async def _count(self) -> None:
         state, totals = self.service.state, self.service.totals
         if totals is None:
@@ -114,7 +128,7 @@ class RunningService:
         if state.following is not None and not state.following.writes:
             totals.look()
             return
-        await self.service.book.beside(lambda: totals.count(state.store.window()))
+        await self.service.book.counting(lambda: totals.count(state.store.window()))
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

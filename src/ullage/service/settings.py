@@ -17,7 +17,7 @@ import msgspec
 
 from ullage.askable import read_headers
 from ullage.errors import UllageError, did_you_mean, harmless
-from ullage.service.served import request_of
+from ullage.service.served import ReadPlace, request_of
 from ullage.written_values import seconds
 
 TOKEN, HEADER = "ULLAGE_SERVE_TOKEN", "ULLAGE_SERVE_HEADER"  # variables of the environment
@@ -132,7 +132,7 @@ def checked(settings: ServiceSettings) -> ServiceSettings:
                 raise UllageError(f"'{harmless(getattr(settings, name))}' is too short", f"{SHORTEST:g} s is the least")
     for word, value in settings.defaults.items():
         with _naming(word):
-            request_of("fleet", _pairs({word: value})).asked("", 0)
+            request_of("fleet", _pairs({word: value})).asked(ReadPlace(), 0)
     return settings
 
 

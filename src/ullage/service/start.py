@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ullage.demo import demo
-from ullage.errors import UllageError
+from ullage.errors import UllageError, UnreadableError, harmless
 from ullage.intake import at_rest
 from ullage.live.sampling.reachable import nvml_answers
 from ullage.service.answers import AnswerBook, answer_to
@@ -30,7 +30,7 @@ from ullage.sources.source import Options
 from ullage.views.declared import iso
 from ullage.written_values import seconds
 
-TOTALS = "counted.json"
+TOTALS, REPORTED = "counted.json", "reported"  # beside a store that others fill
 DEMO_GPUS, DEMO_HOURS = 64, 24.0  # some seconds to simulate
 _SIMULATED = "This is a simulated fleet: no source was named, and this machine has no GPU that could be watched."
 _LOCAL = "This machine's GPUs: no source was named."
@@ -55,7 +55,10 @@ def _totals_file(settings: ServiceSettings, state: ServiceState, filler: Filler 
 def _fleet_document(store: WatchedStore, settings: ServiceSettings, since: int, until: int) -> Mapping[str, Any]:
     words = {"since": iso(since), "until": iso(until)}
     asked = AskedQuestion("fleet", tuple(sorted(words.items()))).with_words(settings.words())
-    found: Mapping[str, Any] = answer_to(asked, str(store.path), until, "").data()
+    answer = answer_to(asked, store.place, until, "")
+    if not answer.complete:
+        raise UnreadableError(f"{harmless(str(store.path))} can't be read to the end")
+    found: Mapping[str, Any] = answer.data()
     return found
 
 
@@ -74,7 +77,8 @@ def _watched(settings: ServiceSettings, log: ServiceLog) -> tuple[ServiceState, 
     """Return the state of what is watched, and what fills its store (None: others do)."""
     sources = settings.sources
     if len(sources) == 1 and at_rest(sources[0]) and Path(sources[0]).expanduser().is_dir():
-        return ServiceState(WatchedStore(Path(sources[0]).expanduser().absolute())), None
+        place = Path(sources[0]).expanduser().absolute()
+        return ServiceState(WatchedStore(place, reported=own_folder(sources) / REPORTED)), None
     if not sources and not nvml_answers():
         folder = tempfile.TemporaryDirectory(prefix="ullage-serve-", ignore_cleanup_errors=True)
         state = ServiceState(WatchedStore(Path(folder.name) / "demo" / "store"), note=_SIMULATED, keeps=folder)

@@ -11,6 +11,7 @@ from ullage.service.pages import PageState
 from ullage.service.watched import WatchedStore
 from ullage.views.declared import iso
 
+MINUTE_MS = 60_000
 LATE_S = 300.0  # s; a source that was not read for so long is said to be late
 
 
@@ -71,7 +72,8 @@ class ServiceState:
 
     def page_state(self) -> PageState:
         """Return what every page says of its source."""
-        return PageState(self.words(), self._doubts())
+        window = self.store.window()
+        return PageState(self.words(), self._doubts(), "" if window is None else iso(window[0] // MINUTE_MS * MINUTE_MS - MINUTE_MS))
 
     def words(self) -> list[str]:
         """Return what is served, and of what time."""

@@ -3,6 +3,7 @@
 A report on a moving window is no counter: hours leave it, and a series that is doubted later takes its hours along. So each hour is asked
 about once, when it has passed and what may come late has come, by the same question as the fleet's page; its sums are added and kept.
 What comes later still is in the pages and no longer in the counters. The first time, all whole hours that the store holds are one question.
+Hours that can't be read, or not to their end, are not counted yet: they are asked about again, and later ones wait for them.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import IO, Any
 
 import msgspec
 
-from ullage.errors import UllageError
+from ullage.errors import NoSampleError
 from ullage.store.durable import write_whole
 from ullage.units import HOUR_MS
 
@@ -53,8 +54,9 @@ class TotalsBook:
     """The totals of one store, kept in a file beside it so that a service that starts again goes on counting."""
 
     file: Path
-    document_of: Callable[[int, int], Mapping[str, Any]]  # the fleet's document of a window (ms)
+    document_of: Callable[[int, int], Mapping[str, Any]]  # the fleet's document of a window (ms); NoSampleError where it has no sample
     totals: CountedTotals = field(init=False)
+    failures: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __post_init__(self) -> None:
@@ -65,20 +67,28 @@ class TotalsBook:
         self.totals = _read(self.file)
 
     def count(self, window: tuple[int, int] | None) -> None:
-        """Count the whole hours that have passed, of the samples of a window (ms); raises UllageError where nothing can be kept."""
+        """Count the whole hours that have passed, of the samples of a window (ms).
+
+        Raises UllageError where they can't be read or nothing can be kept: then they are still to be counted.
+        """
         if window is None:
             return
         with self._lock:
             due = due_hours(self.totals.until, window)
             if due is None:
                 return
-            self.totals = self._counted(*due)
-            _write(self.file, self.totals)
+            try:
+                counted = self._counted(*due)
+                _write(self.file, counted)
+            except Exception:
+                self.failures += 1
+                raise
+            self.totals = counted
 
     def _counted(self, since: int, until: int) -> CountedTotals:
         try:
             found = self.document_of(since, until)
-        except UllageError:  # there is no sample in these hours
+        except NoSampleError:
             return self.totals.with_hours(since, until, {}, {})
         losses = {row["name"]: row["gpu_hours"] or 0.0 for row in found["losses"]}
         return self.totals.with_hours(since, until, found["ledger"], losses)

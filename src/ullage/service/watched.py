@@ -7,29 +7,31 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ullage.errors import UllageError
+from ullage.service.served import ReadPlace
+from ullage.store.jobs import NAME as JOBS_NAME
 from ullage.store.manifest import NAME
 from ullage.store.store import Store
 
-_FILES = (NAME, "jobs.parquet")  # what a commit replaces
+_FILES = (NAME, JOBS_NAME)  # what a commit replaces
 
 
 class WatchedStore:
     """A folder with a store, or where one will be; whoever fills it may be another process.
 
     What a span before now counts back from is the time of day for a store that is filled while it is served (`live`), and the last sample
-    for one that lies still.
+    for one that lies still. `reported` is a folder with job records beside a store that others fill: what jobs said of themselves.
     """
 
-    def __init__(self, path: Path, *, live: bool = False, clock: Callable[[], float] = time.time) -> None:
-        self.path, self.live, self._clock = path, live, clock
+    def __init__(self, path: Path, *, live: bool = False, reported: Path | None = None, clock: Callable[[], float] = time.time) -> None:
+        self.path, self.live, self.reported, self._clock = path, live, reported, clock
         self._known: tuple[str, tuple[int, int] | None, str] = ("", None, "")
 
     def version(self) -> str:
         """Return what changes whenever the store does; "" where there is none."""
         found = []
-        for name in _FILES:
+        for file in (*(self.path / name for name in _FILES), *([] if self.reported is None else [self.reported / JOBS_NAME])):
             try:
-                seen = (self.path / name).stat()
+                seen = file.stat()
             except OSError:
                 found.append("")
             else:
@@ -43,6 +45,22 @@ class WatchedStore:
     def problem(self) -> str:
         """Return why the store can't be read; "" where it can."""
         return self._look()[2]
+
+    @property
+    def place(self) -> ReadPlace:
+        """What a question reads."""
+        beside = None if self.reported is None else self.reported / JOBS_NAME
+        return ReadPlace(str(self.path), (str(beside),) if beside is not None and beside.exists() else ())
+
+    @property
+    def kept_reports(self) -> Path:
+        """The store that keeps what jobs say of themselves: this one, or one beside it where others fill this one."""
+        return self.path if self.reported is None else self.reported
+
+    def last_ms(self) -> int:
+        """Return the time of the last sample that is not of a later time than now, in ms since 1970; now where there is none."""
+        now, window = round(self._clock() * 1000), self.window()
+        return now if window is None else window[1] if not self.live else min(now, window[1])
 
     def now_ms(self) -> int:
         """Return what is now for those who ask, in ms since 1970."""

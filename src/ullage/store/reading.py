@@ -18,6 +18,7 @@ import pyarrow as pa
 from ullage.checked_parquet import verify
 from ullage.errors import UllageError, did_you_mean, harmless
 from ullage.store.footers import Footers, footers_of, largest
+from ullage.store.interruption import InterruptedQuestionError, current_interruption
 from ullage.sums.windows import SILENCE_MS
 from ullage.tables import FIELDS, JOBS, SETTLED
 
@@ -39,6 +40,8 @@ def connection(memory: str = MEMORY) -> Any:
         autoload_known_extensions=False,
     )
     weakref.finalize(made, spill.cleanup)
+    if (interruption := current_interruption()) is not None:
+        interruption.watch(made)
     return made
 
 
@@ -56,6 +59,8 @@ def asking(place: str) -> Iterator[None]:
         yield
     except (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserException):
         raise  # our own question is wrong
+    except duckdb.InterruptException as error:
+        raise InterruptedQuestionError from error
     except duckdb.OutOfMemoryException as error:
         problem = f"there is not enough memory to ask {harmless(place)}: {harmless(str(error))}"
         raise UllageError(problem, "ask for a shorter time") from error

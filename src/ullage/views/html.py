@@ -32,6 +32,7 @@ from ullage.views.view import (
 
 NAME = 100  # characters of a name in a table
 INDENT = "&emsp;"  # of a node under its parent
+_PERCENT = re.compile(r"([\d.,]*\d %)")  # a percentage, as words of a line
 _SECTION = re.compile(r"#[a-z0-9-]+")  # a section of the same page
 
 
@@ -76,16 +77,21 @@ def _opening(view: View) -> Markup:
         element("p", ", ".join(filter(None, (view.subject, view.window))), class_="eyebrow"),
         element(
             "h1",
-            answer.before or None,
-            element("strong", answer.strong, class_="long" if len(answer.strong) > WHOLE else None),
-            answer.rest or None,
-            element("small", f" ({answer.aside})") if answer.aside else None,
+            _unbroken(answer.before),
+            element("strong", _unbroken(answer.strong), class_="long") if len(answer.strong) > WHOLE else element("strong", answer.strong),
+            _unbroken(answer.rest),
+            element("small", _unbroken(f" ({answer.aside})")) if answer.aside else None,
         ),
         element("p", "; ".join(view.basis), class_="how") if view.basis else None,
         element("p", " ".join(view.lede), class_="lede") if view.lede else None,
         element("dl", [_fact(fact) for fact in view.facts], class_="key") if view.facts else None,
         element("p", "The same report: ", element("code", view.command), class_="command") if view.command else None,
     )
+
+
+def _unbroken(text: str) -> list[Child]:
+    """Return words of which no line begins with a % whose number ended the line before."""
+    return [element("span", word, class_="whole") if number % 2 else word for number, word in enumerate(_PERCENT.split(text)) if word]
 
 
 def _fact(fact: Fact) -> Markup:

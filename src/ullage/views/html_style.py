@@ -17,6 +17,7 @@ h1::first-letter{text-transform:uppercase}
 h1 small{display:block;margin-top:.6rem;font-size:1.25rem;letter-spacing:0;color:var(--muted)}
 h1 strong{font-weight:400;color:var(--ofu);white-space:nowrap}
 h1 .long{white-space:normal}
+.whole{white-space:nowrap}
 h2{font-size:1.75rem;letter-spacing:-.005em}
 h3{font-size:1rem;font-weight:600;margin:2.25rem 0 .5rem}
 p{max-width:42rem;margin:.6rem 0;text-wrap:pretty}

@@ -136,6 +136,20 @@ class Course:
         return tree(ofu=ofu, tensor=tensor, tensor_max=tensor_max, sm=sm, sm_max=sm_max, gr=gr, gr_max=gr_max)
 
 
+def one_reading_each(batches: Iterable[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
+    """Yield batches in their order, in lists in which no device speaks twice: what came late comes with what is new."""
+    together: list[pa.RecordBatch] = []
+    seen = set[Key]()
+    for batch in batches:
+        devices = {*zip(batch["gpu"].to_pylist(), batch["mig"].to_pylist(), strict=True)}
+        if seen & devices:
+            yield together
+            together, seen = [], set()
+        together.append(batch)
+        seen |= devices
+    yield together
+
+
 def _key(row: Mapping[str, Any]) -> Key:
     return str(row["gpu"]), row["mig"]
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ullage.audit.trust import VERDICTS, Verdict
-from ullage.errors import UllageError, harmless
+from ullage.errors import NoSampleError, UllageError, harmless
 from ullage.findings.fleet_evidence import FleetEvidence
 from ullage.findings.kind import fleet_findings
 from ullage.metrics.clocks import SamplingNoise
@@ -238,7 +238,7 @@ def judged_fleet(samples: Any, question: FleetRequest, notes: list[str], rolled:
     samples, sums, gauges, found, rolled = _existing(samples, question, notes, rolled)
     if not len(sums):
         hint = "widen --since/--until, or check that the source holds the fields it needs: `ullage metrics --fields`"
-        raise UllageError("there is no sample in the window", "; ".join([*notes[:3], hint]))
+        raise NoSampleError("there is no sample in the window", "; ".join([*notes[:3], hint]))
     rated = rate(sums, question.gpu)
     _note_unknown(rated, notes)
     question.progress("judging")
