@@ -18,10 +18,12 @@ from tests.service.fake_prometheus import METRICS, FakePrometheus, fake_promethe
 from tests.service.running import T0, hour, service
 from ullage.intake import take
 from ullage.problems import Problems
-from ullage.service.follow import OVERLAP_MS, Follower, FollowPlan
+from ullage.service import watermarks
+from ullage.service.follow import Follower, FollowPlan
 from ullage.service.logs import ServiceLog
 from ullage.service.settings import ServiceSettings
 from ullage.service.state import FollowedSource
+from ullage.service.watermarks import OVERLAP_MS, SourceWatermark
 from ullage.sources.source import Options
 from ullage.store.store import Store
 from ullage.units import HOUR_MS
@@ -32,9 +34,9 @@ MINUTE_MS = 60_000
 class Followed:
     """A follower whose turns are taken by hand, at the times of a fake server."""
 
-    def __init__(self, url: str, folder: Path, fake: FakePrometheus, **more: Any) -> None:
+    def __init__(self, url: str, folder: Path, fake: FakePrometheus, others: tuple[str, ...] = (), **more: Any) -> None:
         self.said: list[FollowedSource] = []
-        plan = FollowPlan((url,), folder / "store", options=Options(retries=0), **more)
+        plan = FollowPlan((url, *others), folder / "store", options=Options(retries=0), **more)
         self.follower = Follower(plan, ServiceLog(stream=io.StringIO()), self.said.append, clock=lambda: fake.now_ms / 1000)
         self.store = folder / "store"
 
@@ -81,6 +83,81 @@ def test_a_service_that_starts_again_goes_on_where_its_store_ends(tmp_path: Path
         again = Followed(url, tmp_path, fake, first_ms=MINUTE_MS)
         assert again.turn().rows == 2 * 120
         assert rows_of(again.store) == whole(url, tmp_path, fake)
+
+
+def test_a_host_whose_clock_is_ahead_hides_nobodys_samples_from_a_service_that_starts_again(tmp_path: Path) -> None:
+    with fake_prometheus(start_ms=T0, now_ms=T0 + HOUR_MS) as (fake, url):
+        first = Followed(url, tmp_path, fake)
+        first.turn()
+        first.follower.stop()
+        Store.open(first.store).append([hour(start=120, minutes=180, host="ahead")])  # three hours ahead of the others
+        fake.now_ms += HOUR_MS
+        again = Followed(url, tmp_path, fake)
+        assert again.turn().rows == 2 * 120
+        # nor where nobody knows any more how far it was read
+        again.follower.stop()
+        (first.store / watermarks.NAME).unlink()
+        fake.now_ms += HOUR_MS
+        last = Followed(url, tmp_path, fake)
+        assert last.turn().rows == 2 * 120
+
+
+@pytest.mark.parametrize("seed", some(range(5_000), quick=20))
+def test_every_sample_of_hosts_that_lag_is_asked_for_once_it_is_there(seed: int) -> None:
+    # A source as a list of samples: when each is of, and from when on the source has it. No store, no server: only what is asked for.
+    rng = random.Random(seed)
+    lags = {f"n{number}": rng.choice((0, 20_000, 9 * MINUTE_MS, 25 * MINUTE_MS, HOUR_MS)) for number in range(4)}
+    starts = {host: T0 + rng.choice((0, 0, 3, 7)) * HOUR_MS for host in lags}
+    pauses = {host: rng.choice((None, T0 + 5 * HOUR_MS)) for host in lags}
+    there = [
+        (host, time, time + lag)
+        for host, lag in lags.items()
+        for time in range(starts[host] + 30_000, T0 + 12 * HOUR_MS, 30_000)
+        if pauses[host] is None or not pauses[host] < time < pauses[host] + 4 * HOUR_MS
+    ]
+    missing = set(there)
+    now, mark = T0 + rng.choice((1, 2)) * MINUTE_MS, SourceWatermark(T0, T0)
+    while now < T0 + 17 * HOUR_MS:
+        since = mark.since(now)
+        read = [one for one in there if since < one[1] <= now and one[2] <= now]
+        missing -= set(read)
+        if rng.random() < 0.9:  # else it died before it kept how far it was
+            mark = mark.read(now, now)
+        now += rng.choice((MINUTE_MS, 5 * MINUTE_MS, 5 * MINUTE_MS, 40 * MINUTE_MS))
+    assert missing == set()
+
+
+def test_once_an_hour_what_is_late_is_asked_for_again() -> None:
+    # a minute after it was read whole: ten minutes more
+    assert SourceWatermark(T0, T0 - MINUTE_MS).since(T0 + MINUTE_MS) == T0 - OVERLAP_MS
+    # an hour after the last time: an hour before that, too
+    assert SourceWatermark(T0 + HOUR_MS - 1, T0).since(T0 + HOUR_MS - 1) == T0 + HOUR_MS - 1 - OVERLAP_MS
+    assert SourceWatermark(T0 + HOUR_MS, T0).since(T0 + HOUR_MS) == T0 - HOUR_MS
+    # after a day's pause the day as well
+    assert SourceWatermark(T0, T0 - MINUTE_MS).since(T0 + 24 * HOUR_MS) == T0 - MINUTE_MS - HOUR_MS
+    # our own clock was an hour ahead and is set right
+    assert SourceWatermark(T0 + HOUR_MS, T0 + HOUR_MS).since(T0) == T0 - OVERLAP_MS
+
+
+def test_a_source_that_is_gone_keeps_no_other_waiting(tmp_path: Path) -> None:
+    with (
+        fake_prometheus(start_ms=T0, now_ms=T0 + HOUR_MS, alive_for=0) as (gone, dead),
+        fake_prometheus(start_ms=T0, now_ms=T0 + HOUR_MS, gpus=2) as (fake, url),
+    ):
+        followed = Followed(dead, tmp_path, fake, others=(url,))
+        assert followed.turn().problem and Store.open(followed.store).info().rows == 2 * 120
+        fake.now_ms += HOUR_MS
+        gone.alive_for, gone.now_ms = None, fake.now_ms
+        assert followed.turn().problem == ""
+        assert Store.open(followed.store).info().rows == 2 * 240  # both tell of the same GPUs
+
+
+def test_what_is_kept_of_a_source_tells_no_secret(tmp_path: Path) -> None:
+    with fake_prometheus(start_ms=T0, now_ms=T0 + HOUR_MS) as (fake, url):
+        followed = Followed(url.replace("http://", "http://ann:s3cret@") + "?token=t0ken", tmp_path, fake)
+        followed.turn()
+        kept = (followed.store / watermarks.NAME).read_text()
+        assert "s3cret" not in kept and "t0ken" not in kept and "127.0.0.1" in kept
 
 
 @pytest.mark.parametrize("seed", some(range(300), quick=1))

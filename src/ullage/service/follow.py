@@ -1,12 +1,13 @@
 """Following a source: what is new since the last time goes into the store, again and again, and nothing is counted twice.
 
-Each time the source is asked for what came since it was last read whole, and for `OVERLAP_MS` before that, since exporters and agents are
-late at times. The store knows what it has: rows that come again change nothing.
+Each time a source is asked for what came since it was last read whole, and for a while before that, since exporters and agents are late
+at times (`watermarks`). The store knows what it has: rows that come again change nothing.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import os
 import threading
 import time
@@ -21,13 +22,13 @@ from ullage.intake import take
 from ullage.problems import Problems
 from ullage.service.logs import ServiceLog
 from ullage.service.state import FollowedSource
+from ullage.service.watermarks import OVERLAP_MS, SourceWatermark, keep_watermarks, read_watermarks
 from ullage.sources.clock import named_zone
 from ullage.sources.jobs.job import read_jobs
 from ullage.sources.source import Options, files_of, is_url_or_live_source
 from ullage.store.store import Store
 from ullage.units import DAY_MS
 
-OVERLAP_MS = 600_000  # ms that are asked for again each time: how late a reading may be
 COMPACT_S = 3600.0  # s between two times at which small parts are merged and old ones dropped
 LOCK = "follower.lock"
 
@@ -69,7 +70,7 @@ class Follower:
     ) -> None:
         self.plan, self.log, self._say, self._clock = plan, log, say, clock
         self.state = FollowedSource(plan.shown, plan.every, preparing=f"{plan.shown} is being read")
-        self.asked_until: int | None = None  # ms; up to then the source was read whole
+        self._marks: dict[str, SourceWatermark] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
         self._lock: int | None = None
@@ -135,46 +136,65 @@ class Follower:
         except OSError:
             os.close(descriptor)
             return False
-        self._lock = descriptor
+        self._lock, self._marks = descriptor, read_watermarks(self.plan.store)  # as whoever led before left them
         return True
 
     def _pull(self) -> int:
-        """Read what is new, and return how many rows were; raises UllageError where not all of it could be read."""
-        store, now = Store.open(self.plan.store, create=True), round(self._clock() * 1000)
-        if not self._anything_new():
-            return 0
-        problems = Problems()
-        options = replace(self.plan.options, since=self._since(store, now), until=now, progress=self._progress)
-        try:
-            rows = take(store, self.plan.sources, self._jobs(problems), options=options, problems=problems)
-        except BaseException:
-            self._files = ()
-            raise
+        """Read what is new of each source, and return how many rows were; raises UllageError where not all of it could be read.
+
+        A source that fails keeps no other one waiting.
+        """
+        store, rows, failures = Store.open(self.plan.store, create=True), 0, list[UllageError]()
+        files = [source for source in self.plan.sources if not is_url_or_live_source(source)]
+        pulls = [[source] for source in self.plan.sources if source not in files]
+        if files and self._files_changed(files):
+            pulls.append(files)
+        records = self._jobs(Problems()) if pulls else None
+        for sources in pulls:
+            try:
+                rows += self._taken(store, sources, records)
+            except UllageError as error:
+                failures.append(error)
         if rows:
             self._keep_small(store)
             store.roll_up()
-        if problems.cuts:
-            self._files = ()
-            self.asked_until = problems.read_until or self.asked_until
-            raise UllageError(problems.cuts[0].reason)
-        self.asked_until = now
+        if failures:
+            raise failures[0]
         return rows
 
-    def _since(self, store: Store, now: int) -> int | None:
-        """Return from when on the source is asked (ms); None: files are read whole."""
-        if not any("://" in source for source in self.plan.sources):
-            return None
-        window = store.window()
-        stored = None if window is None else min(window[1], now)
-        known = self.asked_until if self.asked_until is not None else stored
-        return now - self.plan.first_ms if known is None else known - OVERLAP_MS
+    def _taken(self, store: Store, sources: list[str], records: pa.Table | None) -> int:
+        """Read what is new of a source, or of all files, into the store; returns how many rows were new, and keeps how far it was read."""
+        now, name = round(self._clock() * 1000), sources[0] if "://" in sources[0] else ""
+        mark = self._mark(store, name, now) if name else None
+        problems = Problems()
+        options = replace(self.plan.options, since=None if mark is None else mark.since(now), until=now, progress=self._progress)
+        try:
+            rows = take(store, sources, records, options=options, problems=problems)
+        except BaseException:
+            self._files = ()
+            raise
+        until = now if problems.complete else problems.read_until
+        if mark is not None and until is not None:
+            self._marks[_key(name)] = mark.read(now, until)
+            keep_watermarks(store.path, self._marks)
+        if problems.cuts:
+            self._files = ()
+            raise UllageError(problems.cuts[0].reason)
+        return rows
 
-    def _anything_new(self) -> bool:
-        """Return whether there may be something new: files that are as they were have nothing."""
-        if any(map(is_url_or_live_source, self.plan.sources)):
-            return True
-        places = files_of(self.plan.sources)
-        seen = tuple((str(file), found.st_mtime_ns, found.st_size) for file in places if (found := _stat(file)) is not None)
+    def _mark(self, store: Store, source: str, now: int) -> SourceWatermark:
+        """Return how far a source was read. Of one that was not, or nobody knows any more, `first_ms` are asked for, and all since the
+        store's last sample where that is longer ago.
+        """
+        if (known := self._marks.get(_key(source))) is not None:
+            return known
+        window = store.window()
+        first = min(now - self.plan.first_ms, now if window is None else window[1] - OVERLAP_MS)
+        return SourceWatermark(first + OVERLAP_MS, now)
+
+    def _files_changed(self, sources: list[str]) -> bool:
+        """Return whether there may be something new in files: those that are as they were have nothing."""
+        seen = tuple((str(file), found.st_mtime_ns, found.st_size) for file in files_of(sources) if (found := _stat(file)) is not None)
         changed, self._files = seen != self._files, seen
         return changed or not seen
 
@@ -196,6 +216,11 @@ class Follower:
             raise StoppedError
         if self.state.last_read is None:
             self._tell(replace(self.state, preparing=f"{self.plan.shown} is being read: {words}"))
+
+
+def _key(source: str) -> str:
+    """Return what a source is called in a file that others may read: without its secrets, and yet no other's name."""
+    return f"{harmless(public(source))} {hashlib.sha256(source.encode()).hexdigest()[:12]}"
 
 
 def _stat(file: Path) -> os.stat_result | None:
