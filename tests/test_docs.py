@@ -6,6 +6,7 @@ import importlib
 import importlib.util
 import re
 import shlex
+import sys
 import tomllib
 from pathlib import Path
 
@@ -19,12 +20,16 @@ ROOT = Path(__file__).parents[1]
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
 
 
-def generator():
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+def script(name):
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
     assert spec is not None and spec.loader is not None
-    generate = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generate)
-    return generate
+    found = sys.modules[name] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def generator():
+    return script("generate")
 
 
 def test_pages_printed_from_the_code_are_fresh():
@@ -45,6 +50,33 @@ def test_the_command_pages_do_not_depend_on_what_was_asked_before():
         assert command is not None
         CliRunner().invoke(command, words[1:])  # asked outside the command line, it has no -h
     assert generator().PAGES["commands.md"]() == (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+
+
+def consoles(page, runs):
+    return [
+        runs.block(found[2]) for found in runs.BLOCK.finditer((ROOT / "docs" / page).read_text(encoding="utf-8")) if found[1] == "console"
+    ]
+
+
+def test_the_simulated_run_of_the_example_is_what_its_commands_say(tmp_path, monkeypatch):
+    runs = script("recorded_runs")
+    (shown,) = [block for block in consoles("examples/trace-training.md", runs) if block.commands == ("ullage trace job --window steps",)]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    for line in (runs.SAME_RUN["ullage trace job"], shown.commands[0]):
+        said = CliRunner().invoke(cli, shlex.split(line)[1:], catch_exceptions=False).stdout
+    assert runs.paragraphs_shown(said, shown.lines) == list(shown.lines), "run docs/recorded_runs.py"
+
+
+def test_every_recorded_run_is_of_a_program_or_a_folder_that_the_script_makes(tmp_path):
+    runs = script("recorded_runs")
+    for page in runs.PAGES:
+        runs.write_programs(page, (ROOT / "docs" / page).read_text(encoding="utf-8"), tmp_path)
+        made = {path.name for path in tmp_path.iterdir()} | {"steps", "before", "after", "job", "kept", "program", "program.c"}
+        for shown in consoles(page, runs):
+            for command in shown.commands:
+                files = [word.removeprefix("./") for word in command.partition("#")[0].split() if re.search(r"\.(c|py)$|^\./", word)]
+                assert set(files) <= made, command
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)

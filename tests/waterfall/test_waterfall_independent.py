@@ -280,7 +280,7 @@ def test_sm_fill_that_collectives_take_is_said_to_be_communications(tmp_path):
     report = ullage.waterfall(*map(str, overlapped(tmp_path, 20, 0.9)), window="steps")
     # 0.9 of 100 of 104 ms on 20 of 132 SMs are 13.1 points, of the 100 / 104 x 25 % = 24.0 that SM fill takes
     said = next(note for note in report.notes if note.startswith("collectives hold"))
-    assert said.startswith("collectives hold 13.6% of the SMs while kernels compute: up to 13.1 of the 24.0 points of SM fill")
+    assert said.startswith("collectives hold 13.6 % of the SMs while kernels compute: up to 13.1 of the 24.0 points of SM fill")
 
 
 def test_a_grid_that_does_not_say_how_long_its_blocks_run_is_not_believed_against_telemetry(tmp_path):

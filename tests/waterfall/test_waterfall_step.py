@@ -101,4 +101,4 @@ def test_attention_kernels_have_no_tile_model_and_widen_the_bounds_of_tile_by_th
     least = report.gemms.theoretical_flops / report.gemms.executed_at_most
     assert tile.factor.low == pytest.approx(min(least * known + 0.9 * (1 - known), tile.factor.value))
     assert tile.factor.high == pytest.approx(max(tile.factor.value * known + 1 - known, tile.factor.value))
-    assert any(f"attention and convolution kernels ({share:.0%}" in note for note in chain.notes)
+    assert any(f"attention and convolution kernels ({share * 100:.0f} % " in note for note in chain.notes)

@@ -38,4 +38,4 @@ def pearson(x: Array, y: Array) -> float | None:
     """
     if len(x) < 3 or not np.ptp(x) or not np.ptp(y):
         return None
-    return float(np.clip(np.corrcoef(x, y)[0, 1], -1, 1))
+    return float(np.corrcoef(x, y)[0, 1])

@@ -12,6 +12,7 @@ from ullage.audit.trust import GaugeEvidence, SeriesFault, Verdict, verdict
 from ullage.metrics.metric import ratio
 from ullage.reports.fleet.rated import TOO_FAST, Array, Codes, Rated, codes_of
 from ullage.units import HOUR_MS
+from ullage.views.numbers import percent
 
 Device = tuple[str, str | None]  # gpu, mig
 # what a verdict is told of a device's sums, beside its rows by flag
@@ -105,8 +106,9 @@ def bounds_note(bounds: tuple[float, float] | None) -> str | None:
     if bounds is None or bounds[1] - bounds[0] <= WIDE * bounds[1]:
         return None
     return (
-        f"clock samples bound OFU to {bounds[0]:.1%} to {bounds[1]:.1%}: activity is a mean and the clock a sample, and where both move "
-        "together their product is biased, mostly upwards; cycle counters (DCGM 4.6 fields 1084 to 1096, NVML GPM) have no such bias"
+        f"clock samples bound OFU to {percent(bounds[0], 1)} to {percent(bounds[1], 1)}: activity is a mean and the clock a sample, "
+        "and where both move together their product is biased, mostly upwards; cycle counters (DCGM 4.6 fields 1084 to 1096, NVML "
+        "GPM) have no such bias"
     )
 
 

@@ -20,6 +20,7 @@ from ullage.reports.waterfall.step import WITHOUT_PRODUCTS
 from ullage.sums.lanes.kernels import merge_kernels
 from ullage.sums.lanes.products import KernelProduct, merge_products
 from ullage.sums.lanes.run import Run
+from ullage.views.numbers import percent
 
 # The factors of the waterfall that hold each step of a kernel. SMs that a kernel leaves idle for other reasons than its last wave (blocks
 # that take unequally long, SMs that a collective holds) are SM fill in the waterfall, and lie in the kernel itself here
@@ -328,15 +329,15 @@ def _because(work: KernelWork, loss: KernelLoss, ceilings: KernelCeilings) -> st
     said = {
         "tile": lambda: f"whole tiles execute {(work.executed or 0) / work.flops:.3g} times the FLOPs needed",
         "clock": lambda: f"the clock under load is {ceilings.clock or 0:.3g} of that of the peak",
-        "wave": lambda: f"its waves are {work.waves or 0:.0%} full",
+        "wave": lambda: f"its waves are {percent(work.waves or 0)} full",
         "memory": lambda: (
-            f"its bytes need {(work.bytes or 0) / ceilings.bandwidth / work.time:.0%} of its time"
+            f"its bytes need {percent((work.bytes or 0) / ceilings.bandwidth / work.time)} of its time"
             + (": caches hold some of them" if "memory" in loss.cut else "")
         ),
-        "itself": lambda: f"its ceilings allow {1 - part['itself']:.0%} of its time",
+        "itself": lambda: f"its ceilings allow {percent(1 - part['itself'])} of its time",
     }
     name = loss.bound_by or "itself"
-    return said[name]() + (f"; that is {part[name]:.0%} of its time{most}" if name not in ("memory", "itself") else "")
+    return said[name]() + (f"; that is {percent(part[name])} of its time{most}" if name not in ("memory", "itself") else "")
 
 
 def _sums(rows: Sequence[KernelRoof], steps: Sequence[ChainStep]) -> Iterator[StepSum]:

@@ -12,6 +12,7 @@ from ullage.reports.fleet.fleet import FleetReport
 from ullage.reports.flops import FlopsReport
 from ullage.reports.trace.trace import TraceReport
 from ullage.reports.waterfall.evidence import TileLoss
+from ullage.views.numbers import percent
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class GivenByHand:
         for name, (words, high) in _RATIOS.items():
             value = getattr(self, name)
             if value is not None and not 0 < value <= high:
-                raise UllageError(f"{words} of {value:g} ({value * 100:g} %) can't be", f"it lies above 0 and is at most {high:.0%}")
+                raise UllageError(f"{words} of {value:g} ({value * 100:g} %) can't be", f"it lies above 0 and is at most {percent(high)}")
         for name, (words, low, high, hint) in _AMOUNTS.items():
             value = getattr(self, name)
             if value is not None and not low <= value <= high:

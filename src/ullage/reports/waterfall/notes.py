@@ -12,6 +12,7 @@ from ullage.reports.waterfall import evidence as evidence_of
 from ullage.reports.waterfall.known import GivenByHand, SourceReports, products, untiled
 from ullage.reports.waterfall.match import mismatches
 from ullage.units import HOUR_MS
+from ullage.views.numbers import percent
 
 APART = 0.05  # relative; a step time that differs more from the trace's own steps is pointed out
 ABOVE = 1.005  # a factor above this is pointed out
@@ -38,7 +39,7 @@ def rests_on(found: SourceReports, given: GivenByHand) -> list[str]:
     if (flops := found.flops) is not None:
         timed = "" if flops.step_time is None else f" in {flops.step_time:,.4g} s on {_count(flops.gpus, 'GPU')}"
         lines.append(f"step: {flops.ledger.architecture}, {flops.ledger.training / 1e12:,.4g} TFLOP{timed}")
-    lines += [f"{source}: tiles are known of {loss.covered:.0%} of the matrix products" for source, loss in products(found)]
+    lines += [f"{source}: tiles are known of {percent(loss.covered)} of the matrix products" for source, loss in products(found)]
     said = [f"{word} {value:.4g}" for word, value in _said(given) if value is not None]
     return lines + ([f"given: {', '.join(said)}"] if said else [])
 
@@ -68,7 +69,7 @@ def notes(
     if telemetry is not None and trace is None and telemetry.gpus > 1:
         said.append(COLLECTIVES)
     if telemetry is not None and telemetry.ofu is not None and telemetry.ofu.value > 0 and _unsampled(found):
-        said.append(f"too few samples to tell what sampling the clock costs: {given.error:.0%} of OFU is allowed")
+        said.append(f"too few samples to tell what sampling the clock costs: {percent(given.error)} of OFU is allowed")
     if found.gemms is not None and not found.gemms.covered:
         said.append("the tiles of the listed products are not known: give each its kernel's name or its tile")
     said += _held(chain, trace)
@@ -87,7 +88,7 @@ def _traced(report: TraceReport, trace: TraceEvidence | None) -> Iterator[str]:
     if report.gemms is not None and report.gemms.tile_efficiency is not None:
         yield from report.gemms.notes
         if (apart := untiled(report)) >= WORTH_SAYING:
-            share = f"{apart:.0%} of the time of all that multiply"
+            share = f"{percent(apart)} of the time of all that multiply"
             yield f"attention and convolution kernels ({share}) have no tile model: they may lose 0 to 10 %"
     if not report.partial and trace.parallel.low != trace.parallel.high:  # why its times have bounds
         yield from report.notes
@@ -100,7 +101,8 @@ def _held(chain: Waterfall, trace: TraceEvidence | None) -> Iterator[str]:
         return
     held, lost = min(trace.held.hidden, fill.lost), fill.lost
     yield (
-        f"collectives hold {trace.held.hidden / fill.before.value:.1%} of the SMs while kernels compute: up to {held * 100:.1f} of the "
+        f"collectives hold {percent(trace.held.hidden / fill.before.value, 1)} of the SMs while kernels compute: "
+        f"up to {held * 100:.1f} of the "
         f"{lost * 100:.1f} points of SM fill are communication's; fewer channels (NCCL_MAX_CTAS) or copy engines leave them to kernels"
     )
 

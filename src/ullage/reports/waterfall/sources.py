@@ -20,6 +20,7 @@ from ullage.reports.waterfall import evidence as evidence_of
 from ullage.reports.waterfall.known import SourceReports, gpu_name, with_gpus
 from ullage.sources.source import Options
 from ullage.sums.lanes.window import TraceWindow
+from ullage.views.numbers import percent
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ def traced_precisions(found: SourceReports) -> dict[str, float]:
 
 def _precisions(mixed: dict[str, float], *, declared: bool) -> str:
     ranked = sorted(mixed.items(), key=lambda item: -item[1])
-    listed = " and ".join(f"{precision.upper()} ({flops / sum(mixed.values()):.0%})" for precision, flops in ranked)
+    listed = " and ".join(f"{precision.upper()} ({percent(flops / sum(mixed.values()))})" for precision, flops in ranked)
     counts = "the peak is that of --precision" if declared else "the peak is that of all of them (OFU paper, eq. 12)"
     return f"the trace's matrix products ran in {listed}: {counts}"
 
