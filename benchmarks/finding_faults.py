@@ -41,6 +41,8 @@ KIND_OF = {kind: kind for kind in ("memory_bound", "straggler", "held_idle")} | 
 KIND_OF |= dict.fromkeys(("latent_moe", "hybrid", "recomputation"), "reported_mfu")
 SLOWED = 1.6  # times as long takes each step of a job that is slower than it was before
 EMPTY_SMS = 0.35  # SM activity of a job that is planted with empty SMs, while it computes
+LONG_WAIT, SHORT_WAIT = 1.0, 0.05  # h: the mean time that jobs wait in the queue, in every second fleet, and in the others
+EVERYWHERE = "the fleet"
 
 Found = set[tuple[str, str]]  # a kind, and where
 
@@ -82,14 +84,16 @@ class FindingScore:
 def add_fleets(score: FindingScore, seed: int) -> None:
     """Look at one simulated fleet with faults and at a healthy one, and count."""
     healthy = simulated(Specification(gpus=GPUS, hours=HOURS, interval=INTERVAL, seed=seed))
-    score.add_healthy(_free(healthy), {_key(one) for one in report_on(healthy, healthy.jobs()).findings})
+    jobs, _ = _with_waits(healthy, healthy.jobs(), SHORT_WAIT)
+    score.add_healthy(_free(healthy), {_key(one) for one in report_on(healthy, jobs).findings})
     simulation = simulated(Specification(gpus=GPUS, hours=HOURS, interval=INTERVAL, seed=seed, faults=FAULTS))
     earlier, before = report_on(simulation, simulation.jobs()), [*simulation.records]
     due = set(_with_empty_sms(simulation)) | set(_with_lowered_clocks(simulation)) | set(_with_slower_work(simulation))
     jobs, failed = _with_a_failure(simulation)
+    jobs, waited = _with_waits(simulation, jobs, LONG_WAIT if seed % 2 else SHORT_WAIT)
     report = beside(report_on(simulation, jobs), earlier, "the same fleet before it was changed")
     found = {_key(one) for one in report.findings} - _also_slower(simulation, before, due)
-    score.add(due | failed | _planted(simulation) | _free(simulation), found, seed)
+    score.add(due | failed | waited | _planted(simulation) | _free(simulation), found, seed)
 
 
 def report_on(simulation: Simulation, jobs: pa.Table) -> FleetReport:
@@ -106,6 +110,8 @@ def _key(finding: Finding) -> tuple[str, str]:
         return finding.kind, str(where.gpu)
     if finding.kind == "straggler":
         return finding.kind, f"{where.job} {where.gpu}"
+    if finding.kind == "queue_wait":
+        return finding.kind, EVERYWHERE
     return finding.kind, str(where.job or where.host if finding.kind != "not_allocated" else where.cluster)
 
 
@@ -209,6 +215,17 @@ def _with_a_failure(simulation: Simulation) -> tuple[pa.Table, Found]:
     states = ["FAILED" if name in names else "COMPLETED" for name in jobs["job"].to_pylist()]
     place = jobs.schema.get_field_index("state")
     return jobs.set_column(place, jobs.schema.field("state"), pa.array(states)), {("lost_hours", name) for name in names}
+
+
+def _with_waits(simulation: Simulation, jobs: pa.Table, mean: float) -> tuple[pa.Table, Found]:
+    """Return the job records, in which every job waited for a time of this mean (h) before it ran, and the finding that is then due."""
+    draw = np.random.default_rng(simulation.specification.seed)
+    waits = {name: round(draw.exponential(mean) * 3_600_000) for name in sorted(set(jobs["job"].to_pylist()))}
+    starts = jobs["start"].cast(pa.int64()).to_pylist()
+    queued = [start - waits[name] for start, name in zip(starts, jobs["job"].to_pylist(), strict=True)]
+    field = jobs.schema.field("queue_start")
+    jobs = jobs.set_column(jobs.schema.get_field_index("queue_start"), field, pa.array(queued, pa.int64()).cast(field.type))
+    return jobs, {("queue_wait", EVERYWHERE)} if mean == LONG_WAIT else set()
 
 
 def main() -> None:

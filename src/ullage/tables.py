@@ -81,6 +81,11 @@ JOBS = pa.schema(
         pa.field("host", pa.string()),
         pa.field("index", pa.int16()),
         pa.field("gpu", pa.string()),
+        pa.field(
+            "queue_start",
+            pa.timestamp("ms", "UTC"),
+            metadata={"meaning": "when it began to wait in the queue: when it could run, or else when it was submitted"},
+        ),
         pa.field("start", pa.timestamp("ms", "UTC")),
         pa.field("end", pa.timestamp("ms", "UTC"), metadata={"meaning": "null while the job runs"}),
         pa.field(

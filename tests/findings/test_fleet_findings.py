@@ -15,6 +15,7 @@ from ullage.audit.trust import UNTRUSTED, Verdict
 from ullage.findings.fleet import (
     faulty_series,
     held_idle,
+    lost_hours,
     low_sm_fill,
     not_allocated,
     reported_mfu,
@@ -23,8 +24,9 @@ from ullage.findings.fleet import (
     straggler,
     throttled,
 )
-from ullage.findings.fleet_evidence import DeviceOfJob, FleetEvidence, FreeHours, JobEvidence, LimitedClock, SickGpu
+from ullage.findings.fleet_evidence import DeviceOfJob, FleetEvidence, FreeHours, JobEvidence, LimitedClock, QueueWaits, SickGpu
 from ullage.findings.kind import FLEET_KINDS, LEAST_SHARE, fleet_findings, ranked
+from ullage.reports.fleet.job_runs import LOST
 from ullage.views.findings import MOST, finding_record, sections_of
 from ullage.views.html import html
 from ullage.views.markdown import markdown
@@ -410,20 +412,64 @@ def test_hours_of_a_job_slower_than_before_and_than_its_kind_count_once() -> Non
 
 
 @pytest.mark.parametrize(
-    ("state", "owner"),
-    [("FAILED", "ann"), ("OUT_OF_MEMORY", "ann"), ("NODE_FAIL", "the operators of the hosts"), ("failed", "ann"), ("COMPLETED", None)]
-    + [(state, None) for state in ("CANCELLED by 1000", "TIMEOUT", "RUNNING", "PREEMPTED", None, "")],
+    ("ending", "owner", "advice"),
+    [
+        ("failed", "ann", "job's log"),
+        ("out of memory", "ann", "micro-batch"),
+        ("node failed", "the operators of the hosts", "kernel's log"),
+        ("restarted", "the scheduler, the operators", "requeues"),
+    ],
 )
-def test_hours_of_jobs_that_failed(state: str | None, owner: str | None) -> None:
-    found = of(job(device(), state=state))
-    assert [one.owner for one in found] == ([owner] if owner else [])
-    assert all((one.kind, one.gpu_hours, one.confidence) == ("lost_hours", 10.0, "low") for one in found)
+def test_hours_of_runs_that_were_lost(ending: str, owner: str, advice: str) -> None:
+    (found,) = of(job(device(), lost_runs={ending: 10.0}))
+    assert (found.kind, found.gpu_hours, found.confidence, found.owner) == ("lost_hours", 10.0, "low", owner)
+    assert facts(found) == {ending: 10.0} and advice in found.advice
 
 
-def test_a_job_that_fails_at_its_start_costs_little_and_idle_hours_count_once() -> None:
-    assert of(job(device(held=0.99), state="FAILED")) == [] and len(of(job(device(held=1.0), state="FAILED"))) == 1
-    found = {one.kind: one.gpu_hours for one in of(job(device(idle=4.0, counted=6.0), state="FAILED"))}
+def test_of_several_endings_the_one_that_cost_most_says_whose_it_is() -> None:
+    (found,) = of(job(device(), lost_runs={"failed": 2.0, "node failed": 3.0}))
+    assert (found.gpu_hours, found.owner) == (5.0, "the operators of the hosts") and facts(found) == {"failed": 2.0, "node failed": 3.0}
+    assert set(lost_hours.ADVICE) == set(LOST)
+
+
+def test_a_run_that_fails_at_its_start_costs_little_and_idle_hours_count_once() -> None:
+    assert of(job(device(), lost_runs={"failed": 0.99})) == [] and len(of(job(device(), lost_runs={"failed": 1.0}))) == 1
+    found = {one.kind: one.gpu_hours for one in of(job(device(idle=4.0, counted=6.0), lost_runs={"failed": 10.0}))}
     assert found == {"lost_hours": 6.0, "held_idle": 4.0}
+
+
+def waits(**more: Any) -> QueueWaits:
+    """Four runs of 25 GPUs, which waited 900 s on average: 25 GPU-hours, a tenth of what they then held."""
+    values: dict[str, Any] = {"runs": 4, "unknown": 0, "jobs": 4, "mean": 900.0, "median": 600.0, "longest": 3600.0, "longest_job": "7"}
+    return QueueWaits(**values | {"gpu_hours": 25.0, "ran": 250.0} | more)
+
+
+def queue_finding(found: QueueWaits, *free: FreeHours) -> list[Finding]:
+    return [one for one in fleet_findings(FleetEvidence(84.0, 1000.0, (), free, queue=found)) if one.kind == "queue_wait"]
+
+
+@pytest.mark.parametrize(
+    ("more", "found"),
+    [({}, True), ({"mean": 899.0}, False), ({"gpu_hours": 24.9}, False), ({"ran": 250.1}, False), ({"unknown": 1}, True)],
+)
+def test_waits_are_told_from_a_quarter_of_an_hour_and_a_tenth_of_the_time_held(more: dict[str, Any], found: bool) -> None:
+    told = queue_finding(waits(**more))
+    assert len(told) == found
+    for one in told:
+        assert (one.gpu_hours, one.confidence) == (25.0, "medium" if more else "high") and str(one.where) == ""
+        assert facts(one)["longest wait"] == "1.00 h (job 7)" and facts(one)["runs that waited"] == 4
+
+
+def test_what_to_do_against_waits_depends_on_whether_gpus_stand_free() -> None:
+    free = queue_finding(waits(), FreeHours("east", "n1", 100.0, 5.0, 0.0))
+    full = queue_finding(waits(), FreeHours("east", "n1", 100.0, 4.9, 0.0))
+    assert "stand free" in free[0].advice and "backfill" in full[0].advice
+    assert facts(free[0])["free in the window"] == 0.05
+
+
+def test_waits_of_one_job_are_told_of_that_job() -> None:
+    (found,) = queue_finding(waits(jobs=1), FreeHours("east", "n1", 100.0, 50.0, 0.0))
+    assert str(found.where) == "job 7" and "longest wait" not in facts(found) and "backfill" in found.advice
 
 
 def test_series_that_are_left_out_are_told_by_host_and_fault() -> None:

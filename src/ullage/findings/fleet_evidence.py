@@ -74,7 +74,8 @@ class JobEvidence:
     """A job and its devices; `name`, `state` are those of its record, `user` and `namespace` of its samples.
 
     `bound` is the class of roof that binds it while it works ("memory", "tensor", …; None: far from every roof, or not known), `memory`
-    how high it then is under the memory's roof, `memory_measured` whether that is over a measured ceiling.
+    how high it then is under the memory's roof, `memory_measured` whether that is over a measured ceiling. `lost_runs` are the
+    GPU-hours of its runs that were lost, by what ended them.
     """
 
     job: str
@@ -88,6 +89,7 @@ class JobEvidence:
     bound: str | None = None
     memory: float | None = None
     memory_measured: bool = False
+    lost_runs: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def bound_by_memory(self) -> bool:
@@ -151,6 +153,24 @@ class SickGpu:
 
 
 @dataclass(frozen=True)
+class QueueWaits:
+    """How long the runs that started in a window had waited (s): their mean by GPUs, median, the longest and whose; GPU-hours waited.
+
+    `runs` of `jobs` say how long they waited, `unknown` do not; `gpu_hours` is their GPUs × wait, `ran` their GPUs × time in the window.
+    """
+
+    runs: int
+    unknown: int
+    jobs: int
+    mean: float
+    median: float
+    longest: float
+    longest_job: str
+    gpu_hours: float
+    ran: float
+
+
+@dataclass(frozen=True)
 class FleetEvidence:
     """What was measured of a fleet: trusted series only, but for the `verdicts` on those that are not ok.
 
@@ -164,6 +184,7 @@ class FleetEvidence:
     verdicts: tuple[Verdict, ...] = ()
     sick: tuple[SickGpu, ...] = ()
     earlier: tuple[JobEvidence, ...] = ()
+    queue: QueueWaits | None = None
 
     @property
     def weeks(self) -> float | None:

@@ -11,6 +11,7 @@ from ullage.metrics.telemetry import LABELS, TelemetryTree
 from ullage.render.against import against_sections
 from ullage.render.fleet_document import group_record
 from ullage.render.fleet_document import record as record
+from ullage.render.goodput import goodput_sections
 from ullage.render.roofs import energy_facts, energy_sections, group_cells, group_columns, roof_sections
 from ullage.render.svg.bars import groups as groups_picture
 from ullage.render.svg.chain import of_fleet, waterfall
@@ -63,6 +64,7 @@ def view(report: FleetReport, *, top: int = BRIEF) -> View:
             Section("where", "Where it goes", _chain(report), _WHERE),
             Section("every-group", f"Every {by}", _groups(report, "groups", report.groups, by, top), long=True),
             Section("ledger", "Whose hours", _ledger(report), _LEDGER),
+            *goodput_sections(report),
             *roof_sections(report),
             *energy_sections(report),
             *_agreement(report.agreement),

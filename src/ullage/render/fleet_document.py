@@ -308,6 +308,51 @@ class ComparisonOfFleetsDocument(Document):
     groups: list[ChangedGroupDocument]
 
 
+class EndedRunsDocument(Document):
+    """Runs that one thing ended before they completed: GPU-hours held, OFU-hours in them, and whether their work counts as lost."""
+
+    ending: str
+    runs: int
+    gpu_hours: Hours
+    ofu_hours: Hours
+    lost: bool
+
+
+class GoodputDocument(Document):
+    """Goodput and its three factors, the GPU-hours that they are made of, and goodput if all work of the `ended` runs was lost or kept.
+
+    `capacity` is the time whose owner is known, `allocated` what jobs held of it, `kept` what belongs to runs whose work was kept, `useful`
+    what that comes to at the peak.
+    """
+
+    goodput: Ratio | None
+    scheduling: Ratio | None
+    runtime: Ratio | None
+    program: Ratio | None
+    bounds: Annotated[list[Ratio] | None, Made(lambda bounds: None if bounds is None else [*bounds])]
+    capacity_gpu_hours: Annotated[Hours, At("capacity")]
+    allocated_gpu_hours: Annotated[Hours, At("allocated")]
+    kept_gpu_hours: Annotated[Hours, At("kept")]
+    useful_gpu_hours: Annotated[Hours, At("useful")]
+    ended: list[EndedRunsDocument]
+
+
+class QueueWaitsDocument(Document):
+    """How long (s) the runs that started in the window had waited: by GPUs, by runs, the longest; GPUs × wait, and GPUs × time held then.
+
+    `unknown` runs do not say how long they waited.
+    """
+
+    runs: int
+    unknown: int
+    mean_seconds: Annotated[float, At("mean")]
+    median_seconds: Annotated[float, At("median")]
+    longest_seconds: Annotated[float, At("longest")]
+    longest_job: str
+    gpu_hours: Hours
+    held_gpu_hours: Annotated[Hours, At("ran")]
+
+
 def _beside(found: FleetComparison | None) -> ComparisonOfFleetsDocument | None:
     return None if found is None else filled(ComparisonOfFleetsDocument, found, window=window_document(found.before.window))
 
@@ -350,6 +395,8 @@ class FleetDocument(Document):
     agreement: AgreementDocument | None
     noise: list[NoiseDocument]
     against: ComparedFleet
+    goodput: GoodputDocument | None
+    queue: QueueWaitsDocument | None
     command: str
     notes: list[str]
 

@@ -125,6 +125,7 @@ class Simulation:
             "host": [host_name(gpu // per_host) for _, gpu in jobs],
             "index": [gpu % per_host for _, gpu in jobs],
             "gpu": [uuid(self.specification, gpu) for _, gpu in jobs],
+            "queue_start": [None] * len(jobs),
             "start": [job.start for job, _ in jobs],
             "end": [None if job.end > finish else job.end for job, _ in jobs],
             "state": [None] * len(jobs),

@@ -15,7 +15,7 @@ from ullage.store.manifest import StoreFolder
 from ullage.tables import JOBS
 
 NAME = "jobs.parquet"
-ADDED = ("state",)  # columns that files of older stores do not have
+ADDED = ("state", "queue_start")  # columns that files of older stores do not have
 KEY = ("job", "host", "index", "gpu", "start")
 
 

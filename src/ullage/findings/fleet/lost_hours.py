@@ -1,4 +1,4 @@
-"""Jobs that failed: what they had done may be lost."""
+"""Jobs that failed, or were started again: what their runs had done may be lost."""
 
 from __future__ import annotations
 
@@ -7,46 +7,40 @@ from collections.abc import Iterator
 from ullage.findings.fleet_evidence import FleetEvidence, JobEvidence, price
 from ullage.findings.kind import fleet_kind
 from ullage.findings.place import place_of_devices
-from ullage.views.notation import GPU_HOURS, WORDS
+from ullage.views.notation import GPU_HOURS
 from ullage.views.view import Fact, Finding
 
-# Slurm's words, and Kubernetes' for a pod; who cancels or outlasts a limit has often what was wanted
-OF_THE_MACHINES = frozenset({"NODE_FAIL", "BOOT_FAIL"})
-OF_THE_JOB = frozenset({"FAILED", "OUT_OF_MEMORY", "DEADLINE"})
-LEAST_HOURS = 1.0  # GPU-hours: a job that fails at its start costs little
+LEAST_HOURS = 1.0  # GPU-hours: a run that fails at its start costs little
+OWNERS = {"node failed": "the operators of the hosts", "restarted": "the scheduler, the operators"}  # of other endings the job's own
+ADVICE = {
+    "failed": "read the job's log; what was done since the last checkpoint is lost",
+    "out of memory": "give it more memory on the host, or a smaller micro-batch; what was done since the last checkpoint is lost",
+    "node failed": "look at the host in the scheduler's and the kernel's log before it gets another job; checkpoint more often there",
+    "restarted": "see who requeues or preempts it; have it save its work when a signal announces the end (--signal), so that it goes on",
+}
 
 
 @fleet_kind(
     "lost_hours",
     "failed",
-    part="the hours of a job that failed and that no other finding of the job speaks of, OFU included",
+    part="the hours of a job's runs that failed or were started again, of which no other finding of the job speaks, OFU included",
     without=("*",),
 )
 def lost_hours(fleet: FleetEvidence) -> Iterator[Finding]:
-    """Yield the jobs that failed after a GPU-hour or more, by their own fault or by that of a machine."""
+    """Yield the jobs of whose runs a GPU-hour or more failed or was started again, by their own fault or by that of a machine."""
     for job in fleet.jobs:
-        state = (job.state or "").upper().split(" ")[0].rstrip("+")
-        if state in OF_THE_MACHINES | OF_THE_JOB and job.total(lambda one: one.held) >= LEAST_HOURS:
-            yield _finding(job, state)
+        if sum(job.lost_runs.values()) >= LEAST_HOURS:
+            yield _finding(job)
 
 
-def _finding(job: JobEvidence, state: str) -> Finding:
-    hours = job.total(lambda one: one.held)
-    by_machine = state in OF_THE_MACHINES
+def _finding(job: JobEvidence) -> Finding:
+    hours, most = sum(job.lost_runs.values()), max(job.lost_runs, key=lambda ending: job.lost_runs[ending])
     return Finding(
         where=place_of_devices(job, job.devices),
-        owner="the operators of the hosts" if by_machine else job.owner,
+        owner=OWNERS.get(most, job.owner),
         gpu_hours=hours,
         money=price(hours, job.devices),
         confidence="low",  # what was saved before (a checkpoint) is not lost, and records do not say so
-        evidence=(Fact("state", state, WORDS), Fact("held", hours, GPU_HOURS, "GPU-hours")),
-        advice=_advice(state, by_machine=by_machine),
+        evidence=tuple(Fact(ending, held, GPU_HOURS, "GPU-hours") for ending, held in job.lost_runs.items()),
+        advice=ADVICE[most],
     )
-
-
-def _advice(state: str, *, by_machine: bool) -> str:
-    if by_machine:
-        return "look at the host in the scheduler's and the kernel's log before it gets another job; checkpoint more often on such hosts"
-    if state == "OUT_OF_MEMORY":
-        return "give it more memory on the host, or a smaller micro-batch; what was done since the last checkpoint is lost"
-    return "read the job's log; what was done since the last checkpoint is lost"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,8 +13,9 @@ import pyarrow.compute as pc
 
 from ullage.audit.trust import VERDICTS, Verdict
 from ullage.errors import NoSampleError, UllageError, harmless
-from ullage.findings.fleet_evidence import FleetEvidence
+from ullage.findings.fleet_evidence import FleetEvidence, QueueWaits
 from ullage.findings.kind import fleet_findings
+from ullage.job_names import separate_names
 from ullage.metrics.clocks import SamplingNoise
 from ullage.metrics.metric import ratio
 from ullage.metrics.telemetry import LABELS, TelemetryTree
@@ -22,7 +24,9 @@ from ullage.reports.fleet.comparison import FleetComparison, FleetFigures, compa
 from ullage.reports.fleet.energy import Energy, energies_of, energy_ledger
 from ullage.reports.fleet.existence import Existence, existence, notes_of, outside
 from ullage.reports.fleet.fleet_evidence import fleet_evidence
+from ullage.reports.fleet.goodput import FleetGoodput, JobKey, RowsOfSpans, fleet_goodput, queue_waits
 from ullage.reports.fleet.groups import (
+    JOB_SPANS,
     Array,
     Group,
     Mask,
@@ -37,8 +41,10 @@ from ullage.reports.fleet.groups import (
     prices_of,
     state_and_gauge_sums,
     state_sums,
+    sums_of_job_spans,
 )
 from ullage.reports.fleet.health import sick_gpus
+from ullage.reports.fleet.job_runs import EndedSpan, JobRun, JobRuns, runs_of
 from ullage.reports.fleet.rated import Rated, chains, codes_of, losses, rate, weighted_mean, weighted_means
 from ullage.reports.fleet.request import FleetRequest
 from ullage.reports.fleet.roofs import RoofHeights, roofs_of
@@ -79,6 +85,7 @@ class FleetReport(ShownByView, view="ullage.render.fleet"):
     `findings` are what is worth doing, in order of what it is worth; `doubtful_series` are the verdicts on series that are not ok.
     `roofs` are over trusted series; `energy` is what all meters saw, `energy_ledger` the same by owner, `carbon` (g/kWh) and `kwh_price`
     what a kWh was asked to count as. `against` is another report beside it, where that is asked for, and `measured` what findings rest on.
+    `goodput` is what of it went into work that was kept, `queue` how long jobs waited, where records say so.
     `complete` says whether all that was asked for was read; if not, `read_until` is the time up to which it was, where that is known, and
     `partial_because` is why.
     """
@@ -122,6 +129,8 @@ class FleetReport(ShownByView, view="ullage.render.fleet"):
     carbon: float | None = None
     kwh_price: float | None = None
     against: FleetComparison | None = None
+    goodput: FleetGoodput | None = None
+    queue: QueueWaits | None = None
     measured: FleetEvidence | None = field(default=None, repr=False, compare=False)
 
 
@@ -155,8 +164,11 @@ def report_of(whole: JudgedFleet, asked: JudgedFleet, jobs: pa.Table | None, que
     tree = chains(good, lost, np.zeros(len(good), np.int64), 1)[0] if len(good) else TelemetryTree(None, ())
     compared = agreement(_by_job(rated, good, jobs), jobs, question.peak_tflops)
     mfus = {} if compared is None else {job.job: job.mfu for job in compared.jobs}
-    measured = fleet_evidence(good, lost, prices_of(good, question.prices), jobs, asked.window, mfus, _doubtful(verdicts))
-    measured = replace(measured, sick=sick_gpus(asked.samples))
+    runs = _runs_asked_about(jobs, asked, every=question.condition() is None and not question.one_job)
+    made = fleet_goodput(good, JobRuns(runs, set(good.words("cluster")), asked.window), _rows_of_spans(asked, question))
+    lost_by_job = None if made is None else made.lost_by_job
+    measured = fleet_evidence(good, lost, prices_of(good, question.prices), jobs, asked.window, mfus, _doubtful(verdicts), lost_by_job)
+    measured = replace(measured, sick=sick_gpus(asked.samples), queue=queue_waits(runs, asked.window, _devices_by_job(rated)))
     moves = clock_moves(good, verdicts)
     return FleetReport(
         ofu=weighted_mean(good.ofu_part, good.ofu_time, good.weight),
@@ -196,7 +208,48 @@ def report_of(whole: JudgedFleet, asked: JudgedFleet, jobs: pa.Table | None, que
         carbon=question.carbon,
         kwh_price=question.kwh_price,
         measured=measured,
+        goodput=made,
+        queue=measured.queue,
     )
+
+
+def _runs_asked_about(jobs: pa.Table | None, asked: JudgedFleet, *, every: bool) -> list[JobRun]:
+    """Return the runs of jobs that records tell of: all of them, or those of jobs that stand in the part that is asked about."""
+    runs = runs_of(jobs)
+    if every:
+        return runs
+    seen = {name for word in set(asked.rated.words("job")) - {None} for name in separate_names(word or "")}
+    return [one for one in runs if one.job in seen]
+
+
+def _rows_of_spans(asked: JudgedFleet, question: FleetRequest) -> RowsOfSpans:
+    """Return what gives the trusted rows of sums of some spans of jobs."""
+
+    def rows(spans: Mapping[JobKey, Sequence[EndedSpan]]) -> dict[str, Rated]:
+        told = [
+            {"cluster": cluster, "job": job, "start": one.start, "end": one.end, "ending": one.ending}
+            for (cluster, job), own in spans.items()
+            for one in own
+        ]
+        names = pa.array(sorted({job for _, job in spans}), pa.string())
+        rows_of_jobs = asked.rated.sums.filter(pc.is_in(asked.rated.sums["job"].cast(pa.string()), value_set=names))
+        gpus = [gpu for gpu in pc.unique(rows_of_jobs["gpu"].cast(pa.string())).to_pylist() if gpu is not None]
+        sums = sums_of_job_spans(asked.samples, pa.Table.from_pylist(told, JOB_SPANS), gpus, _faults(asked.verdicts))
+        return {ending: _trusted_rows(table, question, asked.verdicts) for ending, table in sums.items() if len(table)}
+
+    return rows
+
+
+def _trusted_rows(sums: pa.Table, question: FleetRequest, verdicts: Verdicts) -> Rated:
+    rated = rate(sums.append_column("faulty", pa.array(np.zeros(len(sums), np.bool_))), question.gpu)
+    return rated.take(_believed(rated, verdicts))
+
+
+def _devices_by_job(rated: Rated) -> dict[str, int]:
+    """Return on how many devices samples saw each job."""
+    _, firsts = rated.alike("job", "gpu", "mig")
+    words = rated.sums["job"].take(pa.array(firsts)).to_pylist()
+    return Counter(name for word in words if word is not None for name in separate_names(word))
 
 
 def beside(report: FleetReport, other: FleetReport | FleetFigures, named: str) -> FleetReport:

@@ -30,13 +30,15 @@ def fleet_evidence(
     window: tuple[int, int],
     mfus: Mapping[str, float],
     verdicts: Sequence[Verdict] = (),
+    lost_runs: Mapping[tuple[str | None, str], Mapping[str, float]] | None = None,
 ) -> FleetEvidence:
     """Return what findings are made from: `good` are the rows of trusted series, `lost` what each step of the chain loses in each row (ms),
-    `prices` each row's price per GPU-hour (NaN: not given), `mfus` what jobs reported, `verdicts` those on series that are not ok."""
+    `prices` each row's price per GPU-hour (NaN: not given), `mfus` what jobs reported, `verdicts` those on series that are not ok,
+    `lost_runs` GPU-hours of lost runs by (cluster, job) and cause."""
     hours = (window[1] - window[0]) / HOUR_MS
     if not len(good):
         return FleetEvidence(hours, 0.0, (), (), tuple(verdicts))
-    found = tuple(_jobs(good, lost, prices, _records(jobs), mfus))
+    found = tuple(_jobs(good, lost, prices, _records(jobs), mfus, lost_runs or {}))
     return FleetEvidence(hours, gpu_hours(good), found, tuple(_free(good, prices)), tuple(verdicts))
 
 
@@ -50,7 +52,12 @@ def _records(jobs: pa.Table | None) -> dict[str, tuple[str | None, str | None]]:
 
 
 def _jobs(
-    good: Rated, lost: Mapping[str, Array], prices: Array, records: Mapping[str, tuple[str | None, str | None]], mfus: Mapping[str, float]
+    good: Rated,
+    lost: Mapping[str, Array],
+    prices: Array,
+    records: Mapping[str, tuple[str | None, str | None]],
+    mfus: Mapping[str, float],
+    lost_runs: Mapping[tuple[str | None, str], Mapping[str, float]],
 ) -> list[JobEvidence]:
     held = good.sums["job"].is_valid().to_numpy()
     rows, own, own_prices = good.take(held), {name: values[held] for name, values in lost.items()}, prices[held]
@@ -76,6 +83,7 @@ def _jobs(
             bound=roof.bound,
             memory=None if (level := roof.level("memory")) is None else level.height,
             memory_measured=level is not None and level.measured,
+            lost_runs=lost_runs.get((cluster, job), {}),
         )
         for ((cluster, job), numbers), roof in zip(found.items(), roofs, strict=True)
     ]

@@ -22,17 +22,18 @@ from ullage.reports.fleet.rated import Rated, chains, weighted_mean
 from ullage.reports.fleet.roofs import RoofHeights, roofs_of
 from ullage.reports.fleet.trusted import ClockMoves
 from ullage.store.rollups import COURSE_MS, RolledSums
-from ullage.sums.devices import device_sums, from_course_steps, time_steps
+from ullage.sums.devices import device_sums, from_course_steps, milliseconds_of, time_steps
 from ullage.sums.exact import negative
 from ullage.sums.gauges import device_and_gauge_steps, device_and_gauge_sums, gauge_sums, in_units_of_devices, merged_steps
 from ullage.sums.slices import by_slices, sliced_gpus
-from ullage.sums.spans import Span, Whose, cut_at_spans, gpus_of
+from ullage.sums.spans import Span, Whose, cut_at_spans, gpus_of, samples_in_spans
 from ullage.tables import SETTLED
 from ullage.units import HOUR_MS
 
 Mask = npt.NDArray[np.bool_]
 Array = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int64]
+JOB_SPANS = pa.schema([("cluster", pa.string()), ("job", pa.string()), ("start", pa.int64()), ("end", pa.int64()), ("ending", pa.string())])
 EXACT = 0.99  # share of the time in which cycles were counted, from which on OFU is called exact
 
 
@@ -258,6 +259,26 @@ def marked_sums(sums: pa.Table, samples: Any, faults: Mapping[Whose, Sequence[Sp
             found = device_sums(cut.filter(cut.faulty if faulty else ~cut.faulty).drop("faulty"), bucket_ms=bucket_ms).to_pyarrow()
             parts.append(_marked(_strings(found), faulty=faulty))
     return pa.concat_tables(parts, promote_options="permissive")
+
+
+def sums_of_job_spans(samples: Any, spans: pa.Table, gpus: Sequence[str], faults: Mapping[Whose, Sequence[Span]]) -> dict[str, pa.Table]:
+    """Return the sums by state of samples in some spans of jobs, by what ended these; without the time in `faults`.
+
+    `spans` is a table of `JOB_SPANS`, names as samples have them, times in ms. A sample belongs to a span when its time is after the start
+    and not after the end. Only samples of some `gpus` are asked.
+    """
+    import ibis
+
+    table = ibis.memtable(spans.rename_columns([f"_{name}" for name in spans.column_names]))
+    found: dict[str, list[pa.Table]] = {ending: [] for ending in sorted(set(spans["ending"].to_pylist()))}
+    for each in in_slices(samples.filter(samples.gpu.isin(gpus)), []):
+        at = milliseconds_of(each.time)
+        whose = [each.job.cast("string") == table._job, each.cluster.cast("string").identical_to(table._cluster)]
+        inside = each.inner_join(table, [*whose, at > table._start, at <= table._end]).select(*each.columns, "_ending")
+        sound = samples_in_spans(inside, faults, inside=False)
+        for ending, parts in found.items():
+            parts.append(device_sums(sound.filter(sound._ending == ending).drop("_ending")).to_pyarrow())
+    return {ending: stacked(parts) for ending, parts in found.items()}
 
 
 def _marked(sums: pa.Table, *, faulty: bool) -> pa.Table:

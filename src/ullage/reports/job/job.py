@@ -184,7 +184,8 @@ def _findings(
     """Return the findings about these jobs: those of the whole fleet, as far as they speak of them, and on series that they held."""
     mfus = {} if report.agreement is None else {job.job: job.mfu for job in report.agreement.jobs}
     prices = prices_of(whole.good, question.prices)
-    measured = fleet_evidence(whole.good, whole.lost, prices, jobs, whole.window, mfus, report.doubtful_series)
+    lost_runs = {} if report.goodput is None else report.goodput.lost_by_job
+    measured = fleet_evidence(whole.good, whole.lost, prices, jobs, whole.window, mfus, report.doubtful_series, lost_runs)
     # what is worth a line is a part of the job's own hours; and no job goes on for a week
     measured = replace(measured, hours=0.0, gpu_hours=report.gpu_hours, free=())
     names, cluster = {job.name for job in meant}, meant[0].cluster

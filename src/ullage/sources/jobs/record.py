@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from zoneinfo import ZoneInfo
 
@@ -24,8 +25,9 @@ _MOST_GPUS = 10_000_000
 class Record:
     """A job on one device, or on a host whose devices nobody names (`index` and `gpu` null), or of unknown place.
 
-    Times are ms since 1970 UTC; `start` null means before everything, `end` null still running. `gpus` counts the
-    whole job's devices. `gpu` is a UUID, 'cluster/host/index', 'host/index', or '0.7' for MIG instance 7 of GPU 0 (as in mapping folders).
+    Times are ms since 1970 UTC; `queue_start` is when it began to wait in the queue, `start` null means before everything, `end` null
+    still running. `gpus` counts the whole job's devices. `gpu` is a UUID, 'cluster/host/index', 'host/index', or '0.7' for MIG instance 7
+    of GPU 0 (as in mapping folders).
     """
 
     job: str
@@ -41,6 +43,7 @@ class Record:
     gpus: int | None = None
     mfu: float | None = None
     flops_per_gpu: float | None = None
+    queue_start: int | None = None
 
 
 def table(records: Iterable[Record], problems: Problems, where: str = "", escaped: bool = False) -> pa.Table:
@@ -100,6 +103,21 @@ def times(start: str, end: str, problems: Problems, where: str, zone: ZoneInfo |
     Raises ValueError for one that says something and can't be read.
     """
     return _time(start, problems, where, zone), _time(end, problems, where, zone)
+
+
+def queue_start(eligible: str, submitted: str, zone: ZoneInfo | None) -> int | None:
+    """Return since when (ms) a job waited in the queue: since it could run, where that is known, else since it was submitted.
+
+    What can't be read says nothing here: the job ran, whenever that was.
+
+    >>> queue_start("1970-01-01T00:00:02Z", "1970-01-01T00:00:01Z", None), queue_start("Unknown", "1970-01-01T00:00:01Z", None)
+    (2000, 1000)
+    """
+    for text in (eligible, submitted):
+        with suppress(ValueError):
+            if (found := _time(text, Problems(), "", zone)) is not None:
+                return found
+    return None
 
 
 def count(number: int) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from ullage.problems import Problems
 from ullage.sources import clock
 from ullage.sources.jobs.hostlist import expand
 from ullage.sources.jobs.job import job_source
-from ullage.sources.jobs.record import Record, count, numbers, table, times
+from ullage.sources.jobs.record import Record, count, numbers, queue_start, table, times
 from ullage.sources.source import Place
 
 MOST_JSON = 1 << 30  # bytes: sacct --json writes some 5 kB a job
@@ -100,6 +101,7 @@ def _told(told: Mapping[str, str], job: str, place: str, where: str, problems: P
         name=told.get("JobName") or None,
         user=told.get("User") or None,
         cluster=told.get("Cluster") or None,
+        queue_start=queue_start(told.get("Eligible", ""), told.get("Submit", ""), zone),
         start=start,
         end=end,
         state=state_of(told.get("State", "")),
@@ -209,6 +211,7 @@ def _decoded(job: dict[str, Any]) -> tuple[Record, list[str], list[list[int]]]:
         name=_word(job.get("name")),
         user=_word((job.get("association") or {}).get("user") or job.get("user") or job.get("user_name")),
         cluster=_word(job.get("cluster")),
+        queue_start=_queue_start(job, time),
         start=start,
         end=None if {"RUNNING", "SUSPENDED"} & set(states) else end,  # squeue tells the end that the time limit sets
         state=states[0] if states else None,
@@ -255,6 +258,15 @@ def json_moment(value: Any) -> int | None:
     if found is None:
         raise ValueError(f"{value} is not a time")
     return found
+
+
+def _queue_start(job: Mapping[str, Any], time: Mapping[str, Any]) -> int | None:
+    """Return since when a job of Slurm's JSON waited in the queue; None where nothing that can be read says so."""
+    for value in (time.get("eligible", job.get("eligible_time")), time.get("submission", job.get("submit_time"))):
+        with suppress(*_UNREADABLE):
+            if (found := json_moment(value)) is not None:
+                return found
+    return None
 
 
 def _word(value: Any) -> str | None:

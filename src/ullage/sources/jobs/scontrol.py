@@ -18,7 +18,7 @@ from ullage.errors import UllageError, harmless
 from ullage.problems import Problems
 from ullage.sources.jobs.hostlist import expand
 from ullage.sources.jobs.job import job_source
-from ullage.sources.jobs.record import Record, table, times
+from ullage.sources.jobs.record import Record, queue_start, table, times
 from ullage.sources.jobs.sacct import allocated, holds, hosts_of, indexes, state_of
 from ullage.sources.source import Place
 
@@ -91,6 +91,7 @@ def _told(text: str, problems: Problems, where: str, zone: ZoneInfo | None) -> t
         head[1],
         name=name or None,
         user=words.get("UserId", "").partition("(")[0] or None,
+        queue_start=queue_start(words.get("EligibleTime", ""), words.get("SubmitTime", ""), zone),
         start=start,
         end=None if state in ("RUNNING", "SUSPENDED") else end,  # of a job that runs it is the end that the time limit sets
         state=state,

@@ -42,6 +42,7 @@ _HEADS: dict[str, tuple[str, ...]] = {
     "index": ("index", "gpuindex", "gpuid"),
     "gpu": ("gpu", "uuid", "gpuuuid", "gpulist", "gpuuuids", "devices"),
     "gpus": ("gpus", "gpunum", "numgpus", "ngpus", "gpucount", "allocgpus"),
+    "queue_start": ("queuestart", "eligible", "eligibletime", "submit", "submitted", "submittime", "submissiontime"),
     "start": ("start", "starttime", "started", "begin"),
     "end": ("end", "endtime", "ended", "finish", "finished"),
     "state": ("state", "jobstate"),
@@ -49,6 +50,7 @@ _HEADS: dict[str, tuple[str, ...]] = {
     "tflops": ("tflops", "tflopspergpu", "tflopsgpu", "modeltflops", "modeltflopspergpu"),
     "flops_per_gpu": ("flopspergpu", "modelflopspergpu"),
 }
+_MOMENTS = ("queue_start", "start", "end")
 _TELLING = ("host", "index", "gpu", "gpus", "start", "end", "mfu", "tflops", "flops_per_gpu")
 _WRITTEN = {"job", "user", "cluster", "host", "index", "gpu", "gpus", "start", "end", "mfu", "flops_per_gpu"}
 _PERCENT = 1.5  # a column of MFUs whose median lies above this is in percent
@@ -64,6 +66,7 @@ class Cells:
     """
 
     words: dict[str, Sequence[str]]
+    queue_start: Times
     start: Times
     end: Times
     rows: int
@@ -97,7 +100,7 @@ def _csv(place: Place, where: str, problems: Problems, zone: ZoneInfo | None) ->
         reader = csv.reader(io.TextIOWrapper(file, "utf-8", "replace", newline=""), delimiter=first.delimiter)
         rows = list(_rows(reader, first.lines, len(first.names), where, problems))
     words = {name: [row[at].strip() for row in rows] for name, at in columns.items()}
-    times = {name: pa.array(words.get(name, [""] * len(rows)), pa.string()) for name in ("start", "end")}
+    times = {name: pa.array(words.get(name, [""] * len(rows)), pa.string()) for name in _MOMENTS}
     return _cells(words, _read_times(times, where, problems, zone), first.lines, ours=_ours(first.names))
 
 
@@ -123,11 +126,9 @@ def _parquet(place: Place, where: str, problems: Problems, zone: ZoneInfo | None
     columns = _columns(stored.column_names)
     if "job" not in columns:
         raise UllageError(f"{where} has no column of job ids", f"its columns are {listed(stored.column_names)}")
-    words = {
-        name: [_word(value) for value in stored.column(at).to_pylist()] for name, at in columns.items() if name not in ("start", "end")
-    }
+    words = {name: [_word(value) for value in stored.column(at).to_pylist()] for name, at in columns.items() if name not in _MOMENTS}
     empty = pa.nulls(stored.num_rows, pa.string())
-    times = {name: stored.column(columns[name]).combine_chunks() if name in columns else empty for name in ("start", "end")}
+    times = {name: stored.column(columns[name]).combine_chunks() if name in columns else empty for name in _MOMENTS}
     words |= {name: [_word(value) for value in column.to_pylist()] for name, column in times.items()}
     return _cells(words, _read_times(times, where, problems, zone), 0, ours=_ours(stored.column_names))
 
@@ -145,12 +146,12 @@ def _word(value: object) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _read_times(times: dict[str, pa.Array], where: str, problems: Problems, zone: ZoneInfo | None) -> tuple[Times, Times]:
-    start, end = (clock.milliseconds(times[name], problems, where, zone) for name in ("start", "end"))
-    return start, end
+def _read_times(times: dict[str, pa.Array], where: str, problems: Problems, zone: ZoneInfo | None) -> tuple[Times, Times, Times]:
+    queue_start, start, end = (clock.milliseconds(times[name], problems, where, zone) for name in _MOMENTS)
+    return queue_start, start, end
 
 
-def _cells(words: dict[str, list[str]], times: tuple[Times, Times], line: int, ours: bool) -> Cells:
+def _cells(words: dict[str, list[str]], times: tuple[Times, Times, Times], line: int, ours: bool) -> Cells:
     return Cells({**words}, *times, len(words["job"]), line, ours)
 
 
@@ -174,6 +175,7 @@ def _records(cells: Cells, where: str, problems: Problems) -> Iterator[Record]:
             continue
         try:
             record = _record(told, _time(cells.start, row, "start" in told), _time(cells.end, row, "end" in told), percent)
+            record = replace(record, queue_start=_time(cells.queue_start, row, told=False))
             places, count = _places(told)
         except (ValueError, UllageError) as error:
             problems.drop("job records that can't be read", 1, f"{where} row {row + 1:,}: {error}")
