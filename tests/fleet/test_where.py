@@ -61,6 +61,9 @@ def test_a_part_has_the_numbers_that_the_whole_fleet_has_for_it(ask: Callable[..
         # the bounds of OFU rest on the clocks that were seen at work in all that was asked about: a part has seen fewer
         assert replace(own, key=row.key, ofu_bounds=row.ofu_bounds) == row
         assert (own.ofu_bounds is None) == (row.ofu_bounds is None)
+        if own.ofu_bounds is not None and row.ofu_bounds is not None:
+            slack = 1 + 1e-9
+            assert row.ofu_bounds[0] <= own.ofu_bounds[0] * slack and own.ofu_bounds[1] <= row.ofu_bounds[1] * slack, row.key
         if len(part.groups) == 1:  # what several share is of each of them
             assert (part.ofu, part.gpu_hours, part.trusted_share, part.cost) == pytest.approx(
                 (row.ofu, row.gpu_hours, row.trusted_share, row.cost)

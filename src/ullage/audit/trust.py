@@ -53,17 +53,29 @@ ODDS = 4  # standard errors of a mean of samples
 
 
 @dataclass(frozen=True)
+class SeenClocks:
+    """The lowest and highest clock (Hz) seen at each level of activity (tenths, then exactly 1; None: no sample) while no cycles are
+    counted, the time of all those samples (ms), and their tensor activity × ms."""
+
+    time: float
+    tensor: float
+    lowest: tuple[float | None, ...]
+    highest: tuple[float | None, ...]
+
+
+@dataclass(frozen=True)
 class GaugeEvidence:
     """What a device's samples show beyond its sums: `sums` of `ullage.sums.gauges`, and the spans of time of what is wrong, by kind.
 
     `lasted` is for how long (ms) where nobody looked when. `ofu_bounds` are the least and the most that OFU can be by the clocks seen at
-    each level of activity, for a tensor clock of 1 Hz, while no cycles are counted.
+    each level of activity, for a tensor clock of 1 Hz, while no cycles are counted; `clocks` are those clocks.
     """
 
     sums: Mapping[str, float]
     spans: Mapping[str, tuple[Span, ...]] = field(default_factory=dict)
     ofu_bounds: tuple[float, float] | None = None
     lasted: Mapping[str, int] = field(default_factory=dict)
+    clocks: SeenClocks | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +84,7 @@ class Verdict:
 
     `spans` is when something was wrong (ms), where that can be told. The clock is sampled at an instant, activity is a mean: where both
     move together sampled OFU is biased, and the true one lies between `ofu_bounds`: of the time without counted cycles, None without any.
+    `clocks` are those on which the bounds rest.
     """
 
     gpu: str
@@ -83,6 +96,7 @@ class Verdict:
     spans: tuple[Span, ...] = ()
     ofu_bounds: tuple[float, float] | None = None
     mig: str | None = None
+    clocks: SeenClocks | None = None
 
     @property
     def trusted(self) -> bool:

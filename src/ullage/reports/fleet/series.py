@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ullage.audit.trust import LEAST_MS, GaugeEvidence, allowed_gap
-from ullage.metrics.clocks import SamplingNoise, sampled_ofu_bounds, sampling_noise
+from ullage.audit.trust import LEAST_MS, GaugeEvidence, SeenClocks, allowed_gap
+from ullage.metrics.clocks import LEVELS, SamplingNoise, sampled_ofu_bounds, sampling_noise
 from ullage.metrics.metric import Value
 from ullage.metrics.ofu import sampled_ofu
 from ullage.reports.fleet.rated import Rated, codes_of
@@ -33,7 +33,7 @@ def gauge_evidence(samples: Any, levels: pa.Table) -> dict[Device, GaugeEvidence
     ranges = {"lowest_clock", "highest_clock", "level"}
     by_device = collapse(levels.select([name for name in levels.column_names if name not in ranges]), ["gpu", "mig"])
     longest = np.max([by_device[f"{kind}_ms"].to_numpy() for kind in KINDS], axis=0)
-    bounds, gaps = _ofu_bounds(levels), _util_gaps(samples, levels)
+    seen, gaps = _seen_clocks(levels), _util_gaps(samples, levels)
     added, doubted = by_device.to_pylist(), by_device.filter(pa.array(longest >= LEAST_MS)).to_pylist()
     doubted.sort(key=lambda row: -max(row[f"{kind}_ms"] for kind in KINDS))
     dated = {row["gpu"] for row in doubted[:MOST]}
@@ -45,31 +45,37 @@ def gauge_evidence(samples: Any, levels: pa.Table) -> dict[Device, GaugeEvidence
         (row["gpu"], row["mig"]): GaugeEvidence(
             row | gaps[row["gpu"], row["mig"]],
             spans.get((row["gpu"], row["mig"]), {}),
-            bounds.get((row["gpu"], row["mig"])),
+            bounds,
             lasted.get((row["gpu"], row["mig"]), {}) if row["gpu"] not in dated else {},
+            clocks,
         )
         for row in added
+        for bounds, clocks in [seen.get((row["gpu"], row["mig"]), (None, None))]
     }
 
 
-def _ofu_bounds(levels: pa.Table) -> dict[Device, tuple[float, float]]:
-    """Return the bounds of each device's sampled OFU, for a tensor clock of 1 Hz."""
-    rated = levels.filter(pc.greater(levels["clock_ms"], 0))
+def _seen_clocks(levels: pa.Table) -> dict[Device, tuple[tuple[float, float], SeenClocks]]:
+    """Return the bounds of each device's sampled OFU, for a tensor clock of 1 Hz, and the clocks on which they rest."""
+    rated = levels.filter(pc.and_(pc.greater(levels["clock_ms"], 0), pc.is_valid(levels["level"])))
     if not len(rated):
         return {}
     codes, count = codes_of(rated, "gpu", "mig")
-    level = pc.fill_null(rated["level"], -1).to_numpy() + 1
+    level = np.minimum(rated["level"].to_numpy(), LEVELS)
 
     def by_device(name: str) -> npt.NDArray[np.float64]:
-        found = np.zeros((count, int(level.max()) + 1))
+        found = np.zeros((count, LEVELS + 1))
         found[codes, level] = rated[name].to_numpy()
         return found
 
-    lowest, highest = sampled_ofu_bounds(
-        by_device("clock_tensor_sum"), by_device("clock_ms"), by_device("lowest_clock"), by_device("highest_clock"), 1.0
-    )
+    time, tensor, lowest, highest = (by_device(name) for name in ("clock_ms", "clock_tensor_sum", "lowest_clock", "highest_clock"))
+    edges = sampled_ofu_bounds(tensor, time, lowest, highest, 1.0)
+    bounds = zip(*(np.asarray(edge).tolist() for edge in edges), strict=True)
+    seen = [
+        SeenClocks(*sums, *(tuple(clock or None for clock in edge) for edge in pair))
+        for sums, *pair in zip(np.stack([time, tensor]).sum(axis=2).T.tolist(), lowest.tolist(), highest.tolist(), strict=True)
+    ]
     first = np.unique(codes, return_index=True)[1]
-    return dict(zip(_devices(rated, first), zip(lowest.tolist(), highest.tolist(), strict=True), strict=True))
+    return dict(zip(_devices(rated, first), zip(bounds, seen, strict=True), strict=True))
 
 
 def _devices(levels: pa.Table, rows: npt.NDArray[np.int64]) -> list[Device]:
