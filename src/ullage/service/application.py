@@ -62,6 +62,7 @@ class Service:
         """Every address."""
         fixed = [
             Route("/healthz", self.healthz),
+            Route("/favicon.ico", _no_picture),  # browsers ask for it by themselves
             Route("/readyz", self.readyz),
             Route("/openapi.json", self.openapi),
             Route("/metrics", self.metrics),
@@ -210,6 +211,10 @@ def application(service: Service) -> Starlette:
 
 def _status(error: UllageError) -> int:
     return 404 if isinstance(error, NoSuchNameError) else 422
+
+
+async def _no_picture(_: HttpRequest) -> Response:
+    return Response(status_code=204, headers={"Cache-Control": "max-age=604800"})
 
 
 async def _not_allowed(http: HttpRequest, _: Exception) -> Response:

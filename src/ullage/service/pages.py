@@ -8,7 +8,7 @@ from urllib.parse import quote, urlencode
 
 from ullage.errors import harmless
 from ullage.reports.fleet.request import KEYS
-from ullage.service.served import AskedQuestion
+from ullage.service.served import PAGE_HOURS, AskedQuestion
 from ullage.views.markup import Child, Markup, element, join
 from ullage.views.page import PageFrame
 from ullage.views.view import Headline, View
@@ -71,7 +71,7 @@ def _window_words(path: str, query: Sequence[tuple[str, str]], request: AskedQue
     if request is None or not request.up_to_last_sample:
         return ()
     whole = element("a", "all of it", href=_with(path, [*query, ("since", state.first)])) if state.first else None
-    return (f" This page shows the last {dict(request.words)['since']} of that", *([": ", whole, "."] if whole else ["."]))
+    return (f" This page shows the last {PAGE_HOURS} hours of that", *([": ", whole, "."] if whole else ["."]))
 
 
 _CARRIED = ("since", "until")  # words that stay when one goes from page to page

@@ -16,7 +16,7 @@ from ullage.written_values import moment
 
 FORMS = {"html": ".html", "json": ".json", "csv": ".csv", "markdown": ".md", "text": ".txt"}
 TIMES = ("since", "until")
-PAGE_WINDOW = "24h"  # of the store that pages of the fleet show where nothing is said of the time
+PAGE_HOURS = 24  # of the store that pages of the fleet show where nothing is said of the time
 _SWITCHES = {"": True, "1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
 
 
@@ -106,7 +106,7 @@ class AskedQuestion:
         """Return the request as a page asks it: of the fleet's last hours, where nothing is said of the time."""
         if self.name != "fleet" or any(word in TIMES for word, _ in self.words):
             return self
-        return replace(self.with_words({"since": PAGE_WINDOW}), up_to_last_sample=True)
+        return replace(self.with_words({"since": f"{PAGE_HOURS}h"}), up_to_last_sample=True)
 
     def given(self, place: ReadPlace, now_ms: int) -> dict[str, Any]:
         """Return the words as the question takes them, with the place that is read; spans count back from a time, and are times then."""

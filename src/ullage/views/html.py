@@ -32,7 +32,7 @@ from ullage.views.view import (
 
 NAME = 100  # characters of a name in a table
 INDENT = "&emsp;"  # of a node under its parent
-_PERCENT = re.compile(r"([\d.,]*\d %)")  # a percentage, as words of a line
+_PERCENT = re.compile(r"((?:OFU )?[\d.,]*\d %)")  # a percentage, as words of a line
 _SECTION = re.compile(r"#[a-z0-9-]+")  # a section of the same page
 
 
@@ -131,7 +131,7 @@ def _table(table: Table, heading: str, address_of: Address) -> Markup:
     return join(
         [
             element(heading, table.title) if table.title else None,
-            element("div", whole, class_="scroll", tabindex="0", role="region", aria_label=table.name),
+            element("div", whole, class_="scroll", tabindex="0", role="region", aria_label=f"Table: {table.name}"),
             element("p", f"… {more:,} more", class_="more") if more > 0 else None,
             element("p", table.note, class_="more") if table.note else None,
         ]

@@ -48,7 +48,7 @@ thead th{font-weight:400;color:var(--muted);vertical-align:bottom;border-bottom-
 tbody th,tfoot th{font-weight:400;text-align:left}
 thead th:first-child{text-align:left}
 table.numbers{width:auto;min-width:min(100%,32rem)}
-.words{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:5.5rem;max-width:24rem}
+.words{text-align:left;white-space:normal;overflow-wrap:anywhere;min-width:8rem;max-width:24rem}
 tbody th.words{min-width:9rem}
 td.strong{font-weight:600}
 td.doubt{color:var(--doubt)}

@@ -1,0 +1,160 @@
+"""Every page of the service in a real browser: nothing fails, nothing is fetched from elsewhere, everybody can read and reach it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from tests.service.running import Client, hour, service, small_store
+from ullage.service.pages import PAGES
+from ullage.service.settings import ServiceSettings
+from ullage.store.store import Store
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: no page was opened in a real browser")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
+# axe-core, from npm: `npm install --no-save axe-core` in the repository's folder, or named by ULLAGE_AXE
+AXE = Path(os.environ.get("ULLAGE_AXE") or Path(__file__).parents[2] / "node_modules/axe-core/axe.min.js")
+PATHS = (*(page.path for page in PAGES), "/job/4711", "/store/info", "/?since=30m&against=30m&by=user", "/?where=user=ann", "/nowhere")
+QUICK = ("/", "/job/4711")
+EVERY = [path if path in QUICK else pytest.param(path, marks=pytest.mark.full) for path in PATHS]
+SIZES = {"page": (1440, 900), "phone": (390, 844)}
+HOSTILE = "\"><img src=x onerror=\"document.title='pwned'\"><script>document.title='pwned'</script>"
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    place = small_store(tmp_path_factory.mktemp("browsed"))
+    Store.open(place).append([hour(job=HOSTILE, user=HOSTILE, host="<b>n3</b>")])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_DATA_HOME", str(place.parent / "home"))
+        with service(ServiceSettings(source=str(place), answer_limit="600s")) as asking:
+            yield asking
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if CHROMIUM is None:
+        pytest.skip("chromium is not installed: no page was opened in a real browser")
+    with playwright.sync_playwright() as driver:
+        made = driver.chromium.launch(executable_path=CHROMIUM, args=FLAGS, timeout=300_000)
+        yield made
+        made.close()
+
+
+class Visit:
+    """A page that was opened, and what went wrong meanwhile."""
+
+    def __init__(self, browser: Any, client: Client, path: str, size: str = "page", scheme: str = "light") -> None:
+        width, height = SIZES[size]
+        self.context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+        self.context.set_default_timeout(300_000)
+        self.page, self.wrong, self._here = self.context.new_page(), list[str](), f"http://127.0.0.1:{client.port}"
+        self.page.on("console", lambda said: self.wrong.append(said.text) if said.type in ("error", "warning") else None)
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.on("request", lambda asked: None if asked.url.startswith(self._here + "/") else self.wrong.append(asked.url))
+        self.status = self.page.goto(self._here + path).status
+        if self.status != 200:  # which the browser says on its console, too
+            self.wrong = [said for said in self.wrong if f"status of {self.status}" not in said]
+
+    def __enter__(self) -> Visit:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.context.close()
+
+
+def axe() -> str:
+    if not AXE.is_file():
+        pytest.skip(f"axe-core is not at {AXE}: no page was looked through for what keeps people from reading it")
+    return AXE.read_text(encoding="utf-8")
+
+
+def violations(visit: Visit) -> list[tuple[str, str]]:
+    visit.page.evaluate(axe())
+    found = visit.page.evaluate("axe.run()")["violations"]
+    return [(one["id"], node["html"][:200]) for one in found if one["impact"] in ("serious", "critical") for node in one["nodes"]]
+
+
+@pytest.mark.parametrize("path", EVERY)
+def test_a_page_has_nothing_wrong_in_light_and_dark_on_a_screen_on_a_phone_and_on_paper(client: Client, browser: Any, path: str) -> None:
+    for size, scheme in (("page", "light"), ("page", "dark"), ("phone", "light"), ("phone", "dark")):
+        with Visit(browser, client, path, size, scheme) as visit:
+            assert visit.page.locator("h1").count() == 1 and visit.page.title() != "pwned"
+            assert visit.page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (path, size)
+            visit.page.emulate_media(media="print")
+            assert not visit.page.locator("header.site").is_visible() and visit.page.locator("h1").is_visible()
+            assert visit.wrong == [], (path, size, scheme)
+
+
+@pytest.mark.parametrize("path", EVERY)
+def test_nothing_on_a_page_keeps_people_from_reading_it(client: Client, browser: Any, path: str) -> None:
+    axe()
+    for size, scheme in (("page", "light"), ("page", "dark"), ("phone", "light"), ("phone", "dark")):
+        with Visit(browser, client, path, size, scheme) as visit:
+            assert violations(visit) == [], (path, size, scheme)
+
+
+def test_what_keeps_people_from_reading_a_page_would_be_found(client: Client, browser: Any) -> None:
+    with Visit(browser, client, "/nowhere") as visit:
+        visit.page.evaluate("document.querySelector('main p').style.color = '#e8e8e8'")
+        visit.page.evaluate("document.querySelector('main').append(new Image())")
+        assert {name for name, _ in violations(visit)} == {"color-contrast", "image-alt"}
+
+
+def test_the_keyboard_reaches_every_link_field_and_table_in_their_order(client: Client, browser: Any) -> None:
+    with Visit(browser, client, "/") as visit:
+        page = visit.page
+        page.evaluate("[...document.querySelectorAll('a, button, input, select, .scroll')].forEach((one, at) => one.dataset.at = at)")
+        wanted = page.evaluate("[...document.querySelectorAll('[data-at]:not([type=hidden])')].map(one => one.dataset.at)")
+        reached = []
+        for _ in wanted:
+            page.keyboard.press("Tab")
+            reached.append(page.evaluate("document.activeElement.dataset.at"))
+            assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") != "none", reached[-1]
+        assert reached == wanted
+        # the first stop leads past the navigation
+        page.evaluate("document.activeElement.blur()")
+        page.goto(page.url)
+        page.keyboard.press("Tab")
+        page.keyboard.press("Enter")
+        assert page.url.endswith("#report") and visit.wrong == []
+
+
+def test_the_form_and_the_links_lead_to_what_they_say(client: Client, browser: Any) -> None:
+    with Visit(browser, client, "/") as visit:
+        page = visit.page
+        page.get_by_label("Part of the fleet").fill("user=bob")
+        page.locator("select[name=by]").select_option("host")
+        page.get_by_role("button", name="Show").click()
+        page.wait_for_url("**/?where=user*")
+        assert "by=host" in page.url and page.get_by_label("Part of the fleet").input_value() == "user=bob"
+        assert page.locator("main").get_by_role("link", name="n2").count() > 0 and page.get_by_role("link", name="n1").count() == 0
+        page.get_by_role("link", name="Jobs", exact=True).click()
+        page.wait_for_url("**/jobs*")
+        page.locator("main").get_by_role("link", name="4711").first.click()
+        page.wait_for_url("**/job/4711*")
+        assert page.locator("h1").inner_text().startswith("Job 4711") and visit.wrong == []
+
+
+def test_a_hostile_name_leads_to_its_own_page_and_stays_text(client: Client, browser: Any) -> None:
+    with Visit(browser, client, f"/job/{quote(HOSTILE, safe='')}") as visit:
+        assert visit.status == 200 and "onerror" in visit.page.locator("h1").inner_text()
+        assert visit.page.title() != "pwned" and visit.page.locator("img").count() == 0 and visit.wrong == []
+
+
+def test_a_table_sorts_by_keyboard(client: Client, browser: Any) -> None:
+    with Visit(browser, client, "/jobs") as visit:
+        page = visit.page
+        head = page.locator("table.sorts thead button").first
+        head.focus()
+        page.keyboard.press("Enter")
+        assert page.locator("table.sorts thead th[aria-sort=ascending]").count() == 1
+        names = page.locator("table.sorts").first.locator("tbody tr th").all_inner_texts()
+        assert len(names) == 3 and names == sorted(names, key=str.casefold)
