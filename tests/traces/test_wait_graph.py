@@ -63,9 +63,33 @@ def test_a_circle_is_refused():
         wait_graph(np.zeros(3, np.int64), table(rows))
 
 
-def test_a_moment_that_does_not_exist_is_refused():
+@pytest.mark.parametrize("waits", [[(1, 1)], [(1, 0), (1, 1)], [(1, 0), (1, 0), (1, 1)]])
+def test_a_moment_that_waits_for_itself_is_refused(waits: list[tuple[int, int]]):
+    with pytest.raises(ValueError, match="circle"):
+        wait_graph(np.arange(2), table([(*pair, [0, 0, 0]) for pair in waits]))
+
+
+@pytest.mark.parametrize("before", [3, -1])
+def test_a_moment_that_does_not_exist_is_refused(before: int):
     with pytest.raises(ValueError, match="does not exist"):
-        wait_graph(np.zeros(3, np.int64), table([(1, 3, [0, 0, 0])]))
+        wait_graph(np.zeros(3, np.int64), table([(1, before, [0, 0, 0])]))
+
+
+@pytest.mark.parametrize("waits", [[(1, 2), (1, 0)], [(1, 0), (1, 2)], [(1, 0), (1, 0), (1, 2)]])
+def test_a_moment_may_wait_for_one_that_was_recorded_later(waits: list[tuple[int, int]]):
+    # the second span lasts 7: moment 2, recorded last, comes at 7, and moment 1, which waits for it and for the origin, 7 later
+    spans = np.array([0, NEVER, 7])
+    graph = wait_graph(np.array([0, 10, 20]), table([(2, 0, [2, 0, 0]), *((*pair, [2, 0, 0]) for pair in waits)]))
+    assert moments(graph, spans)[graph.place].tolist() == [0, 14, 7]
+
+
+def test_of_waits_that_end_together_the_first_of_the_table_is_the_cause():
+    # moments 1 and 2 both come at 7, and 3 waits for both
+    spans = np.array([0, NEVER, 7])
+    for first, second in ((1, 2), (2, 1)):
+        rows = [(1, 0, [2, 0, 0]), (2, 0, [2, 0, 0]), (3, first, [0, 0, 0]), (3, second, [0, 0, 0])]
+        graph = wait_graph(np.arange(4), table(rows))
+        assert wait_path(graph, spans, moments(graph, spans), int(graph.place[3])).moments.tolist() == [3, first]
 
 
 def test_spans_are_numbered_block_by_block_behind_the_four_that_every_run_has():
