@@ -23,7 +23,20 @@ from tests.live.nvml_double import Gpu, Nvml
 from tests.traces.trace_command import EVENTS, profile
 from ullage.asking.question import QUESTIONS, RegisteredQuestion
 from ullage.cli import cli
-from ullage.cli._exit_status import ANSWERED, ERROR, GATE, INTERRUPTED, PARTIAL, PASSED_ON, USAGE, in_words, table, whys_of_3
+from ullage.cli._exit_status import (
+    ANSWERED,
+    ERROR,
+    GATE,
+    INTERRUPTED,
+    PARTIAL,
+    PASSED_ON,
+    UNDER_LIMIT,
+    USAGE,
+    in_words,
+    table,
+    whys_of_3,
+    whys_of_4,
+)
 from ullage.views.view import Headline, View
 
 ROOT = Path(__file__).parents[1]
@@ -334,7 +347,8 @@ def cases() -> list[Case]:
         ("trace", PARTIAL, "trace cut.json"),
         ("trace compare", ANSWERED, "trace compare good.json slower.json"),
         ("trace compare", ANSWERED, "trace compare good.json slower.json --fail-under 0.4"),
-        ("trace compare", GATE, "trace compare good.json slower.json --fail-under 0.9"),
+        ("trace compare", UNDER_LIMIT, "trace compare good.json slower.json --fail-under 0.9"),
+        ("trace compare", UNDER_LIMIT, "trace compare good.json cut.json --fail-under speed=1000"),  # partial as well
         ("trace compare", PARTIAL, "trace compare good.json cut.json"),
         ("trace compare", ERROR, "trace compare good.json nowhere.json"),
         ("trace gemms", ANSWERED, "trace gemms good.json"),
@@ -406,7 +420,12 @@ def test_the_cases_are_of_every_command_and_of_each_status_that_it_has() -> None
         covered.setdefault(case[0], set()).add(case[1])
     assert set(covered) | set(PASSED_ON) == set(COMMANDS)
     for name, statuses in covered.items():
-        assert statuses - {INTERRUPTED} == {ANSWERED, ERROR, *([PARTIAL] if name in whys_of_3() else [])}, name
+        assert statuses - {INTERRUPTED} == {
+            ANSWERED,
+            ERROR,
+            *([PARTIAL] if name in whys_of_3() else []),
+            *([UNDER_LIMIT] if name in whys_of_4() else []),
+        }, name
 
 
 @pytest.mark.parametrize(
@@ -435,13 +454,13 @@ def test_every_help_ends_with_the_statuses_of_the_command(name: str) -> None:
     for _ in range(2):  # asked again it says it once
         shown = CliRunner().invoke(cli, [*name.split(), "--help"], terminal_width=400)
         assert shown.exit_code == 0
-        assert " ".join(shown.output.split()).endswith(in_words(name, whys_of_3().get(name, "")))
+        assert " ".join(shown.output.split()).endswith(in_words(name, whys_of_3().get(name, ""), whys_of_4().get(name, "")))
         assert shown.output.count("Exit status") == 1
 
 
 def test_a_question_whose_gate_can_trip_says_when() -> None:
     gated = {name for name, question in QUESTIONS.items() if question.gate is not RegisteredQuestion.gate}
-    assert {"audit mfu", "cupti check", "sass"} <= gated <= set(whys_of_3())
+    assert {"audit mfu", "cupti check", "sass"} <= gated <= {*whys_of_3(), *whys_of_4()}
 
 
 def test_the_page_of_commands_has_the_table() -> None:

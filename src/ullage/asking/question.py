@@ -69,7 +69,8 @@ class RegisteredQuestion(Generic[Q, R]):
 
     `examples` end the help. `read_places` says which places are read, so that no answer takes their place. `listed_by` says what lists
     its words, where that is not the help of its command. `gate` is whether an answer to a question makes the command end with status 3
-    for a script, and `status_3` says when it does so, by the gate or because the answer is partial. `straight_to_file` answers what is
+    for a script, and `status_3` says when it does so, by the gate or because the answer is partial. With a `status_4`, which says when, the
+    gate is a limit that the user named, and has that status of its own. `straight_to_file` answers what is
     too long to print, and returns why it is partial (None: it is not asked for). One that `only_reads` runs nothing that a user named,
     measures nothing and writes nothing. `with_file` returns a question that knows in which file its answer will be: what takes long
     keeps parts of it there.
@@ -92,6 +93,7 @@ class RegisteredQuestion(Generic[Q, R]):
     straight_to_file: Callable[[Q, Path | None, Progress], str | None] = lambda *_: None
     listed_by: str = ""
     status_3: str = ""
+    status_4: str = ""
     only_reads: bool = True
     with_file: Callable[[Q, Path | None], Q] = lambda question, _: question
     goes_on: Callable[[Q, Audience], bool] = lambda *_: False

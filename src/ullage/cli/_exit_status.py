@@ -6,37 +6,44 @@ import importlib
 
 import click
 
-ANSWERED, ERROR, USAGE, PARTIAL, INTERRUPTED = 0, 1, 2, 3, 130
-GATE = PARTIAL  # a script asks "may I use this answer as it is?", and both mean no
+ANSWERED, ERROR, USAGE, PARTIAL, UNDER_LIMIT, INTERRUPTED = 0, 1, 2, 3, 4, 130
+GATE = PARTIAL  # where no limit was named: a script asks "may I use this answer as it is?", and both mean no
 
 MEANINGS = {
     ANSWERED: "answered. What an ordinary report finds, however bad, is an answer",
     ERROR: "error: there is no answer, and stderr says why and what to do",
     USAGE: "usage: the command line can't be read",
     PARTIAL: "answered, but from only a part of what was asked for; or a gate tripped",
+    UNDER_LIMIT: "answered, and something falls under a limit that was named (`--fail-under`): a gate for pull requests",
     INTERRUPTED: "interrupted by Ctrl-C; what runs until Ctrl-C ends with 0",
 }
 # The one command whose status is another program's.
 PASSED_ON = {"run": "that of the program; 126 or 127 when it can't be run, as a shell has it"}
 
 
-def end(*, partial: bool = False, gate: bool = False, interrupted: bool = False) -> None:
-    """End the command with the status of an answer that is partial, or whose gate tripped, or that Ctrl-C cut short; else do nothing."""
+def end(*, partial: bool = False, gate: bool = False, under_limit: bool = False, interrupted: bool = False) -> None:
+    """End the command with the status of an answer that is partial, or whose gate tripped, or that Ctrl-C cut short; else do nothing.
+
+    Of an answer that is partial and falls `under_limit` it is that of the limit: what is missing does not make it pass.
+    """
     if interrupted:
         raise click.exceptions.Exit(INTERRUPTED)
+    if under_limit:
+        raise click.exceptions.Exit(UNDER_LIMIT)
     if partial or gate:
         raise click.exceptions.Exit(PARTIAL)
 
 
-def in_words(name: str, status_3: str = "") -> str:
-    """Return one line on the exit statuses of a command, as its help shows it; `status_3` is what 3 says of it.
+def in_words(name: str, status_3: str = "", status_4: str = "") -> str:
+    """Return one line on the exit statuses of a command, as its help shows it; `status_3` and `status_4` are what 3 and 4 say of it.
 
     >>> in_words("audit peaks", "a row is wrong")
     'Exit status: 0 answered, 1 error, 2 usage, 3 when a row is wrong.'
     """
     if name in PASSED_ON:
         return f"Exit status: {PASSED_ON[name]}; 1 error, 2 usage, where it is not started."
-    return f"Exit status: 0 answered, 1 error, 2 usage{f', 3 when {status_3}' if status_3 else ''}."
+    whens = "".join(f", {status} when {why}" for status, why in ((PARTIAL, status_3), (UNDER_LIMIT, status_4)) if why)
+    return f"Exit status: 0 answered, 1 error, 2 usage{whens}."
 
 
 def described(command: click.Command, name: str, status_3: str = "") -> click.Command:
@@ -61,9 +68,17 @@ def whys_of_3() -> dict[str, str]:
     return {name: reason for name, reason in reasons.items() if reason}
 
 
+def whys_of_4() -> dict[str, str]:
+    """Return what 4 says of each command that can end with it; every question is loaded."""
+    from ullage.asking.question import QUESTIONS
+
+    return {name: question.status_4 for name, question in QUESTIONS.items() if question.status_4}
+
+
 def table() -> str:
     """Return the table of exit statuses in Markdown, and what 3 says of each command."""
     rows = [f"| {status} | {meaning} |" for status, meaning in MEANINGS.items()]
+    fours = [f"| `ullage {name}` | {why} |" for name, why in sorted(whys_of_4().items())]
     threes = [f"| `ullage {name}` | {why} |" for name, why in sorted(whys_of_3().items())]
     return "\n".join(
         [
@@ -76,5 +91,9 @@ def table() -> str:
             "| command | status 3 when |",
             "|---|---|",
             *threes,
+            "",
+            "| command | status 4 when |",
+            "|---|---|",
+            *fours,
         ]
     )

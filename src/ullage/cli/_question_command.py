@@ -48,7 +48,7 @@ def question_command(name: str, kind: type[click.Command] = click.Command) -> cl
         params=[*params, *_output_options(fields)],
         callback=run,
         help=inspect.getdoc(question.asked),
-        epilog=f"\b\nExamples:{question.examples.rstrip()}\n\n{in_words(name, question.status_3)}",
+        epilog=f"\b\nExamples:{question.examples.rstrip()}\n\n{in_words(name, question.status_3, question.status_4)}",
         context_settings={"ignore_unknown_options": any(field.signed for field in fields)},
     )
     return made
@@ -171,7 +171,7 @@ def _give_answer(question: RegisteredQuestion[Any, Any], **words: Any) -> None:
         click.echo(remark, err=True)
     end(
         partial=not getattr(report, "complete", True),
-        gate=question.gate(asked, report),
+        **{"under_limit" if question.status_4 else "gate": question.gate(asked, report)},
         interrupted=getattr(report, "interrupted", False),
     )
 

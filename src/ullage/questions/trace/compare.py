@@ -94,7 +94,8 @@ QUESTION = register(
         examples=_EXAMPLES,
         read_places=lambda question: [named_run(run)[1] for run in (question.a, question.b)],
         gate=lambda _, report: report.verdict is not None and not report.verdict.passed,
-        status_3="B falls under --fail-under, or something of a run is missing in the files",
+        status_3="something of a run is missing in the files",
+        status_4="B falls under --fail-under, or it can't be told that it does not",
     )
 )
 
