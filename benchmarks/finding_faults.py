@@ -1,7 +1,8 @@
-"""Precision and recall of a fleet's findings, by kind: python benchmarks/finding_faults.py [seeds].
+"""Precision and recall of a fleet's findings, by kind: python benchmarks/finding_faults.py [seeds] [--near] [--list].
 
 Each seed is two simulated fleets: one with everything planted that has a finding, where it finds a place, and a healthy one, in which every
-finding is false (but for free time, of which the draw itself may leave a twentieth).
+finding is false (but for free time, of which the draw itself may leave a twentieth). With `--near` faults are planted a little beyond and a
+little before the threshold of their kind instead, each in a job of its own.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -20,22 +21,34 @@ import pyarrow as pa
 import pyarrow.parquet as parquet
 
 from ullage.audit.trust import UNTRUSTED
-from ullage.findings.fleet import not_allocated
+from ullage.findings.fleet import held_idle, low_sm_fill, not_allocated, reported_mfu, straggler, throttled
 from ullage.findings.fleet.slower_than_its_kind import MOST_OF_THE_SLOWEST
 from ullage.findings.kind import FLEET_KINDS, LEAST_SHARE
 from ullage.reports.fleet.fleet import FleetReport, beside, fleet
 from ullage.reports.fleet.request import FleetRequest
+from ullage.reports.fleet.roofs import NEAR as BINDS
 from ullage.simulate.faults import LIMITED
 from ullage.simulate.fleet import Simulation, Specification
 from ullage.simulate.fleet import fleet as simulated
-from ullage.simulate.load import CLOCK, COMMUNICATION_SM, LIMITS, SM, TENSOR, expected_ofu
-from ullage.simulate.schedule import ScheduledJob, slowed
-from ullage.simulate.specification import device
+from ullage.simulate.load import CLOCK, COMMUNICATION, COMMUNICATION_SM, COMPUTE, DRAM, LIMITS, POWER_CAP, SM, TENSOR, expected_ofu
+from ullage.simulate.schedule import ScheduledJob, slowed, straggling
+from ullage.simulate.specification import SimulatedChip, device
 from ullage.sums.windows import settle
 from ullage.views.view import Finding
 
 SEEDS, GPUS, HOURS, INTERVAL = 200, 96, 6.0, 30.0
-FAULTS = ("straggler", "held_idle", "free", "regression", "latent_moe", "hybrid", "recomputation", "stuck", "stale", "zero_clock")
+FAULTS: tuple[str, ...] = (
+    "straggler",
+    "held_idle",
+    "free",
+    "regression",
+    "latent_moe",
+    "hybrid",
+    "recomputation",
+    "stuck",
+    "stale",
+    "zero_clock",
+)
 FAULTS += ("memory_bound", "failing_memory", "failing_link", "application_xid")
 KIND_OF = {kind: kind for kind in ("memory_bound", "straggler", "held_idle")} | {"regression": "slower_than_its_kind"}
 KIND_OF |= dict.fromkeys(("latent_moe", "hybrid", "recomputation"), "reported_mfu")
@@ -49,12 +62,13 @@ Found = set[tuple[str, str]]  # a kind, and where
 
 @dataclass
 class FindingScore:
-    """How often each kind was due, found where it was due, and found where it was not."""
+    """How often each kind was due, found where it was due, and found where it was not; `before` a threshold it was planted so often."""
 
     due: Counter[str] = field(default_factory=Counter)
     right: Counter[str] = field(default_factory=Counter)
     false: Counter[str] = field(default_factory=Counter)
     healthy: Counter[str] = field(default_factory=Counter)
+    before: Counter[str] = field(default_factory=Counter)
     fleets: int = 0
     wrong: list[tuple[int, str, str]] = field(default_factory=list)
 
@@ -163,9 +177,16 @@ def _with_empty_sms(simulation: Simulation) -> Iterator[tuple[str, str]]:
         yield "low_sm_fill", job.name
 
 
+def _alone_of_its_kind(simulation: Simulation) -> list[int]:
+    """Return one job of which no other fault is planted and that has no like: what it was before is all that it can be compared with."""
+    kinds = Counter((job.user, job.family, len(job.gpus)) for job in simulation.records)
+    alone = [n for n in _untouched(simulation)[2:] if kinds[(job := simulation.records[n]).user, job.family, len(job.gpus)] == 1]
+    return alone[-1:]
+
+
 def _with_slower_work(simulation: Simulation) -> Iterator[tuple[str, str]]:
     """Make the host of one job keep its GPUs waiting, and yield the finding that it is due beside the fleet as it was before."""
-    for number in _untouched(simulation)[-1:]:
+    for number in _alone_of_its_kind(simulation):
         job = simulation.records[number]
         simulation.records[number] = replace(job, loads=slowed(job.loads, SLOWED), mfu=None)
         yield "slower_than_before", job.name
@@ -186,7 +207,7 @@ def _with_lowered_clocks(simulation: Simulation) -> Iterator[tuple[str, str]]:
 
     Jobs that would lose less than a finding is worth are left alone.
     """
-    chosen = iter(_untouched(simulation)[2:-1])
+    chosen = iter([number for number in _untouched(simulation)[2:] if number not in _alone_of_its_kind(simulation)])
     for cause, (factor, reasons) in LIMITED.items():
         for number in chosen:
             job = simulation.records[number]
@@ -228,10 +249,135 @@ def _with_waits(simulation: Simulation, jobs: pa.Table, mean: float) -> tuple[pa
     return jobs, {("queue_wait", EVERYWHERE)} if mean == LONG_WAIT else set()
 
 
+# --- near the thresholds ---
+
+BESIDE = 0.06  # how far on either side of its threshold something is planted, relatively
+# what is planted costs of a job's OFU-hours, at least: half of its GPUs run slower, or a fifth is reported too much or too little
+OF_OFU_HOURS = {"throttled": (1 - throttled.CAPPED) / 2, "reported_mfu": 1 - reported_mfu.LEAST_RATIO}
+NEAR_HOURS, SEVERAL_GPUS = 1.5, 4  # of a job, at least: what is found must be worth a line, and half of its GPUs are capped
+
+
+@dataclass(frozen=True)
+class NearThreshold:
+    """What is planted near a threshold: `found` a little beyond it, `not_found` a little before it."""
+
+    kind: str
+    found: Callable[[ScheduledJob, SimulatedChip], ScheduledJob]
+    not_found: Callable[[ScheduledJob, SimulatedChip], ScheduledJob]
+
+
+def _on_both_sides(
+    kind: str, at: float, change: Callable[[ScheduledJob, SimulatedChip, float], ScheduledJob], *, below: bool
+) -> NearThreshold:
+    """Return what is planted at a threshold, which is passed `below` it or above it."""
+    less, more = (lambda job, chip, level=at * factor: change(job, chip, level) for factor in (1 - BESIDE, 1 + BESIDE))
+    return NearThreshold(kind, less, more) if below else NearThreshold(kind, more, less)
+
+
+def _with(job: ScheduledJob, columns: Mapping[int, float], some: slice = slice(None)) -> ScheduledJob:
+    loads = job.loads.copy()
+    for column, value in columns.items():
+        loads[some, column] = value
+    return replace(job, loads=loads, mfu=None)
+
+
+def _sm_fill(job: ScheduledJob, _: SimulatedChip, fill: float) -> ScheduledJob:
+    tensor = min(0.6 * fill, float(job.loads[0, TENSOR]))
+    return _with(job, {SM: fill, COMMUNICATION_SM: fill, TENSOR: tensor})
+
+
+def _idle_share(job: ScheduledJob, _: SimulatedChip, share: float) -> ScheduledJob:
+    return replace(job, startup=round(share * (job.end - job.start)), mfu=None)
+
+
+def _memory(job: ScheduledJob, _: SimulatedChip, height: float) -> ScheduledJob:
+    # memory is read while the job computes: its share of the time × its level is the height under the memory's roof
+    return _with(job, {COMPUTE: 0.9, COMMUNICATION: 0.02, DRAM: height / 0.9, TENSOR: 0.1, SM: 0.8})
+
+
+def _reported(job: ScheduledJob, chip: SimulatedChip, factor: float) -> ScheduledJob:
+    running = 1 - job.startup / max(1, job.end - job.start)
+    return replace(job, mfu=float(expected_ofu(job.loads, chip).mean()) * running * factor)
+
+
+def _slower(job: ScheduledJob, _: SimulatedChip, left: float) -> ScheduledJob:
+    return replace(job, loads=slowed(job.loads, 1 / left), mfu=None)
+
+
+def _capped(job: ScheduledJob, _: SimulatedChip, clock: float) -> ScheduledJob:
+    some = slice(0, len(job.gpus) // 2)
+    loads = job.loads.copy()
+    loads[:, CLOCK], loads[:, LIMITS] = loads[-1, CLOCK], POWER_CAP
+    loads[some, CLOCK] *= clock
+    return replace(job, loads=loads, mfu=None)
+
+
+def _straggling(job: ScheduledJob, _: SimulatedChip, busier: float) -> ScheduledJob:
+    loads = job.loads.copy()
+    loads[:, COMPUTE], loads[:, SM], loads[:, COMMUNICATION] = loads[:, COMPUTE].mean(), loads[:, SM].mean(), 0.0
+    return replace(job, loads=straggling(loads, 0, busier), mfu=None)
+
+
+NEAR = (
+    _on_both_sides("low_sm_fill", low_sm_fill.MOST_FILL, _sm_fill, below=True),
+    _on_both_sides("held_idle", held_idle.LEAST_SHARE, _idle_share, below=False),
+    _on_both_sides("memory_bound", BINDS, _memory, below=False),
+    _on_both_sides("reported_mfu", reported_mfu.MOST_RATIO, _reported, below=False),
+    _on_both_sides("reported_mfu", reported_mfu.LEAST_RATIO, _reported, below=True),
+    _on_both_sides("slower_than_before", MOST_OF_THE_SLOWEST, _slower, below=True),
+    _on_both_sides("throttled", throttled.CAPPED, _capped, below=True),
+    _on_both_sides("straggler", straggler.LEAST_BUSIER, _straggling, below=False),
+)
+
+
+def _has_room(kind: str, number: int, simulation: Simulation) -> bool:
+    """Return whether a job is so long and large that what is planted there is worth a line; a start-up must lie in the window."""
+    job, (start, end) = simulation.records[number], simulation.specification.window
+    hours = (min(end, job.end) - max(start, job.start)) / 3_600_000
+    if kind == "held_idle":
+        return job.start >= start and hours * held_idle.LEAST_SHARE > 1.1 * held_idle.LEAST_HOURS
+    worth = _ofu_hours(simulation, number) * OF_OFU_HOURS.get(kind, 1.0)
+    return hours >= NEAR_HOURS and len(job.gpus) >= SEVERAL_GPUS and worth >= 1.2 * LEAST_SHARE * GPUS * HOURS
+
+
+def add_near_fleet(score: FindingScore, seed: int) -> None:
+    """Plant each kind a little beyond and a little before its threshold, each in a job of its own, and count."""
+    simulation = simulated(Specification(gpus=GPUS, hours=HOURS, interval=INTERVAL, seed=seed))
+    earlier, end = report_on(simulation, simulation.jobs()), simulation.specification.window[1]
+    sides = [(near, beyond) for near in NEAR for beyond in (True, False)]
+    waiting = [sides[n] for n in np.random.default_rng(seed).permutation(len(sides))]
+    due, watched = set(), set()
+    for number in _untouched(simulation):
+        job = replace(simulation.records[number], end=min(simulation.records[number].end, end))
+        near, beyond = next(((near, beyond) for near, beyond in waiting if _has_room(near.kind, number, simulation)), (None, False))
+        if near is None:
+            continue
+        waiting.remove((near, beyond))
+        chip = device(simulation.models[int(job.gpus[0]) // simulation.specification.gpus_per_host])
+        simulation.records[number] = (near.found if beyond else near.not_found)(job, chip)
+        watched.add((near.kind, job.name))
+        if beyond:
+            due.add((near.kind, job.name))
+    report = beside(report_on(simulation, simulation.jobs()), earlier, "the same fleet before it was changed")
+    found = {(one.kind, str(one.where.job)) for one in report.findings}
+    score.before.update(kind for kind, _ in watched - due)
+    score.add(due, found & watched, seed)
+
+
 def main() -> None:
     """Print precision and recall by kind, and how many findings healthy fleets have."""
-    words = [word for word in sys.argv[1:] if word != "--list"]
+    words = [word for word in sys.argv[1:] if not word.startswith("--")]
     seeds, begun, score = int(words[0]) if words else SEEDS, time.perf_counter(), FindingScore()
+    if "--near" in sys.argv:
+        for seed in range(seeds):
+            add_near_fleet(score, seed)
+        print(f"{seeds} seeds, planted {BESIDE:.0%} beyond and before each threshold, {time.perf_counter() - begun:.0f} s\n")
+        print(f"{'kind':22} {'beyond':>7} {'found':>6} {'before':>7} {'found':>6}")
+        for kind in sorted({near.kind for near in NEAR}):
+            print(f"{kind:22} {score.due[kind]:7} {score.right[kind]:6} {score.before[kind]:7} {score.false[kind]:6}")
+        if "--list" in sys.argv:
+            print("\n".join(f"seed {seed}: {what} {where}" for seed, what, where in score.wrong))
+        return
     for seed in range(seeds):
         add_fleets(score, seed)
     print(f"{seeds} seeds, {2 * seeds} fleets of {GPUS} GPUs and {HOURS:g} hours, {time.perf_counter() - begun:.0f} s\n")

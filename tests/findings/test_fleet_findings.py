@@ -498,3 +498,21 @@ def test_precision_and_recall_over_many_simulated_fleets() -> None:
         faults.add_fleets(score, seed)
     assert all(score.recall(kind) > 0.9 and score.precision(kind) > 0.9 for kind in FLEET_KINDS)
     assert score.healthy.total() <= 4
+
+
+def test_faults_a_little_beyond_their_threshold_are_found_and_those_before_it_are_not() -> None:
+    faults = load("finding_faults")
+    score = faults.FindingScore()
+    faults.add_near_fleet(score, 1)
+    assert score.due.total() > 4 and score.before.total() > 4
+    assert score.false.total() == 0 and score.right.total() >= score.due.total() - 1
+
+
+@pytest.mark.full
+def test_most_faults_near_their_threshold_are_told_from_those_before_it() -> None:
+    faults = load("finding_faults")
+    score = faults.FindingScore()
+    for seed in range(100):
+        faults.add_near_fleet(score, seed)
+    for kind in {near.kind for near in faults.NEAR}:
+        assert score.recall(kind) > 0.9 and score.false[kind] <= 0.05 * score.before[kind]
