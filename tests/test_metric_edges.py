@@ -104,6 +104,21 @@ def test_gains_and_losses_that_cancel_cost_seconds_by_their_logarithms_alone():
     assert [part.seconds for part in found.losses] == pytest.approx([-10 * math.log(2), 10 * math.log(2)], rel=1e-12)
 
 
+def test_what_is_not_known_takes_the_place_of_the_first_of_it_and_never_less_than_nothing():
+    unknown = [Node(name, name, None, None, None) for name in ("balance", "copies")]
+    found = bill(Node("whole", "whole", 0.5, 0.5, 0.5, (unknown[0], leaf("orchestration", 0.25), unknown[1])), 100 * 10**9)
+    # a quarter is known where half is lost: nothing is left for the others
+    assert [(part.metric, part.share, part.seconds) for part in found.losses] == [
+        ("balance_x_copies", 0.0, 0.0),
+        ("orchestration", 1.0, 50.0),
+    ]
+
+
+def test_of_a_whole_of_nothing_a_gain_gives_nothing_back():
+    found = bill(Node("whole", "whole", 0.0, 0.0, 0.0, (leaf("balance", 2.0),)), 100 * 10**9)
+    assert [(part.share, abs(part.seconds)) for part in found.losses] == [(None, 0.0)]
+
+
 # --- telemetry ---
 
 
@@ -128,6 +143,17 @@ def test_a_row_without_the_gauge_of_sms_loses_fill_and_issue_together():
     means = {"gr": np.array([0.5]), "sm": np.array([math.nan]), "tensor": np.array([0.2]), "ofu": np.array([0.2])}
     found = {name for name, lost in step_losses(np.array([100.0]), means, most).items() if not np.isnan(lost).all()}
     assert found == {"load_balance", "activity", "sm_fill_x_tensor_issue", "clock"}
+
+
+@pytest.mark.parametrize(
+    ("by", "steps"), [("sm", {"activity_x_sm_fill", "tensor_issue"}), ("tensor", {"activity_x_sm_fill_x_tensor_issue"})]
+)
+def test_a_gauge_by_which_a_job_is_not_compared_splits_no_step(by, steps):
+    # all of the row's gauges are known; the job's GPUs are compared by one, since others lack the rest
+    most = {name: np.full(1, math.nan) for name in ("gr", "sm", "tensor")} | {by: np.full(1, 0.4), "tensor": np.full(1, 0.2)}
+    means = {"gr": np.array([0.5]), "sm": np.array([0.4]), "tensor": np.array([0.2]), "ofu": np.array([0.2])}
+    found = {name for name, lost in step_losses(np.array([100.0]), means, most).items() if not np.isnan(lost).all()}
+    assert found == {"load_balance", "clock"} | steps
 
 
 # --- the waterfall ---
@@ -155,10 +181,6 @@ def test_once_nothing_is_left_no_step_is_taken():
     walk.times(["tile"], say(0.0, "a"))
     walk.times(["model"], say(0.5, "a"))
     assert [step.names for step in walk.steps] == [("tile",)]
-
-
-def test_a_trace_is_of_the_whole_job_unless_said_otherwise():
-    assert TraceEvidence.__dataclass_fields__["whole"].default is True
 
 
 def test_ofu_is_that_of_the_gauges_and_of_others_beside_it():
@@ -224,3 +246,17 @@ def test_tensor_pipes_that_stood_still_leave_sm_fill_and_issue_untold_apart():
     idle = Telemetry(gauges(0.0, 0.0, 0.4, 0.8), 1, say(0.0, "telemetry"))
     names = [step.names for step in waterfall(Evidence(telemetry=idle, trace=trace)).steps]
     assert ("sm_fill", "tensor_issue") in names and ("sm_fill",) not in names
+    assert ("load_balance",) in names  # a trace is of the whole job unless said otherwise
+
+
+def test_sm_fill_lies_between_those_of_the_least_and_the_most_time_of_computing():
+    parallel, held = Measured(0.5, 0.4, 0.6, "trace"), Held(say(0.0, "trace"), 0.0, 1.0, None)
+    trace = TraceEvidence(say(1.0, "trace"), say(1.0, "trace"), parallel, parallel, held, parallel, say(1.0, "trace"))
+    fill = waterfall(Evidence(telemetry=Telemetry(gauges(0.2, 0.2, 0.3, 0.5), 1, say(0.2, "t")), trace=trace)).step("sm_fill")
+    assert fill is not None
+    assert (fill.factor.value, fill.factor.low, fill.factor.high) == pytest.approx((0.6, 0.5, 0.75))
+
+
+def test_of_several_sources_of_a_factor_the_first_counts():
+    found = waterfall(Evidence(ofu=(say(0.4, "ofu"),), tile=(say(0.5, "grid"), say(0.9, "shapes")))).step("tile")
+    assert found is not None and found.factor.value == 0.5
