@@ -3,7 +3,7 @@
     python benchmarks/run.py [--quick] [--json FILE] [NAME …]
 
 NAME is one or more of: exposition, prometheus_json, store, flops_call, intervals, trace_kineto,
-trace_resources, trace_nsys, cupti_decode, recorder_cost, fleet_day. What the numbers mean: docs/benchmarks.md.
+trace_resources, trace_nsys, cupti_decode, recorder_cost, serve, fleet_day. What the numbers mean: docs/benchmarks.md.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ BENCHMARKS = {
     "trace_nsys": "an Nsight Systems export to columns, beside sqlite3 and pandas",
     "cupti_decode": "CUPTI's records to arrays, beside an object per record and NVIDIA's walker",
     "recorder_cost": "what the recorder costs the program that it runs in",
+    "serve": "the service: first page, 50 browsers, memory, beside Prometheus",
     "fleet_day": "a fleet day beside pandas, Polars, SQL by hand and Prometheus",
 }
 LIBRARIES = ("duckdb", "ibis-framework", "numpy", "pandas", "polars", "prometheus-client", "pyarrow")

@@ -48,6 +48,15 @@ def test_a_small_fleet_day_gives_the_same_answer_in_every_way(tmp_path):
 
 
 @pytest.mark.full
+def test_the_service_is_measured_over_a_small_store(tmp_path):
+    pytest.importorskip("uvicorn", reason="the service needs ullage[serve]")
+    run("serve", "--quick", "--json", str(tmp_path / "numbers.json"))
+    figures = {figure["what"]: figure["ours"] for figure in json.loads((tmp_path / "numbers.json").read_text())}
+    assert {"first page after the start, 8 GPUs", "/, 4 browsers, p50, 8 GPUs", "memory, at most, 8 GPUs"} <= set(figures)
+    assert all(value > 0 for value in figures.values())
+
+
+@pytest.mark.full
 def test_memory_and_cpu_time_of_whole_reports_are_measured(tmp_path):
     run("trace_resources", "--quick", "--json", str(tmp_path / "numbers.json"))
     figures = json.loads((tmp_path / "numbers.json").read_text())

@@ -17,6 +17,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Literal, TypeVar
 
 from ullage.errors import UllageError, did_you_mean, harmless
@@ -144,12 +145,17 @@ def askable(kind: type) -> list[Askable]:
 
     Fields named in the question's `ALSO_MINOR` are minor to it, whatever they are to others.
     """
+    return [*_askable(kind)]
+
+
+@cache
+def _askable(kind: type) -> tuple[Askable, ...]:
     order = {name: number for number, name in enumerate(_field_names(kind))}
     hints = hints_of(kind)
     fields = [_field(field, hints[field.name]) for field in dataclasses.fields(kind) if _KEY in field.metadata]
     also_minor = getattr(kind, "ALSO_MINOR", ())
     fields = [dataclasses.replace(field, minor=field.minor or field.name in also_minor) for field in fields]
-    return sorted(fields, key=lambda one: order[one.name])
+    return tuple(sorted(fields, key=lambda one: order[one.name]))
 
 
 def hints_of(kind: type) -> dict[str, Any]:

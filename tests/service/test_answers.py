@@ -153,6 +153,28 @@ def test_a_question_that_takes_too_long_is_ended_and_others_are_answered(monkeyp
         assert calls[-1] == slow[0]  # asked again once its time was up
 
 
+def test_the_first_page_is_made_however_long_that_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    go = threading.Event()
+
+    def answer(_: AskedQuestion, version: str) -> str:
+        while not go.wait(0.01):
+            check_interruption()
+        return version
+
+    async def ask(kept: AnswerBook) -> str:
+        with pytest.raises(BusyError):
+            while True:
+                await kept.get(ASKED)  # which is ended
+        made = asyncio.create_task(kept.make(ASKED))
+        await asyncio.sleep(0.3)
+        go.set()
+        await made
+        return said(await kept.get(ASKED))  # and no longer refused
+
+    with book(monkeypatch, answer, limit=0.1) as kept:
+        assert asyncio.run(ask(kept)) == "1"
+
+
 def test_what_says_how_far_it_is_is_ended_between_two_queries(monkeypatch: pytest.MonkeyPatch) -> None:
     def answer(*_: Any) -> str:
         while True:

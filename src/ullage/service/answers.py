@@ -21,7 +21,7 @@ from ullage.views.view import View
 KEPT = 64  # answers
 WAITING = 32  # questions that wait for their turn: with more, who asks is told to come again
 PATIENCE = 2.0  # s; a page that was true a moment ago is better than one that takes longer than this
-REFUSED = 10.0  # times its limit for which a question that took too long is refused: it takes a tenth of a thread at most
+REFUSED = 3.0  # times its limit for which a question that took too long is refused: it takes a quarter of a thread at most
 ENDING = 1.0  # s that a question whose time is up has to end, so that who asked hears that it was
 CLOCK_S = 60.0  # s for which an answer that changes with the time of day stands
 
@@ -98,7 +98,7 @@ class AnswerBook:
     """The answers to requests, of one store; `get` belongs to one event loop.
 
     Questions have `workers` threads and `limit` s each: one that takes longer is ended, and refused for `REFUSED` such times. Forms of
-    answers are written in threads of their own, and so are counters.
+    answers are written in threads of their own, and so is what nobody waits for: the first page made anew, counters.
     """
 
     def __init__(self, store: WatchedStore, *, limit: float = 60.0, workers: int = 2, clock: Callable[[], float] = time.time) -> None:
@@ -108,7 +108,7 @@ class AnswerBook:
         self._pending: dict[AskedQuestion, asyncio.Future[Answer]] = {}
         self._too_long: dict[AskedQuestion, float] = {}  # until when each is refused
         self._questions, self._forms = BesideWorkers("answers", workers, limit), BesideWorkers("forms", 2)
-        self._counters = BesideWorkers("counters", 1)
+        self._upkeep = BesideWorkers("upkeep", 1)
 
     async def get(self, request: AskedQuestion, limit: float | None = None) -> Answer:
         """Return the answer to a request: one that is kept while it is true, else a new one.
@@ -144,7 +144,7 @@ class AnswerBook:
 
     def close(self, patience: float = 1.0) -> bool:
         """Begin nothing more, end what is asked, and return whether nothing is being answered any more."""
-        closed = [workers.close(patience) for workers in (self._questions, self._forms, self._counters)]
+        closed = [workers.close(patience) for workers in (self._questions, self._forms, self._upkeep)]
         return all(closed)
 
     async def beside(self, work: Callable[[], Any]) -> Any:
@@ -153,7 +153,16 @@ class AnswerBook:
 
     async def counting(self, work: Callable[[], Any]) -> Any:
         """Return what counting gives, done beside the loop, and beside all questions."""
-        return await asyncio.wrap_future(self._counters.begin(work))
+        return await asyncio.wrap_future(self._upkeep.begin(work))
+
+    async def make(self, request: AskedQuestion) -> None:
+        """Make the answer to a request that nobody waits for where there is no true one, however long it takes.
+
+        Raises what the question does.
+        """
+        version, kept = self.store.version(), self._kept.get(request)
+        if kept is None or kept.version != version:
+            await (self._pending.get(request) or self._begun(request, version, self._upkeep))
 
     def _too_long_error(self) -> BusyError:
         hint = "ask for a shorter time (since=7d), or give the service a longer `answer_limit`"
@@ -164,8 +173,11 @@ class AnswerBook:
             raise self._too_long_error()
         if len(self._pending) >= WAITING:
             raise BusyError(f"{WAITING} questions wait for their turn; ask again", 10)
+        return self._begun(request, version, self._questions)
+
+    def _begun(self, request: AskedQuestion, version: str, workers: BesideWorkers) -> asyncio.Future[Answer]:
         place, now = self.store.place, self.store.last_ms() if request.up_to_last_sample else self.store.now_ms()
-        made = asyncio.wrap_future(self._questions.begin(lambda: answer_to(request, place, now, version)))
+        made = asyncio.wrap_future(workers.begin(lambda: answer_to(request, place, now, version)))
         self._pending[request] = made
         made.add_done_callback(lambda done: self._end(request, done))
         return made
@@ -183,6 +195,7 @@ class AnswerBook:
         self.answered += 1
         self._kept[request] = done.result()
         self._kept.move_to_end(request)
+        self._too_long.pop(request, None)
         while len(self._kept) > KEPT:
             self._kept.popitem(last=False)
 

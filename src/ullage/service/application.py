@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from starlette.routing import Route
 import ullage
 from ullage.errors import NoSuchNameError, UllageError, harmless
 from ullage.service.answers import Answer, AnswerBook, BusyError
-from ullage.service.exposition import OPENMETRICS, PLAIN, fleet_families, own_families, total_families, written
+from ullage.service.exposition import OPENMETRICS, PLAIN, MetricFamily, fleet_families, own_families, total_families, written
 from ullage.service.guard import Access
 from ullage.service.openapi import openapi_document
 from ullage.service.pages import PAGES, ServicePage, frame_of, no_answer_view
@@ -51,6 +51,7 @@ class Service:
     access: Access = field(default_factory=Access)
     totals: TotalsBook | None = None
     statuses: dict[int, int] = field(default_factory=dict)  # answers by HTTP status
+    gauges: tuple[Answer | None, Sequence[MetricFamily]] = (None, ())  # the last answer that a scrape was of, as gauges
 
     @property
     def first_page(self) -> AskedQuestion:
@@ -98,12 +99,20 @@ class Service:
             try:
                 recent = AskedQuestion("fleet", (("since", METRICS_WINDOW),), up_to_last_sample=True).with_words(self.words)
                 answer = await self.book.get(recent, METRICS_LIMIT)
-                families += fleet_families(await self.book.beside(answer.data))
+                families += await self.book.beside(lambda: self._gauges_of(answer))
             except (UllageError, BusyError):
                 pass  # what the service says of itself tells it
             families += total_families(self.totals) if self.totals is not None else ()
         plain = "text/plain" in (accepted := http.headers.get("accept", "")) and "application/openmetrics-text" not in accepted
         return Response(written(families, openmetrics=not plain), headers={"Content-Type": PLAIN if plain else OPENMETRICS})
+
+    def _gauges_of(self, answer: Answer) -> Sequence[MetricFamily]:
+        """Return the gauges of an answer, made once: of a large fleet that takes longer than all else in a scrape."""
+        made, families = self.gauges
+        if made is not answer:
+            families = tuple(fleet_families(answer.data()))
+            self.gauges = (answer, families)
+        return families
 
     async def reported(self, http: HttpRequest) -> Response:
         """Keep what a job says of itself."""

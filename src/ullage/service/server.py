@@ -12,10 +12,10 @@ from typing import Protocol
 import uvicorn
 
 from ullage.errors import UllageError
-from ullage.service.answers import BusyError
 from ullage.service.application import Service, application
 from ullage.service.guard import Guard
 from ullage.service.logs import ServiceLog
+from ullage.service.workers import TooLongError
 
 GRACE = 5  # s that requests have to end when the service does
 LOOK = 5.0  # s between two looks whether the store has changed
@@ -98,10 +98,10 @@ class RunningService:
             if version != seen and not self.service.state.unready():
                 seen = version
                 try:
-                    await self.service.book.get(self.service.first_page)
+                    await self.service.book.make(self.service.first_page)
                 except UllageError as error:
                     self.log("no answer", {"page": "/", "problem": error.problem})
-                except BusyError:
+                except TooLongError:  # it was somebody's question, which has less time
                     seen = ""
                 except Exception as error:  # a bug of ours ends a question, not the service
                     self.log("failure", {"page": "/", "problem": repr(error)})
