@@ -8,6 +8,7 @@ taken last, in `metrics`. The expressions are Ibis, so the same code runs on Duc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -352,28 +353,35 @@ def milliseconds_of(time: Any) -> Any:
 
 def _microseconds(time: Any) -> Any:
     """The engine's own function; exact in a double, which Ibis divides in, until the year 2255."""
+    return _epoch_microseconds("unix_micros" if time.get_backend().name == "pyspark" else "epoch_us")(time)
+
+
+@cache
+def _epoch_microseconds(name: str) -> Any:
     import ibis
     import ibis.expr.datatypes as types
 
-    @ibis.udf.scalar.builtin(
-        name="unix_micros" if time.get_backend().name == "pyspark" else "epoch_us",
-        signature=((types.Timestamp("UTC"),), types.int64),
-    )
+    @ibis.udf.scalar.builtin(name=name, signature=((types.Timestamp("UTC"),), types.int64))
     def epoch_microseconds(when):  # type: ignore[no-untyped-def]
         ...
 
-    return epoch_microseconds(time)
+    return epoch_microseconds
 
 
 def rounded_down(value: Any) -> Any:
     """The engine's own function: Ibis would make a whole number of it."""
+    return _floor()(value)
+
+
+@cache
+def _floor() -> Any:  # a class of Ibis's own for each declaration: the same question would have another expression each time
     import ibis
 
     @ibis.udf.scalar.builtin(name="floor", signature=(("float64",), "float64"))
     def floor(value):  # type: ignore[no-untyped-def]
         ...
 
-    return floor(value)
+    return floor
 
 
 _FIRST = ("index",)
