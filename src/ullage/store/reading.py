@@ -28,10 +28,10 @@ MEMORY = "1GB"  # DuckDB's own limit; beyond it, it spills to the system's tempo
 
 def connection(memory: str = MEMORY) -> Any:
     """Return an Ibis connection to a DuckDB in memory: all cores, `memory` at most, no network, times in UTC."""
-    import ibis
+    from ullage.store.sql_templates import DuckDBOfTemplates
 
     spill = tempfile.TemporaryDirectory(prefix="ullage-", ignore_cleanup_errors=True)
-    made = ibis.duckdb.connect(
+    made = DuckDBOfTemplates().connect(
         threads=os.cpu_count() or 1,
         memory_limit=memory,
         temp_directory=spill.name,
