@@ -298,6 +298,18 @@ def test_the_help_loads_no_question_and_says_of_every_command_what_it_is():
     assert "waterfall" in bare.stdout  # without docstrings there are names alone
 
 
+def test_a_report_from_the_command_line_loads_no_pandas_which_others_may(tmp_path):
+    """PyArrow and Ibis load it where it is installed: a quarter of a second that no report needs."""
+    scrape = tmp_path / "one.prom"
+    scrape.write_text('DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{gpu="0",UUID="GPU-1",modelName="NVIDIA H100 80GB HBM3"} 0.5 1786320000000\n')
+    code = f"from ullage.__main__ import run_command_line; sys.argv = ['ullage', 'fleet', {str(scrape)!r}]; run_command_line()"
+    modules = loaded(code)
+    assert "ullage.reports.fleet.fleet" in modules and "pyarrow" in modules and "pandas" not in modules
+    mine = "from importlib.util import find_spec; from ullage.__main__ import ArrowWithoutPandas; "
+    mine += "sys.meta_path.insert(0, ArrowWithoutPandas()); assert find_spec('pandas'); import pandas"
+    assert "pandas" in loaded(mine)
+
+
 # -- secrets --------------------------------------------------------------------------------------------------------------------
 
 
