@@ -392,7 +392,8 @@ def grouped(samples: Any, keys: Sequence[str], sums: Mapping[str, Any], others: 
     import ibis
 
     held = [key for key in keys if not same_everywhere(samples, key)] or [keys[0]]
-    some = {name: added(value) for name, value in sums.items() if value is not None}
+    engine = samples.get_backend().name  # found in the whole expression: once, not for each sum
+    some = {name: added(value, engine) for name, value in sums.items() if value is not None}
     table = samples.group_by(held).aggregate(**some, **{name: value for name, value in others.items() if value is not None})
     nothing = {name: ibis.literal(0, "int64") for name, value in sums.items() if value is None}
     constant = {name: ibis.literal(constant_of(samples, name), samples[name].type()) for name in keys if name not in held}

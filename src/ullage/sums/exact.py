@@ -33,12 +33,12 @@ class Steps:
     step: float
 
 
-def added(value: Any) -> Any:
-    """Return the sum of whole numbers, or of `Steps` as a number of steps."""
+def added(value: Any, engine: str) -> Any:
+    """Return the sum of whole numbers, or of `Steps` as a number of steps, for an engine by Ibis's name of it."""
     if not isinstance(value, Steps):
         return value.sum()
     steps = value.value if value.step == 1 else value.value * (1 / value.step)
-    if value.value.get_backend().name == "pyspark":
+    if engine == "pyspark":
         return steps.cast("int64").cast("decimal(38, 0)").sum()  # DuckDB adds 64 bits up in 128, Spark does not, but for decimals
     return steps.try_cast("int64").sum()  # what fits no 63 bits is no reading, and must not refuse the whole question
 

@@ -256,7 +256,7 @@ def util_sums(samples: Any) -> Any:
     table = table if told is True else table.filter(told)
     gap = Steps(table.span_ms.cast("float64") * (table.engine - table.gpu_util), ACTIVITY_STEP)
     found = table.group_by("gpu", "mig", hour=(milliseconds_of(table.time) - 1) // HOUR_MS).aggregate(
-        util_ms=table.span_ms.sum(), util_rows=table.count(), util_gap_sum=added(gap)
+        util_ms=table.span_ms.sum(), util_rows=table.count(), util_gap_sum=added(gap, samples.get_backend().name)
     )
     return from_steps(found, {"util_gap_sum": gap}).order_by("gpu", "mig", "hour")
 
