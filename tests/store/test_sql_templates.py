@@ -5,6 +5,8 @@ from __future__ import annotations
 import datetime
 import itertools
 import random
+import subprocess
+import sys
 
 import ibis
 import pyarrow as pa
@@ -123,6 +125,18 @@ def test_a_process_does_not_keep_templates_without_end(engine, monkeypatch):
     for value in range(7):
         same_text(engine, table.filter(table.number > value))
         assert 1 <= len(sql_templates._templates) <= 3
+
+
+def test_engines_that_are_not_asked_are_loaded_when_they_are():
+    code = """
+import sys, ullage.store.sql_templates
+loaded = {name for name in sys.modules if name.startswith("sqlglot.dialects.")}
+assert loaded == {"sqlglot.dialects.dialect", "sqlglot.dialects.duckdb"}, loaded
+import ibis, ibis.backends.sql.compilers as compilers
+assert compilers.PySparkCompiler.__name__ == "PySparkCompiler" and compilers.duckdb.compiler and compilers.postgres.compiler
+assert "t0" in ibis.to_sql(ibis.table({"a": "int64"}, name="t").filter(ibis._.a > 1), dialect="postgres")
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def compared(monkeypatch):

@@ -21,10 +21,15 @@ import pyarrow as pa
 import sqlglot as sg
 import sqlglot.expressions as sge
 import xxhash
-from ibis.backends.duckdb import Backend
-from ibis.backends.sql.compilers.duckdb import DuckDBCompiler
 from ibis.common.collections import FrozenOrderedDict
 from ibis.formats.pyarrow import PyArrowData
+
+from ullage.store.other_engines import postpone_other_engines
+
+postpone_other_engines()
+
+from ibis.backends.duckdb import Backend  # noqa: E402
+from ibis.backends.sql.compilers.duckdb import DuckDBCompiler  # noqa: E402
 
 _MARK = "__ullage_place_"
 _PLACE = re.compile(rf'"{_MARK}(\d+)__"')
