@@ -37,6 +37,7 @@ imports: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
 
 unit: $(VENV)/.dev
+	@$(BIN)/python -m compileall -q src  # once, and not again in each program that tests start where Python may write no bytecode
 	$(BIN)/pytest -n $(WORKERS) --dist worksteal -m "not full"
 
 # torch 2.13: any build of it will do; the CPU's is the smallest
