@@ -329,7 +329,7 @@ def test_the_clocks_seen_at_each_level_bound_ofu(settled):
 def test_bounds_are_told_only_when_they_are_wide():
     assert bounds_note(None) is None and bounds_note((0.271, 0.3)) is None
     note = bounds_note((0.269, 0.3))
-    assert note is not None and "26.9% to 30.0%" in note and "cycle counters" in note
+    assert note is not None and "26.9 % to 30.0 %" in note and "cycle counters" in note
 
 
 def test_the_bounds_hold_a_truth_that_the_sampled_product_misses():

@@ -252,7 +252,9 @@ def test_ullage_gpus_shows_them_beside_the_stated_peak(kept):
                  sustained_flops={"bf16": long}), kept)  # fmt: skip
     out = CliRunner().invoke(question_command("gpus"), ["H200"]).output
     # 640 of 700 and of 989.4 TFLOP/s; 4.32 of 4.8 TB/s
-    assert out.split("\n\n")[-2:] == [
+    told, _, note = out.partition("\n\nnote: ")  # of its clock
+    assert note.startswith("OFU of NVIDIA H200 by sampled clocks")
+    assert told.split("\n\n")[-2:] == [
         "Ceilings\n"
         "Measured on NVIDIA H200 GPU-a, driver 580\n"
         "               burst  sustained           of burst  of stated\n"
@@ -261,7 +263,7 @@ def test_ullage_gpus_shows_them_beside_the_stated_peak(kept):
         "Measured under:\n"
         "  bf16, burst: best-gemm: 8192, 2026-08-10, SM clock 1,755 MHz, 690 W, random data\n"
         "  bf16, sustained: sustained-ceilings: BF16 wgmma, 2026-08-10, 5.3 s, SM clock 1,410 MHz (lowest 1,380), random data\n"
-        "  global memory, burst: memory-bandwidth: read, 2026-08-10\n",
+        "  global memory, burst: memory-bandwidth: read, 2026-08-10",
     ]
     assert "Measured on" not in CliRunner().invoke(question_command("gpus"), ["B200"]).output
 
