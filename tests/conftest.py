@@ -107,3 +107,13 @@ def emulation_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "emulated"
     folder.mkdir(exist_ok=True)
     return folder
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_sql() -> None:
+    """Ask tables in memory by the engine that stores are asked by: it writes the SQL of questions that are alike only once."""
+    import ibis
+
+    from ullage.store.reading import connection
+
+    ibis.set_backend(connection())
