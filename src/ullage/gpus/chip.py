@@ -130,8 +130,8 @@ class Chip:
             return ""
         least, most = (f"{100 * (factor - 1):.0f}" for factor in (self.told_clock.least, self.told_clock.most))
         return (
-            f"OFU of {self.name} by sampled clocks is {least} to {most} % too high under tensor load: so far above the cycles that SMs "
-            f"count lies the SM clock that the driver tells ({self.told_clock.measured}); counted cycles don't have this error "
+            f"OFU of {self.name} by sampled clocks is {least} to {most} % too high under tensor load: the driver tells an SM clock that "
+            f"is higher than the SMs' own ({self.told_clock.measured}); OFU by counted cycles has no such error "
             "(DCGM 4.6 fields 1084 to 1096, `ullage run --counters pm`)"
         )
 
