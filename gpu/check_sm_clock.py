@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpu.check import Findings, check
+from gpu.check import Findings, NotMeasured, check
 from gpu.cupti_device import Device
 from gpu.load import SustainedWork
 from gpu.machine import Machine
@@ -25,7 +25,7 @@ LOOK = 3000  # µs of the GPU's own time that a look at an SM's cycles takes
 FAR = 0.03  # a clock that is further off than this share is not the one that the SMs have
 PRODUCTS = ((1024, False), (4096, False), (8192, False), (8192, True))
 GIB = 1 << 30
-Count = Callable[["Looks", threading.Event], None]  # looks at SMs until the event is set
+CountCycles = Callable[["CycleLooks", threading.Event], None]  # looks at SMs until the event is set
 # One thread of a warp counts the cycles of its SM over so many nanoseconds of the GPU's timer: notes[0] cycles, [1] ns, [2] the SM.
 LOOK_PTX = b"""
 .version 7.0
@@ -63,7 +63,7 @@ AGAIN:
 
 
 @dataclass
-class Looks:
+class CycleLooks:
     """What SMs counted while a load ran: cycles, ns of the GPU's timer, and the SM, of each look; `problem` says why there are none."""
 
     counted: list[tuple[int, int, int]] = field(default_factory=list)
@@ -77,7 +77,7 @@ class Looks:
 
 
 @check(
-    headline="NVML tells {told_over_counted:.3f} of the SMs' own clock under products, {idle_told_over_counted:.3f} at rest",
+    headline="the SM clock by NVML is {told_over_counted:.3f} times the SMs' own under a load, {idle_told_over_counted:.3f} times at rest",
     loaded=True,
     answers={
         "told_over_counted": "SM clock told by NVML over the cycles that SMs counted a second, the ratio furthest from 1 under a load",
@@ -125,6 +125,8 @@ def sm_clock(machine: Machine) -> Findings:
         if machine.room is not None:
             machine.room.say(_line(findings.rows[-1]))
             machine.room.keep(findings)
+    if not any(row["counted"] for row in findings.rows):
+        raise NotMeasured("; ".join([*findings.notes, *(str(row["problem"]) for row in findings.rows[:1])]) or "no SM counted anything")
     findings.answers = _answers(findings.rows)
     findings.notes += [f"{row['load']}: {row['problem']}" for row in findings.rows if row["problem"]]
     findings.wrong = _wrong(findings.rows)
@@ -162,9 +164,9 @@ def _copies(torch: Any) -> Iterator[None]:
         thread.join()
 
 
-def _looked(machine: Machine, count: Count) -> tuple[list[dict[str, Any]], Looks]:
+def _looked(machine: Machine, count: CountCycles) -> tuple[list[dict[str, Any]], CycleLooks]:
     """Return what our own reader told over the window, and what SMs counted meanwhile."""
-    looks, over = Looks(), threading.Event()
+    looks, over = CycleLooks(), threading.Event()
     thread = threading.Thread(target=count, args=(looks, over), daemon=True)
     machine.sleep(SETTLE)
     thread.start()
@@ -174,7 +176,7 @@ def _looked(machine: Machine, count: Count) -> tuple[list[dict[str, Any]], Looks
     return found, looks
 
 
-def _count(device: Device, looks: Looks, over: threading.Event) -> None:
+def _count(device: Device, looks: CycleLooks, over: threading.Event) -> None:
     """Look at an SM's cycles again and again, in a queue that comes before others and waits for none."""
     try:
         device.use()
@@ -193,7 +195,7 @@ def _count(device: Device, looks: Looks, over: threading.Event) -> None:
         looks.problem = error.problem
 
 
-def _row(machine: Machine, name: str, work: SustainedWork | None, found: list[dict[str, Any]], looks: Looks) -> dict[str, Any]:
+def _row(machine: Machine, name: str, work: SustainedWork | None, found: list[dict[str, Any]], looks: CycleLooks) -> dict[str, Any]:
     samples, each = found[1:], [1e9 * cycles / ns for cycles, ns, _ in looks.counted if ns]
     told, counted = column(samples, "sm_clock"), looks.cycles_per_second
     begin, end = found[0]["time"], found[-1]["time"]

@@ -338,6 +338,15 @@ def test_a_clock_that_is_not_the_one_of_the_sms_is_refuted_by_load(share, loads)
     assert by_products == pytest.approx([1.35e9] * 4, rel=0.03)
 
 
+def test_a_clock_that_no_sm_counts_is_not_measured(monkeypatch):
+    def refused(_self, looks, _over):
+        looks.problem = "the CUDA driver answers 801 to cuLaunchKernel"
+
+    monkeypatch.setattr(World, "count_cycles", refused)
+    with pytest.raises(NotMeasured, match="answers 801 to cuLaunchKernel"):
+        of("sm_clock", World())
+
+
 @pytest.mark.parametrize(("told_over_counted", "refuted"), [(1.029, False), (1.031, True), (0.971, False), (0.969, True)])
 def test_a_clock_may_be_three_percent_off(told_over_counted, refuted):
     world = World()
