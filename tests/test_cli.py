@@ -302,9 +302,11 @@ def test_a_report_from_the_command_line_loads_no_pandas_which_others_may(tmp_pat
     """PyArrow and Ibis load it where it is installed: a quarter of a second that no report needs."""
     scrape = tmp_path / "one.prom"
     scrape.write_text('DCGM_FI_PROF_PIPE_TENSOR_ACTIVE{gpu="0",UUID="GPU-1",modelName="NVIDIA H100 80GB HBM3"} 0.5 1786320000000\n')
-    code = f"from ullage.__main__ import run_command_line; sys.argv = ['ullage', 'fleet', {str(scrape)!r}]; run_command_line()"
-    modules = loaded(code)
-    assert "ullage.reports.fleet.fleet" in modules and "pyarrow" in modules and "pandas" not in modules
+    store = tmp_path / "store"
+    ask = "from ullage.__main__ import run_command_line; sys.argv = ['ullage', 'fleet', {}]; run_command_line()"
+    for words in (f"{str(scrape)!r}, '--store', {str(store)!r}", repr(str(store))):  # a scrape as it comes, and kept
+        modules = loaded(ask.format(words))
+        assert "ullage.reports.fleet.fleet" in modules and "pyarrow" in modules and "pandas" not in modules
     mine = "from importlib.util import find_spec; from ullage.__main__ import ArrowWithoutPandas; "
     mine += "sys.meta_path.insert(0, ArrowWithoutPandas()); assert find_spec('pandas'); import pandas"
     assert "pandas" in loaded(mine)

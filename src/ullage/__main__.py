@@ -12,14 +12,16 @@ from ullage.cli import main
 
 
 class ArrowWithoutPandas(MetaPathFinder):
-    """Keeps PyArrow from importing pandas with its first array: a quarter of a second, and nothing of ours makes a data frame.
+    """Keeps PyArrow from importing pandas with its first array: a quarter of a second, and nothing of ours makes
+    a data frame.
 
-    PyArrow asks in C, on behalf of whoever wants an array; other libraries that import pandas get it.
+    PyArrow asks in C, on behalf of whoever wants an array, and for itself when Ibis first makes a table of one.
+    Other libraries that import pandas get it.
     """
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:  # noqa: ARG002
-        """Refuse pandas to our own modules, which never import it themselves."""
-        if name == "pandas" and _importer(sys._getframe(1)).startswith("ullage."):
+        """Refuse pandas to our own modules, which never import it themselves, and to those of PyArrow, which do without."""
+        if name == "pandas" and _importer(sys._getframe(1)).startswith(("ullage.", "pyarrow.")):
             raise ModuleNotFoundError("pandas is not used by Ullage", name=name)
 
 
