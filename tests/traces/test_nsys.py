@@ -37,6 +37,8 @@ def test_names_and_sizes_come_through(generation: str, tmp_path: Path) -> None:
     names = {capture.words[code] for code in device.name}
     assert {"void work<float>(int)", "Memcpy HtoD", "Memset", "gemm", "ncclDevKernel_AllReduce_Sum_f32_RING_LL"} == names
     assert sorted(device.bytes[device.bytes >= 0].tolist()) == [100, 4096]
+    calls = {capture.words[code] for code in capture.calls.name}  # the file has "cudaLaunchKernel_v3020"
+    assert {"cudaLaunchKernel", "cudaDeviceSynchronize", "cudaMemcpyAsync", "cuLaunchKernel"} == calls
     kernel = device.where((device.blocks == 64) & (device.threads == 256))
     assert len(kernel) == 1 and kernel.stream[0] == 7 and kernel.correlation[0] == 5
     collective = device.of("collective")

@@ -7,6 +7,7 @@ from functools import lru_cache
 
 LONGEST = 1000  # letters of a name that are looked at: some patterns take the square of a name's length
 _VERSION = re.compile(r"(_v\d+(_ptsz|_ptds)?|_ptsz|_ptds)$")
+_FIRST_CUDA = re.compile(r"(_ptsz|_ptds)?_v\d{4,}$")  # the driver's own `_v2` belongs to the name
 _KINDS = (
     ("graph", re.compile(r"^(cudaGraphLaunch|cuGraphLaunch|hipGraphLaunch)")),
     (
@@ -29,6 +30,15 @@ def call(name: str) -> str:
     """
     plain = _VERSION.sub("", name[:LONGEST])
     return next((kind for kind, pattern in _KINDS if pattern.search(plain)), "other")
+
+
+def without_cuda_version(name: str) -> str:
+    """Return the name that programmers call; CUPTI, and so Nsight Systems, adds the CUDA version that first had the call.
+
+    >>> without_cuda_version("cudaLaunchKernel_ptsz_v7000"), without_cuda_version("cudaMemcpy_v3020"), without_cuda_version("cuMemAlloc_v2")
+    ('cudaLaunchKernel', 'cudaMemcpy', 'cuMemAlloc_v2')
+    """
+    return _FIRST_CUDA.sub("", name)
 
 
 _COLLECTIVE = re.compile(

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ullage.tables import CALLS
-from ullage.traces.calls import call
+from ullage.traces.calls import call, without_cuda_version
 from ullage.traces.nsys.columns import batches
 from ullage.traces.nsys.events import waits
 from ullage.traces.nsys.names import distinct
@@ -34,7 +34,7 @@ def calls(reading: NsysReading) -> Iterator[pa.RecordBatch]:
         rows = taken(batch, reading.believed(batch, "calls of the GPU runtime"))
         process = processes(rows["globalTid"])
         reading.people.work(process, rows["start"], rows["end"])
-        names = reading.names.of(rows["nameId"])
+        names = reading.names.of(rows["nameId"]).renamed(without_cuda_version)
         does = names.each(lambda name: _CODES[call(name)], _OTHER)
         if reading.nccl.calls:
             launching = does == _CODES["launch"]
