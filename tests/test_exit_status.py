@@ -252,6 +252,8 @@ def cases() -> list[Case]:
         ("open", ANSWERED, "open good.csv"),
         ("schema", ANSWERED, "schema fleet"),
         ("schema", ERROR, "schema nothing"),
+        ("completion", ANSWERED, "completion bash"),
+        ("completion", ERROR, "completion tcsh"),
         ("open", ERROR, "open nowhere"),
         ("open", PARTIAL, "open cut.csv.gz"),
         ("fleet", ERROR, "fleet nowhere"),

@@ -43,7 +43,8 @@ class Askable:
     machine, or how: a file, a folder, a URL; who answers questions over a network gives it himself. A `signed` one may begin with "-"
     without being an option, as numbers do. `shown` is the default in words, `short` a short flag such as "-p". A value is one of
     `choices`, if there are any; it is at least `least` or more than `above`, and at most `most`. The type of the field says of which
-    `kind` (str, int, float, bool) its values are.
+    `kind` (str, int, float, bool) its values are. Where values have names, `suggested` is where a shell finds them, MODULE:NAME of an
+    iterable or of a function that returns one; others are taken as well.
     """
 
     help: str
@@ -65,6 +66,7 @@ class Askable:
     local: bool = False
     shown: str = ""
     choices: tuple[str, ...] = ()
+    suggested: str = ""
     least: float | None = None
     above: float | None = None
     most: float | None = None

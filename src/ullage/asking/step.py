@@ -110,7 +110,7 @@ class StepDescription:
     seq: int | None = asked("Tokens of a sequence.")
     step_time: float | None = asked("Measured time of a step: gives FLOP/s, MFU and HFU.", metavar="SECONDS")
     gpus: int | None = asked("GPUs that worked on the step.", shown="those of the layout, or 1")
-    gpu: str | None = asked("Which GPU: 'H100 SXM'.", metavar="NAME")
+    gpu: str | None = asked("Which GPU: 'H100 SXM'.", metavar="NAME", suggested="ullage.gpus.chip:all_names")
     precision: dict[str, str] | None = asked(
         "Precision: bf16, or mlp=fp8. Repeatable.",
         short="-p",
@@ -158,6 +158,7 @@ class StepDescription:
         "What a framework would print: verl, megatron, palm, torchtitan, hf, automodel, nemo, verl-omni.",
         flag="--as",
         metavar="NAME",
+        suggested="ullage.models.conventions.convention:CONVENTIONS",
         minor=True,
     )
     forward_only: bool | None = asked("No backward pass.", minor=True)

@@ -41,7 +41,12 @@ class TelemetryReading(Window):
 
     cluster: str | None = asked("Name of the cluster, where the samples don't say.", minor=True, local=True)
     time_zone: str | None = asked(
-        "Zone of times in job records that say none, such as Europe/Berlin.", metavar="ZONE", minor=True, shown="UTC", local=True
+        "Zone of times in job records that say none, such as Europe/Berlin.",
+        metavar="ZONE",
+        minor=True,
+        shown="UTC",
+        local=True,
+        suggested="zoneinfo:available_timezones",
     )
     watch: float = asked("How long to watch a live place.", 0.0, read=read_span, minor=True, local=True)
     every: float = asked("Time between two readings of a live place.", 15.0, read=read_positive_span, minor=True, shown="15s", local=True)

@@ -10,13 +10,16 @@ import sys
 import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from ullage.cli._exit_status import ANSWERED, ERROR, INTERRUPTED, described, status_3_of
 from ullage.cli._names import command_names, one_line_help, question_names
 from ullage.errors import UllageError, harmless
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class Commands(click.Group):
@@ -39,6 +42,14 @@ class Commands(click.Group):
         command: click.Command = importlib.import_module(f"ullage.cli.{cmd_name}").command
         return described(command, cmd_name, status_3_of(cmd_name))
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Complete the name of a command, which loads none of them, or an option."""
+        from click.shell_completion import CompletionItem
+
+        found = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
+        items = [CompletionItem(name, help=one_line_help(name)) for name in found]
+        return [*items, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write what each command is in a line, which needs none of them."""
         names = self.list_commands(ctx)
@@ -50,7 +61,7 @@ class Commands(click.Group):
         """Find the command, or say which one was meant."""
         from ullage.errors import did_you_mean
 
-        if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx):
+        if args and not args[0].startswith("-") and args[0] not in self.list_commands(ctx) and not ctx.resilient_parsing:
             raise click.UsageError(f"there is no command '{args[0]}'; " + did_you_mean(args[0], self.list_commands(ctx), "ullage --help"))
         return super().resolve_command(ctx, args)
 
@@ -75,6 +86,9 @@ def _while_somebody_reads() -> Iterator[None]:
         raise click.exceptions.Exit(ANSWERED) from None
 
 
+_SHELL_ASKS = "_ULLAGE_COMPLETE"  # the variable by which a shell asks what completes a word
+
+
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="ullage", message="ullage %(version)s")
 def cli() -> None:
@@ -93,6 +107,10 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without "█" gets "?", not a traceback
+    if _SHELL_ASKS in os.environ:
+        from ullage.cli._completing import register_shells
+
+        register_shells()
     try:
         sys.exit(cli.main(standalone_mode=False))
     except (click.exceptions.Abort, KeyboardInterrupt):

@@ -17,6 +17,7 @@ from ullage.asking import Askable, WrongQuestionError
 from ullage.cli._audience import UNSEEN, TerminalAudience
 from ullage.cli._exit_status import end, in_words
 from ullage.cli._names import is_group, question_module
+from ullage.cli._suggested_values import complete_answer_file, completer
 from ullage.cli.options import Finite, Progress, give, painter, say_written
 from ullage.errors import public
 from ullage.views.files import check_out
@@ -60,6 +61,7 @@ _OUTPUT_OPTIONS = [
         type=click.Path(path_type=Path),
         metavar="FILE",
         help="Write the report to FILE; the form follows its name.",
+        shell_complete=complete_answer_file,
     ),
     click.Option(["--json", "as_json"], is_flag=True, help="Print JSON for programs."),
     click.Option(
@@ -78,7 +80,8 @@ def _output_options(fields: Sequence[Askable]) -> list[click.Option]:
 
 def _argument(field: Askable) -> click.Parameter:
     count = -1 if field.repeated else 1
-    return click.Argument([field.name], nargs=count, required=field.required, metavar=field.metavar, type=_type(field), envvar=field.env)
+    more: dict[str, Any] = {"required": field.required, "metavar": field.metavar, "envvar": field.env, "shell_complete": completer(field)}
+    return click.Argument([field.name], nargs=count, type=_type(field), **more)
 
 
 def option_of(field: Askable) -> click.Parameter:
@@ -92,7 +95,7 @@ def option_of(field: Askable) -> click.Parameter:
     if field.kind is bool:
         return click.Option(names, is_flag=True, default=None, help=help_text)
     more: dict[str, Any] = {"multiple": field.repeated, "required": field.required, "metavar": field.metavar, "envvar": field.env}
-    return click.Option(names, type=_type(field), default=None, help=help_text, **more)
+    return click.Option(names, type=_type(field), default=None, help=help_text, shell_complete=completer(field), **more)
 
 
 def _type(field: Askable) -> click.ParamType[Any] | None:

@@ -12,6 +12,7 @@ from itertools import takewhile
 import click
 
 from ullage.cli._exit_status import ANSWERED
+from ullage.cli._suggested_values import complete_files
 from ullage.errors import public
 
 STATUS_3 = "the command that answers ends with 3"
@@ -28,7 +29,7 @@ Examples:
   ullage open kernel.cubin                         machine code: `ullage sass kernel.cubin`
   ullage open telemetry.parquet traces/ config.json    a job, whatever is known of it: `ullage waterfall …`""",
 )
-@click.argument("what", nargs=-1, required=True, metavar="WHAT…", type=click.UNPROCESSED)
+@click.argument("what", nargs=-1, required=True, metavar="WHAT…", type=click.UNPROCESSED, shell_complete=complete_files)
 def command(what: tuple[str, ...]) -> None:
     """Tell by its content what WHAT is, and give the report that it is for.
 

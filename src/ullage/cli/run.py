@@ -20,6 +20,7 @@ import click
 from ullage.asking import WrongQuestionError, askable, asked, question_of
 from ullage.asking.traces import TreeScope
 from ullage.cli._question_command import TwoLists, option_of
+from ullage.cli._suggested_values import complete_files
 from ullage.cli.options import check_apart
 from ullage.errors import UllageError, harmless
 from ullage.views.files import check_out
@@ -100,12 +101,23 @@ class RunRequest(TreeScope):
     period: int | None = asked(
         "With --stalls: a sample every 2**N cycles.", metavar="N", least=5, most=31, shown="CUPTI's choice", minor=True
     )
-    gpu: str | None = asked("With --kernels: the GPU that the program uses.", metavar="GPU", shown="this machine's first", minor=True)
+    gpu: str | None = asked(
+        "With --kernels: the GPU that the program uses.",
+        metavar="GPU",
+        shown="this machine's first",
+        minor=True,
+        suggested="ullage.gpus.chip:all_names",
+    )
     graphs: Literal["nodes", "whole"] = asked(
         "Record each kernel of a CUDA graph, or each launch of a graph as one, which is cheaper.", "nodes", minor=True
     )
     also: tuple[str, ...] = asked(
-        "Record this too: unified-memory (pages that move), decompression. Repeatable.", (), metavar="KIND", repeated=True, minor=True
+        "Record this too: unified-memory (pages that move), decompression. Repeatable.",
+        (),
+        metavar="KIND",
+        repeated=True,
+        minor=True,
+        suggested="ullage.cupti.kinds:ALSO",
     )
     mpi: bool = asked("Preload the recorder, noting waits in MPI and regions of ullage.h.", True, shown="mpi", minor=True)
     python: bool = asked("Note when PyTorch waits for other ranks.", True, shown="python", minor=True)
@@ -172,7 +184,7 @@ def _main(command: tuple[str, ...], **words: Any) -> None:
 command = _RunCommand(
     "run",
     params=[
-        click.Argument(["command"], nargs=-1, required=True, metavar="-- COMMAND…", type=click.UNPROCESSED),
+        click.Argument(["command"], nargs=-1, required=True, metavar="-- COMMAND…", type=click.UNPROCESSED, shell_complete=complete_files),
         *map(option_of, askable(RunRequest)),
         click.Option(["--no-counters", "counters"], flag_value="no", help="The same as --counters no."),
         click.Option(

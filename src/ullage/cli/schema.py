@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import click
 
+from ullage.cli._suggested_values import complete_from
+
 
 @click.command(
     epilog="""\b
@@ -12,7 +14,7 @@ Examples:
   ullage schema fleet               the JSON Schema of `ullage fleet --json`
   ullage schema trace | jq .required   the keys that every trace has""",
 )
-@click.argument("kind", required=False)
+@click.argument("kind", required=False, shell_complete=complete_from("ullage.render.documents:KINDS"))
 def command(kind: str | None) -> None:
     """The JSON Schema of a kind of document, or the list of all kinds.
 

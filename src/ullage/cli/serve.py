@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from ullage.cli._exit_status import ANSWERED
+from ullage.cli._suggested_values import complete_files
 from ullage.errors import missing_extra
 
 
@@ -27,13 +28,18 @@ Environment:
   ULLAGE_SERVE_TOKEN   who may ask: without a token nobody but this machine reaches the service
   ULLAGE_SERVE_HEADER  an HTTP header for the source, such as 'Authorization: Bearer …'""",
 )
-@click.argument("source", nargs=-1, metavar="[SOURCE…]")
+@click.argument("source", nargs=-1, metavar="[SOURCE…]", shell_complete=complete_files)
 @click.option("--port", type=click.IntRange(0, 65_535), help="Where to listen; 0: any port that is free.  [default: 9748]")
 @click.option("--host", help="Address to listen at; any but this machine's own needs a token.  [default: 127.0.0.1]")
-@click.option("--store", metavar="FOLDER", help="Where to keep what is read.  [default: a folder in the user's data home]")
-@click.option("--jobs", multiple=True, metavar="FILE", help="Job records, read again each time. Repeatable.")
+@click.option(
+    "--store",
+    metavar="FOLDER",
+    shell_complete=complete_files,
+    help="Where to keep what is read.  [default: a folder in the user's data home]",
+)
+@click.option("--jobs", multiple=True, metavar="FILE", shell_complete=complete_files, help="Job records, read again each time. Repeatable.")
 @click.option("--every", metavar="SPAN", help="Time between two readings of the source.  [default: 60s]")
-@click.option("--config", metavar="FILE", help="Settings, in TOML; options go before them.")
+@click.option("--config", metavar="FILE", shell_complete=complete_files, help="Settings, in TOML; options go before them.")
 @click.option("--check", is_flag=True, help="Say whether the settings can be read, and end.")
 @click.option("--log", type=click.Choice(["text", "json"]), help="Form of the lines on stderr.  [default: text]")
 def command(source: tuple[str, ...], config: str | None, check: bool, **given: Any) -> None:

@@ -49,9 +49,13 @@ class GemmQuestion:
     m: str | int = asked("Rows of C, or a range LOW:HIGH[:STEP].", argument=True, required=True, signed=True, metavar="M")
     n: str | int | None = asked("Columns of C.", argument=True, metavar="[N]")
     k: str | int | None = asked("Columns of A and rows of B.", argument=True, metavar="[K]")
-    dtype: str | None = asked("Precision of A and B.", metavar="NAME", shown="the kernel's, else bf16")
+    dtype: str | None = asked(
+        "Precision of A and B.", metavar="NAME", suggested="ullage.gpus.precision:PRECISIONS", shown="the kernel's, else bf16"
+    )
     kernel: str | None = asked("Kernel, as a profiler names it: its tile and cluster are read from the name.", metavar="NAME")
-    gpu: str | None = asked("Which GPU.", metavar="NAME", shown="that of the kernel's name; to predict, H100 SXM")
+    gpu: str | None = asked(
+        "Which GPU.", metavar="NAME", shown="that of the kernel's name; to predict, H100 SXM", suggested="ullage.gpus.chip:all_names"
+    )
     batch: int = asked("Products of that size in one call.", 1)
     tile: tuple[int, ...] | None = asked("Tile of a thread block and its step in K: 256x160x64.", metavar="MxN[xK]", read=read_tile)
     cluster: tuple[int, ...] | None = asked("Thread blocks of a cluster along M and N: 2x1.", metavar="MxN", read=read_cluster)

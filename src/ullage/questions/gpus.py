@@ -21,8 +21,14 @@ class GpusQuestion:
     units (Hz, FLOP/s, B/s, B, W).
     """
 
-    name: str | None = asked("The GPU's name; without one all are listed.", metavar="[NAME]", argument=True)
-    precision: str | None = asked(f"Only this precision: {', '.join(PRECISIONS)}, or a name such as bfloat16, e4m3, nvfp4.", short="-p")
+    name: str | None = asked(
+        "The GPU's name; without one all are listed.", metavar="[NAME]", argument=True, suggested="ullage.gpus.chip:all_names"
+    )
+    precision: str | None = asked(
+        f"Only this precision: {', '.join(PRECISIONS)}, or a name such as bfloat16, e4m3, nvfp4.",
+        short="-p",
+        suggested="ullage.gpus.precision:PRECISIONS",
+    )
 
 
 def answer(question: GpusQuestion, *_: object) -> GpuList:

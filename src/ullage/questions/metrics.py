@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 class MetricsQuestion:
     """The equations, printed from the code that computes them."""
 
-    name: str | None = asked("A metric, or a part of the names of several; without one all are listed.", metavar="[NAME]", argument=True)
+    name: str | None = asked(
+        "A metric, or a part of the names of several; without one all are listed.",
+        metavar="[NAME]",
+        argument=True,
+        suggested="ullage.metrics.metric:METRICS",
+    )
     fields: bool = asked("List the fields of the samples table instead.", False)
 
 

@@ -24,7 +24,7 @@ class PeaksQuestion:
     tables: tuple[str, ...] = asked(
         "Files with tables, or name=value.", metavar="FILE|NAME=VALUE…", argument=True, required=True, repeated=True
     )
-    precision: str = asked("Precision of rows that name none.", "bf16", short="-p")
+    precision: str = asked("Precision of rows that name none.", "bf16", short="-p", suggested="ullage.gpus.precision:PRECISIONS")
     exact: bool = asked("Names are compared whole, not searched for in the driver's name.", False)
 
 

@@ -23,7 +23,9 @@ class BenchQuestion:
     SM clock, power, throttling and data that it was measured under. Clocks, limits and modes of the card are left as they are.
     """
 
-    names: tuple[str, ...] = asked("Microbenchmarks; without one, all.", (), metavar="[NAME…]", argument=True, repeated=True)
+    names: tuple[str, ...] = asked(
+        "Microbenchmarks; without one, all.", (), metavar="[NAME…]", argument=True, repeated=True, suggested="ullage.benches.bench:BENCHES"
+    )
     quick: bool = asked("Only the cases that matter most.", False)
     minutes: float | None = asked("Begin no case after so long.", metavar="M", least=0.1)
     device: int = asked("The GPU's number, as CUDA counts.", 0, least=0, shown="0")

@@ -19,7 +19,13 @@ class CuptiDescribeQuestion(CounterLibrary):
     name, the passes it needs, and the field of DCGM that is the same.
     """
 
-    chip: str = asked("The chip, or a GPU that has it.", metavar="CHIP", argument=True, required=True)
+    chip: str = asked(
+        "The chip, or a GPU that has it.",
+        metavar="CHIP",
+        argument=True,
+        required=True,
+        suggested="ullage.cupti.metric_names.dictionary:chips",
+    )
     metrics: tuple[str, ...] = asked(
         "Which metrics; a glob is all that it matches.", metavar="METRIC…", argument=True, required=True, repeated=True
     )

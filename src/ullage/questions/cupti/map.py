@@ -64,8 +64,16 @@ class CuptiMapQuestion:
     names: tuple[str, ...] = asked("Old names, or patterns.", (), metavar="[NAME|PATTERN]...", argument=True, repeated=True)
     everything: bool = asked("Every old metric and event.", False, flag="--all")
     reverse: str | None = asked("Look up a new metric: which old ones does it stand for?", metavar="METRIC")
-    chip: str | None = asked("Say whether this chip has the new metrics: GH100, or a GPU that has it: H200.", metavar="CHIP")
-    release: str | None = asked("By this CUPTI (13.1); without it the newest that knows the chip.", metavar="RELEASE")
+    chip: str | None = asked(
+        "Say whether this chip has the new metrics: GH100, or a GPU that has it: H200.",
+        metavar="CHIP",
+        suggested="ullage.cupti.metric_names.dictionary:chips",
+    )
+    release: str | None = asked(
+        "By this CUPTI (13.1); without it the newest that knows the chip.",
+        metavar="RELEASE",
+        suggested="ullage.cupti.metric_names.dictionary:releases",
+    )
     passes: bool = asked("Count the passes in which --chip collects them; needs a libcupti.", False)
     cupti: str | None = asked("The libcupti to ask for passes.", metavar="PATH", acts=True, shown="the one that is found")
     values: dict[str, float] = asked(

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 class CuptiMetricsQuestion(CounterLibrary):
     """The metrics of a chip, by a part of their names. CHIP is CUPTI's name (GH100) or a GPU's (H200, 'H100 SXM')."""
 
-    chip: str = asked("The chip, or a GPU that has it.", metavar="CHIP", argument=True, required=True)
+    chip: str = asked(
+        "The chip, or a GPU that has it.",
+        metavar="CHIP",
+        argument=True,
+        required=True,
+        suggested="ullage.cupti.metric_names.dictionary:chips",
+    )
     pattern: str = asked("A part of the name, a glob, or a regular expression.", "", metavar="[PATTERN]", argument=True)
     kind: Literal["counter", "ratio", "throughput"] | None = asked("Only metrics of this kind.")
     limit: int | None = asked("Lines at most; 0 for all.", least=0, shown="40; with --json all")

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 class CuptiPlanQuestion(CounterLibrary):
     """In how many passes a chip collects these metrics, which of them make it so, and which others would come cheaper."""
 
-    chip: str = asked("The chip, or a GPU that has it.", metavar="CHIP", argument=True, required=True)
+    chip: str = asked(
+        "The chip, or a GPU that has it.",
+        metavar="CHIP",
+        argument=True,
+        required=True,
+        suggested="ullage.cupti.metric_names.dictionary:chips",
+    )
     metrics: tuple[str, ...] = asked("Which metrics.", (), metavar="METRIC…", argument=True, repeated=True)
     which: Literal["device", "kernel", "vector"] | None = asked("One of Ullage's own sets of counters as well.", flag="--set")
     mode: Literal["both", "range", "pm"] = asked(

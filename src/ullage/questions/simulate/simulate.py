@@ -52,13 +52,16 @@ class SimulateQuestion:
         (),
         flag="--model",
         metavar="NAME[=SHARE]",
+        suggested="ullage.gpus.chip:all_names",
         read=read_model_shares,
         repeated=True,
         shown="H100 0.75, A100 0.25",
     )
-    fault: tuple[str, ...] = asked("Plant this. Repeatable.", (), metavar="NAME", repeated=True)
+    fault: tuple[str, ...] = asked("Plant this. Repeatable.", (), metavar="NAME", repeated=True, suggested="ullage.simulate.faults:FAULTS")
     faults: Literal["all", "none"] | None = asked("Plant everything, or nothing.", shown="all, unless --fault names some")
-    change: tuple[str, ...] = asked("Change this within the window. Repeatable.", (), metavar="NAME", repeated=True)
+    change: tuple[str, ...] = asked(
+        "Change this within the window. Repeatable.", (), metavar="NAME", repeated=True, suggested="ullage.simulate.changes:CHANGES"
+    )
     changes: Literal["all", "none"] | None = asked("Change everything, or nothing.", shown="only what --change names")
     port: int | None = asked(
         "Serve expositions instead of writing files; 0 takes a free port.",

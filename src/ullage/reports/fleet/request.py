@@ -29,7 +29,7 @@ class GpuAssumptions:
         env="ULLAGE_PRICE",
         repeated=True,
     )
-    gpu: str | None = asked("Which GPU it is, where the samples don't say.")
+    gpu: str | None = asked("Which GPU it is, where the samples don't say.", suggested="ullage.gpus.chip:all_names")
     peak_tflops: str | None = asked(
         "Peak of a relabelled board, for reported FLOP/s: 989.4, or bf16=989.4.", metavar="TFLOPS", env="ULLAGE_PEAK_TFLOPS", minor=True
     )
@@ -55,7 +55,11 @@ class FleetRequest(GpuAssumptions, Window):
     series is judged whole.
     """
 
-    by: str | None = asked("job, user, model, host, cluster, gpu, namespace or hour; sample, with --out FILE.parquet.", shown="job")
+    by: str | None = asked(
+        "job, user, model, host, cluster, gpu, namespace or hour; sample, with --out FILE.parquet.",
+        shown="job",
+        suggested="ullage.reports.fleet.request:KEYS",
+    )
     where: str | None = asked(
         "Only a part of the fleet: 'user=ann and model=H100'; with or, not, parentheses, != and *.", metavar="CONDITION"
     )
