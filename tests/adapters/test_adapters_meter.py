@@ -102,7 +102,7 @@ def test_an_mfu_above_one_is_left_out_and_explained_once(caplog):
     measured = [meter.step([4], 1.0) for _ in range(3)]
     assert measured[0] == MeasuredStep(34560, pytest.approx(34560e-12))
     assert len(caplog.records) == 1
-    assert "an MFU of 3456% can't be" in caplog.text
+    assert "an MFU of 3456 % can't be" in caplog.text
     assert "more GPUs than one worked on the step (at least 35): give gpus" in caplog.text
 
 

@@ -203,7 +203,7 @@ def test_the_mfu_that_is_named_first_counts_and_another_is_a_note(settled, other
     report = fleet(settled([busy(job="j")]), jobs({"job": "j", "mfu": 0.3}, {"job": "j", "mfu": other}), FleetRequest())
     assert report.agreement is not None and report.agreement.mfu == 0.3
     notes = [note for note in report.notes if "reported an MFU" in note]
-    assert notes == ([f"job j reported an MFU of 30.0%, which counts, and {other:.1%} elsewhere in its records"] if told else [])
+    assert notes == ([f"job j reported an MFU of 30.0 %, which counts, and {other * 100:.1f} % elsewhere in its records"] if told else [])
     assert len(as_json.record(report)["agreement"]["contradictions"]) == len(notes)
 
 

@@ -166,14 +166,14 @@ def test_what_was_not_sampled_is_taken_to_be_like_the_rest_and_said(tmp_path, be
     # the first sample that tells of tensor pipes stands for the time since 2.0 s: 8 of 10 s
     found = report(tmp_path, scenario([6.0]), begun + every_half(2.5, 10.0))
     assert factors(found)["ofu"] == 0.27
-    assert found.notes == ("the counters were read for 80% of the program's time; the rest is taken to be like it",)
+    assert found.notes == ("the counters were read for 80 % of the program's time; the rest is taken to be like it",)
 
 
 def test_work_of_another_program_on_the_same_gpu_is_suspected(tmp_path):
     # SMs active 0.8 of the time, kernels recorded for 0.6
     [note] = report(tmp_path, scenario([6.0]), every_half(sm_active=0.8)).notes
     assert note.startswith(
-        "the SMs were active in 80% of the time, and the recorded kernels ran in 60%: did another program use these GPUs"
+        "the SMs were active in 80 % of the time, and the recorded kernels ran in 60 %: did another program use these GPUs"
     )
 
 

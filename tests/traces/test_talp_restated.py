@@ -55,7 +55,7 @@ def test_a_value_of_another_definition_is_explained_by_it(tmp_path: Path) -> Non
     assert (row.stated, row.recomputed) == (0.67, 0.4)
     assert row.why.startswith("TALP divides by the CPU time that it saw")
     assert found.contradictions == ()
-    assert found.notes == ("Global: TALP's times add up to 60% of CPUs × elapsed time",)
+    assert found.notes == ("Global: TALP's times add up to 60 % of CPUs × elapsed time",)
 
 
 def test_the_real_gpu_run_agrees_in_every_value(shared_data: Path) -> None:
@@ -71,7 +71,7 @@ def test_the_run_with_an_edited_number_of_gpus_is_found_out(name: str, shared_da
         ("gpuParallelEfficiency", 0.07, 0.033),
         ("gpuLoadBalance", 1.0, 0.5),
     ]
-    assert found.notes == ("Global: TALP's times add up to 50% of CPUs × elapsed time",)
+    assert found.notes == ("Global: TALP's times add up to 50 % of CPUs × elapsed time",)
 
 
 @pytest.mark.parametrize("name", ["talp.4x56", "talp.bigger", "talp.small"])

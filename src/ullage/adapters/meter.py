@@ -19,6 +19,7 @@ from ullage.models.passes import Training, booked
 from ullage.models.reading import read_config
 from ullage.models.sample import Convention, Sample
 from ullage.models.work import Work
+from ullage.views.numbers import percent
 
 Lengths = Sequence[int] | Sequence[Sample]  # of sequences; Samples where a model works on more than text
 Count = Callable[[list[Any]], int]
@@ -123,7 +124,7 @@ class Meter:
             self.notes.say("mfu", self._impossible(useful, gpus))
             useful = whole = None
         elif whole is not None and whole > 1:
-            self.notes.say("hfu", f"a HFU of {whole:.0%} can't be: less is recomputed than was said, or padding is not computed")
+            self.notes.say("hfu", f"a HFU of {percent(whole)} can't be: less is recomputed than was said, or padding is not computed")
             whole = None
         return MeasuredStep(flops, each / 1e12, useful, whole)
 
@@ -141,7 +142,7 @@ class Meter:
         if value <= 2 and self.precision in ("bf16", "fp16") and self.gpu and "fp8" in chip.find(self.gpu).precisions:
             causes.append('products were done in FP8: give precision="fp8"')
         causes.append(f"it is another GPU than {self.gpu or 'the peak given'}: give gpu, or peak_tflops")
-        return f"an MFU of {value:.0%} can't be, and is left out; likeliest: {'; or '.join(causes)}"
+        return f"an MFU of {percent(value)} can't be, and is left out; likeliest: {'; or '.join(causes)}"
 
 
 def read(config: Any) -> Config:

@@ -23,6 +23,7 @@ from ullage.models.sample import Convention
 from ullage.models.shapes import Shapes, step
 from ullage.models.step import Step
 from ullage.models.tracing.shelf import stored
+from ullage.views.numbers import percent
 from ullage.views.shown import ShownByView
 
 if TYPE_CHECKING:
@@ -290,7 +291,7 @@ def _refuse_impossible(report: FlopsReport, question: StepQuestion, formula: For
         raise UllageError("the MFU is not a number", "check --step-time")
     causes = list(_causes(value, report, question, formula))
     raise UllageError(
-        f"an MFU of {value:.0%} can't be: {report.tflops_per_gpu:,.0f} TFLOP/s per GPU is above the peak"
+        f"an MFU of {percent(value)} can't be: {report.tflops_per_gpu:,.0f} TFLOP/s per GPU is above the peak"
         f" of {(report.peak or 0) / 1e12:,.0f} TFLOP/s",
         "likeliest: " + "; or ".join(causes),
     )

@@ -17,6 +17,7 @@ from ullage.reports.fleet.agreement import Comparison
 from ullage.reports.fleet.fleet import FleetReport
 from ullage.reports.fleet.groups import Group
 from ullage.reports.flops import StepQuestion
+from ullage.views.numbers import percent
 from ullage.views.shown import ShownByView
 
 SHORTEST_S = 1800  # seconds that a job must have been observed
@@ -131,7 +132,7 @@ def _finding(job: ReportingJob, cases: _Cases, measure: Measure) -> MfuFinding:
     if job.seconds < SHORTEST_S:
         raise UllageError(f"it was observed for less than {SHORTEST_S // 60} min")
     if job.trusted < LEAST_TRUSTED:
-        raise UllageError(f"less than {LEAST_TRUSTED:.0%} of its telemetry can be trusted")
+        raise UllageError(f"less than {percent(LEAST_TRUSTED)} of its telemetry can be trusted")
     case = cases.of(job.told, job.name)
     error = measure.error_of(job.seconds)
     return audit(case, job.told.mfu, job.told.ofu, tile_efficiency=measure.tile_efficiency, error=error, most=5)

@@ -57,6 +57,7 @@ from ullage.sums.grouping import collapse
 from ullage.sums.ledger import CODES, OWNERS
 from ullage.sums.spans import Span, Whose, gpus_of, samples_in_spans
 from ullage.units import DAY_MS, HOUR_MS
+from ullage.views.numbers import percent
 from ullage.views.shown import ShownByView
 from ullage.views.view import Finding
 
@@ -559,7 +560,7 @@ def _remarks(rated: Rated, good: Rated) -> list[str]:
         remarks.append("no sample names a job, so nobody knows whose the busy hours were; --jobs takes Slurm's records, a CSV and others")
     covered = _covered(good)
     if 0 < covered < 0.95:
-        remarks.append(f"OFU is known for {covered:.0%} of the trusted GPU-hours; for the rest tensor_active or sm_clock is missing")
+        remarks.append(f"OFU is known for {percent(covered)} of the trusted GPU-hours; for the rest tensor_active or sm_clock is missing")
     if not rated.column("sm_active_ms").any():
         remarks.append(
             "nobody measured sm_active: DCGM_FI_PROF_SM_ACTIVE is off in the exporter's default list; 'SM fill' joins its neighbour"
@@ -569,7 +570,7 @@ def _remarks(rated: Rated, good: Rated) -> list[str]:
         remarks.append(f"{doubted:,.1f} GPU-hours of series that can't be trusted are left out of OFU and the tree; see trust")
     share = exact_share(good)
     if method_of(share) == "mixed":
-        remarks.append(f"{share:.0%} of the time OFU comes from cycle counters (exact), the rest from clock samples")
+        remarks.append(f"{percent(share)} of the time OFU comes from cycle counters (exact), the rest from clock samples")
     return remarks
 
 
@@ -615,7 +616,8 @@ def _two_opinions(compared: Agreement | None) -> list[str]:
     """Name the jobs whose reported MFU depends on whom one asks; what was named in the question counts."""
     told = [] if compared is None else compared.contradictions
     lines = [
-        f"job {harmless(c.job, 60)} reported an MFU of {c.counted:.1%}, which counts, and {c.other:.1%} elsewhere in its records"
+        f"job {harmless(c.job, 60)} reported an MFU of {percent(c.counted, 1)}, which counts, "
+        f"and {percent(c.other, 1)} elsewhere in its records"
         for c in told
     ]
     return lines if len(lines) <= 3 else [*lines[:3], f"{len(lines) - 3:,} more jobs reported two MFUs; `--json` lists them"]
@@ -636,5 +638,5 @@ def _covered(good: Rated) -> float:
 def _bound(good: Rated) -> str:
     over = max(((chip.sm_clock or chip.tensor_clock) / chip.tensor_clock for chip in good.chips), default=1.0)
     activity = gauge(good, "tensor_active")
-    bound = "" if activity is None else f": OFU is at most {activity * over:.1%} (tensor activity at the highest clock)"
+    bound = "" if activity is None else f": OFU is at most {percent(activity * over, 1)} (tensor activity at the highest clock)"
     return f"nobody measured sm_clock, so OFU can't be computed{bound}"

@@ -15,6 +15,7 @@ from ullage.errors import harmless
 from ullage.metrics.metric import METRICS
 from ullage.reports.trace.talp_formulas import FORMULAS, TREES, TalpSums
 from ullage.totals import Region
+from ullage.views.numbers import percent
 
 ROUNDING = 0.005 + 1e-6  # two decimals, and TALP's single precision
 UNSEEN = 0.02  # of CPUs × elapsed; more is said
@@ -67,9 +68,9 @@ def restated(regions: Iterable[Region]) -> Restatement:
         rows += [row for key in keys if (row := _row(region, key)) is not None]
         seen = _seen(region)
         if seen is not None and abs(seen - 1) > UNSEEN:
-            unseen.append(f"{harmless(region.name)}: TALP's times add up to {seen:.0%} of CPUs × elapsed time")
+            unseen.append(f"{harmless(region.name)}: TALP's times add up to {percent(seen)} of CPUs × elapsed time")
     if len(unseen) > 1:
-        unseen = [f"{unseen[0]}; in {len(unseen):,} regions they are more than {UNSEEN:.0%} off"]
+        unseen = [f"{unseen[0]}; in {len(unseen):,} regions they are more than {percent(UNSEEN)} off"]
     return Restatement(compared, tuple(rows), tuple(unseen))
 
 

@@ -11,10 +11,11 @@ from ullage.metrics.metric import ratio
 from ullage.metrics.tree import Node
 from ullage.reports.trace.run_counters import RunMeans, counted
 from ullage.reports.trace.trace import TraceReport
+from ullage.views.numbers import percent
 
 TOO_MUCH = 1.05  # SMs can't be active while no kernel runs: more than this, and a point, is no rounding
 OTHERS = (
-    "the SMs were active in {active:.0%} of the time, and the recorded kernels ran in {kernels:.0%}: did another program use these GPUs, "
+    "the SMs were active in {active} of the time, and the recorded kernels ran in {kernels}: did another program use these GPUs, "
     "or were kernels not recorded? OFU counts the work of all"
 )
 
@@ -54,4 +55,4 @@ def _others(trace: TraceReport, found: RunMeans) -> list[str]:
     kernels = ratio(totals.kernel_time + totals.collective_time, totals.devices * totals.elapsed) or 0.0
     room = max(kernels, tree.high or 0.0)
     active = found.tensor if found.sm is None else max(found.sm, found.tensor)
-    return [OTHERS.format(active=active, kernels=kernels)] if active > TOO_MUCH * room + 0.01 else []
+    return [OTHERS.format(active=percent(active), kernels=percent(kernels))] if active > TOO_MUCH * room + 0.01 else []

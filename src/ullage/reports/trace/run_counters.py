@@ -24,6 +24,7 @@ from ullage.reports.trace.trace import TraceReport
 from ullage.sums.lanes.spans import Spans
 from ullage.sums.windows import settle
 from ullage.tables import SAMPLES
+from ullage.views.numbers import percent
 
 TELEMETRY, TOLD = "telemetry-*.parquet", "telemetry-*.json"
 COLUMNS = (
@@ -233,7 +234,7 @@ def _means(elapsed: float, seen: Mapping[Device, _Seen], rated: Rated, told: _To
     share = np.array([one.spans / one.covered * one.window / elapsed for one in ordered])
     covered = sum(one.covered for one in ordered) / sum(one.window for one in ordered)
     if covered < NEARLY_ALL:
-        notes.append(f"the counters were read for {covered:.0%} of the program's time; the rest is taken to be like it")
+        notes.append(f"the counters were read for {percent(covered)} of the program's time; the rest is taken to be like it")
     sm = ratio(rated.column("sm_active_sum"), rated.column("sm_active_ms"))
     return RunMeans(
         ofu=float((ofu * share).mean()),
