@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
@@ -36,10 +36,14 @@ class FakePrometheus:
     alive_for: int | None = None
     late: Sequence[int] = ()
     asked: list[str] = field(default_factory=list)
+    instead: Callable[[BaseHTTPRequestHandler], None] | None = None  # what answers while the server is not itself
 
     def answer(self, handler: BaseHTTPRequestHandler) -> None:
         """Answer a request, or hang up."""
         self.asked.append(handler.path)
+        if self.instead is not None:
+            self.instead(handler)
+            return
         if self.alive_for is not None:
             if self.alive_for <= 0:
                 handler.close_connection = True

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import io
+import itertools
 import json
+import os
 import random
 import re
+import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +24,15 @@ from tests.service.running import T0, hour, service
 from ullage.intake import take
 from ullage.problems import Problems
 from ullage.service import watermarks
-from ullage.service.follow import Follower, FollowPlan
+from ullage.service.follow import HELD_MS, Follower, FollowPlan
 from ullage.service.logs import ServiceLog
 from ullage.service.settings import ServiceSettings
-from ullage.service.state import FollowedSource
+from ullage.service.state import FollowedSource, ServiceState
+from ullage.service.watched import WatchedStore
 from ullage.service.watermarks import OVERLAP_MS, SourceWatermark
 from ullage.sources.source import Options
 from ullage.store.store import Store
+from ullage.tables import Flag
 from ullage.units import HOUR_MS
 
 MINUTE_MS = 60_000
@@ -36,6 +43,7 @@ class Followed:
 
     def __init__(self, url: str, folder: Path, fake: FakePrometheus, others: tuple[str, ...] = (), **more: Any) -> None:
         self.said: list[FollowedSource] = []
+        more.setdefault("first_ms", 6 * HOUR_MS)
         plan = FollowPlan((url, *others), folder / "store", options=Options(retries=0), **more)
         self.follower = Follower(plan, ServiceLog(stream=io.StringIO()), self.said.append, clock=lambda: fake.now_ms / 1000)
         self.store = folder / "store"
@@ -59,6 +67,11 @@ def whole(url: str, folder: Path, fake: FakePrometheus) -> list[dict[str, Any]]:
     store = Store.open(folder / "whole", create=True)
     take(store, [url], None, options=Options(since=fake.start_ms - OVERLAP_MS, until=fake.now_ms), problems=Problems())
     return rows_of(folder / "whole")
+
+
+def plain(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rows without what says in which order they came."""
+    return [row | {"flags": row["flags"] & ~Flag.REORDERED} for row in rows]
 
 
 def test_what_is_new_is_read_once_a_turn(tmp_path: Path) -> None:
@@ -204,6 +217,161 @@ def test_one_process_follows_and_the_next_takes_over(tmp_path: Path) -> None:
         fake.now_ms += MINUTE_MS
         assert second.turn().writes and second.state.rows == 2 * 2
         assert not first.turn().writes
+
+
+def test_a_clock_that_is_set_back_an_hour_keeps_no_turn_waiting_and_loses_nothing(tmp_path: Path) -> None:
+    with fake_prometheus(start_ms=T0, now_ms=T0 + 2 * HOUR_MS) as (fake, url):
+        followed = Followed(url, tmp_path, fake, every=0.01)
+
+        def said(state: FollowedSource) -> None:
+            if state.pulls > followed.follower.state.pulls or state.pulls == len(jumps):
+                return
+            fake.now_ms += jumps[state.pulls]
+
+        jumps = (MINUTE_MS, -HOUR_MS, MINUTE_MS, HOUR_MS + 5 * MINUTE_MS, MINUTE_MS)
+        followed.follower._say = said
+        followed.follower.start()
+        wait_for(lambda: followed.state.pulls >= 6)  # an hour would be waited for otherwise
+        assert followed.follower.stop(60)
+        again = Followed(url, tmp_path, fake)
+        assert again.turn().problem == ""
+        assert plain(rows_of(again.store)) == whole(url, tmp_path, fake)
+
+
+def test_a_server_that_drips_ends_a_turn_and_what_it_has_is_read_when_it_is_well_again(tmp_path: Path) -> None:
+    ended = threading.Event()
+    with fake_prometheus(start_ms=T0, now_ms=T0 + HOUR_MS) as (fake, url):
+
+        def drip(handler: Any) -> None:
+            handler.send_response(200)
+            handler.send_header("Content-Length", "1000000")
+            handler.end_headers()
+            while not ended.wait(0.01):  # never silent for as long as a timeout
+                handler.wfile.write(b" ")
+                handler.wfile.flush()
+
+        fake.instead = drip
+        followed = Followed(url, tmp_path, fake, turn_s=0.3)
+        assert "had not answered when the deadline passed" in followed.turn().problem
+        ended.set()
+        fake.instead = None
+        assert followed.turn().problem == ""
+        assert rows_of(followed.store) == whole(url, tmp_path, fake)
+
+
+WRONG = {
+    "a page of a proxy": (200, "<html>Bad gateway</html>"),
+    "an error": (500, '{"status":"error","errorType":"internal","error":"disk"}'),
+    "half an answer": (200, '{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"__name__":"DCGM'),
+    "no metrics": (200, '{"status":"success","data":[]}'),
+    "no samples": (200, '{"status":"success","data":{"resultType":"matrix","result":[]}}'),
+    "another kind": (200, '{"status":"success","data":{"resultType":"scalar","result":[1,"1"]}}'),
+    "nothing": (200, ""),
+    "a number": (200, "1e999"),
+}
+QUICKLY = (("no samples", False), ("half an answer", False))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "everywhere"),
+    [pytest.param(*both, marks=[] if both in QUICKLY else pytest.mark.full) for both in itertools.product(WRONG, (False, True))],
+)
+def test_a_server_that_is_wrong_for_an_hour_is_caught_up_with(tmp_path: Path, wrong: str, everywhere: bool) -> None:
+    with fake_prometheus(start_ms=T0, now_ms=T0 + 20 * MINUTE_MS) as (fake, url):
+        followed = Followed(url, tmp_path, fake)
+        followed.turn()
+        status, body = WRONG[wrong]
+
+        def answer(handler: Any) -> None:
+            if everywhere or "/api/v1/query" in handler.path:
+                say(handler, body, status=status)
+            else:
+                replace(fake, instead=None).answer(handler)
+
+        for _ in range(4):
+            fake.now_ms += 15 * MINUTE_MS
+            fake.instead = answer
+            followed.turn()
+        fake.instead = None
+        fake.now_ms += MINUTE_MS
+        assert followed.turn().problem == ""
+        assert plain(rows_of(followed.store)) == whole(url, tmp_path, fake)
+
+
+def test_counters_wait_for_every_source_and_for_one_that_is_gone_six_hours(tmp_path: Path) -> None:
+    with (
+        fake_prometheus(start_ms=T0, now_ms=T0 + HOUR_MS) as (fake, url),
+        fake_prometheus(start_ms=T0, now_ms=T0 + HOUR_MS, alive_for=0) as (gone, dead),
+    ):
+        followed = Followed(url, tmp_path, fake, others=(dead,))
+        fake.now_ms = T0 + 2 * HOUR_MS
+        assert followed.turn().problem
+        assert followed.state.read_until == T0 + 2 * HOUR_MS - HELD_MS  # nothing was read of the other one
+        gone.alive_for, gone.now_ms = None, fake.now_ms
+        assert followed.turn().read_until == T0 + 2 * HOUR_MS
+        gone.alive_for = 0
+        fake.now_ms += 5 * HOUR_MS
+        assert followed.turn().read_until == T0 + 2 * HOUR_MS
+        fake.now_ms += 5 * HOUR_MS
+        assert followed.turn().read_until == fake.now_ms - HELD_MS
+        # samples of a host whose clock is ahead end no hour that others have not come to
+        Store.open(followed.store).append([hour(start=24 * 60, minutes=60, host="ahead")])
+        state = ServiceState(WatchedStore(followed.store), followed.state)
+        assert state.window_read() == (T0 + 30_000, fake.now_ms - HELD_MS)
+
+
+def test_many_small_parts_are_merged_by_a_service_that_never_lives_an_hour(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ullage.service.follow.MANY_PARTS", 3)
+    with fake_prometheus(start_ms=T0, now_ms=T0 + 10 * MINUTE_MS) as (fake, url):
+        counts = []
+        for _ in range(4):
+            followed = Followed(url, tmp_path, fake)
+            followed.turn()
+            followed.follower.stop()
+            fake.now_ms += MINUTE_MS
+            counts.append(len(Store.open(followed.store).manifest().parts))
+        assert counts == [1, 2, 1, 2]
+
+
+@pytest.mark.parametrize("seed", some(range(100), quick=1))
+def test_a_disk_that_refuses_at_any_moment_loses_nothing_and_counts_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    rng, real, left = random.Random(seed), os.fsync, [0]
+
+    def fsync(descriptor: int) -> None:
+        left[0] -= 1
+        if left[0] == 0:  # at this moment, and not at the next one
+            code = rng.choice((errno.EIO, errno.ENOSPC, errno.EDQUOT))
+            raise OSError(code, os.strerror(code))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    with fake_prometheus(start_ms=T0, now_ms=T0 + 10 * MINUTE_MS, gpus=1) as (fake, url):
+        followed, refusals = Followed(url, tmp_path, fake, first_ms=HOUR_MS), 0
+        for _ in range(5):
+            left[0] = rng.randint(1, 20)
+            problem = followed.turn().problem
+            refusals += bool(problem)
+            assert not problem or "nothing more can be stored in" in problem
+            fake.now_ms += 5 * MINUTE_MS
+        left[0] = 0
+        assert followed.turn().problem == ""
+        assert refusals and plain(rows_of(followed.store)) == whole(url, tmp_path, fake)
+
+
+def test_a_second_instance_says_so_once_and_that_it_is_the_one_once_it_is(tmp_path: Path) -> None:
+    with fake_prometheus(start_ms=T0, now_ms=T0 + 10 * MINUTE_MS) as (fake, url):
+        first, second = Followed(url, tmp_path, fake, first_ms=HOUR_MS), Followed(url, tmp_path, fake, first_ms=HOUR_MS)
+        said = io.StringIO()
+        second.follower.log = ServiceLog(stream=said)
+        first.turn()
+        second.turn()
+        second.turn()
+        assert said.getvalue().count("another instance fills this store") == 1
+        first.follower.stop()
+        second.turn()
+        assert said.getvalue().count("this instance fills the store") == 1 and second.state.writes
 
 
 def test_pages_say_that_the_database_is_gone_and_catch_up(tmp_path: Path) -> None:

@@ -13,15 +13,17 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from ullage.errors import UllageError
+from ullage.store.durable import write_whole
 from ullage.store.manifest import StoreFolder
 from ullage.store.parts import read_part
 from ullage.store.store import Store
@@ -175,6 +177,31 @@ def test_a_killed_writer_does_not_keep_the_next_one_out(tmp_path: Path) -> None:
     assert killed(prepared(tmp_path / "store", "append"), "append", 0) == "part written"
     store = Store.open(tmp_path / "store", wait_s=0.0)
     assert store.append(recording()).rows_new == ROWS
+
+
+def test_two_threads_that_write_into_one_folder_write_two_files(tmp_path: Path) -> None:
+    # what counts and what follows a source do so in the folder of a store, and only the latter holds its lock
+    def first(file: IO[bytes]) -> None:
+        file.write(b"first")
+        other = threading.Thread(target=write_whole, args=(tmp_path, "b", lambda into: into.write(b"second, and longer")))
+        other.start()
+        other.join()
+        file.write(b" and its end")
+
+    write_whole(tmp_path, "a", first)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"first and its end", "b": b"second, and longer"}
+
+
+def test_upkeep_leaves_what_another_thread_is_writing(tmp_path: Path) -> None:
+    store = Store.open(tmp_path / "store", create=True)
+    store.append(early())
+
+    def write(file: IO[bytes]) -> None:
+        file.write(b"{}")
+        store.compact()
+
+    write_whole(store.path, "counted.json", write)
+    assert (store.path / "counted.json").read_bytes() == b"{}" and not list(store.path.glob(".*.tmp"))
 
 
 # --- a disk that is full ---

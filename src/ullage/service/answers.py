@@ -118,7 +118,7 @@ class AnswerBook:
         """
         version = self.store.version() if request.served.place else ""
         kept = self._kept.get(request)
-        if kept is not None and kept.version == version and not (request.by_clock and self._clock() - kept.made > CLOCK_S):
+        if kept is not None and kept.version == version and not (request.by_clock and not 0 <= self._clock() - kept.made <= CLOCK_S):
             self._kept.move_to_end(request)
             self.answered += 1
             return kept
@@ -169,7 +169,7 @@ class AnswerBook:
         return BusyError(f"this question takes longer than {self.limit:g} s: it was ended", round(self.limit * REFUSED), hint)
 
     def _begin(self, request: AskedQuestion, version: str) -> asyncio.Future[Answer]:
-        if self._too_long.get(request, 0.0) > self._clock():
+        if 0 < self._too_long.get(request, 0.0) - self._clock() <= REFUSED * self.limit:  # more, where the clock was set back
             raise self._too_long_error()
         if len(self._pending) >= WAITING:
             raise BusyError(f"{WAITING} questions wait for their turn; ask again", 10)

@@ -25,11 +25,16 @@ from ullage.service.state import FollowedSource
 from ullage.service.watermarks import OVERLAP_MS, SourceWatermark, keep_watermarks, read_watermarks
 from ullage.sources.clock import named_zone
 from ullage.sources.jobs.job import read_jobs
-from ullage.sources.source import Options, files_of, is_url_or_live_source
+from ullage.sources.source import Deadline, Options, files_of, is_url_or_live_source
 from ullage.store.store import Store
-from ullage.units import DAY_MS
+from ullage.units import DAY_MS, HOUR_MS
+from ullage.views.declared import iso
 
 COMPACT_S = 3600.0  # s between two times at which small parts are merged and old ones dropped
+MANY_PARTS = 200  # parts that are merged without waiting for that: a service that never lives so long must merge them, too
+TURN_S = 600.0  # s that a turn may take: a server that drips is asked again, and what came before is kept
+STRIDE_MS = 6 * HOUR_MS  # ms of a source's time that are read, stored and kept count of at once
+HELD_MS = 6 * HOUR_MS  # ms for which counters wait for a source that can't be read
 LOCK = "follower.lock"
 
 
@@ -38,6 +43,7 @@ class FollowPlan:
     """What is followed into which store: the sources, as `ullage fleet` reads them, how often (s), and from how far back at first (ms).
 
     `jobs` are places with job records, read again each time; samples of more than `keep_days` before the newest are dropped (0: none).
+    A source that takes longer than `turn_s` is asked again for the rest.
     """
 
     sources: tuple[str, ...]
@@ -47,6 +53,7 @@ class FollowPlan:
     jobs: tuple[str, ...] = ()
     options: Options = field(default_factory=Options)
     keep_days: int = 0
+    turn_s: float = TURN_S
 
     @property
     def shown(self) -> str:
@@ -75,7 +82,7 @@ class Follower:
         self._thread = threading.Thread(target=self._run, name="follower", daemon=True)
         self._lock: int | None = None
         self._files: tuple[object, ...] = ()
-        self._compacted = clock()
+        self._compacted = time.monotonic()
         self._tell(self.state)
 
     def start(self) -> None:
@@ -96,14 +103,16 @@ class Follower:
 
     def _run(self) -> None:
         while not self._stop.is_set():
-            started = self._clock()
+            started = time.monotonic()  # which nobody sets back
             self.turn()
-            self._stop.wait(max(0.0, self.plan.every - (self._clock() - started)))
+            self._stop.wait(max(0.0, self.plan.every - (time.monotonic() - started)))
 
     def turn(self) -> None:
         """Read the source once, if this process is the one that does, and say what came of it."""
         try:
             if not self._leads():
+                if self.state.writes:
+                    self.log("another instance fills this store", {"store": self.plan.store})
                 self._tell(replace(self.state, writes=False, preparing=""))
                 return
             rows = self._pull()
@@ -114,16 +123,24 @@ class Follower:
         except Exception as error:  # a bug of ours in one turn ends no service
             self._fail(f"it can't be read: {error!r}")
         else:
-            self._tell(self.state.read(rows, self._clock()))
+            self._tell(replace(self.state.read(rows, self._clock()), read_until=self._read_until()))
             self.log("pull", {"source": self.plan.shown, "rows": rows})
 
     def _fail(self, problem: str) -> None:
-        self._tell(self.state.failed(problem, self._clock()))
+        self._tell(replace(self.state.failed(problem, self._clock()), read_until=self._read_until()))
         self.log("pull failed", {"source": self.plan.shown, "problem": problem})
 
     def _tell(self, state: FollowedSource) -> None:
         self.state = state
         self._say(state)
+
+    def _read_until(self) -> int | None:
+        """Return up to when every source was read whole (ms); one that can't be read for long is not waited for."""
+        urls = [source for source in self.plan.sources if "://" in source]
+        if not urls:
+            return None
+        marks = [self._marks[_key(source)].read_until if _key(source) in self._marks else 0 for source in urls]
+        return max(min(marks), round(self._clock() * 1000) - HELD_MS)
 
     def _leads(self) -> bool:
         """Return whether this process fills the store: whoever holds the lock does, until it ends."""
@@ -136,6 +153,8 @@ class Follower:
         except OSError:
             os.close(descriptor)
             return False
+        if not self.state.writes:
+            self.log("this instance fills the store", {"store": self.plan.store})
         self._lock, self._marks = descriptor, read_watermarks(self.plan.store)  # as whoever led before left them
         return True
 
@@ -152,7 +171,8 @@ class Follower:
         records = self._jobs(Problems()) if pulls else None
         for sources in pulls:
             try:
-                rows += self._taken(store, sources, records)
+                url = "://" in sources[0]
+                rows += self._taken(store, sources[0], records) if url else self._files_taken(store, sources, records)
             except UllageError as error:
                 failures.append(error)
         if rows:
@@ -162,25 +182,56 @@ class Follower:
             raise failures[0]
         return rows
 
-    def _taken(self, store: Store, sources: list[str], records: pa.Table | None) -> int:
-        """Read what is new of a source, or of all files, into the store; returns how many rows were new, and keeps how far it was read."""
-        now, name = round(self._clock() * 1000), sources[0] if "://" in sources[0] else ""
-        mark = self._mark(store, name, now) if name else None
+    def _taken(self, store: Store, source: str, records: pa.Table | None) -> int:
+        """Read what is new of a source into the store, a stride at a time, and keep how far it was read; returns how many rows were new.
+
+        Whoever kills a service that catches up, or whatever fails, takes one stride away.
+        """
+        now, rows, more = round(self._clock() * 1000), 0, True
+        mark = self._mark(store, source, now)
+        while more:
+            until = min(now, mark.read_until + STRIDE_MS)
+            problems = Problems()
+            try:
+                new = self._take(store, [source], records, problems, mark.since(until), until)
+            except UllageError:
+                if until == now:
+                    raise
+                until = now  # there may be nothing in that time, which says nothing of what came after it
+                new = self._take(store, [source], records, problems, mark.since(until), until)
+            more = until < now
+            if new and (missed := mark.missed_since(until)) is not None:
+                new += self._take(store, [source], None, problems, missed, until)
+            read_until = until if problems.complete else problems.read_until
+            if read_until is not None:
+                self._marks[_key(source)] = mark = mark.read(until, read_until, new)
+                keep_watermarks(store.path, self._marks)
+            rows += new
+            if problems.cuts:
+                raise UllageError(problems.cuts[0].reason)
+            if more and new:
+                store.roll_up()
+        return rows
+
+    def _files_taken(self, store: Store, sources: list[str], records: pa.Table | None) -> int:
+        """Read files, or this machine's GPUs; returns how many rows were new."""
         problems = Problems()
-        options = replace(self.plan.options, since=None if mark is None else mark.since(now), until=now, progress=self._progress)
         try:
-            rows = take(store, sources, records, options=options, problems=problems)
+            rows = self._take(store, sources, records, problems, None, round(self._clock() * 1000))
+            if problems.cuts:
+                raise UllageError(problems.cuts[0].reason)
         except BaseException:
             self._files = ()
             raise
-        until = now if problems.complete else problems.read_until
-        if mark is not None and until is not None:
-            self._marks[_key(name)] = mark.read(now, until)
-            keep_watermarks(store.path, self._marks)
-        if problems.cuts:
-            self._files = ()
-            raise UllageError(problems.cuts[0].reason)
         return rows
+
+    def _take(self, store: Store, sources: list[str], records: pa.Table | None, problems: Problems, since: int | None, until: int) -> int:
+        def progress(words: str) -> None:
+            self._progress(words if until + STRIDE_MS > self._clock() * 1000 else f"{words}, up to {iso(until)}")
+
+        limit = Deadline.after(self.plan.turn_s)
+        options = replace(self.plan.options, since=since, until=until, progress=progress, deadline=limit)
+        return take(store, sources, records, options=options, problems=problems)
 
     def _mark(self, store: Store, source: str, now: int) -> SourceWatermark:
         """Return how far a source was read. Of one that was not, or nobody knows any more, `first_ms` are asked for, and all since the
@@ -204,9 +255,9 @@ class Follower:
         return pa.concat_tables(tables) if tables else None
 
     def _keep_small(self, store: Store) -> None:
-        if self._clock() - self._compacted < COMPACT_S:
+        if time.monotonic() - self._compacted < COMPACT_S and len(store.manifest().parts) < MANY_PARTS:
             return
-        self._compacted = self._clock()
+        self._compacted = time.monotonic()
         store.compact()
         if self.plan.keep_days:
             store.retain(self.plan.keep_days)

@@ -128,7 +128,7 @@ class RunningService:
         if state.following is not None and not state.following.writes:
             totals.look()
             return
-        await self.service.book.counting(lambda: totals.count(state.store.window()))
+        await self.service.book.counting(lambda: totals.count(state.window_read()))
 
 
 def listening_socket(host: str, port: int) -> socket.socket:

@@ -20,7 +20,7 @@ class FollowedSource:
     """How a source is followed: what it is, the interval (s), and what came of it. Times are s since 1970; None: never.
 
     `problem` is why it could not be read the last time, `failing_since` since when; `writes` is whether this process fills the store,
-    `preparing` what is being made before there is anything to show.
+    `preparing` what is being made before there is anything to show, `read_until` up to when all of it was read (ms; None: who knows).
     """
 
     source: str
@@ -33,6 +33,7 @@ class FollowedSource:
     rows: int = 0
     writes: bool = True
     preparing: str = ""
+    read_until: int | None = None
 
     def failed(self, problem: str, now: float) -> FollowedSource:
         """Return the state after the source could not be read."""
@@ -69,6 +70,12 @@ class ServiceState:
         if following is not None and following.preparing:
             return following.preparing
         return self.store.problem()
+
+    def window_read(self) -> tuple[int, int] | None:
+        """Return the first and the last sample's time (ms) of what was read whole: what comes after it may still be missing in part."""
+        window = self.store.window()
+        until = None if self.following is None else self.following.read_until
+        return window if window is None or until is None else (window[0], min(window[1], until))
 
     def page_state(self) -> PageState:
         """Return what every page says of its source."""

@@ -6,6 +6,7 @@ import errno
 import fcntl
 import hashlib
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -33,7 +34,7 @@ def write_whole(
     same folder, then fsync, rename, fsync of the folder: the order that survives a loss of power (see `man 2 fsync`).
     An older file of that name is replaced in one step. Raises UllageError when the disk refuses.
     """
-    temporary = folder / f".{os.getpid()}.tmp"
+    temporary = folder / f".{os.getpid()}-{threading.get_native_id()}.tmp"  # no two writers have one name
     with refused(folder):
         make_folder(folder)
         try:

@@ -7,6 +7,7 @@ removed only after the commit that made them useless, and those that were live o
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -74,7 +75,9 @@ def clean(folder: StoreFolder, manifest: Manifest, now: Callable[[], int], grace
     """
     waiting = tuple(d for d in manifest.dead if d.since > now() - grace_ms)
     kept = {p.file for p in manifest.parts} | {d.file for d in waiting}
-    removed = _remove_others(folder, kept | {_tail(name) for name in kept}.union(*(files_of(name) for name in kept)))
+    removed = _remove_halves(folder, now() - grace_ms) + _remove_others(
+        folder, kept | {_tail(name) for name in kept}.union(*(files_of(name) for name in kept))
+    )
     if len(waiting) < len(manifest.dead):
         manifest = Manifest(parts=manifest.parts, dead=waiting)
         folder.write(manifest)
@@ -85,12 +88,21 @@ def _tail(file: str) -> str:
     return StorePart(file, "", 0, 0, 0, 0, "").tail
 
 
-def _remove_others(folder: StoreFolder, kept: set[str]) -> int:
-    halves = list(folder.path.glob(".*.tmp"))
-    removed = len(halves)
+def _remove_halves(folder: StoreFolder, before: int) -> int:
+    """Remove files that nobody has gone on writing since a time (ms); a younger one may be another thread's, which needs no lock."""
+    removed = 0
     with refused(folder.path):
-        for path in halves:
-            path.unlink()
+        for path in folder.path.glob(".*.tmp"):
+            with suppress(FileNotFoundError):  # its writer has come to an end meanwhile
+                if path.stat().st_mtime * 1000 <= before:
+                    path.unlink()
+                    removed += 1
+    return removed
+
+
+def _remove_others(folder: StoreFolder, kept: set[str]) -> int:
+    removed = 0
+    with refused(folder.path):
         for place in (*sorted((folder.path / "samples").glob("day=*")), folder.path / "tails", folder.path / ROLLUPS):
             names = sorted(place.iterdir()) if place.is_dir() else []
             others = [path for path in names if path.relative_to(folder.path).as_posix() not in kept]
