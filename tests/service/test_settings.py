@@ -84,3 +84,54 @@ def test_secrets_come_from_the_environment_or_a_file(tmp_path: Path, monkeypatch
         access_of(settings)
     with pytest.raises(UllageError, match="can't be read"):
         access_of(ServiceSettings(token_file=str(tmp_path / "none")))
+
+
+def test_every_mistake_is_told_at_once_by_line(tmp_path: Path) -> None:
+    file = tmp_path / "ullage.toml"
+    file.write_text("prot = 1\nlog = 'xml'\nport = 9\n\n[defaults]\nbye = 'job'\n")
+    said = ask("config", "--check", file)
+    assert said.code == 1 and said.out == ""
+    assert [line.split(": ")[1] for line in said.err.splitlines() if line.startswith("ullage: ")] == [
+        f"{file} line 1", f"{file} line 2", f"{file} line 6"
+    ]  # fmt: skip
+    assert "did you mean 'port'" in said.err
+    file.write_text("port = 9\n")
+    assert ask("config", "--check", file).out == f"{file}: nothing is wrong\n"
+    assert ask("config", "--check").code == 2
+
+
+@pytest.mark.parametrize("name", ["token", "api_key", "password", "header"])
+def test_a_secret_in_the_settings_is_a_mistake_and_is_not_repeated(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "ullage.toml"
+    file.write_text(f"{name} = 's3cret'\n")
+    said = ask("config", file)
+    assert said.code == 1 and "files of their own" in said.err and "s3cret" not in said.err + said.out
+    file.write_text("source = ['http://prometheus', 'http://ann:s3cret@prometheus']")
+    said = ask("config", file)
+    assert said.code == 1 and "a password stands in a URL" in said.err and "s3cret" not in said.err + said.out
+
+
+def test_settings_are_printed_as_a_file_that_says_the_same_without_a_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ULLAGE_SERVE_TOKEN", "s3cret")
+    example = DOCS.read_text().split("```toml\n")[1].split("```")[0]
+    example = "\n".join(line for line in example.splitlines() if not line.startswith(("header_file", "token_file")))
+    (tmp_path / "a.toml").write_text(example.replace('"east"', r'"e\"a\\st\u007f\u0007 ü"'))
+    said = ask("config", tmp_path / "a.toml")
+    assert said.code == 0 and "s3cret" not in said.out and "# token: hidden, from ULLAGE_SERVE_TOKEN\n# header: none\n" in said.out
+    (tmp_path / "b.toml").write_text(said.out)
+    assert read_settings(tmp_path / "b.toml") == read_settings(tmp_path / "a.toml")
+    assert ask("config", tmp_path / "b.toml").out == said.out
+    (tmp_path / "c.toml").write_text(ask("config").out)
+    assert read_settings(tmp_path / "c.toml") == ServiceSettings()
+
+
+def test_a_supervisor_hands_over_credentials(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ULLAGE_SERVE_TOKEN", raising=False)
+    monkeypatch.setenv("CREDENTIALS_DIRECTORY", str(tmp_path))
+    assert ServiceSettings().token() == "" and ServiceSettings().headers() == {}
+    (tmp_path / "token").write_text("s3cret\n")
+    (tmp_path / "header").write_text("X-Scope-OrgID: a\n")
+    assert ServiceSettings().token() == "s3cret" and ServiceSettings().headers() == {"X-Scope-OrgID": "a"}
+    assert f"# token: hidden, from {tmp_path}/token" in ask("config").out
+    (tmp_path / "token").write_text("")  # an empty one is none to sign with, and opens no door
+    assert ask("config").code == 1 and "holds no secret" in ask("config").err

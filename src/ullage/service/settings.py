@@ -1,10 +1,12 @@
 """The settings of the service: one file in TOML, whose mistakes are named by line; what the command line says goes before it.
 
-Secrets never stand in it: a token and HTTP headers come from the environment or from files of their own.
+Secrets never stand in it: a token and HTTP headers come from the environment, files of their own, or a supervisor's credentials.
 """
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import re
 import tomllib
@@ -12,16 +14,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
+from urllib.parse import urlsplit
 
 import msgspec
 
 from ullage.askable import read_headers
-from ullage.errors import UllageError, did_you_mean, harmless
+from ullage.errors import UllageError, did_you_mean, harmless, public
 from ullage.service.served import ReadPlace, request_of
 from ullage.written_values import seconds
 
 TOKEN, HEADER = "ULLAGE_SERVE_TOKEN", "ULLAGE_SERVE_HEADER"  # variables of the environment
 _SPANS = ("every", "first", "timeout", "answer_limit")
+_SECRET = re.compile(r"token|password|secret|header|key", re.IGNORECASE)
 SHORTEST = 0.1  # s; below, a sampler's readings are not valid
 
 
@@ -59,12 +63,39 @@ class ServiceSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     def token(self) -> str:
         """Return the token, "" for none. Raises UllageError for a file that can't be read or is empty."""
         found = os.environ.get(TOKEN, "").strip()
-        return found or (_secret(self.token_file) if self.token_file else "")
+        place = self.token_file or _credential("token")
+        return found or (_secret(place) if place else "")
 
     def headers(self) -> dict[str, str]:
         """Return the HTTP headers for the source: 'NAME: VALUE', a line each."""
-        said = os.environ.get(HEADER, "") or (_secret(self.header_file) if self.header_file else "")
+        place = self.header_file or _credential("header")
+        said = os.environ.get(HEADER, "") or (_secret(place) if place else "")
         return read_headers(tuple(line for line in said.splitlines() if line.strip()), "--header", 0.0)
+
+
+def settings_text(settings: ServiceSettings) -> str:
+    """Return settings as a file that says the same, and where the secrets come from, but no secret."""
+    lines = [f"{name} = {_toml(getattr(settings, name))}" for name in settings.__struct_fields__ if name != "defaults"]
+    for what, variable, place in (("token", TOKEN, settings.token_file), ("header", HEADER, settings.header_file)):
+        origin = variable if os.environ.get(variable, "").strip() else place or _credential(what)
+        lines.append(f"# {what}: {f'hidden, from {harmless(origin)}' if origin else 'none'}")
+    lines += ["", "[defaults]", *(f"{_toml(word)} = {_toml(value)}" for word, value in settings.defaults.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_toml, value))}]"
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    text = public(value) if isinstance(value, str) else value  # of a URL, no password and no query
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _credential(name: str) -> str:
+    """Return the file of a credential that systemd or another supervisor hands over (LoadCredential); "" where there is none."""
+    folder = os.environ.get("CREDENTIALS_DIRECTORY", "")
+    return str(Path(folder) / name) if folder and (Path(folder) / name).is_file() else ""
 
 
 def _pairs(words: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -85,6 +116,14 @@ def _secret(place: str) -> str:
 
 def read_settings(file: str | Path) -> ServiceSettings:
     """Return the settings of a file. Raises UllageError that names the line of the first mistake."""
+    settings, mistakes = settings_and_mistakes(file)
+    if mistakes:
+        raise mistakes[0]
+    return settings
+
+
+def settings_and_mistakes(file: str | Path) -> tuple[ServiceSettings, list[UllageError]]:
+    """Return the settings of a file that can be read, and every mistake in it, by line. Raises UllageError for what is no TOML."""
     path = Path(file).expanduser()
     try:
         text = path.read_text(encoding="utf-8")
@@ -94,33 +133,42 @@ def read_settings(file: str | Path) -> ServiceSettings:
         said = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise UllageError(f"{_at(path, _line(str(error), text))}: {harmless(_without_line(str(error)))}", "TOML: toml.io") from None
-    settings = _typed(said, text, path)
-    try:
-        return checked(settings)
-    except _SettingError as error:
-        raise UllageError(f"{_at(path, line_of(text, error.name))}: {error.problem}", error.hint) from None
+    good, found = dict[str, Any](), list[tuple[int, UllageError]]()
+    for name, value in said.items():
+        try:
+            _check_secret(name, value)
+            good |= {name: getattr(checked(_typed(name, value)), name)}
+        except _SettingError as error:
+            line = line_of(text, error.name)
+            found.append((line or 0, UllageError(f"{_at(path, line)}: {error.problem}", error.hint)))
+    return ServiceSettings(**good), [error for _, error in sorted(found, key=lambda one: one[0])]
 
 
-def _typed(said: dict[str, Any], text: str, path: Path) -> ServiceSettings:
-    for name in said:
-        if name not in ServiceSettings.__struct_fields__:
-            hint = did_you_mean(name, ServiceSettings.__struct_fields__, "docs/serve.md")
-            raise UllageError(f"{_at(path, line_of(text, name))}: there is no setting '{harmless(name, 60)}'", hint)
+def _check_secret(name: str, value: Any) -> None:
+    if name not in ServiceSettings.__struct_fields__:
+        hint = did_you_mean(name, ServiceSettings.__struct_fields__, "docs/serve.md")
+        if _SECRET.search(name):
+            hint = f"secrets stand in {TOKEN} and {HEADER}, or in files of their own: `token_file`, `header_file`"
+        raise _SettingError(name, UllageError(f"there is no setting '{harmless(name, 60)}'", hint), named=True)
+    for place in value if isinstance(value, list) else [value]:
+        if name == "source" and isinstance(place, str) and urlsplit(place).password is not None:
+            hint = "a line 'Authorization: Basic …' in the file of `header_file` says the same"
+            raise _SettingError(name, UllageError("a password stands in a URL", hint))
+
+
+def _typed(name: str, value: Any) -> ServiceSettings:
     try:
-        return msgspec.convert(said, ServiceSettings)
+        return msgspec.convert({name: value}, ServiceSettings)
     except msgspec.ValidationError as error:
-        problem, _, where = str(error).partition(" - at `$.")
-        name = re.split(r"[.\[`]", where)[0]
-        raise UllageError(
-            f"{_at(path, line_of(text, name))}: {name}: {harmless(problem[:1].lower() + problem[1:])}", "docs/serve.md lists all"
-        ) from None
+        problem = str(error).partition(" - at `$.")[0]
+        raise _SettingError(name, UllageError(harmless(problem[:1].lower() + problem[1:]), "docs/serve.md lists all")) from None
 
 
 class _SettingError(UllageError):
     """A value that a setting can't have."""
 
-    def __init__(self, name: str, error: UllageError) -> None:
-        super().__init__(f"{name}: {error.problem}", error.hint)
+    def __init__(self, name: str, error: UllageError, *, named: bool = False) -> None:
+        super().__init__(error.problem if named else f"{name}: {error.problem}", error.hint)
         self.name = name
 
 
