@@ -254,6 +254,8 @@ def cases() -> list[Case]:
         ("schema", ERROR, "schema nothing"),
         ("completion", ANSWERED, "completion bash"),
         ("completion", ERROR, "completion tcsh"),
+        ("config", ANSWERED, "config"),
+        ("config", ERROR, "config nothing.toml"),
         ("open", ERROR, "open nowhere"),
         ("open", PARTIAL, "open cut.csv.gz"),
         ("fleet", ERROR, "fleet nowhere"),
