@@ -13,7 +13,7 @@ from ullage.cupti.pc_sampling.samples import holds_samples
 from ullage.errors import UllageError, harmless
 from ullage.intake import at_rest
 from ullage.kernels.sass.binary import is_binary
-from ullage.reports.waterfall.inputs import SURE, certainty, sorted_by_kind
+from ullage.reports.waterfall.inputs import SURE, certainty, has_config, sorted_by_kind
 from ullage.sources.source import is_url_or_live_source
 from ullage.trainlogs.log import is_log
 
@@ -72,6 +72,8 @@ def _kinds(place: str) -> set[str]:
         return {"telemetry"}
     path = Path(place).expanduser()
     files = [path] if path.is_file() else sorted(islice((one for one in path.iterdir() if one.is_file()), 50)) if path.is_dir() else []
+    if path.is_dir() and is_log(path) and not has_config(path) and max(map(certainty, files), default=0) < SURE:
+        return {"log"}
     found = [one for file in files[:50] if (one := _of_file(file))]
     if found and len(found) == len(files):
         return set(found)

@@ -22,9 +22,10 @@ from ullage.sources.jobs.job import JOB_SOURCES
 from ullage.sources.source import SOURCES
 from ullage.traces.trace import TRACES
 from ullage.trainlogs.log import TRAINLOGS
+from ullage.trainlogs.points import TRACKERS
 
 REGISTRIES: tuple[Registry[object], ...] = (
-    BENCHES, CHIPS, CONVENTIONS, GRAMMARS, JOB_SOURCES, METRICS, MISTAKES, MODELS, PROBES, SOURCES, TRACES, TRAINLOGS,
+    BENCHES, CHIPS, CONVENTIONS, GRAMMARS, JOB_SOURCES, METRICS, MISTAKES, MODELS, PROBES, SOURCES, TRACES, TRACKERS, TRAINLOGS,
 )  # type: ignore[assignment]  # fmt: skip
 
 

@@ -6,7 +6,10 @@ import ast
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any, Final
+
+from ullage.trainlogs.numbers import TERA
 
 # Field of `Step` -> names, folded by `folded`; a name may also stand behind a path: "train/mfu", "metrics.mfu".
 ALIASES: Final[dict[str, tuple[str, ...]]] = {
@@ -34,6 +37,8 @@ ALIASES: Final[dict[str, tuple[str, ...]]] = {
 _MEANING: Final = {name: (field, rank) for field, names in ALIASES.items() for rank, name in enumerate(names)}
 _DEEPEST, _MOST, _LONGEST = 4, 5000, 1 << 18
 _SPACES: Final = re.compile(r"[\s\-]+")
+_NOT_TRAINING: Final = {"eval", "val", "valid", "validation", "test"}  # paths of what was measured beside the training
+_FLOPS: Final = 1e6  # no GPU trains at a million FLOP/s, none at a million TFLOP/s
 
 
 def folded(name: str) -> str:
@@ -45,16 +50,36 @@ def folded(name: str) -> str:
     return _SPACES.sub("_", name.strip().lower().replace(".", "/")).removeprefix("_")
 
 
+@lru_cache(maxsize=4096)
 def meaning(name: str) -> tuple[str, int] | None:
     """Return the field that a metric's name means and how far down its list the name stands; None for what is not read.
 
-    >>> meaning("perf/mfu/actor"), meaning("train/tflops_per_gpu"), meaning("loss")
-    (('mfu', 7), ('flops_per_gpu', 0), None)
+    >>> meaning("perf/mfu/actor"), meaning("train/tflops_per_gpu"), meaning("loss"), meaning("eval/samples_per_second")
+    (('mfu', 7), ('flops_per_gpu', 0), None, None)
     """
     words = folded(name)
     while words not in _MEANING and "/" in words:
-        words = words.partition("/")[2].removeprefix("_")
+        first, _, words = words.partition("/")
+        if first in _NOT_TRAINING:
+            return None
+        words = words.removeprefix("_")
     return _MEANING.get(words)
+
+
+def scaled(field: str, name: str, value: float) -> float:
+    """Return a value under a metric's name in the unit of its field: milliseconds, TFLOP/s and percent are told by the name.
+
+    >>> scaled("step_time", "step_time_ms", 1830.0), scaled("mfu", "mfu(%)", 50.0)
+    (1.83, 0.5)
+    """
+    name = folded(name)
+    if field == "step_time":
+        return value * 1e-3 if name.endswith("_ms") else value
+    if field == "flops_per_gpu":
+        return value * TERA if "tflop" in name or value < _FLOPS else value
+    if field == "mfu":
+        return value * 0.01 if "%" in name or "percent" in name or "pct" in name else value
+    return value
 
 
 def mapping(text: str) -> dict[str, Any] | None:

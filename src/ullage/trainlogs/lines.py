@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
-from typing import IO
+from typing import IO, Any
 
 from ullage.problems import Problems
 
 LONGEST = 1 << 20  # bytes of one line; progress bars and configurations printed on a line stay below
+_SECONDS, _MILLISECONDS = 1e8, 1e11  # a number of seconds since 1970 is above the first, one of ms above the second
 _STAMPED = 300  # characters in which a line's time is looked for
 _ESCAPE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|.?)")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
@@ -99,6 +100,20 @@ def moment(text: str, zone: tzinfo = UTC) -> tuple[int, bool] | None:
         return round(when.timestamp() * 1000), written is not None
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def time_of(value: Any) -> int | None:
+    """Return a time in ms since 1970 from a number or a text; a time since the start of the run is none.
+
+    >>> time_of(1786363203), time_of("2026-08-10T12:00:03Z"), time_of(12.5)
+    (1786363203000, 1786363203000, None)
+    """
+    if isinstance(value, int | float):
+        if not _SECONDS < value < 1e15:
+            return None
+        return round(value if value > _MILLISECONDS else value * 1000)
+    found = moment(str(value))
+    return found[0] if found else None
 
 
 def _zone(written: str | None) -> tzinfo | None:

@@ -23,6 +23,7 @@ from ullage.problems import Problems
 from ullage.registry import Registry
 from ullage.sources.source import Place
 from ullage.trainlogs.lines import LogLine, LogLines
+from ullage.trainlogs.points import TRACKERS, steps_of_points, tracker_of
 from ullage.trainlogs.ranks import one_a_step
 from ullage.trainlogs.step import LoggedStep
 
@@ -84,37 +85,58 @@ def trainlog(name: str, *, recognise: Callable[[str], int], reads: str) -> Calla
     return register
 
 
-def read_log(name: str, problems: Problems | None = None, *, zone: tzinfo = UTC) -> pa.Table:
-    """Return the `SERIES` table of a trainer's log (plain, or compressed by gzip, bzip2 or xz), its format recognised by content.
+def read_log(name: str, problems: Problems | None = None, *, zone: tzinfo = UTC, run: str | None = None) -> pa.Table:
+    """Return the `SERIES` table of what a trainer printed or a tracker kept, its format recognised by content.
 
-    Times without a zone are taken to be in `zone`, and a note says so. Raises UllageError for a place that is no file, that
-    no reader recognises, or that reports nothing.
+    A file may be compressed by gzip, bzip2 or xz; a tracker's may be a folder, or a database of several runs, of which `run`
+    is read. Times without a zone are taken to be in `zone`, and a note says so. Raises UllageError for a place that is not
+    there, that no reader recognises, that reports nothing, or that holds several runs and none that is called `run`.
     """
     problems = problems if problems is not None else Problems()
     path = Path(name).expanduser()
-    if not path.is_file():
+    if not path.exists():
         raise UllageError(
-            f"there is no trainer log '{harmless(name)}'", "give a file: what the trainer printed, or its metrics in JSON lines"
+            f"there is no trainer log '{harmless(name)}'", "give a file: what the trainer printed, or its metrics as a tracker keeps them"
         )
+    steps, reads = _tracked(path, problems, run) or _printed(path, problems, zone)
+    kept = list(one_a_step(_sane(steps, problems, path.name), problems))
+    if not kept:
+        raise UllageError(f"{path.name} reports no step of a training", f"it reads like {reads}")
+    return table(kept)
+
+
+def _tracked(path: Path, problems: Problems, run: str | None) -> tuple[list[LoggedStep], str] | None:
+    """Return the steps of what a tracker kept, and its format in words; None for what no tracker did."""
+    found = tracker_of(path)
+    if found is None:
+        return None
+    return steps_of_points(found.read(path, problems), path.name, run), f"{found.name}: {found.reads}"
+
+
+def _printed(path: Path, problems: Problems, zone: tzinfo) -> tuple[list[LoggedStep], str]:
+    """Return the steps of what a trainer printed, and its format in words."""
     place, where = Place(str(path), path), path.name
+    if path.is_dir():
+        raise UllageError(f"the folder {harmless(where)} holds no metrics that Ullage reads", formats())
     log = _recognised(place, where)
     with place.open() as file:
         lines = LogLines(file, where, problems, zone)
-        read = log.read(_as_far_as_it_goes(lines, problems, where), problems, where)
-        steps = list(one_a_step(_sane(read, problems, where), problems))
-    if not steps:
-        raise UllageError(f"{where} reports no step of a training", f"it reads like {log.name}: {log.reads}")
+        steps = list(log.read(_as_far_as_it_goes(lines, problems, where), problems, where))
     if lines.assumed:
         problems.note(f"the times of {where} name no zone; they are taken as {zone}")
-    return table(steps)
+    return steps, f"{log.name}: {log.reads}"
 
 
 LINES = 2000  # looked at for a line that a format is certain of
 
 
 def is_log(path: Path) -> bool:
-    """Return whether a format is certain of one of a file's first lines."""
+    """Return whether a format is certain of one of a file's first lines, or a tracker kept it."""
     try:
+        if tracker_of(path) is not None:
+            return True
+        if path.is_dir():
+            return False
         with Place(str(path), path).open() as file:
             lines = islice(LogLines(file, path.name, Problems()), LINES)
             return any(log.recognise(line.text) > 1 for line in lines for log in TRAINLOGS.values())
@@ -131,6 +153,12 @@ def table(steps: Iterable[LoggedStep]) -> pa.Table:
         kind = pa.int64() if pa.types.is_timestamp(field.type) else field.type
         columns.append(pa.array(values, kind).cast(field.type))
     return pa.Table.from_arrays(columns, schema=SERIES)
+
+
+def formats() -> str:
+    """Return what is read, in words."""
+    printed, tracked = [log.reads for log in TRAINLOGS.values()], [found.reads for found in TRACKERS.values()]
+    return "it reads: " + "; ".join(printed + tracked)
 
 
 def _recognised(place: Place, where: str) -> TrainLog:
@@ -150,9 +178,7 @@ def _recognised(place: Place, where: str) -> TrainLog:
         if not seen:
             raise
     if perhaps is None:
-        raise UllageError(
-            f"{where} is no trainer's log that Ullage reads ({seen:,} lines)", "it reads: " + "; ".join(log.reads for log in logs)
-        )
+        raise UllageError(f"{where} is no trainer's log that Ullage reads ({seen:,} lines)", formats())
     return perhaps
 
 

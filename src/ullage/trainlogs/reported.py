@@ -27,10 +27,11 @@ _SLURM = re.compile(r"slurm-(\d+)(?:[_.].*)?")
 def read_reported(text: str, problems: Problems, *, since: int | None = None, until: int | None = None) -> pa.Table:
     """Return the `JOBS` record of `LOG=JOB`: what the job reported on the average of its steps in a window (ms since 1970).
 
-    Without `=JOB` the job is named by the file: `slurm-4711.out` is 4711, `train.log` is train.
+    Without `=JOB` the job is named by the file: `slurm-4711.out` is 4711, `train.log` is train. Of a place with several runs
+    the one that is called as the job is read.
     """
     name, job = _named(text)
-    return record(read_log(name, problems), job, problems, since=since, until=until)
+    return record(read_log(name, problems, run=job), job, problems, since=since, until=until)
 
 
 def record(series: pa.Table, job: str, problems: Problems, *, since: int | None = None, until: int | None = None) -> pa.Table:
@@ -126,9 +127,9 @@ def _times(table: pa.Table) -> tuple[Ints, npt.NDArray[np.bool_]]:
 def _named(text: str) -> tuple[str, str]:
     """Return the log and the job of `LOG=JOB` or `LOG`."""
     name, equals, job = text.rpartition("=")
-    if not equals or Path(text).expanduser().is_file():
+    if not equals or Path(text).expanduser().exists():
         name, job = text, ""
-    if not name or (equals and not job and not Path(text).expanduser().is_file()):
+    if not name or (equals and not job and not Path(text).expanduser().exists()):
         raise UllageError(
             f"'{harmless(text)}' is no LOG=JOB", "write --reported train.log=4711: the trainer's log, '=', the job as it is called"
         )

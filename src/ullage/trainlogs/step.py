@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+_PERCENT: Final = 1.5  # a series of MFU with a median above this is in percent
 
 
 @dataclass(frozen=True)
@@ -31,3 +36,15 @@ def counted(value: float | None) -> int | None:
     (9000, None, None)
     """
     return int(value) if value is not None and value == value and abs(value) < 2.0**53 else None
+
+
+def mfu_as_ratios(steps: Sequence[LoggedStep]) -> list[LoggedStep]:
+    """Return steps with their MFU as ratios: a series whose median is above 1.5 is in percent.
+
+    >>> [step.mfu for step in mfu_as_ratios([LoggedStep(1, mfu=1.5), LoggedStep(2, mfu=50.0), LoggedStep(3, mfu=75.0)])]
+    [0.015, 0.5, 0.75]
+    """
+    reported = [step.mfu for step in steps if step.mfu is not None and step.mfu == step.mfu]
+    if not reported or statistics.median(reported) <= _PERCENT:
+        return list(steps)
+    return [step if step.mfu is None else replace(step, mfu=step.mfu / 100) for step in steps]

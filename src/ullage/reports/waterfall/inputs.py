@@ -38,20 +38,21 @@ def sorted_by_kind(places: Iterable[str]) -> dict[Kind, list[str]]:
 def _parts(place: str) -> list[str]:
     """Return what a folder holds beside a model's configuration, where that is surely of a job, too; every other place as it is."""
     folder = Path(place).expanduser()
-    if "://" in place or not _has_config(folder):
+    if "://" in place or not has_config(folder):
         return [place]
     beside = (path for path in sorted(folder.iterdir()) if not path.name.startswith(".") and path.name not in CONFIGS)
     return [place, *(str(path) for path in islice(beside, LOOKED_AT) if _surely(path))]
 
 
-def _has_config(folder: Path) -> bool:
+def has_config(folder: Path) -> bool:
+    """Return whether a folder holds a model's configuration."""
     return any((folder / name).is_file() for name in CONFIGS)
 
 
 def _surely(path: Path) -> bool:
     """Return whether a place is telemetry, traces or matrix products, and not only might be."""
     if path.is_dir():
-        return not _has_config(path) and max((max(_scores(file)) for file in islice(_files(path), LOOKED_AT)), default=0) >= SURE
+        return not has_config(path) and max((max(_scores(file)) for file in islice(_files(path), LOOKED_AT)), default=0) >= SURE
     return path.is_file() and (max(_scores(path)) >= SURE or _listed(path) == "gemms")
 
 
@@ -72,7 +73,7 @@ def kind(place: str) -> Kind:
 
 
 def _of_folder(folder: Path) -> Kind:
-    if _has_config(folder):
+    if has_config(folder):
         return "config"
     if any(s.folder and s.recognise(Place(str(folder), folder)) for s in SOURCES.values()):
         return "telemetry"
