@@ -129,7 +129,7 @@ def test_a_large_record_is_passed_over_and_one_that_is_no_event_is_counted(tmp_p
     image = struct.pack("<Q", 3 << 20)
     large = image + struct.pack("<I", masked_crc(image)) + bytes((3 << 20) + 4)  # its own checksum is not asked for
     rows, problems = found(written(tmp_path / "e", [*records[:4], large, tfrecord(b"\xff\xff\xff"), *records[4:]]))
-    assert len(rows) == 3 and problems.dropped == {"event records that are no events": 1}
+    assert len(rows) == 3 and problems.dropped == {"event records that are not events": 1}
 
 
 # --- Weights & Biases ---

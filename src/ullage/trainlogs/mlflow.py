@@ -111,7 +111,7 @@ def _from_database(path: Path, problems: Problems) -> Iterator[MetricPoint]:
             continue
         number = math.nan if is_nan else _float(value)
         if not isinstance(key, str) or number is None or not isinstance(time, int) or not isinstance(step, int):
-            problems.drop("values that are no numbers", where=f"{path.name} row {record:,}")
+            problems.drop("values that are not numbers", where=f"{path.name} row {record:,}")
             continue
         yield MetricPoint(key, number, step, time, labels[run], record)
 

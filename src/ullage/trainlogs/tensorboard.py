@@ -91,8 +91,8 @@ def _points(path: Path, problems: Problems, run: str) -> Iterator[MetricPoint]:
             try:
                 yield from _scalars(data, run, number)
             except (WireError, struct.error, UnicodeDecodeError):
-                problems.drop("event records that are no events", where=f"{where} record {number:,}")
-                problems.cut(f"{where} has records that are no events")
+                problems.drop("event records that are not events", where=f"{where} record {number:,}")
+                problems.cut(f"{where} has records that are not events")
 
 
 def _records(file: IO[bytes], problems: Problems, where: str) -> Iterator[tuple[int, memoryview]]:
