@@ -264,6 +264,8 @@ def cases() -> list[Case]:
         ("gpus", ANSWERED, "gpus H200"),
         ("gpus", ERROR, "gpus H1000"),
         ("metrics", ANSWERED, "metrics"),
+        ("rules", ANSWERED, "rules --gpu H200"),
+        ("rules", ERROR, "rules --gpu H1000"),
         ("metrics", ERROR, "metrics none"),
         ("schema", ANSWERED, "schema fleet"),
         ("schema", ERROR, "schema flet"),

@@ -47,7 +47,8 @@ class Audience(Protocol):
 class Describer:
     """The functions that describe an answer: as a view, as plain data for JSON, and in `forms` that not every view has.
 
-    `fitted` describes what fits a terminal of so many columns and lines (None: as many as it takes).
+    `fitted` describes what fits a terminal of so many columns and lines (None: as many as it takes). An answer that is itself a text for
+    other programs is `printed` as that in place of its view.
     """
 
     view: Callable[..., View]
@@ -55,6 +56,7 @@ class Describer:
     forms: tuple[str, ...]
     more_forms: Callable[[Any, View], Mapping[str, Form]] = lambda *_: {}
     fitted: Callable[[Any, int, int | None], View] | None = None
+    printed: Callable[[Any], str] | None = None
 
 
 @dataclass(frozen=True)
@@ -64,7 +66,8 @@ class RegisteredQuestion(Generic[Q, R]):
     `answer` makes the report, from what is asked, a word about progress, and the command line that asks the same.
 
     `shown_by` names the module that describes the report: its `view`, its `record` for JSON; where files can have other forms than those
-    of every view, `FORMS` and `more_forms`; and where a terminal is filled, `fitted_view`. "module:listing" names its `listing_view` and
+    of every view, `FORMS` and `more_forms`; where a terminal is filled, `fitted_view`; and where the command prints a text for other
+    programs, `printed`. "module:listing" names its `listing_view` and
     `listing_record`. Where it depends on what is asked, it is a function of that.
 
     `examples` end the help. `read_places` says which places are read, so that no answer takes their place. `listed_by` says what lists
@@ -133,7 +136,8 @@ class RegisteredQuestion(Generic[Q, R]):
         if part:
             return Describer(getattr(module, f"{part}_view"), getattr(module, f"{part}_record"), FORMS)
         forms, more_forms = (module.FORMS, module.more_forms) if hasattr(module, "more_forms") else (FORMS, Describer.more_forms)
-        return Describer(module.view, module.record, forms, more_forms, getattr(module, "fitted_view", None))
+        fitted, printed = getattr(module, "fitted_view", None), getattr(module, "printed", None)
+        return Describer(module.view, module.record, forms, more_forms, fitted, printed)
 
     def question(self, given: Mapping[str, Any], now: float | None = None) -> Q:
         """Return what some words ask; spans before now count back from `now` (s since 1970)."""

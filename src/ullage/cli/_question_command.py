@@ -180,9 +180,12 @@ def _give_answer(question: RegisteredQuestion[Any, Any], **words: Any) -> None:
 
 
 def _print(described: Describer, report: Any, shown: Mapping[str, Any]) -> None:
-    """Print a report as text that fits the terminal; where nobody looks, that fits a page."""
+    """Print a report as text that fits the terminal; where nobody looks, that fits a page. A text for programs is printed as it is."""
     from ullage.views.text import text
 
+    if described.printed is not None:
+        click.echo(described.printed(report), nl=False)
+        return
     if described.fitted is None:
         click.echo(text(described.view(report, **shown), paint=painter()), nl=False)
         return

@@ -46,6 +46,7 @@ KINDS = {
     "metrics": "render.metrics:MetricsDocument",
     "process-tree": "render.rank_trees:ProcessTreeDocument",
     "reading": "render.devices:ReadingDocument",
+    "rules": "render.rules:RulesDocument",
     "run": "render.run:RunDocument",
     "sample": "render.sample:SampleDocument",
     "sass": "render.sass:SassDocument",

@@ -1,0 +1,181 @@
+"""What an exporter wrote, as queries: each field in its SI unit, without what can't be true, told apart by one set of labels.
+
+Copies of a reading (a GPU that several pods share is exported once for each) become one. What a name promises is believed here: no
+reading is converted by its magnitude, as intake does; one that does not fit is left out, and `gpu:ullage_distrusted:info` says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from ullage.errors import UllageError, harmless
+from ullage.field import FIELDS
+from ullage.rules.query import PromQuery, number
+from ullage.sources.naming.dcgm_names import EVERY, NEW
+from ullage.sources.naming.fields import Alias, known
+from ullage.units import TO_SI
+
+Dialect = Literal["dcgm", "dcgm-base-units", "dcgm-both"]
+
+PLACE = ("cluster", "host", "gpu", "uuid")  # a whole GPU
+MIG = ("GPU_I_PROFILE", "GPU_I_ID")
+DEVICE = (*PLACE, "model", *MIG)  # a GPU, or an instance of it
+HOLDER = ("namespace", "user", "job_id")  # whose it is
+SHARED = "shared"  # the `job_id` of a GPU that several jobs hold at once
+
+# DCGM's names of what `dcgm_names` has under its old name alone
+_BASE_UNITS = {
+    **{name: alias.name for name, alias in EVERY.items()},
+    "fp64_active": "DCGM_FI_PROF_FP64_UTIL_RATIO",
+    "fp32_active": "DCGM_FI_PROF_FP32_UTIL_RATIO",
+    "fp16_active": "DCGM_FI_PROF_FP16_UTIL_RATIO",
+    **{name: alias.name for name, alias in NEW.items()},
+}
+_NAMES: Mapping[str, Sequence[Mapping[str, str]]] = {
+    "dcgm": ({name: alias.name for name, alias in EVERY.items()},),
+    "dcgm-base-units": (_BASE_UNITS,),
+}
+
+
+@dataclass(frozen=True)
+class TelemetryNames:
+    """What the exporters of a fleet call fields and labels.
+
+    `renamed` gives fields other metrics than those of the dialect. `jobs` are the labels that name a job, the first that is there
+    counts; several labels with a slash between them are joined so (a pod and its namespace). An empty `user` or `cluster`: none.
+    """
+
+    dialect: Dialect = "dcgm"
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    jobs: tuple[str, ...] = ("hpc_job", "exported_namespace/exported_pod")
+    user: str = ""
+    cluster: str = "cluster"
+    host: str = "Hostname"
+    model: str = "modelName"
+    uuid: str = "UUID"
+    gpu: str = "gpu"
+
+    def aliases(self, name: str) -> tuple[Alias, ...]:
+        """Return the metrics that a field is read from: of several the first that a GPU has counts."""
+        if name in self.renamed:
+            return (metric_alias(name, self.renamed[name]),)
+        tables = _NAMES[self.dialect] if self.dialect in _NAMES else (*_NAMES["dcgm"], *_NAMES["dcgm-base-units"])
+        found = dict.fromkeys(table[name] for table in tables)
+        return tuple(metric_alias(name, metric) for metric in found)
+
+
+def metric_alias(name: str, metric: str) -> Alias:
+    """Return what a metric means as a field. Raises UllageError where its name says that it is another."""
+    alias = known(metric)
+    if name not in FIELDS:
+        raise UllageError(f"'{harmless(name, 40)}' is not a field of the telemetry", "`ullage metrics --fields` lists all")
+    if alias is not None and alias.field != name:
+        raise UllageError(f"'{harmless(metric, 80)}' is {alias.field}, not {name}", "name the metric of the field that it is")
+    return alias or Alias(metric, name, FIELDS[name].unit)
+
+
+def gauge(names: TelemetryNames, name: str, matchers: str = "") -> PromQuery:
+    """Return a field of each device in its SI unit, with what lies outside its range (sentinels, NaN, infinities) left out."""
+    lowest, highest = FIELDS[name].lowest, FIELDS[name].highest
+    found = [
+        _of_devices(
+            names, _scaled(f"{alias.name}{_braces(matchers)} >= {_bound(lowest, alias)} <= {_bound(highest, alias)}", TO_SI[alias.unit])
+        )
+        for alias in names.aliases(name)
+    ]
+    return _first(found)
+
+
+def impossible(names: TelemetryNames, name: str) -> PromQuery:
+    """Return the devices whose reading of a field lies outside its range."""
+    lowest, highest = FIELDS[name].lowest, FIELDS[name].highest
+    found = []
+    for alias in names.aliases(name):
+        inside = f"{alias.name} >= {_bound(lowest, alias)} <= {_bound(highest, alias)}"
+        found.append(_of_devices(names, f"({alias.name} unless ({inside}))", "group"))
+    return _first(found)
+
+
+def counter_rate(names: TelemetryNames, name: str, interval: float) -> PromQuery:
+    """Return the growth of a counter a second between its last two readings, of devices that still report it."""
+    window = f"{number(4 * interval)}s"
+    found = []
+    for alias in names.aliases(name):
+        grown = _scaled(f"irate({alias.name}[{window}])", TO_SI[alias.unit])
+        found.append(_of_devices(names, f"({grown} and {alias.name})"))
+    return _first(found)
+
+
+def present(names: TelemetryNames) -> PromQuery:
+    """Return 1 for each device of which any gauge of activity or clock is read."""
+    return _of_devices(names, _any_reading(names), "group")
+
+
+def holders(names: TelemetryNames) -> PromQuery:
+    """Return 1 for each device, with who holds it: `job_id` is empty where nobody does, and `SHARED` where several jobs do."""
+    everyone, labels, by_device = present(names).text, (*DEVICE, *HOLDER), f"on ({', '.join(DEVICE)})"
+    if not names.jobs:
+        return PromQuery(everyone, labels)
+    claims = PromQuery(f"\nor {by_device} ".join(_held(names, job) for job in names.jobs), labels)
+    several = claims.grouped("count", DEVICE).compared(">", 1)
+    alone = PromQuery(f"(\n{claims.text}\n)", labels).unless(several)
+    shared = several.ones().labelled("job_id", SHARED)
+    return PromQuery(f"\nor {by_device} ".join([alone.text, shared.text, everyone]), labels)
+
+
+def _held(names: TelemetryNames, job: str) -> str:
+    """Return 1 for each device and each job that a label, or labels with a slash between, name for it."""
+    parts = job.split("/")
+    copied = {} if parts == ["job_id"] else {"job_id": parts}
+    if len(parts) > 1 and parts[0] != "namespace":
+        copied["namespace"] = parts[:1]
+    if names.user not in ("", "user"):
+        copied["user"] = [names.user]
+    return _of_devices(names, _any_reading(names, f'{parts[-1]}!=""'), "group", copied, HOLDER).text
+
+
+def _any_reading(names: TelemetryNames, matchers: str = "") -> str:
+    fields = ("tensor_active", "gr_active", "gpu_util", "sm_clock", "tensor_cycles")
+    metrics = dict.fromkeys(alias.name for name in fields for alias in names.aliases(name))
+    return "{" + ", ".join(filter(None, [f'__name__=~"{"|".join(metrics)}"', matchers])) + "}"
+
+
+def _of_devices(
+    names: TelemetryNames, text: str, how: str = "max", more: Mapping[str, Sequence[str]] | None = None, kept: Sequence[str] = ()
+) -> PromQuery:
+    """Return one series a device of an exporter's many. Its labels get the names that all rules use, as do `more`; `kept` ones stay."""
+    given = {"cluster": names.cluster, "host": names.host, "gpu": names.gpu, "uuid": names.uuid, "model": names.model}
+    copied = {**(more or {}), **{label: [own] for label, own in given.items() if own not in ("", label)}}
+    labels = (*DEVICE, *kept)
+    return PromQuery(f"{how} by ({', '.join(labels)}) (\n  {_copied(text, copied)}\n)", labels)
+
+
+def _copied(text: str, copied: Mapping[str, Sequence[str]]) -> str:
+    """Return series with labels under other names, several joined by a slash."""
+    if not copied:
+        return text
+    words = [f'"{label}", "{"/" if len(own) > 1 else ""}", {", ".join(json.dumps(one) for one in own)}' for label, own in copied.items()]
+    return f"{'label_join(' * len(copied)}\n    {text},\n    {'), '.join(words)})"
+
+
+def _first(found: Sequence[PromQuery]) -> PromQuery:
+    query = found[0]
+    for other in found[1:]:
+        query = query.otherwise(other)
+    return query
+
+
+def _scaled(text: str, factor: float) -> str:
+    return text if factor == 1 else f"({text}) * {number(factor)}"
+
+
+def _bound(value: float, alias: Alias) -> str:
+    """Return a bound of a field in the unit of a name: a reading is compared as it was written."""
+    return number(float(f"{value / TO_SI[alias.unit]:.12g}"))
+
+
+def _braces(matchers: str) -> str:
+    return f"{{{matchers}}}" if matchers else ""
