@@ -31,7 +31,7 @@ from ullage.asking import (
     traces,
 )
 from ullage.asking.question import QUESTIONS
-from ullage.asking.telemetry import read_interval
+from ullage.asking.telemetry import read_engine, read_interval
 from ullage.cli import cli
 from ullage.cli._names import answers_itself, is_group, question_names
 from ullage.errors import UllageError
@@ -209,6 +209,7 @@ TEXTS: dict[object, tuple[Any, Any]] = {  # for each way to read a text: a text 
     read_interval: ("15s", 15.0),
     read_interval_of_rules: ("15s", 15.0),
     read_metric_names: (("sm_clock=my_sm_clock_hertz",), {"sm_clock": "my_sm_clock_hertz"}),
+    read_engine: ("sc://spark:15002", "sc://spark:15002"),
     read_address: ("9400", ("127.0.0.1", 9400)),
     int: ("3", 3),
     float: ("0.5", 0.5),

@@ -21,6 +21,7 @@ from ullage.sources.jobs.job import read_jobs
 from ullage.sources.source import Options, file_names, files_of, read_samples
 from ullage.store.reading import SettledFiles, asking, is_settled, open_settled
 from ullage.store.rollups import RolledSums
+from ullage.store.spark_session import DUCKDB
 from ullage.store.store import Store
 from ullage.trainlogs.reported import read_reported
 
@@ -64,11 +65,12 @@ def opened(
     options: Options | None = None,
     gap_ms: int | None = None,
     store: str | None = None,
+    engine: str = DUCKDB,
 ) -> Iterator[Intake]:
     """Yield the settled samples of some places: a store or a settled file is asked where it lies, the rest is taken in.
 
     What is taken in goes to the store `store` (made when it does not exist), or to a temporary one that is gone after.
-    `jobs` are job records, named or read already; `reported` trainers' logs as `LOG=JOB`.
+    `jobs` are job records, named or read already; `reported` trainers' logs as `LOG=JOB`. `engine` names what asks what is at rest.
     """
     options, problems = options or Options(), Problems()
     _check_window(options)
@@ -77,7 +79,7 @@ def opened(
     records += [read_jobs(one, problems, zone) if isinstance(one, str) else one for one in jobs]
     if len(sources) == 1 and store is None and at_rest(sources[0]):
         with asking(sources[0]):
-            place = _resting(Path(sources[0]).expanduser())
+            place = _resting(Path(sources[0]).expanduser(), engine)
             if records:
                 problems.note("samples at rest keep the jobs they were stored with; the job records given now only tell what was reported")
             if gap_ms is not None:
@@ -85,8 +87,10 @@ def opened(
             rolled = place.rolled(options.since, options.until) if isinstance(place, Store) else None
             yield Intake(place.speaking(options.since, options.until), pa.concat_tables([*records, place.jobs()]), problems, rolled)
         return
+    if engine != DUCKDB and store is None:
+        raise UllageError(f"{engine} asks a store, or Parquet files of settled samples", "--store FOLDER keeps what is read in one")
     with tempfile.TemporaryDirectory(prefix="ullage-") as folder:
-        kept = Store.open(Path(store) if store else Path(folder), create=True)
+        kept = Store.open(Path(store) if store else Path(folder), create=True, engine=engine)
         wider = _with_margin(options, max(MARGIN_MS, gap_ms or 0))
         take(kept, sources, pa.concat_tables(records) if records else None, options=wider, problems=problems, gap_ms=gap_ms)
         with asking(str(kept.path)):
@@ -121,8 +125,8 @@ def at_rest(name: str) -> bool:
     return bool(name) and "://" not in name and ((path / "manifest.json").is_file() or (path.is_file() and is_settled(path)))
 
 
-def _resting(path: Path) -> Store | SettledFiles:
-    return Store.open(path) if path.is_dir() else open_settled(path)
+def _resting(path: Path, engine: str) -> Store | SettledFiles:
+    return Store.open(path, engine=engine) if path.is_dir() else open_settled(path, engine=engine)
 
 
 def take(

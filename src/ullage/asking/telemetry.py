@@ -87,6 +87,28 @@ class TelemetryReading(Window):
         )
 
 
+def read_engine(text: str, flag: str, now: float) -> str:  # noqa: ARG001 - a TextReader
+    """Read what adds up the samples of a store: DuckDB, or where a Spark is.
+
+    >>> read_engine("sc://spark:15002", "--engine", 0)
+    'sc://spark:15002'
+    """
+    from ullage.store.spark_session import spark_address
+
+    spark_address(text)
+    return text
+
+
+ENGINE_HELP = "What adds up the samples of a store: duckdb, spark://HOST:PORT, or sc://HOST:PORT for Spark Connect."
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredTelemetryReading(TelemetryReading):
+    """How places of telemetry are read, of which one may be a store."""
+
+    engine: str = asked(ENGINE_HELP, "duckdb", metavar="ENGINE", read=read_engine, minor=True, local=True)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SamplesQuestion(TelemetryReading):
     """Yield what a place says as record batches of `ullage.tables.SAMPLES`: clean, in SI units, not yet settled."""

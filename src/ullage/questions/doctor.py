@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from ullage.asking import asked
 from ullage.asking.question import Progress, RegisteredQuestion, python_function, register
-from ullage.asking.telemetry import TelemetryReading
+from ullage.asking.telemetry import StoredTelemetryReading
 from ullage.problems import Problems
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ RECENT_MS = 15 * 60_000  # of a server: enough for the slowest exporter, little 
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoctorQuestion(TelemetryReading):
+class DoctorQuestion(StoredTelemetryReading):
     """What Ullage finds on this machine and in your telemetry, what is missing, and what each missing part would add.
 
     Of a SOURCE it says which fields its exporter gives, on how many GPUs, which to switch on, and what a report would then say. Of a
@@ -50,7 +50,7 @@ def _place(question: DoctorQuestion, source: str, problems: Problems, progress: 
     options = question.reading_options(progress)
     if "://" in source and question.since is None:
         options = replace(options, since=round(time.time() * 1000) - RECENT_MS)
-    with opened([source], options=options) as taken:
+    with opened([source], options=options, engine=question.engine) as taken:
         if question.strict:
             taken.problems.refuse_partial()
         for cut in taken.problems.cuts:

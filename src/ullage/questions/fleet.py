@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ullage.asking import asked, read_positive_span
 from ullage.asking.question import Progress, RegisteredQuestion, python_function, register
-from ullage.asking.telemetry import TelemetryReading
+from ullage.asking.telemetry import StoredTelemetryReading
 from ullage.errors import UllageError, harmless, public
 from ullage.problems import Problems
 from ullage.reports.fleet.request import FleetRequest
@@ -25,7 +25,7 @@ OVERLAP = 0.01  # of a window: a scrape that comes a little after its last whole
 
 
 @dataclass(frozen=True, kw_only=True)
-class FleetQuestion(FleetRequest, TelemetryReading):
+class FleetQuestion(FleetRequest, StoredTelemetryReading):
     """OFU of every GPU and job, and where the shortfall goes.
 
     SOURCE is a file, a folder, a store, or a URL; its format is recognised by content. OFU is the share of the peak FLOP
@@ -204,7 +204,7 @@ def _read(question: FleetQuestion, progress: Progress) -> Iterator[Intake]:
     options = question.reading_options(progress)
     gap_ms = None if question.gap is None else round(question.gap * 1000)
     records = {"jobs": question.jobs, "reported": question.reported}
-    with opened(question.sources, **records, options=options, gap_ms=gap_ms, store=question.store) as taken:
+    with opened(question.sources, **records, options=options, gap_ms=gap_ms, store=question.store, engine=question.engine) as taken:
         if question.strict:
             taken.problems.refuse_partial()
         yield taken

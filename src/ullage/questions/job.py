@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ullage.asking import WrongQuestionError, asked
 from ullage.asking.question import Progress, RegisteredQuestion, python_function, register
-from ullage.asking.telemetry import TelemetryReading
+from ullage.asking.telemetry import StoredTelemetryReading
 from ullage.problems import Problems
 from ullage.reports.fleet.request import FleetRequest, GpuAssumptions
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class JobQuestion(GpuAssumptions, TelemetryReading):
+class JobQuestion(GpuAssumptions, StoredTelemetryReading):
     """What `seff` says of CPUs, of a job's GPUs: where it ran, its OFU, and where the rest went.
 
     ID is a job as the samples or Slurm write it: 4711, a task 4711_3, an array 4711 (all its tasks), a step 4711.0, or CLUSTER/4711.
@@ -101,7 +101,7 @@ def _report(question: JobQuestion, wanted: str, progress: Progress, command: str
         question = replace(question, since=since, until=until)
     request = question.fleet_request(progress, command)
     options = question.reading_options(progress)
-    with opened(question.sources, jobs=records, reported=question.reported, options=options) as taken:
+    with opened(question.sources, jobs=records, reported=question.reported, options=options, engine=question.engine) as taken:
         if question.strict:
             taken.problems.refuse_partial()
         notes = [*taken.problems.lines(), *problems.lines()]

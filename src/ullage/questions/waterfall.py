@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ullage.asking import WrongQuestionError, askable, asked, read_share
 from ullage.asking.question import Progress, RegisteredQuestion, python_function, register
 from ullage.asking.step import SECTION, StepDescription, question_in_words, words_of_section
-from ullage.asking.telemetry import TelemetryReading
+from ullage.asking.telemetry import StoredTelemetryReading
 from ullage.errors import UllageError, harmless
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WaterfallQuestion(StepDescription, TelemetryReading):
+class WaterfallQuestion(StepDescription, StoredTelemetryReading):
     """One multiplicative chain from peak to MFU, and whose work each step is.
 
     MFU = load balance × communication × orchestration × SM fill × tensor issue × clock × tile × model. Each step in points, in
@@ -98,6 +98,7 @@ def job_sources(question: WaterfallQuestion, progress: Progress = lambda _: None
         gemms=None if gemms is None else Path(str(gemms)).expanduser(),
         gpu=step.gpu,
         options=question.reading_options(progress),
+        engine=question.engine,
         strict=question.strict,
         asked=ProfileRequest(parse(question.window), options=TraceOptions(strict=question.strict, progress=progress)),
         progress=progress,

@@ -19,11 +19,22 @@ from ullage.checked_parquet import verify
 from ullage.errors import UllageError, did_you_mean, harmless
 from ullage.store.footers import Footers, footers_of, largest
 from ullage.store.interruption import InterruptedQuestionError, current_interruption
+from ullage.store.spark_session import DUCKDB, spark_address
 from ullage.sums.windows import SILENCE_MS
 from ullage.tables import FIELDS, JOBS, SETTLED
 
 CONSTANT = ("cluster", "flags", "sharers")  # what is grouped by, and is the same in most stores
+SPARK = "pyspark"  # Ibis's name of it
 MEMORY = "1GB"  # DuckDB's own limit; beyond it, it spills to the system's temporary folder
+
+
+def engine_connection(engine: str, memory: str = MEMORY) -> Any:
+    """Return an Ibis connection to an engine by its name: "duckdb", or where a Spark is. Raises UllageError where there is none."""
+    if (address := spark_address(engine)) is None:
+        return connection(memory)
+    from ullage.store.spark import SparkOfStores
+
+    return SparkOfStores(address)
 
 
 def connection(memory: str = MEMORY) -> Any:
@@ -47,7 +58,10 @@ def connection(memory: str = MEMORY) -> Any:
 
 def batches_of(table: Any, rows: int = 100_000) -> pa.RecordBatchReader:
     """Return what an Ibis table over DuckDB holds, so many rows at a time: in bounded memory, however much it is."""
-    return table.get_backend().con.sql(table.compile()).to_arrow_reader(rows)
+    engine = table.get_backend()
+    if engine.name == SPARK:
+        return engine.to_pyarrow(table).to_reader(rows)
+    return engine.con.sql(table.compile()).to_arrow_reader(rows)
 
 
 @contextmanager
@@ -86,7 +100,7 @@ def settled_table(
     unknown = next((name for name in wanted if name not in SETTLED.names), None)
     if unknown is not None:
         raise UllageError(f"samples have no column '{harmless(unknown)}'", did_you_mean(unknown, SETTLED.names, "ullage metrics"))
-    table = con.read_parquet([_literal(f) for f in files], hive_partitioning=False, union_by_name=True) if files else _empty(con)
+    table = _table(con, files)
     lost = next((name for name in sorted(told.full) if name not in table.columns), None)
     if lost is not None:
         raise UllageError(
@@ -109,6 +123,15 @@ def reach_of(files: Sequence[Path]) -> int:
     return SILENCE_MS if found is None else min(found, SILENCE_MS)
 
 
+def _table(con: Any, files: Sequence[Path]) -> Any:
+    """An Ibis table over files as they are."""
+    if not files:
+        return _empty(con)
+    if con.name == SPARK:
+        return con.read_files(files)
+    return con.read_parquet([_literal(f) for f in files], hive_partitioning=False, union_by_name=True)
+
+
 def _literal(file: Path) -> str:
     """DuckDB reads a name as a pattern: what a pattern means something by, stands for itself in brackets."""
     return re.sub(r"([*?\[])", r"[\1]", str(file))
@@ -123,6 +146,8 @@ def _time(milliseconds: int) -> Any:
 def _empty(con: Any) -> Any:
     import ibis
 
+    if con.name == SPARK:
+        return ibis.memtable(SETTLED.empty_table(), schema=ibis.schema({f.name: _type(f.name) for f in SETTLED}))
     return con.create_table(ibis.util.gen_name("empty"), schema=ibis.schema({f.name: _type(f.name) for f in SETTLED}), temp=True)
 
 
@@ -171,10 +196,10 @@ def _plausible(table: Any, name: str, told: Footers) -> Any:
 class SettledFiles:
     """Settled samples in Parquet files that are no store: read in place, never written. Made by `open_settled`."""
 
-    def __init__(self, files: Sequence[Path], memory: str = MEMORY) -> None:
+    def __init__(self, files: Sequence[Path], memory: str = MEMORY, engine: str = DUCKDB) -> None:
         self.files = tuple(files)
-        self._connection = connection(memory)
-        self._verified = False
+        self._connection = engine_connection(engine, memory)
+        self._verified = self._connection.name == SPARK  # which does so itself
 
     def samples(self, columns: Sequence[str] | None = None, since: int | None = None, until: int | None = None) -> Any:
         """Return an Ibis table of `SETTLED` (see `settled_table`); files whose pages have checksums are held against them first, once.
@@ -202,8 +227,8 @@ class SettledFiles:
         return None if first is None else (first, last)
 
 
-def open_settled(path: str | Path, memory: str = MEMORY) -> SettledFiles:
-    """Return what a Parquet file (or a pattern such as "days/*.parquet") of settled samples holds, asked in place.
+def open_settled(path: str | Path, memory: str = MEMORY, engine: str = DUCKDB) -> SettledFiles:
+    """Return what a Parquet file (or a pattern such as "days/*.parquet") of settled samples holds, asked in place by an engine.
 
     The columns `time` (a timestamp, UTC), `gpu` and `span_ms` must be there; other columns of `SETTLED` are null where
     they are missing. Raises UllageError for a file that is missing, no Parquet, or lacks those columns.
@@ -215,7 +240,7 @@ def open_settled(path: str | Path, memory: str = MEMORY) -> SettledFiles:
         raise UllageError(f"there is no file '{path}'", "give a Parquet file of settled samples, a pattern, or the folder of a store")
     for file in files:
         _check(file)
-    return SettledFiles(files, memory)
+    return SettledFiles(files, memory, engine)
 
 
 def is_settled(path: Path) -> bool:

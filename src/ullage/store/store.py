@@ -25,10 +25,11 @@ from ullage.errors import UllageError
 from ullage.store import append, jobs, upkeep
 from ullage.store.append import Appended
 from ullage.store.durable import Hook, locked, make_folder, nothing, refused
-from ullage.store.manifest import NAME, Manifest, StoreFolder
+from ullage.store.manifest import NAME, Manifest, StoreFolder, StorePart
 from ullage.store.parts import read_tails
-from ullage.store.reading import MEMORY, connection, reach_of, settled_table
+from ullage.store.reading import MEMORY, SPARK, engine_connection, reach_of, settled_table
 from ullage.store.rollups import RolledSums, is_rolled, read_rollup, roll_up
+from ullage.store.spark_session import DUCKDB
 from ullage.sums.windows import SILENCE_MS
 
 OURS = frozenset({NAME, "samples", "tails", "rollups", "jobs.parquet", "units.json", "lock"})
@@ -65,8 +66,9 @@ class Store:
         wait_s: float = 60.0,
         say: Callable[[str], None] = nothing,
         memory: str = MEMORY,
+        engine: str = DUCKDB,
     ) -> None:
-        self.path, self.now, self.memory = folder, now, memory
+        self.path, self.now, self.memory, self.engine = folder, now, memory, engine
         self._folder = StoreFolder(folder, hook)
         self._wait_s, self._say = wait_s, say
 
@@ -75,7 +77,7 @@ class Store:
         """Return the store in a folder; with `create`, make it when there is none.
 
         Raises UllageError when there is no store, or its manifest or one of its files is damaged or missing.
-        `options`: `wait_s` and `say` for the lock, `memory` for DuckDB, `now` and `hook` for tests.
+        `options`: `wait_s` and `say` for the lock, `memory` for DuckDB, `engine` for another one than it, `now` and `hook` for tests.
         """
         store = cls(Path(folder).expanduser(), **options)
         if create and not (store.path / NAME).exists():
@@ -123,7 +125,7 @@ class Store:
         """
         parts = self.manifest().parts
         parts = tuple(p for p in parts if (since is None or p.last > since) and (until is None or p.first <= until))
-        self._folder.verify(parts)
+        self._verify(parts)
         return settled_table(self._connection, [self.path.absolute() / p.file for p in parts], columns, since, until)
 
     def speaking(self, since: int | None, until: int | None) -> Any:
@@ -163,7 +165,7 @@ class Store:
         if not found:
             return None
         others = [part for part in near if part not in found]
-        self._folder.verify(others)
+        self._verify(others)
         files = [self.path.absolute() / part.file for part in others]
         return RolledSums(list(found.values()), settled_table(self._connection, files, None, None, None) if files else None)
 
@@ -212,7 +214,12 @@ class Store:
 
     @cached_property
     def _connection(self) -> Any:
-        return connection(self.memory)
+        return engine_connection(self.engine, self.memory)
+
+    def _verify(self, parts: Iterable[StorePart]) -> None:
+        """Look through parts before they are asked; Spark does so itself, where it reads."""
+        if self._connection.name != SPARK:
+            self._folder.verify(parts)
 
     def _lock(self) -> AbstractContextManager[None]:
         return locked(self.path / "lock", self._wait_s, self._say)

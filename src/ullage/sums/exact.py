@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import pyarrow as pa
@@ -39,8 +40,21 @@ def added(value: Any, engine: str) -> Any:
         return value.sum()
     steps = value.value if value.step == 1 else value.value * (1 / value.step)
     if engine == "pyspark":
-        return steps.cast("int64").cast("decimal(38, 0)").sum()  # DuckDB adds 64 bits up in 128, Spark does not, but for decimals
+        # DuckDB rounds where Spark cuts off, and adds 64 bits up in 128, as Spark does only with decimals
+        return _rounded()(steps).try_cast("int64").cast("decimal(38, 0)").sum()
     return steps.try_cast("int64").sum()  # what fits no 63 bits is no reading, and must not refuse the whole question
+
+
+@cache
+def _rounded() -> Any:
+    """The engine's own function: the nearest whole number, the even one of two."""
+    import ibis
+
+    @ibis.udf.scalar.builtin(name="rint", signature=(("float64",), "float64"))
+    def rounded(value):  # type: ignore[no-untyped-def]
+        ...
+
+    return rounded
 
 
 def from_steps(table: Any, sums: Mapping[str, Any]) -> Any:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from ullage.asking import WrongQuestionError, askable, asked, read_share
 from ullage.asking.question import Progress, RegisteredQuestion, python_function, register
 from ullage.asking.step import StepDescription, question_in_words, words_of_section
-from ullage.asking.telemetry import TelemetryReading
+from ullage.asking.telemetry import StoredTelemetryReading
 
 if TYPE_CHECKING:
     from ullage.models.config import Config
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditMfuQuestion(StepDescription, TelemetryReading):
+class AuditMfuQuestion(StepDescription, StoredTelemetryReading):
     """Which known mistakes explain a reported MFU beside OFU: the smallest sets that fit, the likeliest first.
 
     MFU = OFU × tile efficiency × model efficiency. Each mistake's factor is computed from this configuration and step,
@@ -72,7 +72,7 @@ def _problems_of_job(question: AuditMfuQuestion) -> Iterator[str]:
     for flag in _given(question, StepDescription):
         if flag in ("--step-time", "--peak-tflops"):
             yield f"{flag} plays no part in an audit: what is compared are ratios"
-    for flag in (*_given(question, TelemetryReading), *(f"--{name}" for name in ("jobs", "configs") if getattr(question, name))):
+    for flag in (*_given(question, StoredTelemetryReading), *(f"--{name}" for name in ("jobs", "configs") if getattr(question, name))):
         yield f"{flag} is for a fleet's jobs: name it with --fleet"
 
 
@@ -122,7 +122,8 @@ def _fleet(question: AuditMfuQuestion, progress: Progress) -> FleetAudit:
 
     request = FleetRequest(by="job", gpu=question.gpu, since=question.since, until=question.until)
     measure = Measure(question.tile_efficiency, OFU_ERROR if question.error is None else question.error, question.node)
-    with opened(question.fleet, jobs=question.jobs, options=question.reading_options(progress)) as taken:
+    options = question.reading_options(progress)
+    with opened(question.fleet, jobs=question.jobs, options=options, engine=question.engine) as taken:
         if question.strict:
             taken.problems.refuse_partial()
         report = taken.marked(fleet(taken.samples, taken.jobs, request, taken.problems.lines()))

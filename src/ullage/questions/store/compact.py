@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from ullage.asking import asked
 from ullage.asking.question import Progress, RegisteredQuestion, python_function, register
+from ullage.asking.telemetry import ENGINE_HELP, read_engine
 
 if TYPE_CHECKING:
     from ullage.render.store import CompactedStore
@@ -17,6 +18,7 @@ class StoreCompactQuestion:
     """Merge each day's small parts into few large ones, keep their sums beside them, and remove files that nobody needs."""
 
     folder: str = asked("The store's folder.", metavar="FOLDER", argument=True, required=True)
+    engine: str = asked(ENGINE_HELP, "duckdb", metavar="ENGINE", read=read_engine, local=True)
 
 
 def answer(question: StoreCompactQuestion, progress: Progress, command: str = "") -> CompactedStore:  # noqa: ARG001 - a question's
@@ -24,7 +26,7 @@ def answer(question: StoreCompactQuestion, progress: Progress, command: str = ""
     from ullage.render.store import CompactedStore
     from ullage.store.store import Store
 
-    store = Store.open(question.folder, say=progress)
+    store = Store.open(question.folder, say=progress, engine=question.engine)
     upkeep = store.compact()
     return CompactedStore(upkeep, store.roll_up())
 

@@ -19,6 +19,7 @@ from ullage.reports.trace.trace import TraceRequest, trace
 from ullage.reports.waterfall import evidence as evidence_of
 from ullage.reports.waterfall.known import SourceReports, gpu_name, with_gpus
 from ullage.sources.source import Options
+from ullage.store.spark_session import DUCKDB
 from ullage.sums.lanes.window import TraceWindow
 from ullage.views.numbers import percent
 
@@ -28,7 +29,7 @@ class JobSources:
     """Where the sources of one job lie, and how they are to be read; each may be missing.
 
     `step` describes the step of the model in `config`; `job` names the job whose samples count; `strict` refuses telemetry that can be
-    read only in part.
+    read only in part; `engine` adds up what a store holds.
     """
 
     telemetry: tuple[str, ...] = ()
@@ -40,6 +41,7 @@ class JobSources:
     gemms: Path | None = None
     gpu: str | None = None
     options: Options | None = None
+    engine: str = DUCKDB
     strict: bool = False
     asked: ProfileRequest | None = None
     progress: Callable[[str], None] = lambda _: None
@@ -66,7 +68,7 @@ def _telemetry(places: JobSources, notes: list[str]) -> FleetReport:
 
     options = places.options or Options(progress=places.progress)
     question = FleetQuestion(by="gpu", since=options.since, until=options.until, gpu=places.gpu, noise=True, progress=places.progress)
-    with opened(places.telemetry, jobs=places.jobs, options=options) as taken:
+    with opened(places.telemetry, jobs=places.jobs, options=options, engine=places.engine) as taken:
         if places.strict:
             taken.problems.refuse_partial()
         report = taken.marked(evidence_of.job_report(taken.samples, taken.jobs, places.job, question, taken.problems.lines()))
